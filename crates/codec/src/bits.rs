@@ -1,0 +1,172 @@
+//! Bit streams: most significant bit first, zero-padded to a byte.
+
+use buddy_core::Layout;
+
+use crate::Error;
+
+/// Room for the longest stream of any codec: 32 words of FVC, each an 8-bit escape and 32 bits.
+pub const STREAM_BYTES: usize = 160;
+
+/// One encoded entry: its bits, and the layout if its codec has several.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    bytes: [u8; STREAM_BYTES],
+    bits: usize,
+    layout: Layout,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { bytes: [0; STREAM_BYTES], bits: 0, layout: Layout::A }
+    }
+}
+
+impl Stream {
+    /// Bits written.
+    pub fn bits(&self) -> u32 {
+        self.bits as u32
+    }
+
+    /// The bytes that hold the bits; unused bits of the last one are zero.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.bits.div_ceil(8)]
+    }
+
+    /// Which layout the codec chose.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Empties the stream.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Takes bits: a stream that keeps them, or a counter that does not. An encoder written once against a sink has
+/// a size that equals its length.
+pub(crate) trait BitSink {
+    /// Takes the low `count` bits of `value`, the most significant first; `count` is at most 57.
+    fn put(&mut self, value: u64, count: u32);
+}
+
+impl BitSink for Stream {
+    #[inline]
+    fn put(&mut self, value: u64, count: u32) {
+        debug_assert!(count <= 57 && value >> count == 0, "{value:#x} has more than {count} bits");
+        let (byte, used) = (self.bits / 8, (self.bits % 8) as u32);
+        let field = (value << (64 - count)) >> used;
+        for (slot, bits) in self.bytes[byte..].iter_mut().zip(field.to_be_bytes()) {
+            *slot |= bits;
+        }
+        self.bits += count as usize;
+    }
+}
+
+/// Counts bits.
+#[derive(Default)]
+pub(crate) struct BitCount(pub(crate) u32);
+
+impl BitSink for BitCount {
+    #[inline]
+    fn put(&mut self, _: u64, count: u32) {
+        self.0 += count;
+    }
+}
+
+/// Reads what a [`Stream`] holds. Trailing bytes, such as the padding of a sector, are never looked at.
+pub(crate) struct BitReader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> BitReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// Where the next bit is.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Takes `count` bits, at most 57.
+    #[inline]
+    pub(crate) fn take(&mut self, count: u32) -> Result<u64, Error> {
+        debug_assert!((1..=57).contains(&count));
+        let bits = self.bytes.len() * 8;
+        if self.at + count as usize > bits {
+            return Err(Error::Truncated { bits });
+        }
+        let mut window = [0; 8];
+        let rest = &self.bytes[self.at / 8..];
+        let len = rest.len().min(8);
+        window[..len].copy_from_slice(&rest[..len]);
+        let value = (u64::from_be_bytes(window) << (self.at % 8)) >> (64 - count);
+        self.at += count as usize;
+        Ok(value)
+    }
+
+    /// Takes one bit.
+    #[inline]
+    pub(crate) fn bit(&mut self) -> Result<bool, Error> {
+        Ok(self.take(1)? == 1)
+    }
+}
+
+/// Whether `word`, read as signed, fits `bits` bits.
+#[inline]
+pub(crate) fn fits_signed(word: u32, bits: u32) -> bool {
+    sign_extend(u64::from(word) & ((1 << bits) - 1), bits) == word
+}
+
+/// The low `bits` bits as a signed number, in a 32-bit word.
+#[inline]
+pub(crate) fn sign_extend(value: u64, bits: u32) -> u32 {
+    let shift = 32 - bits;
+    (((value as u32) << shift) as i32 >> shift) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn bits_go_out_most_significant_first() {
+        let mut stream = Stream::default();
+        stream.put(0b011, 3);
+        stream.put(0b1_0000_0001, 9);
+        assert_eq!((stream.bits(), stream.bytes()), (12, &[0b0111_0000, 0b0001_0000][..]));
+    }
+
+    #[test]
+    fn a_reader_stops_at_the_end() {
+        let mut reader = BitReader::new(&[0xff]);
+        assert_eq!(reader.take(7), Ok(0x7f));
+        assert_eq!(reader.take(2), Err(Error::Truncated { bits: 8 }));
+        assert_eq!(reader.take(1), Ok(1));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_is_taken(fields in proptest::collection::vec((any::<u64>(), 1u32..=57), 0..20)) {
+            let mut stream = Stream::default();
+            for &(value, count) in &fields {
+                stream.put(value & ((1 << count) - 1), count);
+            }
+            let mut reader = BitReader::new(stream.bytes());
+            for &(value, count) in &fields {
+                prop_assert_eq!(reader.take(count), Ok(value & ((1 << count) - 1)));
+            }
+            prop_assert_eq!(reader.at() as u32, stream.bits());
+        }
+
+        #[test]
+        fn signed_fits_agree_with_arithmetic(word: i32, bits in 1u32..32) {
+            let range = -(1i64 << (bits - 1))..1i64 << (bits - 1);
+            prop_assert_eq!(fits_signed(word as u32, bits), range.contains(&i64::from(word)));
+        }
+    }
+}

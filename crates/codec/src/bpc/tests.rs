@@ -1,0 +1,72 @@
+use buddy_core::ZERO_ENTRY;
+
+use super::*;
+use crate::testing;
+
+fn entry_of(words: [u32; 32]) -> Entry {
+    let mut entry = ZERO_ENTRY;
+    for (bytes, word) in entry.as_chunks_mut().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    entry
+}
+
+fn encode(words: [u32; 32]) -> (u32, Vec<u8>) {
+    let mut stream = Stream::default();
+    Bpc.encode(&entry_of(words), &mut stream);
+    (stream.bits(), stream.bytes().to_vec())
+}
+
+/// `000`, then one run of 33 zero planes: `01 11111`.
+#[test]
+fn zeros_take_ten_bits() {
+    assert_eq!(encode([0; 32]), (10, vec![0b0000_1111, 0b1100_0000]));
+}
+
+/// `1` and the word, then the run.
+#[test]
+fn one_repeated_wide_word_takes_forty_bits() {
+    assert_eq!(encode([0xdead_beef; 32]), (40, vec![0xef, 0x56, 0xdf, 0x77, 0b1011_1111]));
+}
+
+/// Differences of 1: plane 0 is all ones, the planes above it zero. `000`, a run of 32, `00000`.
+#[test]
+fn a_ramp_is_one_plane_of_ones() {
+    assert_eq!(encode(std::array::from_fn(|i| i as u32)), (15, vec![0b0000_1111, 0b1000_0000]));
+}
+
+/// One difference of -1, of +1 after it: the planes are all equal, so only the topmost XOR is not zero, at two
+/// neighbouring bits: bit i in all planes, bit i+1 in plane 0.
+#[test]
+fn signed_differences_reach_the_top_plane() {
+    let mut words = [7; 32];
+    words[9] = 6;
+    // Base 7 in 4 bits is -8..7: `001 0111`. Plane 32 = bit 8: `00011 01000`. A run of 31. Plane 0 adds bit 9.
+    let (bits, _) = encode(words);
+    assert_eq!(bits, 7 + 10 + 7 + 10);
+}
+
+#[test]
+fn no_single_fault_of_a_stream_panics() {
+    testing::contract(&Bpc, &testing::samples());
+}
+
+#[test]
+fn the_longest_stream_is_1089_bits() {
+    let mut longest = 0;
+    for entry in testing::samples() {
+        longest = longest.max(Bpc.size_bits(&entry));
+    }
+    assert_eq!(longest, 1089);
+}
+
+#[test]
+fn impossible_codes_are_refused() {
+    // Base 0, then `00011` with index 31.
+    let stream = [0b0000_0011, 0b1111_1000, 0, 0, 0];
+    assert!(matches!(Bpc.decode(&stream, Layout::A), Err(Error::Invalid { at: 3, .. })));
+    // Base 0, then `001` and a run of 33 where 32 planes are left.
+    let stream = [0b0000_0101, 0b1111_1000];
+    assert!(matches!(Bpc.decode(&stream, Layout::A), Err(Error::Invalid { at: 6, .. })));
+    assert_eq!(Bpc.decode(&[0; 40], Layout::B), Err(Error::Layout(Layout::B)));
+}

@@ -1,0 +1,71 @@
+//! Lossless codecs for 128-byte memory-entries, exact to the bit (`docs/format.md`).
+//!
+//! A codec turns an [`Entry`](buddy_core::Entry) into a bit stream and back, and says how many bits it needs
+//! without writing them: [`EntryCodec`]. Whether an entry is stored as its stream, as nothing (all zeros) or as
+//! itself (a stream over 96 bytes) is decided outside the stream, by its size class: [`Codec::pack`].
+//!
+//! [`CodecKind`] names a codec; [`CodecKind::train`] makes it ready for one allocation, since some codecs keep
+//! a few parameters per allocation. [`Codec`] is the ready one, dispatched once per call.
+//!
+//! ```
+//! use buddy_codec::{Codec, CodecKind, Packed};
+//! use buddy_core::{Entry, SizeClass};
+//!
+//! let ramp: Entry = std::array::from_fn(|i| if i % 4 == 0 { i as u8 } else { 0 });
+//! let codec = CodecKind::Bpc.train(&[ramp]);
+//! let mut packed = Packed::default();
+//! codec.pack(&ramp, &mut packed);
+//! assert_eq!(packed.nibble().class(), SizeClass::B8);
+//! assert_eq!(codec.unpack(packed.nibble(), packed.bytes())?, ramp);
+//! # Ok::<(), buddy_codec::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bits;
+mod bpc;
+mod codec;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use bits::{STREAM_BYTES, Stream};
+pub use bpc::Bpc;
+pub use codec::{Codec, CodecKind, EntryCodec, Packed};
+
+/// Why a stream is not one that the codec wrote, or a name not one of a codec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The stream ends before the entry is complete.
+    #[error("the stream ends at bit {bits}, before the entry is complete")]
+    Truncated {
+        /// Bits that were there.
+        bits: usize,
+    },
+    /// A code that the format does not have.
+    #[error("invalid code at bit {at}: {what}")]
+    Invalid {
+        /// Where the code begins.
+        at: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A layout that the codec does not have.
+    #[error("layout {0:?} is none of this codec's")]
+    Layout(buddy_core::Layout),
+    /// Fewer bytes than the size class says.
+    #[error("{found} bytes are too few for an entry of class {class}")]
+    Short {
+        /// The class that was asked for.
+        class: buddy_core::SizeClass,
+        /// Bytes that were there.
+        found: usize,
+    },
+    /// No codec has this name.
+    #[error("unknown codec '{name}'; the codecs are {known}")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+}

@@ -1,0 +1,125 @@
+//! Element types of the arrays that are studied.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// The type of an array's elements. Codecs see only bytes; the type helps to choose one and is shown to people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Dtype {
+    Bool,
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    /// 8-bit float, 4 exponent bits.
+    F8E4M3,
+    /// 8-bit float, 5 exponent bits.
+    F8E5M2,
+    F16,
+    Bf16,
+    F32,
+    F64,
+    /// Pairs of F32.
+    C64,
+    /// Pairs of F64.
+    C128,
+}
+
+impl Dtype {
+    /// Every type.
+    pub const ALL: [Self; 17] = [
+        Self::Bool,
+        Self::I8,
+        Self::U8,
+        Self::I16,
+        Self::U16,
+        Self::I32,
+        Self::U32,
+        Self::I64,
+        Self::U64,
+        Self::F8E4M3,
+        Self::F8E5M2,
+        Self::F16,
+        Self::Bf16,
+        Self::F32,
+        Self::F64,
+        Self::C64,
+        Self::C128,
+    ];
+
+    /// Bytes of one element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Bool | Self::I8 | Self::U8 | Self::F8E4M3 | Self::F8E5M2 => 1,
+            Self::I16 | Self::U16 | Self::F16 | Self::Bf16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I64 | Self::U64 | Self::F64 | Self::C64 => 8,
+            Self::C128 => 16,
+        }
+    }
+
+    /// The name in tables, files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::I8 => "i8",
+            Self::U8 => "u8",
+            Self::I16 => "i16",
+            Self::U16 => "u16",
+            Self::I32 => "i32",
+            Self::U32 => "u32",
+            Self::I64 => "i64",
+            Self::U64 => "u64",
+            Self::F8E4M3 => "f8e4m3",
+            Self::F8E5M2 => "f8e5m2",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::C64 => "c64",
+            Self::C128 => "c128",
+        }
+    }
+
+    /// All names, for messages.
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Dtype {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| Error::Dtype(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_both_ways() {
+        for dtype in Dtype::ALL {
+            assert_eq!(dtype.name().parse(), Ok(dtype));
+            assert_eq!(serde_json::to_value(dtype).unwrap(), dtype.name());
+        }
+        assert!("f33".parse::<Dtype>().unwrap_err().to_string().contains("bf16"));
+    }
+}

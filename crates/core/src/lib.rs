@@ -1,0 +1,49 @@
+//! The vocabulary of Buddy Compression, in the paper's words.
+//!
+//! A GPU's memory is cut into 128-byte [entries](Entry) of four 32-byte sectors. Each entry compresses to a
+//! [`SizeClass`]; its allocation has a [`Target`] that says how many bytes of every entry lie in device
+//! memory; an [`Extent`] maps an entry to its device bytes, its buddy slot and its metadata nibble. Nothing
+//! here computes: codecs, memories and simulators do, and all of them agree because they share these types.
+//!
+//! Results travel as [`Record`]s: JSON with a kind, a version and the tool that made them.
+
+#![forbid(unsafe_code)]
+
+mod class;
+mod dtype;
+mod entry;
+mod map;
+mod record;
+mod target;
+
+pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
+pub use dtype::Dtype;
+pub use entry::{
+    ENTRIES_PER_PAGE, ENTRY_BITS, ENTRY_BYTES, Entry, PAGE_BYTES, SECTOR_BYTES, SECTORS_PER_ENTRY,
+    ZERO_ENTRY, as_entries, is_zero, last_entry, words16, words32, words64,
+};
+pub use map::{Extent, NibblePlace, Place, Span};
+pub use record::{Record, RecordError, RecordKind};
+pub use target::Target;
+
+/// Why a value of the vocabulary is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A metadata nibble that names no class.
+    #[error("nibble {0:#x} names no size class; 0 to 7 do")]
+    Nibble(u8),
+    /// A target ratio that the architecture does not have.
+    #[error("unknown target '{0}'; the targets are 1x, 4/3x, 2x, 4x and 16x")]
+    Target(String),
+    /// An element type that no reader knows.
+    #[error("unknown dtype '{0}'; use one of {list}", list = Dtype::names())]
+    Dtype(String),
+    /// An entry past the end of its extent.
+    #[error("entry {entry} is out of range: the extent has {entries} entries")]
+    OutOfRange {
+        /// The entry asked for.
+        entry: u64,
+        /// How many there are.
+        entries: u64,
+    },
+}

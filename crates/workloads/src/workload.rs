@@ -1,0 +1,68 @@
+//! What a workload is.
+
+use buddy_core::Dtype;
+
+/// One array of a running program, as the paper's tool would see a `cudaMalloc`.
+#[derive(Debug, Clone)]
+pub struct Allocation<'a> {
+    /// The array's name in the program, unique within it.
+    pub name: String,
+    /// Where the program allocates it: file and function, the same for arrays that one loop allocates.
+    pub call_site: &'static str,
+    /// Type of its elements.
+    pub dtype: Dtype,
+    /// Its present contents.
+    pub bytes: &'a [u8],
+}
+
+/// What a workload found when it compared its answer with the known one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Check {
+    /// What is compared, such as `zeta` or `mass drift`.
+    pub what: &'static str,
+    /// What the program computed.
+    pub measured: f64,
+    /// What it should be.
+    pub expected: f64,
+    /// The largest difference that passes, in the units of `expected`.
+    pub tolerance: f64,
+}
+
+impl Check {
+    /// Whether the answer is right. NaN never is.
+    pub fn passed(&self) -> bool {
+        (self.measured - self.expected).abs() <= self.tolerance
+    }
+}
+
+/// A running program. Deterministic: the same footprint and seed give the same bytes after every step, on any
+/// number of threads.
+pub trait Workload: Send {
+    /// How many calls of [`step`](Self::step) make a whole run; at least ten, so that ten snapshots are evenly
+    /// spaced.
+    fn steps(&self) -> u64;
+
+    /// Advances the program by one step (a time step, an iteration, a batch).
+    fn step(&mut self);
+
+    /// The arrays that live in device memory now. Names and lengths never change during a run.
+    fn allocations(&self) -> Vec<Allocation<'_>>;
+
+    /// Compares the answer with the known one; called after the last step.
+    fn check(&self) -> Vec<Check>;
+}
+
+/// One line of `buddy workload list`, and the way to start it.
+#[derive(Debug, Clone, Copy)]
+pub struct Info {
+    /// The name on the command line, such as `cg`.
+    pub name: &'static str,
+    /// The paper's name, such as `354.cg`.
+    pub paper_name: &'static str,
+    /// What it computes, in a few words.
+    pub method: &'static str,
+    /// The footprint in the paper's workload table, in bytes.
+    pub paper_bytes: u64,
+    /// Starts it with all arrays together near `bytes` (at least 1 MB), never more than 10% above it.
+    pub build: fn(bytes: u64, seed: u64) -> Box<dyn Workload>,
+}
