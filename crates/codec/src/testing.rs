@@ -18,7 +18,7 @@ pub fn samples() -> Vec<Entry> {
         entries.push(fill(|i| smooth(i).to_le_bytes()));
         entries.push(fill(|i| (smooth(i) as f32).to_le_bytes()));
         entries.push(fill(|i| (((smooth(i) as f32).to_bits() >> 16) as u16).to_le_bytes()));
-        entries.push(fill(|i| (0x7f00_0000_0000 + (i * 64 << round)).to_le_bytes()));
+        entries.push(fill(|i| (0x7f00_0000_0000 + ((i * 64) << round)).to_le_bytes()));
         entries.push(fill(|_| noise.next().to_le_bytes()));
         let sparse = noise.next() & noise.next();
         entries.push(fill(|i| (if sparse >> i & 1 == 1 { noise.next() as u32 } else { 0 }).to_le_bytes()));
