@@ -7,17 +7,21 @@ use crate::Error;
 /// Room for the longest stream of any codec: 32 words of FVC, each an 8-bit escape and 32 bits.
 pub const STREAM_BYTES: usize = 160;
 
+/// Bytes of zeros after a stream, so that any field is one access.
+const SLACK: usize = 16;
+
 /// One encoded entry: its bits, and the layout if its codec has several.
 #[derive(Debug, Clone)]
 pub struct Stream {
-    bytes: [u8; STREAM_BYTES],
+    /// Some bytes more than a stream fills, so that a put is one access.
+    bytes: [u8; STREAM_BYTES + SLACK],
     bits: usize,
     layout: Layout,
 }
 
 impl Default for Stream {
     fn default() -> Self {
-        Self { bytes: [0; STREAM_BYTES], bits: 0, layout: Layout::A }
+        Self { bytes: [0; STREAM_BYTES + SLACK], bits: 0, layout: Layout::A }
     }
 }
 
@@ -37,6 +41,29 @@ impl Stream {
         self.layout
     }
 
+    /// Takes the low `count` bits of `value`, the least significant first: the order of our own formats, in which
+    /// a field is a little-endian load, a shift and a mask. `count` is at most 64.
+    #[inline(always)]
+    pub(crate) fn put_lsb(&mut self, value: u64, count: u32) {
+        debug_assert!(count == 64 || value >> count == 0, "{value:#x} has more than {count} bits");
+        let (byte, used) = (self.bits / 8, (self.bits % 8) as u32);
+        let window = self.bytes[byte..].first_chunk_mut().expect("no stream is longer than its bound");
+        *window = (u128::from_le_bytes(*window) | u128::from(value) << used).to_le_bytes();
+        self.bits += count as usize;
+    }
+
+    /// Makes the stream `bits` long and gives its bytes, zeros, to be filled.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, bits: u32) -> &mut [u8] {
+        self.bits = bits as usize;
+        &mut self.bytes[..bits.div_ceil(8) as usize]
+    }
+
+    /// Says which layout the stream has.
+    pub(crate) fn set_layout(&mut self, layout: Layout) {
+        self.layout = layout;
+    }
+
     /// Empties the stream.
     pub fn clear(&mut self) {
         *self = Self::default();
@@ -51,14 +78,12 @@ pub(crate) trait BitSink {
 }
 
 impl BitSink for Stream {
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, value: u64, count: u32) {
         debug_assert!(count <= 57 && value >> count == 0, "{value:#x} has more than {count} bits");
         let (byte, used) = (self.bits / 8, (self.bits % 8) as u32);
-        let field = (value << (64 - count)) >> used;
-        for (slot, bits) in self.bytes[byte..].iter_mut().zip(field.to_be_bytes()) {
-            *slot |= bits;
-        }
+        let window = self.bytes[byte..].first_chunk_mut().expect("no stream is longer than its bound");
+        *window = (u64::from_be_bytes(*window) | (value << (64 - count)) >> used).to_be_bytes();
         self.bits += count as usize;
     }
 }
@@ -71,6 +96,93 @@ impl BitSink for BitCount {
     #[inline]
     fn put(&mut self, _: u64, count: u32) {
         self.0 += count;
+    }
+}
+
+/// Gives bits back, the most significant first.
+pub(crate) trait BitSource {
+    /// Takes `count` bits, 1 to 57.
+    fn take(&mut self, count: u32) -> Result<u64, Error>;
+
+    /// Takes one bit.
+    #[inline(always)]
+    fn bit(&mut self) -> Result<bool, Error> {
+        Ok(self.take(1)? == 1)
+    }
+}
+
+/// Reads a copy of the stream with zeros after it, so that every look is one 64-bit access.
+pub(crate) struct PaddedReader {
+    bytes: [u8; STREAM_BYTES + SLACK],
+    bits: usize,
+    at: usize,
+}
+
+impl PaddedReader {
+    #[inline(always)]
+    pub(crate) fn new(stream: &[u8]) -> Self {
+        let stream = &stream[..stream.len().min(STREAM_BYTES)];
+        let mut bytes = [0; STREAM_BYTES + SLACK];
+        bytes[..stream.len()].copy_from_slice(stream);
+        Self { bytes, bits: stream.len() * 8, at: 0 }
+    }
+
+    /// Where the next bit is.
+    #[inline(always)]
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next 57 bits and more, from the top; zeros after the end.
+    #[inline(always)]
+    pub(crate) fn window(&self) -> u64 {
+        let bytes = self.bytes[self.at / 8..].first_chunk().expect("at never passes the end");
+        u64::from_be_bytes(*bytes) << (self.at % 8)
+    }
+
+    /// Moves on by `count` bits.
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, count: u32) -> Result<(), Error> {
+        let at = self.at + count as usize;
+        if at > self.bits {
+            return Err(Error::Truncated { bits: self.bits });
+        }
+        self.at = at;
+        Ok(())
+    }
+}
+
+impl BitSource for PaddedReader {
+    #[inline(always)]
+    fn take(&mut self, count: u32) -> Result<u64, Error> {
+        let value = self.window() >> (64 - count);
+        self.skip(count)?;
+        Ok(value)
+    }
+}
+
+/// Reads fields that were put least significant bit first.
+pub(crate) struct LsbReader(PaddedReader);
+
+impl LsbReader {
+    #[inline(always)]
+    pub(crate) fn new(stream: &[u8]) -> Self {
+        Self(PaddedReader::new(stream))
+    }
+
+    /// Takes `count` bits, 1 to 64.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, count: u32) -> Result<u64, Error> {
+        let at = self.0.at;
+        self.0.skip(count)?;
+        let window = self.0.bytes[at / 8..].first_chunk().expect("at never passes the end");
+        Ok((u128::from_le_bytes(*window) >> (at % 8)) as u64 & u64::MAX >> (64 - count))
+    }
+
+    /// Fails unless the stream has at least `bits` bits.
+    #[inline(always)]
+    pub(crate) fn need(&self, bits: usize) -> Result<(), Error> {
+        if bits > self.0.bits { Err(Error::Truncated { bits: self.0.bits }) } else { Ok(()) }
     }
 }
 
@@ -89,10 +201,11 @@ impl<'a> BitReader<'a> {
     pub(crate) fn at(&self) -> usize {
         self.at
     }
+}
 
-    /// Takes `count` bits, at most 57.
+impl BitSource for BitReader<'_> {
     #[inline]
-    pub(crate) fn take(&mut self, count: u32) -> Result<u64, Error> {
+    fn take(&mut self, count: u32) -> Result<u64, Error> {
         debug_assert!((1..=57).contains(&count));
         let bits = self.bytes.len() * 8;
         if self.at + count as usize > bits {
@@ -105,12 +218,6 @@ impl<'a> BitReader<'a> {
         let value = (u64::from_be_bytes(window) << (self.at % 8)) >> (64 - count);
         self.at += count as usize;
         Ok(value)
-    }
-
-    /// Takes one bit.
-    #[inline]
-    pub(crate) fn bit(&mut self) -> Result<bool, Error> {
-        Ok(self.take(1)? == 1)
     }
 }
 

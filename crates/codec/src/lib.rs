@@ -20,17 +20,25 @@
 //! # Ok::<(), buddy_codec::Error>(())
 //! ```
 
-#![forbid(unsafe_code)]
-
 mod bits;
 mod bpc;
 mod codec;
+mod delta64;
+mod float;
+mod lanes;
+mod planes;
+mod simd;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod zeros;
 
 pub use bits::{STREAM_BYTES, Stream};
-pub use bpc::Bpc;
+pub use bpc::{Bpc, reference::Reference as BpcReference};
 pub use codec::{Codec, CodecKind, EntryCodec, Packed};
+pub use delta64::Delta64;
+pub use float::{Bf16, Fp16, Fp32};
+pub use planes::Planes;
+pub use zeros::Zeros;
 
 /// Why a stream is not one that the codec wrote, or a name not one of a codec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -49,6 +49,7 @@ fn signed_differences_reach_the_top_plane() {
 #[test]
 fn no_single_fault_of_a_stream_panics() {
     testing::contract(&Bpc, &testing::samples());
+    testing::contract(&reference::Reference, &testing::samples());
 }
 
 #[test]
@@ -69,4 +70,9 @@ fn impossible_codes_are_refused() {
     let stream = [0b0000_0101, 0b1111_1000];
     assert!(matches!(Bpc.decode(&stream, Layout::A), Err(Error::Invalid { at: 6, .. })));
     assert_eq!(Bpc.decode(&[0; 40], Layout::B), Err(Error::Layout(Layout::B)));
+}
+
+#[test]
+fn fast_equals_reference() {
+    testing::twins(&Bpc, &reference::Reference, &testing::samples());
 }
