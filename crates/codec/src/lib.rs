@@ -22,15 +22,23 @@
 
 #![forbid(unsafe_code)]
 
+mod bdi;
 mod bits;
 mod bpc;
 mod codec;
+mod cpack;
+mod fpc;
+mod fvc;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use bdi::Bdi;
 pub use bits::{STREAM_BYTES, Stream};
 pub use bpc::Bpc;
 pub use codec::{Codec, CodecKind, EntryCodec, Packed};
+pub use cpack::Cpack;
+pub use fpc::Fpc;
+pub use fvc::Fvc;
 
 /// Why a stream is not one that the codec wrote, or a name not one of a codec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +67,12 @@ pub enum Error {
         class: buddy_core::SizeClass,
         /// Bytes that were there.
         found: usize,
+    },
+    /// A table of frequent values that no code can number.
+    #[error("a table of {values} values; it has at most 255, all different")]
+    Table {
+        /// How many values there were.
+        values: usize,
     },
     /// No codec has this name.
     #[error("unknown codec '{name}'; the codecs are {known}")]

@@ -16,10 +16,14 @@ const PLANES: usize = 33;
 const ONES: u32 = 0x7fff_ffff;
 
 /// Bit-Plane Compression over 32-bit words, as the paper uses it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bpc;
 
 impl EntryCodec for Bpc {
+    fn max_bits(&self) -> u32 {
+        33 + 33 * 32
+    }
+
     fn size_bits(&self, entry: &Entry) -> u32 {
         let mut count = BitCount::default();
         write(entry, &mut count);

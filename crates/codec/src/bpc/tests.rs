@@ -1,20 +1,8 @@
-use buddy_core::ZERO_ENTRY;
-
 use super::*;
-use crate::testing;
-
-fn entry_of(words: [u32; 32]) -> Entry {
-    let mut entry = ZERO_ENTRY;
-    for (bytes, word) in entry.as_chunks_mut().0.iter_mut().zip(words) {
-        *bytes = word.to_le_bytes();
-    }
-    entry
-}
+use crate::testing::{entry_of, stream_of};
 
 fn encode(words: [u32; 32]) -> (u32, Vec<u8>) {
-    let mut stream = Stream::default();
-    Bpc.encode(&entry_of(words), &mut stream);
-    (stream.bits(), stream.bytes().to_vec())
+    stream_of(&Bpc, &entry_of(words.map(u32::to_le_bytes)))
 }
 
 /// `000`, then one run of 33 zero planes: `01 11111`.
@@ -44,20 +32,6 @@ fn signed_differences_reach_the_top_plane() {
     // Base 7 in 4 bits is -8..7: `001 0111`. Plane 32 = bit 8: `00011 01000`. A run of 31. Plane 0 adds bit 9.
     let (bits, _) = encode(words);
     assert_eq!(bits, 7 + 10 + 7 + 10);
-}
-
-#[test]
-fn no_single_fault_of_a_stream_panics() {
-    testing::contract(&Bpc, &testing::samples());
-}
-
-#[test]
-fn the_longest_stream_is_1089_bits() {
-    let mut longest = 0;
-    for entry in testing::samples() {
-        longest = longest.max(Bpc.size_bits(&entry));
-    }
-    assert_eq!(longest, 1089);
 }
 
 #[test]
