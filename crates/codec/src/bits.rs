@@ -36,6 +36,16 @@ impl Stream {
         &self.bytes[..self.bits.div_ceil(8)]
     }
 
+    /// Copies the stream and zeros after it.
+    ///
+    /// # Panics
+    /// If `bytes` is longer than [`STREAM_BYTES`] or shorter than the stream.
+    #[inline(always)]
+    pub(crate) fn copy_to(&self, bytes: &mut [u8]) {
+        assert!(bytes.len() * 8 >= self.bits);
+        bytes.copy_from_slice(&self.bytes[..bytes.len()]);
+    }
+
     /// Which layout the codec chose.
     pub fn layout(&self) -> Layout {
         self.layout
@@ -99,26 +109,15 @@ impl BitSink for BitCount {
     }
 }
 
-/// Gives bits back, the most significant first.
-pub(crate) trait BitSource {
-    /// Takes `count` bits, 1 to 57.
-    fn take(&mut self, count: u32) -> Result<u64, Error>;
-
-    /// Takes one bit.
-    #[inline(always)]
-    fn bit(&mut self) -> Result<bool, Error> {
-        Ok(self.take(1)? == 1)
-    }
-}
-
-/// Reads a copy of the stream with zeros after it, so that every look is one 64-bit access.
-pub(crate) struct PaddedReader {
+/// Reads what a [`Stream`] holds, most significant bit first. It keeps a copy with zeros after it, so that every
+/// look is one 64-bit access; bytes after the stream, such as the padding of a sector, do no harm.
+pub(crate) struct BitReader {
     bytes: [u8; STREAM_BYTES + SLACK],
     bits: usize,
     at: usize,
 }
 
-impl PaddedReader {
+impl BitReader {
     #[inline(always)]
     pub(crate) fn new(stream: &[u8]) -> Self {
         let stream = &stream[..stream.len().min(STREAM_BYTES)];
@@ -150,24 +149,30 @@ impl PaddedReader {
         self.at = at;
         Ok(())
     }
-}
 
-impl BitSource for PaddedReader {
+    /// Takes `count` bits, 1 to 57.
     #[inline(always)]
-    fn take(&mut self, count: u32) -> Result<u64, Error> {
+    pub(crate) fn take(&mut self, count: u32) -> Result<u64, Error> {
+        debug_assert!((1..=57).contains(&count));
         let value = self.window() >> (64 - count);
         self.skip(count)?;
         Ok(value)
     }
+
+    /// Takes one bit.
+    #[inline(always)]
+    pub(crate) fn bit(&mut self) -> Result<bool, Error> {
+        Ok(self.take(1)? == 1)
+    }
 }
 
 /// Reads fields that were put least significant bit first.
-pub(crate) struct LsbReader(PaddedReader);
+pub(crate) struct LsbReader(BitReader);
 
 impl LsbReader {
     #[inline(always)]
     pub(crate) fn new(stream: &[u8]) -> Self {
-        Self(PaddedReader::new(stream))
+        Self(BitReader::new(stream))
     }
 
     /// Takes `count` bits, 1 to 64.
@@ -183,41 +188,6 @@ impl LsbReader {
     #[inline(always)]
     pub(crate) fn need(&self, bits: usize) -> Result<(), Error> {
         if bits > self.0.bits { Err(Error::Truncated { bits: self.0.bits }) } else { Ok(()) }
-    }
-}
-
-/// Reads what a [`Stream`] holds. Trailing bytes, such as the padding of a sector, are never looked at.
-pub(crate) struct BitReader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> BitReader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
-    }
-
-    /// Where the next bit is.
-    pub(crate) fn at(&self) -> usize {
-        self.at
-    }
-}
-
-impl BitSource for BitReader<'_> {
-    #[inline]
-    fn take(&mut self, count: u32) -> Result<u64, Error> {
-        debug_assert!((1..=57).contains(&count));
-        let bits = self.bytes.len() * 8;
-        if self.at + count as usize > bits {
-            return Err(Error::Truncated { bits });
-        }
-        let mut window = [0; 8];
-        let rest = &self.bytes[self.at / 8..];
-        let len = rest.len().min(8);
-        window[..len].copy_from_slice(&rest[..len]);
-        let value = (u64::from_be_bytes(window) << (self.at % 8)) >> (64 - count);
-        self.at += count as usize;
-        Ok(value)
     }
 }
 

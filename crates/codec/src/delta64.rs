@@ -6,6 +6,7 @@
 //! over 64-bit lanes it saves the mask, some four planes' worth, where the planes in use lie side by side.
 
 use buddy_core::{Entry, Layout};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     EntryCodec, Error, Stream,
@@ -17,10 +18,14 @@ use crate::{
 const DELTAS: usize = 15;
 
 /// Folded differences of 64-bit words, packed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta64;
 
 impl EntryCodec for Delta64 {
+    fn max_bits(&self) -> u32 {
+        80 + 64 * DELTAS as u32
+    }
+
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
         let used = folded(&lanes::split::<64>(entry)).iter().fold(0, |used, word| used | word);

@@ -6,6 +6,7 @@
 //! follows from the mask alone, and no code has to be read before the next can be.
 
 use buddy_core::{Entry, Layout};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     EntryCodec, Error, Stream,
@@ -14,10 +15,14 @@ use crate::{
 };
 
 /// Bit planes over lanes of `W` bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planes<const W: usize>;
 
 impl<const W: usize> EntryCodec for Planes<W> {
+    fn max_bits(&self) -> u32 {
+        size::<W>(lanes::mask::<W>())
+    }
+
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
         let crossed = crossed::<W>(&lanes::split::<W>(entry));

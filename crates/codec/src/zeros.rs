@@ -3,7 +3,8 @@
 //! For sparse data, above all activations after a ReLU. Any word can be read alone: its place among the stored
 //! ones is the number of bits set before its own.
 
-use buddy_core::{Entry, Layout};
+use buddy_core::{ENTRY_BITS, Entry, Layout};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     EntryCodec, Error, Stream,
@@ -12,10 +13,14 @@ use crate::{
 };
 
 /// A zero bitmap over words of `W` bits: 16, 32 or 64.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zeros<const W: usize>;
 
 impl<const W: usize> EntryCodec for Zeros<W> {
+    fn max_bits(&self) -> u32 {
+        lanes::count::<W>() as u32 + ENTRY_BITS
+    }
+
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
         let words = lanes::split::<W>(entry);

@@ -11,21 +11,25 @@ use buddy_core::{Entry, Layout};
 
 use crate::{
     EntryCodec, Error, Stream,
-    bits::{BitSink, PaddedReader},
+    bits::{BitReader, BitSink},
     simd::transpose,
 };
 
 mod columns;
 pub(crate) mod reference;
 
-use columns::{Columns, deltas};
+use columns::{Columns, Deltas, deltas};
 use reference::{ONES, PLANES, base_bits, read_base, write_base};
 
 /// Bit-Plane Compression over 32-bit words, as the paper uses it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bpc;
 
 impl EntryCodec for Bpc {
+    fn max_bits(&self) -> u32 {
+        reference::MAX_BITS
+    }
+
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
         let columns = Columns::of(&deltas(entry));
@@ -35,12 +39,18 @@ impl EntryCodec for Bpc {
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
         let deltas = deltas(entry);
+        write(&deltas, &Columns::of(&deltas), stream);
+    }
+
+    #[inline(always)]
+    fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
+        let deltas = deltas(entry);
         let columns = Columns::of(&deltas);
-        let planes = transpose(&deltas.dbx);
-        stream.clear();
-        write_base(columns.base, stream);
-        let top = deltas.sign.iter().enumerate().fold(0, |plane, (i, sign)| plane | sign << i);
-        write_planes(&columns, |j| if j == 32 { top } else { planes[j] }, stream);
+        let fits = base_bits(columns.base) + columns.plane_bits() <= limit;
+        if fits {
+            write(&deltas, &columns, stream);
+        }
+        fits
     }
 
     #[inline(always)]
@@ -48,11 +58,20 @@ impl EntryCodec for Bpc {
         if layout != Layout::A {
             return Err(Error::Layout(layout));
         }
-        let mut reader = PaddedReader::new(stream);
+        let mut reader = BitReader::new(stream);
         let base = read_base(&mut reader)?;
         let planes = read_planes(&mut reader)?;
         Ok(rebuild(base, &transpose(planes.first_chunk().expect("33 planes"))))
     }
+}
+
+#[inline(always)]
+fn write(deltas: &Deltas, columns: &Columns, stream: &mut Stream) {
+    let planes = transpose(&deltas.dbx);
+    let top = deltas.sign.iter().enumerate().fold(0, |plane, (i, sign)| plane | sign << i);
+    stream.clear();
+    write_base(columns.base, stream);
+    write_planes(columns, |j| if j == 32 { top } else { planes[j] }, stream);
 }
 
 #[inline(always)]
@@ -77,7 +96,7 @@ fn write_planes(columns: &Columns, dbx: impl Fn(usize) -> u32, stream: &mut Stre
 
 /// Reads `DBP`, from plane 32 down. One window of the stream holds any code whole.
 #[inline(always)]
-fn read_planes(reader: &mut PaddedReader) -> Result<[u32; PLANES + 1], Error> {
+fn read_planes(reader: &mut BitReader) -> Result<[u32; PLANES + 1], Error> {
     let mut dbp = [0; PLANES + 1];
     let mut left = PLANES;
     let mut above = 0;

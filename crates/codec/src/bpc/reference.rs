@@ -4,13 +4,15 @@ use buddy_core::{Entry, Layout, words32};
 
 use crate::{
     EntryCodec, Error, Stream,
-    bits::{BitCount, BitReader, BitSink, BitSource, fits_signed, sign_extend},
+    bits::{BitCount, BitReader, BitSink, fits_signed, sign_extend},
 };
 
 /// Planes of a 33-bit difference.
 pub(super) const PLANES: usize = 33;
 /// A plane of ones: one bit for each of the 31 differences.
 pub(super) const ONES: u32 = 0x7fff_ffff;
+/// The longest stream: every plane in full.
+pub(super) const MAX_BITS: u32 = 33 + 33 * 32;
 
 /// What the decoders say of an index that has no difference.
 pub(super) const BAD_INDEX: &str = "a bit index past the last difference";
@@ -22,6 +24,10 @@ pub(super) const BAD_RUN: &str = "a run of zero planes past plane 0";
 pub struct Reference;
 
 impl EntryCodec for Reference {
+    fn max_bits(&self) -> u32 {
+        MAX_BITS
+    }
+
     fn size_bits(&self, entry: &Entry) -> u32 {
         let mut count = BitCount::default();
         write(entry, &mut count);
@@ -107,7 +113,7 @@ fn write_planes(dbp: &[u32; PLANES + 1], sink: &mut impl BitSink) {
 }
 
 #[inline(always)]
-pub(super) fn read_base(reader: &mut impl BitSource) -> Result<u32, Error> {
+pub(super) fn read_base(reader: &mut BitReader) -> Result<u32, Error> {
     if reader.bit()? {
         return Ok(reader.take(32)? as u32);
     }
@@ -120,7 +126,7 @@ pub(super) fn read_base(reader: &mut impl BitSource) -> Result<u32, Error> {
 }
 
 /// Reads `DBP`, from plane 32 down.
-fn read_planes(reader: &mut BitReader<'_>) -> Result<[u32; PLANES + 1], Error> {
+fn read_planes(reader: &mut BitReader) -> Result<[u32; PLANES + 1], Error> {
     let mut dbp = [0; PLANES + 1];
     let mut left = PLANES;
     while left > 0 {

@@ -97,6 +97,10 @@ impl Bf16 {
 }
 
 impl EntryCodec for Bf16 {
+    fn max_bits(&self) -> u32 {
+        Loose::MAX_BITS
+    }
+
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
         self.choose(entry).1

@@ -10,6 +10,7 @@ mod sparse;
 mod tests;
 
 use buddy_core::{Entry, Layout};
+use serde::{Deserialize, Serialize};
 
 pub use bf16::Bf16;
 use sparse::Sparse;
@@ -17,17 +18,21 @@ use sparse::Sparse;
 use crate::{EntryCodec, Error, Stream};
 
 /// Half precision (1 sign, 5 exponent, 10 mantissa bits).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fp16;
 
 /// Single precision (1, 8, 23).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fp32;
 
 /// Both are the sparse layout and no other.
 macro_rules! sparse_only {
     ($codec:ty, $exponent:literal, $mantissa:literal) => {
         impl EntryCodec for $codec {
+            fn max_bits(&self) -> u32 {
+                Sparse::<$exponent, $mantissa>::MAX_BITS
+            }
+
             #[inline(always)]
             fn size_bits(&self, entry: &Entry) -> u32 {
                 Sparse::<$exponent, $mantissa>::of(entry).bits()

@@ -40,6 +40,8 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
     const WIDTH: usize = (1 + E + M) as usize;
     /// Values in an entry.
     const COUNT: usize = 1024 / Self::WIDTH;
+    /// The longest stream: all values but one, in full.
+    pub(super) const MAX_BITS: u32 = HEADER_BITS + Self::COUNT as u32 + 1024 - Self::WIDTH as u32;
     const EXPONENT: u64 = (1 << E) - 1;
     const MANTISSA: u64 = (1 << M) - 1;
 
