@@ -6,9 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod cg;
+mod ep;
+mod lcg;
 mod workload;
 
 pub use workload::{Allocation, Check, Info, Workload};
 
 /// Every workload, in the paper's order.
-pub const ALL: &[Info] = &[];
+pub const ALL: &[Info] = &[ep::INFO, cg::INFO];
