@@ -101,6 +101,7 @@ pub(crate) struct Plane<'a> {
 }
 
 impl Plane<'_> {
+    /// Chunk and offset of number `m` of a cell.
     #[inline]
     fn place(&self, m: usize, row: usize, column: usize) -> (usize, usize) {
         let Steps { chunk, offset } = self.steps;
@@ -119,9 +120,11 @@ impl Plane<'_> {
     /// Stores numbers of a cell, beginning with number `first`.
     #[inline]
     pub(crate) fn put(&mut self, row: usize, column: usize, first: usize, values: &[f64]) {
-        for (m, value) in (first..).zip(values) {
-            let (chunk, offset) = self.place(m, row, column);
+        let (mut chunk, mut offset) = self.place(first, row, column);
+        for value in values {
             self.chunks[chunk][offset] = *value;
+            chunk += self.steps.chunk[0];
+            offset += self.steps.offset[0];
         }
     }
 }

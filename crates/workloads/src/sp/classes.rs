@@ -3,6 +3,7 @@
 use crate::flow::Reference;
 
 /// Classes S and W. Larger ones prescribe more steps than a run here takes.
+#[expect(clippy::excessive_precision, reason = "the digits as NAS publishes them")]
 pub(super) static CLASSES: [Reference; 2] = [
     Reference {
         n: 12,

@@ -104,8 +104,7 @@ fn solve_line(
 ) {
     let place = |position| sweep.place(position, line);
     let [mut flow, mut with_sound, mut against_sound] = bands;
-    let right: Vec<[f64; 5]> =
-        (0..flow.len()).map(|position| place(position)).map(|(r, c)| rhs.get(r, c)).collect();
+    let right: Vec<[f64; 5]> = (0..flow.len()).map(place).map(|(row, column)| rhs.get(row, column)).collect();
     let mut carried: Vec<[f64; 3]> = right.iter().map(|r| [r[0], r[1], r[2]]).collect();
     let mut with: Vec<[f64; 1]> = right.iter().map(|r| [r[3]]).collect();
     let mut against: Vec<[f64; 1]> = right.iter().map(|r| [r[4]]).collect();
@@ -177,6 +176,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "takes 15 s of processor time; run with --ignored"]
     fn class_w_has_the_published_norms() {
         let checks = finish(&mut class(1, Order::Fortran));
         assert_eq!(checks[9].expected, classes::CLASSES[1].error[4]);
