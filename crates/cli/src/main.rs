@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod input;
 mod inspect;
 
@@ -35,12 +36,14 @@ Exit codes: 0 done, 1 could not, 2 wrong usage.";
 #[derive(Subcommand)]
 enum Verb {
     Inspect(inspect::Inspect),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
     let command = Command::parse();
     let done = match command.verb {
         Verb::Inspect(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

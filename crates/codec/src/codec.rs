@@ -32,8 +32,11 @@ pub trait EntryCodec {
     /// the stream is anything.
     #[inline(always)]
     fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
-        self.encode(entry, stream);
-        stream.bits() <= limit
+        let fits = self.size_bits(entry) <= limit;
+        if fits {
+            self.encode(entry, stream);
+        }
+        fits
     }
 
     /// Rebuilds the entry from a stream of the given layout; bytes after the stream are ignored.
