@@ -1,0 +1,20 @@
+//! Arrays in files, memory-mapped and never copied: raw dumps, `.npy`, `.npz`, `.safetensors`.
+//!
+//! [`open`] reads the headers of a file and gives its [`Array`]s; their bytes are views of the mapping, so a
+//! file may be larger than memory. Every reader takes hostile input: it returns an [`Error`] of one line, never
+//! panics, and allocates no more than the headers that are really there.
+//!
+//! This crate is an exception to the rule that crates hold no unsafe code: mapping a file needs it, and all of
+//! it lies in `source.rs`. The mapping has a price: if another program truncates a file while it is read, the
+//! system stops the process.
+
+mod array;
+mod error;
+mod npy;
+mod npz;
+mod safetensors;
+mod source;
+
+pub use array::{Array, Format, open, read_memory};
+pub use error::Error;
+pub use npz::inflate_limit;
