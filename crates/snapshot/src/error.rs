@@ -81,6 +81,57 @@ pub enum Error {
         /// The most that is accepted for this file.
         limit: u64,
     },
+    /// A description of a run that contradicts itself.
+    #[error("{0}")]
+    Run(#[from] buddy_core::RunError),
+    /// A directory without `run.json` and without dumps.
+    #[error("this directory is no run: it has neither run.json nor dumps of memory")]
+    NoRun,
+    /// Dumps both in the directory and in directories below it.
+    #[error(
+        "this directory has both files and directories; put each snapshot's dumps in snapshot-0, snapshot-1, ..."
+    )]
+    MixedDumps,
+    /// A directory among the snapshots that is none.
+    #[error("the directory {0:?} is no snapshot; snapshots are named snapshot-0, snapshot-1, ...")]
+    Stray(String),
+    /// A directory for a new run that holds something.
+    #[error("this directory is not empty; give a new one for a new run")]
+    NotEmpty,
+    /// A snapshot without one of the allocations.
+    #[error("allocation {0:?} is missing from this snapshot")]
+    Missing(String),
+    /// A snapshot with an allocation that the run does not have.
+    #[error("this snapshot has {0:?}, which is no allocation of the run")]
+    Extra(String),
+    /// An allocation whose length is another one than the run says.
+    #[error("allocation {name:?} has {found} bytes in this snapshot; in the run it has {expected}")]
+    Changed {
+        /// The allocation.
+        name: String,
+        /// Its length in the run.
+        expected: u64,
+        /// Its length in the snapshot.
+        found: u64,
+    },
+    /// An allocation whose type is another one than the run says.
+    #[error("allocation {name:?} is {found} in this snapshot; in the run it is {expected}")]
+    Retyped {
+        /// The allocation.
+        name: String,
+        /// Its type in the run.
+        expected: Dtype,
+        /// Its type in the snapshot.
+        found: Dtype,
+    },
+    /// Another number of arrays than the run has allocations.
+    #[error("{found} arrays were given for a snapshot of {expected} allocations")]
+    Count {
+        /// Allocations of the run.
+        expected: usize,
+        /// Arrays that were given.
+        found: usize,
+    },
     /// Not enough room where a file is to be written.
     #[error("{needed} bytes are to be written, but only {free} are free")]
     NoSpace {

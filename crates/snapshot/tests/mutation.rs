@@ -63,7 +63,7 @@ fn apply(file: &mut Vec<u8>, spoil: Spoil) {
         // The next character that belongs to a header's text, so that the text stays nearly right.
         Spoil::Digit(at, byte) => {
             let at = place(at);
-            if let Some(next) = file[at..].iter().position(|b| b.is_ascii_graphic()) {
+            if let Some(next) = file[at..].iter().position(u8::is_ascii_graphic) {
                 file[at + next] = byte;
             }
         }

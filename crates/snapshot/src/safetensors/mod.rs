@@ -14,6 +14,10 @@ use serde::{
 
 use crate::{Array, Error, source::Source};
 
+mod write;
+
+pub(crate) use write::Header;
+
 /// The longest header that the format allows.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
@@ -46,17 +50,17 @@ struct Info {
 }
 
 /// The tensors of a header in the order of the file, two of one name included.
-struct Header(Vec<(String, Info)>);
+struct Tensors(Vec<(String, Info)>);
 
-impl<'de> Deserialize<'de> for Header {
+impl<'de> Deserialize<'de> for Tensors {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tensors;
-        impl<'de> Visitor<'de> for Tensors {
-            type Value = Header;
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Tensors;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of tensors")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tensors, A::Error> {
                 let mut tensors = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
                     // The format wants a map of texts here; we have no use for it.
@@ -66,10 +70,10 @@ impl<'de> Deserialize<'de> for Header {
                         tensors.push((name, map.next_value()?));
                     }
                 }
-                Ok(Header(tensors))
+                Ok(Tensors(tensors))
             }
         }
-        deserializer.deserialize_map(Tensors)
+        deserializer.deserialize_map(Each)
     }
 }
 
@@ -77,7 +81,7 @@ impl<'de> Deserialize<'de> for Header {
 pub(crate) fn read(source: &Arc<Source>) -> Result<Vec<Array>, Error> {
     let file = source.bytes();
     let (header, data) = split(file)?;
-    let Header(mut tensors) =
+    let Tensors(mut tensors) =
         serde_json::from_slice(header).map_err(|error| bad(format!("its header is wrong: {error}")))?;
     tensors.sort_by_key(|(_, info)| info.data_offsets);
     let mut end = 0;
