@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod class;
 mod dtype;
 mod entry;
@@ -19,6 +20,7 @@ mod record;
 mod run;
 mod target;
 
+pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
 pub use dtype::Dtype;
 pub use entry::{
