@@ -1,3 +1,66 @@
+//! `buddy`: Buddy Compression on the command line.
+//!
+//! Thin: each verb has a file of its own that parses its arguments, calls the library crates and prints. Data
+//! goes to stdout and talk to stderr; the exit code is 0 for done, 1 for could not, 2 for wrong usage.
+
 #![forbid(unsafe_code)]
-//! x
-fn main() {}
+
+mod analyze;
+mod progress;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+/// Compressed GPU memory that never moves
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Analyze(analyze::Analyze),
+}
+
+fn main() -> ExitCode {
+    let command = Command::parse();
+    if let Err(error) = ctrlc::set_handler(stop) {
+        say(format_args!("note: an interruption may leave a partial file behind: {error}"));
+    }
+    let done = match command.verb {
+        Verb::Analyze(verb) => verb.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("buddy: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C.
+fn stop() {
+    buddy_snapshot::discard_partial();
+    std::process::exit(130);
+}
+
+/// Prints one line on stderr. Nobody may be reading there, and that is no reason to fail.
+fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}", line.to_string().replace('\n', " "));
+}
+
+/// Whether the reader of our stdout has gone, as in `buddy ... | head -1`: it has what it wanted.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

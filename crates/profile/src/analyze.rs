@@ -4,7 +4,7 @@ use buddy_codec::{Codec, CodecKind};
 use buddy_core::{Analysis, ArrayAnalysis, Fit, Histogram, Outcome, PageMap};
 use buddy_snapshot::Array;
 
-use crate::{Progress, candidates, choose_codec, choose_target, measure, page_map, sample};
+use crate::{Progress, candidates, choose_codec, measure, page_map, sample};
 
 /// Most rows of one page map, and of all of them together: a picture stays readable and a page small.
 const MOST_ROWS: usize = 512;
@@ -62,7 +62,7 @@ fn analyze_array(
 }
 
 fn outcome(codec: &Codec, histogram: Histogram, threshold: f64, pages: PageMap) -> Outcome {
-    let target = choose_target(&histogram, threshold);
+    let target = histogram.target_at(threshold);
     let fit = Fit::at(histogram, target);
     Outcome { codec: codec.kind().name().to_owned(), target, fit, pages: Some(pages) }
 }

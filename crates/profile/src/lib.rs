@@ -1,7 +1,8 @@
 //! Memory to histograms, and histograms to targets: what the paper's profiler does.
 //!
-//! [`measure()`] counts the entries of an array by size class, streaming over the mapping; [`choose_target`] picks
-//! the target that a histogram allows at a threshold; [`choose_codec`] picks a codec from a sample.
+//! [`measure()`] counts the entries of an array by size class, streaming over the mapping; the
+//! [`Histogram`](buddy_core::Histogram) says which target a threshold allows; [`choose_codec`] picks a codec from
+//! a sample.
 //! [`analyze()`] does all of it for the arrays of files, and [`record_run`] turns a run into a record without its
 //! bytes.
 
@@ -14,7 +15,7 @@ mod record;
 mod sample;
 
 pub use analyze::analyze;
-pub use choose::{DEFAULT_THRESHOLD, candidates, choose_codec, choose_target};
+pub use choose::{DEFAULT_THRESHOLD, candidates, choose_codec};
 pub use measure::{Progress, measure, page_map};
 pub use record::record_run;
 pub use sample::sample;
