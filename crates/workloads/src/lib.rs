@@ -6,9 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod lulesh;
+mod random;
 mod workload;
 
 pub use workload::{Allocation, Check, Info, Workload};
 
 /// Every workload, in the paper's order.
-pub const ALL: &[Info] = &[];
+pub const ALL: &[Info] = &[
+    lulesh::INFO,
+];

@@ -15,6 +15,23 @@ pub struct Allocation<'a> {
     pub bytes: &'a [u8],
 }
 
+impl<'a> Allocation<'a> {
+    /// An array of doubles.
+    pub fn f64(name: impl Into<String>, call_site: &'static str, values: &'a [f64]) -> Self {
+        Self { name: name.into(), call_site, dtype: Dtype::F64, bytes: bytemuck::cast_slice(values) }
+    }
+
+    /// An array of single-precision numbers.
+    pub fn f32(name: impl Into<String>, call_site: &'static str, values: &'a [f32]) -> Self {
+        Self { name: name.into(), call_site, dtype: Dtype::F32, bytes: bytemuck::cast_slice(values) }
+    }
+
+    /// An array of indices.
+    pub fn i32(name: impl Into<String>, call_site: &'static str, values: &'a [i32]) -> Self {
+        Self { name: name.into(), call_site, dtype: Dtype::I32, bytes: bytemuck::cast_slice(values) }
+    }
+}
+
 /// What a workload found when it compared its answer with the known one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {

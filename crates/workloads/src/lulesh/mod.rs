@@ -1,0 +1,284 @@
+//! LULESH 2.0: a Sedov blast wave in an ideal gas, on an unstructured mesh of hexahedra that moves with the gas.
+//!
+//! Follows Karlin, Keasler and Neely, "LULESH 2.0 Updates and Changes" (LLNL-TR-641973), and the Hydrodynamics
+//! Challenge Problem (LLNL-TR-490254): nodal forces with hourglass control, monotonic artificial viscosity, an
+//! ideal-gas equation of state, and time steps from the Courant and volume-change conditions.
+//!
+//! Small meshes run the published problem to its end and must meet the published energy at the origin. Meshes
+//! above [`LARGEST_COMPLETE`] elements a side would take hours; they run a fixed number of cycles from the same
+//! energy spread over a corner of the mesh, and are held to symmetry and to conservation of energy.
+
+mod element;
+mod eos;
+mod force;
+mod hex;
+mod mesh;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use crate::{Allocation, Check, Info, Workload};
+use mesh::Mesh;
+use time::Clock;
+
+/// How `buddy workload` lists and starts it.
+pub const INFO: Info = Info {
+    name: "lulesh",
+    paper_name: "FF_Lulesh",
+    method: "Sedov blast on unstructured hexahedra (LULESH 2.0)",
+    paper_bytes: 1_590_000_000,
+    build: |bytes, seed| Box::new(Lulesh::new(edge_for(bytes), seed)),
+};
+
+/// Published runs: elements a side, cycles, energy of the element at the origin.
+const PUBLISHED: [(usize, u64, f64); 4] = [
+    (5, 72, 7.853665e+03),
+    (10, 231, 2.720531e+04),
+    (30, 932, 2.025075e+05),
+    (45, 1477, 4.234875e+05),
+];
+/// The largest mesh that runs to the published end.
+const LARGEST_COMPLETE: usize = 45;
+/// Cycles of a run that does not.
+const CUT_CYCLES: u64 = 200;
+/// Energy for a mesh of 45 elements a side; it grows with the number of elements.
+const ENERGY_45: f64 = 3.948_746e+7;
+
+/// Values of the elements.
+#[derive(Debug, Default)]
+struct Elems {
+    e: Vec<f64>,
+    p: Vec<f64>,
+    q: Vec<f64>,
+    ql: Vec<f64>,
+    qq: Vec<f64>,
+    v: Vec<f64>,
+    volo: Vec<f64>,
+    vnew: Vec<f64>,
+    delv: Vec<f64>,
+    vdov: Vec<f64>,
+    arealg: Vec<f64>,
+    ss: Vec<f64>,
+    mass: Vec<f64>,
+}
+
+/// The running program. Arrays in threes are the x, y and z (or xi, eta and zeta) parts.
+struct Lulesh {
+    mesh: Mesh,
+    clock: Clock,
+    steps: u64,
+    start_energy: f64,
+    position: [Vec<f64>; 3],
+    velocity: [Vec<f64>; 3],
+    acceleration: [Vec<f64>; 3],
+    force: [Vec<f64>; 3],
+    nodal_mass: Vec<f64>,
+    elems: Elems,
+    corner_force: [Vec<f64>; 3],
+    strain: [Vec<f64>; 3],
+    delx: [Vec<f64>; 3],
+    delv: [Vec<f64>; 3],
+}
+
+/// Bytes of all arrays for a mesh with `edge` elements a side.
+fn footprint(edge: usize) -> u64 {
+    let (nodes, elements, plane) = ((edge as u64 + 1).pow(3), (edge as u64).pow(3), (edge as u64 + 1).pow(2));
+    8 * (13 * nodes + (13 + 24 + 9) * elements) + 4 * (nodes + 1 + 24 * elements + 3 * plane)
+}
+
+/// The mesh for a footprint: a published one where it comes near enough, else the largest that fits.
+fn edge_for(bytes: u64) -> usize {
+    let published = PUBLISHED.iter().map(|run| run.0);
+    let near = published.into_iter().find(|&edge| (bytes * 55..bytes * 110).contains(&(footprint(edge) * 100)));
+    near.unwrap_or_else(|| (5..).take_while(|&edge| footprint(edge) <= bytes).last().unwrap_or(5))
+}
+
+impl Lulesh {
+    fn new(edge: usize, seed: u64) -> Self {
+        let (nodes, elements) = ((edge + 1).pow(3), edge.pow(3));
+        let triple = |length| std::array::from_fn(|_| vec![0.0; length]);
+        let mut lulesh = Self {
+            mesh: Mesh::new(edge, seed),
+            clock: Clock::default(),
+            steps: PUBLISHED.iter().find(|run| run.0 == edge).map_or(CUT_CYCLES, |run| run.1),
+            start_energy: 0.0,
+            position: mesh::positions(edge),
+            velocity: triple(nodes),
+            acceleration: triple(nodes),
+            force: triple(nodes),
+            nodal_mass: vec![0.0; nodes],
+            elems: Elems::new(elements),
+            corner_force: triple(8 * elements),
+            strain: triple(elements),
+            delx: triple(elements),
+            delv: triple(elements),
+        };
+        lulesh.share_mass();
+        lulesh.deposit_energy();
+        lulesh
+    }
+
+    /// Gives every element its volume and mass, and a node an eighth of each of its elements.
+    fn share_mass(&mut self) {
+        for i in 0..self.mesh.elements() {
+            let volume = hex::volume(&self.mesh.gather(&self.position, i));
+            (self.elems.volo[i], self.elems.mass[i]) = (volume, volume);
+        }
+        let volo = &self.elems.volo;
+        for (node, mass) in self.nodal_mass.iter_mut().enumerate() {
+            *mass = self.mesh.corners(node).iter().map(|&corner| volo[corner as usize / 8] / 8.0).sum();
+        }
+    }
+
+    /// Puts the blast's energy at the origin: in one element, or for a cut run in a corner of the mesh.
+    fn deposit_energy(&mut self) {
+        let edge = self.mesh.edge;
+        let total = ENERGY_45 * (edge as f64 / 45.0).powi(3);
+        let reach = if edge > LARGEST_COMPLETE { edge / 8 } else { 1 };
+        let inside: Vec<usize> = (0..self.mesh.elements())
+            .filter(|i| {
+                let place = [i % edge, i / edge % edge, i / edge / edge];
+                place.iter().map(|p| p * p).sum::<usize>() < reach * reach
+            })
+            .collect();
+        for &i in &inside {
+            self.elems.e[i] = total / inside.len() as f64;
+        }
+        let hottest = self.elems.e[0];
+        self.clock.dt = 0.5 * self.elems.volo[0].cbrt() / (2.0 * hottest).sqrt();
+        self.start_energy = self.total_energy();
+    }
+
+    /// Internal and kinetic energy of everything.
+    fn total_energy(&self) -> f64 {
+        let internal: f64 = self.elems.e.iter().zip(&self.elems.mass).map(|(e, mass)| e * mass).sum();
+        let kinetic = self.velocity.iter().flat_map(|axis| {
+            axis.iter().zip(&self.nodal_mass).map(|(speed, mass)| 0.5 * mass * speed * speed)
+        });
+        internal + kinetic.sum::<f64>()
+    }
+
+    /// The largest relative difference between elements that mirror each other across x = y.
+    fn asymmetry(&self) -> f64 {
+        let (edge, e) = (self.mesh.edge, &self.elems.e);
+        let pairs = (0..self.mesh.elements()).map(|i| {
+            let (x, y, plane) = (i % edge, i / edge % edge, i / edge / edge);
+            (e[i], e[y + edge * (x + edge * plane)])
+        });
+        let largest = e.iter().fold(0.0_f64, |a, &b| a.max(b));
+        pairs.fold(0.0, |most, (a, b)| f64::max(most, (a - b).abs() / largest))
+    }
+}
+
+impl Elems {
+    fn new(elements: usize) -> Self {
+        let zeros = || vec![0.0; elements];
+        Self {
+            v: vec![1.0; elements],
+            e: zeros(),
+            p: zeros(),
+            q: zeros(),
+            ql: zeros(),
+            qq: zeros(),
+            volo: zeros(),
+            vnew: zeros(),
+            delv: zeros(),
+            vdov: zeros(),
+            arealg: zeros(),
+            ss: zeros(),
+            mass: zeros(),
+        }
+    }
+
+    fn named(&self) -> [(&'static str, &[f64]); 13] {
+        [
+            ("e", &self.e),
+            ("p", &self.p),
+            ("q", &self.q),
+            ("ql", &self.ql),
+            ("qq", &self.qq),
+            ("v", &self.v),
+            ("volo", &self.volo),
+            ("vnew", &self.vnew),
+            ("delv", &self.delv),
+            ("vdov", &self.vdov),
+            ("arealg", &self.arealg),
+            ("ss", &self.ss),
+            ("elemMass", &self.mass),
+        ]
+    }
+}
+
+impl Workload for Lulesh {
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn step(&mut self) {
+        let dt = self.clock.advance();
+        self.move_nodes(dt);
+        self.deform(dt);
+        self.find_gradients();
+        self.find_viscosity();
+        self.apply_material();
+        self.constrain_time();
+    }
+
+    fn allocations(&self) -> Vec<Allocation<'_>> {
+        const NODAL: &str = "lulesh.cu:AllocateNodalPersistent";
+        const ELEM: &str = "lulesh.cu:AllocateElemPersistent";
+        const SYMM: &str = "lulesh.cu:AllocateSymm";
+        const SETUP: &str = "lulesh.cu:NewDomain";
+        const CORNER: &str = "lulesh.cu:CalcVolumeForceForElems";
+        const STRAIN: &str = "lulesh.cu:CalcLagrangeElements";
+        const GRADIENT: &str = "lulesh.cu:CalcQForElems";
+        let triples: [([&'static str; 3], &'static str, &[Vec<f64>; 3]); 8] = [
+            (["x", "y", "z"], NODAL, &self.position),
+            (["xd", "yd", "zd"], NODAL, &self.velocity),
+            (["xdd", "ydd", "zdd"], NODAL, &self.acceleration),
+            (["fx", "fy", "fz"], NODAL, &self.force),
+            (["fx_elem", "fy_elem", "fz_elem"], CORNER, &self.corner_force),
+            (["dxx", "dyy", "dzz"], STRAIN, &self.strain),
+            (["delx_xi", "delx_eta", "delx_zeta"], GRADIENT, &self.delx),
+            (["delv_xi", "delv_eta", "delv_zeta"], GRADIENT, &self.delv),
+        ];
+        let mut list = vec![
+            Allocation::i32("matElemlist", ELEM, &self.mesh.region_elems),
+            Allocation::i32("nodelist", ELEM, &self.mesh.nodelist),
+            Allocation::i32("elemBC", ELEM, &self.mesh.elem_bc),
+            Allocation::i32("nodeElemStart", SETUP, &self.mesh.node_elem_start),
+            Allocation::i32("nodeElemCornerList", SETUP, &self.mesh.corner_list),
+            Allocation::f64("nodalMass", NODAL, &self.nodal_mass),
+        ];
+        let faces = ["lxim", "lxip", "letam", "letap", "lzetam", "lzetap"];
+        list.extend(faces.iter().zip(&self.mesh.beside).map(|(name, v)| Allocation::i32(*name, ELEM, v)));
+        let planes = ["symmX", "symmY", "symmZ"];
+        list.extend(planes.iter().zip(&self.mesh.symmetry).map(|(name, v)| Allocation::i32(*name, SYMM, v)));
+        list.extend(self.elems.named().map(|(name, values)| Allocation::f64(name, ELEM, values)));
+        for (names, call_site, arrays) in triples {
+            list.extend(names.iter().zip(arrays).map(|(name, v)| Allocation::f64(*name, call_site, v)));
+        }
+        list
+    }
+
+    fn check(&self) -> Vec<Check> {
+        let mut checks = vec![
+            Check { what: "asymmetry across x = y", measured: self.asymmetry(), expected: 0.0, tolerance: 1e-8 },
+            Check {
+                what: "total energy over that at the start",
+                measured: self.total_energy() / self.start_energy,
+                expected: 1.0,
+                tolerance: 0.02,
+            },
+        ];
+        if let Some(&(_, _, energy)) = PUBLISHED.iter().find(|run| run.0 == self.mesh.edge) {
+            checks.push(Check {
+                what: "final origin energy",
+                measured: self.elems.e[0],
+                expected: energy,
+                tolerance: 1e-6 * energy,
+            });
+        }
+        checks
+    }
+}

@@ -1,0 +1,28 @@
+use super::*;
+
+fn finished(edge: usize) -> Lulesh {
+    let mut lulesh = Lulesh::new(edge, 1);
+    for _ in 0..lulesh.steps() {
+        lulesh.step();
+    }
+    lulesh
+}
+
+#[test]
+fn meets_the_published_energy_at_the_origin() {
+    for edge in [5, 10] {
+        let lulesh = finished(edge);
+        let checks = lulesh.check();
+        assert!(checks.iter().all(Check::passed), "{checks:#?}");
+        assert_eq!(lulesh.clock.time, 1e-2);
+    }
+}
+
+#[test]
+fn ends_exactly_at_the_published_cycle() {
+    let mut lulesh = Lulesh::new(10, 1);
+    for _ in 0..230 {
+        lulesh.step();
+    }
+    assert!(lulesh.clock.time < 1e-2);
+}
