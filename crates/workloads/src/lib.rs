@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ilbdc;
 pub mod lulesh;
 mod random;
 mod workload;
@@ -14,5 +15,6 @@ pub use workload::{Allocation, Check, Info, Workload};
 
 /// Every workload, in the paper's order.
 pub const ALL: &[Info] = &[
+    ilbdc::INFO,
     lulesh::INFO,
 ];

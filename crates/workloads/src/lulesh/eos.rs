@@ -50,6 +50,13 @@ impl Lulesh {
     }
 }
 
+/// Pressure and speed of sound of a gas at rest with this energy and relative volume.
+pub(super) fn at_rest(e: f64, v: f64) -> (f64, f64) {
+    let compression = 1.0 / v - 1.0;
+    let p = pressure(e, compression);
+    (p, sound(e, v, p, compression))
+}
+
 /// Integrates the energy over the change of volume: a half step, a full step, and a correction from both.
 fn evaluate(before: Before, v: f64) -> After {
     let Before { p, q, delv, .. } = before;

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::Lulesh;
 
 /// Simulated time at which the published problem ends.
-const END: f64 = 1e-2;
+pub(super) const END: f64 = 1e-2;
 /// Quadratic viscosity in the Courant condition.
 const COURANT_QUADRATIC: f64 = 2.0;
 /// Largest change of volume in a step.
@@ -30,6 +30,11 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// A clock that starts in the middle of the problem.
+    pub(super) fn started(time: f64, dt: f64) -> Self {
+        Self { time, dt, ..Self::default() }
+    }
+
     /// Chooses the next step and returns it. After the end of the problem it is zero, and nothing moves.
     pub(super) fn advance(&mut self) -> f64 {
         if self.cycle > 0 {
