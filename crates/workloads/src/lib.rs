@@ -7,14 +7,17 @@
 #![forbid(unsafe_code)]
 
 pub mod ilbdc;
+mod lockstep;
 pub mod lulesh;
 mod random;
+pub mod seismic;
 mod workload;
 
 pub use workload::{Allocation, Check, Info, Workload};
 
 /// Every workload, in the paper's order.
 pub const ALL: &[Info] = &[
+    seismic::INFO,
     ilbdc::INFO,
     lulesh::INFO,
 ];
