@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod hpgmg;
 pub mod ilbdc;
 mod lockstep;
 pub mod lulesh;
@@ -19,5 +20,6 @@ pub use workload::{Allocation, Check, Info, Workload};
 pub const ALL: &[Info] = &[
     seismic::INFO,
     ilbdc::INFO,
+    hpgmg::INFO,
     lulesh::INFO,
 ];
