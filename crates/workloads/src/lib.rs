@@ -10,6 +10,7 @@ pub mod hpgmg;
 pub mod ilbdc;
 mod lockstep;
 pub mod lulesh;
+pub mod palm;
 mod random;
 pub mod seismic;
 mod workload;
@@ -18,6 +19,7 @@ pub use workload::{Allocation, Check, Info, Workload};
 
 /// Every workload, in the paper's order.
 pub const ALL: &[Info] = &[
+    palm::INFO,
     seismic::INFO,
     ilbdc::INFO,
     hpgmg::INFO,
