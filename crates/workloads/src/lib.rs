@@ -18,10 +18,4 @@ mod workload;
 pub use workload::{Allocation, Check, Info, Workload};
 
 /// Every workload, in the paper's order.
-pub const ALL: &[Info] = &[
-    palm::INFO,
-    seismic::INFO,
-    ilbdc::INFO,
-    hpgmg::INFO,
-    lulesh::INFO,
-];
+pub const ALL: &[Info] = &[palm::INFO, seismic::INFO, ilbdc::INFO, hpgmg::INFO, lulesh::INFO];

@@ -15,6 +15,8 @@ mod tests {
     fn chunks_keep_together() {
         let (mut a, mut b) = ([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]);
         let pieces = lockstep([&mut a, &mut b], 2);
-        assert_eq!(pieces, [[&[1, 2], &[6, 7]], [&[3, 4], &[8, 9]]].map(|p| p.map(|p| p.to_vec())).to_vec());
+        assert_eq!(pieces.len(), 3);
+        assert_eq!(pieces[1], [&[3, 4], &[8, 9]]);
+        assert_eq!(pieces[2], [&[5], &[10]]);
     }
 }

@@ -144,7 +144,11 @@ impl Workload for Hpgmg {
             .flat_map(|(n, level)| {
                 [
                     Allocation::f64(format!("level{n}.vectors"), "level.c:create_vectors", &level.vectors),
-                    Allocation::f64(format!("level{n}.exchange"), "level.c:build_exchange_ghosts", &level.exchange),
+                    Allocation::f64(
+                        format!("level{n}.exchange"),
+                        "level.c:build_exchange_ghosts",
+                        &level.exchange,
+                    ),
                     Allocation::f64(format!("level{n}.copy"), "mg.c:build_restriction", &level.copy),
                 ]
             })
@@ -159,7 +163,12 @@ impl Workload for Hpgmg {
                 expected: 0.07,
                 tolerance: 0.04,
             },
-            Check { what: "error over cell size squared", measured: self.error(), expected: 3.3, tolerance: 0.2 },
+            Check {
+                what: "error over cell size squared",
+                measured: self.error(),
+                expected: 3.3,
+                tolerance: 0.2,
+            },
         ]
     }
 }

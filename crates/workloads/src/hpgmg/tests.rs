@@ -29,3 +29,12 @@ fn every_footprint_has_a_shape() {
         assert!((0.5..=1.1).contains(&share), "{share} of {bytes}");
     }
 }
+
+#[test]
+fn the_footprint_is_what_the_arrays_hold() {
+    let shape = Shape { boxes: 2, dim: 8 };
+    let held: usize = Hpgmg::new(shape).allocations().iter().map(|allocation| allocation.bytes.len()).sum();
+    assert_eq!(held as u64, footprint(shape));
+    let paper = footprint(shape_for(INFO.paper_bytes)) as f64 / INFO.paper_bytes as f64;
+    assert!((0.5..=1.1).contains(&paper), "{paper}");
+}

@@ -44,7 +44,8 @@ pub(super) fn interpolate(coarse: &mut Level, fine: &mut Level, keep: f64) {
     coarse.fill_ghosts(U);
     let (shape, volume) = (fine.shape, fine.shape.volume());
     let from = &coarse.vectors;
-    let boxes = fine.copy.par_chunks_mut(shape.dim.pow(3)).zip(from.par_chunks(VECTORS * coarse.shape.volume()));
+    let boxes =
+        fine.copy.par_chunks_mut(shape.dim.pow(3)).zip(from.par_chunks(VECTORS * coarse.shape.volume()));
     boxes.for_each(|(buffer, data)| {
         let values = &data[U * coarse.shape.volume()..(U + 1) * coarse.shape.volume()];
         for (value, cell) in buffer.iter_mut().zip(cells(shape.dim)) {
@@ -67,7 +68,7 @@ fn blend(shape: Shape, values: &[f64], cell: [usize; 3]) -> f64 {
     let at = shape.at(cell.map(|part| part / 2 + 1));
     let strides = [1, shape.j_stride(), shape.k_stride()];
     let nearest: f64 = (0..3)
-        .map(|axis| if cell[axis] % 2 == 0 { at - strides[axis] } else { at + strides[axis] })
+        .map(|axis| if cell[axis].is_multiple_of(2) { at - strides[axis] } else { at + strides[axis] })
         .map(|neighbour| values[neighbour])
         .sum();
     0.25 * (values[at] + nearest)

@@ -47,9 +47,8 @@ pub(super) const fn opposite(direction: usize) -> usize {
 /// Density and momentum of one cell's populations.
 pub(super) fn moments(f: &[f64; 19]) -> (f64, [f64; 3]) {
     let density = f.iter().sum();
-    let momentum = std::array::from_fn(|axis| {
-        f.iter().zip(DIRECTIONS).map(|(f, c)| f * f64::from(c[axis])).sum()
-    });
+    let momentum =
+        std::array::from_fn(|axis| f.iter().zip(DIRECTIONS).map(|(f, c)| f * f64::from(c[axis])).sum());
     (density, momentum)
 }
 

@@ -11,7 +11,7 @@ mod tests;
 
 use rayon::prelude::*;
 
-use crate::{Allocation, Check, Info, Workload};
+use crate::{Allocation, Check, Info, Workload, lockstep::lockstep};
 use geometry::Channel;
 use lattice::{VISCOSITY, collide, moments, weight};
 
@@ -115,10 +115,9 @@ impl Workload for Ilbdc {
         let (fluid, list, force) = (self.channel.fluid, &self.list, self.force);
         let [even, odd] = &mut self.pdf;
         let (old, new) = if self.time.is_multiple_of(2) { (even, odd) } else { (odd, even) };
-        let mut lists: Vec<_> = new.chunks_exact_mut(fluid).map(|list| list.chunks_mut(BLOCK)).collect();
-        let blocks: Vec<Vec<&mut [f64]>> = (0..fluid.div_ceil(BLOCK))
-            .map(|_| lists.iter_mut().filter_map(Iterator::next).collect())
-            .collect();
+        let mut lists = new.chunks_exact_mut(fluid);
+        let lists: [&mut [f64]; 19] = std::array::from_fn(|_| lists.next().unwrap_or_default());
+        let blocks = lockstep(lists, BLOCK);
         blocks.into_par_iter().enumerate().for_each(|(block, mut new)| {
             for cell in 0..new[0].len() {
                 let mut f = Self::stream(old, list, fluid, block * BLOCK + cell);

@@ -8,7 +8,8 @@ fn a_porous_run_passes_its_checks_and_flows() {
     }
     let checks = porous.check();
     assert!(checks.iter().all(Check::passed), "{checks:#?}");
-    let mean = (0..porous.channel.fluid).map(|cell| porous.speed(cell)).sum::<f64>() / porous.channel.fluid as f64;
+    let mean =
+        (0..porous.channel.fluid).map(|cell| porous.speed(cell)).sum::<f64>() / porous.channel.fluid as f64;
     assert!(mean > 1e-5 && mean < 0.1, "mean speed {mean}");
 }
 

@@ -4,9 +4,7 @@ use rayon::prelude::*;
 
 use super::{
     Lulesh,
-    hex::{
-        Hex, Vec3, add, characteristic_length, cross, dot, scale, shape_derivatives, sub, volume,
-    },
+    hex::{Hex, Vec3, add, characteristic_length, cross, dot, scale, shape_derivatives, sub, volume},
     mesh::{Beyond, Mesh},
 };
 

@@ -90,9 +90,8 @@ impl Mesh {
 pub(super) fn positions(edge: usize) -> [Vec<f64>; 3] {
     let side = edge + 1;
     let place = |node: usize| SIDE * node as f64 / edge as f64;
-    let at = |node: usize| -> Vec3 {
-        [place(node % side), place(node / side % side), place(node / side / side)]
-    };
+    let at =
+        |node: usize| -> Vec3 { [place(node % side), place(node / side % side), place(node / side / side)] };
     std::array::from_fn(|axis| (0..side.pow(3)).map(|node| at(node)[axis]).collect())
 }
 
@@ -155,7 +154,7 @@ fn beside(edge: usize) -> ([Vec<i32>; 6], Vec<i32>) {
 fn symmetry_nodes(edge: usize, axis: usize) -> Vec<i32> {
     let side = edge + 1;
     let stride = side.pow(axis as u32);
-    (0..side.pow(3)).filter(|node| node / stride % side == 0).map(|node| node as i32).collect()
+    (0..side.pow(3)).filter(|node| (node / stride).is_multiple_of(side)).map(|node| node as i32).collect()
 }
 
 /// Runs of elements given to regions, as pieces of different materials lie in a real mesh; sorted by region.

@@ -8,6 +8,7 @@
 //! of them so large that they would take hours, follow a coarse twin through the blast (see [`twin`]) and are held
 //! to symmetry and to conservation of energy.
 
+mod arrays;
 mod element;
 mod eos;
 mod force;
@@ -19,6 +20,7 @@ mod time;
 mod twin;
 
 use crate::{Allocation, Check, Info, Workload};
+use arrays::Elems;
 use mesh::Mesh;
 use time::Clock;
 use twin::Twin;
@@ -33,32 +35,10 @@ pub const INFO: Info = Info {
 };
 
 /// Published runs: elements a side, cycles, energy of the element at the origin.
-const PUBLISHED: [(usize, u64, f64); 4] = [
-    (5, 72, 7.853665e+03),
-    (10, 231, 2.720531e+04),
-    (30, 932, 2.025075e+05),
-    (45, 1477, 4.234875e+05),
-];
+const PUBLISHED: [(usize, u64, f64); 4] =
+    [(5, 72, 7.853665e+03), (10, 231, 2.720531e+04), (30, 932, 2.025075e+05), (45, 1477, 4.234875e+05)];
 /// Energy for a mesh of 45 elements a side; it grows with the number of elements.
 const ENERGY_45: f64 = 3.948_746e+7;
-
-/// Values of the elements.
-#[derive(Debug, Default)]
-struct Elems {
-    e: Vec<f64>,
-    p: Vec<f64>,
-    q: Vec<f64>,
-    ql: Vec<f64>,
-    qq: Vec<f64>,
-    v: Vec<f64>,
-    volo: Vec<f64>,
-    vnew: Vec<f64>,
-    delv: Vec<f64>,
-    vdov: Vec<f64>,
-    arealg: Vec<f64>,
-    ss: Vec<f64>,
-    mass: Vec<f64>,
-}
 
 /// The running program. Arrays in threes are the x, y and z (or xi, eta and zeta) parts.
 struct Lulesh {
@@ -88,7 +68,8 @@ fn footprint(edge: usize) -> u64 {
 /// The mesh for a footprint: a published one where it comes near enough, else the largest that fits.
 fn edge_for(bytes: u64) -> usize {
     let published = PUBLISHED.iter().map(|run| run.0);
-    let near = published.into_iter().find(|&edge| (bytes * 55..bytes * 110).contains(&(footprint(edge) * 100)));
+    let near =
+        published.into_iter().find(|&edge| (bytes * 55..bytes * 110).contains(&(footprint(edge) * 100)));
     near.unwrap_or_else(|| (5..).take_while(|&edge| footprint(edge) <= bytes).last().unwrap_or(5))
 }
 
@@ -169,45 +150,6 @@ impl Lulesh {
     }
 }
 
-impl Elems {
-    fn new(elements: usize) -> Self {
-        let zeros = || vec![0.0; elements];
-        Self {
-            v: vec![1.0; elements],
-            e: zeros(),
-            p: zeros(),
-            q: zeros(),
-            ql: zeros(),
-            qq: zeros(),
-            volo: zeros(),
-            vnew: zeros(),
-            delv: zeros(),
-            vdov: zeros(),
-            arealg: zeros(),
-            ss: zeros(),
-            mass: zeros(),
-        }
-    }
-
-    fn named(&self) -> [(&'static str, &[f64]); 13] {
-        [
-            ("e", &self.e),
-            ("p", &self.p),
-            ("q", &self.q),
-            ("ql", &self.ql),
-            ("qq", &self.qq),
-            ("v", &self.v),
-            ("volo", &self.volo),
-            ("vnew", &self.vnew),
-            ("delv", &self.delv),
-            ("vdov", &self.vdov),
-            ("arealg", &self.arealg),
-            ("ss", &self.ss),
-            ("elemMass", &self.mass),
-        ]
-    }
-}
-
 impl Workload for Lulesh {
     fn steps(&self) -> u64 {
         match self.published() {
@@ -231,46 +173,16 @@ impl Workload for Lulesh {
     }
 
     fn allocations(&self) -> Vec<Allocation<'_>> {
-        const NODAL: &str = "lulesh.cu:AllocateNodalPersistent";
-        const ELEM: &str = "lulesh.cu:AllocateElemPersistent";
-        const SYMM: &str = "lulesh.cu:AllocateSymm";
-        const SETUP: &str = "lulesh.cu:NewDomain";
-        const CORNER: &str = "lulesh.cu:CalcVolumeForceForElems";
-        const STRAIN: &str = "lulesh.cu:CalcLagrangeElements";
-        const GRADIENT: &str = "lulesh.cu:CalcQForElems";
-        let triples: [([&'static str; 3], &'static str, &[Vec<f64>; 3]); 8] = [
-            (["x", "y", "z"], NODAL, &self.position),
-            (["xd", "yd", "zd"], NODAL, &self.velocity),
-            (["xdd", "ydd", "zdd"], NODAL, &self.acceleration),
-            (["fx", "fy", "fz"], NODAL, &self.force),
-            (["fx_elem", "fy_elem", "fz_elem"], CORNER, &self.corner_force),
-            (["dxx", "dyy", "dzz"], STRAIN, &self.strain),
-            (["delx_xi", "delx_eta", "delx_zeta"], GRADIENT, &self.delx),
-            (["delv_xi", "delv_eta", "delv_zeta"], GRADIENT, &self.delv),
-        ];
-        let mut list = vec![
-            Allocation::i32("matElemlist", ELEM, &self.mesh.region_elems),
-            Allocation::i32("nodelist", ELEM, &self.mesh.nodelist),
-            Allocation::i32("elemBC", ELEM, &self.mesh.elem_bc),
-            Allocation::i32("nodeElemStart", SETUP, &self.mesh.node_elem_start),
-            Allocation::i32("nodeElemCornerList", SETUP, &self.mesh.corner_list),
-            Allocation::f64("nodalMass", NODAL, &self.nodal_mass),
-        ];
-        let faces = ["lxim", "lxip", "letam", "letap", "lzetam", "lzetap"];
-        list.extend(faces.iter().zip(&self.mesh.beside).map(|(name, v)| Allocation::i32(*name, ELEM, v)));
-        let planes = ["symmX", "symmY", "symmZ"];
-        list.extend(planes.iter().zip(&self.mesh.symmetry).map(|(name, v)| Allocation::i32(*name, SYMM, v)));
-        list.extend(self.elems.named().map(|(name, values)| Allocation::f64(name, ELEM, values)));
-        for (names, call_site, arrays) in triples {
-            list.extend(names.iter().zip(arrays).map(|(name, v)| Allocation::f64(*name, call_site, v)));
-        }
-        list
+        self.device_arrays()
     }
 
     fn check(&self) -> Vec<Check> {
-        let mut checks = vec![
-            Check { what: "asymmetry across x = y", measured: self.asymmetry(), expected: 0.0, tolerance: 1e-8 },
-        ];
+        let mut checks = vec![Check {
+            what: "asymmetry across x = y",
+            measured: self.asymmetry(),
+            expected: 0.0,
+            tolerance: 1e-8,
+        }];
         checks.push(match self.published() {
             Some(&(_, _, energy)) => Check {
                 what: "final origin energy",

@@ -35,3 +35,14 @@ fn another_mesh_follows_its_coarse_twin() {
     let far = (0..lulesh.mesh.edge).rev().find(|&i| lulesh.elems.p[i] > 0.0);
     assert!(far > Some(lulesh.mesh.edge * 3 / 4), "the blast reached only {far:?}");
 }
+
+#[test]
+fn meshes_fit_their_footprint() {
+    for bytes in [1_000_000, 16_000_000, INFO.paper_bytes / 4, INFO.paper_bytes] {
+        let share = footprint(edge_for(bytes)) as f64 / bytes as f64;
+        assert!((0.55..=1.1).contains(&share), "{share} of {bytes}");
+    }
+    let lulesh = Lulesh::new(7, 1);
+    let held: usize = lulesh.allocations().iter().map(|allocation| allocation.bytes.len()).sum();
+    assert_eq!(held as u64, footprint(7));
+}

@@ -63,10 +63,12 @@ impl Lulesh {
     fn settle_elements(&mut self) {
         let (mesh, position, elems) = (&self.mesh, &self.position, &mut self.elems);
         let (e, volo) = (&elems.e, &elems.volo);
-        (&mut elems.v, &mut elems.p, &mut elems.ss).into_par_iter().enumerate().for_each(|(i, (v, p, ss))| {
-            *v = hex::volume(&mesh.gather(position, i)) / volo[i];
-            (*p, *ss) = eos::at_rest(e[i], *v);
-        });
+        (&mut elems.v, &mut elems.p, &mut elems.ss).into_par_iter().enumerate().for_each(
+            |(i, (v, p, ss))| {
+                *v = hex::volume(&mesh.gather(position, i)) / volo[i];
+                (*p, *ss) = eos::at_rest(e[i], *v);
+            },
+        );
     }
 }
 

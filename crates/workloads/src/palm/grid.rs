@@ -5,6 +5,8 @@
 
 use rayon::prelude::*;
 
+use crate::lockstep::lockstep;
+
 /// Height of the air in metres.
 const HEIGHT: f64 = 3000.0;
 
@@ -54,12 +56,24 @@ impl Grid {
 
     /// Sets every cell of levels `first` and above from its place; ghosts keep what they had.
     pub(super) fn fill(self, field: &mut [f64], first: usize, value: impl Fn(usize) -> f64 + Sync) {
-        field.par_chunks_mut(self.plane()).enumerate().take(self.nz + 1).skip(first).for_each(|(k, level)| {
-            for row in self.rows() {
-                let start = k * self.plane() + row;
-                for (i, cell) in level[row..row + self.nx].iter_mut().enumerate() {
-                    *cell = value(start + i);
+        field.par_chunks_mut(self.plane()).enumerate().take(self.nz + 1).skip(first).for_each(
+            |(k, level)| {
+                for row in self.rows() {
+                    let start = k * self.plane() + row;
+                    for (i, cell) in level[row..row + self.nx].iter_mut().enumerate() {
+                        *cell = value(start + i);
+                    }
                 }
+            },
+        );
+    }
+
+    /// Sets two fields at once.
+    pub(super) fn fill_both(self, fields: [&mut [f64]; 2], values: impl Fn(usize) -> (f64, f64) + Sync) {
+        let levels = lockstep(fields, self.plane());
+        levels.into_par_iter().enumerate().take(self.nz + 1).skip(1).for_each(|(k, [first, second])| {
+            for at in self.level() {
+                (first[at], second[at]) = values(k * self.plane() + at);
             }
         });
     }
@@ -87,7 +101,8 @@ impl Grid {
     /// The mean of each level from the ground up, each summed in order.
     pub(super) fn level_means(self, field: &[f64]) -> Vec<f64> {
         let levels = field.par_chunks(self.plane()).skip(1).take(self.nz);
-        let means = levels.map(|level| self.level().map(|at| level[at]).sum::<f64>() / (self.nx * self.ny) as f64);
+        let means =
+            levels.map(|level| self.level().map(|at| level[at]).sum::<f64>() / (self.nx * self.ny) as f64);
         means.collect()
     }
 

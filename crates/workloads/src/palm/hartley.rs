@@ -21,7 +21,8 @@ impl Hartley {
         self.fourier(&mut z);
         for k in 0..n {
             let ([re, im], [back_re, back_im]) = (z[k], z[(n - k) % n]);
-            let (even, odd) = ([0.5 * (re + back_re), 0.5 * (im - back_im)], [0.5 * (im + back_im), 0.5 * (back_re - re)]);
+            let (even, odd) =
+                ([0.5 * (re + back_re), 0.5 * (im - back_im)], [0.5 * (im + back_im), 0.5 * (back_re - re)]);
             (a[k], b[k]) = (even[0] - even[1], odd[0] - odd[1]);
         }
     }
@@ -30,7 +31,7 @@ impl Hartley {
     fn fourier(&self, z: &mut [[f64; 2]]) {
         let n = z.len();
         for i in 0..n {
-            let reversed = i.reverse_bits() >> (n.leading_zeros() + 1) % usize::BITS;
+            let reversed = i.reverse_bits() >> ((n.leading_zeros() + 1) % usize::BITS);
             if i < reversed {
                 z.swap(i, reversed);
             }

@@ -34,6 +34,7 @@ pub const INFO: Info = Info {
 /// Fields of a state: winds along x, y and z, potential temperature, energy of small eddies.
 const NAMES: [&str; 5] = ["u", "v", "w", "pt", "e"];
 const V: usize = 1;
+const W: usize = 2;
 const PT: usize = 3;
 const E: usize = 4;
 
@@ -128,11 +129,11 @@ impl Palm {
     }
 
     fn fill_ghosts(&mut self) {
-        for (name, field) in NAMES.iter().zip(&mut self.state[self.current]) {
-            self.grid.wrap(field);
+        for (field, values) in self.state[self.current].iter_mut().enumerate() {
+            self.grid.wrap(values);
             // Vertical wind stays zero on the ground and at the top.
-            if *name != "w" {
-                self.grid.continue_ends(field);
+            if field != W {
+                self.grid.continue_ends(values);
             }
         }
     }
@@ -140,14 +141,12 @@ impl Palm {
     /// One Runge-Kutta stage.
     fn advance(&mut self, dt: f64, [keep, apply]: [f64; 2]) {
         let grid = self.grid;
-        let mean = grid.level_means(&self.state[self.current][PT]);
-        self.find_diffusivities(&mean);
+        self.find_diffusivities();
         let [first, second] = &mut self.state;
         let (now, next) = if self.current == 0 { (&*first, second) } else { (&*second, first) };
-        let air = Air { grid, fields: now, km: &self.km, kh: &self.kh, mean: &mean };
+        let air = Air::new(grid, now, &self.km, &self.kh);
         for field in 0..5 {
-            let lowest = if field == 2 { 2 } else { 1 };
-            grid.fill(&mut self.tendency, lowest, |at| air.tendency(field, at));
+            air.find_tendency(field, &mut self.tendency);
             let tendency = &self.tendency;
             let change = &mut self.change[field];
             change.par_iter_mut().zip(tendency).with_min_len(4096).for_each(|(change, tendency)| {
@@ -155,17 +154,17 @@ impl Palm {
             });
             let change = &*change;
             let least = if field == E { LEAST_ENERGY } else { f64::NEG_INFINITY };
+            let lowest = if field == W { 2 } else { 1 };
             grid.fill(&mut next[field], lowest, |at| (now[field][at] + apply * change[at]).max(least));
         }
         self.current = 1 - self.current;
         self.fill_ghosts();
     }
 
-    fn find_diffusivities(&mut self, mean: &[f64]) {
+    fn find_diffusivities(&mut self) {
         let grid = self.grid;
-        let air = Air { grid, fields: &self.state[self.current], km: &[], kh: &[], mean };
-        grid.fill(&mut self.km, 1, |at| turbulence::diffusivities(&air, at).0);
-        grid.fill(&mut self.kh, 1, |at| turbulence::diffusivities(&air, at).1);
+        let air = Air::new(grid, &self.state[self.current], &[], &[]);
+        grid.fill_both([&mut self.km, &mut self.kh], |at| turbulence::diffusivities(&air, at));
         for k in [&mut self.km, &mut self.kh] {
             grid.wrap(k);
             grid.continue_ends(k);
@@ -191,7 +190,7 @@ impl Palm {
 
     /// The largest net flow of air through a level, as a share of the fastest wind.
     fn leak(&self) -> f64 {
-        let means = self.grid.level_means(&self.state[self.current][2]);
+        let means = self.grid.level_means(&self.state[self.current][W]);
         means.iter().fold(0.0, |most: f64, mean| most.max(mean.abs())) / self.fastest()
     }
 }
@@ -217,7 +216,10 @@ impl Workload for Palm {
         let mut list: Vec<_> = turns
             .flat_map(|(turn, fields)| {
                 let name = move |name: &str| format!("{name}_{}", turn + 1);
-                NAMES.iter().zip(fields).map(move |(field, values)| Allocation::f64(name(field), INIT, values))
+                NAMES
+                    .iter()
+                    .zip(fields)
+                    .map(move |(field, values)| Allocation::f64(name(field), INIT, values))
             })
             .collect();
         for (name, values) in [("tend", &self.tendency), ("km", &self.km), ("kh", &self.kh), ("p", &self.p)] {
@@ -238,8 +240,18 @@ impl Workload for Palm {
                 expected: 0.0,
                 tolerance: 1e-10,
             },
-            Check { what: "net flow through a level", measured: self.leak(), expected: 0.0, tolerance: 1e-12 },
-            Check { what: "warming over heat from the ground", measured: warming, expected: 1.0, tolerance: 1e-7 },
+            Check {
+                what: "net flow through a level",
+                measured: self.leak(),
+                expected: 0.0,
+                tolerance: 1e-12,
+            },
+            Check {
+                what: "warming over heat from the ground",
+                measured: warming,
+                expected: 1.0,
+                tolerance: 1e-7,
+            },
         ]
     }
 }

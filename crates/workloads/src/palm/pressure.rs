@@ -57,12 +57,14 @@ impl Palm {
         let slope = dt / grid.spacing();
         for (axis, velocity) in self.state[self.current][..3].iter_mut().enumerate() {
             let lowest = if axis == 2 { 2 } else { 1 };
-            velocity.par_chunks_mut(grid.plane()).enumerate().take(grid.nz + 1).skip(lowest).for_each(|(k, level)| {
-                for at in grid.level() {
-                    let place = k * grid.plane() + at;
-                    level[at] -= slope * (p[place] - p[place - strides[axis]]);
-                }
-            });
+            velocity.par_chunks_mut(grid.plane()).enumerate().take(grid.nz + 1).skip(lowest).for_each(
+                |(k, level)| {
+                    for at in grid.level() {
+                        let place = k * grid.plane() + at;
+                        level[at] -= slope * (p[place] - p[place - strides[axis]]);
+                    }
+                },
+            );
         }
         self.fill_ghosts();
     }
@@ -118,7 +120,8 @@ impl Palm {
     pub(super) fn largest_divergence(&self) -> f64 {
         let strides = self.grid.strides();
         let winds = &self.state[self.current][..3];
-        let divergence = |at: usize| winds.iter().zip(strides).map(|(f, s)| f[at + s] - f[at]).sum::<f64>().abs();
+        let divergence =
+            |at: usize| winds.iter().zip(strides).map(|(f, s)| f[at + s] - f[at]).sum::<f64>().abs();
         self.grid.largest(divergence) / self.fastest()
     }
 }

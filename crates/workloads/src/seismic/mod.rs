@@ -111,7 +111,9 @@ impl Seismic {
             .into_par_iter()
             .map(|k| {
                 let rows = inside.clone().map(|j| self.at([0, j, k]));
-                rows.flat_map(|row| inside.clone().map(move |i| row + i)).map(|at| self.energy_density(at)).sum()
+                rows.flat_map(|row| inside.clone().map(move |i| row + i))
+                    .map(|at| self.energy_density(at))
+                    .sum()
             })
             .collect();
         planes.iter().sum::<f64>() * SPACING.powi(3)
@@ -134,8 +136,12 @@ impl Seismic {
     /// The largest growth of energy between looks after the source has ended, and the energy left at the end as
     /// a share of what the source gave.
     fn energy_after_source(&self) -> (f64, f64) {
-        let after: Vec<f64> =
-            self.energy.iter().filter(|look| look.0 > 2.0 * self.source.middle()).map(|look| look.1).collect();
+        let after: Vec<f64> = self
+            .energy
+            .iter()
+            .filter(|look| look.0 > 2.0 * self.source.middle())
+            .map(|look| look.1)
+            .collect();
         let growth = after.windows(2).map(|pair| pair[1] / pair[0]).fold(0.0, f64::max);
         (growth, after.last().unwrap_or(&f64::NAN) / after[0])
     }
@@ -160,7 +166,8 @@ impl Workload for Seismic {
 
     fn allocations(&self) -> Vec<Allocation<'_>> {
         let fields = FIELDS.iter().zip(&self.fields);
-        let mut list: Vec<_> = fields.map(|(name, v)| Allocation::f32(*name, "seismic:main_arrays", v)).collect();
+        let mut list: Vec<_> =
+            fields.map(|(name, v)| Allocation::f32(*name, "seismic:main_arrays", v)).collect();
         for (slope, values) in SLOPES.iter().flatten().zip(&self.memory) {
             let name = format!("memory_d{}_d{}", FIELDS[slope.field], ["x", "y", "z"][slope.axis]);
             list.push(Allocation::f32(name, "seismic:memory_variables", values));

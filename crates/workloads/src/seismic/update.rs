@@ -105,7 +105,8 @@ impl Seismic {
                 for (axis, plane) in planes.iter_mut().enumerate() {
                     let v = &mut plane[row..row + side];
                     for i in 1..side - 1 {
-                        v[i] = flush(v[i] + push * (d[3 * axis][i] + d[3 * axis + 1][i] + d[3 * axis + 2][i]));
+                        v[i] =
+                            flush(v[i] + push * (d[3 * axis][i] + d[3 * axis + 1][i] + d[3 * axis + 2][i]));
                     }
                 }
             });
@@ -113,11 +114,14 @@ impl Seismic {
     }
 }
 
+/// One plane of several arrays.
+type Pieces<'a, const N: usize> = [&'a mut [f32]; N];
+
 /// Planes of fields and their memory variables, without the outermost planes, which are rigid.
 fn inner<'a, const N: usize>(
-    planes: Vec<[&'a mut [f32]; N]>,
-    memory: Vec<[&'a mut [f32]; 9]>,
-) -> impl ParallelIterator<Item = (usize, ([&'a mut [f32]; N], [&'a mut [f32]; 9]))> {
+    planes: Vec<Pieces<'a, N>>,
+    memory: Vec<Pieces<'a, 9>>,
+) -> impl ParallelIterator<Item = (usize, (Pieces<'a, N>, Pieces<'a, 9>))> {
     let last = planes.len() - 1;
     planes.into_par_iter().zip(memory).enumerate().filter(move |(k, _)| (1..last).contains(k))
 }
