@@ -18,7 +18,7 @@ use stencil::{SMOOTHER, SOLVER};
 use transfer::{interpolate, restrict};
 
 /// How `buddy workload` lists and starts it.
-pub const INFO: Info = Info {
+pub(crate) const INFO: Info = Info {
     name: "hpgmg",
     paper_name: "FF_HPGMG-FV",
     method: "finite-volume multigrid with varying coefficients on levels of boxes",

@@ -16,7 +16,7 @@ use geometry::Channel;
 use lattice::{VISCOSITY, collide, moments, weight};
 
 /// How `buddy workload` lists and starts it.
-pub const INFO: Info = Info {
+pub(crate) const INFO: Info = Info {
     name: "ilbdc",
     paper_name: "360.ilbdc",
     method: "D3Q19 lattice Boltzmann over a list of fluid cells in a porous channel",

@@ -26,7 +26,7 @@ use time::Clock;
 use twin::Twin;
 
 /// How `buddy workload` lists and starts it.
-pub const INFO: Info = Info {
+pub(crate) const INFO: Info = Info {
     name: "lulesh",
     paper_name: "FF_Lulesh",
     method: "Sedov blast on unstructured hexahedra (LULESH 2.0)",

@@ -23,7 +23,7 @@ use tendency::{Air, HEAT};
 use turbulence::{LEAST_ENERGY, REFERENCE};
 
 /// How `buddy workload` lists and starts it.
-pub const INFO: Info = Info {
+pub(crate) const INFO: Info = Info {
     name: "palm",
     paper_name: "351.palm",
     method: "large-eddy simulation of air over heated ground on a staggered grid",

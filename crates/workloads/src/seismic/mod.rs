@@ -18,7 +18,7 @@ use medium::{DENSITY, DT, LAMBDA, MU, P_SPEED, Profile, SPACING, Source};
 use update::{SLOPES, VX, VY};
 
 /// How `buddy workload` lists and starts it.
-pub const INFO: Info = Info {
+pub(crate) const INFO: Info = Info {
     name: "seismic",
     paper_name: "355.seismic",
     method: "3-D elastic waves on a staggered grid with absorbing layers",
