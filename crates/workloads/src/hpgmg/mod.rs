@@ -100,12 +100,11 @@ impl Hpgmg {
         self.levels[level].smooth(SMOOTHER);
     }
 
-    /// The mean factor by which a V-cycle shrinks the residual, while rounding does not yet show.
+    /// The factor by which a late V-cycle shrinks the residual, while rounding does not yet show.
     fn cycle_factor(&self) -> f64 {
         let floor = 1e-9 * self.residuals[0];
-        let cycles = self.residuals[1..].windows(2).take_while(|pair| pair[1] > floor);
-        let logarithms: Vec<f64> = cycles.map(|pair| (pair[1] / pair[0]).ln()).collect();
-        (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp()
+        let seen = self.residuals[1..].windows(2).take_while(|pair| pair[1] > floor);
+        seen.last().map_or(f64::NAN, |pair| pair[1] / pair[0])
     }
 
     /// The largest difference from the true solution, in units of the cell size squared.
@@ -162,13 +161,14 @@ impl Workload for Hpgmg {
                 what: "residual factor of a V-cycle",
                 measured: self.cycle_factor(),
                 expected: 0.07,
-                tolerance: 0.04,
+                tolerance: 0.05,
             },
+            // Second order: the error is this many cells squared, up to a term of fourth order.
             Check {
                 what: "error over cell size squared",
                 measured: self.error(),
-                expected: 3.3,
-                tolerance: 0.2,
+                expected: 3.36,
+                tolerance: 0.02 + 50.0 * self.levels[0].shape.h().powi(2),
             },
         ]
     }
