@@ -4,8 +4,9 @@ use buddy_codec::{Codec, EntryCodec};
 use buddy_core::{
     ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Histogram, PAGE_BYTES, PageMap, as_entries, is_zero, last_entry,
 };
-use buddy_snapshot::Array;
 use rayon::prelude::*;
+
+use crate::Memory;
 
 /// Called with the number of bytes that were just read.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
@@ -28,7 +29,7 @@ const SEGMENT_BYTES: usize = 32 << 20;
 const PIECE_BYTES: usize = 8 * PAGE_BYTES;
 
 /// The sizes of an array under each of the codecs. The last entry is padded with zeros.
-pub fn measure(array: &Array, codecs: &[Codec], progress: Progress<'_>) -> Vec<Sizes> {
+pub fn measure(array: &impl Memory, codecs: &[Codec], progress: Progress<'_>) -> Vec<Sizes> {
     let mut totals = vec![Sizes::default(); codecs.len()];
     for (index, segment) in array.bytes().chunks(SEGMENT_BYTES).enumerate() {
         let pieces = segment.par_chunks(PIECE_BYTES).map(|piece| count_pages(piece, codecs));
@@ -95,7 +96,7 @@ fn stored_bits(bits: u32, entry: &Entry) -> u32 {
 }
 
 /// At most `rows` pages of an array, evenly spaced, each with the classes of its entries.
-pub fn page_map(array: &Array, codec: &Codec, rows: usize) -> PageMap {
+pub fn page_map(array: &impl Memory, codec: &Codec, rows: usize) -> PageMap {
     let bytes = array.bytes();
     let pages = bytes.len().div_ceil(PAGE_BYTES);
     let rows = rows.min(pages);
@@ -122,6 +123,7 @@ mod tests {
 
     use buddy_codec::CodecKind;
     use buddy_core::{Dtype, SizeClass, optimistic_bytes};
+    use buddy_snapshot::Array;
 
     use super::*;
 

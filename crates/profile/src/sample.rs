@@ -1,7 +1,8 @@
 //! A few entries that stand for an array.
 
 use buddy_core::{ENTRY_BYTES, Entry, as_entries, last_entry};
-use buddy_snapshot::Array;
+
+use crate::Memory;
 
 /// Neighbouring entries are alike, so a sample is many short runs rather than a few long ones.
 const RUN_ENTRIES: usize = 8;
@@ -10,12 +11,12 @@ const RUNS: usize = 512;
 /// About 4096 entries: all of a small array, otherwise short runs, one from each of 512 equal stretches at a
 /// place that changes from stretch to stretch, so that no period of the data can hide. The same array always
 /// gives the same sample.
-pub fn sample(array: &Array) -> Vec<Entry> {
+pub fn sample(array: &impl Memory) -> Vec<Entry> {
     sample_runs(array, RUNS)
 }
 
 /// [`sample`] with another number of runs.
-pub(crate) fn sample_runs(array: &Array, runs: usize) -> Vec<Entry> {
+pub(crate) fn sample_runs(array: &impl Memory, runs: usize) -> Vec<Entry> {
     let (entries, tail) = as_entries(array.bytes());
     if entries.len() <= runs * RUN_ENTRIES {
         return entries.iter().copied().chain(last_entry(tail)).collect();
@@ -43,6 +44,7 @@ fn mix(index: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use buddy_core::Dtype;
+    use buddy_snapshot::Array;
 
     use super::*;
 
