@@ -34,7 +34,9 @@ pub enum Error {
         name: String,
     },
     /// A record without all pages.
-    #[error("targets for pages need the sizes of all pages, and this record has only some; profile the snapshots")]
+    #[error(
+        "targets for pages need the sizes of all pages, and this record has only some; profile the snapshots"
+    )]
     NoPages,
     /// A GPU or link that is not there.
     #[error("unknown {what} '{name}'; known are {known}, or give the path of a .toml file")]
@@ -71,15 +73,15 @@ pub enum Error {
     },
     /// A carve-out that is too small.
     #[error(
-        "nothing fits: the run has {bytes} bytes, and {memory} bytes of device memory with a carve-out of three \
-         times as much hold {over} bytes less"
+        "nothing fits {memory} bytes of device memory: its carve-out is three times as large, and what does not \
+         lie on the device needs {needed} bytes of it, {over} too many"
     )]
     CarveOut {
         /// The device memory.
         memory: u64,
-        /// Bytes of the run.
-        bytes: u64,
-        /// Bytes of buddy memory that are lacking.
+        /// Bytes of the carve-out that are needed.
+        needed: u64,
+        /// How many of them there are not.
         over: u64,
     },
     /// A table of targets.
@@ -101,7 +103,9 @@ pub enum Error {
         found: u64,
     },
     /// A read that gave other bytes than were written.
-    #[error("allocation {name:?}: the memory gives back other bytes than were written, from byte {offset} on")]
+    #[error(
+        "allocation {name:?}: the memory gives back other bytes than were written, from byte {offset} on"
+    )]
     ReadBack {
         /// The allocation.
         name: String,

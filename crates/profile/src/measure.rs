@@ -178,7 +178,11 @@ mod tests {
     #[test]
     fn a_page_counts_what_each_of_its_entries_is() {
         let mut entries: Vec<Entry> = (0..70u8)
-            .map(|i| std::array::from_fn(|byte| if byte < 2 * i as usize { 37 * i ^ byte as u8 } else { 0 }))
+            .map(|i| {
+                std::array::from_fn(
+                    |byte| if byte < 2 * i as usize { i.wrapping_mul(37) ^ byte as u8 } else { 0 },
+                )
+            })
             .collect();
         entries[3] = [0; ENTRY_BYTES];
         let array = Array::from_memory("sizes", Dtype::U8, entries.concat()).unwrap();
@@ -187,8 +191,7 @@ mod tests {
             let found = measure(&array, std::slice::from_ref(&codec), &|_| ()).remove(0);
             let mut expected = Histogram::default();
             for entry in &entries {
-                expected
-                    .add(codec.class(entry), optimistic_bytes(codec.size_bits(entry), is_zero(entry)));
+                expected.add(codec.class(entry), optimistic_bytes(codec.size_bits(entry), is_zero(entry)));
             }
             assert_eq!(found.histogram, expected, "{kind}");
             assert_eq!(found.pages[1].map(u32::from).iter().sum::<u32>(), 6);

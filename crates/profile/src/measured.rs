@@ -95,9 +95,8 @@ impl Measured {
 
     /// The codecs that were tried on every allocation.
     pub fn kinds(&self) -> Vec<CodecKind> {
-        let everywhere = |kind: &CodecKind| {
-            self.allocations.iter().all(|allocation| allocation.find(*kind).is_some())
-        };
+        let everywhere =
+            |kind: &CodecKind| self.allocations.iter().all(|allocation| allocation.find(*kind).is_some());
         CodecKind::ALL.into_iter().filter(everywhere).collect()
     }
 }
@@ -128,12 +127,12 @@ fn measure_allocation(
     let runs = (SAMPLE_RUNS / arrays.len()).max(FEWEST_RUNS);
     let learns = tried.auto || tried.kinds.iter().any(|kind| kind.learns());
     let samples: Vec<Vec<Entry>> = match learns {
-        true => arrays.iter().map(|array| sample_runs(array, runs)).collect(),
+        true => arrays.iter().map(|array| sample_runs(*array, runs)).collect(),
         false => Vec::new(),
     };
     let codecs = codecs_for(&samples, tried);
-    let sizes: Vec<_> = arrays.iter().map(|array| measure(array, &codecs, progress)).collect();
-    let map = codecs.first().zip(arrays.last()).map(|(codec, array)| page_map(array, codec, rows));
+    let sizes: Vec<_> = arrays.iter().map(|array| measure(*array, &codecs, progress)).collect();
+    let map = codecs.first().zip(arrays.last()).map(|(codec, array)| page_map(*array, codec, rows));
     let measured = codecs.into_iter().enumerate().map(|(index, codec)| MeasuredCodec {
         kind: codec.kind(),
         codec: Some(codec),
@@ -151,8 +150,7 @@ fn codecs_for(samples: &[Vec<Entry>], tried: &Tried) -> Vec<Codec> {
     if tried.auto {
         let judge = |kind: CodecKind| {
             let codec = [kind.train(&all)];
-            let histograms: Vec<Histogram> =
-                samples.iter().map(|sample| count(sample, &codec)[0]).collect();
+            let histograms: Vec<Histogram> = samples.iter().map(|sample| count(sample, &codec)[0]).collect();
             (Score::of(&histograms, tried.threshold), codec)
         };
         let best = candidates().into_iter().map(judge).min_by_key(|(score, _)| *score);
