@@ -1,18 +1,23 @@
-//! Reading and writing bytes: the only place where entries are packed and unpacked.
+//! Reading and writing bytes.
 //!
-//! A range is cut at lines of metadata. For each line its lock is taken once, the page table is asked once, the
-//! metadata cache is asked once, and its entries are only counted by class; so an entry costs little beside its
-//! codec. What a line's entries moved is worked out from their classes.
+//! A range is cut at lines of metadata. For each line its lock is taken once, the page table and the metadata
+//! cache are asked once, and entries are only counted by class: what moved follows from the counts. So an entry
+//! costs little beside its codec.
+
+use std::sync::RwLockWriteGuard;
 
 use buddy_codec::{Codec, Packed};
-use buddy_core::{ENTRY_BYTES, Entry, Extent, Place, SizeClass, Span, Target, ZERO_ENTRY};
+use buddy_core::{ENTRY_BYTES, Entry, Extent, Span, ZERO_ENTRY};
 
 use crate::{
     BuddyMemory, Error, Handle, Traffic,
     allocation::Allocation,
     line::{LINE_BYTES, LINE_DATA_BYTES, LINE_ENTRIES, Line},
+    slots::Slots,
     traffic::Classes,
 };
+
+const ENTRY: u64 = ENTRY_BYTES as u64;
 
 impl BuddyMemory {
     /// Reads the bytes of an allocation from `offset` on.
@@ -45,26 +50,6 @@ impl BuddyMemory {
         let done = access.write(offset, bytes);
         allocation.traffic.add(&access.traffic);
         done
-    }
-
-    /// Gathers the stored bytes of an entry of a class from its two parts.
-    #[inline]
-    pub(crate) fn gather(&self, target: Target, place: &Place, class: SizeClass, stored: &mut Entry) {
-        let (device, buddy) = target.split(class);
-        self.device.load(place.device.start, &mut stored[..device]);
-        if buddy > 0 {
-            self.carve_out.load(place.buddy.start, &mut stored[device..device + buddy]);
-        }
-    }
-
-    /// Puts the stored bytes of an entry of a class into its two parts.
-    #[inline]
-    pub(crate) fn scatter(&self, target: Target, place: &Place, class: SizeClass, stored: &[u8]) {
-        let (device, buddy) = target.split(class);
-        self.device.store(place.device.start, &stored[..device]);
-        if buddy > 0 {
-            self.carve_out.store(place.buddy.start, &stored[device..device + buddy]);
-        }
     }
 }
 
@@ -106,86 +91,59 @@ impl<'a> Access<'a> {
 
     /// Reads bytes of one line.
     fn read_line(&mut self, codec: &Codec, address: u64, out: &mut [u8]) -> Result<(), Error> {
-        let extent = self.memory.page_table.line_extent(address)?;
+        let slots = self.slots(address)?;
         let line = self.memory.lines.read(address);
         let mut classes = Classes::default();
-        for (at, out) in cut_mut::<{ ENTRY_BYTES as u64 }>(address, out) {
-            let class = match <&mut Entry>::try_from(&mut *out) {
-                Ok(whole) => self.load(codec, &extent, &line, at, whole)?,
-                Err(_) => {
-                    let mut entry = ZERO_ENTRY;
-                    let class = self.load(codec, &extent, &line, at, &mut entry)?;
-                    out.copy_from_slice(&entry[within(at)..][..out.len()]);
-                    class
-                }
-            };
-            classes[class.index()] += 1;
+        let mut entry = entry_of(address);
+        let (head, rest) = out.split_at_mut(to_next_entry(address, out.len()));
+        let (whole, tail) = rest.as_chunks_mut();
+        if !head.is_empty() {
+            let bytes = read_part(&slots, codec, &line, entry, &mut classes)?;
+            head.copy_from_slice(&bytes[within(address)..][..head.len()]);
+            entry += 1;
+        }
+        for out in whole {
+            classes[slots.load(codec, &line, entry, out)?.index()] += 1;
+            entry += 1;
+        }
+        if !tail.is_empty() {
+            let bytes = read_part(&slots, codec, &line, entry, &mut classes)?;
+            tail.copy_from_slice(&bytes[..tail.len()]);
         }
         drop(line);
-        self.traffic.read(extent.target, &classes);
-        self.ask_cache(&extent, classes.iter().sum(), false);
+        self.traffic.read(slots.extent().target, &classes);
+        self.ask_cache(slots.extent(), classes.iter().sum(), false);
         Ok(())
     }
 
     /// Writes bytes of one line.
     fn write_line(&mut self, codec: &Codec, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        let extent = self.memory.page_table.line_extent(address)?;
-        let mut line = self.memory.lines.write(address);
-        let (mut read, mut written) = (Classes::default(), Classes::default());
-        let mut packed = Packed::default();
-        for (at, bytes) in cut::<{ ENTRY_BYTES as u64 }>(address, bytes) {
-            match <&Entry>::try_from(bytes) {
-                Ok(whole) => codec.pack(whole, &mut packed),
-                Err(_) => {
-                    let mut entry = ZERO_ENTRY;
-                    let class = self.load(codec, &extent, &line, at, &mut entry)?;
-                    read[class.index()] += 1;
-                    entry[within(at)..][..bytes.len()].copy_from_slice(bytes);
-                    codec.pack(&entry, &mut packed);
-                }
-            }
-            let (place, nibble) = (place(&extent, at), packed.nibble());
-            self.memory.scatter(extent.target, &place, nibble.class(), packed.bytes());
-            line.set(place.nibble, nibble);
-            written[nibble.class().index()] += 1;
+        let mut writer = LineWriter::new(codec, self.slots(address)?, self.memory.lines.write(address));
+        let mut entry = entry_of(address);
+        let (head, rest) = bytes.split_at(to_next_entry(address, bytes.len()));
+        let (whole, tail) = rest.as_chunks();
+        if !head.is_empty() {
+            writer.part(entry, within(address), head)?;
+            entry += 1;
         }
+        for bytes in whole {
+            writer.whole(entry, bytes);
+            entry += 1;
+        }
+        if !tail.is_empty() {
+            writer.part(entry, 0, tail)?;
+        }
+        let LineWriter { slots, line, read, written, .. } = writer;
         drop(line);
-        self.traffic.read(extent.target, &read);
-        self.traffic.wrote(extent.target, &written);
-        self.ask_cache(&extent, read.iter().chain(&written).sum(), true);
+        self.traffic.read(slots.extent().target, &read);
+        self.traffic.wrote(slots.extent().target, &written);
+        self.ask_cache(slots.extent(), read.iter().chain(&written).sum(), true);
         Ok(())
     }
 
-    /// Reads the whole entry at `at` into `out` and says its class. The codec is asked only where there is a
-    /// stream.
-    #[inline]
-    fn load(
-        &self,
-        codec: &Codec,
-        extent: &Extent,
-        line: &Line,
-        at: u64,
-        out: &mut Entry,
-    ) -> Result<SizeClass, Error> {
-        let place = place(extent, at);
-        let nibble =
-            line.get(place.nibble).map_err(|source| Error::Metadata { offset: self.entry(at), source })?;
-        match nibble.class() {
-            SizeClass::Zero => *out = ZERO_ENTRY,
-            SizeClass::Raw => self.memory.gather(extent.target, &place, SizeClass::Raw, out),
-            class => {
-                let mut stored = ZERO_ENTRY;
-                self.memory.gather(extent.target, &place, class, &mut stored);
-                let entry = codec.unpack(nibble, &stored);
-                *out = entry.map_err(|source| Error::Codec { offset: self.entry(at), source })?;
-            }
-        }
-        Ok(nibble.class())
-    }
-
-    /// Where in the allocation the entry at `at` begins.
-    fn entry(&self, at: u64) -> u64 {
-        at - within(at) as u64 - self.base
+    /// The entries that share a line with the one at `address`.
+    fn slots(&self, address: u64) -> Result<Slots<'a>, Error> {
+        Ok(Slots::new(self.memory, self.memory.page_table.line_extent(address)?, self.base))
     }
 
     /// Makes sure that a write of several entries cannot fail once it has begun: only the entries at its ends
@@ -199,8 +157,8 @@ impl<'a> Access<'a> {
         let mut entry = ZERO_ENTRY;
         for at in [first, end] {
             if within(at) != 0 {
-                let extent = self.memory.page_table.line_extent(at)?;
-                self.load(codec, &extent, &self.memory.lines.read(at), at, &mut entry)?;
+                let (slots, line) = (self.slots(at)?, self.memory.lines.read(at));
+                slots.load(codec, &line, entry_of(at), &mut entry)?;
             }
         }
         Ok(())
@@ -217,7 +175,7 @@ impl<'a> Access<'a> {
     fn read_plain(&mut self, address: u64, out: &mut [u8]) -> Result<(), Error> {
         let span = self.plain_span(address, out.len())?;
         let _line = self.memory.lines.read(address);
-        self.memory.device.load_bytes(span.start, out);
+        self.memory.device.load(span.start, out);
         self.traffic.entries_read += entries(address, out.len());
         self.traffic.device_sectors_read += span.sectors();
         Ok(())
@@ -227,7 +185,7 @@ impl<'a> Access<'a> {
     fn write_plain(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         let span = self.plain_span(address, bytes.len())?;
         let _line = self.memory.lines.write(address);
-        self.memory.device.store_bytes(span.start, bytes);
+        self.memory.device.store(span.start, bytes);
         self.traffic.entries_written += entries(address, bytes.len());
         self.traffic.device_sectors_written += span.sectors();
         Ok(())
@@ -239,26 +197,72 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The place of the entry at `at`, of which `extent` is the line.
-#[inline]
-fn place(extent: &Extent, at: u64) -> Place {
-    extent.place(at / ENTRY_BYTES as u64 % LINE_ENTRIES).expect("a line has 64 entries")
+/// Writes entries of one line.
+struct LineWriter<'a> {
+    codec: &'a Codec,
+    slots: Slots<'a>,
+    line: RwLockWriteGuard<'a, Line>,
+    packed: Packed,
+    read: Classes,
+    written: Classes,
+}
+
+impl<'a> LineWriter<'a> {
+    fn new(codec: &'a Codec, slots: Slots<'a>, line: RwLockWriteGuard<'a, Line>) -> Self {
+        let (read, written) = (Classes::default(), Classes::default());
+        Self { codec, slots, line, packed: Packed::default(), read, written }
+    }
+
+    #[inline(always)]
+    fn whole(&mut self, entry: usize, bytes: &Entry) {
+        self.codec.pack(bytes, &mut self.packed);
+        let class = self.slots.store(&mut self.line, entry, &self.packed);
+        self.written[class.index()] += 1;
+    }
+
+    /// Reads the entry, changes a part of it and writes it.
+    fn part(&mut self, entry: usize, within: usize, bytes: &[u8]) -> Result<(), Error> {
+        let mut whole = read_part(&self.slots, self.codec, &self.line, entry, &mut self.read)?;
+        whole[within..][..bytes.len()].copy_from_slice(bytes);
+        self.whole(entry, &whole);
+        Ok(())
+    }
+}
+
+/// Reads an entry of which only a part is wanted.
+fn read_part(
+    slots: &Slots<'_>,
+    codec: &Codec,
+    line: &Line,
+    entry: usize,
+    classes: &mut Classes,
+) -> Result<Entry, Error> {
+    let mut whole = ZERO_ENTRY;
+    classes[slots.load(codec, line, entry, &mut whole)?.index()] += 1;
+    Ok(whole)
 }
 
 /// Which byte of its entry `at` is.
-#[inline]
 fn within(at: u64) -> usize {
     at as usize % ENTRY_BYTES
 }
 
+/// Which entry of its line the one at `at` is.
+fn entry_of(at: u64) -> usize {
+    (at / ENTRY % LINE_ENTRIES) as usize
+}
+
+/// Of `len` bytes at `address`, how many lie in an entry that begins before them.
+fn to_next_entry(address: u64, len: usize) -> usize {
+    (within(address).next_multiple_of(ENTRY_BYTES) - within(address)).min(len)
+}
+
 /// How many entries `len` bytes from `address` on touch.
 fn entries(address: u64, len: usize) -> u64 {
-    let entry = ENTRY_BYTES as u64;
-    (address + len as u64).div_ceil(entry) - address / entry
+    (address + len as u64).div_ceil(ENTRY) - address / ENTRY
 }
 
 /// Cuts bytes that lie at `address` at every multiple of `STEP`; with each piece its address.
-#[inline]
 fn cut<const STEP: u64>(mut address: u64, mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     std::iter::from_fn(move || {
         let len = (STEP - address % STEP).min(bytes.len() as u64);
@@ -269,7 +273,6 @@ fn cut<const STEP: u64>(mut address: u64, mut bytes: &[u8]) -> impl Iterator<Ite
 }
 
 /// As [`cut`], for bytes that are written to.
-#[inline]
 fn cut_mut<const STEP: u64>(
     mut address: u64,
     mut bytes: &mut [u8],

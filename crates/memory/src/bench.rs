@@ -10,10 +10,10 @@ use std::{
 };
 
 use buddy_codec::{Codec, CodecKind, Packed};
-use buddy_core::{ENTRY_BYTES, Entry, PAGE_BYTES, Record, RecordKind, Target, ZERO_ENTRY};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, PAGE_BYTES, Record, RecordKind, Target, ZERO_ENTRY};
 use serde::{Deserialize, Serialize};
 
-use crate::{BuddyMemory, Error, Handle, Request, Spec};
+use crate::{BuddyMemory, Error, Handle, Request, Spec, region::Region};
 
 /// What to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct BenchSpec {
 
 impl Default for BenchSpec {
     fn default() -> Self {
-        Self { bytes: 8 << 20, rounds: 10, codec: CodecKind::Bpc, target: Target::X2 }
+        Self { bytes: 2 << 20, rounds: 40, codec: CodecKind::Bpc, target: Target::X2 }
     }
 }
 
@@ -62,9 +62,11 @@ pub struct MemoryBench {
     pub spec: BenchSpec,
     /// Processors that this process may use.
     pub processors: u64,
-    /// Streaming through the memory beside the codec alone, and beside a copy.
+    /// Streaming through the memory beside the codec alone; with compression off, beside the storage alone; the
+    /// storage beside a copy.
     pub costs: Vec<Comparison>,
-    /// Two threads beside one.
+    /// Two threads beside one, the memory first and then the codec alone: threads that share nothing at all show
+    /// what the machine can gain.
     pub threads: Vec<Comparison>,
 }
 
@@ -105,6 +107,7 @@ struct Rig {
     memory: BuddyMemory,
     compressed: Handle,
     plain: Handle,
+    storage: Region,
 }
 
 /// One thing that is timed.
@@ -115,21 +118,25 @@ struct Pass {
     run: fn(&Rig, &mut [u8]) -> Result<(), Error>,
 }
 
-const PASSES: [Pass; 9] = [
-    Pass { name: "codec: pack", reads: false, run: Rig::pack },
+const PASSES: [Pass; 13] = [
+    Pass { name: "codec: pack", reads: false, run: |rig, _| rig.pack(1) },
     Pass { name: "write", reads: false, run: |rig, _| rig.write(rig.compressed, 1) },
-    Pass { name: "codec: unpack", reads: true, run: Rig::unpack },
+    Pass { name: "codec: unpack", reads: true, run: |rig, out| rig.unpack(out, 1) },
     Pass { name: "read", reads: true, run: |rig, out| rig.read(rig.compressed, out, 1) },
-    Pass { name: "copy", reads: true, run: Rig::copy },
+    Pass { name: "storage: write", reads: false, run: Rig::store },
     Pass { name: "write, compression off", reads: false, run: |rig, _| rig.write(rig.plain, 1) },
+    Pass { name: "storage: read", reads: true, run: Rig::load },
     Pass { name: "read, compression off", reads: true, run: |rig, out| rig.read(rig.plain, out, 1) },
+    Pass { name: "copy", reads: true, run: Rig::copy },
     Pass { name: "write, 2 threads", reads: false, run: |rig, _| rig.write(rig.compressed, 2) },
     Pass { name: "read, 2 threads", reads: true, run: |rig, out| rig.read(rig.compressed, out, 2) },
+    Pass { name: "codec: pack, 2 threads", reads: false, run: |rig, _| rig.pack(2) },
+    Pass { name: "codec: unpack, 2 threads", reads: true, run: |rig, out| rig.unpack(out, 2) },
 ];
 
 /// What is compared with what, by their places in [`PASSES`].
-const COSTS: [(usize, usize); 4] = [(1, 0), (3, 2), (5, 4), (6, 4)];
-const THREADS: [(usize, usize); 2] = [(7, 1), (8, 3)];
+const COSTS: [(usize, usize); 5] = [(1, 0), (3, 2), (5, 4), (7, 6), (6, 8)];
+const THREADS: [(usize, usize); 4] = [(9, 1), (10, 3), (11, 0), (12, 2)];
 
 impl Rig {
     fn new(spec: &BenchSpec) -> Result<Self, Error> {
@@ -143,7 +150,7 @@ impl Rig {
         for (entry, packed) in data.iter().zip(&mut packed) {
             codec.pack(entry, packed);
         }
-        Ok(Self { data, codec, packed, memory, compressed, plain })
+        Ok(Self { data, codec, packed, memory, compressed, plain, storage: Region::new(bytes)? })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -151,21 +158,37 @@ impl Rig {
     }
 
     /// The codec alone: each entry is packed into one place that stays in the processor's cache.
-    fn pack(&self, _: &mut [u8]) -> Result<(), Error> {
-        let mut packed = Packed::default();
-        for entry in &self.data {
-            self.codec.pack(entry, &mut packed);
-            black_box(&packed);
-        }
-        Ok(())
+    fn pack(&self, threads: usize) -> Result<(), Error> {
+        on_threads(self.data.chunks(self.share(threads)), |data| {
+            let mut packed = Packed::default();
+            for entry in data {
+                self.codec.pack(entry, &mut packed);
+                black_box(&packed);
+            }
+            Ok(())
+        })
     }
 
     /// The codec alone: each entry is unpacked to where a reader wants it.
-    fn unpack(&self, out: &mut [u8]) -> Result<(), Error> {
-        for (packed, out) in self.packed.iter().zip(out.as_chunks_mut::<ENTRY_BYTES>().0) {
-            let entry = self.codec.unpack(packed.nibble(), packed.bytes());
-            *out = entry.map_err(|source| Error::Codec { offset: 0, source })?;
-        }
+    fn unpack(&self, out: &mut [u8], threads: usize) -> Result<(), Error> {
+        let (share, out) = (self.share(threads), out.as_chunks_mut::<ENTRY_BYTES>().0);
+        on_threads(self.packed.chunks(share).zip(out.chunks_mut(share)), |(packed, out)| {
+            for (packed, out) in packed.iter().zip(out) {
+                let entry = self.codec.unpack(packed.nibble(), packed.bytes());
+                *out = entry.map_err(|source| Error::Codec { offset: 0, source })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The storage alone: words that threads may share, without allocations, pages or locks.
+    fn store(&self, _: &mut [u8]) -> Result<(), Error> {
+        self.storage.store(0, self.bytes());
+        Ok(())
+    }
+
+    fn load(&self, out: &mut [u8]) -> Result<(), Error> {
+        self.storage.load(0, out);
         Ok(())
     }
 
@@ -175,20 +198,20 @@ impl Rig {
     }
 
     fn write(&self, handle: Handle, threads: usize) -> Result<(), Error> {
-        let share = self.share(threads);
+        let share = self.share(threads) * ENTRY_BYTES;
         let write = |(i, data)| self.memory.write(handle, (i * share) as u64, data);
         on_threads(self.bytes().chunks(share).enumerate(), write)
     }
 
     fn read(&self, handle: Handle, out: &mut [u8], threads: usize) -> Result<(), Error> {
-        let share = self.share(threads);
+        let share = self.share(threads) * ENTRY_BYTES;
         let read = |(i, out)| self.memory.read(handle, (i * share) as u64, out);
         on_threads(out.chunks_mut(share).enumerate(), read)
     }
 
-    /// Bytes of one thread's part.
+    /// Entries of one thread's part.
     fn share(&self, threads: usize) -> usize {
-        self.bytes().len().div_ceil(threads).next_multiple_of(PAGE_BYTES)
+        self.data.len().div_ceil(threads).next_multiple_of(ENTRIES_PER_PAGE)
     }
 
     fn results(&self, spec: &BenchSpec, best: &[Duration; PASSES.len()]) -> MemoryBench {
@@ -209,17 +232,15 @@ impl Rig {
     }
 }
 
-/// Runs each job on a thread of its own; a single one on this thread.
+/// Runs the first job on this thread, and each other on one of its own.
 fn on_threads<T: Send>(
-    mut jobs: impl ExactSizeIterator<Item = T>,
+    mut jobs: impl Iterator<Item = T>,
     work: impl Fn(T) -> Result<(), Error> + Sync,
 ) -> Result<(), Error> {
-    if jobs.len() == 1 {
-        return jobs.next().map_or(Ok(()), work);
-    }
-    let work = &work;
+    let (first, work) = (jobs.next(), &work);
     thread::scope(|scope| {
         let running: Vec<_> = jobs.map(|job| scope.spawn(move || work(job))).collect();
+        first.map_or(Ok(()), work)?;
         running.into_iter().try_for_each(|thread| thread.join().expect("a pass does not panic"))
     })
 }
@@ -280,10 +301,10 @@ mod tests {
         let spec = BenchSpec { bytes: 64 << 10, rounds: 1, ..BenchSpec::default() };
         let record = run(&spec).unwrap();
         let data = &record.data;
-        assert_eq!((data.costs.len(), data.threads.len()), (4, 2));
+        assert_eq!((data.costs.len(), data.threads.len()), (5, 4));
         assert!(data.costs.iter().chain(&data.threads).all(|row| row.cost() > 0.0));
         assert_eq!(Record::from_json(&record.to_json()).unwrap(), record);
-        assert_eq!(data.to_string().lines().count(), 9);
+        assert_eq!(data.to_string().lines().count(), 12);
     }
 
     #[test]

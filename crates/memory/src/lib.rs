@@ -41,6 +41,7 @@ mod region;
 mod report;
 mod request;
 mod retarget;
+mod slots;
 mod space;
 mod spec;
 mod traffic;

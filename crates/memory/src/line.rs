@@ -6,7 +6,7 @@
 
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use buddy_core::{ENTRIES_PER_PAGE, Error, Nibble, NibblePlace, PAGE_BYTES};
+use buddy_core::{ENTRIES_PER_PAGE, Error, Nibble, PAGE_BYTES};
 
 /// Entries whose nibbles one line holds.
 pub(crate) const LINE_ENTRIES: u64 = ENTRIES_PER_PAGE as u64;
@@ -20,17 +20,18 @@ pub(crate) const LINE_BYTES: u64 = LINE_ENTRIES / 2;
 pub(crate) struct Line([u8; LINE_BYTES as usize]);
 
 impl Line {
-    /// The nibble at a place of the metadata region, of which this line is a part.
+    /// The nibble of the line's entry `entry`, as the address map has them: even ones in the low four bits.
     #[inline]
-    pub(crate) fn get(&self, place: NibblePlace) -> Result<Nibble, Error> {
-        Nibble::from_bits(self.0[(place.byte % LINE_BYTES) as usize] >> place.shift & 0xf)
+    pub(crate) fn get(&self, entry: usize) -> Result<Nibble, Error> {
+        Nibble::from_bits(self.0[entry / 2] >> (entry % 2 * 4) & 0xf)
     }
 
-    /// Replaces the nibble at a place.
+    /// Replaces the nibble of the line's entry `entry`.
     #[inline]
-    pub(crate) fn set(&mut self, place: NibblePlace, nibble: Nibble) {
-        let byte = &mut self.0[(place.byte % LINE_BYTES) as usize];
-        *byte = *byte & !(0xf << place.shift) | nibble.bits() << place.shift;
+    pub(crate) fn set(&mut self, entry: usize, nibble: Nibble) {
+        let shift = entry % 2 * 4;
+        let byte = &mut self.0[entry / 2];
+        *byte = *byte & (0xf0 >> shift) | nibble.bits() << shift;
     }
 
     /// Makes every entry the entry of zeros.
@@ -73,21 +74,20 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{Layout, SizeClass};
+    use buddy_core::{Extent, Layout, SizeClass, Target};
 
     use super::*;
 
     #[test]
     fn a_nibble_changes_no_other() {
-        let classes = |line: &Line| -> Vec<SizeClass> {
-            (0..64).map(|i| line.get(place(i)).unwrap().class()).collect()
-        };
+        let classes =
+            |line: &Line| -> Vec<SizeClass> { (0..64).map(|i| line.get(i).unwrap().class()).collect() };
         for i in 0..64 {
             let mut line = Line::default();
             for class in SizeClass::ALL {
-                line.set(place(i), Nibble::new(class, Layout::A));
+                line.set(i, Nibble::new(class, Layout::A));
                 let mut expected = vec![SizeClass::Zero; 64];
-                expected[i as usize] = class;
+                expected[i] = class;
                 assert_eq!(classes(&line), expected);
             }
         }
@@ -97,11 +97,19 @@ mod tests {
     fn a_reserved_nibble_is_an_error() {
         let mut line = Line::default();
         line.bytes_mut()[3] = 0x90;
-        assert_eq!(line.get(place(7)).err(), Some(Error::Nibble(9)));
-        assert!(line.get(place(6)).is_ok());
+        assert_eq!(line.get(7).err(), Some(Error::Nibble(9)));
+        assert!(line.get(6).is_ok());
     }
 
-    fn place(entry: u64) -> NibblePlace {
-        NibblePlace { byte: 5 * LINE_BYTES + entry / 2, shift: (entry % 2) as u32 * 4 }
+    #[test]
+    fn a_line_is_a_part_of_the_region_as_the_map_has_it() {
+        let extent =
+            Extent { target: Target::X2, entries: 64, device_base: 0, buddy_base: 0, nibble_base: 192 };
+        for entry in 0..64 {
+            let mut line = Line::default();
+            line.set(entry, Nibble::new(SizeClass::Raw, Layout::A));
+            let place = extent.place(entry as u64).unwrap().nibble;
+            assert_eq!(line.0[(place.byte % LINE_BYTES) as usize] >> place.shift & 0xf, 5);
+        }
     }
 }

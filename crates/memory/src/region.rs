@@ -5,11 +5,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use buddy_core::SECTOR_BYTES;
 use bytemuck::allocation::try_zeroed_slice_box;
 
 use crate::Error;
 
-const WORD: usize = size_of::<u64>();
+/// Bytes of a word.
+pub(crate) const WORD: usize = size_of::<u64>();
 
 /// A run of bytes, all zero at first.
 pub(crate) struct Region {
@@ -23,85 +25,95 @@ impl Region {
         Ok(Self { words: words.ok_or(Error::Host { bytes })? })
     }
 
-    /// Copies whole words from `start` on; `start` and the length are multiples of 8.
-    #[inline]
-    pub(crate) fn load(&self, start: u64, out: &mut [u8]) {
-        let words = self.run(start, out.len());
-        for (bytes, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
-            *bytes = word.load(Relaxed).to_le_bytes();
-        }
-    }
-
-    /// Copies whole words to `start` on; `start` and the length are multiples of 8.
-    #[inline]
-    pub(crate) fn store(&self, start: u64, bytes: &[u8]) {
-        let words = self.run(start, bytes.len());
-        for (bytes, word) in bytes.as_chunks().0.iter().zip(words) {
-            word.store(u64::from_le_bytes(*bytes), Relaxed);
-        }
+    /// The words of `bytes` bytes from `start` on; both are multiples of 8.
+    pub(crate) fn words(&self, start: u64, bytes: u64) -> &[AtomicU64] {
+        debug_assert!((start | bytes).is_multiple_of(WORD as u64), "{bytes} bytes at {start:#x}");
+        &self.words[start as usize / WORD..][..bytes as usize / WORD]
     }
 
     /// Copies any bytes out.
-    pub(crate) fn load_bytes(&self, start: u64, out: &mut [u8]) {
-        let (head, body) = out.split_at_mut(until_aligned(start, out.len()));
-        let at = start + head.len() as u64;
-        let (body, tail) = body.split_at_mut(body.len() / WORD * WORD);
-        self.load(at, body);
-        self.load_part(start, head);
-        self.load_part(at + body.len() as u64, tail);
+    pub(crate) fn load(&self, start: u64, out: &mut [u8]) {
+        let (head, body, tail) = cut(start, out.len());
+        self.load_part(start, &mut out[..head]);
+        load_words(self.body(start, head, body), &mut out[head..][..body]);
+        self.load_part(start + (head + body) as u64, &mut out[head + body..][..tail]);
     }
 
     /// Copies any bytes in.
-    pub(crate) fn store_bytes(&self, start: u64, bytes: &[u8]) {
-        let (head, body) = bytes.split_at(until_aligned(start, bytes.len()));
-        let at = start + head.len() as u64;
-        let (body, tail) = body.split_at(body.len() / WORD * WORD);
-        self.store_part(start, head);
-        self.store(at, body);
-        self.store_part(at + body.len() as u64, tail);
+    pub(crate) fn store(&self, start: u64, bytes: &[u8]) {
+        let (head, body, tail) = cut(start, bytes.len());
+        self.store_part(start, &bytes[..head]);
+        store_words(self.body(start, head, body), &bytes[head..][..body]);
+        self.store_part(start + (head + body) as u64, &bytes[head + body..][..tail]);
     }
 
-    /// Overwrites `bytes` bytes with zeros; both numbers are multiples of 8.
+    /// Overwrites bytes with zeros; both numbers are multiples of 8.
     pub(crate) fn scrub(&self, start: u64, bytes: u64) {
-        for word in self.run(start, bytes as usize) {
+        for word in self.words(start, bytes) {
             word.store(0, Relaxed);
         }
     }
 
-    #[inline]
-    fn run(&self, start: u64, len: usize) -> &[AtomicU64] {
-        debug_assert!(
-            len == 0 || (start | len as u64).is_multiple_of(WORD as u64),
-            "{len} bytes at {start:#x}"
-        );
-        &self.words[start as usize / WORD..][..len / WORD]
+    /// The whole words after the first `head` bytes.
+    fn body(&self, start: u64, head: usize, body: usize) -> &[AtomicU64] {
+        if body == 0 { &[] } else { self.words(start + head as u64, body as u64) }
     }
 
     /// Copies bytes that lie within one word.
     fn load_part(&self, start: u64, out: &mut [u8]) {
-        if let Some((word, within)) = self.word(start, out.len()) {
-            out.copy_from_slice(&word.load(Relaxed).to_le_bytes()[within..][..out.len()]);
+        if !out.is_empty() {
+            let whole = self.word(start).load(Relaxed).to_le_bytes();
+            out.copy_from_slice(&whole[start as usize % WORD..][..out.len()]);
         }
     }
 
     /// Changes bytes that lie within one word.
     fn store_part(&self, start: u64, bytes: &[u8]) {
-        if let Some((word, within)) = self.word(start, bytes.len()) {
-            let mut whole = word.load(Relaxed).to_le_bytes();
-            whole[within..][..bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_le_bytes(whole), Relaxed);
+        if !bytes.is_empty() {
+            let mut whole = self.word(start).load(Relaxed).to_le_bytes();
+            whole[start as usize % WORD..][..bytes.len()].copy_from_slice(bytes);
+            self.word(start).store(u64::from_le_bytes(whole), Relaxed);
         }
     }
 
-    /// The word of a byte and the byte's place in it; `None` if there is nothing to touch.
-    fn word(&self, start: u64, len: usize) -> Option<(&AtomicU64, usize)> {
-        (len > 0).then(|| (&self.words[start as usize / WORD], start as usize % WORD))
+    fn word(&self, start: u64) -> &AtomicU64 {
+        &self.words[start as usize / WORD]
     }
 }
 
-/// Bytes from `start` to the next word, at most `len`.
-fn until_aligned(start: u64, len: usize) -> usize {
-    (start.next_multiple_of(WORD as u64) - start).min(len as u64) as usize
+/// Cuts `len` bytes at `start` into those before a word begins, whole words, and the rest.
+fn cut(start: u64, len: usize) -> (usize, usize, usize) {
+    let head = ((start.next_multiple_of(WORD as u64) - start) as usize).min(len);
+    let body = (len - head) / WORD * WORD;
+    (head, body, len - head - body)
+}
+
+/// Copies words out to as many bytes. Sector by sector: a loop of known length is unrolled.
+#[inline(always)]
+pub(crate) fn load_words(words: &[AtomicU64], out: &mut [u8]) {
+    let (sectors, words) = words.as_chunks::<{ SECTOR_BYTES / WORD }>();
+    let (sectors_out, words_out) = out.as_chunks_mut::<SECTOR_BYTES>();
+    let load = |words: &[AtomicU64], out: &mut [u8]| {
+        for (bytes, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.load(Relaxed).to_le_bytes();
+        }
+    };
+    sectors_out.iter_mut().zip(sectors).for_each(|(out, sector)| load(sector, out));
+    load(words, words_out);
+}
+
+/// Copies as many bytes into words.
+#[inline(always)]
+pub(crate) fn store_words(words: &[AtomicU64], bytes: &[u8]) {
+    let (sectors, words) = words.as_chunks::<{ SECTOR_BYTES / WORD }>();
+    let (sectors_in, words_in) = bytes.as_chunks::<SECTOR_BYTES>();
+    let store = |words: &[AtomicU64], bytes: &[u8]| {
+        for (bytes, word) in bytes.as_chunks().0.iter().zip(words) {
+            word.store(u64::from_le_bytes(*bytes), Relaxed);
+        }
+    };
+    sectors_in.iter().zip(sectors).for_each(|(bytes, sector)| store(sector, bytes));
+    store(words, words_in);
 }
 
 #[cfg(test)]
@@ -115,14 +127,14 @@ mod tests {
                 let region = Region::new(64).unwrap();
                 region.store(0, &[0xee; 64]);
                 let bytes: Vec<u8> = (1..=len as u8).collect();
-                region.store_bytes(start as u64, &bytes);
+                region.store(start as u64, &bytes);
                 let mut expected = [0xee; 64];
                 expected[start..start + len].copy_from_slice(&bytes);
                 let mut all = [0; 64];
                 region.load(0, &mut all);
                 assert_eq!(all, expected);
                 let mut out = vec![0; len];
-                region.load_bytes(start as u64, &mut out);
+                region.load(start as u64, &mut out);
                 assert_eq!(out, bytes);
             }
         }

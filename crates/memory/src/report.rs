@@ -139,10 +139,9 @@ impl BuddyMemory {
         for address in (base..base + allocation.bytes).step_by(LINE_DATA_BYTES as usize) {
             let extent = self.page_table.line_extent(address)?;
             let line = self.lines.read(address);
-            for entry in 0..left.min(LINE_ENTRIES) {
-                let place = extent.place(entry).expect("a line has 64 entries");
+            for entry in 0..left.min(LINE_ENTRIES) as usize {
                 // A nibble that is none is reported by whoever reads the entry.
-                let Ok(nibble) = line.get(place.nibble) else { continue };
+                let Ok(nibble) = line.get(entry) else { continue };
                 usage.entries_by_class[nibble.class().index()] += 1;
                 usage.entries_overflowing += u64::from(!extent.target.holds(nibble.class()));
             }

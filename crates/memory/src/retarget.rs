@@ -6,7 +6,7 @@
 use buddy_core::{ENTRY_BYTES, Extent};
 use serde::{Deserialize, Serialize};
 
-use crate::{BuddyMemory, Error, Handle, PageRange, Targets, line::LINE_ENTRIES};
+use crate::{BuddyMemory, Error, Handle, PageRange, Targets, line::LINE_ENTRIES, slots::Slots};
 
 /// What a retarget did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ impl BuddyMemory {
         let pages = allocation.bytes.div_ceil(self.spec.page_bytes);
         let ranges = targets.ranges(pages, &self.spec)?;
         let (new, fresh) = self.plan(&extents, &ranges, allocation.first_page)?;
-        let moved = match self.copy(&extents, &fresh, self.address(&allocation)) {
+        let moved = match self.copy(&fresh, self.address(&allocation)) {
             Ok(moved) => moved,
             Err(error) => {
                 self.release(&fresh);
@@ -79,23 +79,15 @@ impl BuddyMemory {
         Ok((new, fresh))
     }
 
-    /// Copies the stored bytes of every entry of `fresh` from its place in `old`.
-    fn copy(&self, old: &[Extent], fresh: &[Extent], base: u64) -> Result<u64, Error> {
+    /// Copies the stored bytes of every entry of `fresh` from its place, where the page table still points.
+    fn copy(&self, fresh: &[Extent], base: u64) -> Result<u64, Error> {
         let mut moved = 0;
-        let mut stored = [0; ENTRY_BYTES];
-        for extent in fresh {
-            for entry in 0..extent.entries {
-                let nibble = extent.nibble_base + entry;
-                let (from, from_entry) = find(old, nibble);
-                let there = from.place(from_entry).expect("found by its entries");
-                let here = extent.place(entry).expect("counted by its entries");
-                let address = nibble * ENTRY_BYTES as u64;
-                let class = (self.lines.read(address).get(here.nibble))
-                    .map_err(|source| Error::Metadata { offset: address - base, source })?
-                    .class();
-                self.gather(from.target, &there, class, &mut stored);
-                self.scatter(extent.target, &here, class, &stored);
-                moved += class.bytes() as u64;
+        for (new, line) in fresh.iter().flat_map(lines_of) {
+            let old = Slots::new(self, self.page_table.line_extent(line)?, base);
+            let new = Slots::new(self, new, base);
+            let nibbles = self.lines.read(line);
+            for entry in 0..LINE_ENTRIES as usize {
+                moved += new.copy_from(&old, &nibbles, entry)?;
             }
         }
         Ok(moved)
@@ -108,12 +100,13 @@ impl BuddyMemory {
     }
 }
 
-/// The extent that holds the entry with this nibble, and which of its entries it is.
-fn find(extents: &[Extent], nibble: u64) -> (&Extent, u64) {
-    let after = extents.partition_point(|extent| extent.nibble_base <= nibble);
-    let extent = &extents[after - 1];
-    (extent, nibble - extent.nibble_base)
+/// An extent cut into lines, each with the address of its data.
+fn lines_of(extent: &Extent) -> impl Iterator<Item = (Extent, u64)> {
+    (0..extent.entries).step_by(LINE_ENTRIES as usize).map(|first| {
+        let place = extent.place(first).expect("counted by its entries");
+        let nibble_base = extent.nibble_base + first;
+        let (device_base, buddy_base) = (place.device.start, place.buddy.start);
+        let line = Extent { entries: LINE_ENTRIES, device_base, buddy_base, nibble_base, ..*extent };
+        (line, nibble_base * ENTRY_BYTES as u64)
+    })
 }
-
-// A page is a whole number of lines, and an extent of pages.
-const _: () = assert!(LINE_ENTRIES * ENTRY_BYTES as u64 == buddy_core::PAGE_BYTES as u64);
