@@ -12,12 +12,11 @@ use buddy_core::{ENTRY_BYTES, Entry, Extent, Span, ZERO_ENTRY};
 use crate::{
     BuddyMemory, Error, Handle, Traffic,
     allocation::Allocation,
+    cut::{cut_at_lines, cut_at_lines_mut, entries, entry_of, to_next_entry, within},
     line::{LINE_BYTES, LINE_DATA_BYTES, LINE_ENTRIES, Line},
     slots::Slots,
     traffic::Classes,
 };
-
-const ENTRY: u64 = ENTRY_BYTES as u64;
 
 impl BuddyMemory {
     /// Reads the bytes of an allocation from `offset` on.
@@ -70,7 +69,7 @@ impl<'a> Access<'a> {
     }
 
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        for (address, out) in cut_mut::<LINE_DATA_BYTES>(self.base + offset, out) {
+        for (address, out) in cut_at_lines_mut(self.base + offset, out) {
             match self.codec {
                 Some(codec) => self.read_line(codec, address, out)?,
                 None => self.read_plain(address, out)?,
@@ -80,7 +79,7 @@ impl<'a> Access<'a> {
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        for (address, bytes) in cut::<LINE_DATA_BYTES>(self.base + offset, bytes) {
+        for (address, bytes) in cut_at_lines(self.base + offset, bytes) {
             match self.codec {
                 Some(codec) => self.write_line(codec, address, bytes)?,
                 None => self.write_plain(address, bytes)?,
@@ -240,70 +239,4 @@ fn read_part(
     let mut whole = ZERO_ENTRY;
     classes[slots.load(codec, line, entry, &mut whole)?.index()] += 1;
     Ok(whole)
-}
-
-/// Which byte of its entry `at` is.
-fn within(at: u64) -> usize {
-    at as usize % ENTRY_BYTES
-}
-
-/// Which entry of its line the one at `at` is.
-fn entry_of(at: u64) -> usize {
-    (at / ENTRY % LINE_ENTRIES) as usize
-}
-
-/// Of `len` bytes at `address`, how many lie in an entry that begins before them.
-fn to_next_entry(address: u64, len: usize) -> usize {
-    (within(address).next_multiple_of(ENTRY_BYTES) - within(address)).min(len)
-}
-
-/// How many entries `len` bytes from `address` on touch.
-fn entries(address: u64, len: usize) -> u64 {
-    (address + len as u64).div_ceil(ENTRY) - address / ENTRY
-}
-
-/// Cuts bytes that lie at `address` at every multiple of `STEP`; with each piece its address.
-fn cut<const STEP: u64>(mut address: u64, mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = (STEP - address % STEP).min(bytes.len() as u64);
-        let piece = bytes.split_off(..len as usize)?;
-        address += len;
-        (len > 0).then_some((address - len, piece))
-    })
-}
-
-/// As [`cut`], for bytes that are written to.
-fn cut_mut<const STEP: u64>(
-    mut address: u64,
-    mut bytes: &mut [u8],
-) -> impl Iterator<Item = (u64, &mut [u8])> {
-    std::iter::from_fn(move || {
-        let len = (STEP - address % STEP).min(bytes.len() as u64);
-        let piece = bytes.split_off_mut(..len as usize)?;
-        address += len;
-        (len > 0).then_some((address - len, piece))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_end_at_multiples_and_make_up_the_whole() {
-        let bytes: Vec<u8> = (0..100).collect();
-        let pieces: Vec<_> = cut::<32>(50, &bytes).collect();
-        let ends: Vec<_> = pieces.iter().map(|(at, piece)| (*at, piece.len())).collect();
-        assert_eq!(ends, [(50, 14), (64, 32), (96, 32), (128, 22)]);
-        assert_eq!(pieces.iter().flat_map(|(_, piece)| piece.iter().copied()).collect::<Vec<_>>(), bytes);
-        assert_eq!(cut::<32>(50, &[]).count(), 0);
-        let mut copy = bytes.clone();
-        let lengths: Vec<_> = cut_mut::<32>(50, &mut copy).map(|(at, piece)| (at, piece.len())).collect();
-        assert_eq!(lengths, ends);
-    }
-
-    #[test]
-    fn entries_are_counted_where_they_are_touched() {
-        assert_eq!([entries(0, 128), entries(127, 2), entries(64, 64), entries(1, 256)], [1, 2, 1, 3]);
-    }
 }

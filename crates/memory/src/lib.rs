@@ -33,6 +33,7 @@ mod access;
 mod allocation;
 pub mod bench;
 mod cache;
+mod cut;
 mod error;
 mod line;
 mod memory;
