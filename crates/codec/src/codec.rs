@@ -351,11 +351,13 @@ impl Default for Packed {
 
 impl Packed {
     /// Its class and layout.
+    #[inline]
     pub fn nibble(&self) -> Nibble {
         self.nibble
     }
 
     /// The stored bytes, as many as the class has.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.nibble.class().bytes()]
     }
