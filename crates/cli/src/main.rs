@@ -6,6 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod analyze;
+mod bench;
+mod input;
+mod inspect;
 mod progress;
 
 use std::{
@@ -16,16 +19,28 @@ use std::{
 use clap::{Parser, Subcommand};
 
 /// Compressed GPU memory that never moves
+///
+/// Buddy Compression cuts memory into 128-byte entries, compresses each one, and keeps what does not fit its
+/// share of device memory in a fixed slot of a larger, slower memory.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Command {
     #[command(subcommand)]
     verb: Verb,
 }
 
+const AFTER_HELP: &str = "\
+Examples:
+  buddy inspect examples/sample.bin
+  buddy analyze examples/run/snapshot-2.safetensors --html heat.html
+
+Exit codes: 0 done, 1 could not, 2 wrong usage.";
+
 #[derive(Subcommand)]
 enum Verb {
     Analyze(analyze::Analyze),
+    Inspect(inspect::Inspect),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +50,8 @@ fn main() -> ExitCode {
     }
     let done = match command.verb {
         Verb::Analyze(verb) => verb.run(),
+        Verb::Inspect(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
