@@ -1,6 +1,6 @@
 //! Sizes of the entries of an array, in one pass over its mapping.
 
-use buddy_codec::{Codec, EntryCodec};
+use buddy_codec::Codec;
 use buddy_core::{
     ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Histogram, PAGE_BYTES, PageMap, SizeClass, as_entries, is_zero,
     last_entry, optimistic_bytes,
@@ -35,24 +35,24 @@ pub fn measure(array: &Array, codecs: &[Codec], progress: Progress<'_>) -> Vec<H
 
 /// The histograms of some entries.
 pub(crate) fn count(entries: &[Entry], codecs: &[Codec]) -> Vec<Histogram> {
-    let count_with = |codec: &Codec| {
-        let mut histogram = Histogram::default();
-        for entry in entries {
-            let (class, bytes) = size(codec, entry);
-            histogram.add(class, bytes);
-        }
-        histogram
-    };
-    codecs.iter().map(count_with).collect()
+    codecs
+        .iter()
+        .map(|codec| entries.chunks(PIECE_ENTRIES).map(|piece| count_piece(piece, codec)).sum())
+        .collect()
 }
 
-/// The class of an entry, and its bytes among the paper's eight sizes.
-fn size(codec: &Codec, entry: &Entry) -> (SizeClass, usize) {
-    if is_zero(entry) {
-        return (SizeClass::Zero, 0);
+/// The histogram of at most [`PIECE_ENTRIES`] entries.
+fn count_piece(entries: &[Entry], codec: &Codec) -> Histogram {
+    let mut bits = [0; PIECE_ENTRIES];
+    let bits = &mut bits[..entries.len()];
+    codec.sizes(entries, bits);
+    let mut histogram = Histogram::default();
+    for (entry, &bits) in entries.iter().zip(&*bits) {
+        let zero = is_zero(entry);
+        let class = if zero { SizeClass::Zero } else { SizeClass::from_bits(bits) };
+        histogram.add(class, optimistic_bytes(bits, zero));
     }
-    let bits = codec.size_bits(entry);
-    (SizeClass::from_bits(bits), optimistic_bytes(bits, false))
+    histogram
 }
 
 fn sum(mut left: Vec<Histogram>, right: Vec<Histogram>) -> Vec<Histogram> {
@@ -86,7 +86,7 @@ const _: () =
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use buddy_codec::CodecKind;
+    use buddy_codec::{CodecKind, EntryCodec};
     use buddy_core::Dtype;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! A few entries that stand for an array.
 
-use buddy_core::{Entry, as_entries, last_entry};
+use buddy_core::{ENTRY_BYTES, Entry, as_entries, last_entry};
 use buddy_snapshot::Array;
 
 /// Neighbouring entries are alike, so a sample is many short runs rather than a few long ones.
@@ -15,14 +15,15 @@ pub fn sample(array: &Array) -> Vec<Entry> {
     if entries.len() <= RUNS * RUN_ENTRIES {
         return entries.iter().copied().chain(last_entry(tail)).collect();
     }
-    let run = |index: usize| {
+    let mut sample = Vec::with_capacity(RUNS * RUN_ENTRIES);
+    for index in 0..RUNS {
         let start = entries.len() * index / RUNS;
         let room = entries.len() * (index + 1) / RUNS - start - RUN_ENTRIES;
         let start = start + (mix(index as u64) % (room as u64 + 1)) as usize;
-        &entries[start..start + RUN_ENTRIES]
-    };
-    let sample = (0..RUNS).flat_map(|index| run(index).iter().copied()).collect();
-    array.release(0..array.bytes().len());
+        sample.extend_from_slice(&entries[start..start + RUN_ENTRIES]);
+        // One touch may map in megabytes of a large file, so each run is handed back at once.
+        array.release(start * ENTRY_BYTES..(start + RUN_ENTRIES) * ENTRY_BYTES);
+    }
     sample
 }
 
@@ -36,7 +37,7 @@ fn mix(index: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{Dtype, ENTRY_BYTES};
+    use buddy_core::Dtype;
 
     use super::*;
 

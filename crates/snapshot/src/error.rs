@@ -47,6 +47,9 @@ pub enum Error {
     /// An element type that we do not read.
     #[error("unknown dtype {0:?}; known are {list}", list = Dtype::names())]
     Dtype(String),
+    /// A type that NumPy knows only the size of.
+    #[error("NumPy stored the elements as plain bytes ({0:?}); name their type, of that size, such as bf16")]
+    Void(String),
     /// A header that asks for another number of bytes than there are.
     #[error("shape {shape:?} of {dtype} needs {needed} bytes, but the file has {found} for it")]
     Shape {

@@ -70,7 +70,11 @@ fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<Dtype, Error> {
         "c8" => Dtype::C64,
         "c16" => Dtype::C128,
         // How NumPy stores types that other packages add, bf16 and the 8-bit floats among them.
-        void => given.filter(|dtype| void == format!("V{}", dtype.bytes())).ok_or_else(unknown)?,
+        void if void.starts_with('V') => {
+            let fits = given.filter(|dtype| void == format!("V{}", dtype.bytes()));
+            fits.ok_or_else(|| Error::Void(descr.to_owned()))?
+        }
+        _ => return Err(unknown()),
     })
 }
 
