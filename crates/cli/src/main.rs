@@ -30,8 +30,9 @@ struct Command {
 }
 
 const AFTER_HELP: &str = "\
-Example:
+Examples:
   buddy inspect examples/sample.bin
+  buddy analyze examples/run/snapshot-2.safetensors --html heat.html
 
 Exit codes: 0 done, 1 could not, 2 wrong usage.";
 

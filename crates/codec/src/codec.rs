@@ -10,7 +10,7 @@ use std::{fmt, str::FromStr};
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, ZERO_ENTRY, is_zero};
 use serde::{Deserialize, Serialize};
 
-use crate::{Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros};
+use crate::{Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros, simd::vectorised};
 
 /// An entry to bits and back.
 pub trait EntryCodec {
@@ -271,7 +271,10 @@ impl Codec {
     /// Stores an entry the way a Buddy memory does: nothing for zeros, itself where the stream needs more than
     /// three sectors, otherwise the stream, zero-padded to its class.
     pub fn pack(&self, entry: &Entry, packed: &mut Packed) {
-        packed.nibble = each!(self, codec => pack(codec, entry, &mut packed.bytes));
+        packed.nibble = each!(self, codec => vectorised(
+            #[inline(always)]
+            || pack(codec, entry, &mut packed.bytes)
+        ));
     }
 
     /// Rebuilds an entry from what [`pack`](Self::pack) stored.
@@ -279,7 +282,10 @@ impl Codec {
     /// # Errors
     /// Any bytes and any nibble give an entry or an error.
     pub fn unpack(&self, nibble: Nibble, bytes: &[u8]) -> Result<Entry, Error> {
-        each!(self, codec => unpack(codec, nibble, bytes))
+        each!(self, codec => vectorised(
+            #[inline(always)]
+            || unpack(codec, nibble, bytes)
+        ))
     }
 }
 
@@ -351,11 +357,13 @@ impl Default for Packed {
 
 impl Packed {
     /// Its class and layout.
+    #[inline]
     pub fn nibble(&self) -> Nibble {
         self.nibble
     }
 
     /// The stored bytes, as many as the class has.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.nibble.class().bytes()]
     }

@@ -90,6 +90,23 @@ mod tests {
         Record::<Analysis>::from_json(&json).unwrap();
     }
 
+    /// bf16 values of a few exponents and random mantissas: noise to BPC, three sectors to a float codec.
+    #[test]
+    fn auto_finds_the_codec_that_suits() {
+        let mut state = 7u64;
+        let mut weight = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let noise = (state >> 40) as u16;
+            (noise & 0x807f) | ((118 + (noise >> 7) % 6) << 7)
+        };
+        let bytes = (0..64 * 8000).flat_map(|_| weight().to_le_bytes()).collect();
+        let analysis = analyze(&[array("weights", bytes)], 0.3, &|_| ());
+        let weights = &analysis.arrays[0];
+        assert_eq!((weights.bpc.codec.as_str(), weights.bpc.target), ("bpc", Target::X1));
+        assert_eq!((weights.auto.codec.as_str(), weights.auto.target), ("bf16", Target::X4Over3));
+        assert!(weights.auto.pages.is_some(), "both are shown");
+    }
+
     #[test]
     fn rows_are_shared_out() {
         assert_eq!(rows(100, 100), MOST_ROWS);

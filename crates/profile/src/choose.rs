@@ -9,10 +9,11 @@ use crate::{conservative_target, measure::count};
 /// The paper's Buddy Threshold: the share of an allocation's entries that may need buddy memory.
 pub const DEFAULT_THRESHOLD: f64 = 0.30;
 
-/// The codecs that an allocation may be given: all but those that the paper only compares BPC with.
+/// The codecs that an allocation may be given: the paper's choice and ours. The others that the paper compares
+/// with it are for the comparison only; a GPU would walk them word by word.
 pub fn candidates() -> Vec<CodecKind> {
-    let compared = ["bdi", "fpc", "fvc", "cpack"];
-    CodecKind::ALL.into_iter().filter(|kind| !compared.contains(&kind.name())).collect()
+    let eligible = |kind: &CodecKind| *kind == CodecKind::Bpc || !CodecKind::PAPER.contains(kind);
+    CodecKind::ALL.into_iter().filter(eligible).collect()
 }
 
 /// How well a codec does: the device bytes of the largest target at the threshold, then the entries in buddy memory

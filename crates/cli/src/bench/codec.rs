@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, Record, RecordKind, SizeClass, ZERO_ENTRY, as_entries};
+use buddy_snapshot::write_atomic;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +75,7 @@ impl Codec {
         print(&bench)?;
         if let Some(path) = self.json {
             let record = Record::new(bench).to_json();
-            fs::write(&path, record).with_context(|| format!("cannot write {}", path.display()))?;
+            write_atomic(&path, |out| out.write_all(record.as_bytes()))?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod codec;
 mod data;
+mod memory;
 mod timing;
 
 use anyhow::Result;
@@ -20,12 +21,14 @@ pub(crate) struct Bench {
 #[derive(Subcommand)]
 enum What {
     Codec(codec::Codec),
+    Memory(memory::Memory),
 }
 
 impl Bench {
     pub(crate) fn run(self) -> Result<()> {
         match self.what {
             What::Codec(bench) => bench.run(),
+            What::Memory(bench) => bench.run(),
         }
     }
 }
