@@ -8,7 +8,8 @@
 //!
 //! A [`Measured`] run has the sizes of every allocation in every snapshot, from snapshots or from a record.
 //! [`assign()`] chooses targets for it by a policy, [`plan()`] to fit a device memory, and [`profile()`] puts all that
-//! there is to say into one record. [`write_targets`] and [`read_targets`] are the file of targets.
+//! there is to say into one record. [`write_targets`] and [`read_targets`] are the file of targets, and
+//! [`verify()`] asks a working memory whether the prediction holds.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ mod ranges;
 mod record;
 mod sample;
 mod target_file;
+mod verify;
 mod worst;
 
 pub use analyze::analyze;
@@ -43,4 +45,5 @@ pub use profile::{Settings, check_threshold, profile};
 pub use record::{Recorder, record_run};
 pub use sample::sample;
 pub use target_file::{read_targets, row_codec, write_targets};
+pub use verify::verify;
 pub use worst::{conservative_target, stays_mostly_zero, worst_overflow};
