@@ -111,19 +111,23 @@ impl Run {
     fn run_one(&self, info: &Info) -> Result<bool> {
         let mut workload = (info.build)(self.scale.bytes(info)?, self.seed);
         let described = describe(info, workload.as_ref(), self.seed);
-        print(format_args!(
+        let start = format!(
             "{}: {} in {} arrays, {} steps, seed {}",
             info.name,
             bytes(described.bytes()),
             described.allocations.len(),
             workload.steps(),
             self.seed,
-        ))?;
+        );
         let path = self.path(info);
         let checks = if self.record {
-            self.record(workload.as_mut(), Recorder::new(described, &candidates()), &path)?
+            let recorder = Recorder::new(described, &candidates());
+            print(start)?;
+            self.record(workload.as_mut(), recorder, &path)?
         } else {
-            snapshots(workload.as_mut(), RunWriter::create(&path, described, SNAPSHOTS as usize)?)?
+            let writer = RunWriter::create(&path, described, SNAPSHOTS as usize)?;
+            print(start)?;
+            snapshots(workload.as_mut(), writer)?
         };
         for check in &checks {
             print(line(check))?;
