@@ -36,17 +36,17 @@ fn table() -> Table {
 
 fn row(info: &Info) -> Vec<Cell> {
     let ran = format!("{} of {}", info.paper_name, info.suite());
-    let at = |bytes| megabytes((info.footprint)(bytes));
+    let at = |bytes| decimal((info.footprint)(bytes));
     let (quarter, paper) = (at(info.paper_bytes / 4), at(info.paper_bytes));
-    let cells =
-        [info.name, &ran, &megabytes(info.paper_bytes), &at(1_000_000), &quarter, &paper, info.method];
+    let cells = [info.name, &ran, &decimal(info.paper_bytes), &at(1_000_000), &quarter, &paper, info.method];
     cells.map(Cell::text).into()
 }
 
 /// A size in the paper's units: its workload table has powers of ten.
-pub(super) fn megabytes(bytes: u64) -> String {
-    match bytes as f64 / 1e6 {
-        size if size < 999.5 => format!("{size:.3} MB").replacen(".000", "", 1),
-        size => format!("{:.2} GB", size / 1e3),
+pub(super) fn decimal(bytes: u64) -> String {
+    match bytes as f64 {
+        size if size < 1e6 => format!("{:.0} kB", size / 1e3),
+        size if size < 999.5e6 => format!("{:.0} MB", size / 1e6),
+        size => format!("{:.2} GB", size / 1e9),
     }
 }

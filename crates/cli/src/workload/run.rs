@@ -177,11 +177,34 @@ fn watched(
 }
 
 fn line(check: &Check) -> String {
-    let Check { what, measured, expected, tolerance } = check;
     let verdict = if check.passed() { "pass" } else { "FAIL" };
-    format!("  {verdict}  {what}: {measured:.12e}, expected {expected:.12e} within {tolerance:.1e}")
+    let [measured, expected, tolerance] = [check.measured, check.expected, check.tolerance].map(number);
+    format!("  {verdict}  {}: {measured}, expected {expected} within {tolerance}", check.what)
+}
+
+/// A number as short as its twelve leading digits allow.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if (1e-4..1e9).contains(&size) => {
+            let decimals = (11 - size.log10().floor() as i32).clamp(0, 15) as usize;
+            format!("{value:.decimals$}").trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        0.0 => "0".to_owned(),
+        _ => format!("{:e}", format!("{value:.3e}").parse().unwrap_or(value)),
+    }
 }
 
 fn print(line: impl std::fmt::Display) -> Result<()> {
     writeln!(io::stdout(), "{line}").context("cannot write to stdout")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_exact_enough() {
+        let shown = [0.0, 1.0, 8.597_177_507_864_8, 202_507.5, -0.25, 1e-10, 2.7e-17, f64::NAN].map(number);
+        assert_eq!(shown, ["0", "1", "8.59717750786", "202507.5", "-0.25", "1e-10", "2.7e-17", "NaN"]);
+    }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use buddy_workloads::Info;
 
-use super::list::megabytes;
+use super::list::decimal;
 
 /// The least that the workloads are made for.
 const LEAST_BYTES: u64 = 1_000_000;
@@ -51,8 +51,8 @@ impl Scale {
         if (LEAST_BYTES..=info.paper_bytes).contains(&bytes) {
             return Ok(bytes);
         }
-        let paper = megabytes(info.paper_bytes);
-        bail!("{}: the scale must be from 1MB to 1, the paper's {paper}, not {}", info.name, megabytes(bytes))
+        let paper = decimal(info.paper_bytes);
+        bail!("{}: the scale must be from 1MB to 1, the paper's {paper}, not {}", info.name, decimal(bytes))
     }
 }
 
