@@ -10,6 +10,7 @@ mod bench;
 mod input;
 mod inspect;
 mod progress;
+mod workload;
 
 use std::{
     io::{self, Write},
@@ -40,6 +41,7 @@ Exit codes: 0 done, 1 could not, 2 wrong usage.";
 enum Verb {
     Analyze(analyze::Analyze),
     Inspect(inspect::Inspect),
+    Workload(workload::Workload),
     Bench(bench::Bench),
 }
 
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let done = match command.verb {
         Verb::Analyze(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
+        Verb::Workload(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     };
     match done {

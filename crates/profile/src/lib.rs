@@ -4,18 +4,21 @@
 //! [`Histogram`](buddy_core::Histogram) says which target a threshold allows; [`choose_codec`] picks a codec from
 //! a sample.
 //! [`analyze()`] does all of it for the arrays of files, and [`record_run`] turns a run into a record without its
-//! bytes.
+//! bytes; a [`Recorder`] does so while the program runs.
 
 #![forbid(unsafe_code)]
 
 mod analyze;
 mod choose;
 mod measure;
+mod memory;
+mod prune;
 mod record;
 mod sample;
 
 pub use analyze::analyze;
 pub use choose::{DEFAULT_THRESHOLD, candidates, choose_codec};
 pub use measure::{Progress, measure, page_map};
-pub use record::record_run;
+pub use memory::Memory;
+pub use record::{Recorder, record_run};
 pub use sample::sample;

@@ -5,8 +5,9 @@ use buddy_core::{
     ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Histogram, PAGE_BYTES, PageMap, SizeClass, as_entries, is_zero,
     last_entry, optimistic_bytes,
 };
-use buddy_snapshot::Array;
 use rayon::prelude::*;
+
+use crate::Memory;
 
 /// Called with the number of bytes that were just read.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
@@ -17,7 +18,7 @@ const SEGMENT_BYTES: usize = 32 << 20;
 const PIECE_ENTRIES: usize = 512;
 
 /// The histogram of an array under each of the codecs. The last entry is padded with zeros.
-pub fn measure(array: &Array, codecs: &[Codec], progress: Progress<'_>) -> Vec<Histogram> {
+pub fn measure(array: &impl Memory, codecs: &[Codec], progress: Progress<'_>) -> Vec<Histogram> {
     let mut totals = vec![Histogram::default(); codecs.len()];
     for (index, segment) in array.bytes().chunks(SEGMENT_BYTES).enumerate() {
         let (entries, tail) = as_entries(segment);
@@ -63,7 +64,7 @@ fn sum(mut left: Vec<Histogram>, right: Vec<Histogram>) -> Vec<Histogram> {
 }
 
 /// At most `rows` pages of an array, evenly spaced, each with the classes of its entries.
-pub fn page_map(array: &Array, codec: &Codec, rows: usize) -> PageMap {
+pub fn page_map(array: &impl Memory, codec: &Codec, rows: usize) -> PageMap {
     let bytes = array.bytes();
     let pages = bytes.len().div_ceil(PAGE_BYTES);
     let rows = rows.min(pages);
@@ -88,6 +89,7 @@ mod tests {
 
     use buddy_codec::{CodecKind, EntryCodec};
     use buddy_core::Dtype;
+    use buddy_snapshot::Array;
 
     use super::*;
 

@@ -1,7 +1,8 @@
 //! A few entries that stand for an array.
 
 use buddy_core::{ENTRY_BYTES, Entry, as_entries, last_entry};
-use buddy_snapshot::Array;
+
+use crate::Memory;
 
 /// Neighbouring entries are alike, so a sample is many short runs rather than a few long ones.
 const RUN_ENTRIES: usize = 8;
@@ -10,7 +11,7 @@ const RUNS: usize = 512;
 /// About 4096 entries: all of a small array, otherwise short runs, one from each of 512 equal stretches at a
 /// place that changes from stretch to stretch, so that no period of the data can hide. The same array always
 /// gives the same sample.
-pub fn sample(array: &Array) -> Vec<Entry> {
+pub fn sample(array: &impl Memory) -> Vec<Entry> {
     let (entries, tail) = as_entries(array.bytes());
     if entries.len() <= RUNS * RUN_ENTRIES {
         return entries.iter().copied().chain(last_entry(tail)).collect();
@@ -38,6 +39,7 @@ fn mix(index: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use buddy_core::Dtype;
+    use buddy_snapshot::Array;
 
     use super::*;
 

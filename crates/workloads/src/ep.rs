@@ -8,7 +8,6 @@
 use std::f64::consts::FRAC_PI_4;
 use std::ops::Range;
 
-use buddy_core::Dtype;
 use rayon::prelude::*;
 
 use crate::lcg::{Lcg, Leap};
@@ -20,6 +19,7 @@ pub(crate) const INFO: Info = Info {
     paper_name: "352.ep",
     method: "NAS EP: pairs of Gaussian deviates, counted by annulus",
     paper_bytes: 2_750_000_000,
+    footprint: |bytes| Shape::fitting(bytes).bytes(),
     build: |bytes, _seed| Box::new(Ep::new(Shape::fitting(bytes))),
 };
 
@@ -193,7 +193,7 @@ impl Workload for Ep {
 
     fn allocations(&self) -> Vec<Allocation<'_>> {
         let arrays = [("xx", &self.xx), ("qq", &self.qq), ("sx", &self.sx), ("sy", &self.sy), ("q", &self.q)];
-        arrays.map(|(name, data)| Allocation::of(name, "ep.c: main", Dtype::F64, data)).into()
+        arrays.map(|(name, data)| Allocation::f64(name, "ep.c: main", data)).into()
     }
 
     /// The published sums where the run covers a class, and what probability theory says of any run: five standard

@@ -16,15 +16,19 @@ pub struct Allocation<'a> {
 }
 
 impl<'a> Allocation<'a> {
-    /// An array of plain numbers.
-    pub(crate) fn of<T: bytemuck::NoUninit>(
-        name: impl Into<String>,
-        call_site: &'static str,
-        dtype: Dtype,
-        data: &'a [T],
-    ) -> Self {
-        debug_assert_eq!(dtype.bytes(), size_of::<T>());
-        Self { name: name.into(), call_site, dtype, bytes: bytemuck::cast_slice(data) }
+    /// An array of doubles.
+    pub fn f64(name: impl Into<String>, call_site: &'static str, values: &'a [f64]) -> Self {
+        Self { name: name.into(), call_site, dtype: Dtype::F64, bytes: bytemuck::cast_slice(values) }
+    }
+
+    /// An array of single-precision numbers.
+    pub fn f32(name: impl Into<String>, call_site: &'static str, values: &'a [f32]) -> Self {
+        Self { name: name.into(), call_site, dtype: Dtype::F32, bytes: bytemuck::cast_slice(values) }
+    }
+
+    /// An array of indices.
+    pub fn i32(name: impl Into<String>, call_site: &'static str, values: &'a [i32]) -> Self {
+        Self { name: name.into(), call_site, dtype: Dtype::I32, bytes: bytemuck::cast_slice(values) }
     }
 }
 
@@ -76,8 +80,18 @@ pub struct Info {
     pub method: &'static str,
     /// The footprint in the paper's workload table, in bytes.
     pub paper_bytes: u64,
+    /// What all arrays together take when it is built for this many bytes. Where that depends on the seed, what is expected,
+    /// to within 3%.
+    pub footprint: fn(bytes: u64) -> u64,
     /// Starts it with all arrays together near `bytes` (at least 1 MB), never more than 10% above it.
     pub build: fn(bytes: u64, seed: u64) -> Box<dyn Workload>,
+}
+
+impl Info {
+    /// The suite that the paper took it from.
+    pub fn suite(&self) -> &'static str {
+        if self.paper_name.starts_with("FF_") { "DOE FastForward" } else { "SPEC ACCEL" }
+    }
 }
 
 #[cfg(test)]

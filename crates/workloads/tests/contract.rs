@@ -1,20 +1,19 @@
-//! What every workload promises, whatever it computes.
+//! What every workload promises: a footprint near the request, fixed named arrays, ten snapshots with the same bytes
+//! on any number of threads, and a run that passes its own checks.
 
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    collections::HashSet,
+    convert::Infallible,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
-use buddy_workloads::{ALL, Check, Info, Workload};
+use buddy_core::Dtype;
+use buddy_workloads::{ALL, Check, Info, SNAPSHOTS, Workload, run};
 
 const MEGABYTE: u64 = 1_000_000;
-const SNAPSHOTS: u64 = 10;
-
-/// Runs `test` on a pool of `threads` threads.
-fn on_threads<T: Send>(threads: usize, test: impl FnOnce() -> T + Send) -> T {
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a small pool starts").install(test)
-}
 
 /// Name, type and length of each allocation.
-fn shape(workload: &dyn Workload) -> Vec<(String, buddy_core::Dtype, usize)> {
+fn shape(workload: &dyn Workload) -> Vec<(String, Dtype, usize)> {
     workload.allocations().into_iter().map(|a| (a.name, a.dtype, a.bytes.len())).collect()
 }
 
@@ -28,73 +27,71 @@ fn hash(workload: &dyn Workload) -> u64 {
     hasher.finish()
 }
 
-/// A whole run at 1 MB: a hash for each of ten evenly spaced snapshots, and the checks at the end.
-fn run(info: &Info, seed: u64) -> (Vec<u64>, Vec<Check>) {
-    let mut workload = (info.build)(MEGABYTE, seed);
-    let steps = workload.steps();
-    assert!(steps >= SNAPSHOTS, "{}: {steps} steps", info.name);
-    let before = shape(&*workload);
-    let mut hashes = vec![];
-    for step in 0..steps {
-        workload.step();
-        if (step + 1) * SNAPSHOTS / steps > step * SNAPSHOTS / steps {
-            hashes.push(hash(&*workload));
-            assert_eq!(shape(&*workload), before, "{}", info.name);
+/// A whole run at 1 MB on some threads: the step and a hash of the memory at each snapshot, and the checks.
+fn snapshots(info: &Info, threads: usize) -> (Vec<(u64, u64)>, Vec<Check>) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a small pool starts");
+    pool.install(|| {
+        let mut workload = (info.build)(MEGABYTE, 7);
+        let before = shape(workload.as_ref());
+        let mut seen = vec![];
+        let checks = run(workload.as_mut(), |step, workload| {
+            if step.look {
+                seen.push((step.done, hash(workload)));
+                assert_eq!(shape(workload), before, "{}", info.name);
+            }
+            Ok::<(), Infallible>(())
+        });
+        (seen, checks.unwrap())
+    })
+}
+
+#[test]
+fn ten_snapshots_are_evenly_spaced_and_do_not_depend_on_threads() {
+    for info in ALL {
+        let (one, checks) = snapshots(info, 1);
+        assert_eq!(one.len() as u64, SNAPSHOTS, "{}", info.name);
+        let steps = one[9].0;
+        for (k, (step, _)) in (1..).zip(&one) {
+            assert_eq!(*step, (k * steps).div_ceil(SNAPSHOTS), "{}", info.name);
         }
+        let different: HashSet<u64> = one.iter().map(|&(_, hash)| hash).collect();
+        assert_eq!(different.len(), one.len(), "{} does not change", info.name);
+        assert_eq!(snapshots(info, 2), (one, checks), "{} on two threads", info.name);
     }
-    (hashes, workload.check())
 }
 
 #[test]
 fn runs_pass_their_checks() {
     for info in ALL {
-        let (_, checks) = run(info, 1);
-        assert!(!checks.is_empty(), "{}", info.name);
-        for check in checks {
-            assert!(check.passed(), "{}: {check:?}", info.name);
-        }
+        let (_, checks) = snapshots(info, 2);
+        assert!(!checks.is_empty() && checks.iter().all(Check::passed), "{}: {checks:#?}", info.name);
     }
 }
 
 #[test]
-fn runs_are_the_same_on_any_number_of_threads() {
-    for info in ALL {
-        let (one, checks) = on_threads(1, || run(info, 7));
-        assert_eq!(one.len() as u64, SNAPSHOTS, "{}", info.name);
-        for _ in 0..2 {
-            let (two, again) = on_threads(2, || run(info, 7));
-            assert!(one == two && checks == again, "{}", info.name);
-        }
-    }
-}
-
-#[test]
-fn values_change_between_snapshots() {
-    for info in ALL {
-        let (hashes, _) = run(info, 1);
-        assert_eq!(hashes.iter().collect::<HashSet<_>>().len() as u64, SNAPSHOTS, "{}", info.name);
-    }
-}
-
-#[test]
-fn footprints_are_near_the_request() {
+fn footprints_are_near_the_request_and_as_foretold() {
     for info in ALL {
         for bytes in [MEGABYTE, 16 * MEGABYTE] {
-            let share = footprint(&*(info.build)(bytes, 1)) as f64 / bytes as f64;
+            let found = footprint((info.build)(bytes, 1).as_ref()) as f64;
+            let share = found / bytes as f64;
             assert!((0.5..=1.1).contains(&share), "{}: {share} of {bytes}", info.name);
+            let foretold = (info.footprint)(bytes) as f64;
+            assert!((found / foretold - 1.0).abs() < 0.03, "{}: {found}, not {foretold}", info.name);
         }
+        let share = (info.footprint)(info.paper_bytes) as f64 / info.paper_bytes as f64;
+        assert!((0.85..=1.1).contains(&share), "{}: {share} of the paper's", info.name);
     }
 }
 
 #[test]
-fn names_are_unique() {
+fn names_are_unique_and_lengths_whole() {
     let unique = |names: Vec<String>| names.iter().collect::<HashSet<_>>().len() == names.len();
     assert!(unique(ALL.iter().map(|info| info.name.to_owned()).collect()));
     for info in ALL {
         let workload = (info.build)(MEGABYTE, 1);
-        assert!(unique(shape(&*workload).into_iter().map(|(name, ..)| name).collect()), "{}", info.name);
-        for (name, dtype, length) in shape(&*workload) {
-            assert_eq!(length % dtype.bytes(), 0, "{} {name}", info.name);
-        }
+        let shape = shape(workload.as_ref());
+        assert!(shape.iter().all(|(_, dtype, length)| *length > 0 && length % dtype.bytes() == 0));
+        assert!(unique(shape.into_iter().map(|(name, ..)| name).collect()), "{}", info.name);
+        assert!(workload.allocations().iter().all(|allocation| !allocation.call_site.is_empty()));
     }
 }

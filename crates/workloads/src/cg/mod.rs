@@ -3,7 +3,6 @@
 
 mod matrix;
 
-use buddy_core::Dtype;
 use rayon::prelude::*;
 
 use crate::workload::{Allocation, Check, Info, Workload};
@@ -15,6 +14,7 @@ pub(crate) const INFO: Info = Info {
     paper_name: "354.cg",
     method: "NAS CG: conjugate gradients on a random sparse matrix (CSR)",
     paper_bytes: 1_230_000_000,
+    footprint: |bytes| Shape::fitting(bytes).bytes(),
     build: |bytes, _seed| Box::new(Cg::new(Shape::fitting(bytes))),
 };
 
@@ -164,11 +164,11 @@ impl Workload for Cg {
         let site = "cg.c: main";
         let vectors = [("x", &self.x), ("z", &self.z), ("p", &self.p), ("q", &self.q), ("r", &self.r)];
         let mut all = vec![
-            Allocation::of("colidx", site, Dtype::I32, &self.matrix.colidx),
-            Allocation::of("a", site, Dtype::F64, &self.matrix.a),
-            Allocation::of("rowstr", site, Dtype::I32, &self.matrix.rowstr),
+            Allocation::i32("colidx", site, &self.matrix.colidx),
+            Allocation::f64("a", site, &self.matrix.a),
+            Allocation::i32("rowstr", site, &self.matrix.rowstr),
         ];
-        all.extend(vectors.map(|(name, data)| Allocation::of(name, site, Dtype::F64, data)));
+        all.extend(vectors.map(|(name, data)| Allocation::f64(name, site, data)));
         all
     }
 

@@ -1,7 +1,5 @@
 //! Arrays over a cubic grid, with several numbers per cell, in either of two memory orders.
 
-use buddy_core::Dtype;
-
 use crate::workload::Allocation;
 
 /// How the numbers of a cell lie in memory.
@@ -83,7 +81,7 @@ impl Field {
     }
 
     pub(crate) fn allocation(&self, name: &'static str, site: &'static str) -> Allocation<'_> {
-        Allocation::of(name, site, Dtype::F64, &self.data)
+        Allocation::f64(name, site, &self.data)
     }
 }
 

@@ -136,7 +136,7 @@ impl Flow {
             ("square", &self.square),
         ];
         let mut all = vec![self.u.allocation("u", site)];
-        all.extend(scalars.map(|(name, data)| Allocation::of(name, site, buddy_core::Dtype::F64, data)));
+        all.extend(scalars.map(|(name, data)| Allocation::f64(name, site, data)));
         all.extend([self.rhs.allocation("rhs", site), self.forcing.allocation("forcing", site)]);
         all
     }

@@ -7,7 +7,6 @@ mod bands;
 mod classes;
 mod rotate;
 
-use buddy_core::Dtype;
 use rayon::prelude::*;
 
 use crate::flow::{C1C5, C3C4, Field, Flow, Norms, Order, Plane, Planes, Problem, SMOOTHING, Sweep};
@@ -20,6 +19,7 @@ pub(crate) const INFO: Info = Info {
     paper_name: "356.sp",
     method: "NAS SP: scalar pentadiagonal flow solver, arrays in Fortran order",
     paper_bytes: 2_830_000_000,
+    footprint: |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64,
     build: |bytes, _seed| Box::new(Sp::new(problem(bytes), Order::Fortran)),
 };
 
@@ -29,6 +29,7 @@ pub(crate) const CSP_INFO: Info = Info {
     paper_name: "357.csp",
     method: "NAS SP: scalar pentadiagonal flow solver, arrays in C order",
     paper_bytes: 1_440_000_000,
+    footprint: |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64,
     build: |bytes, _seed| Box::new(Sp::new(problem(bytes), Order::C)),
 };
 
@@ -145,7 +146,7 @@ impl Workload for Sp {
             Order::Fortran => ("sp.f90: main", "adi.f90: adi"),
         };
         let mut all = self.flow.allocations(main);
-        all.push(Allocation::of("speed", main, Dtype::F64, &self.speed));
+        all.push(Allocation::f64("speed", main, &self.speed));
         let names = ["lhs", "lhsp", "lhsm"];
         all.extend(names.into_iter().zip(&self.systems).map(|(name, system)| system.allocation(name, adi)));
         all

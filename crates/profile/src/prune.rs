@@ -1,0 +1,87 @@
+//! Leaves out codecs that no choice can want.
+//!
+//! With a dozen candidates, most histograms of a record would never be looked at. One codec beats another on an
+//! allocation if in every snapshot it brings at least as many entries within every size: then no target and no
+//! threshold prefers the other.
+
+use std::collections::BTreeMap;
+
+use buddy_core::{AllocationSizes, Histogram, RunRecord};
+
+/// Keeps, for every allocation, the codec named `first` and those that no other one beats.
+pub(crate) fn drop_beaten(record: &mut RunRecord, first: &str) {
+    for allocation in 0..record.run.allocations.len() {
+        let mut column: Vec<&mut AllocationSizes> =
+            record.sizes.iter_mut().map(|snapshot| &mut snapshot[allocation]).collect();
+        let kept = unbeaten(&by_codec(&column), first);
+        for sizes in &mut column {
+            sizes.histograms.retain(|codec, _| kept.contains(codec));
+        }
+    }
+}
+
+/// The histograms of one allocation in every snapshot, for each codec.
+fn by_codec(column: &[&mut AllocationSizes]) -> BTreeMap<String, Vec<Histogram>> {
+    let mut codecs: BTreeMap<String, Vec<Histogram>> = BTreeMap::new();
+    for (codec, histogram) in column.iter().flat_map(|sizes| &sizes.histograms) {
+        codecs.entry(codec.clone()).or_default().push(*histogram);
+    }
+    codecs
+}
+
+/// Goes through the codecs, `first` first, so that of equal ones the earlier stays.
+fn unbeaten(codecs: &BTreeMap<String, Vec<Histogram>>, first: &str) -> Vec<String> {
+    let rest = codecs.keys().filter(|codec| *codec != first);
+    let mut kept: Vec<String> = codecs.keys().filter(|codec| *codec == first).cloned().collect();
+    for codec in rest {
+        if kept.iter().any(|other| beats(&codecs[other], &codecs[codec])) {
+            continue;
+        }
+        kept.retain(|other| other == first || !beats(&codecs[codec], &codecs[other]));
+        kept.push(codec.clone());
+    }
+    kept
+}
+
+/// Whether `left` is at least as good as `right` in every snapshot and at every size.
+fn beats(left: &[Histogram], right: &[Histogram]) -> bool {
+    left.iter().zip(right).all(|(left, right)| {
+        let (mut more, mut fewer) = (0, 0);
+        left.classes.iter().zip(&right.classes).all(|(l, r)| {
+            more += l;
+            fewer += r;
+            more >= fewer
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(codecs: &[(&str, &[[u64; 6]])]) -> Vec<String> {
+        let histogram = |classes: &[u64; 6]| Histogram { classes: *classes, optimistic_bytes: 0 };
+        let codecs = codecs
+            .iter()
+            .map(|(name, snapshots)| ((*name).to_owned(), snapshots.iter().map(histogram).collect()))
+            .collect();
+        unbeaten(&codecs, "bpc")
+    }
+
+    #[test]
+    fn the_first_stays_and_the_beaten_go() {
+        let (good, bad) = ([0, 0, 4, 0, 0, 0], [0, 0, 0, 4, 0, 0]);
+        assert_eq!(kept(&[("bpc", &[bad]), ("x", &[good]), ("y", &[bad])]), ["bpc", "x"]);
+        assert_eq!(kept(&[("bpc", &[bad]), ("x", &[bad]), ("y", &[good])]), ["bpc", "y"]);
+        assert_eq!(kept(&[("bpc", &[good]), ("x", &[good])]), ["bpc"], "no better is not enough");
+        assert_eq!(kept(&[("bpc", &[bad]), ("w", &[[0, 0, 1, 3, 0, 0]]), ("x", &[good])]), ["bpc", "x"]);
+    }
+
+    #[test]
+    fn a_codec_that_is_better_somewhere_stays() {
+        let (low, flat) = ([1, 0, 0, 0, 0, 3], [0, 0, 0, 4, 0, 0]);
+        assert_eq!(kept(&[("bpc", &[low]), ("x", &[flat])]), ["bpc", "x"]);
+        assert_eq!(kept(&[("bpc", &[low, flat]), ("x", &[flat, flat])]), ["bpc", "x"]);
+        assert_eq!(kept(&[("bpc", &[flat, flat]), ("x", &[flat, low])]), ["bpc", "x"]);
+    }
+}

@@ -1,0 +1,159 @@
+//! ILBDC: a lattice Boltzmann fluid pressed through a porous channel, over a list of its fluid cells.
+//!
+//! Follows the kernel of the International Lattice Boltzmann Development Consortium that SPEC ACCEL took as
+//! 360.ilbdc: D3Q19, two relaxation times, double precision, and a list that tells each population where it
+//! streams from, so that solid cells take no memory. The fluid starts at rest and is driven along x.
+
+mod geometry;
+mod lattice;
+#[cfg(test)]
+mod tests;
+
+use rayon::prelude::*;
+
+use crate::{Allocation, Check, Info, Workload, lockstep::lockstep};
+use geometry::Channel;
+use lattice::{VISCOSITY, collide, moments, weight};
+
+/// How `buddy workload` lists and starts it.
+pub(crate) const INFO: Info = Info {
+    name: "ilbdc",
+    paper_name: "360.ilbdc",
+    method: "D3Q19 lattice Boltzmann over a list of fluid cells in a porous channel",
+    paper_bytes: 1_940_000_000,
+    footprint: |bytes| footprint(size_for(bytes), expected_fluid(size_for(bytes))),
+    build: |bytes, seed| Box::new(Ilbdc::new(Channel::new(size_for(bytes), BEADS, seed), PUSH)),
+};
+
+/// Share of the channel that the beads fill.
+const BEADS: f64 = 0.3;
+/// Body force along x, in lattice units.
+const PUSH: f64 = 1e-4;
+/// Time steps: several times what the fluid needs to settle in a pore.
+const STEPS: u64 = 400;
+/// Cells that one task updates.
+const BLOCK: usize = 4096;
+
+/// The running program.
+struct Ilbdc {
+    channel: Channel,
+    force: f64,
+    /// Populations at even and at odd times: 19 lists of fluid cells each.
+    pdf: [Vec<f64>; 2],
+    /// Where each population streams from.
+    list: Vec<i32>,
+    time: u64,
+}
+
+/// Bytes of all arrays for a box and its number of fluid cells.
+fn footprint(size: [usize; 3], fluid: usize) -> u64 {
+    (fluid * (2 * 19 * 8 + 18 * 4) + size.iter().product::<usize>() * 4) as u64
+}
+
+/// The fluid cells that a box will have, to within a bead.
+fn expected_fluid([nx, ny, nz]: [usize; 3]) -> usize {
+    ((nx * (ny - 2) * nz) as f64 * (1.0 - BEADS)) as usize
+}
+
+/// The largest box that fits: five long, three high, three deep, as in the benchmark's reference data.
+fn size_for(bytes: u64) -> [usize; 3] {
+    let sized = |n: usize| [5 * n / 3, n + 2, n];
+    let fits = |n: &usize| footprint(sized(*n), expected_fluid(sized(*n))) <= bytes;
+    sized((6..).take_while(fits).last().unwrap_or(6))
+}
+
+impl Ilbdc {
+    fn new(channel: Channel, force: f64) -> Self {
+        let rest: Vec<f64> = (0..19).flat_map(|i| std::iter::repeat_n(weight(i), channel.fluid)).collect();
+        Self { force, pdf: [rest.clone(), rest], list: channel.streaming_list(), time: 0, channel }
+    }
+
+    /// The populations after the last step.
+    fn now(&self) -> &[f64] {
+        &self.pdf[(self.time % 2) as usize]
+    }
+
+    /// One cell's populations as they stream in.
+    #[inline]
+    fn stream(old: &[f64], list: &[i32], fluid: usize, cell: usize) -> [f64; 19] {
+        std::array::from_fn(|i| match i {
+            0 => old[cell],
+            _ => old[list[(i - 1) * fluid + cell] as usize],
+        })
+    }
+
+    /// The speed along x of a fluid cell; half the force of this step counts.
+    fn speed(&self, cell: usize) -> f64 {
+        let f = Self::stream(self.now(), &self.list, self.channel.fluid, cell);
+        let (density, momentum) = moments(&f);
+        (momentum[0] + 0.5 * self.force) / density
+    }
+
+    fn mass(&self) -> f64 {
+        self.now().iter().sum()
+    }
+}
+
+/// The largest error of the flow between two plain walls, as a share of the fastest speed.
+fn poiseuille_error() -> f64 {
+    const HEIGHT: usize = 10;
+    let mut open = Ilbdc::new(Channel::new([2, HEIGHT + 2, 2], 0.0, 0), 1e-6);
+    for _ in 0..1500 {
+        open.step();
+    }
+    let parabola = |y: f64| open.force / (2.0 * VISCOSITY) * y * (HEIGHT as f64 - y);
+    let fastest = parabola(HEIGHT as f64 / 2.0);
+    let error = |row: usize| (open.speed(2 * row) - parabola(row as f64 + 0.5)).abs() / fastest;
+    (0..HEIGHT).map(error).fold(0.0, f64::max)
+}
+
+impl Workload for Ilbdc {
+    fn steps(&self) -> u64 {
+        STEPS
+    }
+
+    fn step(&mut self) {
+        let (fluid, list, force) = (self.channel.fluid, &self.list, self.force);
+        let [even, odd] = &mut self.pdf;
+        let (old, new) = if self.time.is_multiple_of(2) { (even, odd) } else { (odd, even) };
+        let mut lists = new.chunks_exact_mut(fluid);
+        let lists: [&mut [f64]; 19] = std::array::from_fn(|_| lists.next().unwrap_or_default());
+        let blocks = lockstep(lists, BLOCK);
+        blocks.into_par_iter().enumerate().for_each(|(block, mut new)| {
+            for cell in 0..new[0].len() {
+                let mut f = Self::stream(old, list, fluid, block * BLOCK + cell);
+                collide(&mut f, force);
+                for (list, f) in new.iter_mut().zip(f) {
+                    list[cell] = f;
+                }
+            }
+        });
+        self.time += 1;
+    }
+
+    fn allocations(&self) -> Vec<Allocation<'_>> {
+        vec![
+            Allocation::f64("pdf_even", "ilbdc:allocate_pdf", &self.pdf[0]),
+            Allocation::f64("pdf_odd", "ilbdc:allocate_pdf", &self.pdf[1]),
+            Allocation::i32("list", "ilbdc:build_list", &self.list),
+            Allocation::i32("cells", "ilbdc:read_geometry", &self.channel.cells),
+        ]
+    }
+
+    fn check(&self) -> Vec<Check> {
+        vec![
+            Check {
+                what: "mass over that at the start",
+                measured: self.mass() / self.channel.fluid as f64,
+                expected: 1.0,
+                tolerance: 1e-11,
+            },
+            Check {
+                what: "error of the Poiseuille profile in an open channel",
+                measured: poiseuille_error(),
+                expected: 0.0,
+                tolerance: 1e-8,
+            },
+        ]
+    }
+}

@@ -1,0 +1,22 @@
+//! Several arrays cut alike, so that threads may share them out piece by piece.
+
+/// Cuts every array into chunks of `length` and returns the first chunk of each, then the second of each, ...
+pub(crate) fn lockstep<T, const N: usize>(arrays: [&mut [T]; N], length: usize) -> Vec<[&mut [T]; N]> {
+    let pieces = arrays.iter().map(|array| array.len()).min().unwrap_or(0).div_ceil(length);
+    let mut chunks = arrays.map(|array| array.chunks_mut(length));
+    (0..pieces).map(|_| chunks.each_mut().map(|chunk| chunk.next().unwrap_or_default())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_keep_together() {
+        let (mut a, mut b) = ([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]);
+        let pieces = lockstep([&mut a, &mut b], 2);
+        assert_eq!(pieces.len(), 3);
+        assert_eq!(pieces[1], [&[3, 4], &[8, 9]]);
+        assert_eq!(pieces[2], [&[5], &[10]]);
+    }
+}

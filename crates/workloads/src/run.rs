@@ -1,0 +1,65 @@
+//! A whole run: every step, and when its memory is looked at.
+
+use buddy_core::{AllocationInfo, RunInfo};
+
+use crate::{Allocation, Check, Info, Workload};
+
+/// How often a run's memory is looked at: the paper divides every run into ten regions.
+pub const SNAPSHOTS: u64 = 10;
+
+/// Where a run is after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Steps done.
+    pub done: u64,
+    /// Steps of the whole run.
+    pub of: u64,
+    /// Whether another tenth of the run has just ended, so that its memory is to be looked at.
+    pub look: bool,
+}
+
+/// Runs a workload to its end and gives what it found of its answer. `watch` is called after every step; an error
+/// of it ends the run.
+///
+/// # Errors
+/// What `watch` returned.
+pub fn run<E>(
+    workload: &mut dyn Workload,
+    mut watch: impl FnMut(Step, &dyn Workload) -> Result<(), E>,
+) -> Result<Vec<Check>, E> {
+    let of = workload.steps();
+    for done in 1..=of {
+        workload.step();
+        let look = done * SNAPSHOTS / of > (done - 1) * SNAPSHOTS / of;
+        watch(Step { done, of, look }, workload)?;
+    }
+    Ok(workload.check())
+}
+
+/// What is known of a run before it starts. Its arrays get the addresses of a simple allocator, so that the same
+/// run is always described alike.
+pub fn describe(info: &Info, workload: &dyn Workload, seed: u64) -> RunInfo {
+    let allocations: Vec<AllocationInfo> = workload.allocations().iter().map(allocation_info).collect();
+    let bytes: u64 = allocations.iter().map(|allocation| allocation.bytes).sum();
+    let parameters = [
+        ("paper_name", info.paper_name.into()),
+        ("footprint_bytes", bytes.into()),
+        ("scale", (bytes as f64 / info.paper_bytes as f64).into()),
+        ("steps", workload.steps().into()),
+        ("seed", seed.into()),
+    ];
+    let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut run = RunInfo::new(info.name, parameters, allocations);
+    run.place_allocations();
+    run
+}
+
+fn allocation_info(allocation: &Allocation<'_>) -> AllocationInfo {
+    AllocationInfo {
+        name: allocation.name.clone(),
+        call_site: allocation.call_site.to_owned(),
+        base: 0,
+        bytes: allocation.bytes.len() as u64,
+        dtype: allocation.dtype,
+    }
+}
