@@ -7,17 +7,21 @@ use crate::Error;
 /// Room for the longest stream of any codec: 32 words of FVC, each an 8-bit escape and 32 bits.
 pub const STREAM_BYTES: usize = 160;
 
+/// Bytes of zeros after a stream, so that any field is one access.
+const SLACK: usize = 16;
+
 /// One encoded entry: its bits, and the layout if its codec has several.
 #[derive(Debug, Clone)]
 pub struct Stream {
-    bytes: [u8; STREAM_BYTES],
+    /// Some bytes more than a stream fills, so that a put is one access.
+    bytes: [u8; STREAM_BYTES + SLACK],
     bits: usize,
     layout: Layout,
 }
 
 impl Default for Stream {
     fn default() -> Self {
-        Self { bytes: [0; STREAM_BYTES], bits: 0, layout: Layout::A }
+        Self { bytes: [0; STREAM_BYTES + SLACK], bits: 0, layout: Layout::A }
     }
 }
 
@@ -32,9 +36,42 @@ impl Stream {
         &self.bytes[..self.bits.div_ceil(8)]
     }
 
+    /// Copies the stream and zeros after it.
+    ///
+    /// # Panics
+    /// If `bytes` is longer than [`STREAM_BYTES`] or shorter than the stream.
+    #[inline(always)]
+    pub(crate) fn copy_to(&self, bytes: &mut [u8]) {
+        assert!(bytes.len() * 8 >= self.bits);
+        bytes.copy_from_slice(&self.bytes[..bytes.len()]);
+    }
+
     /// Which layout the codec chose.
     pub fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// Takes the low `count` bits of `value`, the least significant first: the order of our own formats, in which
+    /// a field is a little-endian load, a shift and a mask. `count` is at most 64.
+    #[inline(always)]
+    pub(crate) fn put_lsb(&mut self, value: u64, count: u32) {
+        debug_assert!(count == 64 || value >> count == 0, "{value:#x} has more than {count} bits");
+        let (byte, used) = (self.bits / 8, (self.bits % 8) as u32);
+        let window = self.bytes[byte..].first_chunk_mut().expect("no stream is longer than its bound");
+        *window = (u128::from_le_bytes(*window) | u128::from(value) << used).to_le_bytes();
+        self.bits += count as usize;
+    }
+
+    /// Makes the stream `bits` long and gives its bytes, zeros, to be filled.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, bits: u32) -> &mut [u8] {
+        self.bits = bits as usize;
+        &mut self.bytes[..bits.div_ceil(8) as usize]
+    }
+
+    /// Says which layout the stream has.
+    pub(crate) fn set_layout(&mut self, layout: Layout) {
+        self.layout = layout;
     }
 
     /// Empties the stream.
@@ -51,14 +88,12 @@ pub(crate) trait BitSink {
 }
 
 impl BitSink for Stream {
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, value: u64, count: u32) {
         debug_assert!(count <= 57 && value >> count == 0, "{value:#x} has more than {count} bits");
         let (byte, used) = (self.bits / 8, (self.bits % 8) as u32);
-        let field = (value << (64 - count)) >> used;
-        for (slot, bits) in self.bytes[byte..].iter_mut().zip(field.to_be_bytes()) {
-            *slot |= bits;
-        }
+        let window = self.bytes[byte..].first_chunk_mut().expect("no stream is longer than its bound");
+        *window = (u64::from_be_bytes(*window) | (value << (64 - count)) >> used).to_be_bytes();
         self.bits += count as usize;
     }
 }
@@ -74,43 +109,85 @@ impl BitSink for BitCount {
     }
 }
 
-/// Reads what a [`Stream`] holds. Trailing bytes, such as the padding of a sector, are never looked at.
-pub(crate) struct BitReader<'a> {
-    bytes: &'a [u8],
+/// Reads what a [`Stream`] holds, most significant bit first. It keeps a copy with zeros after it, so that every
+/// look is one 64-bit access; bytes after the stream, such as the padding of a sector, do no harm.
+pub(crate) struct BitReader {
+    bytes: [u8; STREAM_BYTES + SLACK],
+    bits: usize,
     at: usize,
 }
 
-impl<'a> BitReader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+impl BitReader {
+    #[inline(always)]
+    pub(crate) fn new(stream: &[u8]) -> Self {
+        let stream = &stream[..stream.len().min(STREAM_BYTES)];
+        let mut bytes = [0; STREAM_BYTES + SLACK];
+        bytes[..stream.len()].copy_from_slice(stream);
+        Self { bytes, bits: stream.len() * 8, at: 0 }
     }
 
     /// Where the next bit is.
+    #[inline(always)]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// Takes `count` bits, at most 57.
-    #[inline]
+    /// The next 57 bits and more, from the top; zeros after the end.
+    #[inline(always)]
+    pub(crate) fn window(&self) -> u64 {
+        let bytes = self.bytes[self.at / 8..].first_chunk().expect("at never passes the end");
+        u64::from_be_bytes(*bytes) << (self.at % 8)
+    }
+
+    /// Moves on by `count` bits.
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, count: u32) -> Result<(), Error> {
+        let at = self.at + count as usize;
+        if at > self.bits {
+            return Err(Error::Truncated { bits: self.bits });
+        }
+        self.at = at;
+        Ok(())
+    }
+
+    /// Takes `count` bits, 1 to 57.
+    #[inline(always)]
     pub(crate) fn take(&mut self, count: u32) -> Result<u64, Error> {
         debug_assert!((1..=57).contains(&count));
-        let bits = self.bytes.len() * 8;
-        if self.at + count as usize > bits {
-            return Err(Error::Truncated { bits });
-        }
-        let mut window = [0; 8];
-        let rest = &self.bytes[self.at / 8..];
-        let len = rest.len().min(8);
-        window[..len].copy_from_slice(&rest[..len]);
-        let value = (u64::from_be_bytes(window) << (self.at % 8)) >> (64 - count);
-        self.at += count as usize;
+        let value = self.window() >> (64 - count);
+        self.skip(count)?;
         Ok(value)
     }
 
     /// Takes one bit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bit(&mut self) -> Result<bool, Error> {
         Ok(self.take(1)? == 1)
+    }
+}
+
+/// Reads fields that were put least significant bit first.
+pub(crate) struct LsbReader(BitReader);
+
+impl LsbReader {
+    #[inline(always)]
+    pub(crate) fn new(stream: &[u8]) -> Self {
+        Self(BitReader::new(stream))
+    }
+
+    /// Takes `count` bits, 1 to 64.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, count: u32) -> Result<u64, Error> {
+        let at = self.0.at;
+        self.0.skip(count)?;
+        let window = self.0.bytes[at / 8..].first_chunk().expect("at never passes the end");
+        Ok((u128::from_le_bytes(*window) >> (at % 8)) as u64 & u64::MAX >> (64 - count))
+    }
+
+    /// Fails unless the stream has at least `bits` bits.
+    #[inline(always)]
+    pub(crate) fn need(&self, bits: usize) -> Result<(), Error> {
+        if bits > self.0.bits { Err(Error::Truncated { bits: self.0.bits }) } else { Ok(()) }
     }
 }
 

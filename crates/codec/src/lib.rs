@@ -20,17 +20,35 @@
 //! # Ok::<(), buddy_codec::Error>(())
 //! ```
 
-#![forbid(unsafe_code)]
-
+mod batch;
+mod bdi;
 mod bits;
 mod bpc;
 mod codec;
+mod cpack;
+mod delta64;
+mod float;
+mod fpc;
+mod fvc;
+mod lanes;
+mod planes;
+mod simd;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod zeros;
 
+pub use batch::BatchError;
+pub use bdi::Bdi;
 pub use bits::{STREAM_BYTES, Stream};
-pub use bpc::Bpc;
+pub use bpc::{Bpc, reference::Reference as BpcReference};
 pub use codec::{Codec, CodecKind, EntryCodec, Packed};
+pub use cpack::Cpack;
+pub use delta64::Delta64;
+pub use float::{Bf16, Fp16, Fp32};
+pub use fpc::Fpc;
+pub use fvc::Fvc;
+pub use planes::Planes;
+pub use zeros::Zeros;
 
 /// Why a stream is not one that the codec wrote, or a name not one of a codec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +77,12 @@ pub enum Error {
         class: buddy_core::SizeClass,
         /// Bytes that were there.
         found: usize,
+    },
+    /// A table of frequent values that no code can number.
+    #[error("a table of {values} values; it has at most 255, all different")]
+    Table {
+        /// How many values there were.
+        values: usize,
     },
     /// No codec has this name.
     #[error("unknown codec '{name}'; the codecs are {known}")]

@@ -1,20 +1,10 @@
-use buddy_core::ZERO_ENTRY;
+use proptest::prelude::*;
 
 use super::*;
-use crate::testing;
-
-fn entry_of(words: [u32; 32]) -> Entry {
-    let mut entry = ZERO_ENTRY;
-    for (bytes, word) in entry.as_chunks_mut().0.iter_mut().zip(words) {
-        *bytes = word.to_le_bytes();
-    }
-    entry
-}
+use crate::testing::{self, entry_of, stream_of};
 
 fn encode(words: [u32; 32]) -> (u32, Vec<u8>) {
-    let mut stream = Stream::default();
-    Bpc.encode(&entry_of(words), &mut stream);
-    (stream.bits(), stream.bytes().to_vec())
+    stream_of(&Bpc, &entry_of(words.map(u32::to_le_bytes)))
 }
 
 /// `000`, then one run of 33 zero planes: `01 11111`.
@@ -47,20 +37,6 @@ fn signed_differences_reach_the_top_plane() {
 }
 
 #[test]
-fn no_single_fault_of_a_stream_panics() {
-    testing::contract(&Bpc, &testing::samples());
-}
-
-#[test]
-fn the_longest_stream_is_1089_bits() {
-    let mut longest = 0;
-    for entry in testing::samples() {
-        longest = longest.max(Bpc.size_bits(&entry));
-    }
-    assert_eq!(longest, 1089);
-}
-
-#[test]
 fn impossible_codes_are_refused() {
     // Base 0, then `00011` with index 31.
     let stream = [0b0000_0011, 0b1111_1000, 0, 0, 0];
@@ -69,4 +45,17 @@ fn impossible_codes_are_refused() {
     let stream = [0b0000_0101, 0b1111_1000];
     assert!(matches!(Bpc.decode(&stream, Layout::A), Err(Error::Invalid { at: 6, .. })));
     assert_eq!(Bpc.decode(&[0; 40], Layout::B), Err(Error::Layout(Layout::B)));
+}
+
+#[test]
+fn fast_equals_reference() {
+    testing::contract(&reference::Reference, &testing::samples());
+    testing::twins(&reference::Reference, &Bpc, &testing::samples());
+}
+
+proptest! {
+    #[test]
+    fn fast_equals_reference_on_any_data(entry in testing::entries()) {
+        testing::twins(&reference::Reference, &Bpc, &[entry]);
+    }
 }

