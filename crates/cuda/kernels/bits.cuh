@@ -22,8 +22,13 @@ constexpr u32 WORDS = BUDDY_ENTRY_BYTES / 4;
 constexpr u32 STREAM_BITS = BUDDY_ENTRY_BYTES * 8 - BUDDY_SECTOR_BYTES * 8;
 constexpr u32 STREAM_WORDS = STREAM_BITS / 32;
 
+// What an allocation keeps for its codec. Codecs look at what is theirs.
+struct Params {
+    u32 window;  // bf16: the first of 16 exponents
+};
+
 // What a decoder says of a stream. The Rust side names the same numbers.
-enum Status : u32 { OK = 0, TRUNCATED = 1, INVALID = 2, LAYOUT = 3, NIBBLE = 4 };
+enum Status : u32 { OK = 0, TRUNCATED = 1, INVALID = 2, LAYOUT = 3, NIBBLE = 4, RANGE = 5 };
 
 // The high word of (hi:lo) << (shift % 32).
 BUDDY_FN u32 funnel_left(u32 lo, u32 hi, u32 shift) {
@@ -60,6 +65,33 @@ BUDDY_FN u32 leading_zeros(u32 word) {
 #endif
 }
 
+// 32 for zero.
+BUDDY_FN u32 trailing_zeros(u32 word) {
+#ifdef __CUDA_ARCH__
+    return __clz(__brev(word));
+#else
+    return word == 0 ? 32 : (u32)__builtin_ctz(word);
+#endif
+}
+
+// The larger and the smaller halves of two words.
+BUDDY_FN u32 max_halves(u32 a, u32 b) {
+#ifdef __CUDA_ARCH__
+    return __vmaxu2(a, b);
+#else
+    u32 low = (a & 0xffff) > (b & 0xffff) ? a & 0xffff : b & 0xffff;
+    return (a >> 16 > b >> 16 ? a >> 16 : b >> 16) << 16 | low;
+#endif
+}
+
+BUDDY_FN u32 min_halves(u32 a, u32 b) {
+#ifdef __CUDA_ARCH__
+    return __vminu2(a, b);
+#else
+    return ~max_halves(~a, ~b);
+#endif
+}
+
 // Four bytes chosen by the nibbles of `selector` from (b:a), as the GPU's byte permute does.
 BUDDY_FN u32 permute_bytes(u32 a, u32 b, u32 selector) {
 #ifdef __CUDA_ARCH__
@@ -84,6 +116,17 @@ BUDDY_FN u32 warp_or(u32 word) {
     return __reduce_or_sync(0xffffffffu, word);
 #else
     return word;
+#endif
+}
+
+// Makes the compiler forget what it computed from these words. A second pass over them is then computed again,
+// which is cheaper than the registers that would keep the first one's results.
+BUDDY_FN void forget(u32 (&words)[32]) {
+#ifdef __CUDA_ARCH__
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 32; i++) asm volatile("" : "+r"(words[i]));
+#else
+    (void)words;
 #endif
 }
 
@@ -132,6 +175,22 @@ BUDDY_FN void transpose(u32 (&m)[32]) {
     exchange_all<4>(m);
     exchange_all<2>(m);
     exchange_all<1>(m);
+}
+
+// The same within the low and within the high 16 columns of 16 words: word j holds column j below column 16 + j.
+BUDDY_FN void transpose_halves(u32 (&m)[16]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) exchange<8>(m[i], m[i + 8]);
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 16; i++) {
+        if ((i & 4) == 0) exchange<4>(m[i], m[i + 4]);
+    }
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 16; i++) {
+        if ((i & 2) == 0) exchange<2>(m[i], m[i + 2]);
+    }
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 16; i += 2) exchange<1>(m[i], m[i + 1]);
 }
 
 // Adds three one-bit numbers in each of 32 columns: `a` becomes the sum, the carry is returned.

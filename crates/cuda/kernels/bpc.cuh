@@ -134,10 +134,6 @@ BUDDY_FN void bpc_put_head(BitSink<Row>& sink, u32 base, const BpcKinds& kinds) 
 }
 
 struct Bpc {
-    struct Params {
-        u32 unused;
-    };
-
     static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) {
         u32 dbx[32];
         return bpc_bits(words[0], bpc_planes(words, dbx));

@@ -7,6 +7,8 @@ using namespace buddy;
 typedef BUDDY_CODEC Codec;
 
 constexpr u32 WARPS = BUDDY_WARPS;
+// Threads of a block, and blocks that a multiprocessor shall hold: this bounds the registers of a thread.
+#define BUDDY_KERNEL extern "C" __global__ void __launch_bounds__(BUDDY_WARPS* WARP, BUDDY_BLOCKS)
 
 // Consecutive entries: the aligned tile of this warp, and which of its 32 entries are asked for.
 struct Range {
@@ -31,7 +33,7 @@ BUDDY_FN Tile this_tile() {
 }
 
 // Encodes the row in place, unless it is stored raw; returns its nibble.
-BUDDY_FN u32 encode_row(Row& row, const Codec::Params& params) {
+BUDDY_FN u32 encode_row(Row& row, const Params& params) {
     u32 words[WORDS], any = 0, layout;
     row.load_all(words);
     BUDDY_UNROLL
@@ -40,10 +42,12 @@ BUDDY_FN u32 encode_row(Row& row, const Codec::Params& params) {
     return any == 0 ? (u32)ZERO : nibble_of(class_of_bits(bits), layout);
 }
 
+BUDDY_FN void report(const Memory& memory, u64 entry, u32 status) { atomicMin(memory.fault, entry << 8 | status); }
+
 // Decodes the row in place; a fault leaves zeros and is reported.
-BUDDY_FN void decode_row(Row& row, u32 nibble, bool active, u64 entry, const Memory& memory, const Codec::Params& params) {
+BUDDY_FN void decode_row(Row& row, u32 nibble, u64 entry, const Memory& memory, const Params& params) {
     u32 size_class = class_of(nibble), status = nibble < NIBBLES ? OK : NIBBLE;
-    if (size_class == RAW && status == OK) return;
+    if (nibble == RAW) return;
     u32 words[WORDS];
     bool stream = status == OK && size_class != ZERO;
     if (stream) status = Codec::decode(row, class_bytes(size_class) * 8, layout_of(nibble), words, params);
@@ -52,7 +56,7 @@ BUDDY_FN void decode_row(Row& row, u32 nibble, bool active, u64 entry, const Mem
         for (u32 i = 0; i < WORDS; i++) words[i] = 0;
     }
     row.store_all(words);
-    if (status != OK && active) atomicMin(memory.fault, entry << 8 | status);
+    if (status != OK) report(memory, entry, status);
 }
 
 BUDDY_FN u32 load_nibble(const Memory& memory, u64 entry, bool active) {
@@ -84,8 +88,7 @@ BUDDY_FN u32 chunks_to_put(u32 nibble, u32 device_bytes) {
     return nibble == B8 && device_bytes != SMALL ? SECTOR / CHUNK : chunks_of(nibble);
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
-    buddy_write(Memory memory, Codec::Params params, const uint4* from, u64 first, u64 count) {
+BUDDY_KERNEL buddy_write(Memory memory, Params params, const uint4* from, u64 first, u64 count) {
     Tile tile = this_tile();
     Range range(first, count);
     if (range.active == 0) return;
@@ -105,8 +108,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     store_nibbles(memory, range, tile.lane, nibble);
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
-    buddy_read(Memory memory, Codec::Params params, uint4* to, u64 first, u64 count) {
+BUDDY_KERNEL buddy_read(Memory memory, Params params, uint4* to, u64 first, u64 count) {
     Tile tile = this_tile();
     Range range(first, count);
     if (range.active == 0) return;
@@ -119,13 +121,66 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     along_page(tile, place, used, Fetch());
     if (place.device_bytes == SMALL && nibble == B8) fetch<8>(tile.at(tile.lane, 0), place.device + tile.lane * SMALL);
     arrive();
-    decode_row(row, nibble, mine, entry, memory, params);
+    decode_row(row, nibble, entry, memory, params);
     put_plain(tile, to + range.skew * (long long)CHUNKS, range.active);
 }
 
-// How many entries each nibble would have.
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
-    buddy_sizes(Codec::Params params, const uint4* from, u64 count, u64* histogram) {
+// An index list: the entry of each lane, if it has one that exists.
+BUDDY_FN u64 listed_entry(const Memory& memory, const u32* list, u64 count, u32 lane, bool& mine) {
+    u64 at = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + lane;
+    mine = at < count;
+    u64 entry = mine ? list[at] : 0;
+    if (mine && entry >= memory.entries) {
+        report(memory, entry, RANGE);
+        mine = false;
+    }
+    return entry;
+}
+
+// Reads single entries: the i-th of `to` is entry list[i]. One that does not exist is zeros.
+BUDDY_KERNEL buddy_gather(Memory memory, Params params, uint4* to, const u32* list, u64 count) {
+    Tile tile = this_tile();
+    u64 start = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP;
+    if (start >= count) return;
+    u32 rows = count - start < WARP ? ALL >> (WARP - (u32)(count - start)) : ALL;
+    bool mine;
+    u64 entry = listed_entry(memory, list, count, tile.lane, mine);
+    u32 nibble = load_nibble(memory, entry, mine);
+    Row row(tile);
+    Place place = place_of(memory, entry);
+    auto there = [&](u32 row) { return place_of(memory, __shfl_sync(ALL, entry, row)); };
+    u32 used = nibble == B8 && place.device_bytes == SMALL ? 0 : chunks_of(nibble);
+    along_rows(tile, ALL, 0, used, there, Fetch());
+    if (nibble == B8 && place.device_bytes == SMALL) fetch<8>(tile.at(tile.lane, 0), place.device);
+    arrive();
+    decode_row(row, nibble, entry, memory, params);
+    put_plain(tile, to + start * CHUNKS, rows);
+}
+
+// Writes single entries: entry list[i] becomes the i-th of `from`. No entry may be listed twice.
+BUDDY_KERNEL buddy_scatter(Memory memory, Params params, const uint4* from, const u32* list, u64 count) {
+    Tile tile = this_tile();
+    u64 start = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP;
+    if (start >= count) return;
+    u32 rows = count - start < WARP ? ALL >> (WARP - (u32)(count - start)) : ALL;
+    bool mine;
+    u64 entry = listed_entry(memory, list, count, tile.lane, mine);
+    fetch_plain(tile, from + start * CHUNKS, rows);
+    arrive();
+    Row row(tile);
+    u32 nibble = encode_row(row, params);
+    if (!mine) nibble = ZERO;
+    __syncwarp();
+    Place place = place_of(memory, entry);
+    auto there = [&](u32 row) { return place_of(memory, __shfl_sync(ALL, entry, row)); };
+    bool small = nibble == B8 && place.device_bytes == SMALL;
+    along_rows(tile, ALL, 0, small ? 0 : chunks_to_put(nibble, place.device_bytes), there, Put());
+    if (small) *(uint2*)place.device = make_uint2(row.load(0), row.load(1));
+    if (mine) store_nibble(memory, entry, nibble);
+}
+
+// How many entries each size class would have.
+BUDDY_KERNEL buddy_sizes(Params params, const uint4* from, u64 count, u64* histogram) {
     Tile tile = this_tile();
     u64 tiles = (count + WARP - 1) / WARP;
     u64 stride = (u64)gridDim.x * WARPS;

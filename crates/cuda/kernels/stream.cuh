@@ -67,4 +67,57 @@ struct BitSource {
     }
 };
 
+// Appends fields, least significant bit first: the order of our own formats, in which a stream is little-endian
+// words.
+template <class Row>
+struct LsbSink {
+    Row& row;
+    u32 words;
+    u32 pending = 0;
+    u32 held = 0;
+
+    // Begins at word `start` of the row.
+    BUDDY_FN LsbSink(Row& row, u32 start) : row(row), words(start) {}
+
+    // A field of 0 to 32 bits, with no bits set above them.
+    BUDDY_FN void put(u32 field, u32 bits) {
+        u32 low = pending | field << held, high = funnel_left(field, 0, held);
+        held += bits;
+        bool full = held >= 32;
+        if (full) row.store(words, low);
+        words += full;
+        held -= full ? 32 : 0;
+        pending = full ? high : low;
+    }
+
+    BUDDY_FN void finish() {
+        if (held > 0) row.store(words, pending);
+    }
+};
+
+// A window on the next 32 bits of such a stream; it may look past the end, as the other one does.
+template <class Row>
+struct LsbSource {
+    const Row& row;
+    u32 low, high;
+    u32 words;
+    u32 at;
+
+    // Begins at bit `start` of the row.
+    BUDDY_FN LsbSource(const Row& row, u32 start)
+        : row(row), low(row.load(start / 32)), high(row.load(start / 32 + 1)), words(start / 32 + 2), at(start) {}
+
+    BUDDY_FN u32 peek() const { return funnel_right(low, high, at); }
+
+    // Skips 0 to 32 bits.
+    BUDDY_FN void skip(u32 bits) {
+        u32 before = at;
+        at += bits;
+        if ((at ^ before) & 32) {
+            low = high;
+            high = row.load(words++ % WORDS);
+        }
+    }
+};
+
 }  // namespace buddy

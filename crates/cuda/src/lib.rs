@@ -1,0 +1,5 @@
+//! x
+mod error;
+mod source;
+pub use error::Error;
+pub use source::{Params, Source, codecs, constants};
