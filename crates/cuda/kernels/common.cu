@@ -8,11 +8,11 @@ using namespace buddy;
 BUDDY_FN u64 thread_index() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 BUDDY_FN u64 thread_count() { return (u64)gridDim.x * blockDim.x; }
 
-// Counts the nibbles of a buffer, those that name no class under NIBBLES.
+// Counts the nibbles of a buffer, those that name no class under NIBBLES, and entries that overflow after them.
 extern "C" __global__ void buddy_stats(Memory memory, u64* counts) {
-    u32 found[NIBBLES + 1] = {};
+    u32 found[NIBBLES + 2] = {};
     for (u64 at = thread_index(); at * 8 < memory.entries; at += thread_count()) {
-        u32 word = ((const u32*)memory.nibbles)[at];
+        u32 word = ((const u32*)memory.nibbles)[at], room = place_of(memory, at * 8).device_bytes;
         u32 valid = memory.entries - at * 8 < 8 ? (u32)(memory.entries - at * 8) : 8;
         BUDDY_UNROLL
         for (u32 i = 0; i < 8; i++) {
@@ -20,10 +20,11 @@ extern "C" __global__ void buddy_stats(Memory memory, u64* counts) {
             BUDDY_UNROLL
             for (u32 n = 0; n < NIBBLES; n++) found[n] += nibble == n;
             found[NIBBLES] += nibble >= NIBBLES && nibble < 16;
+            found[NIBBLES + 1] += nibble < NIBBLES && class_bytes(class_of(nibble)) > room;
         }
     }
     BUDDY_UNROLL
-    for (u32 n = 0; n <= NIBBLES; n++) {
+    for (u32 n = 0; n < NIBBLES + 2; n++) {
         u32 sum = __reduce_add_sync(ALL, found[n]);
         if (threadIdx.x % WARP == 0 && sum != 0) atomicAdd(counts + n, (u64)sum);
     }
@@ -92,15 +93,16 @@ extern "C" __global__ void buddy_copy(const uint4* from, uint4* to, u64 chunks) 
     }
 }
 
-// A gather of plain entries, eight threads to an entry, four entries to a thread.
-extern "C" __global__ void buddy_gather_plain(const uint4* from, uint4* to, const u32* list, u64 count) {
+// A gather of plain entries, eight threads to an entry, four entries to a thread. What does not exist is the first.
+extern "C" __global__ void buddy_gather_plain(const uint4* from, u64 entries, uint4* to, const u32* list, u64 count) {
     u64 at = ((u64)blockIdx.x * blockDim.x * 4 + threadIdx.x) / CHUNKS, step = blockDim.x / CHUNKS;
     u32 chunk = threadIdx.x % CHUNKS;
     uint4 v[4];
     BUDDY_UNROLL
     for (u32 i = 0; i < 4; i++) {
         u64 row = at + i * step;
-        if (row < count) v[i] = from[(u64)list[row] * CHUNKS + chunk];
+        u64 entry = row < count ? list[row] : 0;
+        if (row < count) v[i] = from[(entry < entries ? entry : 0) * CHUNKS + chunk];
     }
     BUDDY_UNROLL
     for (u32 i = 0; i < 4; i++) {

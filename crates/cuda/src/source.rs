@@ -79,6 +79,20 @@ impl Source {
         }
     }
 
+    /// The compiler's options for an architecture such as `sm_90`.
+    pub fn options(&self, architecture: &str) -> Vec<String> {
+        let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
+        options.extend(self.defines.iter().map(|define| format!("--define-macro={define}")));
+        options
+    }
+
+    /// All that the compiled program depends on.
+    pub(crate) fn key(&self, options: &[String], driver: i32) -> String {
+        let headers = HEADERS.iter().map(|(name, text)| format!("{name}\n{text}"));
+        let parts = [format!("driver {driver}"), options.join(" "), self.text.to_owned()];
+        parts.into_iter().chain(headers).collect::<Vec<_>>().join("\n\u{1}\n")
+    }
+
     /// Every program there is.
     pub fn all() -> Vec<Self> {
         let codecs = codecs().map(|kind| Self::codec(kind).expect("a codec of the table"));

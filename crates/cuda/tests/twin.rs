@@ -68,7 +68,8 @@ fn ask(requests: &[Request]) -> Vec<Answer> {
 }
 
 fn message(request: &Request) -> Vec<u8> {
-    let codec = buddy_cuda::codecs().position(|kind| kind == request.codec.kind()).expect("a codec with kernels");
+    let codec =
+        buddy_cuda::codecs().position(|kind| kind == request.codec.kind()).expect("a codec with kernels");
     let window = buddy_cuda::Params::of(&request.codec).window();
     let (limit, layout) = request.decode.unwrap_or((0, Layout::A));
     let head = [codec as u32, u32::from(request.decode.is_some()), window, 8 * limit as u32, layout as u32];
@@ -96,7 +97,11 @@ fn encodes_alike(entries: &[Entry]) {
         for (entry, answer) in entries.iter().zip(answers) {
             let mut stream = Stream::default();
             codec.encode(entry, &mut stream);
-            assert_eq!((answer.size_bits, answer.bits), (stream.bits(), stream.bits()), "{codec:?} {entry:02x?}");
+            assert_eq!(
+                (answer.size_bits, answer.bits),
+                (stream.bits(), stream.bits()),
+                "{codec:?} {entry:02x?}"
+            );
             if stream.bits() > STORED {
                 continue;
             }
@@ -132,7 +137,9 @@ fn decodes_alike(codec: &Codec, streams: &[Entry]) {
         let (bytes, layout) = request.decode.expect("only streams were asked");
         let stream = &request.entry[..bytes];
         match codec.decode(stream, layout) {
-            Ok(entry) => assert_eq!((answer.status, answer.bytes), (0, entry), "{codec:?} {layout:?} {stream:02x?}"),
+            Ok(entry) => {
+                assert_eq!((answer.status, answer.bytes), (0, entry), "{codec:?} {layout:?} {stream:02x?}")
+            }
             Err(error) => {
                 assert_eq!(answer.status, status_of(&error), "{codec:?} {layout:?} {error} {stream:02x?}");
             }
