@@ -1,3 +1,69 @@
+//! `buddy`: Buddy Compression on the command line.
+//!
+//! Thin: each verb has a file of its own that parses its arguments, calls the library crates and prints. Data
+//! goes to stdout and talk to stderr; the exit code is 0 for done, 1 for could not, 2 for wrong usage.
+
 #![forbid(unsafe_code)]
-//! x
-fn main() {}
+
+mod bench;
+mod input;
+mod inspect;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+/// Compressed GPU memory that never moves
+///
+/// Buddy Compression cuts memory into 128-byte entries, compresses each one, and keeps what does not fit its
+/// share of device memory in a fixed slot of a larger, slower memory.
+#[derive(Parser)]
+#[command(version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const AFTER_HELP: &str = "\
+Example:
+  buddy inspect examples/sample.bin
+
+Exit codes: 0 done, 1 could not, 2 wrong usage.";
+
+#[derive(Subcommand)]
+enum Verb {
+    Inspect(inspect::Inspect),
+    Bench(bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let command = Command::parse();
+    let done = match command.verb {
+        Verb::Inspect(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("buddy: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints one line on stderr. Nobody may be reading there, and that is no reason to fail.
+fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}", line.to_string().replace('\n', " "));
+}
+
+/// Whether the reader of our stdout has gone, as in `buddy ... | head -1`: it has what it wanted.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

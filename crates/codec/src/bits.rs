@@ -51,32 +51,20 @@ impl Stream {
         self.layout
     }
 
-    /// Takes the low `count` bits of `value`, the least significant first: the order of our own formats, in which
-    /// a field is a little-endian load, a shift and a mask. `count` is at most 64.
+    /// Makes a stream of `bits` zeros, and gives its bytes to be filled.
     #[inline(always)]
-    pub(crate) fn put_lsb(&mut self, value: u64, count: u32) {
-        debug_assert!(count == 64 || value >> count == 0, "{value:#x} has more than {count} bits");
-        let (byte, used) = (self.bits / 8, (self.bits % 8) as u32);
-        let window = self.bytes[byte..].first_chunk_mut().expect("no stream is longer than its bound");
-        *window = (u128::from_le_bytes(*window) | u128::from(value) << used).to_le_bytes();
-        self.bits += count as usize;
-    }
-
-    /// Makes the stream `bits` long and gives its bytes, zeros, to be filled.
-    #[inline(always)]
-    pub(crate) fn fill(&mut self, bits: u32) -> &mut [u8] {
-        self.bits = bits as usize;
+    pub(crate) fn fill(&mut self, layout: Layout, bits: u32) -> &mut [u8] {
+        self.clear();
+        (self.bits, self.layout) = (bits as usize, layout);
         &mut self.bytes[..bits.div_ceil(8) as usize]
     }
 
-    /// Says which layout the stream has.
-    pub(crate) fn set_layout(&mut self, layout: Layout) {
-        self.layout = layout;
-    }
-
     /// Empties the stream.
+    #[inline(always)]
     pub fn clear(&mut self) {
-        *self = Self::default();
+        let used = self.bits.div_ceil(8);
+        self.bytes[..used].fill(0);
+        (self.bits, self.layout) = (0, Layout::A);
     }
 }
 
@@ -95,6 +83,97 @@ impl BitSink for Stream {
         let window = self.bytes[byte..].first_chunk_mut().expect("no stream is longer than its bound");
         *window = (u64::from_be_bytes(*window) | (value << (64 - count)) >> used).to_be_bytes();
         self.bits += count as usize;
+    }
+}
+
+/// Writes a stream through a register: 32 bits at a time reach memory. A put takes up to 33 bits.
+pub(crate) struct BitWriter<'a> {
+    stream: &'a mut Stream,
+    /// The bits that have not reached memory, from the top.
+    held: u64,
+    count: u32,
+    byte: usize,
+}
+
+impl<'a> BitWriter<'a> {
+    /// Empties the stream and begins.
+    #[inline(always)]
+    pub(crate) fn new(stream: &'a mut Stream) -> Self {
+        stream.clear();
+        Self { stream, held: 0, count: 0, byte: 0 }
+    }
+
+    /// Writes what is held; the stream is whole then.
+    #[inline(always)]
+    pub(crate) fn finish(self) {
+        let rest =
+            self.stream.bytes[self.byte..].first_chunk_mut().expect("no stream is longer than its bound");
+        *rest = ((self.held >> 32) as u32).to_be_bytes();
+        self.stream.bits = 8 * self.byte + self.count as usize;
+    }
+}
+
+impl BitSink for BitWriter<'_> {
+    #[inline(always)]
+    fn put(&mut self, value: u64, count: u32) {
+        debug_assert!(count <= 33 && value >> count == 0, "{value:#x} has more than {count} bits");
+        self.held |= value << (64 - self.count - count);
+        self.count += count;
+        if self.count >= 32 {
+            let word =
+                self.stream.bytes[self.byte..].first_chunk_mut().expect("no stream is longer than its bound");
+            *word = ((self.held >> 32) as u32).to_be_bytes();
+            self.held <<= 32;
+            self.count -= 32;
+            self.byte += 4;
+        }
+    }
+}
+
+/// Writes the least significant bit first, the order of our own formats, in which a field is a little-endian load,
+/// a shift and a mask. Through a register too: 64 bits at a time reach memory.
+pub(crate) struct LsbWriter<'a> {
+    stream: &'a mut Stream,
+    /// The bits that have not reached memory, from the bottom.
+    held: u128,
+    count: u32,
+    byte: usize,
+}
+
+impl<'a> LsbWriter<'a> {
+    /// Empties the stream and begins.
+    #[inline(always)]
+    pub(crate) fn new(stream: &'a mut Stream) -> Self {
+        stream.clear();
+        Self { stream, held: 0, count: 0, byte: 0 }
+    }
+
+    /// Takes the low `count` bits of `value`, at most 64.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, value: u64, count: u32) {
+        debug_assert!(count == 64 || value >> count == 0, "{value:#x} has more than {count} bits");
+        self.held |= u128::from(value) << self.count;
+        self.count += count;
+        if self.count >= 64 {
+            self.flush();
+            self.held >>= 64;
+            self.count -= 64;
+            self.byte += 8;
+        }
+    }
+
+    /// Writes what is held; the stream is whole then.
+    #[inline(always)]
+    pub(crate) fn finish(mut self) {
+        self.flush();
+        self.stream.bits = 8 * self.byte + self.count as usize;
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        let word =
+            self.stream.bytes[self.byte..].first_chunk_mut().expect("no stream is longer than its bound");
+        *word = (self.held as u64).to_le_bytes();
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a codec is, which ones there are, and how an entry is stored with one.
 //!
 //! To add a codec: write its folder beside `bpc`, with a line in `lib.rs`. Here, give [`CodecKind`] and [`Codec`]
-//! a variant each, add it to [`CodecKind::ALL`], and fill the arms that the compiler then asks for. Give
-//! `docs/format.md` a section with an example. The tests of this crate go over `ALL` and over the examples, so
-//! they prove it without being told.
+//! a variant each, add it to [`CodecKind::ALL`], and fill the arms that the compiler then asks for, also in
+//! `tests/contract.rs`. Give `docs/format.md` a section with an example. The tests of this crate go over `ALL` and
+//! over the examples, so they prove it without being told.
 
 use std::{fmt, str::FromStr};
 
@@ -32,8 +32,11 @@ pub trait EntryCodec {
     /// the stream is anything.
     #[inline(always)]
     fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
-        self.encode(entry, stream);
-        stream.bits() <= limit
+        let fits = self.size_bits(entry) <= limit;
+        if fits {
+            self.encode(entry, stream);
+        }
+        fits
     }
 
     /// Rebuilds the entry from a stream of the given layout; bytes after the stream are ignored.

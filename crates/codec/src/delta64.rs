@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     EntryCodec, Error, Stream,
-    bits::LsbReader,
+    bits::{LsbReader, LsbWriter},
     lanes::{self, MOST},
 };
 
@@ -38,13 +38,14 @@ impl EntryCodec for Delta64 {
         let folded = folded(&words);
         let used = folded.iter().fold(0, |used, word| used | word);
         let shift = if used == 0 { 0 } else { used.trailing_zeros() };
-        stream.clear();
-        stream.put_lsb(words[0], 64);
-        stream.put_lsb(u64::from(width(used)), 8);
-        stream.put_lsb(u64::from(shift), 8);
+        let mut writer = LsbWriter::new(stream);
+        writer.put(words[0], 64);
+        writer.put(u64::from(width(used)), 8);
+        writer.put(u64::from(shift), 8);
         for word in &folded[..DELTAS] {
-            stream.put_lsb(word >> shift, width(used));
+            writer.put(word >> shift, width(used));
         }
+        writer.finish();
     }
 
     #[inline(always)]

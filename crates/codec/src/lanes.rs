@@ -57,3 +57,23 @@ pub(crate) fn sums<const W: usize>(base: u64, deltas: &[u64; MOST]) -> [u64; MOS
     }
     lanes
 }
+
+/// Bit i is set where lane i of the first 64 is not zero.
+#[inline(always)]
+pub(crate) fn nonzero(lanes: &[u64; MOST]) -> u64 {
+    let mut bits = [0; 8];
+    for (byte, lanes) in bits.iter_mut().zip(lanes.as_chunks::<8>().0) {
+        *byte = lanes.iter().rev().fold(0, |bits, &lane| bits << 1 | u8::from(lane != 0));
+    }
+    u64::from_le_bytes(bits)
+}
+
+/// The positions of the bits that are set, lowest first.
+#[inline(always)]
+pub(crate) fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let i = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (i < 64).then_some(i)
+    })
+}

@@ -93,3 +93,8 @@ pub enum Error {
         known: String,
     },
 }
+
+/// The README's examples, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     EntryCodec, Error, Stream,
-    bits::LsbReader,
+    bits::{LsbReader, LsbWriter},
     lanes::{self, MOST},
+    simd::transpose,
 };
 
 /// Bit planes over lanes of `W` bits.
@@ -35,16 +36,20 @@ impl<const W: usize> EntryCodec for Planes<W> {
         let crossed = crossed::<W>(&words);
         let mask = stored(&crossed);
         let planes = turn::<W>(&crossed);
-        stream.clear();
-        stream.put_lsb(mask, W as u32);
-        stream.put_lsb(words[0], W as u32);
-        for j in (0..W).rev().filter(|j| mask >> j & 1 == 1) {
-            let bits = lanes::count::<W>() as u32 - 1;
-            stream.put_lsb(planes[j] as u64, bits.min(64));
+        let mut writer = LsbWriter::new(stream);
+        writer.put(mask, W as u32);
+        writer.put(words[0], W as u32);
+        let bits = lanes::count::<W>() as u32 - 1;
+        let mut left = mask;
+        while left != 0 {
+            let j = left.ilog2();
+            left ^= 1 << j;
+            writer.put(planes[j as usize] as u64, bits.min(64));
             if bits > 64 {
-                stream.put_lsb((planes[j] >> 64) as u64, bits - 64);
+                writer.put((planes[j as usize] >> 64) as u64, bits - 64);
             }
         }
+        writer.finish();
     }
 
     #[inline(always)]
@@ -89,20 +94,26 @@ fn stored(crossed: &[u64; MOST]) -> u64 {
     crossed.iter().fold(0, |mask, word| mask | word)
 }
 
-/// Plane j holds bit j of every word. Words go in eights and planes in eights: an 8 by 8 block of bits fits a
-/// `u64`.
+/// Plane j holds bit j of every word. A square of 32 by 32 bits is turned at once: narrow words stand side by side
+/// in its rows, wide ones are cut into a low and a high half.
 #[inline(always)]
 fn turn<const W: usize>(words: &[u64; MOST]) -> [u128; MOST] {
-    let mut planes = [0; MOST];
-    for group in 0..lanes::count::<W>() / 8 {
-        for byte in 0..W / 8 {
-            let block = (0..8)
-                .fold(0, |block, row| block | (words[8 * group + row] >> (8 * byte) & 0xff) << (8 * row));
-            let block = turn_block(block);
-            for bit in 0..8 {
-                planes[8 * byte + bit] |= u128::from(block >> (8 * bit) & 0xff) << (8 * group);
-            }
+    let mut square = [0; 32];
+    for (i, &word) in words[..lanes::count::<W>()].iter().enumerate() {
+        if W == 64 {
+            (square[i], square[16 + i]) = (word as u32, (word >> 32) as u32);
+        } else {
+            square[i % 32] |= (word as u32) << (W * (i / 32) % 32);
         }
+    }
+    let square = transpose(&square);
+    let mut planes = [0; MOST];
+    for (j, plane) in planes[..W].iter_mut().enumerate() {
+        *plane = if W == 64 {
+            u128::from(square[j % 32] >> (16 * (j / 32)) & 0xffff)
+        } else {
+            (0..32 / W).fold(0, |plane, part| plane | u128::from(square[j + W * part]) << (32 * part))
+        };
     }
     planes
 }
@@ -110,29 +121,26 @@ fn turn<const W: usize>(words: &[u64; MOST]) -> [u128; MOST] {
 /// The words whose planes these are.
 #[inline(always)]
 fn turn_back<const W: usize>(planes: &[u128; MOST]) -> [u64; MOST] {
-    let mut words = [0; MOST];
-    for group in 0..lanes::count::<W>() / 8 {
-        for byte in 0..W / 8 {
-            let row = |bit: usize| (planes[8 * byte + bit] >> (8 * group)) as u64 & 0xff;
-            let block = turn_block((0..8).fold(0, |block, bit| block | row(bit) << (8 * bit)));
-            for word in 0..8 {
-                words[8 * group + word] |= (block >> (8 * word) & 0xff) << (8 * byte);
+    let mut square = [0; 32];
+    for (j, &plane) in planes[..W].iter().enumerate() {
+        if W == 64 {
+            square[j % 32] |= (plane as u32 & 0xffff) << (16 * (j / 32));
+        } else {
+            for part in 0..32 / W {
+                square[j + W * part] = (plane >> (32 * part)) as u32;
             }
         }
     }
-    words
-}
-
-/// Transposes an 8 by 8 block of bits, a row in each byte: three rounds of swapped off-diagonal squares.
-#[inline(always)]
-fn turn_block(mut block: u64) -> u64 {
-    for (shift, mask) in
-        [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)]
-    {
-        let swap = (block ^ block >> shift) & mask;
-        block ^= swap ^ swap << shift;
+    let square = transpose(&square);
+    let mut words = [0; MOST];
+    for (i, word) in words[..lanes::count::<W>()].iter_mut().enumerate() {
+        *word = if W == 64 {
+            u64::from(square[i]) | u64::from(square[16 + i]) << 32
+        } else {
+            u64::from(square[i % 32] >> (W * (i / 32) % 32)) & lanes::mask::<W>()
+        };
     }
-    block
+    words
 }
 
 #[cfg(test)]
@@ -141,21 +149,27 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn a_block_turns_on_its_diagonal() {
-        let block = 0x8040_2010_0804_0201_u64;
-        assert_eq!(turn_block(block), block);
-        assert_eq!(turn_block(0xff), 0x0101_0101_0101_0101);
-        assert_eq!(turn_block(turn_block(0x0123_4567_89ab_cdef)), 0x0123_4567_89ab_cdef);
+    fn planes_hold_the_bits_of_words() {
+        turned::<8>();
+        turned::<16>();
+        turned::<32>();
+        turned::<64>();
     }
 
-    #[test]
-    fn planes_hold_the_bits_of_words() {
-        let words: [u64; MOST] = std::array::from_fn(|i| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let planes = turn::<64>(&words);
-        for (i, j) in (0..16).flat_map(|i| (0..64).map(move |j| (i, j))) {
-            assert_eq!(words[i] >> j & 1, planes[j] as u64 >> i & 1, "word {i}, bit {j}");
+    fn turned<const W: usize>() {
+        let count = lanes::count::<W>();
+        let words: [u64; MOST] = std::array::from_fn(|i| {
+            if i < count {
+                (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & lanes::mask::<W>()
+            } else {
+                0
+            }
+        });
+        let planes = turn::<W>(&words);
+        for (i, j) in (0..count).flat_map(|i| (0..W).map(move |j| (i, j))) {
+            assert_eq!(words[i] >> j & 1, (planes[j] >> i & 1) as u64, "word {i}, bit {j}");
         }
-        assert_eq!(turn_back::<64>(&planes)[..16], words[..16]);
+        assert_eq!(turn_back::<W>(&planes), words);
     }
 
     /// Differences of 3 are `…0011`, XORed `…0010`: of all planes only plane 1 is stored, 15 ones.
@@ -164,7 +178,7 @@ mod tests {
         let entry = lanes::join::<64>(&std::array::from_fn(|i| 10 + 3 * i as u64));
         let mut stream = Stream::default();
         Planes::<64>.encode(&entry, &mut stream);
-        let mut expected = vec![0; 18];
+        let mut expected = [0; 18];
         (expected[0], expected[8]) = (0b10, 10);
         expected[16..].copy_from_slice(&0x7fff_u16.to_le_bytes());
         assert_eq!((stream.bits(), stream.bytes()), (143, &expected[..]));

@@ -9,8 +9,8 @@
 /// Runs `work` with the widest vectors of this machine. Everything that `work` calls on its hot path must be
 /// `#[inline(always)]`, or it keeps the instructions of any machine.
 ///
-/// Measured on Zen 4, BPC sizes of 16 MiB: 3.3 GB/s without, 7.2 GB/s with AVX2, 7.9 GB/s with AVX-512.
-#[inline]
+/// Measured on Zen 4: the size loop of bf16 goes from 2.3 to 17.7 GB/s.
+#[inline(always)]
 pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
@@ -49,7 +49,7 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Bit i of word j becomes bit j of word i. Its own inverse.
-#[inline]
+#[inline(always)]
 pub(crate) fn transpose(words: &[u32; 32]) -> [u32; 32] {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
@@ -75,12 +75,111 @@ pub(crate) fn transpose_portable(words: &[u32; 32]) -> [u32; 32] {
     rows
 }
 
+/// How many of 32 rows have each bit set, for all 32 bits at once: a bit of `one` is set where at least one row
+/// has it, and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Count {
+    pub(crate) one: u32,
+    pub(crate) two: u32,
+    pub(crate) three: u32,
+    /// Two rows that follow each other have it.
+    pub(crate) adjacent: u32,
+}
+
+/// Counts the columns of 32 rows.
+#[inline(always)]
+pub(crate) fn count_columns(rows: &[u32; 32]) -> Count {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2.
+        return unsafe { avx2::count_columns(rows) };
+    }
+    count_columns_portable(rows)
+}
+
+fn count_columns_portable(rows: &[u32; 32]) -> Count {
+    let mut count = Count::default();
+    let mut above = 0;
+    for &row in rows {
+        count.three |= count.two & row;
+        count.two |= count.one & row;
+        count.one |= row;
+        count.adjacent |= above & row;
+        above = row;
+    }
+    count
+}
+
+/// The top bits of 32 words, the first in bit 0.
+#[inline(always)]
+pub(crate) fn top_bits(words: &[u32; 32]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2.
+        return unsafe { avx2::top_bits(words) };
+    }
+    words.iter().rev().fold(0, |bits, word| bits << 1 | word >> 31)
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
 
+    use super::Count;
+
+    /// Words 8 i to 8 i + 7.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn eight(words: &[u32; 32], i: usize) -> __m256i {
+        let words = &words[8 * i..8 * i + 8];
+        // SAFETY: the slice holds the 32 bytes that are read, and the load needs no alignment.
+        unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn top_bits(words: &[u32; 32]) -> u32 {
+        (0..4).fold(0, |bits, i| {
+            let eight = _mm256_castsi256_ps(eight(words, i));
+            bits | (_mm256_movemask_ps(eight) as u32) << (8 * i)
+        })
+    }
+
+    /// Eight columns of four rows each, then the eight are added up by halves. Three times as fast as row by row.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn count_columns(rows: &[u32; 32]) -> Count {
+        let and = |a, b| _mm256_and_si256(a, b);
+        let or = |a, b| _mm256_or_si256(a, b);
+        let up = _mm256_set_epi32(0, 7, 6, 5, 4, 3, 2, 1);
+        let zero = _mm256_setzero_si256();
+        let rows = [eight(rows, 0), eight(rows, 1), eight(rows, 2), eight(rows, 3)];
+        let (mut one, mut two, mut three, mut adjacent) = (zero, zero, zero, zero);
+        for (i, &row) in rows.iter().enumerate() {
+            three = or(three, and(two, row));
+            two = or(two, and(one, row));
+            one = or(one, row);
+            let after = if i < 3 { rows[i + 1] } else { zero };
+            let next = _mm256_blend_epi32(row, after, 1);
+            adjacent = or(adjacent, and(row, _mm256_permutevar8x32_epi32(next, up)));
+        }
+        let mut halve = |other: fn(__m256i) -> __m256i| {
+            let (o1, o2, o3) = (other(one), other(two), other(three));
+            three = or(or(three, o3), or(and(two, o1), and(one, o2)));
+            two = or(or(two, o2), and(one, o1));
+            one = or(one, o1);
+            adjacent = or(adjacent, other(adjacent));
+        };
+        halve(|v| _mm256_permute2x128_si256(v, v, 1));
+        halve(|v| _mm256_shuffle_epi32(v, 0b01_00_11_10));
+        halve(|v| _mm256_shuffle_epi32(v, 0b10_11_00_01));
+        let first = |v| _mm256_cvtsi256_si32(v) as u32;
+        Count { one: first(one), two: first(two), three: first(three), adjacent: first(adjacent) }
+    }
+
     /// Sorts the bytes of all words by significance, then lets `movemask` collect the top bit of 32 bytes at a
     /// time: 32 of them make 32 planes. 4 times as fast as the five rounds.
+    #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn transpose(words: &[u32; 32]) -> [u32; 32] {
         let mut planes = [0; 32];
@@ -94,6 +193,7 @@ mod avx2 {
     }
 
     /// Vector `b` holds byte `b` of each of the 32 words, in order.
+    #[inline]
     #[target_feature(enable = "avx2")]
     fn byte_columns(words: &[u32; 32]) -> [__m256i; 4] {
         let by_byte = _mm256_set_epi8(
@@ -101,12 +201,9 @@ mod avx2 {
             12, 8, 4, 0,
         );
         let pair_lanes = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
-        let eight = |i: usize| {
-            // SAFETY: eight words begin at word 8 * i for i < 4, and the load needs no alignment.
-            let row = unsafe { _mm256_loadu_si256(words[8 * i..8 * i + 8].as_ptr().cast()) };
-            _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(row, by_byte), pair_lanes)
-        };
-        let (a, b, c, d) = (eight(0), eight(1), eight(2), eight(3));
+        let sorted =
+            |i| _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(eight(words, i), by_byte), pair_lanes);
+        let (a, b, c, d) = (sorted(0), sorted(1), sorted(2), sorted(3));
         let (low_ab, high_ab) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
         let (low_cd, high_cd) = (_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
         [
@@ -143,6 +240,18 @@ mod tests {
             assert_eq!(planes, transpose_portable(&words));
             assert_eq!(transpose(&planes), words);
             words = planes.map(|w| w.wrapping_mul(0x85eb_ca6b));
+        }
+    }
+
+    #[test]
+    fn fast_counts_equal_the_portable_ones() {
+        let mut words = noise();
+        for round in 0..64 {
+            let sparse = words.map(|word| if round % 2 == 0 { word & word >> 7 & word << 9 } else { word });
+            assert_eq!(count_columns(&sparse), count_columns_portable(&sparse));
+            let top = (0..32).fold(0, |bits, i| bits | (sparse[i] >> 31) << i);
+            assert_eq!(top_bits(&sparse), top);
+            words = transpose(&words).map(|w| w.wrapping_mul(0x85eb_ca6b));
         }
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     EntryCodec, Error, Stream,
-    bits::LsbReader,
+    bits::{LsbReader, LsbWriter},
     lanes::{self, MOST},
 };
 
@@ -24,18 +24,20 @@ impl<const W: usize> EntryCodec for Zeros<W> {
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
         let words = lanes::split::<W>(entry);
-        let stored = words.iter().filter(|&&word| word != 0).count();
-        (lanes::count::<W>() + W * stored) as u32
+        let stored = words.iter().fold(0, |stored, &word| stored + u32::from(word != 0));
+        lanes::count::<W>() as u32 + W as u32 * stored
     }
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
         let words = lanes::split::<W>(entry);
-        stream.clear();
-        stream.put_lsb(bitmap(&words), lanes::count::<W>() as u32);
-        for &word in words.iter().filter(|&&word| word != 0) {
-            stream.put_lsb(word, W as u32);
+        let map = lanes::nonzero(&words);
+        let mut writer = LsbWriter::new(stream);
+        writer.put(map, lanes::count::<W>() as u32);
+        for i in lanes::ones(map) {
+            writer.put(words[i], W as u32);
         }
+        writer.finish();
     }
 
     #[inline(always)]
@@ -44,21 +46,13 @@ impl<const W: usize> EntryCodec for Zeros<W> {
             return Err(Error::Layout(layout));
         }
         let mut reader = LsbReader::new(stream);
-        let bitmap = reader.take(lanes::count::<W>() as u32)?;
+        let map = reader.take(lanes::count::<W>() as u32)?;
         let mut words = [0; MOST];
-        for (i, word) in words[..lanes::count::<W>()].iter_mut().enumerate() {
-            if bitmap >> i & 1 == 1 {
-                *word = reader.take(W as u32)?;
-            }
+        for i in lanes::ones(map) {
+            words[i] = reader.take(W as u32)?;
         }
         Ok(lanes::join::<W>(&words))
     }
-}
-
-/// Bit i is set where word i is not zero.
-#[inline(always)]
-fn bitmap(words: &[u64; MOST]) -> u64 {
-    words[..64].iter().enumerate().fold(0, |map, (i, &word)| map | u64::from(word != 0) << i)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@
 
 use buddy_core::{Entry, words32};
 
+use crate::simd;
+
 /// Differences in an entry.
 const DELTAS: usize = 31;
-/// Rows that are counted side by side; one vector of 32-bit lanes.
-const LANES: usize = 8;
 
 /// Properties of the 33 planes, a bit for each: bit j is about plane j.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +35,10 @@ pub(super) struct Deltas {
     pub(super) base: u32,
     /// Bits 0 to 31 of each difference; the 32nd is zero.
     pub(super) low: [u32; 32],
-    /// Bit i of word j is bit i of `DBX[j]`... turned on its side: word i holds bits 0 to 31 of the `DBX` planes
-    /// at difference i.
+    /// The `DBX` planes 0 to 31, not yet turned on their side: word i holds their bits at difference i.
     pub(super) dbx: [u32; 32],
-    /// 1 where the difference is negative: bit 32 of it.
-    pub(super) sign: [u32; 32],
+    /// Plane 32: bit i is set where difference i is negative.
+    pub(super) signs: u32,
 }
 
 #[inline(always)]
@@ -48,27 +47,22 @@ pub(super) fn deltas(entry: &Entry) -> Deltas {
     let mut next = [0; 32];
     next[..DELTAS].copy_from_slice(&words[1..]);
     next[DELTAS] = words[DELTAS];
-    let mut deltas = Deltas { base: words[0], low: [0; 32], dbx: [0; 32], sign: [0; 32] };
+    let (mut low, mut dbx, mut negative) = ([0; 32], [0; 32], [0; 32]);
     for i in 0..32 {
-        let low = next[i].wrapping_sub(words[i]);
-        let sign = u32::from((next[i] as i32) < words[i] as i32);
-        deltas.low[i] = low;
-        deltas.sign[i] = sign;
-        deltas.dbx[i] = low ^ (low >> 1 | sign << 31);
+        low[i] = next[i].wrapping_sub(words[i]);
+        negative[i] = u32::from((next[i] as i32) < words[i] as i32) << 31;
+        dbx[i] = low[i] ^ (low[i] >> 1 | negative[i]);
     }
-    deltas
+    Deltas { base: words[0], low, dbx, signs: simd::top_bits(&negative) }
 }
 
 impl Columns {
     #[inline(always)]
     pub(super) fn of(deltas: &Deltas) -> Self {
-        let low = Count::over(&deltas.dbx);
+        let low = simd::count_columns(&deltas.dbx);
         let delta_any = deltas.low.iter().fold(0, |any, x| any | x);
-        let mut ones = deltas.dbx[0];
-        for x in &deltas.dbx[..DELTAS] {
-            ones &= x;
-        }
-        let top = Top::over(&deltas.sign);
+        let ones = deltas.dbx[..DELTAS].iter().fold(u32::MAX, |ones, x| ones & x);
+        let top = Top::over(deltas.signs);
         Self {
             base: deltas.base,
             any: u64::from(low.one) | top.any << 32,
@@ -96,45 +90,6 @@ impl Columns {
     }
 }
 
-/// How many ones the columns of some rows have: at least one, two, three; and whether two are neighbours.
-#[derive(Clone, Copy, Default)]
-struct Count {
-    one: u32,
-    two: u32,
-    three: u32,
-    adjacent: u32,
-}
-
-impl Count {
-    #[inline(always)]
-    fn over(rows: &[u32; 32]) -> Self {
-        let mut next = [0; 32];
-        next[..DELTAS].copy_from_slice(&rows[1..]);
-        let (mut one, mut two, mut three, mut adjacent) = ([0; LANES], [0; LANES], [0; LANES], [0; LANES]);
-        for (rows, next) in rows.as_chunks::<LANES>().0.iter().zip(next.as_chunks::<LANES>().0) {
-            for lane in 0..LANES {
-                three[lane] |= two[lane] & rows[lane];
-                two[lane] |= one[lane] & rows[lane];
-                one[lane] |= rows[lane];
-                adjacent[lane] |= rows[lane] & next[lane];
-            }
-        }
-        let lane = |l| Self { one: one[l], two: two[l], three: three[l], adjacent: adjacent[l] };
-        let quarter = |l| lane(l).plus(lane(l + 4));
-        quarter(0).plus(quarter(2)).plus(quarter(1).plus(quarter(3)))
-    }
-
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        Self {
-            one: self.one | other.one,
-            two: self.two | other.two | self.one & other.one,
-            three: self.three | other.three | self.two & other.one | self.one & other.two,
-            adjacent: self.adjacent | other.adjacent,
-        }
-    }
-}
-
 /// The same for the one column of signs, plane 32.
 struct Top {
     any: u64,
@@ -145,17 +100,13 @@ struct Top {
 
 impl Top {
     #[inline(always)]
-    fn over(sign: &[u32; 32]) -> Self {
-        let (mut count, mut pairs) = (0, 0);
-        for i in 0..DELTAS {
-            count += sign[i];
-            pairs += sign[i] & sign[i + 1];
-        }
+    fn over(plane: u32) -> Self {
+        let ones = plane.count_ones();
         Self {
-            any: u64::from(count > 0),
-            ones: u64::from(count == DELTAS as u32),
-            single: u64::from(count == 1),
-            pair: u64::from(count == 2 && pairs == 1),
+            any: u64::from(plane != 0),
+            ones: u64::from(ones == DELTAS as u32),
+            single: u64::from(ones == 1),
+            pair: u64::from(ones == 2 && plane & plane << 1 != 0),
         }
     }
 }

@@ -11,7 +11,7 @@ use buddy_core::{Entry, Layout};
 
 use crate::{
     EntryCodec, Error, Stream,
-    bits::{BitReader, BitSink},
+    bits::{BitReader, BitSink, BitWriter},
     simd::transpose,
 };
 
@@ -67,28 +67,29 @@ impl EntryCodec for Bpc {
 
 #[inline(always)]
 fn write(deltas: &Deltas, columns: &Columns, stream: &mut Stream) {
-    let planes = transpose(&deltas.dbx);
-    let top = deltas.sign.iter().enumerate().fold(0, |plane, (i, sign)| plane | sign << i);
-    stream.clear();
-    write_base(columns.base, stream);
-    write_planes(columns, |j| if j == 32 { top } else { planes[j] }, stream);
+    let mut dbx = [deltas.signs; PLANES];
+    dbx[..32].copy_from_slice(&transpose(&deltas.dbx));
+    let mut writer = BitWriter::new(stream);
+    write_base(columns.base, &mut writer);
+    write_planes(columns, &dbx, &mut writer);
+    writer.finish();
 }
 
 #[inline(always)]
-fn write_planes(columns: &Columns, dbx: impl Fn(usize) -> u32, stream: &mut Stream) {
+fn write_planes(columns: &Columns, dbx: &[u32; PLANES], sink: &mut impl BitSink) {
     let mut left = PLANES;
     while left > 0 {
         let run = (columns.any << (64 - left)).leading_zeros().min(left as u32) as usize;
         let (j, bit) = (left - 1, 1 << (left - 1));
-        let index = || u64::from(dbx(j).trailing_zeros());
+        let index = || u64::from(dbx[j].trailing_zeros());
         match run {
-            0 if columns.dbp_zero & bit != 0 => stream.put(0b00001, 5),
-            0 if columns.ones & bit != 0 => stream.put(0b00000, 5),
-            0 if columns.single & bit != 0 => stream.put(0b00011 << 5 | index(), 10),
-            0 if columns.pair & bit != 0 => stream.put(0b00010 << 5 | index(), 10),
-            0 => stream.put(1 << 31 | u64::from(dbx(j)), 32),
-            1 => stream.put(0b001, 3),
-            _ => stream.put(0b01 << 5 | (run as u64 - 2), 7),
+            0 if columns.dbp_zero & bit != 0 => sink.put(0b00001, 5),
+            0 if columns.ones & bit != 0 => sink.put(0b00000, 5),
+            0 if columns.single & bit != 0 => sink.put(0b00011 << 5 | index(), 10),
+            0 if columns.pair & bit != 0 => sink.put(0b00010 << 5 | index(), 10),
+            0 => sink.put(1 << 31 | u64::from(dbx[j]), 32),
+            1 => sink.put(0b001, 3),
+            _ => sink.put(0b01 << 5 | (run as u64 - 2), 7),
         }
         left -= run.max(1);
     }

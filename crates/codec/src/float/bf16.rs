@@ -108,13 +108,11 @@ impl EntryCodec for Bf16 {
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        stream.clear();
         let (layout, bits) = self.choose(entry);
-        stream.set_layout(layout);
         match layout {
             Layout::A => Loose::of(entry).write(entry, stream),
-            Layout::B => self.write_window(entry, stream.fill(bits)),
-            Layout::C => write_own(entry, stream.fill(bits)),
+            Layout::B => self.write_window(entry, stream.fill(layout, bits)),
+            Layout::C => write_own(entry, stream.fill(layout, bits)),
         }
     }
 

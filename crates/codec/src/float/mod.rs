@@ -40,7 +40,6 @@ macro_rules! sparse_only {
 
             #[inline(always)]
             fn encode(&self, entry: &Entry, stream: &mut Stream) {
-                stream.clear();
                 Sparse::<$exponent, $mantissa>::of(entry).write(entry, stream);
             }
 

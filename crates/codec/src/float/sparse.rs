@@ -5,11 +5,11 @@
 //! mantissa without the low bits that no value uses. Any value can be read alone: its field is the one whose
 //! number is the count of set bits before its own.
 
-use buddy_core::Entry;
+use buddy_core::{Entry, words16, words32};
 
 use crate::{
     Error, Stream,
-    bits::LsbReader,
+    bits::{LsbReader, LsbWriter},
     lanes::{self, MOST},
 };
 
@@ -19,6 +19,22 @@ const HEADER_BITS: u32 = 24;
 const SIGNED: u64 = 1 << 6;
 /// Flag: no value is zero, and there is no bitmap.
 const DENSE: u64 = 1 << 7;
+
+/// What is needed of all values, in their own width so that the loop fills the vectors: how many are not zero, all
+/// bits that any has, and the smallest and largest exponent of those not zero, in place.
+macro_rules! look {
+    ($word:ty, $words:expr, $exponent:expr) => {{
+        let (mut values, mut bits, mut low, mut high): ($word, $word, $word, $word) = (0, 0, <$word>::MAX, 0);
+        for value in $words {
+            let exponent = value & $exponent;
+            values += <$word>::from(value != 0);
+            bits |= value;
+            low = low.min(if value == 0 { <$word>::MAX } else { exponent });
+            high = high.max(exponent);
+        }
+        (u32::from(values), u32::from(bits), u32::from(low), u32::from(high))
+    }};
+}
 
 /// What the values of an entry have in common; enough to know the stream's length.
 #[derive(Debug, Clone, Copy)]
@@ -54,18 +70,15 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
     /// Looks at an entry.
     #[inline(always)]
     pub(super) fn of(entry: &Entry) -> Self {
-        let (mut values, mut bits, mut low, mut high) = (0, 0, Self::EXPONENT, 0);
-        for &value in &Self::split(entry)[..Self::COUNT] {
-            let exponent = value >> M & Self::EXPONENT;
-            values += u32::from(value != 0);
-            bits |= value;
-            low = low.min(if value == 0 { Self::EXPONENT } else { exponent });
-            high = high.max(exponent);
-        }
+        let (values, bits, low, high) = if Self::WIDTH == 16 {
+            look!(u16, words16(entry), (Self::EXPONENT << M) as u16)
+        } else {
+            look!(u32, words32(entry), (Self::EXPONENT << M) as u32)
+        };
         Self {
             values,
-            base: high as u32,
-            code_bits: if values == 0 { 0 } else { 64 - (high - low).leading_zeros() },
+            base: high >> M,
+            code_bits: if values == 0 { 0 } else { 32 - ((high - low) >> M).leading_zeros() },
             signed: bits >> (E + M) != 0,
             trimmed: (bits | 1 << M).trailing_zeros(),
         }
@@ -87,25 +100,28 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
         u32::from(self.signed) + self.code_bits + M - self.trimmed
     }
 
-    /// Appends the stream of the entry that was looked at.
+    /// Replaces `stream` by that of the entry that was looked at.
     #[inline(always)]
     pub(super) fn write(&self, entry: &Entry, stream: &mut Stream) {
         let flags = if self.signed { SIGNED } else { 0 } | if self.dense() { DENSE } else { 0 };
-        stream.put_lsb(u64::from(self.base), 8);
-        stream.put_lsb(u64::from(self.code_bits) | flags, 8);
-        stream.put_lsb(u64::from(self.trimmed), 8);
+        let mut writer = LsbWriter::new(stream);
+        writer.put(u64::from(self.base), 8);
+        writer.put(u64::from(self.code_bits) | flags, 8);
+        writer.put(u64::from(self.trimmed), 8);
         let values = Self::split(entry);
+        let map = lanes::nonzero(&values);
         if !self.dense() {
-            let bitmap = values[..Self::COUNT].iter().enumerate();
-            let bitmap = bitmap.fold(0, |map, (i, &value)| map | u64::from(value != 0) << i);
-            stream.put_lsb(bitmap, Self::COUNT as u32);
+            writer.put(map, Self::COUNT as u32);
         }
-        for &value in values[..Self::COUNT].iter().filter(|&&value| value != 0) {
+        let mantissa_bits = M - self.trimmed;
+        for i in lanes::ones(map) {
+            let value = values[i];
             let code = u64::from(self.base) - (value >> M & Self::EXPONENT);
-            let field = (value & Self::MANTISSA) >> self.trimmed | code << (M - self.trimmed);
-            let sign = value >> (E + M) << (M - self.trimmed + self.code_bits);
-            stream.put_lsb(field | sign, self.field_bits());
+            let sign = value >> (E + M) << (mantissa_bits + self.code_bits);
+            let mantissa = (value & Self::MANTISSA) >> self.trimmed;
+            writer.put(sign | code << mantissa_bits | mantissa, self.field_bits());
         }
+        writer.finish();
     }
 
     /// Rebuilds an entry. A distance that passes exponent zero wraps around; no encoder writes one.
@@ -118,18 +134,16 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
             return Err(Error::Invalid { at: 0, what: "a field that no float has" });
         }
         let all = u64::MAX >> (64 - Self::COUNT);
-        let bitmap = if shape & DENSE != 0 { all } else { reader.take(Self::COUNT as u32)? };
+        let map = if shape & DENSE != 0 { all } else { reader.take(Self::COUNT as u32)? };
         let mantissa_bits = M - trimmed;
         let field_bits = u32::from(shape & SIGNED != 0) + code_bits + mantissa_bits;
         let mut values = [0; MOST];
-        for (i, value) in values[..Self::COUNT].iter_mut().enumerate() {
-            if bitmap >> i & 1 == 1 {
-                let field = if field_bits == 0 { 0 } else { reader.take(field_bits)? };
-                let code = field >> mantissa_bits & ((1 << code_bits) - 1);
-                let exponent = base.wrapping_sub(code) & Self::EXPONENT;
-                let mantissa = (field & ((1 << mantissa_bits) - 1)) << trimmed;
-                *value = field >> (mantissa_bits + code_bits) << (E + M) | exponent << M | mantissa;
-            }
+        for i in lanes::ones(map) {
+            let field = if field_bits == 0 { 0 } else { reader.take(field_bits)? };
+            let code = field >> mantissa_bits & ((1 << code_bits) - 1);
+            let exponent = base.wrapping_sub(code) & Self::EXPONENT;
+            let mantissa = (field & ((1 << mantissa_bits) - 1)) << trimmed;
+            values[i] = field >> (mantissa_bits + code_bits) << (E + M) | exponent << M | mantissa;
         }
         Ok(if Self::WIDTH == 16 { lanes::join::<16>(&values) } else { lanes::join::<32>(&values) })
     }

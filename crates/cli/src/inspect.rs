@@ -1,0 +1,202 @@
+//! `buddy inspect`: what a codec makes of each entry of a file.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+};
+
+use anyhow::{Context, Result, bail};
+use buddy_codec::{Codec, CodecKind, EntryCodec, Stream};
+use buddy_core::{ENTRY_BYTES, Entry, SizeClass, ZERO_ENTRY, is_zero};
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use serde::Serialize;
+
+use crate::{input::Input, say};
+
+/// Show how each 128-byte entry of a file compresses
+///
+/// One line per entry: the encoded length in bits, the size class it falls into, and the encoded stream in
+/// hexadecimal. The classes are zero, b8, s1, s2, s3 and raw: 0, 8, 32, 64, 96 and 128 bytes. A raw entry is
+/// stored as it is, so it has no stream, but its encoded length is still shown. The table shows the first 24
+/// bytes of a stream; jsonl has all of them.
+///
+/// A file whose length is no multiple of 128 has zeros appended to its last entry. A codec that keeps a table of
+/// values, such as fvc, is trained on the whole input first; the others read it piece by piece.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Inspect {
+    /// File of raw bytes; - reads stdin
+    file: PathBuf,
+
+    /// Codec to compress with
+    #[arg(long, value_name = "NAME", default_value = "bpc", value_parser = codec_parser())]
+    codec: CodecKind,
+
+    /// Form of the output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A table, and a summary on stderr:
+    buddy inspect examples/sample.bin
+
+  One JSON object per entry:
+    buddy inspect examples/sample.bin --format jsonl
+
+  Whatever another program writes:
+    head -c 4096 /dev/urandom | buddy inspect -";
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Columns to read, and a summary on stderr
+    Table,
+    /// One JSON object per line
+    Jsonl,
+}
+
+/// Takes the name of any codec there is.
+fn codec_parser() -> impl TypedValueParser<Value = CodecKind> {
+    PossibleValuesParser::new(CodecKind::ALL.map(CodecKind::name)).try_map(|name| name.parse::<CodecKind>())
+}
+
+impl Inspect {
+    /// Does the verb's job.
+    pub(crate) fn run(self) -> Result<()> {
+        let mut input = Input::open(&self.file)?;
+        let summary = if learns(self.codec) {
+            let entries: Vec<Entry> = input.by_ref().collect::<Result<_>>()?;
+            let codec = self.codec.train(&entries);
+            self.print(&codec, entries.into_iter().map(Ok))?
+        } else {
+            self.print(&self.codec.train(&[]), input.by_ref())?
+        };
+        if summary.entries() == 0 {
+            bail!("{} is empty: there is no entry to inspect", input.name());
+        }
+        if input.padding() > 0 {
+            say(format_args!(
+                "note: the last entry of {} is padded with {} zero bytes",
+                input.name(),
+                input.padding()
+            ));
+        }
+        if self.format == Format::Table {
+            summary.say(self.codec);
+        }
+        Ok(())
+    }
+
+    /// Prints a line for each entry, and counts them.
+    fn print(&self, codec: &Codec, entries: impl Iterator<Item = Result<Entry>>) -> Result<Summary> {
+        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        let mut summary = Summary::default();
+        let (mut stream, mut hex) = (Stream::default(), String::new());
+        for entry in entries {
+            let line = Line::new(summary.entries(), &entry?, codec, &mut stream, &mut hex);
+            summary.count(line.class);
+            match self.format {
+                Format::Table => line.write_row(&mut out),
+                Format::Jsonl => line.write_json(&mut out),
+            }
+            .context(STDOUT)?;
+        }
+        out.flush().context(STDOUT)?;
+        Ok(summary)
+    }
+}
+
+const STDOUT: &str = "cannot write to stdout";
+
+/// Whether a sample changes what the codec becomes, so that it must see the whole input before the first entry.
+fn learns(kind: CodecKind) -> bool {
+    kind.train(&[[1; ENTRY_BYTES]]) != kind.train(&[ZERO_ENTRY])
+}
+
+/// What is said of one entry; as JSON, exactly these fields in this order.
+#[derive(Serialize)]
+struct Line<'a> {
+    entry: u64,
+    bits: u32,
+    class: SizeClass,
+    stream: Option<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn new(index: u64, entry: &Entry, codec: &Codec, stream: &mut Stream, hex: &'a mut String) -> Self {
+        codec.encode(entry, stream);
+        let bits = stream.bits();
+        let class = if is_zero(entry) { SizeClass::Zero } else { SizeClass::from_bits(bits) };
+        write_hex(stream.bytes(), hex);
+        Self { entry: index, bits, class, stream: (class != SizeClass::Raw).then_some(hex) }
+    }
+
+    fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, self)?;
+        out.write_all(b"\n")
+    }
+
+    /// A row of the table, after the head of the table for the first one.
+    fn write_row(&self, out: &mut impl Write) -> io::Result<()> {
+        const DIGITS: usize = 48;
+        if self.entry == 0 {
+            writeln!(out, "   entry   bits  class  size  stream")?;
+        }
+        let stream = self.stream.unwrap_or("-");
+        let (shown, more) = match stream.get(..DIGITS) {
+            Some(start) if stream.len() > DIGITS => (start, "…"),
+            _ => (stream, ""),
+        };
+        let Self { entry, bits, class, .. } = self;
+        writeln!(out, "{entry:>8} {bits:>6}  {class:<5}  {}  {shown}{more}", bar(*class))
+    }
+}
+
+/// How much of the entry's four sectors a class fills.
+fn bar(class: SizeClass) -> &'static str {
+    ["····", "▪···", "■···", "■■··", "■■■·", "■■■■"][class.index()]
+}
+
+/// Replaces `hex` by the bytes in hexadecimal.
+fn write_hex(bytes: &[u8], hex: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    hex.clear();
+    hex.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
+}
+
+/// Entries by class.
+#[derive(Default)]
+struct Summary {
+    counts: [u64; SizeClass::ALL.len()],
+}
+
+impl Summary {
+    fn count(&mut self, class: SizeClass) {
+        self.counts[class.index()] += 1;
+    }
+
+    fn entries(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        SizeClass::ALL.map(|class| self.counts[class.index()] * class.bytes() as u64).iter().sum()
+    }
+
+    /// Prints the counts and the ratio on stderr.
+    fn say(&self, kind: CodecKind) {
+        let counts = SizeClass::ALL.map(|class| format!("{class} {}", self.counts[class.index()]));
+        let (bytes, stored) = (self.entries() * ENTRY_BYTES as u64, self.stored_bytes());
+        let ratio = match stored {
+            0 => "every entry is zero".to_owned(),
+            _ => format!("ratio {:.2}", bytes as f64 / stored as f64),
+        };
+        say(format_args!("{} entries: {}", self.entries(), counts.join(", ")));
+        say(format_args!("{kind}: {bytes} bytes in {stored}, {ratio}"));
+    }
+}
