@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod gpu;
 mod input;
 mod inspect;
 
@@ -37,6 +38,7 @@ Exit codes: 0 done, 1 could not, 2 wrong usage.";
 enum Verb {
     Inspect(inspect::Inspect),
     Bench(bench::Bench),
+    Gpu(gpu::GpuVerb),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let done = match command.verb {
         Verb::Inspect(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
+        Verb::Gpu(verb) => verb.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

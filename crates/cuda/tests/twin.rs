@@ -195,7 +195,7 @@ fn streams_with_a_flipped_bit_decode_alike() {
 }
 
 proptest! {
-    #![proptest_config(Config::with_cases(4))]
+    #![proptest_config(Config { cases: 4, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn structured_entries_encode_alike(entries in proptest::collection::vec(testing::entries(), 250)) {
