@@ -93,6 +93,11 @@ impl Source {
         parts.into_iter().chain(headers).collect::<Vec<_>>().join("\n\u{1}\n")
     }
 
+    /// The headers that every program may include: name and text.
+    pub fn headers() -> &'static [(&'static str, &'static str)] {
+        &HEADERS
+    }
+
     /// Every program there is.
     pub fn all() -> Vec<Self> {
         let codecs = codecs().map(|kind| Self::codec(kind).expect("a codec of the table"));
