@@ -12,6 +12,8 @@ struct Bf16 {
     // Words of a stream in layouts B and C: signs and mantissas, then codes.
     static constexpr u32 CODES = 16, BASE_BYTE = 88;
 
+    static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
+
     // What decides the layout, and the layout.
     struct Choice {
         u32 layout, bits, high;

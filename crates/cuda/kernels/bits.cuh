@@ -109,6 +109,10 @@ BUDDY_FN u32 permute_bytes(u32 a, u32 b, u32 selector) {
 // A stream's first byte is the most significant one of its first word.
 BUDDY_FN u32 big_endian(u32 word) { return permute_bytes(word, 0, 0x0123); }
 
+// A condition that seldom holds: what it guards is kept out of the way of the code around it. The code of a codec
+// is long, and a warp that has to wait for instructions waits for nothing else.
+#define BUDDY_RARE(condition) __builtin_expect(!!(condition), 0)
+
 // The OR over the threads of a warp, which lets a warp skip what none of its entries needs; on a CPU a warp is
 // one entry.
 BUDDY_FN u32 warp_or(u32 word) {
@@ -117,6 +121,13 @@ BUDDY_FN u32 warp_or(u32 word) {
 #else
     return word;
 #endif
+}
+
+BUDDY_FN bool all_zero(const u32 (&words)[32]) {
+    u32 any = 0;
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 32; i++) any |= words[i];
+    return any == 0;
 }
 
 // Makes the compiler forget what it computed from these words. A second pass over them is then computed again,

@@ -134,6 +134,9 @@ BUDDY_FN void bpc_put_head(BitSink<Row>& sink, u32 base, const BpcKinds& kinds) 
 }
 
 struct Bpc {
+    // Nothing but zeros takes ten bits: a zero base, and one run of all planes.
+    static BUDDY_FN bool is_zero(const u32 (&)[32], u32 bits) { return bits == 10; }
+
     static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) {
         u32 dbx[32];
         return bpc_bits(words[0], bpc_planes(words, dbx));
@@ -151,7 +154,9 @@ struct Bpc {
         layout = 0;
         u32 small = bpc_runs(kinds) | kinds.flat | kinds.ones | kinds.one | kinds.two;
         u32 whole = ~(kinds.zero | small);
-        u32 needed = warp_or(stored ? small | whole : 0);
+        // Below the lowest plane that some entry of the warp does not write whole, all of them do.
+        u32 mixed = warp_or(stored ? ~whole : 0), tail = trailing_zeros(mixed);
+        u32 needed = warp_or(stored ? small | whole : 0) & ~((mixed & (0u - mixed)) - 1);
         // The bit above a plane's 31 is the one that its 32-bit code begins with.
         dbx[31] = 0xffffffffu;
         transpose(dbx);
@@ -162,15 +167,33 @@ struct Bpc {
         BUDDY_UNROLL
         for (int j = 31; j >= 0; j--) {
             if (!(needed >> j & 1)) continue;
-            if (whole >> j & 1) {
-                sink.put_word(dbx[j]);
-            } else if (small >> j & 1) {
+            if (whole >> j & 1) sink.put_word(dbx[j]);
+            if (BUDDY_RARE(small >> j & 1)) {
                 Code code = bpc_small(kinds, j, dbx[j] & BPC_ONES);
                 sink.put(code.code, code.bits);
             }
         }
+        bpc_put_tail(sink, dbx, tail);
         sink.finish();
         return bits;
+    }
+
+    // Emits the planes below `tail`, which are all whole: one jump, and straight on from there. A stream that is
+    // stored has no more than 23 whole planes.
+    template <class Row>
+    static BUDDY_FN void bpc_put_tail(BitSink<Row>& sink, const u32 (&dbx)[32], u32 tail) {
+#define BUDDY_WHOLE(j)          \
+    case j + 1:                 \
+        sink.put_word(dbx[j]);  \
+        [[fallthrough]];
+        switch (tail) {
+            BUDDY_WHOLE(22) BUDDY_WHOLE(21) BUDDY_WHOLE(20) BUDDY_WHOLE(19) BUDDY_WHOLE(18) BUDDY_WHOLE(17)
+            BUDDY_WHOLE(16) BUDDY_WHOLE(15) BUDDY_WHOLE(14) BUDDY_WHOLE(13) BUDDY_WHOLE(12) BUDDY_WHOLE(11)
+            BUDDY_WHOLE(10) BUDDY_WHOLE(9) BUDDY_WHOLE(8) BUDDY_WHOLE(7) BUDDY_WHOLE(6) BUDDY_WHOLE(5)
+            BUDDY_WHOLE(4) BUDDY_WHOLE(3) BUDDY_WHOLE(2) BUDDY_WHOLE(1) BUDDY_WHOLE(0)
+            default: break;
+        }
+#undef BUDDY_WHOLE
     }
 
     // Rebuilds the words from a stream of `limit` bits at most.
@@ -187,11 +210,11 @@ struct Bpc {
             if (next == j) {
                 u32 window = source.peek();
                 next = j - 1;
-                if ((int)window < 0) {
+                if (BUDDY_RARE((int)window >= 0)) {
+                    bpc_take_small(source, window, plane, next);
+                } else {
                     plane ^= window;
                     source.skip_word();
-                } else {
-                    bpc_take_small(source, window, plane, next);
                 }
             }
             if (j < 32) words[j] = plane;

@@ -34,12 +34,10 @@ BUDDY_FN Tile this_tile() {
 
 // Encodes the row in place, unless it is stored raw; returns its nibble.
 BUDDY_FN u32 encode_row(Row& row, const Params& params) {
-    u32 words[WORDS], any = 0, layout;
+    u32 words[WORDS], layout;
     row.load_all(words);
-    BUDDY_UNROLL
-    for (u32 i = 0; i < WORDS; i++) any |= words[i];
     u32 bits = Codec::encode(words, row, layout, params);
-    return any == 0 ? (u32)ZERO : nibble_of(class_of_bits(bits), layout);
+    return Codec::is_zero(words, bits) ? (u32)ZERO : nibble_of(class_of_bits(bits), layout);
 }
 
 BUDDY_FN void report(const Memory& memory, u64 entry, u32 status) { atomicMin(memory.fault, entry << 8 | status); }
@@ -190,12 +188,11 @@ BUDDY_KERNEL buddy_sizes(Params params, const uint4* from, u64 count, u64* histo
         u32 active = left < WARP ? ALL >> (WARP - (u32)left) : ALL;
         fetch_plain(tile, from + at * (WARP * CHUNKS), active);
         arrive();
-        u32 words[WORDS], any = 0;
+        u32 words[WORDS];
         Row(tile).load_all(words);
         __syncwarp();
-        BUDDY_UNROLL
-        for (u32 i = 0; i < WORDS; i++) any |= words[i];
-        u32 size_class = any == 0 ? (u32)ZERO : class_of_bits(Codec::size_bits(words, params));
+        u32 bits = Codec::size_bits(words, params);
+        u32 size_class = Codec::is_zero(words, bits) ? (u32)ZERO : class_of_bits(bits);
         BUDDY_UNROLL
         for (u32 c = 0; c < CLASSES; c++) found[c] += size_class == c && (active >> tile.lane & 1);
     }

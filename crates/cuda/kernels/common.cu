@@ -79,17 +79,11 @@ extern "C" __global__ void buddy_compare(const uint4* a, const uint4* b, u64 chu
     if (threadIdx.x % WARP == 0 && found != 0) atomicAdd(different, (u64)found);
 }
 
-// A copy of plain memory.
-extern "C" __global__ void buddy_copy(const uint4* from, uint4* to, u64 chunks) {
-    u64 at = (u64)blockIdx.x * blockDim.x * 4 + threadIdx.x;
-    uint4 v[4];
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 4; i++) {
-        if (at + i * blockDim.x < chunks) v[i] = from[at + i * blockDim.x];
-    }
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 4; i++) {
-        if (at + i * blockDim.x < chunks) __stcs(to + at + i * blockDim.x, v[i]);
+// Reads the first `bytes` of every `stride` bytes: the slots of entries that overflow, as far apart as those lie.
+extern "C" __global__ void buddy_read_slots(const u8* from, uint4* to, u64 slots, u32 bytes, u32 stride) {
+    u32 chunks = bytes / CHUNK;
+    for (u64 at = thread_index(); at < slots * chunks; at += thread_count()) {
+        __stcs(to + at, *(const uint4*)(from + at / chunks * stride + at % chunks * CHUNK));
     }
 }
 

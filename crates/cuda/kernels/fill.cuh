@@ -49,7 +49,7 @@ BUDDY_FN u64 field_bits(u64 index) {
     union {
         double value;
         u64 bits;
-    } both = {1.5 + 0.25 * sin(1e-7 * (double)index) + 0.0625 * sin(2.3e-6 * (double)index)};
+    } both = {1.5 + 0.25 * sin(6e-9 * (double)index) + 0.0625 * sin(1.7e-8 * (double)index)};
     return both.bits;
 }
 

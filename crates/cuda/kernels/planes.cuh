@@ -14,6 +14,11 @@ struct Planes64 {
     static constexpr u32 PLANE = (1u << PLANE_BITS) - 1;
     static constexpr u32 HEADER_WORDS = 4;  // mask and base
 
+    // No plane, and a zero base.
+    static BUDDY_FN bool is_zero(const u32 (&words)[32], u32 bits) {
+        return bits == HEADER_WORDS * 32 && (words[0] | words[1]) == 0;
+    }
+
     static BUDDY_FN u32 bits_of(u32 mask_low, u32 mask_high) {
         return HEADER_WORDS * 32 + PLANE_BITS * (ones_in(mask_low) + ones_in(mask_high));
     }

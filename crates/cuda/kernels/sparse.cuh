@@ -147,6 +147,8 @@ template <u32 E, u32 M>
 struct SparseOnly {
     typedef Sparse<E, M> Layout;
 
+    static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
+
     static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) { return Layout::look(words).bits(); }
 
     template <class Row>

@@ -86,10 +86,14 @@ BUDDY_FN void arrive() {
 template <class Move>
 BUDDY_FN void along_plain(const Tile& tile, u32 active, Move move) {
     u32 first = tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
-    BUDDY_UNROLL
+    if (active == ALL) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < CHUNKS; i++) move(tile.at(i * (WARP / CHUNKS) + first, chunk), i * WARP + tile.lane);
+        return;
+    }
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 row = i * (WARP / CHUNKS) + first;
-        if (active == ALL || (active >> row & 1)) move(tile.at(row, chunk), i * WARP + tile.lane);
+        if (active >> row & 1) move(tile.at(row, chunk), i * WARP + tile.lane);
     }
 }
 

@@ -12,6 +12,9 @@ template <u32 WIDTH>
 struct Zeros {
     static constexpr u32 COUNT = BUDDY_ENTRY_BYTES * 8 / WIDTH;
 
+    // A bitmap and no words.
+    static BUDDY_FN bool is_zero(const u32 (&)[32], u32 bits) { return bits == COUNT; }
+
     // Bit i of (high:low) says that word i is not zero.
     static BUDDY_FN void map(const u32 (&words)[32], u32& low, u32& high) {
         low = 0, high = 0;

@@ -2,7 +2,7 @@
 //! is verified.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{ENTRY_BYTES, RecordKind, Target};
+use buddy_core::{ENTRY_BYTES, RecordKind, SizeClass, Target};
 use cudarc::driver::{CudaStream, sys::CUevent_flags};
 use serde::{Deserialize, Serialize};
 
@@ -170,7 +170,7 @@ impl Bench {
         let buffer = pool.buffer(self.train(kind)?, self.targets(target))?;
         let (write, read) = self.write_and_read(&buffer)?;
         let overflow = Some(buffer.latest().overflowing as f64 / buffer.entries() as f64);
-        let bound_gb_per_s = self.bound(128.5 + target.device_bytes() as f64);
+        let bound_gb_per_s = self.bound(ENTRY_BYTES as f64 + stored_bytes(&buffer));
         let row = |what, seconds| BenchRow {
             bound_gb_per_s,
             overflow,
@@ -243,11 +243,14 @@ impl Bench {
     fn overflow(&self, carveout: Carveout) -> Result<Vec<BenchRow>, Error> {
         let mut pool = self.pool(Target::X2, carveout)?;
         let place = format!("{carveout:?}").to_lowercase();
-        let link = self.link(&pool)?;
-        let mut rows = vec![BenchRow {
-            gb_per_s: link,
-            ..self.row(format!("carve-out on the {place} read in order"), Fill::Ramp, 1.0)
-        }];
+        let slot = Target::X2.buddy_bytes() as u32;
+        let link = self.link(&pool, slot, slot)?;
+        let apart = self.link(&pool, slot, 10 * slot)?;
+        let row = |what, gb_per_s| BenchRow {
+            gb_per_s,
+            ..self.row(format!("carve-out on the {place}, {what}"), Fill::Ramp, 1.0)
+        };
+        let mut rows = vec![row("in order", link), row("one slot of 64 B in ten", apart)];
         let mut without = None;
         for noise in [0.0, 0.001, 0.01, 0.1] {
             self.make(Fill::Ramp, noise)?;
@@ -256,7 +259,7 @@ impl Bench {
             let overflowing = buffer.latest().overflowing;
             let without = *without.get_or_insert(read);
             // Noise is stored raw: half of it lies in the carve-out.
-            let linked = (overflowing * Target::X2.buddy_bytes() as u64) as f64 / link / 1e9;
+            let linked = (overflowing * u64::from(slot)) as f64 / link / 1e9;
             rows.push(BenchRow {
                 overflow: Some(overflowing as f64 / buffer.entries() as f64),
                 bound_gb_per_s: Some(self.bytes as f64 / linked.max(without) / 1e9),
@@ -268,11 +271,22 @@ impl Bench {
         Ok(rows)
     }
 
-    /// Speed of a kernel that reads the carve-out in order.
-    fn link(&self, pool: &BuddyPool) -> Result<f64, Error> {
-        let bytes = pool.buddy_left().min(1 << 28).min(self.bytes) / ENTRY_BYTES as u64 * ENTRY_BYTES as u64;
-        let to = self.back.span(0..bytes);
-        let seconds = self.time(|| self.gpu.copy(&self.stream, pool.carveout_span(bytes), to))?;
-        Ok(bytes as f64 / seconds / 1e9)
+    /// Speed of a kernel that reads slots of the carve-out, so far apart.
+    fn link(&self, pool: &BuddyPool, slot: u32, stride: u32) -> Result<f64, Error> {
+        let from = pool.carveout_span(pool.buddy_left().min(1 << 29));
+        let kernels = self.gpu.common()?;
+        let seconds = self.time(|| {
+            let launched = kernels.read_slots(&self.stream, from, self.back.all(), slot, stride);
+            self.gpu.check("start reading the carve-out", launched)
+        })?;
+        Ok((from.bytes() / u64::from(stride) * u64::from(slot)) as f64 / seconds / 1e9)
     }
+}
+
+/// Bytes of device memory that the average entry moves: its sectors there, and its nibble.
+fn stored_bytes(buffer: &BuddyBuffer) -> f64 {
+    let stats = buffer.latest();
+    let used = |class| stats.class(class) * buffer.target(0).split(class).0 as u64;
+    let used: u64 = SizeClass::ALL.into_iter().map(used).sum();
+    used as f64 / buffer.entries() as f64 + 0.5
 }

@@ -4,7 +4,7 @@ use buddy_codec::Codec;
 use cudarc::driver::CudaStream;
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceSpan, Error, Gpu, source::Params};
+use crate::{DeviceSpan, Error, Gpu, driver, source::Params};
 
 /// Kinds of data, in the kernels' numbers (`fill.cuh`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,12 +97,13 @@ impl Gpu {
         self.check("start comparing", self.common()?.compare(on, a, b, count))
     }
 
-    /// Copies entries, 16 bytes a thread: what bounds everything else.
+    /// Copies entries as the driver does: what bounds everything else.
     ///
     /// # Errors
     /// [`Error::Shape`], or what compiler or driver say.
     pub fn copy(&self, on: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), Error> {
-        self.check("start copying", self.common()?.copy(on, from.check_entries()?, to.check_entries()?))
+        self.alive()?;
+        self.check("start copying", driver::copy(on, from.check_entries()?, to.check_entries()?))
     }
 
     /// Copies the entries of plain memory whose numbers are listed; a number past the end gives

@@ -14,7 +14,7 @@ use cudarc::{
     nvrtc::{result as nvrtc, sys as nvrtc_sys},
 };
 
-use crate::{layout::Memory, source::Params};
+use crate::{bytes::DeviceSpan, layout::Memory, source::Params};
 
 // SAFETY: plain numbers in C layout, the same struct as in `map.cuh`; a test compares the sizes.
 unsafe impl DeviceRepr for Memory {}
@@ -255,6 +255,14 @@ impl Drop for Region {
         };
         self.context.record_err(freed);
     }
+}
+
+/// Copies from one span to another when the stream gets there, as far as the shorter one reaches.
+pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), DriverError> {
+    stream.context().bind_to_thread()?;
+    let bytes = from.bytes().min(to.bytes()) as usize;
+    // SAFETY: both spans are memory of this GPU for as long as the work on them lasts.
+    unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, stream.cu_stream()) }
 }
 
 /// Arguments of a launch, in order.

@@ -150,7 +150,7 @@ pub(crate) struct CommonKernels {
     fill: CudaFunction,
     fill_list: CudaFunction,
     compare: CudaFunction,
-    copy: CudaFunction,
+    read_slots: CudaFunction,
     gather_plain: CudaFunction,
     trap: CudaFunction,
 }
@@ -164,7 +164,7 @@ impl CommonKernels {
             fill: module.load_function("buddy_fill")?,
             fill_list: module.load_function("buddy_fill_list")?,
             compare: module.load_function("buddy_compare")?,
-            copy: module.load_function("buddy_copy")?,
+            read_slots: module.load_function("buddy_read_slots")?,
             gather_plain: module.load_function("buddy_gather_plain")?,
             trap: module.load_function("buddy_trap")?,
         })
@@ -236,12 +236,20 @@ impl CommonKernels {
         unsafe { launch(on, &self.compare, 4096, THREADS, &arguments) }
     }
 
-    /// Copies.
-    pub(crate) fn copy(&self, on: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Launched {
-        let chunks = from.bytes().min(to.bytes()) / 16;
-        let blocks = chunks.div_ceil(4 * u64::from(THREADS)).max(1);
-        // SAFETY: the arguments of `buddy_copy`, which goes as far as the shorter span reaches.
-        unsafe { launch(on, &self.copy, blocks, THREADS, &(from.address(), to.address(), chunks)) }
+    /// Copies the first `bytes` of every `stride` bytes of `from`, as many times as both spans allow.
+    pub(crate) fn read_slots(
+        &self,
+        on: &CudaStream,
+        from: DeviceSpan<'_>,
+        to: DeviceSpan<'_>,
+        bytes: u32,
+        stride: u32,
+    ) -> Launched {
+        let slots = (from.bytes() / u64::from(stride)).min(to.bytes() / u64::from(bytes));
+        // SAFETY: the arguments of `buddy_read_slots`, which stays in both spans for this many slots.
+        unsafe {
+            launch(on, &self.read_slots, 4096, THREADS, &(from.address(), to.address(), slots, bytes, stride))
+        }
     }
 
     /// Copies listed entries of plain memory.
