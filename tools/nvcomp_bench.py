@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Measures nvCOMP on the data of `buddy gpu bench`, through its Python API, and writes rows for `--nvcomp`.
 
-Needs a GPU, CuPy, and the wheels nvidia-nvcomp-cu13 and nvidia-libnvcomp-cu13. Times are medians by CUDA events of
-calls that allocate their result, as the API does; every round trip is verified.
+Needs a GPU, CuPy, and the wheels nvidia-nvcomp-cu13 and nvidia-libnvcomp-cu13. Times are medians of calls that
+allocate their result, as the API does, with the device idle before and after; every round trip is verified. Each
+algorithm runs in a process of its own: one that fails leaves the others.
 """
 
 import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
+import time
 
 KERNELS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "crates", "cuda", "kernels")
-# Numbers of `enum Fill` in fill.cuh.
-DATA = {"ramp": 3, "field64": 4, "weights": 5, "relu": 6}
-# What Bitcomp, which knows types, is told of them.
-TYPES = {"ramp": "<u4", "field64": "<u8", "weights": "<u2", "relu": "<u4"}
+# Numbers of `enum Fill` in fill.cuh, and the type that Bitcomp, which knows types, is told.
+DATA = {"ramp": (3, "<u4"), "field64": (4, "<u8"), "weights": (5, "<u2"), "relu": (6, "<u4")}
 ALGORITHMS = ["Bitcomp", "ANS", "LZ4", "Zstd"]
 DEFINES = ["BUDDY_ENTRY_BYTES=128", "BUDDY_SECTOR_BYTES=32", "BUDDY_PAGE_ENTRIES=64", "BUDDY_SMALL_BYTES=8"]
 
@@ -28,6 +29,7 @@ def make_data(cupy, kind, size):
     data = cupy.empty(size // 4, dtype=cupy.uint32)
     entries, seed, noise = cupy.uint64(size // 128), cupy.uint64(1), cupy.uint32(0)
     module.get_function("buddy_fill")((8192,), (256,), (data, entries, cupy.uint32(kind), seed, noise))
+    cupy.cuda.Device().synchronize()
     return data
 
 
@@ -35,64 +37,65 @@ def measure(cupy, operation, repeats):
     """Median seconds, and the last result."""
     result, times = operation(), []
     for _ in range(repeats):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
+        cupy.cuda.Device().synchronize()
+        start = time.perf_counter()
         result = operation()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
+        cupy.cuda.Device().synchronize()
+        times.append(time.perf_counter() - start)
     return statistics.median(times), result
 
 
-def rows_of(cupy, nvcomp, algorithm, name, data, repeats):
-    # Event times need the API's work on the stream that the events are on.
-    stream = cupy.cuda.Stream()
-    with stream:
-        options = {"data_type": TYPES[name]} if algorithm == "Bitcomp" else {}
-        codec = nvcomp.Codec(algorithm=algorithm, cuda_stream=stream.ptr, **options)
-        plain = nvcomp.as_array(data, cuda_stream=stream.ptr)
+def measure_algorithm(algorithm, size, repeats):
+    """Prints one row a line, as JSON."""
+    import cupy
+
+    cupy.zeros(1)  # makes the context that nvCOMP then uses
+    from nvidia import nvcomp
+
+    for name, (kind, data_type) in DATA.items():
+        data = make_data(cupy, kind, size)
+        options = {"data_type": data_type} if algorithm == "Bitcomp" else {}
+        codec = nvcomp.Codec(algorithm=algorithm, **options)
+        plain = nvcomp.as_array(data.view(cupy.uint8))
         encode, packed = measure(cupy, lambda: codec.encode(plain), repeats)
         decode, back = measure(cupy, lambda: codec.decode(packed), repeats)
-        stream.synchronize()
-        same = cupy.asarray(back).view(cupy.uint8) == data.view(cupy.uint8)
-        if not bool(same.all()):
+        if not bool((cupy.asarray(back).view(cupy.uint8) == data.view(cupy.uint8)).all()):
             raise RuntimeError(f"{algorithm} gave other bytes back")
-    ratio = data.nbytes / packed.buffer_size
-    row = {"data": name, "bound_gb_per_s": None, "overflow": None}
-    label = f"nvCOMP {algorithm}, ratio {ratio:.2f}, "
-    return [
-        row | {"what": label + "compress", "gb_per_s": data.nbytes / encode / 1e9},
-        row | {"what": label + "decompress", "gb_per_s": data.nbytes / decode / 1e9},
-    ]
+        label = f"nvCOMP {algorithm}, ratio {data.nbytes / packed.buffer_size:.2f}, "
+        for what, seconds in [("compress", encode), ("decompress", decode)]:
+            row = {"what": label + what, "data": name, "gb_per_s": data.nbytes / seconds / 1e9}
+            print(json.dumps(row | {"bound_gb_per_s": None, "overflow": None}), flush=True)
+        del plain, packed, back, codec, data
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, default=1.0, help="GiB of data")
     parser.add_argument("--repeats", type=int, default=5, help="timed calls of each operation")
-    parser.add_argument("--out", required=True, help="where to write the rows")
+    parser.add_argument("--out", help="where to write the rows")
+    parser.add_argument("--algorithm", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    try:
-        import cupy
-        from nvidia import nvcomp
-    except ImportError as error:
-        print(f"NOT RUN: {error}; nvCOMP WAS NOT MEASURED", file=sys.stderr)
-        return 1
+    if args.algorithm:
+        measure_algorithm(args.algorithm, int(args.gib * 2**30) // 8192 * 8192, args.repeats)
+        return 0
     rows = []
-    for name, kind in DATA.items():
-        data = make_data(cupy, kind, int(args.gib * 2**30) // 8192 * 8192)
-        for algorithm in ALGORITHMS:
-            try:
-                found = rows_of(cupy, nvcomp, algorithm, name, data, args.repeats)
-            except Exception as error:  # one algorithm that fails leaves the others
-                print(f"{algorithm} on {name}: {error}", file=sys.stderr)
-                continue
-            for row in found:
-                print(f"{row['what']:<48} {name:<8} {row['gb_per_s']:8.0f}", flush=True)
-            rows += found
-    with open(args.out, "w", encoding="utf-8") as file:
-        json.dump(rows, file, indent=2)
-    return 0 if rows else 1
+    for algorithm in ALGORITHMS:
+        call = [sys.executable, __file__, "--gib", str(args.gib), "--repeats", str(args.repeats)]
+        run = subprocess.run([*call, "--algorithm", algorithm], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+        for row in found:
+            print(f"{row['what']:<48} {row['data']:<8} {row['gb_per_s']:8.0f}", flush=True)
+        if run.returncode != 0:
+            reason = (run.stderr.strip().splitlines() or ["no reason given"])[-1]
+            print(f"{algorithm} ended with {run.returncode}: {reason}", file=sys.stderr)
+        rows += found
+    if not rows:
+        print("NOT RUN: nvCOMP WAS NOT MEASURED", file=sys.stderr)
+        return 1
+    if args.out:
+        with open(args.out, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=2)
+    return 0
 
 
 if __name__ == "__main__":

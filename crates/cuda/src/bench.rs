@@ -244,13 +244,13 @@ impl Bench {
         let mut pool = self.pool(Target::X2, carveout)?;
         let place = format!("{carveout:?}").to_lowercase();
         let slot = Target::X2.buddy_bytes() as u32;
-        let link = self.link(&pool, slot, slot)?;
+        let in_order = self.link(&pool, slot, slot)?;
         let apart = self.link(&pool, slot, 10 * slot)?;
         let row = |what, gb_per_s| BenchRow {
             gb_per_s,
             ..self.row(format!("carve-out on the {place}, {what}"), Fill::Ramp, 1.0)
         };
-        let mut rows = vec![row("in order", link), row("one slot of 64 B in ten", apart)];
+        let mut rows = vec![row("in order", in_order), row("one slot of 64 B in ten", apart)];
         let mut without = None;
         for noise in [0.0, 0.001, 0.01, 0.1] {
             self.make(Fill::Ramp, noise)?;
@@ -258,7 +258,9 @@ impl Bench {
             let (_, read) = self.write_and_read(&buffer)?;
             let overflowing = buffer.latest().overflowing;
             let without = *without.get_or_insert(read);
-            // Noise is stored raw: half of it lies in the carve-out.
+            // Noise is stored raw: half of it lies in the carve-out, in slots about so far apart.
+            let stride = if noise > 0.0 { (f64::from(slot) / noise) as u32 } else { slot };
+            let link = self.link(&pool, slot, stride / slot * slot)?;
             let linked = (overflowing * u64::from(slot)) as f64 / link / 1e9;
             rows.push(BenchRow {
                 overflow: Some(overflowing as f64 / buffer.entries() as f64),
@@ -273,7 +275,7 @@ impl Bench {
 
     /// Speed of a kernel that reads slots of the carve-out, so far apart.
     fn link(&self, pool: &BuddyPool, slot: u32, stride: u32) -> Result<f64, Error> {
-        let from = pool.carveout_span(pool.buddy_left().min(1 << 29));
+        let from = pool.carveout_span(pool.regions().buddy.bytes().min(1 << 29));
         let kernels = self.gpu.common()?;
         let seconds = self.time(|| {
             let launched = kernels.read_slots(&self.stream, from, self.back.all(), slot, stride);

@@ -147,7 +147,8 @@ impl Region {
         self.bytes
     }
 
-    /// Copies bytes in, and waits.
+    /// Copies bytes in, and waits: the driver's call alone returns while the last of them are still on their way,
+    /// and streams would not wait for them.
     pub(crate) fn upload(&self, offset: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.assert_holds(offset, bytes.len() as u64);
         self.context.synchronize()?;
@@ -157,8 +158,11 @@ impl Region {
                 unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), host.add(offset as usize), bytes.len()) };
                 Ok(())
             }
-            // SAFETY: the range lies in the region.
-            None => unsafe { result::memcpy_htod_sync(self.address + offset, bytes) },
+            None => {
+                // SAFETY: the range lies in the region.
+                unsafe { result::memcpy_htod_sync(self.address + offset, bytes) }?;
+                self.context.synchronize()
+            }
         }
     }
 
@@ -179,7 +183,7 @@ impl Region {
         }
     }
 
-    /// Sets bytes, and waits.
+    /// Sets bytes, and waits, which the driver's call alone does not.
     pub(crate) fn fill(&self, offset: u64, bytes: u64, value: u8) -> Result<(), DriverError> {
         self.assert_holds(offset, bytes);
         self.context.synchronize()?;
@@ -189,8 +193,11 @@ impl Region {
                 unsafe { ptr::write_bytes(host.add(offset as usize), value, bytes as usize) };
                 Ok(())
             }
-            // SAFETY: the range lies in the region.
-            None => unsafe { result::memset_d8_sync(self.address + offset, value, bytes as usize) },
+            None => {
+                // SAFETY: the range lies in the region.
+                unsafe { result::memset_d8_sync(self.address + offset, value, bytes as usize) }?;
+                self.context.synchronize()
+            }
         }
     }
 
