@@ -5,10 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+mod analyze;
 mod bench;
 mod gpu;
 mod input;
 mod inspect;
+mod progress;
 
 use std::{
     io::{self, Write},
@@ -36,6 +38,7 @@ Exit codes: 0 done, 1 could not, 2 wrong usage.";
 
 #[derive(Subcommand)]
 enum Verb {
+    Analyze(analyze::Analyze),
     Inspect(inspect::Inspect),
     Bench(bench::Bench),
     Gpu(gpu::GpuVerb),
@@ -43,7 +46,11 @@ enum Verb {
 
 fn main() -> ExitCode {
     let command = Command::parse();
+    if let Err(error) = ctrlc::set_handler(stop) {
+        say(format_args!("note: an interruption may leave a partial file behind: {error}"));
+    }
     let done = match command.verb {
+        Verb::Analyze(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Gpu(verb) => verb.run(),
@@ -56,6 +63,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C.
+fn stop() {
+    buddy_snapshot::discard_partial();
+    std::process::exit(130);
 }
 
 /// Prints one line on stderr. Nobody may be reading there, and that is no reason to fail.

@@ -130,6 +130,11 @@ impl CodecKind {
         }
     }
 
+    /// Whether the codec keeps parameters per allocation, so that [`train`](Self::train) looks at its sample.
+    pub fn learns(self) -> bool {
+        matches!(self, Self::Fvc | Self::Bf16)
+    }
+
     /// Makes the codec ready for an allocation, of which `sample` holds entries. Only codecs that keep
     /// parameters per allocation look at it.
     pub fn train(self, sample: &[Entry]) -> Codec {

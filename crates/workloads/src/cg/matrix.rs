@@ -52,6 +52,16 @@ impl Matrix {
         self.rowstr.push((start + row.len()) as i32);
     }
 
+    /// Sum of all elements, and what it should be by the vectors that made the matrix.
+    pub(super) fn sums(&self, nonzeros: usize, shift: f64) -> (f64, f64) {
+        let rows = self.rowstr.len() - 1;
+        let squares = draw_vectors(rows, nonzeros).into_iter().zip(weights(rows)).map(|(vector, weight)| {
+            let sum: f64 = vector.iter().map(|(_, value)| value).sum();
+            weight * sum * sum
+        });
+        (self.a.iter().sum(), squares.sum::<f64>() + rows as f64 * (CONDITION - shift))
+    }
+
     /// `out = A v`.
     pub(super) fn times(&self, v: &[f64], out: &mut [f64]) {
         out[..self.rowstr.len() - 1]

@@ -202,6 +202,12 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_stands_still_is_noticed() {
+        let sp = Sp::new(problem(1_000_000), Order::C);
+        assert!(sp.check().iter().all(|check| !check.passed()));
+    }
+
+    #[test]
     fn a_wrong_forcing_is_noticed() {
         let mut sp = class(0, Order::C);
         crate::flow::interior(&mut sp.flow.forcing, |_, forcing| forcing.map(|f| f * (1.0 + 1e-6)));
