@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Measures nvCOMP on the data of `buddy gpu bench`, through its Python API, and writes rows for `--nvcomp`.
 
-Needs a GPU, CuPy, and the wheels nvidia-nvcomp-cu13 and nvidia-libnvcomp-cu13. Times are medians of calls that
-allocate their result, as the API does, with the device idle before and after; every round trip is verified. Each
-algorithm runs in a process of its own: one that fails leaves the others.
+Needs a GPU, CuPy, and the wheels nvidia-nvcomp-cu13 and nvidia-libnvcomp-cu13. Times are medians by CUDA events of
+calls that allocate their result, as the API does; every round trip is verified. Each measurement runs in a process
+of its own: one that fails leaves the others.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
-import time
 
 KERNELS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "crates", "cuda", "kernels")
 # Numbers of `enum Fill` in fill.cuh, and the type that Bitcomp, which knows types, is told.
@@ -33,39 +33,43 @@ def make_data(cupy, kind, size):
     return data
 
 
-def measure(cupy, operation, repeats):
+def measure(cupy, stream, operation, repeats):
     """Median seconds, and the last result."""
     result, times = operation(), []
     for _ in range(repeats):
-        cupy.cuda.Device().synchronize()
-        start = time.perf_counter()
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        stream.synchronize()
+        start.record(stream)
         result = operation()
-        cupy.cuda.Device().synchronize()
-        times.append(time.perf_counter() - start)
+        end.record(stream)
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3)
     return statistics.median(times), result
 
 
-def measure_algorithm(algorithm, size, repeats):
+def measure_one(algorithm, name, size, repeats):
     """Prints one row a line, as JSON."""
     import cupy
 
     cupy.zeros(1)  # makes the context that nvCOMP then uses
     from nvidia import nvcomp
 
-    for name, (kind, data_type) in DATA.items():
-        data = make_data(cupy, kind, size)
-        options = {"data_type": data_type} if algorithm == "Bitcomp" else {}
-        codec = nvcomp.Codec(algorithm=algorithm, **options)
-        plain = nvcomp.as_array(data.view(cupy.uint8))
-        encode, packed = measure(cupy, lambda: codec.encode(plain), repeats)
-        decode, back = measure(cupy, lambda: codec.decode(packed), repeats)
-        if not bool((cupy.asarray(back).view(cupy.uint8) == data.view(cupy.uint8)).all()):
-            raise RuntimeError(f"{algorithm} gave other bytes back")
-        label = f"nvCOMP {algorithm}, ratio {data.nbytes / packed.buffer_size:.2f}, "
-        for what, seconds in [("compress", encode), ("decompress", decode)]:
-            row = {"what": label + what, "data": name, "gb_per_s": data.nbytes / seconds / 1e9}
-            print(json.dumps(row | {"bound_gb_per_s": None, "overflow": None}), flush=True)
-        del plain, packed, back, codec, data
+    kind, data_type = DATA[name]
+    data = make_data(cupy, kind, size)
+    stream = cupy.cuda.Stream()
+    options = {"data_type": data_type} if algorithm == "Bitcomp" else {}
+    codec = nvcomp.Codec(algorithm=algorithm, cuda_stream=stream.ptr, **options)
+    plain = nvcomp.as_array(data.view(cupy.uint8), cuda_stream=stream.ptr)
+    encode, packed = measure(cupy, stream, lambda: codec.encode(plain), repeats)
+    decode, back = measure(cupy, stream, lambda: codec.decode(packed), repeats)
+    stream.synchronize()
+    if not bool((cupy.asarray(back).view(cupy.uint8) == data.view(cupy.uint8)).all()):
+        raise RuntimeError(f"{algorithm} gave other bytes back")
+    label = f"nvCOMP {algorithm}, ratio {data.nbytes / packed.buffer_size:.2f}, "
+    for what, seconds in [("compress", encode), ("decompress", decode)]:
+        row = {"what": label + what, "data": name, "gb_per_s": data.nbytes / seconds / 1e9}
+        print(json.dumps(row | {"bound_gb_per_s": None, "overflow": None}), flush=True)
+    os._exit(0)  # nvCOMP frees on a stream that Python has destroyed by then
 
 
 def main():
@@ -73,21 +77,20 @@ def main():
     parser.add_argument("--gib", type=float, default=1.0, help="GiB of data")
     parser.add_argument("--repeats", type=int, default=5, help="timed calls of each operation")
     parser.add_argument("--out", help="where to write the rows")
-    parser.add_argument("--algorithm", help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.algorithm:
-        measure_algorithm(args.algorithm, int(args.gib * 2**30) // 8192 * 8192, args.repeats)
-        return 0
+    if args.one:
+        measure_one(*args.one, int(args.gib * 2**30) // 8192 * 8192, args.repeats)
     rows = []
-    for algorithm in ALGORITHMS:
+    for name, algorithm in itertools.product(DATA, ALGORITHMS):
         call = [sys.executable, __file__, "--gib", str(args.gib), "--repeats", str(args.repeats)]
-        run = subprocess.run([*call, "--algorithm", algorithm], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run = subprocess.run([*call, "--one", algorithm, name], capture_output=True, text=True)
         found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
         for row in found:
             print(f"{row['what']:<48} {row['data']:<8} {row['gb_per_s']:8.0f}", flush=True)
         if run.returncode != 0:
             reason = (run.stderr.strip().splitlines() or ["no reason given"])[-1]
-            print(f"{algorithm} ended with {run.returncode}: {reason}", file=sys.stderr)
+            print(f"{algorithm} on {name} ended with {run.returncode}: {reason}", file=sys.stderr)
         rows += found
     if not rows:
         print("NOT RUN: nvCOMP WAS NOT MEASURED", file=sys.stderr)

@@ -258,10 +258,8 @@ impl Bench {
             let (_, read) = self.write_and_read(&buffer)?;
             let overflowing = buffer.latest().overflowing;
             let without = *without.get_or_insert(read);
-            // Noise is stored raw: half of it lies in the carve-out, in slots about so far apart.
-            let stride = if noise > 0.0 { (f64::from(slot) / noise) as u32 } else { slot };
-            let link = self.link(&pool, slot, stride / slot * slot)?;
-            let linked = (overflowing * u64::from(slot)) as f64 / link / 1e9;
+            // Noise is stored raw: half of it lies in the carve-out.
+            let linked = (overflowing * u64::from(slot)) as f64 / in_order / 1e9;
             rows.push(BenchRow {
                 overflow: Some(overflowing as f64 / buffer.entries() as f64),
                 bound_gb_per_s: Some(self.bytes as f64 / linked.max(without) / 1e9),

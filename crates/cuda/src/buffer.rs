@@ -1,17 +1,18 @@
 //! A compressed buffer: entries at fixed places, whatever they hold.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use buddy_codec::Codec;
-use buddy_core::{ENTRIES_PER_PAGE, Extent, SizeClass, Target};
+use buddy_core::{ENTRIES_PER_PAGE, Extent, Target};
 use cudarc::driver::CudaStream;
 
 use crate::{
-    BuddyPool, DeviceSpan, Error,
+    BuddyPool, DeviceSpan, Error, Stats,
     driver::Region,
     kernels::{CodecKernels, CommonKernels},
     layout::{Memory, page_table},
     pool::Regions,
+    report::{COUNTERS, REPORT_BYTES},
     source::Params,
 };
 
@@ -23,83 +24,6 @@ pub enum Targets<'a> {
     /// A target for each page of 64 entries.
     Pages(&'a [Target]),
 }
-
-/// What a buffer held when it was last asked: how many entries of each nibble.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
-    /// Entries by nibble: the size classes, then three sectors in the second and third layout.
-    pub nibbles: [u64; 8],
-    /// Entries whose nibble names no class.
-    pub reserved: u64,
-    /// Entries with bytes in buddy memory.
-    pub overflowing: u64,
-    /// The lowest entry that did not decode since the last report, and why.
-    pub fault: Option<Fault>,
-}
-
-/// Why an entry did not decode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
-    /// Which entry.
-    pub entry: u64,
-    /// What is wrong with it.
-    pub kind: FaultKind,
-}
-
-/// What can be wrong with an entry, in the kernels' numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultKind {
-    /// The stream ends before the entry is complete.
-    Truncated,
-    /// A code that the format does not have.
-    Invalid,
-    /// A layout that the codec does not have.
-    Layout,
-    /// A nibble that names no class.
-    Nibble,
-    /// A listed entry past the end of the buffer.
-    Range,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.kind {
-            FaultKind::Truncated => "its stream ends early",
-            FaultKind::Invalid => "its stream has an invalid code",
-            FaultKind::Layout => "its layout is none of the codec's",
-            FaultKind::Nibble => "its nibble names no size class",
-            FaultKind::Range => "it is past the end of the buffer",
-        };
-        write!(f, "entry {}: {what}", self.entry)
-    }
-}
-
-impl Fault {
-    /// Reads `entry << 8 | status`, all ones for none.
-    fn from_bits(bits: u64) -> Option<Self> {
-        let kind = match bits & 0xff {
-            1 => FaultKind::Truncated,
-            2 => FaultKind::Invalid,
-            3 => FaultKind::Layout,
-            4 => FaultKind::Nibble,
-            5 => FaultKind::Range,
-            _ => return None,
-        };
-        Some(Self { entry: bits >> 8, kind })
-    }
-}
-
-impl Stats {
-    /// Entries of a size class.
-    pub fn class(&self, class: SizeClass) -> u64 {
-        let layouts = if class == SizeClass::S3 { self.nibbles[6] + self.nibbles[7] } else { 0 };
-        self.nibbles[class.index()] + layouts
-    }
-}
-
-/// Counters of the report: nine kinds of nibbles, overflowing entries, the fault.
-const COUNTERS: u64 = 10;
-const REPORT_BYTES: u64 = 8 * (COUNTERS + 1);
 
 /// A buffer in a pool. Every operation is put on the caller's stream and returns at once; none waits, none takes
 /// memory, so all of them can be captured in a graph. Streams that use one buffer at a time order themselves.
@@ -278,13 +202,7 @@ impl BuddyBuffer {
 
     /// The latest report. A report that the stream has not passed yet is not in it.
     pub fn latest(&self) -> Stats {
-        let counter = |i| self.report_copy.peek(i);
-        Stats {
-            nibbles: std::array::from_fn(counter),
-            reserved: counter(8),
-            overflowing: counter(9),
-            fault: Fault::from_bits(counter(COUNTERS as usize)),
-        }
+        Stats::from_report(|i| self.report_copy.peek(i))
     }
 
     /// The target of an entry.
@@ -324,25 +242,5 @@ impl BuddyBuffer {
             });
         }
         Ok(count > 0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_are_the_kernels_numbers() {
-        assert_eq!(Fault::from_bits(u64::MAX), None);
-        assert_eq!(Fault::from_bits(0), None);
-        let fault = Fault::from_bits(7 << 8 | 2).unwrap();
-        assert_eq!(fault, Fault { entry: 7, kind: FaultKind::Invalid });
-        assert_eq!(fault.to_string(), "entry 7: its stream has an invalid code");
-    }
-
-    #[test]
-    fn three_layouts_are_one_class() {
-        let stats = Stats { nibbles: [1, 2, 3, 4, 5, 6, 7, 8], ..Stats::default() };
-        assert_eq!(SizeClass::ALL.map(|class| stats.class(class)), [1, 2, 3, 4, 20, 6]);
     }
 }

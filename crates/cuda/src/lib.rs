@@ -35,10 +35,11 @@ mod host;
 mod kernels;
 mod layout;
 mod pool;
+mod report;
 mod source;
 
 pub use bench::{BenchReport, BenchRow, bench};
-pub use buffer::{BuddyBuffer, Fault, FaultKind, Stats, Targets};
+pub use buffer::{BuddyBuffer, Targets};
 pub use bytes::{DeviceBytes, DeviceSpan};
 pub use cache::cache_dir;
 pub use check::{CheckCase, CheckReport, check};
@@ -47,4 +48,5 @@ pub use data::Fill;
 pub use error::Error;
 pub use gpu::{Gpu, Info};
 pub use pool::{BuddyPool, Carveout};
+pub use report::{Fault, FaultKind, Stats};
 pub use source::{Params, Source, codecs, constants};

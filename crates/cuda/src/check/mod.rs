@@ -5,6 +5,8 @@ mod corrupt;
 mod map;
 mod stored;
 
+use std::sync::Mutex;
+
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, Entry, Nibble, RecordKind, SizeClass};
 use serde::{Deserialize, Serialize};
@@ -101,6 +103,8 @@ struct Bench {
     plain: Vec<Entry>,
     nibbles: Vec<Nibble>,
     slots: Vec<Entry>,
+    /// Where memory is copied to be looked at: device and buddy.
+    copies: Mutex<[Vec<u8>; 2]>,
 }
 
 impl Bench {
@@ -114,6 +118,7 @@ impl Bench {
             plain: vec![[0; ENTRY_BYTES]; entries as usize],
             nibbles: vec![Nibble::from_bits(0).expect("zero is a class"); entries as usize],
             slots: vec![[0; ENTRY_BYTES]; entries as usize],
+            copies: Mutex::default(),
         })
     }
 

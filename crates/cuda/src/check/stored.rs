@@ -1,5 +1,7 @@
 //! What lies in memory after a write, and what every way of reading makes of it.
 
+use std::sync::PoisonError;
+
 use buddy_codec::Codec;
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Place, SizeClass, Target};
 use cudarc::driver::CudaStream;
@@ -72,10 +74,13 @@ fn equal(bench: &Bench, stream: &CudaStream, what: &str) -> Result<(), Error> {
 /// Every byte that an entry uses is the CPU's, and no buddy slot was touched in vain.
 fn memory(bench: &Bench, buffer: &BuddyBuffer, name: &(impl Fn(&str) -> String + Sync)) -> Result<(), Error> {
     let regions = buffer.regions();
-    let mut device = vec![0; regions.device.bytes() as usize];
-    let mut buddy = vec![0; regions.buddy.bytes() as usize];
-    bench.gpu.check("copy from the GPU", regions.device.download(0, &mut device))?;
-    bench.gpu.check("copy from the GPU", regions.buddy.download(0, &mut buddy))?;
+    let mut copies = bench.copies.lock().unwrap_or_else(PoisonError::into_inner);
+    let [device, buddy] = &mut *copies;
+    device.resize(regions.device.bytes() as usize, 0);
+    buddy.resize(regions.buddy.bytes() as usize, 0);
+    bench.gpu.check("copy from the GPU", regions.device.download(0, device))?;
+    bench.gpu.check("copy from the GPU", regions.buddy.download(0, buddy))?;
+    let (device, buddy) = (&*device, &*buddy);
     let nibbles = (buffer.memory().nibbles - regions.device.address()) as usize;
     let base = regions.device.address() as usize;
     bench.plain.par_chunks(ENTRIES_PER_PAGE).enumerate().try_for_each(|(page, entries)| {
