@@ -109,10 +109,6 @@ BUDDY_FN u32 permute_bytes(u32 a, u32 b, u32 selector) {
 // A stream's first byte is the most significant one of its first word.
 BUDDY_FN u32 big_endian(u32 word) { return permute_bytes(word, 0, 0x0123); }
 
-// A condition that seldom holds: what it guards is kept out of the way of the code around it. The code of a codec
-// is long, and a warp that has to wait for instructions waits for nothing else.
-#define BUDDY_RARE(condition) __builtin_expect(!!(condition), 0)
-
 // The OR over the threads of a warp, which lets a warp skip what none of its entries needs; on a CPU a warp is
 // one entry.
 BUDDY_FN u32 warp_or(u32 word) {
@@ -153,8 +149,8 @@ BUDDY_FN u32 choose_bits(u32 mask, u32 a, u32 b) {
 #endif
 }
 
-// Where `a` has bit k and `b` has bit k of a 2x2 block of bits, exchange the off-diagonal ones: one step of a
-// transposition. `mask` selects the low half of each block of 2 * SHIFT bits.
+// One step of a transposition: of each block of 2 * SHIFT bits, the high half of `a` changes places with the low half
+// of `b`.
 template <u32 SHIFT>
 BUDDY_FN void exchange(u32& a, u32& b) {
     u32 x = a, y = b;

@@ -168,7 +168,7 @@ struct Bpc {
         for (int j = 31; j >= 0; j--) {
             if (!(needed >> j & 1)) continue;
             if (whole >> j & 1) sink.put_word(dbx[j]);
-            if (BUDDY_RARE(small >> j & 1)) {
+            if (small >> j & 1) {
                 Code code = bpc_small(kinds, j, dbx[j] & BPC_ONES);
                 sink.put(code.code, code.bits);
             }
@@ -210,7 +210,8 @@ struct Bpc {
             if (next == j) {
                 u32 window = source.peek();
                 next = j - 1;
-                if (BUDDY_RARE((int)window >= 0)) {
+                // Most codes are whole planes; saying so saves the compiler a move for each plane.
+                if (__builtin_expect((int)window >= 0, 0)) {
                     bpc_take_small(source, window, plane, next);
                 } else {
                     plane ^= window;

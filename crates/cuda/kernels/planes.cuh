@@ -7,7 +7,6 @@
 
 namespace buddy {
 
-// The planes of one half of the lanes' bits, two to a word as `transpose_halves` leaves them.
 struct Planes64 {
     static constexpr u32 LANES = 16;
     static constexpr u32 PLANE_BITS = LANES - 1;
