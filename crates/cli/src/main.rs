@@ -7,6 +7,7 @@
 
 mod analyze;
 mod bench;
+mod gpu;
 mod input;
 mod inspect;
 mod progress;
@@ -43,6 +44,7 @@ enum Verb {
     Inspect(inspect::Inspect),
     Workload(workload::Workload),
     Bench(bench::Bench),
+    Gpu(gpu::GpuVerb),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Verb::Inspect(verb) => verb.run(),
         Verb::Workload(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
+        Verb::Gpu(verb) => verb.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
