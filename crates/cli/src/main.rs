@@ -7,9 +7,11 @@
 
 mod analyze;
 mod bench;
+mod gpu;
 mod input;
 mod inspect;
 mod progress;
+mod workload;
 
 use std::{
     io::{self, Write},
@@ -40,7 +42,9 @@ Exit codes: 0 done, 1 could not, 2 wrong usage.";
 enum Verb {
     Analyze(analyze::Analyze),
     Inspect(inspect::Inspect),
+    Workload(workload::Workload),
     Bench(bench::Bench),
+    Gpu(gpu::GpuVerb),
 }
 
 fn main() -> ExitCode {
@@ -51,7 +55,9 @@ fn main() -> ExitCode {
     let done = match command.verb {
         Verb::Analyze(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
+        Verb::Workload(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
+        Verb::Gpu(verb) => verb.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

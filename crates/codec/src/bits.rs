@@ -131,11 +131,11 @@ impl BitSink for BitWriter<'_> {
 }
 
 /// Writes the least significant bit first, the order of our own formats, in which a field is a little-endian load,
-/// a shift and a mask. Through a register too: 64 bits at a time reach memory.
+/// a shift and a mask. Through a register too: 32 bits at a time reach memory.
 pub(crate) struct LsbWriter<'a> {
     stream: &'a mut Stream,
-    /// The bits that have not reached memory, from the bottom.
-    held: u128,
+    /// The bits that have not reached memory, from the bottom; fewer than 32 between puts.
+    held: u64,
     count: u32,
     byte: usize,
 }
@@ -152,13 +152,24 @@ impl<'a> LsbWriter<'a> {
     #[inline(always)]
     pub(crate) fn put(&mut self, value: u64, count: u32) {
         debug_assert!(count == 64 || value >> count == 0, "{value:#x} has more than {count} bits");
-        self.held |= u128::from(value) << self.count;
+        if count > 32 {
+            self.put_short(value & u64::from(u32::MAX), 32);
+            self.put_short(value >> 32, count - 32);
+        } else {
+            self.put_short(value, count);
+        }
+    }
+
+    /// Takes at most 32 bits.
+    #[inline(always)]
+    pub(crate) fn put_short(&mut self, value: u64, count: u32) {
+        self.held |= value << self.count;
         self.count += count;
-        if self.count >= 64 {
+        if self.count >= 32 {
             self.flush();
-            self.held >>= 64;
-            self.count -= 64;
-            self.byte += 8;
+            self.held >>= 32;
+            self.count -= 32;
+            self.byte += 4;
         }
     }
 
@@ -173,7 +184,7 @@ impl<'a> LsbWriter<'a> {
     fn flush(&mut self) {
         let word =
             self.stream.bytes[self.byte..].first_chunk_mut().expect("no stream is longer than its bound");
-        *word = (self.held as u64).to_le_bytes();
+        *word = (self.held as u32).to_le_bytes();
     }
 }
 

@@ -61,10 +61,36 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
     const EXPONENT: u64 = (1 << E) - 1;
     const MANTISSA: u64 = (1 << M) - 1;
 
-    /// The values, in the low bits of 64.
+    /// The values, in the low bits of 32; zeros after them.
     #[inline(always)]
-    fn split(entry: &Entry) -> [u64; MOST] {
-        if Self::WIDTH == 16 { lanes::split::<16>(entry) } else { lanes::split::<32>(entry) }
+    fn values(entry: &Entry) -> [u32; 64] {
+        let mut values = [0; 64];
+        if Self::WIDTH == 16 {
+            values = words16(entry).map(u32::from);
+        } else {
+            values[..32].copy_from_slice(&words32(entry));
+        }
+        values
+    }
+
+    /// Bit i is set where value i is not zero.
+    #[inline(always)]
+    fn nonzero(values: &[u32; 64]) -> u64 {
+        let mut bits = [0; 8];
+        for (byte, values) in bits.iter_mut().zip(values.as_chunks::<8>().0) {
+            *byte = values.iter().rev().fold(0, |bits, &value| bits << 1 | u8::from(value != 0));
+        }
+        u64::from_le_bytes(bits)
+    }
+
+    /// The field of a value; of zero, anything.
+    #[inline(always)]
+    fn field(&self, value: u32) -> u32 {
+        let mantissa_bits = M - self.trimmed;
+        let code = self.base.wrapping_sub(value >> M & Self::EXPONENT as u32);
+        let sign = (value >> (E + M)) << (mantissa_bits + self.code_bits);
+        let mantissa = (value & Self::MANTISSA as u32) >> self.trimmed;
+        sign | code << mantissa_bits | mantissa
     }
 
     /// Looks at an entry.
@@ -108,18 +134,14 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
         writer.put(u64::from(self.base), 8);
         writer.put(u64::from(self.code_bits) | flags, 8);
         writer.put(u64::from(self.trimmed), 8);
-        let values = Self::split(entry);
-        let map = lanes::nonzero(&values);
+        let values = Self::values(entry);
+        let map = Self::nonzero(&values);
         if !self.dense() {
             writer.put(map, Self::COUNT as u32);
         }
-        let mantissa_bits = M - self.trimmed;
+        let fields = values.map(|value| self.field(value));
         for i in lanes::ones(map) {
-            let value = values[i];
-            let code = u64::from(self.base) - (value >> M & Self::EXPONENT);
-            let sign = value >> (E + M) << (mantissa_bits + self.code_bits);
-            let mantissa = (value & Self::MANTISSA) >> self.trimmed;
-            writer.put(sign | code << mantissa_bits | mantissa, self.field_bits());
+            writer.put_short(u64::from(fields[i]), self.field_bits());
         }
         writer.finish();
     }

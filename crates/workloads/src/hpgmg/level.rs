@@ -55,10 +55,11 @@ impl Shape {
         i + self.j_stride() * j + self.k_stride() * k
     }
 
-    /// Numbers in the level's array, its exchange buffer and its copy buffer.
-    pub(super) fn lengths(self) -> [usize; 3] {
+    /// Numbers in the level's array, its exchange buffer and, but for the finest level, its copy buffer.
+    pub(super) fn lengths(self, finest: bool) -> [usize; 3] {
         let boxes = self.boxes.pow(3);
-        [boxes * VECTORS * self.volume(), boxes * 6 * self.dim.pow(2), boxes * self.dim.pow(3)]
+        let copy = if finest { 0 } else { boxes * self.volume() };
+        [boxes * VECTORS * self.volume(), boxes * 6 * self.dim.pow(2), copy]
     }
 
     /// The next coarser level, if there is one.
@@ -83,14 +84,14 @@ pub(super) struct Level {
     pub(super) vectors: Vec<f64>,
     /// Each box's six faces on their way to its neighbours.
     pub(super) exchange: Vec<f64>,
-    /// Values on their way from or to the finer level, which may lie in another memory.
+    /// One vector on its way from or to the finer level, which may lie in another memory.
     pub(super) copy: Vec<f64>,
 }
 
 impl Level {
     /// A level with its coefficients, the true solution and the right-hand side that belongs to it.
-    pub(super) fn new(shape: Shape) -> Self {
-        let [vectors, exchange, copy] = shape.lengths().map(|length| vec![0.0; length]);
+    pub(super) fn new(shape: Shape, finest: bool) -> Self {
+        let [vectors, exchange, copy] = shape.lengths(finest).map(|length| vec![0.0; length]);
         let mut level = Self { shape, vectors, exchange, copy };
         level.each_box(|index, mut vectors| {
             set_coefficients(shape, shape.place(index), vectors.each_mut());

@@ -47,19 +47,26 @@ fn hierarchy(finest: Shape) -> impl Iterator<Item = Shape> {
 
 /// Bytes of all arrays.
 fn footprint(finest: Shape) -> u64 {
-    hierarchy(finest).flat_map(Shape::lengths).map(|length| 8 * length as u64).sum()
+    let lengths = hierarchy(finest).flat_map(|shape| shape.lengths(shape == finest));
+    lengths.map(|length| 8 * length as u64).sum()
 }
 
-/// The shape that comes nearest to a footprint from below, give or take a twentieth.
+/// The shape with the largest boxes among those that take most of a footprint, give or take a twentieth.
 fn shape_for(bytes: u64) -> Shape {
     let shapes = (2..=9).flat_map(|boxes| (2..=8).map(move |power| Shape { boxes, dim: 1 << power }));
     let fitting = shapes.filter(|shape| footprint(*shape) <= bytes + bytes / 20);
-    fitting.max_by_key(|shape| footprint(*shape)).unwrap_or(Shape { boxes: 2, dim: 4 })
+    let rank = |shape: &Shape| {
+        let taken = footprint(*shape);
+        let most = taken * 10 >= bytes * 6;
+        (most, if most { shape.dim } else { 0 }, taken)
+    };
+    fitting.max_by_key(rank).unwrap_or(Shape { boxes: 2, dim: 4 })
 }
 
 impl Hpgmg {
     fn new(finest: Shape) -> Self {
-        Self { levels: hierarchy(finest).map(Level::new).collect(), steps_done: 0, residuals: Vec::new() }
+        let levels = hierarchy(finest).map(|shape| Level::new(shape, shape == finest)).collect();
+        Self { levels, steps_done: 0, residuals: Vec::new() }
     }
 
     /// Begins a solve: nothing is known but the right-hand side.
@@ -138,21 +145,16 @@ impl Workload for Hpgmg {
     }
 
     fn allocations(&self) -> Vec<Allocation<'_>> {
-        self.levels
-            .iter()
-            .enumerate()
-            .flat_map(|(n, level)| {
-                [
-                    Allocation::f64(format!("level{n}.vectors"), "level.c:create_vectors", &level.vectors),
-                    Allocation::f64(
-                        format!("level{n}.exchange"),
-                        "level.c:build_exchange_ghosts",
-                        &level.exchange,
-                    ),
-                    Allocation::f64(format!("level{n}.copy"), "mg.c:build_restriction", &level.copy),
-                ]
-            })
-            .collect()
+        let mut list = Vec::new();
+        for (n, level) in self.levels.iter().enumerate() {
+            let name = |array: &str| format!("level{n}.{array}");
+            list.push(Allocation::f64(name("vectors"), "level.c:create_vectors", &level.vectors));
+            list.push(Allocation::f64(name("exchange"), "level.c:build_exchange_ghosts", &level.exchange));
+            if n > 0 {
+                list.push(Allocation::f64(name("copy"), "mg.c:build_restriction", &level.copy));
+            }
+        }
+        list
     }
 
     fn check(&self) -> Vec<Check> {

@@ -1,0 +1,190 @@
+//! `buddy gpu`: the memory on a real GPU. Needs a GPU and its driver; without, it says so and ends with 1.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use buddy_core::{Record, RecordKind, SizeClass};
+use buddy_cuda::{BenchReport, BenchRow, CheckCase, Gpu};
+use clap::{Args, Subcommand};
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// Use a real GPU: what it is, whether it is exact, how fast it is
+#[derive(Args)]
+pub(crate) struct GpuVerb {
+    #[command(subcommand)]
+    what: What,
+    /// Which GPU, counted from 0
+    #[arg(long, global = true, default_value_t = 0, value_name = "NUMBER")]
+    device: usize,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Say what the GPU is
+    Info(Info),
+    /// Compare the GPU with the CPU, to the bit: every codec, every target
+    Test(Test),
+    /// Measure the GPU, beside a copy in the same run
+    Bench(Bench),
+}
+
+#[derive(Args)]
+struct Info {
+    /// Write it as JSON
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Test {
+    /// GiB of data to compare
+    #[arg(long, default_value_t = 10.0, value_name = "NUMBER")]
+    gib: f64,
+    /// Compare a few MiB only, as under a memory checker
+    #[arg(long, conflicts_with = "gib")]
+    small: bool,
+    /// Write the result as a record
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Bench {
+    /// GiB of data to measure with
+    #[arg(long, default_value_t = 1.0, value_name = "NUMBER")]
+    gib: f64,
+    /// Rows that tools/nvcomp_bench.py wrote on the same GPU, to stand beside ours
+    #[arg(long, value_name = "PATH")]
+    nvcomp: Option<PathBuf>,
+    /// Write the figures as a record
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+}
+
+impl GpuVerb {
+    pub(crate) fn run(self) -> Result<()> {
+        let gpu = Gpu::open(self.device)?;
+        match self.what {
+            What::Info(info) => info.run(&gpu),
+            What::Test(test) => test.run(&gpu),
+            What::Bench(bench) => bench.run(&gpu),
+        }
+    }
+}
+
+impl Info {
+    fn run(self, gpu: &Gpu) -> Result<()> {
+        let info = gpu.info()?;
+        let mut out = io::stdout().lock();
+        writeln!(out, "name              {}", info.name)?;
+        writeln!(out, "capability        {}.{}", info.capability.0, info.capability.1)?;
+        writeln!(out, "multiprocessors   {}", info.multiprocessors)?;
+        writeln!(out, "highest clock     {} MHz", info.clock_khz / 1000)?;
+        writeln!(out, "memory            {:.1} GiB", info.memory_bytes as f64 / GIB)?;
+        writeln!(out, "free              {:.1} GiB", info.free_bytes as f64 / GIB)?;
+        writeln!(out, "L2 cache          {} MiB", info.l2_bytes >> 20)?;
+        writeln!(out, "reaches the host  {}", if info.maps_host_memory { "yes" } else { "no" })?;
+        writeln!(out, "driver            CUDA {}.{}", info.driver / 1000, info.driver % 1000 / 10)?;
+        writeln!(out, "compiler          {}", if info.compiler { "NVRTC" } else { "none" })?;
+        let cache = buddy_cuda::cache_dir().map_or("none".to_owned(), |dir| dir.display().to_string());
+        writeln!(out, "kernel cache      {cache}")?;
+        match self.json {
+            Some(path) => save(&path, &(serde_json::to_string_pretty(&info)? + "\n")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Test {
+    fn run(self, gpu: &Gpu) -> Result<()> {
+        let bytes = if self.small { 4 << 20 } else { (self.gib * GIB) as u64 };
+        let mut out = io::stdout().lock();
+        let classes = SizeClass::ALL.map(|class| format!("{:>6}", class.name())).join("");
+        let targets = ["1x", "4/3x", "2x", "4x", "16x", "mixed"].map(|name| format!("{name:>6}")).join("");
+        writeln!(
+            out,
+            "                                 % of entries by class               % that overflow"
+        )?;
+        writeln!(out, "codec     data     noise  entries {classes}  {targets}")?;
+        let mut failed = None;
+        let report = buddy_cuda::check(gpu, bytes, |case| {
+            failed = failed.take().or(print_case(&mut out, case).err());
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        writeln!(out, "all equal: {:.2} GiB on {}", report.bytes as f64 / GIB, report.gpu)?;
+        record(self.json.as_deref(), report)
+    }
+}
+
+fn print_case(out: &mut impl Write, case: &CheckCase) -> Result<()> {
+    let percent = |share: f64| format!("{:>6.1}", 100.0 * share);
+    let classes = case.classes.map(|count| percent(count as f64 / case.entries as f64)).join("");
+    let overflow: String = case.overflow.iter().map(|&share| percent(share)).collect();
+    let data = format!("{:?}", case.fill).to_lowercase();
+    let line =
+        format!("{:<9} {data:<8} {:>5} {:>8} {classes}  {overflow}", case.codec, case.noise, case.entries);
+    Ok(writeln!(out, "{line}")?)
+}
+
+impl Bench {
+    fn run(self, gpu: &Gpu) -> Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(
+            out,
+            "{:<48} {:<8} {:>8} {:>8} {:>7} {:>9}",
+            "what", "data", "GB/s", "bound", "of it", "overflow"
+        )?;
+        let mut failed = None;
+        let mut report = buddy_cuda::bench(gpu, (self.gib * GIB) as u64 / 8192 * 8192, |row| {
+            failed = failed.take().or(print_row(&mut out, row).err());
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        for row in self.nvcomp.as_deref().map(peers).transpose()?.unwrap_or_default() {
+            print_row(&mut out, &row)?;
+            report.rows.push(row);
+        }
+        record::<BenchReport>(self.json.as_deref(), report)
+    }
+}
+
+fn print_row(out: &mut impl Write, row: &BenchRow) -> Result<()> {
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
+    let share = |value: Option<f64>, digits| {
+        value.map_or("-".to_owned(), |value| format!("{:.digits$}%", 100.0 * value))
+    };
+    let of_bound = row.bound_gb_per_s.map(|bound| row.gb_per_s / bound);
+    writeln!(
+        out,
+        "{:<48} {:<8} {:>8.0} {:>8} {:>7} {:>9}",
+        row.what,
+        row.data,
+        row.gb_per_s,
+        number(row.bound_gb_per_s),
+        share(of_bound, 0),
+        share(row.overflow, 3),
+    )?;
+    Ok(())
+}
+
+/// The rows of a peer, measured by a tool of its own.
+fn peers(path: &Path) -> Result<Vec<BenchRow>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} does not hold rows", path.display()))
+}
+
+fn record<T: RecordKind>(path: Option<&Path>, data: T) -> Result<()> {
+    path.map_or(Ok(()), |path| save(path, &Record::new(data).to_json()))
+}
+
+fn save(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,52 @@
+//! `buddy workload list`.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use buddy_report::{Align, Cell, Column, Table};
+use buddy_workloads::{ALL, Info};
+use clap::Args;
+
+/// List the workloads: what the paper ran, the footprint by scale, the method
+///
+/// The footprint is what all arrays together take. It comes near what is asked for, from 1 MB to what the
+/// program took in the paper.
+#[derive(Args)]
+pub(crate) struct List {}
+
+impl List {
+    pub(crate) fn run(self) -> Result<()> {
+        io::stdout().write_all(table().to_text().as_bytes()).context("cannot write to stdout")
+    }
+}
+
+fn table() -> Table {
+    let column = |name, align| Column { name, group: "", align };
+    let columns = vec![
+        column("name", Align::Left),
+        column("the paper ran", Align::Left),
+        column("in", Align::Right),
+        column("at 1MB", Align::Right),
+        column("at 0.25", Align::Right),
+        column("at 1", Align::Right),
+        column("method", Align::Left),
+    ];
+    Table { columns, rows: ALL.iter().map(row).collect(), total: Vec::new() }
+}
+
+fn row(info: &Info) -> Vec<Cell> {
+    let ran = format!("{} of {}", info.paper_name, info.suite());
+    let at = |bytes| decimal((info.footprint)(bytes));
+    let (quarter, paper) = (at(info.paper_bytes / 4), at(info.paper_bytes));
+    let cells = [info.name, &ran, &decimal(info.paper_bytes), &at(1_000_000), &quarter, &paper, info.method];
+    cells.map(Cell::text).into()
+}
+
+/// A size in the paper's units: its workload table has powers of ten.
+pub(super) fn decimal(bytes: u64) -> String {
+    match bytes as f64 {
+        size if size < 1e6 => format!("{:.0} kB", size / 1e3),
+        size if size < 999.5e6 => format!("{:.0} MB", size / 1e6),
+        size => format!("{:.2} GB", size / 1e9),
+    }
+}

@@ -1,0 +1,83 @@
+//! How large a run is: a share of the paper's footprint, or a size.
+
+use anyhow::{Result, bail};
+use buddy_workloads::Info;
+
+use super::list::decimal;
+
+/// The least that the workloads are made for.
+const LEAST_BYTES: u64 = 1_000_000;
+
+/// What `--scale` says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Scale {
+    /// This share of the footprint that the program had in the paper.
+    Share(f64),
+    /// This many bytes.
+    Bytes(u64),
+}
+
+const UNITS: [(&str, f64); 9] = [
+    ("kB", 1e3),
+    ("KB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("KiB", 1024.0),
+    ("MiB", 1_048_576.0),
+    ("GiB", 1_073_741_824.0),
+    ("M", 1e6),
+    ("G", 1e9),
+];
+
+/// Reads `0.25`, `1`, `16MB` or `1GiB`.
+pub(crate) fn parse_scale(text: &str) -> Result<Scale, String> {
+    let unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
+    let number = unit.map_or(text, |(number, _)| number.trim_end());
+    let wrong = || "give a share of the paper's footprint (0.25, 1) or a size (16MB, 1GiB)".to_owned();
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    if !number.is_finite() || number <= 0.0 {
+        return Err("it must be more than 0".to_owned());
+    }
+    Ok(unit.map_or(Scale::Share(number), |(_, bytes)| Scale::Bytes((number * bytes) as u64)))
+}
+
+impl Scale {
+    /// How many bytes that is for a workload.
+    pub(crate) fn bytes(self, info: &Info) -> Result<u64> {
+        let bytes = match self {
+            Self::Share(share) => (info.paper_bytes as f64 * share) as u64,
+            Self::Bytes(bytes) => bytes,
+        };
+        if (LEAST_BYTES..=info.paper_bytes).contains(&bytes) {
+            return Ok(bytes);
+        }
+        let paper = decimal(info.paper_bytes);
+        bail!("{}: the scale must be from 1MB to 1, the paper's {paper}, not {}", info.name, decimal(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_sizes() {
+        assert_eq!(parse_scale("0.25"), Ok(Scale::Share(0.25)));
+        assert_eq!(parse_scale("16MB"), Ok(Scale::Bytes(16_000_000)));
+        assert_eq!(parse_scale("1.5 GiB"), Ok(Scale::Bytes(3 << 29)));
+        for text in ["", "x", "16 bananas", "-1", "0", "nan", "inf", "MB", "0x10", "1GBs"] {
+            assert!(parse_scale(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_neither_too_small_nor_too_large() {
+        let info = &buddy_workloads::ALL[0];
+        let bytes = |text| parse_scale(text).unwrap().bytes(info);
+        assert_eq!(bytes("1").unwrap(), info.paper_bytes);
+        assert_eq!(bytes("1MB").unwrap(), 1_000_000);
+        for text in ["999kB", "1.01", "0.0001", "1e300", "1e300GB"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Prints every kernel program as JSON: its text, its headers, and the compiler's options for an architecture.
+//! `tools/nvrtc_check.py` compiles them on machines without a GPU.
+
+use buddy_cuda::Source;
+use serde_json::{Value, json};
+
+fn main() {
+    let architectures: Vec<String> = std::env::args().skip(1).collect();
+    let programs = Source::all();
+    let compile = |source: &Source, architecture: &String| {
+        json!({
+            "program": source.name,
+            "architecture": architecture,
+            "text": source.text,
+            "options": source.options(architecture),
+        })
+    };
+    let jobs: Vec<Value> =
+        programs.iter().flat_map(|source| architectures.iter().map(|a| compile(source, a))).collect();
+    let headers: Vec<Value> =
+        Source::headers().iter().map(|(name, text)| json!({ "name": name, "text": text })).collect();
+    println!("{}", json!({ "headers": headers, "jobs": jobs }));
+}

@@ -1,0 +1,176 @@
+// bf16 values (docs/format.md, "Floats"; the Rust twin is crates/codec/src/float/bf16.rs). Layout B, against the
+// allocation's window of exponents, is straight-line code over pairs of values; the other two are for what is left.
+#pragma once
+#include "sparse.cuh"
+
+namespace buddy {
+
+struct Bf16 {
+    typedef Sparse<8, 7> Loose;
+    static constexpr u32 WINDOW = 16, WINDOW_BITS = 768, ESCAPE = 7, ESCAPES = 7;
+    static constexpr u32 EXPONENTS = 0x7f807f80u;
+    // Words of a stream in layouts B and C: signs and mantissas, then codes.
+    static constexpr u32 CODES = 16, BASE_BYTE = 88;
+
+    static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
+
+    // What decides the layout, and the layout.
+    struct Choice {
+        u32 layout, bits, high;
+        Loose::Shape shape;
+    };
+
+    static BUDDY_FN Choice choose(const u32 (&words)[32], u32 window) {
+        u32 any = 0, low = EXPONENTS, high = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) {
+            u32 exponent = words[i] & EXPONENTS;
+            any |= words[i];
+            low = min_halves(low, exponent);
+            high = max_halves(high, exponent);
+        }
+        any = (any | any >> 16) & 0xffff;
+        low = (min_halves(low, low >> 16) & 0xffff) >> 7;
+        high = (max_halves(high, high >> 16) & 0xffff) >> 7;
+        // Only an exponent of zero can belong to a zero.
+        Loose::Shape shape = {0xffffffffu, 0xffffffffu, 0, 0, 0, 0};
+        Choice choice = {0, 0, high, Loose::measure(shape, any, low, high)};
+        if (low == 0) choice.shape = Loose::look(words);
+        choice.bits = choice.shape.bits();
+        if (choice.bits <= 2 * BUDDY_SECTOR_BYTES * 8) return choice;
+        if (low >= window && high < window + WINDOW) {
+            choice.layout = 1, choice.bits = WINDOW_BITS;
+            return choice;
+        }
+        u32 escapes = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) escapes += escape_flags(words[i], high);
+        escapes = (escapes & 0xffff) + (escapes >> 16);
+        if (escapes <= ESCAPES) choice.layout = 2, choice.bits = 8 * (BASE_BYTE + 1 + escapes);
+        return choice;
+    }
+
+    // How far below `high` the exponents of two values lie.
+    static BUDDY_FN u32 distances(u32 word, u32 high) { return high * 0x00010001u - (word >> 7 & 0x00ff00ffu); }
+
+    // A one in each half whose value needs an escape.
+    static BUDDY_FN u32 escape_flags(u32 word, u32 high) {
+        return (distances(word, high) + (0x8000 - ESCAPE) * 0x00010001u) >> 15 & 0x00010001u;
+    }
+
+    static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params& params) {
+        return choose(words, params.window).bits;
+    }
+
+    // Signs and mantissas of four values, a byte each.
+    static BUDDY_FN u32 narrow(u32 first, u32 second) {
+        return choose_bits(0x7f7f7f7fu, permute_bytes(first, second, 0x6420), permute_bytes(first, second, 0x7531));
+    }
+
+    // The two values whose signs and mantissas are bytes 2k and 2k + 1 of `bytes`; `exponents` in place.
+    static BUDDY_FN u32 widen(u32 bytes, u32 k, u32 exponents) {
+        return choose_bits(0x807f807fu, permute_bytes(bytes, 0, k == 0 ? 0x1100 : 0x3322), exponents);
+    }
+
+    template <class Row>
+    static BUDDY_FN void write_window(const u32 (&words)[32], u32 window, Row& row) {
+        BUDDY_UNROLL
+        for (u32 group = 0; group < 8; group++) {
+            u32 codes = 0;
+            BUDDY_UNROLL
+            for (u32 k = 0; k < 4; k++) codes += (words[4 * group + k] >> 7 & 0x00ff00ffu) << 4 * k;
+            row.store(CODES + group, codes - window * 0x11111111u);
+        }
+    }
+
+    // Three planes of codes, the base and the escapes.
+    template <class Row>
+    static BUDDY_FN void write_own(const u32 (&words)[32], u32 high, Row& row) {
+        u32 planes[6] = {};
+        u64 tail = high;
+        u32 at = 8;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) {
+            u32 escape = escape_flags(words[i], high);
+            u32 codes = distances(words[i], high) | escape * ESCAPE;
+            BUDDY_UNROLL
+            for (u32 bit = 0; bit < 3; bit++) {
+                u32 two = codes >> bit & 0x00010001u;
+                planes[2 * bit + i / 16] |= (two | two >> 15) << 2 * (i % 16) & 3u << 2 * (i % 16);
+            }
+            if (escape & 1) tail |= (u64)(words[i] >> 7 & 0xff) << at, at += 8;
+            if (escape >> 16) tail |= (u64)(words[i] >> 23 & 0xff) << at, at += 8;
+        }
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 6; i++) row.store(CODES + i, planes[i]);
+        row.store(BASE_BYTE / 4, (u32)tail);
+        row.store(BASE_BYTE / 4 + 1, (u32)(tail >> 32));
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params& params) {
+        Choice choice = choose(words, params.window);
+        layout = choice.layout;
+        if (choice.bits > STREAM_BITS) return choice.bits;
+        forget(words);
+        if (layout == 0) {
+            row.clear();
+            Loose::write(words, choice.shape, row);
+            return choice.bits;
+        }
+        if (layout == 1) write_window(words, params.window, row);
+        if (layout == 2) write_own(words, choice.high, row);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < CODES; i++) row.store(i, narrow(words[2 * i], words[2 * i + 1]));
+        return choice.bits;
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 read_window(const Row& row, u32 window, u32 (&words)[32]) {
+        BUDDY_UNROLL
+        for (u32 group = 0; group < 8; group++) {
+            u32 codes = row.load(CODES + group);
+            BUDDY_UNROLL
+            for (u32 k = 0; k < 4; k++) {
+                u32 exponents = (codes >> 4 * k & 0x000f000fu) * 128 + window * 0x00800080u;
+                words[4 * group + k] = widen(row.load(2 * group + k / 2), k % 2, exponents);
+            }
+        }
+        return OK;
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 read_own(const Row& row, u32 limit, u32 (&words)[32]) {
+        u32 planes[6];
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 6; i++) planes[i] = row.load(CODES + i);
+        u32 low = planes[0] & planes[2] & planes[4], high = planes[1] & planes[3] & planes[5];
+        u32 escapes = ones_in(low) + ones_in(high);
+        if (escapes > ESCAPES) return limit < 8 * (BASE_BYTE + 1) ? TRUNCATED : INVALID;
+        if (8 * (BASE_BYTE + 1 + escapes) > limit) return TRUNCATED;
+        u64 tail = (u64)row.load(BASE_BYTE / 4 + 1) << 32 | row.load(BASE_BYTE / 4);
+        u32 base = (u32)tail & 0xff;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) {
+            u32 exponents[2];
+            BUDDY_UNROLL
+            for (u32 k = 0; k < 2; k++) {
+                u32 at = 2 * (i % 16) + k, half = i / 16;
+                u32 code = (planes[half] >> at & 1) | (planes[2 + half] >> at & 1) << 1 | (planes[4 + half] >> at & 1) << 2;
+                exponents[k] = (base - code) & 0xff;
+                if (code == ESCAPE) tail >>= 8, exponents[k] = (u32)tail & 0xff;
+            }
+            words[i] = widen(row.load(i / 2), i % 2, exponents[0] << 7 | exponents[1] << 23);
+        }
+        return OK;
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params& params) {
+        if (layout == 0) return Loose::read(row, limit, words);
+        if (layout == 1) return limit < WINDOW_BITS ? (u32)TRUNCATED : read_window(row, params.window, words);
+        return read_own(row, limit, words);
+    }
+};
+
+}  // namespace buddy

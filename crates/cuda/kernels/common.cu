@@ -1,0 +1,109 @@
+// Kernels that belong to no codec: what is stored, what the constants are, data to try codecs on, and plain
+// copies to compare with.
+#include "fill.cuh"
+#include "tile.cuh"
+
+using namespace buddy;
+
+BUDDY_FN u64 thread_index() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
+BUDDY_FN u64 thread_count() { return (u64)gridDim.x * blockDim.x; }
+
+// Counts the nibbles of a buffer, those that name no class under NIBBLES, and entries that overflow after them.
+extern "C" __global__ void buddy_stats(Memory memory, u64* counts) {
+    u32 found[NIBBLES + 2] = {};
+    for (u64 at = thread_index(); at * 8 < memory.entries; at += thread_count()) {
+        u32 word = ((const u32*)memory.nibbles)[at], room = place_of(memory, at * 8).device_bytes;
+        u32 valid = memory.entries - at * 8 < 8 ? (u32)(memory.entries - at * 8) : 8;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 8; i++) {
+            u32 nibble = i < valid ? word >> 4 * i & 15 : 16;
+            BUDDY_UNROLL
+            for (u32 n = 0; n < NIBBLES; n++) found[n] += nibble == n;
+            found[NIBBLES] += nibble >= NIBBLES && nibble < 16;
+            found[NIBBLES + 1] += nibble < NIBBLES && class_bytes(class_of(nibble)) > room;
+        }
+    }
+    BUDDY_UNROLL
+    for (u32 n = 0; n < NIBBLES + 2; n++) {
+        u32 sum = __reduce_add_sync(ALL, found[n]);
+        if (threadIdx.x % WARP == 0 && sum != 0) atomicAdd(counts + n, (u64)sum);
+    }
+}
+
+// What the kernels were compiled with: constants, then bytes and class and layout of every nibble.
+extern "C" __global__ void buddy_constants(u32* out) {
+    const u32 constants[] = {ENTRY, SECTOR, PAGE_ENTRIES, SMALL, STREAM_BITS, sizeof(Memory), sizeof(Page), sizeof(Params)};
+    u32 at = 0;
+    for (u32 constant : constants) out[at++] = constant;
+    for (u32 nibble = 0; nibble < NIBBLES; nibble++) {
+        out[at++] = class_of(nibble);
+        out[at++] = layout_of(nibble);
+        out[at++] = class_bytes(class_of(nibble));
+        out[at++] = nibble_of(class_of(nibble), layout_of(nibble));
+    }
+}
+
+// Where the listed entries lie: device address, device bytes, buddy address, buddy bytes, and the address of
+// chunk 7.
+extern "C" __global__ void buddy_places(Memory memory, const u32* list, u64 count, u64* out) {
+    u64 at = thread_index();
+    if (at >= count) return;
+    Place place = place_of(memory, list[at]);
+    out[5 * at] = (u64)place.device;
+    out[5 * at + 1] = place.device_bytes;
+    out[5 * at + 2] = (u64)place.buddy;
+    out[5 * at + 3] = buddy_bytes(place.device_bytes);
+    out[5 * at + 4] = (u64)chunk_at(place, CHUNKS - 1);
+}
+
+// Fills entries with data of one kind; `share` in 65536 of them become noise, which no codec shrinks.
+extern "C" __global__ void buddy_fill(u32* to, u64 entries, u32 kind, u64 seed, u32 share) {
+    for (u64 at = thread_index(); at < entries * WORDS; at += thread_count()) {
+        to[at] = fill_word(at, kind, seed, share);
+    }
+}
+
+// A list of random entries.
+extern "C" __global__ void buddy_fill_list(u32* to, u64 count, u64 entries, u64 seed) {
+    for (u64 at = thread_index(); at < count; at += thread_count()) to[at] = (u32)(mix(seed + at) % entries);
+}
+
+// Counts the words that differ.
+extern "C" __global__ void buddy_compare(const uint4* a, const uint4* b, u64 chunks, u64* different) {
+    u32 found = 0;
+    for (u64 at = thread_index(); at < chunks; at += thread_count()) {
+        uint4 x = a[at], y = b[at];
+        found += (x.x != y.x) + (x.y != y.y) + (x.z != y.z) + (x.w != y.w);
+    }
+    found = __reduce_add_sync(ALL, found);
+    if (threadIdx.x % WARP == 0 && found != 0) atomicAdd(different, (u64)found);
+}
+
+// Reads the first `bytes` of every `stride` bytes: the slots of entries that overflow, as far apart as those lie.
+extern "C" __global__ void buddy_read_slots(const u8* from, uint4* to, u64 slots, u32 bytes, u32 stride) {
+    u32 chunks = bytes / CHUNK;
+    for (u64 at = thread_index(); at < slots * chunks; at += thread_count()) {
+        __stcs(to + at, *(const uint4*)(from + at / chunks * stride + at % chunks * CHUNK));
+    }
+}
+
+// A gather of plain entries, eight threads to an entry, four entries to a thread. What does not exist is the first.
+extern "C" __global__ void buddy_gather_plain(const uint4* from, u64 entries, uint4* to, const u32* list, u64 count) {
+    u64 at = ((u64)blockIdx.x * blockDim.x * 4 + threadIdx.x) / CHUNKS, step = blockDim.x / CHUNKS;
+    u32 chunk = threadIdx.x % CHUNKS;
+    uint4 v[4];
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 4; i++) {
+        u64 row = at + i * step;
+        u64 entry = row < count ? list[row] : 0;
+        if (row < count) v[i] = from[(entry < entries ? entry : 0) * CHUNKS + chunk];
+    }
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 4; i++) {
+        u64 row = at + i * step;
+        if (row < count) __stcs(to + row * CHUNKS + chunk, v[i]);
+    }
+}
+
+// Stops the context with an error that stays.
+extern "C" __global__ void buddy_trap() { asm volatile("trap;"); }

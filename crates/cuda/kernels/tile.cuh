@@ -1,0 +1,159 @@
+// A warp's tile: 32 entries in shared memory, one row of eight chunks for each. Global accesses are 16 bytes wide
+// and run along rows; a thread then works on the row of its own. Chunks are stored under a permutation that
+// depends on the row, so that neither way of access meets bank conflicts.
+#pragma once
+#include "map.cuh"
+
+namespace buddy {
+
+constexpr u32 WARP = 32;
+constexpr u32 ALL = 0xffffffffu;
+
+BUDDY_FN u32 swizzle(u32 row) { return row * 5 % CHUNKS; }
+
+struct Tile {
+    uint4* chunks;
+    u32 lane;
+
+    BUDDY_FN uint4* at(u32 row, u32 chunk) const { return chunks + row * CHUNKS + (chunk ^ swizzle(row)); }
+};
+
+// One entry's row, seen by its thread as words. Rows start at multiples of 128 bytes, so that the permutation of
+// chunks is an XOR of the address.
+struct Row {
+    u32 start;  // shared address of chunk 0
+
+    BUDDY_FN explicit Row(const Tile& tile) : start((u32)__cvta_generic_to_shared(tile.at(tile.lane, 0))) {}
+
+    BUDDY_FN u32 load(u32 k) const {
+        u32 word;
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(start ^ k * 4) : "memory");
+        return word;
+    }
+    BUDDY_FN void store(u32 k, u32 word) {
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(start ^ k * 4), "r"(word) : "memory");
+    }
+    BUDDY_FN uint4 load_chunk(u32 c) const {
+        uint4 v;
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "r"(start ^ c * CHUNK)
+                     : "memory");
+        return v;
+    }
+    BUDDY_FN void store_chunk(u32 c, u32 x, u32 y, u32 z, u32 w) {
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(start ^ c * CHUNK), "r"(x), "r"(y), "r"(z), "r"(w)
+                     : "memory");
+    }
+
+    // Zeros, as far as a stream may reach.
+    BUDDY_FN void clear() {
+        BUDDY_UNROLL
+        for (u32 c = 0; c < STREAM_WORDS / 4; c++) store_chunk(c, 0, 0, 0, 0);
+    }
+
+    BUDDY_FN void load_all(u32 (&out)[WORDS]) const {
+        BUDDY_UNROLL
+        for (u32 c = 0; c < CHUNKS; c++) {
+            uint4 v = load_chunk(c);
+            out[4 * c] = v.x, out[4 * c + 1] = v.y, out[4 * c + 2] = v.z, out[4 * c + 3] = v.w;
+        }
+    }
+
+    BUDDY_FN void store_all(const u32 (&in)[WORDS]) {
+        BUDDY_UNROLL
+        for (u32 c = 0; c < CHUNKS; c++) store_chunk(c, in[4 * c], in[4 * c + 1], in[4 * c + 2], in[4 * c + 3]);
+    }
+};
+
+// Starts a copy from global into shared memory that `arrive` waits for.
+template <u32 BYTES>
+BUDDY_FN void fetch(void* to, const void* from) {
+    u32 shared = (u32)__cvta_generic_to_shared(to);
+    if (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(from) : "memory");
+    }
+}
+
+BUDDY_FN void arrive() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncwarp();
+}
+
+// Calls `move(row, chunk, index)` for every chunk of the rows in `active`, in the order of plain memory.
+template <class Move>
+BUDDY_FN void along_plain(const Tile& tile, u32 active, Move move) {
+    u32 first = tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
+    if (active == ALL) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < CHUNKS; i++) move(tile.at(i * (WARP / CHUNKS) + first, chunk), i * WARP + tile.lane);
+        return;
+    }
+    for (u32 i = 0; i < CHUNKS; i++) {
+        u32 row = i * (WARP / CHUNKS) + first;
+        if (active >> row & 1) move(tile.at(row, chunk), i * WARP + tile.lane);
+    }
+}
+
+// Entries as they are.
+BUDDY_FN void fetch_plain(const Tile& tile, const uint4* from, u32 active) {
+    along_plain(tile, active, [&](uint4* shared, u32 index) { fetch<16>(shared, from + index); });
+}
+
+BUDDY_FN void put_plain(const Tile& tile, uint4* to, u32 active) {
+    __syncwarp();
+    along_plain(tile, active, [&](uint4* shared, u32 index) { __stcs(to + index, *shared); });
+}
+
+// The rows' chunks that lie one after the other on the device, `PER_ROW` of them to a row; `used` is how many
+// of its chunks this lane's row has. Calls `move(shared, global)` for each.
+template <u32 PER_ROW, class Move>
+BUDDY_FN void along_device(const Tile& tile, u8* device, u32 used, Move move) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < PER_ROW; i++) {
+        u32 at = i * WARP + tile.lane, row = at / PER_ROW, chunk = at % PER_ROW;
+        if (chunk < __shfl_sync(ALL, used, row)) move(tile.at(row, chunk), device + at * CHUNK);
+    }
+}
+
+// The chunks from `first` on of the rows in `rows`, eight lanes to a row; `place(row)` says where they lie.
+template <class PlaceOf, class Move>
+BUDDY_FN void along_rows(const Tile& tile, u32 rows, u32 first, u32 used, PlaceOf place, Move move) {
+    const u32 step = WARP / CHUNKS;
+    BUDDY_UNROLL
+    for (u32 i = 0; i < CHUNKS; i++) {
+        if ((rows >> (i * step) & ((1u << step) - 1)) == 0) continue;
+        u32 row = i * step + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
+        u32 count = __shfl_sync(ALL, used, row);
+        Place there = place(row);
+        if ((rows >> row & 1) && chunk >= first && chunk < count) move(tile.at(row, chunk), chunk_at(there, chunk));
+    }
+}
+
+// Moves the compressed rows of consecutive entries of one page between shared memory and their places.
+template <class Move>
+BUDDY_FN void along_page(const Tile& tile, const Place& place, u32 used, Move move) {
+    u32 per_row = place.device_bytes / CHUNK;
+    switch (per_row) {
+        case 8: along_device<8>(tile, place.device, used, move); break;
+        case 6: along_device<6>(tile, place.device, used, move); break;
+        case 4: along_device<4>(tile, place.device, used, move); break;
+        case 2: along_device<2>(tile, place.device, used, move); break;
+        default: break;
+    }
+    u32 over = __ballot_sync(ALL, used > (per_row == 0 ? 1 : per_row));
+    if (over == 0) return;
+    along_rows(tile, over, per_row, used, [&](u32 row) { return step_by(place, row); }, move);
+}
+
+struct Fetch {
+    BUDDY_FN void operator()(uint4* shared, u8* global) const { fetch<16>(shared, global); }
+};
+
+struct Put {
+    BUDDY_FN void operator()(uint4* shared, u8* global) const { __stcs((uint4*)global, *shared); }
+};
+
+}  // namespace buddy

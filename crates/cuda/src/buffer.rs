@@ -1,0 +1,246 @@
+//! A compressed buffer: entries at fixed places, whatever they hold.
+
+use std::sync::Arc;
+
+use buddy_codec::Codec;
+use buddy_core::{ENTRIES_PER_PAGE, Extent, Target};
+use cudarc::driver::CudaStream;
+
+use crate::{
+    BuddyPool, DeviceSpan, Error, Stats,
+    driver::Region,
+    kernels::{CodecKernels, CommonKernels},
+    layout::{Memory, page_table},
+    pool::Regions,
+    report::{COUNTERS, REPORT_BYTES},
+    source::Params,
+};
+
+/// The targets of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Targets<'a> {
+    /// One target for so many entries.
+    Uniform(Target, u64),
+    /// A target for each page of 64 entries.
+    Pages(&'a [Target]),
+}
+
+/// A buffer in a pool. Every operation is put on the caller's stream and returns at once; none waits, none takes
+/// memory, so all of them can be captured in a graph. Streams that use one buffer at a time order themselves.
+#[derive(Debug)]
+pub struct BuddyBuffer {
+    regions: Arc<Regions>,
+    kernels: Arc<CodecKernels>,
+    common: Arc<CommonKernels>,
+    codec: Codec,
+    params: Params,
+    memory: Memory,
+    targets: Box<[Target]>,
+    /// Offset of the report in device memory, and its pinned copy.
+    report: u64,
+    report_copy: Region,
+    /// Offset of the first entry's buddy slot.
+    buddy: u64,
+}
+
+impl BuddyBuffer {
+    pub(crate) fn new(pool: &mut BuddyPool, codec: Codec, targets: Targets<'_>) -> Result<Self, Error> {
+        let used = pool.used();
+        Self::cut(pool, codec, targets).inspect_err(|_| pool.restore(used))
+    }
+
+    fn cut(pool: &mut BuddyPool, codec: Codec, targets: Targets<'_>) -> Result<Self, Error> {
+        let gpu = pool.regions().gpu.clone();
+        let (entries, device_bytes, buddy_bytes, pages) = match targets {
+            Targets::Uniform(target, entries) => {
+                let padded = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
+                let (device, buddy) = (target.device_bytes() as u64, target.buddy_bytes() as u64);
+                (entries, padded * device, padded * buddy, Vec::new())
+            }
+            Targets::Pages(targets) => {
+                let (pages, device, buddy) = page_table(targets);
+                ((targets.len() * ENTRIES_PER_PAGE) as u64, device, buddy, pages)
+            }
+        };
+        if entries > u64::from(u32::MAX) {
+            return Err(Error::Range { first: 0, end: entries, entries: u64::from(u32::MAX) });
+        }
+        let kernels = gpu.codec(codec.kind())?;
+        let common = gpu.common()?;
+        let nibble_bytes = entries.next_multiple_of(ENTRIES_PER_PAGE as u64) / 2;
+        let device = pool.take_device(device_bytes)?;
+        let nibbles = pool.take_device(nibble_bytes)?;
+        let table = pool.take_device(size_of_val(&pages[..]) as u64)?;
+        let report = pool.take_device(REPORT_BYTES)?;
+        let buddy = pool.take_buddy(buddy_bytes)?;
+        let regions = pool.regions().clone();
+        let report_copy = gpu.pinned_region(REPORT_BYTES)?;
+        gpu.check("clear the metadata", regions.device.fill(nibbles, nibble_bytes, 0))?;
+        gpu.check("clear the report", regions.device.fill(report, REPORT_BYTES, 0xff))?;
+        gpu.check("store the page table", regions.device.upload(table, bytemuck::cast_slice(&pages)))?;
+        let base = regions.device.address();
+        let memory = Memory {
+            device: base + device,
+            buddy: regions.buddy.address() + buddy,
+            nibbles: base + nibbles,
+            pages: if pages.is_empty() { 0 } else { base + table },
+            fault: base + report + 8 * COUNTERS,
+            entries,
+            device_bytes: match targets {
+                Targets::Uniform(target, _) => target.device_bytes() as u32,
+                Targets::Pages(_) => 0,
+            },
+            reserved: 0,
+        };
+        let targets = match targets {
+            Targets::Uniform(target, _) => Box::from([target]),
+            Targets::Pages(targets) => Box::from(targets),
+        };
+        let params = Params::of(&codec);
+        Ok(Self { regions, kernels, common, codec, params, memory, targets, report, report_copy, buddy })
+    }
+
+    /// How many entries.
+    pub fn entries(&self) -> u64 {
+        self.memory.entries
+    }
+
+    /// Its codec.
+    pub fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// The extent of the one address map that an entry lies in: its page, or the whole buffer. Device addresses
+    /// are the GPU's; buddy offsets count from the carve-out's start, nibbles from the buffer's first.
+    pub fn extent(&self, entry: u64) -> Extent {
+        let page = ENTRIES_PER_PAGE as u64;
+        let whole = |target| Extent {
+            target,
+            entries: self.entries(),
+            device_base: self.memory.device,
+            buddy_base: self.buddy,
+            nibble_base: 0,
+        };
+        if self.memory.pages == 0 {
+            return whole(self.targets[0]);
+        }
+        let before = &self.targets[..(entry / page) as usize];
+        let sum = |bytes: fn(Target) -> usize| {
+            before.iter().map(|&target| bytes(target) as u64 * page).sum::<u64>()
+        };
+        let extent = whole(self.targets[before.len()]);
+        Extent {
+            entries: page,
+            device_base: extent.device_base + sum(Target::device_bytes),
+            buddy_base: extent.buddy_base + sum(Target::buddy_bytes),
+            nibble_base: entry / page * page,
+            ..extent
+        }
+    }
+
+    /// Compresses `from` into the entries from `first` on.
+    ///
+    /// # Errors
+    /// [`Error::Range`], [`Error::Shape`], or what the driver says.
+    pub fn write(&self, on: &CudaStream, first: u64, from: DeviceSpan<'_>) -> Result<(), Error> {
+        let Some(from) = self.check_range(first, from)? else { return Ok(()) };
+        let launched = self.kernels.write(on, &self.memory, self.params, from, first);
+        self.regions.gpu.check("start writing", launched)
+    }
+
+    /// Decompresses the entries from `first` on into `to`. An entry that does not decode becomes zeros, and the
+    /// next report says which.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn read(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let Some(to) = self.check_range(first, to)? else { return Ok(()) };
+        let launched = self.kernels.read(on, &self.memory, self.params, to, first);
+        self.regions.gpu.check("start reading", launched)
+    }
+
+    /// Decompresses single entries: the i-th of `to` is the one whose number, 32 bits, is the i-th of `list`. A
+    /// number past the end gives zeros and a fault.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there is a number for each entry, or what the driver says.
+    pub fn gather(&self, on: &CudaStream, list: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), Error> {
+        if !self.check_list(list, to)? {
+            return Ok(());
+        }
+        let launched = self.kernels.gather(on, &self.memory, self.params, to, list);
+        self.regions.gpu.check("start gathering", launched)
+    }
+
+    /// Compresses single entries: the one whose number is the i-th of `list` becomes the i-th of `from`. No number
+    /// may be there twice: which of the two would win, and of which parts, is not known.
+    ///
+    /// # Errors
+    /// As for [`gather`](Self::gather).
+    pub fn scatter(&self, on: &CudaStream, list: DeviceSpan<'_>, from: DeviceSpan<'_>) -> Result<(), Error> {
+        if !self.check_list(list, from)? {
+            return Ok(());
+        }
+        let launched = self.kernels.scatter(on, &self.memory, self.params, from, list);
+        self.regions.gpu.check("start scattering", launched)
+    }
+
+    /// Has the GPU report what the buffer holds at this point of the stream. [`latest`](Self::latest) gives the
+    /// numbers once the stream has passed it.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn stats(&self, on: &CudaStream) -> Result<(), Error> {
+        let (gpu, device) = (&self.regions.gpu, &self.regions.device);
+        gpu.alive()?;
+        let counts = device.address() + self.report;
+        gpu.check("clear the counters", device.fill_on(on, self.report, 8 * COUNTERS, 0))?;
+        gpu.check("start counting", self.common.stats(on, &self.memory, counts))?;
+        gpu.check("copy the report", device.copy_on(on, self.report, &self.report_copy, REPORT_BYTES))?;
+        gpu.check("clear the fault", device.fill_on(on, self.report + 8 * COUNTERS, 8, 0xff))
+    }
+
+    /// The latest report. A report that the stream has not passed yet is not in it.
+    pub fn latest(&self) -> Stats {
+        Stats::from_report(|i| self.report_copy.peek(i))
+    }
+
+    /// The target of an entry.
+    pub fn target(&self, entry: u64) -> Target {
+        self.targets[if self.memory.pages == 0 { 0 } else { entry as usize / ENTRIES_PER_PAGE }]
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// The span, unless it is empty.
+    fn check_range<'a>(&self, first: u64, plain: DeviceSpan<'a>) -> Result<Option<DeviceSpan<'a>>, Error> {
+        self.regions.gpu.alive()?;
+        let entries = plain.check_entries()?.entries();
+        let end = first.saturating_add(entries);
+        if end > self.entries() {
+            return Err(Error::Range { first, end, entries: self.entries() });
+        }
+        Ok((entries > 0).then_some(plain))
+    }
+
+    /// Whether there is anything to do.
+    fn check_list(&self, list: DeviceSpan<'_>, plain: DeviceSpan<'_>) -> Result<bool, Error> {
+        self.regions.gpu.alive()?;
+        let count = plain.check_entries()?.entries();
+        let list = list.check(4, 4, "one 32-bit number for each entry")?;
+        if list.bytes() / 4 != count {
+            return Err(Error::Shape {
+                bytes: list.bytes(),
+                address: list.address(),
+                need: "one 32-bit number for each entry",
+            });
+        }
+        Ok(count > 0)
+    }
+}

@@ -1,0 +1,79 @@
+//! The kernels' constants and places are those of `buddy-core`.
+
+use buddy_codec::CodecKind;
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Nibble, SECTOR_BYTES, SizeClass, Target};
+
+use super::same;
+use crate::{
+    BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Error, Gpu, Targets,
+    layout::{Memory, Page},
+    source::Params,
+};
+
+const PAGES: usize = 23;
+
+/// Compares constants, nibbles, and the places of a buffer with one target and of one with many.
+pub(super) fn check(gpu: &Gpu) -> Result<(), Error> {
+    constants(gpu)?;
+    let entries = (PAGES * ENTRIES_PER_PAGE) as u64;
+    let mut pool = BuddyPool::new(gpu, 1 << 20, Carveout::Device, 1 << 20)?;
+    let mixed: Vec<Target> = Target::ALL.into_iter().cycle().take(PAGES).collect();
+    for target in Target::ALL {
+        places(gpu, &pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(target, entries))?)?;
+        pool.clear()?;
+    }
+    places(gpu, &pool.buffer(CodecKind::Bpc.train(&[]), Targets::Pages(&mixed))?)
+}
+
+fn constants(gpu: &Gpu) -> Result<(), Error> {
+    let stream = gpu.stream()?;
+    let out = DeviceBytes::new(gpu, 4096)?;
+    gpu.check("start writing constants", gpu.common()?.constants(&stream, out.all()))?;
+    gpu.wait(&stream)?;
+    let stored = 8 * SizeClass::S3.bytes();
+    let mut expected = vec![ENTRY_BYTES, SECTOR_BYTES, ENTRIES_PER_PAGE, Target::X16.device_bytes(), stored];
+    expected.extend([size_of::<Memory>(), size_of::<Page>(), size_of::<Params>()]);
+    for bits in 0..8 {
+        let nibble = Nibble::from_bits(bits).expect("eight nibbles name a class");
+        let class = nibble.class();
+        let again = Nibble::new(class, nibble.layout()).bits();
+        expected.extend([class.index(), nibble.layout() as usize, class.bytes(), usize::from(again)]);
+    }
+    let mut bytes = vec![0; 4 * expected.len()];
+    out.download(&mut bytes)?;
+    let found: Vec<usize> =
+        bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word) as usize).collect();
+    same(found, expected, || "constants".to_owned())
+}
+
+fn places(gpu: &Gpu, buffer: &BuddyBuffer) -> Result<(), Error> {
+    let stream = gpu.stream()?;
+    let entries: Vec<u32> = (0..buffer.entries() as u32).step_by(7).collect();
+    let list = DeviceBytes::new(gpu, 4 * entries.len() as u64)?;
+    let out = DeviceBytes::new(gpu, 40 * entries.len() as u64)?;
+    list.upload(bytemuck::cast_slice(&entries))?;
+    gpu.check("start writing places", gpu.common()?.places(&stream, buffer.memory(), list.all(), out.all()))?;
+    gpu.wait(&stream)?;
+    let mut bytes = vec![0; out.len() as usize];
+    out.download(&mut bytes)?;
+    let found: Vec<u64> = bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+    let carveout = buffer.regions().buddy.address();
+    for (found, &entry) in found.as_chunks::<5>().0.iter().zip(&entries) {
+        let extent = buffer.extent(u64::from(entry));
+        let within = if extent.entries == buffer.entries() { entry } else { entry % ENTRIES_PER_PAGE as u32 };
+        let place = extent.place(u64::from(within)).expect("an entry of the extent");
+        let (device, buddy) = place.used(extent.target, SizeClass::Raw);
+        // The last 16 bytes of a raw entry end its buddy part, or its device part if it has no other.
+        let end =
+            if buddy.bytes == 0 { device.start + device.bytes } else { carveout + buddy.start + buddy.bytes };
+        let expected = [
+            place.device.start,
+            place.device.bytes,
+            carveout + place.buddy.start,
+            place.buddy.bytes,
+            end - 16,
+        ];
+        same(*found, expected, || format!("place of entry {entry} at {}", extent.target))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Is the GPU the CPU's twin? Every codec and every target, on data of many kinds, against `buddy-codec` and the
+//! address map of `buddy-core`, to the bit.
+
+mod corrupt;
+mod map;
+mod stored;
+
+use std::sync::Mutex;
+
+use buddy_codec::{Codec, CodecKind};
+use buddy_core::{ENTRY_BYTES, Entry, Nibble, RecordKind, SizeClass};
+use serde::{Deserialize, Serialize};
+
+use crate::{BuddyPool, Carveout, DeviceBytes, Error, Fill, Gpu};
+
+/// Least entries of a case: enough for a page of each target, and a page that is cut off.
+const LEAST: u64 = 64 * 12;
+
+/// What was compared, all of it equal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// The GPU's name.
+    pub gpu: String,
+    /// CUDA version of its driver.
+    pub driver: u32,
+    /// Different data that was compared.
+    pub bytes: u64,
+    /// One row for each codec and kind of data.
+    pub cases: Vec<CheckCase>,
+}
+
+impl RecordKind for CheckReport {
+    const KIND: &'static str = "gpu-test";
+    const VERSION: u32 = 1;
+}
+
+/// One kind of data with one codec, at every target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckCase {
+    /// The codec.
+    pub codec: CodecKind,
+    /// The data.
+    pub fill: Fill,
+    /// Share of entries that were made noise.
+    pub noise: f64,
+    /// Entries.
+    pub entries: u64,
+    /// Entries by size class.
+    pub classes: [u64; 6],
+    /// Share of entries that overflow, for each target from 1x to 16x and for mixed pages.
+    pub overflow: Vec<f64>,
+}
+
+/// The data of each case and the share of noise in it: overflow from nothing to all.
+fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
+    let native = match kind {
+        CodecKind::Planes64 => Fill::Field64,
+        CodecKind::Zeros16 | CodecKind::Zeros32 | CodecKind::Zeros64 | CodecKind::Fp32 => Fill::Relu,
+        CodecKind::Bf16 => Fill::Weights,
+        CodecKind::Fp16 => Fill::Halves,
+        _ => Fill::Ramp,
+    };
+    [(native, 0.0), (Fill::Varied, 0.01), (native, 0.1), (Fill::Varied, 0.5), (Fill::Noise, 1.0)]
+}
+
+/// Compares about `bytes` of data, spread over all codecs; `progress` hears of each case.
+///
+/// # Errors
+/// [`Error::Differs`] with the first difference, or what compiler or driver say.
+pub fn check(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&CheckCase)) -> Result<CheckReport, Error> {
+    map::check(gpu)?;
+    let codecs: Vec<CodecKind> = crate::codecs().collect();
+    let each = bytes / (codecs.len() as u64 * 5 * ENTRY_BYTES as u64);
+    // Not a whole number of pages: the last one is cut off.
+    let entries = each.max(LEAST) / 64 * 64 - 27;
+    let mut bench = Bench::new(gpu, entries)?;
+    // The data, a page more, metadata, and a little.
+    let room = (entries + 64) * 130 + (1 << 16);
+    let mut pools =
+        [Carveout::Host, Carveout::Device].map(|carveout| BuddyPool::new(gpu, room, carveout, room));
+    let mut report =
+        CheckReport { gpu: gpu.info()?.name, driver: gpu.info()?.driver, bytes: 0, cases: Vec::new() };
+    for kind in codecs {
+        for (i, (fill, noise)) in cases(kind).into_iter().enumerate() {
+            // Odd cases overflow into device memory.
+            let pool = pools[i % 2].as_mut().map_err(|error| error.clone())?;
+            let case = bench.case(kind, fill, noise, i as u64, pool)?;
+            progress(&case);
+            report.bytes += entries * ENTRY_BYTES as u64;
+            report.cases.push(case);
+        }
+        corrupt::check(gpu, kind)?;
+    }
+    Ok(report)
+}
+
+/// The memory that all cases use in turn.
+struct Bench {
+    gpu: Gpu,
+    data: DeviceBytes,
+    back: DeviceBytes,
+    counts: DeviceBytes,
+    plain: Vec<Entry>,
+    nibbles: Vec<Nibble>,
+    slots: Vec<Entry>,
+    /// Where memory is copied to be looked at: device and buddy.
+    copies: Mutex<[Vec<u8>; 2]>,
+}
+
+impl Bench {
+    fn new(gpu: &Gpu, entries: u64) -> Result<Self, Error> {
+        let bytes = entries * ENTRY_BYTES as u64;
+        Ok(Self {
+            gpu: gpu.clone(),
+            data: DeviceBytes::new(gpu, bytes)?,
+            back: DeviceBytes::new(gpu, bytes)?,
+            counts: DeviceBytes::new(gpu, 64)?,
+            plain: vec![[0; ENTRY_BYTES]; entries as usize],
+            nibbles: vec![Nibble::from_bits(0).expect("zero is a class"); entries as usize],
+            slots: vec![[0; ENTRY_BYTES]; entries as usize],
+            copies: Mutex::default(),
+        })
+    }
+
+    fn case(
+        &mut self,
+        kind: CodecKind,
+        fill: Fill,
+        noise: f64,
+        seed: u64,
+        pool: &mut BuddyPool,
+    ) -> Result<CheckCase, Error> {
+        let stream = self.gpu.stream()?;
+        self.gpu.make(&stream, self.data.all(), fill, seed, noise)?;
+        self.gpu.wait(&stream)?;
+        self.data.download(self.plain.as_flattened_mut())?;
+        let codec = kind.train(&self.plain[..self.plain.len().min(4096)]);
+        codec.pack_all_parallel(&self.plain, &mut self.nibbles, &mut self.slots);
+        let classes = SizeClass::ALL
+            .map(|class| self.nibbles.iter().filter(|nibble| nibble.class() == class).count() as u64);
+        self.sizes(&codec, classes)?;
+        let overflow = stored::check(self, &codec, pool)?;
+        let entries = self.plain.len() as u64;
+        Ok(CheckCase { codec: kind, fill, noise, entries, classes, overflow })
+    }
+
+    /// The size histogram is the one of the CPU's nibbles.
+    fn sizes(&self, codec: &Codec, classes: [u64; 6]) -> Result<(), Error> {
+        let stream = self.gpu.stream()?;
+        self.counts.fill(0)?;
+        self.gpu.size_histogram(&stream, codec, self.data.all(), self.counts.span(0..48))?;
+        self.gpu.wait(&stream)?;
+        let mut bytes = [0; 48];
+        self.counts.download(&mut bytes)?;
+        let found: Vec<u64> = bytes.as_chunks().0.iter().map(|&count| u64::from_le_bytes(count)).collect();
+        same(found, classes.to_vec(), || format!("{} size histogram", codec.kind()))
+    }
+}
+
+/// An error unless both are equal.
+fn same<T: PartialEq + std::fmt::Debug>(gpu: T, cpu: T, what: impl Fn() -> String) -> Result<(), Error> {
+    if gpu == cpu { Ok(()) } else { Err(Error::Differs(format!("{}: {gpu:02x?}, not {cpu:02x?}", what()))) }
+}

@@ -1,0 +1,87 @@
+//! Everything unsafe: calls of the driver and of the compiler, each behind a function that keeps its conditions.
+
+mod compiler;
+mod region;
+
+use cudarc::driver::{
+    CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg, result, sys,
+};
+
+pub(crate) use compiler::{compile, has_compiler};
+pub(crate) use region::Region;
+
+use crate::{bytes::DeviceSpan, layout::Memory, source::Params};
+
+// SAFETY: plain numbers in C layout, the same struct as in `map.cuh`; a test compares the sizes.
+unsafe impl DeviceRepr for Memory {}
+// SAFETY: likewise, the struct of `bits.cuh`.
+unsafe impl DeviceRepr for Params {}
+
+/// Whether the driver's library can be loaded.
+pub(crate) fn has_driver() -> bool {
+    // SAFETY: loading libcuda runs only its own initialisers.
+    unsafe { sys::is_culib_present() }
+}
+
+/// The driver's version, such as 13000.
+pub(crate) fn version() -> Result<i32, DriverError> {
+    let mut version = 0;
+    // SAFETY: the driver writes one number to where it is told.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
+    Ok(version)
+}
+
+/// Copies from one span to another when the stream gets there, as far as the shorter one reaches.
+pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), DriverError> {
+    stream.context().bind_to_thread()?;
+    let bytes = from.bytes().min(to.bytes()) as usize;
+    // SAFETY: both spans are memory of this GPU for as long as the work on them lasts.
+    unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, stream.cu_stream()) }
+}
+
+/// Arguments of a launch, in order.
+pub(crate) trait Arguments {
+    /// Shows each argument's address to `push`.
+    fn push<'a>(&'a self, launch: &mut cudarc::driver::LaunchArgs<'a>);
+}
+
+macro_rules! arguments {
+    ($($name:ident),+) => {
+        impl<$($name: DeviceRepr),+> Arguments for ($($name,)+) {
+            #[allow(non_snake_case)]
+            fn push<'a>(&'a self, launch: &mut cudarc::driver::LaunchArgs<'a>) {
+                let ($($name,)+) = self;
+                $(launch.arg($name);)+
+            }
+        }
+    };
+}
+
+impl Arguments for () {
+    fn push<'a>(&'a self, _: &mut cudarc::driver::LaunchArgs<'a>) {}
+}
+arguments!(A);
+arguments!(A, B);
+arguments!(A, B, C);
+arguments!(A, B, C, D);
+arguments!(A, B, C, D, E);
+
+/// Starts a kernel when the stream gets there.
+///
+/// # Safety
+/// The arguments are the kernel's, in number, order and type. Every address among them is valid for what the
+/// kernel does there until the stream has passed it.
+pub(crate) unsafe fn launch(
+    stream: &CudaStream,
+    kernel: &CudaFunction,
+    blocks: u64,
+    threads: u32,
+    arguments: &impl Arguments,
+) -> Result<(), DriverError> {
+    let blocks = u32::try_from(blocks).expect("fewer than 2^32 blocks");
+    let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 };
+    let mut launch = stream.launch_builder(kernel);
+    arguments.push(&mut launch);
+    // SAFETY: the caller's promise.
+    unsafe { launch.launch(config) }.map(|_| ())
+}

@@ -1,0 +1,123 @@
+//! Why something could not be done on a GPU.
+
+use buddy_codec::CodecKind;
+
+/// Why something could not be done on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The driver's library is not there.
+    #[error("no CUDA driver: libcuda is not on this machine")]
+    NoDriver,
+    /// The driver is there, the GPU is not.
+    #[error("no GPU {ordinal}: the driver sees {count}")]
+    NoGpu {
+        /// The GPU asked for.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The compiler's library is not there, and the kernels are not in the cache.
+    #[error(
+        "no NVRTC: libnvrtc is needed to compile {program} for this GPU (it comes with the CUDA toolkit)"
+    )]
+    NoCompiler {
+        /// What was to be compiled.
+        program: String,
+    },
+    /// A kernel does not compile.
+    #[error("{program} does not compile: {log}")]
+    Compile {
+        /// What was to be compiled.
+        program: String,
+        /// What the compiler said.
+        log: String,
+    },
+    /// There are no kernels for this codec.
+    #[error("codec '{codec}' has no GPU kernels; those that have are {list}", list = names())]
+    NoKernels {
+        /// The codec.
+        codec: CodecKind,
+    },
+    /// The driver refused a call.
+    #[error("the driver could not {what}: {reason}")]
+    Driver {
+        /// What was tried.
+        what: &'static str,
+        /// The driver's words.
+        reason: String,
+    },
+    /// An error that ends the context: nothing works on it any more. Said once.
+    #[error("the GPU's context is lost, found when trying to {what}: {reason}; start the process again")]
+    Lost {
+        /// What was tried when it showed.
+        what: &'static str,
+        /// The driver's words.
+        reason: String,
+    },
+    /// The context was lost earlier.
+    #[error("refused: the GPU's context was lost earlier ({reason})")]
+    Refused {
+        /// The driver's words at that time.
+        reason: String,
+    },
+    /// Not enough device memory.
+    #[error("cannot take {asked} bytes of device memory: {free} are free")]
+    DeviceMemory {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes the driver calls free.
+        free: u64,
+    },
+    /// Host memory that cannot be pinned.
+    #[error(
+        "cannot pin {asked} bytes of host memory: {available} bytes are available, the limit of locked memory is {limit}"
+    )]
+    Pinned {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes the host could give.
+        available: u64,
+        /// The process's limit of locked memory, in the kernel's words.
+        limit: String,
+    },
+    /// A pool that is too full for another buffer.
+    #[error("the pool's {region} memory is too full: {asked} bytes asked for, {left} left")]
+    Full {
+        /// `device` or `buddy`.
+        region: &'static str,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes left.
+        left: u64,
+    },
+    /// A pool that cannot be emptied yet.
+    #[error("the pool has buffers in use")]
+    InUse,
+    /// Entries past the end of a buffer.
+    #[error("entries {first} to {end} are out of range: the buffer has {entries}")]
+    Range {
+        /// First entry asked for.
+        first: u64,
+        /// One past the last.
+        end: u64,
+        /// How many there are.
+        entries: u64,
+    },
+    /// Bytes that are not what an operation takes.
+    #[error("{bytes} bytes at {address:#x} do not fit: {need}")]
+    Shape {
+        /// How many bytes.
+        bytes: u64,
+        /// Where they begin.
+        address: u64,
+        /// What would be right.
+        need: &'static str,
+    },
+    /// A GPU that does what a CPU does not.
+    #[error("the GPU differs from the CPU: {0}")]
+    Differs(String),
+}
+
+fn names() -> String {
+    crate::codecs().map(CodecKind::name).collect::<Vec<_>>().join(", ")
+}

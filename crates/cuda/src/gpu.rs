@@ -1,0 +1,279 @@
+//! One GPU: its context, its kernels, and whether it still works.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use buddy_codec::CodecKind;
+use cudarc::{
+    driver::{
+        CudaContext, CudaModule, CudaStream, DriverError, sys::CUdevice_attribute as Attribute, sys::CUresult,
+    },
+    nvrtc::Ptx,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, cache,
+    driver::{self, Region},
+    host,
+    kernels::{CodecKernels, CommonKernels},
+    source::{HEADERS, Source},
+};
+
+/// What a GPU is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Info {
+    /// The vendor's name for it.
+    pub name: String,
+    /// Compute capability, such as (9, 0).
+    pub capability: (u32, u32),
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Highest clock of the multiprocessors.
+    pub clock_khz: u32,
+    /// Device memory.
+    pub memory_bytes: u64,
+    /// Of it, free now.
+    pub free_bytes: u64,
+    /// Second-level cache.
+    pub l2_bytes: u64,
+    /// Whether the GPU reaches pinned host memory.
+    pub maps_host_memory: bool,
+    /// CUDA version of the driver, such as 13000.
+    pub driver: u32,
+    /// Whether kernels can be compiled here.
+    pub compiler: bool,
+}
+
+/// One GPU. Clones are the same GPU.
+#[derive(Clone)]
+pub struct Gpu(Arc<Inner>);
+
+struct Inner {
+    context: Arc<CudaContext>,
+    architecture: String,
+    multiprocessors: u32,
+    driver: i32,
+    /// Why the context was lost, if it was.
+    lost: OnceLock<String>,
+    common: OnceLock<Arc<CommonKernels>>,
+    codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gpu {} ({})", self.0.context.ordinal(), self.0.architecture)
+    }
+}
+
+impl Gpu {
+    /// Opens a GPU by its number.
+    ///
+    /// # Errors
+    /// [`Error::NoDriver`], [`Error::NoGpu`], or what the driver says.
+    pub fn open(ordinal: usize) -> Result<Self, Error> {
+        if !driver::has_driver() {
+            return Err(Error::NoDriver);
+        }
+        let driver_error = |what| move |error: DriverError| Error::Driver { what, reason: reason(error) };
+        let count = CudaContext::device_count().unwrap_or(0) as usize;
+        if ordinal >= count {
+            return Err(Error::NoGpu { ordinal, count });
+        }
+        let context = CudaContext::new(ordinal).map_err(driver_error("open the GPU"))?;
+        let (major, minor) = context.compute_capability().map_err(driver_error("describe the GPU"))?;
+        let multiprocessors = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        Ok(Self(Arc::new(Inner {
+            architecture: format!("sm_{major}{minor}"),
+            multiprocessors: multiprocessors.map_err(driver_error("describe the GPU"))? as u32,
+            driver: driver::version().map_err(driver_error("tell its version"))?,
+            context,
+            lost: OnceLock::new(),
+            common: OnceLock::new(),
+            codecs: Mutex::default(),
+        })))
+    }
+
+    /// What the GPU is.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn info(&self) -> Result<Info, Error> {
+        let context = self.context()?;
+        let number = |attribute| {
+            self.check("describe the GPU", context.attribute(attribute)).map(|value| value as u32)
+        };
+        let (free, total) = self.check("count its memory", context.mem_get_info())?;
+        Ok(Info {
+            name: self.check("name the GPU", context.name())?,
+            capability: (
+                number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            multiprocessors: self.multiprocessors(),
+            clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_bytes: total as u64,
+            free_bytes: free as u64,
+            l2_bytes: u64::from(number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
+            maps_host_memory: number(Attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0,
+            driver: self.0.driver as u32,
+            compiler: driver::has_compiler(),
+        })
+    }
+
+    /// A new stream of this GPU.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn stream(&self) -> Result<Arc<CudaStream>, Error> {
+        self.check("make a stream", self.context()?.new_stream())
+    }
+
+    /// Waits for a stream.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the work on it failed.
+    pub fn wait(&self, stream: &CudaStream) -> Result<(), Error> {
+        self.alive()?;
+        self.check("wait for the stream", stream.synchronize())
+    }
+
+    /// The kernels of a codec, compiled or from the cache.
+    ///
+    /// # Errors
+    /// [`Error::NoKernels`], [`Error::NoCompiler`], or what the compiler or the driver says.
+    pub(crate) fn codec(&self, kind: CodecKind) -> Result<Arc<CodecKernels>, Error> {
+        let mut codecs = self.0.codecs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernels) = codecs.get(&kind) {
+            return Ok(kernels.clone());
+        }
+        let module = self.module(&Source::codec(kind)?)?;
+        let kernels = Arc::new(self.check("find the kernels", CodecKernels::new(&module))?);
+        codecs.insert(kind, kernels.clone());
+        Ok(kernels)
+    }
+
+    /// The kernels that belong to no codec.
+    ///
+    /// # Errors
+    /// As for a codec's.
+    pub(crate) fn common(&self) -> Result<Arc<CommonKernels>, Error> {
+        if let Some(kernels) = self.0.common.get() {
+            return Ok(kernels.clone());
+        }
+        let module = self.module(&Source::common())?;
+        let kernels = Arc::new(self.check("find the kernels", CommonKernels::new(&module))?);
+        Ok(self.0.common.get_or_init(|| kernels).clone())
+    }
+
+    fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
+        let options = source.options(&self.0.architecture);
+        let key = source.key(&options, self.0.driver);
+        let dir = cache::cache_dir();
+        if let Some(image) = dir.as_deref().and_then(|dir| cache::load(dir, &key)) {
+            // A stored image that the driver refuses is compiled anew.
+            if let Ok(module) = self.context()?.load_module(Ptx::from_binary(image)) {
+                return Ok(module);
+            }
+        }
+        if !driver::has_compiler() {
+            return Err(Error::NoCompiler { program: source.name.clone() });
+        }
+        let image = driver::compile(&source.name, source.text, &HEADERS, &options)
+            .map_err(|log| Error::Compile { program: source.name.clone(), log })?;
+        if let Some(dir) = dir {
+            cache::store(&dir, &key, &image);
+        }
+        self.check("load the kernels", self.context()?.load_module(Ptx::from_binary(image)))
+    }
+
+    /// Device memory.
+    pub(crate) fn device_region(&self, bytes: u64) -> Result<Region, Error> {
+        let context = self.context()?;
+        Region::device(context, bytes).map_err(|error| match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                let free = context.mem_get_info().map_or(0, |(free, _)| free as u64);
+                Error::DeviceMemory { asked: bytes, free }
+            }
+            _ => self.failure("take device memory", error),
+        })
+    }
+
+    /// Pinned host memory. More than the host can give is refused without trying: to try would drive other
+    /// programs out of memory first.
+    pub(crate) fn pinned_region(&self, bytes: u64) -> Result<Region, Error> {
+        let context = self.context()?;
+        let (available, limit) = host::memory();
+        let refused = Error::Pinned { asked: bytes, available, limit };
+        if bytes > available {
+            return Err(refused);
+        }
+        Region::pinned(context, bytes).map_err(|error| match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => refused,
+            _ => self.failure("pin host memory", error),
+        })
+    }
+
+    pub(crate) fn multiprocessors(&self) -> u32 {
+        self.0.multiprocessors
+    }
+
+    /// The context, if it still works.
+    pub(crate) fn context(&self) -> Result<&Arc<CudaContext>, Error> {
+        self.alive()?;
+        Ok(&self.0.context)
+    }
+
+    /// Fails if the context was lost.
+    pub(crate) fn alive(&self) -> Result<(), Error> {
+        match self.0.lost.get() {
+            Some(reason) => Err(Error::Refused { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Turns what the driver says into an error, and remembers the loss of the context.
+    pub(crate) fn check<T>(&self, what: &'static str, result: Result<T, DriverError>) -> Result<T, Error> {
+        result.map_err(|error| self.failure(what, error))
+    }
+
+    fn failure(&self, what: &'static str, error: DriverError) -> Error {
+        let reason = reason(error);
+        if !is_sticky(error.0) {
+            return Error::Driver { what, reason };
+        }
+        match self.0.lost.set(reason.clone()) {
+            Ok(()) => Error::Lost { what, reason },
+            Err(_) => Error::Refused { reason: self.0.lost.get().cloned().unwrap_or(reason) },
+        }
+    }
+}
+
+/// Errors after which every further call in the context fails the same way.
+fn is_sticky(error: CUresult) -> bool {
+    matches!(
+        error,
+        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+    )
+}
+
+/// The driver's name and words for an error.
+fn reason(error: DriverError) -> String {
+    let words =
+        error.error_string().map_or_else(|_| "unknown".into(), |words| words.to_string_lossy().into_owned());
+    format!("{words} ({:?})", error.0)
+}

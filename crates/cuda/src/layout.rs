@@ -1,0 +1,67 @@
+//! The structs that kernels take, as `map.cuh` declares them.
+
+use buddy_core::{ENTRIES_PER_PAGE, SECTOR_BYTES, Target};
+
+/// A buffer in compressed memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Memory {
+    pub(crate) device: u64,
+    pub(crate) buddy: u64,
+    pub(crate) nibbles: u64,
+    /// 0 if every page has the same target.
+    pub(crate) pages: u64,
+    pub(crate) fault: u64,
+    pub(crate) entries: u64,
+    pub(crate) device_bytes: u32,
+    pub(crate) reserved: u32,
+}
+
+/// Device bytes of a page at the smallest target: what page offsets are counted in.
+pub(crate) const DEVICE_UNIT: u64 = (ENTRIES_PER_PAGE * Target::X16.device_bytes()) as u64;
+/// The same for buddy memory.
+pub(crate) const BUDDY_UNIT: u64 = (ENTRIES_PER_PAGE * SECTOR_BYTES) as u64;
+
+/// A page's place: device offset, buddy offset, device bytes of an entry, and nothing.
+pub(crate) type Page = [u32; 4];
+
+/// The page table of pages that lie one after the other, and the bytes they take: device and buddy.
+pub(crate) fn page_table(targets: &[Target]) -> (Vec<Page>, u64, u64) {
+    let (mut device, mut buddy) = (0, 0);
+    let pages = targets.iter().map(|target| {
+        let device_units = u32::try_from(device / DEVICE_UNIT).expect("less than 2 TiB of device memory");
+        let buddy_units = u32::try_from(buddy / BUDDY_UNIT).expect("less than 8 TiB of buddy memory");
+        let page = [device_units, buddy_units, target.device_bytes() as u32, 0];
+        device += (ENTRIES_PER_PAGE * target.device_bytes()) as u64;
+        buddy += (ENTRIES_PER_PAGE * target.buddy_bytes()) as u64;
+        page
+    });
+    let pages = pages.collect();
+    (pages, device, buddy)
+}
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::Extent;
+
+    use super::*;
+
+    /// Each page is an extent of the one address map.
+    #[test]
+    fn a_page_table_is_a_row_of_extents() {
+        let targets: Vec<Target> = Target::ALL.into_iter().cycle().take(23).collect();
+        let (pages, device, buddy) = page_table(&targets);
+        let (mut device_base, mut buddy_base) = (0, 0);
+        for (page, &target) in pages.iter().zip(&targets) {
+            let extent =
+                Extent { target, entries: ENTRIES_PER_PAGE as u64, device_base, buddy_base, nibble_base: 0 };
+            let place = extent.place(0).unwrap();
+            assert_eq!(u64::from(page[0]) * DEVICE_UNIT, place.device.start);
+            assert_eq!(u64::from(page[1]) * BUDDY_UNIT, place.buddy.start);
+            assert_eq!(u64::from(page[2]), place.device.bytes);
+            device_base += extent.device_bytes();
+            buddy_base += extent.buddy_bytes();
+        }
+        assert_eq!((device, buddy), (device_base, buddy_base));
+    }
+}

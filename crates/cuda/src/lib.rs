@@ -1,0 +1,52 @@
+//! A Buddy memory on a real GPU: compressed entries in device memory, overflow in pinned host memory.
+//!
+//! ```no_run
+//! use buddy_codec::CodecKind;
+//! use buddy_core::Target;
+//! use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Gpu, Targets};
+//!
+//! let gpu = Gpu::open(0)?;
+//! let data = DeviceBytes::new(&gpu, 1 << 20)?;
+//! let mut pool = BuddyPool::new(&gpu, 1 << 20, Carveout::Host, 1 << 20)?;
+//! let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, 1 << 13))?;
+//! let stream = gpu.stream()?;
+//! buffer.write(&stream, 0, data.all())?;
+//! buffer.read(&stream, 0, data.all())?;
+//! buffer.stats(&stream)?;
+//! gpu.wait(&stream)?;
+//! println!("{} entries overflow", buffer.latest().overflowing);
+//! # Ok::<(), buddy_cuda::Error>(())
+//! ```
+//!
+//! The kernels lie in `kernels/`: per-entry functions in `*.cuh`, which a C++ compiler proves equal to
+//! `buddy-codec`, and `*.cu` around them. They are compiled by NVRTC at first use and kept on disk. Places and
+//! nibbles are those of `buddy-core`, whose constants the kernels are given.
+
+mod bench;
+mod buffer;
+mod bytes;
+mod cache;
+mod check;
+mod data;
+mod driver;
+mod error;
+mod gpu;
+mod host;
+mod kernels;
+mod layout;
+mod pool;
+mod report;
+mod source;
+
+pub use bench::{BenchReport, BenchRow, bench};
+pub use buffer::{BuddyBuffer, Targets};
+pub use bytes::{DeviceBytes, DeviceSpan};
+pub use cache::cache_dir;
+pub use check::{CheckCase, CheckReport, check};
+pub use cudarc::driver::CudaStream;
+pub use data::Fill;
+pub use error::Error;
+pub use gpu::{Gpu, Info};
+pub use pool::{BuddyPool, Carveout};
+pub use report::{Fault, FaultKind, Stats};
+pub use source::{Params, Source, codecs, constants};

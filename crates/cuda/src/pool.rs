@@ -1,0 +1,152 @@
+//! The memory that compressed buffers live in: device memory, and the carve-out for what overflows.
+
+use std::sync::Arc;
+
+use buddy_codec::Codec;
+
+use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, Targets, driver::Region};
+
+/// Where overflowing entries go. A peer GPU would be a third place: its memory has an address here as well, and
+/// nothing but this choice would change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Carveout {
+    /// Pinned host memory that the GPU reaches over its link: what Buddy Compression is for.
+    Host,
+    /// Device memory: no link, to measure the rest.
+    Device,
+}
+
+/// Allocations begin at multiples of this.
+const ALIGN: u64 = 512;
+
+/// Device memory and a carve-out, taken once. Buffers are cut from it one after the other; their room comes back
+/// when the pool is cleared.
+#[derive(Debug)]
+pub struct BuddyPool {
+    regions: Arc<Regions>,
+    device_used: u64,
+    buddy_used: u64,
+}
+
+/// What buffers keep alive.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    pub(crate) gpu: Gpu,
+    pub(crate) device: Region,
+    pub(crate) buddy: Region,
+}
+
+impl BuddyPool {
+    /// Takes the memory.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`], or [`Error::Pinned`] with what was asked and what the host allows.
+    pub fn new(gpu: &Gpu, device_bytes: u64, carveout: Carveout, buddy_bytes: u64) -> Result<Self, Error> {
+        let device = gpu.device_region(device_bytes)?;
+        let buddy = match carveout {
+            Carveout::Host => gpu.pinned_region(buddy_bytes)?,
+            Carveout::Device => gpu.device_region(buddy_bytes)?,
+        };
+        let regions = Arc::new(Regions { gpu: gpu.clone(), device, buddy });
+        Ok(Self { regions, device_used: 0, buddy_used: 0 })
+    }
+
+    /// A buffer that holds zeros. All that it will ever need is taken now.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::NoKernels`], or what compiler or driver say.
+    pub fn buffer(&mut self, codec: Codec, targets: Targets<'_>) -> Result<BuddyBuffer, Error> {
+        BuddyBuffer::new(self, codec, targets)
+    }
+
+    /// Gives the room of all buffers back.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if one of them still lives.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        if Arc::strong_count(&self.regions) > 1 {
+            return Err(Error::InUse);
+        }
+        (self.device_used, self.buddy_used) = (0, 0);
+        Ok(())
+    }
+
+    /// Device bytes not yet given to a buffer.
+    pub fn device_left(&self) -> u64 {
+        self.regions.device.bytes() - self.device_used
+    }
+
+    /// Buddy bytes not yet given to a buffer.
+    pub fn buddy_left(&self) -> u64 {
+        self.regions.buddy.bytes() - self.buddy_used
+    }
+
+    /// Sets every byte, so that a test sees what was written.
+    pub(crate) fn poison(&self, value: u8) -> Result<(), Error> {
+        let Regions { gpu, device, buddy } = &*self.regions;
+        gpu.check("fill memory", device.fill(0, device.bytes(), value))?;
+        gpu.check("fill memory", buddy.fill(0, buddy.bytes(), value))
+    }
+
+    /// The start of the carve-out as plain memory, to measure how fast it is read.
+    pub(crate) fn carveout_span(&self, bytes: u64) -> DeviceSpan<'_> {
+        assert!(bytes <= self.regions.buddy.bytes(), "{bytes} of {}", self.regions.buddy.bytes());
+        // SAFETY: the bytes lie in the carve-out, which lives as long as the pool.
+        unsafe { DeviceSpan::from_raw(self.regions.buddy.address(), bytes) }
+    }
+
+    pub(crate) fn regions(&self) -> &Arc<Regions> {
+        &self.regions
+    }
+
+    /// Cuts device memory: the offset of its first byte.
+    pub(crate) fn take_device(&mut self, bytes: u64) -> Result<u64, Error> {
+        take("device", &mut self.device_used, bytes, self.regions.device.bytes())
+    }
+
+    /// Cuts buddy memory.
+    pub(crate) fn take_buddy(&mut self, bytes: u64) -> Result<u64, Error> {
+        take("buddy", &mut self.buddy_used, bytes, self.regions.buddy.bytes())
+    }
+
+    /// Puts back what was cut since the pool had used this much.
+    pub(crate) fn restore(&mut self, used: (u64, u64)) {
+        (self.device_used, self.buddy_used) = used;
+    }
+
+    pub(crate) fn used(&self) -> (u64, u64) {
+        (self.device_used, self.buddy_used)
+    }
+}
+
+fn take(region: &'static str, used: &mut u64, bytes: u64, capacity: u64) -> Result<u64, Error> {
+    let start = *used;
+    let end = start.checked_add(bytes).map(|end| end.next_multiple_of(ALIGN));
+    match end {
+        Some(end) if end <= capacity => {
+            *used = end;
+            Ok(start)
+        }
+        _ => Err(Error::Full { region, asked: bytes, left: capacity - start }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_cut_in_aligned_pieces_until_it_is_used_up() {
+        let mut used = 0;
+        assert_eq!(take("device", &mut used, 100, 2048), Ok(0));
+        assert_eq!(take("device", &mut used, 512, 2048), Ok(512));
+        assert_eq!(
+            take("device", &mut used, 1025, 2048),
+            Err(Error::Full { region: "device", asked: 1025, left: 1024 })
+        );
+        assert_eq!(take("device", &mut used, 1024, 2048), Ok(1024));
+        assert_eq!(used, 2048);
+        assert!(take("buddy", &mut used, u64::MAX, 2048).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! What a buffer says of itself: how many entries of each kind, and the first that did not decode.
+
+use std::fmt;
+
+use buddy_core::SizeClass;
+
+/// Counters of the report: nine kinds of nibbles, and overflowing entries. The fault follows them.
+pub(crate) const COUNTERS: u64 = 10;
+/// Bytes of the report.
+pub(crate) const REPORT_BYTES: u64 = 8 * (COUNTERS + 1);
+
+/// What a buffer held when it was last asked: how many entries of each nibble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Entries by nibble: the size classes, then three sectors in the second and third layout.
+    pub nibbles: [u64; 8],
+    /// Entries whose nibble names no class.
+    pub reserved: u64,
+    /// Entries with bytes in buddy memory.
+    pub overflowing: u64,
+    /// The lowest entry that did not decode since the last report, and why.
+    pub fault: Option<Fault>,
+}
+
+/// Why an entry did not decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// Which entry.
+    pub entry: u64,
+    /// What is wrong with it.
+    pub kind: FaultKind,
+}
+
+/// What can be wrong with an entry, in the kernels' numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The stream ends before the entry is complete.
+    Truncated,
+    /// A code that the format does not have.
+    Invalid,
+    /// A layout that the codec does not have.
+    Layout,
+    /// A nibble that names no class.
+    Nibble,
+    /// A listed entry past the end of the buffer.
+    Range,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            FaultKind::Truncated => "its stream ends early",
+            FaultKind::Invalid => "its stream has an invalid code",
+            FaultKind::Layout => "its layout is none of the codec's",
+            FaultKind::Nibble => "its nibble names no size class",
+            FaultKind::Range => "it is past the end of the buffer",
+        };
+        write!(f, "entry {}: {what}", self.entry)
+    }
+}
+
+impl Fault {
+    /// Reads `entry << 8 | status`, all ones for none.
+    fn from_bits(bits: u64) -> Option<Self> {
+        let kind = match bits & 0xff {
+            1 => FaultKind::Truncated,
+            2 => FaultKind::Invalid,
+            3 => FaultKind::Layout,
+            4 => FaultKind::Nibble,
+            5 => FaultKind::Range,
+            _ => return None,
+        };
+        Some(Self { entry: bits >> 8, kind })
+    }
+}
+
+impl Stats {
+    /// Reads the report, number by number.
+    pub(crate) fn from_report(number: impl Fn(usize) -> u64) -> Self {
+        Self {
+            nibbles: std::array::from_fn(&number),
+            reserved: number(8),
+            overflowing: number(9),
+            fault: Fault::from_bits(number(COUNTERS as usize)),
+        }
+    }
+
+    /// Entries of a size class.
+    pub fn class(&self, class: SizeClass) -> u64 {
+        let layouts = if class == SizeClass::S3 { self.nibbles[6] + self.nibbles[7] } else { 0 };
+        self.nibbles[class.index()] + layouts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_the_kernels_numbers() {
+        assert_eq!(Fault::from_bits(u64::MAX), None);
+        assert_eq!(Fault::from_bits(0), None);
+        let fault = Fault::from_bits(7 << 8 | 2).unwrap();
+        assert_eq!(fault, Fault { entry: 7, kind: FaultKind::Invalid });
+        assert_eq!(fault.to_string(), "entry 7: its stream has an invalid code");
+    }
+
+    #[test]
+    fn three_layouts_are_one_class() {
+        let stats = Stats { nibbles: [1, 2, 3, 4, 5, 6, 7, 8], ..Stats::default() };
+        assert_eq!(SizeClass::ALL.map(|class| stats.class(class)), [1, 2, 3, 4, 20, 6]);
+    }
+}

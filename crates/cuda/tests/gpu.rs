@@ -1,0 +1,138 @@
+//! The runtime on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
+//! fail instead.
+
+use std::{io::Write, sync::Mutex};
+
+use buddy_codec::CodecKind;
+use buddy_core::{ENTRY_BYTES, Target};
+use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Fill, Gpu, Targets};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+
+const ENTRIES: u64 = 1 << 12;
+const BYTES: u64 = ENTRIES * ENTRY_BYTES as u64;
+
+/// Runs a test on the GPU, one at a time, or says that there is none.
+fn on_gpu(test: impl FnOnce(&Gpu)) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match Gpu::open(0) {
+        Ok(gpu) => test(&gpu),
+        Err(error) if std::env::var_os("BUDDY_REQUIRE_GPU").is_some_and(|value| value == "1") => {
+            panic!("BUDDY_REQUIRE_GPU is set: {error}")
+        }
+        Err(error) => skip(&error),
+    }
+}
+
+fn download(bytes: &DeviceBytes) -> Vec<u8> {
+    let mut host = vec![0; bytes.len() as usize];
+    bytes.download(&mut host).unwrap();
+    host
+}
+
+/// Says that a test was skipped, past the test harness, which hides what passing tests print.
+fn skip(error: &Error) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED, on a GPU: {error}");
+}
+
+#[test]
+fn every_codec_and_target_is_the_cpus() {
+    on_gpu(|gpu| {
+        let report = buddy_cuda::check(gpu, 8 << 20, |_| {}).unwrap();
+        assert_eq!(report.cases.len(), 5 * buddy_cuda::codecs().count());
+    });
+}
+
+/// Write, read, gather, scatter and the report, captured once and replayed on other data.
+#[test]
+fn a_graph_replays_on_new_data() {
+    on_gpu(|gpu| {
+        let stream = gpu.stream().unwrap();
+        let (data, back) = (DeviceBytes::new(gpu, BYTES).unwrap(), DeviceBytes::new(gpu, BYTES).unwrap());
+        let list = DeviceBytes::new(gpu, 4 * ENTRIES).unwrap();
+        let numbers: Vec<u8> = (0..ENTRIES as u32).rev().flat_map(u32::to_le_bytes).collect();
+        list.upload(&numbers).unwrap();
+        let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Host, BYTES).unwrap();
+        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, ENTRIES)).unwrap();
+        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+        buffer.write(&stream, 0, data.all()).unwrap();
+        buffer.gather(&stream, list.all(), back.all()).unwrap();
+        buffer.scatter(&stream, list.all(), back.all()).unwrap();
+        buffer.read(&stream, 0, back.all()).unwrap();
+        buffer.stats(&stream).unwrap();
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0)).unwrap().expect("a graph of work");
+        for (seed, noise) in [(1, 0.0), (2, 0.3), (3, 1.0)] {
+            gpu.make(&stream, data.all(), Fill::Varied, seed, noise).unwrap();
+            back.fill(0xee).unwrap();
+            graph.launch().unwrap();
+            gpu.wait(&stream).unwrap();
+            assert_eq!(download(&back), download(&data), "seed {seed}");
+            let stats = buffer.latest();
+            assert_eq!((stats.nibbles.iter().sum::<u64>(), stats.fault), (ENTRIES, None));
+        }
+        assert!(buffer.latest().overflowing > ENTRIES / 2, "noise does not fit 2x");
+    });
+}
+
+#[test]
+fn a_new_buffer_holds_zeros_and_lists_are_checked() {
+    on_gpu(|gpu| {
+        let stream = gpu.stream().unwrap();
+        let back = DeviceBytes::new(gpu, 3 * ENTRY_BYTES as u64).unwrap();
+        let list = DeviceBytes::new(gpu, 12).unwrap();
+        list.upload(bytemuck::cast_slice(&[0u32, ENTRIES as u32, 7])).unwrap();
+        let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Host, BYTES).unwrap();
+        let buffer = pool.buffer(CodecKind::Bf16.train(&[]), Targets::Uniform(Target::X4, ENTRIES)).unwrap();
+        back.fill(0xee).unwrap();
+        buffer.gather(&stream, list.all(), back.all()).unwrap();
+        buffer.stats(&stream).unwrap();
+        gpu.wait(&stream).unwrap();
+        assert!(download(&back).iter().all(|&byte| byte == 0));
+        let fault = buffer.latest().fault.unwrap();
+        assert_eq!((fault.entry, fault.kind), (ENTRIES, FaultKind::Range));
+        // A fault is reported once.
+        buffer.stats(&stream).unwrap();
+        gpu.wait(&stream).unwrap();
+        assert_eq!(buffer.latest().fault, None);
+    });
+}
+
+#[test]
+fn impossible_requests_are_typed_errors() {
+    on_gpu(|gpu| {
+        let stream = gpu.stream().unwrap();
+        let data = DeviceBytes::new(gpu, BYTES).unwrap();
+        let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Device, BYTES).unwrap();
+        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, ENTRIES)).unwrap();
+        let write = |first, range| buffer.write(&stream, first, data.span(range));
+        assert_eq!(write(1, 0..BYTES), Err(Error::Range { first: 1, end: ENTRIES + 1, entries: ENTRIES }));
+        assert!(matches!(write(0, 0..100), Err(Error::Shape { .. })));
+        assert!(matches!(write(0, 8..8 + 128), Err(Error::Shape { .. })));
+        assert!(matches!(
+            buffer.gather(&stream, data.span(0..8), data.span(0..128)),
+            Err(Error::Shape { .. })
+        ));
+        assert_eq!(write(ENTRIES, 0..0), Ok(()));
+        let full = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X1, ENTRIES));
+        assert!(matches!(full, Err(Error::Full { region: "device", .. })), "{full:?}");
+        assert_eq!(pool.clear(), Err(Error::InUse));
+        let codec = pool.buffer(CodecKind::Fpc.train(&[]), Targets::Uniform(Target::X2, 64));
+        assert!(matches!(codec, Err(Error::NoKernels { codec: CodecKind::Fpc })), "{codec:?}");
+    });
+}
+
+#[test]
+fn too_much_memory_is_refused_with_what_there_is() {
+    on_gpu(|gpu| {
+        let asked = 1 << 50;
+        let Err(Error::Pinned { asked: said, available, .. }) = BuddyPool::new(gpu, 0, Carveout::Host, asked)
+        else {
+            panic!("a pebibyte was pinned");
+        };
+        assert!(said == asked && available > 0 && available < asked);
+        let refused = BuddyPool::new(gpu, asked, Carveout::Device, 0);
+        assert!(
+            matches!(refused, Err(Error::DeviceMemory { asked: said, free }) if said == asked && free > 0)
+        );
+    });
+}

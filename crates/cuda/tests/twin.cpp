@@ -1,0 +1,63 @@
+// The kernels' codecs on a CPU: requests in, answers out, for the test beside this file.
+#include <cstdio>
+#include <cstring>
+
+#include "../kernels/bf16.cuh"
+#include "../kernels/bpc.cuh"
+#include "../kernels/map.cuh"
+#include "../kernels/planes.cuh"
+
+using namespace buddy;
+
+struct Request {
+    u32 codec, decode, window, limit_bits, layout;
+    u32 words[32];
+};
+
+struct Answer {
+    u32 status, size_bits, bits, layout;
+    u32 words[32];
+};
+
+// A row in plain memory. It has exactly 32 words: the address sanitiser sees any other access.
+struct PlainRow {
+    u32* words;
+    u32 load(u32 k) const { return words[k]; }
+    void store(u32 k, u32 word) { words[k] = word; }
+    void clear() { memset(words, 0, STREAM_WORDS * 4); }
+};
+
+template <class Codec>
+void serve(const Request& request, Answer& answer) {
+    Params params = {request.window};
+    u32 words[32];
+    memcpy(words, request.words, sizeof words);
+    u32* memory = new u32[32];
+    memset(memory, 0xa5, 128);
+    PlainRow row = {memory};
+    if (request.decode) {
+        memcpy(memory, words, 128);
+        memset(words, 0, sizeof words);
+        answer.status = Codec::decode(row, request.limit_bits, request.layout, words, params);
+        memcpy(answer.words, words, 128);
+    } else {
+        answer.size_bits = Codec::size_bits(words, params);
+        answer.bits = Codec::encode(words, row, answer.layout, params);
+        memcpy(answer.words, memory, 128);
+    }
+    delete[] memory;
+}
+
+int main() {
+    typedef void (*Serve)(const Request&, Answer&);
+    const Serve codecs[] = {serve<Bpc>, serve<Planes64>, serve<Zeros<16>>, serve<Zeros<32>>,
+                            serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>};
+    Request request;
+    while (fread(&request, sizeof request, 1, stdin) == 1) {
+        Answer answer = {};
+        if (request.codec >= sizeof codecs / sizeof *codecs) return 1;
+        codecs[request.codec](request, answer);
+        fwrite(&answer, sizeof answer, 1, stdout);
+    }
+    return 0;
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one run: what it is, the tests, the bit-exactness check, a memory checker over a
+# small one, and the bench with nvCOMP's rows. Builds nothing: the folder device-bin/ holds `buddy` (release) and the
+# test programs `gpu` and `lost`, and `nvcomp/` with the unpacked wheels. Logs go to $OUT, or to out/.
+#
+#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer bench nvcomp; all if none is named
+set -uo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/device-bin
+out=${OUT:-$PWD/out}
+mkdir -p "$out"
+export BUDDY_CACHE_DIR=${BUDDY_CACHE_DIR:-$out/../buddy-kernels} BUDDY_REQUIRE_GPU=1
+# NVRTC lies beside the toolkit or in a wheel.
+for dir in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib $(python3 -c '
+import glob, site
+for base in site.getsitepackages():
+    print(*{p.rsplit("/", 1)[0] for p in glob.glob(base + "/nvidia/*/lib/libnvrtc.so*")})' 2>/dev/null); do
+    [ -d "$dir" ] && LD_LIBRARY_PATH=$dir:${LD_LIBRARY_PATH:-}
+done
+export LD_LIBRARY_PATH
+
+steps=${*:-info tests test sanitizer nvcomp bench}
+failed=0
+step() {
+    local name=$1 start=$SECONDS
+    shift
+    [[ " $steps " == *" $name "* ]] || return 0
+    printf '\n== %s\n' "$name"
+    "$@" 2>&1 | tee "$out/$name.log"
+    local result=${PIPESTATUS[0]}
+    [ "$result" = 0 ] || failed=1
+    printf -- '-- %s: exit %s in %d s\n' "$name" "$result" $((SECONDS - start))
+}
+
+tests() { (cd "$bin" && ./gpu --nocapture && ./lost --nocapture); }
+
+sanitizer() {
+    for tool in memcheck racecheck; do
+        compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/buddy" gpu test --small | tail -5 || return
+    done
+}
+
+nvcomp() { PYTHONPATH=$bin/nvcomp python3 tools/nvcomp_bench.py --out "$out/nvcomp.json"; }
+
+bench() {
+    local rows=()
+    [ -f "$out/nvcomp.json" ] && rows=(--nvcomp "$out/nvcomp.json")
+    "$bin/buddy" gpu bench --json "$out/bench.json" "${rows[@]}"
+}
+
+step info "$bin/buddy" gpu info
+step tests tests
+step test "$bin/buddy" gpu test --json "$out/test.json"
+step sanitizer sanitizer
+step nvcomp nvcomp
+step bench bench
+exit $failed

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Compiles every kernel for sm_80, sm_90 and sm_100 with NVRTC, on a machine without a GPU.
+
+NVRTC comes from PyPI into a virtual environment under target/. If it cannot be had, nothing was checked: the script
+says so and ends with 77.
+"""
+
+import ctypes
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import venv
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+VENV = os.path.join(ROOT, "target", "nvrtc")
+PACKAGE = "nvidia-cuda-nvrtc==13.0.*"
+ARCHITECTURES = ["sm_80", "sm_90", "sm_100"]
+
+
+def find_library():
+    """The library in the virtual environment, which is made at first."""
+    pattern = os.path.join(VENV, "lib", "python3*", "site-packages", "nvidia", "**", "lib", "libnvrtc.so.*")
+    found = [path for path in glob.glob(pattern, recursive=True) if ".alt" not in path]
+    if found:
+        return found[0]
+    try:
+        venv.create(VENV, with_pip=True)
+        pip = [os.path.join(VENV, "bin", "python"), "-m", "pip", "install", "--quiet", PACKAGE]
+        subprocess.run(pip, check=True, timeout=600, stdout=sys.stderr)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(error, file=sys.stderr)
+    found = [path for path in glob.glob(pattern, recursive=True) if ".alt" not in path]
+    return found[0] if found else None
+
+
+def load(path):
+    # The compiler looks for its builtins by name: with them loaded it finds them.
+    for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so.*")):
+        ctypes.CDLL(builtins, mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(path)
+
+
+def strings(texts):
+    return (ctypes.c_char_p * len(texts))(*[text.encode() for text in texts])
+
+
+def compile_program(nvrtc, job, headers):
+    """Whether it compiled, and what the compiler said."""
+    program = ctypes.c_void_p()
+    names, texts = strings([h["name"] for h in headers]), strings([h["text"] for h in headers])
+    source, name = job["text"].encode(), job["program"].encode()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, len(headers), texts, names)
+    options = strings(job["options"] + ["--ptxas-options=-v"])
+    result = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return result == 0, log.value.decode()
+
+
+def main():
+    library = find_library()
+    if library is None:
+        print(f"NOT RUN: {PACKAGE} could not be had from PyPI, so NO KERNEL WAS COMPILED")
+        return 77
+    sources = ["cargo", "run", "--quiet", "--package", "buddy-cuda", "--example", "sources", "--", *ARCHITECTURES]
+    work = json.loads(subprocess.run(sources, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+    nvrtc = load(library)
+    failed = 0
+    print(f"{'program':<14} {'for':<7} {'kernels':>7} {'registers':>9} {'spilled bytes':>13}")
+    for job in work["jobs"]:
+        good, log = compile_program(nvrtc, job, work["headers"])
+        if not good:
+            failed += 1
+            print(f"{job['program']:<14} {job['architecture']:<7} DOES NOT COMPILE\n{log}")
+            continue
+        registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
+        spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill stores", log))
+        most = max(registers, default=0)
+        print(f"{job['program']:<14} {job['architecture']:<7} {len(registers):>7} {most:>9} {spills:>13}")
+    print(f"{len(work['jobs']) - failed} of {len(work['jobs'])} programs compiled")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
