@@ -10,6 +10,8 @@ mod bench;
 mod gpu;
 mod input;
 mod inspect;
+mod output;
+mod profile;
 mod progress;
 mod workload;
 
@@ -35,6 +37,7 @@ const AFTER_HELP: &str = "\
 Examples:
   buddy inspect examples/sample.bin
   buddy analyze examples/run/snapshot-2.safetensors --html heat.html
+  buddy profile examples/run
 
 Exit codes: 0 done, 1 could not, 2 wrong usage.";
 
@@ -43,6 +46,7 @@ enum Verb {
     Analyze(analyze::Analyze),
     Inspect(inspect::Inspect),
     Workload(workload::Workload),
+    Profile(profile::ProfileVerb),
     Bench(bench::Bench),
     Gpu(gpu::GpuVerb),
 }
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Verb::Analyze(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
         Verb::Workload(verb) => verb.run(),
+        Verb::Profile(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Gpu(verb) => verb.run(),
     };
