@@ -51,12 +51,12 @@ pub(crate) struct ProfileVerb {
     #[arg(long, default_value = "allocation-16x", value_parser = policy_parser())]
     policy: Policy,
 
-    /// Codec of the chosen targets; auto is the best for each allocation
-    #[arg(long, value_name = "NAME", default_value = "bpc", value_parser = codec_parser())]
+    /// Codec of the chosen targets: any name that `buddy inspect` takes, or `auto`, the best for each allocation
+    #[arg(long, value_name = "NAME", default_value = "bpc", hide_possible_values = true, value_parser = codec_parser())]
     codec: String,
 
     /// Codecs to measure: names, `auto`, or `all` to compare every one
-    #[arg(long, value_name = "LIST", default_value = "bpc,auto", value_delimiter = ',', value_parser = codecs_parser())]
+    #[arg(long, value_name = "LIST", default_value = "bpc,auto", hide_possible_values = true, value_delimiter = ',', value_parser = codecs_parser())]
     codecs: Vec<String>,
 
     /// Plan to fit this much device memory, such as 12GiB
