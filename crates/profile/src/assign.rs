@@ -1,9 +1,11 @@
 //! Targets for a whole run, by policy.
 
 use buddy_codec::CodecKind;
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PAGE_BYTES, Policy, Target, TargetRange};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange};
 
-use crate::{Error, Measured, MeasuredAllocation, MeasuredCodec, conservative_target, ranges::page_ranges};
+use crate::{
+    Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, conservative_target, ranges::page_ranges,
+};
 
 /// The most that a carve-out of three times the device memory allows over all.
 const LARGEST_RATIO: u64 = 4;
@@ -71,21 +73,22 @@ pub fn assign(
     codec: CodecChoice,
 ) -> Result<Vec<Assignment>, Error> {
     let codecs = codecs(measured, codec)?;
-    let chosen: Vec<&MeasuredCodec> = measured
+    let chosen: Vec<(usize, &MeasuredCodec)> = measured
         .allocations
         .iter()
         .zip(&codecs)
-        .map(|(allocation, &codec)| &allocation.codecs[codec])
+        .map(|(allocation, &codec)| (codec, &allocation.codecs[codec]))
         .collect();
     let one_each = |target: &dyn Fn(&[Histogram]) -> Target| -> Vec<Assignment> {
-        let whole = |(one, &codec): (&&MeasuredCodec, &usize)| {
-            Assignment::whole(codec, entries(one), target(&one.histograms))
+        let whole = |&(codec, sizes): &(usize, &MeasuredCodec)| {
+            Assignment::whole(codec, entries(sizes), target(&sizes.histograms))
         };
-        chosen.iter().zip(&codecs).map(whole).collect()
+        chosen.iter().map(whole).collect()
     };
     let mut assigned = match policy {
         Policy::Naive => {
-            let target = conservative_target(&totals(&chosen), threshold, false);
+            let all: Vec<&MeasuredCodec> = chosen.iter().map(|(_, sizes)| *sizes).collect();
+            let target = conservative_target(&totals(&all), threshold, false);
             one_each(&|_| target)
         }
         Policy::Allocation => one_each(&|snapshots| conservative_target(snapshots, threshold, false)),
@@ -93,15 +96,38 @@ pub fn assign(
             one_each(&|snapshots| conservative_target(snapshots, threshold, true))
         }
         Policy::Page => {
-            let ranges = |(one, &codec): (&&MeasuredCodec, &usize)| {
-                let pages = one.pages.as_ref().ok_or(Error::NoPages)?;
-                Ok(Assignment { codec, ranges: page_ranges(pages, threshold) })
+            let of_allocation = |(allocation, &at): (&MeasuredAllocation, &usize)| match codec {
+                CodecChoice::Fixed(_) => by_pages(allocation, at, threshold),
+                CodecChoice::Auto => best_by_pages(allocation, threshold),
             };
-            chosen.iter().zip(&codecs).map(ranges).collect::<Result<_, Error>>()?
+            measured.allocations.iter().zip(&codecs).map(of_allocation).collect::<Result<_, Error>>()?
         }
     };
     stay_within_four(measured, &mut assigned);
     Ok(assigned)
+}
+
+/// Targets for ranges of pages with one codec.
+fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Result<Assignment, Error> {
+    let pages = allocation.codecs[codec].pages.as_ref().ok_or(Error::NoPages)?;
+    Ok(Assignment { codec, ranges: page_ranges(pages, threshold) })
+}
+
+/// The same with the codec that takes the least device memory so: the best for a whole allocation may not be the best
+/// for its parts.
+fn best_by_pages(allocation: &MeasuredAllocation, threshold: f64) -> Result<Assignment, Error> {
+    let eligible = candidates();
+    let others = (0..allocation.codecs.len())
+        .filter(|&codec| codec != allocation.auto && eligible.contains(&allocation.codecs[codec].kind));
+    let mut best = by_pages(allocation, allocation.auto, threshold)?;
+    let entries = entries(&allocation.codecs[allocation.auto]);
+    for codec in others {
+        match by_pages(allocation, codec, threshold) {
+            Ok(other) if other.device_bytes(entries) < best.device_bytes(entries) => best = other,
+            _ => {}
+        }
+    }
+    Ok(best)
 }
 
 /// Where each allocation has the sizes of the codec.
@@ -196,4 +222,100 @@ pub(crate) fn ranges_in(
     assignment.ranges.iter().map(with_histogram).collect()
 }
 
-const _: () = assert!(PAGE_BYTES == ENTRIES_PER_PAGE * ENTRY_BYTES);
+#[cfg(test)]
+mod tests {
+    use buddy_core::{AllocationInfo, Dtype, RunInfo, SnapshotInfo};
+
+    use super::*;
+
+    /// A run of allocations of 64 entries a page, given by the classes of their pages in each snapshot.
+    fn measured(allocations: &[&[&[[u8; 6]]]]) -> Measured {
+        let mut run = RunInfo::new("demo", Default::default(), Vec::new());
+        let snapshots = allocations[0].len() as u64;
+        run.snapshots =
+            (0..snapshots).map(|step| SnapshotInfo { step, label: String::new(), file: None }).collect();
+        let measure = |(index, snapshots): (usize, &&[&[[u8; 6]]])| {
+            run.allocations.push(AllocationInfo {
+                name: index.to_string(),
+                call_site: String::new(),
+                base: 0,
+                bytes: 8192 * snapshots[0].len() as u64,
+                dtype: Dtype::U8,
+            });
+            let histogram = |pages: &&[[u8; 6]]| Histogram {
+                classes: std::array::from_fn(|class| pages.iter().map(|page| u64::from(page[class])).sum()),
+                optimistic_bytes: 0,
+            };
+            let codec = MeasuredCodec {
+                kind: CodecKind::Bpc,
+                codec: None,
+                histograms: snapshots.iter().map(histogram).collect(),
+                pages: Some(snapshots.iter().map(|pages| pages.to_vec()).collect()),
+            };
+            MeasuredAllocation::new(vec![codec], None, 0.3)
+        };
+        let allocations = allocations.iter().enumerate().map(measure).collect();
+        Measured { run, allocations, auto: false }
+    }
+
+    const ZERO: [u8; 6] = [64, 0, 0, 0, 0, 0];
+    const HALF: [u8; 6] = [0, 0, 0, 64, 0, 0];
+    const RAW: [u8; 6] = [0, 0, 0, 0, 0, 64];
+
+    fn targets(measured: &Measured, policy: Policy) -> Vec<Vec<Target>> {
+        let assigned = assign(measured, 0.3, policy, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
+        assigned.iter().map(|one| one.ranges.iter().map(|range| range.target).collect()).collect()
+    }
+
+    #[test]
+    fn each_policy_sees_what_the_one_before_it_does_not() {
+        use Target::{X1, X2, X4, X16};
+        let run = measured(&[
+            &[&[ZERO; 8]],
+            &[&[HALF; 8]],
+            &[&[RAW; 6]],
+            &[&[ZERO, ZERO, ZERO, HALF, RAW, RAW, RAW, RAW]],
+        ]);
+        assert_eq!(targets(&run, Policy::Naive), [[X1], [X1], [X1], [X1]]);
+        assert_eq!(targets(&run, Policy::Allocation), [[X4], [X2], [X1], [X1]]);
+        assert_eq!(targets(&run, Policy::Allocation16x), [[X16], [X2], [X1], [X1]]);
+        let by_page = [vec![X16], vec![X2], vec![X1], vec![X16, X2, X1]];
+        assert_eq!(targets(&run, Policy::Page), by_page);
+    }
+
+    #[test]
+    fn zeros_that_fill_up_are_not_zeros() {
+        let run = measured(&[&[&[ZERO; 4], &[HALF; 4]], &[&[RAW; 4], &[RAW; 4]]]);
+        for policy in [Policy::Allocation, Policy::Allocation16x, Policy::Page] {
+            assert_eq!(targets(&run, policy), [[Target::X2], [Target::X1]]);
+        }
+    }
+
+    /// All zeros: 16x everywhere would be 16x. What overflows most, then the smallest, goes back to 4x.
+    #[test]
+    fn all_together_stay_within_four() {
+        let some_over = [60, 0, 4, 0, 0, 0];
+        let run = measured(&[&[&[ZERO; 9]], &[&[some_over; 8]], &[&[ZERO; 2]], &[&[HALF; 3]], &[&[HALF; 3]]]);
+        let found = targets(&run, Policy::Allocation16x);
+        assert_eq!(
+            found,
+            [[Target::X4], [Target::X4], [Target::X4], [Target::X2], [Target::X2]].map(Vec::from)
+        );
+        let run = measured(&[&[&[ZERO; 4]], &[&[some_over; 8]], &[&[RAW; 2]]]);
+        assert_eq!(
+            targets(&run, Policy::Allocation16x),
+            [[Target::X16], [Target::X4], [Target::X1]].map(Vec::from)
+        );
+    }
+
+    #[test]
+    fn a_codec_that_was_not_measured_is_refused() {
+        let run = measured(&[&[&[ZERO; 4]]]);
+        let error = assign(&run, 0.3, Policy::Naive, CodecChoice::Fixed(CodecKind::Fvc)).unwrap_err();
+        assert_eq!(error.to_string(), "the run has no sizes of fvc for allocation \"0\" in every snapshot");
+        let mut run = run;
+        run.allocations[0].codecs[0].pages = None;
+        let error = assign(&run, 0.3, Policy::Page, CodecChoice::Auto).unwrap_err();
+        assert!(error.to_string().contains("need the sizes of all pages"));
+    }
+}

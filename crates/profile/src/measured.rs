@@ -19,6 +19,8 @@ pub struct Measured {
     pub run: RunInfo,
     /// Its allocations, in its order.
     pub allocations: Vec<MeasuredAllocation>,
+    /// Whether each allocation was tried with a codec of its own.
+    pub auto: bool,
 }
 
 /// One allocation.
@@ -79,7 +81,7 @@ impl Measured {
             measure_allocation(&arrays, tried, (share as usize).clamp(8, MOST_ROWS), progress)
         };
         let allocations = (0..info.allocations.len()).into_par_iter().map(of_allocation).collect();
-        Ok(Self { run: info, allocations })
+        Ok(Self { run: info, allocations, auto: tried.auto })
     }
 
     /// Takes the sizes from a record.
@@ -90,7 +92,7 @@ impl Measured {
         record.validate()?;
         let of_allocation = |index| recorded_allocation(record, index, tried);
         let allocations = (0..record.run.allocations.len()).map(of_allocation).collect::<Result<_, _>>()?;
-        Ok(Self { run: record.run.clone(), allocations })
+        Ok(Self { run: record.run.clone(), allocations, auto: tried.auto })
     }
 
     /// The codecs that were tried on every allocation.

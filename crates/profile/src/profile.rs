@@ -96,8 +96,7 @@ fn codec_choices(measured: &Measured, asked: CodecChoice) -> Vec<CodecChoice> {
     let kinds = measured.kinds();
     let mut choices: Vec<CodecChoice> =
         kinds.first().map(|kind| CodecChoice::Fixed(*kind)).into_iter().collect();
-    let several = measured.allocations.iter().any(|allocation| allocation.codecs.len() > 1);
-    let auto = several.then_some(CodecChoice::Auto);
+    let auto = measured.auto.then_some(CodecChoice::Auto);
     for choice in [asked].into_iter().chain(auto) {
         if !choices.contains(&choice) {
             choices.push(choice);

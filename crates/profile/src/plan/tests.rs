@@ -52,7 +52,7 @@ fn measured(random: &mut Random, allocations: u64) -> Measured {
         };
         all.push(MeasuredAllocation::new(vec![codec(CodecKind::Bpc), codec(CodecKind::Planes64)], None, 0.3));
     }
-    Measured { run, allocations: all }
+    Measured { run, allocations: all, auto: true }
 }
 
 fn request(device_memory: u64, accesses: Option<Vec<u64>>) -> PlanRequest {
