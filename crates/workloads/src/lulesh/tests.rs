@@ -46,3 +46,16 @@ fn meshes_fit_their_footprint() {
     let held: usize = lulesh.allocations().iter().map(|allocation| allocation.bytes.len()).sum();
     assert_eq!(held as u64, footprint(7));
 }
+
+#[test]
+fn a_led_mesh_does_not_depend_on_threads() {
+    let energies = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut lulesh = Lulesh::led(16, 1);
+            (0..40).for_each(|_| lulesh.step());
+            lulesh.elems.e
+        })
+    };
+    assert_eq!(energies(1), energies(2));
+}
