@@ -4,7 +4,7 @@ use std::{iter::Sum, ops::AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ENTRY_BYTES, SizeClass, Target};
+use crate::{ENTRY_BYTES, SECTOR_BYTES, SizeClass, Target};
 
 /// The entries of an array, an allocation or a whole run by size class, under one codec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,6 +58,25 @@ impl Histogram {
         Target::ALL.into_iter().rev().find(within).unwrap_or(Target::X1)
     }
 
+    /// Bytes of the entries, each as large as its class.
+    pub fn stored_bytes(&self) -> u64 {
+        SizeClass::ALL.into_iter().map(|class| self.classes[class.index()] * class.bytes() as u64).sum()
+    }
+
+    /// The share of entries that are all zeros; 0 where there are no entries.
+    pub fn zero_share(&self) -> f64 {
+        self.classes[SizeClass::Zero.index()] as f64 / self.entries().max(1) as f64
+    }
+
+    /// Device and buddy sectors that one access to every entry moves at this target.
+    pub fn sectors(&self, target: Target) -> (u64, u64) {
+        let sectors = |bytes: usize| bytes.div_ceil(SECTOR_BYTES) as u64;
+        SizeClass::ALL.into_iter().zip(self.classes).fold((0, 0), |(device, buddy), (class, count)| {
+            let (on_device, in_slot) = target.split(class);
+            (device + count * sectors(on_device), buddy + count * sectors(in_slot))
+        })
+    }
+
     /// The ratio of the paper's study: eight sizes, every entry free to have its own. `None` where all entries
     /// are zero and take nothing.
     pub fn optimistic_ratio(&self) -> Option<f64> {
@@ -95,6 +114,15 @@ mod tests {
         assert_eq!(over, [0, 100, 150, 190, 220]);
         assert_eq!(all.overflow_share(Target::X2), 0.6);
         assert_eq!(Histogram::default().overflow_share(Target::X16), 0.0);
+    }
+
+    #[test]
+    fn sectors_follow_the_split_of_each_class() {
+        let one_of_each = Histogram { classes: [1; 6], optimistic_bytes: 0 };
+        assert_eq!(one_of_each.sectors(Target::X1), (1 + 1 + 2 + 3 + 4, 0));
+        assert_eq!(one_of_each.sectors(Target::X2), (1 + 1 + 2 + 2 + 2, 1 + 2));
+        assert_eq!(one_of_each.sectors(Target::X16), (1, 1 + 2 + 3 + 4));
+        assert_eq!((one_of_each.stored_bytes(), one_of_each.zero_share()), (328, 1.0 / 6.0));
     }
 
     fn target(classes: [u64; 6], threshold: f64) -> Target {

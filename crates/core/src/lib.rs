@@ -16,9 +16,11 @@ mod entry;
 mod histogram;
 mod map;
 mod pages;
+mod profile;
 mod record;
 mod run;
 mod target;
+mod targets;
 
 pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
@@ -30,9 +32,13 @@ pub use entry::{
 pub use histogram::Histogram;
 pub use map::{Extent, NibblePlace, Place, Span};
 pub use pages::PageMap;
+pub use profile::{
+    AllocationProfile, CodecOutcome, PlanOutcome, Policy, PolicyOutcome, Profile, SweepPoint, Verification,
+};
 pub use record::{Record, RecordError, RecordKind};
 pub use run::{AllocationInfo, AllocationSizes, RUN_VERSION, RunError, RunInfo, RunRecord, SnapshotInfo};
 pub use target::Target;
+pub use targets::{AllocationTarget, TARGETS_VERSION, TargetRange, TargetTable, TargetsError};
 
 /// Why a value of the vocabulary is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -42,11 +42,11 @@ fn analyze_array(
     let auto = choose_codec(&sample, &candidates(), threshold);
     let same = bpc == auto;
     let codecs = if same { vec![bpc] } else { vec![bpc, auto] };
-    let histograms = measure(array, &codecs, progress);
+    let sizes = measure(array, &codecs, progress);
     let outcomes: Vec<Outcome> = codecs
         .iter()
-        .zip(histograms)
-        .map(|(codec, histogram)| outcome(codec, histogram, threshold, page_map(array, codec, rows)))
+        .zip(sizes)
+        .map(|(codec, sizes)| outcome(codec, sizes.histogram, threshold, page_map(array, codec, rows)))
         .collect();
     let bpc = outcomes[0].clone();
     let auto = outcomes.get(1).cloned().unwrap_or_else(|| Outcome { pages: None, ..bpc.clone() });

@@ -1,10 +1,10 @@
 //! Which codec.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{Entry, Histogram, SizeClass};
+use buddy_core::{Entry, Histogram};
 use rayon::prelude::*;
 
-use crate::measure::count;
+use crate::{conservative_target, measure::count};
 
 /// The paper's Buddy Threshold: the share of an allocation's entries that may need buddy memory.
 pub const DEFAULT_THRESHOLD: f64 = 0.30;
@@ -14,6 +14,21 @@ pub const DEFAULT_THRESHOLD: f64 = 0.30;
 pub fn candidates() -> Vec<CodecKind> {
     let eligible = |kind: &CodecKind| *kind == CodecKind::Bpc || !CodecKind::PAPER.contains(kind);
     CodecKind::ALL.into_iter().filter(eligible).collect()
+}
+
+/// How well a codec does: the device bytes of the largest target at the threshold, then the entries in buddy memory
+/// at it, then the bytes of all. Less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Score(usize, u64, u64);
+
+impl Score {
+    /// The score of a codec on an allocation, whose snapshots these are.
+    pub(crate) fn of(snapshots: &[Histogram], threshold: f64) -> Self {
+        let target = conservative_target(snapshots, threshold, true);
+        let sum = |count: fn(&Histogram) -> u64| snapshots.iter().map(count).sum();
+        let overflowing = snapshots.iter().map(|histogram| histogram.overflowing(target)).sum();
+        Self(target.device_bytes(), overflowing, sum(Histogram::stored_bytes))
+    }
 }
 
 /// The codec among `kinds` that does best on a sample: the largest target at the threshold, then the fewest
@@ -27,16 +42,11 @@ pub fn choose_codec(sample: &[Entry], kinds: &[CodecKind], threshold: f64) -> Co
         let codec = kind.train(sample);
         let histogram = count(sample, std::slice::from_ref(&codec))[0];
         let target = histogram.target_at(threshold);
-        ((target.device_bytes(), histogram.overflowing(target), stored_bytes(&histogram)), codec)
+        ((target.device_bytes(), histogram.overflowing(target), histogram.stored_bytes()), codec)
     };
     let judged: Vec<_> = kinds.par_iter().map(judge).collect();
     let best = judged.into_iter().min_by_key(|(score, _)| *score);
     best.expect("kinds is not empty").1
-}
-
-/// Bytes of the entries, each as large as its class.
-fn stored_bytes(histogram: &Histogram) -> u64 {
-    SizeClass::ALL.into_iter().map(|class| histogram.classes[class.index()] * class.bytes() as u64).sum()
 }
 
 #[cfg(test)]

@@ -86,7 +86,8 @@ fn measure_one(
     progress: Progress<'_>,
 ) -> AllocationSizes {
     let name = |codec: &Codec| codec.kind().name().to_owned();
-    let histograms = codecs.iter().map(name).zip(measure(array, codecs, progress)).collect();
+    let sizes = measure(array, codecs, progress).into_iter().map(|sizes| sizes.histogram);
+    let histograms = codecs.iter().map(name).zip(sizes).collect();
     let pages = codecs.iter().take(1).map(|codec| (name(codec), page_map(array, codec, rows))).collect();
     AllocationSizes { histograms, pages }
 }

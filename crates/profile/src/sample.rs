@@ -12,14 +12,19 @@ const RUNS: usize = 512;
 /// place that changes from stretch to stretch, so that no period of the data can hide. The same array always
 /// gives the same sample.
 pub fn sample(array: &impl Memory) -> Vec<Entry> {
+    sample_runs(array, RUNS)
+}
+
+/// [`sample`] with another number of runs.
+pub(crate) fn sample_runs(array: &impl Memory, runs: usize) -> Vec<Entry> {
     let (entries, tail) = as_entries(array.bytes());
-    if entries.len() <= RUNS * RUN_ENTRIES {
+    if entries.len() <= runs * RUN_ENTRIES {
         return entries.iter().copied().chain(last_entry(tail)).collect();
     }
-    let mut sample = Vec::with_capacity(RUNS * RUN_ENTRIES);
-    for index in 0..RUNS {
-        let start = entries.len() * index / RUNS;
-        let room = entries.len() * (index + 1) / RUNS - start - RUN_ENTRIES;
+    let mut sample = Vec::with_capacity(runs * RUN_ENTRIES);
+    for index in 0..runs {
+        let start = entries.len() * index / runs;
+        let room = entries.len() * (index + 1) / runs - start - RUN_ENTRIES;
         let start = start + (mix(index as u64) % (room as u64 + 1)) as usize;
         sample.extend_from_slice(&entries[start..start + RUN_ENTRIES]);
         // One touch may map in megabytes of a large file, so each run is handed back at once.

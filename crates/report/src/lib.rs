@@ -13,6 +13,7 @@ mod classes;
 mod format;
 mod heat;
 mod page;
+mod profile;
 mod table;
 
 pub use analysis::{analysis_page, analysis_text};
@@ -22,4 +23,5 @@ pub use classes::{class_bar, class_legend};
 pub use format::{bytes, count, escape, ratio, share};
 pub use heat::{heat_map, stack_maps};
 pub use page::Page;
+pub use profile::{profile_page, profile_text};
 pub use table::{Align, Cell, Column, Table};

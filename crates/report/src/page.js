@@ -71,3 +71,63 @@ for (const canvas of canvases) {
   observer.observe(canvas);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach(draw));
+
+// The threshold: targets are chosen again from the histograms, as `buddy profile` does with the policy allocation-16x.
+// Of each codec's data: allocation, snapshot, entries by class. A target holds the classes up to its own.
+const TARGETS = [
+  { name: "16x", bytes: 8, holds: 2 }, { name: "4x", bytes: 32, holds: 3 }, { name: "2x", bytes: 64, holds: 4 },
+  { name: "4/3x", bytes: 96, holds: 5 }, { name: "1x", bytes: 128, holds: 6 },
+];
+const total = (numbers) => numbers.reduce((sum, n) => sum + n, 0);
+const over = (classes, target) => total(classes.slice(target.holds));
+const worst = (snapshots, target) =>
+  Math.max(0, ...snapshots.map((classes) => over(classes, target) / Math.max(1, total(classes))));
+
+function choose(snapshots, threshold) {
+  if (snapshots.every((classes) => total(classes) === 0)) return TARGETS[4];
+  const zeros = snapshots.every((classes) => classes[0] / Math.max(1, total(classes)) > 0.5);
+  return TARGETS.slice(zeros ? 0 : 1).find((target) => worst(snapshots, target) <= threshold) ?? TARGETS[4];
+}
+
+function assign(allocations, threshold) {
+  const chosen = allocations.map((snapshots) => ({
+    snapshots, entries: total(snapshots[0] ?? []), target: choose(snapshots, threshold),
+  }));
+  const device = () => total(chosen.map((one) => one.entries * one.target.bytes));
+  const all = 128 * total(chosen.map((one) => one.entries));
+  const sixteen = chosen.filter((one) => one.target === TARGETS[0]);
+  const share = (one) => worst(one.snapshots, TARGETS[0]);
+  sixteen.sort((a, b) => share(b) - share(a) || a.entries - b.entries);
+  for (const one of sixteen) {
+    if (all <= 4 * device()) break;
+    one.target = TARGETS[1];
+  }
+  const snapshots = allocations[0]?.length ?? 0;
+  const shares = Array.from({ length: snapshots }, (_, s) =>
+    total(chosen.map((one) => over(one.snapshots[s], one.target))) * 128 / Math.max(1, all));
+  const counts = [...TARGETS].reverse().map((target) => chosen.filter((one) => one.target === target).length);
+  return { ratio: all / Math.max(1, device()), mean: total(shares) / Math.max(1, snapshots), worst: Math.max(0, ...shares), counts };
+}
+
+for (const box of document.querySelectorAll(".slider")) {
+  const data = JSON.parse(box.querySelector("script").textContent);
+  const input = box.querySelector("input");
+  const update = () => {
+    box.querySelector("output").textContent = `${input.value}%`;
+    const percent = (share) => share === 0 ? "-" : `${(share * 100).toFixed(2)}%`;
+    const rows = Object.entries(data).map(([codec, allocations]) => {
+      const found = assign(allocations, Number(input.value) / 100);
+      const cells = [codec, `${found.ratio.toFixed(2)}x`, percent(found.mean), percent(found.worst), found.counts.join(", ")];
+      const row = document.createElement("tr");
+      cells.forEach((text, i) => {
+        const cell = row.insertCell();
+        cell.textContent = text;
+        if (i > 0 && i < 4) cell.className = "n";
+      });
+      return row;
+    });
+    box.querySelector("tbody").replaceChildren(...rows);
+  };
+  input.addEventListener("input", update);
+  update();
+}

@@ -14,11 +14,11 @@ const NAME_CHARS: usize = 44;
 /// Rows of the picture of all memory.
 const ALL_ROWS: usize = 512;
 
-const fn left(name: &'static str, group: &'static str) -> Column {
+pub(crate) const fn left(name: &'static str, group: &'static str) -> Column {
     Column { name, group, align: Align::Left }
 }
 
-const fn right(name: &'static str, group: &'static str) -> Column {
+pub(crate) const fn right(name: &'static str, group: &'static str) -> Column {
     Column { name, group, align: Align::Right }
 }
 
@@ -62,7 +62,7 @@ fn text_row(head: [String; 3], codec: String, fit: &Fit, target: Option<Target>)
 }
 
 /// A long name with its middle left out: both ends tell names apart.
-fn shorten(name: &str, most: usize) -> String {
+pub(crate) fn shorten(name: &str, most: usize) -> String {
     let safe: Vec<char> = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if safe.len() <= most {
         return safe.into_iter().collect();

@@ -1,0 +1,123 @@
+//! Why there is no profile.
+
+use buddy_core::{RecordError, RunError, TargetsError};
+
+/// Why a run cannot be profiled, or a plan not be made. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The run's files.
+    #[error("{0}")]
+    Snapshot(#[from] buddy_snapshot::Error),
+    /// The file of a record.
+    #[error("{0}")]
+    Record(#[from] RecordError),
+    /// What is in the record.
+    #[error("{0}")]
+    Run(#[from] RunError),
+    /// A threshold that is no share.
+    #[error("the threshold is {0}; it must lie between 0 and 1")]
+    Threshold(f64),
+    /// A codec that this tool does not know, or parameters that are not its own.
+    #[error("allocation {name:?}: {what}")]
+    Codec {
+        /// The allocation.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A record without the sizes of a codec.
+    #[error("the run has no sizes of {codec} for allocation {name:?} in every snapshot")]
+    NoSizes {
+        /// The codec.
+        codec: String,
+        /// The allocation.
+        name: String,
+    },
+    /// A record without all pages.
+    #[error(
+        "targets for pages need the sizes of all pages, and this record has only some; profile the snapshots"
+    )]
+    NoPages,
+    /// A GPU or link that is not there.
+    #[error("unknown {what} '{name}'; known are {known}, or give the path of a .toml file")]
+    UnknownSpec {
+        /// `GPU` or `link`.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A file that cannot be read, or is not what it should be.
+    #[error("{path}: {what}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Counts of accesses for another program.
+    #[error("the counts of accesses do not have allocation {0:?}, or have one that the run does not")]
+    Accesses(String),
+    /// Memory that is too small.
+    #[error(
+        "nothing fits {memory} bytes of device memory: even with the largest targets everywhere the run needs \
+         {needed} bytes, {over} too many",
+        over = needed - memory
+    )]
+    NothingFits {
+        /// What there is.
+        memory: u64,
+        /// What is needed.
+        needed: u64,
+    },
+    /// A carve-out that is too small.
+    #[error(
+        "nothing fits {memory} bytes of device memory: its carve-out is three times as large, and what does not \
+         lie on the device needs {needed} bytes of it, {over} too many"
+    )]
+    CarveOut {
+        /// The device memory.
+        memory: u64,
+        /// Bytes of the carve-out that are needed.
+        needed: u64,
+        /// How many of them there are not.
+        over: u64,
+    },
+    /// A table of targets.
+    #[error("{0}")]
+    Targets(#[from] TargetsError),
+    /// A text that is no table of targets.
+    #[error("not a file of targets: {0}")]
+    Toml(String),
+    /// A prediction that the working memory does not confirm.
+    #[error("allocation {name:?}: {what} is {found} in the memory, but {predicted} was predicted")]
+    Verify {
+        /// The allocation.
+        name: String,
+        /// What was compared.
+        what: &'static str,
+        /// What was predicted.
+        predicted: u64,
+        /// What the memory has.
+        found: u64,
+    },
+    /// A read that gave other bytes than were written.
+    #[error(
+        "allocation {name:?}: the memory gives back other bytes than were written, from byte {offset} on"
+    )]
+    ReadBack {
+        /// The allocation.
+        name: String,
+        /// Where the piece begins.
+        offset: u64,
+    },
+    /// The working memory refused.
+    #[error("allocation {name:?}: {what}")]
+    Memory {
+        /// The allocation.
+        name: String,
+        /// What it said.
+        what: String,
+    },
+}

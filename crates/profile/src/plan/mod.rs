@@ -1,0 +1,147 @@
+//! Plan to fit: the codecs and targets that fit a device memory and lose the least time to the link.
+
+use std::collections::BTreeMap;
+
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PlanOutcome, RunInfo, SECTOR_BYTES, Target};
+
+use crate::{
+    Assignment, Error, Gpu, Link, Measured, MeasuredAllocation,
+    assign::entries,
+    candidates,
+    knapsack::{Choice, Lacks, solve},
+};
+
+/// The carve-out is three times the device memory.
+const CARVE_OUT: u64 = 3;
+/// Bytes of metadata of a page: four bits for each of its entries.
+const METADATA_BYTES: u64 = ENTRIES_PER_PAGE as u64 / 2;
+
+/// What must fit where.
+#[derive(Debug, Clone)]
+pub struct PlanRequest {
+    /// Bytes of device memory that the run may have.
+    pub device_memory: u64,
+    /// The GPU.
+    pub gpu: Gpu,
+    /// The link to buddy memory.
+    pub link: Link,
+    /// How often entries of each allocation are read or written, in all; without, each is read once.
+    pub accesses: Option<Vec<u64>>,
+}
+
+/// One codec with one target for an allocation.
+struct Offer {
+    codec: usize,
+    target: Target,
+    /// Device bytes, seconds on the link and bytes of the carve-out.
+    choice: Choice,
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// [`Error::NothingFits`] or [`Error::CarveOut`], with what is lacking.
+pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignment>, PlanOutcome), Error> {
+    let memory = request.device_memory;
+    let offers: Vec<Vec<Offer>> = measured
+        .allocations
+        .iter()
+        .enumerate()
+        .map(|(index, allocation)| offers(allocation, request, index))
+        .collect();
+    let choices: Vec<Vec<Choice>> =
+        offers.iter().map(|offers| offers.iter().map(|offer| offer.choice).collect()).collect();
+    let carve_out = CARVE_OUT.saturating_mul(memory);
+    let solution = solve(&choices, memory, carve_out).map_err(|lacks| match lacks {
+        Lacks::Capacity(needed) => Error::NothingFits { memory, needed },
+        Lacks::Side(needed) => Error::CarveOut { memory, needed, over: needed - carve_out },
+    })?;
+    let chosen: Vec<&Offer> =
+        offers.iter().zip(&solution.picks).map(|(offers, &pick)| &offers[pick]).collect();
+    let assigned = measured.allocations.iter().zip(&chosen).map(|(allocation, offer)| {
+        Assignment::whole(offer.codec, entries(&allocation.codecs[offer.codec]), offer.target)
+    });
+    let link_seconds = chosen.iter().map(|offer| offer.choice.loss).sum();
+    let outcome = PlanOutcome {
+        device_memory: memory,
+        spec: request.gpu.name.clone(),
+        device_gb_per_s: request.gpu.gb_per_s,
+        link: request.link.name.clone(),
+        link_gb_per_s: request.link.gb_per_s,
+        counted: request.accesses.is_some(),
+        device_bytes: chosen.iter().map(|offer| offer.choice.cost).sum(),
+        device_seconds: device_seconds(measured, request),
+        link_seconds,
+        bound_seconds: if solution.optimal { link_seconds } else { solution.bound },
+        optimal: solution.optimal,
+    };
+    Ok((assigned.collect(), outcome))
+}
+
+/// Every codec that may be chosen with every target.
+fn offers(allocation: &MeasuredAllocation, request: &PlanRequest, index: usize) -> Vec<Offer> {
+    let eligible = candidates();
+    let codecs = allocation.codecs.iter().enumerate().filter(|(_, codec)| eligible.contains(&codec.kind));
+    let all = |codec: usize| {
+        let sizes = &allocation.codecs[codec];
+        Target::ALL.map(|target| {
+            let entries = entries(sizes);
+            let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64);
+            let page_entries = pages * ENTRIES_PER_PAGE as u64;
+            let cost = page_entries * target.device_bytes() as u64 + pages * METADATA_BYTES;
+            let passes = passes(request, index, entries);
+            let loss = passes * mean_buddy_bytes(&sizes.histograms, target) / (request.link.gb_per_s * 1e9);
+            let side = page_entries * target.buddy_bytes() as u64;
+            Offer { codec, target, choice: Choice { cost, loss, side } }
+        })
+    };
+    let offers: Vec<Offer> = codecs.flat_map(|(codec, _)| all(codec)).collect();
+    // A run that was only measured with codecs that the paper compares still has its first one.
+    if offers.is_empty() { all(0).into() } else { offers }
+}
+
+/// How often each entry of an allocation is accessed, on average.
+fn passes(request: &PlanRequest, index: usize, entries: u64) -> f64 {
+    match &request.accesses {
+        Some(accesses) => accesses[index] as f64 / entries.max(1) as f64,
+        None => 1.0,
+    }
+}
+
+/// Bytes over the link when every entry is accessed once, the mean over the snapshots.
+fn mean_buddy_bytes(snapshots: &[Histogram], target: Target) -> f64 {
+    let sectors: u64 = snapshots.iter().map(|histogram| histogram.sectors(target).1).sum();
+    (sectors * SECTOR_BYTES as u64) as f64 / snapshots.len().max(1) as f64
+}
+
+/// Seconds of all accesses if everything lay on the device as it is.
+fn device_seconds(measured: &Measured, request: &PlanRequest) -> f64 {
+    let accesses = measured.allocations.iter().enumerate().map(|(index, allocation)| {
+        let entries = entries(&allocation.codecs[0]);
+        passes(request, index, entries) * entries as f64
+    });
+    accesses.sum::<f64>() * ENTRY_BYTES as f64 / (request.gpu.gb_per_s * 1e9)
+}
+
+/// Reads counts of accesses: a JSON object from the name of each allocation to how many of its entries the
+/// program reads or writes, in all.
+///
+/// # Errors
+/// A text that is not that, or counts for other allocations than the run has.
+pub fn read_accesses(path: &str, text: &str, run: &RunInfo) -> Result<Vec<u64>, Error> {
+    let counts: BTreeMap<String, u64> = serde_json::from_str(text).map_err(|error| Error::File {
+        path: path.to_owned(),
+        what: format!("not counts of accesses: {error}"),
+    })?;
+    let names: Vec<&String> = run.allocations.iter().map(|allocation| &allocation.name).collect();
+    if let Some(name) = counts.keys().find(|name| !names.contains(name)) {
+        return Err(Error::Accesses(name.clone()));
+    }
+    names
+        .into_iter()
+        .map(|name| counts.get(name).copied().ok_or_else(|| Error::Accesses(name.clone())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

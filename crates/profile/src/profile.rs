@@ -1,0 +1,216 @@
+//! Everything that `buddy profile` says of a run, as one record.
+
+use std::collections::BTreeMap;
+
+use buddy_core::{
+    AllocationProfile, AllocationTarget, CodecOutcome, ENTRY_BYTES, Histogram, PlanOutcome, Policy,
+    PolicyOutcome, Profile, SweepPoint, TARGETS_VERSION, TargetTable,
+};
+
+use crate::{
+    Assignment, CodecChoice, Error, Measured, MeasuredCodec, PlanRequest, assign,
+    assign::{entries, ranges_in, totals},
+    plan,
+    target_file::parameters,
+};
+
+/// The thresholds of the paper's study.
+const SWEEP: [f64; 7] = [0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40];
+/// The policies that each choice of codec is tried with.
+const POLICIES: [Policy; 4] = [Policy::Naive, Policy::Allocation, Policy::Allocation16x, Policy::Page];
+
+/// What is asked of a profile.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The Buddy Threshold, above 0 and below 1.
+    pub threshold: f64,
+    /// How the targets are chosen; with a plan, the plan's are.
+    pub policy: Policy,
+    /// The codec they are for.
+    pub codec: CodecChoice,
+    /// What must fit where.
+    pub plan: Option<PlanRequest>,
+}
+
+/// Checks a threshold.
+///
+/// # Errors
+/// [`Error::Threshold`] unless it is above 0 and below 1.
+pub fn check_threshold(threshold: f64) -> Result<(), Error> {
+    if threshold > 0.0 && threshold < 1.0 { Ok(()) } else { Err(Error::Threshold(threshold)) }
+}
+
+/// Profiles a measured run. Beside the record it returns what was chosen for each allocation.
+///
+/// # Errors
+/// What was asked for and cannot be: a plan that does not fit, pages that are not known.
+pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec<Assignment>), Error> {
+    check_threshold(settings.threshold)?;
+    let (policy, codec, chosen, planned) = choose(measured, settings)?;
+    let choices = codec_choices(measured, settings.codec);
+    let mut policies = outcomes(measured, settings.threshold, &choices);
+    if planned.is_some() {
+        policies.push(outcome(measured, &chosen, policy, &codec));
+    }
+    let paper: Vec<&MeasuredCodec> =
+        measured.allocations.iter().map(|allocation| &allocation.codecs[0]).collect();
+    let over_time = totals(&paper);
+    let stored = over_time.iter().map(Histogram::stored_bytes).max().unwrap_or(0);
+    let profile = Profile {
+        run: measured.run.clone(),
+        threshold: settings.threshold,
+        allocations: allocations(measured, &chosen),
+        optimistic: over_time.iter().map(Histogram::optimistic_ratio).collect(),
+        optimistic_ratio: over_time.iter().copied().sum::<Histogram>().optimistic_ratio(),
+        best_ratio: (stored > 0).then(|| over_time[0].bytes() as f64 / stored as f64),
+        policies,
+        sweep: sweep(measured, &choices)?,
+        codecs: compare(measured, settings.threshold)?,
+        policy,
+        codec,
+        targets: table(measured, &chosen),
+        plan: planned,
+        verified: None,
+    };
+    Ok((profile, chosen))
+}
+
+/// What is written into the file of targets.
+type Chosen = (Policy, String, Vec<Assignment>, Option<PlanOutcome>);
+
+fn choose(measured: &Measured, settings: &Settings) -> Result<Chosen, Error> {
+    match &settings.plan {
+        Some(request) => {
+            let (assigned, outcome) = plan(measured, request)?;
+            Ok((Policy::Plan, CodecChoice::Auto.name().to_owned(), assigned, Some(outcome)))
+        }
+        None => {
+            let assigned = assign(measured, settings.threshold, settings.policy, settings.codec)?;
+            Ok((settings.policy, settings.codec.name().to_owned(), assigned, None))
+        }
+    }
+}
+
+/// The paper's codec or the first that was measured, the one asked for, and the best for each.
+fn codec_choices(measured: &Measured, asked: CodecChoice) -> Vec<CodecChoice> {
+    let kinds = measured.kinds();
+    let mut choices: Vec<CodecChoice> =
+        kinds.first().map(|kind| CodecChoice::Fixed(*kind)).into_iter().collect();
+    let several = measured.allocations.iter().any(|allocation| allocation.codecs.len() > 1);
+    let auto = several.then_some(CodecChoice::Auto);
+    for choice in [asked].into_iter().chain(auto) {
+        if !choices.contains(&choice) {
+            choices.push(choice);
+        }
+    }
+    choices
+}
+
+/// Every policy with every choice of codec; none for pages that are not known.
+fn outcomes(measured: &Measured, threshold: f64, choices: &[CodecChoice]) -> Vec<PolicyOutcome> {
+    let all = choices.iter().flat_map(|choice| POLICIES.map(|policy| (policy, *choice)));
+    all.filter_map(|(policy, choice)| {
+        let assigned = assign(measured, threshold, policy, choice).ok()?;
+        Some(outcome(measured, &assigned, policy, choice.name()))
+    })
+    .collect()
+}
+
+/// What targets give.
+fn outcome(measured: &Measured, assigned: &[Assignment], policy: Policy, codec: &str) -> PolicyOutcome {
+    let parts = || measured.allocations.iter().zip(assigned).map(|(all, one)| (&all.codecs[one.codec], one));
+    let all: u64 = parts().map(|(codec, _)| entries(codec)).sum();
+    let device_bytes = parts().map(|(codec, one)| one.device_bytes(entries(codec))).sum();
+    let overflow: Vec<f64> = (0..measured.run.snapshots.len())
+        .map(|snapshot| {
+            let over: u64 = parts().map(|(codec, one)| overflowing(codec, one, snapshot)).sum();
+            over as f64 / all.max(1) as f64
+        })
+        .collect();
+    PolicyOutcome {
+        policy,
+        codec: codec.to_owned(),
+        device_bytes,
+        ratio: if device_bytes == 0 { 1.0 } else { (all * ENTRY_BYTES as u64) as f64 / device_bytes as f64 },
+        mean_overflow: overflow.iter().sum::<f64>() / overflow.len().max(1) as f64,
+        worst_overflow: overflow.iter().copied().fold(0.0, f64::max),
+        overflow,
+        ranges: assigned.iter().map(|one| one.ranges.len() as u64).sum(),
+    }
+}
+
+fn overflowing(codec: &MeasuredCodec, assigned: &Assignment, snapshot: usize) -> u64 {
+    let ranges = ranges_in(codec, assigned, snapshot);
+    ranges.iter().map(|(target, histogram)| histogram.overflowing(*target)).sum()
+}
+
+fn sweep(measured: &Measured, choices: &[CodecChoice]) -> Result<Vec<SweepPoint>, Error> {
+    let all = choices.iter().flat_map(|choice| SWEEP.map(|threshold| (*choice, threshold)));
+    all.map(|(choice, threshold)| {
+        let assigned = assign(measured, threshold, Policy::Allocation16x, choice)?;
+        let PolicyOutcome { codec, ratio, mean_overflow, .. } =
+            outcome(measured, &assigned, Policy::Allocation16x, choice.name());
+        Ok(SweepPoint { codec, threshold, ratio, mean_overflow })
+    })
+    .collect()
+}
+
+fn compare(measured: &Measured, threshold: f64) -> Result<Vec<CodecOutcome>, Error> {
+    let fixed = measured.kinds().into_iter().map(CodecChoice::Fixed);
+    let compare = |choice: CodecChoice| {
+        let assigned = assign(measured, threshold, Policy::Allocation16x, choice)?;
+        let found = outcome(measured, &assigned, Policy::Allocation16x, choice.name());
+        let sizes = measured.allocations.iter().zip(&assigned);
+        let all: Histogram = sizes.flat_map(|(all, one)| &all.codecs[one.codec].histograms).copied().sum();
+        Ok(CodecOutcome {
+            codec: choice.name().to_owned(),
+            optimistic_ratio: all.optimistic_ratio(),
+            ratio: found.ratio,
+            mean_overflow: found.mean_overflow,
+        })
+    };
+    fixed.chain([CodecChoice::Auto]).map(compare).collect()
+}
+
+fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProfile> {
+    let snapshots = 0..measured.run.snapshots.len();
+    let one = |(allocation, assigned): (&crate::MeasuredAllocation, &Assignment)| {
+        let codec = &allocation.codecs[assigned.codec];
+        let histograms: BTreeMap<String, Vec<Histogram>> = allocation
+            .codecs
+            .iter()
+            .map(|codec| (codec.kind.name().to_owned(), codec.histograms.clone()))
+            .collect();
+        AllocationProfile {
+            histograms,
+            auto: allocation.codecs[allocation.auto].kind.name().to_owned(),
+            overflowing: snapshots.clone().map(|snapshot| overflowing(codec, assigned, snapshot)).collect(),
+            device_bytes: assigned.device_bytes(entries(codec)),
+            pages: allocation.map.clone(),
+        }
+    };
+    measured.allocations.iter().zip(chosen).map(one).collect()
+}
+
+/// The table of targets.
+fn table(measured: &Measured, chosen: &[Assignment]) -> TargetTable {
+    let infos = measured.run.allocations.iter().zip(&measured.allocations);
+    let rows = infos.zip(chosen).map(|((info, allocation), assigned)| {
+        let codec = &allocation.codecs[assigned.codec];
+        let one_target = assigned.ranges.len() == 1;
+        AllocationTarget {
+            name: info.name.clone(),
+            call_site: info.call_site.clone(),
+            bytes: info.bytes,
+            codec: codec.kind.name().to_owned(),
+            parameters: codec.codec.as_ref().map(parameters).unwrap_or_default(),
+            target: one_target.then(|| assigned.ranges[0].target),
+            ranges: if one_target { Vec::new() } else { assigned.ranges.clone() },
+        }
+    });
+    TargetTable {
+        version: TARGETS_VERSION,
+        program: measured.run.program.clone(),
+        allocations: rows.collect(),
+    }
+}

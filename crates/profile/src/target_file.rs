@@ -1,0 +1,177 @@
+//! The file of targets: TOML that a person can read and edit, and the codecs of its rows.
+
+use buddy_codec::{Codec, CodecKind};
+use buddy_core::{AllocationTarget, Entry, TargetRange, TargetTable};
+use serde_json::{Map, Value};
+
+use crate::Error;
+
+const HEAD: &str = "\
+# A codec and a target for each allocation, for `buddy` and its libraries to read. Edit it freely.
+#
+# target  how much of every 128-byte entry lies in device memory: 1x (all), 4/3x (96 bytes), 2x (64), 4x (32) or
+#         16x (8). What does not fit goes over the link to buddy memory.
+# ranges  instead of a target: one for each range of 8 KiB pages, first to last.
+# codec   how entries are compressed; parameters are what the codec learned of the allocation.
+";
+
+/// The table as a file. `about` is a comment on top; `note` gives the remark on a row, one line.
+pub fn write_targets(table: &TargetTable, about: &str, note: impl Fn(usize) -> String) -> String {
+    let mut text: String = about.lines().map(|line| format!("# {line}\n")).collect();
+    text.push_str(HEAD);
+    text.push_str(&format!("version = {}\nprogram = {}\n", table.version, quoted(&table.program)));
+    for (index, row) in table.allocations.iter().enumerate() {
+        text.push('\n');
+        text.extend(note(index).lines().map(|line| format!("# {line}\n")));
+        text.push_str(&row_text(row));
+    }
+    text
+}
+
+fn row_text(row: &AllocationTarget) -> String {
+    let mut text = format!(
+        "[[allocation]]\nname = {}\ncall_site = {}\nbytes = {}\ncodec = {}\n",
+        quoted(&row.name),
+        quoted(&row.call_site),
+        row.bytes,
+        quoted(&row.codec)
+    );
+    if let Ok(toml::Value::Table(parameters)) = toml::Value::try_from(&row.parameters)
+        && !parameters.is_empty()
+    {
+        text.push_str(&format!("parameters = {}\n", toml::Value::Table(parameters)));
+    }
+    if let Some(target) = row.target {
+        text.push_str(&format!("target = \"{target}\"\n"));
+    }
+    if !row.ranges.is_empty() {
+        let range = |range: &TargetRange| {
+            format!("    {{ pages = {}, target = \"{}\" }},\n", range.pages, range.target)
+        };
+        text.push_str(&format!("ranges = [\n{}]\n", row.ranges.iter().map(range).collect::<String>()));
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Reads a file of targets.
+///
+/// # Errors
+/// [`Error::Toml`] for a text that is not one; otherwise what the table contradicts.
+pub fn read_targets(text: &str) -> Result<TargetTable, Error> {
+    let table: TargetTable = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        Error::Toml(format!("line {line}: {}", error.message().replace('\n', " ")))
+    })?;
+    table.validate()?;
+    for row in &table.allocations {
+        row_codec(row, Vec::new)?;
+    }
+    Ok(table)
+}
+
+/// The codec of a row: with its parameters, or trained on the sample where the row has none.
+///
+/// # Errors
+/// A codec that is none, or parameters that are not its own.
+pub fn row_codec(row: &AllocationTarget, sample: impl FnOnce() -> Vec<Entry>) -> Result<Codec, Error> {
+    let wrong = |what: String| Error::Codec { name: row.name.clone(), what };
+    let kind: CodecKind = row.codec.parse().map_err(|error: buddy_codec::Error| wrong(error.to_string()))?;
+    if row.parameters.is_empty() {
+        return Ok(kind.train(&if kind.learns() { sample() } else { Vec::new() }));
+    }
+    if !kind.learns() {
+        return Err(wrong(format!("{kind} has no parameters")));
+    }
+    let mut fields = row.parameters.clone();
+    fields.insert("codec".to_owned(), Value::String(row.codec.clone()));
+    serde_json::from_value(Value::Object(fields))
+        .map_err(|error| wrong(format!("these are no parameters of {kind}: {error}")))
+}
+
+/// What a codec learned, for a row.
+pub(crate) fn parameters(codec: &Codec) -> Map<String, Value> {
+    match serde_json::to_value(codec) {
+        Ok(Value::Object(mut fields)) => {
+            fields.remove("codec");
+            fields
+        }
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::{TARGETS_VERSION, Target};
+
+    use super::*;
+
+    fn row(name: &str, codec: &Codec) -> AllocationTarget {
+        AllocationTarget {
+            name: name.to_owned(),
+            call_site: "solve.c:12 \"main\"".to_owned(),
+            bytes: 30_000,
+            codec: codec.kind().name().to_owned(),
+            parameters: parameters(codec),
+            target: Some(Target::X4Over3),
+            ranges: Vec::new(),
+        }
+    }
+
+    fn table() -> TargetTable {
+        let sample: Vec<Entry> =
+            (0..50u8).map(|i| std::array::from_fn(|byte| i ^ (byte as u8 & 3))).collect();
+        let mut allocations: Vec<AllocationTarget> = CodecKind::ALL
+            .iter()
+            .map(|kind| row(&format!("of \"{kind}\"\n"), &kind.train(&sample)))
+            .collect();
+        allocations[0].target = None;
+        allocations[0].ranges =
+            vec![TargetRange { pages: 1, target: Target::X16 }, TargetRange { pages: 3, target: Target::X1 }];
+        TargetTable { version: TARGETS_VERSION, program: "demo".to_owned(), allocations }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_every_codec_keeps_what_it_learned() {
+        let table = table();
+        let text = write_targets(&table, "made by a test\nof two lines", |_| "a note".to_owned());
+        assert!(text.starts_with("# made by a test\n# of two lines\n# A codec"));
+        assert_eq!(text.matches("# a note\n[[allocation]]").count(), table.allocations.len());
+        assert_eq!(read_targets(&text).unwrap(), table);
+        let sample: Vec<Entry> =
+            (0..50u8).map(|i| std::array::from_fn(|byte| i ^ (byte as u8 & 3))).collect();
+        for (row, kind) in table.allocations.iter().zip(CodecKind::ALL) {
+            assert_eq!(
+                row_codec(row, || panic!("it has parameters")).unwrap(),
+                kind.train(&sample),
+                "{kind}"
+            );
+            let bare = AllocationTarget { parameters: Map::new(), ..row.clone() };
+            assert_eq!(row_codec(&bare, || sample.clone()).unwrap(), kind.train(&sample), "{kind}");
+        }
+    }
+
+    #[test]
+    fn mistakes_of_a_person_are_named() {
+        let good =
+            "version = 1\nprogram = \"p\"\n[[allocation]]\nname = \"u\"\nbytes = 9000\ncodec = \"bpc\"\n";
+        let error = |line: &str| match read_targets(&format!("{good}{line}\n")) {
+            Ok(_) => "none".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(error("target = \"2x\""), "none");
+        assert!(error("target = \"3x\"").starts_with("not a file of targets: line 7: unknown variant `3x`"));
+        assert!(error("taget = \"2x\"").contains("unknown field `taget`"));
+        assert!(error("").contains("needs either a target or ranges"));
+        assert!(error("ranges = [{ pages = 1, target = \"2x\" }]").contains("have 1 pages; it has 2"));
+        assert!(error("target = \"2x\"\nparameters = { a = 1 }").contains("bpc has no parameters"));
+        assert!(error("target = \"2x\"\n[[allocation]]").contains("missing field"));
+        let codec = good.replace("bpc", "bcp") + "target = \"2x\"";
+        assert!(read_targets(&codec).unwrap_err().to_string().contains("unknown codec 'bcp'"));
+        let window = good.replace("bpc", "bf16") + "target = \"2x\"\nparameters = { window = \"w\" }";
+        assert!(read_targets(&window).unwrap_err().to_string().contains("no parameters of bf16"));
+    }
+}

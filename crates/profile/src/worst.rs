@@ -1,0 +1,60 @@
+//! The conservative rule: a target must be good in every snapshot (`docs/deviations.md`, D40 and D41).
+//!
+//! A run keeps its targets from beginning to end, so an allocation that begins as zeros and fills up gets what its
+//! worst snapshot allows, not what the mean would.
+
+use buddy_core::{Histogram, Target};
+
+/// The share of zero entries from which on memory counts as mostly zero.
+const MOSTLY: f64 = 0.5;
+
+/// The largest share of entries that need buddy memory at this target in any of the snapshots.
+pub fn worst_overflow(snapshots: &[Histogram], target: Target) -> f64 {
+    snapshots.iter().map(|histogram| histogram.overflow_share(target)).fold(0.0, f64::max)
+}
+
+/// Whether more than half of the entries are zero in every snapshot.
+pub fn stays_mostly_zero(snapshots: &[Histogram]) -> bool {
+    snapshots.iter().all(|histogram| histogram.zero_share() > MOSTLY)
+}
+
+/// The largest target up to 4x that leaves no more than the threshold's share of entries to buddy memory in any
+/// snapshot; with `zeros` also 16x, where memory stays mostly zero.
+pub fn conservative_target(snapshots: &[Histogram], threshold: f64, zeros: bool) -> Target {
+    if snapshots.iter().all(|histogram| histogram.entries() == 0) {
+        return Target::X1;
+    }
+    let allowed = |target: &Target| *target != Target::X16 || (zeros && stays_mostly_zero(snapshots));
+    let within = |target: &Target| worst_overflow(snapshots, *target) <= threshold;
+    Target::ALL.into_iter().rev().filter(allowed).find(within).unwrap_or(Target::X1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(classes: [u64; 6]) -> Histogram {
+        Histogram { classes, optimistic_bytes: 0 }
+    }
+
+    #[test]
+    fn what_begins_as_zeros_gets_what_its_end_allows() {
+        let zeros = histogram([100, 0, 0, 0, 0, 0]);
+        let full = histogram([0, 0, 10, 60, 20, 10]);
+        let run = [[zeros; 9].as_slice(), &[full]].concat();
+        assert_eq!(conservative_target(&run, 0.3, true), Target::X2);
+        assert_eq!(conservative_target(&run[..9], 0.3, true), Target::X16);
+        assert_eq!(conservative_target(&run[..9], 0.3, false), Target::X4);
+        assert_eq!(worst_overflow(&run, Target::X2), 0.3);
+    }
+
+    #[test]
+    fn small_is_not_zero() {
+        let constant = histogram([50, 50, 0, 0, 0, 0]);
+        assert_eq!(conservative_target(&[constant], 0.3, true), Target::X4);
+        let more = histogram([51, 49, 0, 0, 0, 0]);
+        assert_eq!(conservative_target(&[more], 0.3, true), Target::X16);
+        assert_eq!(conservative_target(&[more, constant], 0.3, true), Target::X4);
+        assert_eq!(conservative_target(&[Histogram::default()], 0.3, true), Target::X1);
+    }
+}

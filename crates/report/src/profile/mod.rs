@@ -1,0 +1,49 @@
+//! `buddy profile` for the terminal and as a page.
+
+mod page;
+mod slider;
+mod text;
+
+pub use page::profile_page;
+pub use text::profile_text;
+
+use buddy_core::{AllocationTarget, ENTRY_BYTES, Histogram, PolicyOutcome, Profile};
+
+/// The share of an allocation's entries that overflow: the mean over the snapshots, and the worst.
+fn overflow(profile: &Profile, index: usize) -> (f64, f64) {
+    let entries = profile.run.allocations[index].entries().max(1) as f64;
+    let counts = &profile.allocations[index].overflowing;
+    let mean = counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64;
+    (mean / entries, counts.iter().copied().max().unwrap_or(0) as f64 / entries)
+}
+
+/// The ratio of one allocation at what was chosen for it.
+fn ratio_of(profile: &Profile, index: usize) -> f64 {
+    let bytes = profile.run.allocations[index].entries() * ENTRY_BYTES as u64;
+    match profile.allocations[index].device_bytes {
+        0 => 1.0,
+        device => bytes as f64 / device as f64,
+    }
+}
+
+/// A target, or how many ranges there are.
+fn target_text(row: &AllocationTarget) -> String {
+    match row.target {
+        Some(target) => target.to_string(),
+        None => format!("{} ranges", row.ranges.len()),
+    }
+}
+
+/// What was chosen.
+fn chosen(profile: &Profile) -> Option<&PolicyOutcome> {
+    profile.outcome(profile.policy, &profile.codec)
+}
+
+/// The optimistic ratio of an allocation in all snapshots, with the paper's codec or the first there is.
+fn histograms<'a>(profile: &'a Profile, index: usize, codec: &str) -> &'a [Histogram] {
+    let all = &profile.allocations[index].histograms;
+    all.get(codec).or_else(|| all.values().next()).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests;

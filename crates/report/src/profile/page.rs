@@ -1,0 +1,225 @@
+//! The profile as a page.
+
+use buddy_core::{Policy, PolicyOutcome, Profile, Record};
+
+use super::{chosen, histograms, overflow, ratio_of, slider::slider, target_text, text};
+use crate::{
+    Axis, Card, Cell, Line, Page, Series, Table, analysis::left, analysis::right, analysis::shorten,
+    bar_chart, bytes, cards, class_bar, class_legend, count, heat_map, line_chart, ratio, share,
+};
+
+/// Heat maps that are open when the page is; the rest are one click away.
+const OPEN_MAPS: usize = 12;
+
+const TIME_REMARK: &str = "Left, the ratio if every entry could have the best of the paper's eight sizes. Right, the \
+    share of entries that need buddy memory when the targets stay as they were chosen.";
+const POLICY_REMARK: &str = "Naive is one target for the whole program, allocation one for each allocation up to 4x, \
+    allocation-16x adds 16x for what stays mostly zero, page gives a few ranges of pages their own. A target must be \
+    within the threshold in every snapshot.";
+const THRESHOLD_REMARK: &str = "How large a share of an allocation's entries may overflow. Move the slider: the targets \
+    are chosen again in this page, from the histograms of every snapshot, with the policy allocation-16x.";
+const TABLE_REMARK: &str = "Sizes are those of the last snapshot with the chosen codec. Overflow is the share of \
+    entries that need buddy memory: the mean over the snapshots, and the worst of them. Click a column to sort.";
+const MAPS_REMARK: &str = "The last snapshot. Each line is a page of 64 entries, pages run downwards in address order. \
+    Point at a map to read it.";
+
+/// The page: summary, figures, the slider, a table, heat maps.
+pub fn profile_page(record: &Record<Profile>) -> String {
+    let profile = &record.data;
+    let run = &profile.run;
+    let lead = format!(
+        "{}: {} in {} allocations, {} snapshots",
+        run.program,
+        bytes(run.bytes()),
+        run.allocations.len(),
+        run.snapshots.len()
+    );
+    let mut page = Page::new("What does its memory allow?", &lead).section("", "", &summary(profile));
+    if let Some(plan) = &profile.plan {
+        page = page.section("The plan", &text::plan_text(plan), "");
+    }
+    page = page
+        .section("Over time", TIME_REMARK, &pair(&[optimistic(profile), accesses(profile)]))
+        .section(
+            "Policies",
+            POLICY_REMARK,
+            &(pair(&policy_bars(profile)) + &text::policies(profile).to_html()),
+        )
+        .section("The threshold", THRESHOLD_REMARK, &(slider(profile) + &pair(&sweep(profile))));
+    if profile.codecs.len() > 2 {
+        page = page.section("Codecs", "Each codec for all allocations.", &text::codecs(profile).to_html());
+    }
+    page.section("Every allocation", TABLE_REMARK, &table(profile).to_html())
+        .section("Where it compresses", MAPS_REMARK, &maps(profile))
+        .render(&record.tool)
+}
+
+fn pair(charts: &[String]) -> String {
+    format!("<div class=\"charts\">{}</div>\n", charts.concat())
+}
+
+fn summary(profile: &Profile) -> String {
+    let card = |name: &str, value: String, remark: String| Card { name: name.to_owned(), value, remark };
+    let optimistic = profile.optimistic_ratio.map_or_else(|| "all zeros".to_owned(), ratio);
+    let mut all = vec![card("Optimistic", optimistic, "eight sizes, all snapshots together".to_owned())];
+    if let Some(naive) = profile.policies.iter().find(|one| one.policy == Policy::Naive) {
+        let remark = format!("one target for all; {} overflow", share(naive.mean_overflow));
+        all.push(card("Naive", ratio(naive.ratio), remark));
+    }
+    if let Some(found) = chosen(profile) {
+        let remark = format!("policy {}, codec {}", found.policy, found.codec);
+        all.push(card("Chosen", ratio(found.ratio), remark));
+        let remark = format!("of entries; {} at worst", share(found.worst_overflow));
+        all.push(card("Overflow", share(found.mean_overflow), remark));
+    }
+    cards(&all)
+}
+
+const STEPS: Axis = Axis { name: "step", format: |step| format!("{step:.0}") };
+const RATIO: Axis = Axis { name: "Ratio", format: |ratio| format!("{ratio:.2}x") };
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.fract().abs() < 1e-6 { format!("{percent:.0}%") } else { format!("{percent:.2}%") }
+}
+
+fn steps(profile: &Profile) -> impl Iterator<Item = f64> {
+    profile.run.snapshots.iter().map(|snapshot| snapshot.step as f64)
+}
+
+fn optimistic(profile: &Profile) -> String {
+    let points = steps(profile).zip(&profile.optimistic).filter_map(|(step, ratio)| Some((step, (*ratio)?)));
+    let line = Line { name: "optimistic".to_owned(), points: points.collect() };
+    line_chart(&[line], STEPS, Axis { name: "Optimistic ratio", ..RATIO }, (1.0, 1.2))
+}
+
+/// The overflow of the naive policy and of what was chosen.
+fn accesses(profile: &Profile) -> String {
+    let naive = profile.policies.iter().find(|one| one.policy == Policy::Naive);
+    let line = |one: &PolicyOutcome| Line {
+        name: format!("{}, {}", one.policy, one.codec),
+        points: steps(profile).zip(one.overflow.iter().copied()).collect(),
+    };
+    let lines: Vec<Line> = naive.into_iter().chain(chosen(profile)).map(line).collect();
+    line_chart(&lines, STEPS, Axis { name: "Entries in buddy memory", format: percent }, (0.0, 0.01))
+}
+
+/// Ratio and overflow of every policy.
+fn policy_bars(profile: &Profile) -> [String; 2] {
+    let mut policies: Vec<&str> = profile.policies.iter().map(|one| one.policy.name()).collect();
+    policies.sort_by_key(|name| Policy::ALL.iter().position(|policy| policy.name() == *name));
+    policies.dedup();
+    let mut codecs: Vec<&str> = Vec::new();
+    for one in &profile.policies {
+        if !codecs.contains(&one.codec.as_str()) {
+            codecs.push(&one.codec);
+        }
+    }
+    let series = |value: fn(&PolicyOutcome) -> f64| -> Vec<Series> {
+        let of = |codec: &str, policy: &&str| {
+            let found =
+                profile.policies.iter().find(|one| one.codec == codec && one.policy.name() == *policy);
+            found.map_or(0.0, value)
+        };
+        let one = |codec: &&str| Series {
+            name: (*codec).to_owned(),
+            values: policies.iter().map(|policy| of(codec, policy)).collect(),
+        };
+        codecs.iter().map(one).collect()
+    };
+    [
+        bar_chart(&policies, &series(|one| one.ratio), RATIO),
+        bar_chart(
+            &policies,
+            &series(|one| one.mean_overflow),
+            Axis { name: "Entries in buddy memory", format: percent },
+        ),
+    ]
+}
+
+fn sweep(profile: &Profile) -> [String; 2] {
+    let x = Axis { name: "threshold", format: percent };
+    let mut codecs: Vec<&str> = profile.sweep.iter().map(|point| point.codec.as_str()).collect();
+    codecs.dedup();
+    let line = |codec: &&str, value: fn(&buddy_core::SweepPoint) -> f64| Line {
+        name: (*codec).to_owned(),
+        points: profile
+            .sweep
+            .iter()
+            .filter(|point| point.codec == **codec)
+            .map(|point| (point.threshold, value(point)))
+            .collect(),
+    };
+    let mut ratios: Vec<Line> = codecs.iter().map(|codec| line(codec, |point| point.ratio)).collect();
+    if let (Some(best), Some(first), Some(last)) = (
+        profile.best_ratio,
+        profile.sweep.first(),
+        profile.sweep.iter().map(|p| p.threshold).reduce(f64::max),
+    ) {
+        let points = vec![(first.threshold, best), (last, best)];
+        ratios.push(Line { name: "without a threshold".to_owned(), points });
+    }
+    let shares: Vec<Line> = codecs.iter().map(|codec| line(codec, |point| point.mean_overflow)).collect();
+    [
+        line_chart(&ratios, x, RATIO, (1.0, 1.2)),
+        line_chart(&shares, x, Axis { name: "Entries in buddy memory", format: percent }, (0.0, 0.01)),
+    ]
+}
+
+fn table(profile: &Profile) -> Table {
+    let columns = vec![
+        left("allocation", ""),
+        left("call site", ""),
+        left("type", ""),
+        right("size", ""),
+        left("codec", ""),
+        left("sizes", ""),
+        right("target", ""),
+        right("ratio", ""),
+        right("overflow", ""),
+        right("at worst", ""),
+    ];
+    let row = |index: usize| {
+        let (info, target) = (&profile.run.allocations[index], &profile.targets.allocations[index]);
+        let (mean, worst) = overflow(profile, index);
+        let last = histograms(profile, index, &target.codec).last().copied().unwrap_or_default();
+        let ratio_here = ratio_of(profile, index);
+        vec![
+            Cell::text(shorten(&info.name, 34)),
+            Cell::text(shorten(&info.call_site, 34)),
+            Cell::text(info.dtype.name()),
+            Cell::number(info.bytes as f64, bytes(info.bytes)),
+            Cell::text(&target.codec),
+            Cell::number(ratio_here, "").with_html(class_bar(&last)),
+            Cell::number(ratio_here, target_text(target)),
+            Cell::number(ratio_here, ratio(ratio_here)),
+            Cell::number(mean, share(mean)),
+            Cell::number(worst, share(worst)),
+        ]
+    };
+    Table { columns, rows: (0..profile.allocations.len()).map(row).collect(), total: Vec::new() }
+}
+
+/// The largest allocations, then the rest folded away.
+fn maps(profile: &Profile) -> String {
+    let mut largest: Vec<usize> =
+        (0..profile.allocations.len()).filter(|&index| profile.allocations[index].pages.is_some()).collect();
+    if largest.is_empty() {
+        return "<p class=\"remark\">The record has no pages.</p>\n".to_owned();
+    }
+    largest.sort_by_key(|&index| std::cmp::Reverse(profile.run.allocations[index].bytes));
+    let map = |&index: &usize| {
+        let target = target_text(&profile.targets.allocations[index]);
+        let pages = profile.allocations[index].pages.as_ref();
+        pages.map(|pages| heat_map(&profile.run.allocations[index].name, &target, pages)).unwrap_or_default()
+    };
+    let maps =
+        |some: &[usize]| format!("<div class=\"maps\">{}</div>", some.iter().map(map).collect::<String>());
+    let (open, folded) = largest.split_at(largest.len().min(OPEN_MAPS));
+    let open = class_legend() + &maps(open) + "\n";
+    if folded.is_empty() {
+        return open;
+    }
+    let summary = format!("<summary>{} smaller allocations</summary>", count(folded.len() as u64));
+    format!("{open}<details>{summary}{}</details>\n", maps(folded))
+}
