@@ -19,7 +19,6 @@ pub fn trace(name: &str, length: u32) -> Vec<Box<dyn Kernel>> {
         // Dependent multiply-adds, four chains in each of 64 warps of an SM.
         "arithmetic" => vec![Box::new(Arithmetic::new(448, 256, Op::Fp32, 70 * length, 4))],
         // c = a + b over arrays far larger than L2.
-        "stream-tiny" => vec![Box::new(Stream::new(Launch::linear("add", 896, 256), &[array(1,4),array(2,4)], &[array(3,4)], 2_000_000, 1))],
         "streaming" => {
             let elements = 16_000_000 * u64::from(length);
             let (a, b, c) = (array(1, 4), array(2, 4), array(3, 4));

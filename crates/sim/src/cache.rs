@@ -55,9 +55,15 @@ impl Cache {
     #[inline]
     pub(crate) fn insert(&mut self, set: usize, number: u64, now: u64) -> Option<(usize, Option<Victim>)> {
         let first = set * self.ways;
-        let oldest = (first..first + self.ways)
-            .filter(|&place| self.lines[place].flight == 0 || self.lines[place].ready <= now)
-            .min_by_key(|&place| self.lines[place].used)?;
+        let waits = |line: &Line| line.flight != 0 && line.ready > now;
+        let set = &self.lines[first..first + self.ways];
+        // The oldest line hardly ever waits, so that it is looked for first without asking.
+        let mut oldest = set.iter().enumerate().min_by_key(|(_, line)| line.used)?.0;
+        if waits(&set[oldest]) {
+            let arrived = set.iter().enumerate().filter(|(_, line)| !waits(line));
+            oldest = arrived.min_by_key(|(_, line)| line.used)?.0;
+        }
+        let oldest = first + oldest;
         let old = self.lines[oldest];
         let victim = (self.tags[oldest] != 0).then(|| Victim {
             number: self.tags[oldest] - 1,

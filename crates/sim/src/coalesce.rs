@@ -34,14 +34,13 @@ impl Touch {
 /// Collects the lines that an instruction touches, in the order of its lanes.
 pub(crate) fn touches(inst: &Inst, addresses: Addresses<'_>, out: &mut Vec<Touch>) {
     out.clear();
+    if inst.mask == 0 {
+        return;
+    }
     let width = u64::from(inst.width);
     match addresses {
-        Addresses::Strided { base, stride } if inst.width > 0 && stride == i32::from(inst.width) => {
-            // Neighbours: one stretch of bytes. (Gaps in the mask are rare here and touched as well.)
-            let lanes = u64::from(32 - inst.mask.leading_zeros() - inst.mask.trailing_zeros().min(31));
-            if inst.mask != 0 {
-                touch_stretch(base, lanes * width, out);
-            }
+        Addresses::Strided { base, stride } if stride == i32::from(inst.width) && is_run(inst.mask) => {
+            touch_stretch(base, u64::from(inst.lanes()) * width, out);
         }
         Addresses::Strided { base, stride } => {
             let mut mask = inst.mask;
@@ -52,7 +51,37 @@ pub(crate) fn touches(inst: &Inst, addresses: Addresses<'_>, out: &mut Vec<Touch
                 mask &= mask - 1;
             }
         }
-        Addresses::List(list) => list.iter().for_each(|&address| touch(address, width, out)),
+        Addresses::List(list) => gather(list, width, out),
+    }
+}
+
+/// Whether the lanes of a mask are neighbours.
+#[inline]
+fn is_run(mask: u32) -> bool {
+    let run = mask >> mask.trailing_zeros().min(31);
+    run & run.wrapping_add(1) == 0
+}
+
+/// The lanes of a gather. A table of where each line was met saves the search, which for 32 different lines
+/// took a quarter of the time of a random load.
+fn gather(list: &[u64], width: u64, out: &mut Vec<Touch>) {
+    if list.iter().any(|address| address % ENTRY_BYTES as u64 + width > ENTRY_BYTES as u64) {
+        return list.iter().for_each(|&address| touch(address, width, out));
+    }
+    let mut met = [u8::MAX; 128];
+    for &address in list {
+        let (line, offset) = (address / ENTRY_BYTES as u64, address % ENTRY_BYTES as u64);
+        let bytes = bits(offset, width);
+        let slot = &mut met[(line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57) as usize];
+        match out.get_mut(usize::from(*slot)) {
+            Some(touch) if touch.line == line => touch.bytes |= bytes,
+            // Two lines with the same slot: search.
+            Some(_) => merge(line, bytes, out),
+            None => {
+                *slot = out.len() as u8;
+                out.push(Touch { line, bytes });
+            }
+        }
     }
 }
 

@@ -32,8 +32,9 @@ struct Channel {
     bus: Pipe,
     activations: Pipe,
     banks: Vec<Bank>,
-    /// Writes that wait for the bus to turn: their rows.
-    writes: Vec<u64>,
+    /// Writes that wait for the bus to turn: their rows and sectors.
+    writes: Vec<(u64, u32)>,
+    waiting: u32,
     /// When the last of those before them is done.
     drained: u64,
 }
@@ -69,7 +70,7 @@ pub(crate) struct Dram {
     slices_per_channel: u32,
     slices: u32,
     row_lines: u64,
-    write_batch: usize,
+    write_batch: u32,
     pub(crate) traffic: Traffic,
 }
 
@@ -95,6 +96,7 @@ impl Dram {
             activations: Pipe::new(),
             banks: vec![bank.clone(); spec.banks as usize],
             writes: Vec::new(),
+            waiting: 0,
             drained: 0,
         };
         Self {
@@ -103,7 +105,7 @@ impl Dram {
             slices_per_channel: gpu.l2.slices / spec.channels,
             slices: gpu.l2.slices,
             row_lines: u64::from(spec.row_bytes) / 128 * u64::from(spec.channels),
-            write_batch: spec.write_batch as usize,
+            write_batch: spec.write_batch,
             traffic: Traffic::default(),
         }
     }
@@ -133,8 +135,9 @@ impl Dram {
         let (index, row) = self.place(line);
         self.traffic.written_sectors += u64::from(sectors);
         let channel = &mut self.channels[index];
-        channel.writes.extend((0..sectors).map(|_| row));
-        if channel.writes.len() >= self.write_batch {
+        channel.writes.push((row, sectors));
+        channel.waiting += sectors;
+        if channel.waiting >= self.write_batch {
             let opened = channel.drain(&self.timing, floor, at);
             self.traffic.activations += opened;
             self.traffic.turnarounds += 1;
@@ -173,14 +176,15 @@ impl Channel {
         let mut rows = std::mem::take(&mut self.writes);
         rows.sort_unstable();
         let mut opened = 0;
-        for same in rows.chunk_by(|a, b| a == b) {
-            let (data, new) = self.access(t, floor, at, same[0], same.len() as u64 * t.sector);
+        for same in rows.chunk_by(|a, b| a.0 == b.0) {
+            let sectors: u32 = same.iter().map(|(_, sectors)| sectors).sum();
+            let (data, new) = self.access(t, floor, at, same[0].0, u64::from(sectors) * t.sector);
             opened += u64::from(new);
             self.drained = self.drained.max(data);
         }
         self.bus.send(floor, at, t.turnaround);
         rows.clear();
-        self.writes = rows;
+        (self.writes, self.waiting) = (rows, 0);
         opened
     }
 }

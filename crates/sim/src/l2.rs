@@ -1,5 +1,7 @@
 //! The shared cache: slices that each serve requests in order, over whatever memory lies behind.
 
+use std::{cmp::Reverse, collections::BinaryHeap};
+
 use crate::{
     Config,
     cache::{Cache, UNKNOWN, spread, spread_set},
@@ -36,10 +38,16 @@ pub(crate) struct Counts {
 struct Slice {
     /// The tick from which it can take the next request.
     free: u64,
-    /// When each of the last misses and write-backs was done, a ring.
-    misses: Vec<u64>,
+    /// When the misses in flight end, and how many there may be.
+    misses: BinaryHeap<Reverse<u64>>,
+    most: usize,
+    /// When the last write-backs have their place, a ring: memory takes them in order.
+    writes: [u64; WRITES],
     next: usize,
 }
+
+/// Write-backs of a slice that memory need not have taken yet.
+const WRITES: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct L2 {
@@ -58,7 +66,13 @@ impl L2 {
     pub(crate) fn new(config: &Config) -> Self {
         let spec = &config.gpu.l2;
         let sets = (spec.bytes / 128 / u64::from(spec.ways) / u64::from(spec.slices)) as u32;
-        let slice = || Slice { free: 0, misses: vec![0; spec.misses as usize], next: 0 };
+        let slice = || Slice {
+            free: 0,
+            misses: BinaryHeap::new(),
+            most: spec.misses as usize,
+            writes: [0; WRITES],
+            next: 0,
+        };
         Self {
             cache: Cache::new((sets * spec.slices) as usize, spec.ways as usize),
             slices: (0..spec.slices).map(|_| slice()).collect(),
@@ -130,7 +144,7 @@ impl L2 {
         {
             self.counts.evictions += 1;
             let done = self.memory.write_back(floor, at, victim.number, victim.dirty, victim.valid);
-            self.slices[slice].occupy(at, |_| done);
+            self.slices[slice].write(done);
         }
         Some(place)
     }
@@ -147,7 +161,7 @@ impl L2 {
     ) -> u64 {
         let (memory, latency) = (&mut self.memory, self.latency);
         let mut sectors = missing;
-        let ready = self.slices[slice].occupy(at, |start| {
+        let ready = self.slices[slice].miss(at, |start| {
             let fill = memory.fetch(floor, start + latency, line, missing);
             sectors = fill.sectors;
             fill.ready
@@ -171,14 +185,26 @@ impl L2 {
 }
 
 impl Slice {
-    /// Runs a miss in the place of the oldest of those in flight, and holds up the slice until that is done.
+    /// Runs a miss once there is room for it, and holds up the slice until then.
     #[inline]
-    fn occupy(&mut self, at: u64, run: impl FnOnce(u64) -> u64) -> u64 {
-        let start = at.max(self.misses[self.next]);
-        self.free = self.free.max(start);
+    fn miss(&mut self, at: u64, run: impl FnOnce(u64) -> u64) -> u64 {
+        let mut start = at;
+        if self.misses.len() == self.most
+            && let Some(Reverse(first)) = self.misses.pop()
+        {
+            start = at.max(first);
+            self.free = self.free.max(start);
+        }
         let done = run(start);
-        self.misses[self.next] = done;
-        self.next = (self.next + 1) % self.misses.len();
+        self.misses.push(Reverse(done));
         done
+    }
+
+    /// Notes a write-back, and holds up the slice while too many wait.
+    #[inline]
+    fn write(&mut self, done: u64) {
+        self.free = self.free.max(self.writes[self.next]);
+        self.writes[self.next] = done;
+        self.next = (self.next + 1) % WRITES;
     }
 }

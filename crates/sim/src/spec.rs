@@ -226,7 +226,7 @@ impl Gpu {
         within("core.clock_mhz", core.clock_mhz, 100.0, 10_000.0)?;
         within("core.schedulers", core.schedulers, 1, 8)?;
         within("core.issue_width", core.issue_width, 1, 4)?;
-        within("core.max_warps", core.max_warps, core.schedulers, 128)?;
+        within("core.max_warps", core.max_warps, core.schedulers, 64 * core.schedulers)?;
         within("core.max_blocks", core.max_blocks, 1, 128)?;
         within("core.registers", core.registers, 1024, 1 << 20)?;
         within("core.block_launch_cycles", core.block_launch_cycles, 0, 100_000)?;

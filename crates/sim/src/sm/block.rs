@@ -43,16 +43,13 @@ impl Sm {
     /// Takes a slot of the scheduler that has the most left.
     fn take_slot(&mut self) -> u16 {
         let most = self.scheds.iter_mut().rev().max_by_key(|sched| sched.free_slots.len());
-        let sched = most.expect("an SM has a scheduler");
-        let slot = sched.free_slots.pop().expect("blocks are placed where their warps fit");
-        sched.order.push(slot);
-        slot
+        let slot = most.and_then(|sched| sched.take(&mut self.places));
+        slot.expect("blocks are placed where their warps fit")
     }
 
     /// Ends a warp, and with the last one its block; the next block takes its place.
     pub(super) fn retire(&mut self, slot: usize, now: u64, out: &mut Outside<'_>) -> Result<(), Error> {
-        let sched = slot % self.scheds.len();
-        self.scheds[sched].release(slot as u16);
+        self.scheds[usize::from(self.sched_of[slot])].release(slot as u16, &mut self.places);
         self.last = self.last.max(now);
         let index = self.warps[slot].block;
         self.blocks[index].live -= 1;

@@ -1,8 +1,8 @@
 //! Issuing one instruction.
 
-use buddy_trace::{Inst, NO_REGISTER, Op};
+use buddy_trace::{Inst, Op};
 
-use super::{NEVER, Outside, REGISTERS, Sm, Ticket, lsu::Access};
+use super::{NEVER, Outside, Sm, Ticket, lsu::Access};
 use crate::{
     Error,
     coalesce::{bank_cycles, touches},
@@ -34,18 +34,18 @@ impl Sm {
             op => {
                 let index = op as usize;
                 self.scheds[sched].unit_free[unit(op)] = now + out.params.interval[index];
-                self.write(slot, &inst, (now + out.params.latency[index]) << 1);
+                self.write(slot, inst.dst, inst.written(), (now + out.params.latency[index]) << 1);
             }
         }
         self.advance(slot, now + 1, out)
     }
 
-    /// Notes when the registers that an instruction writes are ready.
+    /// Notes when registers are ready.
     #[inline]
-    fn write(&mut self, slot: usize, inst: &Inst, ready: u64) {
-        if inst.dst != NO_REGISTER {
-            let first = slot * REGISTERS + usize::from(inst.dst);
-            self.registers[first..first + usize::from(inst.written())].fill(ready);
+    pub(super) fn write(&mut self, slot: usize, dst: u8, written: u8, ready: u64) {
+        let registers = &mut self.registers[slot];
+        for register in dst..dst.saturating_add(written) {
+            registers[usize::from(register)] = ready;
         }
     }
 
@@ -57,17 +57,10 @@ impl Sm {
         let ticket = if returns { self.expect(slot, inst, touched.len() as u16) } else { u32::MAX };
         for touch in &touched {
             let (sectors, full) = (touch.sectors(), touch.full());
-            self.lsu.queue.push_back(Access {
-                line: touch.line,
-                at: now,
-                ticket,
-                op: inst.op,
-                sectors,
-                full,
-            });
+            self.access(Access { line: touch.line, at: now, ticket, op: inst.op, sectors, full }, out);
         }
         self.lsu.touched = touched;
-        self.advance_lsu(out.requests.end(), out);
+        self.limit_memory(now, out);
     }
 
     fn issue_shared(&mut self, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
@@ -76,15 +69,15 @@ impl Sm {
         self.counts.bank_conflicts += u64::from(cycles) - 1;
         let ticket = if inst.op == Op::LoadShared { self.expect(slot, inst, 1) } else { u32::MAX };
         let line = u64::from(cycles);
-        self.lsu.queue.push_back(Access { line, at: now, ticket, op: inst.op, sectors: 0, full: 0 });
-        self.advance_lsu(out.requests.end(), out);
+        self.access(Access { line, at: now, ticket, op: inst.op, sectors: 0, full: 0 }, out);
+        self.limit_memory(now, out);
     }
 
     /// Opens a ticket for a load of so many parts; its registers wait.
     fn expect(&mut self, slot: usize, inst: &Inst, parts: u16) -> u32 {
-        self.write(slot, inst, NEVER);
         self.warps[slot].pending += 1;
         let (dst, written) = (inst.dst, inst.written());
+        self.write(slot, dst, written, NEVER);
         self.new_ticket(Ticket { done: 0, parts, slot: slot as u16, dst, written })
     }
 

@@ -53,8 +53,18 @@ enum Served {
 }
 
 impl Sm {
+    /// Takes an access: serves it now if nothing is before it, or else queues it.
+    #[inline]
+    pub(super) fn access(&mut self, access: Access, out: &mut Outside<'_>) {
+        let now = access.at.max(self.lsu.free);
+        let alone = self.lsu.queue.is_empty() && now < out.requests.end();
+        if !alone || !matches!(self.serve(&access, now, out), Served::Yes) {
+            self.lsu.queue.push_back(access);
+        }
+    }
+
     /// Serves what can be served before cycle `end`.
-    pub(super) fn advance_lsu(&mut self, end: u64, out: &mut Outside<'_>) {
+    pub(super) fn advance_lsu(&mut self, now: u64, end: u64, out: &mut Outside<'_>) {
         self.lsu.stalled = false;
         self.lsu.next = NEVER;
         while let Some(&access) = self.lsu.queue.front() {
@@ -74,9 +84,31 @@ impl Sm {
                 Served::NotBefore(later) => self.lsu.free = later,
             }
         }
+        self.open_memory(self.memory_from(now, out));
+    }
+
+    /// Goes on with what waits, if anything does, and says when the next memory instruction may come.
+    #[inline]
+    pub(super) fn limit_memory(&mut self, now: u64, out: &mut Outside<'_>) {
+        if self.lsu.queue.is_empty() {
+            let from = self.memory_from(now, out);
+            if from > 0 {
+                self.open_memory(from);
+            }
+        } else {
+            self.advance_lsu(now, out.requests.end(), out);
+        }
+    }
+
+    /// The cycle from which memory instructions may be issued: 0 while little waits.
+    #[inline]
+    fn memory_from(&self, now: u64, out: &Outside<'_>) -> u64 {
         let depth = out.params.lsu_queue;
-        let full = self.lsu.queue.len() as u64 >= depth;
-        self.open_memory(if full { NEVER } else { self.lsu.free.saturating_sub(depth) });
+        match self.lsu.free.checked_sub(depth) {
+            _ if self.lsu.queue.len() as u64 >= depth => NEVER,
+            Some(from) if from > now => from,
+            _ => 0,
+        }
     }
 
     #[inline]

@@ -54,11 +54,15 @@ pub(crate) struct Sm {
     number: u16,
     warps: Vec<Warp>,
     /// When each register of each warp is ready: the cycle, doubled, plus one if memory makes it.
-    registers: Vec<u64>,
+    registers: Vec<[u64; REGISTERS]>,
     /// When each warp can issue next, on which unit, and what it waits for.
     ready: Vec<u64>,
     unit: Vec<u8>,
     cause: Vec<u8>,
+    /// The place of each warp in its scheduler's order.
+    places: Vec<u8>,
+    /// The scheduler of each slot.
+    sched_of: Vec<u8>,
     scheds: Vec<Sched>,
     blocks: Vec<Block>,
     live_blocks: u32,
@@ -86,10 +90,12 @@ impl Sm {
         Self {
             number,
             warps: (0..slots).map(|_| Warp::default()).collect(),
-            registers: vec![0; slots * REGISTERS],
+            registers: vec![[0; REGISTERS]; slots],
             ready: vec![NEVER; slots],
             unit: vec![0; slots],
             cause: vec![0; slots],
+            places: vec![0; slots],
+            sched_of: (0..params.warps).map(|slot| (slot % params.schedulers) as u8).collect(),
             scheds: (0..params.schedulers).map(|index| Sched::new(index, params)).collect(),
             blocks: Vec::new(),
             live_blocks: 0,
@@ -111,7 +117,9 @@ impl Sm {
 
     /// Runs from cycle `start` up to, not including, `end`.
     pub(crate) fn run(&mut self, start: u64, end: u64, out: &mut Outside<'_>) -> Result<(), Error> {
-        self.advance_lsu(end, out);
+        if !self.lsu.queue.is_empty() {
+            self.advance_lsu(start, end, out);
+        }
         let mut now = start.max(self.next_issue());
         while now < end {
             for index in 0..self.scheds.len() {
@@ -131,9 +139,9 @@ impl Sm {
         self.scheds.iter().map(|sched| sched.next).min().unwrap_or(NEVER)
     }
 
-    /// Whether no block is left here.
+    /// Whether neither a block nor a store is left here.
     pub(crate) fn is_idle(&self) -> bool {
-        self.live_blocks == 0
+        self.live_blocks == 0 && self.lsu.queue.is_empty()
     }
 
     /// Ends a kernel: L1 forgets everything, as software coherence demands.
@@ -144,9 +152,8 @@ impl Sm {
     /// Lets a scheduler look at a warp from its ready time on.
     #[inline]
     fn wake(&mut self, slot: usize) {
-        let sched = slot % self.scheds.len();
         let ready = self.ready[slot];
-        let sched = &mut self.scheds[sched];
+        let sched = &mut self.scheds[usize::from(self.sched_of[slot])];
         sched.next = sched.next.min(ready);
         self.next = self.next.min(ready);
     }
@@ -172,8 +179,7 @@ impl Sm {
         let Ticket { done, slot, dst, written, .. } = *ticket;
         self.free_tickets.push(index);
         let slot = usize::from(slot);
-        let first = slot * REGISTERS + usize::from(dst);
-        self.registers[first..first + usize::from(written)].fill(done << 1 | 1);
+        self.write(slot, dst, written, done << 1 | 1);
         let warp = &mut self.warps[slot];
         warp.pending -= 1;
         warp.loaded = warp.loaded.max(done);

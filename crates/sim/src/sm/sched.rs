@@ -1,5 +1,7 @@
 //! A warp scheduler: greedy, then oldest.
 
+use std::{cmp::Reverse, collections::BinaryHeap};
+
 use super::{NEVER, Outside, Sm};
 use crate::{
     Error,
@@ -10,7 +12,13 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Sched {
     /// Its warps, the oldest first.
-    pub(super) order: Vec<u16>,
+    order: Vec<u16>,
+    /// By their places in the order: those that can issue soon, and those that want memory next. With them a
+    /// look at the warps skips the ones that wait, which in a stream are nearly all.
+    awake: u64,
+    wants_memory: u64,
+    /// Warps whose data comes at a known time: the time and the slot.
+    later: BinaryHeap<Reverse<(u64, u16)>>,
     pub(super) free_slots: Vec<u16>,
     /// The warp that issued last.
     greedy: u16,
@@ -36,6 +44,9 @@ impl Sched {
         let slots = (index..params.warps).step_by(params.schedulers as usize);
         Self {
             order: Vec::new(),
+            awake: 0,
+            wants_memory: 0,
+            later: BinaryHeap::new(),
             free_slots: slots.map(|slot| slot as u16).rev().collect(),
             greedy: NO_WARP,
             next: NEVER,
@@ -45,19 +56,58 @@ impl Sched {
         }
     }
 
-    /// Gives a slot back.
-    pub(super) fn release(&mut self, slot: u16) {
-        self.order.retain(|&other| other != slot);
+    /// Takes a free slot for the youngest warp.
+    pub(super) fn take(&mut self, places: &mut [u8]) -> Option<u16> {
+        let slot = self.free_slots.pop()?;
+        places[usize::from(slot)] = self.order.len() as u8;
+        self.order.push(slot);
+        Some(slot)
+    }
+
+    /// Gives a slot back; the younger warps move up.
+    pub(super) fn release(&mut self, slot: u16, places: &mut [u8]) {
+        let place = usize::from(places[usize::from(slot)]);
+        self.order.remove(place);
+        self.order[place..].iter().for_each(|&other| places[usize::from(other)] -= 1);
+        let below = (1u64 << place) - 1;
+        self.awake = self.awake & below | self.awake >> 1 & !below;
+        self.wants_memory = self.wants_memory & below | self.wants_memory >> 1 & !below;
         self.free_slots.push(slot);
         if self.greedy == slot {
             self.greedy = NO_WARP;
         }
+    }
+
+    /// Has a warp looked at from a known cycle on.
+    #[inline]
+    pub(super) fn sleep(&mut self, slot: u16, until: u64) {
+        self.later.push(Reverse((until, slot)));
+    }
+
+    /// Looks again at the warps whose time has come.
+    #[inline]
+    fn wake_sleepers(&mut self, now: u64, places: &[u8]) {
+        while let Some(&Reverse((until, slot))) = self.later.peek()
+            && until <= now
+        {
+            self.later.pop();
+            self.awake |= 1 << places[usize::from(slot)];
+        }
+    }
+
+    /// Notes what the warp at a place waits for.
+    #[inline]
+    pub(super) fn note(&mut self, place: u8, awake: bool, wants_memory: bool) {
+        let bit = 1u64 << place;
+        self.awake = if awake { self.awake | bit } else { self.awake & !bit };
+        self.wants_memory = if wants_memory { self.wants_memory | bit } else { self.wants_memory & !bit };
     }
 }
 
 impl Sm {
     /// Lets one scheduler issue what it can in one cycle.
     pub(super) fn step(&mut self, index: usize, now: u64, out: &mut Outside<'_>) -> Result<(), Error> {
+        self.scheds[index].wake_sleepers(now, &self.places);
         let mut issued = 0;
         while issued < out.params.issue_width {
             match self.pick(index, now) {
@@ -90,25 +140,36 @@ impl Sm {
         if sched.greedy != NO_WARP && earliest(usize::from(sched.greedy)) <= now {
             return Pick::Warp(usize::from(sched.greedy));
         }
-        let (mut next, mut first) = (NEVER, None);
-        for &slot in &sched.order {
-            let slot = usize::from(slot);
+        let memory_free = sched.unit_free[UNIT_MEMORY];
+        let blocked = if memory_free > now { sched.awake & sched.wants_memory } else { 0 };
+        let sleeper = sched.later.peek().map(|sleeper| sleeper.0);
+        let (mut next, mut first) =
+            sleeper.map_or((NEVER, None), |(time, slot)| (time, Some(usize::from(slot))));
+        let mut waiting = sched.awake & !blocked;
+        while waiting != 0 {
+            let slot = usize::from(sched.order[waiting.trailing_zeros() as usize]);
+            waiting &= waiting - 1;
             let time = earliest(slot);
             if time <= now {
                 return Pick::Warp(slot);
             }
-            if time < next || first.is_none() {
+            if time < next {
                 (next, first) = (time, Some(slot));
             }
         }
-        Pick::Nothing { next, cause: first.map_or(Cause::Empty, |slot| self.why(index, slot)) }
+        if blocked != 0 && (memory_free < next || first.is_none()) {
+            return Pick::Nothing { next: memory_free.min(next), cause: Cause::MemoryQueue };
+        }
+        // With no time to wait for, the oldest warp says why.
+        let slot = first.or_else(|| sched.order.first().map(|&slot| usize::from(slot)));
+        Pick::Nothing { next, cause: slot.map_or(Cause::Empty, |slot| self.why(index, slot)) }
     }
 
     /// Why a warp does not issue.
     fn why(&self, index: usize, slot: usize) -> Cause {
         let unit = usize::from(self.unit[slot]);
-        if self.scheds[index].unit_free[unit] >= self.ready[slot] && self.ready[slot] != NEVER {
-            return if unit == UNIT_MEMORY { Cause::MemoryQueue } else { Cause::Unit };
+        if self.scheds[index].unit_free[unit] >= self.ready[slot] {
+            return Cause::Unit;
         }
         Cause::ALL[usize::from(self.cause[slot])]
     }

@@ -1,9 +1,13 @@
 //! A warp: its place in its code, and when its next instruction can be issued.
 
-use buddy_trace::{At, Code, NO_REGISTER};
+use buddy_trace::{At, Code};
 
-use super::{NEVER, Outside, REGISTERS, Sm};
-use crate::{Error, params::UNIT_RETIRE, stats::Cause};
+use super::{NEVER, Outside, Sm};
+use crate::{
+    Error,
+    params::{UNIT_MEMORY, UNIT_RETIRE},
+    stats::Cause,
+};
 
 /// A resident warp.
 #[derive(Debug, Default)]
@@ -34,7 +38,7 @@ impl Sm {
         let warp = &mut self.warps[slot];
         let code = std::mem::take(&mut warp.code);
         *warp = Warp { code, block, at: Some(at), from, ..Warp::default() };
-        self.registers[slot * REGISTERS..(slot + 1) * REGISTERS].fill(0);
+        self.registers[slot].fill(0);
         self.refill(slot, out)?;
         self.refresh(slot);
         self.wake(slot);
@@ -71,32 +75,39 @@ impl Sm {
     /// ready.
     #[inline]
     pub(super) fn refresh(&mut self, slot: usize) {
+        let (ready, unit, cause) = self.find_ready(slot);
+        (self.ready[slot], self.unit[slot], self.cause[slot]) = (ready, unit as u8, cause as u8);
+        let sched = &mut self.scheds[usize::from(self.sched_of[slot])];
+        // What memory delays is looked at when its time comes; the rest is worth a look each time.
+        let asleep = cause == Cause::Memory && ready > self.warps[slot].from;
+        if asleep && ready != NEVER {
+            sched.sleep(slot as u16, ready);
+        }
+        sched.note(self.places[slot], ready != NEVER && !asleep, unit == UNIT_MEMORY);
+    }
+
+    /// When the next instruction of a warp can be issued, on which unit, and what it waits for until then.
+    #[inline]
+    fn find_ready(&self, slot: usize) -> (u64, usize, Cause) {
         let warp = &self.warps[slot];
         if warp.at_barrier {
-            (self.ready[slot], self.cause[slot]) = (NEVER, Cause::Barrier as u8);
-            return;
+            return (NEVER, 0, Cause::Barrier);
         }
         if warp.finished {
-            self.unit[slot] = UNIT_RETIRE as u8;
-            self.cause[slot] = Cause::Memory as u8;
-            self.ready[slot] = if warp.pending == 0 { warp.from.max(warp.loaded) } else { NEVER };
-            return;
+            let ready = if warp.pending == 0 { warp.from.max(warp.loaded) } else { NEVER };
+            return (ready, UNIT_RETIRE, Cause::Memory);
         }
         let inst = &warp.code.insts()[warp.position];
-        let registers = &self.registers[slot * REGISTERS..(slot + 1) * REGISTERS];
+        let registers = &self.registers[slot];
         // Register 255 is none: nothing writes it, so that it is always ready.
         let mut latest = warp.from << 1;
         for source in inst.src {
             latest = latest.max(registers[usize::from(source)]);
         }
-        if inst.dst != NO_REGISTER {
-            let first = usize::from(inst.dst);
-            for written in &registers[first..first + usize::from(inst.written())] {
-                latest = latest.max(*written);
-            }
+        for written in inst.dst..inst.dst.saturating_add(inst.written()) {
+            latest = latest.max(registers[usize::from(written)]);
         }
-        self.unit[slot] = crate::params::unit(inst.op) as u8;
-        self.cause[slot] = if latest & 1 == 1 { Cause::Memory as u8 } else { Cause::Arithmetic as u8 };
-        self.ready[slot] = if latest == NEVER { NEVER } else { latest >> 1 };
+        let cause = if latest & 1 == 1 { Cause::Memory } else { Cause::Arithmetic };
+        (if latest == NEVER { NEVER } else { latest >> 1 }, crate::params::unit(inst.op), cause)
     }
 }

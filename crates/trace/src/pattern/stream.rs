@@ -5,7 +5,8 @@ use crate::{At, Code, Error, Inst, Kernel, Launch, Op, WARP_LANES};
 
 /// Reads one element of each input, computes, and writes one of each output, for every index.
 ///
-/// The grid strides over the arrays: one step of a warp handles 32 neighbouring indices.
+/// The grid strides over the arrays: one step of a warp handles 32 neighbouring indices. As in compiled code,
+/// each access has its address computed, and each step tests whether it is the last.
 #[derive(Debug, Clone)]
 pub struct Stream {
     launch: Launch,
@@ -40,7 +41,9 @@ impl Kernel for Stream {
         let mask = lanes_for(self.elements - first);
         code.push(Inst::new(Op::Int, INDEX, &[INDEX]));
         for (load, array) in self.inputs.iter().enumerate() {
-            let access = Inst::new(Op::LoadGlobal, 16 + 4 * load as u8, &[INDEX]).masked(mask);
+            let (address, data) = (96 + 2 * load as u8, 16 + 4 * load as u8);
+            code.push(Inst::new(Op::Int, address, &[INDEX]));
+            let access = Inst::new(Op::LoadGlobal, data, &[address]).masked(mask);
             code.push(access.at(array.address(first), i32::from(array.element_bytes), array.element_bytes));
         }
         for index in 0..self.arithmetic {
@@ -48,10 +51,12 @@ impl Kernel for Stream {
             code.push(Inst::new(Op::Fp32, 4, &[4, load]));
         }
         for array in &self.outputs {
-            let access = Inst::new(Op::StoreGlobal, crate::NO_REGISTER, &[INDEX, 4]).masked(mask);
+            code.push(Inst::new(Op::Int, 6, &[INDEX]));
+            let access = Inst::new(Op::StoreGlobal, crate::NO_REGISTER, &[6, 4]).masked(mask);
             code.push(access.at(array.address(first), i32::from(array.element_bytes), array.element_bytes));
         }
-        code.push(Inst::new(Op::Control, crate::NO_REGISTER, &[INDEX]));
+        code.push(Inst::new(Op::Int, crate::NO_REGISTER, &[INDEX]));
+        code.push(Inst::new(Op::Control, crate::NO_REGISTER, &[]));
         Ok(())
     }
 }
