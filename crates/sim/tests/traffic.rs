@@ -207,10 +207,10 @@ fn unified_memory_costs_more_the_less_fits() {
     let cycles = |share| {
         let mut config = paper(Mode::Um, Target::X1, uniform(SizeClass::Raw));
         config.oversubscription = share;
-        let report = run(&config, stream(2, 2));
+        let report = run(&config, stream(4, 4));
         (report.cycles as f64, report.um.faults, report.um.migrated_blocks)
     };
-    let ideal = run(&paper(Mode::Ideal, Target::X1, uniform(SizeClass::Raw)), stream(2, 2)).cycles as f64;
+    let ideal = run(&paper(Mode::Ideal, Target::X1, uniform(SizeClass::Raw)), stream(4, 4)).cycles as f64;
     let (none, quarter, half) = (cycles(0.0), cycles(0.25), cycles(0.5));
     assert_eq!((none.0, none.1), (ideal, 0));
     assert!(quarter.0 > 2.0 * none.0 && half.0 >= quarter.0 * 0.99, "{none:?} {quarter:?} {half:?}");
