@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::{Codec, CodecKind, EntryCodec, Stream};
-use buddy_core::{ENTRY_BYTES, Entry, SizeClass, ZERO_ENTRY, is_zero};
+use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, is_zero};
 use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -23,8 +23,9 @@ use crate::{input::Input, say};
 /// stored as it is, so it has no stream, but its encoded length is still shown. The table shows the first 24
 /// bytes of a stream; jsonl has all of them.
 ///
-/// A file whose length is no multiple of 128 has zeros appended to its last entry. A codec that keeps a table of
-/// values, such as fvc, is trained on the whole input first; the others read it piece by piece.
+/// A file whose length is no multiple of 128 has zeros appended to its last entry. A codec that keeps
+/// parameters per allocation (fvc, bf16) is trained on a sample of the whole input first; the others read it piece
+/// by piece. An entry in layout B or C of bf16 says so in jsonl.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Inspect {
@@ -68,9 +69,11 @@ impl Inspect {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
         let mut input = Input::open(&self.file)?;
-        let summary = if learns(self.codec) {
+        let summary = if self.codec.learns() {
             let entries: Vec<Entry> = input.by_ref().collect::<Result<_>>()?;
-            let codec = self.codec.train(&entries);
+            let step = entries.len().div_ceil(SAMPLE).max(1);
+            let sample: Vec<Entry> = entries.iter().step_by(step).copied().collect();
+            let codec = self.codec.train(&sample);
             self.print(&codec, entries.into_iter().map(Ok))?
         } else {
             self.print(&self.codec.train(&[]), input.by_ref())?
@@ -112,18 +115,22 @@ impl Inspect {
 
 const STDOUT: &str = "cannot write to stdout";
 
-/// Whether a sample changes what the codec becomes, so that it must see the whole input before the first entry.
-fn learns(kind: CodecKind) -> bool {
-    kind.train(&[[1; ENTRY_BYTES]]) != kind.train(&[ZERO_ENTRY])
-}
+/// Entries, evenly spaced, that a codec is trained on: enough for its few parameters, and quick.
+const SAMPLE: usize = 1 << 14;
 
-/// What is said of one entry; as JSON, exactly these fields in this order.
+/// What is said of one entry; as JSON, exactly these fields in this order. The layout is said where it is not A.
 #[derive(Serialize)]
 struct Line<'a> {
     entry: u64,
     bits: u32,
     class: SizeClass,
+    #[serde(skip_serializing_if = "is_first")]
+    layout: Layout,
     stream: Option<&'a str>,
+}
+
+fn is_first(layout: &Layout) -> bool {
+    *layout == Layout::A
 }
 
 impl<'a> Line<'a> {
@@ -132,7 +139,8 @@ impl<'a> Line<'a> {
         let bits = stream.bits();
         let class = if is_zero(entry) { SizeClass::Zero } else { SizeClass::from_bits(bits) };
         write_hex(stream.bytes(), hex);
-        Self { entry: index, bits, class, stream: (class != SizeClass::Raw).then_some(hex) }
+        let layout = Nibble::new(class, stream.layout()).layout();
+        Self { entry: index, bits, class, layout, stream: (class != SizeClass::Raw).then_some(hex) }
     }
 
     fn write_json(&self, out: &mut impl Write) -> io::Result<()> {

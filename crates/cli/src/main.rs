@@ -5,8 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+mod analyze;
+mod bench;
 mod input;
 mod inspect;
+mod progress;
 
 use std::{
     io::{self, Write},
@@ -27,20 +30,28 @@ struct Command {
 }
 
 const AFTER_HELP: &str = "\
-Example:
+Examples:
   buddy inspect examples/sample.bin
+  buddy analyze examples/run/snapshot-2.safetensors --html heat.html
 
 Exit codes: 0 done, 1 could not, 2 wrong usage.";
 
 #[derive(Subcommand)]
 enum Verb {
+    Analyze(analyze::Analyze),
     Inspect(inspect::Inspect),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
     let command = Command::parse();
+    if let Err(error) = ctrlc::set_handler(stop) {
+        say(format_args!("note: an interruption may leave a partial file behind: {error}"));
+    }
     let done = match command.verb {
+        Verb::Analyze(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,6 +61,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C.
+fn stop() {
+    buddy_snapshot::discard_partial();
+    std::process::exit(130);
 }
 
 /// Prints one line on stderr. Nobody may be reading there, and that is no reason to fail.

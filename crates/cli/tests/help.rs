@@ -24,6 +24,11 @@ fn inspect() {
 }
 
 #[test]
+fn analyze() {
+    insta::assert_snapshot!(help(&["analyze", "--help"]));
+}
+
+#[test]
 fn the_version_is_the_workspaces() {
     assert_eq!(help(&["--version"]), format!("buddy {}\n", env!("CARGO_PKG_VERSION")));
 }

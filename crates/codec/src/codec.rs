@@ -1,16 +1,16 @@
 //! What a codec is, which ones there are, and how an entry is stored with one.
 //!
 //! To add a codec: write its folder beside `bpc`, with a line in `lib.rs`. Here, give [`CodecKind`] and [`Codec`]
-//! a variant each, add it to [`CodecKind::ALL`], and fill the arms that the compiler then asks for. Give
-//! `docs/format.md` a section with an example. The tests of this crate go over `ALL` and over the examples, so
-//! they prove it without being told.
+//! a variant each, add it to [`CodecKind::ALL`], and fill the arms that the compiler then asks for, also in
+//! `tests/contract.rs`. Give `docs/format.md` a section with an example. The tests of this crate go over `ALL` and
+//! over the examples, so they prove it without being told.
 
 use std::{fmt, str::FromStr};
 
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, ZERO_ENTRY, is_zero};
 use serde::{Deserialize, Serialize};
 
-use crate::{Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros};
+use crate::{Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros, simd::vectorised};
 
 /// An entry to bits and back.
 pub trait EntryCodec {
@@ -32,8 +32,11 @@ pub trait EntryCodec {
     /// the stream is anything.
     #[inline(always)]
     fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
-        self.encode(entry, stream);
-        stream.bits() <= limit
+        let fits = self.size_bits(entry) <= limit;
+        if fits {
+            self.encode(entry, stream);
+        }
+        fits
     }
 
     /// Rebuilds the entry from a stream of the given layout; bytes after the stream are ignored.
@@ -125,6 +128,11 @@ impl CodecKind {
             Self::Fp32 => "fp32",
             Self::Delta64 => "delta64",
         }
+    }
+
+    /// Whether the codec keeps parameters per allocation, so that [`train`](Self::train) looks at its sample.
+    pub fn learns(self) -> bool {
+        matches!(self, Self::Fvc | Self::Bf16)
     }
 
     /// Makes the codec ready for an allocation, of which `sample` holds entries. Only codecs that keep
@@ -263,7 +271,10 @@ impl Codec {
     /// Stores an entry the way a Buddy memory does: nothing for zeros, itself where the stream needs more than
     /// three sectors, otherwise the stream, zero-padded to its class.
     pub fn pack(&self, entry: &Entry, packed: &mut Packed) {
-        packed.nibble = each!(self, codec => pack(codec, entry, &mut packed.bytes));
+        packed.nibble = each!(self, codec => vectorised(
+            #[inline(always)]
+            || pack(codec, entry, &mut packed.bytes)
+        ));
     }
 
     /// Rebuilds an entry from what [`pack`](Self::pack) stored.
@@ -271,7 +282,10 @@ impl Codec {
     /// # Errors
     /// Any bytes and any nibble give an entry or an error.
     pub fn unpack(&self, nibble: Nibble, bytes: &[u8]) -> Result<Entry, Error> {
-        each!(self, codec => unpack(codec, nibble, bytes))
+        each!(self, codec => vectorised(
+            #[inline(always)]
+            || unpack(codec, nibble, bytes)
+        ))
     }
 }
 
@@ -343,11 +357,13 @@ impl Default for Packed {
 
 impl Packed {
     /// Its class and layout.
+    #[inline]
     pub fn nibble(&self) -> Nibble {
         self.nibble
     }
 
     /// The stored bytes, as many as the class has.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.nibble.class().bytes()]
     }

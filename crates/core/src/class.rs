@@ -47,7 +47,8 @@ impl SizeClass {
     /// Bytes that an entry of this class occupies.
     #[inline]
     pub fn bytes(self) -> usize {
-        [0, 8, 32, 64, 96, 128][self.index()]
+        const BYTES: [usize; 6] = [0, 8, 32, 64, 96, 128];
+        BYTES[self.index()]
     }
 
     /// Sectors that are touched to read an entry of this class from the start of a sector.

@@ -9,21 +9,29 @@
 
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod class;
 mod dtype;
 mod entry;
+mod histogram;
 mod map;
+mod pages;
 mod record;
+mod run;
 mod target;
 
+pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
 pub use dtype::Dtype;
 pub use entry::{
     ENTRIES_PER_PAGE, ENTRY_BITS, ENTRY_BYTES, Entry, PAGE_BYTES, SECTOR_BYTES, SECTORS_PER_ENTRY,
     ZERO_ENTRY, as_entries, is_zero, last_entry, words16, words32, words64,
 };
+pub use histogram::Histogram;
 pub use map::{Extent, NibblePlace, Place, Span};
+pub use pages::PageMap;
 pub use record::{Record, RecordError, RecordKind};
+pub use run::{AllocationInfo, AllocationSizes, RUN_VERSION, RunError, RunInfo, RunRecord, SnapshotInfo};
 pub use target::Target;
 
 /// Why a value of the vocabulary is not one.

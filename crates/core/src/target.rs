@@ -34,13 +34,8 @@ impl Target {
     /// Device bytes of each entry.
     #[inline]
     pub const fn device_bytes(self) -> usize {
-        match self {
-            Self::X1 => 128,
-            Self::X4Over3 => 96,
-            Self::X2 => 64,
-            Self::X4 => 32,
-            Self::X16 => 8,
-        }
+        const BYTES: [usize; 5] = [128, 96, 64, 32, 8];
+        BYTES[self as usize]
     }
 
     /// Bytes of each entry's fixed slot in buddy memory.

@@ -6,9 +6,22 @@
 
 #![forbid(unsafe_code)]
 
+mod bt;
+mod cg;
+mod ep;
+mod flow;
+mod lcg;
+mod sp;
 mod workload;
 
 pub use workload::{Allocation, Check, Info, Workload};
 
 /// Every workload, in the paper's order.
-pub const ALL: &[Info] = &[];
+#[rustfmt::skip]
+pub const ALL: &[Info] = &[
+    ep::INFO,
+    cg::INFO,
+    sp::INFO,
+    sp::CSP_INFO,
+    bt::INFO,
+];

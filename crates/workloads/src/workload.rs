@@ -15,6 +15,19 @@ pub struct Allocation<'a> {
     pub bytes: &'a [u8],
 }
 
+impl<'a> Allocation<'a> {
+    /// An array of plain numbers.
+    pub(crate) fn of<T: bytemuck::NoUninit>(
+        name: impl Into<String>,
+        call_site: &'static str,
+        dtype: Dtype,
+        data: &'a [T],
+    ) -> Self {
+        debug_assert_eq!(dtype.bytes(), size_of::<T>());
+        Self { name: name.into(), call_site, dtype, bytes: bytemuck::cast_slice(data) }
+    }
+}
+
 /// What a workload found when it compared its answer with the known one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {
@@ -65,4 +78,33 @@ pub struct Info {
     pub paper_bytes: u64,
     /// Starts it with all arrays together near `bytes` (at least 1 MB), never more than 10% above it.
     pub build: fn(bytes: u64, seed: u64) -> Box<dyn Workload>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Runs to the end and expects every check to pass.
+    pub(crate) fn finish(workload: &mut dyn Workload) -> Vec<Check> {
+        (0..workload.steps()).for_each(|_| workload.step());
+        let checks = workload.check();
+        for check in &checks {
+            assert!(check.passed(), "{check:?}");
+        }
+        checks
+    }
+
+    /// Expects a sizing function to stay near requests of 1 MB, 16 MB and the paper's footprint.
+    pub(crate) fn assert_footprint(paper_bytes: u64, size: impl Fn(u64) -> u64) {
+        for bytes in [1_000_000, 1 << 20, 16_000_000, 1 << 24, paper_bytes / 4, paper_bytes] {
+            let share = size(bytes) as f64 / bytes as f64;
+            assert!((0.5..=1.1).contains(&share), "{share} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn nan_is_never_right() {
+        let check = Check { what: "x", measured: f64::NAN, expected: 1.0, tolerance: f64::INFINITY };
+        assert!(!check.passed());
+    }
 }

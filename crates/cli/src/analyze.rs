@@ -1,0 +1,115 @@
+//! `buddy analyze`: how compressible files are, array by array.
+
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use buddy_core::{Dtype, Record};
+use buddy_profile::{DEFAULT_THRESHOLD, analyze};
+use buddy_report::{analysis_page, analysis_text};
+use buddy_snapshot::{Array, open, write_atomic};
+use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
+
+use crate::progress::Bar;
+
+/// Show how compressible files are, and which targets that allows
+///
+/// Reads raw dumps, .npy, .npz and .safetensors files without copying them, so they may be larger than memory.
+/// For every array: the share of its 128-byte entries in each size class (zero, b8, s1, s2, s3, raw: 0, 8, 32,
+/// 64, 96 and 128 bytes), the optimistic ratio of the paper's eight sizes, the largest target that leaves no more
+/// than the threshold's share of entries to buddy memory, and the ratio and overflow that follow. Once with the
+/// paper's codec, bpc, and once with `auto`, the codec that does best on a sample of the array.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Analyze {
+    /// Files to read; the extension says how, and any other file is raw bytes
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// Element type of raw files, and of .npy data that NumPy stores as void (bf16)
+    #[arg(long, value_parser = dtype_parser())]
+    dtype: Option<Dtype>,
+
+    /// Share of an array's entries that may overflow to buddy memory, 0 to 1
+    #[arg(long, default_value_t = DEFAULT_THRESHOLD, value_parser = parse_threshold)]
+    threshold: f64,
+
+    /// Write the record of the analysis here
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+
+    /// Write a page with tables and heat maps here; it is one file and needs no network
+    #[arg(long, value_name = "PATH")]
+    html: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A trained model, with a page to look at:
+    buddy analyze model.safetensors --html model.html
+
+  A raw dump of doubles, with no more than 5% of entries overflowing:
+    buddy analyze field.bin --dtype f64 --threshold 0.05";
+
+/// Takes the name of any element type.
+fn dtype_parser() -> impl TypedValueParser<Value = Dtype> {
+    PossibleValuesParser::new(Dtype::ALL.map(Dtype::name)).try_map(|name| name.parse::<Dtype>())
+}
+
+fn parse_threshold(text: &str) -> Result<f64, String> {
+    let threshold: f64 = text.parse().map_err(|_| "this is not a number".to_owned())?;
+    if (0.0..=1.0).contains(&threshold) { Ok(threshold) } else { Err("it must be from 0 to 1".to_owned()) }
+}
+
+impl Analyze {
+    /// Does the verb's job.
+    pub(crate) fn run(self) -> Result<()> {
+        self.check_outputs()?;
+        let mut arrays: Vec<(String, Array)> = Vec::new();
+        for path in &self.paths {
+            let file = path.display().to_string();
+            arrays.extend(open(path, self.dtype)?.into_iter().map(|array| (file.clone(), array)));
+        }
+        let bytes = arrays.iter().map(|(_, array)| array.bytes().len() as u64).sum();
+        let bar = Bar::new(bytes);
+        let mut record = Record::new(analyze(&arrays, self.threshold, &|read| bar.add(read)));
+        bar.finish();
+        record.spec = serde_json::json!({ "threshold": self.threshold, "dtype": self.dtype });
+        if let Some(path) = &self.json {
+            write(path, &record.to_json())?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &analysis_page(&record))?;
+        }
+        io::stdout().write_all(analysis_text(&record.data).as_bytes()).context("cannot write to stdout")
+    }
+
+    /// Looks for what cannot be written before hours of reading, not after.
+    fn check_outputs(&self) -> Result<()> {
+        let inputs: HashSet<PathBuf> =
+            self.paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        for path in [&self.json, &self.html].into_iter().flatten() {
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if !dir.is_dir() {
+                bail!("{}: there is no directory {}", path.display(), dir.display());
+            }
+            if path.is_dir() {
+                bail!("{}: this is a directory; give the name of a file", path.display());
+            }
+            if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
+                bail!("{}: this file is read; give another name to write to", path.display());
+            }
+        }
+        if self.json.is_some() && self.json == self.html {
+            bail!("--json and --html name the same file");
+        }
+        Ok(())
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
+}

@@ -1,0 +1,102 @@
+//! The examples of `docs/format.md` are true.
+
+use std::collections::HashMap;
+
+use buddy_codec::{
+    Codec, CodecKind, EntryCodec, Fvc, Packed,
+    testing::{entry_of, hex, stream_of},
+};
+
+const PAGE: &str = include_str!("../../../docs/format.md");
+
+/// The blocks marked `example`, each line cut into its first word and the rest.
+fn examples() -> impl Iterator<Item = Vec<(&'static str, &'static str)>> {
+    PAGE.split("```example\n").skip(1).map(|block| {
+        let (block, _) = block.split_once("```").expect("an example ends");
+        block.lines().map(|line| line.split_once(' ').expect("a key and a value")).collect()
+    })
+}
+
+/// Hex words; `*n` repeats one.
+fn words(text: &str) -> Vec<u32> {
+    let word = |text| u32::from_str_radix(text, 16).expect("a hex word");
+    text.split_whitespace()
+        .flat_map(|text| match text.split_once('*') {
+            Some((text, count)) => vec![word(text); count.parse().expect("a count")],
+            None => vec![word(text)],
+        })
+        .collect()
+}
+
+/// The bits of a `code` line as text: binary or hex fields, up to the first word of its explanation.
+fn code(key: &str, text: &str) -> String {
+    let mut bits = String::new();
+    for field in text.split_whitespace() {
+        match field.strip_prefix("0x") {
+            Some(digits) => {
+                bits.extend(digits.chars().map(|digit| format!("{:04b}", digit.to_digit(16).unwrap())))
+            }
+            None if field.bytes().all(|bit| bit == b'0' || bit == b'1') => bits.push_str(field),
+            None => break,
+        }
+    }
+    let count = key.strip_prefix("code*").map_or(1, |count| count.parse().expect("a count"));
+    bits.repeat(count)
+}
+
+/// The hex bytes of a `part` line, before its explanation.
+fn part(text: &str) -> &str {
+    text.split_whitespace().next().expect("a part has bytes")
+}
+
+fn codec(fields: &HashMap<&str, &str>) -> Codec {
+    match fields.get("table") {
+        Some(table) => Codec::Fvc(Fvc::new(words(table)).unwrap()),
+        None => fields["codec"].trim().parse::<CodecKind>().unwrap().train(&[]),
+    }
+}
+
+#[test]
+fn every_example_is_true() {
+    for example in examples() {
+        let fields: HashMap<_, _> = example.iter().copied().collect();
+        let (codec, text) = (codec(&fields), fields["words"]);
+        assert_eq!(codec.kind().name(), fields["codec"].trim());
+        let entry = entry_of(words(text).into_iter().map(u32::to_le_bytes).collect::<Vec<_>>());
+        let (bits, stream) = stream_of(&codec, &entry);
+
+        let codes: String = example
+            .iter()
+            .filter(|(key, _)| key.starts_with("code") && *key != "codec")
+            .map(|(key, text)| code(key, text))
+            .collect();
+        let written: String = stream.iter().map(|byte| format!("{byte:08b}")).collect();
+        let parts: String =
+            example.iter().filter(|(key, _)| *key == "part").map(|(_, text)| part(text)).collect();
+        match parts.as_str() {
+            "" => assert_eq!(written[..bits as usize], codes, "{text}"),
+            _ => assert_eq!((hex(&parts), &*codes), (stream.clone(), ""), "{text}"),
+        }
+        assert_eq!(
+            (bits.to_string().as_str(), &stream),
+            (fields["bits"].trim(), &hex(fields["stream"].trim()))
+        );
+        let mut packed = Packed::default();
+        codec.pack(&entry, &mut packed);
+        assert_eq!(codec.decode(&stream, packed.nibble().layout()), Ok(entry));
+        if let Some(nibble) = fields.get("nibble") {
+            assert_eq!(packed.nibble().bits().to_string(), nibble.trim());
+        }
+        if let Some(stored) = fields.get("stored") {
+            assert_eq!(packed.bytes(), hex(stored.trim()));
+        }
+    }
+}
+
+#[test]
+fn every_codec_has_an_example() {
+    for kind in CodecKind::ALL {
+        let shown = examples().any(|example| example[0].1.trim() == kind.name());
+        assert!(shown, "{kind} has no example");
+    }
+}

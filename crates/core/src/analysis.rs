@@ -1,0 +1,123 @@
+//! The record of `buddy analyze`: how compressible arrays are, and what targets make of that.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Dtype, Histogram, PageMap, RecordKind, Target};
+
+/// What was found in some files.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Analysis {
+    /// The share of entries that a target may leave to buddy memory.
+    pub threshold: f64,
+    /// Every array, in the order of the files.
+    pub arrays: Vec<ArrayAnalysis>,
+    /// All arrays together with the paper's codec.
+    pub bpc: Fit,
+    /// All arrays together, each with the codec chosen for it.
+    pub auto: Fit,
+}
+
+impl RecordKind for Analysis {
+    const KIND: &'static str = "analysis";
+    const VERSION: u32 = 1;
+}
+
+/// One array with the paper's codec and with the one chosen for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayAnalysis {
+    /// The file that holds it.
+    pub file: String,
+    /// Its name there.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: Dtype,
+    /// Its dimensions.
+    pub shape: Vec<u64>,
+    /// Its length.
+    pub bytes: u64,
+    /// The paper's codec.
+    pub bpc: Outcome,
+    /// The codec that a sample of its entries chose.
+    pub auto: Outcome,
+}
+
+/// One array with one codec.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcome {
+    /// Name of the codec.
+    pub codec: String,
+    /// The target chosen at the threshold.
+    pub target: Target,
+    /// What the target gives.
+    pub fit: Fit,
+    /// Some of its pages; none where another outcome shows the same ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<PageMap>,
+}
+
+/// What targets make of entries.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fit {
+    /// Entries by size class.
+    pub histogram: Histogram,
+    /// The ratio of the paper's eight sizes; none where every entry is zero.
+    pub optimistic_ratio: Option<f64>,
+    /// Bytes in device memory, without the four bits of metadata per entry.
+    pub device_bytes: u64,
+    /// Bytes of entries for each byte in device memory.
+    pub ratio: f64,
+    /// Entries that need buddy memory.
+    pub overflowing: u64,
+    /// Their share.
+    pub overflow_share: f64,
+}
+
+impl Fit {
+    /// What one target makes of the entries.
+    pub fn at(histogram: Histogram, target: Target) -> Self {
+        let device_bytes = histogram.entries() * target.device_bytes() as u64;
+        Self::new(histogram, device_bytes, histogram.overflowing(target))
+    }
+
+    /// Several of them together.
+    pub fn total<'a>(parts: impl Iterator<Item = &'a Self> + Clone) -> Self {
+        let histogram = parts.clone().map(|fit| fit.histogram).sum();
+        let device_bytes = parts.clone().map(|fit| fit.device_bytes).sum();
+        Self::new(histogram, device_bytes, parts.map(|fit| fit.overflowing).sum())
+    }
+
+    fn new(histogram: Histogram, device_bytes: u64, overflowing: u64) -> Self {
+        let ratio = if device_bytes == 0 { 1.0 } else { histogram.bytes() as f64 / device_bytes as f64 };
+        Self {
+            histogram,
+            optimistic_ratio: histogram.optimistic_ratio(),
+            device_bytes,
+            ratio,
+            overflowing,
+            overflow_share: overflowing as f64 / histogram.entries().max(1) as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_weigh_by_their_entries() {
+        let half = Histogram { classes: [0, 0, 0, 90, 0, 10], optimistic_bytes: 100 * 64 };
+        let zero = Histogram { classes: [300, 0, 0, 0, 0, 0], optimistic_bytes: 0 };
+        let fits = [Fit::at(half, Target::X2), Fit::at(zero, Target::X16)];
+        assert_eq!((fits[0].ratio, fits[0].overflow_share), (2.0, 0.1));
+        assert_eq!(fits[1].optimistic_ratio, None);
+        let all = Fit::total(fits.iter());
+        assert_eq!(all.device_bytes, 100 * 64 + 300 * 8);
+        assert_eq!((all.overflowing, all.overflow_share), (10, 0.025));
+        assert_eq!(all.ratio, 400.0 * 128.0 / 8800.0);
+        assert_eq!(Fit::total([].iter()).ratio, 1.0);
+    }
+}

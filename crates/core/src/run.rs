@@ -1,0 +1,301 @@
+//! A run of a program: its allocations, when its memory was looked at, and what was seen.
+//!
+//! [`RunInfo`] is the `run.json` of a directory of snapshots. [`RunRecord`] is the same run without its bytes:
+//! sizes and page maps, which is all that profiles and pictures need. `docs/snapshots.md` describes both.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Dtype, ENTRY_BYTES, Histogram, PageMap, RecordKind};
+
+/// The version of `run.json` that this library reads and writes.
+pub const RUN_VERSION: u32 = 1;
+
+/// What is known of a run, besides the contents of its memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunInfo {
+    /// [`RUN_VERSION`].
+    pub version: u32,
+    /// The program that ran.
+    pub program: String,
+    /// What it was given: sizes, seed, model, batch.
+    #[serde(default)]
+    pub parameters: Map<String, Value>,
+    /// Its allocations, in address order where addresses are known.
+    pub allocations: Vec<AllocationInfo>,
+    /// When its memory was looked at, in the order of time.
+    pub snapshots: Vec<SnapshotInfo>,
+}
+
+/// One allocation. It lives through the whole run and keeps its length.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllocationInfo {
+    /// Its name, unique in the run.
+    pub name: String,
+    /// Where the program allocates it; allocations of one loop share it.
+    #[serde(default)]
+    pub call_site: String,
+    /// Its address, or 0 where nothing depends on it.
+    #[serde(default)]
+    pub base: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Type of its elements.
+    pub dtype: Dtype,
+}
+
+/// One look at the memory of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotInfo {
+    /// The program's own count of time: time steps, iterations, batches.
+    pub step: u64,
+    /// What the program was doing, where that helps a reader.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// The file in the run's directory that holds the bytes; none in a record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// A run without its bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRecord {
+    /// The run.
+    pub run: RunInfo,
+    /// What was seen: for each snapshot, for each allocation, in the order of `run`.
+    pub sizes: Vec<Vec<AllocationSizes>>,
+}
+
+/// The sizes of one allocation in one snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllocationSizes {
+    /// Entries by size class, by the codec's name.
+    pub histograms: BTreeMap<String, Histogram>,
+    /// Sampled pages, by the codec's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pages: BTreeMap<String, PageMap>,
+}
+
+impl RecordKind for RunRecord {
+    const KIND: &'static str = "run";
+    const VERSION: u32 = 1;
+}
+
+/// Why a run is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// Written by another version.
+    #[error("the run has version {0}; this tool reads version {RUN_VERSION}")]
+    Version(u32),
+    /// No allocations, or no snapshots.
+    #[error("the run has no {0}")]
+    Empty(&'static str),
+    /// A name that two allocations have.
+    #[error("two allocations are named {0:?}")]
+    Duplicate(String),
+    /// A length that is no whole number of elements, or that runs past the end of memory.
+    #[error("allocation {name:?} has {bytes} bytes from {base:#x}, which no array of {dtype} can")]
+    Length {
+        /// The allocation.
+        name: String,
+        /// Its address.
+        base: u64,
+        /// Its length.
+        bytes: u64,
+        /// Its type.
+        dtype: Dtype,
+    },
+    /// A record whose tables have another shape than its run.
+    #[error("the record has {found} {what}, but its run has {expected}")]
+    Shape {
+        /// Of what.
+        what: &'static str,
+        /// How many the run has.
+        expected: usize,
+        /// How many were found.
+        found: usize,
+    },
+    /// A histogram that does not count the entries of its allocation.
+    #[error(
+        "snapshot {snapshot}, allocation {name:?}, codec {codec:?}: the sizes are not of its {entries} entries"
+    )]
+    Sizes {
+        /// Index of the snapshot.
+        snapshot: usize,
+        /// The allocation.
+        name: String,
+        /// The codec.
+        codec: String,
+        /// Entries of the allocation.
+        entries: u64,
+    },
+}
+
+impl AllocationInfo {
+    /// How many entries it has, the last one padded.
+    pub fn entries(&self) -> u64 {
+        self.bytes.div_ceil(ENTRY_BYTES as u64)
+    }
+
+    fn validate(&self) -> Result<(), RunError> {
+        let whole = self.bytes.is_multiple_of(self.dtype.bytes() as u64);
+        if whole && self.base.checked_add(self.bytes).is_some() {
+            return Ok(());
+        }
+        let Self { name, base, bytes, dtype, .. } = self.clone();
+        Err(RunError::Length { name, base, bytes, dtype })
+    }
+}
+
+impl RunInfo {
+    /// A run that has not been looked at yet.
+    pub fn new(program: &str, parameters: Map<String, Value>, allocations: Vec<AllocationInfo>) -> Self {
+        let program = program.to_owned();
+        Self { version: RUN_VERSION, program, parameters, allocations, snapshots: Vec::new() }
+    }
+
+    /// Gives allocations addresses as a simple allocator would: one after the other in 512-byte steps. For
+    /// programs whose real addresses change from run to run.
+    pub fn place_allocations(&mut self) {
+        let mut base = 0x7f00_0000_0000;
+        for allocation in &mut self.allocations {
+            allocation.base = base;
+            base += allocation.bytes.next_multiple_of(512);
+        }
+    }
+
+    /// Bytes of all allocations.
+    pub fn bytes(&self) -> u64 {
+        self.allocations.iter().map(|allocation| allocation.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Checks what the types cannot: the version, that names are unique and lengths possible.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), RunError> {
+        if self.version != RUN_VERSION {
+            return Err(RunError::Version(self.version));
+        }
+        if self.allocations.is_empty() {
+            return Err(RunError::Empty("allocations"));
+        }
+        let mut names = HashSet::new();
+        for allocation in &self.allocations {
+            allocation.validate()?;
+            if !names.insert(allocation.name.as_str()) {
+                return Err(RunError::Duplicate(allocation.name.clone()));
+            }
+        }
+        if self.snapshots.is_empty() { Err(RunError::Empty("snapshots")) } else { Ok(()) }
+    }
+}
+
+impl RunRecord {
+    /// Checks the run, and that every histogram counts the entries of its allocation.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), RunError> {
+        self.run.validate()?;
+        same_length("snapshots", self.run.snapshots.len(), self.sizes.len())?;
+        for (snapshot, sizes) in self.sizes.iter().enumerate() {
+            same_length("allocations in a snapshot", self.run.allocations.len(), sizes.len())?;
+            for (allocation, sizes) in self.run.allocations.iter().zip(sizes) {
+                sizes.validate(snapshot, allocation)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AllocationSizes {
+    fn validate(&self, snapshot: usize, allocation: &AllocationInfo) -> Result<(), RunError> {
+        let entries = allocation.entries();
+        let counted = |histogram: &Histogram| {
+            histogram.classes.iter().try_fold(0u64, |sum, &count| sum.checked_add(count)) == Some(entries)
+        };
+        let wrong = self.histograms.iter().find(|(_, histogram)| !counted(histogram)).map(|(codec, _)| codec);
+        let wrong =
+            wrong.or_else(|| self.pages.iter().find(|(_, map)| !map.fits(entries)).map(|(codec, _)| codec));
+        match wrong.cloned() {
+            Some(codec) => Err(RunError::Sizes { snapshot, name: allocation.name.clone(), codec, entries }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn same_length(what: &'static str, expected: usize, found: usize) -> Result<(), RunError> {
+    if expected == found { Ok(()) } else { Err(RunError::Shape { what, expected, found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Record;
+
+    fn allocation(name: &str, bytes: u64, dtype: Dtype) -> AllocationInfo {
+        AllocationInfo { name: name.to_owned(), call_site: "main".to_owned(), base: 0, bytes, dtype }
+    }
+
+    fn record() -> RunRecord {
+        let allocations = vec![allocation("x", 300, Dtype::F32), allocation("y", 128, Dtype::U8)];
+        let mut run = RunInfo::new("demo", Map::new(), allocations);
+        run.snapshots.push(SnapshotInfo { step: 7, label: String::new(), file: None });
+        let sizes = |classes| {
+            let histogram = Histogram { classes, optimistic_bytes: 64 };
+            AllocationSizes { histograms: [("bpc".to_owned(), histogram)].into(), pages: BTreeMap::new() }
+        };
+        RunRecord { run, sizes: vec![vec![sizes([1, 0, 2, 0, 0, 0]), sizes([0, 0, 0, 0, 0, 1])]] }
+    }
+
+    #[test]
+    fn a_record_survives_json() {
+        let record = Record::new(record());
+        record.data.validate().unwrap();
+        assert_eq!(Record::from_json(&record.to_json()).unwrap(), record);
+    }
+
+    #[test]
+    fn addresses_do_not_overlap() {
+        let mut run = record().run;
+        run.place_allocations();
+        assert_eq!(run.allocations[1].base - run.allocations[0].base, 512);
+    }
+
+    #[test]
+    fn each_defect_is_named() {
+        let error = |spoil: fn(&mut RunRecord)| {
+            let mut record = record();
+            spoil(&mut record);
+            record.validate().unwrap_err().to_string()
+        };
+        assert_eq!(error(|r| r.run.version = 2), "the run has version 2; this tool reads version 1");
+        assert_eq!(error(|r| r.run.allocations.clear()), "the run has no allocations");
+        assert_eq!(error(|r| r.run.snapshots.clear()), "the run has no snapshots");
+        assert_eq!(error(|r| r.run.allocations[1].name = "x".into()), "two allocations are named \"x\"");
+        assert!(error(|r| r.run.allocations[0].bytes = 301).contains("301 bytes from 0x0"));
+        assert!(
+            error(|r| r.run.allocations[0].base = u64::MAX).contains("300 bytes from 0xffffffffffffffff")
+        );
+        assert_eq!(error(|r| r.sizes.clear()), "the record has 0 snapshots, but its run has 1");
+        assert!(error(|r| r.sizes[0].truncate(1)).starts_with("the record has 1 allocations in a snapshot"));
+        assert!(
+            error(|r| r.sizes[0][0].histograms.get_mut("bpc").unwrap().classes[5] = 9)
+                .contains("its 3 entries")
+        );
+        assert!(
+            error(|r| r.sizes[0][0].histograms.get_mut("bpc").unwrap().classes = [u64::MAX; 6])
+                .contains("bpc")
+        );
+        let map = |rows: &[&str]| PageMap { pages: 1, rows: rows.iter().map(|&row| row.into()).collect() };
+        assert!(map(&["025"]).fits(3) && !map(&["026"]).fits(3) && !map(&["02"]).fits(3));
+    }
+}

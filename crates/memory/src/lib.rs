@@ -1,0 +1,60 @@
+//! A working Buddy memory: it stores bytes compressed, in places that never move, and gives them back.
+//!
+//! The paper's architecture (its section "Buddy Compression") as a library. A [`BuddyMemory`] has a device
+//! memory, a carve-out of a larger and slower buddy memory, and four bits of metadata for each 128-byte entry.
+//! An allocation has a codec and a target for each range of its pages; the target alone decides where an entry
+//! lies: its first bytes on the device, the rest in its own buddy slot. Writing data that compresses worse or
+//! better changes how much of the place is used, never the place.
+//!
+//! ```
+//! use buddy_codec::CodecKind;
+//! use buddy_core::Target;
+//! use buddy_memory::{BuddyMemory, Request, Spec};
+//!
+//! let memory = BuddyMemory::new(Spec::new(1 << 20))?;
+//! let codec = CodecKind::Bpc.train(&[]);
+//! let squares = memory.allocate(&Request::new(1 << 20, codec, Target::X2))?;
+//! memory.write(squares, 1000, b"any range of bytes")?;
+//!
+//! let mut bytes = [0; 18];
+//! memory.read(squares, 1000, &mut bytes)?;
+//! assert_eq!(&bytes, b"any range of bytes");
+//! assert_eq!(memory.report().total.ratio, Some(2.0));
+//! memory.free(squares)?;
+//! # Ok::<(), buddy_memory::Error>(())
+//! ```
+//!
+//! What belongs to one entry, by file: [`PageEntry`] finds its page, [`buddy_core::Extent`] its place,
+//! [`MetadataCache`] models the cost of knowing its size. `docs/format.md` has the bits.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod allocation;
+pub mod bench;
+mod cache;
+mod cut;
+mod error;
+mod line;
+mod memory;
+mod page;
+mod region;
+mod report;
+mod request;
+mod retarget;
+mod slots;
+mod space;
+mod spec;
+mod traffic;
+
+pub use allocation::Handle;
+pub use cache::{CacheSpec, Hashing, MetadataCache, Outcome};
+pub use error::Error;
+pub use memory::BuddyMemory;
+pub use page::PageEntry;
+pub use report::{AllocationReport, MemoryReport, Usage};
+pub use request::{PageRange, Request, Storage, Targets};
+pub use retarget::Retargeted;
+pub use space::{Free, FreeSpace};
+pub use spec::Spec;
+pub use traffic::Traffic;

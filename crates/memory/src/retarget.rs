@@ -1,0 +1,112 @@
+//! Changing targets: the only thing that moves data, and only when it is asked for.
+//!
+//! The paper allows it at rare moments, such as the checkpoints of a training run. The stored bytes are copied
+//! as they are: their size classes do not depend on the target, so nothing is compressed anew.
+
+use buddy_core::{ENTRY_BYTES, Extent};
+use serde::{Deserialize, Serialize};
+
+use crate::{BuddyMemory, Error, Handle, PageRange, Targets, line::LINE_ENTRIES, slots::Slots};
+
+/// What a retarget did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retargeted {
+    /// Stored bytes that were copied to another place.
+    pub bytes_moved: u64,
+    /// Device bytes of the allocation before.
+    pub device_bytes_before: u64,
+    /// Device bytes of the allocation now.
+    pub device_bytes_after: u64,
+}
+
+impl BuddyMemory {
+    /// Gives an allocation other targets. Ranges that keep their pages and their target stay where they are; the
+    /// others are copied to new room, so there must be room for both until it is done. Calls on the allocation
+    /// wait meanwhile.
+    ///
+    /// # Errors
+    /// As for [`allocate`](Self::allocate), or metadata that is none; the allocation is then as it was.
+    pub fn retarget(&self, handle: Handle, targets: &Targets) -> Result<Retargeted, Error> {
+        let allocation = self.find(handle)?;
+        let mut extents = allocation.alone()?;
+        if allocation.codec.is_none() {
+            return Err(Error::NotCompressed(handle));
+        }
+        let pages = allocation.bytes.div_ceil(self.spec.page_bytes);
+        let ranges = targets.ranges(pages, &self.spec)?;
+        let (new, fresh) = self.plan(&extents, &ranges, allocation.first_page)?;
+        let moved = match self.copy(&fresh, self.address(&allocation)) {
+            Ok(moved) => moved,
+            Err(error) => {
+                self.release(&fresh);
+                return Err(error);
+            }
+        };
+        fresh.iter().for_each(|extent| self.page_table.map(extent, true));
+        let device_bytes = |extents: &[Extent]| extents.iter().map(Extent::device_bytes).sum();
+        let device_bytes_before = device_bytes(&extents);
+        let left: Vec<Extent> = extents.iter().filter(|old| !new.contains(old)).copied().collect();
+        self.release(&left);
+        *extents = new;
+        Ok(Retargeted { bytes_moved: moved, device_bytes_before, device_bytes_after: device_bytes(&extents) })
+    }
+
+    /// The extents that `ranges` ask for, and those among them that are new.
+    fn plan(
+        &self,
+        old: &[Extent],
+        ranges: &[PageRange],
+        first_page: u64,
+    ) -> Result<(Vec<Extent>, Vec<Extent>), Error> {
+        let (mut new, mut fresh) = (Vec::new(), Vec::new());
+        let mut page = first_page;
+        for range in ranges {
+            let nibble_base = page * self.spec.page_entries();
+            let entries = range.pages * self.spec.page_entries();
+            let same = |old: &&Extent| {
+                (old.nibble_base, old.entries, old.target) == (nibble_base, entries, range.target)
+            };
+            if let Some(kept) = old.iter().find(same) {
+                new.push(*kept);
+            } else {
+                let room = self.space().take_room(std::slice::from_ref(range), page);
+                let room = room.inspect_err(|_| self.space().give_room(&fresh))?;
+                new.extend_from_slice(&room);
+                fresh.extend_from_slice(&room);
+            }
+            page += range.pages;
+        }
+        Ok((new, fresh))
+    }
+
+    /// Copies the stored bytes of every entry of `fresh` from its place, where the page table still points.
+    fn copy(&self, fresh: &[Extent], base: u64) -> Result<u64, Error> {
+        let mut moved = 0;
+        for (new, line) in fresh.iter().flat_map(lines_of) {
+            let old = Slots::new(self, self.page_table.line_extent(line)?, base);
+            let new = Slots::new(self, new, base);
+            let nibbles = self.lines.read(line);
+            for entry in 0..LINE_ENTRIES as usize {
+                moved += new.copy_from(&old, &nibbles, entry)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Overwrites room with zeros and gives it back.
+    fn release(&self, extents: &[Extent]) {
+        extents.iter().for_each(|extent| self.scrub(extent));
+        self.space().give_room(extents);
+    }
+}
+
+/// An extent cut into lines, each with the address of its data.
+fn lines_of(extent: &Extent) -> impl Iterator<Item = (Extent, u64)> {
+    (0..extent.entries).step_by(LINE_ENTRIES as usize).map(|first| {
+        let place = extent.place(first).expect("counted by its entries");
+        let nibble_base = extent.nibble_base + first;
+        let (device_base, buddy_base) = (place.device.start, place.buddy.start);
+        let line = Extent { entries: LINE_ENTRIES, device_base, buddy_base, nibble_base, ..*extent };
+        (line, nibble_base * ENTRY_BYTES as u64)
+    })
+}

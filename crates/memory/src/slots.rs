@@ -1,0 +1,125 @@
+//! Entries in their places: the only code that packs and unpacks them, and that knows where their bytes are.
+
+use std::sync::atomic::AtomicU64;
+
+use buddy_codec::{Codec, Packed};
+use buddy_core::{ENTRY_BYTES, Entry, Extent, Nibble, SizeClass, ZERO_ENTRY};
+
+use crate::{
+    BuddyMemory, Error,
+    line::Line,
+    region::{WORD, load_words, store_words},
+};
+
+/// The places of the 64 entries of a line. Whoever uses them holds the line.
+///
+/// The address map puts entries one after the other, each memory with a stride of its own. So the words of the
+/// whole line are found once, and an entry's by counting: beside its codec, reading an entry of one sector took 128
+/// instructions with a question to the map each time, and takes 79.
+pub(crate) struct Slots<'a> {
+    extent: Extent,
+    device: &'a [AtomicU64],
+    buddy: &'a [AtomicU64],
+    /// For each class, its words on the device and in the slot.
+    parts: [(usize, usize); 6],
+    /// Words of each entry on the device and in its slot.
+    strides: (usize, usize),
+    /// Where the allocation begins in the address space of data, for messages.
+    base: u64,
+}
+
+impl<'a> Slots<'a> {
+    pub(crate) fn new(memory: &'a BuddyMemory, extent: Extent, base: u64) -> Self {
+        let words = |(device, buddy): (usize, usize)| (device / WORD, buddy / WORD);
+        Self {
+            extent,
+            device: memory.device.words(extent.device_base, extent.device_bytes()),
+            buddy: memory.carve_out.words(extent.buddy_base, extent.buddy_bytes()),
+            parts: SizeClass::ALL.map(|class| words(extent.target.split(class))),
+            strides: words((extent.target.device_bytes(), extent.target.buddy_bytes())),
+            base,
+        }
+    }
+
+    /// The extent whose entries they are.
+    pub(crate) fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// Reads entry `entry` into `out` and says its class. The codec is asked only where there is a stream.
+    #[inline(always)]
+    pub(crate) fn load(
+        &self,
+        codec: &Codec,
+        line: &Line,
+        entry: usize,
+        out: &mut Entry,
+    ) -> Result<SizeClass, Error> {
+        let nibble = self.nibble(line, entry)?;
+        let class = nibble.class();
+        match class {
+            SizeClass::Zero => *out = ZERO_ENTRY,
+            SizeClass::Raw => self.gather(entry, class, out),
+            _ => {
+                let mut stored = ZERO_ENTRY;
+                self.gather(entry, class, &mut stored);
+                match codec.unpack(nibble, &stored) {
+                    Ok(unpacked) => *out = unpacked,
+                    Err(source) => return Err(Error::Codec { offset: self.offset(entry), source }),
+                }
+            }
+        }
+        Ok(class)
+    }
+
+    /// Stores a packed entry as entry `entry` and says its class.
+    #[inline(always)]
+    pub(crate) fn store(&self, line: &mut Line, entry: usize, packed: &Packed) -> SizeClass {
+        let class = packed.nibble().class();
+        self.scatter(entry, class, packed.bytes());
+        line.set(entry, packed.nibble());
+        class
+    }
+
+    /// Copies what is stored of an entry from its place in `old`; says how many bytes.
+    pub(crate) fn copy_from(&self, old: &Slots<'_>, line: &Line, entry: usize) -> Result<u64, Error> {
+        let class = self.nibble(line, entry)?.class();
+        let mut stored = ZERO_ENTRY;
+        old.gather(entry, class, &mut stored);
+        self.scatter(entry, class, &stored);
+        Ok(class.bytes() as u64)
+    }
+
+    #[inline]
+    fn nibble(&self, line: &Line, entry: usize) -> Result<Nibble, Error> {
+        line.get(entry).map_err(|source| Error::Metadata { offset: self.offset(entry), source })
+    }
+
+    /// Gathers the stored bytes of an entry of a class.
+    #[inline(always)]
+    fn gather(&self, entry: usize, class: SizeClass, stored: &mut Entry) {
+        let (device, buddy) = self.parts[class.index()];
+        let (on_device, rest) = stored.split_at_mut(device * WORD);
+        load_words(&self.device[entry * self.strides.0..][..device], on_device);
+        if buddy > 0 {
+            load_words(&self.buddy[entry * self.strides.1..][..buddy], &mut rest[..buddy * WORD]);
+        }
+    }
+
+    /// Puts the stored bytes of an entry of a class where they belong.
+    #[inline(always)]
+    fn scatter(&self, entry: usize, class: SizeClass, stored: &[u8]) {
+        let (device, buddy) = self.parts[class.index()];
+        let (on_device, rest) = stored.split_at(device * WORD);
+        store_words(&self.device[entry * self.strides.0..][..device], on_device);
+        if buddy > 0 {
+            store_words(&self.buddy[entry * self.strides.1..][..buddy], &rest[..buddy * WORD]);
+        }
+    }
+
+    /// Where in the allocation an entry begins.
+    #[cold]
+    fn offset(&self, entry: usize) -> u64 {
+        (self.extent.nibble_base + entry as u64) * ENTRY_BYTES as u64 - self.base
+    }
+}

@@ -1,0 +1,15 @@
+//! Prints the record of a run without its bytes: `cargo run -p buddy-profile --example record_run -- DIR`.
+
+use std::path::Path;
+
+use buddy_codec::CodecKind;
+use buddy_core::Record;
+use buddy_profile::record_run;
+use buddy_snapshot::Run;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = std::env::args().nth(1).ok_or("give the directory of a run")?;
+    let run = Run::open(Path::new(&dir))?;
+    print!("{}", Record::new(record_run(&run, &[CodecKind::Bpc], &|_| ())?).to_json());
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! The example run and the example record are of the same run, and the page about them shows what made it.
+
+use std::{fs, path::PathBuf};
+
+use buddy_codec::CodecKind;
+use buddy_core::{Record, RunRecord};
+use buddy_profile::record_run;
+use buddy_snapshot::Run;
+
+fn shipped(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn the_record_is_of_the_run() {
+    let text = fs::read_to_string(shipped("examples/run-record.json")).unwrap();
+    let record = Record::<RunRecord>::from_json(&text).unwrap();
+    record.data.validate().unwrap();
+    let run = Run::open(&shipped("examples/run")).unwrap();
+    assert_eq!(record_run(&run, &[CodecKind::Bpc], &|_| ()).unwrap(), record.data);
+}
+
+#[test]
+fn the_page_shows_the_script_that_made_it() {
+    let page = fs::read_to_string(shipped("docs/snapshots.md")).unwrap();
+    let script = fs::read_to_string(shipped("examples/heat_run.py")).unwrap();
+    assert!(page.contains(&script), "docs/snapshots.md and examples/heat_run.py differ");
+}

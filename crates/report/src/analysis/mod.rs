@@ -1,0 +1,265 @@
+//! `buddy analyze` for the terminal and as a page.
+
+use buddy_core::{Analysis, ArrayAnalysis, Fit, Outcome, PageMap, Record, SizeClass, Target};
+
+use crate::{
+    Align, Axis, Card, Cell, Column, Line, Page, Series, Table, bar_chart, bytes, cards, class_bar,
+    class_legend, count, heat_map, line_chart, ratio, share, stack_maps,
+};
+
+/// Heat maps that are open when the page is; the rest are one click away.
+const OPEN_MAPS: usize = 12;
+/// Characters of a name in tables.
+const NAME_CHARS: usize = 44;
+/// Rows of the picture of all memory.
+const ALL_ROWS: usize = 512;
+
+const fn left(name: &'static str, group: &'static str) -> Column {
+    Column { name, group, align: Align::Left }
+}
+
+const fn right(name: &'static str, group: &'static str) -> Column {
+    Column { name, group, align: Align::Right }
+}
+
+/// The table for a terminal: a row with the paper's codec and, where another one was chosen, a row with that.
+pub fn analysis_text(analysis: &Analysis) -> String {
+    let mut columns = vec![left("array", ""), left("type", ""), right("size", ""), left("codec", "")];
+    columns.extend(SizeClass::ALL.map(|class| right(class.name(), "")));
+    columns.extend([right("optimistic", ""), left("target", ""), right("ratio", ""), right("overflow", "")]);
+    let array_rows = |array: &ArrayAnalysis| {
+        let head = [shorten(&array.name, NAME_CHARS), array.dtype.to_string(), bytes(array.bytes)];
+        let [bpc, auto] = [&array.bpc, &array.auto];
+        let same = bpc.codec == auto.codec;
+        let codec = if same { "bpc = auto".to_owned() } else { bpc.codec.clone() };
+        let mut rows = vec![text_row(head, codec, &bpc.fit, Some(bpc.target))];
+        if !same {
+            rows.push(text_row(
+                Default::default(),
+                format!("auto: {}", auto.codec),
+                &auto.fit,
+                Some(auto.target),
+            ));
+        }
+        rows
+    };
+    let head = [format!("all {}", analysis.arrays.len()), String::new(), bytes(all_bytes(analysis))];
+    let total = vec![
+        text_row(head, "bpc".to_owned(), &analysis.bpc, None),
+        text_row(Default::default(), "auto".to_owned(), &analysis.auto, None),
+    ];
+    Table { columns, rows: analysis.arrays.iter().flat_map(array_rows).collect(), total }.to_text()
+}
+
+fn text_row(head: [String; 3], codec: String, fit: &Fit, target: Option<Target>) -> Vec<Cell> {
+    let entries = fit.histogram.entries().max(1) as f64;
+    let mut cells: Vec<Cell> = head.into_iter().chain([codec]).map(Cell::text).collect();
+    cells.extend(fit.histogram.classes.map(|n| Cell::text(share(n as f64 / entries))));
+    cells.push(Cell::text(optimistic(fit)));
+    cells.push(Cell::text(target.map(Target::name).unwrap_or_default()));
+    cells.extend([Cell::text(ratio(fit.ratio)), Cell::text(share(fit.overflow_share))]);
+    cells
+}
+
+/// A long name with its middle left out: both ends tell names apart.
+fn shorten(name: &str, most: usize) -> String {
+    let safe: Vec<char> = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if safe.len() <= most {
+        return safe.into_iter().collect();
+    }
+    let (start, end) = (most / 2, most - most / 2 - 1);
+    safe[..start].iter().chain(&['…']).chain(&safe[safe.len() - end..]).collect()
+}
+
+fn optimistic(fit: &Fit) -> String {
+    fit.optimistic_ratio.map_or_else(|| "zeros".to_owned(), ratio)
+}
+
+fn all_bytes(analysis: &Analysis) -> u64 {
+    analysis.arrays.iter().map(|array| array.bytes).sum()
+}
+
+/// The page: summary, a sortable table, heat maps.
+pub fn analysis_page(record: &Record<Analysis>) -> String {
+    let analysis = &record.data;
+    Page::new("How compressible is it?", &lead(analysis))
+        .section("", "", &summary(analysis))
+        .section("Sizes and thresholds", CHARTS_REMARK, &charts(analysis))
+        .section("Every array", TABLE_REMARK, &table(analysis).to_html())
+        .section("Where it compresses", MAPS_REMARK, &maps(analysis))
+        .render(&record.tool)
+}
+
+const CHARTS_REMARK: &str = "Memory is cut into entries of 128 bytes. Each is compressed on its own and takes \
+    nothing, 8 bytes, or 1 to 4 sectors of 32 bytes. A higher threshold allows smaller targets: more capacity, and \
+    more entries that are fetched over the slower link to buddy memory.";
+const TABLE_REMARK: &str = "Optimistic is the ratio if every entry could have the best of eight sizes. The target \
+    fixes how much of each entry lies in device memory; overflow is the share of entries that need more. Click a \
+    column to sort.";
+const MAPS_REMARK: &str = "Each line is a page of 64 entries, pages run downwards in address order. Point at a map to \
+    read it.";
+
+fn lead(analysis: &Analysis) -> String {
+    let mut files: Vec<&str> = analysis.arrays.iter().map(|array| array.file.as_str()).collect();
+    files.dedup();
+    match files[..] {
+        [] => "nothing was read".to_owned(),
+        [file] => file.to_owned(),
+        [first, ..] => format!("{first} and {} more files", files.len() - 1),
+    }
+}
+
+fn summary(analysis: &Analysis) -> String {
+    let card = |name: &str, value: String, remark: String| Card { name: name.to_owned(), value, remark };
+    let fit = |name: &str, fit: &Fit| {
+        let remark = format!("{} of entries overflow to buddy memory", share(fit.overflow_share));
+        card(
+            name,
+            ratio(fit.ratio),
+            if fit.overflowing == 0 { "no entry overflows".to_owned() } else { remark },
+        )
+    };
+    let entries = count(analysis.bpc.histogram.entries());
+    cards(&[
+        card(
+            "Memory",
+            bytes(all_bytes(analysis)),
+            format!("{} arrays, {entries} entries", analysis.arrays.len()),
+        ),
+        fit("With the paper's BPC", &analysis.bpc),
+        fit("With a codec per array", &analysis.auto),
+        card(
+            "Device memory then",
+            bytes(analysis.auto.device_bytes),
+            format!("targets at a threshold of {:.0}%", analysis.threshold * 100.0),
+        ),
+    ])
+}
+
+fn charts(analysis: &Analysis) -> String {
+    format!("<div class=\"charts\">{}{}</div>\n", sizes(analysis), sweep(analysis))
+}
+
+fn sizes(analysis: &Analysis) -> String {
+    let groups = SizeClass::ALL.map(|class| ["zero", "8 B", "32 B", "64 B", "96 B", "128 B"][class.index()]);
+    let series = [("BPC", &analysis.bpc), ("auto", &analysis.auto)].map(|(name, fit)| {
+        let entries = fit.histogram.entries().max(1) as f64;
+        let values = fit.histogram.classes.iter().map(|&n| n as f64 / entries).collect();
+        Series { name: name.to_owned(), values }
+    });
+    bar_chart(&groups, &series, Axis { name: "Share of entries", format: percent })
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+/// The ratio in all at other thresholds, as the paper studies it. Each array keeps the codec chosen for it.
+fn sweep(analysis: &Analysis) -> String {
+    let thresholds = || (0..=12).map(|i| f64::from(i) * 0.05);
+    let ratio_at = |outcome: fn(&ArrayAnalysis) -> &Outcome, threshold: f64| {
+        let refit = |array: &ArrayAnalysis| {
+            let histogram = outcome(array).fit.histogram;
+            Fit::at(histogram, histogram.target_at(threshold))
+        };
+        let fits: Vec<Fit> = analysis.arrays.iter().map(refit).collect();
+        Fit::total(fits.iter()).ratio
+    };
+    let line = |name: &str, outcome: fn(&ArrayAnalysis) -> &Outcome| Line {
+        name: name.to_owned(),
+        points: thresholds().map(|threshold| (threshold, ratio_at(outcome, threshold))).collect(),
+    };
+    let lines = [line("BPC", |array| &array.bpc), line("auto", |array| &array.auto)];
+    let x = Axis { name: "threshold: share of entries that may overflow", format: percent };
+    line_chart(&lines, x, Axis { name: "Ratio in all", format: |ratio| format!("{ratio:.2}x") }, (1.0, 1.2))
+}
+
+fn table(analysis: &Analysis) -> Table {
+    const BPC: &str = "the paper's BPC";
+    const AUTO: &str = "auto";
+    let outcome = |group| {
+        [
+            left("sizes", group),
+            right("optimistic", group),
+            right("target", group),
+            right("ratio", group),
+            right("overflow", group),
+        ]
+    };
+    let mut columns = vec![left("array", ""), left("type", ""), right("size", "")];
+    columns.extend(outcome(BPC));
+    columns.push(left("codec", AUTO));
+    columns.extend(outcome(AUTO));
+    let row = |array: &ArrayAnalysis| {
+        let mut cells = vec![array_cell(array), Cell::text(array.dtype.name()), size_cell(array.bytes)];
+        cells.extend(outcome_cells(&array.bpc.fit, Some(array.bpc.target)));
+        cells.push(Cell::text(&array.auto.codec));
+        cells.extend(outcome_cells(&array.auto.fit, Some(array.auto.target)));
+        cells
+    };
+    let mut total = vec![Cell::text("all"), Cell::text(""), size_cell(all_bytes(analysis))];
+    total.extend(outcome_cells(&analysis.bpc, None));
+    total.push(Cell::text(""));
+    total.extend(outcome_cells(&analysis.auto, None));
+    Table { columns, rows: analysis.arrays.iter().map(row).collect(), total: vec![total] }
+}
+
+fn array_cell(array: &ArrayAnalysis) -> Cell {
+    let shape: Vec<String> = array.shape.iter().map(u64::to_string).collect();
+    let name = crate::escape(&shorten(&array.name, 34));
+    let hint = crate::escape(&format!("{}: {}, shape {}", array.file, array.name, shape.join(" × ")));
+    Cell::text(&array.name).with_html(format!("<span class=\"name\" title=\"{hint}\">{name}</span>"))
+}
+
+fn size_cell(size: u64) -> Cell {
+    Cell::number(size as f64, bytes(size))
+}
+
+fn outcome_cells(fit: &Fit, target: Option<Target>) -> [Cell; 5] {
+    let target = target.map_or_else(|| Cell::text(""), |target| Cell::number(target.ratio(), target.name()));
+    [
+        Cell::number(fit.ratio, "").with_html(class_bar(&fit.histogram)),
+        Cell::number(fit.optimistic_ratio.unwrap_or(f64::MAX), optimistic(fit)),
+        target,
+        Cell::number(fit.ratio, ratio(fit.ratio)),
+        Cell::number(fit.overflow_share, share(fit.overflow_share)),
+    ]
+}
+
+/// All memory first, then the largest arrays, then the rest folded away.
+fn maps(analysis: &Analysis) -> String {
+    let mut largest: Vec<&ArrayAnalysis> = analysis.arrays.iter().filter(|array| array.bytes > 0).collect();
+    largest.sort_by_key(|array| std::cmp::Reverse(array.bytes));
+    let (open, folded) = largest.split_at(largest.len().min(OPEN_MAPS));
+    let each = |arrays: &[&ArrayAnalysis]| arrays.iter().map(|array| array_maps(array)).collect::<String>();
+    let all = if largest.len() > 1 { overview(analysis) } else { String::new() };
+    let open = format!("{}<div class=\"maps\">{all}{}</div>\n", class_legend(), each(open));
+    if folded.is_empty() {
+        return open;
+    }
+    let summary = format!("<summary>{} smaller arrays</summary>", folded.len());
+    format!("{open}<details>{summary}<div class=\"maps\">{}</div></details>\n", each(folded))
+}
+
+/// The pages of an outcome; where the chosen codec is the paper's, those of the paper's.
+fn auto_pages(array: &ArrayAnalysis) -> Option<&PageMap> {
+    array.auto.pages.as_ref().or(array.bpc.pages.as_ref())
+}
+
+fn overview(analysis: &Analysis) -> String {
+    let bpc: Vec<&PageMap> = analysis.arrays.iter().filter_map(|array| array.bpc.pages.as_ref()).collect();
+    let auto: Vec<&PageMap> = analysis.arrays.iter().filter_map(auto_pages).collect();
+    let map = |name: &str, maps: &[&PageMap]| heat_map("All arrays", name, &stack_maps(maps, ALL_ROWS));
+    map("BPC", &bpc) + &map("auto", &auto)
+}
+
+fn array_maps(array: &ArrayAnalysis) -> String {
+    let map = |outcome: &Outcome| {
+        let remark = format!("{} {}", outcome.codec, outcome.target);
+        outcome.pages.as_ref().map(|pages| heat_map(&array.name, &remark, pages)).unwrap_or_default()
+    };
+    map(&array.bpc) + &map(&array.auto)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The page is whole, safe and needs nothing; the text lines up.
+
+use buddy_core::{Dtype, Histogram};
+
+use super::*;
+
+fn outcome(codec: &str, classes: [u64; 6]) -> Outcome {
+    let histogram = Histogram { classes, optimistic_bytes: 128 * classes[5] };
+    let target = histogram.target_at(0.3);
+    let entries = histogram.entries();
+    let rows =
+        (0..entries.div_ceil(64)).map(|page| "5".repeat((entries - page * 64).min(64) as usize)).collect();
+    let pages = PageMap { pages: entries.div_ceil(64), rows };
+    Outcome { codec: codec.to_owned(), target, fit: Fit::at(histogram, target), pages: Some(pages) }
+}
+
+fn analysis() -> Analysis {
+    let array = |name: &str, bpc: Outcome, auto: Outcome| ArrayAnalysis {
+        file: "model.safetensors".to_owned(),
+        name: name.to_owned(),
+        dtype: Dtype::Bf16,
+        shape: vec![64, 64],
+        bytes: bpc.fit.histogram.bytes(),
+        bpc,
+        auto,
+    };
+    let same = Outcome { pages: None, ..outcome("bpc", [64, 0, 0, 0, 0, 0]) };
+    let arrays = vec![
+        array(
+            "layer.0.attention.<script>alert(1)</script>.weight",
+            outcome("bpc", [0, 0, 0, 0, 0, 64]),
+            outcome("float", [0, 0, 0, 0, 63, 1]),
+        ),
+        array("zeros\n", outcome("bpc", [64, 0, 0, 0, 0, 0]), same),
+    ];
+    let total =
+        |part: fn(&ArrayAnalysis) -> &Outcome| Fit::total(arrays.iter().map(|array| &part(array).fit));
+    let (bpc, auto) = (total(|array| &array.bpc), total(|array| &array.auto));
+    Analysis { threshold: 0.3, arrays, bpc, auto }
+}
+
+#[test]
+fn text() {
+    insta::assert_snapshot!(analysis_text(&analysis()));
+}
+
+#[test]
+fn the_page_is_one_file_that_loads_nothing() {
+    let page = analysis_page(&Record::new(analysis()));
+    for outside in ["http:", "https:", "src=", "<link", "@import", "url(", "fetch("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(!page.contains("<script>alert"), "names are escaped");
+    assert!(!page.contains("NaN") && !page.contains("inf"));
+}
+
+#[test]
+fn every_tag_that_opens_closes() {
+    let page = analysis_page(&Record::new(analysis()));
+    let body = &page[page.find("<body>").unwrap()..page.find("<script>").unwrap()];
+    for tag in
+        ["section", "div", "table", "tr", "td", "th", "figure", "svg", "ul", "li", "p", "span", "button"]
+    {
+        let opened = body.matches(&format!("<{tag}>")).count() + body.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, body.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn a_map_for_each_codec_and_two_for_all() {
+    let page = analysis_page(&Record::new(analysis()));
+    // Two of everything, two of the first array, one of the second, whose codecs agree.
+    assert_eq!(page.matches("<canvas ").count(), 5);
+}
+
+#[test]
+fn names_keep_both_ends() {
+    assert_eq!(shorten("encoder.layer.0.attention.self.query.weight", 20), "encoder.la…ry.weight");
+    assert_eq!(shorten("short", 20), "short");
+}
+
+#[test]
+fn nothing_to_show_is_still_a_page() {
+    let empty = Fit::total([].iter());
+    let analysis = Analysis { threshold: 0.3, arrays: vec![], bpc: empty, auto: empty };
+    assert!(analysis_page(&Record::new(analysis)).contains("nothing was read"));
+}

@@ -1,0 +1,25 @@
+//! The few numbers that a page begins with.
+
+use crate::escape;
+
+/// One number with its name and a remark.
+#[derive(Debug, Clone)]
+pub struct Card {
+    /// What it is.
+    pub name: String,
+    /// The number, large.
+    pub value: String,
+    /// What to know about it, small.
+    pub remark: String,
+}
+
+/// A row of cards.
+pub fn cards(cards: &[Card]) -> String {
+    let card = |card: &Card| {
+        let [name, value, remark] = [&card.name, &card.value, &card.remark].map(|text| escape(text));
+        format!(
+            "<div class=\"card\"><h3>{name}</h3><p class=\"value\">{value}</p><p class=\"remark\">{remark}</p></div>"
+        )
+    };
+    format!("<div class=\"cards\">{}</div>\n", cards.iter().map(card).collect::<String>())
+}

@@ -1,0 +1,74 @@
+//! Files that appear whole or not at all.
+//!
+//! A file is written under another name beside its own and renamed when it is complete. Whoever is interrupted
+//! calls [`discard_partial`] before the end, so that not even the other name stays behind.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{self, BufWriter, Write},
+    mem,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::Error;
+
+/// Files that are being written now, under their temporary names.
+static PARTIAL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn partial() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a file through `write` and puts it in place when it is complete. Something that is no regular file,
+/// such as a pipe, is written to directly.
+///
+/// # Errors
+/// Whatever went wrong, with the path; nothing is left behind, and what was there before stays.
+pub fn write_atomic(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Error> {
+    let special = std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
+    let result = if special { write_direct(path, write) } else { write_beside(path, write) };
+    result.map_err(|error| Error::Io(error).at(path.display()))
+}
+
+fn write_direct(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(File::options().write(true).open(path)?);
+    write(&mut out)?;
+    out.flush()
+}
+
+fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let created = {
+        // Held while the file is made, so that an interruption sees both or neither.
+        let mut partial = partial();
+        partial.insert(beside.clone());
+        File::create(&beside)
+    };
+    let written = created.and_then(|file| {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        write(&mut out)?;
+        out.flush()?;
+        std::fs::rename(&beside, path)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    partial().remove(&beside);
+    written
+}
+
+/// Removes every file that is not complete, and lets no new one begin. For the end of an interrupted process,
+/// and only there: writers that go on will wait for ever.
+pub fn discard_partial() {
+    let partial = partial();
+    for path in partial.iter() {
+        let _ = std::fs::remove_file(path);
+    }
+    mem::forget(partial);
+}

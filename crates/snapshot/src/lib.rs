@@ -1,0 +1,30 @@
+//! Arrays in files, memory-mapped and never copied: raw dumps, `.npy`, `.npz`, `.safetensors`.
+//!
+//! [`open`] reads the headers of a file and gives its [`Array`]s; their bytes are views of the mapping, so a
+//! file may be larger than memory. Every reader takes hostile input: it returns an [`Error`] of one line, never
+//! panics, and allocates no more than the headers that are really there.
+//!
+//! A [`Run`] is a directory of snapshots of a program's memory; a [`RunWriter`] makes one
+//! (`docs/snapshots.md`).
+//!
+//! This crate is an exception to the rule that crates hold no unsafe code: mapping a file needs it, and all of
+//! it lies in `source.rs`. The mapping has a price: if another program truncates a file while it is read, the
+//! system stops the process.
+
+mod array;
+mod atomic;
+mod dumps;
+mod error;
+mod npy;
+mod npz;
+mod run;
+mod safetensors;
+mod source;
+mod writer;
+
+pub use array::{Array, Format, open, read_memory};
+pub use atomic::{discard_partial, write_atomic};
+pub use error::Error;
+pub use npz::inflate_limit;
+pub use run::Run;
+pub use writer::RunWriter;

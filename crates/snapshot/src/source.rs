@@ -1,0 +1,86 @@
+//! Where the bytes of arrays lie: in a mapped file, or in memory. The only unsafe code of this crate.
+#![allow(unsafe_code)]
+
+use std::{
+    fs::File,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use memmap2::{Mmap, UncheckedAdvice};
+
+use crate::Error;
+
+/// Bytes that arrays are views of.
+pub(crate) enum Source {
+    /// A file, read as its pages are touched.
+    Mapped(Mmap),
+    /// Bytes that were never in a file.
+    Memory(Vec<u8>),
+}
+
+impl Source {
+    /// Maps a whole file.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let meta = std::fs::metadata(path)?;
+        if meta.is_dir() {
+            return Err(Error::Directory);
+        }
+        if !meta.is_file() {
+            return Err(Error::NotRegular);
+        }
+        Self::map(&File::open(path)?)
+    }
+
+    /// Maps an open file.
+    pub(crate) fn map(file: &File) -> Result<Self, Error> {
+        if file.metadata()?.len() == 0 {
+            return Err(Error::Empty);
+        }
+        // SAFETY: the mapping is shared and read-only, and nothing here writes to the file. If another program
+        // changes or truncates it while it is mapped, we read other bytes or the system stops us with SIGBUS:
+        // that is the price of not copying, and the crate's documentation says so.
+        let map = unsafe { Mmap::map(file)? };
+        Ok(Self::Mapped(map))
+    }
+
+    /// All bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Memory(bytes) => bytes,
+        }
+    }
+
+    /// Lets the system take back the memory behind a range that was read; touching it again reads the file
+    /// again. Without this a pass over a large file would fill the process's resident set.
+    pub(crate) fn release(&self, range: Range<usize>) {
+        debug_assert!(range.start <= range.end && range.end <= self.bytes().len());
+        if let Self::Mapped(map) = self {
+            // SAFETY: for a shared, read-only file mapping MADV_DONTNEED only drops page table entries; the
+            // next access finds the same bytes in the file. The range lies in the mapping.
+            // A refusal costs memory, never correctness, so it is not an error.
+            let _ = unsafe {
+                map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.end - range.start)
+            };
+        }
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if matches!(self, Self::Mapped(_)) { "mapped" } else { "in memory" };
+        write!(f, "{} bytes {kind}", self.bytes().len())
+    }
+}
+
+/// Bytes free for this user in the file system that holds `path`, or that will hold it.
+pub(crate) fn free_bytes(path: &Path) -> Result<u64, Error> {
+    let mut existing = PathBuf::from(path);
+    while !existing.exists() && existing.pop() {}
+    if existing.as_os_str().is_empty() {
+        existing.push(".");
+    }
+    let stat = rustix::fs::statvfs(&existing).map_err(std::io::Error::from)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}

@@ -1,0 +1,92 @@
+//! Writes a run: `run.json` and one `.safetensors` file per snapshot.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use buddy_core::{RunInfo, SnapshotInfo};
+
+use crate::{Error, run::RUN_FILE, safetensors, source::free_bytes, write_atomic};
+
+/// A run that is being written. After every snapshot the directory holds a whole run, so that an interruption
+/// costs the snapshots that were not taken and nothing else.
+#[derive(Debug)]
+pub struct RunWriter {
+    dir: PathBuf,
+    info: RunInfo,
+}
+
+impl RunWriter {
+    /// Begins a run in a new or empty directory, after a look at whether the disk has room for `snapshots`
+    /// snapshots.
+    ///
+    /// # Errors
+    /// If the directory holds something, the disk is too full, or the allocations are not possible ones.
+    pub fn create(dir: &Path, info: RunInfo, snapshots: usize) -> Result<Self, Error> {
+        let writer = Self { dir: dir.to_owned(), info };
+        writer.begin(snapshots).map_err(|error| error.at(dir.display()))?;
+        Ok(writer)
+    }
+
+    fn begin(&self, snapshots: usize) -> Result<(), Error> {
+        let planned = SnapshotInfo { step: 0, label: String::new(), file: None };
+        RunInfo { snapshots: vec![planned], ..self.info.clone() }.validate()?;
+        let needed = self.info.bytes().saturating_mul(snapshots as u64);
+        let free = free_bytes(&self.dir)?;
+        if needed > free {
+            return Err(Error::NoSpace { needed, free });
+        }
+        fs::create_dir_all(&self.dir)?;
+        if fs::read_dir(&self.dir)?.next().is_some() {
+            return Err(Error::NotEmpty);
+        }
+        Ok(())
+    }
+
+    /// Writes one snapshot: the bytes of every allocation, in the order of the run.
+    ///
+    /// # Errors
+    /// If the bytes are not those of the allocations, or cannot be written.
+    pub fn write(&mut self, step: u64, arrays: &[&[u8]]) -> Result<(), Error> {
+        self.check_lengths(arrays)?;
+        let file = format!("snapshot-{}.safetensors", self.info.snapshots.len());
+        let tensors: Vec<_> = self
+            .info
+            .allocations
+            .iter()
+            .zip(arrays)
+            .map(|(allocation, &bytes)| (allocation.name.as_str(), allocation.dtype, bytes))
+            .collect();
+        let header = safetensors::Header::of(&tensors)?;
+        write_atomic(&self.dir.join(&file), |out| header.write(out, &tensors))?;
+        self.info.snapshots.push(SnapshotInfo { step, label: String::new(), file: Some(file) });
+        let json = serde_json::to_string_pretty(&self.info)
+            .map_err(|error| Error::format(RUN_FILE, error.to_string()))?;
+        write_atomic(&self.dir.join(RUN_FILE), |out| writeln!(out, "{json}"))
+    }
+
+    fn check_lengths(&self, arrays: &[&[u8]]) -> Result<(), Error> {
+        let (expected, found) = (self.info.allocations.len(), arrays.len());
+        if expected != found {
+            return Err(Error::Count { expected, found });
+        }
+        for (allocation, bytes) in self.info.allocations.iter().zip(arrays) {
+            let found = bytes.len() as u64;
+            if allocation.bytes != found {
+                return Err(Error::Changed {
+                    name: allocation.name.clone(),
+                    expected: allocation.bytes,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The run as it stands.
+    pub fn info(&self) -> &RunInfo {
+        &self.info
+    }
+}

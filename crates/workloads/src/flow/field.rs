@@ -1,0 +1,168 @@
+//! Arrays over a cubic grid, with several numbers per cell, in either of two memory orders.
+
+use buddy_core::Dtype;
+
+use crate::workload::Allocation;
+
+/// How the numbers of a cell lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// `u[k][j][i][m]` of a C program: the numbers of a cell side by side.
+    C,
+    /// `u(i, j, k, m)` of a Fortran program: a whole grid for each number.
+    Fortran,
+}
+
+/// Which planes of the grid are handed to tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Planes {
+    /// Constant `k`: rows are `j`, columns `i`.
+    K,
+    /// Constant `j`: rows are `k`, columns `i`.
+    J,
+}
+
+/// `size` numbers for each cell of an `n` by `n` by `n` grid. Cells are counted with `i` fastest and `k` slowest.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    data: Vec<f64>,
+    n: usize,
+    size: usize,
+    order: Order,
+}
+
+impl Field {
+    /// All zero, as fresh device memory.
+    pub(crate) fn zeros(n: usize, size: usize, order: Order) -> Self {
+        Self { data: vec![0.0; n * n * n * size], n, size, order }
+    }
+
+    /// Holds nothing: stands in for a field that is taken out.
+    pub(crate) fn empty() -> Self {
+        Self::zeros(0, 0, Order::C)
+    }
+
+    /// Cells a side.
+    pub(crate) fn side(&self) -> usize {
+        self.n
+    }
+
+    /// The first `S` numbers of a cell.
+    #[inline]
+    pub(crate) fn get<const S: usize>(&self, cell: usize) -> [f64; S] {
+        match self.order {
+            Order::C => {
+                let start = cell * self.size;
+                std::array::from_fn(|m| self.data[start + m])
+            }
+            Order::Fortran => {
+                let grid = self.n * self.n * self.n;
+                std::array::from_fn(|m| self.data[m * grid + cell])
+            }
+        }
+    }
+
+    /// Splits the field into planes that tasks may write at the same time.
+    pub(crate) fn planes_mut(&mut self, planes: Planes) -> Vec<Plane<'_>> {
+        let (n, size) = (self.n, self.size);
+        let row = match self.order {
+            Order::C => n * size,
+            Order::Fortran => n,
+        };
+        let (chunk, steps) = match (self.order, planes) {
+            (Order::C, Planes::K) => (row * n, Steps { chunk: [0, 0], offset: [1, row, size] }),
+            (Order::C, Planes::J) => (row, Steps { chunk: [0, 1], offset: [1, 0, size] }),
+            (Order::Fortran, Planes::K) => (row * n, Steps { chunk: [1, 0], offset: [0, row, 1] }),
+            (Order::Fortran, Planes::J) => (row, Steps { chunk: [n, 1], offset: [0, 0, 1] }),
+        };
+        let mut all: Vec<_> = (0..n).map(|_| Plane { chunks: Vec::new(), steps }).collect();
+        for (index, chunk) in self.data.chunks_mut(chunk).enumerate() {
+            all[index % n].chunks.push(chunk);
+        }
+        all
+    }
+
+    pub(crate) fn allocation(&self, name: &'static str, site: &'static str) -> Allocation<'_> {
+        Allocation::of(name, site, Dtype::F64, &self.data)
+    }
+}
+
+/// How far apart neighbours lie: in chunks for (number, row), within a chunk for (number, row, column).
+#[derive(Debug, Clone, Copy)]
+struct Steps {
+    chunk: [usize; 2],
+    offset: [usize; 3],
+}
+
+/// One plane of a field, which may lie in many pieces of memory.
+pub(crate) struct Plane<'a> {
+    chunks: Vec<&'a mut [f64]>,
+    steps: Steps,
+}
+
+impl Plane<'_> {
+    /// Chunk and offset of number `m` of a cell.
+    #[inline]
+    fn place(&self, m: usize, row: usize, column: usize) -> (usize, usize) {
+        let Steps { chunk, offset } = self.steps;
+        (m * chunk[0] + row * chunk[1], m * offset[0] + row * offset[1] + column * offset[2])
+    }
+
+    /// The first `S` numbers of a cell.
+    #[inline]
+    pub(crate) fn get<const S: usize>(&self, row: usize, column: usize) -> [f64; S] {
+        std::array::from_fn(|m| {
+            let (chunk, offset) = self.place(m, row, column);
+            self.chunks[chunk][offset]
+        })
+    }
+
+    /// Stores numbers of a cell, beginning with number `first`.
+    #[inline]
+    pub(crate) fn put(&mut self, row: usize, column: usize, first: usize, values: &[f64]) {
+        let (mut chunk, mut offset) = self.place(first, row, column);
+        for value in values {
+            self.chunks[chunk][offset] = *value;
+            chunk += self.steps.chunk[0];
+            offset += self.steps.offset[0];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_reach_every_number_in_both_orders() {
+        let n = 4;
+        for order in [Order::C, Order::Fortran] {
+            for planes in [Planes::K, Planes::J] {
+                let mut field = Field::zeros(n, 3, order);
+                for (index, plane) in field.planes_mut(planes).iter_mut().enumerate() {
+                    for (row, column) in (0..n).flat_map(|row| (0..n).map(move |column| (row, column))) {
+                        let (k, j) = if planes == Planes::K { (index, row) } else { (row, index) };
+                        let cell = ((k * n + j) * n + column) as f64;
+                        plane.put(row, column, 0, &[cell, cell + 0.25]);
+                        plane.put(row, column, 2, &[cell + 0.5]);
+                        assert_eq!(plane.get(row, column), [cell, cell + 0.25, cell + 0.5]);
+                    }
+                }
+                for cell in 0..n * n * n {
+                    assert_eq!(field.get(cell), [0.0, 0.25, 0.5].map(|m| cell as f64 + m));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn orders_differ_in_memory() {
+        let stored = |order| {
+            let mut field = Field::zeros(2, 2, order);
+            field.planes_mut(Planes::K)[0].put(0, 1, 0, &[7.0, 8.0]);
+            (field.data[2..4].to_vec(), field.data[1], field.data[9])
+        };
+        assert_eq!(stored(Order::C), (vec![7.0, 8.0], 0.0, 0.0));
+        assert_eq!(stored(Order::Fortran), (vec![0.0, 0.0], 7.0, 8.0));
+    }
+}
