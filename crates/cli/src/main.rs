@@ -10,10 +10,12 @@ mod bench;
 mod input;
 mod inspect;
 mod progress;
+mod simulate;
 
 use std::{
     io::{self, Write},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use clap::{Parser, Subcommand};
@@ -40,6 +42,7 @@ Exit codes: 0 done, 1 could not, 2 wrong usage.";
 enum Verb {
     Analyze(analyze::Analyze),
     Inspect(inspect::Inspect),
+    Simulate(simulate::Simulate),
     Bench(bench::Bench),
 }
 
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     let done = match command.verb {
         Verb::Analyze(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
+        Verb::Simulate(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     };
     match done {
@@ -63,8 +67,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C.
+/// Whether the verb finishes by itself when it is interrupted, and whether it should now.
+static FINISHES: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C. A verb that
+/// finishes by itself is left alone the first time.
 fn stop() {
+    if FINISHES.load(Ordering::Relaxed) && !INTERRUPTED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     buddy_snapshot::discard_partial();
     std::process::exit(130);
 }

@@ -10,7 +10,9 @@ use std::{fmt, str::FromStr};
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, ZERO_ENTRY, is_zero};
 use serde::{Deserialize, Serialize};
 
-use crate::{Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros, simd::vectorised};
+use crate::{
+    Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros, simd::vectorised,
+};
 
 /// An entry to bits and back.
 pub trait EntryCodec {

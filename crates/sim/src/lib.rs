@@ -26,6 +26,7 @@ mod request;
 mod sm;
 pub mod spec;
 mod stats;
+mod targets;
 mod timeline;
 mod um;
 
@@ -37,4 +38,5 @@ pub use memory::Mode;
 pub use stats::{
     BuddyReport, DramReport, KernelReport, L1Report, L2Report, LinkReport, Report, StallReport, UmReport,
 };
+pub use targets::{Targets, TargetsAll};
 pub use timeline::Timeline;

@@ -220,7 +220,11 @@ impl Gpu {
         Ok(gpu)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Looks at the figures, for a GPU that was changed after it was read.
+    ///
+    /// # Errors
+    /// A text that names the field.
+    pub fn check(&self) -> Result<(), String> {
         let Self { core, latency, interval, shared, l1, l2, interconnect, dram, buddy, um, .. } = self;
         within("core.sms", core.sms, 1, 1024)?;
         within("core.clock_mhz", core.clock_mhz, 100.0, 10_000.0)?;
