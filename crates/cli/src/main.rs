@@ -11,11 +11,13 @@ mod gpu;
 mod input;
 mod inspect;
 mod progress;
+mod simulate;
 mod workload;
 
 use std::{
     io::{self, Write},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use clap::{Parser, Subcommand};
@@ -43,6 +45,7 @@ enum Verb {
     Analyze(analyze::Analyze),
     Inspect(inspect::Inspect),
     Workload(workload::Workload),
+    Simulate(simulate::Simulate),
     Bench(bench::Bench),
     Gpu(gpu::GpuVerb),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Verb::Analyze(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
         Verb::Workload(verb) => verb.run(),
+        Verb::Simulate(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Gpu(verb) => verb.run(),
     };
@@ -69,8 +73,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C.
+/// Whether the verb finishes by itself when it is interrupted, and whether it should now.
+static FINISHES: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C. A verb that
+/// finishes by itself is left alone the first time.
 fn stop() {
+    if FINISHES.load(Ordering::Relaxed) && !INTERRUPTED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     buddy_snapshot::discard_partial();
     std::process::exit(130);
 }
