@@ -157,8 +157,10 @@ impl Channel {
     fn access(&mut self, t: &Timing, floor: u64, at: u64, row: u64, cost: u64) -> (u64, bool) {
         let count = self.banks.len() as u32;
         let bank = &mut self.banks[spread_set(row, count) as usize];
-        let known = bank.rows.iter().position(|&known| known == row);
-        let joined = known.filter(|&index| index == bank.latest || bank.closed[index] > at);
+        // A row may stand there twice, opened, closed and opened again: any time that is not over will do.
+        let open =
+            |index: usize| bank.rows[index] == row && (index == bank.latest || bank.closed[index] > at);
+        let joined = (0..ROWS).find(|&index| open(index));
         let (first, opened) = match joined {
             Some(index) => (bank.open[index].max(at + t.cl), false),
             None => (bank.activate(&mut self.activations, t, floor, at, row), true),

@@ -111,8 +111,8 @@ fn by_link(config: &Config, kernel: impl Fn() -> Stream) -> Vec<u64> {
 
 #[test]
 fn more_link_bandwidth_is_not_slower() {
-    for overflow in [0.01, 0.1, 0.4] {
-        let config = paper(Mode::Buddy, Target::X2, shares(0.0, 1.0 - overflow, 0.0, overflow));
+    for (s1, overflow) in [(0.0, 0.01), (0.3, 0.1), (0.0, 0.4)] {
+        let config = paper(Mode::Buddy, Target::X2, shares(s1, 1.0 - s1 - overflow, 0.0, overflow));
         let cycles = by_link(&config, || stream(2, 1));
         assert!(
             cycles.windows(2).all(|pair| pair[1] as f64 <= pair[0] as f64 * 1.01),
