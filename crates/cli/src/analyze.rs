@@ -1,19 +1,18 @@
 //! `buddy analyze`: how compressible files are, array by array.
 
 use std::{
-    collections::HashSet,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use buddy_core::{Dtype, Record};
 use buddy_profile::{DEFAULT_THRESHOLD, analyze};
 use buddy_report::{analysis_page, analysis_text};
-use buddy_snapshot::{Array, open, write_atomic};
+use buddy_snapshot::{Array, open};
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
 
-use crate::progress::Bar;
+use crate::{output, progress::Bar};
 
 /// Show how compressible files are, and which targets that allows
 ///
@@ -67,7 +66,7 @@ fn parse_threshold(text: &str) -> Result<f64, String> {
 impl Analyze {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
-        self.check_outputs()?;
+        output::check(&[("--json", self.json.as_ref()), ("--html", self.html.as_ref())], &self.paths)?;
         let mut arrays: Vec<(String, Array)> = Vec::new();
         for path in &self.paths {
             let file = path.display().to_string();
@@ -79,37 +78,11 @@ impl Analyze {
         bar.finish();
         record.spec = serde_json::json!({ "threshold": self.threshold, "dtype": self.dtype });
         if let Some(path) = &self.json {
-            write(path, &record.to_json())?;
+            output::write(path, &record.to_json())?;
         }
         if let Some(path) = &self.html {
-            write(path, &analysis_page(&record))?;
+            output::write(path, &analysis_page(&record))?;
         }
         io::stdout().write_all(analysis_text(&record.data).as_bytes()).context("cannot write to stdout")
     }
-
-    /// Looks for what cannot be written before hours of reading, not after.
-    fn check_outputs(&self) -> Result<()> {
-        let inputs: HashSet<PathBuf> =
-            self.paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        for path in [&self.json, &self.html].into_iter().flatten() {
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            if !dir.is_dir() {
-                bail!("{}: there is no directory {}", path.display(), dir.display());
-            }
-            if path.is_dir() {
-                bail!("{}: this is a directory; give the name of a file", path.display());
-            }
-            if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
-                bail!("{}: this file is read; give another name to write to", path.display());
-            }
-        }
-        if self.json.is_some() && self.json == self.html {
-            bail!("--json and --html name the same file");
-        }
-        Ok(())
-    }
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
 }

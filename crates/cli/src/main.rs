@@ -10,6 +10,8 @@ mod bench;
 mod gpu;
 mod input;
 mod inspect;
+mod output;
+mod profile;
 mod progress;
 mod simulate;
 mod workload;
@@ -37,6 +39,7 @@ const AFTER_HELP: &str = "\
 Examples:
   buddy inspect examples/sample.bin
   buddy analyze examples/run/snapshot-2.safetensors --html heat.html
+  buddy profile examples/run
 
 Exit codes: 0 done, 1 could not, 2 wrong usage.";
 
@@ -45,6 +48,7 @@ enum Verb {
     Analyze(analyze::Analyze),
     Inspect(inspect::Inspect),
     Workload(workload::Workload),
+    Profile(profile::ProfileVerb),
     Simulate(simulate::Simulate),
     Bench(bench::Bench),
     Gpu(gpu::GpuVerb),
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Verb::Analyze(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
         Verb::Workload(verb) => verb.run(),
+        Verb::Profile(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Gpu(verb) => verb.run(),

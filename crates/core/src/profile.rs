@@ -68,8 +68,8 @@ pub struct Profile {
     pub optimistic: Vec<Option<f64>>,
     /// The same of all snapshots together.
     pub optimistic_ratio: Option<f64>,
-    /// The ratio if each entry took only the bytes of its own class, in the snapshot where it is smallest: what no
-    /// threshold allows more than. None where all memory is zero.
+    /// The ratio if each entry took only the bytes of its own class, in the snapshot where that is smallest: what
+    /// compression alone gives, without targets and overflow. None where all memory is zero.
     pub best_ratio: Option<f64>,
     /// What each policy gives.
     pub policies: Vec<PolicyOutcome>,

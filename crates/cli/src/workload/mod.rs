@@ -2,7 +2,7 @@
 
 mod list;
 mod run;
-mod scale;
+pub(crate) mod scale;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

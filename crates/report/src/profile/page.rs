@@ -157,7 +157,7 @@ fn sweep(profile: &Profile) -> [String; 2] {
         profile.sweep.iter().map(|p| p.threshold).reduce(f64::max),
     ) {
         let points = vec![(first.threshold, best), (last, best)];
-        ratios.push(Line { name: "without a threshold".to_owned(), points });
+        ratios.push(Line { name: "each entry at its own class".to_owned(), points });
     }
     let shares: Vec<Line> = codecs.iter().map(|codec| line(codec, |point| point.mean_overflow)).collect();
     [

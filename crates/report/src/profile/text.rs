@@ -14,7 +14,7 @@ const MOST_ROWS: usize = 40;
 pub fn profile_text(profile: &Profile) -> String {
     let run = &profile.run;
     let mut text = format!(
-        "{}: {} in {} allocations, {} snapshots. Optimistic {}, from {} to {}; no threshold allows more than {}.\n\n",
+        "{}: {} in {} allocations, {} snapshots. Optimistic {}, from {} to {}; each entry at its own class, at worst, {}.\n\n",
         run.program,
         bytes(run.bytes()),
         count(run.allocations.len() as u64),
@@ -147,8 +147,8 @@ pub(super) fn plan_text(plan: &PlanOutcome) -> String {
         false => format!("no plan loses less than {}", seconds(plan.bound_seconds)),
     };
     format!(
-        "\nIt takes {} of {} with its metadata. On {}, {accesses} take {} of device time at {:.0} GB/s and {} of link \
-         time at {:.0} GB/s ({}); {proof}.\n",
+        "\nIt takes {} of {} with its metadata. On {}, {accesses}: {} of device time at {:.0} GB/s, {} of link time \
+         at {:.0} GB/s ({}); {proof}.\n",
         bytes(plan.device_bytes),
         bytes(plan.device_memory),
         plan.spec,

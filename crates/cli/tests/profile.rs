@@ -1,0 +1,228 @@
+//! `buddy profile` from the outside: what it prints, what it writes, and that bad input leaves nothing behind.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/run");
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/run-record.json");
+
+fn buddy(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_buddy")).current_dir(dir).arg("profile").args(args).output().unwrap()
+}
+
+fn stdout(dir: &Path, args: &[&str]) -> String {
+    let output = buddy(dir, args);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The message of a run that must fail with one line, exit code 1, an empty stdout and no new file.
+fn refused(dir: &Path, args: &[&str]) -> String {
+    let before = fs::read_dir(dir).unwrap().count();
+    let outputs = ["--targets", "t.toml", "--json", "p.json", "--html", "p.html"];
+    let output = buddy(dir, &[args, &outputs].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    assert_eq!(fs::read_dir(dir).unwrap().count(), before, "something was written");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message.lines().count(), 1, "{message}");
+    message
+}
+
+/// A copy of the example run that a test may spoil.
+fn copy(to: &Path) {
+    fs::create_dir(to).unwrap();
+    for file in fs::read_dir(RUN).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_table_targets_a_record_and_a_page() {
+    let dir = TempDir::new().unwrap();
+    let args = [RUN, "--targets", "t.toml", "--json", "p.json", "--html", "p.html", "--verify"];
+    let text = stdout(dir.path(), &args);
+    insta::assert_snapshot!(text);
+    let record = json(&dir.path().join("p.json"));
+    assert_eq!(
+        (record["kind"].as_str(), record["spec"]["policy"].as_str()),
+        (Some("profile"), Some("allocation-16x"))
+    );
+    assert_eq!(record["data"]["verified"]["snapshot"], 2);
+    assert_eq!(record["data"]["optimistic"].as_array().unwrap().len(), 3);
+    let targets = fs::read_to_string(dir.path().join("t.toml")).unwrap();
+    insta::assert_snapshot!(targets.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+    let page = fs::read_to_string(dir.path().join("p.html")).unwrap();
+    assert!(page.contains("class=\"slider\"") && page.contains("<canvas"));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "no temporary file is left");
+}
+
+/// The record of the example has all its pages, so it gives what the snapshots give.
+#[test]
+fn a_record_gives_what_its_snapshots_give() {
+    let dir = TempDir::new().unwrap();
+    stdout(dir.path(), &[RUN, "--json", "run.json", "--codecs", "bpc", "--policy", "page"]);
+    stdout(dir.path(), &[RECORD, "--json", "record.json", "--codecs", "bpc", "--policy", "page"]);
+    let (run, record) = (json(&dir.path().join("run.json")), json(&dir.path().join("record.json")));
+    for what in ["optimistic", "best_ratio"] {
+        assert_eq!(run["data"][what], record["data"][what], "{what}");
+    }
+    let bpc = |json: &serde_json::Value| -> Vec<serde_json::Value> {
+        let policies = json["data"]["policies"].as_array().unwrap();
+        policies.iter().filter(|one| one["codec"] == "bpc").cloned().collect()
+    };
+    assert_eq!(bpc(&run), bpc(&record));
+    assert_eq!(bpc(&run).len(), 4);
+}
+
+#[test]
+fn every_policy_and_codec_is_verified() {
+    let dir = TempDir::new().unwrap();
+    for policy in ["naive", "allocation", "allocation-16x", "page"] {
+        for codec in ["bpc", "auto", "fvc", "planes64"] {
+            for verify in ["--verify", "--verify=0"] {
+                let text = stdout(dir.path(), &[RUN, "--policy", policy, "--codec", codec, verify]);
+                assert!(text.contains("read back bit for bit"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_fits_or_says_what_lacks() {
+    let dir = TempDir::new().unwrap();
+    let plan = |memory: &str| {
+        stdout(dir.path(), &[RUN, "--device-memory", memory, "--spec", "h200", "--link", "pcie5", "--verify"])
+    };
+    let text = plan("12KiB");
+    assert!(
+        text.contains("Targets by policy plan") && text.contains("of 12.0 KiB with its metadata"),
+        "{text}"
+    );
+    assert!(text.contains("no plan loses less."), "{text}");
+    assert!(plan("1MB").contains(", 0 s of link time"));
+    let message = refused(dir.path(), &[RUN, "--device-memory", "1KiB"]);
+    assert!(message.starts_with("buddy: nothing fits 1024 bytes of device memory: even with"), "{message}");
+    fs::write(dir.path().join("counts.json"), r#"{"heat": 1000, "material": 0}"#).unwrap();
+    let counted = stdout(dir.path(), &[RUN, "--device-memory", "12KiB", "--accesses", "counts.json"]);
+    assert!(counted.contains("the counted accesses"), "{counted}");
+    fs::write(dir.path().join("other.json"), r#"{"heat": 1000}"#).unwrap();
+    assert!(
+        refused(dir.path(), &[RUN, "--device-memory", "1MB", "--accesses", "other.json"])
+            .contains("\"material\"")
+    );
+}
+
+#[test]
+fn wrong_numbers_and_names_are_refused_in_one_line() {
+    let dir = TempDir::new().unwrap();
+    for threshold in ["0", "1", "-0.5", "1.5", "nan", "inf"] {
+        let message = refused(dir.path(), &[RUN, "--threshold", threshold]);
+        assert!(message.contains("it must lie between 0 and 1"), "{message}");
+    }
+    let plan = |spec: &str, link: &str| {
+        refused(dir.path(), &[RUN, "--device-memory", "1MB", "--spec", spec, "--link", link])
+    };
+    assert!(plan("h2000", "pcie5").contains("unknown GPU 'h2000'; known are paper"));
+    assert!(plan("h200", "pcie9").contains("unknown link 'pcie9'"));
+    assert!(plan("none.toml", "pcie5").contains("none.toml: No such file"));
+    assert!(refused(dir.path(), &[RUN, "--device-memory", "1000GB"]).contains("h200 has"));
+    assert!(refused(dir.path(), &[RUN, "--verify=3"]).contains("the run has 3 snapshots"));
+    assert!(refused(dir.path(), &[RECORD, "--verify"]).contains("--verify needs the snapshots"));
+    assert!(refused(dir.path(), &["missing"]).starts_with("buddy: missing: No such file"));
+}
+
+#[test]
+fn spoilt_runs_are_refused_in_one_line() {
+    let dir = TempDir::new().unwrap();
+    let spoil = |name: &str, spoil: &dyn Fn(&Path)| {
+        let run = dir.path().join(name);
+        copy(&run);
+        spoil(&run);
+        refused(dir.path(), &[name])
+    };
+    let edit = |run: &Path, from: &str, to: &str| {
+        let path = run.join("run.json");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(path, text.replace(from, to)).unwrap();
+    };
+    assert!(
+        spoil("lacks", &|run| edit(run, "\"heat\"", "\"cold\""))
+            .contains("\"cold\" is missing from this snapshot")
+    );
+    assert!(
+        spoil("twice", &|run| edit(run, "\"material\"", "\"heat\""))
+            .contains("two allocations are named \"heat\"")
+    );
+    assert!(
+        spoil("longer", &|run| edit(run, "\"bytes\": 2304", "\"bytes\": 2305"))
+            .contains("in the run it has 2305")
+    );
+    let cut = |run: &Path| {
+        let path = run.join("snapshot-1.safetensors");
+        let bytes = fs::read(&path).unwrap();
+        fs::write(path, &bytes[..bytes.len() - 100]).unwrap();
+    };
+    assert!(spoil("cut", &cut).contains("snapshot-1.safetensors"));
+    let gone = |run: &Path| fs::remove_file(run.join("snapshot-2.safetensors")).unwrap();
+    assert!(spoil("gone", &gone).contains("snapshot-2.safetensors: No such file"));
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    assert!(refused(dir.path(), &["empty"]).contains("this directory is no run"));
+    let none = |run: &Path| {
+        fs::write(run.join("run.json"), r#"{"version":1,"program":"p","allocations":[],"snapshots":[]}"#)
+            .unwrap();
+    };
+    assert!(spoil("none", &none).contains("the run has no allocations"));
+}
+
+#[test]
+fn a_length_that_changes_between_dumps_is_refused() {
+    let dir = TempDir::new().unwrap();
+    for (snapshot, bytes) in [(0, 256), (1, 384)] {
+        let path = dir.path().join(format!("dumps/snapshot-{snapshot}"));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("u.f32"), vec![0; bytes]).unwrap();
+    }
+    let message = refused(dir.path(), &["dumps"]);
+    assert!(message.contains("\"u.f32\" has 384 bytes in this snapshot; in the run it has 256"), "{message}");
+}
+
+#[test]
+fn spoilt_records_are_refused_in_one_line() {
+    let dir = TempDir::new().unwrap();
+    let text = fs::read_to_string(RECORD).unwrap();
+    let refused = |text: &str, args: &[&str]| {
+        fs::write(dir.path().join("r.json"), text).unwrap();
+        let message = refused(dir.path(), &[&["r.json"], args].concat());
+        assert!(message.starts_with("buddy: r.json: "), "{message}");
+        message
+    };
+    assert!(refused(&text[..text.len() / 2], &[]).contains("not a record of kind 'run'"));
+    assert!(refused(&text.replace("\"run\",", "\"walk\","), &[]).contains("kind 'walk'"));
+    assert!(refused(&text.replace("\"bpc\"", "\"bcp\""), &[]).contains("unknown codec 'bcp'"));
+    assert!(refused(&text, &["--codec", "fvc"]).contains("no sizes of fvc for allocation"));
+    fs::write(dir.path().join("r.json"), [0xff, 0xfe]).unwrap();
+    let outputs = buddy(dir.path(), &["r.json"]);
+    assert_eq!(outputs.status.code(), Some(1));
+}
+
+#[test]
+fn the_run_itself_is_never_overwritten() {
+    let dir = TempDir::new().unwrap();
+    copy(&dir.path().join("run"));
+    let output = buddy(dir.path(), &["run", "--json", "run/run.json"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("this file is read"));
+    let output = buddy(dir.path(), &["run", "--json", "a", "--html", "a"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--json and --html name the same file"));
+}
