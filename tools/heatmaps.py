@@ -102,10 +102,13 @@ def svg(snapshots):
 
 def draw(name, scratch):
     buddy("workload", "run", name, "--scale", SCALE, "--out", scratch / "run")
+    allocations = json.loads((scratch / "run/run.json").read_text())["allocations"]
+    place = {allocation["name"]: allocation["base"] for allocation in allocations}
     snapshots = []
     for snapshot in SHOWN:
         buddy("analyze", scratch / f"run/snapshot-{snapshot}.safetensors", "--json", scratch / "analysis.json")
-        snapshots.append(json.loads((scratch / "analysis.json").read_text())["data"]["arrays"])
+        arrays = json.loads((scratch / "analysis.json").read_text())["data"]["arrays"]
+        snapshots.append(sorted(arrays, key=lambda array: place[array["name"]]))
     page = scratch / "map.html"
     page.write_text(f'<!doctype html><meta charset="utf-8"><style>body{{margin:0}}</style>{svg(snapshots)}')
     picture = ROOT / "docs/img" / f"{name}.png"

@@ -73,10 +73,9 @@ impl Inspect {
             let entries: Vec<Entry> = input.by_ref().collect::<Result<_>>()?;
             let step = entries.len().div_ceil(SAMPLE).max(1);
             let sample: Vec<Entry> = entries.iter().step_by(step).copied().collect();
-            let codec = self.codec.train(&sample);
-            self.print(&codec, entries.into_iter().map(Ok))?
+            self.print(self.codec.train(&sample), entries.into_iter().map(Ok))?
         } else {
-            self.print(&self.codec.train(&[]), input.by_ref())?
+            self.print(self.codec.train(&[]), input.by_ref())?
         };
         if summary.entries() == 0 {
             bail!("{} is empty: there is no entry to inspect", input.name());
@@ -95,12 +94,12 @@ impl Inspect {
     }
 
     /// Prints a line for each entry, and counts them.
-    fn print(&self, codec: &Codec, entries: impl Iterator<Item = Result<Entry>>) -> Result<Summary> {
+    fn print(&self, codec: Codec, entries: impl Iterator<Item = Result<Entry>>) -> Result<Summary> {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        let mut summary = Summary::default();
+        let mut summary = Summary { parameter_bytes: codec.parameter_bytes(), ..Summary::default() };
         let (mut stream, mut hex) = (Stream::default(), String::new());
         for entry in entries {
-            let line = Line::new(summary.entries(), &entry?, codec, &mut stream, &mut hex);
+            let line = Line::new(summary.entries(), &entry?, &codec, &mut stream, &mut hex);
             summary.count(line.class);
             match self.format {
                 Format::Table => line.write_row(&mut out),
@@ -177,10 +176,11 @@ fn write_hex(bytes: &[u8], hex: &mut String) {
     hex.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
 }
 
-/// Entries by class.
+/// Entries by class, and what the codec keeps beside them.
 #[derive(Default)]
 struct Summary {
     counts: [u64; SizeClass::ALL.len()],
+    parameter_bytes: usize,
 }
 
 impl Summary {
@@ -205,6 +205,11 @@ impl Summary {
             _ => format!("ratio {:.2}", bytes as f64 / stored as f64),
         };
         say(format_args!("{} entries: {}", self.entries(), counts.join(", ")));
-        say(format_args!("{kind}: {bytes} bytes in {stored}, {ratio}"));
+        let beside = match self.parameter_bytes {
+            0 => String::new(),
+            1 => ", 1 byte of parameters beside them".to_owned(),
+            bytes => format!(", {bytes} bytes of parameters beside them"),
+        };
+        say(format_args!("{kind}: {bytes} bytes in {stored}, {ratio}{beside}"));
     }
 }

@@ -13,11 +13,13 @@ mod inspect;
 mod output;
 mod profile;
 mod progress;
+mod simulate;
 mod workload;
 
 use std::{
     io::{self, Write},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use clap::{Parser, Subcommand};
@@ -47,6 +49,7 @@ enum Verb {
     Inspect(inspect::Inspect),
     Workload(workload::Workload),
     Profile(profile::ProfileVerb),
+    Simulate(simulate::Simulate),
     Bench(bench::Bench),
     Gpu(gpu::GpuVerb),
 }
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Verb::Inspect(verb) => verb.run(),
         Verb::Workload(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
+        Verb::Simulate(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Gpu(verb) => verb.run(),
     };
@@ -74,8 +78,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C.
+/// Whether the verb finishes by itself when it is interrupted, and whether it should now.
+static FINISHES: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C. A verb that
+/// finishes by itself is left alone the first time.
 fn stop() {
+    if FINISHES.load(Ordering::Relaxed) && !INTERRUPTED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     buddy_snapshot::discard_partial();
     std::process::exit(130);
 }

@@ -34,6 +34,11 @@ fn workload_run() {
 }
 
 #[test]
+fn simulate() {
+    insta::assert_snapshot!(help(&["simulate", "--help"]));
+}
+
+#[test]
 fn the_version_is_the_workspaces() {
     assert_eq!(help(&["--version"]), format!("buddy {}\n", env!("CARGO_PKG_VERSION")));
 }

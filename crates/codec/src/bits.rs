@@ -1,4 +1,5 @@
-//! Bit streams: most significant bit first, zero-padded to a byte.
+//! Bit streams, zero-padded to a byte: the paper's codecs put the most significant bit first, our own formats the
+//! least significant one.
 
 use buddy_core::Layout;
 

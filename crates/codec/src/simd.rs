@@ -20,11 +20,12 @@ pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("bmi2")
         {
-            // SAFETY: the machine has every feature that `with_avx512` enables: the 512 ones were looked up
-            // here, and no machine has AVX-512 without AVX2, LZCNT and POPCNT.
+            // SAFETY: the machine has every feature that `with_avx512` enables: the 512 ones and BMI2 were looked
+            // up here, and no machine has AVX-512 without AVX2, BMI1, LZCNT and POPCNT.
             return unsafe { with_avx512(work) };
         }
         if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("lzcnt")
             && is_x86_feature_detected!("popcnt")

@@ -38,6 +38,9 @@ pub enum Error {
         /// The codec.
         codec: CodecKind,
     },
+    /// A file of targets that is none.
+    #[error("not a file of targets: {0}")]
+    Targets(String),
     /// The driver refused a call.
     #[error("the driver could not {what}: {reason}")]
     Driver {

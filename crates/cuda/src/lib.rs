@@ -37,6 +37,7 @@ mod layout;
 mod pool;
 mod report;
 mod source;
+mod table;
 
 pub use bench::{BenchReport, BenchRow, bench};
 pub use buffer::{BuddyBuffer, Targets};

@@ -74,6 +74,44 @@ fn a_graph_replays_on_new_data() {
     });
 }
 
+/// A file as `buddy profile` writes it: one target, or one for each range of pages, and what bf16 learned.
+#[test]
+fn a_file_of_targets_makes_its_buffers() {
+    const FILE: &str = r#"
+version = 1
+program = "example"
+[[allocation]]
+name = "weights"
+bytes = 524288
+codec = "bf16"
+parameters = { window = 100 }
+target = "4/3x"
+[[allocation]]
+name = "field"
+bytes = 24576
+codec = "planes64"
+ranges = [{ pages = 1, target = "4x" }, { pages = 2, target = "1x" }]
+"#;
+    on_gpu(|gpu| {
+        let stream = gpu.stream().unwrap();
+        let mut pool = BuddyPool::new(gpu, 1 << 20, Carveout::Host, 1 << 20).unwrap();
+        for (name, buffer) in pool.buffers_by(FILE).unwrap() {
+            let bytes = buffer.entries() * ENTRY_BYTES as u64;
+            let (data, back) = (DeviceBytes::new(gpu, bytes).unwrap(), DeviceBytes::new(gpu, bytes).unwrap());
+            gpu.make(&stream, data.all(), Fill::Varied, 7, 0.1).unwrap();
+            buffer.write(&stream, 0, data.all()).unwrap();
+            buffer.read(&stream, 0, back.all()).unwrap();
+            gpu.wait(&stream).unwrap();
+            assert_eq!(download(&back), download(&data), "{name}");
+        }
+        assert!(matches!(pool.buffers_by("version = 1"), Err(Error::Targets(_))));
+        let left = pool.device_left();
+        let too_large = FILE.replace("24576", "245760000").replace("pages = 2", "pages = 29999");
+        assert!(matches!(pool.buffers_by(&too_large), Err(Error::Full { .. })));
+        assert_eq!(pool.device_left(), left);
+    });
+}
+
 #[test]
 fn a_new_buffer_holds_zeros_and_lists_are_checked() {
     on_gpu(|gpu| {

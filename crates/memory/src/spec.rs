@@ -83,11 +83,11 @@ impl Spec {
     /// [`Error::Spec`] names the first field that cannot be.
     pub fn validate(&self) -> Result<(), Error> {
         let page = self.page_bytes;
-        let carve_out = self.carve_out_bytes();
         let fail = |field, what| Err(Error::Spec { field, what });
         if !page.is_power_of_two() || page < PAGE_BYTES as u64 || page > 1 << 30 {
             return fail("page_bytes", format!("{page} is not a power of two from {PAGE_BYTES} to 1 GiB"));
         }
+        let carve_out = self.carve_out_bytes();
         if self.device_bytes == 0 || !self.device_bytes.is_multiple_of(page) || self.device_bytes > 1 << 48 {
             let device = self.device_bytes;
             return fail(
@@ -153,6 +153,7 @@ mod tests {
         assert_eq!(field(Spec { device_bytes: 8193, ..good.clone() }), "device_bytes");
         assert_eq!(field(Spec { device_bytes: !8191, ..good.clone() }), "device_bytes");
         assert_eq!(field(Spec { page_bytes: 4096, ..good.clone() }), "page_bytes");
+        assert_eq!(field(Spec { page_bytes: 0, ..good.clone() }), "page_bytes");
         assert_eq!(field(Spec { largest_target: Target::X16, ..good.clone() }), "largest_target");
         assert_eq!(field(Spec { buddy_bytes: 1 << 20, ..good.clone() }), "buddy_bytes");
         assert_eq!(field(Spec { gbbr: !8191, ..good.clone() }), "gbbr");

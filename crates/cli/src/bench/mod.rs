@@ -3,6 +3,7 @@
 mod codec;
 mod data;
 mod memory;
+mod sim;
 mod timing;
 
 use anyhow::Result;
@@ -22,6 +23,7 @@ pub(crate) struct Bench {
 enum What {
     Codec(codec::Codec),
     Memory(memory::Memory),
+    Sim(sim::Sim),
 }
 
 impl Bench {
@@ -29,6 +31,7 @@ impl Bench {
         match self.what {
             What::Codec(bench) => bench.run(),
             What::Memory(bench) => bench.run(),
+            What::Sim(bench) => bench.run(),
         }
     }
 }

@@ -26,8 +26,23 @@ type Loose = Sparse<8, 7>;
 
 /// bf16 with the exponent window of one allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Window")]
 pub struct Bf16 {
     window: u8,
+}
+
+/// What is kept of a window in a file.
+#[derive(Deserialize)]
+struct Window {
+    window: u8,
+}
+
+impl TryFrom<Window> for Bf16 {
+    type Error = Error;
+
+    fn try_from(kept: Window) -> Result<Self, Error> {
+        Self::new(kept.window)
+    }
 }
 
 impl Default for Bf16 {
@@ -99,6 +114,10 @@ impl Bf16 {
 impl EntryCodec for Bf16 {
     fn max_bits(&self) -> u32 {
         Loose::MAX_BITS
+    }
+
+    fn parameter_bytes(&self) -> usize {
+        1
     }
 
     #[inline(always)]

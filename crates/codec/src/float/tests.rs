@@ -74,6 +74,8 @@ fn training_finds_the_window() {
     assert_eq!(codec.window(), 100);
     assert_eq!(Bf16::train(&[]), Bf16::default());
     assert!(Bf16::new(241).is_err());
+    assert_eq!(serde_json::from_str::<Bf16>(r#"{"window":240}"#).unwrap(), Bf16::new(240).unwrap());
+    assert!(serde_json::from_str::<Bf16>(r#"{"window":241}"#).is_err());
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl BuddyMemory {
     /// are refused.
     ///
     /// # Errors
-    /// [`Error::Freed`] the second time; [`Error::Unknown`] for a handle of another memory.
+    /// [`Error::Freed`] the second time; [`Error::Unknown`] for a handle that this memory has not given out yet.
     pub fn free(&self, handle: Handle) -> Result<(), Error> {
         let allocation = self.find(handle)?;
         let mut extents = allocation.alone()?;

@@ -1,0 +1,143 @@
+//! `buddy bench sim`.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use buddy_core::{Record, RecordKind};
+use buddy_sim::{Config, Simulator, bench, presets};
+use buddy_snapshot::write_atomic;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+/// Time the simulator on one core, on four fixed traces
+///
+/// Figures are million warp instructions a second, the best of several tries, on the paper's GPU in ideal mode. Seconds
+/// are those that the core worked for us, where the system tells (Linux), and else those that passed. Beside them stand
+/// the rates of Accel-Sim on a machine of the same kind, measured earlier on traces of the same kinds.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  buddy bench sim
+  buddy bench sim --trace streaming --length 10")]
+pub(crate) struct Sim {
+    /// Time only these traces: arithmetic, streaming, mixed, random
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(bench::TRACES))]
+    trace: Vec<String>,
+    /// How many times the usual number of instructions
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    length: u32,
+    /// How often each is run
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    tries: u32,
+    /// Write the figures as a record
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+}
+
+/// The figures of one run.
+#[derive(Debug, Serialize, Deserialize)]
+struct SimBench {
+    length: u32,
+    rows: Vec<Row>,
+}
+
+impl RecordKind for SimBench {
+    const KIND: &'static str = "bench-sim";
+    const VERSION: u32 = 1;
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    trace: String,
+    instructions: u64,
+    cycles: u64,
+    seconds: f64,
+    million_per_s: f64,
+    /// Million a second of Accel-Sim; none where there is no such trace.
+    accel_sim: Option<f64>,
+}
+
+impl Sim {
+    pub(crate) fn run(self) -> Result<()> {
+        let all = bench::TRACES.map(str::to_owned).to_vec();
+        let traces = if self.trace.is_empty() { all } else { self.trace };
+        let mut out = io::stdout().lock();
+        writeln!(out, "trace        instructions      cycles   seconds   M/s    Accel-Sim M/s")
+            .context(STDOUT)?;
+        let mut rows = Vec::new();
+        for trace in traces {
+            let row = time(&trace, self.length, self.tries)?;
+            let peer = row.accel_sim.map_or("-".to_owned(), |rate| format!("{rate:.5}"));
+            let Row { instructions, cycles, seconds, million_per_s, .. } = &row;
+            writeln!(
+                out,
+                "{trace:<12} {instructions:>12} {cycles:>11} {seconds:>9.2} {million_per_s:>5.1}   {peer:>13}"
+            )
+            .context(STDOUT)?;
+            rows.push(row);
+        }
+        if let Some(path) = self.json {
+            let record = Record::new(SimBench { length: self.length, rows }).to_json();
+            write_atomic(&path, |out| out.write_all(record.as_bytes()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Time that this thread worked: other programs disturb it less than time that passes.
+struct Clock {
+    begin: Instant,
+    worked: Option<u64>,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { begin: Instant::now(), worked: Self::worked() }
+    }
+
+    /// Nanoseconds that the thread has been on a core.
+    fn worked() -> Option<u64> {
+        std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+    }
+
+    fn seconds(&self) -> f64 {
+        match (self.worked, Self::worked()) {
+            (Some(before), Some(now)) if now > before => (now - before) as f64 / 1e9,
+            _ => self.begin.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+const STDOUT: &str = "cannot write to stdout";
+
+fn time(trace: &str, length: u32, tries: u32) -> Result<Row> {
+    let config = Config::new(presets::gpu("paper")?, presets::link("150")?);
+    let (mut seconds, mut report) = (f64::INFINITY, None);
+    for _ in 0..tries {
+        let mut simulator = Simulator::new(config.clone());
+        let clock = Clock::start();
+        for mut kernel in bench::trace(trace, length) {
+            simulator.run(kernel.as_mut(), &mut |_| true)?;
+        }
+        seconds = seconds.min(clock.seconds());
+        report = Some(simulator.report());
+    }
+    let report = report.context("at least one try")?;
+    let accel_sim = match trace {
+        "arithmetic" => Some(0.105),
+        "streaming" => Some(0.0125),
+        "random" => Some(0.000_06),
+        _ => None,
+    };
+    Ok(Row {
+        trace: trace.to_owned(),
+        instructions: report.instructions,
+        cycles: report.cycles,
+        seconds,
+        million_per_s: report.instructions as f64 / seconds / 1e6,
+        accel_sim,
+    })
+}

@@ -1,0 +1,232 @@
+//! `buddy simulate`: time and traffic of a trace or a program on a modelled GPU.
+
+mod grid;
+mod output;
+mod source;
+
+use std::{io::Write, path::PathBuf, sync::atomic::Ordering};
+
+use anyhow::{Context, Result, bail};
+use buddy_core::Target;
+use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline, presets, spec};
+use buddy_snapshot::write_atomic;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::prelude::*;
+
+use self::{
+    grid::{Point, Sweep},
+    source::Source,
+};
+use crate::{FINISHES, INTERRUPTED, say};
+
+/// Run a trace or a program on a modelled GPU
+///
+/// WHAT is a folder with an Accel-Sim trace, its kernelslist.g, one kernel's .traceg or .traceg.xz, or the name of a
+/// generated program: arithmetic, stream, stencil, csr, lattice, gemm or random.
+///
+/// The modes are ideal (device memory without limit), bandwidth (compressed between L2 and device memory only), buddy,
+/// pinned (everything in host memory) and um (Unified Memory). The modes bandwidth and buddy need --targets: a ratio for
+/// all allocations, with --shares, or a TOML file that lists them.
+///
+/// A sweep runs every combination of its values, one simulation to a core. An interruption ends it with what is done.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Simulate {
+    /// Trace folder, kernelslist.g, kernel file, or name of a program
+    what: String,
+
+    /// GPU: paper, p100, titan-xp, v100, a100, h200, gh200, or a TOML file
+    #[arg(long, value_name = "GPU", default_value = "paper")]
+    spec: String,
+
+    /// How memory works: ideal, bandwidth, buddy, pinned or um
+    #[arg(long, default_value = "ideal", value_parser = grid::mode)]
+    mode: Mode,
+
+    /// Link: 50, 100, 150, 200, pcie3, pcie4, pcie5, c2c, any number of GB/s, or a TOML file
+    #[arg(long, default_value = "150")]
+    link: String,
+
+    /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), or a TOML file
+    #[arg(long, value_name = "RATIO|PATH")]
+    targets: Option<String>,
+
+    /// With a ratio: shares of zero, b8, s1, s2, s3 and raw entries
+    #[arg(
+        long,
+        value_delimiter = ',',
+        num_args = 6,
+        value_name = "SHARE",
+        default_value = "0,0,0.3,0.6,0,0.1"
+    )]
+    shares: Vec<f64>,
+
+    /// Memory of a generated program, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    size: u64,
+
+    /// With um: the share of memory that does not fit the device, 0 to 0.5
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = grid::oversubscription)]
+    oversubscription: f64,
+
+    /// Count the time of the trace's copies from the host
+    #[arg(long)]
+    timed_copies: bool,
+
+    /// Vary one setting: spec, mode, link, targets, metadata (bytes a slice) or oversubscription
+    #[arg(long, value_name = "KEY=V1,V2", value_parser = Sweep::parse)]
+    sweep: Vec<Sweep>,
+
+    /// Write the record; the cycle count is its field data.cycles
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+
+    /// Write a page with the table and a chart
+    #[arg(long, value_name = "PATH")]
+    html: Option<PathBuf>,
+
+    /// Write counters over time for Perfetto; for one run only
+    #[arg(long, value_name = "PATH")]
+    timeline: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  buddy simulate traces/vectoradd --spec v100
+  buddy simulate stream --mode buddy --targets 2x --sweep link=50,100,150,200
+  buddy simulate csr --targets 2x --sweep mode=ideal,bandwidth,buddy --json csr.json
+  buddy simulate gemm --spec v100 --timeline gemm.json";
+
+impl Simulate {
+    /// Does the verb's job.
+    pub(crate) fn run(self) -> Result<()> {
+        let source = Source::open(&self.what, self.size)?;
+        let points = grid::points(&self.first_point(), &self.sweep)?;
+        if self.timeline.is_some() && points.len() > 1 {
+            bail!("--timeline is for one run; the sweep has {}", points.len());
+        }
+        // Everything is read and checked before the first run begins.
+        let configs = points.iter().map(|point| self.config(point, &source)).collect::<Result<Vec<_>>>()?;
+        let (done, timeline) = self.simulate(&source, &configs)?;
+        let runs: Vec<(&Point, &Report)> =
+            points.iter().zip(&done).filter_map(|(point, run)| Some((point, run.as_ref()?))).collect();
+        output::print(&runs)?;
+        self.write_files(&source, &runs, timeline)?;
+        if runs.len() < points.len() {
+            bail!("interrupted: {} of {} runs are done", runs.len(), points.len());
+        }
+        Ok(())
+    }
+
+    /// What the options say, before any sweep.
+    fn first_point(&self) -> Point {
+        Point {
+            spec: self.spec.clone(),
+            mode: self.mode,
+            link: self.link.clone(),
+            targets: self.targets.clone(),
+            metadata: None,
+            oversubscription: self.oversubscription,
+        }
+    }
+
+    fn config(&self, point: &Point, source: &Source) -> Result<Config> {
+        let mut config = Config::new(gpu(&point.spec)?, link(&point.link)?);
+        if let Some(bytes) = point.metadata {
+            config.gpu.buddy.metadata_bytes = bytes;
+            config.gpu.check().map_err(anyhow::Error::msg)?;
+        }
+        config.map = self.map(point, source)?;
+        config.mode = point.mode;
+        config.oversubscription = point.oversubscription;
+        config.timed_copies = self.timed_copies;
+        config.sample_cycles = self.timeline.is_some().then_some(500);
+        Ok(config)
+    }
+
+    fn map(&self, point: &Point, source: &Source) -> Result<ClassMap> {
+        let shares = self.shares.clone().try_into().expect("clap takes six");
+        Ok(match &point.targets {
+            Some(name) => match name.parse::<Target>() {
+                Ok(target) => TargetsAll { target, shares }.map(&source.allocations)?,
+                Err(_) => Targets::parse(name, &read(name).context("--targets is no ratio and no file")?)?,
+            },
+            None if matches!(point.mode, Mode::Bandwidth | Mode::Buddy) => {
+                bail!("mode {} needs --targets: a ratio such as 2x, or a file", point.mode.name())
+            }
+            None => TargetsAll { target: Target::X1, shares }.map(&source.allocations)?,
+        })
+    }
+
+    /// Runs every configuration, some at a time; those that an interruption leaves undone are `None`.
+    fn simulate(
+        &self,
+        source: &Source,
+        configs: &[Config],
+    ) -> Result<(Vec<Option<Report>>, Option<Timeline>)> {
+        FINISHES.store(true, Ordering::Relaxed);
+        let bar = ProgressBar::new(configs.len() as u64);
+        bar.set_style(ProgressStyle::with_template("{bar:32} {pos} of {len} runs, {msg}, {elapsed}")?);
+        let run = |config: &Config| {
+            let mut simulator = Simulator::new(config.clone());
+            let whole = source.run(&mut simulator, &mut |simulator| {
+                bar.set_message(format!("{} M instructions", simulator.instructions() / 1_000_000));
+                !INTERRUPTED.load(Ordering::Relaxed)
+            })?;
+            bar.inc(1);
+            Ok(whole.then(|| (simulator.report(), simulator.timeline().cloned())))
+        };
+        let mut done: Vec<_> = configs.par_iter().map(run).collect::<Result<_>>()?;
+        bar.finish_and_clear();
+        let timeline = done.first_mut().and_then(|run| run.as_mut()?.1.take());
+        Ok((done.into_iter().map(|run| Some(run?.0)).collect(), timeline))
+    }
+
+    fn write_files(
+        &self,
+        source: &Source,
+        runs: &[(&Point, &Report)],
+        timeline: Option<Timeline>,
+    ) -> Result<()> {
+        if let (Some(path), false) = (&self.json, runs.is_empty()) {
+            let record = output::record(&source.name, runs, self.sweep.is_empty(), |point| {
+                self.config(point, source)
+            })?;
+            write_atomic(path, |out| out.write_all(record.as_bytes()))?;
+        }
+        if let Some(path) = &self.html {
+            let page = output::page(&source.name, runs);
+            write_atomic(path, |out| out.write_all(page.as_bytes()))?;
+        }
+        if let (Some(path), Some(timeline), Some((_, report))) = (&self.timeline, timeline, runs.first()) {
+            write_atomic(path, |out| timeline.write(report, out))?;
+            say(format_args!("{} opens in ui.perfetto.dev", path.display()));
+        }
+        Ok(())
+    }
+}
+
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+}
+
+fn gpu(name: &str) -> Result<spec::Gpu> {
+    if name.ends_with(".toml") { Ok(spec::Gpu::parse(name, &read(name)?)?) } else { Ok(presets::gpu(name)?) }
+}
+
+/// A preset, a file, or a bandwidth with the latency of the 150 GB/s link.
+fn link(name: &str) -> Result<spec::Link> {
+    if name.ends_with(".toml") {
+        return Ok(spec::Link::parse(name, &read(name)?)?);
+    }
+    let known = presets::LINKS.iter().any(|(known, _)| *known == name);
+    match name.parse::<f64>() {
+        Ok(gb_per_s) if !known => {
+            let link = spec::Link { name: name.to_owned(), gb_per_s, ..presets::link("150")? };
+            link.check().map_err(|why| anyhow::anyhow!("link {name}: {why}"))?;
+            Ok(link)
+        }
+        _ => Ok(presets::link(name)?),
+    }
+}

@@ -1,0 +1,141 @@
+//! `buddy simulate` as its users meet it.
+
+mod common;
+
+use common::{Run, buddy};
+use serde_json::Value;
+
+/// Four blocks of a real vectorAdd trace.
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/vectoradd");
+
+fn folder(name: &str) -> std::path::PathBuf {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simulate-{name}"));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn json(path: &std::path::Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_trace_folder_its_list_and_its_kernel_are_the_same_program() {
+    let folder = folder("trace");
+    let cycles = |what: &str| {
+        let path = folder.join("one.json");
+        let Run { stdout, stderr, code } =
+            buddy(&["simulate", what, "--spec", "v100", "--json", path.to_str().unwrap()]);
+        assert_eq!((stderr.as_str(), code), ("", 0));
+        let record = json(&path);
+        assert_eq!(record["kind"], "simulation");
+        assert_eq!(record["spec"]["gpu"]["name"], "v100");
+        assert_eq!(stdout.lines().count(), 3, "{stdout}");
+        record["data"]["cycles"].as_u64().unwrap()
+    };
+    let all = ["", "/kernelslist.g", "/kernel-1.traceg", "/kernel-1.traceg.xz"]
+        .map(|end| cycles(&format!("{TRACE}{end}")));
+    assert!(all.iter().all(|&cycles| cycles == all[0] && cycles > 400), "{all:?}");
+}
+
+#[test]
+fn a_sweep_runs_the_grid() {
+    let folder = folder("sweep");
+    let (path, html) = (folder.join("sweep.json"), folder.join("sweep.html"));
+    let run = buddy(&[
+        "simulate",
+        "stream",
+        "--size",
+        "2",
+        "--targets",
+        "2x",
+        "--sweep",
+        "mode=ideal,buddy",
+        "--sweep",
+        "link=50,75",
+        "--json",
+        path.to_str().unwrap(),
+        "--html",
+        html.to_str().unwrap(),
+    ]);
+    assert_eq!((run.stderr.as_str(), run.code), ("", 0));
+    assert_eq!(run.stdout.lines().count(), 6, "{}", run.stdout);
+    let record = json(&path);
+    let runs = record["data"]["runs"].as_array().unwrap();
+    let settings: Vec<_> = runs.iter().map(|run| (&run["report"]["mode"], &run["report"]["link"])).collect();
+    assert_eq!(format!("{settings:?}").matches("buddy").count(), 2);
+    assert!(runs.iter().all(|run| run["report"]["cycles"].as_u64().unwrap() > 0));
+    assert!(std::fs::read_to_string(&html).unwrap().contains("<svg"));
+}
+
+#[test]
+fn a_timeline_is_chrome_s_json() {
+    let path = folder("timeline").join("t.json");
+    let run = buddy(&["simulate", "stream", "--size", "2", "--timeline", path.to_str().unwrap()]);
+    assert_eq!(run.code, 0);
+    let events = json(&path)["traceEvents"].as_array().unwrap().clone();
+    let of = |kind: &str| events.iter().filter(|event| event["ph"] == kind).count();
+    assert!(of("X") == 1 && of("C") > 8, "{} spans, {} counters", of("X"), of("C"));
+}
+
+#[test]
+fn a_file_of_targets_and_a_file_of_a_gpu() {
+    let folder = folder("files");
+    let (targets, gpu) = (folder.join("t.toml"), folder.join("g.toml"));
+    std::fs::write(
+        &targets,
+        "[[allocation]]\nbase = 4294967296\nbytes = 1048576\ntarget = \"4x\"\nclass = \"s2\"\n",
+    )
+    .unwrap();
+    let paper = include_str!("../../../specs/paper.toml");
+    std::fs::write(&gpu, paper.replace("name = \"paper\"", "name = \"mine\"")).unwrap();
+    let run = |gpu: &str| {
+        buddy(&[
+            "simulate",
+            "random",
+            "--size",
+            "1",
+            "--mode",
+            "buddy",
+            "--spec",
+            gpu,
+            "--targets",
+            targets.to_str().unwrap(),
+        ])
+    };
+    let done = run(gpu.to_str().unwrap());
+    assert!(done.stdout.lines().nth(2).unwrap().starts_with("mine"), "{} {}", done.stdout, done.stderr);
+    std::fs::write(&gpu, paper.replace("sms = 56", "sms = 0")).unwrap();
+    let wrong = run(gpu.to_str().unwrap());
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.stderr.ends_with("core.sms is 0; it must lie between 1 and 1024\n"), "{}", wrong.stderr);
+}
+
+#[test]
+fn what_cannot_be_done_is_one_line() {
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["nothing"], 1, "'nothing' is no trace and no program; the programs are arithmetic, stream"),
+        (&["stream", "--mode", "buddy"], 1, "mode buddy needs --targets"),
+        (&["stream", "--spec", "k80"], 1, "there is no GPU 'k80'; there are paper"),
+        (&["stream", "--link", "fast"], 1, "there is no link 'fast'; there are 50"),
+        (&["stream", "--mode", "magic"], 2, "there is no mode 'magic'"),
+        (&["stream", "--sweep", "colour=red"], 2, "'colour' cannot be swept"),
+    ];
+    for (args, code, message) in cases {
+        let run = buddy(&[&["simulate"], args].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (code, ""), "{args:?}");
+        assert!(run.stderr.contains(message), "{}", run.stderr);
+        assert!(code == 2 || run.stderr.lines().count() == 1, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_damaged_trace_is_one_line_that_names_the_place() {
+    let folder = folder("damaged");
+    let text = std::fs::read_to_string(format!("{TRACE}/kernel-1.traceg")).unwrap();
+    let path = folder.join("kernel-1.traceg");
+    std::fs::write(&path, &text[..text.len() / 2]).unwrap();
+    let run = buddy(&["simulate", path.to_str().unwrap()]);
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.lines().count()), (1, "", 1));
+    assert!(run.stderr.contains("kernel-1.traceg:"), "{}", run.stderr);
+}

@@ -1,0 +1,40 @@
+//! Four fixed traces by which the simulator's speed is measured.
+
+use buddy_trace::{
+    Kernel, Launch, Op,
+    pattern::{Arithmetic, Array, Gemm, RandomSectors, Stencil, Stream},
+};
+
+/// Names of the traces.
+pub const TRACES: [&str; 4] = ["arithmetic", "streaming", "mixed", "random"];
+
+/// The kernels of a trace; `length` 1 is a few million warp instructions (random: half a million). Ten times
+/// the length runs ten times as many instructions of the same kind.
+///
+/// # Panics
+/// For a name that is not in [`TRACES`].
+pub fn trace(name: &str, length: u32) -> Vec<Box<dyn Kernel>> {
+    let array = |slot: u64, element_bytes| Array { base: slot << 34, element_bytes };
+    match name {
+        // Dependent multiply-adds, four chains in each of 64 warps of an SM.
+        "arithmetic" => vec![Box::new(Arithmetic::new(448, 256, Op::Fp32, 70 * length, 4))],
+        // c = a + b over arrays far larger than L2.
+        "streaming" => {
+            let elements = 16_000_000 * u64::from(length);
+            let (a, b, c) = (array(1, 4), array(2, 4), array(3, 4));
+            vec![Box::new(Stream::new(Launch::linear("add", 896, 256), &[a, b], &[c], elements, 1))]
+        }
+        // Matrix products through shared memory and stencils, one after the other.
+        "mixed" => (0..length).flat_map(|_| mixed(array)).collect(),
+        // 32 random sectors of 4 GiB for each load.
+        "random" => vec![Box::new(RandomSectors::new(448, 256, 1 << 34, 1 << 32, 36 * length))],
+        other => panic!("no trace '{other}'"),
+    }
+}
+
+fn mixed(array: impl Fn(u64, u8) -> Array) -> [Box<dyn Kernel>; 2] {
+    let product = Gemm::new(array(4, 4), array(5, 4), array(6, 4), [1024, 512, 512]);
+    let points = Stencil::star(1);
+    let stencil = Stencil::new(array(7, 4), array(8, 4), [512, 256, 48], &points);
+    [Box::new(product), Box::new(stencil)]
+}

@@ -1,0 +1,65 @@
+//! Why a simulation cannot be run.
+
+/// What is wrong with a specification, an allocation or a kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A specification that is no TOML, has an unknown or missing field, or a value out of range.
+    #[error("{file}: {why}")]
+    Spec {
+        /// The file or preset.
+        file: String,
+        /// The field and what is wrong with it.
+        why: String,
+    },
+    /// A preset that does not exist.
+    #[error("there is no {what} '{name}'; there are {list}")]
+    Preset {
+        /// `GPU` or `link`.
+        what: &'static str,
+        /// The name asked for.
+        name: String,
+        /// Those that exist.
+        list: String,
+    },
+    /// An allocation that is crooked or overlaps another.
+    #[error("the allocation of {bytes} bytes at {base:#x} is empty, not aligned to 128, or overlaps another")]
+    Allocation {
+        /// Its first address.
+        base: u64,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A block that needs more than an SM has.
+    #[error("a block of {kernel} needs {needs} {what}; an SM has {has}")]
+    BlockTooBig {
+        /// The kernel.
+        kernel: String,
+        /// What there is too little of.
+        what: &'static str,
+        /// What the block needs.
+        needs: u64,
+        /// What there is.
+        has: u64,
+    },
+    /// Warps that wait for each other.
+    #[error(
+        "the warps of {kernel} wait for each other at cycle {cycle}: a barrier that not all of them reach"
+    )]
+    Deadlock {
+        /// The kernel.
+        kernel: String,
+        /// When.
+        cycle: u64,
+    },
+    /// The kernel's trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] buddy_trace::Error),
+}
+
+impl Error {
+    /// An error of the TOML reader, on one line.
+    pub(crate) fn toml(file: &str, error: &toml::de::Error) -> Self {
+        let why = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        Self::Spec { file: file.to_owned(), why }
+    }
+}

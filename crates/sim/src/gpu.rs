@@ -1,0 +1,217 @@
+//! The whole GPU: windows of time in which first the SMs run and then L2 takes what they sent.
+//!
+//! A window is as long as the interconnect's latency. What an SM sends in one arrives in the next, so that L2
+//! can be served after all SMs and still in the order of time; and because every server says at once when a
+//! request will be done, the answer needs no event of its own.
+
+use buddy_trace::Kernel;
+
+use crate::{
+    Config, Error,
+    l2::{L2, Want},
+    params::Params,
+    pipe::TICKS,
+    request::{Kind, Request, Requests},
+    sm::{NEVER, Outside, Sm},
+    stats::{KernelReport, Report},
+    timeline::{Sample, Timeline},
+};
+
+/// A GPU that runs kernels one after the other.
+#[derive(Debug)]
+pub struct Simulator {
+    config: Config,
+    params: Params,
+    sms: Vec<Sm>,
+    l2: L2,
+    requests: Requests,
+    arrived: Vec<Request>,
+    now: u64,
+    reply_tick: u64,
+    kernels: Vec<KernelReport>,
+    copy_cycles: u64,
+    timeline: Option<Timeline>,
+}
+
+impl Simulator {
+    /// A GPU at cycle 0 with empty caches.
+    pub fn new(config: Config) -> Self {
+        let params = Params::new(&config.gpu);
+        let reply = f64::from(config.gpu.interconnect.reply_bytes_per_cycle);
+        Self {
+            sms: (0..config.gpu.core.sms).map(|number| Sm::new(number as u16, &params)).collect(),
+            l2: L2::new(&config),
+            requests: Requests::new(params.interconnect),
+            arrived: Vec::new(),
+            now: 0,
+            reply_tick: (32.0 / reply * TICKS as f64).round() as u64,
+            kernels: Vec::new(),
+            copy_cycles: 0,
+            timeline: config.sample_cycles.map(Timeline::new),
+            params,
+            config,
+        }
+    }
+
+    /// Copies bytes from the host, in time if the configuration says so.
+    pub fn copy(&mut self, bytes: u64) {
+        if self.config.timed_copies {
+            let start = self.now * TICKS;
+            let done = self.l2.memory.link.read(start, start, bytes).div_ceil(TICKS);
+            self.copy_cycles += done - self.now;
+            self.now = done;
+        }
+    }
+
+    /// Runs a kernel to its end. `keep_on` is asked once in a while; once it says no, the run ends early.
+    ///
+    /// # Errors
+    /// [`Error`] if a block does not fit an SM, the kernel's source fails, or its warps wait for each other
+    /// without end.
+    pub fn run(
+        &mut self,
+        kernel: &mut dyn Kernel,
+        keep_on: &mut dyn FnMut(&Self) -> bool,
+    ) -> Result<(), Error> {
+        let launch = kernel.launch().clone();
+        let start = self.now;
+        let before: u64 = self.instructions();
+        let mut next_block = 0;
+        let per_sm = self.params.blocks_per_sm(&self.config.gpu, &launch)?;
+        let sms = self.sms.len();
+        for sm in (0..per_sm).flat_map(|_| 0..sms) {
+            let (sm, mut out) = self.split(sm, kernel, &launch, &mut next_block);
+            sm.launch(start, &mut out)?;
+        }
+        let mut windows = 0u64;
+        while self.sms.iter().any(|sm| !sm.is_idle()) {
+            self.window(kernel, &launch, &mut next_block)?;
+            windows += 1;
+            if windows.is_multiple_of(4096) && !keep_on(self) {
+                break;
+            }
+        }
+        let end = self.sms.iter().map(|sm| sm.last).max().unwrap_or(start).max(start);
+        self.sms.iter_mut().for_each(Sm::end_kernel);
+        self.now = end;
+        let instructions = self.instructions() - before;
+        self.kernels.push(KernelReport {
+            name: launch.name.clone(),
+            start,
+            cycles: end - start,
+            instructions,
+        });
+        Ok(())
+    }
+
+    /// One SM and what it needs to run.
+    fn split<'a>(
+        &'a mut self,
+        sm: usize,
+        kernel: &'a mut dyn Kernel,
+        launch: &'a buddy_trace::Launch,
+        next_block: &'a mut u64,
+    ) -> (&'a mut Sm, Outside<'a>) {
+        let (params, requests) = (&self.params, &mut self.requests);
+        (&mut self.sms[sm], Outside { params, kernel, launch, next_block, blocks: launch.blocks(), requests })
+    }
+
+    /// Runs one window: the SMs, then L2.
+    fn window(
+        &mut self,
+        kernel: &mut dyn Kernel,
+        launch: &buddy_trace::Launch,
+        next_block: &mut u64,
+    ) -> Result<(), Error> {
+        let next = self.sms.iter().map(|sm| sm.next).min().unwrap_or(NEVER);
+        if next == NEVER {
+            return Err(Error::Deadlock { kernel: launch.name.clone(), cycle: self.now });
+        }
+        let start = self.now.max(next);
+        let end = start + self.params.interconnect;
+        self.requests.open(end);
+        for sm in 0..self.sms.len() {
+            if self.sms[sm].next < end {
+                let (sm, mut out) = self.split(sm, kernel, launch, next_block);
+                sm.run(start, end, &mut out)?;
+            }
+        }
+        let floor = (start + self.params.interconnect) * TICKS;
+        for cycle in start + self.params.interconnect..end + self.params.interconnect {
+            let mut arrived = std::mem::take(&mut self.arrived);
+            self.requests.take(cycle, &mut arrived);
+            arrived.iter().for_each(|request| self.arrive(floor, cycle, request));
+            arrived.clear();
+            self.arrived = arrived;
+        }
+        self.now = end;
+        if self.timeline.as_ref().is_some_and(|timeline| timeline.is_due(end)) {
+            let sample = self.sample();
+            self.timeline.iter_mut().for_each(|timeline| timeline.push(sample));
+        }
+        Ok(())
+    }
+
+    /// Serves a request that arrives at L2.
+    #[inline]
+    fn arrive(&mut self, floor: u64, cycle: u64, request: &Request) {
+        let Request { line, sectors, full, ticket, place, .. } = *request;
+        let sm = &mut self.sms[usize::from(request.sm)];
+        let want = match request.kind {
+            Kind::Read => Want::Read,
+            Kind::Write => Want::Write { full },
+            Kind::Atomic | Kind::Reduce => Want::Atomic,
+            Kind::Merge => {
+                let done = sm.arrival(place);
+                return sm.complete(ticket, done);
+            }
+        };
+        let leaves = self.l2.access(floor, cycle * TICKS, line, sectors, want);
+        if matches!(request.kind, Kind::Write | Kind::Reduce) {
+            return sm.end_store(leaves.div_ceil(TICKS));
+        }
+        let bytes = u64::from(sectors.count_ones()) * self.reply_tick;
+        let done = sm.reply.send(floor, leaves + self.params.interconnect * TICKS, bytes).div_ceil(TICKS);
+        sm.fill(place, line, done);
+        sm.complete(ticket, done);
+    }
+
+    /// Warp instructions issued so far.
+    pub fn instructions(&self) -> u64 {
+        self.sms.iter().map(|sm| sm.counts.instructions).sum()
+    }
+
+    /// The present cycle.
+    pub fn cycle(&self) -> u64 {
+        self.now
+    }
+
+    fn sample(&self) -> Sample {
+        let mut sample = Sample { cycle: self.now, ..Sample::default() };
+        for sm in &self.sms {
+            sample.instructions += sm.counts.instructions;
+            sample.l1_hits += sm.counts.l1_hits;
+            sample.l1_loads += sm.counts.l1_loads;
+        }
+        let (l2, memory) = (&self.l2.counts, &self.l2.memory);
+        (sample.l2_hits, sample.l2_reads) = (l2.read_hits, l2.reads);
+        sample.dram_bytes = (memory.dram.traffic.read_sectors + memory.dram.traffic.written_sectors) * 32;
+        (sample.link_read_bytes, sample.link_written_bytes) =
+            (memory.link.read_bytes, memory.link.written_bytes);
+        (sample.metadata_misses, sample.faults) = (memory.counts.metadata_misses, memory.um.counts.faults);
+        sample
+    }
+
+    /// What has happened.
+    pub fn report(&self) -> Report {
+        let cycles = self.kernels.iter().map(|kernel| kernel.cycles).sum::<u64>() + self.copy_cycles;
+        let mut counts = crate::stats::SmCounts::default();
+        self.sms.iter().for_each(|sm| counts.add(&sm.counts));
+        Report::new(&self.config, cycles, self.copy_cycles, &counts, &self.l2, self.kernels.clone())
+    }
+
+    /// Counters over time, if the configuration asks for them.
+    pub fn timeline(&self) -> Option<&Timeline> {
+        self.timeline.as_ref()
+    }
+}

@@ -1,0 +1,42 @@
+//! Time and traffic of a trace on a modelled GPU, with memory that is compressed and split over a link.
+//!
+//! A [`Simulator`] runs [kernels](buddy_trace::Kernel) on a [GPU](spec::Gpu) with a [link](spec::Link) in a
+//! [`Mode`]. A [`ClassMap`] says how each entry compresses; no codec is called. The result is a [`Report`].
+//! The model follows the paper's "Performance Evaluation"; `docs/model.md` explains it and every parameter.
+//!
+//! One simulation runs on one thread, is deterministic, and computes no cycle in which nothing happens.
+
+#![forbid(unsafe_code)]
+
+pub mod bench;
+mod cache;
+mod coalesce;
+mod config;
+mod dram;
+mod error;
+mod gpu;
+mod l2;
+mod link;
+mod map;
+mod memory;
+mod params;
+mod pipe;
+pub mod presets;
+mod request;
+mod sm;
+pub mod spec;
+mod stats;
+mod targets;
+mod timeline;
+mod um;
+
+pub use config::Config;
+pub use error::Error;
+pub use gpu::Simulator;
+pub use map::{Allocation, ClassMap, Classes, Home};
+pub use memory::Mode;
+pub use stats::{
+    BuddyReport, DramReport, KernelReport, L1Report, L2Report, LinkReport, Report, StallReport, UmReport,
+};
+pub use targets::{Targets, TargetsAll};
+pub use timeline::Timeline;

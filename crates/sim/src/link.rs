@@ -1,0 +1,58 @@
+//! The full-duplex link to buddy or host memory: a latency, and a bandwidth in each direction.
+
+use crate::{
+    pipe::{Pipe, TICKS},
+    spec::{Gpu, Link as Spec},
+};
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    to_device: Pipe,
+    to_host: Pipe,
+    latency: u64,
+    /// Ticks of 32 bytes, times 2^16: a fast link moves a sector in a fraction of a tick.
+    sector: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    /// Ticks that reads waited for the link beyond its latency and their own transfer.
+    pub(crate) wait_ticks: u64,
+}
+
+impl Link {
+    pub(crate) fn new(gpu: &Gpu, spec: &Spec) -> Self {
+        let cycles_per_ns = gpu.core.clock_mhz / 1000.0;
+        let ticks_per_byte = cycles_per_ns / spec.gb_per_s * TICKS as f64;
+        Self {
+            to_device: Pipe::new(),
+            to_host: Pipe::new(),
+            latency: (spec.latency_ns * cycles_per_ns * TICKS as f64).round() as u64,
+            sector: (ticks_per_byte * 32.0 * 65536.0).round() as u64,
+            read_bytes: 0,
+            written_bytes: 0,
+            wait_ticks: 0,
+        }
+    }
+
+    #[inline]
+    fn cost(&self, bytes: u64) -> u64 {
+        ((bytes * self.sector) >> 21).max(1)
+    }
+
+    /// Reads bytes; gives the tick at which the last of them is there.
+    #[inline]
+    pub(crate) fn read(&mut self, floor: u64, at: u64, bytes: u64) -> u64 {
+        self.read_bytes += bytes;
+        let cost = self.cost(bytes);
+        let done = self.to_device.send(floor, at + self.latency, cost);
+        self.wait_ticks += done - at - self.latency - cost;
+        done
+    }
+
+    /// Writes bytes; gives the tick at which the last of them has left.
+    #[inline]
+    pub(crate) fn write(&mut self, floor: u64, at: u64, bytes: u64) -> u64 {
+        self.written_bytes += bytes;
+        let cost = self.cost(bytes);
+        self.to_host.send(floor, at, cost)
+    }
+}

@@ -1,0 +1,209 @@
+//! What the simulator knows of data: for each allocation its target and the size class of every entry.
+//!
+//! The map is an input. It comes from a profile, from a workload's snapshot or from a test; no codec is called.
+
+use buddy_core::{ENTRY_BYTES, Extent, SizeClass, Target};
+use buddy_trace::pattern::scramble;
+
+use crate::Error;
+
+/// The size classes of an allocation's entries.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Classes {
+    /// Every entry the same.
+    Uniform(SizeClass),
+    /// One for each entry; entries past the end are raw.
+    Each(Vec<SizeClass>),
+    /// Drawn for each entry, always the same for the same entry and seed: the share of each class, in the
+    /// order of [`SizeClass::ALL`].
+    Shares {
+        /// The shares; what is missing to 1 is raw.
+        shares: [f64; 6],
+        /// Chooses another draw.
+        seed: u64,
+    },
+}
+
+impl Classes {
+    /// The class of an entry.
+    #[inline]
+    pub fn get(&self, entry: u64) -> SizeClass {
+        match self {
+            Self::Uniform(class) => *class,
+            Self::Each(classes) => classes.get(entry as usize).copied().unwrap_or(SizeClass::Raw),
+            Self::Shares { shares, seed } => {
+                let draw = (scramble(entry ^ seed.rotate_left(32)) >> 11) as f64 / (1u64 << 53) as f64;
+                let mut sum = 0.0;
+                let below = |share: &f64| {
+                    sum += share;
+                    draw < sum
+                };
+                SizeClass::ALL[shares.iter().position(below).unwrap_or(5)]
+            }
+        }
+    }
+}
+
+/// Where an allocation lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// In device memory, uncompressed: its page table entries say so, and it has no metadata.
+    Device,
+    /// In device memory and, where an entry needs more than the target gives it, in buddy memory.
+    Compressed(Target),
+    /// In host memory, read over the link in every mode.
+    Host,
+}
+
+/// An allocation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Allocation {
+    /// Its first address, a multiple of 128.
+    pub base: u64,
+    /// Its length; the last entry may be partly used.
+    pub bytes: u64,
+    /// Where it lies.
+    pub home: Home,
+    /// The classes of its entries.
+    pub classes: Classes,
+}
+
+impl Allocation {
+    fn entries(&self) -> u64 {
+        self.bytes.div_ceil(ENTRY_BYTES as u64)
+    }
+}
+
+/// The allocations of a program. Addresses outside all of them are plain device memory.
+#[derive(Debug, Clone, Default)]
+pub struct ClassMap {
+    /// By their first line.
+    allocations: Vec<(u64, Allocation, Extent)>,
+    /// Where the last line was found: the next is most often there too.
+    last: usize,
+}
+
+/// What the map says of a line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) home: Home,
+    pub(crate) class: SizeClass,
+    pub(crate) entry: u64,
+    pub(crate) extent: Extent,
+}
+
+impl ClassMap {
+    /// Puts the allocations into the map and gives each its places in device and buddy memory.
+    ///
+    /// # Errors
+    /// [`Error::Allocation`] if one is not aligned to an entry, is empty, wraps around or overlaps another.
+    pub fn new(mut allocations: Vec<Allocation>) -> Result<Self, Error> {
+        allocations.sort_by_key(|allocation| allocation.base);
+        let (mut device_base, mut buddy_base, mut nibble_base, mut end) = (0, 0, 0, 0);
+        let mut placed = Vec::with_capacity(allocations.len());
+        for allocation in allocations {
+            let Allocation { base, bytes, home, .. } = allocation;
+            let fits =
+                base.is_multiple_of(ENTRY_BYTES as u64) && bytes > 0 && base.checked_add(bytes).is_some();
+            if !fits || base < end {
+                return Err(Error::Allocation { base, bytes });
+            }
+            let target = if let Home::Compressed(target) = home { target } else { Target::X1 };
+            let entries = allocation.entries();
+            let extent = Extent { target, entries, device_base, buddy_base, nibble_base };
+            // Each begins at a page of its own, as the page table has it.
+            device_base += extent.device_bytes().next_multiple_of(8192);
+            buddy_base += extent.buddy_bytes().next_multiple_of(8192);
+            nibble_base += entries.next_multiple_of(64);
+            end = base + bytes;
+            placed.push((base / ENTRY_BYTES as u64, allocation, extent));
+        }
+        Ok(Self { allocations: placed, last: 0 })
+    }
+
+    /// What is known of a line.
+    #[inline]
+    pub(crate) fn find(&mut self, line: u64) -> Option<Found> {
+        let holds = |map: &Self, index: usize| {
+            map.allocations
+                .get(index)
+                .is_some_and(|(first, _, extent)| line.wrapping_sub(*first) < extent.entries)
+        };
+        if !holds(self, self.last) {
+            self.last = self.allocations.partition_point(|(first, ..)| *first <= line).checked_sub(1)?;
+            if !holds(self, self.last) {
+                return None;
+            }
+        }
+        let (first, allocation, extent) = &self.allocations[self.last];
+        let entry = line - first;
+        Some(Found { home: allocation.home, class: allocation.classes.get(entry), entry, extent: *extent })
+    }
+
+    /// Bytes of all allocations.
+    pub fn footprint(&self) -> u64 {
+        self.allocations.iter().map(|(_, allocation, _)| allocation.bytes).sum()
+    }
+
+    /// The first address and the length of each allocation, by address.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.allocations.iter().map(|(_, allocation, _)| (allocation.base, allocation.bytes))
+    }
+
+    /// The share of entries that need buddy memory, over all compressed allocations.
+    pub fn overflow_share(&self) -> f64 {
+        let (mut entries, mut over) = (0u64, 0u64);
+        for (_, allocation, extent) in &self.allocations {
+            if let Home::Compressed(target) = allocation.home {
+                entries += extent.entries;
+                let all = 0..extent.entries;
+                over += all.filter(|&entry| !target.holds(allocation.classes.get(entry))).count() as u64;
+            }
+        }
+        if entries == 0 { 0.0 } else { over as f64 / entries as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(base: u64, bytes: u64) -> Allocation {
+        Allocation { base, bytes, home: Home::Device, classes: Classes::Uniform(SizeClass::Raw) }
+    }
+
+    #[test]
+    fn lines_find_their_allocation() {
+        let mut map = ClassMap::new(vec![
+            Allocation {
+                home: Home::Compressed(Target::X2),
+                classes: Classes::Each(vec![SizeClass::S1, SizeClass::Zero]),
+                ..plain(1280, 300)
+            },
+            plain(0, 256),
+        ])
+        .unwrap();
+        assert_eq!(map.find(1).map(|found| found.entry), Some(1));
+        assert!(map.find(2).is_none() && map.find(13).is_none());
+        let classes = [10, 11, 12].map(|line| map.find(line).unwrap().class);
+        assert_eq!(classes, [SizeClass::S1, SizeClass::Zero, SizeClass::Raw]);
+        assert_eq!(map.find(11).unwrap().extent.nibble_base, 64);
+        assert_eq!((map.footprint(), map.overflow_share()), (556, 1.0 / 3.0));
+    }
+
+    #[test]
+    fn what_overlaps_or_is_crooked_is_refused() {
+        for bad in [plain(64, 128), plain(0, 0), plain(u64::MAX - 127, 256), plain(128, 10)] {
+            assert!(ClassMap::new(vec![plain(0, 256), bad]).is_err());
+        }
+    }
+
+    #[test]
+    fn shares_are_met() {
+        let classes = Classes::Shares { shares: [0.25, 0.0, 0.5, 0.0, 0.0, 0.25], seed: 7 };
+        let count = |class| (0..100_000).filter(|&entry| classes.get(entry) == class).count();
+        assert!((24_500..25_500).contains(&count(SizeClass::Zero)));
+        assert!((49_500..50_500).contains(&count(SizeClass::S1)));
+        assert_eq!(count(SizeClass::S2), 0);
+    }
+}

@@ -1,0 +1,103 @@
+//! A GPU's parameters as the inner loops want them.
+
+use buddy_trace::{Launch, Op};
+
+use crate::{Error, spec::Gpu};
+
+/// Execution units of a scheduler. The memory unit belongs to the SM; ending a warp takes no unit.
+pub(crate) const UNITS: usize = 10;
+pub(crate) const UNIT_MEMORY: usize = 8;
+pub(crate) const UNIT_RETIRE: usize = 9;
+
+/// The unit of an instruction class.
+#[inline]
+pub(crate) fn unit(op: Op) -> usize {
+    const TABLE: [usize; Op::ALL.len()] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8, 8, 8, 6, 6];
+    TABLE[op as usize]
+}
+
+/// Everything in cycles.
+#[derive(Debug)]
+pub(crate) struct Params {
+    pub(crate) schedulers: u32,
+    pub(crate) issue_width: u32,
+    pub(crate) warps: u32,
+    /// For each instruction class.
+    pub(crate) latency: [u64; Op::ALL.len()],
+    pub(crate) interval: [u64; Op::ALL.len()],
+    pub(crate) shared: u64,
+    pub(crate) barrier: u64,
+    pub(crate) block_launch: u64,
+    pub(crate) l1: u64,
+    pub(crate) l1_sets: u32,
+    pub(crate) l1_ways: u32,
+    pub(crate) miss_limit: u32,
+    pub(crate) store_limit: u32,
+    pub(crate) lsu_queue: u64,
+    pub(crate) interconnect: u64,
+    pub(crate) request_bytes: u64,
+}
+
+impl Params {
+    pub(crate) fn new(gpu: &Gpu) -> Self {
+        let table = |from: &crate::spec::Arithmetic| {
+            Op::ALL.map(|op| {
+                u64::from(match op {
+                    Op::Int => from.int,
+                    Op::Fp32 => from.fp32,
+                    Op::Fp64 => from.fp64,
+                    Op::Fp16 => from.fp16,
+                    Op::Sfu => from.sfu,
+                    Op::Tensor => from.tensor,
+                    Op::LoadConstant => from.constant,
+                    // Memory instructions reach these only with every lane off.
+                    _ => from.control,
+                })
+            })
+        };
+        Self {
+            schedulers: gpu.core.schedulers,
+            issue_width: gpu.core.issue_width,
+            // Whole warps for each scheduler.
+            warps: gpu.core.max_warps / gpu.core.schedulers * gpu.core.schedulers,
+            latency: table(&gpu.latency),
+            interval: table(&gpu.interval),
+            shared: gpu.shared.latency_cycles.into(),
+            barrier: gpu.shared.barrier_cycles.into(),
+            block_launch: gpu.core.block_launch_cycles.into(),
+            l1: gpu.l1.latency_cycles.into(),
+            l1_sets: gpu.l1.bytes / 128 / gpu.l1.ways,
+            l1_ways: gpu.l1.ways,
+            miss_limit: gpu.l1.misses,
+            store_limit: gpu.l1.stores,
+            lsu_queue: gpu.l1.queue_cycles.into(),
+            interconnect: gpu.interconnect.latency_cycles.into(),
+            request_bytes: gpu.interconnect.request_bytes_per_cycle.into(),
+        }
+    }
+
+    /// How many blocks of a kernel an SM holds at once.
+    pub(crate) fn blocks_per_sm(&self, gpu: &Gpu, launch: &Launch) -> Result<u32, Error> {
+        let too_big = |what: &'static str, needs: u64, has: u64| Error::BlockTooBig {
+            kernel: launch.name.clone(),
+            what,
+            needs,
+            has,
+        };
+        let by = |what, needs: u64, has: u64| match needs {
+            0 => Ok(u32::MAX),
+            needs if needs > has => Err(too_big(what, needs, has)),
+            needs => Ok((has / needs).min(u64::from(u32::MAX)) as u32),
+        };
+        let warps = u64::from(launch.warps());
+        // Registers are given out to whole warps, 8 for each thread at a time.
+        let registers = warps * 32 * u64::from(launch.registers.next_multiple_of(8));
+        let limits = [
+            by("warps", warps, self.warps.into())?,
+            by("bytes of shared memory", launch.shared_bytes.into(), gpu.shared.bytes.into())?,
+            by("registers", registers, gpu.core.registers.into())?,
+            gpu.core.max_blocks,
+        ];
+        Ok(limits.into_iter().min().unwrap_or(1))
+    }
+}

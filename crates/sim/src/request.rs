@@ -1,0 +1,87 @@
+//! Requests on their way from the SMs to L2, by the cycle of their arrival.
+
+/// What a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An atomic that returns a value.
+    Atomic,
+    /// An atomic that does not.
+    Reduce,
+    /// A load whose sectors an earlier request of the same SM already brings: it goes nowhere.
+    Merge,
+}
+
+/// No place in L1.
+pub(crate) const NO_PLACE: u32 = u32::MAX;
+
+/// A request for sectors of one line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) line: u64,
+    pub(crate) ticket: u32,
+    pub(crate) place: u32,
+    pub(crate) sm: u16,
+    pub(crate) sectors: u8,
+    pub(crate) full: u8,
+    pub(crate) kind: Kind,
+}
+
+impl Request {
+    #[inline]
+    pub(crate) fn new(
+        sm: u16,
+        kind: Kind,
+        line: u64,
+        sectors: u8,
+        full: u8,
+        ticket: u32,
+        place: u32,
+    ) -> Self {
+        Self { line, ticket, place, sm, sectors, full, kind }
+    }
+}
+
+/// The requests that arrive in the next two windows.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    /// By arrival cycle, a ring.
+    cycles: Vec<Vec<Request>>,
+    /// The end of the window that the SMs run in now.
+    end: u64,
+}
+
+impl Requests {
+    pub(crate) fn new(window: u64) -> Self {
+        let cycles = (4 * window).next_power_of_two() as usize;
+        Self { cycles: (0..cycles).map(|_| Vec::new()).collect(), end: 0 }
+    }
+
+    /// Opens a window of the SMs.
+    pub(crate) fn open(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Where the window ends.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Adds a request that arrives at a cycle.
+    #[inline]
+    pub(crate) fn push(&mut self, cycle: u64, request: Request) {
+        let index = cycle as usize & (self.cycles.len() - 1);
+        self.cycles[index].push(request);
+    }
+
+    /// Swaps the requests of a cycle with an empty list.
+    #[inline]
+    pub(crate) fn take(&mut self, cycle: u64, list: &mut Vec<Request>) {
+        let index = cycle as usize & (self.cycles.len() - 1);
+        std::mem::swap(&mut self.cycles[index], list);
+    }
+}

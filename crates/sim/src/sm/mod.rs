@@ -1,0 +1,229 @@
+//! A multiprocessor: its warps, its schedulers, its load-store unit and L1.
+//!
+//! An SM runs alone through a window of time no longer than the interconnect's latency: nothing that another
+//! part does in the window can reach it sooner. Inside, time jumps from one possible issue to the next.
+
+mod block;
+mod issue;
+mod lsu;
+mod sched;
+mod warp;
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use buddy_trace::{Kernel, Launch};
+
+use self::{block::Block, lsu::Lsu, sched::Sched, warp::Warp};
+use crate::{
+    Error,
+    cache::Cache,
+    params::Params,
+    pipe::Pipe,
+    request::{NO_PLACE, Requests},
+    stats::SmCounts,
+};
+
+/// A time that does not come by itself.
+pub(crate) const NEVER: u64 = u64::MAX;
+/// Registers that a warp can name.
+const REGISTERS: usize = 256;
+
+/// What an SM needs from outside while it runs.
+pub(crate) struct Outside<'a> {
+    pub(crate) params: &'a Params,
+    pub(crate) kernel: &'a mut dyn Kernel,
+    pub(crate) launch: &'a Launch,
+    /// The next block to launch, and how many there are.
+    pub(crate) next_block: &'a mut u64,
+    pub(crate) blocks: u64,
+    pub(crate) requests: &'a mut Requests,
+}
+
+/// A load whose parts are on their way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ticket {
+    done: u64,
+    parts: u16,
+    slot: u16,
+    dst: u8,
+    written: u8,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sm {
+    number: u16,
+    warps: Vec<Warp>,
+    /// When each register of each warp is ready: the cycle, doubled, plus one if memory makes it.
+    registers: Vec<[u64; REGISTERS]>,
+    /// When each warp can issue next, on which unit, and what it waits for.
+    ready: Vec<u64>,
+    unit: Vec<u8>,
+    cause: Vec<u8>,
+    /// The place of each warp in its scheduler's order.
+    places: Vec<u8>,
+    /// The scheduler of each slot.
+    sched_of: Vec<u8>,
+    scheds: Vec<Sched>,
+    blocks: Vec<Block>,
+    live_blocks: u32,
+    lsu: Lsu,
+    l1: Cache,
+    l1_sets: u32,
+    tickets: Vec<Ticket>,
+    free_tickets: Vec<u32>,
+    /// Loads and stores on their way, and when those whose end is known end.
+    misses: u32,
+    miss_ends: BinaryHeap<Reverse<u64>>,
+    stores: u32,
+    store_ends: BinaryHeap<Reverse<u64>>,
+    pub(crate) reply: Pipe,
+    /// The next cycle at which something can happen here.
+    pub(crate) next: u64,
+    /// The last cycle at which a warp ended or a store was taken.
+    pub(crate) last: u64,
+    pub(crate) counts: SmCounts,
+}
+
+impl Sm {
+    pub(crate) fn new(number: u16, params: &Params) -> Self {
+        let slots = params.warps as usize;
+        Self {
+            number,
+            warps: (0..slots).map(|_| Warp::default()).collect(),
+            registers: vec![[0; REGISTERS]; slots],
+            ready: vec![NEVER; slots],
+            unit: vec![0; slots],
+            cause: vec![0; slots],
+            places: vec![0; slots],
+            sched_of: (0..params.warps).map(|slot| (slot % params.schedulers) as u8).collect(),
+            scheds: (0..params.schedulers).map(|index| Sched::new(index, params)).collect(),
+            blocks: Vec::new(),
+            live_blocks: 0,
+            lsu: Lsu::default(),
+            l1: Cache::new(params.l1_sets as usize, params.l1_ways as usize),
+            l1_sets: params.l1_sets,
+            tickets: Vec::new(),
+            free_tickets: Vec::new(),
+            misses: 0,
+            miss_ends: BinaryHeap::new(),
+            stores: 0,
+            store_ends: BinaryHeap::new(),
+            reply: Pipe::new(),
+            next: NEVER,
+            last: 0,
+            counts: SmCounts::default(),
+        }
+    }
+
+    /// Runs from cycle `start` up to, not including, `end`.
+    pub(crate) fn run(&mut self, start: u64, end: u64, out: &mut Outside<'_>) -> Result<(), Error> {
+        if !self.lsu.queue.is_empty() {
+            self.advance_lsu(start, end, out);
+        }
+        let mut now = start.max(self.next_issue());
+        while now < end {
+            for index in 0..self.scheds.len() {
+                if self.scheds[index].next <= now {
+                    self.step(index, now, out)?;
+                }
+            }
+            now = self.next_issue().max(now + 1);
+        }
+        self.next = self.next_issue().min(self.lsu.next);
+        Ok(())
+    }
+
+    /// The first cycle at which a scheduler may have something to issue.
+    #[inline]
+    fn next_issue(&self) -> u64 {
+        self.scheds.iter().map(|sched| sched.next).min().unwrap_or(NEVER)
+    }
+
+    /// Whether neither a block nor a store is left here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.live_blocks == 0 && self.lsu.queue.is_empty()
+    }
+
+    /// Ends a kernel: L1 forgets everything, as software coherence demands.
+    pub(crate) fn end_kernel(&mut self) {
+        self.l1.clear();
+    }
+
+    /// Lets a scheduler look at a warp from its ready time on.
+    #[inline]
+    fn wake(&mut self, slot: usize) {
+        let ready = self.ready[slot];
+        let sched = &mut self.scheds[usize::from(self.sched_of[slot])];
+        sched.next = sched.next.min(ready);
+        self.next = self.next.min(ready);
+    }
+
+    fn new_ticket(&mut self, ticket: Ticket) -> u32 {
+        if let Some(index) = self.free_tickets.pop() {
+            self.tickets[index as usize] = ticket;
+            return index;
+        }
+        self.tickets.push(ticket);
+        self.tickets.len() as u32 - 1
+    }
+
+    /// One part of a load is there at cycle `done`; with the last one its registers are ready.
+    #[inline]
+    pub(crate) fn complete(&mut self, index: u32, done: u64) {
+        let ticket = &mut self.tickets[index as usize];
+        ticket.parts -= 1;
+        ticket.done = ticket.done.max(done);
+        if ticket.parts > 0 {
+            return;
+        }
+        let Ticket { done, slot, dst, written, .. } = *ticket;
+        self.free_tickets.push(index);
+        let slot = usize::from(slot);
+        self.write(slot, dst, written, done << 1 | 1);
+        let warp = &mut self.warps[slot];
+        warp.pending -= 1;
+        warp.loaded = warp.loaded.max(done);
+        if self.ready[slot] == NEVER {
+            self.refresh(slot);
+            self.wake(slot);
+        }
+    }
+
+    /// The sectors of an L1 miss arrive at cycle `done`.
+    #[inline]
+    pub(crate) fn fill(&mut self, place: u32, line: u64, done: u64) {
+        self.end_miss(done);
+        let place = place as usize;
+        if place != NO_PLACE as usize && self.l1.holds(place, line) {
+            self.l1.line(place).ready = done;
+        }
+    }
+
+    /// When the sectors that a place of L1 waits for arrive.
+    pub(crate) fn arrival(&mut self, place: u32) -> u64 {
+        self.l1.line(place as usize).ready
+    }
+
+    /// A load that was on its way ends at cycle `done`.
+    #[inline]
+    pub(crate) fn end_miss(&mut self, done: u64) {
+        self.miss_ends.push(Reverse(done));
+        self.wake_lsu(done);
+    }
+
+    /// A store is taken by L2 at cycle `done`.
+    #[inline]
+    pub(crate) fn end_store(&mut self, done: u64) {
+        self.store_ends.push(Reverse(done));
+        self.last = self.last.max(done);
+        self.wake_lsu(done);
+    }
+
+    #[inline]
+    fn wake_lsu(&mut self, done: u64) {
+        if self.lsu.stalled {
+            self.lsu.next = self.lsu.next.min(done);
+            self.next = self.next.min(done);
+        }
+    }
+}

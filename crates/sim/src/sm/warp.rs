@@ -1,0 +1,113 @@
+//! A warp: its place in its code, and when its next instruction can be issued.
+
+use buddy_trace::{At, Code};
+
+use super::{NEVER, Outside, Sm};
+use crate::{
+    Error,
+    params::{UNIT_MEMORY, UNIT_RETIRE},
+    stats::Cause,
+};
+
+/// A resident warp.
+#[derive(Debug, Default)]
+pub(super) struct Warp {
+    pub(super) code: Code,
+    pub(super) position: usize,
+    pub(super) block: usize,
+    at: Option<At>,
+    /// Not before this cycle, whatever the registers say.
+    pub(super) from: u64,
+    /// Loads on their way, and when the last known one ends.
+    pub(super) pending: u32,
+    pub(super) loaded: u64,
+    pub(super) at_barrier: bool,
+    pub(super) finished: bool,
+}
+
+impl Sm {
+    /// Starts a warp in a free slot.
+    pub(super) fn start_warp(
+        &mut self,
+        slot: usize,
+        block: usize,
+        at: At,
+        from: u64,
+        out: &mut Outside<'_>,
+    ) -> Result<(), Error> {
+        let warp = &mut self.warps[slot];
+        let code = std::mem::take(&mut warp.code);
+        *warp = Warp { code, block, at: Some(at), from, ..Warp::default() };
+        self.registers[slot].fill(0);
+        self.refill(slot, out)?;
+        self.refresh(slot);
+        self.wake(slot);
+        Ok(())
+    }
+
+    /// Goes on to the warp's next instruction, not before cycle `from`.
+    #[inline]
+    pub(super) fn advance(&mut self, slot: usize, from: u64, out: &mut Outside<'_>) -> Result<(), Error> {
+        let warp = &mut self.warps[slot];
+        warp.from = from;
+        warp.position += 1;
+        if warp.position == warp.code.insts().len() {
+            self.refill(slot, out)?;
+        }
+        self.refresh(slot);
+        Ok(())
+    }
+
+    /// Gets the next piece of the warp's code.
+    fn refill(&mut self, slot: usize, out: &mut Outside<'_>) -> Result<(), Error> {
+        let warp = &mut self.warps[slot];
+        warp.code.clear();
+        warp.position = 0;
+        if let Some(at) = &mut warp.at {
+            out.kernel.fill(*at, &mut warp.code)?;
+            at.step += 1;
+        }
+        warp.finished = warp.code.insts().is_empty();
+        Ok(())
+    }
+
+    /// Computes when the warp's next instruction can be issued: every register that it reads or writes is
+    /// ready.
+    #[inline]
+    pub(super) fn refresh(&mut self, slot: usize) {
+        let (ready, unit, cause) = self.find_ready(slot);
+        (self.ready[slot], self.unit[slot], self.cause[slot]) = (ready, unit as u8, cause as u8);
+        let sched = &mut self.scheds[usize::from(self.sched_of[slot])];
+        // What memory delays is looked at when its time comes; the rest is worth a look each time.
+        let asleep = cause == Cause::Memory && ready > self.warps[slot].from;
+        if asleep && ready != NEVER {
+            sched.sleep(slot as u16, ready);
+        }
+        sched.note(self.places[slot], ready != NEVER && !asleep, unit == UNIT_MEMORY);
+    }
+
+    /// When the next instruction of a warp can be issued, on which unit, and what it waits for until then.
+    #[inline]
+    fn find_ready(&self, slot: usize) -> (u64, usize, Cause) {
+        let warp = &self.warps[slot];
+        if warp.at_barrier {
+            return (NEVER, 0, Cause::Barrier);
+        }
+        if warp.finished {
+            let ready = if warp.pending == 0 { warp.from.max(warp.loaded) } else { NEVER };
+            return (ready, UNIT_RETIRE, Cause::Memory);
+        }
+        let inst = &warp.code.insts()[warp.position];
+        let registers = &self.registers[slot];
+        // Register 255 is none: nothing writes it, so that it is always ready.
+        let mut latest = warp.from << 1;
+        for source in inst.src {
+            latest = latest.max(registers[usize::from(source)]);
+        }
+        for written in inst.dst..inst.dst.saturating_add(inst.written()) {
+            latest = latest.max(registers[usize::from(written)]);
+        }
+        let cause = if latest & 1 == 1 { Cause::Memory } else { Cause::Arithmetic };
+        (if latest == NEVER { NEVER } else { latest >> 1 }, crate::params::unit(inst.op), cause)
+    }
+}

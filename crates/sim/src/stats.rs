@@ -1,0 +1,331 @@
+//! What a simulation found, as a record.
+
+use buddy_core::RecordKind;
+use serde::{Deserialize, Serialize};
+
+use crate::{Config, Mode, l2::L2, pipe::TICKS};
+
+/// Why a scheduler has nothing to issue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Cause {
+    Arithmetic,
+    Memory,
+    Unit,
+    MemoryQueue,
+    Barrier,
+    Empty,
+}
+
+impl Cause {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Arithmetic, Self::Memory, Self::Unit, Self::MemoryQueue, Self::Barrier, Self::Empty];
+}
+
+/// What one SM did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SmCounts {
+    pub(crate) instructions: u64,
+    pub(crate) lanes: u64,
+    pub(crate) blocks: u64,
+    pub(crate) accesses: u64,
+    pub(crate) shared: u64,
+    pub(crate) bank_conflicts: u64,
+    pub(crate) l1_loads: u64,
+    pub(crate) l1_hits: u64,
+    pub(crate) l1_merged: u64,
+    pub(crate) l1_sectors: u64,
+    pub(crate) l1_missed_sectors: u64,
+    pub(crate) stored_sectors: u64,
+    pub(crate) stalls: [u64; 6],
+}
+
+impl SmCounts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.instructions += other.instructions;
+        self.lanes += other.lanes;
+        self.blocks += other.blocks;
+        self.accesses += other.accesses;
+        self.shared += other.shared;
+        self.bank_conflicts += other.bank_conflicts;
+        self.l1_loads += other.l1_loads;
+        self.l1_hits += other.l1_hits;
+        self.l1_merged += other.l1_merged;
+        self.l1_sectors += other.l1_sectors;
+        self.l1_missed_sectors += other.l1_missed_sectors;
+        self.stored_sectors += other.stored_sectors;
+        self.stalls.iter_mut().zip(other.stalls).for_each(|(sum, more)| *sum += more);
+    }
+}
+
+/// One kernel of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KernelReport {
+    /// Its name.
+    pub name: String,
+    /// The cycle it began at.
+    pub start: u64,
+    /// How long it took.
+    pub cycles: u64,
+    /// Its warp instructions.
+    pub instructions: u64,
+}
+
+/// The result of a simulation. Shares are 0 where nothing was counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each group says what its fields are")]
+pub struct Report {
+    pub gpu: String,
+    pub link: String,
+    pub mode: Mode,
+    /// Cycles of all kernels, and of the copies between them if those are timed.
+    pub cycles: u64,
+    pub seconds: f64,
+    pub copy_cycles: u64,
+    /// Warp instructions, and those per cycle over the whole GPU.
+    pub instructions: u64,
+    pub thread_instructions: u64,
+    pub ipc: f64,
+    pub blocks: u64,
+    pub l1: L1Report,
+    pub l2: L2Report,
+    pub dram: DramReport,
+    pub link_traffic: LinkReport,
+    pub buddy: BuddyReport,
+    pub um: UmReport,
+    pub stalls: StallReport,
+    pub kernels: Vec<KernelReport>,
+}
+
+/// L1 and shared memory: instructions, lines looked up, sectors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct L1Report {
+    pub memory_instructions: u64,
+    pub loads: u64,
+    pub hit_rate: f64,
+    pub merged: u64,
+    pub loaded_sectors: u64,
+    pub missed_sectors: u64,
+    pub stored_sectors: u64,
+    pub shared_instructions: u64,
+    pub bank_conflict_cycles: u64,
+}
+
+/// L2: requests and sectors; queues as the mean number of requests in them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct L2Report {
+    pub reads: u64,
+    pub hit_rate: f64,
+    pub read_sectors: u64,
+    pub written_sectors: u64,
+    pub asked_sectors: u64,
+    pub filled_sectors: u64,
+    pub write_backs: u64,
+    pub dirty_sectors_left: u64,
+    pub queue_occupancy: f64,
+    pub misses_in_flight: f64,
+}
+
+/// Device memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct DramReport {
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub gb_per_s: f64,
+    pub peak_share: f64,
+    pub bus_busy_share: f64,
+    pub activations: u64,
+    pub turnarounds: u64,
+    pub queue_occupancy: f64,
+}
+
+/// The link, seen from the device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct LinkReport {
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub read_gb_per_s: f64,
+    pub written_gb_per_s: f64,
+    pub queue_occupancy: f64,
+}
+
+/// Buddy Compression: the metadata cache, and fills and write-backs that needed the link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct BuddyReport {
+    pub metadata_hits: u64,
+    pub metadata_misses: u64,
+    pub metadata_hit_rate: f64,
+    pub accesses: u64,
+    pub buddy_accesses: u64,
+    pub buddy_access_share: f64,
+    pub read_modify_writes: u64,
+}
+
+/// Unified Memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct UmReport {
+    pub faults: u64,
+    pub batches: u64,
+    pub migrated_blocks: u64,
+    pub evicted_blocks: u64,
+}
+
+/// Cycles in which a scheduler issued nothing, all schedulers added up, by what its first warp waited for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct StallReport {
+    pub arithmetic: u64,
+    pub memory: u64,
+    pub unit_busy: u64,
+    pub memory_queue: u64,
+    pub barrier: u64,
+    pub no_warp: u64,
+}
+
+impl RecordKind for Report {
+    const KIND: &'static str = "simulation";
+    const VERSION: u32 = 1;
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+impl Report {
+    pub(crate) fn new(
+        config: &Config,
+        cycles: u64,
+        copy_cycles: u64,
+        sm: &SmCounts,
+        l2: &L2,
+        kernels: Vec<KernelReport>,
+    ) -> Self {
+        let gpu = &config.gpu;
+        let seconds = cycles as f64 / (gpu.core.clock_mhz * 1e6);
+        Self {
+            gpu: gpu.name.clone(),
+            link: config.link.name.clone(),
+            mode: config.mode,
+            cycles,
+            seconds,
+            copy_cycles,
+            instructions: sm.instructions,
+            thread_instructions: sm.lanes,
+            ipc: share(sm.instructions, cycles),
+            blocks: sm.blocks,
+            l1: L1Report::new(sm),
+            l2: L2Report::new(l2, cycles),
+            dram: DramReport::new(config, l2, cycles, seconds),
+            link_traffic: LinkReport::new(l2, cycles, seconds),
+            buddy: BuddyReport::new(l2),
+            um: UmReport::new(l2),
+            stalls: StallReport::new(sm.stalls),
+            kernels,
+        }
+    }
+}
+
+impl L1Report {
+    fn new(sm: &SmCounts) -> Self {
+        Self {
+            memory_instructions: sm.accesses,
+            loads: sm.l1_loads,
+            hit_rate: share(sm.l1_hits, sm.l1_loads),
+            merged: sm.l1_merged,
+            loaded_sectors: sm.l1_sectors,
+            missed_sectors: sm.l1_missed_sectors,
+            stored_sectors: sm.stored_sectors,
+            shared_instructions: sm.shared,
+            bank_conflict_cycles: sm.bank_conflicts,
+        }
+    }
+}
+
+impl L2Report {
+    fn new(l2: &L2, cycles: u64) -> Self {
+        let (counts, memory) = (&l2.counts, &l2.memory.counts);
+        Self {
+            reads: counts.reads,
+            hit_rate: share(counts.read_hits, counts.reads),
+            read_sectors: counts.read_sectors,
+            written_sectors: counts.written_sectors,
+            asked_sectors: memory.asked_sectors,
+            filled_sectors: memory.filled_sectors,
+            write_backs: counts.evictions,
+            dirty_sectors_left: l2.dirty_sectors(),
+            queue_occupancy: share(counts.wait_ticks, cycles * TICKS),
+            misses_in_flight: share(counts.miss_ticks, cycles * TICKS),
+        }
+    }
+}
+
+impl DramReport {
+    fn new(config: &Config, l2: &L2, cycles: u64, seconds: f64) -> Self {
+        let dram = &l2.memory.dram;
+        let (read_bytes, written_bytes) = (dram.traffic.read_sectors * 32, dram.traffic.written_sectors * 32);
+        let gb_per_s = if cycles == 0 { 0.0 } else { (read_bytes + written_bytes) as f64 / seconds / 1e9 };
+        Self {
+            read_bytes,
+            written_bytes,
+            gb_per_s,
+            peak_share: gb_per_s / config.gpu.dram_gb_per_s(),
+            bus_busy_share: share(dram.busy(), cycles * TICKS * u64::from(config.gpu.dram.channels)),
+            activations: dram.traffic.activations,
+            turnarounds: dram.traffic.turnarounds,
+            queue_occupancy: share(dram.traffic.wait_ticks, cycles * TICKS),
+        }
+    }
+}
+
+impl LinkReport {
+    fn new(l2: &L2, cycles: u64, seconds: f64) -> Self {
+        let link = &l2.memory.link;
+        let rate = |bytes: u64| if cycles == 0 { 0.0 } else { bytes as f64 / seconds / 1e9 };
+        Self {
+            read_bytes: link.read_bytes,
+            written_bytes: link.written_bytes,
+            read_gb_per_s: rate(link.read_bytes),
+            written_gb_per_s: rate(link.written_bytes),
+            queue_occupancy: share(link.wait_ticks, cycles * TICKS),
+        }
+    }
+}
+
+impl BuddyReport {
+    fn new(l2: &L2) -> Self {
+        let counts = &l2.memory.counts;
+        Self {
+            metadata_hits: counts.metadata_hits,
+            metadata_misses: counts.metadata_misses,
+            metadata_hit_rate: share(counts.metadata_hits, counts.metadata_hits + counts.metadata_misses),
+            accesses: counts.accesses,
+            buddy_accesses: counts.buddy_accesses,
+            buddy_access_share: share(counts.buddy_accesses, counts.accesses),
+            read_modify_writes: counts.rewrites,
+        }
+    }
+}
+
+impl UmReport {
+    fn new(l2: &L2) -> Self {
+        let counts = &l2.memory.um.counts;
+        Self {
+            faults: counts.faults,
+            batches: counts.batches,
+            migrated_blocks: counts.migrated_blocks,
+            evicted_blocks: counts.evicted_blocks,
+        }
+    }
+}
+
+impl StallReport {
+    fn new([arithmetic, memory, unit_busy, memory_queue, barrier, no_warp]: [u64; 6]) -> Self {
+        Self { arithmetic, memory, unit_busy, memory_queue, barrier, no_warp }
+    }
+}

@@ -1,0 +1,92 @@
+//! The header of a kernel file: `-name = value` lines up to the first line that starts with `#`.
+
+use super::lines::Lines;
+use crate::{Error, Launch, MAX_BLOCK_THREADS, Problem};
+
+/// What the header of a kernel file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) launch: Launch,
+    /// Where the window of shared memory begins, for generic loads and stores; 0 where there is none.
+    pub(super) shared_base: u64,
+    /// Words before the PC: a source line, or in old versions the block and the warp.
+    pub(super) leading_words: usize,
+}
+
+/// Reads the header.
+pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
+    let (mut grid, mut block) = (None, None);
+    let mut header = Header {
+        launch: Launch { registers: 0, ..Launch::linear("", 0, 0) },
+        shared_base: 0,
+        leading_words: 0,
+    };
+    let (mut version, mut lineinfo) = (5, 0);
+    loop {
+        let line = lines.expect("the header")?;
+        if line.starts_with('#') {
+            break;
+        }
+        let parsed = split(line).and_then(|(name, value)| {
+            match name {
+                "kernel name" => header.launch.name = value.to_owned(),
+                "grid dim" => grid = Some(triple(value)?),
+                "block dim" => block = Some(triple(value)?),
+                "shmem" => header.launch.shared_bytes = number(value)?,
+                "nregs" => header.launch.registers = number(value)?,
+                "shmem base_addr" => header.shared_base = hex(value)?,
+                "accelsim tracer version" => version = number(value)?,
+                "enable lineinfo" => lineinfo = number(value)?,
+                _ => {}
+            }
+            Ok(())
+        });
+        parsed.map_err(|problem| lines.error(problem))?;
+    }
+    lines.unread();
+    header.launch.grid = grid.ok_or_else(|| lines.error(Problem::Header("grid dim")))?;
+    header.launch.block = block.ok_or_else(|| lines.error(Problem::Header("block dim")))?;
+    header.leading_words = if version < 3 { 4 } else { usize::from(lineinfo != 0) };
+    check(&header.launch).map_err(|problem| lines.error(problem))?;
+    Ok(header)
+}
+
+fn check(launch: &Launch) -> Result<(), Problem> {
+    let range = |what, found, range, ok| if ok { Ok(()) } else { Err(Problem::Range { what, found, range }) };
+    let (blocks, threads) = (launch.blocks(), launch.threads());
+    range("the number of blocks", blocks, "from 1 to 2^32", (1..=1 << 32).contains(&blocks))?;
+    let few = (1..=MAX_BLOCK_THREADS).contains(&threads);
+    range("the number of threads in a block", threads, "from 1 to 1024", few)?;
+    let registers = u64::from(launch.registers);
+    range("nregs", registers, "at most 255", registers <= 255)?;
+    let shared = u64::from(launch.shared_bytes);
+    range("shmem", shared, "at most 1 MiB", shared <= 1 << 20)
+}
+
+fn split(line: &str) -> Result<(&str, &str), Problem> {
+    let pair = line.strip_prefix('-').and_then(|line| line.split_once('='));
+    let (name, value) = pair.ok_or_else(|| Problem::expected("a header line '-name = value'", line))?;
+    Ok((name.trim(), value.trim()))
+}
+
+fn number(text: &str) -> Result<u32, Problem> {
+    text.parse().map_err(|_| Problem::expected("a number", text))
+}
+
+fn hex(text: &str) -> Result<u64, Problem> {
+    let digits = text.trim_start_matches("0x");
+    u64::from_str_radix(digits, 16).map_err(|_| Problem::expected("a hexadecimal address", text))
+}
+
+fn triple(text: &str) -> Result<[u32; 3], Problem> {
+    let wrong = || Problem::expected("a size '(x,y,z)'", text);
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
+    numbers(inner).ok_or_else(wrong)
+}
+
+/// Three numbers between commas.
+pub(super) fn numbers(text: &str) -> Option<[u32; 3]> {
+    let mut parts = text.split(',').map(|part| part.trim().parse().ok());
+    let found = [parts.next()??, parts.next()??, parts.next()??];
+    parts.next().is_none().then_some(found)
+}

@@ -1,0 +1,16 @@
+//! The trace format of Accel-Sim's tracer, versions 1 to 5, plain or compressed with xz.
+//!
+//! A folder holds `kernelslist.g`, the copies and kernels of a program in order, and one file for each kernel:
+//! header lines, then the thread blocks with the instructions of their warps. [`Reader`] is a
+//! [`Kernel`](crate::Kernel) that reads such a file block by block; [`write`] writes one from any kernel.
+
+mod header;
+mod line;
+mod lines;
+mod list;
+mod reader;
+mod writer;
+
+pub use list::read_list;
+pub use reader::Reader;
+pub use writer::{write, write_file};

@@ -1,0 +1,178 @@
+//! A kernel that reads its blocks from a trace file as they are launched.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    io::BufRead,
+    path::Path,
+};
+
+use super::{
+    header::{self, Header},
+    line,
+    lines::Lines,
+};
+use crate::{At, Code, Error, Kernel, Launch, Problem};
+
+/// A traced kernel. It holds the blocks that have been read and not yet been taken by every warp.
+pub struct Reader {
+    lines: Lines,
+    header: Header,
+    /// The blocks in memory, the oldest first; taken warps are empty.
+    blocks: VecDeque<Vec<Option<Code>>>,
+    /// Ordinal of the first block in memory.
+    first: u64,
+    /// The blocks that were in the file already.
+    seen: HashSet<u64>,
+}
+
+impl Reader {
+    /// Opens a kernel's file and reads its header. A name that ends in `.xz` is decompressed.
+    ///
+    /// # Errors
+    /// [`Error`] if the file cannot be read or its header is no header.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::start(Lines::open(path)?)
+    }
+
+    /// The same for any text; `name` stands for the file in messages.
+    ///
+    /// # Errors
+    /// [`Error`] if the header is no header.
+    pub fn new(name: &str, text: impl BufRead + Send + 'static) -> Result<Self, Error> {
+        Self::start(Lines::new(name, Box::new(text)))
+    }
+
+    fn start(mut lines: Lines) -> Result<Self, Error> {
+        let header = header::read(&mut lines)?;
+        Ok(Self { lines, header, blocks: VecDeque::new(), first: 0, seen: HashSet::new() })
+    }
+
+    /// Bytes of instructions in memory.
+    pub fn heap_bytes(&self) -> usize {
+        self.blocks.iter().flatten().flatten().map(Code::heap_bytes).sum()
+    }
+
+    /// Reads the next block of the file.
+    fn read_block(&mut self) -> Result<(), Error> {
+        let found = self.first + self.blocks.len() as u64;
+        loop {
+            let Some(line) = self.lines.next()? else {
+                let expected = self.header.launch.blocks();
+                return Err(self.lines.error(Problem::Count { what: "thread blocks", found, expected }));
+            };
+            match line {
+                "#BEGIN_TB" => break,
+                line if line.starts_with('#') => {}
+                line => {
+                    let problem = Problem::expected("#BEGIN_TB", line);
+                    return Err(self.lines.error(problem));
+                }
+            }
+        }
+        self.read_position()?;
+        let warps = self.read_warps()?;
+        self.blocks.push_back(warps);
+        Ok(())
+    }
+
+    /// Reads `thread block = x,y,z` and notes it.
+    fn read_position(&mut self) -> Result<(), Error> {
+        let grid = self.header.launch.grid;
+        let line = self.lines.expect("a thread block")?;
+        let position = value(line, "thread block").and_then(header::numbers);
+        let index = match position {
+            Some([x, y, z]) if x < grid[0] && y < grid[1] && z < grid[2] => {
+                let [x, y, z, nx, ny] = [x, y, z, grid[0], grid[1]].map(u64::from);
+                Ok(x + nx * (y + ny * z))
+            }
+            _ => Err(Problem::expected("'thread block = x,y,z' inside the grid", line)),
+        };
+        let index = index.map_err(|problem| self.lines.error(problem))?;
+        if !self.seen.insert(index) {
+            return Err(self.lines.error(Problem::Twice { what: "thread block", index }));
+        }
+        Ok(())
+    }
+
+    /// Reads the warps up to `#END_TB`.
+    fn read_warps(&mut self) -> Result<Vec<Option<Code>>, Error> {
+        let expected = self.header.launch.warps() as usize;
+        let mut warps: Vec<Option<Code>> = Vec::new();
+        warps.resize_with(expected, || None);
+        loop {
+            let line = self.lines.expect("a thread block")?;
+            if line == "#END_TB" {
+                break;
+            }
+            let warp = value(line, "warp").and_then(|text| text.parse::<usize>().ok());
+            let warp = match warp {
+                Some(warp) if warp >= expected => Err(Problem::Range {
+                    what: "the warp",
+                    found: warp as u64,
+                    range: "under the number of warps in a block",
+                }),
+                Some(warp) if warps[warp].is_some() => {
+                    Err(Problem::Twice { what: "warp", index: warp as u64 })
+                }
+                Some(warp) => Ok(warp),
+                None => Err(Problem::expected("'warp = n' or #END_TB", line)),
+            };
+            let warp = warp.map_err(|problem| self.lines.error(problem))?;
+            warps[warp] = Some(self.read_code()?);
+        }
+        let found = warps.iter().flatten().count();
+        if found < expected {
+            let (found, expected) = (found as u64, expected as u64);
+            return Err(self.lines.error(Problem::Count { what: "warps", found, expected }));
+        }
+        Ok(warps)
+    }
+
+    /// Reads `insts = n` and so many instructions.
+    fn read_code(&mut self) -> Result<Code, Error> {
+        let line = self.lines.expect("a warp")?;
+        let count = value(line, "insts").and_then(|text| text.parse::<u64>().ok());
+        let count = count.ok_or_else(|| Problem::expected("'insts = n'", line));
+        let count = count.map_err(|problem| self.lines.error(problem))?;
+        let mut code = Code::default();
+        for found in 0..count {
+            let line = self.lines.expect("a warp")?;
+            let done = if line.starts_with('#') || line.starts_with("warp") {
+                Err(Problem::Count { what: "instructions", found, expected: count })
+            } else {
+                line::parse(line, &self.header, &mut code)
+            };
+            done.map_err(|problem| self.lines.error(problem))?;
+        }
+        Ok(code)
+    }
+}
+
+/// The value of a line `name = value`.
+fn value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    Some(line.strip_prefix(name)?.trim_start().strip_prefix('=')?.trim())
+}
+
+impl Kernel for Reader {
+    fn launch(&self) -> &Launch {
+        &self.header.launch
+    }
+
+    fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error> {
+        if at.step > 0 {
+            return Ok(());
+        }
+        while at.block >= self.first + self.blocks.len() as u64 {
+            self.read_block()?;
+        }
+        let place = at.block.checked_sub(self.first).and_then(|index| self.blocks.get_mut(index as usize));
+        if let Some(taken) = place.and_then(|warps| warps.get_mut(at.warp as usize)).and_then(Option::take) {
+            *code = taken;
+        }
+        while self.blocks.front().is_some_and(|warps| warps.iter().all(Option::is_none)) {
+            self.blocks.pop_front();
+            self.first += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Writes any kernel in the tracer's version 5.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+use lzma_rust2::{XzOptions, XzWriter};
+
+use crate::{Addresses, At, Code, Error, Inst, Kernel, NO_REGISTER, Problem, opcode};
+
+/// Writes a kernel to a file; a name that ends in `.xz` is compressed.
+///
+/// # Errors
+/// [`Error`] if the file cannot be written or the kernel cannot be read.
+pub fn write_file(path: &Path, kernel: &mut dyn Kernel) -> Result<(), Error> {
+    let failed = |error| Error { file: path.display().to_string(), line: 0, problem: Problem::Io(error) };
+    let file = BufWriter::new(File::create(path).map_err(failed)?);
+    if path.extension().is_some_and(|end| end == "xz") {
+        let mut xz = XzWriter::new(file, XzOptions::with_preset(6)).map_err(failed)?;
+        write(&mut xz, kernel)?;
+        xz.finish().and_then(|mut file| file.flush()).map_err(failed)
+    } else {
+        let mut file = file;
+        write(&mut file, kernel)?;
+        file.flush().map_err(failed)
+    }
+}
+
+/// Writes a kernel as text.
+///
+/// # Errors
+/// [`Error`] if `out` fails or the kernel cannot be read.
+pub fn write(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<(), Error> {
+    let failed = |error| Error { file: "the trace".to_owned(), line: 0, problem: Problem::Io(error) };
+    write_header(out, kernel).map_err(failed)?;
+    let launch = kernel.launch();
+    let (blocks, warps, [nx, ny, _]) = (launch.blocks(), launch.warps(), launch.grid.map(u64::from));
+    let (mut warp_code, mut piece) = (Vec::new(), Code::default());
+    for block in 0..blocks {
+        let (x, y, z) = (block % nx, block / nx % ny, block / nx / ny);
+        write!(out, "#BEGIN_TB\n\nthread block = {x},{y},{z}\n\n").map_err(failed)?;
+        for warp in 0..warps {
+            let count = collect(kernel, At { block, warp, step: 0 }, &mut piece, &mut warp_code)?;
+            write!(out, "warp = {warp}\ninsts = {count}\n").map_err(failed)?;
+            out.write_all(&warp_code).and_then(|()| writeln!(out)).map_err(failed)?;
+        }
+        write!(out, "#END_TB\n\n").map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn write_header(out: &mut impl Write, kernel: &dyn Kernel) -> io::Result<()> {
+    let launch = kernel.launch();
+    let triple = |[x, y, z]: [u32; 3]| format!("({x},{y},{z})");
+    writeln!(out, "-kernel name = {}", launch.name)?;
+    writeln!(out, "-kernel id = 1")?;
+    writeln!(out, "-grid dim = {}", triple(launch.grid))?;
+    writeln!(out, "-block dim = {}", triple(launch.block))?;
+    writeln!(out, "-shmem = {}", launch.shared_bytes)?;
+    writeln!(out, "-nregs = {}", launch.registers)?;
+    writeln!(out, "-binary version = 70")?;
+    writeln!(out, "-cuda stream id = 0")?;
+    writeln!(out, "-shmem base_addr = 0x0000000000000000")?;
+    writeln!(out, "-local mem base_addr = 0x0000000000000000")?;
+    writeln!(out, "-nvbit version = none")?;
+    writeln!(out, "-accelsim tracer version = 5")?;
+    writeln!(out, "-enable lineinfo = 0\n")?;
+    writeln!(
+        out,
+        "#traces format = PC mask dest_num [reg_dests] opcode src_num [reg_srcs] mem_width \
+                   [adrrescompress?] [mem_addresses] immediate\n"
+    )
+}
+
+/// The lines of one warp's instructions, and their number.
+fn collect(kernel: &mut dyn Kernel, mut at: At, piece: &mut Code, lines: &mut Vec<u8>) -> Result<u64, Error> {
+    lines.clear();
+    let mut count = 0;
+    loop {
+        piece.clear();
+        kernel.fill(at, piece)?;
+        if piece.insts().is_empty() {
+            return Ok(count);
+        }
+        for inst in piece.insts() {
+            write_inst(lines, count * 16, inst, piece.addresses(inst)).expect("memory takes any line");
+            count += 1;
+        }
+        at.step += 1;
+    }
+}
+
+fn write_inst(out: &mut Vec<u8>, pc: u64, inst: &Inst, addresses: Addresses<'_>) -> io::Result<()> {
+    write!(out, "{pc:04x} {:08x}", inst.mask)?;
+    match inst.dst {
+        NO_REGISTER => write!(out, " 0")?,
+        dst => write!(out, " 1 R{dst}")?,
+    }
+    // Trailing empty places are left out; R255 between two others stays, so that the order is kept.
+    let used = inst.src.iter().rposition(|&register| register != NO_REGISTER).map_or(0, |last| last + 1);
+    write!(out, " {} {used}", opcode::spell(inst.op, inst.width))?;
+    for register in &inst.src[..used] {
+        write!(out, " R{register}")?;
+    }
+    write!(out, " {}", inst.width)?;
+    if inst.width > 0 {
+        write_addresses(out, inst.mask, addresses)?;
+    }
+    writeln!(out, " 0")
+}
+
+fn write_addresses(out: &mut Vec<u8>, mask: u32, addresses: Addresses<'_>) -> io::Result<()> {
+    match addresses {
+        Addresses::List(list) => {
+            write!(out, " 0")?;
+            list.iter().try_for_each(|address| write!(out, " 0x{address:x}"))
+        }
+        Addresses::Strided { base, stride } => {
+            let run = mask.checked_shr(mask.trailing_zeros()).unwrap_or(0);
+            if run & run.wrapping_add(1) == 0 {
+                return write!(out, " 1 0x{base:x} {stride}");
+            }
+            // A mask with gaps: the differences between active lanes span the gaps.
+            write!(out, " 2 0x{base:x}")?;
+            let lanes: Vec<i64> = (0..32).filter(|lane| mask >> lane & 1 == 1).collect();
+            lanes.windows(2).try_for_each(|pair| write!(out, " {}", (pair[1] - pair[0]) * i64::from(stride)))
+        }
+    }
+}

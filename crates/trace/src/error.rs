@@ -1,0 +1,89 @@
+//! Why a trace cannot be used.
+
+/// A trace that cannot be read or written: the file, the line, and what is wrong there.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}{}: {problem}", Line(*.line))]
+pub struct Error {
+    /// The file as it was named.
+    pub file: String,
+    /// The line, counted from 1; 0 where no line is to blame.
+    pub line: u64,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+struct Line(u64);
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, ":{}", self.0) }
+    }
+}
+
+/// What is wrong with a trace.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The file cannot be opened, read, written or decompressed.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// The file ends where more must follow.
+    #[error("the file ends inside {0}")]
+    Truncated(&'static str),
+    /// A line that should be something else.
+    #[error("expected {expected}, found '{found}'")]
+    Expected {
+        /// What would be right.
+        expected: &'static str,
+        /// The start of what stands there.
+        found: String,
+    },
+    /// A header that is needed and is not there.
+    #[error("the header has no '{0}'")]
+    Header(&'static str),
+    /// A number outside its range.
+    #[error("{what} is {found}; it must be {range}")]
+    Range {
+        /// The quantity.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// What would be right.
+        range: &'static str,
+    },
+    /// Fewer or more pieces than the header or the block announced.
+    #[error("found {found} {what} of {expected}")]
+    Count {
+        /// What is counted.
+        what: &'static str,
+        /// How many there are.
+        found: u64,
+        /// How many there should be.
+        expected: u64,
+    },
+    /// The same block or warp twice.
+    #[error("{what} {index} comes twice")]
+    Twice {
+        /// `thread block` or `warp`.
+        what: &'static str,
+        /// Which one.
+        index: u64,
+    },
+    /// An active mask that does not fit the addresses beside it.
+    #[error("mask {mask:08x} does not fit: {why}")]
+    Mask {
+        /// The mask.
+        mask: u32,
+        /// What it contradicts.
+        why: &'static str,
+    },
+}
+
+impl Problem {
+    /// A line or word that is not what was expected, shown shortened.
+    pub(crate) fn expected(expected: &'static str, found: &str) -> Self {
+        let mut letters = found.trim().chars();
+        let shown: String = letters.by_ref().take(40).flat_map(char::escape_debug).collect();
+        let more = if letters.next().is_some() { "…" } else { "" };
+        Self::Expected { expected, found: shown + more }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a kernel is: a grid of thread blocks, and the instructions of each warp on demand.
+
+use crate::{Code, Error, WARP_LANES};
+
+/// The most threads a block may have.
+pub const MAX_BLOCK_THREADS: u64 = 1024;
+
+/// The shape of a kernel and what one of its blocks needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Its name.
+    pub name: String,
+    /// Thread blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Bytes of shared memory of a block.
+    pub shared_bytes: u32,
+    /// Registers of a thread.
+    pub registers: u32,
+}
+
+impl Launch {
+    /// A one-dimensional launch with 32 registers and no shared memory.
+    pub fn linear(name: &str, blocks: u32, threads: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared_bytes: 0,
+            registers: 32,
+        }
+    }
+
+    /// How many blocks the grid has; the largest number where they pass 64 bits.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().fold(1, |all: u64, &n| all.saturating_mul(u64::from(n)))
+    }
+
+    /// How many threads a block has.
+    pub fn threads(&self) -> u64 {
+        self.block.iter().fold(1, |all: u64, &n| all.saturating_mul(u64::from(n)))
+    }
+
+    /// How many warps a block has.
+    pub fn warps(&self) -> u32 {
+        self.threads().div_ceil(u64::from(WARP_LANES)) as u32
+    }
+}
+
+/// A piece of a kernel's work: which block in launch order, which warp of it, and the how-manieth piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// The block, counted in the order of launching.
+    pub block: u64,
+    /// The warp within its block.
+    pub warp: u32,
+    /// The piece, from 0 on.
+    pub step: u32,
+}
+
+/// A source of warp instructions.
+pub trait Kernel {
+    /// Its shape.
+    fn launch(&self) -> &Launch;
+
+    /// Puts the next piece of a warp into `code`, which comes empty; it stays empty at the end of the warp.
+    ///
+    /// Blocks are asked for in order: block `n` not before every warp of the blocks before it has been asked
+    /// for its first piece. The pieces of one warp are asked for in order as well.
+    ///
+    /// # Errors
+    /// [`Error`] where the pieces come from a file that is not a trace.
+    fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error>;
+}
+
+/// What a program does, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// Copies bytes from the host to device memory.
+    Copy {
+        /// Where to.
+        address: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// Runs the kernel of this file.
+    Kernel(std::path::PathBuf),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_threads_and_warps() {
+        let launch = Launch { grid: [3, 4, 5], block: [33, 2, 1], ..Launch::linear("k", 1, 1) };
+        assert_eq!((launch.blocks(), launch.threads(), launch.warps()), (60, 66, 3));
+        let huge = Launch { grid: [u32::MAX, 2, 1], ..launch };
+        assert_eq!(huge.blocks(), 2 * u64::from(u32::MAX));
+    }
+}

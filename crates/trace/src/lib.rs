@@ -1,0 +1,19 @@
+//! Warp-level streams: what each warp of a kernel executes, and which addresses it touches.
+//!
+//! A [`Kernel`] hands out the [instructions](Inst) of its warps a piece at a time. There are two kinds. A
+//! [generated](pattern) kernel is a small description that makes each piece when it is asked for, so that a
+//! billion instructions need no file. A [traced](accel) kernel reads the text that Accel-Sim's tracer writes,
+//! plain or compressed with xz, and keeps only the blocks that are being executed.
+
+#![forbid(unsafe_code)]
+
+pub mod accel;
+mod error;
+mod inst;
+mod kernel;
+mod opcode;
+pub mod pattern;
+
+pub use error::{Error, Problem};
+pub use inst::{Addresses, Code, Inst, NO_REGISTER, Op, WARP_LANES};
+pub use kernel::{At, Item, Kernel, Launch, MAX_BLOCK_THREADS};

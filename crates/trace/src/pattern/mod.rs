@@ -1,0 +1,56 @@
+//! Generated kernels: small descriptions from which each warp's instructions are made on the fly.
+//!
+//! Each is generic over where its [arrays](Array) lie, so that the same pattern walks the allocations of a
+//! synthetic test, of a workload's snapshot or of a network's layers.
+
+mod arithmetic;
+mod csr;
+mod gemm;
+mod lattice;
+mod program;
+mod random;
+mod stencil;
+mod stream;
+
+pub use arithmetic::Arithmetic;
+pub use csr::Csr;
+pub use gemm::Gemm;
+pub use lattice::Lattice;
+pub use program::{PROGRAMS, Program, program};
+pub use random::RandomSectors;
+pub use stencil::Stencil;
+pub use stream::Stream;
+
+use crate::WARP_LANES;
+
+/// An array in global memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Array {
+    /// Address of its first element.
+    pub base: u64,
+    /// Bytes of an element: 1, 2, 4, 8 or 16.
+    pub element_bytes: u8,
+}
+
+impl Array {
+    /// The address of an element.
+    #[inline]
+    pub fn address(self, index: u64) -> u64 {
+        self.base + index * u64::from(self.element_bytes)
+    }
+}
+
+/// The lanes that have work when `left` items are left for a warp: all 32, or the first few.
+#[inline]
+pub(crate) fn lanes_for(left: u64) -> u32 {
+    if left >= u64::from(WARP_LANES) { u32::MAX } else { (1 << left) - 1 }
+}
+
+/// Mixes the bits of a number; stands in for data that has no order (splitmix64).
+#[inline]
+pub fn scramble(value: u64) -> u64 {
+    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}

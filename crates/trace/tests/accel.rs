@@ -1,0 +1,243 @@
+//! The Accel-Sim format: a real trace, everything written reads back, and nothing malformed gets through.
+
+use std::{io::Cursor, path::PathBuf};
+
+use buddy_trace::{
+    Addresses, At, Code, Error, Inst, Item, Kernel, Launch, NO_REGISTER, Op,
+    accel::{self, Reader},
+    pattern::{Array, Gemm, RandomSectors, Stream},
+};
+
+/// Four blocks of a real vectorAdd trace: its first three and its last.
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectoradd")
+}
+
+/// A warp's instructions, each with the addresses of its active lanes.
+type Warp = Vec<(Inst, Vec<u64>)>;
+/// The same without how its addresses were written down.
+type PlainWarp = Vec<(Op, u32, u8, [u8; 4], u8, Vec<u64>)>;
+
+/// Every warp of a kernel, in one piece each.
+fn warps(kernel: &mut dyn Kernel) -> Result<Vec<Warp>, Error> {
+    let (blocks, per_block) = (kernel.launch().blocks(), kernel.launch().warps());
+    let mut all = Vec::new();
+    for block in 0..blocks {
+        for warp in 0..per_block {
+            let mut insts = Vec::new();
+            for step in 0.. {
+                let mut code = Code::default();
+                kernel.fill(At { block, warp, step }, &mut code)?;
+                if code.insts().is_empty() {
+                    break;
+                }
+                insts.extend(code.insts().iter().map(|inst| (*inst, flatten(&code, inst))));
+            }
+            all.push(insts);
+        }
+    }
+    Ok(all)
+}
+
+/// The addresses of the active lanes, one by one.
+fn flatten(code: &Code, inst: &Inst) -> Vec<u64> {
+    if inst.width == 0 {
+        return Vec::new();
+    }
+    match code.addresses(inst) {
+        Addresses::List(list) => list.to_vec(),
+        Addresses::Strided { base, stride } => {
+            let first = inst.mask.trailing_zeros();
+            let lanes = (0..32).filter(|lane| inst.mask >> lane & 1 == 1);
+            lanes.map(|lane| base.wrapping_add_signed(i64::from(stride) * i64::from(lane - first))).collect()
+        }
+    }
+}
+
+/// What a warp executes, without how its addresses were written down.
+fn plain(all: Vec<Warp>) -> Vec<PlainWarp> {
+    let fields = |(i, addresses): (Inst, Vec<u64>)| (i.op, i.mask, i.dst, i.src, i.width, addresses);
+    all.into_iter().map(|warp| warp.into_iter().map(fields).collect()).collect()
+}
+
+fn read(text: &str) -> Result<Vec<Warp>, Error> {
+    warps(&mut Reader::new("test", Cursor::new(text.to_owned().into_bytes()))?)
+}
+
+#[test]
+fn a_real_trace_reads_plain_and_compressed() {
+    let items = accel::read_list(&folder()).unwrap();
+    assert_eq!(items[0], Item::Copy { address: 0x7fb0_fc40_0000, bytes: 200_000 });
+    let Item::Kernel(path) = &items[2] else { panic!("{items:?}") };
+    let mut kernel = Reader::open(path).unwrap();
+    assert_eq!((kernel.launch().name.as_str(), kernel.launch().registers), ("_Z9vectorAddPKfS0_Pfi", 12));
+    let all = warps(&mut kernel).unwrap();
+    assert_eq!((all.len(), all[0].len()), (32, 17));
+    let (load, addresses) = &all[0][10];
+    assert_eq!((load.op, load.dst, load.src[0], load.width), (Op::LoadGlobal, 4, 4, 4));
+    assert_eq!((addresses.len(), addresses[1]), (32, 0x7fb0_fc43_0e04));
+    assert_eq!(kernel.heap_bytes(), 0, "what every warp has taken is forgotten");
+    let mut packed = Reader::open(&path.with_extension("traceg.xz")).unwrap();
+    assert_eq!(warps(&mut packed).unwrap(), all);
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let array = |base| Array { base, element_bytes: 4 };
+    let mut kernels: [Box<dyn Kernel>; 4] = [
+        Box::new(Stream::new(Launch::linear("s", 3, 96), &[array(4096)], &[array(0)], 500, 3)),
+        Box::new(RandomSectors::new(2, 64, 1 << 30, 1 << 20, 3)),
+        Box::new(Gemm::new(array(0), array(1 << 20), array(1 << 21), [64, 128, 32])),
+        Box::new(Gaps(Launch::linear("gaps", 1, 32))),
+    ];
+    for kernel in &mut kernels {
+        let mut text = Vec::new();
+        accel::write(&mut text, kernel.as_mut()).unwrap();
+        let again = read(std::str::from_utf8(&text).unwrap()).unwrap();
+        assert_eq!(plain(again), plain(warps(kernel.as_mut()).unwrap()));
+    }
+}
+
+/// One strided load by lanes that are not neighbours.
+struct Gaps(Launch);
+
+impl Kernel for Gaps {
+    fn launch(&self) -> &Launch {
+        &self.0
+    }
+    fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error> {
+        if at.step == 0 {
+            code.push(
+                Inst::new(Op::Atomic, NO_REGISTER, &[NO_REGISTER, 3]).at(0x100, -4, 4).masked(0x8000_0051),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_written_file_may_be_compressed() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let mut kernel = RandomSectors::new(2, 64, 1 << 30, 1 << 20, 3);
+    for name in ["written.traceg", "written.traceg.xz"] {
+        accel::write_file(&folder.join(name), &mut kernel).unwrap();
+        let mut again = Reader::open(&folder.join(name)).unwrap();
+        assert_eq!(plain(warps(&mut again).unwrap()), plain(warps(&mut kernel).unwrap()), "{name}");
+    }
+}
+
+const SMALL: &str = "-kernel name = k\n-grid dim = (2,1,1)\n-block dim = (33,1,1)\n-shmem = 0\n-nregs = 8\n\
+    -shmem base_addr = 0x10000000\n-accelsim tracer version = 5\n-enable lineinfo = 0\n\n#traces format\n\n\
+    #BEGIN_TB\nthread block = 0,0,0\nwarp = 0\ninsts = 2\n0000 ffffffff 1 R4 LDG.E.64 1 R2 8 1 0x80 8 0\n\
+    0010 00000005 1 R5 LD.E 1 R4 4 2 0x10000000 12 0\nwarp = 1\ninsts = 1\n0000 00000001 0 EXIT 0 0 0\n#END_TB\n\n\
+    #BEGIN_TB\nthread block = 1,0,0\nwarp = 0\ninsts = 0\nwarp = 1\ninsts = 1\n\
+    0000 00000003 0 ST.E 2 R4 R5 4 0 0x20000000 0x30000000 0\n#END_TB\n";
+
+#[test]
+fn a_small_trace_by_hand() {
+    let all = plain(read(SMALL).unwrap());
+    let none = NO_REGISTER;
+    let addresses: Vec<u64> = (0..32).map(|lane| 0x80 + 8 * lane).collect();
+    assert_eq!(all[0][0], (Op::LoadGlobal, u32::MAX, 4, [2, none, none, none], 8, addresses));
+    // The generic load lies in the window of shared memory, the generic store does not.
+    assert_eq!(all[0][1].0, Op::LoadShared);
+    assert_eq!(all[0][1].5, [0x1000_0000, 0x1000_000c]);
+    assert_eq!(all[3][0].0, Op::StoreGlobal);
+    assert_eq!((all[2].len(), all[1][0].0), (0, Op::Exit));
+}
+
+#[test]
+fn line_numbers_and_old_positions_are_skipped() {
+    let line = "0000 00000001 0 EXIT 0 0 0";
+    for (header, before) in [("-enable lineinfo = 1", "77 "), ("-accelsim tracer version = 2", "0 0 0 1 ")] {
+        let text =
+            SMALL.replace("-enable lineinfo = 0", header).replace("\n0000", &format!("\n{before}0000"));
+        let text = text.replace("\n0010", &format!("\n{before}0010"));
+        assert!(text.contains(&format!("{before}{line}")));
+        let again =
+            if header.contains("version") { text.replace("version = 5\n", "version = 2\n") } else { text };
+        assert_eq!(plain(read(&again).unwrap()), plain(read(SMALL).unwrap()));
+    }
+}
+
+#[test]
+fn every_truncation_is_one_clear_error() {
+    // All but the last newline is needed.
+    for end in 0..SMALL.len() - 1 {
+        let Err(error) = read(&SMALL[..end]) else { panic!("the first {end} bytes read as a whole trace") };
+        let message = error.to_string();
+        assert!(message.starts_with("test:") || message.starts_with("test: "), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+}
+
+#[test]
+fn every_changed_byte_gives_a_value_or_an_error() {
+    for at in 0..SMALL.len() {
+        for byte in [b'0', b'9', b'f', b'-', b' ', b'\n', b'#', 0xff] {
+            let mut text = SMALL.as_bytes().to_vec();
+            text[at] = byte;
+            if let Err(error) =
+                Reader::new("test", Cursor::new(text)).and_then(|mut kernel| warps(&mut kernel))
+            {
+                assert_eq!(error.to_string().lines().count(), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_kind_of_damage_has_its_message() {
+    let cases = [
+        ("grid dim = (2,1,1)", "grid dim = (3,1,1)", "found 2 thread blocks of 3"),
+        ("grid dim = (2,1,1)", "grid dim = (4294967295,4294967295,2)", "the number of blocks is"),
+        ("grid dim = (2,1,1)", "grid dim = (0,1,1)", "the number of blocks is 0; it must be from 1 to 2^32"),
+        ("block dim = (33,1,1)", "block dim = (2000,1,1)", "in a block is 2000; it must be from 1 to 1024"),
+        ("-block dim = (33,1,1)\n", "", "the header has no 'block dim'"),
+        ("-nregs = 8", "-nregs = 300", "nregs is 300; it must be at most 255"),
+        ("thread block = 1,0,0", "thread block = 0,0,0", "thread block 0 comes twice"),
+        ("thread block = 1,0,0", "thread block = 2,0,0", "inside the grid, found 'thread block = 2,0,0'"),
+        ("insts = 2", "insts = 3", "found 2 instructions of 3"),
+        ("insts = 2", "insts = 1", "expected 'warp = n' or #END_TB"),
+        ("insts = 2", "insts = 18446744073709551615", "found 2 instructions of 18446744073709551615"),
+        ("insts = 2", "insts = -1", "expected 'insts = n', found 'insts = -1'"),
+        ("warp = 1\ninsts = 1\n0000 00000001 0 EXIT 0 0 0\n", "", "found 1 warps of 2"),
+        ("warp = 1\ninsts = 1\n0000 00000001", "warp = 0\ninsts = 1\n0000 00000001", "warp 0 comes twice"),
+        ("warp = 1\ninsts = 1\n0000 00000001", "warp = 7\ninsts = 1\n0000 00000001", "the warp is 7"),
+        ("0000 ffffffff", "0000 fffffffff", "the mask is 68719476735; it must be 8 hexadecimal digits"),
+        ("0000 ffffffff", "0000 f0ffffff", "mask f0ffffff does not fit: strided addresses need one run"),
+        ("0010 00000005", "0010 0000000f", "expected a difference for each further lane"),
+        ("0000 00000003 0 ST", "0000 80000007 0 ST", "an address for each lane of the mask"),
+        ("1 R4 LDG", "2 R4 R5 LDG", "the number of destination registers is 2"),
+        ("1 R2 8 1", "9 R2 8 1", "the number of source registers is 9; it must be at most 4"),
+        ("1 R2 8 1", "1 R256 8 1", "expected a register R0 to R255, found 'R256'"),
+        ("R2 8 1 0x80", "R2 8 7 0x80", "the address mode is 7"),
+        ("0x80 8 0", "0x80 99999999999 0", "the stride is 99999999999"),
+    ];
+    for (from, to, message) in cases {
+        assert!(SMALL.contains(from), "{from}");
+        let error = read(&SMALL.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(message), "{from} -> {to}: {error}");
+    }
+}
+
+#[test]
+fn an_endless_line_is_refused() {
+    let text = SMALL.replace("EXIT", &"E".repeat(5000));
+    assert!(read(&text).unwrap_err().to_string().contains("the length of this line"));
+}
+
+#[test]
+fn lists_name_what_is_wrong() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let error = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        accel::read_list(&path).unwrap_err().to_string()
+    };
+    assert!(error("empty.g", "# nothing\n").contains("found 0 kernels of 1"));
+    assert!(error("copy.g", "MemcpyHtoD,7fb0,20\nkernel-1.traceg\n").contains("expected 'MemcpyHtoD,0x"));
+    let missing = folder.join("none");
+    assert!(accel::read_list(&missing).unwrap_err().to_string().contains("No such file"));
+    assert!(Reader::open(&missing.join("kernel-1.traceg")).is_err());
+}
