@@ -58,7 +58,7 @@ pub struct Tried {
     pub threshold: f64,
 }
 
-/// Entries that are sampled of an allocation, in all snapshots together.
+/// Short runs of entries that are sampled of an allocation, in all snapshots together.
 const SAMPLE_RUNS: usize = 512;
 /// Stretches of one snapshot that are sampled at least.
 const FEWEST_RUNS: usize = 64;
@@ -75,10 +75,11 @@ impl Measured {
         let info = run.info().clone();
         let snapshots: Vec<Vec<Array>> =
             (0..info.snapshots.len()).map(|index| run.snapshot(index)).collect::<Result<_, _>>()?;
+        let bytes = info.bytes().max(1);
         let of_allocation = |index: usize| {
             let arrays: Vec<&Array> = snapshots.iter().map(|arrays| &arrays[index]).collect();
-            let share = ALL_ROWS * info.allocations[index].bytes / info.bytes().max(1);
-            measure_allocation(&arrays, tried, (share as usize).clamp(8, MOST_ROWS), progress)
+            let share = (ALL_ROWS as f64 * info.allocations[index].bytes as f64 / bytes as f64) as usize;
+            measure_allocation(&arrays, tried, share.clamp(8, MOST_ROWS), progress)
         };
         let allocations = (0..info.allocations.len()).into_par_iter().map(of_allocation).collect();
         Ok(Self { run: info, allocations, auto: tried.auto })

@@ -1,8 +1,10 @@
 //! Plan to fit: the codecs and targets that fit a device memory and lose the least time to the link.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PlanOutcome, RunInfo, SECTOR_BYTES, Target};
+use buddy_core::{
+    AllocationInfo, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PlanOutcome, RunInfo, SECTOR_BYTES, Target,
+};
 
 use crate::{
     Assignment, Error, Gpu, Link, Measured, MeasuredAllocation,
@@ -133,14 +135,15 @@ pub fn read_accesses(path: &str, text: &str, run: &RunInfo) -> Result<Vec<u64>, 
         path: path.to_owned(),
         what: format!("not counts of accesses: {error}"),
     })?;
-    let names: Vec<&String> = run.allocations.iter().map(|allocation| &allocation.name).collect();
+    let names: HashSet<&String> = run.allocations.iter().map(|allocation| &allocation.name).collect();
     if let Some(name) = counts.keys().find(|name| !names.contains(name)) {
         return Err(Error::Accesses(name.clone()));
     }
-    names
-        .into_iter()
-        .map(|name| counts.get(name).copied().ok_or_else(|| Error::Accesses(name.clone())))
-        .collect()
+    let count = |allocation: &AllocationInfo| {
+        let name = &allocation.name;
+        counts.get(name).copied().ok_or_else(|| Error::Accesses(name.clone()))
+    };
+    run.allocations.iter().map(count).collect()
 }
 
 #[cfg(test)]

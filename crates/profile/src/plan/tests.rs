@@ -19,10 +19,9 @@ impl Random {
     fn histogram(&mut self, entries: u64) -> Histogram {
         let mut classes = [0; 6];
         let mut left = entries;
-        for class in 0..5 {
-            let here = if self.below(3) == 0 { self.below(left + 1) } else { 0 };
-            classes[class] = here;
-            left -= here;
+        for class in &mut classes {
+            *class = if self.below(3) == 0 { self.below(left + 1) } else { 0 };
+            left -= *class;
         }
         classes[self.below(6) as usize] += left;
         Histogram { classes, optimistic_bytes: 0 }
@@ -70,21 +69,9 @@ fn brute_force(measured: &Measured, memory: u64, accesses: Option<&[u64]>) -> Op
             for (device, slot) in [(128, 0), (96, 32), (64, 64), (32, 96), (8, 128)] {
                 let over = |histogram: &Histogram| -> u64 {
                     let sizes = [0, 8, 32, 64, 96, 128];
-                    let rest = sizes.map(|size| match (device, size) {
-                        (8, size) => {
-                            if size > 8 {
-                                size
-                            } else {
-                                0
-                            }
-                        }
-                        _ => {
-                            if size > device {
-                                size - device
-                            } else {
-                                0
-                            }
-                        }
+                    let rest = sizes.map(|size: u64| match device {
+                        8 if size > 8 => size,
+                        _ => size.saturating_sub(device),
                     });
                     histogram.classes.iter().zip(rest).map(|(count, rest)| count * rest).sum()
                 };
