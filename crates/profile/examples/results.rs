@@ -67,7 +67,11 @@ impl Row {
     fn text(&self, name: &str, megabytes: &str) -> String {
         let mut text = format!("| {name} | {megabytes} | {:.2} |", self.ratios[0]);
         for (ratio, overflow) in self.ratios[1..].iter().zip(&self.overflow) {
-            text.push_str(&format!(" {ratio:.2} | {:.2}% |", overflow * 100.0));
+            // A record of a run has not all pages.
+            match ratio.is_nan() {
+                true => text.push_str(" - | - |"),
+                false => text.push_str(&format!(" {ratio:.2} | {:.2}% |", overflow * 100.0)),
+            }
         }
         text
     }
