@@ -4,7 +4,7 @@ use crate::escape;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 250.0;
-const LEFT: f64 = 56.0;
+const LEFT: f64 = 72.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
