@@ -2,7 +2,7 @@
 //!
 //! A folder holds `kernelslist.g`, the copies and kernels of a program in order, and one file for each kernel:
 //! header lines, then the thread blocks with the instructions of their warps. [`Reader`] is a
-//! [`Kernel`](crate::Kernel) that reads such a file block by block; [`write`] writes one from any kernel.
+//! [`Kernel`](crate::Kernel) that reads such a file block by block; [`write()`] writes one from any kernel.
 
 mod header;
 mod line;
