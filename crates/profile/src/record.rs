@@ -7,7 +7,7 @@ use buddy_snapshot::{Error, Run};
 use crate::{Memory, Progress, measure, page_map, prune::drop_beaten, sample};
 
 /// Pages of each snapshot that a record keeps for pictures; the allocations share them by their sizes.
-const ROWS: u64 = 96;
+const ROWS: u64 = 64;
 
 /// Measures every allocation in every snapshot with each of the codecs, and keeps pages of the first. A codec
 /// that learns sees a sample of all snapshots, since an allocation keeps its parameters for the whole run.
