@@ -8,12 +8,14 @@
 #![forbid(unsafe_code)]
 
 pub mod accel;
+mod application;
 mod error;
 mod inst;
 mod kernel;
 mod opcode;
 pub mod pattern;
 
+pub use application::{Application, MakeKernel, Step};
 pub use error::{Error, Problem};
 pub use inst::{Addresses, Code, Inst, NO_REGISTER, Op, WARP_LANES};
 pub use kernel::{At, Item, Kernel, Launch, MAX_BLOCK_THREADS};
