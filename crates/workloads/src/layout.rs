@@ -1,10 +1,7 @@
 //! Where a workload's arrays lie: what its kernels walk.
 
 use buddy_core::AllocationInfo;
-use buddy_trace::{
-    Application, Kernel, Step,
-    pattern::{Array, Body, Nest, Place},
-};
+use buddy_trace::{Application, Kernel, Step, pattern::Array};
 
 use crate::{Workload, run::allocation_infos};
 
@@ -46,18 +43,4 @@ where
     K: Kernel + Clone + Send + Sync + 'static,
 {
     (0..times).flat_map(|_| kernels.iter().cloned().map(Step::of)).collect()
-}
-
-/// One pass over every array.
-pub(crate) fn one_pass(allocations: &[crate::Allocation<'_>]) -> Application {
-    let layout = Layout { allocations: crate::run::placed(allocations) };
-    let pass = |allocation: &AllocationInfo| {
-        let array = layout.array(&allocation.name);
-        let elements = (allocation.bytes / u64::from(array.element_bytes)) as usize;
-        Step::of(
-            Nest::new("pass", [elements, 1, 1, 1], 32).phase(1, &Body::default().load(array, Place::LINE)),
-        )
-    };
-    let steps = layout.allocations.iter().map(pass).collect();
-    layout.application("pass", steps)
 }

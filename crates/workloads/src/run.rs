@@ -54,12 +54,7 @@ pub fn describe(info: &Info, workload: &dyn Workload, seed: u64) -> RunInfo {
 
 /// A workload's allocations, at the addresses that every description of it gives them.
 pub(crate) fn allocation_infos(workload: &dyn Workload) -> Vec<AllocationInfo> {
-    placed(&workload.allocations())
-}
-
-/// The same of arrays.
-pub(crate) fn placed(allocations: &[Allocation<'_>]) -> Vec<AllocationInfo> {
-    let all = allocations.iter().map(allocation_info).collect();
+    let all = workload.allocations().iter().map(allocation_info).collect();
     let mut run = RunInfo::new("", Default::default(), all);
     run.place_allocations();
     run.allocations

@@ -68,9 +68,7 @@ pub trait Workload: Send {
 
     /// One or a few of the program's steps on a GPU: its dominant kernels, walking the same arrays at the same
     /// addresses as [`describe`](crate::describe) gives them. `docs/model.md` says what each does.
-    fn application(&self) -> Application {
-        crate::layout::one_pass(&self.allocations())
-    }
+    fn application(&self) -> Application;
 
     /// Compares the answer with the known one; called after the last step.
     fn check(&self) -> Vec<Check>;
