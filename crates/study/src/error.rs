@@ -40,6 +40,9 @@ pub enum Error {
         /// Why.
         source: buddy_sim::Error,
     },
+    /// A program whose kernels are not known.
+    #[error("{0} cannot be simulated")]
+    NoProgram(String),
     /// A record that is part of this tool is none.
     #[error("{name}: {source}")]
     Recorded {

@@ -2,7 +2,7 @@
 
 use buddy_core::{Figure, Quantity, Unit};
 
-use crate::{Findings, figures};
+use crate::{Findings, Point, figures};
 
 /// One figure or table.
 pub trait Experiment: Sync {
@@ -12,6 +12,11 @@ pub trait Experiment: Sync {
     /// Whether it looks at the memory of the HPC programs.
     fn needs_programs(&self) -> bool {
         true
+    }
+
+    /// The simulations that it looks at, of the memory that was found.
+    fn points(&self, _found: &Findings) -> Vec<Point> {
+        Vec::new()
     }
 
     /// Makes the figure of what was found.
@@ -48,10 +53,13 @@ impl About {
 pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &figures::Workloads,
     &figures::OverTime,
+    &figures::Metadata,
     &figures::Spatial,
     &figures::Optimisations,
     &figures::Iteration,
     &figures::Thresholds,
+    &figures::Performance,
+    &figures::UnifiedMemory,
     &figures::Codecs,
     &figures::Pages,
     &figures::Fit,

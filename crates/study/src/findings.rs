@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use buddy_core::Profile;
+use buddy_sim::Report;
 use buddy_workloads::ALL;
 
-use crate::{NETWORKS, Program, Recorded, Settings};
+use crate::{NETWORKS, Point, Program, Recorded, Settings};
 
 /// What is known so far. A figure is a function of this alone.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Findings {
     pub programs: BTreeMap<String, Program>,
     /// The recorded networks, by name.
     pub networks: BTreeMap<String, Recorded>,
+    /// What was simulated.
+    pub reports: BTreeMap<Point, Report>,
 }
 
 /// One of the paper's sixteen workloads.
@@ -36,7 +39,7 @@ pub struct Subject<'a> {
 impl Findings {
     /// Nothing yet.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, programs: BTreeMap::new(), networks: BTreeMap::new() }
+        Self { settings, programs: BTreeMap::new(), networks: BTreeMap::new(), reports: BTreeMap::new() }
     }
 
     /// The ten HPC programs.

@@ -1,14 +1,19 @@
 //! The whole study: programs, then networks, then figures.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use buddy_core::{Figure, Record};
 use buddy_workloads::{ALL, Info};
 use serde_json::json;
 
 use crate::{
-    EXPERIMENTS, Error, Experiment, Findings, Key, NETWORKS, Program, Recorded, Settings, Store, TODAY,
-    Watch, program, work::Work,
+    EXPERIMENTS, Error, Experiment, Findings, Key, NETWORKS, Point, Program, Recorded, Settings, Store,
+    TODAY, Watch, program,
+    simulate::{self, Stages},
+    work::Work,
 };
 
 /// What to reproduce.
@@ -42,18 +47,36 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let store = Store::open(&request.records)?;
     let settings = request.settings;
     let mut found = Findings { networks: networks(request)?, ..Findings::new(settings) };
-    let mut interrupted = false;
-    if chosen.iter().any(|one| one.needs_programs()) {
-        let work = Work::new(watch, ALL.iter().map(|info| program_seconds(&settings, info)).sum());
-        match programs(&settings, &store, &work) {
-            Ok(programs) => found.programs = programs,
-            Err(Error::Interrupted) => interrupted = true,
-            Err(error) => return Err(error),
-        }
-    }
+    let interrupted = match gather(&chosen, &mut found, &store, watch) {
+        Ok(()) => false,
+        Err(Error::Interrupted) => true,
+        Err(error) => return Err(error),
+    };
     let ready = chosen.iter().filter(|one| !one.needs_programs() || !found.programs.is_empty());
     let figures = ready.map(|one| keep(&store, *one, &found)).collect::<Result<_, _>>()?;
     Ok(Done { figures, interrupted })
+}
+
+/// Runs the programs and the simulations that the experiments need.
+fn gather(
+    chosen: &[&dyn Experiment],
+    found: &mut Findings,
+    store: &Store,
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    let settings = found.settings;
+    if !chosen.iter().any(|one| one.needs_programs()) {
+        return Ok(());
+    }
+    let points: BTreeSet<Point> = chosen.iter().flat_map(|one| one.points(found)).collect();
+    let mut points: Vec<Point> = points.into_iter().collect();
+    let cost = |point: &Point| simulate::seconds(&settings, point);
+    points.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    let running: f64 = ALL.iter().map(|info| program_seconds(&settings, info)).sum();
+    let work = Work::new(watch, running + points.iter().map(cost).sum::<f64>());
+    found.programs = programs(&settings, store, &work)?;
+    found.reports = Stages::new(found, &points).run(&points, store, &work)?;
+    if watch.goes_on() { Ok(()) } else { Err(Error::Interrupted) }
 }
 
 /// The experiments that were asked for.

@@ -18,7 +18,7 @@ pub struct Settings {
 
 impl Settings {
     /// Every stage in less than two minutes.
-    pub const QUICK: Self = Self { name: "quick", bytes: Some(2_000_000), seed: 1 };
+    pub const QUICK: Self = Self { name: "quick", bytes: Some(4_000_000), seed: 1 };
     /// What the README shows.
     pub const DEFAULT: Self = Self { name: "default", bytes: Some(64_000_000), seed: 1 };
     /// The paper's footprints.

@@ -1,7 +1,10 @@
 //! One file for each figure or table.
 
 mod codecs;
+mod fig11_performance;
+mod fig12_unified_memory;
 mod fig3_over_time;
+mod fig5_metadata;
 mod fig6_spatial;
 mod fig7_optimisations;
 mod fig8_iteration;
@@ -12,10 +15,13 @@ mod table1_workloads;
 
 pub use codecs::Codecs;
 pub use fig3_over_time::OverTime;
+pub use fig5_metadata::Metadata;
 pub use fig6_spatial::Spatial;
 pub use fig7_optimisations::Optimisations;
 pub use fig8_iteration::Iteration;
 pub use fig9_thresholds::Thresholds;
+pub use fig11_performance::Performance;
+pub use fig12_unified_memory::UnifiedMemory;
 pub use fit::Fit;
 pub use pages::Pages;
 pub use table1_workloads::Workloads;
