@@ -169,7 +169,11 @@ impl Gpu {
         Ok(self.0.common.get_or_init(|| kernels).clone())
     }
 
-    fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
+    /// Compiles a program, or takes it from the cache, and loads it.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or what the driver says.
+    pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
         let options = source.options(&self.0.architecture);
         let key = source.key(&options, self.0.driver);
         let dir = cache::cache_dir();
@@ -182,7 +186,7 @@ impl Gpu {
         if !driver::has_compiler() {
             return Err(Error::NoCompiler { program: source.name.clone() });
         }
-        let image = driver::compile(&source.name, source.text, &HEADERS, &options)
+        let image = driver::compile(&source.name, &source.text, &HEADERS, &options)
             .map_err(|log| Error::Compile { program: source.name.clone(), log })?;
         if let Some(dir) = dir {
             cache::store(&dir, &key, &image);
