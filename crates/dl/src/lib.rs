@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accuracy;
 mod error;
 mod footprint;
 mod graph;
@@ -18,6 +19,7 @@ mod time;
 mod validate;
 mod work;
 
+pub use accuracy::{Accuracy, AccuracyRun, AccuracySummary};
 pub use error::Error;
 pub use footprint::{Footprint, VALUE_BYTES, WORKSPACE_BYTES, largest_batch};
 pub use layer::{Layer, Op, Shape};
