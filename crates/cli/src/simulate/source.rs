@@ -1,4 +1,4 @@
-//! What is simulated: a trace, or a generated program.
+//! What is simulated: a trace, a generated program, or a workload.
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,10 @@ use buddy_trace::{
     accel::{self, Reader},
     pattern::{PROGRAMS, program},
 };
+use buddy_workloads::ALL;
+
+use super::bound::Bound;
+use crate::workload::decimal;
 
 /// A program that can be run any number of times, each from its start.
 pub(crate) struct Source {
@@ -20,7 +24,12 @@ pub(crate) struct Source {
 
 enum Kind {
     Trace(Vec<Item>),
-    Program { name: String, bytes: u64 },
+    Program {
+        name: String,
+        bytes: u64,
+    },
+    /// A program that walks its own allocations. Networks belong here as well, with classes from their records.
+    Application(Box<Bound>),
 }
 
 impl Source {
@@ -32,12 +41,30 @@ impl Source {
         }
         let path = Path::new(what);
         if !path.exists() {
-            bail!("'{what}' is no trace and no program; the programs are {}", PROGRAMS.join(", "));
+            let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+            bail!(
+                "'{what}' is no trace and no program; the programs are {} and the workloads {}",
+                PROGRAMS.join(", "),
+                workloads.join(", ")
+            );
         }
         let kernel = what.ends_with(".traceg") || what.ends_with(".traceg.xz");
         let items = if kernel { vec![Item::Kernel(PathBuf::from(what))] } else { accel::read_list(path)? };
         let allocations = copied(&items);
         Ok(Self { name: what.to_owned(), allocations, kind: Kind::Trace(items) })
+    }
+
+    /// A workload with its targets.
+    pub(crate) fn of(bound: Bound) -> Self {
+        let application = &bound.observed.application;
+        let bytes: u64 = application.allocations.iter().map(|allocation| allocation.bytes).sum();
+        let name = format!("{} ({})", application.name, decimal(bytes));
+        Self { name, allocations: Vec::new(), kind: Kind::Application(Box::new(bound)) }
+    }
+
+    /// The workload, if it is one.
+    pub(crate) fn bound(&self) -> Option<&Bound> {
+        if let Kind::Application(bound) = &self.kind { Some(bound) } else { None }
     }
 
     /// Runs all of it; `false` if `keep_on` ended it early.
@@ -57,6 +84,9 @@ impl Source {
                         return Ok(false);
                     }
                 }
+            }
+            Kind::Application(bound) => {
+                return Ok(simulator.run_application(&bound.observed.application, keep_on)?);
             }
             Kind::Program { name, bytes } => {
                 for mut kernel in program(name, *bytes).into_iter().flat_map(|program| program.kernels) {

@@ -4,18 +4,22 @@
 //! synthetic test, of a workload's snapshot or of a network's layers.
 
 mod arithmetic;
+mod body;
 mod csr;
 mod gemm;
 mod lattice;
+mod nest;
 mod program;
 mod random;
 mod stencil;
 mod stream;
 
 pub use arithmetic::Arithmetic;
+pub use body::{Body, Index, List, Place};
 pub use csr::Csr;
 pub use gemm::Gemm;
 pub use lattice::Lattice;
+pub use nest::Nest;
 pub use program::{PROGRAMS, Program, program};
 pub use random::RandomSectors;
 pub use stencil::Stencil;
