@@ -16,6 +16,9 @@ pub enum Error {
         /// How many there are.
         count: usize,
     },
+    /// No context is current on the calling thread.
+    #[error("no CUDA context is current on this thread: make one first, as cudaSetDevice or cuCtxCreate do")]
+    NoContext,
     /// The compiler's library is not there, and the kernels are not in the cache.
     #[error(
         "no NVRTC: libnvrtc is needed to compile {program} for this GPU (it comes with the CUDA toolkit)"
@@ -106,6 +109,19 @@ pub enum Error {
         /// How many there are.
         entries: u64,
     },
+    /// A range of bytes that an allocation does not take.
+    #[error(
+        "bytes {offset} to {end} are out of range: the allocation has {length}, and takes multiples of 128 or its end",
+        end = offset.saturating_add(*bytes)
+    )]
+    Bytes {
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// Bytes of the allocation.
+        length: u64,
+    },
     /// Bytes that are not what an operation takes.
     #[error("{bytes} bytes at {address:#x} do not fit: {need}")]
     Shape {
@@ -116,6 +132,9 @@ pub enum Error {
         /// What would be right.
         need: &'static str,
     },
+    /// The vendor's library refused a product.
+    #[error("cuBLASLt refused: {0}")]
+    Vendor(String),
     /// A GPU that does what a CPU does not.
     #[error("the GPU differs from the CPU: {0}")]
     Differs(String),

@@ -22,6 +22,7 @@
 //! `buddy-codec`, and `*.cu` around them. They are compiled by NVRTC at first use and kept on disk. Places and
 //! nibbles are those of `buddy-core`, whose constants the kernels are given.
 
+mod allocation;
 mod bench;
 mod buffer;
 mod bytes;
@@ -30,6 +31,7 @@ mod check;
 mod data;
 mod driver;
 mod error;
+mod fused;
 mod gpu;
 mod host;
 mod kernels;
@@ -37,17 +39,23 @@ mod layout;
 mod pool;
 mod report;
 mod source;
+mod survey;
 mod table;
 
+pub use allocation::Allocation;
 pub use bench::{BenchReport, BenchRow, bench};
 pub use buffer::{BuddyBuffer, Targets};
 pub use bytes::{DeviceBytes, DeviceSpan};
 pub use cache::cache_dir;
 pub use check::{CheckCase, CheckReport, check};
+pub use cudarc;
 pub use cudarc::driver::CudaStream;
 pub use data::Fill;
 pub use error::Error;
+pub use fused::{Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, fused, tune};
 pub use gpu::{Gpu, Info};
+pub use layout::BuddyView;
 pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};
-pub use source::{Params, Source, codecs, constants};
+pub use source::{Params, Source, codecs, constants, constants_header};
+pub use survey::Surveyed;

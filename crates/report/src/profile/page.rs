@@ -182,7 +182,8 @@ fn table(profile: &Profile) -> Table {
     let row = |index: usize| {
         let (info, target) = (&profile.run.allocations[index], &profile.targets.allocations[index]);
         let (mean, worst) = overflow(profile, index);
-        let last = histograms(profile, index, &target.codec).last().copied().unwrap_or_default();
+        let alive = histograms(profile, index, &target.codec).iter().rev().find(|one| one.entries() > 0);
+        let last = alive.copied().unwrap_or_default();
         let ratio_here = ratio_of(profile, index);
         vec![
             Cell::text(shorten(&info.name, 34)),
