@@ -11,6 +11,7 @@ mod accuracy;
 mod error;
 mod footprint;
 mod graph;
+mod iteration;
 mod layer;
 mod networks;
 mod project;

@@ -131,7 +131,7 @@ impl Operand {
     /// Whether neighbours along the depth are neighbours in memory.
     pub(super) fn deep(&self) -> bool {
         match self {
-            Self::Matrix { depth, .. } => depth.step == 1,
+            Self::Matrix { depth, .. } => depth.step == 1 && depth.run > 1,
             Self::Patches { deep_pixels, .. } => *deep_pixels,
         }
     }

@@ -46,6 +46,12 @@ impl Pool {
         Self::new(name, window, vec![input, output[0], output[1]], gradient, true)
     }
 
+    /// The same, which adds to what the gradient of the input holds.
+    pub fn adding(mut self) -> Self {
+        self.arrays.push(self.to);
+        self
+    }
+
     fn new(name: &str, from: Window, arrays: Vec<Array>, to: Array, backward: bool) -> Self {
         let [rows, columns] = if backward { from.input } else { from.output };
         let threads = from.planes * rows * columns;
@@ -56,7 +62,8 @@ impl Pool {
 
     /// Warp instructions of a whole run, edges counted as if they were not.
     pub fn instructions(&self) -> u64 {
-        let loads = if self.backward { 3 } else { self.from.kernel * self.from.kernel };
+        let loads =
+            if self.backward { self.arrays.len() as u64 } else { self.from.kernel * self.from.kernel };
         self.threads.div_ceil(u64::from(WARP_LANES)) * (2 * loads + 2)
     }
 
@@ -115,7 +122,7 @@ impl Kernel for Pool {
             let windows: Vec<_> = places.iter().map(|&place| Some(self.window(place))).collect();
             let own: Vec<_> = (first..first + 32).map(Some).collect();
             for (array, (elements, register)) in
-                self.arrays.iter().zip([(&own, 16), (&windows, 17), (&windows, 18)])
+                self.arrays.iter().zip([(&own, 16), (&windows, 17), (&windows, 18), (&own, 19)])
             {
                 self.fill_load(*array, mask, elements, register, code);
             }
