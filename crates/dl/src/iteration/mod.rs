@@ -1,7 +1,7 @@
 //! One training iteration as kernels over the network's own allocations: forward, backward, update.
 //!
 //! Convolutions and matrix products are tiled kernels that read images and weights where they lie; the other layers
-//! stream. Allocations are named `<kind>/<layer>` with the kind as their call site: `weights`, `gradients`,
+//! stream. The batch is on the device when the iteration begins, as data loaders see to. Allocations are named `<kind>/<layer>` with the kind as their call site: `weights`, `gradients`,
 //! `optimizer`, `activations` and `input`. The gradient of a layer's output is `gradients/<layer>.output`.
 
 mod backward;
@@ -11,7 +11,7 @@ mod plan;
 mod recurrent;
 mod tensors;
 
-use buddy_trace::{Application, Step};
+use buddy_trace::Application;
 
 use crate::Network;
 
@@ -26,10 +26,10 @@ impl Network {
     /// One training iteration of which only a share is run, so that a large batch takes minutes and not days.
     ///
     /// Of each kernel a share of the blocks is kept, in short runs evenly spread over the grid. Where that would leave
-    /// fewer than 128 blocks, and multiprocessors without work, 128 are kept and the loops of products are thinned.
-    /// Of a recurrent layer's steps a part is kept as well. Allocations and addresses are those of the whole
-    /// iteration, and every layer keeps its part of the work; small kernels count for more than they should. Cycles
-    /// of a sample are no time of an iteration: compare samples of the same share with each other.
+    /// fewer than 224 blocks, which the paper's GPU runs at a time, 224 are kept and the loops of products are
+    /// thinned. Where even that is more than the share, only some of such kernels are run, so that each kind of
+    /// kernel keeps its part of the whole. Allocations and addresses are those of the whole iteration. Cycles of a
+    /// sample are no time of an iteration: compare samples of the same share with each other.
     ///
     /// # Panics
     /// If the share is not above 0.
@@ -41,17 +41,13 @@ impl Network {
 
     /// Warp instructions of a whole iteration.
     pub fn warp_instructions(&self, batch: u64) -> u64 {
-        // The count is of whole kernels; the small share keeps the plan of a recurrent network short.
-        self.plan(batch, 1e-6).1.instructions
+        self.plan(batch, 1.0).1.instructions
     }
 
     fn plan(&self, batch: u64, share: f64) -> (Layout, Plan) {
         assert!(share > 0.0, "a share of {share}: use more than 0");
         let layout = Layout::new(self, batch);
         let mut plan = Plan::new(share.min(1.0));
-        let bytes =
-            layout.allocations.iter().filter(|one| one.call_site == "input").map(|one| one.bytes).sum();
-        plan.steps.push(Step::Copy { bytes });
         for (number, layer) in self.layers.iter().enumerate() {
             forward::forward(layer, number, batch, &layout, &mut plan);
         }

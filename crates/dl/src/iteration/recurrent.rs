@@ -58,14 +58,6 @@ impl Parts {
     fn four(&self, gates: Array) -> [Array; 4] {
         [0, 1, 2, 3].map(|gate| after(gates, gate * self.batch * self.hidden))
     }
-
-    /// The steps that a sample runs, evenly spread, and the share of their kernels: as large a part of the steps as
-    /// of each kernel.
-    fn sample(&self, share: f64) -> (Vec<u64>, f64) {
-        let kept = ((self.steps as f64 * share.sqrt()).ceil() as u64).clamp(1, self.steps);
-        let steps = (0..kept).map(|step| step * self.steps / kept).collect();
-        (steps, (share * self.steps as f64 / kept as f64).min(1.0))
-    }
 }
 
 pub(super) fn forward(layer: &Layer, number: usize, batch: u64, layout: &Layout, plan: &mut Plan) {
@@ -78,11 +70,7 @@ pub(super) fn forward(layer: &Layer, number: usize, batch: u64, layout: &Layout,
     let operands =
         [Operand::rows(x, from), Operand::rows(of_input, from), Operand::rows(parts.kept(0, 0), gates)];
     plan.tiled(Tiled::new(name, operands, [steps * batch, gates, from]));
-    let whole = plan.share;
-    let (sample, share) = parts.sample(whole);
-    let before = plan.instructions;
-    plan.share = share;
-    for &step in &sample {
+    for step in 0..steps {
         let last = step.saturating_sub(1);
         let now = parts.kept(0, step);
         let operands = [
@@ -103,8 +91,6 @@ pub(super) fn forward(layer: &Layer, number: usize, batch: u64, layout: &Layout,
         ];
         plan.tiled(cut(Tiled::new(name, operands, [batch, to, hidden])));
     }
-    plan.instructions = before + (plan.instructions - before) * steps / sample.len() as u64;
-    plan.share = whole;
 }
 
 pub(super) fn backward(layer: &Layer, number: usize, pass: &mut Backward<'_>, plan: &mut Plan) {
@@ -113,11 +99,7 @@ pub(super) fn backward(layer: &Layer, number: usize, pass: &mut Backward<'_>, pl
     let Parts { hidden, to, steps, .. } = parts;
     let [_, of_output, projection] = parts.weights(own.weights);
     let gates = 4 * hidden;
-    let whole = plan.share;
-    let (sample, share) = parts.sample(whole);
-    let before = plan.instructions;
-    plan.share = share;
-    for &step in sample.iter().rev() {
+    for step in (0..steps).rev() {
         let [d_gates, d_unprojected] = [0, 4].map(|first| parts.kept_gradient(first, step));
         let operands = [
             Operand::rows(parts.at(own.gradient, step), to),
@@ -135,8 +117,6 @@ pub(super) fn backward(layer: &Layer, number: usize, pass: &mut Backward<'_>, pl
         ];
         plan.tiled(cut(Tiled::new(name, operands, [batch, to, gates]).adding()));
     }
-    plan.instructions = before + (plan.instructions - before) * steps / sample.len() as u64;
-    plan.share = whole;
     gradients(layer, &parts, pass, plan);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use buddy_trace::{Addresses, At, Code, Step};
+use buddy_trace::{Addresses, At, Code, Kernel, Step};
 
 use super::*;
 
@@ -16,7 +16,26 @@ fn ends(code: &Code, inst: &buddy_trace::Inst) -> [u64; 2] {
     }
 }
 
-/// The allocations that the first and last blocks of every kernel touch; panics for an address outside of all.
+/// How many pieces a warp of a kernel has.
+fn pieces(kernel: &mut dyn Kernel, block: u64, code: &mut Code) -> u32 {
+    let mut empty = |step: &u32| {
+        code.clear();
+        kernel.fill(At { block, warp: 0, step: *step }, code).unwrap();
+        code.insts().is_empty()
+    };
+    let mut end = 1;
+    while !empty(&end) {
+        end *= 2;
+    }
+    let mut full = end / 2;
+    while end - full > 1 {
+        let middle = (full + end) / 2;
+        if empty(&middle) { end = middle } else { full = middle }
+    }
+    end
+}
+
+/// The allocations that some blocks of every kernel touch; panics for an address outside of all.
 fn touched(application: &Application) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     let allocations = &application.allocations;
@@ -24,23 +43,21 @@ fn touched(application: &Application) -> BTreeSet<&str> {
     for step in &application.steps {
         let Step::Kernel(make) = step else { continue };
         let mut kernel = make();
-        let last = kernel.launch().blocks() - 1;
-        let ats = [0, last / 2, last].into_iter().flat_map(|block| {
-            (0..2).flat_map(move |warp| (0..400).map(move |step| At { block, warp: warp * 7, step }))
-        });
-        for at in ats {
-            code.clear();
-            if at.warp >= kernel.launch().warps() {
-                continue;
-            }
-            kernel.fill(at, &mut code).unwrap();
-            for inst in code.insts().iter().filter(|inst| inst.op.is_global()) {
-                for address in ends(&code, inst) {
-                    let number = allocations.partition_point(|one| one.base <= address);
-                    let one = number.checked_sub(1).map(|number| &allocations[number]);
-                    let one = one.filter(|one| address + u64::from(inst.width) <= one.base + one.bytes);
-                    let one = one.unwrap_or_else(|| panic!("{}: {address:#x}", kernel.launch().name));
-                    found.insert(one.name.as_str());
+        let (last, warps) = (kernel.launch().blocks() - 1, kernel.launch().warps());
+        for block in [0, last / 2, last] {
+            let end = pieces(kernel.as_mut(), block, &mut code);
+            let some = [0, end / 3, end.saturating_sub(2), end - 1];
+            for (warp, step) in [0, warps - 1].into_iter().flat_map(|warp| some.map(|step| (warp, step))) {
+                code.clear();
+                kernel.fill(At { block, warp, step }, &mut code).unwrap();
+                for inst in code.insts().iter().filter(|inst| inst.op.is_global()) {
+                    for address in ends(&code, inst) {
+                        let number = allocations.partition_point(|one| one.base <= address);
+                        let one = number.checked_sub(1).map(|number| &allocations[number]);
+                        let one = one.filter(|one| address + u64::from(inst.width) <= one.base + one.bytes);
+                        let one = one.unwrap_or_else(|| panic!("{}: {address:#x}", kernel.launch().name));
+                        found.insert(one.name.as_str());
+                    }
                 }
             }
         }
@@ -51,7 +68,7 @@ fn touched(application: &Application) -> BTreeSet<&str> {
 #[test]
 fn every_allocation_is_used_and_nothing_else() {
     for network in Network::all() {
-        let application = network.application_sampled(2, 0.001);
+        let application = network.application(2);
         let found = touched(&application);
         let missing: Vec<_> =
             application.allocations.iter().filter(|one| !found.contains(one.name.as_str())).collect();
