@@ -15,8 +15,14 @@ fn main() {
             "options": source.options(architecture),
         })
     };
+    // A program is not asked of an architecture below the one it is for.
+    let number = |name: &String| name.trim_start_matches("sm_").parse::<u32>().unwrap_or(u32::MAX);
+    let for_each = |source: &Source| {
+        let least = source.least;
+        architectures.iter().filter(move |name| number(name) >= least)
+    };
     let jobs: Vec<Value> =
-        programs.iter().flat_map(|source| architectures.iter().map(|a| compile(source, a))).collect();
+        programs.iter().flat_map(|source| for_each(source).map(|a| compile(source, a))).collect();
     let headers: Vec<Value> =
         Source::headers().iter().map(|(name, text)| json!({ "name": name, "text": text })).collect();
     println!("{}", json!({ "headers": headers, "jobs": jobs }));

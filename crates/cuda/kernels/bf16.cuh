@@ -165,6 +165,43 @@ struct Bf16 {
         return OK;
     }
 
+    // A quarter of an entry, 16 values in eight words, for kernels that give an entry to four lanes. `bytes` are the
+    // signs and mantissas of the quarter: words 4 * quarter and on of the stream. Layout B, with `codes` from words
+    // 16 + 2 * quarter and on:
+    static BUDDY_FN void read_window_quarter(const u32 (&bytes)[4], const u32 (&codes)[2], u32 window, u32 (&out)[8]) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 8; i++) {
+            u32 k = i % 4, word = codes[i / 4], place = k == 0 ? word << 7 : k == 1 ? word << 3 : k == 2 ? word >> 1 : word >> 5;
+            out[i] = widen(bytes[i / 2], i % 2, (place & 0x07800780u) + window * 0x00800080u);
+        }
+    }
+
+    // Layout C, with `rest` the words 16 to 23. Streams that `decode` refuses give anything.
+    static BUDDY_FN void read_own_quarter(const u32 (&bytes)[4], const u32 (&rest)[8], u32 quarter, u32 (&out)[8]) {
+        u32 half = quarter / 2, shift = quarter % 2 * 16;
+        u32 low = rest[0] & rest[2] & rest[4], high = rest[1] & rest[3] & rest[5];
+        u32 before = half == 0 ? 0 : ones_in(low);
+        before += shift == 0 ? 0 : ones_in((half == 0 ? low : high) & 0xffff);
+        u32 planes[3];
+        BUDDY_UNROLL
+        for (u32 bit = 0; bit < 3; bit++) planes[bit] = (half == 0 ? rest[2 * bit] : rest[2 * bit + 1]) >> shift;
+        u64 tail = ((u64)rest[7] << 32 | rest[6]) >> 8 * (before & 7);
+        u32 base = rest[6] & 0xff, escaped = planes[0] & planes[1] & planes[2];
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 8; i++) {
+            u32 codes = 0;
+            BUDDY_UNROLL
+            for (u32 bit = 0; bit < 3; bit++) {
+                u32 two = planes[bit] >> 2 * i;
+                codes |= ((two & 1) | (two & 2) << 15) << bit;
+            }
+            u32 exponents = base * 0x00010001u - codes;
+            if (escaped >> 2 * i & 1) tail >>= 8, exponents = (exponents & 0xffff0000u) | ((u32)tail & 0xff);
+            if (escaped >> 2 * i & 2) tail >>= 8, exponents = (exponents & 0xffff) | ((u32)tail & 0xff) << 16;
+            out[i] = widen(bytes[i / 2], i % 2, (exponents & 0x00ff00ffu) << 7);
+        }
+    }
+
     template <class Row>
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params& params) {
         if (layout == 0) return Loose::read(row, limit, words);

@@ -3,10 +3,6 @@
 // the codecs.
 #pragma once
 
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
 #ifdef __CUDACC__
 #define BUDDY_FN __device__ __forceinline__
 #define BUDDY_UNROLL _Pragma("unroll")
@@ -16,6 +12,10 @@ typedef unsigned long long u64;
 #endif
 
 namespace buddy {
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
 
 // Words of an entry, and of the longest stream that is stored as one.
 constexpr u32 WORDS = BUDDY_ENTRY_BYTES / 4;
@@ -109,11 +109,11 @@ BUDDY_FN u32 permute_bytes(u32 a, u32 b, u32 selector) {
 // A stream's first byte is the most significant one of its first word.
 BUDDY_FN u32 big_endian(u32 word) { return permute_bytes(word, 0, 0x0123); }
 
-// The OR over the threads of a warp, which lets a warp skip what none of its entries needs; on a CPU a warp is
-// one entry.
+// The OR over the threads of a warp that are here, which lets them skip what none of their entries needs; on a CPU a
+// warp is one entry.
 BUDDY_FN u32 warp_or(u32 word) {
 #ifdef __CUDA_ARCH__
-    return __reduce_or_sync(0xffffffffu, word);
+    return __reduce_or_sync(__activemask(), word);
 #else
     return word;
 #endif

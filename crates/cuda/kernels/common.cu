@@ -1,5 +1,6 @@
 // Kernels that belong to no codec: what is stored, what the constants are, data to try codecs on, and plain
 // copies to compare with.
+#include "entry.cuh"
 #include "fill.cuh"
 #include "tile.cuh"
 
@@ -32,7 +33,7 @@ extern "C" __global__ void buddy_stats(Memory memory, u64* counts) {
 
 // What the kernels were compiled with: constants, then bytes and class and layout of every nibble.
 extern "C" __global__ void buddy_constants(u32* out) {
-    const u32 constants[] = {ENTRY, SECTOR, PAGE_ENTRIES, SMALL, STREAM_BITS, sizeof(Memory), sizeof(Page), sizeof(Params)};
+    const u32 constants[] = {ENTRY, SECTOR, PAGE_ENTRIES, SMALL, STREAM_BITS, sizeof(Memory), sizeof(Page), sizeof(Params), sizeof(BuddyView)};
     u32 at = 0;
     for (u32 constant : constants) out[at++] = constant;
     for (u32 nibble = 0; nibble < NIBBLES; nibble++) {
@@ -85,6 +86,19 @@ extern "C" __global__ void buddy_read_slots(const u8* from, uint4* to, u64 slots
     for (u64 at = thread_index(); at < slots * chunks; at += thread_count()) {
         __stcs(to + at, *(const uint4*)(from + at / chunks * stride + at % chunks * CHUNK));
     }
+}
+
+// Reads everything, and keeps nothing: how fast memory can be read.
+extern "C" __global__ void buddy_read_all(const uint4* from, u64 chunks, u64* count) {
+    u32 found = 0;
+    for (u64 at = thread_index() * 4; at + 3 < chunks; at += thread_count() * 4) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) {
+            uint4 v = __ldcs(from + (at - thread_index() % WARP * 4) + i * WARP + thread_index() % WARP);
+            found |= (v.x ^ v.y) & (v.z ^ v.w);
+        }
+    }
+    if (found == 0x12345678) atomicAdd(count, 1ull);
 }
 
 // A gather of plain entries, eight threads to an entry, four entries to a thread. What does not exist is the first.

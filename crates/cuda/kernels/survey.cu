@@ -1,7 +1,6 @@
-// The sizes of many spans of plain memory in one launch: BUDDY_CODEC names the codec's struct, BUDDY_CODEC_FILE its
-// header. Each warp takes a run of consecutive tiles of 32 entries, and adds up what it found when a span ends.
-#include "tile.cuh"
-#include BUDDY_CODEC_FILE
+// The sizes of many spans of plain memory in one launch: BUDDY_CODEC names the codec's struct. Each warp takes a
+// run of consecutive tiles of 32 entries, and adds up what it found when a span ends.
+#include "buddy_device.cuh"
 
 using namespace buddy;
 typedef BUDDY_CODEC Codec;

@@ -41,6 +41,10 @@ struct Row {
                      : "memory");
         return v;
     }
+    BUDDY_FN void load_chunk(u32 c, u32 (&out)[4]) const {
+        uint4 v = load_chunk(c);
+        out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
+    }
     BUDDY_FN void store_chunk(u32 c, u32 x, u32 y, u32 z, u32 w) {
         asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(start ^ c * CHUNK), "r"(x), "r"(y), "r"(z), "r"(w)
                      : "memory");

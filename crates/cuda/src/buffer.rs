@@ -10,7 +10,7 @@ use crate::{
     BuddyPool, DeviceSpan, Error, Stats,
     driver::Region,
     kernels::{CodecKernels, CommonKernels},
-    layout::{Memory, page_table},
+    layout::{BuddyView, Memory, page_table},
     pool::Regions,
     report::{COUNTERS, REPORT_BYTES},
     source::Params,
@@ -33,8 +33,7 @@ pub struct BuddyBuffer {
     kernels: Arc<CodecKernels>,
     common: Arc<CommonKernels>,
     codec: Codec,
-    params: Params,
-    memory: Memory,
+    view: BuddyView,
     targets: Box<[Target]>,
     /// Offset of the report in device memory, and its pinned copy.
     report: u64,
@@ -96,13 +95,13 @@ impl BuddyBuffer {
             Targets::Uniform(target, _) => Box::from([target]),
             Targets::Pages(targets) => Box::from(targets),
         };
-        let params = Params::of(&codec);
-        Ok(Self { regions, kernels, common, codec, params, memory, targets, report, report_copy, buddy })
+        let view = BuddyView { memory, params: Params::of(&codec) };
+        Ok(Self { regions, kernels, common, codec, view, targets, report, report_copy, buddy })
     }
 
     /// How many entries.
     pub fn entries(&self) -> u64 {
-        self.memory.entries
+        self.view.memory.entries
     }
 
     /// Its codec.
@@ -117,11 +116,11 @@ impl BuddyBuffer {
         let whole = |target| Extent {
             target,
             entries: self.entries(),
-            device_base: self.memory.device,
+            device_base: self.view.memory.device,
             buddy_base: self.buddy,
             nibble_base: 0,
         };
-        if self.memory.pages == 0 {
+        if self.view.memory.pages == 0 {
             return whole(self.targets[0]);
         }
         let before = &self.targets[..(entry / page) as usize];
@@ -144,7 +143,7 @@ impl BuddyBuffer {
     /// [`Error::Range`], [`Error::Shape`], or what the driver says.
     pub fn write(&self, on: &CudaStream, first: u64, from: DeviceSpan<'_>) -> Result<(), Error> {
         let Some(from) = self.check_range(first, from)? else { return Ok(()) };
-        let launched = self.kernels.write(on, &self.memory, self.params, from, first);
+        let launched = self.kernels.write(on, &self.view, from, first);
         self.regions.gpu.check("start writing", launched)
     }
 
@@ -155,7 +154,7 @@ impl BuddyBuffer {
     /// As for [`write`](Self::write).
     pub fn read(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
         let Some(to) = self.check_range(first, to)? else { return Ok(()) };
-        let launched = self.kernels.read(on, &self.memory, self.params, to, first);
+        let launched = self.kernels.read(on, &self.view, to, first);
         self.regions.gpu.check("start reading", launched)
     }
 
@@ -168,7 +167,7 @@ impl BuddyBuffer {
         if !self.check_list(list, to)? {
             return Ok(());
         }
-        let launched = self.kernels.gather(on, &self.memory, self.params, to, list);
+        let launched = self.kernels.gather(on, &self.view, to, list);
         self.regions.gpu.check("start gathering", launched)
     }
 
@@ -181,7 +180,7 @@ impl BuddyBuffer {
         if !self.check_list(list, from)? {
             return Ok(());
         }
-        let launched = self.kernels.scatter(on, &self.memory, self.params, from, list);
+        let launched = self.kernels.scatter(on, &self.view, from, list);
         self.regions.gpu.check("start scattering", launched)
     }
 
@@ -195,7 +194,7 @@ impl BuddyBuffer {
         gpu.alive()?;
         let counts = device.address() + self.report;
         gpu.check("clear the counters", device.fill_on(on, self.report, 8 * COUNTERS, 0))?;
-        gpu.check("start counting", self.common.stats(on, &self.memory, counts))?;
+        gpu.check("start counting", self.common.stats(on, &self.view.memory, counts))?;
         gpu.check("copy the report", device.copy_on(on, self.report, &self.report_copy, REPORT_BYTES))?;
         gpu.check("clear the fault", device.fill_on(on, self.report + 8 * COUNTERS, 8, 0xff))
     }
@@ -207,11 +206,18 @@ impl BuddyBuffer {
 
     /// The target of an entry.
     pub fn target(&self, entry: u64) -> Target {
-        self.targets[if self.memory.pages == 0 { 0 } else { entry as usize / ENTRIES_PER_PAGE }]
+        self.targets[if self.view.memory.pages == 0 { 0 } else { entry as usize / ENTRIES_PER_PAGE }]
+    }
+
+    /// What a kernel of your own takes to read and write this buffer with `buddy_device.cuh`: an argument of its
+    /// launch, by value. The launch is unsafe, as every launch is: the kernel must use the codec of this buffer, and
+    /// end before the buffer is dropped.
+    pub fn view(&self) -> BuddyView {
+        self.view
     }
 
     pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
+        &self.view.memory
     }
 
     pub(crate) fn regions(&self) -> &Regions {

@@ -132,6 +132,9 @@ pub enum Error {
         /// What would be right.
         need: &'static str,
     },
+    /// The vendor's library refused a product.
+    #[error("cuBLASLt refused: {0}")]
+    Vendor(String),
     /// A GPU that does what a CPU does not.
     #[error("the GPU differs from the CPU: {0}")]
     Differs(String),

@@ -238,7 +238,11 @@ impl Gpu {
         self.0.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
+    /// Compiles a program, or takes it from the cache, and loads it.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or what the driver says.
+    pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
         let options = source.options(&self.0.architecture);
         let key = source.key(&options, self.0.driver);
         let dir = cache::cache_dir();
@@ -251,7 +255,7 @@ impl Gpu {
         if !driver::has_compiler() {
             return Err(Error::NoCompiler { program: source.name.clone() });
         }
-        let image = driver::compile(&source.name, source.text, &HEADERS, &options)
+        let image = driver::compile(&source.name, &source.text, &HEADERS, &options)
             .map_err(|log| Error::Compile { program: source.name.clone(), log })?;
         if let Some(dir) = dir {
             cache::store(&dir, &key, &image);

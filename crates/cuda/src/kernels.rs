@@ -10,7 +10,7 @@ use cudarc::driver::{CudaFunction, CudaModule, CudaStream, DriverError};
 use crate::{
     bytes::DeviceSpan,
     driver::launch,
-    layout::Memory,
+    layout::{BuddyView, Memory},
     source::{Params, WARPS},
 };
 
@@ -46,39 +46,30 @@ impl CodecKernels {
     pub(crate) fn write(
         &self,
         on: &CudaStream,
-        memory: &Memory,
-        params: Params,
+        view: &BuddyView,
         from: DeviceSpan<'_>,
         first: u64,
     ) -> Launched {
-        self.range(on, &self.write, memory, params, from, first)
+        self.range(on, &self.write, view, from, first)
     }
 
     /// `to` becomes the entries from `first` on.
-    pub(crate) fn read(
-        &self,
-        on: &CudaStream,
-        memory: &Memory,
-        params: Params,
-        to: DeviceSpan<'_>,
-        first: u64,
-    ) -> Launched {
-        self.range(on, &self.read, memory, params, to, first)
+    pub(crate) fn read(&self, on: &CudaStream, view: &BuddyView, to: DeviceSpan<'_>, first: u64) -> Launched {
+        self.range(on, &self.read, view, to, first)
     }
 
     fn range(
         &self,
         on: &CudaStream,
         kernel: &CudaFunction,
-        memory: &Memory,
-        params: Params,
+        view: &BuddyView,
         plain: DeviceSpan<'_>,
         first: u64,
     ) -> Launched {
         let count = plain.entries();
         // Tiles lie on multiples of their size, so that a byte of metadata belongs to one of them.
         let tiles = (first % TILE + count).div_ceil(TILE);
-        let arguments = (*memory, params, plain.address(), first, count);
+        let arguments = (*view, plain.address(), first, count);
         // SAFETY: the arguments of `buddy_write` and `buddy_read`; the caller checked `plain` against the buffer.
         unsafe { launch(on, kernel, tiles.div_ceil(u64::from(WARPS)), WARPS * TILE as u32, &arguments) }
     }
@@ -87,37 +78,34 @@ impl CodecKernels {
     pub(crate) fn gather(
         &self,
         on: &CudaStream,
-        memory: &Memory,
-        params: Params,
+        view: &BuddyView,
         to: DeviceSpan<'_>,
         list: DeviceSpan<'_>,
     ) -> Launched {
-        self.list(on, &self.gather, memory, params, to, list)
+        self.list(on, &self.gather, view, to, list)
     }
 
     /// The listed entries become those of `from`.
     pub(crate) fn scatter(
         &self,
         on: &CudaStream,
-        memory: &Memory,
-        params: Params,
+        view: &BuddyView,
         from: DeviceSpan<'_>,
         list: DeviceSpan<'_>,
     ) -> Launched {
-        self.list(on, &self.scatter, memory, params, from, list)
+        self.list(on, &self.scatter, view, from, list)
     }
 
     fn list(
         &self,
         on: &CudaStream,
         kernel: &CudaFunction,
-        memory: &Memory,
-        params: Params,
+        view: &BuddyView,
         plain: DeviceSpan<'_>,
         list: DeviceSpan<'_>,
     ) -> Launched {
         let blocks = plain.entries().div_ceil(TILE * u64::from(WARPS));
-        let arguments = (*memory, params, plain.address(), list.address(), plain.entries());
+        let arguments = (*view, plain.address(), list.address(), plain.entries());
         // SAFETY: the arguments of `buddy_gather` and `buddy_scatter`; the caller checked that the list is as long
         // as `plain`, and the kernel checks what is listed.
         unsafe { launch(on, kernel, blocks, WARPS * TILE as u32, &arguments) }
@@ -151,6 +139,7 @@ pub(crate) struct CommonKernels {
     fill_list: CudaFunction,
     compare: CudaFunction,
     read_slots: CudaFunction,
+    read_all: CudaFunction,
     gather_plain: CudaFunction,
     trap: CudaFunction,
 }
@@ -165,6 +154,7 @@ impl CommonKernels {
             fill_list: module.load_function("buddy_fill_list")?,
             compare: module.load_function("buddy_compare")?,
             read_slots: module.load_function("buddy_read_slots")?,
+            read_all: module.load_function("buddy_read_all")?,
             gather_plain: module.load_function("buddy_gather_plain")?,
             trap: module.load_function("buddy_trap")?,
         })
@@ -250,6 +240,13 @@ impl CommonKernels {
         unsafe {
             launch(on, &self.read_slots, 4096, THREADS, &(from.address(), to.address(), slots, bytes, stride))
         }
+    }
+
+    /// Reads a span and keeps nothing; `count` is 8 bytes that stay as they are, but for one value in 2^32.
+    pub(crate) fn read_all(&self, on: &CudaStream, from: DeviceSpan<'_>, count: DeviceSpan<'_>) -> Launched {
+        let arguments = (from.address(), from.bytes() / 16, count.address());
+        // SAFETY: the arguments of `buddy_read_all`, which reads the span and no more.
+        unsafe { launch(on, &self.read_all, 132 * 16, THREADS, &arguments) }
     }
 
     /// Copies listed entries of plain memory.

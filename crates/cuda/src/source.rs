@@ -1,15 +1,19 @@
 //! The kernels' sources, and what Rust tells them: which codec, and the constants of the address map.
 
+use std::borrow::Cow;
+
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
-use crate::Error;
+use crate::{Error, fused};
 
 /// A header as the kernels name it, and its text.
-pub(crate) const HEADERS: [(&str, &str); 10] = [
+pub(crate) const HEADERS: [(&str, &str); 12] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
+    ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
+    ("entry.cuh", include_str!("../kernels/entry.cuh")),
     ("fill.cuh", include_str!("../kernels/fill.cuh")),
     ("map.cuh", include_str!("../kernels/map.cuh")),
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
@@ -24,16 +28,16 @@ pub(crate) const WARPS: u32 = 2;
 /// Blocks that a multiprocessor shall hold: at most 80 registers a thread.
 pub(crate) const BLOCKS: u32 = 12;
 
-/// The codecs that have kernels: name, header, and struct in it.
-const CODECS: [(CodecKind, &str, &str); 8] = [
-    (CodecKind::Bpc, "bpc.cuh", "Bpc"),
-    (CodecKind::Planes64, "planes.cuh", "Planes64"),
-    (CodecKind::Zeros16, "zeros.cuh", "Zeros<16>"),
-    (CodecKind::Zeros32, "zeros.cuh", "Zeros<32>"),
-    (CodecKind::Zeros64, "zeros.cuh", "Zeros<64>"),
-    (CodecKind::Bf16, "bf16.cuh", "Bf16"),
-    (CodecKind::Fp16, "sparse.cuh", "Fp16"),
-    (CodecKind::Fp32, "sparse.cuh", "Fp32"),
+/// The codecs that have kernels, and their structs there.
+const CODECS: [(CodecKind, &str); 8] = [
+    (CodecKind::Bpc, "Bpc"),
+    (CodecKind::Planes64, "Planes64"),
+    (CodecKind::Zeros16, "Zeros<16>"),
+    (CodecKind::Zeros32, "Zeros<32>"),
+    (CodecKind::Zeros64, "Zeros<64>"),
+    (CodecKind::Bf16, "Bf16"),
+    (CodecKind::Fp16, "Fp16"),
+    (CodecKind::Fp32, "Fp32"),
 ];
 
 /// The codecs that have kernels.
@@ -47,19 +51,28 @@ pub struct Source {
     /// Its name in messages.
     pub name: String,
     /// Its text.
-    pub text: &'static str,
+    pub text: Cow<'static, str>,
     /// Macros it is compiled with, as `NAME=value`.
     pub defines: Vec<String>,
+    /// The least architecture it is for: 80 for `sm_80`.
+    pub least: u32,
 }
 
 impl Source {
+    /// A program of your own, which may include `buddy_device.cuh`, with macros as `NAME=value`. Those of the address
+    /// map are added.
+    pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>, defines: &[String]) -> Self {
+        let defines = [&constants(), defines].concat();
+        Self { name: name.into(), text: text.into(), defines, least: 80 }
+    }
+
     /// The kernels of a codec.
     ///
     /// # Errors
     /// [`Error::NoKernels`] if it has none.
     pub fn codec(kind: CodecKind) -> Result<Self, Error> {
         let text = include_str!("../kernels/codec.cu");
-        Ok(Self { name: format!("{kind}.cu"), text, defines: codec_defines(kind)? })
+        Ok(Self::new(format!("{kind}.cu"), text, &codec_defines(kind)?))
     }
 
     /// The kernel that counts the sizes of many spans with a codec.
@@ -68,16 +81,12 @@ impl Source {
     /// [`Error::NoKernels`] if the codec has none.
     pub fn survey(kind: CodecKind) -> Result<Self, Error> {
         let text = include_str!("../kernels/survey.cu");
-        Ok(Self { name: format!("{kind}-survey.cu"), text, defines: codec_defines(kind)? })
+        Ok(Self::new(format!("{kind}-survey.cu"), text, &codec_defines(kind)?))
     }
 
     /// The kernels that belong to no codec.
     pub fn common() -> Self {
-        Self {
-            name: "common.cu".to_owned(),
-            text: include_str!("../kernels/common.cu"),
-            defines: constants(),
-        }
+        Self::new("common.cu", include_str!("../kernels/common.cu"), &[])
     }
 
     /// The compiler's options for an architecture such as `sm_90`.
@@ -90,7 +99,7 @@ impl Source {
     /// All that the compiled program depends on.
     pub(crate) fn key(&self, options: &[String], driver: i32) -> String {
         let headers = HEADERS.iter().map(|(name, text)| format!("{name}\n{text}"));
-        let parts = [format!("driver {driver}"), options.join(" "), self.text.to_owned()];
+        let parts = [format!("driver {driver}"), options.join(" "), self.text.to_string()];
         parts.into_iter().chain(headers).collect::<Vec<_>>().join("\n\u{1}\n")
     }
 
@@ -103,22 +112,15 @@ impl Source {
     pub fn all() -> Vec<Self> {
         let of_codec =
             |kind| [Self::codec(kind), Self::survey(kind)].map(|one| one.expect("a codec of the table"));
-        codecs().flat_map(of_codec).chain([Self::common()]).collect()
+        codecs().flat_map(of_codec).chain([Self::common()]).chain(fused::sources()).collect()
     }
 }
 
 /// Macros of a program that is written once for all codecs.
 fn codec_defines(kind: CodecKind) -> Result<Vec<String>, Error> {
     let found = CODECS.iter().find(|(known, ..)| *known == kind);
-    let &(_, header, name) = found.ok_or(Error::NoKernels { codec: kind })?;
-    let mut defines = constants();
-    defines.extend([
-        format!("BUDDY_CODEC={name}"),
-        format!("BUDDY_CODEC_FILE=\"{header}\""),
-        format!("BUDDY_WARPS={WARPS}"),
-        format!("BUDDY_BLOCKS={BLOCKS}"),
-    ]);
-    Ok(defines)
+    let &(_, name) = found.ok_or(Error::NoKernels { codec: kind })?;
+    Ok(vec![format!("BUDDY_CODEC={name}"), format!("BUDDY_WARPS={WARPS}"), format!("BUDDY_BLOCKS={BLOCKS}")])
 }
 
 /// The constants of the address map, which the kernels do not write down themselves.
@@ -129,6 +131,13 @@ pub fn constants() -> Vec<String> {
         format!("BUDDY_PAGE_ENTRIES={ENTRIES_PER_PAGE}"),
         format!("BUDDY_SMALL_BYTES={}", Target::X16.device_bytes()),
     ]
+}
+
+/// The constants as the header `buddy_constants.cuh`, for a compiler that is not given them otherwise.
+pub fn constants_header() -> String {
+    let line = |constant: &String| format!("#define {}\n", constant.replacen('=', " ", 1));
+    let lines: String = constants().iter().map(line).collect();
+    format!("// The constants of the address map, as the library has them.\n#pragma once\n{lines}")
 }
 
 /// What a kernel needs to know of a trained codec: the struct `Params` of the kernels.

@@ -170,7 +170,8 @@ fn recorded_allocation(record: &RunRecord, index: usize, tried: &Tried) -> Resul
     let name = || record.run.allocations[index].name.clone();
     let sizes: Vec<_> = record.sizes.iter().map(|snapshot| &snapshot[index]).collect();
     let alive: Vec<_> = sizes.iter().copied().filter(|sizes| !sizes.histograms.is_empty()).collect();
-    let first = alive.first().ok_or_else(|| Error::NoSizes { codec: "any codec".to_owned(), name: name() })?;
+    let first =
+        alive.first().ok_or_else(|| Error::NoSizes { codec: "any codec".to_owned(), name: name() })?;
     let mut codecs = Vec::new();
     for codec in first.histograms.keys() {
         let kind = codec.parse::<CodecKind>();

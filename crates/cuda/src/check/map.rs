@@ -5,7 +5,7 @@ use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Nibble, SECTOR_BYTES, SizeClass,
 
 use super::same;
 use crate::{
-    BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Error, Gpu, Targets,
+    BuddyBuffer, BuddyPool, BuddyView, Carveout, DeviceBytes, Error, Gpu, Targets,
     layout::{Memory, Page},
     source::Params,
 };
@@ -32,7 +32,7 @@ fn constants(gpu: &Gpu) -> Result<(), Error> {
     gpu.wait(&stream)?;
     let stored = 8 * SizeClass::S3.bytes();
     let mut expected = vec![ENTRY_BYTES, SECTOR_BYTES, ENTRIES_PER_PAGE, Target::X16.device_bytes(), stored];
-    expected.extend([size_of::<Memory>(), size_of::<Page>(), size_of::<Params>()]);
+    expected.extend([size_of::<Memory>(), size_of::<Page>(), size_of::<Params>(), size_of::<BuddyView>()]);
     for bits in 0..8 {
         let nibble = Nibble::from_bits(bits).expect("eight nibbles name a class");
         let class = nibble.class();

@@ -1,0 +1,69 @@
+//! Tries shapes of the fused examples on the GPU that is here, and prints what each gives.
+//!
+//!     cargo run --release -p buddy-cuda --example tune [stencil | spmv | product]...
+
+use buddy_cuda::{Example, Gpu, ProductShape, Shapes, SpmvShape, StencilShape, tune};
+
+fn main() -> Result<(), buddy_cuda::Error> {
+    let gpu = Gpu::open(0)?;
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
+    if wanted("stencil") {
+        for (warps, planes) in [(10, 256), (12, 103), (14, 171), (16, 171)] {
+            let shapes = Shapes { stencil: StencilShape { warps, planes }, ..Shapes::default() };
+            print(&gpu, Example::Stencil, shapes, &format!("{:?}", shapes.stencil));
+        }
+    }
+    if wanted("spmv") {
+        for (warps, elements, at_once) in
+            [(4, 1 << 14, 8), (4, 1 << 15, 8), (4, 1 << 14, 16), (1, 1 << 14, 8)]
+        {
+            let shapes = Shapes { spmv: SpmvShape { warps, elements, at_once }, ..Shapes::default() };
+            print(&gpu, Example::Spmv, shapes, &format!("{:?}", shapes.spmv));
+        }
+    }
+    if wanted("product") {
+        for [warps, step, ring, stages, blocks] in [
+            [8, 4, 3, 6, 1],
+            [8, 4, 3, 4, 1],
+            [16, 2, 3, 6, 1],
+            [8, 2, 3, 6, 2],
+            [8, 2, 6, 6, 1],
+            [4, 4, 3, 4, 2],
+            [4, 8, 3, 3, 1],
+            [8, 8, 1, 2, 1],
+            [4, 4, 2, 4, 3],
+        ] {
+            let product = ProductShape { warps, step, ring, stages, blocks };
+            let shapes = Shapes { product, ..Shapes::default() };
+            print(&gpu, Example::Product, shapes, &format!("{product:?}"));
+        }
+    }
+    if asked.iter().any(|asked| asked == "vendor") {
+        let print = |row: &buddy_cuda::FusedRow| println!("{row:?} {:.3}", row.ratio());
+        buddy_cuda::fused(&gpu, &[Example::Product], Shapes::default(), print)?;
+    }
+    Ok(())
+}
+
+/// A shape that does not run is a line too.
+fn print(gpu: &Gpu, example: Example, shapes: Shapes, shape: &str) {
+    match tune(gpu, example, shapes) {
+        Ok(rows) => {
+            for row in rows {
+                println!(
+                    "{shape}\n    {}: {:.1} us fused, {:.1} us {}, twin {:.1} us, {:.3}x, {:.2} of memory, overflow {:.6}",
+                    row.what,
+                    row.fused_us,
+                    row.against_us,
+                    row.against,
+                    row.twin_us,
+                    row.ratio(),
+                    row.of_memory,
+                    row.overflow
+                );
+            }
+        }
+        Err(error) => println!("{shape}\n    {error}"),
+    }
+}

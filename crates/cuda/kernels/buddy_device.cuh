@@ -1,0 +1,164 @@
+// Compressed memory in a kernel of your own. docs/device-header.md is the guide; in short:
+//
+//   #include "buddy_device.cuh"
+//   __global__ void scale(buddy::BuddyView view) {
+//       buddy::u64 entry = blockIdx.x * (buddy::u64)blockDim.x + threadIdx.x;
+//       if (entry >= view.memory.entries) return;
+//       buddy::u32 words[32];                                        // 128 bytes: 16 doubles, 64 bf16 values, ...
+//       buddy::thread::load_entry<buddy::Planes64>(view, entry, words);
+//       ...
+//       buddy::thread::store_entry<buddy::Planes64>(view, entry, words);
+//   }
+//
+// Reads and writes are those of the runtime, to the bit: what a kernel stores, `BuddyBuffer::read` reads.
+// A thread's functions (entry.cuh) work anywhere. A warp's are faster: its 32 lanes move 32 entries together, 16
+// bytes to a lane and in the order of memory, through a tile of 4 KiB of shared memory. All 32 lanes call them.
+//
+// The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Zeros<64>, Bf16, Fp16, Fp32, and must be the buffer's.
+// The constants of the address map are macros from the library: NVRTC programs are given them, and
+// `buddy gpu headers DIR` writes them as buddy_constants.cuh for nvcc.
+#pragma once
+#ifndef BUDDY_ENTRY_BYTES
+#include "buddy_constants.cuh"
+#endif
+#include "bf16.cuh"
+#include "bpc.cuh"
+#include "entry.cuh"
+#include "planes.cuh"
+#ifdef __CUDACC__
+#include "tile.cuh"
+
+namespace buddy {
+namespace warp {
+
+// Consecutive entries, in three steps between which there may be other work: nibbles, fetch, decode. `first` is a
+// multiple of 32; lane i has entry first + i. `active` has a bit for each entry that is asked for; rows of others are
+// zeros after a load, and are not stored.
+
+BUDDY_FN u32 load_nibbles(const BuddyView& view, u64 first, u32 active = ALL) {
+    u32 lane = threadIdx.x % WARP;
+    return load_nibble(view.memory, first + lane, active >> lane & 1);
+}
+
+// Starts to bring the stored bytes into the tile; `arrive` waits for them.
+BUDDY_FN void fetch_entries(const BuddyView& view, const Tile& tile, u64 first, u32 nibble) {
+    Place place = place_of(view.memory, first);
+    along_page(tile, place, chunks_of(nibble), Fetch());
+    if (is_small(nibble, place)) fetch<8>(tile.at(tile.lane, 0), place.device + tile.lane * SMALL);
+}
+
+// Decodes this lane's row into `words`, after `arrive`.
+template <class Codec>
+BUDDY_FN u32 decode_entry(const BuddyView& view, const Tile& tile, u64 entry, u32 nibble, u32 (&words)[WORDS]) {
+    Row row(tile);
+    if (nibble == RAW) {
+        row.load_all(words);
+        return OK;
+    }
+    u32 status = decode_words<Codec>(row, nibble, words, view.params);
+    if (status != OK) report(view.memory, entry, status);
+    return status;
+}
+
+// The same in place. Other lanes see it after a __syncwarp.
+template <class Codec>
+BUDDY_FN u32 decode_entry(const BuddyView& view, const Tile& tile, u64 entry, u32 nibble) {
+    if (nibble == RAW) return OK;
+    u32 words[WORDS], status = decode_entry<Codec>(view, tile, entry, nibble, words);
+    Row(tile).store_all(words);
+    return status;
+}
+
+// The three steps at once.
+template <class Codec>
+BUDDY_FN u32 load_entries(const BuddyView& view, const Tile& tile, u64 first, u32 active = ALL) {
+    u32 nibble = load_nibbles(view, first, active);
+    fetch_entries(view, tile, first, nibble);
+    arrive();
+    return decode_entry<Codec>(view, tile, first + tile.lane, nibble);
+}
+
+// Writes the rows, which hold what their nibbles say.
+BUDDY_FN void put_entries(const BuddyView& view, const Tile& tile, u64 first, u32 nibble, u32 active) {
+    const Memory& memory = view.memory;
+    bool mine = active >> tile.lane & 1;
+    if (!mine) nibble = ZERO;
+    __syncwarp();
+    Place place = place_of(memory, first);
+    along_page(tile, place, chunks_to_put(nibble, place.device_bytes), Put());
+    if (is_small(nibble, place)) {
+        Row row(tile);
+        *(uint2*)(place.device + tile.lane * SMALL) = make_uint2(row.load(0), row.load(1));
+    }
+    if (active == ALL) {
+        u32 pair = nibble | __shfl_down_sync(ALL, nibble, 1) << 4;
+        if (tile.lane % 2 == 0) memory.nibbles[(first + tile.lane) / 2] = (u8)pair;
+    } else if (mine) {
+        store_nibble(memory, first + tile.lane, nibble);
+    }
+}
+
+// Compresses the rows, each seen by its own lane, and writes them. The tile is spent after it.
+template <class Codec>
+BUDDY_FN void store_entries(const BuddyView& view, const Tile& tile, u64 first, u32 active = ALL) {
+    Row row(tile);
+    u32 words[WORDS];
+    row.load_all(words);
+    u32 nibble = encode_words<Codec>(words, row, view.params);
+    put_entries(view, tile, first, nibble, active);
+}
+
+// The same with each lane's entry in `words`; the tile is only on the way.
+template <class Codec>
+BUDDY_FN void store_entries(const BuddyView& view, const Tile& tile, u64 first, u32 (&words)[WORDS], u32 active = ALL) {
+    Row row(tile);
+    u32 nibble = encode_words<Codec>(words, row, view.params);
+    if (nibble == RAW) row.store_all(words);
+    put_entries(view, tile, first, nibble, active);
+}
+
+// Any 32 entries, one to a lane. A lane that wants none says so; its row is zeros after a load.
+
+template <class Codec>
+BUDDY_FN u32 load_entry(const BuddyView& view, const Tile& tile, u64 entry, bool wanted = true) {
+    const Memory& memory = view.memory;
+    bool exists = entry < memory.entries;
+    if (wanted && !exists) report(memory, entry, RANGE);
+    bool mine = wanted && exists;
+    if (!mine) entry = 0;
+    u32 nibble = load_nibble(memory, entry, mine);
+    Place place = place_of(memory, entry);
+    auto there = [&](u32 row) { return place_of(memory, __shfl_sync(ALL, entry, row)); };
+    bool small = is_small(nibble, place);
+    along_rows(tile, ALL, 0, small ? 0 : chunks_of(nibble), there, Fetch());
+    if (small) fetch<8>(tile.at(tile.lane, 0), place.device);
+    arrive();
+    u32 status = decode_entry<Codec>(view, tile, entry, nibble);
+    return wanted && !exists ? (u32)RANGE : status;
+}
+
+// No entry may be named by two lanes.
+template <class Codec>
+BUDDY_FN void store_entry(const BuddyView& view, const Tile& tile, u64 entry, bool wanted = true) {
+    const Memory& memory = view.memory;
+    bool exists = entry < memory.entries;
+    if (wanted && !exists) report(memory, entry, RANGE);
+    bool mine = wanted && exists;
+    if (!mine) entry = 0;
+    Row row(tile);
+    u32 words[WORDS];
+    row.load_all(words);
+    u32 nibble = encode_words<Codec>(words, row, view.params);
+    if (!mine) nibble = ZERO;
+    __syncwarp();
+    Place place = place_of(memory, entry);
+    auto there = [&](u32 row) { return place_of(memory, __shfl_sync(ALL, entry, row)); };
+    bool small = is_small(nibble, place);
+    along_rows(tile, ALL, 0, small ? 0 : chunks_to_put(nibble, place.device_bytes), there, Put());
+    if (small) *(uint2*)place.device = make_uint2(row.load(0), row.load(1));
+    if (mine) store_nibble(memory, entry, nibble);
+}
+
+}  // namespace warp
+}  // namespace buddy
+#endif

@@ -1,0 +1,156 @@
+// One entry and its place: what a thread does alone, and what threads and warps share. Plain C++, so that a machine
+// without a GPU proves it.
+#pragma once
+#include "map.cuh"
+
+namespace buddy {
+
+// A buffer as a kernel takes it: by value, as an argument. `BuddyBuffer::view` hands it out.
+struct BuddyView {
+    Memory memory;
+    Params params;
+};
+
+// The lowest entry that did not decode, for the buffer's next report.
+BUDDY_FN void report(const Memory& memory, u64 entry, u32 status) {
+    u64 fault = entry << 8 | status;
+#ifdef __CUDA_ARCH__
+    atomicMin(memory.fault, fault);
+#else
+    if (fault < *memory.fault) *memory.fault = fault;
+#endif
+}
+
+BUDDY_FN u32 load_nibble(const Memory& memory, u64 entry, bool wanted = true) {
+    return wanted ? memory.nibbles[entry / 2] >> (entry % 2 * 4) & 15 : (u32)ZERO;
+}
+
+// Eight nibbles share a word: exchange only this one's bits.
+BUDDY_FN void store_nibble(const Memory& memory, u64 entry, u32 nibble) {
+    u32* word = (u32*)memory.nibbles + entry / 8;
+    u32 shift = entry % 8 * 4;
+#ifdef __CUDA_ARCH__
+    atomicAnd(word, ~(15u << shift));
+    atomicOr(word, nibble << shift);
+#else
+    *word = (*word & ~(15u << shift)) | nibble << shift;
+#endif
+}
+
+// Chunks that a row moves: none of a reserved nibble's.
+BUDDY_FN u32 chunks_of(u32 nibble) { return nibble < NIBBLES ? class_chunks(class_of(nibble)) : 0; }
+
+// A row of 8 bytes is padded to a sector where the target has one: whole sectors are cheaper to write.
+BUDDY_FN u32 chunks_to_put(u32 nibble, u32 device_bytes) {
+    return nibble == B8 && device_bytes != SMALL ? SECTOR / CHUNK : chunks_of(nibble);
+}
+
+// An entry of 8 bytes at the smallest target is half a chunk, and moved by itself.
+BUDDY_FN bool is_small(u32 nibble, const Place& place) { return nibble == B8 && place.device_bytes == SMALL; }
+
+// Encodes words into a row, unless they are stored as they are; returns their nibble.
+template <class Codec, class Row>
+BUDDY_FN u32 encode_words(u32 (&words)[WORDS], Row& row, const Params& params) {
+    u32 layout, bits = Codec::encode(words, row, layout, params);
+    return Codec::is_zero(words, bits) ? (u32)ZERO : nibble_of(class_of_bits(bits), layout);
+}
+
+// Decodes a row into words: zeros if it holds nothing or cannot be decoded. Not for what is stored as it is.
+template <class Codec, class Row>
+BUDDY_FN u32 decode_words(const Row& row, u32 nibble, u32 (&words)[WORDS], const Params& params) {
+    u32 size_class = class_of(nibble), status = nibble < NIBBLES ? OK : NIBBLE;
+    bool stream = status == OK && size_class != ZERO;
+    if (stream) status = Codec::decode(row, class_bytes(size_class) * 8, layout_of(nibble), words, params);
+    if (!stream || status != OK) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) words[i] = 0;
+    }
+    return status;
+}
+
+namespace thread {
+
+// Sixteen bytes, moved at once.
+struct alignas(16) Quad {
+    u32 words[CHUNK / 4];
+};
+
+// A row in the thread's own memory.
+struct OwnRow {
+    Quad chunks[CHUNKS];
+
+    BUDDY_FN u32 load(u32 k) const { return chunks[k / 4].words[k % 4]; }
+    BUDDY_FN void store(u32 k, u32 word) { chunks[k / 4].words[k % 4] = word; }
+    BUDDY_FN void load_chunk(u32 c, u32 (&out)[4]) const {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) out[i] = chunks[c].words[i];
+    }
+    BUDDY_FN void store_chunk(u32 c, u32 x, u32 y, u32 z, u32 w) { chunks[c] = {{x, y, z, w}}; }
+    BUDDY_FN void clear() {
+        BUDDY_UNROLL
+        for (u32 k = 0; k < STREAM_WORDS; k++) store(k, 0);
+    }
+};
+
+// Reads an entry into `words`. Any thread may call it, alone or with others, each for an entry of its own. An entry
+// that does not decode, or that is past the end, is zeros; it is in the buffer's next report, and the status says why.
+template <class Codec>
+BUDDY_FN u32 load_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
+    const Memory& memory = view.memory;
+    bool exists = entry < memory.entries;
+    u32 nibble = load_nibble(memory, entry, exists);
+    OwnRow row;
+    if (nibble != ZERO) {
+        Place place = place_of(memory, entry);
+        if (is_small(nibble, place)) {
+            row.store(0, ((const u32*)place.device)[0]), row.store(1, ((const u32*)place.device)[1]);
+        } else {
+            BUDDY_UNROLL
+            for (u32 c = 0; c < CHUNKS; c++) {
+                if (c < chunks_of(nibble)) row.chunks[c] = *(const Quad*)chunk_at(place, c);
+            }
+        }
+    }
+    u32 status = exists ? OK : RANGE;
+    if (nibble == RAW) {
+        BUDDY_UNROLL
+        for (u32 k = 0; k < WORDS; k++) words[k] = row.load(k);
+    } else {
+        u32 decoded = decode_words<Codec>(row, nibble, words, view.params);
+        if (exists) status = decoded;
+    }
+    if (status != OK) report(memory, entry, status);
+    return status;
+}
+
+// Writes an entry: compresses it, puts its parts in their places and its nibble beside them. Two threads must not
+// write one entry at a time. An entry past the end is not written, and reported.
+template <class Codec>
+BUDDY_FN u32 store_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
+    const Memory& memory = view.memory;
+    if (entry >= memory.entries) {
+        report(memory, entry, RANGE);
+        return RANGE;
+    }
+    OwnRow row;
+    u32 nibble = encode_words<Codec>(words, row, view.params);
+    if (nibble == RAW) {
+        BUDDY_UNROLL
+        for (u32 k = 0; k < WORDS; k++) row.store(k, words[k]);
+    }
+    Place place = place_of(memory, entry);
+    if (is_small(nibble, place)) {
+        ((u32*)place.device)[0] = row.load(0), ((u32*)place.device)[1] = row.load(1);
+    } else {
+        u32 chunks = chunks_to_put(nibble, place.device_bytes);
+        BUDDY_UNROLL
+        for (u32 c = 0; c < CHUNKS; c++) {
+            if (c < chunks) *(Quad*)chunk_at(place, c) = row.chunks[c];
+        }
+    }
+    store_nibble(memory, entry, nibble);
+    return OK;
+}
+
+}  // namespace thread
+}  // namespace buddy

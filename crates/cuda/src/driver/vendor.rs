@@ -1,0 +1,165 @@
+//! The vendor's matrix product, cuBLASLt, to compare with.
+
+use std::mem::MaybeUninit;
+
+use cudarc::{
+    cublaslt::{result, sys},
+    driver::CudaStream,
+};
+
+use crate::{DeviceBytes, DeviceSpan, Error, Gpu};
+
+/// Algorithms that are asked for.
+const ALGORITHMS: usize = 64;
+/// Memory that an algorithm may use besides.
+const WORKSPACE: u64 = 64 << 20;
+
+/// The library's number for a transposed operand.
+static TRANSPOSED: i32 = 1;
+
+/// A product of a bf16 matrix, row after row, with some vectors, one after the other.
+pub(crate) struct Vendor {
+    handle: sys::cublasLtHandle_t,
+    product: sys::cublasLtMatmulDesc_t,
+    /// Of the matrix, the vectors and the results.
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    preference: sys::cublasLtMatmulPreference_t,
+    algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
+    workspace: DeviceBytes,
+}
+
+impl Vendor {
+    /// Asks the library's heuristics for its algorithms; nothing if there is no library. Results are in bf16, or, if
+    /// `wide`, in fp32.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`] with what the library says.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        (rows, columns): (u32, u32),
+        sides: u32,
+        wide: bool,
+    ) -> Result<Option<Self>, Error> {
+        // SAFETY: loading libcublasLt runs only its own initialisers.
+        if !unsafe { sys::is_culib_present() } {
+            return Ok(None);
+        }
+        gpu.check("bind the context", gpu.context()?.bind_to_thread())?;
+        let (rows, columns, sides) = (u64::from(rows), u64::from(columns), u64::from(sides));
+        let (narrow, single) = (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_32F);
+        let workspace = DeviceBytes::new(gpu, WORKSPACE)?;
+        let made = || -> Result<Self, result::CublasError> {
+            let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+            // The library counts matrices by columns: ours is one of rows, transposed.
+            let layout = result::create_matrix_layout;
+            let vendor = Self {
+                handle: result::create_handle()?,
+                product: result::create_matmul_desc(compute, single)?,
+                layouts: [
+                    layout(narrow, columns, rows, columns as i64)?,
+                    layout(narrow, columns, sides, columns as i64)?,
+                    layout(if wide { single } else { narrow }, rows, sides, rows as i64)?,
+                ],
+                preference: result::create_matmul_pref()?,
+                algorithms: Vec::new(),
+                workspace,
+            };
+            vendor.ask()
+        };
+        made().map(Some).map_err(said)
+    }
+
+    fn ask(mut self) -> Result<Self, result::CublasError> {
+        let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
+        let limit = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+        let mut found = [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::uninit() }; ALGORITHMS];
+        let mut count = 0;
+        let workspace = WORKSPACE;
+        let [a, b, c] = self.layouts;
+        // SAFETY: all descriptors are alive; the attributes are of the sizes given; there is room for all results.
+        unsafe {
+            result::set_matmul_desc_attribute(self.product, attribute, (&raw const TRANSPOSED).cast(), 4)?;
+            result::set_matmul_pref_attribute(self.preference, limit, (&raw const workspace).cast(), 8)?;
+            sys::cublasLtMatmulAlgoGetHeuristic(
+                self.handle,
+                self.product,
+                a,
+                b,
+                c,
+                c,
+                self.preference,
+                ALGORITHMS as i32,
+                found.as_mut_ptr().cast(),
+                &mut count,
+            )
+            .result()?;
+        }
+        // SAFETY: the library wrote this many.
+        let found = found[..count as usize].iter().map(|found| unsafe { found.assume_init_ref() });
+        self.algorithms =
+            found.filter(|found| found.state.result().is_ok()).map(|found| found.algo).collect();
+        Ok(self)
+    }
+
+    /// How many algorithms there are.
+    pub(crate) fn algorithms(&self) -> usize {
+        self.algorithms.len()
+    }
+
+    /// Multiplies by one of them.
+    ///
+    /// # Errors
+    /// [`Error::Vendor`] with what the library says.
+    pub(crate) fn multiply(
+        &self,
+        on: &CudaStream,
+        algorithm: usize,
+        matrix: DeviceSpan<'_>,
+        vectors: DeviceSpan<'_>,
+        results: DeviceSpan<'_>,
+    ) -> Result<(), Error> {
+        let (one, zero) = (1.0f32, 0.0f32);
+        let [a, b, c] = self.layouts;
+        let out = results.address() as *mut _;
+        // SAFETY: descriptors are alive; the caller's spans hold what they describe; scalars are read at once.
+        let done = unsafe {
+            result::matmul(
+                self.handle,
+                self.product,
+                (&raw const one).cast(),
+                (&raw const zero).cast(),
+                matrix.address() as *const _,
+                a,
+                vectors.address() as *const _,
+                b,
+                out as *const _,
+                c,
+                out,
+                c,
+                &raw const self.algorithms[algorithm],
+                self.workspace.all().address() as *mut _,
+                WORKSPACE as usize,
+                on.cu_stream().cast(),
+            )
+        };
+        done.map_err(said)
+    }
+}
+
+impl Drop for Vendor {
+    fn drop(&mut self) {
+        // SAFETY: each was created once and is destroyed once; what the library says of it helps no one.
+        unsafe {
+            let _ = result::destroy_matmul_pref(self.preference);
+            for layout in self.layouts {
+                let _ = result::destroy_matrix_layout(layout);
+            }
+            let _ = result::destroy_matmul_desc(self.product);
+            let _ = result::destroy_handle(self.handle);
+        }
+    }
+}
+
+fn said(error: result::CublasError) -> Error {
+    Error::Vendor(format!("{:?}", error.0))
+}

@@ -1,0 +1,97 @@
+//! The 7-point stencil (`kernels/examples/stencil.cu`): a field of doubles read from and written to compressed memory.
+
+use buddy_codec::CodecKind;
+use buddy_core::Target;
+use cudarc::driver::DeviceRepr;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    FusedRow,
+    lab::{Lab, Launch, at, device_struct, overflow, stored_bytes},
+};
+use crate::{Error, Fill, Source};
+
+/// How the stencil is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StencilShape {
+    /// Warps of a block; two of them only bring in rows for the others.
+    pub warps: u32,
+    /// Planes that a block walks through.
+    pub planes: u32,
+}
+
+impl Default for StencilShape {
+    fn default() -> Self {
+        Self { warps: 12, planes: 128 }
+    }
+}
+
+impl StencilShape {
+    pub(super) fn source(self) -> Source {
+        let defines = [format!("BUDDY_STENCIL_WARPS={}", self.warps)];
+        Source::new("stencil.cu", include_str!("../../kernels/examples/stencil.cu"), &defines)
+    }
+
+    fn launch(self) -> Launch {
+        // Three planes and what is written, 4 KiB to a row.
+        let shared = 4 * 4096 * self.warps;
+        let blocks = (ROWS.div_ceil(self.warps - 2), PLANES.div_ceil(self.planes));
+        Launch { blocks, threads: 32 * self.warps, shared }
+    }
+}
+
+const CELLS: u32 = 512;
+const ROWS: u32 = 512;
+const PLANES: u32 = 512;
+
+device_struct!(Grid { rows: u32, planes: u32, planes_per_block: u32 });
+
+pub(super) fn measure(lab: &Lab, shape: StencilShape) -> Result<FusedRow, Error> {
+    let kernels = lab.kernels(&shape.source())?;
+    let bytes = u64::from(CELLS) * u64::from(ROWS) * u64::from(PLANES) * 8;
+    let (from, expected, plain) = (lab.bytes(bytes)?, lab.bytes(bytes)?, lab.bytes(bytes)?);
+    lab.gpu.make(&lab.stream, from.all(), Fill::Field64, 1, 0.0)?;
+    let source = lab.compress(CodecKind::Planes64, Target::X2, from.all())?;
+    let result = lab.buffer(CodecKind::Planes64.train(&[]), Target::X2, source.entries())?;
+    let grid = Grid { rows: ROWS, planes: PLANES, planes_per_block: shape.planes };
+    let simple = Launch { blocks: (ROWS, PLANES), threads: CELLS / 2, shared: 0 };
+    // SAFETY: the arguments of the three kernels; fields and buffers have the grid's cells.
+    let run_simple =
+        |_| unsafe { kernels.start("stencil_simple", simple, &(at(&from), at(&expected), grid)) };
+    // SAFETY: likewise.
+    let run_twin =
+        |_| unsafe { kernels.start("stencil_plain", shape.launch(), &(at(&from), at(&plain), grid)) };
+    // SAFETY: likewise, and both buffers have the kernel's codec.
+    let run_fused =
+        |_| unsafe { kernels.start("stencil_fused", shape.launch(), &(source.view(), result.view(), grid)) };
+    run_simple(0)?;
+    plain.fill(0xee)?;
+    run_twin(0)?;
+    lab.same("stencil in plain memory", expected.all(), plain.all())?;
+    run_fused(0)?;
+    plain.fill(0xee)?;
+    lab.describe(&source)?;
+    lab.describe(&result)?;
+    result.read(&lab.stream, 0, plain.all())?;
+    lab.same("stencil", expected.all(), plain.all())?;
+    let (simple_us, twin_us) = (lab.time(4, run_simple)?, lab.time(4, run_twin)?);
+    let fused_us = lab.time(4, run_fused)?;
+    let (against, against_us) = if simple_us < twin_us {
+        ("a simple plain kernel", simple_us)
+    } else {
+        ("the same kernel, plain", twin_us)
+    };
+    let fused_bytes = stored_bytes(&source) + stored_bytes(&result);
+    Ok(FusedRow {
+        what: format!("7-point stencil, fp64, {CELLS} x {ROWS} x {PLANES}"),
+        memory: "planes64 at 2x, read and written".to_owned(),
+        fused_us,
+        against: against.to_owned(),
+        against_us,
+        twin_us,
+        fused_bytes,
+        plain_bytes: 2 * bytes,
+        of_memory: fused_bytes as f64 / lab.copy_gb_per_s / 1e3 / fused_us,
+        overflow: overflow(&source).max(overflow(&result)),
+    })
+}
