@@ -95,4 +95,16 @@ fn text(dir: Option<&Path>, name: &str) -> Option<Cow<'static, str>> {
 }
 
 /// Names and texts of `data/recorded`: they travel with the program.
-const BUILT_IN: &[(&str, &str)] = &[("accuracy", include_str!("../../../data/recorded/accuracy.json"))];
+const BUILT_IN: &[(&str, &str)] = &[
+    ("accuracy", include_str!("../../../data/recorded/accuracy.json")),
+    ("biglstm", include_str!("../../../data/recorded/biglstm.json")),
+    ("alexnet", include_str!("../../../data/recorded/alexnet.json")),
+    ("inception_v2", include_str!("../../../data/recorded/inception_v2.json")),
+    ("squeezenet", include_str!("../../../data/recorded/squeezenet.json")),
+    ("vgg16", include_str!("../../../data/recorded/vgg16.json")),
+    ("resnet50", include_str!("../../../data/recorded/resnet50.json")),
+    ("resnet50_bf16", include_str!("../../../data/recorded/resnet50_bf16.json")),
+    ("vgg16_bf16", include_str!("../../../data/recorded/vgg16_bf16.json")),
+    ("vit_b16_bf16", include_str!("../../../data/recorded/vit_b16_bf16.json")),
+    ("gpt12_bf16", include_str!("../../../data/recorded/gpt12_bf16.json")),
+];

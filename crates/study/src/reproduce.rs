@@ -109,9 +109,10 @@ fn networks(request: &Request) -> Result<BTreeMap<String, Recorded>, Error> {
 /// Draws a figure and keeps its record.
 fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<Record<Figure>, Error> {
     let name = experiment.about().name;
-    let Settings { name: scale, bytes, seed } = found.settings;
+    let Settings { name: scale, bytes, network_instructions, seed } = found.settings;
     let inputs = json!({
         "figure": name, "scale": scale, "bytes": bytes, "seed": seed,
+        "network_instructions": network_instructions,
         "networks": found.networks.keys().collect::<Vec<_>>(),
     });
     store.save(&Key { name: format!("figure-{name}"), inputs }, experiment.draw(found))

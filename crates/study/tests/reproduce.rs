@@ -17,7 +17,8 @@ use buddy_core::{
 use buddy_study::{Done, Error, Nobody, Progress, Request, Settings, Watch, output, reproduce};
 
 /// As small as the programs go.
-const TINY: Settings = Settings { name: "tiny", bytes: Some(1_000_000), seed: 1 };
+const TINY: Settings =
+    Settings { name: "tiny", bytes: Some(1_000_000), network_instructions: 100_000, seed: 1 };
 
 fn request(dir: &Path, only: &[&str]) -> Request {
     Request {
@@ -26,6 +27,15 @@ fn request(dir: &Path, only: &[&str]) -> Request {
         records: dir.join("records"),
         recorded: Some(dir.join("recorded")),
     }
+}
+
+#[test]
+fn the_networks_that_are_built_in_are_all_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let built_in = Request { recorded: None, ..request(dir.path(), &["fig8", "fig13c", "fig13d"]) };
+    let done = reproduce(&built_in, &Nobody).unwrap();
+    assert!(done.figures.iter().all(|record| record.data.missing.is_empty()));
+    assert!(figure(&done, "fig13c").quantities.iter().all(|quantity| quantity.ours.is_some()));
 }
 
 /// An activation of which every tenth more is zero, and weights that are raw.
