@@ -6,8 +6,12 @@
 use buddy_core::{AllocationInfo, AllocationTarget, TARGETS_VERSION, Target, TargetTable};
 use buddy_dl::{Network, classes_of, matches};
 use buddy_sim::{ClassMap, Classes};
+use buddy_trace::Application;
 
 use crate::{Recorded, simulate::Stage};
+
+/// Kernels that a sample has at least.
+const LEAST_KERNELS: usize = 6;
 
 /// The sampled iteration of a recorded network, about `instructions` long; none if its layers are not known.
 pub(crate) fn stage(recorded: &Recorded, instructions: u64) -> Option<Stage> {
@@ -15,13 +19,24 @@ pub(crate) fn stage(recorded: &Recorded, instructions: u64) -> Option<Stage> {
     let network = Network::named(&run.program).ok().or_else(|| Network::named(name(recorded)?).ok())?;
     let batch = run.parameters.get("batch").and_then(serde_json::Value::as_u64)?;
     let share = instructions as f64 / network.warp_instructions(batch).max(1) as f64;
-    let application = network.application_sampled(batch, share.min(1.0));
+    let application = sampled(&network, batch, share);
     let shares = classes_of(&recorded.record, "bpc", &application.allocations);
     let classes =
         &mut |index: usize, _: &AllocationInfo| Classes::Shares { shares: shares[index], seed: index as u64 };
     let table = targets(recorded, &application.allocations);
     let map = ClassMap::bind(&application, Some(&table), classes).ok()?;
     Some(Stage { application, map })
+}
+
+/// A sample of an iteration; larger than asked for where that would leave hardly a kernel.
+fn sampled(network: &Network, batch: u64, mut share: f64) -> Application {
+    loop {
+        let application = network.application_sampled(batch, share.min(1.0));
+        if application.steps.len() >= LEAST_KERNELS || share >= 1.0 {
+            return application;
+        }
+        share *= 1.5;
+    }
 }
 
 fn name(recorded: &Recorded) -> Option<&str> {
