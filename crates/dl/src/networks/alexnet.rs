@@ -12,6 +12,6 @@ pub(super) fn layers() -> Vec<Layer> {
     net.grouped("conv5", 256, [3, 1, 1], 2, true).relu().pool("pool5", [3, 2, 0], false);
     net.linear("fc6", 4096).relu().same("drop6", Op::Dropout);
     net.linear("fc7", 4096).relu().same("drop7", Op::Dropout);
-    net.linear("fc8", 1000).same("softmax", Op::Softmax);
+    net.linear("fc8", 1000).same("loss", Op::Softmax);
     net.finish()
 }

@@ -7,12 +7,12 @@ use crate::{Layer, Op, Shape, graph::Graph};
 /// Words of a sequence, which is unrolled as a whole.
 const STEPS: u64 = 70;
 /// Words of the vocabulary.
-const WORDS: u64 = 33_278;
+pub(crate) const WORDS: u64 = 33_278;
 
 pub(super) fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(1, STEPS, 1));
     net.embedding("embedding", WORDS, 1024);
     net.lstm("lstm1", 8192, 1024).lstm("lstm2", 8192, 1024);
-    net.linear("decoder", WORDS).same("softmax", Op::Softmax);
+    net.linear("softmax", WORDS).same("loss", Op::Softmax);
     net.finish()
 }

@@ -24,13 +24,13 @@ pub(super) fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(3, 224, 224));
     conv(&mut net, "conv1", 64, [7, 2, 3]);
     net.pool("pool1", [3, 2, 0], false);
-    conv(&mut net, "conv2.reduce", 64, [1, 1, 0]);
+    conv(&mut net, "conv2_reduce", 64, [1, 1, 0]);
     conv(&mut net, "conv2", 192, [3, 1, 1]);
     net.pool("pool2", [3, 2, 0], false);
     for module in MODULES {
         inception(&mut net, module);
     }
-    net.pool("pool5", [7, 1, 0], true).linear("fc", 1000).same("softmax", Op::Softmax);
+    net.pool("avgpool", [7, 1, 0], true).linear("fc", 1000).same("loss", Op::Softmax);
     net.finish()
 }
 
@@ -42,15 +42,15 @@ fn inception(net: &mut Graph, (name, one, three, double, pooled, mean): Module) 
     if one > 0 {
         branches.push(conv(net, &name("1x1"), one, [1, 1, 0]));
     }
-    conv(net.at(input), &name("3x3.reduce"), three[0], [1, 1, 0]);
+    conv(net.at(input), &name("3x3_reduce"), three[0], [1, 1, 0]);
     branches.push(conv(net, &name("3x3"), three[1], [3, stride, 1]));
-    conv(net.at(input), &name("double3x3.reduce"), double[0], [1, 1, 0]);
+    conv(net.at(input), &name("double3x3_reduce"), double[0], [1, 1, 0]);
     conv(net, &name("double3x3_1"), double[1], [3, 1, 1]);
     branches.push(conv(net, &name("double3x3_2"), double[1], [3, stride, 1]));
     let pad = if stride == 1 { 1 } else { 0 };
     net.at(input).pool(&name("pool"), [3, stride, pad], mean);
     if pooled > 0 {
-        conv(net, &name("pool.proj"), pooled, [1, 1, 0]);
+        conv(net, &name("pool_proj"), pooled, [1, 1, 0]);
     }
     branches.push(net.here());
     net.concat(&name("concat"), &branches);

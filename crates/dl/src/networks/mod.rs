@@ -1,7 +1,7 @@
 //! The paper's six networks, a file each.
 
 mod alexnet;
-mod biglstm;
+pub(crate) mod biglstm;
 mod inception_v2;
 mod resnet50;
 mod squeezenet;

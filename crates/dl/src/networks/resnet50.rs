@@ -7,14 +7,14 @@ const STAGES: [(u64, u64); 4] = [(64, 3), (128, 4), (256, 6), (512, 3)];
 
 pub(super) fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(3, 224, 224));
-    net.conv("conv1", 64, [7, 2, 3], false).same("bn1", Op::Norm).relu().pool("pool1", [3, 2, 0], false);
+    net.conv("conv1", 64, [7, 2, 3], false).same("bn1", Op::Norm).relu().pool("maxpool", [3, 2, 0], false);
     for (stage, (channels, blocks)) in (1..).zip(STAGES) {
         for block in 0..blocks {
             let stride = if stage > 1 && block == 0 { 2 } else { 1 };
             bottleneck(&mut net, &format!("layer{stage}.{block}"), channels, stride, block == 0);
         }
     }
-    net.pool("pool5", [7, 1, 0], true).linear("fc", 1000).same("softmax", Op::Softmax);
+    net.pool("avgpool", [7, 1, 0], true).linear("fc", 1000).same("loss", Op::Softmax);
     net.finish()
 }
 

@@ -16,7 +16,7 @@ pub(super) fn layers() -> Vec<Layer> {
     fire(&mut net, 8, 64, 256);
     fire(&mut net, 9, 64, 256);
     net.same("drop9", Op::Dropout).conv("conv10", 1000, [1, 1, 0], true).relu();
-    net.pool("pool10", [13, 1, 0], true).same("softmax", Op::Softmax);
+    net.pool("avgpool", [13, 1, 0], true).same("loss", Op::Softmax);
     net.finish()
 }
 

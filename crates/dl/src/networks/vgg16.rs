@@ -15,6 +15,6 @@ pub(super) fn layers() -> Vec<Layer> {
     }
     net.linear("fc6", 4096).relu().same("drop6", Op::Dropout);
     net.linear("fc7", 4096).relu().same("drop7", Op::Dropout);
-    net.linear("fc8", 1000).same("softmax", Op::Softmax);
+    net.linear("fc8", 1000).same("loss", Op::Softmax);
     net.finish()
 }
