@@ -6,8 +6,8 @@
 use anyhow::{Context, Result, bail};
 use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{
-    AllocationTarget, Entry, Histogram, Policy, Profile, RunInfo, SizeClass, SnapshotInfo, TARGETS_VERSION,
-    Target, TargetTable, as_entries, is_zero, last_entry, optimistic_bytes,
+    AllocationInfo, AllocationTarget, Entry, Histogram, Policy, Profile, RunInfo, SizeClass, SnapshotInfo,
+    TARGETS_VERSION, Target, TargetTable, as_entries, is_zero, last_entry, optimistic_bytes,
 };
 use buddy_profile::{
     CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, MeasuredCodec, Settings, profile,
@@ -134,22 +134,12 @@ impl Observed {
 
     /// One target for everything.
     pub(crate) fn all(&self, target: Target, kind: CodecKind) -> TargetTable {
-        let row = |info: &buddy_core::AllocationInfo| AllocationTarget {
-            name: info.name.clone(),
-            call_site: info.call_site.clone(),
-            bytes: info.bytes,
-            codec: kind.name().to_owned(),
-            parameters: Default::default(),
-            target: Some(target),
-            ranges: Vec::new(),
-        };
-        let allocations = self.info.allocations.iter().map(row).collect();
-        TargetTable { version: TARGETS_VERSION, program: self.info.program.clone(), allocations }
+        one_target(&self.info.program, &self.info.allocations, target, kind)
     }
 
     /// The map of one snapshot with these targets; without any, of plain device memory.
     pub(crate) fn map(&self, table: Option<&TargetTable>, snapshot: usize) -> Result<ClassMap> {
-        let classes = &mut |index: usize, info: &buddy_core::AllocationInfo| {
+        let classes = &mut |index: usize, info: &AllocationInfo| {
             let Some(allocation) = self.allocations.get(index) else {
                 return Classes::Uniform(SizeClass::Raw);
             };
@@ -197,6 +187,26 @@ impl Seen {
         sizes.iter().for_each(|(class, bytes)| histogram.add(*class, usize::from(*bytes)));
         Self { classes: sizes.into_iter().map(|(class, _)| class).collect(), histogram }
     }
+}
+
+/// A table with one target for all allocations.
+pub(crate) fn one_target(
+    program: &str,
+    allocations: &[AllocationInfo],
+    target: Target,
+    kind: CodecKind,
+) -> TargetTable {
+    let row = |info: &AllocationInfo| AllocationTarget {
+        name: info.name.clone(),
+        call_site: info.call_site.clone(),
+        bytes: info.bytes,
+        codec: kind.name().to_owned(),
+        parameters: Default::default(),
+        target: Some(target),
+        ranges: Vec::new(),
+    };
+    let allocations = allocations.iter().map(row).collect();
+    TargetTable { version: TARGETS_VERSION, program: program.to_owned(), allocations }
 }
 
 /// Checks that a table is for this workload.
