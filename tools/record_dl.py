@@ -9,8 +9,10 @@ says what they show, docs/snapshots.md what is in them.
 """
 
 import argparse
+import gc
 import json
 import pathlib
+import re
 import sys
 import time
 import traceback
@@ -20,22 +22,23 @@ import torch
 from dl import networks
 from dl.inputs import PHOTOGRAPHS, Photographs, Words, find_photographs
 from dl.libbuddy import Buddy
-from dl.recorder import SMALLEST, Recorder
-from dl.tensors import Tensors
+from dl.recorder import Recorder
+from dl.tensors import SMALLEST, Tensors
 
-DEVICE, SEED, SNAPSHOTS, WARM_UP = "cuda", 1, 10, 30
-# Name: model, side of the picture or length of the text, footprint of the paper in GB or batch size, optimizer.
+DEVICE, SEED, SNAPSHOTS, WARM_UP = "cuda", 1, 10, 60
+# Name: model, side of the picture or length of the text, footprint of the paper in GB or batch size, optimizer and
+# its learning rate.
 NETWORKS = {
-    "alexnet": (networks.alexnet, 227, 8.85, "sgd"),
-    "inception_v2": (networks.inception_v2, 224, 3.21, "sgd"),
-    "squeezenet": (networks.squeezenet, 224, 2.03, "sgd"),
-    "vgg16": (networks.vgg16, 224, 11.08, "sgd"),
-    "resnet50": (networks.resnet50, 224, 4.50, "sgd"),
-    "biglstm": (networks.BigLstm, 20, 2.71, "sgd"),
-    "resnet50_bf16": (networks.resnet50, 224, 128, "adamw"),
-    "vgg16_bf16": (networks.vgg16, 224, 128, "adamw"),
-    "vit_b16_bf16": (networks.vit_b16, 224, 128, "adamw"),
-    "gpt12_bf16": (networks.Gpt, 1024, 8, "adamw"),
+    "alexnet": (networks.alexnet, 227, 8.85, "sgd", 0.01),
+    "inception_v2": (networks.inception_v2, 224, 3.21, "sgd", 0.01),
+    "squeezenet": (networks.squeezenet, 224, 2.03, "sgd", 0.01),
+    "vgg16": (networks.vgg16, 224, 11.08, "sgd", 0.001),
+    "resnet50": (networks.resnet50, 224, 4.50, "sgd", 0.01),
+    "biglstm": (networks.BigLstm, 20, 2.71, "sgd", 0.01),
+    "resnet50_bf16": (networks.resnet50, 224, 128, "adamw", 3e-4),
+    "vgg16_bf16": (networks.vgg16, 224, 128, "adamw", 3e-4),
+    "vit_b16_bf16": (networks.vit_b16, 224, 128, "adamw", 3e-4),
+    "gpt12_bf16": (networks.Gpt, 1024, 8, "adamw", 3e-4),
 }
 
 
@@ -44,7 +47,7 @@ class Training:
 
     def __init__(self, name, images):
         torch.manual_seed(SEED)
-        make, size, _, optimizer = NETWORKS[name]
+        make, size, _, optimizer, self.rate = NETWORKS[name]
         self.name, self.autocast = name, optimizer == "adamw"
         self.model = networks.initialise(make()).to(DEVICE).train()
         if hasattr(self.model, "vocabulary"):
@@ -53,9 +56,9 @@ class Training:
             self.data = Photographs(images, size, DEVICE)
         parameters = self.model.parameters()
         if optimizer == "sgd":
-            self.optimizer = torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4)
+            self.optimizer = torch.optim.SGD(parameters, lr=self.rate, momentum=0.9, weight_decay=1e-4)
         else:
-            self.optimizer = torch.optim.AdamW(parameters, lr=3e-4)
+            self.optimizer = torch.optim.AdamW(parameters, lr=self.rate)
         self.loss = torch.nn.CrossEntropyLoss()
         self.tensors = Tensors(self.model, self.loss, self.optimizer, self.event)
         self.listener, self.step = None, 0
@@ -93,14 +96,25 @@ class Training:
         return most
 
     def batch_for(self, wanted):
-        """The batch whose footprint comes closest: it grows in a straight line."""
-        small, large = (4, 12) if self.name != "biglstm" else (8, 24)
-        low, high = self.footprint(small), self.footprint(large)
-        return max(round(small + (wanted - low) * (large - small) / (high - low)), 2)
+        """The batch whose footprint comes closest: doubled until it is reached, then on a straight line between."""
+        low, high = (2, self.footprint(2)), (4, self.footprint(4))
+        while high[1] < wanted:
+            low, high = high, (2 * high[0], self.footprint(2 * high[0]))
+        for _ in range(2):
+            share = (wanted - low[1]) / (high[1] - low[1])
+            batch = min(max(round(low[0] + share * (high[0] - low[0])), low[0] + 1), high[0])
+            found = (batch, self.footprint(batch))
+            low, high = (found, high) if found[1] < wanted else (low, found)
+            if high[0] - low[0] < 2:
+                break
+        return min(low, high, key=lambda one: abs(one[1] - wanted))[0]
 
 
 def record(name, buddy, images, warm_up):
     start = time.perf_counter()
+    # Nothing of the network before may count as this one's.
+    gc.collect()
+    torch.cuda.empty_cache()
     training = Training(name, images)
     wanted = NETWORKS[name][2]
     batch = training.batch_for(wanted * 1e9) if isinstance(wanted, float) else wanted
@@ -108,8 +122,11 @@ def record(name, buddy, images, warm_up):
     losses = [training.iterate(batch) for _ in range(warm_up)]
     events = []
     training.iterate(batch, lambda *event: events.append(event[:2]))
-    due = {round(i * (len(events) - 1) / (SNAPSHOTS - 1)) for i in range(SNAPSHOTS)}
+    due = moments(events)
     codecs = {}
+    # A collection of garbage would fall into the time of a snapshot.
+    gc.collect()
+    gc.disable()
     # Once for the codecs to learn and the kernels to be compiled, once for the record.
     for _ in range(2):
         recorder, seen = Recorder(buddy, training.tensors, codecs, footprint), 0
@@ -121,17 +138,28 @@ def record(name, buddy, images, warm_up):
             seen += 1
 
         losses.append(training.iterate(batch, listen))
+    gc.enable()
+    small = training.tensors.small
     live = sum(one["bytes"] for one in recorder.snapshots) / 1e9
     all_ms, count_ms = (sum(one[key] for one in recorder.snapshots) / live for key in ("all_ms", "count_ms"))
     print(f"{name}: batch {batch}, {footprint / 1e9:.2f} GB, loss {losses[0]:.2f} to {losses[-1]:.2f}, "
-          f"{len(recorder.allocations)} tensors, {all_ms:.2f} ms/GB ({count_ms:.2f} counting), "
+          f"{len(codecs)} tensors, {all_ms:.2f} ms/GB ({count_ms:.2f} counting), "
           f"{time.perf_counter() - start:.1f} s", flush=True)
     return recorder.record(name, {
         **describe(training, batch), "footprint_bytes": footprint, "warm_up_steps": warm_up,
         "loss_first": losses[0], "loss_last": losses[-1],
-        "left_out": {"below_bytes": SMALLEST, "tensors": len(recorder.left_out), "bytes": sum(recorder.left_out.values())},
+        "left_out": {"below_bytes": SMALLEST, "tensors": len(small), "bytes": sum(small.values())},
+        "allocated_bytes": [one["allocated"] for one in recorder.snapshots],
         "snapshot_ms_per_gb": {"all": round(all_ms, 3), "counting": round(count_ms, 3)},
     }, training.step, "tools/record_dl.py of buddy 0.1.0", SEED)
+
+
+def moments(events):
+    """Which events are looked at: half of the snapshots from the start to the loss, half from there to the end."""
+    turn = max(index for index, (phase, _) in enumerate(events) if phase == "forward")
+    half, rest = SNAPSHOTS // 2, len(events) - 1 - turn
+    forward = {round(i * turn / (half - 1)) for i in range(half)}
+    return forward | {turn + round(i * rest / (SNAPSHOTS - half)) for i in range(1, SNAPSHOTS - half + 1)}
 
 
 def describe(training, batch):
@@ -139,7 +167,7 @@ def describe(training, batch):
     words = isinstance(training.data, Words)
     return {
         "network": training.name, "batch": batch,
-        "optimizer": "AdamW, learning rate 3e-4" if training.autocast else "SGD, learning rate 0.01, momentum 0.9",
+        "optimizer": "AdamW" if training.autocast else "SGD, momentum 0.9", "learning_rate": training.rate,
         "dtype": "f32 with bf16 autocast" if training.autocast else "f32 (products in TF32)",
         "input": f"Zipf-distributed tokens, {training.data.length} of {training.model.vocabulary} words" if words
         else f"crops of {training.data.size} x {training.data.size} of scikit-image's {', '.join(PHOTOGRAPHS)}",
@@ -150,7 +178,8 @@ def describe(training, batch):
 
 def driver():
     path = pathlib.Path("/proc/driver/nvidia/version")
-    return path.read_text().split("Module")[-1].split()[0] if path.exists() else "unknown"
+    found = re.search(r"\d+\.\d+(\.\d+)?", path.read_text()) if path.exists() else None
+    return found.group() if found else "unknown"
 
 
 def write(path, record):
@@ -186,7 +215,6 @@ def main():
             # The others may still be had.
             traceback.print_exc()
             failed.append(name)
-        torch.cuda.empty_cache()
     if failed:
         sys.exit(f"not recorded: {', '.join(failed)}")
 

@@ -26,7 +26,7 @@ def find_photographs(folder):
 
 
 class Photographs:
-    """Batches of square crops; the label is the photograph's number."""
+    """Batches of square crops. The label is which photograph it is and which quarter of it the crop leans to."""
 
     def __init__(self, folder, size, device):
         from PIL import Image
@@ -39,22 +39,25 @@ class Photographs:
         self.deviation = 255 * torch.tensor(DEVIATION, device=device).view(3, 1, 1)
 
     def batch(self, count):
-        labels = torch.randint(len(self.images), (count,), device=self.device)
-        crops = [self.crops(part) for part in labels.split(64)]
-        return torch.cat(crops), labels
+        which = torch.randint(len(self.images), (count,), device=self.device)
+        parts = [self.crops(part) for part in which.split(64)]
+        return torch.cat([crops for crops, _ in parts]), torch.cat([labels for _, labels in parts])
 
-    def crops(self, labels):
+    def crops(self, which):
         """Crops of 45 to 100 percent of the side, half of them mirrored."""
-        count = len(labels)
+        count = len(which)
         scale = torch.empty(count, device=self.device).uniform_(0.45, 1.0)
-        shift = torch.empty(count, 2, device=self.device).uniform_(-1, 1) * (1 - scale).unsqueeze(1)
+        place = torch.rand(count, 2, device=self.device)
+        shift = (2 * place - 1) * (1 - scale).unsqueeze(1)
         mirror = torch.randint(2, (count,), device=self.device) * 2.0 - 1
         zero = torch.zeros_like(scale)
         affine = torch.stack([scale * mirror, zero, shift[:, 0], zero, scale, shift[:, 1]], 1).view(count, 2, 3)
         shape = (count, 3, self.size, self.size)
         grid = torch.nn.functional.affine_grid(affine, shape, align_corners=False)
-        crops = torch.nn.functional.grid_sample(self.images[labels], grid, padding_mode="reflection", align_corners=False)
-        return (crops.round() - self.mean) / self.deviation
+        crops = torch.nn.functional.grid_sample(self.images[which], grid, padding_mode="reflection", align_corners=False)
+        right, lower = (place > 0.5).long().unbind(1)
+        labels = which * 4 + right * 2 + lower
+        return (crops.round() - self.mean) / self.deviation, labels
 
 
 class Words:

@@ -32,10 +32,13 @@ class Buddy:
 
     def histograms(self, spans, stream):
         """Of rows (address, bytes, codec, address for classes or 0): an array of sizes."""
-        rows = np.array([(data, size, self.name(codec), classes) for data, size, codec, classes in spans], SPAN)
-        sizes = np.zeros(len(rows), SIZES)
-        self.check(self.library.buddyHistograms(rows.ctypes.data, len(rows), sizes.ctypes.data, stream))
-        return sizes
+        rows = np.empty(len(spans), SPAN)
+        data, sizes, codecs, classes = zip(*spans)
+        rows["data"], rows["bytes"], rows["classes"] = data, sizes, classes
+        rows["codec"] = [self.name(codec) for codec in codecs]
+        found = np.zeros(len(rows), SIZES)
+        self.check(self.library.buddyHistograms(rows.ctypes.data, len(rows), found.ctypes.data, stream))
+        return found
 
     def train(self, codec, data, size, stream):
         """The codec with what it learns of a tensor."""

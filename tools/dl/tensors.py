@@ -4,18 +4,25 @@ Hooks on the leaf modules say who makes which tensor. What autograd saves for th
 object that dies when autograd lets go of it, so that the set of live activations is right at every moment.
 """
 
+import copy
 import weakref
 
 import torch
 
 KINDS = ["weights", "gradients", "optimizer", "activations", "input"]
+# Tensors below this are left out, and counted.
+SMALLEST = 64 * 1024
 
 
 class Saved:
     """A tensor that autograd keeps. The detached tensor has the same memory, and no way back to the graph."""
 
     def __init__(self, tensor, order):
-        self.tensor, self.order, self.name = tensor.detach(), order, None
+        self.tensor, self.order, self.row = tensor.detach(), order, None
+
+    def call(self, name):
+        """Gives it its name. What is a weight in another type counts as a weight."""
+        self.row = Live("weights" if ".cast" in name else "activations", name, self.tensor, numbers_in(self.tensor, name))
 
 
 class Live:
@@ -25,7 +32,7 @@ class Live:
 
     def __init__(self, kind, name, tensor, dtype=None):
         storage = tensor.untyped_storage()
-        self.kind, self.name, self.data, self.bytes = kind, name, storage.data_ptr(), storage.nbytes()
+        self.kind, self.name, self.data, self.bytes = kind, f"{kind}/{name}", storage.data_ptr(), storage.nbytes()
         self.dtype = dtype or tensor.dtype
 
 
@@ -37,6 +44,7 @@ class Tensors:
         self.saved, self.made, self.order = weakref.WeakSet(), {}, 0
         self.current, self.inputs, self.fresh, self.inside = None, set(), [], []
         self.batch, self.device = (), next(model.parameters()).device
+        self.lasting, self.small = [], {}
         self.layers = [name for name, _ in model.named_modules() if name] + ["loss"]
         self.parameters = named_weights(model)
         self.owned = {address(tensor) for _, tensor in self.parameters}
@@ -46,9 +54,23 @@ class Tensors:
                 module.register_forward_hook(lambda module, args, output: self.leave(output))
 
     def begin(self, batch):
-        """A new step: no tensor of the one before is left."""
-        self.batch = batch
+        """A new step: no tensor of the one before is left, but weights and optimizer state are where they were."""
+        self.batch, self.small = batch, {}
         self.made.clear()
+        rows = [Live("weights", layer, weight) for layer, weight in self.parameters]
+        for layer, weight in self.parameters:
+            for key, state in self.optimizer.state.get(weight, {}).items():
+                if isinstance(state, torch.Tensor) and state.dim() > 0:
+                    rows.append(Live("optimizer", f"{layer}.{key}", state))
+        self.lasting = [row for row in rows if self.large(row.bytes, row.kind, row.data)]
+        self.learned = [(layer, weight) for layer, weight in self.parameters
+                        if self.large(weight.untyped_storage().nbytes(), "gradients", id(weight))]
+
+    def large(self, size, *key):
+        """Whether memory is followed; what is not is counted."""
+        if size < SMALLEST:
+            self.small[key] = size
+        return size >= SMALLEST
 
     def hooks(self):
         """The context in which the forward pass must run."""
@@ -61,10 +83,11 @@ class Tensors:
     def pack(self, tensor):
         saved = Saved(tensor, self.order)
         self.order += 1
-        if address(tensor) not in self.owned:
+        large = self.large(tensor.untyped_storage().nbytes(), "saved", address(tensor))
+        if large and address(tensor) not in self.owned:
             self.saved.add(saved)
             if self.current is None or address(tensor) in self.inputs:
-                saved.name = self.made.get(address(tensor), "other")
+                saved.call(self.made.get(address(tensor), "other"))
             else:
                 self.fresh.append(saved)
         return saved
@@ -79,13 +102,13 @@ class Tensors:
         for saved in self.fresh:
             where = address(saved.tensor)
             if where in made:
-                saved.name = self.made[where]
+                saved.call(self.made[where])
             else:
                 # Something inside the layer: a copy of a weight in another type, a mask, indices, statistics.
                 shape = sorted(saved.tensor.shape)
                 copied = shape in self.inside and saved.tensor.is_floating_point()
                 suffix = f"cast{self.inside.index(shape) or ''}" if copied else f"saved{len(extra) + 1}"
-                saved.name = extra.setdefault(where, f"{self.current}.{suffix}")
+                saved.call(extra.setdefault(where, f"{self.current}.{suffix}"))
         name = self.current
         self.current, self.inputs, self.fresh = None, set(), []
         for tensor in outputs[:1]:
@@ -102,21 +125,14 @@ class Tensors:
 
     def live(self, phase, name, tensor):
         """Everything that is alive now, each piece of memory once."""
-        rows = [Live("weights", layer, weight) for layer, weight in self.parameters]
-        rows += [Live("gradients", layer, w.grad) for layer, w in self.parameters if w.grad is not None]
-        for layer, weight in self.parameters:
-            for key, state in self.optimizer.state.get(weight, {}).items():
-                if isinstance(state, torch.Tensor) and state.dim() > 0:
-                    rows.append(Live("optimizer", f"{layer}.{key}", state))
+        rows = [Live("gradients", layer, w.grad) for layer, w in self.learned if w.grad is not None]
         rows += [Live("input", key, tensor) for key, tensor in zip(["batch", "labels"], self.batch)]
-        for saved in sorted(self.saved, key=lambda saved: saved.order):
-            kind = "weights" if ".cast" in saved.name else "activations"
-            rows.append(Live(kind, saved.name, saved.tensor, float_inside(saved)))
+        rows += [saved.row for saved in sorted(self.saved, key=lambda saved: saved.order)]
         if tensor is not None and phase == "forward":
             rows.append(Live("activations", self.made.get(address(tensor), name), tensor))
         if tensor is not None and phase == "backward":
             rows.append(Live("gradients", f"{name}.output", tensor))
-        return once(rows)
+        return once(self.lasting + [row for row in rows if row.bytes >= SMALLEST])
 
 
 def named_weights(model):
@@ -128,21 +144,22 @@ def named_weights(model):
     return rows
 
 
-def float_inside(saved):
+def numbers_in(tensor, name):
     """cuDNN keeps what a recurrent layer needs later as bytes; they are numbers."""
-    return torch.float32 if saved.tensor.dtype == torch.uint8 and "lstm" in saved.name else None
+    return torch.float32 if tensor.dtype == torch.uint8 and "lstm" in name else None
 
 
 def once(rows):
-    """Drops what has the memory of an earlier row, and gives rows of the same name numbers."""
+    """Drops what has the memory of an earlier row; of two with one name, the second gets a number."""
     seen, names, kept = set(), {}, []
     for row in rows:
-        if row.data in seen or row.bytes == 0:
+        if row.data in seen:
             continue
         seen.add(row.data)
-        full = f"{row.kind}/{row.name}"
-        names[full] = names.get(full, 0) + 1
-        row.name = full if names[full] == 1 else f"{full}.{names[full]}"
+        count = names[row.name] = names.get(row.name, 0) + 1
+        if count > 1:
+            row = copy.copy(row)
+            row.name = f"{row.name}.{count}"
         kept.append(row)
     return kept
 

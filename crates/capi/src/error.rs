@@ -128,7 +128,7 @@ mod tests {
         let values: Vec<usize> = header
             .lines()
             .filter_map(|line| line.trim().strip_prefix("BUDDY_ERROR_")?.split_once("= "))
-            .map(|(_, rest)| rest.split(',').next().unwrap().trim().parse().unwrap())
+            .map(|(_, rest)| rest.split([',', ' ']).next().unwrap().parse().unwrap())
             .collect();
         assert_eq!(values, (1..CODES.len()).collect::<Vec<_>>());
         assert_eq!(text(meaning(0)), "success");

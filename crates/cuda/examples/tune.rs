@@ -1,15 +1,18 @@
 //! Tries shapes of the fused examples on the GPU that is here, and prints what each gives.
 //!
-//!     cargo run --release -p buddy-cuda --example tune [stencil | spmv | product]...
+//!     cargo run --release -p buddy-cuda --example tune [stencil | spmv | product]... [first]
+//!
+//! With `first`, only the first shape of each: for a profiler.
 
 use buddy_cuda::{Example, Gpu, ProductShape, Shapes, SpmvShape, StencilShape, tune};
 
 fn main() -> Result<(), buddy_cuda::Error> {
     let gpu = Gpu::open(0)?;
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    let most = if asked.iter().any(|asked| asked == "first") { 1 } else { usize::MAX };
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
     if wanted("stencil") {
-        for (warps, planes) in [(10, 256), (12, 103), (14, 171), (16, 171)] {
+        for (warps, planes) in [(10, 256), (12, 103), (14, 171), (16, 171)].into_iter().take(most) {
             let shapes = Shapes { stencil: StencilShape { warps, planes }, ..Shapes::default() };
             print(&gpu, Example::Stencil, shapes, &format!("{:?}", shapes.stencil));
         }
@@ -33,15 +36,14 @@ fn main() -> Result<(), buddy_cuda::Error> {
             [4, 8, 3, 3, 1],
             [8, 8, 1, 2, 1],
             [4, 4, 2, 4, 3],
-        ] {
+        ]
+        .into_iter()
+        .take(most)
+        {
             let product = ProductShape { warps, step, ring, stages, blocks };
             let shapes = Shapes { product, ..Shapes::default() };
             print(&gpu, Example::Product, shapes, &format!("{product:?}"));
         }
-    }
-    if asked.iter().any(|asked| asked == "vendor") {
-        let print = |row: &buddy_cuda::FusedRow| println!("{row:?} {:.3}", row.ratio());
-        buddy_cuda::fused(&gpu, &[Example::Product], Shapes::default(), print)?;
     }
     Ok(())
 }

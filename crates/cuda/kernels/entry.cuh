@@ -99,7 +99,7 @@ BUDDY_FN u32 load_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
     const Memory& memory = view.memory;
     bool exists = entry < memory.entries;
     u32 nibble = load_nibble(memory, entry, exists);
-    OwnRow row;
+    OwnRow row = {};
     if (nibble != ZERO) {
         Place place = place_of(memory, entry);
         if (is_small(nibble, place)) {
@@ -132,7 +132,7 @@ BUDDY_FN u32 store_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) 
         report(memory, entry, RANGE);
         return RANGE;
     }
-    OwnRow row;
+    OwnRow row = {};
     u32 nibble = encode_words<Codec>(words, row, view.params);
     if (nibble == RAW) {
         BUDDY_UNROLL

@@ -19,6 +19,11 @@ pub trait Experiment: Sync {
         Vec::new()
     }
 
+    /// Whether it shows the speed of the simulator.
+    fn needs_speed(&self) -> bool {
+        false
+    }
+
     /// Makes the figure of what was found.
     fn draw(&self, found: &Findings) -> Figure;
 }
@@ -58,8 +63,14 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &figures::Optimisations,
     &figures::Iteration,
     &figures::Thresholds,
+    &figures::Design,
+    &figures::SimulatorSpeed,
     &figures::Performance,
     &figures::UnifiedMemory,
+    &figures::Footprints,
+    &figures::Throughput,
+    &figures::Speedup,
+    &figures::Training,
     &figures::Codecs,
     &figures::Pages,
     &figures::Fit,

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use buddy_core::Profile;
+use buddy_dl::Accuracy;
 use buddy_sim::Report;
 use buddy_workloads::ALL;
 
-use crate::{NETWORKS, Point, Program, Recorded, Settings};
+use crate::{NETWORKS, Point, Program, Recorded, Settings, SpeedRow};
 
 /// What is known so far. A figure is a function of this alone.
 #[derive(Debug)]
@@ -19,6 +20,10 @@ pub struct Findings {
     pub networks: BTreeMap<String, Recorded>,
     /// What was simulated.
     pub reports: BTreeMap<Point, Report>,
+    /// Accuracy by batch size, if it was recorded.
+    pub accuracy: Option<Accuracy>,
+    /// How fast the simulator is.
+    pub speed: Vec<SpeedRow>,
 }
 
 /// One of the paper's sixteen workloads.
@@ -39,7 +44,14 @@ pub struct Subject<'a> {
 impl Findings {
     /// Nothing yet.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, programs: BTreeMap::new(), networks: BTreeMap::new(), reports: BTreeMap::new() }
+        Self {
+            settings,
+            programs: BTreeMap::new(),
+            networks: BTreeMap::new(),
+            reports: BTreeMap::new(),
+            accuracy: None,
+            speed: Vec::new(),
+        }
     }
 
     /// The ten HPC programs.

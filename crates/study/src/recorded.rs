@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use buddy_codec::CodecKind;
 use buddy_core::{Policy, Profile, Record, RunRecord};
+use buddy_dl::Accuracy;
 use buddy_profile::{CodecChoice, DEFAULT_THRESHOLD, Measured, Settings as Ask, Tried, profile};
 
 use crate::Error;
@@ -75,4 +76,14 @@ impl Recorded {
         let (profile, _) = profile(&measured, &ask).map_err(wrong)?;
         Ok(Self { record, measured, profile })
     }
+}
+
+/// Reads the record of accuracy by batch size; none if there is no such file.
+///
+/// # Errors
+/// If the file is not such a record.
+pub(crate) fn accuracy(dir: &Path) -> Result<Option<Accuracy>, Error> {
+    let Ok(text) = fs::read_to_string(dir.join("accuracy.json")) else { return Ok(None) };
+    let wrong = |source| Error::Recorded { name: "accuracy".to_owned(), source };
+    Ok(Some(Record::from_json(&text).map_err(wrong)?.data))
 }

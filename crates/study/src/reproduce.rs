@@ -11,8 +11,9 @@ use serde_json::json;
 
 use crate::{
     EXPERIMENTS, Error, Experiment, Findings, Key, NETWORKS, Point, Program, Recorded, Settings, Store,
-    TODAY, Watch, program,
+    TODAY, Watch, program, recorded,
     simulate::{self, Stages},
+    speed,
     work::Work,
 };
 
@@ -46,7 +47,8 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let chosen = choose(&request.only)?;
     let store = Store::open(&request.records)?;
     let settings = request.settings;
-    let mut found = Findings { networks: networks(request)?, ..Findings::new(settings) };
+    let accuracy = recorded::accuracy(&request.recorded)?;
+    let mut found = Findings { networks: networks(request)?, accuracy, ..Findings::new(settings) };
     let interrupted = match gather(&chosen, &mut found, &store, watch) {
         Ok(()) => false,
         Err(Error::Interrupted) => true,
@@ -65,16 +67,20 @@ fn gather(
     watch: &dyn Watch,
 ) -> Result<(), Error> {
     let settings = found.settings;
-    if !chosen.iter().any(|one| one.needs_programs()) {
-        return Ok(());
-    }
+    let needs_programs = chosen.iter().any(|one| one.needs_programs());
     let points: BTreeSet<Point> = chosen.iter().flat_map(|one| one.points(found)).collect();
     let mut points: Vec<Point> = points.into_iter().collect();
     let cost = |point: &Point| simulate::seconds(&settings, point);
     points.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
-    let running: f64 = ALL.iter().map(|info| program_seconds(&settings, info)).sum();
+    let running: f64 =
+        ALL.iter().filter(|_| needs_programs).map(|info| program_seconds(&settings, info)).sum();
     let work = Work::new(watch, running + points.iter().map(cost).sum::<f64>());
-    found.programs = programs(&settings, store, &work)?;
+    if chosen.iter().any(|one| one.needs_speed()) {
+        found.speed = work.record("speed of the simulator", 0.0, store, &speed::key(), speed::measure)?.rows;
+    }
+    if needs_programs {
+        found.programs = programs(&settings, store, &work)?;
+    }
     found.reports = Stages::new(found, &points).run(&points, store, &work)?;
     if watch.goes_on() { Ok(()) } else { Err(Error::Interrupted) }
 }

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use buddy_core::{AllocationInfo, PageMap, SizeClass};
 use buddy_sim::{ClassMap, Classes, Report, Simulator};
-use buddy_trace::Application;
+use buddy_trace::{
+    Application, Step,
+    pattern::{PROGRAMS, program},
+};
 use buddy_workloads::ALL;
 use rayon::prelude::*;
 use serde_json::json;
@@ -57,7 +60,10 @@ impl<'a> Stages<'a> {
     /// Where the result of a point is kept; none if its program is not known.
     fn key(&self, point: &Point) -> Option<Key> {
         let Settings { seed, .. } = self.found.settings;
-        let bytes = self.found.programs.get(&point.program)?.profile.run.bytes();
+        let bytes = match PROGRAMS.contains(&point.program.as_str()) {
+            true => generated_bytes(&self.found.settings, &point.program),
+            false => self.found.programs.get(&point.program)?.profile.run.bytes(),
+        };
         let config = point.config().ok()?;
         let inputs = json!({
             "point": point, "bytes": bytes, "seed": seed, "gpu": config.gpu, "link": config.link,
@@ -79,6 +85,9 @@ impl<'a> Stages<'a> {
 
     /// Builds the program again for its kernels, and binds the classes of its typical snapshot to them.
     fn make(&self, name: &str) -> Option<Stage> {
+        if PROGRAMS.contains(&name) {
+            return Some(generated(name, generated_bytes(&self.found.settings, name)));
+        }
         let info = ALL.iter().find(|info| info.name == name)?;
         let program = self.found.programs.get(name)?;
         let settings = &self.found.settings;
@@ -87,6 +96,27 @@ impl<'a> Stages<'a> {
         let map = ClassMap::bind(&application, Some(&program.profile.targets), classes).ok()?;
         Some(Stage { application, map })
     }
+}
+
+/// Bytes of a generated program: enough to pass the caches of any GPU, and for random sectors many rows of memory.
+fn generated_bytes(settings: &Settings, name: &str) -> u64 {
+    match (name, settings.name) {
+        ("random", "quick") => 64 << 20,
+        ("random", _) => 512 << 20,
+        (_, "quick") => 48 << 20,
+        _ => 192 << 20,
+    }
+}
+
+/// A generated program, whose memory has no classes.
+fn generated(name: &str, bytes: u64) -> Stage {
+    let kernel = name.to_owned();
+    let make =
+        move || program(&kernel, bytes).and_then(|mut made| made.kernels.pop()).expect("a known program");
+    let step = Step::Kernel(Box::new(make));
+    let application =
+        Application { name: name.to_owned(), allocations: Vec::new(), host: Vec::new(), steps: vec![step] };
+    Stage { application, map: ClassMap::default() }
 }
 
 /// The class of every entry of an allocation.
@@ -111,7 +141,10 @@ const SECONDS_PER_MB: [(&str, f64); 10] = [
 
 /// What a point is expected to take.
 pub(crate) fn seconds(settings: &Settings, point: &Point) -> f64 {
-    let rate = SECONDS_PER_MB.iter().find(|(name, _)| *name == point.program).map_or(0.1, |(_, rate)| *rate);
-    let bytes = ALL.iter().find(|info| info.name == point.program).map_or(0, |info| settings.bytes_of(info));
+    let rate = SECONDS_PER_MB.iter().find(|(name, _)| *name == point.program).map_or(0.02, |(_, rate)| *rate);
+    let bytes = match ALL.iter().find(|info| info.name == point.program) {
+        Some(info) => settings.bytes_of(info),
+        None => generated_bytes(settings, &point.program),
+    };
     rate * bytes as f64 / 1e6
 }

@@ -61,6 +61,8 @@ pub struct FusedRow {
     pub of_memory: f64,
     /// Share of entries that overflow.
     pub overflow: f64,
+    /// What keeps the kernel from being faster.
+    pub limiter: String,
 }
 
 impl FusedRow {

@@ -206,6 +206,7 @@ impl<'a> Matrix<'a> {
             plain_bytes: self.plain[0].len() + others,
             of_memory: fused_bytes as f64 / self.lab.read_gb_per_s / 1e3 / fused_us,
             overflow: overflow(&self.packed[0]),
+            limiter: "memory".to_owned(),
         })
     }
 

@@ -137,5 +137,6 @@ fn row(lab: &Lab, shape: SpmvShape, vector: &Vector) -> Result<FusedRow, Error> 
         plain_bytes: values.len() + columns.len() + others,
         of_memory: fused_bytes as f64 / lab.read_gb_per_s / 1e3 / fused_us,
         overflow: overflow(&packed_values).max(overflow(&packed_columns)),
+        limiter: "random gathers".to_owned(),
     })
 }

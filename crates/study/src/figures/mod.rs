@@ -1,8 +1,10 @@
 //! One file for each figure or table.
 
 mod codecs;
+mod fig10_simulator;
 mod fig11_performance;
 mod fig12_unified_memory;
+mod fig13_training;
 mod fig3_over_time;
 mod fig5_metadata;
 mod fig6_spatial;
@@ -12,6 +14,7 @@ mod fig9_thresholds;
 mod fit;
 mod pages;
 mod table1_workloads;
+mod table2_design;
 
 pub use codecs::Codecs;
 pub use fig3_over_time::OverTime;
@@ -20,11 +23,14 @@ pub use fig6_spatial::Spatial;
 pub use fig7_optimisations::Optimisations;
 pub use fig8_iteration::Iteration;
 pub use fig9_thresholds::Thresholds;
+pub use fig10_simulator::SimulatorSpeed;
 pub use fig11_performance::Performance;
 pub use fig12_unified_memory::UnifiedMemory;
+pub use fig13_training::{Footprints, Speedup, Throughput, Training};
 pub use fit::Fit;
 pub use pages::Pages;
 pub use table1_workloads::Workloads;
+pub use table2_design::Design;
 
 use buddy_core::{AxisInfo, Chart, Panel, Profile, SeriesInfo, Shape, Unit};
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Time steps: at the paper's footprint, a billion warp instructions.
-const STEPS: usize = 6;
+const STEPS: usize = 7;
 
 pub(super) fn application(bt: &Bt) -> Application {
     let layout = Layout::of(bt);

@@ -13,6 +13,10 @@ use buddy_trace::{
 use super::Ep;
 use crate::layout::{Layout, repeated};
 
+/// Launches over all batches, each with the next numbers in the same arrays, as in the original: at the paper's
+/// footprint, a billion warp instructions.
+const LAUNCHES: usize = 2;
+
 pub(super) fn application(ep: &Ep) -> Application {
     let layout = Layout::of(ep);
     let [xx, qq, sx, sy] = layout.arrays(["xx", "qq", "sx", "sy"]);
@@ -33,5 +37,5 @@ pub(super) fn application(ep: &Ep) -> Application {
         .phase(numbers, &draw)
         .phase(numbers / 2, &take)
         .phase(1, &sums);
-    layout.application("ep", repeated(1, &[kernel]))
+    layout.application("ep", repeated(LAUNCHES, &[kernel]))
 }

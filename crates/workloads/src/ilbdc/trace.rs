@@ -13,7 +13,7 @@ use super::Ilbdc;
 use crate::layout::{Layout, repeated};
 
 /// Pairs of time steps: at the paper's footprint, a billion warp instructions.
-const PAIRS: usize = 8;
+const PAIRS: usize = 10;
 
 pub(super) fn application(ilbdc: &Ilbdc) -> Application {
     let layout = Layout::of(ilbdc);

@@ -13,7 +13,7 @@ use super::Lulesh;
 use crate::layout::{Layout, repeated};
 
 /// Cycles: at the paper's footprint, a billion warp instructions.
-const CYCLES: usize = 4;
+const CYCLES: usize = 5;
 const ELEMENT: Place = Place::LINE;
 
 pub(super) fn application(lulesh: &Lulesh) -> Application {

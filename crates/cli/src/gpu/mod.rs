@@ -1,5 +1,7 @@
 //! `buddy gpu`: the memory on a real GPU. Needs a GPU and its driver; without, it says so and ends with 1.
 
+mod fused;
+
 use std::{
     fs,
     io::{self, Write},
@@ -10,6 +12,8 @@ use anyhow::{Context, Result};
 use buddy_core::{Record, RecordKind, SizeClass};
 use buddy_cuda::{BenchReport, BenchRow, CheckCase, Gpu};
 use clap::{Args, Subcommand};
+
+use fused::{Fused, Headers};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -31,6 +35,10 @@ enum What {
     Test(Test),
     /// Measure the GPU, beside a copy in the same run
     Bench(Bench),
+    /// Measure kernels that work in compressed memory, beside the same work in plain memory
+    Fused(Fused),
+    /// Write the headers for CUDA kernels of your own
+    Headers(Headers),
 }
 
 #[derive(Args)]
@@ -68,11 +76,17 @@ struct Bench {
 
 impl GpuVerb {
     pub(crate) fn run(self) -> Result<()> {
+        // Headers need no GPU.
+        if let What::Headers(headers) = self.what {
+            return headers.run();
+        }
         let gpu = Gpu::open(self.device)?;
         match self.what {
             What::Info(info) => info.run(&gpu),
             What::Test(test) => test.run(&gpu),
             What::Bench(bench) => bench.run(&gpu),
+            What::Fused(fused) => fused.run(&gpu),
+            What::Headers(headers) => headers.run(),
         }
     }
 }

@@ -1,0 +1,102 @@
+//! `buddy gpu fused` and `buddy gpu headers`: compressed memory in kernels of one's own.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use anyhow::{Context, Result};
+use buddy_cuda::{Example, FusedRow, Gpu, Shapes, Source};
+use clap::{Args, ValueEnum};
+
+#[derive(Args)]
+pub(super) struct Fused {
+    /// Only these examples
+    #[arg(long, value_enum, value_name = "NAME", num_args = 1..)]
+    only: Vec<Name>,
+    /// Write the figures as a record
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+}
+
+/// The examples by name.
+#[derive(Clone, Copy, ValueEnum)]
+enum Name {
+    Stencil,
+    Spmv,
+    Product,
+}
+
+#[derive(Args)]
+pub(super) struct Headers {
+    /// The folder, made if it is not there
+    dir: PathBuf,
+}
+
+impl Fused {
+    pub(super) fn run(self, gpu: &Gpu) -> Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(
+            out,
+            "{:<58} {:>9} {:>9} {:>6} {:>9} {:>7} {:>7}  {:<12} against",
+            "what", "fused us", "plain us", "ratio", "twin us", "saved", "memory", "limiter"
+        )?;
+        let mut failed = None;
+        let examples: Vec<Example> = match self.only.as_slice() {
+            [] => vec![Example::Stencil, Example::Spmv, Example::Product],
+            only => only.iter().map(|&name| name.into()).collect(),
+        };
+        let report = buddy_cuda::fused(gpu, &examples, Shapes::default(), |row| {
+            failed = failed.take().or(print_row(&mut out, row).err());
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        writeln!(
+            out,
+            "all verified on {}; memory reads at {:.0} GB/s, a copy moves {:.0} GB/s",
+            report.gpu, report.read_gb_per_s, report.copy_gb_per_s
+        )?;
+        super::record(self.json.as_deref(), report)
+    }
+}
+
+impl From<Name> for Example {
+    fn from(name: Name) -> Self {
+        match name {
+            Name::Stencil => Self::Stencil,
+            Name::Spmv => Self::Spmv,
+            Name::Product => Self::Product,
+        }
+    }
+}
+
+fn print_row(out: &mut impl Write, row: &FusedRow) -> Result<()> {
+    let percent = |share: f64| format!("{:.0}%", 100.0 * share);
+    Ok(writeln!(
+        out,
+        "{:<58} {:>9.1} {:>9.1} {:>6.2} {:>9.1} {:>7} {:>7}  {:<12} {}",
+        row.what,
+        row.fused_us,
+        row.against_us,
+        row.ratio(),
+        row.twin_us,
+        percent(row.saved()),
+        percent(row.of_memory),
+        row.limiter,
+        row.against,
+    )?)
+}
+
+impl Headers {
+    pub(super) fn run(self) -> Result<()> {
+        fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
+        let constants = buddy_cuda::constants_header();
+        let headers = Source::headers().iter().copied().chain([("buddy_constants.cuh", constants.as_str())]);
+        for (name, text) in headers {
+            super::save(&self.dir.join(name), text)?;
+        }
+        Ok(())
+    }
+}
