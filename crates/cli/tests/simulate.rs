@@ -189,8 +189,30 @@ fn a_workload_s_page_and_timeline_are_written() {
 }
 
 #[test]
+fn a_network_runs_with_the_tensors_of_its_record() {
+    let path = folder("network").join("sweep.json");
+    let json_path = path.to_str().unwrap();
+    let small = ["simulate", "squeezenet", "--batch", "2", "--sample", "0.01", "--json", json_path];
+    let run = buddy(&[&small[..], &["--sweep", "mode=ideal,buddy", "--sweep", "targets=2x,4x"]].concat());
+    assert_eq!((run.stderr.as_str(), run.code), ("", 0));
+    let record = json(&path);
+    let report = |index: usize| &record["data"]["runs"][index]["report"];
+    assert_eq!(report(0)["instructions"], report(3)["instructions"]);
+    // Activations of trained networks do not all fit 32 bytes.
+    let over = |index| report(index)["buddy"]["buddy_access_share"].as_f64().unwrap();
+    assert!(over(0) == 0.0 && over(3) > over(2), "{} {}", over(2), over(3));
+    let policy = buddy(&[&small[..], &["--mode", "buddy"]].concat());
+    assert_eq!((policy.stderr.as_str(), policy.code), ("", 0));
+    let wrong = buddy(&[&small[..], &["--mode", "buddy", "--recorded", "/nowhere"]].concat());
+    assert_eq!((wrong.code, wrong.stderr.lines().count()), (1, 1));
+    assert!(wrong.stderr.contains("cannot read /nowhere/squeezenet.json"), "{}", wrong.stderr);
+}
+
+#[test]
 fn what_cannot_be_done_is_one_line() {
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&["alexnet", "--sample", "0"], 2, "'0' is no share above 0, at most 1"),
+        (&["alexnet", "--mode", "buddy", "--targets", "x.toml"], 1, "targets of a network are a ratio"),
         (
             &["cg", "--scale", "1MB", "--mode", "buddy", "--snapshot", "10"],
             1,

@@ -32,7 +32,7 @@ pub use experiment::{About, EXPERIMENTS, Experiment};
 pub use findings::{Findings, Subject};
 pub use means::{arithmetic, correlation, geometric};
 pub use point::Point;
-pub use program::Program;
+pub use program::{Program, typical};
 pub use recorded::{NETWORKS, Network, Recorded, TODAY};
 pub use reproduce::{Done, Request, reproduce};
 pub use settings::Settings;

@@ -53,7 +53,7 @@ pub(crate) fn observe(settings: &Settings, info: &Info, watch: &dyn Watch) -> Re
 }
 
 /// The paper takes its traces where the ratio is the average of the run.
-pub(crate) fn typical(profile: &Profile) -> usize {
+pub fn typical(profile: &Profile) -> usize {
     let all = profile.optimistic_ratio.unwrap_or(f64::INFINITY).ln();
     let distance = |ratio: &Option<f64>| (ratio.unwrap_or(f64::INFINITY).ln() - all).abs();
     let nearest = (0..profile.optimistic.len())

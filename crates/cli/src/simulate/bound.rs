@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::{Target, TargetTable};
+use buddy_core::{Profile, Target, TargetTable};
 use buddy_profile::read_targets;
 use buddy_sim::{ClassMap, Mode};
+use buddy_study::typical;
 use buddy_workloads::Info;
 
 use super::{
@@ -46,28 +47,29 @@ impl Bound {
             bar.get_or_insert_with(|| Bar::steps(of)).add(1);
         })?;
         bar.iter().for_each(Bar::finish);
+        let profile = observed.profile()?;
         let snapshot = match snapshot {
             Some(index) if index >= observed.snapshots() => {
                 bail!("--snapshot {index}: the run has {} snapshots, from 0", observed.snapshots())
             }
             Some(index) => index,
-            None => observed.average_snapshot(),
+            None => typical(&profile),
         };
-        let policy = Some(observed.targets()?);
+        let policy = Some(profile.targets.clone());
         let bound = Self { observed, snapshot, kind, policy, files };
-        bound.describe(info)?;
+        bound.describe(&profile)?;
         Ok(bound)
     }
 
     /// Says what is simulated, and what the targets make of it.
-    fn describe(&self, info: &Info) -> Result<()> {
+    fn describe(&self, profile: &Profile) -> Result<()> {
         let overflow = self.map(None)?.overflow_share();
         say(format_args!(
-            "{}: snapshot {} of {}, {:.2}x by the sizes of its entries; with the policy\'s targets {:.2}% of them overflow",
-            info.name,
+            "{}: snapshot {} of {}, optimistic ratio {}; with the policy's targets {:.2}% of its entries overflow",
+            profile.run.program,
             self.snapshot,
             self.observed.snapshots(),
-            self.observed.ratio(self.snapshot),
+            profile.optimistic[self.snapshot].map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
             100.0 * overflow,
         ));
         Ok(())

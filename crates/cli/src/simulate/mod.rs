@@ -1,7 +1,8 @@
-//! `buddy simulate`: time and traffic of a trace, a program or a workload on a modelled GPU.
+//! `buddy simulate`: time and traffic of a workload, a network, a trace or a program on a modelled GPU.
 
 mod bound;
 mod grid;
+mod network;
 mod output;
 mod source;
 mod workload;
@@ -10,7 +11,8 @@ use std::{io::Write, path::PathBuf, sync::atomic::Ordering};
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::Target;
+use buddy_core::{Record, RunRecord, Target};
+use buddy_dl::Network;
 use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline, presets, spec};
 use buddy_snapshot::write_atomic;
 use buddy_workloads::ALL;
@@ -21,6 +23,7 @@ use rayon::prelude::*;
 use self::{
     bound::Bound,
     grid::{Point, Sweep},
+    network::Iteration,
     source::Source,
 };
 use crate::{
@@ -28,9 +31,9 @@ use crate::{
     workload::scale::{Scale, parse_scale},
 };
 
-/// Run a workload, a trace or a generated program on a modelled GPU
+/// Run a workload, a network, a trace or a generated program on a modelled GPU
 ///
-/// WHAT is the name of a workload (`buddy workload list`), a folder with an Accel-Sim trace, its kernelslist.g, one
+/// WHAT is the name of a workload (`buddy workload list`) or of a network, a folder with an Accel-Sim trace, its kernelslist.g, one
 /// kernel's .traceg or .traceg.xz, or the name of a generated program: arithmetic, stream, stencil, csr, lattice, gemm or
 /// random.
 ///
@@ -39,14 +42,17 @@ use crate::{
 ///
 /// A workload is run first, and its memory compressed at ten times; simulated is the snapshot whose ratio is nearest the
 /// mean of the run, with the targets of the policy allocation-16x, or with --targets: a ratio, or a file that
-/// `buddy profile` wrote. For other programs the modes bandwidth and buddy need --targets: a ratio for all allocations,
+/// `buddy profile` wrote.
+///
+/// A network (biglstm, alexnet, inception_v2, squeezenet, vgg16, resnet50) is one training iteration, or a sample of it.
+/// Its tensors compress as in the record of a real run. For other programs the modes bandwidth and buddy need --targets: a ratio for all allocations,
 /// with --shares, or a TOML file that lists them by address.
 ///
 /// A sweep runs every combination of its values, one simulation to a core. An interruption ends it with what is done.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Simulate {
-    /// Workload, trace folder, kernelslist.g, kernel file, or generated program
+    /// Workload, network, trace folder, kernelslist.g, kernel file, or generated program
     what: String,
 
     /// GPU: paper, p100, titan-xp, v100, a100, h200, gh200, or a TOML file
@@ -73,9 +79,21 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "N")]
     snapshot: Option<usize>,
 
-    /// Codec of a workload's memory; files of targets name their own
+    /// Codec of a workload's or network's memory; files of targets name their own
     #[arg(long, value_name = "NAME", default_value = "bpc")]
     codec: CodecKind,
+
+    /// Batch size of a network
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    batch: u64,
+
+    /// Share of a network's iteration that is simulated, in short runs of blocks of each kernel, above 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = grid::sample)]
+    sample: f64,
+
+    /// Folder with the records of training, NAME.json for each network
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/recorded"), hide_default_value = true)]
+    recorded: PathBuf,
 
     /// With a ratio: shares of zero, b8, s1, s2, s3 and raw entries
     #[arg(
@@ -120,6 +138,7 @@ const EXAMPLES: &str = "\
 Examples:
   buddy simulate cg --scale 16MB --mode buddy --link 150
   buddy simulate lulesh --sweep mode=ideal,bandwidth,buddy --sweep link=50,100,150,200
+  buddy simulate resnet50 --batch 64 --sweep mode=ideal,bandwidth,buddy
   buddy simulate traces/vectoradd --spec v100
   buddy simulate stream --mode buddy --targets 2x --sweep link=50,100,150,200
   buddy simulate csr --targets 2x --sweep mode=ideal,bandwidth,buddy --json csr.json
@@ -147,6 +166,9 @@ impl Simulate {
     }
 
     fn open(&self, points: &[Point]) -> Result<Source> {
+        if Network::ALL.contains(&self.what.as_str()) {
+            return Ok(Source::network(self.iteration(points)?));
+        }
         let Some(info) = ALL.iter().find(|info| info.name == self.what) else {
             return Source::open(&self.what, self.size);
         };
@@ -156,7 +178,19 @@ impl Simulate {
             link(&point.link)?;
         }
         let bytes = self.scale.bytes(info)?;
-        Ok(Source::of(Bound::new(info, bytes, self.codec, self.snapshot, points)?))
+        Ok(Source::workload(Bound::new(info, bytes, self.codec, self.snapshot, points)?))
+    }
+
+    /// A training iteration, with the record of a real run if the data matters.
+    fn iteration(&self, points: &[Point]) -> Result<Iteration> {
+        let network = Network::named(&self.what)?;
+        let compressed = |point: &Point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy);
+        let record = points.iter().any(compressed).then(|| {
+            let path = self.recorded.join(format!("{}.json", self.what));
+            let name = path.display().to_string();
+            anyhow::Ok(Record::<RunRecord>::from_json(&read(&name)?).context(name)?.data)
+        });
+        Iteration::new(&network, self.batch, self.sample, self.codec, record.transpose()?.as_ref())
     }
 
     /// What the options say, before any sweep.
@@ -186,8 +220,8 @@ impl Simulate {
     }
 
     fn map(&self, point: &Point, source: &Source) -> Result<ClassMap> {
-        if let Some(bound) = source.bound() {
-            return bound.map(point.targets.as_deref());
+        if let Some(map) = source.map(point.targets.as_deref()) {
+            return map;
         }
         let shares = self.shares.clone().try_into().expect("clap takes six");
         Ok(match &point.targets {

@@ -1,17 +1,18 @@
-//! What is simulated: a trace, a generated program, or a workload.
+//! What is simulated: a trace, a generated program, a workload or a network.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use buddy_sim::Simulator;
+use buddy_dl::Network;
+use buddy_sim::{ClassMap, Simulator};
 use buddy_trace::{
-    Item,
+    Application, Item,
     accel::{self, Reader},
     pattern::{PROGRAMS, program},
 };
 use buddy_workloads::ALL;
 
-use super::bound::Bound;
+use super::{bound::Bound, network::Iteration};
 use crate::workload::decimal;
 
 /// A program that can be run any number of times, each from its start.
@@ -24,12 +25,9 @@ pub(crate) struct Source {
 
 enum Kind {
     Trace(Vec<Item>),
-    Program {
-        name: String,
-        bytes: u64,
-    },
-    /// A program that walks its own allocations. Networks belong here as well, with classes from their records.
-    Application(Box<Bound>),
+    Program { name: String, bytes: u64 },
+    Workload(Box<Bound>),
+    Network(Box<Iteration>),
 }
 
 impl Source {
@@ -43,9 +41,10 @@ impl Source {
         if !path.exists() {
             let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
             bail!(
-                "'{what}' is no trace and no program; the programs are {} and the workloads {}",
+                "'{what}' is no trace and no program; the programs are {}, the workloads {} and the networks {}",
                 PROGRAMS.join(", "),
-                workloads.join(", ")
+                workloads.join(", "),
+                Network::ALL.join(", ")
             );
         }
         let kernel = what.ends_with(".traceg") || what.ends_with(".traceg.xz");
@@ -55,16 +54,24 @@ impl Source {
     }
 
     /// A workload with its targets.
-    pub(crate) fn of(bound: Bound) -> Self {
-        let application = &bound.observed.application;
-        let bytes: u64 = application.allocations.iter().map(|allocation| allocation.bytes).sum();
-        let name = format!("{} ({})", application.name, decimal(bytes));
-        Self { name, allocations: Vec::new(), kind: Kind::Application(Box::new(bound)) }
+    pub(crate) fn workload(bound: Bound) -> Self {
+        let name = title(&bound.observed.application);
+        Self { name, allocations: Vec::new(), kind: Kind::Workload(Box::new(bound)) }
     }
 
-    /// The workload, if it is one.
-    pub(crate) fn bound(&self) -> Option<&Bound> {
-        if let Kind::Application(bound) = &self.kind { Some(bound) } else { None }
+    /// A training iteration with its targets.
+    pub(crate) fn network(iteration: Iteration) -> Self {
+        let name = title(&iteration.application);
+        Self { name, allocations: Vec::new(), kind: Kind::Network(Box::new(iteration)) }
+    }
+
+    /// The map of a program that knows how its own allocations compress.
+    pub(crate) fn map(&self, targets: Option<&str>) -> Option<Result<ClassMap>> {
+        match &self.kind {
+            Kind::Workload(bound) => Some(bound.map(targets)),
+            Kind::Network(iteration) => Some(iteration.map(targets)),
+            Kind::Trace(_) | Kind::Program { .. } => None,
+        }
     }
 
     /// Runs all of it; `false` if `keep_on` ended it early.
@@ -85,8 +92,11 @@ impl Source {
                     }
                 }
             }
-            Kind::Application(bound) => {
+            Kind::Workload(bound) => {
                 return Ok(simulator.run_application(&bound.observed.application, keep_on)?);
+            }
+            Kind::Network(iteration) => {
+                return Ok(simulator.run_application(&iteration.application, keep_on)?);
             }
             Kind::Program { name, bytes } => {
                 for mut kernel in program(name, *bytes).into_iter().flat_map(|program| program.kernels) {
@@ -99,6 +109,12 @@ impl Source {
         }
         Ok(true)
     }
+}
+
+/// A program's name and footprint.
+fn title(application: &Application) -> String {
+    let bytes: u64 = application.allocations.iter().map(|allocation| allocation.bytes).sum();
+    format!("{} ({})", application.name, decimal(bytes))
 }
 
 /// The memory that a trace copies to, as whole entries, without overlaps. Other addresses are plain device memory.

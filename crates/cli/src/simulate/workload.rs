@@ -4,10 +4,10 @@
 //! codecs, and targets are chosen.
 
 use anyhow::{Context, Result, bail};
-use buddy_codec::{Codec, CodecKind};
+use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{
-    AllocationTarget, Histogram, Policy, RunInfo, SizeClass, SnapshotInfo, TARGETS_VERSION, Target,
-    TargetTable, as_entries, last_entry,
+    AllocationInfo, AllocationTarget, Entry, Histogram, Policy, Profile, RunInfo, SizeClass, SnapshotInfo,
+    TARGETS_VERSION, Target, TargetTable, as_entries, is_zero, last_entry, optimistic_bytes,
 };
 use buddy_profile::{
     CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, MeasuredCodec, Settings, profile,
@@ -32,8 +32,15 @@ pub(crate) struct Observed {
 
 struct ObservedAllocation {
     codecs: Vec<Codec>,
-    /// The classes of the entries, by codec and snapshot.
-    classes: Vec<Vec<Vec<SizeClass>>>,
+    /// What was seen, by codec and snapshot.
+    seen: Vec<Vec<Seen>>,
+}
+
+/// The classes of an allocation's entries, and how many there are of each.
+#[derive(Clone, Default)]
+struct Seen {
+    classes: Vec<SizeClass>,
+    histogram: Histogram,
 }
 
 impl Observed {
@@ -84,13 +91,13 @@ impl Observed {
         if self.allocations.is_empty() {
             let trained = arrays.iter().map(|array| {
                 let codecs = codecs_for(&array.name, array.bytes, kind, tables)?;
-                Ok(ObservedAllocation { classes: vec![Vec::new(); codecs.len()], codecs })
+                Ok(ObservedAllocation { seen: vec![Vec::new(); codecs.len()], codecs })
             });
             self.allocations = trained.collect::<Result<_>>()?;
         }
         for (allocation, array) in self.allocations.iter_mut().zip(&arrays) {
-            for (codec, seen) in allocation.codecs.iter().zip(&mut allocation.classes) {
-                seen.push(classes(array.bytes, codec));
+            for (codec, seen) in allocation.codecs.iter().zip(&mut allocation.seen) {
+                seen.push(Seen::new(array.bytes, codec));
             }
         }
         Ok(())
@@ -101,30 +108,13 @@ impl Observed {
         self.info.snapshots.len()
     }
 
-    /// The ratio of a snapshot, every entry as large as its class.
-    pub(crate) fn ratio(&self, snapshot: usize) -> f64 {
-        self.info.bytes() as f64 / self.stored(snapshot).max(1) as f64
-    }
-
-    fn stored(&self, snapshot: usize) -> u64 {
-        let of = |allocation: &ObservedAllocation| histogram(&allocation.classes[0][snapshot]).stored_bytes();
-        self.allocations.iter().map(of).sum()
-    }
-
-    /// The snapshot that compresses most nearly like the whole run: the paper's choice.
-    pub(crate) fn average_snapshot(&self) -> usize {
-        let stored: Vec<u64> = (0..self.snapshots()).map(|snapshot| self.stored(snapshot)).collect();
-        let mean = stored.iter().sum::<u64>() / stored.len().max(1) as u64;
-        (0..stored.len()).min_by_key(|&snapshot| stored[snapshot].abs_diff(mean)).unwrap_or(0)
-    }
-
-    /// The targets of the paper's final design, from all snapshots.
-    pub(crate) fn targets(&self) -> Result<TargetTable> {
+    /// What targets the paper's final design gives, from all snapshots.
+    pub(crate) fn profile(&self) -> Result<Profile> {
         let measured = |allocation: &ObservedAllocation| MeasuredAllocation {
             codecs: vec![MeasuredCodec {
                 kind: allocation.codecs[0].kind(),
                 codec: Some(allocation.codecs[0].clone()),
-                histograms: allocation.classes[0].iter().map(|classes| histogram(classes)).collect(),
+                histograms: allocation.seen[0].iter().map(|seen| seen.histogram).collect(),
                 pages: None,
             }],
             auto: 0,
@@ -139,33 +129,23 @@ impl Observed {
             codec: CodecChoice::Fixed(kind),
             plan: None,
         };
-        Ok(profile(&measured, &settings)?.0.targets)
+        Ok(profile(&measured, &settings)?.0)
     }
 
     /// One target for everything.
     pub(crate) fn all(&self, target: Target, kind: CodecKind) -> TargetTable {
-        let row = |info: &buddy_core::AllocationInfo| AllocationTarget {
-            name: info.name.clone(),
-            call_site: info.call_site.clone(),
-            bytes: info.bytes,
-            codec: kind.name().to_owned(),
-            parameters: Default::default(),
-            target: Some(target),
-            ranges: Vec::new(),
-        };
-        let allocations = self.info.allocations.iter().map(row).collect();
-        TargetTable { version: TARGETS_VERSION, program: self.info.program.clone(), allocations }
+        one_target(&self.info.program, &self.info.allocations, target, kind)
     }
 
     /// The map of one snapshot with these targets; without any, of plain device memory.
     pub(crate) fn map(&self, table: Option<&TargetTable>, snapshot: usize) -> Result<ClassMap> {
-        let classes = &mut |index: usize, info: &buddy_core::AllocationInfo| {
+        let classes = &mut |index: usize, info: &AllocationInfo| {
             let Some(allocation) = self.allocations.get(index) else {
                 return Classes::Uniform(SizeClass::Raw);
             };
             let row = table.and_then(|table| table.get(&info.name));
             let codec = row.map_or(0, |row| allocation.find(row));
-            Classes::Each(allocation.classes[codec][snapshot].clone())
+            Classes::Each(allocation.seen[codec][snapshot].classes.clone())
         };
         Ok(ClassMap::bind(&self.application, table, classes)?)
     }
@@ -192,18 +172,41 @@ fn codecs_for(name: &str, bytes: &[u8], kind: CodecKind, tables: &[&TargetTable]
     Ok(codecs)
 }
 
-fn classes(bytes: &[u8], codec: &Codec) -> Vec<SizeClass> {
-    let (entries, tail) = as_entries(bytes);
-    let mut classes = Vec::with_capacity(entries.len() + 1);
-    entries.par_iter().with_min_len(1024).map(|entry| codec.class(entry)).collect_into_vec(&mut classes);
-    classes.extend(last_entry(tail).map(|entry| codec.class(&entry)));
-    classes
+impl Seen {
+    fn new(bytes: &[u8], codec: &Codec) -> Self {
+        let (entries, tail) = as_entries(bytes);
+        let last = last_entry(tail);
+        let size = |entry: &Entry| {
+            let zero = is_zero(entry);
+            (codec.class(entry), optimistic_bytes(codec.size_bits(entry), zero) as u8)
+        };
+        let mut sizes = Vec::with_capacity(entries.len() + 1);
+        entries.par_iter().with_min_len(1024).map(size).collect_into_vec(&mut sizes);
+        sizes.extend(last.iter().map(size));
+        let mut histogram = Histogram::default();
+        sizes.iter().for_each(|(class, bytes)| histogram.add(*class, usize::from(*bytes)));
+        Self { classes: sizes.into_iter().map(|(class, _)| class).collect(), histogram }
+    }
 }
 
-fn histogram(classes: &[SizeClass]) -> Histogram {
-    let mut histogram = Histogram::default();
-    classes.iter().for_each(|class| histogram.add(*class, class.bytes()));
-    histogram
+/// A table with one target for all allocations.
+pub(crate) fn one_target(
+    program: &str,
+    allocations: &[AllocationInfo],
+    target: Target,
+    kind: CodecKind,
+) -> TargetTable {
+    let row = |info: &AllocationInfo| AllocationTarget {
+        name: info.name.clone(),
+        call_site: info.call_site.clone(),
+        bytes: info.bytes,
+        codec: kind.name().to_owned(),
+        parameters: Default::default(),
+        target: Some(target),
+        ranges: Vec::new(),
+    };
+    let allocations = allocations.iter().map(row).collect();
+    TargetTable { version: TARGETS_VERSION, program: program.to_owned(), allocations }
 }
 
 /// Checks that a table is for this workload.
