@@ -1,5 +1,7 @@
 //! Four fixed traces by which the simulator's speed is measured.
 
+use std::time::Instant;
+
 use buddy_trace::{
     Kernel, Launch, Op,
     pattern::{Arithmetic, Array, Gemm, RandomSectors, Stencil, Stream},
@@ -40,6 +42,33 @@ pub fn accel_sim_million_per_s(trace: &str) -> Option<f64> {
         "streaming" => Some(0.0125),
         "random" => Some(0.000_06),
         _ => None,
+    }
+}
+
+/// Time that this thread worked: other programs disturb it less than time that passes.
+#[derive(Debug)]
+pub struct Clock {
+    begin: Instant,
+    worked: Option<u64>,
+}
+
+impl Clock {
+    /// Begins now.
+    pub fn start() -> Self {
+        Self { begin: Instant::now(), worked: Self::worked() }
+    }
+
+    /// Nanoseconds that the thread has been on a core.
+    fn worked() -> Option<u64> {
+        std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+    }
+
+    /// Seconds since then that this thread was on a core, where the system tells (Linux), and else those that passed.
+    pub fn seconds(&self) -> f64 {
+        match (self.worked, Self::worked()) {
+            (Some(before), Some(now)) if now > before => (now - before) as f64 / 1e9,
+            _ => self.begin.elapsed().as_secs_f64(),
+        }
     }
 }
 

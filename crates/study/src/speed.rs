@@ -1,7 +1,5 @@
 //! How fast the simulator is on this machine.
 
-use std::time::Instant;
-
 use buddy_core::RecordKind;
 use buddy_sim::{Simulator, bench};
 use serde::{Deserialize, Serialize};
@@ -58,11 +56,11 @@ fn time(trace: &str) -> Result<SpeedRow, Error> {
     let (mut seconds, mut instructions) = (f64::INFINITY, 0);
     for _ in 0..TRIES {
         let mut simulator = Simulator::new(config.clone());
-        let begin = Instant::now();
+        let clock = bench::Clock::start();
         for mut kernel in bench::trace(trace, 1) {
             simulator.run(kernel.as_mut(), &mut |_| true).map_err(wrong)?;
         }
-        seconds = seconds.min(begin.elapsed().as_secs_f64());
+        seconds = seconds.min(clock.seconds());
         instructions = simulator.instructions();
     }
     let million_per_s = instructions as f64 / seconds / 1e6;

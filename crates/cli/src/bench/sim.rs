@@ -3,7 +3,6 @@
 use std::{
     io::{self, Write},
     path::PathBuf,
-    time::Instant,
 };
 
 use anyhow::{Context, Result};
@@ -87,30 +86,6 @@ impl Sim {
     }
 }
 
-/// Time that this thread worked: other programs disturb it less than time that passes.
-struct Clock {
-    begin: Instant,
-    worked: Option<u64>,
-}
-
-impl Clock {
-    fn start() -> Self {
-        Self { begin: Instant::now(), worked: Self::worked() }
-    }
-
-    /// Nanoseconds that the thread has been on a core.
-    fn worked() -> Option<u64> {
-        std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
-    }
-
-    fn seconds(&self) -> f64 {
-        match (self.worked, Self::worked()) {
-            (Some(before), Some(now)) if now > before => (now - before) as f64 / 1e9,
-            _ => self.begin.elapsed().as_secs_f64(),
-        }
-    }
-}
-
 const STDOUT: &str = "cannot write to stdout";
 
 fn time(trace: &str, length: u32, tries: u32) -> Result<Row> {
@@ -118,7 +93,7 @@ fn time(trace: &str, length: u32, tries: u32) -> Result<Row> {
     let (mut seconds, mut report) = (f64::INFINITY, None);
     for _ in 0..tries {
         let mut simulator = Simulator::new(config.clone());
-        let clock = Clock::start();
+        let clock = bench::Clock::start();
         for mut kernel in bench::trace(trace, length) {
             simulator.run(kernel.as_mut(), &mut |_| true)?;
         }

@@ -16,7 +16,9 @@ const TOP: f64 = 14.0;
 /// Colours; series beyond them are dashed or pale.
 pub(super) const COLOURS: usize = 10;
 /// Groups up to which their names lie flat.
-const FLAT_GROUPS: usize = 7;
+const FLAT_GROUPS: usize = 5;
+/// Groups or lines up to which half of a page is wide enough.
+const NARROW: usize = 8;
 
 /// A drawn chart.
 pub(super) struct Plot {
@@ -64,8 +66,9 @@ pub(super) fn colour(series: usize) -> String {
 impl<'a> Frame<'a> {
     fn new(chart: &'a Chart) -> Self {
         let groups = chart.groups.len();
-        let wide = chart.shape == Shape::Bars && groups > FLAT_GROUPS;
-        let (width, height, bottom) = if wide { (1120.0, 330.0, 92.0) } else { (640.0, 300.0, 50.0) };
+        let many = if chart.shape == Shape::Bars { groups } else { chart.series.len() };
+        let (width, height) = if many > NARROW { (1120.0, 340.0) } else { (640.0, 300.0) };
+        let bottom = if groups > FLAT_GROUPS { 92.0 } else { 50.0 };
         let values = || chart.series.iter().flat_map(|series| series.points.iter().copied());
         let marks = || chart.marks.iter().map(|mark| mark.y);
         let up = (height - bottom, TOP);

@@ -1,6 +1,6 @@
 //! The simulator beside hardware, and its speed.
 
-use buddy_core::{AxisInfo, Chart, Figure, Mark, SeriesInfo, Shape, Unit};
+use buddy_core::{AxisInfo, Chart, Figure, SeriesInfo, Shape, Unit};
 use buddy_sim::{Mode, Report, bench};
 
 use super::{charts, line_chart};
@@ -105,12 +105,10 @@ impl Experiment for SimulatorSpeed {
 
 fn hardware_chart(pairs: &[(f64, f64, &str)]) -> Chart {
     let axis = |name| AxisInfo::new(name, Unit::GbPerS).logarithmic();
-    let points = pairs.iter().map(|(x, y, name)| SeriesInfo::new(name, vec![(*x, *y)])).collect();
-    let mut chart = line_chart("Model beside hardware", axis("hardware"), axis("model"), points);
-    chart.marks = pairs
-        .iter()
-        .map(|(x, _, _)| Mark { label: "equal".to_owned(), x: Some(*x), series: None, y: *x })
-        .collect();
+    let hardware = SeriesInfo::new("hardware itself", pairs.iter().map(|(x, _, _)| (*x, *x)).collect());
+    let points = pairs.iter().map(|(x, y, name)| SeriesInfo::new(name, vec![(*x, *y)]));
+    let series = std::iter::once(hardware).chain(points).collect();
+    let mut chart = line_chart("Model beside hardware", axis("hardware"), axis("model"), series);
     chart.shape = Shape::Points;
     chart
 }

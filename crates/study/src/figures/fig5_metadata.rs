@@ -1,6 +1,6 @@
 //! Hit rates of the metadata cache by its size.
 
-use buddy_core::{AxisInfo, Figure, Mark, SeriesInfo, Unit};
+use buddy_core::{AxisInfo, Figure, SeriesInfo, Unit};
 use buddy_sim::Mode;
 
 use super::{charts, line_chart};
@@ -40,17 +40,10 @@ impl Experiment for Metadata {
 
     fn draw(&self, found: &Findings) -> Figure {
         let x = AxisInfo::new("KiB of metadata cache", Unit::Count).logarithmic();
-        let y = AxisInfo::new("hit rate", Unit::Percent).starting_at(0.0);
+        let y = AxisInfo::new("hit rate", Unit::Percent);
         let subjects = found.subjects();
-        let mut chart = line_chart(
-            "Hit rate by size",
-            x,
-            y,
-            subjects.iter().filter_map(|one| line(found, one)).collect(),
-        );
-        let size = f64::from(OWN * SLICES / 1024);
-        chart.marks =
-            vec![Mark { label: "the evaluated size".to_owned(), x: Some(size), series: None, y: 0.0 }];
+        let lines = subjects.iter().filter_map(|one| line(found, one)).collect();
+        let chart = line_chart("Hit rate by size", x, y, lines);
         Figure {
             panels: charts([chart]),
             missing: found.missing(),
