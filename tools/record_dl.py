@@ -146,12 +146,12 @@ def record(name, buddy, images, warm_up):
           f"{len(codecs)} tensors, {all_ms:.2f} ms/GB ({count_ms:.2f} counting), "
           f"{time.perf_counter() - start:.1f} s", flush=True)
     return recorder.record(name, {
-        **describe(training, batch), "footprint_bytes": footprint, "warm_up_steps": warm_up,
+        **describe(training, batch), "footprint_bytes": footprint, "warm_up_steps": warm_up, "steps": training.step,
         "loss_first": losses[0], "loss_last": losses[-1],
         "left_out": {"below_bytes": SMALLEST, "tensors": len(small), "bytes": sum(small.values())},
         "allocated_bytes": [one["allocated"] for one in recorder.snapshots],
         "snapshot_ms_per_gb": {"all": round(all_ms, 3), "counting": round(count_ms, 3)},
-    }, training.step, "tools/record_dl.py of buddy 0.1.0", SEED)
+    }, "tools/record_dl.py of buddy 0.1.0", SEED)
 
 
 def moments(events):

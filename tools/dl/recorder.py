@@ -77,7 +77,7 @@ class Recorder:
             maps[row.name] = {"pages": pages_in(row), "rows": lines}
         return found, maps
 
-    def record(self, program, parameters, step, tool, seed):
+    def record(self, program, parameters, tool, seed):
         """The record, as docs/snapshots.md describes it."""
         infos = {row.name: row for one in self.snapshots for row in one["rows"]}
         all_found, all_pages = zip(*(self.found(one) for one in self.snapshots))
@@ -102,7 +102,7 @@ class Recorder:
                 row.append({"histograms": histograms, **({"pages": pages} if pages else {})})
             sizes.append(row)
         run = {"version": 1, "program": program, "parameters": parameters, "allocations": allocations,
-               "snapshots": [{"step": step, "label": one["label"]} for one in self.snapshots]}
+               "snapshots": [{"step": index, "label": one["label"]} for index, one in enumerate(self.snapshots)]}
         return {"kind": "run", "version": 1, "tool": tool, "seed": seed, "data": {"run": run, "sizes": sizes}}
 
 

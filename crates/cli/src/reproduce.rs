@@ -41,9 +41,9 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
-    /// Where the recorded training runs are
-    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/recorded"), hide_default_value = true)]
-    recorded: PathBuf,
+    /// Take the recorded training runs from here instead of those that are built in
+    #[arg(long, value_name = "DIR")]
+    recorded: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\

@@ -12,35 +12,33 @@ fn main() -> Result<(), buddy_cuda::Error> {
     let most = if asked.iter().any(|asked| asked == "first") { 1 } else { usize::MAX };
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
     if wanted("stencil") {
-        for (warps, planes) in [(10, 256), (12, 103), (14, 171), (16, 171)].into_iter().take(most) {
+        for (warps, planes) in [(16, 74)].into_iter().take(most) {
             let shapes = Shapes { stencil: StencilShape { warps, planes }, ..Shapes::default() };
             print(&gpu, Example::Stencil, shapes, &format!("{:?}", shapes.stencil));
         }
     }
     if wanted("spmv") {
-        for (warps, elements, at_once) in
-            [(4, 1 << 14, 8), (4, 1 << 15, 8), (4, 1 << 14, 16), (1, 1 << 14, 8)]
-        {
+        for (warps, elements, at_once) in [(4, 1 << 15, 8), (4, 1 << 15, 4)] {
             let shapes = Shapes { spmv: SpmvShape { warps, elements, at_once }, ..Shapes::default() };
             print(&gpu, Example::Spmv, shapes, &format!("{:?}", shapes.spmv));
         }
     }
     if wanted("product") {
-        for [warps, step, ring, stages, blocks] in [
-            [8, 4, 3, 6, 1],
-            [8, 4, 3, 4, 1],
-            [16, 2, 3, 6, 1],
-            [8, 2, 3, 6, 2],
-            [8, 2, 6, 6, 1],
-            [4, 4, 3, 4, 2],
-            [4, 8, 3, 3, 1],
-            [8, 8, 1, 2, 1],
-            [4, 4, 2, 4, 3],
+        for [warps, part, batch, unroll, blocks] in [
+            [4, 16, 2, 2, 4],
+            [2, 16, 4, 2, 6],
+            [2, 16, 2, 2, 8],
+            [4, 16, 4, 2, 3],
+            [2, 16, 4, 4, 6],
+            [4, 16, 2, 4, 4],
+            [2, 16, 2, 1, 10],
+            [8, 16, 2, 2, 2],
+            [1, 16, 4, 2, 12],
         ]
         .into_iter()
         .take(most)
         {
-            let product = ProductShape { warps, step, ring, stages, blocks };
+            let product = ProductShape { warps, part, batch, unroll, blocks };
             let shapes = Shapes { product, ..Shapes::default() };
             print(&gpu, Example::Product, shapes, &format!("{product:?}"));
         }

@@ -196,8 +196,10 @@ struct Bf16 {
                 codes |= ((two & 1) | (two & 2) << 15) << bit;
             }
             u32 exponents = base * 0x00010001u - codes;
-            if (escaped >> 2 * i & 1) tail >>= 8, exponents = (exponents & 0xffff0000u) | ((u32)tail & 0xff);
-            if (escaped >> 2 * i & 2) tail >>= 8, exponents = (exponents & 0xffff) | ((u32)tail & 0xff) << 16;
+            if (escaped >> 2 * i & 3) {
+                if (escaped >> 2 * i & 1) tail >>= 8, exponents = (exponents & 0xffff0000u) | ((u32)tail & 0xff);
+                if (escaped >> 2 * i & 2) tail >>= 8, exponents = (exponents & 0xffff) | ((u32)tail & 0xff) << 16;
+            }
             out[i] = widen(bytes[i / 2], i % 2, (exponents & 0x00ff00ffu) << 7);
         }
     }

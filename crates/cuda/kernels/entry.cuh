@@ -81,11 +81,10 @@ struct OwnRow {
 
     BUDDY_FN u32 load(u32 k) const { return chunks[k / 4].words[k % 4]; }
     BUDDY_FN void store(u32 k, u32 word) { chunks[k / 4].words[k % 4] = word; }
-    BUDDY_FN void load_chunk(u32 c, u32 (&out)[4]) const {
-        BUDDY_UNROLL
-        for (u32 i = 0; i < 4; i++) out[i] = chunks[c].words[i];
+    BUDDY_FN u32 load_if(bool condition, u32 k, u32 otherwise) const { return condition ? load(k) : otherwise; }
+    BUDDY_FN void store_if(bool condition, u32 k, u32 word) {
+        if (condition) store(k, word);
     }
-    BUDDY_FN void store_chunk(u32 c, u32 x, u32 y, u32 z, u32 w) { chunks[c] = {{x, y, z, w}}; }
     BUDDY_FN void clear() {
         BUDDY_UNROLL
         for (u32 k = 0; k < STREAM_WORDS; k++) store(k, 0);

@@ -48,7 +48,7 @@ struct Planes64 {
 
     // Appends planes 31 to 0 of one half.
     template <class Row>
-    static BUDDY_FN void put_half(ChunkSink<Row>& sink, const u32 (&planes)[LANES], u32 mask, u32 needed) {
+    static BUDDY_FN void put_half(LsbSink<Row>& sink, const u32 (&planes)[LANES], u32 mask, u32 needed) {
         BUDDY_UNROLL
         for (int j = 31; j > 0; j -= 2) {
             if ((needed >> (j - 1) & 3) == 0) continue;
@@ -63,7 +63,7 @@ struct Planes64 {
 
     // Appends the plane of signs, if it is there, from words that are not transposed.
     template <class Row>
-    static BUDDY_FN void put_signs(ChunkSink<Row>& sink, const u32 (&high)[LANES], u32 mask) {
+    static BUDDY_FN void put_signs(LsbSink<Row>& sink, const u32 (&high)[LANES], u32 mask) {
         u32 signs = 0;
         BUDDY_UNROLL
         for (u32 i = PLANE_BITS; i > 0; i--) signs = funnel_left(high[i - 1], signs, 1);
@@ -82,8 +82,10 @@ struct Planes64 {
         bool close = (needed_high & ~SIGNS) == 0;
         transpose_halves(low);
         if (!close) transpose_halves(high);
-        row.store_chunk(0, mask_low, mask_high, words[0], words[1]);
-        ChunkSink<Row> sink(row, HEADER_WORDS / 4);
+        row.clear();
+        row.store(0, mask_low), row.store(1, mask_high);
+        row.store(2, words[0]), row.store(3, words[1]);
+        LsbSink<Row> sink(row, HEADER_WORDS);
         if (close) {
             put_signs(sink, high, mask_high);
         } else {
@@ -94,13 +96,14 @@ struct Planes64 {
         return bits;
     }
 
-    // Takes planes 31 to 0 of one half; `above` is the plane above them, and the lowest one after.
+    // Takes planes 31 to 0 of one half; `above` is the plane above them, and the lowest one after. `needed` are the planes
+    // that any thread of the warp has.
     template <class Row>
-    static BUDDY_FN void take_half(ChunkSource<Row>& source, u32 mask, u32& above, u32 (&planes)[LANES]) {
+    static BUDDY_FN void take_half(LsbSource<Row>& source, u32 mask, u32 needed, u32& above, u32 (&planes)[LANES]) {
         BUDDY_UNROLL
         for (int j = 31; j > 0; j -= 2) {
             u32 first = above;
-            if (mask >> (j - 1) & 3) {
+            if (needed >> (j - 1) & 3) {
                 u32 window = source.peek();
                 bool has_first = mask >> j & 1, has_second = mask >> (j - 1) & 1;
                 if (has_first) first ^= window & PLANE;
@@ -117,22 +120,21 @@ struct Planes64 {
     template <class Row>
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params&) {
         if (layout != 0) return LAYOUT;
-        u32 header[HEADER_WORDS];
-        row.load_chunk(0, header);
-        u32 mask_low = header[0], mask_high = header[1];
-        u64 word = (u64)header[3] << 32 | header[2];
+        u32 mask_low = row.load(0), mask_high = row.load(1);
+        u64 word = (u64)row.load(3) << 32 | row.load(2);
         if (bits_of(mask_low, mask_high) > limit) return TRUNCATED;
         u32 low[LANES], high[LANES], above = 0;
-        ChunkSource<Row> source(row, HEADER_WORDS / 4);
-        if (warp_or(mask_high & ~SIGNS) == 0) {
+        LsbSource<Row> source(row, HEADER_WORDS * 32);
+        u32 needed_low = warp_or(mask_low), needed_high = warp_or(mask_high);
+        if ((needed_high & ~SIGNS) == 0) {
             if (mask_high != 0) above = source.peek() & PLANE, source.skip(PLANE_BITS);
             BUDDY_UNROLL
-            for (u32 i = 0; i < LANES; i++) high[i] = 0 - (above >> i & 1);
+            for (u32 i = 0; i < LANES; i++) high[i] = (u32)((int)(above << (31 - i)) >> 31);
         } else {
-            take_half(source, mask_high, above, high);
+            take_half(source, mask_high, needed_high, above, high);
             transpose_halves(high);
         }
-        take_half(source, mask_low, above, low);
+        take_half(source, mask_low, needed_low, above, low);
         transpose_halves(low);
         BUDDY_UNROLL
         for (u32 i = 0; i < LANES; i++) {

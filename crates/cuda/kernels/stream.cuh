@@ -1,4 +1,6 @@
-// Bits into the words of an entry's row and out of them. A row has `load(k)` and `store(k, word)` over 32 words.
+// Bits into the words of an entry's row and out of them. A row has `load(k)` and `store(k, word)` over 32 words, and
+// `load_if(condition, k, otherwise)` and `store_if(condition, k, word)`: lanes seldom need the next word at the same
+// time, and a branch costs more than the word.
 #pragma once
 #include "bits.cuh"
 
@@ -25,10 +27,10 @@ struct BitSink {
         u32 high = funnel_left(pending, 0, bits);
         pending = (pending << bits) | code;
         held += bits;
-        if (held >= 32) {
-            held -= 32;
-            row.store(words++, big_endian(funnel_right(pending, high, held)));
-        }
+        bool full = held >= 32;
+        held -= full ? 32 : 0;
+        row.store_if(full, words, big_endian(funnel_right(pending, high, held)));
+        words += full;
     }
 
     BUDDY_FN void finish() {
@@ -63,7 +65,11 @@ struct BitSource {
     BUDDY_FN void skip(u32 bits) {
         u32 before = at;
         at += bits;
-        if ((at ^ before) & 32) skip_word();
+        bool next = (at ^ before) & 32;
+        high = next ? low : high;
+        low = row.load_if(next, words % WORDS, big_endian(low));
+        low = big_endian(low);
+        words += next;
     }
 };
 
@@ -84,7 +90,7 @@ struct LsbSink {
         u32 low = pending | field << held, high = funnel_left(field, 0, held);
         held += bits;
         bool full = held >= 32;
-        if (full) row.store(words, low);
+        row.store_if(full, words, low);
         words += full;
         held -= full ? 32 : 0;
         pending = full ? high : low;
@@ -113,75 +119,10 @@ struct LsbSource {
     BUDDY_FN void skip(u32 bits) {
         u32 before = at;
         at += bits;
-        if ((at ^ before) & 32) {
-            low = high;
-            high = row.load(words++ % WORDS);
-        }
-    }
-};
-
-// The same two by chunks of four words, which shared memory moves four times as fast as single ones. A row has
-// `load_chunk(c, words)` and `store_chunk(c, x, y, z, w)` for this.
-template <class Row>
-struct ChunkSink {
-    Row& row;
-    u32 words;
-    u32 pending = 0, held = 0;
-    u32 last[3] = {};
-
-    BUDDY_FN ChunkSink(Row& row, u32 chunk) : row(row), words(4 * chunk) {}
-
-    BUDDY_FN void push(u32 word) {
-        if (words % 4 == 3) row.store_chunk(words / 4, last[0], last[1], last[2], word);
-        last[0] = last[1], last[1] = last[2], last[2] = word;
-        words++;
-    }
-
-    // A field of 0 to 32 bits, with no bits set above them.
-    BUDDY_FN void put(u32 field, u32 bits) {
-        u32 low = pending | field << held, high = funnel_left(field, 0, held);
-        held += bits;
-        pending = low;
-        if (held >= 32) push(low), pending = high, held -= 32;
-    }
-
-    // Zeros follow, as far as a stream may reach.
-    BUDDY_FN void finish() {
-        if (held > 0) push(pending);
-        BUDDY_UNROLL
-        for (u32 i = 0; i < 3; i++) {
-            if (words % 4 != 0) push(0);
-        }
-        BUDDY_UNROLL
-        for (u32 c = 1; c < STREAM_WORDS / 4; c++) {
-            if (c >= words / 4) row.store_chunk(c, 0, 0, 0, 0);
-        }
-    }
-};
-
-template <class Row>
-struct ChunkSource {
-    const Row& row;
-    u32 low, high, queue[4];
-    u32 words;
-    u32 at = 0;
-
-    BUDDY_FN ChunkSource(const Row& row, u32 chunk) : row(row), words(4 * chunk + 2) {
-        u32 first[4];
-        row.load_chunk(chunk, first);
-        low = first[0], high = first[1], queue[0] = first[2], queue[1] = first[3], queue[2] = 0, queue[3] = 0;
-    }
-
-    BUDDY_FN u32 peek() const { return funnel_right(low, high, at); }
-
-    // Skips 0 to 32 bits.
-    BUDDY_FN void skip(u32 bits) {
-        u32 before = at;
-        at += bits;
-        if ((at ^ before) & 32) {
-            low = high, high = queue[0], queue[0] = queue[1], queue[1] = queue[2], queue[2] = queue[3];
-            if (++words % 4 == 0) row.load_chunk(words / 4 % (WORDS / 4), queue);
-        }
+        bool next = (at ^ before) & 32;
+        low = next ? high : low;
+        high = row.load_if(next, words % WORDS, high);
+        words += next;
     }
 };
 

@@ -33,6 +33,18 @@ struct Row {
     BUDDY_FN void store(u32 k, u32 word) {
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(start ^ k * 4), "r"(word) : "memory");
     }
+    BUDDY_FN u32 load_if(bool condition, u32 k, u32 otherwise) const {
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p ld.shared.u32 %0, [%1];\n}"
+                     : "+r"(otherwise)
+                     : "r"(start ^ k * 4), "r"((u32)condition)
+                     : "memory");
+        return otherwise;
+    }
+    BUDDY_FN void store_if(bool condition, u32 k, u32 word) {
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.shared.u32 [%0], %1;\n}" ::"r"(start ^ k * 4), "r"(word),
+                     "r"((u32)condition)
+                     : "memory");
+    }
     BUDDY_FN uint4 load_chunk(u32 c) const {
         uint4 v;
         asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -40,10 +52,6 @@ struct Row {
                      : "r"(start ^ c * CHUNK)
                      : "memory");
         return v;
-    }
-    BUDDY_FN void load_chunk(u32 c, u32 (&out)[4]) const {
-        uint4 v = load_chunk(c);
-        out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
     }
     BUDDY_FN void store_chunk(u32 c, u32 x, u32 y, u32 z, u32 w) {
         asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(start ^ c * CHUNK), "r"(x), "r"(y), "r"(z), "r"(w)

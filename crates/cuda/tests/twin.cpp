@@ -24,10 +24,9 @@ struct PlainRow {
     u32* words;
     u32 load(u32 k) const { return words[k]; }
     void store(u32 k, u32 word) { words[k] = word; }
-    void load_chunk(u32 c, u32 (&out)[4]) const { memcpy(out, words + 4 * c, 16); }
-    void store_chunk(u32 c, u32 x, u32 y, u32 z, u32 w) {
-        const u32 chunk[4] = {x, y, z, w};
-        memcpy(words + 4 * c, chunk, 16);
+    u32 load_if(bool condition, u32 k, u32 otherwise) const { return condition ? load(k) : otherwise; }
+    void store_if(bool condition, u32 k, u32 word) {
+        if (condition) store(k, word);
     }
     void clear() { memset(words, 0, STREAM_WORDS * 4); }
 };

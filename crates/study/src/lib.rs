@@ -13,6 +13,7 @@ mod experiment;
 pub mod figures;
 mod findings;
 mod means;
+mod network;
 pub mod output;
 mod point;
 mod program;

@@ -1,6 +1,6 @@
 //! The deep-learning runs: recorded once on a GPU during real training, and profiled here from their records.
 
-use std::{fs, path::Path};
+use std::{borrow::Cow, fs, path::Path};
 
 use buddy_codec::CodecKind;
 use buddy_core::{Policy, Profile, Record, RunRecord};
@@ -50,14 +50,12 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads the record of a network; none if there is no such file.
+    /// Reads the record of a network from a directory, or the one that is built in; none if there is none.
     ///
     /// # Errors
     /// If the file is not the record of a run.
-    pub fn read(dir: &Path, network: &Network) -> Result<Option<Self>, Error> {
-        let Ok(text) = fs::read_to_string(dir.join(format!("{}.json", network.name))) else {
-            return Ok(None);
-        };
+    pub fn read(dir: Option<&Path>, network: &Network) -> Result<Option<Self>, Error> {
+        let Some(text) = text(dir, network.name) else { return Ok(None) };
         let wrong = |source| Error::Recorded { name: network.name.to_owned(), source };
         let record = Record::<RunRecord>::from_json(&text).map_err(wrong)?.data;
         Self::new(record).map(Some)
@@ -78,12 +76,35 @@ impl Recorded {
     }
 }
 
-/// Reads the record of accuracy by batch size; none if there is no such file.
+/// Reads the record of accuracy by batch size; none if there is none.
 ///
 /// # Errors
 /// If the file is not such a record.
-pub(crate) fn accuracy(dir: &Path) -> Result<Option<Accuracy>, Error> {
-    let Ok(text) = fs::read_to_string(dir.join("accuracy.json")) else { return Ok(None) };
+pub(crate) fn accuracy(dir: Option<&Path>) -> Result<Option<Accuracy>, Error> {
+    let Some(text) = text(dir, "accuracy") else { return Ok(None) };
     let wrong = |source| Error::Recorded { name: "accuracy".to_owned(), source };
     Ok(Some(Record::from_json(&text).map_err(wrong)?.data))
 }
+
+/// The text of a record: a file of a directory, or what is built in.
+fn text(dir: Option<&Path>, name: &str) -> Option<Cow<'static, str>> {
+    match dir {
+        Some(dir) => fs::read_to_string(dir.join(format!("{name}.json"))).ok().map(Cow::Owned),
+        None => BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| Cow::Borrowed(*text)),
+    }
+}
+
+/// Names and texts of `data/recorded`: they travel with the program.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("accuracy", include_str!("../../../data/recorded/accuracy.json")),
+    ("biglstm", include_str!("../../../data/recorded/biglstm.json")),
+    ("alexnet", include_str!("../../../data/recorded/alexnet.json")),
+    ("inception_v2", include_str!("../../../data/recorded/inception_v2.json")),
+    ("squeezenet", include_str!("../../../data/recorded/squeezenet.json")),
+    ("vgg16", include_str!("../../../data/recorded/vgg16.json")),
+    ("resnet50", include_str!("../../../data/recorded/resnet50.json")),
+    ("resnet50_bf16", include_str!("../../../data/recorded/resnet50_bf16.json")),
+    ("vgg16_bf16", include_str!("../../../data/recorded/vgg16_bf16.json")),
+    ("vit_b16_bf16", include_str!("../../../data/recorded/vit_b16_bf16.json")),
+    ("gpt12_bf16", include_str!("../../../data/recorded/gpt12_bf16.json")),
+];

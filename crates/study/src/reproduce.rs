@@ -26,8 +26,8 @@ pub struct Request {
     pub only: Vec<String>,
     /// Where records are kept.
     pub records: PathBuf,
-    /// Where the recorded training runs are.
-    pub recorded: PathBuf,
+    /// Where the recorded training runs are, if not those that are built in.
+    pub recorded: Option<PathBuf>,
 }
 
 /// What came out.
@@ -47,7 +47,7 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let chosen = choose(&request.only)?;
     let store = Store::open(&request.records)?;
     let settings = request.settings;
-    let accuracy = recorded::accuracy(&request.recorded)?;
+    let accuracy = recorded::accuracy(request.recorded.as_deref())?;
     let mut found = Findings { networks: networks(request)?, accuracy, ..Findings::new(settings) };
     let interrupted = match gather(&chosen, &mut found, &store, watch) {
         Ok(()) => false,
@@ -99,7 +99,7 @@ fn choose(only: &[String]) -> Result<Vec<&'static dyn Experiment>, Error> {
 fn networks(request: &Request) -> Result<BTreeMap<String, Recorded>, Error> {
     let mut networks = BTreeMap::new();
     for network in NETWORKS.iter().chain(&TODAY) {
-        if let Some(recorded) = Recorded::read(&request.recorded, network)? {
+        if let Some(recorded) = Recorded::read(request.recorded.as_deref(), network)? {
             networks.insert(network.name.to_owned(), recorded);
         }
     }
@@ -109,9 +109,10 @@ fn networks(request: &Request) -> Result<BTreeMap<String, Recorded>, Error> {
 /// Draws a figure and keeps its record.
 fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<Record<Figure>, Error> {
     let name = experiment.about().name;
-    let Settings { name: scale, bytes, seed } = found.settings;
+    let Settings { name: scale, bytes, network_instructions, seed } = found.settings;
     let inputs = json!({
         "figure": name, "scale": scale, "bytes": bytes, "seed": seed,
+        "network_instructions": network_instructions,
         "networks": found.networks.keys().collect::<Vec<_>>(),
     });
     store.save(&Key { name: format!("figure-{name}"), inputs }, experiment.draw(found))

@@ -12,17 +12,21 @@ pub struct Settings {
     pub name: &'static str,
     /// Bytes of every program, or the paper's footprint.
     pub bytes: Option<u64>,
+    /// Warp instructions of a network's iteration that are simulated, about.
+    pub network_instructions: u64,
     /// Seed of whatever is random.
     pub seed: u64,
 }
 
 impl Settings {
     /// Every stage in less than two minutes.
-    pub const QUICK: Self = Self { name: "quick", bytes: Some(4_000_000), seed: 1 };
+    pub const QUICK: Self =
+        Self { name: "quick", bytes: Some(4_000_000), network_instructions: 800_000, seed: 1 };
     /// What the README shows.
-    pub const DEFAULT: Self = Self { name: "default", bytes: Some(64_000_000), seed: 1 };
+    pub const DEFAULT: Self =
+        Self { name: "default", bytes: Some(64_000_000), network_instructions: 12_000_000, seed: 1 };
     /// The paper's footprints.
-    pub const FULL: Self = Self { name: "full", bytes: None, seed: 1 };
+    pub const FULL: Self = Self { name: "full", bytes: None, network_instructions: 1_000_000_000, seed: 1 };
 
     /// Bytes of a program, never more than the paper has.
     pub fn bytes_of(&self, info: &Info) -> u64 {

@@ -10,14 +10,14 @@ use buddy_trace::{
 };
 use buddy_workloads::ALL;
 use rayon::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{Error, Findings, Key, Point, Settings, Store, Watch, work::Work};
+use crate::{Error, Findings, Key, Point, Settings, Store, Watch, network, work::Work};
 
 /// A program that is ready to be simulated.
-struct Stage {
-    application: Application,
-    map: ClassMap,
+pub(crate) struct Stage {
+    pub(crate) application: Application,
+    pub(crate) map: ClassMap,
 }
 
 /// Programs by name, each made ready when its first simulation begins.
@@ -59,17 +59,26 @@ impl<'a> Stages<'a> {
 
     /// Where the result of a point is kept; none if its program is not known.
     fn key(&self, point: &Point) -> Option<Key> {
-        let Settings { seed, .. } = self.found.settings;
-        let bytes = match PROGRAMS.contains(&point.program.as_str()) {
-            true => generated_bytes(&self.found.settings, &point.program),
-            false => self.found.programs.get(&point.program)?.profile.run.bytes(),
-        };
         let config = point.config().ok()?;
         let inputs = json!({
-            "point": point, "bytes": bytes, "seed": seed, "gpu": config.gpu, "link": config.link,
+            "point": point, "memory": self.memory(&point.program)?, "gpu": config.gpu, "link": config.link,
             "policy": "allocation-16x", "codec": "bpc", "threshold": buddy_profile::DEFAULT_THRESHOLD,
         });
         Some(Key { name: format!("simulation-{}-{}", point.program, point.mode), inputs })
+    }
+
+    /// What decides the memory and the kernels of a program; none if it is not known.
+    fn memory(&self, program: &str) -> Option<Value> {
+        let settings = &self.found.settings;
+        if PROGRAMS.contains(&program) {
+            return Some(json!({ "bytes": generated_bytes(settings, program) }));
+        }
+        if let Some(recorded) = self.found.networks.get(program) {
+            let instructions = settings.network_instructions;
+            return Some(json!({ "run": recorded.record.run.parameters, "instructions": instructions }));
+        }
+        let bytes = self.found.programs.get(program)?.profile.run.bytes();
+        Some(json!({ "bytes": bytes, "seed": settings.seed }))
     }
 
     fn simulate(&self, point: &Point, watch: &dyn Watch) -> Result<Report, Error> {
@@ -87,6 +96,9 @@ impl<'a> Stages<'a> {
     fn make(&self, name: &str) -> Option<Stage> {
         if PROGRAMS.contains(&name) {
             return Some(generated(name, generated_bytes(&self.found.settings, name)));
+        }
+        if let Some(recorded) = self.found.networks.get(name) {
+            return network::stage(recorded, self.found.settings.network_instructions);
         }
         let info = ALL.iter().find(|info| info.name == name)?;
         let program = self.found.programs.get(name)?;
@@ -139,9 +151,15 @@ const SECONDS_PER_MB: [(&str, f64); 10] = [
     ("lulesh", 0.15),
 ];
 
+/// Warp instructions that a core simulates in a second, of networks.
+const INSTRUCTIONS_PER_SECOND: f64 = 3e6;
+
 /// What a point is expected to take.
 pub(crate) fn seconds(settings: &Settings, point: &Point) -> f64 {
     let rate = SECONDS_PER_MB.iter().find(|(name, _)| *name == point.program).map_or(0.02, |(_, rate)| *rate);
+    if buddy_dl::Network::ALL.contains(&point.program.as_str()) {
+        return settings.network_instructions as f64 / INSTRUCTIONS_PER_SECOND;
+    }
     let bytes = match ALL.iter().find(|info| info.name == point.program) {
         Some(info) => settings.bytes_of(info),
         None => generated_bytes(settings, &point.program),

@@ -74,7 +74,8 @@ template <class Field>
 BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
     extern __shared__ __align__(128) uint4 chunks[];
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    // Tiles 0 to 2 are in turn used by neighbours, decoded, and fetched; 3 is for what is written.
+    // Of a warp's three tiles one is read by neighbours, one holds the plane above, and one is for what is written and
+    // then for what is fetched.
     auto tile_at = [&](u32 plane, u32 warp) { return Tile{chunks + (plane * WARPS + warp) * (WARP * CHUNKS), lane}; };
     int row = (int)(blockIdx.x * INNER + warp) - 1, y = min(max(row, 0), (int)grid.rows - 1);
     bool inner = warp > 0 && warp < WARPS - 1 && row < (int)grid.rows;
@@ -99,10 +100,7 @@ BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
     for (int z = begin; z < end; z++) {
         if (inner) add_neighbours(words, Row(tile_at(here, warp - 1)), Row(tile_at(here, warp + 1)), lane, cells);
         arrive();
-        if (z + 1 < end) from.fetch(tile_at(spare, warp), first_entry(z + 2), next);
         from.load(tile_at(above, warp), first_entry(z + 1), nibble, words);
-        nibble = next;
-        if (z + 2 < end) next = from.nibble(first_entry(z + 3));
         if (inner) {
             u32 out[WORDS];
             BUDDY_UNROLL
@@ -110,7 +108,7 @@ BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
                 double value = __fma_rn(SIDE, cell(words, i), cells[i]);
                 out[2 * i] = __double2loint(value), out[2 * i + 1] = __double2hiint(value);
             }
-            to.store(tile_at(3, warp), first_entry(z), out);
+            to.store(tile_at(spare, warp), first_entry(z), out);
             // This row is the one below the next; it lies in its tile still.
             BUDDY_UNROLL
             for (u32 c = 0; c < CHUNKS; c++) {
@@ -118,6 +116,10 @@ BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
                 cells[2 * c] = v.x, cells[2 * c + 1] = v.y;
             }
         }
+        __syncwarp();
+        if (z + 1 < end) from.fetch(tile_at(spare, warp), first_entry(z + 2), next);
+        nibble = next;
+        if (z + 2 < end) next = from.nibble(first_entry(z + 3));
         u32 free = spare;
         spare = here, here = above, above = free;
         __syncthreads();

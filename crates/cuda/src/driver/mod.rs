@@ -82,6 +82,7 @@ arguments!(A, B, C);
 arguments!(A, B, C, D);
 arguments!(A, B, C, D, E);
 arguments!(A, B, C, D, E, F);
+arguments!(A, B, C, D, E, F, G);
 
 /// Starts a kernel when the stream gets there.
 ///

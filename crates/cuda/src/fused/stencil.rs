@@ -33,8 +33,8 @@ impl StencilShape {
     }
 
     fn launch(self) -> Launch {
-        // Three planes and what is written, 4 KiB to a row.
-        let shared = 4 * 4096 * self.warps;
+        // Three tiles of 4 KiB to a warp.
+        let shared = 3 * 4096 * self.warps;
         let blocks = (ROWS.div_ceil(self.warps - 2), PLANES.div_ceil(self.planes));
         Launch { blocks, threads: 32 * self.warps, shared }
     }

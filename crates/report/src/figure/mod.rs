@@ -18,8 +18,11 @@ use crate::{class_legend, escape, format::number, heat_map};
 /// The panels of a figure as HTML.
 fn panels(figure: &Figure) -> String {
     let heats = figure.panels.iter().any(|panel| matches!(panel, Panel::Heat(_)));
-    let (open, close) =
-        if heats { (class_legend() + "<div class=\"maps\">", "</div>\n") } else { (String::new(), "") };
+    let (open, close) = if heats {
+        (class_legend() + "<div class=\"maps\">", "</div>\n")
+    } else {
+        ("<div class=\"plots\">".to_owned(), "</div>\n")
+    };
     let panel = |panel: &Panel| match panel {
         Panel::Chart(chart) => chart_html(chart),
         Panel::Heat(heat) => heat_map(&heat.title, &heat.remark, &heat.map),
@@ -46,9 +49,10 @@ fn chart_html(chart: &Chart) -> String {
     }
     let (width, height, inner) = (drawn.width, drawn.height, &drawn.inner);
     format!(
-        "<figure class=\"plot\"><figcaption>{title}</figcaption><ul class=\"legend\">{legend}</ul>\
+        "<figure class=\"plot{wide}\"><figcaption>{title}</figcaption><ul class=\"legend\">{legend}</ul>\
          <div class=\"wide\"><svg viewBox=\"0 0 {width} {height}\" style=\"min-width:{least}px\" role=\"img\" \
          aria-label=\"{title}\">{inner}</svg></div></figure>\n",
+        wide = if drawn.wide { " whole" } else { "" },
         least = width * 0.62
     )
 }

@@ -10,7 +10,7 @@ use crate::{
     scale::Scale,
 };
 
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 78.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 14.0;
 /// Colours; series beyond them are dashed or pale.
@@ -22,6 +22,8 @@ const FLAT_GROUPS: usize = 7;
 pub(super) struct Plot {
     pub(super) width: f64,
     pub(super) height: f64,
+    /// Whether it needs the whole width of a page.
+    pub(super) wide: bool,
     /// What goes between the tags of an SVG.
     pub(super) inner: String,
 }
@@ -50,7 +52,7 @@ pub(super) fn plot(chart: &Chart) -> Plot {
     }
     let marks: String = chart.marks.iter().map(|mark| frame.mark(mark)).collect();
     inner.push_str(&format!("<g class=\"paper\" data-s=\"paper\">{marks}</g>"));
-    Plot { width: frame.width, height: frame.height, inner }
+    Plot { width: frame.width, height: frame.height, wide: frame.width > 700.0, inner }
 }
 
 /// The class of a series.
@@ -96,7 +98,7 @@ impl<'a> Frame<'a> {
         let lines: String = self.y.ticks().into_iter().map(line).collect();
         let middle = (TOP + self.height - self.bottom) / 2.0;
         format!(
-            "{lines}<text class=\"axis\" transform=\"translate(13 {middle:.0}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            "{lines}<text class=\"axis\" transform=\"translate(14 {middle:.0}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
             escape(name)
         )
     }

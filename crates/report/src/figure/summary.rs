@@ -10,6 +10,9 @@ const LEFT: f64 = 330.0;
 const RIGHT: f64 = 190.0;
 const WIDTH: f64 = 900.0;
 const TOP: f64 = 74.0;
+/// What is farther off is put at the edge; its numbers stand beside it.
+const LEAST: f64 = 0.1;
+const MOST: f64 = 10.0;
 
 /// The headline quantities that were measured: ours over the paper's, on a scale of equal factors. A band shows 15%.
 pub fn summary_picture(figures: &[Record<Figure>]) -> String {
@@ -30,7 +33,8 @@ fn drawn(figures: &[Record<Figure>]) -> (f64, String) {
     let shown: Vec<(&Quantity, f64)> =
         headlines(figures).into_iter().filter_map(|quantity| Some((quantity, quantity.ratio()?))).collect();
     let height = TOP + ROW * shown.len() as f64 + 34.0;
-    let ratios: Vec<f64> = shown.iter().map(|(_, ratio)| *ratio).chain([0.4, 2.0]).collect();
+    let ratios: Vec<f64> =
+        shown.iter().map(|(_, ratio)| ratio.clamp(LEAST, MOST)).chain([0.4, 2.0]).collect();
     let scale = Scale::factors(ratios.into_iter(), (LEFT, WIDTH - RIGHT));
     let (low, one, high) = (scale.at(1.0 / 1.15), scale.at(1.0), scale.at(1.15));
     let floor = height - 30.0;
@@ -51,7 +55,12 @@ fn drawn(figures: &[Record<Figure>]) -> (f64, String) {
         ));
     }
     for (index, (quantity, ratio)) in shown.iter().enumerate() {
-        inner.push_str(&row(quantity, scale.at(*ratio), one, TOP + ROW * (index as f64 + 0.4)));
+        inner.push_str(&row(
+            quantity,
+            scale.at(ratio.clamp(LEAST, MOST)),
+            one,
+            TOP + ROW * (index as f64 + 0.4),
+        ));
     }
     (height, inner)
 }

@@ -15,7 +15,7 @@ pub struct Optimisations;
 const STEPS: [(Policy, &str); 3] = [
     (Policy::Naive, "naive"),
     (Policy::Allocation, "per allocation"),
-    (Policy::Allocation16x, "with 16x: the final design"),
+    (Policy::Allocation16x, "final design"),
 ];
 /// The paper's ratios: for each step, HPC and DL.
 const RATIOS: [[f64; 2]; 3] = [[1.57, 1.18], [1.7, 1.42], [1.9, 1.5]];

@@ -1,6 +1,6 @@
 //! The paper's table of workloads.
 
-use buddy_core::{Figure, Grid, GridCell, Panel, Unit};
+use buddy_core::{Figure, Grid, GridCell, Panel, RunInfo, Unit};
 
 use crate::{About, Experiment, Findings, Subject};
 
@@ -48,11 +48,16 @@ fn row(found: &Findings, subject: &Subject<'_>) -> Vec<GridCell> {
     vec![
         subject.label.into(),
         (subject.paper_bytes as f64).into(),
-        number(run.map(buddy_core::RunInfo::bytes)),
+        number(run.map(footprint)),
         number(run.map(|run| run.allocations.len() as u64)),
         number(run.map(|run| run.snapshots.len() as u64)),
         answer(found, subject).into(),
     ]
+}
+
+/// What a run says of its footprint, which where allocations come and go is less than all of them.
+fn footprint(run: &RunInfo) -> u64 {
+    run.parameters.get("footprint_bytes").and_then(serde_json::Value::as_u64).unwrap_or_else(|| run.bytes())
 }
 
 /// What the program found of its own answer.
