@@ -24,21 +24,19 @@ fn main() -> Result<(), buddy_cuda::Error> {
         }
     }
     if wanted("product") {
-        for [warps, part, batch, unroll, blocks] in [
-            [4, 16, 2, 2, 4],
-            [2, 16, 4, 2, 6],
-            [2, 16, 2, 2, 8],
-            [4, 16, 4, 2, 3],
-            [2, 16, 4, 4, 6],
-            [4, 16, 2, 4, 4],
-            [2, 16, 2, 1, 10],
-            [8, 16, 2, 2, 2],
-            [1, 16, 4, 2, 12],
+        for [warps, step, ring, stages, unroll, blocks] in [
+            [8, 8, 2, 2, 4, 1],
+            [8, 8, 2, 2, 8, 1],
+            [8, 8, 2, 2, 2, 1],
+            [8, 4, 3, 6, 4, 1],
+            [16, 4, 1, 4, 2, 1],
+            [4, 8, 1, 2, 4, 3],
+            [4, 8, 3, 3, 4, 1],
         ]
         .into_iter()
         .take(most)
         {
-            let product = ProductShape { warps, part, batch, unroll, blocks };
+            let product = ProductShape { warps, step, ring, stages, unroll, blocks };
             let shapes = Shapes { product, ..Shapes::default() };
             print(&gpu, Example::Product, shapes, &format!("{product:?}"));
         }
