@@ -13,6 +13,7 @@ mod inspect;
 mod output;
 mod profile;
 mod progress;
+mod reproduce;
 mod simulate;
 mod workload;
 
@@ -40,6 +41,7 @@ Examples:
   buddy inspect examples/sample.bin
   buddy analyze examples/run/snapshot-2.safetensors --html heat.html
   buddy profile examples/run
+  buddy reproduce --quick --out out
 
 Exit codes: 0 done, 1 could not, 2 wrong usage.";
 
@@ -50,6 +52,7 @@ enum Verb {
     Workload(workload::Workload),
     Profile(profile::ProfileVerb),
     Simulate(simulate::Simulate),
+    Reproduce(reproduce::Reproduce),
     Bench(bench::Bench),
     Gpu(gpu::GpuVerb),
 }
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Verb::Workload(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
+        Verb::Reproduce(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Gpu(verb) => verb.run(),
     };

@@ -112,8 +112,114 @@ fn a_file_of_targets_and_a_file_of_a_gpu() {
 }
 
 #[test]
+fn a_workload_runs_by_its_name_with_targets_of_its_own() {
+    let path = folder("workload").join("sweep.json");
+    let run = buddy(&[
+        "simulate",
+        "hpgmg",
+        "--scale",
+        "1MB",
+        "--sweep",
+        "mode=ideal,bandwidth,buddy",
+        "--sweep",
+        "link=50,200",
+        "--json",
+        path.to_str().unwrap(),
+    ]);
+    assert_eq!((run.code, run.stdout.lines().count()), (0, 8), "{}", run.stderr);
+    assert!(run.stderr.starts_with("hpgmg: snapshot ") && run.stderr.lines().count() == 1, "{}", run.stderr);
+    let record = json(&path);
+    let reports: Vec<&Value> =
+        record["data"]["runs"].as_array().unwrap().iter().map(|run| &run["report"]).collect();
+    assert!(reports.iter().all(|report| report["instructions"] == reports[0]["instructions"]));
+    // It copies from the host in every mode, and its metadata is looked up in one.
+    assert!(reports.iter().all(|report| report["copy_cycles"].as_u64().unwrap() > 0));
+    assert!(reports[0]["cycles"].as_u64() > reports[1]["cycles"].as_u64(), "50 GB/s is slower than 200");
+    let hits: Vec<u64> =
+        reports.iter().map(|report| report["buddy"]["metadata_hits"].as_u64().unwrap()).collect();
+    assert!(hits[..4] == [0; 4] && hits[4] > 0, "{hits:?}");
+}
+
+#[test]
+fn a_workload_takes_the_targets_that_profile_wrote() {
+    let folder = folder("profiled");
+    let (run, targets) = (folder.join("run"), folder.join("targets.toml"));
+    let (run, path) = (run.to_str().unwrap(), targets.to_str().unwrap());
+    assert_eq!(buddy(&["workload", "run", "ep", "--scale", "1MB", "--out", run]).code, 0);
+    let by_page = ["--codec", "auto", "--policy", "page", "--targets", path];
+    assert_eq!(buddy(&[&["profile", run], &by_page[..]].concat()).code, 0);
+    let simulate = |what, targets| {
+        buddy(&[
+            "simulate",
+            what,
+            "--scale",
+            "1MB",
+            "--mode",
+            "buddy",
+            "--snapshot",
+            "9",
+            "--targets",
+            targets,
+        ])
+    };
+    let done = simulate("ep", path);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.contains(path), "{}", done.stdout);
+    assert_ne!(done.stdout.lines().last(), simulate("ep", "2x").stdout.lines().last());
+    let other = simulate("seismic", path);
+    assert_eq!((other.code, other.stderr.lines().count()), (1, 1));
+    assert!(other.stderr.ends_with("the targets are for ep, not for seismic\n"), "{}", other.stderr);
+    let text = std::fs::read_to_string(&targets).unwrap();
+    std::fs::write(&targets, text.replace("program", "programme")).unwrap();
+    let damaged = simulate("ep", path);
+    assert_eq!((damaged.code, damaged.stderr.lines().count()), (1, 1));
+    assert!(damaged.stderr.contains("unknown field `programme`"), "{}", damaged.stderr);
+}
+
+#[test]
+fn a_workload_s_page_and_timeline_are_written() {
+    let folder = folder("files-of-a-workload");
+    let (html, timeline) = (folder.join("p.html"), folder.join("t.json"));
+    let (page, line) = (html.to_str().unwrap(), timeline.to_str().unwrap());
+    let run = buddy(&["simulate", "bt", "--scale", "1MB", "--html", page, "--timeline", line]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(std::fs::read_to_string(&html).unwrap().contains("Simulation of bt ("));
+    let events = json(&timeline)["traceEvents"].as_array().unwrap().clone();
+    assert!(events.iter().any(|event| event["ph"] == "X" && event["name"] == "solve z"));
+}
+
+#[test]
+fn a_network_runs_with_the_tensors_of_its_record() {
+    let path = folder("network").join("sweep.json");
+    let json_path = path.to_str().unwrap();
+    let small = ["simulate", "squeezenet", "--batch", "2", "--sample", "0.01", "--json", json_path];
+    let run = buddy(&[&small[..], &["--sweep", "mode=ideal,buddy", "--sweep", "targets=2x,4x"]].concat());
+    assert_eq!((run.stderr.as_str(), run.code), ("", 0));
+    let record = json(&path);
+    let report = |index: usize| &record["data"]["runs"][index]["report"];
+    assert_eq!(report(0)["instructions"], report(3)["instructions"]);
+    // Activations of trained networks do not all fit 32 bytes.
+    let over = |index| report(index)["buddy"]["buddy_access_share"].as_f64().unwrap();
+    assert!(over(0) == 0.0 && over(3) > over(2), "{} {}", over(2), over(3));
+    let policy = buddy(&[&small[..], &["--mode", "buddy"]].concat());
+    assert_eq!((policy.stderr.as_str(), policy.code), ("", 0));
+    let wrong = buddy(&[&small[..], &["--mode", "buddy", "--recorded", "/nowhere"]].concat());
+    assert_eq!((wrong.code, wrong.stderr.lines().count()), (1, 1));
+    assert!(wrong.stderr.contains("cannot read /nowhere/squeezenet.json"), "{}", wrong.stderr);
+}
+
+#[test]
 fn what_cannot_be_done_is_one_line() {
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&["alexnet", "--sample", "0"], 2, "'0' is no share above 0, at most 1"),
+        (&["alexnet", "--mode", "buddy", "--targets", "x.toml"], 1, "targets of a network are a ratio"),
+        (
+            &["cg", "--scale", "1MB", "--mode", "buddy", "--snapshot", "10"],
+            1,
+            "--snapshot 10: the run has 10",
+        ),
+        (&["cg", "--scale", "1kB"], 1, "cg: the scale must be from 1MB to 1"),
+        (&["cg", "--codec", "gzip"], 2, "gzip"),
         (&["nothing"], 1, "'nothing' is no trace and no program; the programs are arithmetic, stream"),
         (&["stream", "--mode", "buddy"], 1, "mode buddy needs --targets"),
         (&["stream", "--spec", "k80"], 1, "there is no GPU 'k80'; there are paper"),

@@ -13,6 +13,7 @@ mod analysis;
 mod class;
 mod dtype;
 mod entry;
+mod figure;
 mod histogram;
 mod map;
 mod pages;
@@ -28,6 +29,9 @@ pub use dtype::Dtype;
 pub use entry::{
     ENTRIES_PER_PAGE, ENTRY_BITS, ENTRY_BYTES, Entry, PAGE_BYTES, SECTOR_BYTES, SECTORS_PER_ENTRY,
     ZERO_ENTRY, as_entries, is_zero, last_entry, words16, words32, words64,
+};
+pub use figure::{
+    AxisInfo, Chart, Figure, Grid, GridCell, Heat, Mark, Panel, Quantity, SeriesInfo, Shape, Unit,
 };
 pub use histogram::Histogram;
 pub use map::{Extent, NibblePlace, Place, Span};

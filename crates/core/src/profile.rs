@@ -107,7 +107,7 @@ impl Profile {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllocationProfile {
-    /// Its entries by size class in each snapshot, by the codec's name.
+    /// Its entries by size class in each snapshot, by the codec's name; none where it is not alive.
     pub histograms: BTreeMap<String, Vec<Histogram>>,
     /// The codec that suits it best.
     pub auto: String,
@@ -115,7 +115,7 @@ pub struct AllocationProfile {
     pub overflowing: Vec<u64>,
     /// Bytes of device memory at what was chosen for it.
     pub device_bytes: u64,
-    /// Some of its pages in the last snapshot, with the paper's codec.
+    /// Some of its pages in the last snapshot that has them, with the paper's codec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageMap>,
 }
@@ -128,11 +128,11 @@ pub struct PolicyOutcome {
     pub policy: Policy,
     /// With which codec: a name, or `auto`.
     pub codec: String,
-    /// Bytes in device memory, without the four bits of metadata per entry.
+    /// Bytes in device memory, without the four bits of metadata per entry, in the snapshot that has most of them.
     pub device_bytes: u64,
-    /// Bytes of entries for each byte in device memory.
+    /// Bytes of entries for each byte in device memory, each in the snapshot that has most of them.
     pub ratio: f64,
-    /// The share of all entries that need buddy memory, in each snapshot.
+    /// The share of the entries alive that need buddy memory, in each snapshot.
     pub overflow: Vec<f64>,
     /// Its mean.
     pub mean_overflow: f64,

@@ -30,7 +30,7 @@ pub struct RunInfo {
     pub snapshots: Vec<SnapshotInfo>,
 }
 
-/// One allocation. It lives through the whole run and keeps its length.
+/// One allocation. It keeps its length for as long as it lives, which in a directory of snapshots is the whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllocationInfo {
@@ -72,7 +72,7 @@ pub struct RunRecord {
     pub sizes: Vec<Vec<AllocationSizes>>,
 }
 
-/// The sizes of one allocation in one snapshot.
+/// The sizes of one allocation in one snapshot; without histograms it is not alive there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllocationSizes {

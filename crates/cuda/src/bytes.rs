@@ -3,6 +3,7 @@
 use std::{marker::PhantomData, ops::Range};
 
 use buddy_core::ENTRY_BYTES;
+use cudarc::driver::{CudaStream, DriverError};
 
 use crate::{Error, Gpu, driver::Region};
 
@@ -82,6 +83,11 @@ impl DeviceBytes {
         self.gpu.check("copy from the GPU", self.region.download(0, bytes))
     }
 
+    /// Sets every byte to zero when the stream gets there.
+    pub(crate) fn clear_on(&self, stream: &CudaStream) -> Result<(), DriverError> {
+        self.region.fill_on(stream, 0, self.len(), 0)
+    }
+
     /// Sets every byte, and waits.
     ///
     /// # Errors
@@ -115,6 +121,12 @@ impl DeviceSpan<'_> {
     /// How many whole entries.
     pub fn entries(self) -> u64 {
         self.bytes / ENTRY_BYTES as u64
+    }
+
+    /// The bytes before `at`, which lies in the span, and those from there on.
+    pub(crate) fn split(self, at: u64) -> (Self, Self) {
+        debug_assert!(at <= self.bytes, "{at} of {} bytes", self.bytes);
+        (Self { bytes: at, ..self }, Self { address: self.address + at, bytes: self.bytes - at, ..self })
     }
 
     /// Fails unless this is whole entries, aligned for the widest access.

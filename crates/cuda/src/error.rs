@@ -16,6 +16,9 @@ pub enum Error {
         /// How many there are.
         count: usize,
     },
+    /// No context is current on the calling thread.
+    #[error("no CUDA context is current on this thread: make one first, as cudaSetDevice or cuCtxCreate do")]
+    NoContext,
     /// The compiler's library is not there, and the kernels are not in the cache.
     #[error(
         "no NVRTC: libnvrtc is needed to compile {program} for this GPU (it comes with the CUDA toolkit)"
@@ -105,6 +108,19 @@ pub enum Error {
         end: u64,
         /// How many there are.
         entries: u64,
+    },
+    /// A range of bytes that an allocation does not take.
+    #[error(
+        "bytes {offset} to {end} are out of range: the allocation has {length}, and takes multiples of 128 or its end",
+        end = offset.saturating_add(*bytes)
+    )]
+    Bytes {
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// Bytes of the allocation.
+        length: u64,
     },
     /// Bytes that are not what an operation takes.
     #[error("{bytes} bytes at {address:#x} do not fit: {need}")]

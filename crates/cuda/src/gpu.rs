@@ -3,13 +3,14 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use buddy_codec::CodecKind;
 use cudarc::{
     driver::{
-        CudaContext, CudaModule, CudaStream, DriverError, sys::CUdevice_attribute as Attribute, sys::CUresult,
+        CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, sys::CUdevice_attribute as Attribute,
+        sys::CUresult,
     },
     nvrtc::Ptx,
 };
@@ -21,6 +22,7 @@ use crate::{
     host,
     kernels::{CodecKernels, CommonKernels},
     source::{HEADERS, Source},
+    survey::Scratch,
 };
 
 /// What a GPU is.
@@ -61,6 +63,8 @@ struct Inner {
     lost: OnceLock<String>,
     common: OnceLock<Arc<CommonKernels>>,
     codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
+    surveys: Mutex<HashMap<CodecKind, CudaFunction>>,
+    scratch: Mutex<Option<Scratch>>,
 }
 
 impl fmt::Debug for Gpu {
@@ -83,7 +87,41 @@ impl Gpu {
         if ordinal >= count {
             return Err(Error::NoGpu { ordinal, count });
         }
-        let context = CudaContext::new(ordinal).map_err(driver_error("open the GPU"))?;
+        Self::of(CudaContext::new(ordinal).map_err(driver_error("open the GPU"))?)
+    }
+
+    /// The GPU of the context that is current on this thread. The context stays its owner's, who must not destroy
+    /// it while anything made here lives.
+    ///
+    /// # Errors
+    /// [`Error::NoDriver`], [`Error::NoContext`], or what the driver says.
+    pub fn current() -> Result<Self, Error> {
+        let found = Self::current_context()?;
+        let context = driver::borrow_context(found.context);
+        Self::of(
+            context
+                .map_err(|error| Error::Driver { what: "use the current context", reason: reason(error) })?,
+        )
+    }
+
+    /// The number of the context that is current on this thread, which no other context of the process has or will
+    /// have.
+    ///
+    /// # Errors
+    /// As for [`current`](Self::current).
+    pub fn current_id() -> Result<u64, Error> {
+        Ok(Self::current_context()?.id)
+    }
+
+    fn current_context() -> Result<driver::Current, Error> {
+        if !driver::has_driver() {
+            return Err(Error::NoDriver);
+        }
+        driver::current().ok_or(Error::NoContext)
+    }
+
+    fn of(context: Arc<CudaContext>) -> Result<Self, Error> {
+        let driver_error = |what| move |error: DriverError| Error::Driver { what, reason: reason(error) };
         let (major, minor) = context.compute_capability().map_err(driver_error("describe the GPU"))?;
         let multiprocessors = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         Ok(Self(Arc::new(Inner {
@@ -94,6 +132,8 @@ impl Gpu {
             lost: OnceLock::new(),
             common: OnceLock::new(),
             codecs: Mutex::default(),
+            surveys: Mutex::default(),
+            scratch: Mutex::default(),
         })))
     }
 
@@ -132,6 +172,15 @@ impl Gpu {
         self.check("make a stream", self.context()?.new_stream())
     }
 
+    /// A stream that something else made.
+    ///
+    /// # Safety
+    /// `stream` is null or a stream of this GPU's context, and it lives as long as what is returned.
+    pub unsafe fn borrow_stream(&self, stream: *mut std::ffi::c_void) -> Result<Arc<CudaStream>, Error> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.context()?.wrap_borrowed_stream(stream.cast()) })
+    }
+
     /// Waits for a stream.
     ///
     /// # Errors
@@ -167,6 +216,26 @@ impl Gpu {
         let module = self.module(&Source::common())?;
         let kernels = Arc::new(self.check("find the kernels", CommonKernels::new(&module))?);
         Ok(self.0.common.get_or_init(|| kernels).clone())
+    }
+
+    /// The kernel that counts sizes with a codec.
+    ///
+    /// # Errors
+    /// As for a codec's.
+    pub(crate) fn survey_kernel(&self, kind: CodecKind) -> Result<CudaFunction, Error> {
+        let mut surveys = self.0.surveys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = surveys.get(&kind) {
+            return Ok(kernel.clone());
+        }
+        let module = self.module(&Source::survey(kind)?)?;
+        let kernel = self.check("find the kernels", module.load_function("buddy_survey"))?;
+        surveys.insert(kind, kernel.clone());
+        Ok(kernel)
+    }
+
+    /// Memory that surveys share, one at a time.
+    pub(crate) fn scratch(&self) -> MutexGuard<'_, Option<Scratch>> {
+        self.0.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compiles a program, or takes it from the cache, and loads it.

@@ -22,6 +22,7 @@
 //! `buddy-codec`, and `*.cu` around them. They are compiled by NVRTC at first use and kept on disk. Places and
 //! nibbles are those of `buddy-core`, whose constants the kernels are given.
 
+mod allocation;
 mod bench;
 mod buffer;
 mod bytes;
@@ -38,8 +39,10 @@ mod layout;
 mod pool;
 mod report;
 mod source;
+mod survey;
 mod table;
 
+pub use allocation::Allocation;
 pub use bench::{BenchReport, BenchRow, bench};
 pub use buffer::{BuddyBuffer, Targets};
 pub use bytes::{DeviceBytes, DeviceSpan};
@@ -55,3 +58,4 @@ pub use layout::BuddyView;
 pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};
 pub use source::{Params, Source, codecs, constants, constants_header};
+pub use survey::Surveyed;

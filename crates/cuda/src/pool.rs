@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use buddy_codec::Codec;
+use buddy_core::{ENTRIES_PER_PAGE, Target};
 
-use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, Targets, driver::Region};
+use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, Targets, driver::Region, report::REPORT_BYTES};
 
 /// Where overflowing entries go. A peer GPU would be a third place: its memory has an address here as well, and
 /// nothing but this choice would change.
@@ -118,6 +119,14 @@ impl BuddyPool {
     pub(crate) fn used(&self) -> (u64, u64) {
         (self.device_used, self.buddy_used)
     }
+}
+
+/// What a pool needs for one buffer of so many entries: device and buddy bytes.
+pub(crate) fn room_for(target: Target, entries: u64) -> (u64, u64) {
+    let entries = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
+    let parts = [entries * target.device_bytes() as u64, entries / 2, REPORT_BYTES];
+    let aligned = |bytes: u64| bytes.next_multiple_of(ALIGN);
+    (parts.into_iter().map(aligned).sum(), aligned(entries * target.buddy_bytes() as u64))
 }
 
 fn take(region: &'static str, used: &mut u64, bytes: u64, capacity: u64) -> Result<u64, Error> {

@@ -26,7 +26,7 @@ pub(crate) const HEADERS: [(&str, &str); 12] = [
 /// Warps of a block in the codecs' kernels; two measured best on an H200, by a few percent over four.
 pub(crate) const WARPS: u32 = 2;
 /// Blocks that a multiprocessor shall hold: at most 80 registers a thread.
-const BLOCKS: u32 = 12;
+pub(crate) const BLOCKS: u32 = 12;
 
 /// The codecs that have kernels, and their structs there.
 const CODECS: [(CodecKind, &str); 8] = [
@@ -71,11 +71,17 @@ impl Source {
     /// # Errors
     /// [`Error::NoKernels`] if it has none.
     pub fn codec(kind: CodecKind) -> Result<Self, Error> {
-        let found = CODECS.iter().find(|(known, ..)| *known == kind);
-        let &(_, name) = found.ok_or(Error::NoKernels { codec: kind })?;
-        let defines =
-            [format!("BUDDY_CODEC={name}"), format!("BUDDY_WARPS={WARPS}"), format!("BUDDY_BLOCKS={BLOCKS}")];
-        Ok(Self::new(format!("{kind}.cu"), include_str!("../kernels/codec.cu"), &defines))
+        let text = include_str!("../kernels/codec.cu");
+        Ok(Self::new(format!("{kind}.cu"), text, &codec_defines(kind)?))
+    }
+
+    /// The kernel that counts the sizes of many spans with a codec.
+    ///
+    /// # Errors
+    /// [`Error::NoKernels`] if the codec has none.
+    pub fn survey(kind: CodecKind) -> Result<Self, Error> {
+        let text = include_str!("../kernels/survey.cu");
+        Ok(Self::new(format!("{kind}-survey.cu"), text, &codec_defines(kind)?))
     }
 
     /// The kernels that belong to no codec.
@@ -104,9 +110,17 @@ impl Source {
 
     /// Every program there is.
     pub fn all() -> Vec<Self> {
-        let codecs = codecs().map(|kind| Self::codec(kind).expect("a codec of the table"));
-        codecs.chain([Self::common()]).chain(fused::sources()).collect()
+        let of_codec =
+            |kind| [Self::codec(kind), Self::survey(kind)].map(|one| one.expect("a codec of the table"));
+        codecs().flat_map(of_codec).chain([Self::common()]).chain(fused::sources()).collect()
     }
+}
+
+/// Macros of a program that is written once for all codecs.
+fn codec_defines(kind: CodecKind) -> Result<Vec<String>, Error> {
+    let found = CODECS.iter().find(|(known, ..)| *known == kind);
+    let &(_, name) = found.ok_or(Error::NoKernels { codec: kind })?;
+    Ok(vec![format!("BUDDY_CODEC={name}"), format!("BUDDY_WARPS={WARPS}"), format!("BUDDY_BLOCKS={BLOCKS}")])
 }
 
 /// The constants of the address map, which the kernels do not write down themselves.

@@ -30,6 +30,8 @@ pub struct PageEntry {
 impl PageEntry {
     /// The unit of device addresses: a 16x page of 8 KiB has this much on the device.
     pub const FRAME_BYTES: u64 = 512;
+    /// Bits that Buddy Compression adds to a page-table entry.
+    pub const ADDED_BITS: u32 = u64::BITS - FRAME_BITS;
     /// The first offset that is too large: 20 bits of quarter pages.
     pub const BUDDY_LIMIT: u64 = 1 << OFFSET_BITS;
 

@@ -149,8 +149,9 @@ pub(crate) fn totals(codecs: &[&MeasuredCodec]) -> Vec<Histogram> {
     (0..snapshots).map(total).collect()
 }
 
+/// The allocation's entries: those of any snapshot in which it is alive.
 pub(crate) fn entries(codec: &MeasuredCodec) -> u64 {
-    codec.histograms.first().map_or(0, Histogram::entries)
+    codec.histograms.iter().map(Histogram::entries).max().unwrap_or(0)
 }
 
 /// Turns 16x back to 4x until all of it together is within 4x: first where most entries overflow, then the

@@ -4,7 +4,7 @@
 //! [`Histogram`](buddy_core::Histogram) says which target a threshold allows; [`choose_codec`] picks a codec from
 //! a sample.
 //! [`analyze()`] does all of it for the arrays of files, and [`record_run`] turns a run into a record without its
-//! bytes; a [`Recorder`] does so while the program runs.
+//! bytes; a [`Recorder`] does so while the program runs, and a [`Watcher`] keeps what policies need.
 //!
 //! A [`Measured`] run has the sizes of every allocation in every snapshot, from snapshots or from a record.
 //! [`assign()`] chooses targets for it by a policy, [`plan()`] to fit a device memory, and [`profile()`] puts all that
@@ -30,6 +30,7 @@ mod record;
 mod sample;
 mod target_file;
 mod verify;
+mod watcher;
 mod worst;
 
 pub use analyze::analyze;
@@ -46,4 +47,5 @@ pub use record::{Recorder, record_run};
 pub use sample::sample;
 pub use target_file::{read_targets, row_codec, write_targets};
 pub use verify::verify;
+pub use watcher::Watcher;
 pub use worst::{conservative_target, stays_mostly_zero, worst_overflow};

@@ -30,7 +30,7 @@ pub struct MeasuredAllocation {
     pub codecs: Vec<MeasuredCodec>,
     /// Which of them suits it best.
     pub auto: usize,
-    /// Some of its pages in the last snapshot, with the first codec.
+    /// Some of its pages in the last snapshot that has them, with the first codec.
     pub map: Option<PageMap>,
 }
 
@@ -41,7 +41,7 @@ pub struct MeasuredCodec {
     pub kind: CodecKind,
     /// The codec with what it learned; none in a record, which does not keep that.
     pub codec: Option<Codec>,
-    /// The allocation's entries in each snapshot.
+    /// The allocation's entries in each snapshot; none where it is not alive.
     pub histograms: Vec<Histogram>,
     /// The entries of each page in each snapshot; none where not all pages are known.
     pub pages: Option<Vec<Vec<PageClasses>>>,
@@ -165,23 +165,27 @@ fn codecs_for(samples: &[Vec<Entry>], tried: &Tried) -> Vec<Codec> {
     codecs
 }
 
-/// One allocation of a record.
+/// One allocation of a record. Where it is not alive it has no sizes, and its histogram is empty.
 fn recorded_allocation(record: &RunRecord, index: usize, tried: &Tried) -> Result<MeasuredAllocation, Error> {
     let name = || record.run.allocations[index].name.clone();
     let sizes: Vec<_> = record.sizes.iter().map(|snapshot| &snapshot[index]).collect();
+    let alive: Vec<_> = sizes.iter().copied().filter(|sizes| !sizes.histograms.is_empty()).collect();
+    let first =
+        alive.first().ok_or_else(|| Error::NoSizes { codec: "any codec".to_owned(), name: name() })?;
     let mut codecs = Vec::new();
-    for codec in sizes[0].histograms.keys() {
+    for codec in first.histograms.keys() {
         let kind = codec.parse::<CodecKind>();
         let kind = kind.map_err(|error| Error::Codec { name: name(), what: error.to_string() })?;
-        let histograms = sizes.iter().map(|sizes| sizes.histograms.get(codec).copied());
+        let histograms = sizes.iter().map(|sizes| sizes.histograms.get(codec).copied().unwrap_or_default());
         let pages = sizes.iter().map(|sizes| sizes.pages.get(codec).and_then(all_pages));
-        if let Some(histograms) = histograms.collect::<Option<Vec<_>>>() {
-            codecs.push(MeasuredCodec { kind, codec: None, histograms, pages: pages.collect() });
+        if alive.iter().all(|sizes| sizes.histograms.contains_key(codec)) {
+            let (histograms, pages) = (histograms.collect(), pages.collect());
+            codecs.push(MeasuredCodec { kind, codec: None, histograms, pages });
         }
     }
     // The paper's codec first, as in what is measured here.
     codecs.sort_by_key(|codec| CodecKind::ALL.iter().position(|kind| *kind == codec.kind));
-    let map = sizes.last().and_then(|sizes| sizes.pages.get(CodecKind::Bpc.name()).cloned());
+    let map = sizes.iter().rev().find_map(|sizes| sizes.pages.get(CodecKind::Bpc.name()).cloned());
     match tried.kinds.iter().find(|kind| !codecs.iter().any(|codec| codec.kind == **kind)) {
         Some(kind) => Err(Error::NoSizes { codec: kind.name().to_owned(), name: name() }),
         None => Ok(MeasuredAllocation::new(codecs, map, tried.threshold)),

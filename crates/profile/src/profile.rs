@@ -55,14 +55,15 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
     let paper: Vec<&MeasuredCodec> =
         measured.allocations.iter().map(|allocation| &allocation.codecs[0]).collect();
     let over_time = totals(&paper);
-    let stored = over_time.iter().map(Histogram::stored_bytes).max().unwrap_or(0);
+    let most = |bytes: fn(&Histogram) -> u64| over_time.iter().map(bytes).max().unwrap_or(0);
+    let stored = most(Histogram::stored_bytes);
     let profile = Profile {
         run: measured.run.clone(),
         threshold: settings.threshold,
         allocations: allocations(measured, &chosen),
         optimistic: over_time.iter().map(Histogram::optimistic_ratio).collect(),
         optimistic_ratio: over_time.iter().copied().sum::<Histogram>().optimistic_ratio(),
-        best_ratio: (stored > 0).then(|| over_time[0].bytes() as f64 / stored as f64),
+        best_ratio: (stored > 0).then(|| most(Histogram::bytes) as f64 / stored as f64),
         policies,
         sweep: sweep(measured, &choices)?,
         codecs: compare(measured, settings.threshold)?,
@@ -115,22 +116,29 @@ fn outcomes(measured: &Measured, threshold: f64, choices: &[CodecChoice]) -> Vec
     .collect()
 }
 
-/// What targets give.
+/// What targets give. Memory counts while it is alive: the ratio is that of the largest footprints.
 fn outcome(measured: &Measured, assigned: &[Assignment], policy: Policy, codec: &str) -> PolicyOutcome {
-    let parts = || measured.allocations.iter().zip(assigned).map(|(all, one)| (&all.codecs[one.codec], one));
-    let all: u64 = parts().map(|(codec, _)| entries(codec)).sum();
-    let device_bytes = parts().map(|(codec, one)| one.device_bytes(entries(codec))).sum();
-    let overflow: Vec<f64> = (0..measured.run.snapshots.len())
+    let parts = |snapshot: usize| {
+        let parts = measured.allocations.iter().zip(assigned).map(|(all, one)| (&all.codecs[one.codec], one));
+        parts.filter(move |(codec, _)| codec.histograms[snapshot].entries() > 0)
+    };
+    let snapshots = 0..measured.run.snapshots.len();
+    let alive = |snapshot| parts(snapshot).map(|(codec, _)| entries(codec)).sum::<u64>();
+    let device = |snapshot| parts(snapshot).map(|(codec, one)| one.device_bytes(entries(codec))).sum::<u64>();
+    let overflow: Vec<f64> = snapshots
+        .clone()
         .map(|snapshot| {
-            let over: u64 = parts().map(|(codec, one)| overflowing(codec, one, snapshot)).sum();
-            over as f64 / all.max(1) as f64
+            let over: u64 = parts(snapshot).map(|(codec, one)| overflowing(codec, one, snapshot)).sum();
+            over as f64 / alive(snapshot).max(1) as f64
         })
         .collect();
+    let device_bytes = snapshots.clone().map(device).max().unwrap_or(0);
+    let bytes = snapshots.map(alive).max().unwrap_or(0) * ENTRY_BYTES as u64;
     PolicyOutcome {
         policy,
         codec: codec.to_owned(),
         device_bytes,
-        ratio: if device_bytes == 0 { 1.0 } else { (all * ENTRY_BYTES as u64) as f64 / device_bytes as f64 },
+        ratio: if device_bytes == 0 { 1.0 } else { bytes as f64 / device_bytes as f64 },
         mean_overflow: overflow.iter().sum::<f64>() / overflow.len().max(1) as f64,
         worst_overflow: overflow.iter().copied().fold(0.0, f64::max),
         overflow,

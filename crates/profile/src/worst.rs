@@ -13,9 +13,9 @@ pub fn worst_overflow(snapshots: &[Histogram], target: Target) -> f64 {
     snapshots.iter().map(|histogram| histogram.overflow_share(target)).fold(0.0, f64::max)
 }
 
-/// Whether more than half of the entries are zero in every snapshot.
+/// Whether more than half of the entries are zero in every snapshot that has any.
 pub fn stays_mostly_zero(snapshots: &[Histogram]) -> bool {
-    snapshots.iter().all(|histogram| histogram.zero_share() > MOSTLY)
+    snapshots.iter().all(|histogram| histogram.entries() == 0 || histogram.zero_share() > MOSTLY)
 }
 
 /// The largest target up to 4x that leaves no more than the threshold's share of entries to buddy memory in any
@@ -56,5 +56,6 @@ mod tests {
         assert_eq!(conservative_target(&[more], 0.3, true), Target::X16);
         assert_eq!(conservative_target(&[more, constant], 0.3, true), Target::X4);
         assert_eq!(conservative_target(&[Histogram::default()], 0.3, true), Target::X1);
+        assert_eq!(conservative_target(&[more, Histogram::default()], 0.3, true), Target::X16, "not alive");
     }
 }

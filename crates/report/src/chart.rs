@@ -1,6 +1,6 @@
 //! Charts as inline SVG: groups of bars, and lines. Colours and type come from the page's style.
 
-use crate::escape;
+use crate::{escape, scale::Scale};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 250.0;
@@ -8,8 +8,7 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
-/// How many lines across a chart are about right.
-const TICKS: f64 = 5.0;
+const UP: (f64, f64) = (HEIGHT - BOTTOM, TOP);
 
 /// What an axis shows and how its numbers are written.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +40,7 @@ pub struct Line {
 /// Groups of bars from zero, one bar of each series in every group.
 pub fn bar_chart(groups: &[&str], series: &[Series], y: Axis) -> String {
     let all = series.iter().flat_map(|series| series.values.iter().copied());
-    let scale = Scale::up(0.0, all);
+    let scale = Scale::up(0.0, all, UP);
     let step = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
     let width = (step * 0.7 / series.len().max(1) as f64).min(36.0);
     let mut svg = y_axis(&scale, y);
@@ -62,8 +61,8 @@ pub fn bar_chart(groups: &[&str], series: &[Series], y: Axis) -> String {
 /// Lines over a common x. The vertical axis shows at least the range `least`, and starts where that does.
 pub fn line_chart(lines: &[Line], x: Axis, y: Axis, least: (f64, f64)) -> String {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let scale = Scale::up(least.0, points().map(|(_, y)| y).chain([least.1]));
-    let across = Scale::across(points().map(|(x, _)| x));
+    let scale = Scale::up(least.0, points().map(|(_, y)| y).chain([least.1]), UP);
+    let across = Scale::across(points().map(|(x, _)| x), (LEFT, WIDTH - RIGHT));
     let mut svg = y_axis(&scale, y) + &x_axis(&across, x);
     for (s, line) in lines.iter().enumerate() {
         let place = |&(px, py): &(f64, f64)| format!("{:.1},{:.1}", across.at(px), scale.at(py));
@@ -81,53 +80,6 @@ pub fn line_chart(lines: &[Line], x: Axis, y: Axis, least: (f64, f64)) -> String
     figure(y.name, &names, &svg)
 }
 
-/// From values to places, with round numbers at its ticks.
-struct Scale {
-    from: f64,
-    to: f64,
-    step: f64,
-    start: f64,
-    end: f64,
-}
-
-impl Scale {
-    fn up(bottom: f64, values: impl Iterator<Item = f64>) -> Self {
-        let top = values.filter(|value| value.is_finite()).fold(bottom, f64::max);
-        let step = round_step((top - bottom) / TICKS);
-        let to = bottom + ((top - bottom) / step).ceil().max(1.0) * step;
-        Self { from: bottom, to, step, start: HEIGHT - BOTTOM, end: TOP }
-    }
-
-    fn across(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let from = values.clone().fold(f64::INFINITY, f64::min);
-        let to = values.fold(f64::NEG_INFINITY, f64::max);
-        let (from, to) = if from < to { (from, to) } else { (0.0, 1.0) };
-        Self { from, to, step: round_step((to - from) / TICKS), start: LEFT, end: WIDTH - RIGHT }
-    }
-
-    fn at(&self, value: f64) -> f64 {
-        let share = ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0);
-        self.start + (self.end - self.start) * share
-    }
-
-    fn ticks(&self) -> impl Iterator<Item = f64> {
-        let first = (self.from / self.step).ceil();
-        let count = ((self.to / self.step - first) + 1e-6).floor().clamp(0.0, 50.0) as u32;
-        let step = self.step;
-        (0..=count).map(move |i| (first + f64::from(i)) * step)
-    }
-}
-
-/// The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `step`.
-fn round_step(step: f64) -> f64 {
-    if !step.is_finite() || step <= 0.0 {
-        return 1.0;
-    }
-    let power = 10f64.powf(step.log10().floor());
-    let round = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|round| round * power >= step * 0.999);
-    round.unwrap_or(10.0) * power
-}
-
 fn y_axis(scale: &Scale, axis: Axis) -> String {
     let tick = |value: f64| {
         let y = scale.at(value);
@@ -137,14 +89,14 @@ fn y_axis(scale: &Scale, axis: Axis) -> String {
             WIDTH - RIGHT
         )
     };
-    scale.ticks().map(tick).collect()
+    scale.ticks().into_iter().map(tick).collect()
 }
 
 fn x_axis(scale: &Scale, axis: Axis) -> String {
     let y = HEIGHT - BOTTOM + 18.0;
     let tick = |value: f64| label(scale.at(value), y, "middle", &(axis.format)(value));
     let name = label((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 6.0, "middle", axis.name);
-    scale.ticks().map(tick).collect::<String>() + &name
+    scale.ticks().into_iter().map(tick).collect::<String>() + &name
 }
 
 fn label(x: f64, y: f64, anchor: &str, text: &str) -> String {
@@ -174,15 +126,6 @@ mod tests {
     use super::*;
 
     const PLAIN: Axis = Axis { name: "share", format: |value| format!("{value}") };
-
-    #[test]
-    fn steps_are_round() {
-        let steps = [0.03, 0.2, 0.21, 1.0, 26.0, 0.0, f64::NAN].map(round_step);
-        assert_eq!(steps, [0.05, 0.2, 0.25, 1.0, 50.0, 1.0, 1.0]);
-        let ticks: Vec<f64> = Scale::up(0.0, [0.9].into_iter()).ticks().collect();
-        assert_eq!(ticks.len(), 6);
-        assert!((ticks[5] - 1.0).abs() < 1e-9);
-    }
 
     #[test]
     fn the_tallest_bar_is_in_proportion() {

@@ -1,5 +1,7 @@
 //! Numbers and texts as people read them.
 
+use buddy_core::Unit;
+
 /// A size in binary units: `86.7 MiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -43,6 +45,56 @@ pub fn share(share: f64) -> String {
     }
 }
 
+/// A number in its unit.
+pub fn number(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Ratio => ratio(value),
+        Unit::Percent => percent(value),
+        Unit::Bytes => decimal_bytes(value),
+        Unit::GbPerS => format!("{} GB/s", plain(value)),
+        Unit::Count if value.fract() == 0.0 && value >= 0.0 => count(value as u64),
+        Unit::Count | Unit::Number => plain(value),
+    }
+}
+
+/// The same at the tick of an axis: as short as it can be.
+pub(crate) fn tick(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Ratio => format!("{}x", plain(value)),
+        Unit::Percent => format!("{}%", plain(value * 100.0)),
+        _ => number(unit, value),
+    }
+}
+
+/// A share in percent with three digits that count, and two at most behind the point.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0%".to_owned(),
+        percent if percent.abs() < 0.005 => "<0.01%".to_owned(),
+        percent if percent.abs() < 10.0 => format!("{percent:.2}%"),
+        percent => format!("{percent:.1}%"),
+    }
+}
+
+fn decimal_bytes(bytes: f64) -> String {
+    match bytes {
+        size if size < 1e3 => format!("{size:.0} B"),
+        size if size < 1e6 => format!("{} kB", plain(size / 1e3)),
+        size if size < 1e9 => format!("{} MB", plain(size / 1e6)),
+        size => format!("{:.2} GB", size / 1e9),
+    }
+}
+
+/// Three digits that count, without zeros at the end.
+fn plain(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".to_owned() } else { "-".to_owned() };
+    }
+    let decimals = (2 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
 /// Text that is safe anywhere in HTML, control characters made visible.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -78,6 +130,26 @@ mod tests {
     fn a_share_never_rounds_to_nothing_or_all() {
         let shares = [0.0, 0.0001, 0.123_45, 0.999_99, 1.0].map(share);
         assert_eq!(shares, ["-", "<0.1%", "12.3%", ">99.9%", "100.0%"]);
+    }
+
+    #[test]
+    fn numbers_have_their_units() {
+        let shown = [
+            (Unit::Ratio, 1.5),
+            (Unit::Percent, 0.0008),
+            (Unit::Percent, 0.00001),
+            (Unit::Percent, 0.32),
+            (Unit::Bytes, 2.89e9),
+            (Unit::Bytes, 64e6),
+            (Unit::GbPerS, 150.0),
+            (Unit::Count, 12_345.0),
+            (Unit::Number, 0.98912),
+        ]
+        .map(|(unit, value)| number(unit, value));
+        let expected =
+            ["1.50x", "0.08%", "<0.01%", "32.0%", "2.89 GB", "64 MB", "150 GB/s", "12\u{202f}345", "0.989"];
+        assert_eq!(shown, expected);
+        assert_eq!([tick(Unit::Ratio, 2.0), tick(Unit::Percent, 0.1)], ["2x", "10%"]);
     }
 
     #[test]

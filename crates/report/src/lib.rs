@@ -2,7 +2,8 @@
 //!
 //! A page is a [`Page`] of sections, and a section is HTML from the pieces: [`cards`], [`Table`], [`bar_chart`],
 //! [`line_chart`], [`class_bar`] and [`heat_map`]. Every piece is a function of its data alone. One style sheet
-//! and one script, both written by hand, are part of every page.
+//! and one script, both written by hand, are part of every page. A [`Figure`](buddy_core::Figure) brings its own pieces:
+//! [`study_page`] puts figures together, [`figure_files`] draws them as SVG.
 
 #![forbid(unsafe_code)]
 
@@ -10,17 +11,22 @@ mod analysis;
 mod cards;
 mod chart;
 mod classes;
+mod figure;
 mod format;
 mod heat;
 mod page;
 mod profile;
+mod scale;
 mod table;
 
 pub use analysis::{analysis_page, analysis_text};
 pub use cards::{Card, cards};
 pub use chart::{Axis, Line, Series, bar_chart, line_chart};
 pub use classes::{class_bar, class_legend};
-pub use format::{bytes, count, escape, ratio, share};
+pub use figure::{
+    Deviation, figure_files, study_page, summary_picture, summary_table, summary_table_text, summary_text,
+};
+pub use format::{bytes, count, escape, number, ratio, share};
 pub use heat::{heat_map, stack_maps};
 pub use page::Page;
 pub use profile::{profile_page, profile_text};

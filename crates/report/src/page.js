@@ -85,13 +85,13 @@ const worst = (snapshots, target) =>
 
 function choose(snapshots, threshold) {
   if (snapshots.every((classes) => total(classes) === 0)) return TARGETS[4];
-  const zeros = snapshots.every((classes) => classes[0] / Math.max(1, total(classes)) > 0.5);
+  const zeros = snapshots.every((classes) => total(classes) === 0 || classes[0] / total(classes) > 0.5);
   return TARGETS.slice(zeros ? 0 : 1).find((target) => worst(snapshots, target) <= threshold) ?? TARGETS[4];
 }
 
 function assign(allocations, threshold) {
   const chosen = allocations.map((snapshots) => ({
-    snapshots, entries: total(snapshots[0] ?? []), target: choose(snapshots, threshold),
+    snapshots, entries: Math.max(0, ...snapshots.map(total)), target: choose(snapshots, threshold),
   }));
   const device = () => total(chosen.map((one) => one.entries * one.target.bytes));
   const all = 128 * total(chosen.map((one) => one.entries));
@@ -102,11 +102,13 @@ function assign(allocations, threshold) {
     if (all <= 4 * device()) break;
     one.target = TARGETS[1];
   }
+  // An allocation without entries in a snapshot is not alive there.
   const snapshots = allocations[0]?.length ?? 0;
-  const shares = Array.from({ length: snapshots }, (_, s) =>
-    total(chosen.map((one) => over(one.snapshots[s], one.target))) * 128 / Math.max(1, all));
+  const each = (value) => Array.from({ length: snapshots }, (_, s) => total(chosen.map((one) => value(one, total(one.snapshots[s]), s))));
+  const [alive, used] = [each((_, entries) => entries * 128), each((one, entries) => entries * one.target.bytes)];
+  const shares = each((one, _, s) => over(one.snapshots[s], one.target) * 128).map((n, s) => n / Math.max(1, alive[s]));
   const counts = [...TARGETS].reverse().map((target) => chosen.filter((one) => one.target === target).length);
-  return { ratio: all / Math.max(1, device()), mean: total(shares) / Math.max(1, snapshots), worst: Math.max(0, ...shares), counts };
+  return { ratio: Math.max(1, ...alive) / Math.max(1, ...used), mean: total(shares) / Math.max(1, snapshots), worst: Math.max(0, ...shares), counts };
 }
 
 for (const box of document.querySelectorAll(".slider")) {

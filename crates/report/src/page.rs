@@ -2,8 +2,8 @@
 
 use crate::escape;
 
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const STYLE: &str = concat!(include_str!("page.css"), include_str!("figure/plot.css"));
+const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("figure/plot.js"));
 
 /// A page under construction.
 #[derive(Debug, Clone)]
@@ -21,8 +21,17 @@ impl Page {
 
     /// Adds a section with a heading, a remark below it (either may be empty) and HTML from the pieces.
     #[must_use]
-    pub fn section(mut self, heading: &str, remark: &str, html: &str) -> Self {
-        self.body.push_str("<section>\n");
+    pub fn section(self, heading: &str, remark: &str, html: &str) -> Self {
+        self.part("", heading, remark, html)
+    }
+
+    /// The same with a name that links can point at.
+    #[must_use]
+    pub fn part(mut self, id: &str, heading: &str, remark: &str, html: &str) -> Self {
+        match id.is_empty() {
+            true => self.body.push_str("<section>\n"),
+            false => self.body.push_str(&format!("<section id=\"{}\">\n", escape(id))),
+        }
         if !heading.is_empty() {
             self.body.push_str(&format!("<h2>{}</h2>\n", escape(heading)));
         }

@@ -4,7 +4,9 @@
 //! can be served after all SMs and still in the order of time; and because every server says at once when a
 //! request will be done, the answer needs no event of its own.
 
-use buddy_trace::Kernel;
+use std::cell::Cell;
+
+use buddy_trace::{Application, Kernel, Step};
 
 use crate::{
     Config, Error,
@@ -56,11 +58,42 @@ impl Simulator {
     /// Copies bytes from the host, in time if the configuration says so.
     pub fn copy(&mut self, bytes: u64) {
         if self.config.timed_copies {
-            let start = self.now * TICKS;
-            let done = self.l2.memory.link.read(start, start, bytes).div_ceil(TICKS);
-            self.copy_cycles += done - self.now;
-            self.now = done;
+            self.timed_copy(bytes);
         }
+    }
+
+    fn timed_copy(&mut self, bytes: u64) {
+        let start = self.now * TICKS;
+        let done = self.l2.memory.link.read(start, start, bytes).div_ceil(TICKS);
+        self.copy_cycles += done - self.now;
+        self.now = done;
+    }
+
+    /// Runs a program to its end and returns `true`, or `false` once `keep_on` says no. Its copies take time: a
+    /// program lists those that belong to its work, not those that bring its data before it starts.
+    ///
+    /// # Errors
+    /// As [`Simulator::run`].
+    pub fn run_application(
+        &mut self,
+        application: &Application,
+        keep_on: &mut dyn FnMut(&Self) -> bool,
+    ) -> Result<bool, Error> {
+        let whole = Cell::new(true);
+        let mut keep_on = |simulator: &Self| {
+            whole.set(whole.get() && keep_on(simulator));
+            whole.get()
+        };
+        for step in &application.steps {
+            match step {
+                Step::Copy { bytes } => self.timed_copy(*bytes),
+                Step::Kernel(make) => self.run(make().as_mut(), &mut keep_on)?,
+            }
+            if !keep_on(self) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Runs a kernel to its end. `keep_on` is asked once in a while; once it says no, the run ends early.

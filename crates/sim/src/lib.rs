@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod bind;
 mod cache;
 mod coalesce;
 mod config;

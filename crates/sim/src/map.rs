@@ -2,6 +2,8 @@
 //!
 //! The map is an input. It comes from a profile, from a workload's snapshot or from a test; no codec is called.
 
+use std::ops::Range;
+
 use buddy_core::{ENTRY_BYTES, Extent, SizeClass, Target};
 use buddy_trace::pattern::scramble;
 
@@ -39,6 +41,20 @@ impl Classes {
                     draw < sum
                 };
                 SizeClass::ALL[shares.iter().position(below).unwrap_or(5)]
+            }
+        }
+    }
+
+    /// The classes of some of the entries. Of shares it is another draw, since entries are counted anew.
+    pub(crate) fn part(&self, entries: Range<u64>) -> Self {
+        match self {
+            Self::Uniform(class) => Self::Uniform(*class),
+            Self::Each(classes) => {
+                let end = classes.len().min(entries.end as usize);
+                Self::Each(classes[end.min(entries.start as usize)..end].to_vec())
+            }
+            Self::Shares { shares, seed } => {
+                Self::Shares { shares: *shares, seed: seed.wrapping_add(entries.start) }
             }
         }
     }

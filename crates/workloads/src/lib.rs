@@ -13,6 +13,7 @@ mod ep;
 mod flow;
 mod hpgmg;
 mod ilbdc;
+mod layout;
 mod lcg;
 mod lockstep;
 mod lulesh;

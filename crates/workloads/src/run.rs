@@ -39,8 +39,8 @@ pub fn run<E>(
 /// What is known of a run before it starts. Its arrays get the addresses of a simple allocator, so that the same
 /// run is always described alike.
 pub fn describe(info: &Info, workload: &dyn Workload, seed: u64) -> RunInfo {
-    let allocations: Vec<AllocationInfo> = workload.allocations().iter().map(allocation_info).collect();
-    let bytes: u64 = allocations.iter().map(|allocation| allocation.bytes).sum();
+    let mut run = RunInfo::new(info.name, Default::default(), allocation_infos(workload));
+    let bytes = run.bytes();
     let parameters = [
         ("paper_name", info.paper_name.into()),
         ("footprint_bytes", bytes.into()),
@@ -48,10 +48,16 @@ pub fn describe(info: &Info, workload: &dyn Workload, seed: u64) -> RunInfo {
         ("steps", workload.steps().into()),
         ("seed", seed.into()),
     ];
-    let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let mut run = RunInfo::new(info.name, parameters, allocations);
-    run.place_allocations();
+    run.parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     run
+}
+
+/// A workload's allocations, at the addresses that every description of it gives them.
+pub(crate) fn allocation_infos(workload: &dyn Workload) -> Vec<AllocationInfo> {
+    let all = workload.allocations().iter().map(allocation_info).collect();
+    let mut run = RunInfo::new("", Default::default(), all);
+    run.place_allocations();
+    run.allocations
 }
 
 fn allocation_info(allocation: &Allocation<'_>) -> AllocationInfo {

@@ -1,6 +1,7 @@
 //! What a workload is.
 
 use buddy_core::Dtype;
+use buddy_trace::Application;
 
 /// One array of a running program, as the paper's tool would see a `cudaMalloc`.
 #[derive(Debug, Clone)]
@@ -64,6 +65,10 @@ pub trait Workload: Send {
 
     /// The arrays that live in device memory now. Names and lengths never change during a run.
     fn allocations(&self) -> Vec<Allocation<'_>>;
+
+    /// One or a few of the program's steps on a GPU: its dominant kernels, walking the same arrays at the same
+    /// addresses as [`describe`](crate::describe) gives them. `docs/model.md` says what each does.
+    fn application(&self) -> Application;
 
     /// Compares the answer with the known one; called after the last step.
     fn check(&self) -> Vec<Check>;

@@ -126,12 +126,7 @@ fn time(trace: &str, length: u32, tries: u32) -> Result<Row> {
         report = Some(simulator.report());
     }
     let report = report.context("at least one try")?;
-    let accel_sim = match trace {
-        "arithmetic" => Some(0.105),
-        "streaming" => Some(0.0125),
-        "random" => Some(0.000_06),
-        _ => None,
-    };
+    let accel_sim = bench::accel_sim_million_per_s(trace);
     Ok(Row {
         trace: trace.to_owned(),
         instructions: report.instructions,

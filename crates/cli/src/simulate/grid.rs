@@ -76,6 +76,14 @@ pub(crate) fn oversubscription(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A share above 0, at most 1.
+pub(crate) fn sample(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err(format!("'{text}' is no share above 0, at most 1")),
+    }
+}
+
 /// Every combination; the first sweep varies slowest.
 pub(crate) fn points(first: &Point, sweeps: &[Sweep]) -> Result<Vec<Point>> {
     let mut points = vec![first.clone()];

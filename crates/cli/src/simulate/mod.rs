@@ -1,39 +1,58 @@
-//! `buddy simulate`: time and traffic of a trace or a program on a modelled GPU.
+//! `buddy simulate`: time and traffic of a workload, a network, a trace or a program on a modelled GPU.
 
+mod bound;
 mod grid;
+mod network;
 mod output;
 mod source;
+mod workload;
 
 use std::{io::Write, path::PathBuf, sync::atomic::Ordering};
 
 use anyhow::{Context, Result, bail};
-use buddy_core::Target;
+use buddy_codec::CodecKind;
+use buddy_core::{Record, RunRecord, Target};
+use buddy_dl::Network;
 use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline, presets, spec};
 use buddy_snapshot::write_atomic;
+use buddy_workloads::ALL;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
 use self::{
+    bound::Bound,
     grid::{Point, Sweep},
+    network::Iteration,
     source::Source,
 };
-use crate::{FINISHES, INTERRUPTED, say};
+use crate::{
+    FINISHES, INTERRUPTED, say,
+    workload::scale::{Scale, parse_scale},
+};
 
-/// Run a trace or a program on a modelled GPU
+/// Run a workload, a network, a trace or a generated program on a modelled GPU
 ///
-/// WHAT is a folder with an Accel-Sim trace, its kernelslist.g, one kernel's .traceg or .traceg.xz, or the name of a
-/// generated program: arithmetic, stream, stencil, csr, lattice, gemm or random.
+/// WHAT is the name of a workload (`buddy workload list`) or of a network, a folder with an Accel-Sim trace, its kernelslist.g, one
+/// kernel's .traceg or .traceg.xz, or the name of a generated program: arithmetic, stream, stencil, csr, lattice, gemm or
+/// random.
 ///
 /// The modes are ideal (device memory without limit), bandwidth (compressed between L2 and device memory only), buddy,
-/// pinned (everything in host memory) and um (Unified Memory). The modes bandwidth and buddy need --targets: a ratio for
-/// all allocations, with --shares, or a TOML file that lists them.
+/// pinned (everything in host memory) and um (Unified Memory).
+///
+/// A workload is run first, and its memory compressed at ten times; simulated is the snapshot whose ratio is nearest the
+/// mean of the run, with the targets of the policy allocation-16x, or with --targets: a ratio, or a file that
+/// `buddy profile` wrote.
+///
+/// A network (biglstm, alexnet, inception_v2, squeezenet, vgg16, resnet50) is one training iteration, or a sample of it.
+/// Its tensors compress as in the record of a real run. For other programs the modes bandwidth and buddy need --targets: a ratio for all allocations,
+/// with --shares, or a TOML file that lists them by address.
 ///
 /// A sweep runs every combination of its values, one simulation to a core. An interruption ends it with what is done.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Simulate {
-    /// Trace folder, kernelslist.g, kernel file, or name of a program
+    /// Workload, network, trace folder, kernelslist.g, kernel file, or generated program
     what: String,
 
     /// GPU: paper, p100, titan-xp, v100, a100, h200, gh200, or a TOML file
@@ -51,6 +70,30 @@ pub(crate) struct Simulate {
     /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), or a TOML file
     #[arg(long, value_name = "RATIO|PATH")]
     targets: Option<String>,
+
+    /// Footprint of a workload: a share of the paper's (0.25, 1) or a size (16MB, 1GiB), from 1MB to the paper's
+    #[arg(long, value_name = "SCALE", default_value = "16MB", value_parser = parse_scale)]
+    scale: Scale,
+
+    /// Snapshot of a workload's run that is simulated, 0 to 9
+    #[arg(long, value_name = "N")]
+    snapshot: Option<usize>,
+
+    /// Codec of a workload's or network's memory; files of targets name their own
+    #[arg(long, value_name = "NAME", default_value = "bpc")]
+    codec: CodecKind,
+
+    /// Batch size of a network
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    batch: u64,
+
+    /// Share of a network's iteration that is simulated, in short runs of blocks of each kernel, above 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = grid::sample)]
+    sample: f64,
+
+    /// Folder with the records of training, NAME.json for each network
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/recorded"), hide_default_value = true)]
+    recorded: PathBuf,
 
     /// With a ratio: shares of zero, b8, s1, s2, s3 and raw entries
     #[arg(
@@ -93,6 +136,9 @@ pub(crate) struct Simulate {
 
 const EXAMPLES: &str = "\
 Examples:
+  buddy simulate cg --scale 16MB --mode buddy --link 150
+  buddy simulate lulesh --sweep mode=ideal,bandwidth,buddy --sweep link=50,100,150,200
+  buddy simulate resnet50 --batch 64 --sweep mode=ideal,bandwidth,buddy
   buddy simulate traces/vectoradd --spec v100
   buddy simulate stream --mode buddy --targets 2x --sweep link=50,100,150,200
   buddy simulate csr --targets 2x --sweep mode=ideal,bandwidth,buddy --json csr.json
@@ -101,8 +147,8 @@ Examples:
 impl Simulate {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
-        let source = Source::open(&self.what, self.size)?;
         let points = grid::points(&self.first_point(), &self.sweep)?;
+        let source = self.open(&points)?;
         if self.timeline.is_some() && points.len() > 1 {
             bail!("--timeline is for one run; the sweep has {}", points.len());
         }
@@ -117,6 +163,34 @@ impl Simulate {
             bail!("interrupted: {} of {} runs are done", runs.len(), points.len());
         }
         Ok(())
+    }
+
+    fn open(&self, points: &[Point]) -> Result<Source> {
+        if Network::ALL.contains(&self.what.as_str()) {
+            return Ok(Source::network(self.iteration(points)?));
+        }
+        let Some(info) = ALL.iter().find(|info| info.name == self.what) else {
+            return Source::open(&self.what, self.size);
+        };
+        // Whatever else may be wrong is found before the workload runs.
+        for point in points {
+            gpu(&point.spec)?;
+            link(&point.link)?;
+        }
+        let bytes = self.scale.bytes(info)?;
+        Ok(Source::workload(Bound::new(info, bytes, self.codec, self.snapshot, points)?))
+    }
+
+    /// A training iteration, with the record of a real run if the data matters.
+    fn iteration(&self, points: &[Point]) -> Result<Iteration> {
+        let network = Network::named(&self.what)?;
+        let compressed = |point: &Point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy);
+        let record = points.iter().any(compressed).then(|| {
+            let path = self.recorded.join(format!("{}.json", self.what));
+            let name = path.display().to_string();
+            anyhow::Ok(Record::<RunRecord>::from_json(&read(&name)?).context(name)?.data)
+        });
+        Iteration::new(&network, self.batch, self.sample, self.codec, record.transpose()?.as_ref())
     }
 
     /// What the options say, before any sweep.
@@ -146,6 +220,9 @@ impl Simulate {
     }
 
     fn map(&self, point: &Point, source: &Source) -> Result<ClassMap> {
+        if let Some(map) = source.map(point.targets.as_deref()) {
+            return map;
+        }
         let shares = self.shares.clone().try_into().expect("clap takes six");
         Ok(match &point.targets {
             Some(name) => match name.parse::<Target>() {

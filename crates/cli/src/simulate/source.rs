@@ -1,14 +1,19 @@
-//! What is simulated: a trace, or a generated program.
+//! What is simulated: a trace, a generated program, a workload or a network.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use buddy_sim::Simulator;
+use buddy_dl::Network;
+use buddy_sim::{ClassMap, Simulator};
 use buddy_trace::{
-    Item,
+    Application, Item,
     accel::{self, Reader},
     pattern::{PROGRAMS, program},
 };
+use buddy_workloads::ALL;
+
+use super::{bound::Bound, network::Iteration};
+use crate::workload::decimal;
 
 /// A program that can be run any number of times, each from its start.
 pub(crate) struct Source {
@@ -21,6 +26,8 @@ pub(crate) struct Source {
 enum Kind {
     Trace(Vec<Item>),
     Program { name: String, bytes: u64 },
+    Workload(Box<Bound>),
+    Network(Box<Iteration>),
 }
 
 impl Source {
@@ -32,12 +39,39 @@ impl Source {
         }
         let path = Path::new(what);
         if !path.exists() {
-            bail!("'{what}' is no trace and no program; the programs are {}", PROGRAMS.join(", "));
+            let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+            bail!(
+                "'{what}' is no trace and no program; the programs are {}, the workloads {} and the networks {}",
+                PROGRAMS.join(", "),
+                workloads.join(", "),
+                Network::ALL.join(", ")
+            );
         }
         let kernel = what.ends_with(".traceg") || what.ends_with(".traceg.xz");
         let items = if kernel { vec![Item::Kernel(PathBuf::from(what))] } else { accel::read_list(path)? };
         let allocations = copied(&items);
         Ok(Self { name: what.to_owned(), allocations, kind: Kind::Trace(items) })
+    }
+
+    /// A workload with its targets.
+    pub(crate) fn workload(bound: Bound) -> Self {
+        let name = title(&bound.observed.application);
+        Self { name, allocations: Vec::new(), kind: Kind::Workload(Box::new(bound)) }
+    }
+
+    /// A training iteration with its targets.
+    pub(crate) fn network(iteration: Iteration) -> Self {
+        let name = title(&iteration.application);
+        Self { name, allocations: Vec::new(), kind: Kind::Network(Box::new(iteration)) }
+    }
+
+    /// The map of a program that knows how its own allocations compress.
+    pub(crate) fn map(&self, targets: Option<&str>) -> Option<Result<ClassMap>> {
+        match &self.kind {
+            Kind::Workload(bound) => Some(bound.map(targets)),
+            Kind::Network(iteration) => Some(iteration.map(targets)),
+            Kind::Trace(_) | Kind::Program { .. } => None,
+        }
     }
 
     /// Runs all of it; `false` if `keep_on` ended it early.
@@ -58,6 +92,12 @@ impl Source {
                     }
                 }
             }
+            Kind::Workload(bound) => {
+                return Ok(simulator.run_application(&bound.observed.application, keep_on)?);
+            }
+            Kind::Network(iteration) => {
+                return Ok(simulator.run_application(&iteration.application, keep_on)?);
+            }
             Kind::Program { name, bytes } => {
                 for mut kernel in program(name, *bytes).into_iter().flat_map(|program| program.kernels) {
                     simulator.run(kernel.as_mut(), keep_on)?;
@@ -69,6 +109,12 @@ impl Source {
         }
         Ok(true)
     }
+}
+
+/// A program's name and footprint.
+fn title(application: &Application) -> String {
+    let bytes: u64 = application.allocations.iter().map(|allocation| allocation.bytes).sum();
+    format!("{} ({})", application.name, decimal(bytes))
 }
 
 /// The memory that a trace copies to, as whole entries, without overlaps. Other addresses are plain device memory.

@@ -43,7 +43,7 @@ fn row(info: &Info) -> Vec<Cell> {
 }
 
 /// A size in the paper's units: its workload table has powers of ten.
-pub(super) fn decimal(bytes: u64) -> String {
+pub(crate) fn decimal(bytes: u64) -> String {
     match bytes as f64 {
         size if size < 1e6 => format!("{:.0} kB", size / 1e3),
         size if size < 999.5e6 => format!("{:.0} MB", size / 1e6),

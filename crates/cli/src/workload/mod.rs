@@ -4,6 +4,8 @@ mod list;
 mod run;
 pub(crate) mod scale;
 
+pub(crate) use list::decimal;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 

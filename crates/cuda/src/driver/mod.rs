@@ -1,6 +1,7 @@
 //! Everything unsafe: calls of the driver and of the compiler, each behind a function that keeps its conditions.
 
 mod compiler;
+mod current;
 mod region;
 mod vendor;
 
@@ -9,6 +10,7 @@ use cudarc::driver::{
 };
 
 pub(crate) use compiler::{compile, has_compiler};
+pub(crate) use current::{Current, borrow_context, current, reaches};
 pub(crate) use region::Region;
 pub(crate) use vendor::Vendor;
 

@@ -140,6 +140,44 @@ impl Region {
         .result()
     }
 
+    /// Copies from pinned memory when the stream gets there.
+    pub(crate) fn send_on(&self, stream: &CudaStream, to: &Self, bytes: u64) -> Result<(), DriverError> {
+        self.assert_holds(0, bytes);
+        to.assert_holds(0, bytes);
+        let host = self.host.expect("the copy comes from pinned memory");
+        self.context.bind_to_thread()?;
+        // SAFETY: both ranges lie in their regions, which free themselves only after all work on them.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, host.cast(), bytes as usize, stream.cu_stream()) }
+            .result()
+    }
+
+    /// Copies device memory to pinned memory when the stream gets there.
+    pub(crate) fn receive_on(
+        &self,
+        stream: &CudaStream,
+        offset: u64,
+        from: u64,
+        bytes: u64,
+    ) -> Result<(), DriverError> {
+        self.assert_holds(offset, bytes);
+        let host = self.host.expect("the copy goes to pinned memory");
+        self.context.bind_to_thread()?;
+        // SAFETY: the range lies in the region; `from` is inside a span, whose memory its owner vouched for.
+        unsafe {
+            let to = host.add(offset as usize).cast();
+            sys::cuMemcpyDtoHAsync_v2(to, from, bytes as usize, stream.cu_stream())
+        }
+        .result()
+    }
+
+    /// Writes numbers to the start of pinned memory that the GPU is done with.
+    pub(crate) fn put(&self, numbers: &[u64]) {
+        self.assert_holds(0, 8 * numbers.len() as u64);
+        let host = self.host.expect("only pinned memory has a host's view").cast::<u64>();
+        // SAFETY: the numbers lie in the region, and the caller says that the GPU is done with it.
+        unsafe { ptr::copy_nonoverlapping(numbers.as_ptr(), host, numbers.len()) };
+    }
+
     /// A number that the GPU may be writing: it is the one before or the one after.
     pub(crate) fn peek(&self, index: usize) -> u64 {
         self.assert_holds(8 * index as u64, 8);

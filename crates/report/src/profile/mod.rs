@@ -9,11 +9,13 @@ pub use text::profile_text;
 
 use buddy_core::{AllocationTarget, ENTRY_BYTES, Histogram, PolicyOutcome, Profile};
 
-/// The share of an allocation's entries that overflow: the mean over the snapshots, and the worst.
+/// The share of an allocation's entries that overflow: the mean over the snapshots that it lives in, and the worst.
 fn overflow(profile: &Profile, index: usize) -> (f64, f64) {
     let entries = profile.run.allocations[index].entries().max(1) as f64;
     let counts = &profile.allocations[index].overflowing;
-    let mean = counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64;
+    let histograms = histograms(profile, index, &profile.targets.allocations[index].codec);
+    let alive = histograms.iter().filter(|histogram| histogram.entries() > 0).count();
+    let mean = counts.iter().sum::<u64>() as f64 / alive.max(1) as f64;
     (mean / entries, counts.iter().copied().max().unwrap_or(0) as f64 / entries)
 }
 

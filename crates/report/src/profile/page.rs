@@ -18,9 +18,10 @@ const POLICY_REMARK: &str = "Naive is one target for the whole program, allocati
     within the threshold in every snapshot.";
 const THRESHOLD_REMARK: &str = "How large a share of an allocation's entries may overflow. Move the slider: the targets \
     are chosen again in this page, from the histograms of every snapshot, with the policy allocation-16x.";
-const TABLE_REMARK: &str = "Sizes are those of the last snapshot with the chosen codec. Overflow is the share of \
-    entries that need buddy memory: the mean over the snapshots, and the worst of them. Click a column to sort.";
-const MAPS_REMARK: &str = "The last snapshot. Each line is a page of 64 entries, pages run downwards in address order. \
+const TABLE_REMARK: &str = "Sizes are those of the last snapshot that an allocation lives in, with the chosen codec. \
+    Overflow is the share of entries that need buddy memory: the mean over those snapshots, and the worst of them. \
+    Click a column to sort.";
+const MAPS_REMARK: &str = "The last snapshot that has its pages. Each line is a page of 64 entries, pages run downwards in address order. \
     Point at a map to read it.";
 
 /// The page: summary, figures, the slider, a table, heat maps.
@@ -182,7 +183,8 @@ fn table(profile: &Profile) -> Table {
     let row = |index: usize| {
         let (info, target) = (&profile.run.allocations[index], &profile.targets.allocations[index]);
         let (mean, worst) = overflow(profile, index);
-        let last = histograms(profile, index, &target.codec).last().copied().unwrap_or_default();
+        let alive = histograms(profile, index, &target.codec).iter().rev().find(|one| one.entries() > 0);
+        let last = alive.copied().unwrap_or_default();
         let ratio_here = ratio_of(profile, index);
         vec![
             Cell::text(shorten(&info.name, 34)),

@@ -4,22 +4,36 @@
 //! synthetic test, of a workload's snapshot or of a network's layers.
 
 mod arithmetic;
+mod body;
 mod csr;
 mod gemm;
 mod lattice;
+mod nest;
+mod operand;
+mod pool;
 mod program;
 mod random;
+mod rows;
+mod sampled;
 mod stencil;
 mod stream;
+mod tiled;
 
 pub use arithmetic::Arithmetic;
+pub use body::{Body, Index, List, Place};
 pub use csr::Csr;
 pub use gemm::Gemm;
 pub use lattice::Lattice;
+pub use nest::Nest;
+pub use operand::{Images, Operand, Stride};
+pub use pool::{Pool, Window};
 pub use program::{PROGRAMS, Program, program};
 pub use random::RandomSectors;
+pub use rows::Rows;
+pub use sampled::Sampled;
 pub use stencil::Stencil;
 pub use stream::Stream;
+pub use tiled::Tiled;
 
 use crate::WARP_LANES;
 

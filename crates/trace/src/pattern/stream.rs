@@ -22,6 +22,12 @@ impl Stream {
         assert!(inputs.len() <= 16, "{} inputs: at most 16", inputs.len());
         Self { launch, inputs: inputs.to_vec(), outputs: outputs.to_vec(), elements, arithmetic }
     }
+
+    /// Warp instructions of a whole run.
+    pub fn instructions(&self) -> u64 {
+        let accesses = (self.inputs.len() + self.outputs.len()) as u64;
+        self.elements.div_ceil(u64::from(WARP_LANES)) * (3 + 2 * accesses + u64::from(self.arithmetic))
+    }
 }
 
 impl Kernel for Stream {

@@ -4,7 +4,9 @@
 mod block;
 mod classes;
 mod jacobian;
+mod trace;
 
+use buddy_trace::Application;
 use rayon::prelude::*;
 
 use crate::flow::{Field, Flow, Norms, Order, Plane, Planes, Problem, SMOOTHING, Sweep};
@@ -109,6 +111,10 @@ impl Workload for Bt {
         let work = [("fjac", &self.fjac), ("njac", &self.njac), ("lhs", &self.lhs)];
         all.extend(work.map(|(name, field)| field.allocation(name, "adi.c: adi")));
         all
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     fn check(&self) -> Vec<Check> {

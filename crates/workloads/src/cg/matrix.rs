@@ -3,6 +3,9 @@
 //! `A = sum over i of w_i v_i v_i^T + (0.1 - shift) I`, where the weights fall from 1 to 0.1 and `v_i` has random
 //! elements and 0.5 at place `i`. Its condition is known from the weights, and it is symmetric.
 
+use std::sync::Arc;
+
+use buddy_trace::pattern::List;
 use rayon::prelude::*;
 
 use crate::lcg::Lcg;
@@ -19,8 +22,8 @@ const BLOCK: usize = 4096;
 /// products meet in an element; what is left over stays zero.
 pub(super) struct Matrix {
     pub(super) a: Vec<f64>,
-    pub(super) colidx: Vec<i32>,
-    pub(super) rowstr: Vec<i32>,
+    pub(super) colidx: List,
+    pub(super) rowstr: List,
 }
 
 /// One random vector: its elements as (place, value), in the order they were drawn.
@@ -33,23 +36,15 @@ impl Matrix {
         let weights = weights(rows);
         let holders = holders(rows, &vectors);
         let room = rows * (nonzeros + 1) * (nonzeros + 1);
-        let mut matrix = Self { a: vec![0.0; room], colidx: vec![0; room], rowstr: vec![0] };
+        let mut parts = Parts { a: vec![0.0; room], colidx: vec![0; room], rowstr: vec![0] };
         for block in (0..rows).step_by(BLOCK) {
             let built: Vec<Sparse> = (block..rows.min(block + BLOCK))
                 .into_par_iter()
                 .map(|row| build_row(row, &holders[row], &vectors, &weights, CONDITION - shift))
                 .collect();
-            built.iter().for_each(|row| matrix.append(row));
+            built.iter().for_each(|row| parts.append(row));
         }
-        matrix
-    }
-
-    fn append(&mut self, row: &Sparse) {
-        let start = self.rowstr[self.rowstr.len() - 1] as usize;
-        for (slot, &(column, value)) in (start..).zip(row) {
-            (self.colidx[slot], self.a[slot]) = (column, value);
-        }
-        self.rowstr.push((start + row.len()) as i32);
+        Self { a: parts.a, colidx: Arc::new(parts.colidx), rowstr: Arc::new(parts.rowstr) }
     }
 
     /// Sum of all elements, and what it should be by the vectors that made the matrix.
@@ -73,6 +68,23 @@ impl Matrix {
                 let elements = self.a[span.clone()].iter().zip(&self.colidx[span]);
                 *out = elements.map(|(a, &column)| a * v[column as usize]).sum();
             });
+    }
+}
+
+/// A matrix that is being put together.
+struct Parts {
+    a: Vec<f64>,
+    colidx: Vec<i32>,
+    rowstr: Vec<i32>,
+}
+
+impl Parts {
+    fn append(&mut self, row: &Sparse) {
+        let start = self.rowstr[self.rowstr.len() - 1] as usize;
+        for (slot, &(column, value)) in (start..).zip(row) {
+            (self.colidx[slot], self.a[slot]) = (column, value);
+        }
+        self.rowstr.push((start + row.len()) as i32);
     }
 }
 
@@ -161,7 +173,11 @@ mod tests {
 
     #[test]
     fn times_adds_row_by_row() {
-        let matrix = Matrix { a: vec![2.0, 3.0, 4.0, 0.0], colidx: vec![1, 0, 1, 0], rowstr: vec![0, 1, 3] };
+        let matrix = Matrix {
+            a: vec![2.0, 3.0, 4.0, 0.0],
+            colidx: List::new(vec![1, 0, 1, 0]),
+            rowstr: List::new(vec![0, 1, 3]),
+        };
         let mut out = [0.0; 3];
         matrix.times(&[5.0, 7.0, 9.0], &mut out);
         assert_eq!(out, [14.0, 43.0, 0.0]);

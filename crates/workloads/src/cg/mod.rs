@@ -2,7 +2,9 @@
 //! iteration solves a system by 25 steps of conjugate gradients.
 
 mod matrix;
+mod trace;
 
+use buddy_trace::Application;
 use rayon::prelude::*;
 
 use crate::workload::{Allocation, Check, Info, Workload};
@@ -170,6 +172,10 @@ impl Workload for Cg {
         ];
         all.extend(vectors.map(|(name, data)| Allocation::f64(name, site, data)));
         all
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     /// The matrix, the last solve, and the eigenvalue.

@@ -9,6 +9,7 @@ mod gas;
 mod norms;
 mod operator;
 mod sweep;
+mod trace;
 
 use rayon::prelude::*;
 
@@ -18,6 +19,7 @@ pub(crate) use gas::{C1, C1C5, C2, C3C4, C1345, CON43, DSSP, Gas, SMOOTHING, Sta
 pub(crate) use norms::{Norms, Problem, Reference};
 use operator::Operator;
 pub(crate) use sweep::Sweep;
+pub(crate) use trace::{Cells, STATE, add, change, rotate};
 
 /// The state of a run, and the arrays that both solvers read.
 pub(crate) struct Flow {

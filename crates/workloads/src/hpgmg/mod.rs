@@ -10,7 +10,10 @@ mod problem;
 mod stencil;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod transfer;
+
+use buddy_trace::Application;
 
 use crate::{Allocation, Check, Info, Workload};
 use level::{F, Level, RESIDUAL, Shape, U, UTRUE};
@@ -155,6 +158,10 @@ impl Workload for Hpgmg {
             }
         }
         list
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     fn check(&self) -> Vec<Check> {

@@ -8,7 +8,7 @@ const LARGEST_EIGENVALUE: f64 = 2.0;
 /// A polynomial smoother: its degree and the least eigenvalue, as a share of the largest, that it damps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chebyshev {
-    degree: usize,
+    pub(super) degree: usize,
     least: f64,
 }
 

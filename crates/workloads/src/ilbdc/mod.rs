@@ -8,7 +8,9 @@ mod geometry;
 mod lattice;
 #[cfg(test)]
 mod tests;
+mod trace;
 
+use buddy_trace::{Application, pattern::List};
 use rayon::prelude::*;
 
 use crate::{Allocation, Check, Info, Workload, lockstep::lockstep};
@@ -41,7 +43,7 @@ struct Ilbdc {
     /// Populations at even and at odd times: 19 lists of fluid cells each.
     pdf: [Vec<f64>; 2],
     /// Where each population streams from.
-    list: Vec<i32>,
+    list: List,
     time: u64,
 }
 
@@ -65,7 +67,7 @@ fn size_for(bytes: u64) -> [usize; 3] {
 impl Ilbdc {
     fn new(channel: Channel, force: f64) -> Self {
         let rest: Vec<f64> = (0..19).flat_map(|i| std::iter::repeat_n(weight(i), channel.fluid)).collect();
-        Self { force, pdf: [rest.clone(), rest], list: channel.streaming_list(), time: 0, channel }
+        Self { force, pdf: [rest.clone(), rest], list: List::new(channel.streaming_list()), time: 0, channel }
     }
 
     /// The populations after the last step.
@@ -138,6 +140,10 @@ impl Workload for Ilbdc {
             Allocation::i32("list", "ilbdc:build_list", &self.list),
             Allocation::i32("cells", "ilbdc:read_geometry", &self.channel.cells),
         ]
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     fn check(&self) -> Vec<Check> {

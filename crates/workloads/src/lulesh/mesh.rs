@@ -2,6 +2,8 @@
 //!
 //! The mesh happens to be a cube of cubes, but the solver only ever follows these lists.
 
+use buddy_trace::pattern::List;
+
 use super::hex::{Hex, Vec3};
 use crate::random::Random;
 
@@ -25,17 +27,17 @@ pub(super) enum Beyond {
 pub(super) struct Mesh {
     pub(super) edge: usize,
     /// Node of each corner, corner-major: corner 0 of all elements, then corner 1.
-    pub(super) nodelist: Vec<i32>,
+    pub(super) nodelist: List,
     /// Element beyond each face: lower and upper along xi, eta and zeta.
-    pub(super) beside: [Vec<i32>; 6],
+    pub(super) beside: [List; 6],
     /// For each element and face, three bits: 1 a symmetry plane, 2 a free surface.
     pub(super) elem_bc: Vec<i32>,
     /// Where each node's corners begin in `corner_list`.
-    pub(super) node_elem_start: Vec<i32>,
+    pub(super) node_elem_start: List,
     /// Corners (8 x element + corner) that meet at each node.
-    pub(super) corner_list: Vec<i32>,
+    pub(super) corner_list: List,
     /// Elements sorted by material region.
-    pub(super) region_elems: Vec<i32>,
+    pub(super) region_elems: List,
     /// Nodes on the symmetry plane across each axis.
     pub(super) symmetry: [Vec<i32>; 3],
 }
@@ -47,12 +49,12 @@ impl Mesh {
         let (beside, elem_bc) = beside(edge);
         Self {
             edge,
-            nodelist,
-            beside,
+            nodelist: List::new(nodelist),
+            beside: beside.map(List::new),
             elem_bc,
-            node_elem_start,
-            corner_list,
-            region_elems: regions(edge.pow(3), seed),
+            node_elem_start: List::new(node_elem_start),
+            corner_list: List::new(corner_list),
+            region_elems: List::new(regions(edge.pow(3), seed)),
             symmetry: std::array::from_fn(|axis| symmetry_nodes(edge, axis)),
         }
     }

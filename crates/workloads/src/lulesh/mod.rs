@@ -17,7 +17,10 @@ mod mesh;
 #[cfg(test)]
 mod tests;
 mod time;
+mod trace;
 mod twin;
+
+use buddy_trace::Application;
 
 use crate::{Allocation, Check, Info, Workload};
 use arrays::Elems;
@@ -175,6 +178,10 @@ impl Workload for Lulesh {
 
     fn allocations(&self) -> Vec<Allocation<'_>> {
         self.device_arrays()
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     fn check(&self) -> Vec<Check> {

@@ -1,9 +1,9 @@
 //! A coarse twin that leads a mesh without published results through the blast.
 //!
 //! A blast needs about 34 cycles for each element along an edge, so a mesh of 90 elements a side needs 3000. The
-//! twin has a quarter of the elements a side and runs the whole problem 256 times faster. Ten times, evenly
-//! spaced in simulated time, the large mesh takes over the twin's state by interpolation and then computes
-//! [`CYCLES`]` / 10` cycles of its own from it.
+//! twin has a quarter of the elements a side, but eight at least, and runs the whole problem up to 256 times faster.
+//! Ten times, evenly spaced in simulated time, the large mesh takes over the twin's state by interpolation and then
+//! computes [`CYCLES`]` / 10` cycles of its own from it.
 
 use rayon::prelude::*;
 
@@ -17,6 +17,9 @@ const REFRESHES: u64 = 10;
 /// The twin's elements are this many times longer.
 const COARSER: usize = 4;
 
+/// The least elements a side of a twin: a coarser one gives no state that a finer mesh can go on from.
+const LEAST: usize = 8;
+
 /// The twin, and how far the large mesh has followed it.
 pub(super) struct Twin {
     coarse: Box<Lulesh>,
@@ -25,7 +28,7 @@ pub(super) struct Twin {
 
 impl Twin {
     pub(super) fn new(edge: usize, seed: u64) -> Self {
-        Self { coarse: Box::new(Lulesh::new(edge / COARSER, seed)), cycle: 0 }
+        Self { coarse: Box::new(Lulesh::new((edge / COARSER).max(edge.min(LEAST)), seed)), cycle: 0 }
     }
 
     /// Called before each cycle of the large mesh; now and then brings it to the twin's state.

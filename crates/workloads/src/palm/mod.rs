@@ -12,8 +12,10 @@ mod pressure;
 mod tendency;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod turbulence;
 
+use buddy_trace::Application;
 use rayon::prelude::*;
 
 use crate::{Allocation, Check, Info, Workload, random::Random};
@@ -229,6 +231,10 @@ impl Workload for Palm {
         list.push(Allocation::f64("d", INIT, &self.divergence));
         list.push(Allocation::f64("tric", SOLVER, &self.pivots));
         list
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     fn check(&self) -> Vec<Check> {

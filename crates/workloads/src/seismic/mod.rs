@@ -9,8 +9,10 @@ mod analytic;
 mod medium;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod update;
 
+use buddy_trace::Application;
 use rayon::prelude::*;
 
 use crate::{Allocation, Check, Info, Workload};
@@ -72,6 +74,15 @@ impl Seismic {
             trace: Vec::new(),
             energy: Vec::new(),
         }
+    }
+
+    /// Names of the memory variables, in their order.
+    fn memory_names(&self) -> [String; 18] {
+        let [velocities, stresses] = &SLOPES;
+        std::array::from_fn(|slope| {
+            let slope = velocities.iter().chain(stresses).nth(slope).expect("nine slopes of each");
+            format!("memory_d{}_d{}", FIELDS[slope.field], ["x", "y", "z"][slope.axis])
+        })
     }
 
     fn time(&self) -> f64 {
@@ -169,8 +180,7 @@ impl Workload for Seismic {
         let fields = FIELDS.iter().zip(&self.fields);
         let mut list: Vec<_> =
             fields.map(|(name, v)| Allocation::f32(*name, "seismic:main_arrays", v)).collect();
-        for (slope, values) in SLOPES.iter().flatten().zip(&self.memory) {
-            let name = format!("memory_d{}_d{}", FIELDS[slope.field], ["x", "y", "z"][slope.axis]);
+        for (name, values) in self.memory_names().into_iter().zip(&self.memory) {
             list.push(Allocation::f32(name, "seismic:memory_variables", values));
         }
         let p = &self.profile;
@@ -178,6 +188,10 @@ impl Workload for Seismic {
             list.push(Allocation::f32(name, "seismic:damping_profiles", values));
         }
         list
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     fn check(&self) -> Vec<Check> {

@@ -31,7 +31,7 @@ pub(super) struct Slope {
     pub(super) field: usize,
     pub(super) axis: usize,
     /// Whether the neighbour lies ahead.
-    ahead: bool,
+    pub(super) ahead: bool,
 }
 
 const fn ahead(field: usize, axis: usize) -> Slope {

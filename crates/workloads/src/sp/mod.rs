@@ -6,7 +6,9 @@
 mod bands;
 mod classes;
 mod rotate;
+mod trace;
 
+use buddy_trace::Application;
 use rayon::prelude::*;
 
 use crate::flow::{C1C5, C3C4, Field, Flow, Norms, Order, Plane, Planes, Problem, SMOOTHING, Sweep};
@@ -150,6 +152,10 @@ impl Workload for Sp {
         let names = ["lhs", "lhsp", "lhsm"];
         all.extend(names.into_iter().zip(&self.systems).map(|(name, system)| system.allocation(name, adi)));
         all
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     fn check(&self) -> Vec<Check> {

@@ -5,9 +5,12 @@
 //! batches side by side: `xx[number][batch]`. A step is one launch over the next twentieth of the batches; the
 //! part of `xx` that no launch has reached is still zero.
 
+mod trace;
+
 use std::f64::consts::FRAC_PI_4;
 use std::ops::Range;
 
+use buddy_trace::Application;
 use rayon::prelude::*;
 
 use crate::lcg::{Lcg, Leap};
@@ -194,6 +197,10 @@ impl Workload for Ep {
     fn allocations(&self) -> Vec<Allocation<'_>> {
         let arrays = [("xx", &self.xx), ("qq", &self.qq), ("sx", &self.sx), ("sy", &self.sy), ("q", &self.q)];
         arrays.map(|(name, data)| Allocation::f64(name, "ep.c: main", data)).into()
+    }
+
+    fn application(&self) -> Application {
+        trace::application(self)
     }
 
     /// The published sums where the run covers a class, and what probability theory says of any run: five standard

@@ -1,0 +1,219 @@
+//! The functions of `buddy.h`: check the pointers, call, write the answer.
+
+use std::ffi::{CString, c_char};
+
+use buddy_cuda::{Allocation, DeviceSpan, Surveyed};
+
+use crate::{
+    codec::{codec, name},
+    error::{Failure, guard, last_message, meaning},
+    state,
+    types::{Code, DevicePointer, Handle, Sizes, Span, Stats, Stream, target},
+};
+
+/// Takes compressed memory that holds zeros.
+///
+/// # Safety
+/// `handle` is null or writable; `codec_name` is null or a string that ends in NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyMalloc(
+    handle: *mut Handle,
+    bytes: usize,
+    target_number: i32,
+    codec_name: *const c_char,
+) -> Code {
+    guard(|| {
+        let handle = writable(handle, "handle")?;
+        if bytes == 0 {
+            return Err(Failure::Value("an allocation has at least one byte".to_owned()));
+        }
+        let target = target(target_number)?;
+        // SAFETY: the caller's promise.
+        let codec = unsafe { codec(codec_name) }?;
+        let allocation = Allocation::new(&state::gpu()?, bytes as u64, target, codec)?;
+        *handle = state::keep(allocation)?;
+        Ok(())
+    })
+}
+
+/// Gives an allocation back.
+#[unsafe(no_mangle)]
+pub extern "C" fn buddyFree(handle: Handle) -> Code {
+    guard(|| state::take(handle))
+}
+
+/// Compresses device memory into an allocation.
+///
+/// # Safety
+/// `from` has so many readable bytes until the stream has passed this call; `stream` is one of the current context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyWrite(
+    handle: Handle,
+    offset: usize,
+    from: DevicePointer,
+    bytes: usize,
+    stream: Stream,
+) -> Code {
+    guard(|| {
+        let allocation = state::find(handle)?;
+        // SAFETY: the caller's promises.
+        let (stream, from) =
+            unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(from, bytes as u64)) };
+        Ok(allocation.write(&stream, offset as u64, from)?)
+    })
+}
+
+/// Decompresses an allocation into device memory.
+///
+/// # Safety
+/// `to` has so many writable bytes until the stream has passed this call; `stream` is one of the current context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyRead(
+    handle: Handle,
+    offset: usize,
+    to: DevicePointer,
+    bytes: usize,
+    stream: Stream,
+) -> Code {
+    guard(|| {
+        let allocation = state::find(handle)?;
+        // SAFETY: the caller's promises.
+        let (stream, to) =
+            unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
+        Ok(allocation.read(&stream, offset as u64, to)?)
+    })
+}
+
+/// What an allocation is and holds; waits for the stream.
+///
+/// # Safety
+/// `stats` is null or writable; `stream` is one of the current context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyStats(handle: Handle, stats: *mut Stats, stream: Stream) -> Code {
+    guard(|| {
+        let stats = writable(stats, "stats")?;
+        let allocation = state::find(handle)?;
+        // SAFETY: the caller's promise.
+        let stream = unsafe { state::gpu()?.borrow_stream(stream)? };
+        *stats = Stats::of(&allocation, allocation.stats(&stream)?);
+        Ok(())
+    })
+}
+
+/// The sizes of plain device memory; waits for the stream.
+///
+/// # Safety
+/// As for [`buddyHistograms`], with one span.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyHistogram(
+    data: DevicePointer,
+    bytes: usize,
+    codec: *const c_char,
+    sizes: *mut Sizes,
+    stream: Stream,
+) -> Code {
+    let span = Span { data, bytes, codec, classes: 0 };
+    // SAFETY: the caller's promises, and one span.
+    unsafe { buddyHistograms(&raw const span, 1, sizes, stream) }
+}
+
+/// The sizes of many pieces of plain device memory; waits for the stream once.
+///
+/// # Safety
+/// `spans` has `count` spans and `sizes` room for as many; each span's memory is readable, its codec null or a string
+/// that ends in NUL, its classes 0 or writable, one byte for each entry; `stream` is one of the current context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyHistograms(
+    spans: *const Span,
+    count: usize,
+    sizes: *mut Sizes,
+    stream: Stream,
+) -> Code {
+    guard(|| {
+        if count == 0 {
+            return Ok(());
+        }
+        if spans.is_null() || sizes.is_null() {
+            return Err(Failure::Value("spans and sizes must not be null".to_owned()));
+        }
+        // SAFETY: the caller's promise.
+        let (spans, sizes) = unsafe {
+            (std::slice::from_raw_parts(spans, count), std::slice::from_raw_parts_mut(sizes, count))
+        };
+        let gpu = state::gpu()?;
+        // SAFETY: the caller's promises.
+        let surveyed = spans.iter().map(|span| unsafe { surveyed(span) }).collect::<Result<Vec<_>, _>>()?;
+        // SAFETY: the caller's promise.
+        let stream = unsafe { gpu.borrow_stream(stream)? };
+        for (to, found) in sizes.iter_mut().zip(gpu.survey(&stream, &surveyed)?) {
+            *to = found.into();
+        }
+        Ok(())
+    })
+}
+
+/// The name of a codec with what it learns from a sample of device memory; waits for the stream.
+///
+/// # Safety
+/// `codec_name` is null or a string that ends in NUL; `data` has so many readable bytes; `trained` is null or has
+/// room for `room` bytes; `stream` is one of the current context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyTrain(
+    codec_name: *const c_char,
+    data: DevicePointer,
+    bytes: usize,
+    trained: *mut c_char,
+    room: usize,
+    stream: Stream,
+) -> Code {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let kind = unsafe { codec(codec_name) }?.kind();
+        let gpu = state::gpu()?;
+        // SAFETY: the caller's promises.
+        let (stream, span) =
+            unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(data, bytes as u64)) };
+        let text = CString::new(name(&gpu.train(&stream, kind, span)?)).expect("names hold no NUL");
+        let text = text.as_bytes_with_nul();
+        if trained.is_null() || room < text.len() {
+            return Err(Failure::Value(format!("the name needs {} bytes; {room} were given", text.len())));
+        }
+        // SAFETY: there is room for the text, as was just seen.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), trained, text.len()) };
+        Ok(())
+    })
+}
+
+/// What a code means.
+#[unsafe(no_mangle)]
+pub extern "C" fn buddyGetErrorString(code: Code) -> *const c_char {
+    meaning(code)
+}
+
+/// The message of the last failure on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn buddyGetLastErrorMessage() -> *const c_char {
+    last_message()
+}
+
+/// The span as the library takes it.
+///
+/// # Safety
+/// As for [`buddyHistograms`].
+unsafe fn surveyed(span: &Span) -> Result<Surveyed<'static>, Failure> {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let entries = span.bytes.div_ceil(buddy_core::ENTRY_BYTES) as u64;
+        Ok(Surveyed {
+            span: DeviceSpan::from_raw(span.data, span.bytes as u64),
+            codec: codec(span.codec)?,
+            classes: (span.classes != 0).then(|| DeviceSpan::from_raw(span.classes, entries)),
+        })
+    }
+}
+
+/// Where an answer goes.
+fn writable<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Failure> {
+    // SAFETY: every caller promises that the pointer is null or writable.
+    unsafe { pointer.as_mut() }.ok_or_else(|| Failure::Value(format!("{what} must not be null")))
+}

@@ -1,0 +1,70 @@
+//! What stays between calls: the GPU of every context that was used, and the allocations.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+use buddy_cuda::{Allocation, Gpu};
+
+use crate::{error::Failure, types::Handle};
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct State {
+    /// By the context's number.
+    gpus: HashMap<u64, Gpu>,
+    allocations: HashMap<Handle, Owned>,
+    last: Handle,
+}
+
+struct Owned {
+    context: u64,
+    allocation: Arc<Allocation>,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The GPU of the current context.
+pub(crate) fn gpu() -> Result<Gpu, Failure> {
+    let context = Gpu::current_id()?;
+    if let Some(gpu) = state().gpus.get(&context) {
+        return Ok(gpu.clone());
+    }
+    let gpu = Gpu::current()?;
+    Ok(state().gpus.entry(context).or_insert(gpu).clone())
+}
+
+/// Keeps an allocation of the current context, and gives it a number.
+pub(crate) fn keep(allocation: Allocation) -> Result<Handle, Failure> {
+    let context = Gpu::current_id()?;
+    let mut state = state();
+    state.last += 1;
+    let handle = state.last;
+    state.allocations.insert(handle, Owned { context, allocation: Arc::new(allocation) });
+    Ok(handle)
+}
+
+/// An allocation of the current context.
+pub(crate) fn find(handle: Handle) -> Result<Arc<Allocation>, Failure> {
+    check(&state(), handle)
+}
+
+/// Takes an allocation out; its memory goes with the last call that uses it.
+pub(crate) fn take(handle: Handle) -> Result<(), Failure> {
+    let mut state = state();
+    check(&state, handle)?;
+    let taken = state.allocations.remove(&handle);
+    drop(state);
+    // Freeing waits for the GPU: not while others wait for the state.
+    drop(taken);
+    Ok(())
+}
+
+fn check(state: &State, handle: Handle) -> Result<Arc<Allocation>, Failure> {
+    let owned = state.allocations.get(&handle).ok_or(Failure::Handle(handle))?;
+    if Gpu::current_id()? == owned.context { Ok(owned.allocation.clone()) } else { Err(Failure::Context) }
+}

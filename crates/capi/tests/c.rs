@@ -1,0 +1,105 @@
+//! What a C or C++ program sees: the header, the library, and the example. On a machine without a GPU the example must
+//! end with a clear error; with one, it must read back what it wrote.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A compiler from the environment, or the usual one.
+fn compiler(variable: &str, usual: &str) -> Command {
+    let mut command = Command::new(std::env::var_os(variable).unwrap_or(usual.into()));
+    command.current_dir(root()).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude"]);
+    command
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// The folder of libbuddy.so: cargo builds it beside the tests.
+fn library_folder() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let found = test.ancestors().skip(1).find(|folder| folder.join("libbuddy.so").exists());
+    found.expect("libbuddy.so beside the tests").to_owned()
+}
+
+#[test]
+fn the_header_is_c11_and_cpp17() {
+    succeed(compiler("CC", "cc").args(["-std=c11", "-fsyntax-only", "-x", "c", "include/buddy.h"]));
+    succeed(compiler("CXX", "g++").args(["-std=c++17", "-fsyntax-only", "-x", "c++", "include/buddy.h"]));
+}
+
+/// The structs of the header have the sizes of the library's.
+#[test]
+fn structs_agree_with_the_header() {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sizes");
+    let source = program.with_extension("c");
+    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu\", \
+                sizeof(buddySizes), sizeof(buddySpan), sizeof(buddyStatistics), sizeof(buddyError)); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    succeed(compiler("CC", "cc").arg("-std=c11").arg(&source).arg("-o").arg(&program));
+    let seen = String::from_utf8(succeed(&mut Command::new(program)).stdout).unwrap();
+    let sizes = [size_of::<buddy::Sizes>(), size_of::<buddy::Span>(), size_of::<buddy::Stats>(), 4];
+    assert_eq!(seen, sizes.map(|size| size.to_string()).join(" "));
+}
+
+#[test]
+fn the_example_links_and_says_what_is_missing_or_runs() {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("round_trip");
+    let library = library_folder();
+    let mut build = compiler("CC", "cc");
+    build.args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "examples/c/round_trip.c"]).arg("-L").arg(&library);
+    succeed(build.args(["-lbuddy", "-ldl", "-o"]).arg(&program));
+    let ran = Command::new(&program).env("LD_LIBRARY_PATH", &library).output().unwrap();
+    let error = String::from_utf8_lossy(&ran.stderr).into_owned();
+    match ran.status.code() {
+        Some(0) => assert!(String::from_utf8_lossy(&ran.stdout).contains("every byte came back")),
+        // No driver, or a driver without a GPU.
+        Some(2) => {
+            let expected = "buddyMalloc: no CUDA driver on this machine (no CUDA driver: libcuda is not on this \
+                            machine)\n";
+            assert_eq!(error, expected);
+        }
+        Some(3) => assert!(error.starts_with("cuInit: CUDA error"), "{error}"),
+        other => panic!("{other:?}: {error}"),
+    }
+}
+
+/// Wrong arguments are codes with messages, also where there is no GPU.
+#[test]
+fn mistakes_are_codes() {
+    let message = || {
+        // SAFETY: the library's strings end in NUL.
+        unsafe { std::ffi::CStr::from_ptr(buddy::buddyGetLastErrorMessage()) }.to_str().unwrap().to_owned()
+    };
+    // SAFETY: null pointers are what is tried, and the others are good.
+    unsafe {
+        assert_eq!(buddy::buddyMalloc(std::ptr::null_mut(), 128, 0, c"bpc".as_ptr()), 1);
+        assert_eq!(message(), "handle must not be null");
+        let mut handle = 7;
+        assert_eq!(buddy::buddyMalloc(&mut handle, 0, 0, c"bpc".as_ptr()), 1);
+        assert_eq!(buddy::buddyMalloc(&mut handle, 128, 5, c"bpc".as_ptr()), 1);
+        assert_eq!(message(), "5 is no target; 0 to 4 are");
+        assert_eq!(buddy::buddyMalloc(&mut handle, 128, 0, c"zip".as_ptr()), 8);
+        assert_eq!(buddy::buddyMalloc(&mut handle, 128, 0, std::ptr::null()), 1);
+        assert_eq!(handle, 7, "nothing was written");
+        assert_eq!(
+            buddy::buddyHistograms(std::ptr::null(), 3, std::ptr::null_mut(), std::ptr::null_mut()),
+            1
+        );
+        assert_eq!(
+            buddy::buddyHistograms(std::ptr::null(), 0, std::ptr::null_mut(), std::ptr::null_mut()),
+            0
+        );
+        assert_eq!(buddy::buddyRead(99, 0, 0, 128, std::ptr::null_mut()), 2);
+    }
+    assert_eq!(buddy::buddyFree(0), 2);
+    assert_eq!(message(), "0 is no allocation, or it was freed");
+}

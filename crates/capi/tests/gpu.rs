@@ -1,0 +1,120 @@
+//! The functions on a real GPU, in contexts that a program made. Without a GPU this test says that it was skipped; with
+//! `BUDDY_REQUIRE_GPU=1` it fails instead.
+
+use std::{ffi::CStr, io::Write, ptr::null_mut};
+
+use buddy::*;
+use cudarc::driver::{result, sys};
+
+const BYTES: usize = (64 << 20) + 24;
+
+fn message() -> String {
+    // SAFETY: the library's strings end in NUL.
+    unsafe { CStr::from_ptr(buddyGetLastErrorMessage()) }.to_str().unwrap().to_owned()
+}
+
+/// Whether there is a GPU to test on.
+fn gpu() -> bool {
+    // SAFETY: loading libcuda and starting it need nothing.
+    let found = unsafe { sys::is_culib_present() } && result::init().is_ok();
+    let required = std::env::var_os("BUDDY_REQUIRE_GPU").is_some_and(|value| value == "1");
+    assert!(found || !required, "BUDDY_REQUIRE_GPU is set, and there is no driver");
+    if !found {
+        let _ = writeln!(std::io::stderr(), "SKIPPED, on a GPU: no driver");
+    }
+    found
+}
+
+/// A context of GPU 0 that is not the primary one; it becomes current.
+unsafe fn context() -> sys::CUcontext {
+    let mut context = null_mut();
+    // SAFETY: the driver writes one address; no parameters are given.
+    unsafe { sys::cuCtxCreate_v4(&mut context, null_mut(), 0, 0) }.result().unwrap();
+    context
+}
+
+unsafe fn free_bytes() -> usize {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: the driver writes two numbers.
+    unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) }.result().unwrap();
+    free
+}
+
+#[test]
+fn contexts_streams_and_handles() {
+    if !gpu() {
+        return;
+    }
+    // SAFETY: contexts, streams and memory are made here, used while they live, and ended here.
+    unsafe {
+        let mut memory = 0;
+        assert_eq!(buddyMalloc(&mut memory, BYTES, 2, c"bpc".as_ptr()), 4, "{}", message());
+        assert!(message().starts_with("no CUDA context is current on this thread"));
+
+        let first = context();
+        let mut stream = null_mut();
+        sys::cuStreamCreate(&mut stream, 1).result().unwrap();
+        let data: Vec<u8> =
+            (0..BYTES / 4 + 1).flat_map(|i| (7 * i as u32).to_le_bytes()).take(BYTES).collect();
+        let plain = result::malloc_sync(BYTES).unwrap();
+        result::memcpy_htod_sync(plain, &data).unwrap();
+
+        // The kernels are loaded now, so that memory can be compared.
+        assert_eq!(buddyMalloc(&mut memory, 128, 2, c"bpc".as_ptr()), 0, "{}", message());
+        assert_eq!(buddyFree(memory), 0);
+        let before = free_bytes();
+        assert_eq!(buddyMalloc(&mut memory, BYTES, 2, c"bpc".as_ptr()), 0, "{}", message());
+        assert!(before - free_bytes() >= BYTES / 2, "device memory was taken");
+        assert_eq!(buddyWrite(memory, 0, plain, BYTES, stream.cast()), 0, "{}", message());
+        result::memset_d8_async(plain, 0xee, BYTES, stream).unwrap();
+        assert_eq!(buddyRead(memory, 128, plain, BYTES - 128, stream.cast()), 0, "{}", message());
+        sys::cuStreamSynchronize(stream).result().unwrap();
+        let mut back = vec![0u8; BYTES];
+        result::memcpy_dtoh_sync(&mut back, plain).unwrap();
+        assert!(back[..BYTES - 128] == data[128..], "what was written is read");
+        assert!(back[BYTES - 128..].iter().all(|&byte| byte == 0xee), "and nothing after it");
+        let mut stats = Stats::default();
+        assert_eq!(buddyStats(memory, &mut stats, stream.cast()), 0);
+        assert_eq!((stats.bytes, stats.entries), (BYTES as u64, BYTES.div_ceil(128) as u64));
+        assert_eq!((stats.classes.iter().sum::<u64>(), stats.faulty_entry), (stats.entries, u64::MAX));
+
+        // Ranges, alignment and host memory.
+        assert_eq!(buddyRead(memory, 64, plain, 128, stream.cast()), 1);
+        assert_eq!(buddyRead(memory, 0, plain, BYTES + 1, stream.cast()), 1);
+        assert_eq!(buddyWrite(memory, 0, plain + 8, 128, stream.cast()), 1);
+        assert_eq!(buddyWrite(memory, 0, data.as_ptr() as u64 & !15, 128, stream.cast()), 1);
+        assert!(message().contains("memory of the GPU"), "{}", message());
+        assert_eq!(buddyMalloc(&mut 0, 1 << 50, 2, c"bpc".as_ptr()), 1);
+        assert_eq!(buddyMalloc(&mut 0, 400 << 30, 0, c"bpc".as_ptr()), 6, "{}", message());
+        assert_eq!(buddyMalloc(&mut 0, 128, 0, c"fpc".as_ptr()), 8);
+        let mut name = [0; 16];
+        assert_eq!(buddyTrain(c"bf16".as_ptr(), plain, BYTES, name.as_mut_ptr(), 3, stream.cast()), 1);
+        assert_eq!(buddyTrain(c"bf16".as_ptr(), plain, BYTES, name.as_mut_ptr(), 16, stream.cast()), 0);
+        let mut sizes = Sizes::default();
+        assert_eq!(
+            buddyHistogram(plain, BYTES, name.as_ptr(), &mut sizes, stream.cast()),
+            0,
+            "{}",
+            message()
+        );
+        assert_eq!(sizes.classes.iter().sum::<u64>(), stats.entries);
+
+        // Another context does not know the allocation; the first one still does, and gets its memory back.
+        let second = context();
+        assert_eq!(buddyFree(memory), 5);
+        let mut other = 0;
+        assert_eq!(buddyMalloc(&mut other, 4096, 3, c"zeros32".as_ptr()), 0, "{}", message());
+        assert_eq!(buddyFree(other), 0);
+        sys::cuCtxSetCurrent(first).result().unwrap();
+        let held = free_bytes();
+        assert_eq!(buddyFree(memory), 0);
+        assert!(free_bytes() - held >= BYTES / 2, "device memory came back");
+        assert_eq!(buddyFree(memory), 2);
+        assert_eq!(buddyStats(memory, &mut stats, stream.cast()), 2);
+        let mut current = null_mut();
+        sys::cuCtxGetCurrent(&mut current).result().unwrap();
+        assert_eq!(current, first, "the context stays current");
+        sys::cuCtxDestroy_v2(second).result().unwrap();
+        sys::cuCtxDestroy_v2(first).result().unwrap();
+    }
+}

@@ -1,0 +1,127 @@
+//! One compressed allocation that owns its memory: what a program takes and gives back one by one.
+
+use std::sync::Arc;
+
+use buddy_codec::Codec;
+use buddy_core::{ENTRY_BYTES, Target};
+use cudarc::driver::CudaStream;
+
+use crate::{
+    BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Gpu, Stats, Targets,
+    driver::{copy, reaches},
+    pool::room_for,
+};
+
+/// Bytes in compressed memory, with a pool of their own, freed when dropped. Offsets and lengths count bytes; both
+/// are whole entries, except that the last entry may be cut short where the allocation is.
+#[derive(Debug)]
+pub struct Allocation {
+    gpu: Gpu,
+    buffer: BuddyBuffer,
+    bytes: u64,
+    device_bytes: u64,
+    buddy_bytes: u64,
+    /// One plain entry, if the last one is cut short.
+    tail: Option<DeviceBytes>,
+}
+
+impl Allocation {
+    /// Takes the memory; it holds zeros.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`], [`Error::Pinned`], [`Error::NoKernels`], or what compiler or driver say.
+    pub fn new(gpu: &Gpu, bytes: u64, target: Target, codec: Codec) -> Result<Self, Error> {
+        let entries = bytes.div_ceil(ENTRY_BYTES as u64);
+        if entries > u64::from(u32::MAX) {
+            return Err(Error::Range { first: 0, end: entries, entries: u64::from(u32::MAX) });
+        }
+        let (device_bytes, buddy_bytes) = room_for(target, entries);
+        let mut pool = BuddyPool::new(gpu, device_bytes, Carveout::Host, buddy_bytes)?;
+        let buffer = pool.buffer(codec, Targets::Uniform(target, entries))?;
+        let short = !bytes.is_multiple_of(ENTRY_BYTES as u64);
+        let tail = short.then(|| DeviceBytes::new(gpu, ENTRY_BYTES as u64)).transpose()?;
+        Ok(Self { gpu: gpu.clone(), buffer, bytes, device_bytes, buddy_bytes, tail })
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Device memory that it takes, metadata included.
+    pub fn device_bytes(&self) -> u64 {
+        self.device_bytes
+    }
+
+    /// Pinned host memory that it takes.
+    pub fn buddy_bytes(&self) -> u64 {
+        self.buddy_bytes
+    }
+
+    /// Its entries.
+    pub fn buffer(&self) -> &BuddyBuffer {
+        &self.buffer
+    }
+
+    /// Compresses `from` into the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::Bytes`], [`Error::Shape`], or what the driver says.
+    pub fn write(&self, on: &CudaStream, offset: u64, from: DeviceSpan<'_>) -> Result<(), Error> {
+        let parts = self.parts(offset, from)?;
+        self.buffer.write(on, parts.first, parts.whole)?;
+        let (Some(last), Some(tail)) = (parts.last, &self.tail) else { return Ok(()) };
+        let end = parts.first + parts.whole.entries();
+        self.gpu.check("clear the tail", tail.clear_on(on))?;
+        self.gpu.check("copy the tail", copy(on, last, tail.all()))?;
+        self.buffer.write(on, end, tail.all())
+    }
+
+    /// Decompresses the bytes from `offset` on into `to`.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn read(&self, on: &CudaStream, offset: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let parts = self.parts(offset, to)?;
+        self.buffer.read(on, parts.first, parts.whole)?;
+        let (Some(last), Some(tail)) = (parts.last, &self.tail) else { return Ok(()) };
+        self.buffer.read(on, parts.first + parts.whole.entries(), tail.all())?;
+        self.gpu.check("copy the tail", copy(on, tail.all(), last))
+    }
+
+    /// What it holds at this point of the stream. Waits for the stream.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn stats(&self, on: &Arc<CudaStream>) -> Result<Stats, Error> {
+        self.buffer.stats(on)?;
+        self.gpu.wait(on)?;
+        Ok(self.buffer.latest())
+    }
+
+    fn parts<'a>(&self, offset: u64, plain: DeviceSpan<'a>) -> Result<Parts<'a>, Error> {
+        let entry = ENTRY_BYTES as u64;
+        let end = offset.checked_add(plain.bytes()).filter(|&end| end <= self.bytes);
+        let whole = |end: u64| end == self.bytes || end.is_multiple_of(entry);
+        if !offset.is_multiple_of(entry) || !end.is_some_and(whole) {
+            return Err(Error::Bytes { offset, bytes: plain.bytes(), length: self.bytes });
+        }
+        if plain.bytes() > 0 && !reaches(plain.address()) {
+            return Err(Error::Shape {
+                bytes: plain.bytes(),
+                address: plain.address(),
+                need: "memory of the GPU",
+            });
+        }
+        let (whole, last) = plain.split(plain.bytes() / entry * entry);
+        Ok(Parts { first: offset / entry, whole, last: (last.bytes() > 0).then_some(last) })
+    }
+}
+
+/// A range of bytes as entries.
+struct Parts<'a> {
+    first: u64,
+    whole: DeviceSpan<'a>,
+    /// What is there of the last entry, if that is not all.
+    last: Option<DeviceSpan<'a>>,
+}

@@ -1,0 +1,64 @@
+//! Simulates samples of training iterations: `cargo run --release -p buddy-dl --example simulate -- NAME BATCH SHARE...`.
+//!
+//! Half of all entries compress to two sectors and the rest do not, at targets of 2x: a worst case, to see how far the
+//! slowdown depends on the share that is sampled.
+
+use std::time::Instant;
+
+use buddy_core::{AllocationTarget, TARGETS_VERSION, Target, TargetTable};
+use buddy_dl::Network;
+use buddy_sim::{ClassMap, Classes, Config, Mode, Report, Simulator, presets};
+use buddy_trace::Application;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [name, batch, shares @ ..] = &arguments[..] else { return Err("NAME BATCH SHARE...".into()) };
+    let (network, batch) = (Network::named(name)?, batch.parse()?);
+    println!(
+        "{name}, batch {batch}: {} million warp instructions",
+        network.warp_instructions(batch) / 1_000_000
+    );
+    for share in shares {
+        let application = network.application_sampled(batch, share.parse()?);
+        let begin = Instant::now();
+        let [ideal, bandwidth, buddy] =
+            [Mode::Ideal, Mode::Bandwidth, Mode::Buddy].map(|mode| run(&application, mode));
+        let relative = |report: &Report| ideal.cycles as f64 / report.cycles as f64;
+        println!(
+            "share {share}: {} million instructions, {} cycles, L1 {:.2}, L2 {:.2}, bandwidth {:.3}, buddy {:.3}, {:.1} s",
+            ideal.instructions / 1_000_000,
+            ideal.cycles,
+            ideal.l1.hit_rate,
+            ideal.l2.hit_rate,
+            relative(&bandwidth),
+            relative(&buddy),
+            begin.elapsed().as_secs_f64()
+        );
+    }
+    Ok(())
+}
+
+fn run(application: &Application, mode: Mode) -> Report {
+    let row = |info: &buddy_core::AllocationInfo| AllocationTarget {
+        name: info.name.clone(),
+        call_site: info.call_site.clone(),
+        bytes: info.bytes,
+        codec: "bpc".to_owned(),
+        parameters: Default::default(),
+        target: Some(Target::X2),
+        ranges: Vec::new(),
+    };
+    let allocations = application.allocations.iter().map(row).collect();
+    let table = TargetTable { version: TARGETS_VERSION, program: application.name.clone(), allocations };
+    let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("150").unwrap());
+    config.mode = mode;
+    let shares = [0.0, 0.0, 0.0, 0.5, 0.0, 0.5];
+    config.map = ClassMap::bind(application, Some(&table), &mut |index, _| Classes::Shares {
+        shares,
+        seed: index as u64,
+    })
+    .expect("allocations do not overlap");
+    let mut simulator = Simulator::new(config);
+    simulator.run_application(application, &mut |_| true).expect("generated kernels run");
+    simulator.report()
+}

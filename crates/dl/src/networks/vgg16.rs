@@ -1,0 +1,20 @@
+//! VGG16: thirteen convolutions of 3 by 3 and three fully connected layers.
+
+use crate::{Layer, Op, Shape, graph::Graph};
+
+/// Channels and convolutions of each stage; a pooling follows each.
+const STAGES: [(u64, u64); 5] = [(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)];
+
+pub(super) fn layers() -> Vec<Layer> {
+    let mut net = Graph::new(Shape::new(3, 224, 224));
+    for (stage, (channels, convolutions)) in (1..).zip(STAGES) {
+        for number in 1..=convolutions {
+            net.conv(&format!("conv{stage}_{number}"), channels, [3, 1, 1], true).relu();
+        }
+        net.pool(&format!("pool{stage}"), [2, 2, 0], false);
+    }
+    net.linear("fc6", 4096).relu().same("drop6", Op::Dropout);
+    net.linear("fc7", 4096).relu().same("drop7", Op::Dropout);
+    net.linear("fc8", 1000).same("loss", Op::Softmax);
+    net.finish()
+}

@@ -1,0 +1,42 @@
+//! Samples of iterations run on the model GPU in every mode, and say what they should.
+
+use buddy_core::{AllocationInfo, AllocationTarget, SizeClass, TARGETS_VERSION, Target, TargetTable};
+use buddy_dl::Network;
+use buddy_sim::{ClassMap, Classes, Config, Mode, Report, Simulator, presets};
+use buddy_trace::Application;
+
+fn run(application: &Application, mode: Mode, class: SizeClass) -> Report {
+    let row = |info: &AllocationInfo| AllocationTarget {
+        name: info.name.clone(),
+        call_site: info.call_site.clone(),
+        bytes: info.bytes,
+        codec: "bpc".to_owned(),
+        parameters: Default::default(),
+        target: Some(Target::X2),
+        ranges: Vec::new(),
+    };
+    let allocations = application.allocations.iter().map(row).collect();
+    let table = TargetTable { version: TARGETS_VERSION, program: application.name.clone(), allocations };
+    let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("50").unwrap());
+    config.mode = mode;
+    config.map = ClassMap::bind(application, Some(&table), &mut |_, _| Classes::Uniform(class)).unwrap();
+    let mut simulator = Simulator::new(config);
+    assert!(simulator.run_application(application, &mut |_| true).unwrap());
+    simulator.report()
+}
+
+#[test]
+fn an_iteration_runs_and_data_that_overflows_slows_it() {
+    let network = Network::named("squeezenet").unwrap();
+    let application = network.application_sampled(4, 0.01);
+    let ideal = run(&application, Mode::Ideal, SizeClass::Raw);
+    let fits = run(&application, Mode::Buddy, SizeClass::S2);
+    let overflows = run(&application, Mode::Buddy, SizeClass::Raw);
+    assert_eq!([fits.instructions, overflows.instructions], [ideal.instructions; 2]);
+    assert!(overflows.cycles > fits.cycles, "{} {}", overflows.cycles, fits.cycles);
+    assert!(overflows.link_traffic.read_bytes > 0 && fits.link_traffic.read_bytes == 0);
+    // The sample is of the size that was asked for.
+    let share = ideal.instructions as f64 / network.warp_instructions(4) as f64;
+    assert!((0.007..0.014).contains(&share), "{share}");
+    assert_eq!(run(&application, Mode::Ideal, SizeClass::Raw), ideal);
+}

@@ -1,0 +1,110 @@
+//! The page of a whole study.
+
+use std::collections::BTreeSet;
+
+use buddy_core::{Figure, Record};
+
+use super::{panels, quantity_table, summary};
+use crate::{Page, escape};
+
+/// An entry of the list of deviations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deviation {
+    /// Its number.
+    pub number: u32,
+    /// Its title.
+    pub title: String,
+    /// What it says, in paragraphs.
+    pub paragraphs: Vec<String>,
+}
+
+const LEAD: &str = "Buddy Compression: Enabling Larger Memory for Deep Learning and HPC Workloads on GPUs (Choukse et \
+    al., ISCA 2020), run again. Every number on this page was computed here or recorded on a GPU; what the paper \
+    states stands beside it.";
+const SUMMARY_REMARK: &str = "Every number that the paper's text states and that is studied here. A ratio in red differs \
+    by more than 15%; the last column links to the reason. Click a column to sort.";
+
+/// The page: summary, every figure, the deviations that they name.
+pub fn study_page(figures: &[Record<Figure>], deviations: &[Deviation], scale: &str) -> String {
+    let named = named(figures);
+    let known = |number: u32| deviations.iter().any(|one| one.number == number);
+    let tool = figures.first().map_or("buddy", |record| record.tool.as_str());
+    let table = summary::summary_table(figures, &known);
+    let mut page = Page::new("Buddy Compression, reproduced", &format!("{LEAD} Scale: {scale}."))
+        .part("contents", "", "", &contents(figures))
+        .part("summary", "Ours and the paper's", SUMMARY_REMARK, &(summary::picture_html(figures) + &table));
+    for record in figures {
+        let figure = &record.data;
+        page = page.part(&figure.name, &figure.title, "", &part(record, &known));
+    }
+    let shown: String = deviations.iter().filter(|one| named.contains(&one.number)).map(deviation).collect();
+    page.part(
+        "deviations",
+        "Where we differ, and why",
+        "The entries of docs/deviations.md that this page names.",
+        &shown,
+    )
+    .render(tool)
+}
+
+/// Numbers of all deviations that figures name.
+fn named(figures: &[Record<Figure>]) -> BTreeSet<u32> {
+    let of = |record: &Record<Figure>| -> Vec<u32> {
+        let figure = &record.data;
+        let why = figure.quantities.iter().filter_map(|quantity| quantity.deviation);
+        figure.deviations.iter().copied().chain(why).collect()
+    };
+    figures.iter().flat_map(of).collect()
+}
+
+fn contents(figures: &[Record<Figure>]) -> String {
+    let item = |record: &Record<Figure>| {
+        let Figure { name, title, .. } = &record.data;
+        format!("<li><a href=\"#{}\">{}</a></li>", escape(name), escape(title))
+    };
+    let items: String = figures.iter().map(item).collect();
+    format!("<nav><ul>{items}<li><a href=\"#deviations\">Where we differ</a></li></ul></nav>\n")
+}
+
+fn part(record: &Record<Figure>, known: &dyn Fn(u32) -> bool) -> String {
+    let figure = &record.data;
+    let links: Vec<String> = figure
+        .deviations
+        .iter()
+        .filter(|number| known(**number))
+        .map(|number| format!("<a href=\"#D{number}\">D{number}</a>"))
+        .collect();
+    let differ = if links.is_empty() { String::new() } else { format!(" See {}.", links.join(", ")) };
+    let missing: String =
+        figure.missing.iter().map(|text| format!("<p class=\"missing\">{}</p>\n", escape(text))).collect();
+    let quantities: Vec<_> = figure.quantities.iter().collect();
+    format!(
+        "<p class=\"remark\"><span class=\"place\">{}</span> {}{differ}</p>\n{missing}{}{}{}",
+        escape(&figure.place),
+        escape(&figure.text),
+        panels(figure),
+        quantity_table(&quantities, known),
+        made(record)
+    )
+}
+
+/// What a figure was made from.
+fn made(record: &Record<Figure>) -> String {
+    let spec = serde_json::to_string_pretty(&record.spec).unwrap_or_default();
+    format!(
+        "<details class=\"made\"><summary>How it was made</summary><p>{}, record {} version {}</p><pre>{}</pre></details>\n",
+        escape(&record.tool),
+        escape(&record.kind),
+        record.version,
+        spec.lines().map(escape).collect::<Vec<_>>().join("\n")
+    )
+}
+
+fn deviation(one: &Deviation) -> String {
+    let paragraphs: String = one.paragraphs.iter().map(|text| format!("<p>{}</p>", escape(text))).collect();
+    format!(
+        "<details class=\"deviation\" id=\"D{number}\"><summary><b>D{number}</b> {}</summary>{paragraphs}</details>\n",
+        escape(&one.title),
+        number = one.number
+    )
+}

@@ -1,0 +1,92 @@
+use buddy_core::{AxisInfo, Heat, Mark, PageMap, Record, SeriesInfo, Shape};
+
+use super::*;
+
+fn chart(shape: Shape) -> Chart {
+    Chart {
+        title: "<ratio>".to_owned(),
+        shape,
+        x: AxisInfo::new("size", Unit::Count),
+        y: AxisInfo::new("ratio", Unit::Ratio).starting_at(0.0),
+        groups: vec!["cg".to_owned(), "bt".to_owned()],
+        series: vec![SeriesInfo::new("ours", vec![(0.0, 1.5), (1.0, 3.0)])],
+        marks: vec![Mark { label: "paper".to_owned(), x: Some(1.0), series: Some(0), y: 1.9 }],
+    }
+}
+
+fn quantity(ours: Option<f64>) -> Quantity {
+    let (name, place) = ("Ratio".to_owned(), "section 3".to_owned());
+    Quantity { name, unit: Unit::Ratio, paper: 1.9, ours, place, headline: true, deviation: Some(46) }
+}
+
+fn record() -> Record<Figure> {
+    let map = PageMap { pages: 2, rows: vec!["05".to_owned(), "50".to_owned()] };
+    let heat = Heat { title: "cg".to_owned(), remark: String::new(), map };
+    let rows = vec![vec![GridCell::from("a<b"), GridCell::from(0.5)]];
+    let columns = vec![("name".to_owned(), Unit::Number), ("share".to_owned(), Unit::Percent)];
+    Record::new(Figure {
+        name: "fig7".to_owned(),
+        title: "Design".to_owned(),
+        quantities: vec![quantity(Some(1.1)), quantity(None)],
+        panels: vec![
+            Panel::Chart(chart(Shape::Bars)),
+            Panel::Heat(heat),
+            Panel::Table(Grid { title: String::new(), columns, rows }),
+        ],
+        missing: vec!["Not recorded: VGG16.".to_owned()],
+        ..Figure::default()
+    })
+}
+
+#[test]
+fn every_mark_says_its_value_and_every_series_can_be_hidden() {
+    let html = chart_html(&chart(Shape::Bars));
+    assert_eq!(html.matches("<rect ").count(), 2);
+    assert!(html.contains("data-v=\"cg, ours: 1.50x\"") && html.contains("data-v=\"paper: 1.90x\""));
+    assert!(html.contains("<g class=\"k0\" data-s=\"0\">") && html.contains("<button data-s=\"0\""));
+    assert!(html.contains("&lt;ratio&gt;") && !html.contains("<ratio>"));
+    assert_eq!(chart_html(&chart(Shape::Lines)).matches("<circle ").count(), 2);
+}
+
+#[test]
+fn a_bar_is_in_proportion() {
+    let inner = plot(&chart(Shape::Bars)).inner;
+    let heights: Vec<f64> = inner
+        .split("height=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
+        .collect();
+    assert!((heights[1] / heights[0] - 2.0).abs() < 0.01, "{heights:?}");
+}
+
+#[test]
+fn charts_of_nothing_are_drawn() {
+    for shape in [Shape::Bars, Shape::Lines, Shape::Points] {
+        let empty = Chart { series: Vec::new(), groups: Vec::new(), marks: Vec::new(), ..chart(shape) };
+        assert!(!chart_html(&empty).contains("NaN"));
+    }
+}
+
+#[test]
+fn what_differs_is_marked_and_explained() {
+    let page = study_page(
+        &[record()],
+        &[Deviation { number: 46, title: "Less".to_owned(), paragraphs: vec!["<why>".to_owned()] }],
+        "quick",
+    );
+    assert!(page.contains("class=\"n far\" data-key=\"0.57") && page.contains("<a href=\"#D46\">D46</a>"));
+    assert!(page.contains("id=\"D46\"") && page.contains("&lt;why&gt;") && page.contains("not measured"));
+    assert!(page.contains("Not recorded: VGG16.") && page.contains("id=\"fig7\""));
+}
+
+#[test]
+fn files_need_no_script() {
+    let files = figure_files(&record().data);
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["fig7.svg", "fig7.svg"]);
+    assert!(files[0].1.contains("<title>cg, ours: 1.50x</title></rect>"), "{}", files[0].1);
+    assert!(!files[0].1.contains("data-v"));
+    assert!(files[1].1.contains("class=\"c5\""));
+    assert!(summary_picture(&[record()]).contains("paper 1.90x"));
+    assert!(summary_text(&[record()]).contains("| Ratio | 1.90x | 1.10x | D46 |"));
+}

@@ -1,0 +1,111 @@
+//! From values to places on a chart, with round numbers at its ticks.
+
+/// How many lines across a chart are about right.
+const TICKS: f64 = 5.0;
+
+/// An axis in pixels. Equal steps of it are equal differences, or equal factors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale {
+    from: f64,
+    to: f64,
+    step: f64,
+    start: f64,
+    end: f64,
+    log: bool,
+}
+
+impl Scale {
+    /// From `bottom` to a round number above all values.
+    pub(crate) fn up(bottom: f64, values: impl Iterator<Item = f64>, (start, end): (f64, f64)) -> Self {
+        let top = values.filter(|value| value.is_finite()).fold(bottom, f64::max);
+        let step = round_step((top - bottom) / TICKS);
+        let to = bottom + ((top - bottom) / step).ceil().max(1.0) * step;
+        Self { from: bottom, to, step, start, end, log: false }
+    }
+
+    /// From the least to the largest value.
+    pub(crate) fn across(values: impl Iterator<Item = f64> + Clone, (start, end): (f64, f64)) -> Self {
+        let from = values.clone().fold(f64::INFINITY, f64::min);
+        let to = values.fold(f64::NEG_INFINITY, f64::max);
+        let (from, to) = if from < to { (from, to) } else { (0.0, 1.0) };
+        Self { from, to, step: round_step((to - from) / TICKS), start, end, log: false }
+    }
+
+    /// Equal factors, from the least to the largest positive value and a little more.
+    pub(crate) fn factors(values: impl Iterator<Item = f64> + Clone, (start, end): (f64, f64)) -> Self {
+        let known = values.filter(|value| value.is_finite() && *value > 0.0);
+        let from = known.clone().fold(f64::INFINITY, f64::min);
+        let to = known.fold(f64::NEG_INFINITY, f64::max);
+        let (from, to) = if from <= to { (from, to * 1.05) } else { (1.0, 10.0) };
+        Self { from, to, step: 0.0, start, end, log: true }
+    }
+
+    /// Where a value is; what lies outside is put at the end.
+    pub(crate) fn at(&self, value: f64) -> f64 {
+        let share = match self.log {
+            true => (value / self.from).ln() / (self.to / self.from).ln(),
+            false => (value - self.from) / (self.to - self.from),
+        };
+        let share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
+        self.start + (self.end - self.start) * share
+    }
+
+    /// Round values on it.
+    pub(crate) fn ticks(&self) -> Vec<f64> {
+        if self.log {
+            return self.powers();
+        }
+        let first = (self.from / self.step).ceil();
+        let count = ((self.to / self.step - first) + 1e-6).floor().clamp(0.0, 50.0) as u32;
+        (0..=count).map(|i| (first + f64::from(i)) * self.step).collect()
+    }
+
+    /// 1, 2 and 5 times powers of ten; finer where that gives too few, powers alone where too many.
+    fn powers(&self) -> Vec<f64> {
+        let (low, high) = (self.from.log10().floor() as i32, self.to.log10().ceil() as i32);
+        let inside = |steps: &[f64]| -> Vec<f64> {
+            let all = (low..=high).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+            all.filter(|tick| (self.from * 0.999..=self.to * 1.001).contains(tick)).collect()
+        };
+        let (fine, plain, coarse) =
+            (inside(&[1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0]), inside(&[1.0, 2.0, 5.0]), inside(&[1.0]));
+        match plain.len() {
+            0..=2 => fine,
+            3..=9 => plain,
+            _ => coarse,
+        }
+    }
+}
+
+/// The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `step`.
+fn round_step(step: f64) -> f64 {
+    if !step.is_finite() || step <= 0.0 {
+        return 1.0;
+    }
+    let power = 10f64.powf(step.log10().floor());
+    let round = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|round| round * power >= step * 0.999);
+    round.unwrap_or(10.0) * power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round() {
+        let steps = [0.03, 0.2, 0.21, 1.0, 26.0, 0.0, f64::NAN].map(round_step);
+        assert_eq!(steps, [0.05, 0.2, 0.25, 1.0, 50.0, 1.0, 1.0]);
+        let ticks = Scale::up(0.0, [0.9].into_iter(), (0.0, 1.0)).ticks();
+        assert_eq!(ticks.len(), 6);
+        assert!((ticks[5] - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn equal_factors_are_equally_far() {
+        let scale = Scale::factors([1.0, 100.0 / 1.05].into_iter(), (0.0, 200.0));
+        assert!((scale.at(10.0) - 100.0).abs() < 1e-9);
+        assert_eq!((scale.at(0.0), scale.at(f64::NAN), scale.at(1e9)), (0.0, 0.0, 200.0));
+        assert_eq!(scale.ticks(), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+        assert!(!Scale::factors([].into_iter(), (0.0, 1.0)).ticks().is_empty());
+    }
+}

@@ -1,0 +1,119 @@
+//! The map of a program: its allocations, the targets that were chosen for them, and their classes.
+
+use buddy_core::{AllocationInfo, ENTRY_BYTES, PAGE_BYTES, TargetTable};
+use buddy_trace::Application;
+
+use crate::{Allocation, ClassMap, Classes, Error, Home};
+
+impl ClassMap {
+    /// Gives each allocation of a program the targets that the table has under its name. One without a row, and
+    /// every one without a table, is plain device memory; those that the program keeps in host memory stay there.
+    /// `classes` says how the entries of an allocation compress, by its number in the program.
+    ///
+    /// A row with one target is for an allocation of any length, so that targets of a small run serve a large one.
+    ///
+    /// # Errors
+    /// [`Error::Pages`] for ranges of other pages than the allocation's, [`Error::Allocation`] for allocations that
+    /// overlap or are not aligned to entries.
+    pub fn bind(
+        application: &Application,
+        table: Option<&TargetTable>,
+        classes: &mut dyn FnMut(usize, &AllocationInfo) -> Classes,
+    ) -> Result<Self, Error> {
+        let mut all = Vec::new();
+        for (index, info) in application.allocations.iter().enumerate().filter(|(_, info)| info.bytes > 0) {
+            let whole = Allocation {
+                base: info.base,
+                bytes: info.bytes,
+                home: if application.host.contains(&info.name) { Home::Host } else { Home::Device },
+                classes: classes(index, info),
+            };
+            match table.and_then(|table| table.get(&info.name)) {
+                Some(row) if whole.home == Home::Device => match row.target {
+                    Some(target) => all.push(Allocation { home: Home::Compressed(target), ..whole }),
+                    None => all.extend(ranges(&whole, row)?),
+                },
+                _ => all.push(whole),
+            }
+        }
+        Self::new(all)
+    }
+}
+
+/// One allocation for each range of pages.
+fn ranges(whole: &Allocation, row: &buddy_core::AllocationTarget) -> Result<Vec<Allocation>, Error> {
+    let (page, entry) = (PAGE_BYTES as u64, ENTRY_BYTES as u64);
+    let (pages, found) = (whole.bytes.div_ceil(page), row.ranges.iter().map(|range| range.pages).sum());
+    if pages != found {
+        return Err(Error::Pages { name: row.name.clone(), pages, found });
+    }
+    let mut start = 0;
+    let part = |range: &buddy_core::TargetRange| {
+        let end = whole.bytes.min(start + range.pages * page);
+        let classes = whole.classes.part(start / entry..end.div_ceil(entry));
+        let home = Home::Compressed(range.target);
+        let part = Allocation { base: whole.base + start, bytes: end - start, home, classes };
+        start = end;
+        part
+    };
+    Ok(row.ranges.iter().map(part).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::{AllocationTarget, Dtype, SizeClass, TARGETS_VERSION, Target, TargetRange};
+
+    use super::*;
+
+    fn info(name: &str, base: u64, bytes: u64) -> AllocationInfo {
+        AllocationInfo { name: name.to_owned(), call_site: String::new(), base, bytes, dtype: Dtype::F64 }
+    }
+
+    fn row(name: &str, bytes: u64, target: Option<Target>, ranges: &[(u64, Target)]) -> AllocationTarget {
+        AllocationTarget {
+            name: name.to_owned(),
+            call_site: String::new(),
+            bytes,
+            codec: "bpc".to_owned(),
+            parameters: Default::default(),
+            target,
+            ranges: ranges.iter().map(|&(pages, target)| TargetRange { pages, target }).collect(),
+        }
+    }
+
+    fn application() -> Application {
+        let allocations = vec![info("a", 0, 4096), info("b", 8192, 20_000), info("h", 32_768, 128)];
+        Application { name: "p".to_owned(), allocations, host: vec!["h".to_owned()], steps: Vec::new() }
+    }
+
+    fn bind(rows: Vec<AllocationTarget>) -> Result<ClassMap, Error> {
+        let table = TargetTable { version: TARGETS_VERSION, program: "p".to_owned(), allocations: rows };
+        ClassMap::bind(&application(), Some(&table), &mut |_, info| {
+            let class = |entry| SizeClass::ALL[(entry / 64 % 6) as usize];
+            Classes::Each((0..info.entries()).map(class).collect())
+        })
+    }
+
+    #[test]
+    fn ranges_of_pages_become_allocations_with_their_own_classes() {
+        let ranges = [(2, Target::X4), (1, Target::X16)];
+        let mut map =
+            bind(vec![row("b", 20_000, None, &ranges), row("h", 128, Some(Target::X2), &[])]).unwrap();
+        let mut at = |line: u64| {
+            let found = map.find(line).unwrap();
+            (found.home, found.class, found.entry)
+        };
+        assert_eq!(at(0), (Home::Device, SizeClass::Zero, 0));
+        assert_eq!(at(64 + 127), (Home::Compressed(Target::X4), SizeClass::B8, 127));
+        assert_eq!(at(64 + 128), (Home::Compressed(Target::X16), SizeClass::S1, 0));
+        assert_eq!(at(256).0, Home::Host);
+        assert_eq!(map.find(64 + 128).unwrap().extent.nibble_base, 64 + 128);
+    }
+
+    #[test]
+    fn one_target_fits_any_length_and_ranges_only_their_own() {
+        assert!(bind(vec![row("b", 1 << 30, Some(Target::X2), &[])]).is_ok());
+        let error = bind(vec![row("b", 1 << 14, None, &[(2, Target::X2)])]).unwrap_err();
+        assert_eq!(error.to_string(), "the targets of allocation \"b\" are for 2 pages of 8 KiB; it has 3");
+    }
+}

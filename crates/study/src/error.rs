@@ -1,0 +1,57 @@
+//! What can go wrong.
+
+use std::{io, path::PathBuf};
+
+/// Why a study could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A directory cannot be made.
+    #[error("cannot make {path}: {source}", path = path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No experiment has this name.
+    #[error("there is no '{name}'; there are {known}")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A file cannot be written.
+    #[error(transparent)]
+    File(#[from] buddy_snapshot::Error),
+    /// A run cannot be profiled.
+    #[error("{program}: {source}")]
+    Profile {
+        /// Of what.
+        program: String,
+        /// Why.
+        source: buddy_profile::Error,
+    },
+    /// A simulation cannot be made.
+    #[error("{point}: {source}")]
+    Simulation {
+        /// Which.
+        point: String,
+        /// Why.
+        source: buddy_sim::Error,
+    },
+    /// A program whose kernels are not known.
+    #[error("{0} cannot be simulated")]
+    NoProgram(String),
+    /// A record that is part of this tool is none.
+    #[error("{name}: {source}")]
+    Recorded {
+        /// Which.
+        name: String,
+        /// Why.
+        source: buddy_core::RecordError,
+    },
+    /// Someone asked for the end.
+    #[error("interrupted")]
+    Interrupted,
+}

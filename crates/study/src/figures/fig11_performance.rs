@@ -1,0 +1,117 @@
+//! Performance beside an ideal GPU.
+
+use buddy_core::{AxisInfo, Chart, Figure, Mark, SeriesInfo, Unit};
+use buddy_sim::Mode;
+
+use super::{Column, bar_chart, charts};
+use crate::{
+    About, Experiment, Findings, Point, Subject,
+    experiment::{Explained, headline, quantity},
+    geometric,
+};
+
+/// Bandwidth-only compression and Buddy Compression over four links.
+#[derive(Debug)]
+pub struct Performance;
+
+pub(super) const LINKS: [u32; 4] = [50, 100, 150, 200];
+
+impl Experiment for Performance {
+    fn about(&self) -> About {
+        About {
+            name: "fig11",
+            title: "Performance beside an ideal GPU",
+            place: "Figure 11, section 4.2",
+            text: "Speed beside a GPU whose memory is without limit and whose link has 150 GB/s: with compression \
+                   between L2 and memory only, and with Buddy Compression over links of 50 to 200 GB/s. The gain of \
+                   larger memory is not in it.",
+        }
+    }
+
+    fn points(&self, found: &Findings) -> Vec<Point> {
+        found.subjects().iter().flat_map(points_of).collect()
+    }
+
+    fn draw(&self, found: &Findings) -> Figure {
+        let subjects = found.subjects();
+        let bandwidth = column(found, &subjects, |name| Point::new(name, Mode::Bandwidth));
+        let buddy =
+            LINKS.map(|link| column(found, &subjects, |name| Point::new(name, Mode::Buddy).link(link)));
+        let [slow, _, nvlink, fast] = &buddy;
+        let place = "section 4.2";
+        let alexnet = |link| speed(found, &Point::new("alexnet", Mode::Buddy).link(link));
+        let quantities = vec![
+            headline("Speed, 150 GB/s, HPC", Unit::Percent, 0.99, nvlink.hpc, place).explained(72),
+            headline("Speed, 150 GB/s, DL", Unit::Percent, 0.978, nvlink.dl, place).explained(73),
+            headline("Speed, bandwidth only, all", Unit::Percent, 1.055, all(&bandwidth), place)
+                .explained(72),
+            quantity("Speed, 200 GB/s, all", Unit::Percent, 1.02, all(fast), place).explained(72),
+            quantity("Speed, 50 GB/s, all (paper: less)", Unit::Percent, 0.8, all(slow), place).explained(72),
+            quantity("Speed, 150 GB/s, AlexNet", Unit::Percent, 0.935, alexnet(150), place).explained(73),
+            quantity("Speed, 50 GB/s, AlexNet", Unit::Percent, 0.65, alexnet(50), place).explained(73),
+            quantity("Buddy accesses, AlexNet", Unit::Percent, 0.054, share(found, "alexnet"), place)
+                .explained(73),
+        ];
+        let mut series = vec![bandwidth.bars("bandwidth only")];
+        series.extend(
+            buddy.iter().zip(LINKS).map(|(column, link)| column.bars(&format!("buddy, {link} GB/s"))),
+        );
+        Figure {
+            quantities,
+            panels: charts([speed_chart(&subjects, series), access_chart(found, &subjects)]),
+            missing: found.missing(),
+            deviations: vec![72],
+            ..self.about().figure()
+        }
+    }
+}
+
+fn points_of(subject: &Subject<'_>) -> Vec<Point> {
+    let buddy = LINKS.map(|link| Point::new(subject.name, Mode::Buddy).link(link));
+    let plain = [Mode::Ideal, Mode::Bandwidth].map(|mode| Point::new(subject.name, mode));
+    plain.into_iter().chain(buddy).collect()
+}
+
+/// Speed of a point beside the ideal GPU.
+pub(super) fn speed(found: &Findings, point: &Point) -> Option<f64> {
+    let ideal = found.reports.get(&Point::new(&point.program, Mode::Ideal))?;
+    Some(ideal.cycles as f64 / found.reports.get(point)?.cycles as f64)
+}
+
+fn column(found: &Findings, subjects: &[Subject<'_>], point: impl Fn(&str) -> Point) -> Column {
+    Column::of(subjects, |subject| speed(found, &point(subject.name)), geometric)
+}
+
+/// The mean of all workloads.
+fn all(column: &Column) -> Option<f64> {
+    geometric(column.values.iter().copied().flatten())
+}
+
+fn speed_chart(subjects: &[Subject<'_>], series: Vec<SeriesInfo>) -> Chart {
+    let y = AxisInfo::new("speed, ideal = 100%", Unit::Percent);
+    let mark = |group: usize, series: usize, y: f64| Mark {
+        label: "the paper".to_owned(),
+        x: Some((subjects.len() + group) as f64),
+        series: Some(series),
+        y,
+    };
+    let alexnet = subjects.iter().position(|subject| subject.name == "alexnet");
+    let mut marks = vec![mark(0, 3, 0.99), mark(1, 3, 0.978)];
+    for (series, y) in [(1, 0.65), (3, 0.935)] {
+        let x = alexnet.map(|group| group as f64);
+        marks.push(Mark { label: "the paper".to_owned(), x, series: Some(series), y });
+    }
+    Chart { marks, ..bar_chart("Speed", subjects, y, series) }
+}
+
+/// Accesses of L2 to memory that needed the link, counted by the simulator.
+fn access_chart(found: &Findings, subjects: &[Subject<'_>]) -> Chart {
+    let column = Column::of(subjects, |subject| share(found, subject.name), crate::arithmetic);
+    let y = AxisInfo::new("accesses that need the link", Unit::Percent).starting_at(0.0);
+    bar_chart("Buddy accesses, counted in simulation", subjects, y, vec![column.bars("final design")])
+}
+
+/// The share of L2's accesses to memory that needed the link.
+fn share(found: &Findings, program: &str) -> Option<f64> {
+    Some(found.reports.get(&Point::new(program, Mode::Buddy))?.buddy.buddy_access_share)
+}

@@ -1,0 +1,71 @@
+//! Hit rates of the metadata cache by its size.
+
+use buddy_core::{AxisInfo, Figure, Mark, SeriesInfo, Unit};
+use buddy_sim::Mode;
+
+use super::{charts, line_chart};
+use crate::{About, Experiment, Findings, Point, Subject};
+
+/// The metadata cache from 16 to 512 KiB.
+#[derive(Debug)]
+pub struct Metadata;
+
+/// Slices of the paper's GPU, and bytes of metadata cache in each.
+const SLICES: u32 = 32;
+const BYTES: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
+/// What the paper's GPU has.
+const OWN: u32 = 4096;
+
+impl Experiment for Metadata {
+    fn about(&self) -> About {
+        About {
+            name: "fig5b",
+            title: "The metadata cache",
+            place: "Figure 5b, section 3.2",
+            text: "The share of lookups that find the four bits of their entry on chip, by the size of all slices \
+                   together. The paper finds high rates in most programs, and lower ones in 351.palm and 355.seismic. \
+                   The evaluated GPU has 128 KiB.",
+        }
+    }
+
+    fn points(&self, found: &Findings) -> Vec<Point> {
+        let of = |subject: &Subject<'_>| BYTES.map(|bytes| point(subject.name, bytes));
+        found.subjects().iter().flat_map(of).collect()
+    }
+
+    fn draw(&self, found: &Findings) -> Figure {
+        let x = AxisInfo::new("KiB of metadata cache", Unit::Count).logarithmic();
+        let y = AxisInfo::new("hit rate", Unit::Percent).starting_at(0.0);
+        let subjects = found.subjects();
+        let mut chart = line_chart(
+            "Hit rate by size",
+            x,
+            y,
+            subjects.iter().filter_map(|one| line(found, one)).collect(),
+        );
+        let size = f64::from(OWN * SLICES / 1024);
+        chart.marks =
+            vec![Mark { label: "the evaluated size".to_owned(), x: Some(size), series: None, y: 0.0 }];
+        Figure {
+            panels: charts([chart]),
+            missing: found.missing(),
+            deviations: vec![10],
+            ..self.about().figure()
+        }
+    }
+}
+
+/// The GPU's own size is the same simulation as that of its performance.
+fn point(program: &str, bytes: u32) -> Point {
+    let metadata_bytes = (bytes != OWN).then_some(bytes);
+    Point { metadata_bytes, ..Point::new(program, Mode::Buddy) }
+}
+
+fn line(found: &Findings, subject: &Subject<'_>) -> Option<SeriesInfo> {
+    let rate = |bytes: u32| {
+        let report = found.reports.get(&point(subject.name, bytes))?;
+        Some((f64::from(bytes * SLICES / 1024), report.buddy.metadata_hit_rate))
+    };
+    let points: Vec<(f64, f64)> = BYTES.into_iter().filter_map(rate).collect();
+    (!points.is_empty()).then(|| SeriesInfo::new(subject.label, points))
+}

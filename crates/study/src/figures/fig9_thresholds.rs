@@ -1,0 +1,74 @@
+//! The Buddy Threshold: how large a share of an allocation may overflow.
+
+use buddy_core::{AxisInfo, Figure, Mark, Policy, Profile, SeriesInfo, SweepPoint, Unit};
+
+use super::{Column, bar_chart, charts};
+use crate::{
+    About, Experiment, Findings,
+    experiment::{Explained, quantity},
+};
+
+/// Thresholds from 10 to 40%, and the best achievable ratio.
+#[derive(Debug)]
+pub struct Thresholds;
+
+const THRESHOLDS: [f64; 4] = [0.10, 0.20, 0.30, 0.40];
+
+impl Experiment for Thresholds {
+    fn about(&self) -> About {
+        About {
+            name: "fig9",
+            title: "The Buddy Threshold",
+            place: "Figure 9, section 3.4",
+            text: "Ratio and buddy accesses when 10 to 40% of an allocation's entries may overflow. The last series \
+                   is the ratio if every entry took the bytes of its own class. The paper chooses 30%.",
+        }
+    }
+
+    fn draw(&self, found: &Findings) -> Figure {
+        let subjects = found.subjects();
+        let name = |threshold: f64| format!("{:.0}%", threshold * 100.0);
+        let series = |value: fn(&SweepPoint) -> f64, ratios: bool| -> Vec<SeriesInfo> {
+            let column = |threshold| {
+                let of = |profile: &Profile| point(profile, threshold).map(value);
+                if ratios { Column::ratios(&subjects, of) } else { Column::shares(&subjects, of) }
+            };
+            THRESHOLDS.map(|threshold| column(threshold).bars(&name(threshold))).into()
+        };
+        let mut ratios = series(|point| point.ratio, true);
+        ratios.push(
+            Column::ratios(&subjects, |profile| profile.best_ratio).bars("each entry at its own class"),
+        );
+        let shares = series(|point| point.mean_overflow, false);
+        let ratio = AxisInfo::new("ratio", Unit::Ratio).starting_at(0.0);
+        let mut ratio_chart = bar_chart("Ratio by threshold", &subjects, ratio, ratios);
+        ratio_chart.marks = [("cg", 1.1), ("bt", 1.3)]
+            .into_iter()
+            .filter_map(|(name, y)| {
+                let x = subjects.iter().position(|subject| subject.name == name)?;
+                Some(Mark { label: "the paper at 30%".to_owned(), x: Some(x as f64), series: Some(2), y })
+            })
+            .collect();
+        let share = AxisInfo::new("entries in buddy memory", Unit::Percent).starting_at(0.0);
+        let share_chart = bar_chart("Buddy accesses by threshold", &subjects, share, shares);
+        let per_allocation = |name| {
+            let program = found.programs.get(name)?;
+            Some(program.profile.outcome(Policy::Allocation, "bpc")?.ratio)
+        };
+        Figure {
+            quantities: vec![
+                quantity("354.cg per allocation", Unit::Ratio, 1.1, per_allocation("cg"), "section 3.4"),
+                quantity("370.bt per allocation", Unit::Ratio, 1.3, per_allocation("bt"), "section 3.4")
+                    .explained(46),
+            ],
+            panels: charts([ratio_chart, share_chart]),
+            missing: found.missing(),
+            deviations: vec![43],
+            ..self.about().figure()
+        }
+    }
+}
+
+fn point(profile: &Profile, threshold: f64) -> Option<&SweepPoint> {
+    profile.sweep.iter().find(|point| point.codec == "bpc" && (point.threshold - threshold).abs() < 1e-9)
+}

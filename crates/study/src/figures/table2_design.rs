@@ -1,0 +1,102 @@
+//! The design's constants and the evaluated GPU: the paper's beside what our crates have.
+
+use buddy_core::{ENTRY_BYTES, Figure, Grid, GridCell, Panel, Target, Unit};
+use buddy_memory::{CacheSpec, PageEntry, Spec};
+use buddy_sim::presets;
+
+use crate::{About, Experiment, Findings, experiment::quantity};
+
+/// Constants of the design and of the simulated GPU.
+#[derive(Debug)]
+pub struct Design;
+
+impl Experiment for Design {
+    fn about(&self) -> About {
+        About {
+            name: "table2",
+            title: "The design and the evaluated GPU",
+            place: "Table 2, sections 3.2 and 3.5",
+            text: "What the paper fixes, beside what the memory and the simulator have. These numbers are read from our \
+                   crates, not typed here.",
+        }
+    }
+
+    fn needs_programs(&self) -> bool {
+        false
+    }
+
+    fn draw(&self, _: &Findings) -> Figure {
+        let memory = Spec::new(1 << 30);
+        let carve_out = memory.carve_out_bytes() as f64 / memory.device_bytes as f64;
+        let metadata = 0.5 / ENTRY_BYTES as f64;
+        let fits = Spec::new(12 << 30).device_bytes as f64 * Target::X2.ratio() / f64::from(1 << 30);
+        let cache = CacheSpec::paper_text();
+        let row = |name, unit, paper, ours, place| quantity(name, unit, paper, Some(ours), place);
+        let mut quantities = vec![
+            row("Metadata beside its data", Unit::Percent, 0.004, metadata, "section 3.2"),
+            row(
+                "Bits added to a page-table entry",
+                Unit::Count,
+                24.0,
+                f64::from(PageEntry::ADDED_BITS),
+                "section 3.2",
+            ),
+            row("Carve-out beside device memory", Unit::Ratio, 3.0, carve_out, "section 3.2"),
+            row("GB in 12 GB at 2x", Unit::Count, 24.0, fits, "section 3.2"),
+            row("Metadata cache", Unit::Bytes, 65_536.0, cache.bytes as f64, "section 3.2"),
+            row(
+                "Entries of a metadata line",
+                Unit::Count,
+                64.0,
+                cache.line_bytes as f64 * 2.0,
+                "section 3.2",
+            ),
+        ];
+        if let Ok(gpu) = presets::gpu("paper") {
+            quantities.push(row("Device memory, GB/s", Unit::Number, 900.0, gpu.dram_gb_per_s(), "table 2"));
+        }
+        Figure { quantities, panels: parameters().into_iter().collect(), ..self.about().figure() }
+    }
+}
+
+/// The evaluated GPU as the simulator has it.
+fn parameters() -> Option<Panel> {
+    let gpu = presets::gpu("paper").ok()?;
+    let rows: Vec<(&str, &str, String)> = vec![
+        ("clock", "1.3 GHz", format!("{} MHz", gpu.core.clock_mhz)),
+        (
+            "schedulers of an SM",
+            "2, greedy then oldest",
+            format!("{}, greedy then oldest", gpu.core.schedulers),
+        ),
+        ("warps of an SM", "64", gpu.core.max_warps.to_string()),
+        ("L1", "24 KB, 128 B lines", format!("{} KiB, 128 B lines", gpu.l1.bytes >> 10)),
+        ("scratchpad", "64 KB", format!("{} KiB", gpu.shared.bytes >> 10)),
+        (
+            "L2",
+            "4 MB, 32 slices, 16 ways",
+            format!("{} MiB, {} slices, {} ways", gpu.l2.bytes >> 20, gpu.l2.slices, gpu.l2.ways),
+        ),
+        (
+            "device memory",
+            "32 channels at 875 MHz",
+            format!("{} channels at {} MHz", gpu.dram.channels, gpu.dram.clock_mhz),
+        ),
+        (
+            "metadata cache of a slice",
+            "4 KB, 128 B lines, 4 ways",
+            format!(
+                "{} KiB, {} B lines, {} ways",
+                gpu.buddy.metadata_bytes >> 10,
+                gpu.buddy.metadata_line_bytes,
+                gpu.buddy.metadata_ways
+            ),
+        ),
+        ("codec", "11 cycles", format!("{} DRAM cycles", gpu.buddy.codec_clocks)),
+    ];
+    let columns = ["parameter", "paper", "ours"].map(|name| (name.to_owned(), Unit::Number)).into();
+    let row = |(name, paper, ours): (&str, &str, String)| {
+        vec![GridCell::from(name), GridCell::from(paper), GridCell::from(ours)]
+    };
+    Some(Panel::Table(Grid { title: String::new(), columns, rows: rows.into_iter().map(row).collect() }))
+}

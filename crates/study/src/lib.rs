@@ -1,0 +1,41 @@
+//! The paper's experiments, one file for each figure or table.
+//!
+//! [`reproduce`] runs the HPC programs once and measures their memory ([`Program`]), reads the recorded training runs
+//! ([`Recorded`]), and draws every [`Experiment`] of what was [found](Findings) as a
+//! [`Figure`](buddy_core::Figure). Whatever takes time is a record in a [`Store`], so that a run that was stopped
+//! goes on where it was; figures are functions of records.
+
+#![forbid(unsafe_code)]
+
+mod deviations;
+mod error;
+mod experiment;
+pub mod figures;
+mod findings;
+mod means;
+mod network;
+pub mod output;
+mod point;
+mod program;
+mod recorded;
+mod reproduce;
+mod settings;
+mod simulate;
+mod speed;
+mod store;
+mod watch;
+mod work;
+
+pub use deviations::deviations;
+pub use error::Error;
+pub use experiment::{About, EXPERIMENTS, Experiment};
+pub use findings::{Findings, Subject};
+pub use means::{arithmetic, correlation, geometric};
+pub use point::Point;
+pub use program::{Program, typical};
+pub use recorded::{NETWORKS, Network, Recorded, TODAY};
+pub use reproduce::{Done, Request, reproduce};
+pub use settings::Settings;
+pub use speed::SpeedRow;
+pub use store::{Key, Store};
+pub use watch::{Nobody, Progress, Watch};

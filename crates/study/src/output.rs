@@ -1,0 +1,30 @@
+//! The files of a study: one page, its pictures, the summary.
+
+use std::{fs, io::Write, path::Path};
+
+use buddy_core::{Figure, Record};
+use buddy_report::{figure_files, study_page, summary_picture, summary_text};
+use buddy_snapshot::write_atomic;
+
+use crate::{Error, Settings, deviations};
+
+/// Writes `index.html`, `figures/*.svg`, `summary.svg` and `summary.md` into a directory.
+///
+/// # Errors
+/// If one of them cannot be written.
+pub fn write(dir: &Path, settings: &Settings, figures: &[Record<Figure>]) -> Result<(), Error> {
+    let pictures = dir.join("figures");
+    fs::create_dir_all(&pictures).map_err(|source| Error::Directory { path: pictures.clone(), source })?;
+    let page = study_page(figures, &deviations(), &settings.describe());
+    put(&dir.join("index.html"), &page)?;
+    put(&dir.join("summary.svg"), &summary_picture(figures))?;
+    put(&dir.join("summary.md"), &summary_text(figures))?;
+    for (name, svg) in figures.iter().flat_map(|record| figure_files(&record.data)) {
+        put(&pictures.join(name), &svg)?;
+    }
+    Ok(())
+}
+
+fn put(path: &Path, text: &str) -> Result<(), Error> {
+    Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
+}

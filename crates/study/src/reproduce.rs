@@ -1,0 +1,151 @@
+//! The whole study: programs, then networks, then figures.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use buddy_core::{Figure, Record};
+use buddy_workloads::{ALL, Info};
+use serde_json::json;
+
+use crate::{
+    EXPERIMENTS, Error, Experiment, Findings, Key, NETWORKS, Point, Program, Recorded, Settings, Store,
+    TODAY, Watch, program, recorded,
+    simulate::{self, Stages},
+    speed,
+    work::Work,
+};
+
+/// What to reproduce.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// How large.
+    pub settings: Settings,
+    /// Names of the experiments; all of them if it is empty.
+    pub only: Vec<String>,
+    /// Where records are kept.
+    pub records: PathBuf,
+    /// Where the recorded training runs are, if not those that are built in.
+    pub recorded: Option<PathBuf>,
+}
+
+/// What came out.
+#[derive(Debug)]
+pub struct Done {
+    /// The figures, in the order of the experiments.
+    pub figures: Vec<Record<Figure>>,
+    /// Whether it was interrupted, so that figures are missing.
+    pub interrupted: bool,
+}
+
+/// Makes every figure that was asked for.
+///
+/// # Errors
+/// A name that no experiment has, or whatever stopped the work. An interruption is no error: it gives what is done.
+pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
+    let chosen = choose(&request.only)?;
+    let store = Store::open(&request.records)?;
+    let settings = request.settings;
+    let accuracy = recorded::accuracy(request.recorded.as_deref())?;
+    let mut found = Findings { networks: networks(request)?, accuracy, ..Findings::new(settings) };
+    let interrupted = match gather(&chosen, &mut found, &store, watch) {
+        Ok(()) => false,
+        Err(Error::Interrupted) => true,
+        Err(error) => return Err(error),
+    };
+    let ready = chosen.iter().filter(|one| !one.needs_programs() || !found.programs.is_empty());
+    let figures = ready.map(|one| keep(&store, *one, &found)).collect::<Result<_, _>>()?;
+    Ok(Done { figures, interrupted })
+}
+
+/// Runs the programs and the simulations that the experiments need.
+fn gather(
+    chosen: &[&dyn Experiment],
+    found: &mut Findings,
+    store: &Store,
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    let settings = found.settings;
+    let needs_programs = chosen.iter().any(|one| one.needs_programs());
+    let points: BTreeSet<Point> = chosen.iter().flat_map(|one| one.points(found)).collect();
+    let mut points: Vec<Point> = points.into_iter().collect();
+    let cost = |point: &Point| simulate::seconds(&settings, point);
+    points.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    let running: f64 =
+        ALL.iter().filter(|_| needs_programs).map(|info| program_seconds(&settings, info)).sum();
+    let work = Work::new(watch, running + points.iter().map(cost).sum::<f64>());
+    if chosen.iter().any(|one| one.needs_speed()) {
+        found.speed = work.record("speed of the simulator", 0.0, store, &speed::key(), speed::measure)?.rows;
+    }
+    if needs_programs {
+        found.programs = programs(&settings, store, &work)?;
+    }
+    found.reports = Stages::new(found, &points).run(&points, store, &work)?;
+    if watch.goes_on() { Ok(()) } else { Err(Error::Interrupted) }
+}
+
+/// The experiments that were asked for.
+fn choose(only: &[String]) -> Result<Vec<&'static dyn Experiment>, Error> {
+    let known = |name: &String| EXPERIMENTS.iter().any(|one| one.about().name == name);
+    if let Some(name) = only.iter().find(|name| !known(name)) {
+        let known: Vec<&str> = EXPERIMENTS.iter().map(|one| one.about().name).collect();
+        return Err(Error::Name { name: name.clone(), known: known.join(", ") });
+    }
+    let wanted = |one: &&&dyn Experiment| only.is_empty() || only.iter().any(|name| name == one.about().name);
+    Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
+}
+
+fn networks(request: &Request) -> Result<BTreeMap<String, Recorded>, Error> {
+    let mut networks = BTreeMap::new();
+    for network in NETWORKS.iter().chain(&TODAY) {
+        if let Some(recorded) = Recorded::read(request.recorded.as_deref(), network)? {
+            networks.insert(network.name.to_owned(), recorded);
+        }
+    }
+    Ok(networks)
+}
+
+/// Draws a figure and keeps its record.
+fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<Record<Figure>, Error> {
+    let name = experiment.about().name;
+    let Settings { name: scale, bytes, network_instructions, seed } = found.settings;
+    let inputs = json!({
+        "figure": name, "scale": scale, "bytes": bytes, "seed": seed,
+        "network_instructions": network_instructions,
+        "networks": found.networks.keys().collect::<Vec<_>>(),
+    });
+    store.save(&Key { name: format!("figure-{name}"), inputs }, experiment.draw(found))
+}
+
+/// Runs the programs one after the other; each uses all cores.
+fn programs(settings: &Settings, store: &Store, work: &Work<'_>) -> Result<BTreeMap<String, Program>, Error> {
+    let mut programs = BTreeMap::new();
+    for info in ALL {
+        let key = settings.program_key(info);
+        let seconds = program_seconds(settings, info);
+        let make = || program::observe(settings, info, work.watch());
+        let found = work.record(info.name, seconds, store, &key, make)?;
+        programs.insert(info.name.to_owned(), found);
+    }
+    Ok(programs)
+}
+
+/// Seconds of a core that the programs take, for a megabyte: measured at a quarter of the paper's footprint.
+const SECONDS_PER_MB: [(&str, f64); 10] = [
+    ("palm", 0.24),
+    ("ep", 0.04),
+    ("cg", 0.12),
+    ("seismic", 0.13),
+    ("sp", 0.16),
+    ("csp", 0.14),
+    ("ilbdc", 0.26),
+    ("bt", 0.11),
+    ("hpgmg", 0.09),
+    ("lulesh", 0.38),
+];
+
+fn program_seconds(settings: &Settings, info: &Info) -> f64 {
+    let rate = SECONDS_PER_MB.iter().find(|(name, _)| *name == info.name).map_or(0.1, |(_, rate)| *rate);
+    rate * settings.bytes_of(info) as f64 / 1e6
+}

@@ -1,0 +1,168 @@
+//! Programs on a modelled GPU: the snapshot that compresses like the whole run, with the targets of the final design.
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use buddy_core::{AllocationInfo, PageMap, SizeClass};
+use buddy_sim::{ClassMap, Classes, Report, Simulator};
+use buddy_trace::{
+    Application, Step,
+    pattern::{PROGRAMS, program},
+};
+use buddy_workloads::ALL;
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{Error, Findings, Key, Point, Settings, Store, Watch, network, work::Work};
+
+/// A program that is ready to be simulated.
+pub(crate) struct Stage {
+    pub(crate) application: Application,
+    pub(crate) map: ClassMap,
+}
+
+/// Programs by name, each made ready when its first simulation begins.
+pub(crate) struct Stages<'a> {
+    found: &'a Findings,
+    ready: BTreeMap<String, OnceLock<Option<Stage>>>,
+}
+
+impl<'a> Stages<'a> {
+    /// The stages of these points; nothing is made yet.
+    pub(crate) fn new(found: &'a Findings, points: &[Point]) -> Self {
+        let ready = points.iter().map(|point| (point.program.clone(), OnceLock::new())).collect();
+        Self { found, ready }
+    }
+
+    /// Runs every point, one to a core, and gives what was found. What has no memory to simulate is left out, and so is
+    /// what an interruption leaves undone.
+    pub(crate) fn run(
+        &self,
+        points: &[Point],
+        store: &Store,
+        work: &Work<'_>,
+    ) -> Result<BTreeMap<Point, Report>, Error> {
+        let one = |point: &Point| {
+            let key = self.key(point);
+            let Some(key) = key else { return Ok(None) };
+            let seconds = seconds(&self.found.settings, point);
+            let make = || self.simulate(point, work.watch());
+            match work.record(&point.name(), seconds, store, &key, make) {
+                Ok(report) => Ok(Some((point.clone(), report))),
+                Err(Error::Interrupted) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        // One at a time from the front, so that the long ones, which come first, do not wait for a neighbour.
+        let done: Result<Vec<_>, Error> = points.par_iter().with_max_len(1).map(one).collect();
+        Ok(done?.into_iter().flatten().collect())
+    }
+
+    /// Where the result of a point is kept; none if its program is not known.
+    fn key(&self, point: &Point) -> Option<Key> {
+        let config = point.config().ok()?;
+        let inputs = json!({
+            "point": point, "memory": self.memory(&point.program)?, "gpu": config.gpu, "link": config.link,
+            "policy": "allocation-16x", "codec": "bpc", "threshold": buddy_profile::DEFAULT_THRESHOLD,
+        });
+        Some(Key { name: format!("simulation-{}-{}", point.program, point.mode), inputs })
+    }
+
+    /// What decides the memory and the kernels of a program; none if it is not known.
+    fn memory(&self, program: &str) -> Option<Value> {
+        let settings = &self.found.settings;
+        if PROGRAMS.contains(&program) {
+            return Some(json!({ "bytes": generated_bytes(settings, program) }));
+        }
+        if let Some(recorded) = self.found.networks.get(program) {
+            let instructions = settings.network_instructions;
+            return Some(json!({ "run": recorded.record.run.parameters, "instructions": instructions }));
+        }
+        let bytes = self.found.programs.get(program)?.profile.run.bytes();
+        Some(json!({ "bytes": bytes, "seed": settings.seed }))
+    }
+
+    fn simulate(&self, point: &Point, watch: &dyn Watch) -> Result<Report, Error> {
+        let wrong = |source| Error::Simulation { point: point.name(), source };
+        let stage = self.ready[&point.program].get_or_init(|| self.make(&point.program));
+        let stage = stage.as_ref().ok_or_else(|| Error::NoProgram(point.program.clone()))?;
+        let mut config = point.config().map_err(wrong)?;
+        config.map = stage.map.clone();
+        let mut simulator = Simulator::new(config);
+        let whole = simulator.run_application(&stage.application, &mut |_| watch.goes_on()).map_err(wrong)?;
+        if whole { Ok(simulator.report()) } else { Err(Error::Interrupted) }
+    }
+
+    /// Builds the program again for its kernels, and binds the classes of its typical snapshot to them.
+    fn make(&self, name: &str) -> Option<Stage> {
+        if PROGRAMS.contains(&name) {
+            return Some(generated(name, generated_bytes(&self.found.settings, name)));
+        }
+        if let Some(recorded) = self.found.networks.get(name) {
+            return network::stage(recorded, self.found.settings.network_instructions);
+        }
+        let info = ALL.iter().find(|info| info.name == name)?;
+        let program = self.found.programs.get(name)?;
+        let settings = &self.found.settings;
+        let application = (info.build)(settings.bytes_of(info), settings.seed).application();
+        let classes = &mut |index: usize, _: &AllocationInfo| classes(&program.classes[index]);
+        let map = ClassMap::bind(&application, Some(&program.profile.targets), classes).ok()?;
+        Some(Stage { application, map })
+    }
+}
+
+/// Bytes of a generated program: enough to pass the caches of any GPU, and for random sectors many rows of memory.
+fn generated_bytes(settings: &Settings, name: &str) -> u64 {
+    match (name, settings.name) {
+        ("random", "quick") => 64 << 20,
+        ("random", _) => 512 << 20,
+        (_, "quick") => 48 << 20,
+        _ => 192 << 20,
+    }
+}
+
+/// A generated program, whose memory has no classes.
+fn generated(name: &str, bytes: u64) -> Stage {
+    let kernel = name.to_owned();
+    let make =
+        move || program(&kernel, bytes).and_then(|mut made| made.kernels.pop()).expect("a known program");
+    let step = Step::Kernel(Box::new(make));
+    let application =
+        Application { name: name.to_owned(), allocations: Vec::new(), host: Vec::new(), steps: vec![step] };
+    Stage { application, map: ClassMap::default() }
+}
+
+/// The class of every entry of an allocation.
+fn classes(map: &PageMap) -> Classes {
+    let digit = |digit: u8| SizeClass::ALL.get(usize::from(digit - b'0')).copied().unwrap_or(SizeClass::Raw);
+    Classes::Each(map.rows.iter().flat_map(|row| row.bytes().map(digit)).collect())
+}
+
+/// Seconds of a core that a simulation takes, for a megabyte.
+const SECONDS_PER_MB: [(&str, f64); 10] = [
+    ("palm", 0.13),
+    ("ep", 0.07),
+    ("cg", 0.32),
+    ("seismic", 0.2),
+    ("sp", 0.085),
+    ("csp", 0.15),
+    ("ilbdc", 0.12),
+    ("bt", 0.28),
+    ("hpgmg", 0.17),
+    ("lulesh", 0.15),
+];
+
+/// Warp instructions that a core simulates in a second, of networks.
+const INSTRUCTIONS_PER_SECOND: f64 = 3e6;
+
+/// What a point is expected to take.
+pub(crate) fn seconds(settings: &Settings, point: &Point) -> f64 {
+    let rate = SECONDS_PER_MB.iter().find(|(name, _)| *name == point.program).map_or(0.02, |(_, rate)| *rate);
+    if buddy_dl::Network::ALL.contains(&point.program.as_str()) {
+        return settings.network_instructions as f64 / INSTRUCTIONS_PER_SECOND;
+    }
+    let bytes = match ALL.iter().find(|info| info.name == point.program) {
+        Some(info) => settings.bytes_of(info),
+        None => generated_bytes(settings, &point.program),
+    };
+    rate * bytes as f64 / 1e6
+}

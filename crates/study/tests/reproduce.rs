@@ -1,0 +1,140 @@
+//! The whole study at its smallest: what is there is drawn, what is not is said, and nothing is done twice.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
+
+use buddy_core::{
+    AllocationInfo, AllocationSizes, Dtype, Figure, Histogram, PageMap, Panel, Record, RunInfo, RunRecord,
+    SnapshotInfo,
+};
+use buddy_study::{Done, Error, Nobody, Progress, Request, Settings, Watch, output, reproduce};
+
+/// As small as the programs go.
+const TINY: Settings =
+    Settings { name: "tiny", bytes: Some(1_000_000), network_instructions: 100_000, seed: 1 };
+
+fn request(dir: &Path, only: &[&str]) -> Request {
+    Request {
+        settings: TINY,
+        only: only.iter().map(|&name| name.to_owned()).collect(),
+        records: dir.join("records"),
+        recorded: Some(dir.join("recorded")),
+    }
+}
+
+#[test]
+fn the_networks_that_are_built_in_are_all_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let built_in = Request { recorded: None, ..request(dir.path(), &["fig8", "fig13c", "fig13d"]) };
+    let done = reproduce(&built_in, &Nobody).unwrap();
+    assert!(done.figures.iter().all(|record| record.data.missing.is_empty()));
+    assert!(figure(&done, "fig13c").quantities.iter().all(|quantity| quantity.ours.is_some()));
+}
+
+/// An activation of which every tenth more is zero, and weights that are raw.
+fn network(name: &str) -> Record<RunRecord> {
+    let allocation = |name: &str, site: &str| AllocationInfo {
+        name: name.to_owned(),
+        call_site: site.to_owned(),
+        base: 0,
+        bytes: 128 * 100,
+        dtype: Dtype::F32,
+    };
+    let allocations = vec![allocation("relu1", "activations"), allocation("conv1", "weights")];
+    let mut run = RunInfo::new(name, Default::default(), allocations);
+    let sizes = |classes| {
+        let histogram = Histogram { classes, optimistic_bytes: 128 * classes[5] };
+        let pages = PageMap { pages: 2, rows: Vec::new() };
+        AllocationSizes { histograms: bpc(histogram), pages: bpc(pages) }
+    };
+    let mut all = Vec::new();
+    for step in 0..10 {
+        run.snapshots.push(SnapshotInfo { step, label: String::new(), file: None });
+        all.push(vec![sizes([90 + step, 0, 0, 0, 0, 10 - step]), sizes([0, 0, 0, 0, 0, 100])]);
+    }
+    Record::new(RunRecord { run, sizes: all })
+}
+
+fn bpc<T>(value: T) -> BTreeMap<String, T> {
+    BTreeMap::from([("bpc".to_owned(), value)])
+}
+
+fn figure<'a>(done: &'a Done, name: &str) -> &'a Figure {
+    &done.figures.iter().find(|record| record.data.name == name).expect(name).data
+}
+
+#[test]
+fn a_recorded_network_is_drawn_and_an_absent_one_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("recorded")).unwrap();
+    fs::write(dir.path().join("recorded/resnet50.json"), network("resnet50").to_json()).unwrap();
+    let done = reproduce(&request(dir.path(), &["fig8"]), &Nobody).unwrap();
+    let fig8 = figure(&done, "fig8");
+    let Panel::Chart(chart) = &fig8.panels[0] else { panic!("a chart") };
+    assert_eq!(chart.series.len(), 1);
+    // 16x for the activation: what is not zero overflows, a twentieth of all memory at first.
+    assert_eq!(chart.series[0].points[0], (1.0, 0.05));
+    assert_eq!(fig8.quantities[1].ours.map(|ratio| (ratio * 100.0).round()), Some(188.0));
+    assert!(fig8.missing[0].contains("SqueezeNetv1.1") && !fig8.missing[0].contains("ResNet50"));
+    output::write(dir.path(), &TINY, &done.figures).unwrap();
+    assert!(fs::read_to_string(dir.path().join("index.html")).unwrap().contains("id=\"fig8\""));
+    assert!(dir.path().join("figures/fig8.svg").exists());
+}
+
+#[test]
+fn an_unknown_name_is_refused_and_a_broken_record_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = reproduce(&request(dir.path(), &["fig99"]), &Nobody).unwrap_err();
+    assert!(error.to_string().starts_with("there is no 'fig99'; there are table1, fig3"), "{error}");
+    fs::create_dir(dir.path().join("recorded")).unwrap();
+    fs::write(dir.path().join("recorded/vgg16.json"), "{}").unwrap();
+    let error = reproduce(&request(dir.path(), &["fig8"]), &Nobody).unwrap_err();
+    assert!(matches!(&error, Error::Recorded { name, .. } if name == "vgg16"), "{error}");
+}
+
+/// Stops when a piece of work is done, and remembers what was made and what was found.
+#[derive(Default)]
+struct Impatient {
+    stops: bool,
+    ended: AtomicBool,
+    told: AtomicU32,
+    made: Mutex<f64>,
+}
+
+impl Watch for Impatient {
+    fn goes_on(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed)
+    }
+
+    fn progress(&self, progress: &Progress<'_>) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        *self.made.lock().unwrap() = progress.new;
+        self.ended.store(self.stops && progress.new > 0.0, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_interrupted_study_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let stopped = Impatient { stops: true, ..Impatient::default() };
+    let done = reproduce(&request(dir.path(), &["table1"]), &stopped).unwrap();
+    assert!(done.interrupted && done.figures.is_empty());
+    let kept = || fs::read_dir(dir.path().join("records")).unwrap().count();
+    assert_eq!(kept(), 1, "the first program");
+
+    let second = Impatient::default();
+    let done = reproduce(&request(dir.path(), &["table1"]), &second).unwrap();
+    assert!(!done.interrupted && kept() == 11, "ten programs and a figure");
+    let third = Impatient::default();
+    reproduce(&request(dir.path(), &["table1"]), &third).unwrap();
+    assert_eq!(*third.made.lock().unwrap(), 0.0, "everything was found");
+    assert!(*second.made.lock().unwrap() > 0.0 && third.told.load(Ordering::Relaxed) == 10);
+    assert_eq!(figure(&done, "table1").panels.len(), 1);
+}

@@ -1,0 +1,144 @@
+/*
+ * Buddy Compression on a real GPU, from C11 and C++17. Link with -lbuddy.
+ *
+ * An allocation keeps its data compressed in device memory. Its target says how many bytes of each 128-byte entry lie
+ * there; what does not fit goes to pinned host memory, over the link. Data is never lost: the target decides speed.
+ *
+ * Every function works in the CUDA context that is current on the calling thread, and in no other. The CUDA runtime
+ * makes one current by itself (cudaSetDevice, or the first call that needs it); with the driver API it is the
+ * caller's. Destroy a context only after its allocations were freed. Functions may be called from several threads;
+ * calls that touch the same bytes must be ordered by the caller, through streams or otherwise.
+ *
+ * docs/c-interface.md leads from buddyMalloc to reading data back; examples/c/round_trip.c is a whole program.
+ */
+#ifndef BUDDY_H
+#define BUDDY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The driver's stream, as in cuda.h; a cudaStream_t is the same. NULL is the default stream. */
+struct CUstream_st;
+typedef struct CUstream_st *buddyStream;
+
+/* An address of the GPU: a CUdeviceptr, or the number of a pointer that cudaMalloc gave. */
+typedef unsigned long long buddyDevicePtr;
+
+/* An allocation. 0 is none. Numbers are not used twice: a freed one stays an error. */
+typedef uint64_t buddyHandle;
+
+/* What a function returns. */
+typedef enum buddyError {
+    BUDDY_SUCCESS = 0,
+    BUDDY_ERROR_INVALID_VALUE = 1,         /* an argument has a value that it cannot have */
+    BUDDY_ERROR_INVALID_HANDLE = 2,        /* this is no allocation, or it was freed */
+    BUDDY_ERROR_NO_DRIVER = 3,             /* no CUDA driver on this machine */
+    BUDDY_ERROR_NO_CONTEXT = 4,            /* no CUDA context is current on this thread */
+    BUDDY_ERROR_WRONG_CONTEXT = 5,         /* the allocation belongs to another context */
+    BUDDY_ERROR_OUT_OF_DEVICE_MEMORY = 6,  /* not enough device memory */
+    BUDDY_ERROR_OUT_OF_HOST_MEMORY = 7,    /* not enough host memory that can be pinned */
+    BUDDY_ERROR_CODEC = 8,                 /* unknown codec, or one without GPU kernels */
+    BUDDY_ERROR_COMPILER = 9,              /* no NVRTC, or it refused the kernels */
+    BUDDY_ERROR_DRIVER = 10,               /* the CUDA driver refused a call */
+    BUDDY_ERROR_CONTEXT_LOST = 11,         /* an earlier error ended the context */
+    BUDDY_ERROR_INTERNAL = 12              /* a defect of this library */
+} buddyError;
+
+/* How many bytes of a 128-byte entry lie in device memory: 128, 96, 64, 32 or 8. */
+typedef enum buddyTarget {
+    BUDDY_TARGET_1X = 0,
+    BUDDY_TARGET_4_3X = 1,
+    BUDDY_TARGET_2X = 2,
+    BUDDY_TARGET_4X = 3,
+    BUDDY_TARGET_16X = 4
+} buddyTarget;
+
+/* The size classes of compressed entries, in the order of all arrays below. */
+enum {
+    BUDDY_CLASS_ZERO = 0, /* nothing is stored */
+    BUDDY_CLASS_B8 = 1,   /* at most 8 bytes */
+    BUDDY_CLASS_S1 = 2,   /* one sector of 32 bytes */
+    BUDDY_CLASS_S2 = 3,
+    BUDDY_CLASS_S3 = 4,
+    BUDDY_CLASS_RAW = 5,  /* does not compress: 128 bytes */
+    BUDDY_CLASSES = 6
+};
+
+/* How the entries of some memory would compress. */
+typedef struct buddySizes {
+    uint64_t classes[BUDDY_CLASSES]; /* how many entries have each class */
+    uint64_t optimistic_bytes;       /* their bytes if each had the best of 0, 8, 16, 32, 64, 80, 96 and 128 */
+} buddySizes;
+
+/* Memory whose sizes are asked for. */
+typedef struct buddySpan {
+    buddyDevicePtr data;    /* aligned to 16 bytes */
+    size_t bytes;           /* a last entry that is cut short counts as padded with zeros */
+    const char *codec;
+    buddyDevicePtr classes; /* device memory for the class of each entry, one byte each; 0 for none */
+} buddySpan;
+
+/* What an allocation is and holds. */
+typedef struct buddyStatistics {
+    uint64_t bytes;
+    uint64_t entries;
+    uint64_t device_bytes;           /* device memory that it takes, with four bits of metadata for each entry */
+    uint64_t buddy_bytes;            /* pinned host memory that it takes */
+    uint64_t classes[BUDDY_CLASSES];
+    uint64_t overflowing;            /* entries with bytes in host memory */
+    uint64_t faulty_entry;           /* lowest entry that did not decode since the last call; UINT64_MAX for none */
+} buddyStatistics;
+
+/*
+ * Takes compressed memory that holds zeros. All that it will ever need is taken now, in device memory and on the
+ * host. Waits for the GPU.
+ *
+ * codec: "bpc", "planes64", "zeros16", "zeros32", "zeros64", "bf16", "fp16" or "fp32". "bf16" may say which of the 241
+ * windows of exponents it uses, as in "bf16:117"; see buddyTrain. Kernels are compiled at the first use of a codec, a
+ * second or so, and kept on disk ($BUDDY_CACHE_DIR, or "buddy" in the user's cache folder).
+ */
+buddyError buddyMalloc(buddyHandle *handle, size_t bytes, buddyTarget target, const char *codec);
+
+/* Gives the memory back, after all work on it. */
+buddyError buddyFree(buddyHandle handle);
+
+/*
+ * Compresses `bytes` bytes of device memory into the allocation from `offset` on, when the stream gets there. The call
+ * returns at once. offset is a multiple of 128; bytes is one too, or reaches to the allocation's end; the memory is
+ * aligned to 16 bytes.
+ */
+buddyError buddyWrite(buddyHandle handle, size_t offset, buddyDevicePtr from, size_t bytes, buddyStream stream);
+
+/* Decompresses into device memory; otherwise as buddyWrite. */
+buddyError buddyRead(buddyHandle handle, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
+
+/* What the allocation holds at this point of the stream. Waits for the stream. */
+buddyError buddyStats(buddyHandle handle, buddyStatistics *stats, buddyStream stream);
+
+/* How plain device memory would compress, at this point of the stream. Waits for the stream. */
+buddyError buddyHistogram(buddyDevicePtr data, size_t bytes, const char *codec, buddySizes *sizes, buddyStream stream);
+
+/* The same for many pieces of memory: one launch for each codec, one wait in all. */
+buddyError buddyHistograms(const buddySpan *spans, size_t count, buddySizes *sizes, buddyStream stream);
+
+/*
+ * Writes the codec's name with what it learns from a sample of device memory, such as "bf16:117", which every other
+ * function takes as a codec. 16 bytes of room are enough. Waits for the stream.
+ */
+buddyError buddyTrain(const char *codec, buddyDevicePtr data, size_t bytes, char *trained, size_t room,
+                      buddyStream stream);
+
+/* What a code means. The string is static. */
+const char *buddyGetErrorString(buddyError error);
+
+/* What failed last on this thread, with values and the driver's words. It stays until the next failure. */
+const char *buddyGetLastErrorMessage(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""Opens a page of `buddy reproduce` in headless Chromium and looks at it as a reader would.
+
+    tools/page_check.py out/index.html [--shots DIR]
+
+Fails if the page logs an error or a warning, asks for anything outside itself, has a figure without a mark, or a
+control that does nothing. Wide, at a phone's width, light and dark. --shots keeps pictures of what it saw. Needs
+Chromium (CHROMIUM names another one) and nothing but the standard library. Exit 77: there is no Chromium.
+"""
+
+import argparse
+import base64
+import json
+import os
+import pathlib
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+NAMES = ["chromium", "chromium-browser", "google-chrome", "chrome"]
+
+# What each figure has: marks of charts, heat maps that were drawn, rows of tables.
+FIGURES = """
+[...document.querySelectorAll("main > section[id]")].map((section) => ({
+  id: section.id,
+  marks: section.querySelectorAll("svg [data-v]").length,
+  plots: section.querySelectorAll("figure.plot").length,
+  empty: [...section.querySelectorAll("figure.plot")].filter((plot) => !plot.querySelector("svg [data-v]")).length,
+  maps: section.querySelectorAll(".heat canvas").length,
+  blank: [...section.querySelectorAll(".heat canvas")].filter((canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    return !data.some((byte) => byte !== 0);
+  }).length,
+  rows: section.querySelectorAll("tbody tr").length,
+  missing: section.querySelector(".missing")?.textContent ?? "",
+}))
+"""
+
+# A name in a legend hides its series and shows it again.
+LEGEND = """
+(() => {
+  const button = document.querySelector("#fig7 .legend button, .plot .legend button");
+  const mark = button.closest(".plot").querySelector(`svg [data-s="${button.dataset.s}"]`);
+  const shown = () => getComputedStyle(mark).display !== "none";
+  const seen = [shown()];
+  button.click(); seen.push(shown());
+  button.click(); seen.push(shown());
+  return seen.join();
+})()
+"""
+
+# Pointing at a mark says its value.
+TIP = """
+(() => {
+  const mark = document.querySelector("svg [data-v]");
+  mark.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+  const tip = document.querySelector(".tip");
+  return !tip.hidden && tip.textContent === mark.dataset.v;
+})()
+"""
+
+# A heat map opens and zooms.
+ZOOM = """
+(() => {
+  const canvas = document.querySelector(".heat canvas");
+  if (!canvas) return "none";
+  canvas.click();
+  const box = document.querySelector("dialog.zoom");
+  const large = box.querySelector("canvas");
+  const before = large.getBoundingClientRect().width;
+  [...box.querySelectorAll("button")].find((button) => button.textContent === "+").click();
+  const after = large.getBoundingClientRect().width;
+  [...box.querySelectorAll("button")].find((button) => button.textContent === "close").click();
+  return after > before ? "zooms" : `${before} to ${after}`;
+})()
+"""
+
+SORT = """
+(() => {
+  const table = document.querySelector("#summary table");
+  const first = () => table.tBodies[0].rows[0].cells[0].textContent;
+  const head = table.querySelectorAll("thead th button")[1];
+  head.click(); const one = first();
+  head.click(); const two = first();
+  return table.tBodies[0].rows.length < 2 || one !== two;
+})()
+"""
+
+
+class Browser:
+    """A Chromium and one connection to its only page, by the DevTools protocol."""
+
+    def __init__(self, program):
+        self.home = tempfile.mkdtemp()
+        self.process = subprocess.Popen(
+            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+             "--remote-debugging-port=0", "--remote-allow-origins=*", f"--user-data-dir={self.home}", "about:blank"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.next, self.events = 0, []
+        self.stream = self.connect()
+
+    def connect(self):
+        port_file = pathlib.Path(self.home, "DevToolsActivePort")
+        for _ in range(300):
+            if port_file.exists() and port_file.read_text().count("\n"):
+                break
+            time.sleep(0.1)
+        port = int(port_file.read_text().split("\n")[0])
+        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json"))
+        path = next(page for page in pages if page["type"] == "page")["webSocketDebuggerUrl"].split(str(port), 1)[1]
+        stream = socket.create_connection(("127.0.0.1", port), timeout=60)
+        key = base64.b64encode(os.urandom(16)).decode()
+        stream.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                       f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += stream.recv(1)
+        return stream
+
+    def send(self, text):
+        data, mask = text.encode(), os.urandom(4)
+        length = len(data)
+        size = bytes([0x80 | length]) if length < 126 else b"\xfe" + struct.pack(">H", length) if length < 65536 \
+            else b"\xff" + struct.pack(">Q", length)
+        self.stream.sendall(b"\x81" + size + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(data)))
+
+    def read(self, count):
+        data = b""
+        while len(data) < count:
+            more = self.stream.recv(count - len(data))
+            if not more:
+                raise EOFError("Chromium has gone")
+            data += more
+        return data
+
+    def message(self):
+        text, last = b"", False
+        while not last:
+            first, length = self.read(2)
+            last, length = first & 0x80, length & 0x7f
+            if length == 126:
+                length = struct.unpack(">H", self.read(2))[0]
+            elif length == 127:
+                length = struct.unpack(">Q", self.read(8))[0]
+            text += self.read(length)
+        return json.loads(text)
+
+    def call(self, method, **parameters):
+        self.next += 1
+        self.send(json.dumps({"id": self.next, "method": method, "params": parameters}))
+        while True:
+            message = self.message()
+            if message.get("id") == self.next:
+                return message.get("result", {})
+            self.events.append(message)
+
+    def wait(self, event):
+        while not any(message.get("method") == event for message in self.events):
+            self.events.append(self.message())
+
+    def evaluate(self, script):
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"])
+        return answer["result"].get("value")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def complaints(events):
+    """What the page logged, and what it asked for beyond itself."""
+    found = []
+    for event in events:
+        method, parameters = event.get("method"), event.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            found.append(f"exception: {parameters['exceptionDetails']}")
+        if method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
+            found.append(f"console {parameters['type']}: {parameters['args']}")
+        if method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
+            found.append(f"log: {parameters['entry']['text']}")
+        if method == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(("file:", "data:")):
+            found.append(f"asks for {parameters['request']['url']}")
+    return found
+
+
+def check(browser, page, width, dark, shots):
+    """Opens the page at a width and gives what is wrong with it."""
+    browser.events.clear()
+    for domain in ["Page", "Runtime", "Log", "Network"]:
+        browser.call(f"{domain}.enable")
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.call("Emulation.setEmulatedMedia", features=[scheme])
+    browser.call("Page.navigate", url=page.resolve().as_uri())
+    browser.wait("Page.loadEventFired")
+    # Heat maps are drawn when they come into view.
+    browser.evaluate("""(async () => { for (let y = 0; y < document.body.scrollHeight; y += 700) {
+        scrollTo(0, y); await new Promise((done) => setTimeout(done, 15)); } scrollTo(0, 0); })()""")
+    figures = browser.evaluate(FIGURES)
+    wrong = []
+    for figure in figures:
+        if figure["plots"] and figure["empty"] and not figure["missing"]:
+            wrong.append(f"{figure['id']}: {figure['empty']} of {figure['plots']} plots have no mark")
+        if figure["blank"]:
+            wrong.append(f"{figure['id']}: {figure['blank']} of {figure['maps']} heat maps are blank")
+        if figure["id"].startswith(("fig", "table")) and not (figure["marks"] or figure["maps"] or figure["rows"]):
+            if not figure["missing"]:
+                wrong.append(f"{figure['id']}: nothing is shown")
+    if not any(figure["marks"] for figure in figures):
+        wrong.append("no figure has a mark")
+    for name, script, right in [("legend", LEGEND, "true,false,true"), ("tip", TIP, True), ("zoom", ZOOM, "zooms"), ("sort", SORT, True)]:
+        found = browser.evaluate(script)
+        if found != right and not (name == "zoom" and found == "none"):
+            wrong.append(f"control {name}: {found}")
+    over = browser.evaluate("document.documentElement.scrollWidth - innerWidth")
+    if over > 1:
+        wrong.append(f"the page is {over} pixels wider than the window")
+    if shots:
+        shoot(browser, shots, width, dark)
+    return wrong + complaints(browser.events), figures
+
+
+def shoot(browser, shots, width, dark):
+    """Keeps a picture of every section."""
+    shots.mkdir(parents=True, exist_ok=True)
+    browser.evaluate("document.querySelector('.tip').hidden = true")
+    boxes = browser.evaluate("""[...document.querySelectorAll("main > section")].map((section, i) => {
+        const box = section.getBoundingClientRect();
+        return { id: section.id || `section${i}`, x: 0, y: box.top + scrollY, width: innerWidth, height: box.height + 20 }; })""")
+    for box in boxes:
+        name = f"{width}{'-dark' if dark else ''}-{box.pop('id')}.png"
+        clip = {**box, "scale": 1}
+        picture = browser.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True).get("data")
+        if picture:
+            (shots / name).write_bytes(base64.b64decode(picture))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("--shots", type=pathlib.Path, help="keep pictures here")
+    arguments = parser.parse_args()
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if not program:
+        print("NOT RUN: there is no Chromium here; the page was not opened")
+        return 77
+    browser = Browser(program)
+    try:
+        failed = False
+        for width, dark in [(1280, False), (1280, True), (400, False)]:
+            wrong, figures = check(browser, arguments.page, width, dark, arguments.shots)
+            marks = sum(figure["marks"] for figure in figures)
+            maps = sum(figure["maps"] for figure in figures)
+            print(f"{width} pixels, {'dark' if dark else 'light'}: {len(figures)} sections, {marks} marks, {maps} heat maps, "
+                  f"{len(wrong)} complaints")
+            for line in wrong:
+                print(f"  {line}")
+            failed |= bool(wrong)
+        return int(failed)
+    finally:
+        browser.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Trains networks on the GPU and records how their memory would compress, without copying it off the GPU.
+
+    cargo build --release -p buddy-capi
+    tools/record_dl.py --library target/release/libbuddy.so --out data/recorded
+
+Needs PyTorch, NumPy, Pillow and scikit-image (for its photographs). One run record per network; docs/deep-learning.md
+says what they show, docs/snapshots.md what is in them.
+"""
+
+import argparse
+import gc
+import json
+import pathlib
+import re
+import sys
+import time
+import traceback
+
+import torch
+
+from dl import networks
+from dl.inputs import PHOTOGRAPHS, Photographs, Words, find_photographs
+from dl.libbuddy import Buddy
+from dl.recorder import Recorder
+from dl.tensors import SMALLEST, Tensors
+
+DEVICE, SEED, SNAPSHOTS, WARM_UP = "cuda", 1, 10, 60
+# Name: model, side of the picture or length of the text, footprint of the paper in GB or batch size, optimizer and
+# its learning rate.
+NETWORKS = {
+    "alexnet": (networks.alexnet, 227, 8.85, "sgd", 0.01),
+    "inception_v2": (networks.inception_v2, 224, 3.21, "sgd", 0.01),
+    "squeezenet": (networks.squeezenet, 224, 2.03, "sgd", 0.01),
+    "vgg16": (networks.vgg16, 224, 11.08, "sgd", 0.001),
+    "resnet50": (networks.resnet50, 224, 4.50, "sgd", 0.01),
+    "biglstm": (networks.BigLstm, 20, 2.71, "sgd", 0.01),
+    "resnet50_bf16": (networks.resnet50, 224, 128, "adamw", 3e-4),
+    "vgg16_bf16": (networks.vgg16, 224, 128, "adamw", 3e-4),
+    "vit_b16_bf16": (networks.vit_b16, 224, 128, "adamw", 3e-4),
+    "gpt12_bf16": (networks.Gpt, 1024, 8, "adamw", 3e-4),
+}
+
+
+class Training:
+    """One network in training."""
+
+    def __init__(self, name, images):
+        torch.manual_seed(SEED)
+        make, size, _, optimizer, self.rate = NETWORKS[name]
+        self.name, self.autocast = name, optimizer == "adamw"
+        self.model = networks.initialise(make()).to(DEVICE).train()
+        if hasattr(self.model, "vocabulary"):
+            self.data = Words(self.model.vocabulary, size, DEVICE)
+        else:
+            self.data = Photographs(images, size, DEVICE)
+        parameters = self.model.parameters()
+        if optimizer == "sgd":
+            self.optimizer = torch.optim.SGD(parameters, lr=self.rate, momentum=0.9, weight_decay=1e-4)
+        else:
+            self.optimizer = torch.optim.AdamW(parameters, lr=self.rate)
+        self.loss = torch.nn.CrossEntropyLoss()
+        self.tensors = Tensors(self.model, self.loss, self.optimizer, self.event)
+        self.listener, self.step = None, 0
+
+    def event(self, phase, name, tensor):
+        if self.listener:
+            self.listener(phase, name, tensor)
+
+    def iterate(self, batch, listener=None):
+        """One step; the listener is told of every module that ran, forward and backward."""
+        inputs, labels = self.data.batch(batch)
+        self.tensors.begin((inputs, labels))
+        self.listener = listener
+        self.event("start", "start", None)
+        with self.tensors.hooks(), torch.autocast(DEVICE, torch.bfloat16, enabled=self.autocast):
+            loss = self.loss(self.model(inputs), labels)
+        loss.backward()
+        self.event("end", "end", None)
+        self.listener = None
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1
+        return loss.item()
+
+    def footprint(self, batch):
+        """Most bytes in use when a module has run: all tensors, without what a single operation takes and frees."""
+        most = 0
+
+        def look(*_):
+            nonlocal most
+            most = max(most, torch.cuda.memory_allocated())
+
+        self.iterate(batch)
+        self.iterate(batch, look)
+        return most
+
+    def batch_for(self, wanted):
+        """The batch whose footprint comes closest: doubled until it is reached, then on a straight line between."""
+        low, high = (2, self.footprint(2)), (4, self.footprint(4))
+        while high[1] < wanted:
+            low, high = high, (2 * high[0], self.footprint(2 * high[0]))
+        for _ in range(2):
+            share = (wanted - low[1]) / (high[1] - low[1])
+            batch = min(max(round(low[0] + share * (high[0] - low[0])), low[0] + 1), high[0])
+            found = (batch, self.footprint(batch))
+            low, high = (found, high) if found[1] < wanted else (low, found)
+            if high[0] - low[0] < 2:
+                break
+        return min(low, high, key=lambda one: abs(one[1] - wanted))[0]
+
+
+def record(name, buddy, images, warm_up):
+    start = time.perf_counter()
+    # Nothing of the network before may count as this one's.
+    gc.collect()
+    torch.cuda.empty_cache()
+    training = Training(name, images)
+    wanted = NETWORKS[name][2]
+    batch = training.batch_for(wanted * 1e9) if isinstance(wanted, float) else wanted
+    footprint = training.footprint(batch)
+    losses = [training.iterate(batch) for _ in range(warm_up)]
+    events = []
+    training.iterate(batch, lambda *event: events.append(event[:2]))
+    due = moments(events)
+    codecs = {}
+    # A collection of garbage would fall into the time of a snapshot.
+    gc.collect()
+    gc.disable()
+    # Once for the codecs to learn and the kernels to be compiled, once for the record.
+    for _ in range(2):
+        recorder, seen = Recorder(buddy, training.tensors, codecs, footprint), 0
+
+        def listen(phase, layer, tensor):
+            nonlocal seen
+            if seen in due:
+                recorder.snapshot(f"{phase} {layer}".removesuffix(f" {phase}"), phase, layer, tensor)
+            seen += 1
+
+        losses.append(training.iterate(batch, listen))
+    gc.enable()
+    small = training.tensors.small
+    live = sum(one["bytes"] for one in recorder.snapshots) / 1e9
+    all_ms, count_ms = (sum(one[key] for one in recorder.snapshots) / live for key in ("all_ms", "count_ms"))
+    print(f"{name}: batch {batch}, {footprint / 1e9:.2f} GB, loss {losses[0]:.2f} to {losses[-1]:.2f}, "
+          f"{len(codecs)} tensors, {all_ms:.2f} ms/GB ({count_ms:.2f} counting), "
+          f"{time.perf_counter() - start:.1f} s", flush=True)
+    return recorder.record(name, {
+        **describe(training, batch), "footprint_bytes": footprint, "warm_up_steps": warm_up, "steps": training.step,
+        "loss_first": losses[0], "loss_last": losses[-1],
+        "left_out": {"below_bytes": SMALLEST, "tensors": len(small), "bytes": sum(small.values())},
+        "allocated_bytes": [one["allocated"] for one in recorder.snapshots],
+        "snapshot_ms_per_gb": {"all": round(all_ms, 3), "counting": round(count_ms, 3)},
+    }, "tools/record_dl.py of buddy 0.1.0", SEED)
+
+
+def moments(events):
+    """Which events are looked at: half of the snapshots from the start to the loss, half from there to the end."""
+    turn = max(index for index, (phase, _) in enumerate(events) if phase == "forward")
+    half, rest = SNAPSHOTS // 2, len(events) - 1 - turn
+    forward = {round(i * turn / (half - 1)) for i in range(half)}
+    return forward | {turn + round(i * rest / (SNAPSHOTS - half)) for i in range(1, SNAPSHOTS - half + 1)}
+
+
+def describe(training, batch):
+    """What produced a record."""
+    words = isinstance(training.data, Words)
+    return {
+        "network": training.name, "batch": batch,
+        "optimizer": "AdamW" if training.autocast else "SGD, momentum 0.9", "learning_rate": training.rate,
+        "dtype": "f32 with bf16 autocast" if training.autocast else "f32 (products in TF32)",
+        "input": f"Zipf-distributed tokens, {training.data.length} of {training.model.vocabulary} words" if words
+        else f"crops of {training.data.size} x {training.data.size} of scikit-image's {', '.join(PHOTOGRAPHS)}",
+        "gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+        "driver": driver(), "torch": torch.__version__, "command": "tools/record_dl.py " + training.name,
+    }
+
+
+def driver():
+    path = pathlib.Path("/proc/driver/nvidia/version")
+    found = re.search(r"\d+\.\d+(\.\d+)?", path.read_text()) if path.exists() else None
+    return found.group() if found else "unknown"
+
+
+def write(path, record):
+    """JSON with one line for each allocation, so that two records can be compared."""
+    text = json.dumps(record, separators=(",", ":"))
+    for mark in ['{"name":', '{"histograms":', '"allocations":', '"snapshots":', '"sizes":', '"run":']:
+        text = text.replace(mark, "\n" + mark)
+    path.write_text(text + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; all by default")
+    parser.add_argument("--library", default="target/release/libbuddy.so", help="libbuddy.so")
+    parser.add_argument("--images", help="folder with scikit-image's photographs")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("data/recorded"), help="folder for the records")
+    parser.add_argument("--warm-up", type=int, default=WARM_UP, metavar="STEPS", help="steps before the recording")
+    options = parser.parse_args()
+    unknown = set(options.networks) - set(NETWORKS)
+    if unknown:
+        parser.error(f"unknown network {', '.join(unknown)}")
+    if not torch.cuda.is_available():
+        sys.exit("record_dl.py needs a GPU that PyTorch can use")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    buddy, images = Buddy(options.library), find_photographs(options.images)
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.zeros(1, device=DEVICE)
+    failed = []
+    for name in options.networks or NETWORKS:
+        try:
+            write(options.out / f"{name}.json", record(name, buddy, images, options.warm_up))
+        except Exception:
+            # The others may still be had.
+            traceback.print_exc()
+            failed.append(name)
+    if failed:
+        sys.exit(f"not recorded: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
