@@ -43,6 +43,14 @@ pub enum Error {
     /// A program whose kernels are not known.
     #[error("{0} cannot be simulated")]
     NoProgram(String),
+    /// A record that was made with other codecs.
+    #[error("the record of {program} has no sizes of codec {codec}")]
+    NoSizes {
+        /// Of what.
+        program: String,
+        /// The codec asked for.
+        codec: &'static str,
+    },
     /// A record that is part of this tool is none.
     #[error("{name}: {source}")]
     Recorded {

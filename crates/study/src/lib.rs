@@ -31,6 +31,7 @@ pub use error::Error;
 pub use experiment::{About, EXPERIMENTS, Experiment};
 pub use findings::{Findings, Subject};
 pub use means::{arithmetic, correlation, geometric};
+pub use network::iteration_sizes;
 pub use point::Point;
 pub use program::{Program, typical};
 pub use recorded::{NETWORKS, Network, Recorded, TODAY};

@@ -1,13 +1,18 @@
 //! A recorded network on a modelled GPU: the kernels of one iteration, with the sizes and targets of its record.
-//!
-//! The layers of the model and the tensors of the record are matched by name and kind (`buddy_dl::matches`). An
-//! allocation gets the smallest target of what stands for it, and its entries are drawn by their shares.
 
-use buddy_core::{AllocationInfo, AllocationTarget, TARGETS_VERSION, Target, TargetTable};
+use buddy_codec::CodecKind;
+use buddy_core::{AllocationInfo, Histogram, Policy, RunInfo, RunRecord, TargetTable};
 use buddy_dl::{Network, classes_of, matches};
+use buddy_profile::{
+    CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, MeasuredCodec, Settings, profile,
+};
 use buddy_sim::{ClassMap, Classes};
+use buddy_trace::Application;
 
-use crate::{Recorded, simulate::Stage};
+use crate::{Error, Recorded, simulate::Stage};
+
+/// Kernels that a sample has at least.
+const LEAST_KERNELS: usize = 6;
 
 /// The sampled iteration of a recorded network, about `instructions` long; none if its layers are not known.
 pub(crate) fn stage(recorded: &Recorded, instructions: u64) -> Option<Stage> {
@@ -15,38 +20,64 @@ pub(crate) fn stage(recorded: &Recorded, instructions: u64) -> Option<Stage> {
     let network = Network::named(&run.program).ok().or_else(|| Network::named(name(recorded)?).ok())?;
     let batch = run.parameters.get("batch").and_then(serde_json::Value::as_u64)?;
     let share = instructions as f64 / network.warp_instructions(batch).max(1) as f64;
-    let application = network.application_sampled(batch, share.min(1.0));
-    let shares = classes_of(&recorded.record, "bpc", &application.allocations);
+    let application = sampled(&network, batch, share);
+    let (shares, table) = iteration_sizes(&application, CodecKind::Bpc, &recorded.record).ok()?;
     let classes =
         &mut |index: usize, _: &AllocationInfo| Classes::Shares { shares: shares[index], seed: index as u64 };
-    let table = targets(recorded, &application.allocations);
     let map = ClassMap::bind(&application, Some(&table), classes).ok()?;
     Some(Stage { application, map })
+}
+
+/// A sample of an iteration; larger than asked for where that would leave hardly a kernel.
+fn sampled(network: &Network, batch: u64, mut share: f64) -> Application {
+    loop {
+        let application = network.application_sampled(batch, share.min(1.0));
+        if application.steps.len() >= LEAST_KERNELS || share >= 1.0 {
+            return application;
+        }
+        share *= 1.5;
+    }
 }
 
 fn name(recorded: &Recorded) -> Option<&str> {
     recorded.record.run.parameters.get("network")?.as_str()
 }
 
-/// Targets for our allocations, from those that were chosen for the recorded ones.
-fn targets(recorded: &Recorded, ours: &[AllocationInfo]) -> TargetTable {
-    let chosen = &recorded.profile.targets.allocations;
-    let found = matches(&recorded.record.run.allocations, ours);
-    let row = |(info, numbers): (&AllocationInfo, Vec<usize>)| {
-        let targets = numbers.iter().filter_map(|&number| chosen.get(number)?.target);
-        AllocationTarget {
-            name: info.name.clone(),
-            call_site: info.call_site.clone(),
-            bytes: info.bytes,
-            codec: "bpc".to_owned(),
-            parameters: Default::default(),
-            target: Some(targets.min().unwrap_or(Target::X1)),
-            ranges: Vec::new(),
-        }
+/// How the tensors of an iteration compress, as the share of each class, and the targets that the paper's policy gives
+/// them: each takes the sizes of the recorded tensors that stand for it (`buddy_dl::matches`).
+///
+/// # Errors
+/// If the record has no sizes of this codec.
+pub fn iteration_sizes(
+    application: &Application,
+    kind: CodecKind,
+    record: &RunRecord,
+) -> Result<(Vec<[f64; 6]>, TargetTable), Error> {
+    let ours = &application.allocations;
+    let snapshots = 0..record.run.snapshots.len();
+    let in_snapshot = |numbers: &[usize], snapshot: usize| -> Histogram {
+        let sizes = numbers.iter().filter_map(|&number| record.sizes[snapshot].get(number));
+        sizes.filter_map(|sizes| sizes.histograms.get(kind.name()).copied()).sum()
     };
-    TargetTable {
-        version: TARGETS_VERSION,
-        program: recorded.record.run.program.clone(),
-        allocations: ours.iter().zip(found).map(row).collect(),
+    let measured = |numbers: &Vec<usize>| {
+        let histograms = snapshots.clone().map(|snapshot| in_snapshot(numbers, snapshot)).collect();
+        let codecs = vec![MeasuredCodec { kind, codec: None, histograms, pages: None }];
+        MeasuredAllocation { codecs, auto: 0, map: None }
+    };
+    let found = matches(&record.run.allocations, ours);
+    let allocations: Vec<MeasuredAllocation> = found.iter().map(measured).collect();
+    if allocations.iter().all(|one| one.codecs[0].histograms.iter().all(|sizes| sizes.entries() == 0)) {
+        return Err(Error::NoSizes { program: application.name.clone(), codec: kind.name() });
     }
+    let mut run = RunInfo::new(&application.name, Default::default(), ours.clone());
+    run.snapshots = record.run.snapshots.clone();
+    let ask = Settings {
+        threshold: DEFAULT_THRESHOLD,
+        policy: Policy::Allocation16x,
+        codec: CodecChoice::Fixed(kind),
+        plan: None,
+    };
+    let (profile, _) = profile(&Measured { run, allocations, auto: false }, &ask)
+        .map_err(|source| Error::Profile { program: application.name.clone(), source })?;
+    Ok((classes_of(record, kind.name(), ours), profile.targets))
 }

@@ -21,10 +21,10 @@ pub struct Settings {
 impl Settings {
     /// Every stage in less than two minutes.
     pub const QUICK: Self =
-        Self { name: "quick", bytes: Some(4_000_000), network_instructions: 800_000, seed: 1 };
+        Self { name: "quick", bytes: Some(4_000_000), network_instructions: 2_000_000, seed: 1 };
     /// What the README shows.
     pub const DEFAULT: Self =
-        Self { name: "default", bytes: Some(64_000_000), network_instructions: 12_000_000, seed: 1 };
+        Self { name: "default", bytes: Some(64_000_000), network_instructions: 60_000_000, seed: 1 };
     /// The paper's footprints.
     pub const FULL: Self = Self { name: "full", bytes: None, network_instructions: 1_000_000_000, seed: 1 };
 

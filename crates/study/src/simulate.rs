@@ -152,7 +152,7 @@ const SECONDS_PER_MB: [(&str, f64); 10] = [
 ];
 
 /// Warp instructions that a core simulates in a second, of networks.
-const INSTRUCTIONS_PER_SECOND: f64 = 3e6;
+const INSTRUCTIONS_PER_SECOND: f64 = 12e6;
 
 /// What a point is expected to take.
 pub(crate) fn seconds(settings: &Settings, point: &Point) -> f64 {

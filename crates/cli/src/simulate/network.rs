@@ -2,12 +2,10 @@
 
 use anyhow::{Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::{Histogram, Policy, RunInfo, RunRecord, SizeClass, Target, TargetTable};
-use buddy_dl::{Network, classes_of, matches};
-use buddy_profile::{
-    CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, MeasuredCodec, Settings, profile,
-};
+use buddy_core::{RunRecord, SizeClass, Target, TargetTable};
+use buddy_dl::Network;
 use buddy_sim::{ClassMap, Classes};
+use buddy_study::iteration_sizes;
 use buddy_trace::Application;
 
 use super::workload::one_target;
@@ -31,7 +29,7 @@ impl Iteration {
         record: Option<&RunRecord>,
     ) -> Result<Self> {
         let application = network.application_sampled(batch, sample);
-        let recorded = record.map(|record| recorded(&application, kind, record)).transpose()?;
+        let recorded = record.map(|record| iteration_sizes(&application, kind, record)).transpose()?;
         Ok(Self { application, kind, recorded })
     }
 
@@ -54,42 +52,4 @@ impl Iteration {
             &mut |index: usize, _: &_| Classes::Shares { shares: shares[index], seed: index as u64 };
         Ok(ClassMap::bind(&self.application, Some(ratio.as_ref().unwrap_or(policy)), classes)?)
     }
-}
-
-/// How the tensors of a trace compress, and the targets that the paper's policy gives them: each takes the sizes of
-/// the recorded tensors that stand for it.
-fn recorded(
-    application: &Application,
-    kind: CodecKind,
-    record: &RunRecord,
-) -> Result<(Vec<[f64; 6]>, TargetTable)> {
-    let ours = &application.allocations;
-    let found = matches(&record.run.allocations, ours);
-    let in_snapshot = |numbers: &[usize], snapshot: usize| -> Histogram {
-        let sizes = numbers.iter().filter_map(|&number| record.sizes[snapshot].get(number));
-        sizes.filter_map(|sizes| sizes.histograms.get(kind.name()).copied()).sum()
-    };
-    let snapshots = 0..record.run.snapshots.len();
-    let measured = |numbers: &Vec<usize>| MeasuredAllocation {
-        codecs: vec![MeasuredCodec {
-            kind,
-            codec: None,
-            histograms: snapshots.clone().map(|snapshot| in_snapshot(numbers, snapshot)).collect(),
-            pages: None,
-        }],
-        auto: 0,
-        map: None,
-    };
-    let allocations: Vec<MeasuredAllocation> = found.iter().map(measured).collect();
-    if allocations.iter().all(|one| one.codecs[0].histograms.iter().all(|sizes| sizes.entries() == 0)) {
-        bail!("the record of {} has no sizes of codec {kind}", application.name);
-    }
-    let mut run = RunInfo::new(&application.name, Default::default(), ours.clone());
-    run.snapshots = record.run.snapshots.clone();
-    let measured = Measured { run, allocations, auto: false };
-    let codec = CodecChoice::Fixed(kind);
-    let settings =
-        Settings { threshold: DEFAULT_THRESHOLD, policy: Policy::Allocation16x, codec, plan: None };
-    let targets = profile(&measured, &settings)?.0.targets;
-    Ok((classes_of(record, kind.name(), ours), targets))
 }

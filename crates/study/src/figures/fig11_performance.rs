@@ -60,7 +60,7 @@ impl Experiment for Performance {
             quantities,
             panels: charts([speed_chart(&subjects, series), access_chart(found, &subjects)]),
             missing: found.missing(),
-            deviations: vec![72],
+            deviations: vec![50, 51, 64, 72, 73],
             ..self.about().figure()
         }
     }
@@ -75,7 +75,8 @@ fn points_of(subject: &Subject<'_>) -> Vec<Point> {
 /// Speed of a point beside the ideal GPU.
 pub(super) fn speed(found: &Findings, point: &Point) -> Option<f64> {
     let ideal = found.reports.get(&Point::new(&point.program, Mode::Ideal))?;
-    Some(ideal.cycles as f64 / found.reports.get(point)?.cycles as f64)
+    let cycles = found.reports.get(point)?.cycles;
+    (cycles > 0).then(|| ideal.cycles as f64 / cycles as f64)
 }
 
 fn column(found: &Findings, subjects: &[Subject<'_>], point: impl Fn(&str) -> Point) -> Column {

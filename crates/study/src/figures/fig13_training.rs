@@ -64,7 +64,7 @@ impl Experiment for Footprints {
         let alexnet = Network::named("alexnet").map(|network| network.transition_batch() as f64);
         let name = "AlexNet: batch from which memory grows";
         Figure {
-            quantities: vec![quantity(name, Unit::Count, 96.0, alexnet.ok(), "section 4.4").explained(75)],
+            quantities: vec![quantity(name, Unit::Count, 96.0, alexnet.ok(), "section 4.4").explained(61)],
             panels: charts([chart]),
             ..self.about().figure()
         }
@@ -100,7 +100,7 @@ impl Experiment for Throughput {
             AxisInfo::new("speed", Unit::Ratio).starting_at(0.0),
             Network::all().iter().map(line).collect(),
         );
-        Figure { panels: charts([speeds, validation()]), deviations: vec![75], ..self.about().figure() }
+        Figure { panels: charts([speeds, validation()]), deviations: vec![62, 65], ..self.about().figure() }
     }
 }
 
@@ -166,15 +166,15 @@ impl Experiment for Speedup {
         Figure {
             quantities: vec![
                 headline("Larger batch, mean, paper's ratios", Unit::Ratio, 1.14, gain(&paper), section)
-                    .explained(75),
+                    .explained(62),
                 quantity("Larger batch, mean, our ratios", Unit::Ratio, 1.14, gain(&ours), section)
-                    .explained(75),
-                quantity("Larger batch, BigLSTM", Unit::Ratio, 1.28, of("biglstm"), section).explained(75),
-                quantity("Larger batch, VGG16", Unit::Ratio, 1.30, of("vgg16"), section).explained(75),
+                    .explained(62),
+                quantity("Larger batch, BigLSTM", Unit::Ratio, 1.28, of("biglstm"), section).explained(62),
+                quantity("Larger batch, VGG16", Unit::Ratio, 1.30, of("vgg16"), section).explained(62),
             ],
             panels: charts([chart]),
             missing: if none_recorded { found.missing() } else { Vec::new() },
-            deviations: vec![75],
+            deviations: vec![62, 65],
             ..self.about().figure()
         }
     }
@@ -239,6 +239,6 @@ impl Experiment for Training {
                 line("mean change between epochs", |one| one.jitter),
             ],
         );
-        Figure { panels: charts([curves, last]), deviations: vec![76], ..self.about().figure() }
+        Figure { panels: charts([curves, last]), deviations: vec![63], ..self.about().figure() }
     }
 }

@@ -4,7 +4,7 @@ use buddy_core::{AxisInfo, Figure, Mark, SeriesInfo, Unit};
 use buddy_sim::Mode;
 
 use super::{charts, line_chart};
-use crate::{About, Experiment, Findings, Point, Subject};
+use crate::{About, Experiment, Findings, Point, Settings, Subject};
 
 /// The metadata cache from 16 to 512 KiB.
 #[derive(Debug)]
@@ -29,8 +29,13 @@ impl Experiment for Metadata {
     }
 
     fn points(&self, found: &Findings) -> Vec<Point> {
-        let of = |subject: &Subject<'_>| BYTES.map(|bytes| point(subject.name, bytes));
-        found.subjects().iter().flat_map(of).collect()
+        // A quick look takes fewer sizes, and the programs alone.
+        let quick = found.settings == Settings::QUICK;
+        let subjects = if quick { found.hpc() } else { found.subjects() };
+        let sizes = BYTES.into_iter().filter(|bytes| !quick || [BYTES[0], OWN, BYTES[5]].contains(bytes));
+        let of =
+            |subject: &Subject<'_>| sizes.clone().map(|bytes| point(subject.name, bytes)).collect::<Vec<_>>();
+        subjects.iter().flat_map(of).collect()
     }
 
     fn draw(&self, found: &Findings) -> Figure {

@@ -58,14 +58,14 @@ impl Experiment for Optimisations {
             quantities,
             panels: charts([ratio_chart(&subjects, &ratios), share_chart(&subjects, &shares)]),
             missing: found.missing(),
-            deviations: vec![40, 41, 42, 45, 46],
+            deviations: vec![40, 41, 42, 45, 46, 49],
             ..self.about().figure()
         }
     }
 }
 
 fn why(class: &str) -> u32 {
-    if class == "HPC" { 46 } else { 71 }
+    if class == "HPC" { 46 } else { 49 }
 }
 
 fn outcome(profile: &buddy_core::Profile, policy: Policy) -> Option<&PolicyOutcome> {

@@ -43,13 +43,13 @@ impl Experiment for Iteration {
         let quantities = NAMES.map(|(name, paper)| {
             let label = chosen(name).map_or(name, |subject| subject.label);
             let text = format!("Ratio of {label}, constant over the iteration");
-            quantity(&text, Unit::Ratio, paper, ratio(name), "figure 8").explained(71)
+            quantity(&text, Unit::Ratio, paper, ratio(name), "figure 8").explained(49)
         });
         Figure {
             quantities: quantities.into(),
             panels: charts([chart]),
             missing: found.missing(),
-            deviations: vec![71],
+            deviations: vec![47, 48, 49],
             ..self.about().figure()
         }
     }
