@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one run: what it is, the tests, the bit-exactness check, a memory checker over a
-# small one, and the bench with nvCOMP's rows. Builds nothing: the folder device-bin/ holds `buddy` (release) and the
-# test programs `gpu` and `lost`, and `nvcomp/` with the unpacked wheels. Logs go to $OUT, or to out/.
+# small one, the bench with nvCOMP's rows, and kernels that work in compressed memory. Builds nothing but a small program
+# of nvcc's: the folder device-bin/ holds `buddy` (release) and the test programs `gpu` and `lost`, and `nvcomp/` with the
+# unpacked wheels. Logs go to $OUT, or to out/.
 #
-#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer bench nvcomp; all if none is named
+#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer nvcomp bench fused halve; all if none is named
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/device-bin
 out=${OUT:-$PWD/out}
 mkdir -p "$out"
 export BUDDY_CACHE_DIR=${BUDDY_CACHE_DIR:-$out/../buddy-kernels} BUDDY_REQUIRE_GPU=1
-# NVRTC lies beside the toolkit or in a wheel.
+# NVRTC and cuBLASLt lie beside the toolkit or in wheels.
 for dir in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib $(python3 -c '
 import glob, site
 for base in site.getsitepackages():
-    print(*{p.rsplit("/", 1)[0] for p in glob.glob(base + "/nvidia/*/lib/libnvrtc.so*")})' 2>/dev/null); do
+    print(*{p.rsplit("/", 1)[0] for p in glob.glob(base + "/nvidia/*/lib/libnvrtc.so*") + glob.glob(base + "/nvidia/*/lib/libcublasLt.so*")})' 2>/dev/null); do
     [ -d "$dir" ] && LD_LIBRARY_PATH=$dir:${LD_LIBRARY_PATH:-}
 done
 export LD_LIBRARY_PATH
 
-steps=${*:-info tests test sanitizer nvcomp bench}
+steps=${*:-info tests test sanitizer nvcomp bench fused halve}
 failed=0
 step() {
     local name=$1 start=$SECONDS
@@ -48,10 +49,20 @@ bench() {
     "$bin/buddy" gpu bench --json "$out/bench.json" "${rows[@]}"
 }
 
+fused() { "$bin/buddy" gpu fused --json "$out/fused.json"; }
+
+# A program of nvcc's alone.
+halve() {
+    "$bin/buddy" gpu headers "$out/headers" &&
+        nvcc -std=c++17 -arch=sm_90 -I "$out/headers" examples/device/halve.cu -o "$out/halve" && "$out/halve"
+}
+
 step info "$bin/buddy" gpu info
 step tests tests
 step test "$bin/buddy" gpu test --json "$out/test.json"
 step sanitizer sanitizer
 step nvcomp nvcomp
 step bench bench
+step fused fused
+step halve halve
 exit $failed

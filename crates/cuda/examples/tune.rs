@@ -12,33 +12,31 @@ fn main() -> Result<(), buddy_cuda::Error> {
     let most = if asked.iter().any(|asked| asked == "first") { 1 } else { usize::MAX };
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
     if wanted("stencil") {
-        for (warps, planes) in [(16, 74)].into_iter().take(most) {
+        for (warps, planes) in [(16, 74), (14, 171), (12, 103)].into_iter().take(most) {
             let shapes = Shapes { stencil: StencilShape { warps, planes }, ..Shapes::default() };
             print(&gpu, Example::Stencil, shapes, &format!("{:?}", shapes.stencil));
         }
     }
     if wanted("spmv") {
-        for (warps, elements, at_once) in [(4, 1 << 15, 8), (4, 1 << 15, 4)] {
+        for (warps, elements, at_once) in [(4, 1 << 15, 8), (4, 1 << 14, 8)].into_iter().take(most) {
             let shapes = Shapes { spmv: SpmvShape { warps, elements, at_once }, ..Shapes::default() };
             print(&gpu, Example::Spmv, shapes, &format!("{:?}", shapes.spmv));
         }
     }
     if wanted("product") {
-        for [warps, part, batch, unroll, blocks] in [
-            [4, 16, 2, 2, 4],
-            [2, 16, 4, 2, 6],
-            [2, 16, 2, 2, 8],
-            [4, 16, 4, 2, 3],
-            [2, 16, 4, 4, 6],
-            [4, 16, 2, 4, 4],
-            [2, 16, 2, 1, 10],
-            [8, 16, 2, 2, 2],
-            [1, 16, 4, 2, 12],
+        for [warps, step, ring, stages, unroll, blocks] in [
+            [16, 4, 1, 4, 2, 1],
+            [8, 8, 2, 2, 4, 1],
+            [8, 8, 2, 2, 8, 1],
+            [8, 8, 2, 2, 2, 1],
+            [8, 4, 3, 6, 4, 1],
+            [4, 8, 1, 2, 4, 3],
+            [4, 8, 3, 3, 4, 1],
         ]
         .into_iter()
         .take(most)
         {
-            let product = ProductShape { warps, part, batch, unroll, blocks };
+            let product = ProductShape { warps, step, ring, stages, unroll, blocks };
             let shapes = Shapes { product, ..Shapes::default() };
             print(&gpu, Example::Product, shapes, &format!("{product:?}"));
         }

@@ -109,7 +109,7 @@ struct Planes64 {
                 if (has_first) first ^= window & PLANE;
                 above = first;
                 if (has_second) above ^= window >> (has_first ? PLANE_BITS : 0) & PLANE;
-                source.skip((has_first ? PLANE_BITS : 0) + (has_second ? PLANE_BITS : 0));
+                source.skip_apart((has_first ? PLANE_BITS : 0) + (has_second ? PLANE_BITS : 0));
             }
             u32 at = j % 16;
             planes[at] = j >= 16 ? first << 16 : planes[at] | first;

@@ -115,7 +115,8 @@ fn quarters_are_quarters_of_the_whole() {
     for seed in 0..100u32 {
         let value = |i: u32| {
             let hash = (seed * 64 + i).wrapping_mul(0x9e37_79b9).rotate_left(13).wrapping_mul(0x85eb_ca6b);
-            let low = if hash % 29 == 0 && seed % 2 == 0 { 40 } else { 116 + (hash >> 8) % 6 };
+            let low =
+                if hash.is_multiple_of(29) && seed.is_multiple_of(2) { 40 } else { 116 + (hash >> 8) % 6 };
             (hash & 0x807f | low << 7) as u16
         };
         let entry: Vec<u8> = (0..64).flat_map(|i| value(i).to_le_bytes()).collect();

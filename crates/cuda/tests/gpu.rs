@@ -5,8 +5,11 @@ use std::{io::Write, sync::Mutex};
 
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Target};
-use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Fill, Gpu, Targets};
-use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Fill, Gpu, Source, Targets};
+use cudarc::driver::{
+    LaunchConfig, PushKernelArg,
+    sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
+};
 
 const ENTRIES: u64 = 1 << 12;
 const BYTES: u64 = ENTRIES * ENTRY_BYTES as u64;
@@ -71,6 +74,51 @@ fn a_graph_replays_on_new_data() {
             assert_eq!((stats.nibbles.iter().sum::<u64>(), stats.fault), (ENTRIES, None));
         }
         assert!(buffer.latest().overflowing > ENTRIES / 2, "noise does not fit 2x");
+    });
+}
+
+/// A kernel that is not the library's, by thread and by warp: what it stores is what the library reads.
+#[test]
+fn a_kernel_of_ones_own_works_in_a_buffer() {
+    const KERNEL: &str = r#"
+        #include "buddy_device.cuh"
+        using namespace buddy;
+        extern "C" __global__ void invert(BuddyView view) {
+            __shared__ __align__(128) uint4 chunks[WARP * CHUNKS];
+            Tile tile = {chunks, threadIdx.x};
+            u64 first = blockIdx.x * (u64)(2 * WARP);
+            warp::load_entries<Bpc>(view, tile, first);
+            u32 words[WORDS];
+            Row(tile).load_all(words);
+            for (u32 i = 0; i < WORDS; i++) words[i] = ~words[i];
+            warp::store_entries<Bpc>(view, tile, first, words);
+            thread::load_entry<Bpc>(view, first + WARP + threadIdx.x, words);
+            for (u32 i = 0; i < WORDS; i++) words[i] = ~words[i];
+            thread::store_entry<Bpc>(view, first + WARP + threadIdx.x, words);
+        }"#;
+    on_gpu(|gpu| {
+        let stream = gpu.stream().unwrap();
+        let (data, back) = (DeviceBytes::new(gpu, BYTES).unwrap(), DeviceBytes::new(gpu, BYTES).unwrap());
+        gpu.make(&stream, data.all(), Fill::Varied, 5, 0.1).unwrap();
+        let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Host, BYTES).unwrap();
+        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, ENTRIES)).unwrap();
+        buffer.write(&stream, 0, data.all()).unwrap();
+        let module = gpu.module(&Source::new("invert.cu", KERNEL, &[])).unwrap();
+        let kernel = module.load_function("invert").unwrap();
+        let config = LaunchConfig {
+            grid_dim: (ENTRIES as u32 / 64, 1, 1),
+            block_dim: (32, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        let view = buffer.view();
+        // SAFETY: the kernel's argument and codec; the buffer outlives the wait below.
+        unsafe { stream.launch_builder(&kernel).arg(&view).launch(config) }.unwrap();
+        buffer.read(&stream, 0, back.all()).unwrap();
+        buffer.stats(&stream).unwrap();
+        gpu.wait(&stream).unwrap();
+        let inverted: Vec<u8> = download(&data).iter().map(|byte| !byte).collect();
+        assert_eq!(download(&back), inverted);
+        assert_eq!(buffer.latest().fault, None);
     });
 }
 

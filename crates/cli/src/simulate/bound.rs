@@ -10,7 +10,7 @@ use buddy_workloads::Info;
 
 use super::{
     grid::Point,
-    read,
+    machine::read,
     workload::{Observed, check_program},
 };
 use crate::{progress::Bar, say};

@@ -2,6 +2,7 @@
 
 mod bound;
 mod grid;
+mod machine;
 mod network;
 mod output;
 mod source;
@@ -13,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
 use buddy_core::{Record, RunRecord, Target};
 use buddy_dl::Network;
-use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline, presets, spec};
+use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline};
 use buddy_snapshot::write_atomic;
 use buddy_workloads::ALL;
 use clap::Args;
@@ -23,6 +24,7 @@ use rayon::prelude::*;
 use self::{
     bound::Bound,
     grid::{Point, Sweep},
+    machine::{gpu, link, read},
     network::Iteration,
     source::Source,
 };
@@ -281,29 +283,5 @@ impl Simulate {
             say(format_args!("{} opens in ui.perfetto.dev", path.display()));
         }
         Ok(())
-    }
-}
-
-fn read(path: &str) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
-}
-
-fn gpu(name: &str) -> Result<spec::Gpu> {
-    if name.ends_with(".toml") { Ok(spec::Gpu::parse(name, &read(name)?)?) } else { Ok(presets::gpu(name)?) }
-}
-
-/// A preset, a file, or a bandwidth with the latency of the 150 GB/s link.
-fn link(name: &str) -> Result<spec::Link> {
-    if name.ends_with(".toml") {
-        return Ok(spec::Link::parse(name, &read(name)?)?);
-    }
-    let known = presets::LINKS.iter().any(|(known, _)| *known == name);
-    match name.parse::<f64>() {
-        Ok(gb_per_s) if !known => {
-            let link = spec::Link { name: name.to_owned(), gb_per_s, ..presets::link("150")? };
-            link.check().map_err(|why| anyhow::anyhow!("link {name}: {why}"))?;
-            Ok(link)
-        }
-        _ => Ok(presets::link(name)?),
     }
 }

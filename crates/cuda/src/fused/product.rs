@@ -14,13 +14,15 @@ use crate::{BuddyBuffer, DeviceBytes, Error, Source, driver::Vendor};
 /// How the product is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProductShape {
-    /// Warps of a block, 16 rows each.
+    /// Warps of a block that multiply, 16 rows each.
     pub warps: u32,
-    /// Entries of a row in a block.
-    pub part: u32,
-    /// Entries that a lane fetches at once: 2, 4 or 8.
-    pub batch: u32,
-    /// Batches that are unrolled.
+    /// Entries of a row in a slice: 4 or 8.
+    pub step: u32,
+    /// Slices of a warp in shared memory; of plain weights, as many as have room.
+    pub ring: u32,
+    /// Stages of the right-hand sides in shared memory.
+    pub stages: u32,
+    /// Entries that are unrolled.
     pub unroll: u32,
     /// Blocks of a multiprocessor.
     pub blocks: u32,
@@ -28,30 +30,57 @@ pub struct ProductShape {
 
 impl Default for ProductShape {
     fn default() -> Self {
-        Self { warps: 4, part: 16, batch: 2, unroll: 2, blocks: 4 }
+        CANDIDATES[0]
     }
 }
+
+/// Shapes that are tried before the best of them is measured.
+const CANDIDATES: [ProductShape; 6] = [
+    ProductShape { warps: 16, step: 4, ring: 1, stages: 4, unroll: 2, blocks: 1 },
+    ProductShape { warps: 8, step: 8, ring: 2, stages: 2, unroll: 4, blocks: 1 },
+    ProductShape { warps: 8, step: 8, ring: 2, stages: 2, unroll: 8, blocks: 1 },
+    ProductShape { warps: 8, step: 4, ring: 3, stages: 6, unroll: 4, blocks: 1 },
+    ProductShape { warps: 4, step: 8, ring: 1, stages: 2, unroll: 4, blocks: 3 },
+    ProductShape { warps: 4, step: 8, ring: 3, stages: 3, unroll: 4, blocks: 1 },
+];
+/// Shared memory that a block can have.
+const MOST_SHARED: u32 = 227 << 10;
 
 impl ProductShape {
     pub(super) fn source(self) -> Source {
         let defines = [
             format!("BUDDY_PRODUCT_WARPS={}", self.warps),
-            format!("BUDDY_PRODUCT_PART={}", self.part),
-            format!("BUDDY_PRODUCT_BATCH={}", self.batch),
+            format!("BUDDY_PRODUCT_STEP={}", self.step),
+            format!("BUDDY_PRODUCT_RING={}", self.ring),
+            format!("BUDDY_PRODUCT_RING_PLAIN={}", self.plain_ring()),
+            format!("BUDDY_PRODUCT_STAGES={}", self.stages),
             format!("BUDDY_PRODUCT_UNROLL={}", self.unroll),
             format!("BUDDY_PRODUCT_BLOCKS={}", self.blocks),
+            format!("BUDDY_PRODUCT_SHARED={}", self.shared(true, self.ring)),
+            format!("BUDDY_PRODUCT_SHARED_PLAIN={}", self.shared(false, self.plain_ring())),
         ];
-        Source::new("product.cu", include_str!("../../kernels/examples/product.cu"), &defines)
+        let source = Source::new("product.cu", include_str!("../../kernels/examples/product.cu"), &defines);
+        // The bulk copy engine.
+        Source { least: 90, ..source }
     }
 
-    /// Parts of a row.
-    fn parts(self, columns: u32) -> u32 {
-        columns / (64 * self.part)
+    /// Shared memory of a block: slices and right-hand sides, each with room that keeps banks apart, and barriers.
+    fn shared(self, packed: bool, ring: u32) -> u32 {
+        let row = if packed { (96 * self.step + 63) / 128 * 128 + 64 } else { 128 * self.step + 16 };
+        self.warps * ring * (16 * row + 8) + self.stages * (SIDES * (128 * self.step + 16) + 16)
     }
 
-    fn launch(self, (rows, columns): (u32, u32)) -> Launch {
-        let blocks = rows / (16 * self.warps) * self.parts(columns);
-        Launch { blocks: (blocks, 1), threads: 32 * self.warps, shared: 0 }
+    fn plain_ring(self) -> u32 {
+        let fits = |&ring: &u32| self.shared(false, ring) * self.blocks <= MOST_SHARED;
+        (1..=self.ring).rev().find(fits).unwrap_or(1)
+    }
+
+    fn launch(self, multiprocessors: u32, kernel: Kernel) -> Launch {
+        let shared = match kernel {
+            Kernel::Plain => self.shared(false, self.plain_ring()),
+            Kernel::Fused | Kernel::Ordered => self.shared(true, self.ring),
+        };
+        Launch { blocks: (multiprocessors * self.blocks, 1), threads: 32 * (self.warps + 1), shared }
     }
 }
 
@@ -88,8 +117,17 @@ struct Matrix<'a> {
     counts: DeviceBytes,
 }
 
-/// Measures both matrices with one to eight right-hand sides.
-pub(super) fn measure(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
+/// Measures both matrices with one to eight right-hand sides, at the best of some shapes, and says which.
+pub(super) fn measure(lab: &Lab, add: &mut impl FnMut(FusedRow)) -> Result<ProductShape, Error> {
+    let mut best: Option<(f64, ProductShape)> = None;
+    for shape in CANDIDATES {
+        let mut us = 0.0;
+        tune(lab, shape, &mut |row| us += row.fused_us)?;
+        if best.is_none_or(|(least, _)| us < least) {
+            best = Some((us, shape));
+        }
+    }
+    let (_, shape) = best.expect("there are candidates");
     // Overflow, zeros and rare layouts, which normal weights do not have.
     Matrix::new(lab, shape, (4096, 8192), 1, 0.02)?.verify(&[1, 3, 8])?;
     for size in [(28672, 8192), (8192, 28672)] {
@@ -100,7 +138,7 @@ pub(super) fn measure(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(Fused
             add(matrix.row(sides, vendor)?);
         }
     }
-    Ok(())
+    Ok(shape)
 }
 
 /// One matrix, one and eight right-hand sides, without the vendor.
@@ -136,7 +174,8 @@ impl<'a> Matrix<'a> {
         let x = lab.bytes(u64::from(SIDES * size.1) * 2)?;
         make(x.len() / 128, &x, 77, 0.0)?;
         let y = || lab.bytes(u64::from(SIDES * size.0) * 4);
-        let sums = lab.bytes(u64::from(size.0 / 16 * shape.parts(size.1)) * 32 * 16)?;
+        let blocks = lab.gpu.multiprocessors() * shape.blocks;
+        let sums = lab.bytes(u64::from(blocks * 2 * shape.warps) * 32 * 16)?;
         let counts = lab.bytes(u64::from(size.0))?;
         counts.fill(0)?;
         let (y, other) = (y()?, y()?);
@@ -148,11 +187,12 @@ impl<'a> Matrix<'a> {
     }
 
     fn start(&self, kernel: Kernel, copy: usize, sides: u32, y: &DeviceBytes) -> Result<(), Error> {
-        let launch = self.shape.launch(self.size);
+        let launch = self.shape.launch(self.lab.gpu.multiprocessors(), kernel);
         let (x, y, sums, counts) = (at(&self.x), at(y), at(&self.sums), at(&self.counts));
         let (shape, view, weights) = (self.shape(sides), self.packed[copy].view(), at(&self.plain[copy]));
         let start = &self.kernels;
-        // SAFETY: the arguments of the kernels, with memory for the matrix, eight sides, and the sums of all parts.
+        // SAFETY: the arguments of the kernels, with memory for the matrix, eight sides, and the sums of all
+        // blocks.
         unsafe {
             match kernel {
                 Kernel::Fused => start.start("product_fused", launch, &(view, x, y, sums, counts, shape)),
@@ -210,7 +250,7 @@ impl<'a> Matrix<'a> {
             plain_bytes: self.plain[0].len() + others,
             of_memory: fused_bytes as f64 / self.lab.read_gb_per_s / 1e3 / fused_us,
             overflow: overflow(&self.packed[0]),
-            limiter: "memory".to_owned(),
+            limiter: "instructions".to_owned(),
         })
     }
 
