@@ -4,9 +4,11 @@ use buddy_report::Deviation;
 
 const TEXT: &str = include_str!("../../../docs/deviations.md");
 
-/// Every deviation, in the order of the file.
+/// Every deviation, by number.
 pub fn deviations() -> Vec<Deviation> {
-    TEXT.split("\n## D").skip(1).filter_map(parse).collect()
+    let mut all: Vec<Deviation> = TEXT.split("\n## D").skip(1).filter_map(parse).collect();
+    all.sort_by_key(|one| one.number);
+    all
 }
 
 /// One entry, from its number on: `46. Title`, or `46: Title`, and paragraphs.

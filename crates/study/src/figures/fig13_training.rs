@@ -220,11 +220,10 @@ impl Experiment for Training {
             let points = one.curve.iter().enumerate().map(|(epoch, share)| (epoch as f64 + 1.0, *share));
             SeriesInfo::new(&format!("batch {}", one.batch), points.collect())
         };
-        let y = AxisInfo::new("validation accuracy", Unit::Percent);
         let curves = line_chart(
             "Accuracy after each epoch",
             AxisInfo::new("epoch", Unit::Count),
-            y.clone().starting_at(0.6),
+            AxisInfo::new("validation accuracy", Unit::Percent),
             summaries.iter().map(curve).collect(),
         );
         let line = |name: &str, value: fn(&buddy_dl::AccuracySummary) -> f64| {

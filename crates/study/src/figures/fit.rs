@@ -42,7 +42,7 @@ impl Experiment for Fit {
         let chart = line_chart(
             "Time of a pass over all memory",
             AxisInfo::new("device memory, share of the footprint", Unit::Percent),
-            AxisInfo::new("time", Unit::Ratio).starting_at(1.0),
+            AxisInfo::new("time", Unit::Ratio).logarithmic(),
             series.collect(),
         );
         Figure { panels: charts([chart]), missing: found.missing(), ..self.about().figure() }

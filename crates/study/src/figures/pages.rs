@@ -1,9 +1,9 @@
 //! Beyond the paper: a target for each range of pages, and the best codec for each allocation.
 
-use buddy_core::{AxisInfo, Figure, Policy, PolicyOutcome, Unit};
+use buddy_core::{AxisInfo, Chart, Figure, Policy, PolicyOutcome, SeriesInfo, Unit};
 
 use super::{Column, bar_chart, charts};
-use crate::{About, Experiment, Findings};
+use crate::{About, Experiment, Findings, TODAY};
 
 /// The final design beside targets by page and codecs by allocation.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Experiment for Pages {
             place: "beyond the paper",
             text: "The page table has room for a target in every page, and an allocation may have a codec of its \
                    own. Both keep the rule that nothing moves. Records of networks hold sampled pages only, so that \
-                   targets by page are shown for the programs that run here.",
+                   targets by page are shown for the programs that run here. Below, networks as they are trained today.",
         }
     }
 
@@ -43,11 +43,26 @@ impl Experiment for Pages {
         let share = AxisInfo::new("entries in buddy memory", Unit::Percent).starting_at(0.0);
         Figure {
             panels: charts([
-                bar_chart("Compression ratio", &subjects, ratio, column(|one| one.ratio, true)),
-                bar_chart("Buddy accesses", &subjects, share, column(|one| one.mean_overflow, false)),
+                bar_chart("Compression ratio", &subjects, ratio.clone(), column(|one| one.ratio, true)),
+                bar_chart("Buddy accesses", &subjects, share.clone(), column(|one| one.mean_overflow, false)),
+                today("Compression ratio of training in bf16", found, ratio, |one| one.ratio),
+                today("Buddy accesses of training in bf16", found, share, |one| one.mean_overflow),
             ]),
             missing: found.missing(),
             ..self.about().figure()
         }
     }
+}
+
+/// Networks as they are trained today, with the paper's codec and with the best for each tensor.
+fn today(title: &str, found: &Findings, y: AxisInfo, value: fn(&PolicyOutcome) -> f64) -> Chart {
+    let series = |(policy, codec, name): (Policy, &str, &str)| {
+        let of = |network: &crate::Network| {
+            Some(value(found.networks.get(network.name)?.profile.outcome(policy, codec)?))
+        };
+        SeriesInfo::bars(name, TODAY.iter().map(of))
+    };
+    let groups = TODAY.map(|network| network.label.to_owned()).into();
+    let series = CHOICES.into_iter().filter(|(policy, ..)| *policy != Policy::Page).map(series).collect();
+    Chart { groups, ..bar_chart(title, &[], y, series) }
 }
