@@ -45,27 +45,32 @@ impl Experiment for Optimisations {
                 let ours = if *class == "HPC" { ratios[step].hpc } else { ratios[step].dl };
                 let text = format!("Ratio, {name}, {class}");
                 let make = if step == 2 { headline } else { quantity };
-                quantities.push(make(&text, Unit::Ratio, paper, ours, "section 3.4").explained(why(class)));
+                quantities.push(make(&text, Unit::Ratio, paper, ours, "section 3.4").explained(why(step, class)));
             }
             for (class, paper) in ["HPC", "DL"].iter().zip(SHARES[step].into_iter().flatten()) {
                 let ours = if *class == "HPC" { shares[step].hpc } else { shares[step].dl };
                 let text = format!("Buddy accesses, {name}, {class}");
                 let make = if step == 2 { headline } else { quantity };
-                quantities.push(make(&text, Unit::Percent, paper, ours, "section 3.4").explained(why(class)));
+                quantities.push(make(&text, Unit::Percent, paper, ours, "section 3.4").explained(why(step, class)));
             }
         }
         Figure {
             quantities,
             panels: charts([ratio_chart(&subjects, &ratios), share_chart(&subjects, &shares)]),
             missing: found.missing(),
-            deviations: vec![40, 41, 42, 45, 46, 49],
+            deviations: vec![40, 41, 42, 45, 46, 49, 71],
             ..self.about().figure()
         }
     }
 }
 
-fn why(class: &str) -> u32 {
-    if class == "HPC" { 46 } else { 49 }
+/// The deviation that explains a step.
+fn why(step: usize, class: &str) -> u32 {
+    match (step, class) {
+        (0, _) => 71,
+        (_, "HPC") => 46,
+        _ => 49,
+    }
 }
 
 fn outcome(profile: &buddy_core::Profile, policy: Policy) -> Option<&PolicyOutcome> {
