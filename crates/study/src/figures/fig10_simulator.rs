@@ -104,11 +104,11 @@ impl Experiment for SimulatorSpeed {
 }
 
 fn hardware_chart(pairs: &[(f64, f64, &str)]) -> Chart {
-    let axis = |name| AxisInfo::new(name, Unit::GbPerS).logarithmic();
+    let axis = |name| AxisInfo::new(name, Unit::Number).logarithmic();
     let hardware = SeriesInfo::new("hardware itself", pairs.iter().map(|(x, _, _)| (*x, *x)).collect());
     let points = pairs.iter().map(|(x, y, name)| SeriesInfo::new(name, vec![(*x, *y)]));
     let series = std::iter::once(hardware).chain(points).collect();
-    let mut chart = line_chart("Model beside hardware", axis("hardware"), axis("model"), series);
+    let mut chart = line_chart("Model beside hardware", axis("hardware, GB/s"), axis("model, GB/s"), series);
     chart.shape = Shape::Points;
     chart
 }
