@@ -146,7 +146,8 @@ impl Seismic {
     }
 
     /// The largest growth of energy between looks after the source has ended, and the energy left at the end as
-    /// a share of what the source gave.
+    /// a share of what the source gave. Growth counts while a hundredth is left: after that, what the absorbing layers
+    /// reflect comes and goes between them.
     fn energy_after_source(&self) -> (f64, f64) {
         let after: Vec<f64> = self
             .energy
@@ -154,7 +155,8 @@ impl Seismic {
             .filter(|look| look.0 > 2.0 * self.source.middle())
             .map(|look| look.1)
             .collect();
-        let growth = after.windows(2).map(|pair| pair[1] / pair[0]).fold(0.0, f64::max);
+        let much = after.windows(2).filter(|pair| pair[0] > 0.01 * after[0]);
+        let growth = much.map(|pair| pair[1] / pair[0]).fold(0.0, f64::max);
         (growth, after.last().unwrap_or(&f64::NAN) / after[0])
     }
 }

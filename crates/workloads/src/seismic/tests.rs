@@ -10,7 +10,7 @@ fn finished(bytes: u64) -> Seismic {
 
 #[test]
 fn waves_arrive_on_time_and_leave() {
-    for bytes in [1_000_000, 8_000_000] {
+    for bytes in [1_000_000, 2_000_000, 8_000_000] {
         let checks = finished(bytes).check();
         assert!(checks.iter().all(Check::passed), "{checks:#?}");
     }
