@@ -17,20 +17,14 @@ pub struct Gemm {
 }
 
 /// Rows and columns of a block's tile.
-const TILE: u64 = 64;
+pub(super) const TILE: u64 = 64;
 /// How far a step goes along k.
-const DEPTH: u64 = 16;
+pub(super) const DEPTH: u64 = 16;
 
 impl Gemm {
     /// Describes the product; `size` is m, n and k, rounded up to whole tiles.
     pub fn new(a: Array, b: Array, c: Array, size: [u64; 3]) -> Self {
-        let tiles = |n: u64| u32::try_from(n.div_ceil(TILE)).expect("at most 2^38 rows or columns");
-        let launch = Launch {
-            grid: [tiles(size[1]), tiles(size[0]), 1],
-            shared_bytes: (2 * TILE * DEPTH * 4) as u32,
-            registers: 64,
-            ..Launch::linear("gemm", 1, 256)
-        };
+        let launch = tiles("gemm", size[0], size[1]);
         Self { launch, a, b, c, size }
     }
 
@@ -54,18 +48,6 @@ impl Gemm {
         code.push(Inst::new(Op::Barrier, NO_REGISTER, &[]));
     }
 
-    fn fill_product(&self, code: &mut Code) {
-        for step in 0..DEPTH {
-            // All lanes of a row read the same four elements of A; neighbours read neighbours of B.
-            code.push(Inst::new(Op::LoadShared, 24, &[3]).at(step * 256, 0, 16));
-            code.push(Inst::new(Op::LoadShared, 28, &[3]).at(4096 + step * 256, 16, 16));
-            for (row, column) in (0..4).flat_map(|row| (0..4).map(move |column| (row, column))) {
-                let sum = 32 + row * 4 + column;
-                code.push(Inst::new(Op::Fp32, sum, &[24 + row, 28 + column, sum]));
-            }
-        }
-    }
-
     fn fill_result(&self, at: At, row: u64, column: u64, code: &mut Code) {
         let (n, warp) = (self.size[1], u64::from(at.warp));
         for part in 0..4u64 {
@@ -80,6 +62,30 @@ impl Gemm {
     }
 }
 
+/// Multiplies two tiles in shared memory: 4 by 4 outputs for each thread.
+pub(super) fn fill_product(code: &mut Code) {
+    for step in 0..DEPTH {
+        // All lanes of a row read the same four elements of A; neighbours read neighbours of B.
+        code.push(Inst::new(Op::LoadShared, 24, &[3]).at(step * 256, 0, 16));
+        code.push(Inst::new(Op::LoadShared, 28, &[3]).at(4096 + step * 256, 16, 16));
+        for (row, column) in (0..4).flat_map(|row| (0..4).map(move |column| (row, column))) {
+            let sum = 32 + row * 4 + column;
+            code.push(Inst::new(Op::Fp32, sum, &[24 + row, 28 + column, sum]));
+        }
+    }
+}
+
+/// The launch of a product of so many rows and columns, in tiles.
+pub(super) fn tiles(name: &str, rows: u64, columns: u64) -> Launch {
+    let tiles = |n: u64| u32::try_from(n.div_ceil(TILE)).expect("at most 2^38 rows or columns");
+    Launch {
+        grid: [tiles(columns), tiles(rows), 1],
+        shared_bytes: (2 * TILE * DEPTH * 4) as u32,
+        registers: 64,
+        ..Launch::linear(name, 1, 256)
+    }
+}
+
 impl Kernel for Gemm {
     fn launch(&self) -> &Launch {
         &self.launch
@@ -91,7 +97,7 @@ impl Kernel for Gemm {
         let steps = self.size[2].div_ceil(DEPTH);
         if u64::from(at.step) < steps {
             self.fill_tiles(at, row, column, code);
-            self.fill_product(code);
+            fill_product(code);
         } else if u64::from(at.step) == steps {
             self.fill_result(at, row, column, code);
         }

@@ -1,6 +1,9 @@
 //! A matrix product in tiles through shared memory, for matrices that lie in any order.
 
-use super::Operand;
+use super::{
+    Operand,
+    gemm::{DEPTH, TILE, fill_product, tiles},
+};
 use crate::{At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op};
 
 /// `C = A B`, summed over the depth, of four-byte elements.
@@ -21,10 +24,6 @@ pub struct Tiled {
     adds: bool,
 }
 
-/// Rows and columns of a block's tile.
-const TILE: u64 = 64;
-/// How far a step goes along the depth.
-const DEPTH: u64 = 16;
 /// Steps that are kept or left out together: two lines of a row.
 const RUN: u64 = 4;
 /// Loads of one thread for one tile of an input.
@@ -33,13 +32,7 @@ const PARTS: u64 = TILE * DEPTH / 256;
 impl Tiled {
     /// Describes the product; `size` is the sides of A and B, and the depth.
     pub fn new(name: &str, [a, b, c]: [Operand; 3], size: [u64; 3]) -> Self {
-        let tiles = |n: u64| u32::try_from(n.div_ceil(TILE)).expect("at most 2^38 rows or columns");
-        let launch = Launch {
-            grid: [tiles(size[1]), tiles(size[0]), 1],
-            shared_bytes: (2 * TILE * DEPTH * 4) as u32,
-            registers: 64,
-            ..Launch::linear(name, 1, 256)
-        };
+        let launch = tiles(name, size[0], size[1]);
         Self { launch, a, b, c, size, splits: 1, kept: size[2].div_ceil(DEPTH), adds: false }
     }
 
@@ -131,15 +124,7 @@ impl Tiled {
             code.push(Inst::new(Op::StoreShared, NO_REGISTER, &[3, register]).at(place, 4, 4));
         }
         code.push(Inst::new(Op::Barrier, NO_REGISTER, &[]));
-        for step in 0..DEPTH {
-            // All lanes of a row read the same four elements of A; neighbours read neighbours of B.
-            code.push(Inst::new(Op::LoadShared, 24, &[3]).at(step * 256, 0, 16));
-            code.push(Inst::new(Op::LoadShared, 28, &[3]).at(4096 + step * 256, 16, 16));
-            for (row, column) in (0..4).flat_map(|row| (0..4).map(move |column| (row, column))) {
-                let sum = 32 + row * 4 + column;
-                code.push(Inst::new(Op::Fp32, sum, &[24 + row, 28 + column, sum]));
-            }
-        }
+        fill_product(code);
     }
 
     /// Stores a tile of the result: 16 elements of each thread.
