@@ -20,6 +20,7 @@ mod pages;
 mod profile;
 mod record;
 mod run;
+pub mod specs;
 mod target;
 mod targets;
 

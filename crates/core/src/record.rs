@@ -37,7 +37,7 @@ pub struct Record<T> {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Not JSON, or not of the expected shape.
-    #[error("not a record of kind '{expected}': {source}")]
+    #[error("not a record of kind '{expected}'")]
     Json {
         /// The kind asked for.
         expected: &'static str,

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{PAGE_BYTES, RecordKind, Target};
+use crate::{AllocationInfo, PAGE_BYTES, RecordKind, Target};
 
 /// The version of the table that this library reads and writes.
 pub const TARGETS_VERSION: u32 = 1;
@@ -89,6 +89,21 @@ pub enum TargetsError {
 }
 
 impl TargetTable {
+    /// One target and one codec for all allocations of a program.
+    pub fn uniform(program: &str, allocations: &[AllocationInfo], target: Target, codec: &str) -> Self {
+        let row = |info: &AllocationInfo| AllocationTarget {
+            name: info.name.clone(),
+            call_site: info.call_site.clone(),
+            bytes: info.bytes,
+            codec: codec.to_owned(),
+            parameters: Map::new(),
+            target: Some(target),
+            ranges: Vec::new(),
+        };
+        let allocations = allocations.iter().map(row).collect();
+        Self { version: TARGETS_VERSION, program: program.to_owned(), allocations }
+    }
+
     /// The row of an allocation.
     pub fn get(&self, name: &str) -> Option<&AllocationTarget> {
         self.allocations.iter().find(|row| row.name == name)
