@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use buddy_report::{number, summary_table_text};
+use buddy_report::summary_table_text;
 use buddy_study::{Progress, Request, Settings, Watch, output, reproduce};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -75,11 +75,8 @@ impl Reproduce {
         output::write(&self.out, &settings, &done.figures)?;
         print(&summary_table_text(&done.figures))?;
         let page = self.out.join("index.html");
-        say(format_args!(
-            "{} figures in {}",
-            number(buddy_core::Unit::Count, done.figures.len() as f64),
-            page.display()
-        ));
+        let figures = done.figures.len();
+        say(format_args!("{figures} figure{} in {}", if figures == 1 { "" } else { "s" }, page.display()));
         if done.interrupted {
             bail!("interrupted: the page shows what is done; the same command goes on");
         }

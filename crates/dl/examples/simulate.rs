@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use buddy_core::{AllocationTarget, TARGETS_VERSION, Target, TargetTable};
+use buddy_core::{Target, TargetTable};
 use buddy_dl::Network;
 use buddy_sim::{ClassMap, Classes, Config, Mode, Report, Simulator, presets};
 use buddy_trace::Application;
@@ -39,17 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn run(application: &Application, mode: Mode) -> Report {
-    let row = |info: &buddy_core::AllocationInfo| AllocationTarget {
-        name: info.name.clone(),
-        call_site: info.call_site.clone(),
-        bytes: info.bytes,
-        codec: "bpc".to_owned(),
-        parameters: Default::default(),
-        target: Some(Target::X2),
-        ranges: Vec::new(),
-    };
-    let allocations = application.allocations.iter().map(row).collect();
-    let table = TargetTable { version: TARGETS_VERSION, program: application.name.clone(), allocations };
+    let table = TargetTable::uniform(&application.name, &application.allocations, Target::X2, "bpc");
     let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("150").unwrap());
     config.mode = mode;
     let shares = [0.0, 0.0, 0.0, 0.5, 0.0, 0.5];

@@ -1,22 +1,12 @@
 //! Samples of iterations run on the model GPU in every mode, and say what they should.
 
-use buddy_core::{AllocationInfo, AllocationTarget, SizeClass, TARGETS_VERSION, Target, TargetTable};
+use buddy_core::{SizeClass, Target, TargetTable};
 use buddy_dl::Network;
 use buddy_sim::{ClassMap, Classes, Config, Mode, Report, Simulator, presets};
 use buddy_trace::Application;
 
 fn run(application: &Application, mode: Mode, class: SizeClass) -> Report {
-    let row = |info: &AllocationInfo| AllocationTarget {
-        name: info.name.clone(),
-        call_site: info.call_site.clone(),
-        bytes: info.bytes,
-        codec: "bpc".to_owned(),
-        parameters: Default::default(),
-        target: Some(Target::X2),
-        ranges: Vec::new(),
-    };
-    let allocations = application.allocations.iter().map(row).collect();
-    let table = TargetTable { version: TARGETS_VERSION, program: application.name.clone(), allocations };
+    let table = TargetTable::uniform(&application.name, &application.allocations, Target::X2, "bpc");
     let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("50").unwrap());
     config.mode = mode;
     config.map = ClassMap::bind(application, Some(&table), &mut |_, _| Classes::Uniform(class)).unwrap();

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use buddy_codec::CodecKind;
 use buddy_core::{
     AllocationProfile, AllocationTarget, CodecOutcome, ENTRY_BYTES, Histogram, PlanOutcome, Policy,
     PolicyOutcome, Profile, SweepPoint, TARGETS_VERSION, TargetTable,
 };
 
 use crate::{
-    Assignment, CodecChoice, Error, Measured, MeasuredCodec, PlanRequest, assign,
+    Assignment, CodecChoice, DEFAULT_THRESHOLD, Error, Measured, MeasuredCodec, PlanRequest, assign,
     assign::{entries, ranges_in, totals},
     plan,
     target_file::parameters,
@@ -30,6 +31,15 @@ pub struct Settings {
     pub codec: CodecChoice,
     /// What must fit where.
     pub plan: Option<PlanRequest>,
+}
+
+impl Settings {
+    /// The paper's final design with a codec: a target for each allocation, 16x for what is mostly zero, and its
+    /// threshold.
+    pub fn final_design(kind: CodecKind) -> Self {
+        let codec = CodecChoice::Fixed(kind);
+        Self { threshold: DEFAULT_THRESHOLD, policy: Policy::Allocation16x, codec, plan: None }
+    }
 }
 
 /// Checks a threshold.

@@ -6,7 +6,7 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A directory cannot be made.
-    #[error("cannot make {path}: {source}", path = path.display())]
+    #[error("cannot make {path}", path = path.display())]
     Directory {
         /// Which.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] buddy_snapshot::Error),
     /// A run cannot be profiled.
-    #[error("{program}: {source}")]
+    #[error("{program} cannot be profiled")]
     Profile {
         /// Of what.
         program: String,
@@ -33,7 +33,7 @@ pub enum Error {
         source: buddy_profile::Error,
     },
     /// A simulation cannot be made.
-    #[error("{point}: {source}")]
+    #[error("{point} cannot be simulated")]
     Simulation {
         /// Which.
         point: String,
@@ -51,8 +51,16 @@ pub enum Error {
         /// The codec asked for.
         codec: &'static str,
     },
-    /// A record that is part of this tool is none.
-    #[error("{name}: {source}")]
+    /// A file cannot be read.
+    #[error("cannot read {path}", path = path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A recorded run is none.
+    #[error("the record of {name} cannot be used")]
     Recorded {
         /// Which.
         name: String,

@@ -1,11 +1,9 @@
 //! A recorded network on a modelled GPU: the kernels of one iteration, with the sizes and targets of its record.
 
 use buddy_codec::CodecKind;
-use buddy_core::{AllocationInfo, Histogram, Policy, RunInfo, RunRecord, TargetTable};
+use buddy_core::{AllocationInfo, Histogram, RunInfo, RunRecord, TargetTable};
 use buddy_dl::{Network, classes_of, matches};
-use buddy_profile::{
-    CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, MeasuredCodec, Settings, profile,
-};
+use buddy_profile::{Measured, MeasuredAllocation, MeasuredCodec, Settings, profile};
 use buddy_sim::{ClassMap, Classes};
 use buddy_trace::Application;
 
@@ -71,13 +69,8 @@ pub fn iteration_sizes(
     }
     let mut run = RunInfo::new(&application.name, Default::default(), ours.clone());
     run.snapshots = record.run.snapshots.clone();
-    let ask = Settings {
-        threshold: DEFAULT_THRESHOLD,
-        policy: Policy::Allocation16x,
-        codec: CodecChoice::Fixed(kind),
-        plan: None,
-    };
-    let (profile, _) = profile(&Measured { run, allocations, auto: false }, &ask)
+    let measured = Measured { run, allocations, auto: false };
+    let (profile, _) = profile(&measured, &Settings::final_design(kind))
         .map_err(|source| Error::Profile { program: application.name.clone(), source })?;
     Ok((classes_of(record, kind.name(), ours), profile.targets))
 }

@@ -14,7 +14,7 @@ pub struct Point {
     /// GB/s of the link, in each direction.
     pub link: u32,
     /// How memory works.
-    pub mode: String,
+    pub mode: Mode,
     /// Bytes of metadata cache in each slice, if not the GPU's own.
     pub metadata_bytes: Option<u32>,
     /// With Unified Memory, percent of the memory that does not fit.
@@ -24,7 +24,7 @@ pub struct Point {
 impl Point {
     /// A simulation on the paper's GPU with its link.
     pub fn new(program: &str, mode: Mode) -> Self {
-        let (program, gpu, mode) = (program.to_owned(), "paper".to_owned(), mode.name().to_owned());
+        let (program, gpu) = (program.to_owned(), "paper".to_owned());
         Self { program, gpu, link: 150, mode, metadata_bytes: None, oversubscription: 0 }
     }
 
@@ -42,7 +42,13 @@ impl Point {
         } else {
             String::new()
         };
-        format!("{} {} at {} GB/s{}{over}", self.program, self.mode, self.link, metadata.unwrap_or_default())
+        format!(
+            "{} {} at {} GB/s{}{over}",
+            self.program,
+            self.mode.name(),
+            self.link,
+            metadata.unwrap_or_default()
+        )
     }
 
     /// The configuration, without the program's allocations.
@@ -59,8 +65,7 @@ impl Point {
             gb_per_s: f64::from(self.link),
             ..presets::link("150")?
         };
-        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == self.mode).unwrap_or(Mode::Ideal);
         let oversubscription = f64::from(self.oversubscription) / 100.0;
-        Ok(Config { mode, oversubscription, ..Config::new(gpu, link) })
+        Ok(Config { mode: self.mode, oversubscription, ..Config::new(gpu, link) })
     }
 }

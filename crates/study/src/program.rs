@@ -1,8 +1,8 @@
 //! The ten HPC programs: run once, looked at ten times, and profiled.
 
 use buddy_codec::CodecKind;
-use buddy_core::{PageMap, Policy, Profile, RecordKind, SnapshotInfo};
-use buddy_profile::{CodecChoice, DEFAULT_THRESHOLD, Settings as Ask, Tried, Watcher, page_map, profile};
+use buddy_core::{PageMap, Profile, RecordKind, SnapshotInfo};
+use buddy_profile::{DEFAULT_THRESHOLD, Settings as Ask, Tried, Watcher, page_map, profile};
 use buddy_workloads::{Check, Info, describe, run};
 use serde::{Deserialize, Serialize};
 
@@ -43,9 +43,7 @@ pub(crate) fn observe(settings: &Settings, info: &Info, watch: &dyn Watch) -> Re
         }
         if watch.goes_on() { Ok(()) } else { Err(Error::Interrupted) }
     })?;
-    let codec = CodecChoice::Fixed(CodecKind::Bpc);
-    let ask = Ask { threshold: DEFAULT_THRESHOLD, policy: Policy::Allocation16x, codec, plan: None };
-    let (profile, _) = profile(&watcher.finish(), &ask)
+    let (profile, _) = profile(&watcher.finish(), &Ask::final_design(CodecKind::Bpc))
         .map_err(|source| Error::Profile { program: info.name.to_owned(), source })?;
     let typical = typical(&profile);
     let checks = checks.iter().map(|check: &Check| (check.what.to_owned(), check.passed())).collect();

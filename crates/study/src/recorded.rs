@@ -1,11 +1,11 @@
 //! The deep-learning runs: recorded once on a GPU during real training, and profiled here from their records.
 
-use std::{borrow::Cow, fs, path::Path};
+use std::{borrow::Cow, fs, io, path::Path};
 
 use buddy_codec::CodecKind;
-use buddy_core::{Policy, Profile, Record, RunRecord};
+use buddy_core::{Profile, Record, RecordKind, RunRecord};
 use buddy_dl::Accuracy;
-use buddy_profile::{CodecChoice, DEFAULT_THRESHOLD, Measured, Settings as Ask, Tried, profile};
+use buddy_profile::{DEFAULT_THRESHOLD, Measured, Settings as Ask, Tried, profile};
 
 use crate::Error;
 
@@ -55,10 +55,7 @@ impl Recorded {
     /// # Errors
     /// If the file is not the record of a run.
     pub fn read(dir: Option<&Path>, network: &Network) -> Result<Option<Self>, Error> {
-        let Some(text) = text(dir, network.name) else { return Ok(None) };
-        let wrong = |source| Error::Recorded { name: network.name.to_owned(), source };
-        let record = Record::<RunRecord>::from_json(&text).map_err(wrong)?.data;
-        Self::new(record).map(Some)
+        recorded_run(dir, network.name)?.map(Self::new).transpose()
     }
 
     /// Profiles a record.
@@ -67,30 +64,47 @@ impl Recorded {
     /// If the record contradicts itself.
     pub fn new(record: RunRecord) -> Result<Self, Error> {
         let wrong = |source| Error::Profile { program: record.run.program.clone(), source };
-        let codec = CodecChoice::Fixed(CodecKind::Bpc);
         let tried = Tried { kinds: vec![CodecKind::Bpc], auto: true, threshold: DEFAULT_THRESHOLD };
         let measured = Measured::from_record(&record, &tried).map_err(wrong)?;
-        let ask = Ask { threshold: DEFAULT_THRESHOLD, policy: Policy::Allocation16x, codec, plan: None };
-        let (profile, _) = profile(&measured, &ask).map_err(wrong)?;
+        let (profile, _) = profile(&measured, &Ask::final_design(CodecKind::Bpc)).map_err(wrong)?;
         Ok(Self { record, measured, profile })
     }
 }
 
-/// Reads the record of accuracy by batch size; none if there is none.
+/// The record of a network's training by its name, from a directory or from what is built in; none if there is none.
 ///
 /// # Errors
-/// If the file is not such a record.
+/// If there is no such directory, or its file is not the record of a run.
+pub fn recorded_run(dir: Option<&Path>, name: &str) -> Result<Option<RunRecord>, Error> {
+    record(dir, name)
+}
+
+/// The record of accuracy by batch size; none if there is none.
+///
+/// # Errors
+/// If there is no such directory, or its file is not such a record.
 pub(crate) fn accuracy(dir: Option<&Path>) -> Result<Option<Accuracy>, Error> {
-    let Some(text) = text(dir, "accuracy") else { return Ok(None) };
-    let wrong = |source| Error::Recorded { name: "accuracy".to_owned(), source };
+    record(dir, "accuracy")
+}
+
+fn record<T: RecordKind>(dir: Option<&Path>, name: &str) -> Result<Option<T>, Error> {
+    let Some(text) = text(dir, name)? else { return Ok(None) };
+    let wrong = |source| Error::Recorded { name: name.to_owned(), source };
     Ok(Some(Record::from_json(&text).map_err(wrong)?.data))
 }
 
 /// The text of a record: a file of a directory, or what is built in.
-fn text(dir: Option<&Path>, name: &str) -> Option<Cow<'static, str>> {
-    match dir {
-        Some(dir) => fs::read_to_string(dir.join(format!("{name}.json"))).ok().map(Cow::Owned),
-        None => BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| Cow::Borrowed(*text)),
+fn text(dir: Option<&Path>, name: &str) -> Result<Option<Cow<'static, str>>, Error> {
+    let Some(dir) = dir else {
+        let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+        return Ok(found.map(|(_, text)| Cow::Borrowed(*text)));
+    };
+    let path = dir.join(format!("{name}.json"));
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(Cow::Owned(text))),
+        // A directory need not have every record.
+        Err(source) if source.kind() == io::ErrorKind::NotFound && dir.is_dir() => Ok(None),
+        Err(source) => Err(Error::Read { path, source }),
     }
 }
 

@@ -42,8 +42,8 @@ impl<'a> Stages<'a> {
         work: &Work<'_>,
     ) -> Result<BTreeMap<Point, Report>, Error> {
         let one = |point: &Point| {
-            let key = self.key(point);
-            let Some(key) = key else { return Ok(None) };
+            let Some(memory) = self.memory(&point.program) else { return Ok(None) };
+            let key = key(point, &memory)?;
             let seconds = seconds(&self.found.settings, point);
             let make = || self.simulate(point, work.watch());
             match work.record(&point.name(), seconds, store, &key, make) {
@@ -55,16 +55,6 @@ impl<'a> Stages<'a> {
         // One at a time from the front, so that the long ones, which come first, do not wait for a neighbour.
         let done: Result<Vec<_>, Error> = points.par_iter().with_max_len(1).map(one).collect();
         Ok(done?.into_iter().flatten().collect())
-    }
-
-    /// Where the result of a point is kept; none if its program is not known.
-    fn key(&self, point: &Point) -> Option<Key> {
-        let config = point.config().ok()?;
-        let inputs = json!({
-            "point": point, "memory": self.memory(&point.program)?, "gpu": config.gpu, "link": config.link,
-            "policy": "allocation-16x", "codec": "bpc", "threshold": buddy_profile::DEFAULT_THRESHOLD,
-        });
-        Some(Key { name: format!("simulation-{}-{}", point.program, point.mode), inputs })
     }
 
     /// What decides the memory and the kernels of a program; none if it is not known.
@@ -110,6 +100,16 @@ impl<'a> Stages<'a> {
     }
 }
 
+/// Where the result of a point is kept.
+fn key(point: &Point, memory: &Value) -> Result<Key, Error> {
+    let config = point.config().map_err(|source| Error::Simulation { point: point.name(), source })?;
+    let inputs = json!({
+        "point": point, "memory": memory, "gpu": config.gpu, "link": config.link,
+        "policy": "allocation-16x", "codec": "bpc", "threshold": buddy_profile::DEFAULT_THRESHOLD,
+    });
+    Ok(Key { name: format!("simulation-{}-{}", point.program, point.mode.name()), inputs })
+}
+
 /// Bytes of a generated program: enough to pass the caches of any GPU, and for random sectors many rows of memory.
 fn generated_bytes(settings: &Settings, name: &str) -> u64 {
     match (name, settings.name) {
@@ -131,8 +131,8 @@ fn generated(name: &str, bytes: u64) -> Stage {
     Stage { application, map: ClassMap::default() }
 }
 
-/// The class of every entry of an allocation.
-fn classes(map: &PageMap) -> Classes {
+/// The class of every entry of an allocation, all of whose pages are in the map.
+pub fn classes(map: &PageMap) -> Classes {
     let digit = |digit: u8| SizeClass::ALL.get(usize::from(digit - b'0')).copied().unwrap_or(SizeClass::Raw);
     Classes::Each(map.rows.iter().flat_map(|row| row.bytes().map(digit)).collect())
 }

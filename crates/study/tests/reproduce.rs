@@ -123,6 +123,12 @@ impl Watch for Impatient {
 #[test]
 fn an_interrupted_study_goes_on_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
+    let nowhere = reproduce(&request(dir.path(), &["table1"]), &Impatient::default());
+    assert!(
+        nowhere.unwrap_err().to_string().contains("recorded"),
+        "a directory that is not there is an error"
+    );
+    fs::create_dir(dir.path().join("recorded")).unwrap();
     let stopped = Impatient { stops: true, ..Impatient::default() };
     let done = reproduce(&request(dir.path(), &["table1"]), &stopped).unwrap();
     assert!(done.interrupted && done.figures.is_empty());

@@ -1,7 +1,7 @@
 //! What every workload's kernels promise: they stay inside its arrays, use most of them, are the same each time, and
 //! run in every mode of the model.
 
-use buddy_core::{AllocationTarget, SizeClass, TARGETS_VERSION, Target, TargetTable};
+use buddy_core::{SizeClass, Target, TargetTable};
 use buddy_sim::{ClassMap, Classes, Config, Mode, Report, Simulator, presets};
 use buddy_trace::{Addresses, Application, At, Code, Kernel, Launch, Step};
 use buddy_workloads::{ALL, Info, describe};
@@ -85,20 +85,7 @@ fn kernels_stay_inside_the_arrays_of_the_snapshots() {
 }
 
 fn config(application: &Application, mode: Mode) -> Config {
-    let row = |info: &buddy_core::AllocationInfo| AllocationTarget {
-        name: info.name.clone(),
-        call_site: String::new(),
-        bytes: info.bytes,
-        codec: "bpc".to_owned(),
-        parameters: Default::default(),
-        target: Some(Target::X2),
-        ranges: Vec::new(),
-    };
-    let table = TargetTable {
-        version: TARGETS_VERSION,
-        program: application.name.clone(),
-        allocations: application.allocations.iter().map(row).collect(),
-    };
+    let table = TargetTable::uniform(&application.name, &application.allocations, Target::X2, "bpc");
     let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("150").unwrap());
     config.mode = mode;
     config.oversubscription = if mode == Mode::Um { 0.3 } else { 0.0 };

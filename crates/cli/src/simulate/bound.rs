@@ -1,6 +1,6 @@
 //! A workload with its targets, as the options ask for them.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use buddy_codec::CodecKind;
 use buddy_core::{Profile, Target, TargetTable};
 use buddy_profile::read_targets;
@@ -43,18 +43,11 @@ impl Bound {
         }
         let tables: Vec<&TargetTable> = files.iter().map(|(_, table)| table).collect();
         let mut bar = None;
-        let observed = Observed::run(info, bytes, kind, &tables, |_, of| {
+        let (observed, profile) = Observed::run(info, bytes, kind, &tables, |_, of| {
             bar.get_or_insert_with(|| Bar::steps(of)).add(1);
         })?;
         bar.iter().for_each(Bar::finish);
-        let profile = observed.profile()?;
-        let snapshot = match snapshot {
-            Some(index) if index >= observed.snapshots() => {
-                bail!("--snapshot {index}: the run has {} snapshots, from 0", observed.snapshots())
-            }
-            Some(index) => index,
-            None => typical(&profile),
-        };
+        let snapshot = snapshot.unwrap_or_else(|| typical(&profile));
         let policy = Some(profile.targets.clone());
         let bound = Self { observed, snapshot, kind, policy, files };
         bound.describe(&profile)?;
@@ -68,14 +61,14 @@ impl Bound {
             "{}: snapshot {} of {}, optimistic ratio {}; with the policy's targets {:.2}% of its entries overflow",
             profile.run.program,
             self.snapshot,
-            self.observed.snapshots(),
+            profile.run.snapshots.len(),
             profile.optimistic[self.snapshot].map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
             100.0 * overflow,
         ));
         Ok(())
     }
 
-    /// The map with these targets: a ratio, a file, or the policy\'s.
+    /// The map with these targets: a ratio, a file, or the policy's.
     pub(crate) fn map(&self, targets: Option<&str>) -> Result<ClassMap> {
         let Some(name) = targets else { return self.observed.map(self.policy.as_ref(), self.snapshot) };
         if let Ok(target) = name.parse::<Target>() {

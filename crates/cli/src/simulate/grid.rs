@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use buddy_sim::Mode;
+use buddy_workloads::SNAPSHOTS;
 
 /// The settings that can be swept.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,6 +82,14 @@ pub(crate) fn sample(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
         _ => Err(format!("'{text}' is no share above 0, at most 1")),
+    }
+}
+
+pub(crate) fn snapshot(text: &str) -> Result<usize, String> {
+    let last = SNAPSHOTS as usize - 1;
+    match text.parse() {
+        Ok(index) if index <= last => Ok(index),
+        _ => Err(format!("a run has the snapshots 0 to {last}")),
     }
 }
 

@@ -12,10 +12,11 @@ use std::{io::Write, path::PathBuf, sync::atomic::Ordering};
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::{Record, RunRecord, Target};
+use buddy_core::Target;
 use buddy_dl::Network;
 use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline};
 use buddy_snapshot::write_atomic;
+use buddy_study::recorded_run;
 use buddy_workloads::ALL;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -78,7 +79,7 @@ pub(crate) struct Simulate {
     scale: Scale,
 
     /// Snapshot of a workload's run that is simulated, 0 to 9
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = grid::snapshot)]
     snapshot: Option<usize>,
 
     /// Codec of a workload's or network's memory; files of targets name their own
@@ -93,9 +94,9 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = grid::sample)]
     sample: f64,
 
-    /// Folder with the records of training, NAME.json for each network
-    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/recorded"), hide_default_value = true)]
-    recorded: PathBuf,
+    /// Take the recorded training runs, NAME.json for each network, from here instead of those that are built in
+    #[arg(long, value_name = "DIR")]
+    recorded: Option<PathBuf>,
 
     /// With a ratio: shares of zero, b8, s1, s2, s3 and raw entries
     #[arg(
@@ -183,16 +184,16 @@ impl Simulate {
         Ok(Source::workload(Bound::new(info, bytes, self.codec, self.snapshot, points)?))
     }
 
-    /// A training iteration, with the record of a real run if the data matters.
+    /// A training iteration, with the record of a real run, which must be there if the data matters.
     fn iteration(&self, points: &[Point]) -> Result<Iteration> {
         let network = Network::named(&self.what)?;
-        let compressed = |point: &Point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy);
-        let record = points.iter().any(compressed).then(|| {
-            let path = self.recorded.join(format!("{}.json", self.what));
-            let name = path.display().to_string();
-            anyhow::Ok(Record::<RunRecord>::from_json(&read(&name)?).context(name)?.data)
-        });
-        Iteration::new(&network, self.batch, self.sample, self.codec, record.transpose()?.as_ref())
+        let record = recorded_run(self.recorded.as_deref(), &self.what)?;
+        let compressed = points.iter().any(|point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy));
+        if record.is_none() && compressed {
+            bail!("--recorded has no {}.json, so nothing is known of how its tensors compress", self.what);
+        }
+        let record = record.filter(|_| compressed);
+        Iteration::new(&network, self.batch, self.sample, self.codec, record.as_ref())
     }
 
     /// What the options say, before any sweep.

@@ -8,8 +8,6 @@ use buddy_sim::{ClassMap, Classes};
 use buddy_study::iteration_sizes;
 use buddy_trace::Application;
 
-use super::workload::one_target;
-
 /// A training iteration, or a sample of one.
 pub(crate) struct Iteration {
     /// Its kernels.
@@ -35,19 +33,16 @@ impl Iteration {
 
     /// The map with these targets: a ratio, or the policy's.
     pub(crate) fn map(&self, targets: Option<&str>) -> Result<ClassMap> {
-        let Some((shares, policy)) = &self.recorded else {
-            return Ok(ClassMap::bind(&self.application, None, &mut |_, _| {
-                Classes::Uniform(SizeClass::Raw)
-            })?);
-        };
-        let ratio = targets.map(|name| match name.parse::<Target>() {
-            Ok(target) => {
-                let Application { name, allocations, .. } = &self.application;
-                Ok(one_target(name, allocations, target, self.kind))
-            }
+        let Application { name, allocations, .. } = &self.application;
+        let ratio = targets.map(|ratio| match ratio.parse::<Target>() {
+            Ok(target) => Ok(TargetTable::uniform(name, allocations, target, self.kind.name())),
             Err(error) => bail!("targets of a network are a ratio or the policy's: {error}"),
         });
         let ratio = ratio.transpose()?;
+        let Some((shares, policy)) = &self.recorded else {
+            let raw = &mut |_, _: &_| Classes::Uniform(SizeClass::Raw);
+            return Ok(ClassMap::bind(&self.application, None, raw)?);
+        };
         let classes =
             &mut |index: usize, _: &_| Classes::Shares { shares: shares[index], seed: index as u64 };
         Ok(ClassMap::bind(&self.application, Some(ratio.as_ref().unwrap_or(policy)), classes)?)

@@ -3,90 +3,69 @@
 //! The simulator calls no codec and knows no policy. Here the workload is run, its memory is looked at with the
 //! codecs, and targets are chosen.
 
-use anyhow::{Context, Result, bail};
-use buddy_codec::{Codec, CodecKind, EntryCodec};
+use anyhow::{Result, bail};
+use buddy_codec::{Codec, CodecKind};
 use buddy_core::{
-    AllocationInfo, AllocationTarget, Entry, Histogram, Policy, Profile, RunInfo, SizeClass, SnapshotInfo,
-    TARGETS_VERSION, Target, TargetTable, as_entries, is_zero, last_entry, optimistic_bytes,
+    AllocationInfo, AllocationTarget, PageMap, Profile, SizeClass, SnapshotInfo, Target, TargetTable,
 };
-use buddy_profile::{
-    CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, MeasuredCodec, Settings, profile,
-    row_codec, sample,
-};
+use buddy_profile::{DEFAULT_THRESHOLD, Settings, Tried, Watcher, page_map, profile, row_codec, sample};
 use buddy_sim::{ClassMap, Classes};
+use buddy_study::classes;
 use buddy_trace::Application;
 use buddy_workloads::{Info, Workload, describe, run};
-use rayon::prelude::*;
 
 /// What is random in a workload is drawn from this seed.
 const SEED: u64 = 1;
 
-/// A workload that has been run and looked at.
+/// A workload, and what was seen of its memory if it was run.
 pub(crate) struct Observed {
     /// Its kernels.
     pub(crate) application: Application,
-    info: RunInfo,
     /// For each allocation, what it was looked at with; the codec that targets are chosen for comes first.
     allocations: Vec<ObservedAllocation>,
 }
 
 struct ObservedAllocation {
     codecs: Vec<Codec>,
-    /// What was seen, by codec and snapshot.
-    seen: Vec<Vec<Seen>>,
-}
-
-/// The classes of an allocation's entries, and how many there are of each.
-#[derive(Clone, Default)]
-struct Seen {
-    classes: Vec<SizeClass>,
-    histogram: Histogram,
+    /// The class of every entry, by codec and snapshot.
+    seen: Vec<Vec<PageMap>>,
 }
 
 impl Observed {
     /// A workload that was not run: enough where nothing is compressed.
     pub(crate) fn unseen(info: &Info, bytes: u64) -> Self {
-        let workload = (info.build)(bytes, SEED);
-        Self {
-            application: workload.application(),
-            info: describe(info, workload.as_ref(), SEED),
-            allocations: Vec::new(),
-        }
+        Self { application: (info.build)(bytes, SEED).application(), allocations: Vec::new() }
     }
 
     /// Runs a workload to its end and looks at every entry ten times, with `kind` and with the codecs that the
     /// tables name. A codec that learns is trained on the first look. `watch` is called after each of the run's steps.
+    /// Beside it comes what targets the paper's final design gives, from all snapshots.
     pub(crate) fn run(
         info: &Info,
         bytes: u64,
         kind: CodecKind,
         tables: &[&TargetTable],
         mut watch: impl FnMut(u64, u64),
-    ) -> Result<Self> {
+    ) -> Result<(Self, Profile)> {
         let mut workload = (info.build)(bytes, SEED);
-        let mut observed = Self {
-            application: workload.application(),
-            info: describe(info, workload.as_ref(), SEED),
-            allocations: Vec::new(),
-        };
+        let tried = Tried { kinds: vec![kind], auto: false, threshold: DEFAULT_THRESHOLD };
+        let mut watcher = Watcher::new(describe(info, workload.as_ref(), SEED), tried);
+        let mut observed = Self { application: workload.application(), allocations: Vec::new() };
         run(workload.as_mut(), |step, workload| {
             if step.look {
-                observed.look(step.done, workload, kind, tables)?;
+                let arrays: Vec<&[u8]> = workload.allocations().iter().map(|array| array.bytes).collect();
+                let snapshot = SnapshotInfo { step: step.done, label: String::new(), file: None };
+                watcher.add(snapshot, &arrays, &|_| ());
+                observed.look(workload, kind, tables)?;
             }
             watch(step.done, step.of);
             anyhow::Ok(())
         })?;
-        Ok(observed)
+        let (profile, _) = profile(&watcher.finish(), &Settings::final_design(kind))?;
+        Ok((observed, profile))
     }
 
-    fn look(
-        &mut self,
-        step: u64,
-        workload: &dyn Workload,
-        kind: CodecKind,
-        tables: &[&TargetTable],
-    ) -> Result<()> {
-        self.info.snapshots.push(SnapshotInfo { step, label: String::new(), file: None });
+    fn look(&mut self, workload: &dyn Workload, kind: CodecKind, tables: &[&TargetTable]) -> Result<()> {
         let arrays = workload.allocations();
         if self.allocations.is_empty() {
             let trained = arrays.iter().map(|array| {
@@ -97,44 +76,16 @@ impl Observed {
         }
         for (allocation, array) in self.allocations.iter_mut().zip(&arrays) {
             for (codec, seen) in allocation.codecs.iter().zip(&mut allocation.seen) {
-                seen.push(Seen::new(array.bytes, codec));
+                seen.push(page_map(&array.bytes, codec, usize::MAX));
             }
         }
         Ok(())
     }
 
-    /// How many times the memory was looked at.
-    pub(crate) fn snapshots(&self) -> usize {
-        self.info.snapshots.len()
-    }
-
-    /// What targets the paper's final design gives, from all snapshots.
-    pub(crate) fn profile(&self) -> Result<Profile> {
-        let measured = |allocation: &ObservedAllocation| MeasuredAllocation {
-            codecs: vec![MeasuredCodec {
-                kind: allocation.codecs[0].kind(),
-                codec: Some(allocation.codecs[0].clone()),
-                histograms: allocation.seen[0].iter().map(|seen| seen.histogram).collect(),
-                pages: None,
-            }],
-            auto: 0,
-            map: None,
-        };
-        let allocations = self.allocations.iter().map(measured).collect();
-        let measured = Measured { run: self.info.clone(), allocations, auto: false };
-        let kind = self.allocations.first().context("the workload has no arrays")?.codecs[0].kind();
-        let settings = Settings {
-            threshold: DEFAULT_THRESHOLD,
-            policy: Policy::Allocation16x,
-            codec: CodecChoice::Fixed(kind),
-            plan: None,
-        };
-        Ok(profile(&measured, &settings)?.0)
-    }
-
     /// One target for everything.
     pub(crate) fn all(&self, target: Target, kind: CodecKind) -> TargetTable {
-        one_target(&self.info.program, &self.info.allocations, target, kind)
+        let Application { name, allocations, .. } = &self.application;
+        TargetTable::uniform(name, allocations, target, kind.name())
     }
 
     /// The map of one snapshot with these targets; without any, of plain device memory.
@@ -145,7 +96,7 @@ impl Observed {
             };
             let row = table.and_then(|table| table.get(&info.name));
             let codec = row.map_or(0, |row| allocation.find(row));
-            Classes::Each(allocation.seen[codec][snapshot].classes.clone())
+            classes(&allocation.seen[codec][snapshot])
         };
         Ok(ClassMap::bind(&self.application, table, classes)?)
     }
@@ -170,43 +121,6 @@ fn codecs_for(name: &str, bytes: &[u8], kind: CodecKind, tables: &[&TargetTable]
         }
     }
     Ok(codecs)
-}
-
-impl Seen {
-    fn new(bytes: &[u8], codec: &Codec) -> Self {
-        let (entries, tail) = as_entries(bytes);
-        let last = last_entry(tail);
-        let size = |entry: &Entry| {
-            let zero = is_zero(entry);
-            (codec.class(entry), optimistic_bytes(codec.size_bits(entry), zero) as u8)
-        };
-        let mut sizes = Vec::with_capacity(entries.len() + 1);
-        entries.par_iter().with_min_len(1024).map(size).collect_into_vec(&mut sizes);
-        sizes.extend(last.iter().map(size));
-        let mut histogram = Histogram::default();
-        sizes.iter().for_each(|(class, bytes)| histogram.add(*class, usize::from(*bytes)));
-        Self { classes: sizes.into_iter().map(|(class, _)| class).collect(), histogram }
-    }
-}
-
-/// A table with one target for all allocations.
-pub(crate) fn one_target(
-    program: &str,
-    allocations: &[AllocationInfo],
-    target: Target,
-    kind: CodecKind,
-) -> TargetTable {
-    let row = |info: &AllocationInfo| AllocationTarget {
-        name: info.name.clone(),
-        call_site: info.call_site.clone(),
-        bytes: info.bytes,
-        codec: kind.name().to_owned(),
-        parameters: Default::default(),
-        target: Some(target),
-        ranges: Vec::new(),
-    };
-    let allocations = allocations.iter().map(row).collect();
-    TargetTable { version: TARGETS_VERSION, program: program.to_owned(), allocations }
 }
 
 /// Checks that a table is for this workload.
