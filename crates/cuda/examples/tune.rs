@@ -24,19 +24,8 @@ fn main() -> Result<(), buddy_cuda::Error> {
         }
     }
     if wanted("product") {
-        for [warps, step, ring, stages, unroll, blocks] in [
-            [16, 4, 1, 4, 2, 1],
-            [8, 8, 2, 2, 4, 1],
-            [8, 8, 2, 2, 8, 1],
-            [8, 8, 2, 2, 2, 1],
-            [8, 4, 3, 6, 4, 1],
-            [4, 8, 1, 2, 4, 3],
-            [4, 8, 3, 3, 4, 1],
-        ]
-        .into_iter()
-        .take(most)
-        {
-            let product = ProductShape { warps, step, ring, stages, unroll, blocks };
+        for [warps, stages, adders] in [[8, 3, 3], [8, 3, 2], [8, 2, 3]].into_iter().take(most) {
+            let product = ProductShape { warps, stages, adders };
             let shapes = Shapes { product, ..Shapes::default() };
             print(&gpu, Example::Product, shapes, &format!("{product:?}"));
         }

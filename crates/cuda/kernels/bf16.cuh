@@ -125,6 +125,13 @@ struct Bf16 {
         return choice.bits;
     }
 
+    // The exponents of a pair of values, in place, by codes 4k and 4k + 16 of a word. Two pairs share what is left after
+    // one mask: the other pair's codes fall on signs and mantissas, which `widen` takes from elsewhere.
+    static BUDDY_FN u32 window_exponents(u32 codes, u32 k, u32 window) {
+        u32 two = keep(codes & (k % 2 == 0 ? 0x0f0f0f0fu : 0xf0f0f0f0u)), base = window * 0x00800080u;
+        return k == 0 ? two * 128 + base : k == 1 ? two * 8 + base : k == 2 ? (two >> 1) + base : (two >> 5) + base;
+    }
+
     template <class Row>
     static BUDDY_FN u32 read_window(const Row& row, u32 window, u32 (&words)[32]) {
         BUDDY_UNROLL
@@ -132,8 +139,7 @@ struct Bf16 {
             u32 codes = row.load(CODES + group);
             BUDDY_UNROLL
             for (u32 k = 0; k < 4; k++) {
-                u32 exponents = (codes >> 4 * k & 0x000f000fu) * 128 + window * 0x00800080u;
-                words[4 * group + k] = widen(row.load(2 * group + k / 2), k % 2, exponents);
+                words[4 * group + k] = widen(row.load(2 * group + k / 2), k % 2, window_exponents(codes, k, window));
             }
         }
         return OK;
@@ -170,10 +176,7 @@ struct Bf16 {
     // 16 + 2 * quarter and on:
     static BUDDY_FN void read_window_quarter(const u32 (&bytes)[4], const u32 (&codes)[2], u32 window, u32 (&out)[8]) {
         BUDDY_UNROLL
-        for (u32 i = 0; i < 8; i++) {
-            u32 k = i % 4, word = codes[i / 4], place = k == 0 ? word << 7 : k == 1 ? word << 3 : k == 2 ? word >> 1 : word >> 5;
-            out[i] = widen(bytes[i / 2], i % 2, (place & 0x07800780u) + window * 0x00800080u);
-        }
+        for (u32 i = 0; i < 8; i++) out[i] = widen(bytes[i / 2], i % 2, window_exponents(codes[i / 4], i % 4, window));
     }
 
     // Layout C, with `rest` the words 16 to 23. Streams that `decode` refuses give anything.
@@ -186,21 +189,19 @@ struct Bf16 {
         BUDDY_UNROLL
         for (u32 bit = 0; bit < 3; bit++) planes[bit] = (half == 0 ? rest[2 * bit] : rest[2 * bit + 1]) >> shift;
         u64 tail = ((u64)rest[7] << 32 | rest[6]) >> 8 * (before & 7);
-        u32 base = rest[6] & 0xff, escaped = planes[0] & planes[1] & planes[2];
+        u32 base = rest[6] & 0xff, escaped = planes[0] & planes[1] & planes[2] & 0xffff;
         BUDDY_UNROLL
         for (u32 i = 0; i < 8; i++) {
             u32 codes = 0;
             BUDDY_UNROLL
-            for (u32 bit = 0; bit < 3; bit++) {
-                u32 two = planes[bit] >> 2 * i;
-                codes |= ((two & 1) | (two & 2) << 15) << bit;
-            }
-            u32 exponents = base * 0x00010001u - codes;
-            if (escaped >> 2 * i & 3) {
-                if (escaped >> 2 * i & 1) tail >>= 8, exponents = (exponents & 0xffff0000u) | ((u32)tail & 0xff);
-                if (escaped >> 2 * i & 2) tail >>= 8, exponents = (exponents & 0xffff) | ((u32)tail & 0xff) << 16;
-            }
-            out[i] = widen(bytes[i / 2], i % 2, (exponents & 0x00ff00ffu) << 7);
+            for (u32 bit = 0; bit < 3; bit++) codes |= ((planes[bit] >> 2 * i) * 0x8001 & 0x00010001u) << bit;
+            out[i] = widen(bytes[i / 2], i % 2, (base * 0x00010001u - codes & 0x00ff00ffu) << 7);
+        }
+        for (; escaped != 0; escaped &= escaped - 1) {
+            u32 at = trailing_zeros(escaped), place = at % 2 == 0 ? 0x00007f80u : 0x7f800000u;
+            tail >>= 8;
+            BUDDY_UNROLL
+            for (u32 i = 0; i < 8; i++) out[i] = choose_bits(at / 2 == i ? place : 0, ((u32)tail & 0xff) * 0x00800080u, out[i]);
         }
     }
 

@@ -137,6 +137,14 @@ BUDDY_FN void forget(u32 (&words)[32]) {
 #endif
 }
 
+// A word that the compiler takes as it is, and does not compute anew in each of its uses.
+BUDDY_FN u32 keep(u32 word) {
+#ifdef __CUDA_ARCH__
+    asm("" : "+r"(word));
+#endif
+    return word;
+}
+
 // The bits of `a` where `mask` has ones, of `b` where it has zeros. Spelled out for the GPU: its compiler makes
 // two instructions of the C++ form when the mask is a constant.
 BUDDY_FN u32 choose_bits(u32 mask, u32 a, u32 b) {

@@ -5,73 +5,60 @@
 // one another, four of them to each of four fragments. The order of columns in a product is free as long as both
 // operands have the same one, so a lane's share of x is 16 values that follow one another too.
 //
-// Blocks stay on their multiprocessor. Each warp has 16 rows and a ring of slices of them in shared memory; when it is
-// done with a slice it asks the bulk copy engine for the one that will take its room, and so waits for no other warp.
-// x comes through a ring for all, which one more warp fills. Entries of rare layouts and those that overflow come after
-// the others of their slice, by themselves: the loop over the others calls nothing and spills nothing. Tiles of rows are
-// split between blocks wherever even shares end; the last part to arrive adds all of them up, in a fixed order.
+// Blocks stay on their multiprocessor and take sixteen rows at a time, when they have room for them: equal shares would
+// not take equal time. x lies in shared memory; where it has no room, it is cut into panels, and the last one to be done
+// adds up what all of them gave for its rows, in a fixed order. In a block, one warp asks the bulk copy engine for
+// entries, step by step along the rows; most warps multiply; and some add up what these found. Entries of rare layouts
+// and those that overflow come after the others of their step, by themselves: the loop over the others has no detour.
 #include "buddy_device.cuh"
+#include "bulk.cuh"
 #include "fill.cuh"
 
 using namespace buddy;
 
-// The shape, from Rust: warps that multiply, entries of a row in a slice, stages of x.
-constexpr u32 WARPS = BUDDY_PRODUCT_WARPS, STEP = BUDDY_PRODUCT_STEP, STAGES = BUDDY_PRODUCT_STAGES;
-constexpr u32 ROWS = 16 * WARPS, VALUES = ENTRY / 2, SIDES = 8;
+// The shape, from Rust: warps that multiply, steps that have room in shared memory, warps that add up.
+constexpr u32 WARPS = BUDDY_PRODUCT_WARPS, STAGES = BUDDY_PRODUCT_STAGES, ADDERS = BUDDY_PRODUCT_ADDERS;
+constexpr u32 ROWS = 16, VALUES = ENTRY / 2;
+// Entries of a row that are a warp's in a step, and a step's.
+constexpr u32 SHARE = 4, STEP = WARPS * SHARE;
+// Tiles that an adder asks about together.
+constexpr u32 TOGETHER = 4;
 
 struct Shape {
     u32 rows, columns, sides;
+    u32 panel;  // entries of a row, a multiple of a step's
+
+    BUDDY_FN u32 tiles() const { return rows / ROWS; }
+    BUDDY_FN u32 per_row() const { return columns / VALUES; }
+    BUDDY_FN u32 panels() const { return (per_row() + panel - 1) / panel; }
+    // The entries of a panel; the last one may have fewer.
+    BUDDY_FN u32 width(u32 at) const { return min(panel, per_row() - at * panel); }
 };
 
-BUDDY_FN u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+// Sixteen rows, a panel of them, and a step in it.
+struct Part {
+    static constexpr u32 NONE = ~0u;
+    u32 tile, panel, step;
 
-struct Barrier {
-    u32 at;
-
-    BUDDY_FN void init(u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory"); }
-    BUDDY_FN void arrive() { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
-    BUDDY_FN void expect(u32 bytes) {
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+    BUDDY_FN bool none() const { return tile == NONE; }
+    BUDDY_FN bool is_last(const Shape& shape) const { return (step + 1) * STEP == shape.width(panel); }
+    // The first entry of a row of it.
+    BUDDY_FN u64 entry(const Shape& shape, u32 row) const {
+        return (u64)(tile * ROWS + row) * shape.per_row() + panel * shape.panel + step * STEP;
     }
-    BUDDY_FN void wait(u32 parity) {
-        asm volatile(
-            "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(at),
-            "r"(parity)
-            : "memory");
+    // The first step of the so-many-th panel of a tile. Panel by panel: another one of x is seldom needed.
+    static BUDDY_FN Part first(const Shape& shape, u32 number) {
+        u32 tiles = shape.tiles();
+        return number < tiles * shape.panels() ? Part{number % tiles, number / tiles, 0} : Part{NONE, 0, 0};
     }
+    BUDDY_FN uint2 name() const { return make_uint2(tile, panel << 16 | step); }
+    static BUDDY_FN Part of(uint2 name) { return {name.x, name.y >> 16, name.y & 0xffff}; }
 };
 
-BUDDY_FN void copy_bulk(u32 to, const void* from, u32 bytes, Barrier done) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(done.at)
-                 : "memory");
-}
-
-BUDDY_FN uint4 load_four(u32 at) {
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at) : "memory");
-    return v;
-}
-
-BUDDY_FN uint2 load_two(u32 at) {
-    uint2 v;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
-    return v;
-}
-
-// One lane of the warp, such that the compiler knows that it is one.
-BUDDY_FN bool elect() {
-    u32 elected;
-    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected));
-    return elected != 0;
-}
-
-// One product of fragments: 16 rows, 16 columns, 8 sides.
-BUDDY_FN void multiply(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
+// Tiles that blocks have taken, blocks that are done, and by tile the panels that are. Zeros before and after.
+struct Counts {
+    u32 taken, done, panels[1];
+};
 
 // A quarter of any entry, by a thread's slow way. Not inlined: it is rare, and registers are dear.
 __device__ __noinline__ void load_rare(const BuddyView* view, u64 entry, u32 quarter, u32* out) {
@@ -80,32 +67,28 @@ __device__ __noinline__ void load_rare(const BuddyView* view, u64 entry, u32 qua
     for (u32 i = 0; i < 8; i++) out[i] = words[8 * quarter + i];
 }
 
-// Compressed weights at 4/3x. Rows of a stage are 64 bytes apart modulo 128: two of them fill all banks.
+// Compressed weights at 4/3x.
 struct Packed {
-    // Slices of a warp, from Rust.
-    static constexpr u32 RING = BUDDY_PRODUCT_RING;
-    static constexpr u32 BYTES = 3 * SECTOR, PITCH = (STEP * BYTES + 63) / 128 * 128 + 64;
-    BuddyView view;
+    static constexpr u32 BYTES = 3 * SECTOR;
+    const BuddyView& view;
 
     BUDDY_FN const u8* entry_at(u64 entry) const { return view.memory.device + entry * BYTES; }
 
-    // The nibbles of a row's entries in a slice: 0 where they say layout B.
-    BUDDY_FN u32 find_odd(u64 entry) const {
-        const u8* at = view.memory.nibbles + entry / 2;
-        u32 common = (RAW + 1) * 0x11111111u;
-        return STEP == 8 ? *(const u32*)at ^ common : *(const unsigned short*)at ^ (common & 0xffff);
-    }
+    // The nibbles of four entries, as long as they are not looked at; and where they are not layout B's.
+    BUDDY_FN u32 nibbles(u64 entry) const { return __ldg((const unsigned short*)(view.memory.nibbles + entry / 2)); }
+    static BUDDY_FN u32 odd(u32 nibbles) { return nibbles ^ (RAW + 1) * 0x1111u; }
 
-    // A quarter of the entry at `at`, in layout B.
-    BUDDY_FN void load(u32 at, u32 quarter, u64, u32 (&out)[8]) const {
+    // A quarter of the entry at `at` in shared memory, in layout B.
+    BUDDY_FN void load(u32 at, u64, u32 quarter, u32 (&out)[8]) const {
         uint4 m = load_four(at + 16 * quarter);
         uint2 c = load_two(at + 64 + 8 * quarter);
         const u32 bytes[4] = {m.x, m.y, m.z, m.w}, codes[2] = {c.x, c.y};
         Bf16::read_window_quarter(bytes, codes, view.params.window, out);
     }
 
-    // A quarter of any other, by its four bits of `odd`: layout C, or anything.
-    BUDDY_FN void load_odd(u32 at, u32 quarter, u32 odd, u64 entry, u32 (&out)[8]) const {
+    // A quarter of any other, by its four bits of `odd`. Layout C is decoded here, in registers: memory that is a lane's own
+    // is slow while all others stream.
+    BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32 odd, u32 (&out)[8]) const {
         if ((odd ^ (RAW + 1)) == RAW + 2) {
             uint4 m = load_four(at + 16 * quarter), a = load_four(at + 64), b = load_four(at + 80);
             const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
@@ -121,19 +104,19 @@ struct Packed {
 
 // The same on plain memory.
 struct Plain {
-    static constexpr u32 RING = BUDDY_PRODUCT_RING_PLAIN;
-    static constexpr u32 BYTES = ENTRY, PITCH = STEP * BYTES + 16;
+    static constexpr u32 BYTES = ENTRY;
     const u8* weights;
 
     BUDDY_FN const u8* entry_at(u64 entry) const { return weights + entry * BYTES; }
-    BUDDY_FN u32 find_odd(u64) const { return 0; }
+    BUDDY_FN u32 nibbles(u64) const { return 0; }
+    static BUDDY_FN u32 odd(u32) { return 0; }
 
-    BUDDY_FN void load(u32 at, u32 quarter, u64, u32 (&out)[8]) const {
+    BUDDY_FN void load(u32 at, u64, u32 quarter, u32 (&out)[8]) const {
         uint4 a = load_four(at + 32 * quarter), b = load_four(at + 32 * quarter + 16);
         out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
     }
 
-    BUDDY_FN void load_odd(u32, u32, u32, u64, u32 (&)[8]) const {}
+    BUDDY_FN void load_odd(u32, u64, u32, u32, u32 (&)[8]) const {}
 };
 
 // Plain weights in the order of compressed ones: what is odd there comes after the others here too, so that sums are the
@@ -141,167 +124,146 @@ struct Plain {
 struct Ordered : Packed {
     const u8* weights;
 
-    BUDDY_FN void load(u32, u32 quarter, u64 entry, u32 (&out)[8]) const {
+    BUDDY_FN void load(u32, u64 entry, u32 quarter, u32 (&out)[8]) const {
         const u32* at = (const u32*)(weights + entry * ENTRY) + 8 * quarter;
         for (u32 k = 0; k < 8; k++) out[k] = at[k];
     }
 
-    BUDDY_FN void load_odd(u32 at, u32 quarter, u32, u64 entry, u32 (&out)[8]) const { load(at, quarter, entry, out); }
+    BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32, u32 (&out)[8]) const { load(at, entry, quarter, out); }
 };
 
-// The blocks' shares: a tile is ROWS rows; its steps, and those of all tiles, are counted in one row.
-struct Shares {
-    u32 steps, total;
-
-    BUDDY_FN Shares(const Shape& shape) : steps(shape.columns / (VALUES * STEP)), total(shape.rows / ROWS * steps) {}
-    BUDDY_FN u32 begin(u32 block) const { return (u32)((u64)total * block / gridDim.x); }
-    BUDDY_FN u32 owner(u32 step) const {
-        u32 block = (u32)(((u64)step * gridDim.x + gridDim.x - 1) / total);
-        if (block >= gridDim.x) block = gridDim.x - 1;
-        while (begin(block) > step) block--;
-        while (begin(block + 1) <= step) block++;
-        return block;
-    }
-};
-
-constexpr u32 SIDE_PITCH = STEP * ENTRY + 16, STAGE_BYTES = SIDES * SIDE_PITCH;
-template <class Weights>
-constexpr u32 SLICE_BYTES = 16 * Weights::PITCH;
-template <class Weights>
-constexpr u32 SHARED_BYTES = WARPS* Weights::RING* SLICE_BYTES<Weights> + STAGES * STAGE_BYTES + 8 * (WARPS * Weights::RING + 2 * STAGES);
-static_assert(SHARED_BYTES<Packed> == BUDDY_PRODUCT_SHARED && SHARED_BYTES<Plain> == BUDDY_PRODUCT_SHARED_PLAIN,
-              "Rust asks for the shared memory that the kernels use");
-
-// Where things lie in shared memory.
+// Where things lie in shared memory: steps of rows, sums of warps, the names of both, barriers, and x.
 template <class Weights>
 struct Room {
-    static constexpr u32 RING = Weights::RING;
+    // Rows begin at multiples of 128 bytes, as in memory: elsewhere the copy engine is slower by a tenth.
+    static constexpr u32 ROW = STEP * Weights::BYTES, STAGE = ROWS * ROW, SLOT = WARPS * WARP * 16;
+    static constexpr u32 AT_SUMS = STAGES * STAGE, AT_NAMES = AT_SUMS + ADDERS * SLOT;
+    static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * (STAGES + ADDERS), AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 15) / 16 * 16;
     u32 shared;
 
-    BUDDY_FN u32 slice(u32 warp, u32 turn) const { return shared + (warp * RING + turn % RING) * SLICE_BYTES<Weights>; }
-    BUDDY_FN u32 stage(u32 turn) const { return shared + WARPS * RING * SLICE_BYTES<Weights> + turn % STAGES * STAGE_BYTES; }
-    BUDDY_FN u32 barriers() const { return shared + WARPS * RING * SLICE_BYTES<Weights> + STAGES * STAGE_BYTES; }
-    BUDDY_FN Barrier come(u32 warp, u32 turn) const { return {barriers() + 8 * (warp * RING + turn % RING)}; }
-    BUDDY_FN Barrier full(u32 turn) const { return {barriers() + 8 * (WARPS * RING + turn % STAGES)}; }
-    BUDDY_FN Barrier empty(u32 turn) const { return {barriers() + 8 * (WARPS * RING + STAGES + turn % STAGES)}; }
+    BUDDY_FN u32 stage(u32 turn) const { return shared + turn % STAGES * STAGE; }
+    BUDDY_FN u32 sums(u32 tile) const { return shared + AT_SUMS + tile % ADDERS * SLOT; }
+    // The name of the step after the one of this turn, and that of a tile's sums.
+    BUDDY_FN u32 name(u32 turn) const { return shared + AT_NAMES + 8 * (turn % STAGES); }
+    BUDDY_FN u32 name_of_sums(u32 tile) const { return shared + AT_NAMES + 8 * (STAGES + tile % ADDERS); }
+    // A step has come; all are done with it; a tile's sums are there; they are added up.
+    BUDDY_FN Barrier come(u32 turn) const { return {shared + AT_BARRIERS + 16 * (turn % STAGES)}; }
+    BUDDY_FN Barrier used(u32 turn) const { return {come(turn).at + 8}; }
+    BUDDY_FN Barrier found(u32 tile) const { return {shared + AT_BARRIERS + 16 * (STAGES + tile % ADDERS)}; }
+    BUDDY_FN Barrier added(u32 tile) const { return {found(tile).at + 8}; }
+    // A side's quarter of an entry of x: two words of 16 bytes, so many bytes apart.
+    BUDDY_FN u32 side(const Shape& shape, u32 entry, u32 side, u32 quarter) const {
+        return shared + AT_SIDES + (entry * 2 * shape.sides + side) * 64 + quarter * 16;
+    }
+
+    BUDDY_FN void init() const {
+        for (u32 turn = 0; turn < STAGES; turn++) come(turn).init(1), used(turn).init(WARPS);
+        for (u32 tile = 0; tile < ADDERS; tile++) found(tile).init(WARPS), added(tile).init(1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
 };
+static_assert(Room<Packed>::AT_SIDES == BUDDY_PRODUCT_SHARED && Room<Plain>::AT_SIDES == BUDDY_PRODUCT_SHARED_PLAIN,
+              "Rust asks for the shared memory that the kernels use, and for x");
 
-// Asks for a slice of a warp's rows. One lane asks for all copies: their addresses are then the same for the warp, which
-// the copy instruction wants; as lanes' own it would take them one by one, slowly.
+// Brings in steps, by one lane: addresses are then the same for the warp, which the copy instruction wants.
 template <class Weights>
-BUDDY_FN void ask(const Weights& weights, const Shape& shape, const Shares& shares, u32 warp, u32 at, u32 to, Barrier come) {
-    constexpr u32 BYTES = STEP * Weights::BYTES;
-    u64 per_row = shape.columns / VALUES, pitch = per_row * Weights::BYTES;
-    const u8* from = weights.entry_at((at / shares.steps * ROWS + warp * 16) * per_row + at % shares.steps * STEP);
-    come.expect(16 * BYTES);
-    BUDDY_UNROLL
-    for (u32 r = 0; r < 16; r++) copy_bulk(to + r * Weights::PITCH, from + r * pitch, BYTES, come);
-}
-
-// The warp that brings in x.
-template <class Weights>
-BUDDY_FN void produce(const u8* x, const Shape& shape, const Room<Weights>& room) {
-    Shares shares(shape);
-    u32 begin = shares.begin(blockIdx.x), end = shares.begin(blockIdx.x + 1);
-    if (!elect()) return;
+BUDDY_FN void fetch(const Weights& weights, const Shape& shape, Counts* counts, const Room<Weights>& room) {
+    u64 pitch = (u64)shape.per_row() * Weights::BYTES;
+    // A block's first two tiles are given. From then on it takes one when it begins the one before: nobody waits.
+    Part part = Part::first(shape, blockIdx.x), after = Part::first(shape, blockIdx.x + gridDim.x);
+    u32 taken = atomicAdd(&counts->taken, 1);
 #pragma unroll 1
-    for (u32 at = begin; at < end; at++) {
-        u32 turn = at - begin, to = room.stage(turn);
-        room.empty(turn).wait(turn / STAGES % 2 ^ 1);
-        room.full(turn).expect(shape.sides * STEP * ENTRY);
-        const u8* from = x + at % shares.steps * (STEP * ENTRY);
-#pragma unroll 1
-        for (u32 i = 0; i < shape.sides; i++) {
-            copy_bulk(to + i * SIDE_PITCH, from + i * (u64)shape.columns * 2, STEP * ENTRY, room.full(turn));
+    for (u32 turn = 0; !part.none(); turn++) {
+        bool is_last = part.is_last(shape);
+        Part next = is_last ? after : Part{part.tile, part.panel, part.step + 1};
+        room.used(turn).wait(turn / STAGES % 2 ^ 1);
+        store_two(room.name(turn), next.name());
+        room.come(turn).expect(room.STAGE);
+        const u8* from = weights.entry_at(part.entry(shape, 0));
+        BUDDY_UNROLL
+        for (u32 r = 0; r < ROWS; r++) copy_bulk(room.stage(turn) + r * room.ROW, from + r * pitch, room.ROW, room.come(turn));
+        if (is_last) {
+            after = Part::first(shape, taken + 2 * gridDim.x);
+            taken = atomicAdd(&counts->taken, 1);
         }
+        part = next;
     }
-}
-
-// A warp's sums of 16 rows: c[0], c[1] are two sides of row `lane / 4`, c[2], c[3] of eight rows below.
-BUDDY_FN void put_sums(float* y, const Shape& shape, u32 row, const float (&c)[4]) {
-    u32 lane = threadIdx.x % WARP, side = lane % 4 * 2, at = row + lane / 4;
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 4; i++) {
-        if (side + i % 2 < shape.sides) y[(u64)(side + i % 2) * shape.rows + at + i / 2 * 8] = c[i];
-    }
-}
-
-// Ends a warp's part of a tile. Parts lie in `parts`, four floats to a lane; `counts` says how many have come, and is
-// zero again after.
-BUDDY_FN void finish(const Shape& shape, const Shares& shares, u32 tile, u32 warp, const float (&c)[4], float* y, float4* parts,
-                     u32* counts) {
-    u32 lane = threadIdx.x % WARP, row = tile * ROWS + warp * 16;
-    u32 first = shares.owner(tile * shares.steps), last = shares.owner(tile * shares.steps + shares.steps - 1);
-    if (first == last) return put_sums(y, shape, row, c);
-    // A block has parts of two tiles at the most: its first and its last.
-    auto part_of = [&](u32 block) {
-        u32 second = tile != shares.begin(block) / shares.steps;
-        return parts + ((block * 2 + second) * WARPS + warp) * WARP + lane;
-    };
-    u32 come = 0;
-    __stcg(part_of(blockIdx.x), make_float4(c[0], c[1], c[2], c[3]));
     __threadfence();
-    __syncwarp();
-    if (lane == 0) come = atomicAdd(counts + tile * WARPS + warp, 1);
-    if (__shfl_sync(ALL, come, 0) != last - first) return;
-    __threadfence();
-    float sum[4] = {};
-    for (u32 block = first; block <= last; block++) {
-        float4 part = __ldcg(part_of(block));
-        sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
-    }
-    if (lane == 0) counts[tile * WARPS + warp] = 0;
-    put_sums(y, shape, row, sum);
+    if (atomicAdd(&counts->done, 1) == gridDim.x - 1) counts->taken = 0, counts->done = 0;
 }
 
+// The warps that multiply bring in a panel of x, when no one needs the one before.
 template <class Weights>
-BUDDY_FN void consume(const Weights& weights, const Shape& shape, u32 warp, float* y, float4* parts, u32* counts,
-                      const Room<Weights>& room) {
-    Shares shares(shape);
-    u32 lane = threadIdx.x % WARP, quarter = lane % 4;
-    u32 begin = shares.begin(blockIdx.x), end = shares.begin(blockIdx.x + 1);
-    u64 per_row = shape.columns / VALUES, below = 8 * per_row;
-    constexpr u32 RING = Weights::RING;
-    bool asks = elect();
-    if (asks) {
-        for (u32 turn = 0; turn < RING && begin + turn < end; turn++) {
-            ask(weights, shape, shares, warp, begin + turn, room.slice(warp, turn), room.come(warp, turn));
-        }
+BUDDY_FN void load_sides(const u8* x, const Shape& shape, u32 panel, const Room<Weights>& room) {
+    auto meet = [] { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * WARP) : "memory"); };
+    meet();
+    u32 width = shape.width(panel), chunks = width * 8;
+    for (u32 i = threadIdx.x; i < shape.sides * chunks; i += WARPS * WARP) {
+        u32 side = i / chunks, chunk = i % chunks, half = chunk % 2;
+        const uint4* from = (const uint4*)(x + ((u64)side * shape.columns + panel * shape.panel * VALUES) * 2) + chunk;
+        uint4 v = __ldg(from);
+        store_four(room.side(shape, chunk / 8, side, chunk / 2 % 4) + half * 64 * shape.sides, v);
     }
-    __syncwarp();
-    auto first_entry = [&](u32 at) {
-        return (u64)(at / shares.steps * ROWS + warp * 16 + lane / 4) * per_row + at % shares.steps * STEP;
+    meet();
+}
+
+BUDDY_FN void load_side(u32 at, u32 apart, u32 (&out)[8]) {
+    uint4 v = load_four(at), w = load_four(at + apart);
+    out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w, out[4] = w.x, out[5] = w.y, out[6] = w.z, out[7] = w.w;
+}
+
+// Multiplies a warp's share of all steps.
+template <class Weights>
+BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& shape, u32 warp, const Room<Weights>& room) {
+    // Columns of a product beyond the sides hold anything: nobody looks at them.
+    u32 lane = threadIdx.x % WARP, row = lane / 4, quarter = lane % 4, side = min(lane / 4, shape.sides - 1);
+    // Eight rows below, in the matrix and in shared memory.
+    u64 below = 8 * (u64)shape.per_row();
+    constexpr u32 BELOW = 8 * room.ROW;
+    u32 panel = Part::NONE, next[2] = {}, tile = 0;
+    Part first = Part::first(shape, blockIdx.x);
+    auto look_at = [&](const Part& part) {
+        if (part.none()) return;
+        u64 entry = part.entry(shape, row) + warp * SHARE;
+        next[0] = weights.nibbles(entry), next[1] = weights.nibbles(entry + below);
     };
+    look_at(first);
     float sums[4][4] = {};
-    u64 entry = first_entry(begin);
-    u32 next[2] = {weights.find_odd(entry), weights.find_odd(entry + below)};
+    auto add = [&](const u32(&a)[8], const u32(&b)[8], const u32(&v)[8]) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) multiply(sums[i], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], v[2 * i], v[2 * i + 1]);
+    };
+    // Gives them to the warp that adds up this tile's.
+    auto hand_over = [&](const Part& part) {
+        float c[4];
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) c[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+        room.added(tile).wait(tile / ADDERS % 2 ^ 1);
+        store_four(room.sums(tile) + (warp * WARP + lane) * 16,
+                   make_uint4(__float_as_uint(c[0]), __float_as_uint(c[1]), __float_as_uint(c[2]), __float_as_uint(c[3])));
+        if (warp == 0 && lane == 0) store_two(room.name_of_sums(tile), part.name());
+        __syncwarp();
+        if (lane == 0) room.found(tile).arrive();
+        tile++;
+    };
+    Part part = first;
 #pragma unroll 1
-    for (u32 at = begin; at < end; at++) {
-        u32 turn = at - begin, odd[2] = {next[0], next[1]};
-        u64 here = entry;
-        if (at + 1 < end) {
-            entry = first_entry(at + 1);
-            next[0] = weights.find_odd(entry), next[1] = weights.find_odd(entry + below);
-        }
-        u32 any = __reduce_or_sync(ALL, odd[0] | odd[1]);
-        u32 slice = room.slice(warp, turn), rows = slice + lane / 4 * Weights::PITCH;
-        u32 side = room.stage(turn) + lane / 4 * SIDE_PITCH + quarter * 32;
-        room.full(turn).wait(turn / STAGES % 2);
-        room.come(warp, turn).wait(turn / RING % 2);
-        auto add = [&](u32 e, const u32(&a)[8], const u32(&b)[8]) {
-            uint4 v = make_uint4(0, 0, 0, 0), w = v;
-            if (lane / 4 < shape.sides) v = load_four(side + e * ENTRY), w = load_four(side + e * ENTRY + 16);
-            multiply(sums[0], a[0], b[0], a[1], b[1], v.x, v.y);
-            multiply(sums[1], a[2], b[2], a[3], b[3], v.z, v.w);
-            multiply(sums[2], a[4], b[4], a[5], b[5], w.x, w.y);
-            multiply(sums[3], a[6], b[6], a[7], b[7], w.z, w.w);
-        };
-        // Entries that are not in layout B are left out here; four bits say so of each.
-#pragma unroll BUDDY_PRODUCT_UNROLL
-        for (u32 e = 0; e < STEP; e++) {
-            u32 a[8], b[8], first = rows + e * Weights::BYTES, second = first + 8 * Weights::PITCH;
-            weights.load(first, quarter, here + e, a);
-            weights.load(second, quarter, here + below + e, b);
+    for (u32 turn = 0; !part.none(); turn++) {
+        if (part.panel != panel) load_sides(x, shape, panel = part.panel, room);
+        room.come(turn).wait(turn / STAGES % 2);
+        u32 odd[2] = {weights.odd(next[0]), weights.odd(next[1])}, any = __reduce_or_sync(ALL, odd[0] | odd[1]);
+        Part after = Part::of(load_two(room.name(turn)));
+        look_at(after);
+        u32 from = room.stage(turn) + row * room.ROW + warp * SHARE * Weights::BYTES;
+        u64 entry = part.entry(shape, row) + warp * SHARE;
+        u32 from_side = room.side(shape, part.step * STEP + warp * SHARE, side, quarter);
+        BUDDY_UNROLL
+        for (u32 e = 0; e < SHARE; e++) {
+            u32 a[8], b[8], v[8], at = from + e * Weights::BYTES;
+            weights.load(at, entry + e, quarter, a);
+            weights.load(at + BELOW, entry + below + e, quarter, b);
+            load_side(from_side + e * 128 * shape.sides, 64 * shape.sides, v);
+            // What is not in layout B is left out here; four bits say so of each.
             if (any >> 4 * e & 15) {
                 BUDDY_UNROLL
                 for (u32 k = 0; k < 8; k++) {
@@ -309,77 +271,124 @@ BUDDY_FN void consume(const Weights& weights, const Shape& shape, u32 warp, floa
                     b[k] = odd[1] >> 4 * e & 15 ? 0 : b[k];
                 }
             }
-            add(e, a, b);
+            add(a, b, v);
         }
-        // Now they come by themselves, one to a lane at a time, with zeros in all other rows.
+        // Now it comes by itself, one entry to a lane at a time, with zeros in all other rows.
 #pragma unroll 1
-        while (__any_sync(ALL, odd[0] | odd[1])) {
+        while (any) {
             // The lowest that any lane has left: all lanes multiply by the same columns.
-            u32 e = trailing_zeros(__reduce_or_sync(ALL, odd[0] | odd[1])) / 4;
-            u32 left[2] = {odd[0] >> 4 * e & 15, odd[1] >> 4 * e & 15}, a[8], b[8], out[8] = {};
-            bool low = left[0] == 0;
-            u32 bits = low ? left[1] : left[0], from = rows + e * Weights::BYTES + (low ? 8 * Weights::PITCH : 0);
-            if (bits) weights.load_odd(from, quarter, bits, here + e + (low ? below : 0), out);
+            u32 e = trailing_zeros(any) / 4, a[8], b[8], v[8], out[8] = {};
+            bool low = (odd[0] >> 4 * e & 15) == 0;
+            u32 bits = (low ? odd[1] : odd[0]) >> 4 * e & 15;
+            u32 at = from + e * Weights::BYTES + (low ? BELOW : 0);
+            if (bits) weights.load_odd(at, entry + e + (low ? below : 0), quarter, bits, out);
             __syncwarp();
+            load_side(from_side + e * 128 * shape.sides, 64 * shape.sides, v);
             BUDDY_UNROLL
             for (u32 k = 0; k < 8; k++) a[k] = low ? 0 : out[k], b[k] = low ? out[k] : 0;
-            add(e, a, b);
-            if (low) {
-                odd[1] &= ~(15u << 4 * e);
-            } else {
-                odd[0] &= ~(15u << 4 * e);
-            }
+            add(a, b, v);
+            odd[0] &= low ? ~0u : ~(15u << 4 * e);
+            odd[1] &= low ? ~(15u << 4 * e) : ~0u;
+            any = __reduce_or_sync(ALL, odd[0] | odd[1]);
         }
         __syncwarp();
-        if (asks) {
-            if (at + RING < end) ask(weights, shape, shares, warp, at + RING, slice, room.come(warp, turn));
-            room.empty(turn).arrive();
-        }
-        __syncwarp();
-        if (at + 1 == end || (at + 1) % shares.steps == 0) {
-            float c[4];
-            BUDDY_UNROLL
-            for (u32 i = 0; i < 4; i++) c[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
-            finish(shape, shares, at / shares.steps, warp, c, y, parts, counts);
+        if (lane == 0) room.used(turn).arrive();
+        if (part.is_last(shape)) {
+            hand_over(part);
             BUDDY_UNROLL
             for (u32 i = 0; i < 16; i++) sums[i / 4][i % 4] = 0;
         }
+        part = after;
     }
+    // No tile, to each of them.
+    for (u32 i = 0; i < ADDERS; i++) hand_over(part);
+}
+
+// Adds up what the warps found for every so-many-th tile from `first` on: four sums to a lane, two sides of row `lane / 4`
+// and of the eighth below. `parts` has room for those of all tiles and panels. To see whether a panel was its tile's last
+// to be done takes long: that is asked for several tiles together.
+template <class Weights>
+BUDDY_FN void add_up(const Shape& shape, u32 first, float* y, float4* parts, Counts* counts,
+                     const Room<Weights>& room) {
+    u32 lane = threadIdx.x % WARP, side = lane % 4 * 2, tiles = shape.tiles(), panels = shape.panels();
+    auto put = [&](u32 tile, const float (&sum)[4]) {
+        float* at = y + (u64)side * shape.rows + tile * ROWS + lane / 4;
+        if (side < shape.sides) at[0] = sum[0], at[8] = sum[2];
+        if (side + 1 < shape.sides) at[shape.rows] = sum[1], at[shape.rows + 8] = sum[3];
+    };
+    // Each lane has one of the tiles that wait.
+    u32 asked = Part::NONE, waiting = 0;
+    auto ask = [&] {
+        __threadfence();
+        __syncwarp();
+        bool last = asked != Part::NONE && atomicAdd(counts->panels + asked, 1) == panels - 1;
+        if (last) counts->panels[asked] = 0;
+        __threadfence();
+        for (u32 left = __ballot_sync(ALL, last); left; left &= left - 1) {
+            u32 tile = __shfl_sync(ALL, asked, trailing_zeros(left));
+            float sum[4] = {};
+            for (u32 panel = 0; panel < panels; panel++) {
+                float4 part = __ldcg(parts + (panel * tiles + tile) * WARP + lane);
+                sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
+            }
+            put(tile, sum);
+        }
+        asked = Part::NONE, waiting = 0;
+    };
+#pragma unroll 1
+    for (u32 tile = first;; tile += ADDERS) {
+        room.found(tile).wait(tile / ADDERS % 2);
+        Part part = Part::of(load_two(room.name_of_sums(tile)));
+        if (part.none()) break;
+        float sum[4] = {};
+        BUDDY_UNROLL
+        for (u32 warp = 0; warp < WARPS; warp++) {
+            uint4 v = load_four(room.sums(tile) + (warp * WARP + lane) * 16);
+            sum[0] += __uint_as_float(v.x), sum[1] += __uint_as_float(v.y);
+            sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
+        }
+        __syncwarp();
+        if (lane == 0) room.added(tile).arrive();
+        if (panels == 1) {
+            put(part.tile, sum);
+            continue;
+        }
+        __stcg(parts + (part.panel * tiles + part.tile) * WARP + lane, make_float4(sum[0], sum[1], sum[2], sum[3]));
+        if (lane == waiting) asked = part.tile;
+        if (++waiting == TOGETHER) ask();
+    }
+    if (panels > 1) ask();
 }
 
 template <class Weights>
-BUDDY_FN void product(const Weights& weights, const u8* x, float* y, float4* parts, u32* counts, const Shape& shape) {
+BUDDY_FN void product(const Weights& weights, const u8* x, float* y, float4* parts, Counts* counts, const Shape& shape) {
     extern __shared__ __align__(128) u8 memory[];
     Room<Weights> room = {shared_address(memory)};
-    if (threadIdx.x == 0) {
-        for (u32 warp = 0; warp < WARPS; warp++) {
-            for (u32 turn = 0; turn < Weights::RING; turn++) room.come(warp, turn).init(1);
-        }
-        for (u32 turn = 0; turn < STAGES; turn++) room.full(turn).init(1), room.empty(turn).init(WARPS);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
+    if (threadIdx.x == 0) room.init();
     __syncthreads();
     // The compiler knows of this that it is the same for the whole warp.
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
-    if (warp == WARPS) return produce(x, shape, room);
-    consume(weights, shape, warp, y, parts, counts, room);
+    if (warp < WARPS) return multiply_steps(weights, x, shape, warp, room);
+    if (warp < WARPS + ADDERS) return add_up(shape, warp - WARPS, y, parts, counts, room);
+    if (elect()) fetch(weights, shape, counts, room);
 }
 
-// Rows are a multiple of ROWS, columns of a stage's; x has its sides one after the other, y likewise.
-extern "C" __global__ void __launch_bounds__((WARPS + 1) * WARP, BUDDY_PRODUCT_BLOCKS)
-    product_fused(const __grid_constant__ BuddyView weights, const u8* x, float* y, float4* parts, u32* counts,
-                  const __grid_constant__ Shape shape) {
+// Rows are a multiple of 16, columns of a step's; x has its sides one after the other, y likewise.
+#define BUDDY_PRODUCT_BOUNDS __launch_bounds__((WARPS + ADDERS + 1) * WARP, 1)
+
+extern "C" __global__ void BUDDY_PRODUCT_BOUNDS product_fused(const __grid_constant__ BuddyView weights, const u8* x, float* y,
+                                                              float4* parts, Counts* counts, const __grid_constant__ Shape shape) {
     product(Packed{weights}, x, y, parts, counts, shape);
 }
 
-extern "C" __global__ void __launch_bounds__((WARPS + 1) * WARP)
-    product_ordered(const u8* weights, const __grid_constant__ BuddyView view, const u8* x, float* y, float4* parts, u32* counts,
-                    const __grid_constant__ Shape shape) {
+extern "C" __global__ void BUDDY_PRODUCT_BOUNDS product_ordered(const u8* weights, const __grid_constant__ BuddyView view,
+                                                                const u8* x, float* y, float4* parts, Counts* counts,
+                                                                const __grid_constant__ Shape shape) {
     product(Ordered{{view}, weights}, x, y, parts, counts, shape);
 }
 
-extern "C" __global__ void __launch_bounds__((WARPS + 1) * WARP, BUDDY_PRODUCT_BLOCKS)
-    product_plain(const u8* weights, const u8* x, float* y, float4* parts, u32* counts, const __grid_constant__ Shape shape) {
+extern "C" __global__ void BUDDY_PRODUCT_BOUNDS product_plain(const u8* weights, const u8* x, float* y, float4* parts,
+                                                              Counts* counts, const __grid_constant__ Shape shape) {
     product(Plain{weights}, x, y, parts, counts, shape);
 }
 

@@ -109,7 +109,7 @@ pub fn fused(
     examples: &[Example],
     mut progress: impl FnMut(&FusedRow),
 ) -> Result<FusedReport, Error> {
-    let (info, lab, mut shapes) = (gpu.info()?, Lab::new(gpu)?, Shapes::default());
+    let (info, lab, shapes) = (gpu.info()?, Lab::new(gpu)?, Shapes::default());
     let mut rows = Vec::new();
     let mut add = |row: FusedRow| {
         progress(&row);
@@ -119,7 +119,7 @@ pub fn fused(
         match example {
             Example::Stencil => add(stencil::measure(&lab, shapes.stencil)?),
             Example::Spmv => spmv::measure(&lab, shapes.spmv, &mut add)?,
-            Example::Product => shapes.product = product::measure(&lab, &mut add)?,
+            Example::Product => product::measure(&lab, shapes.product, &mut add)?,
         }
     }
     Ok(FusedReport {

@@ -14,35 +14,28 @@ use crate::{BuddyBuffer, DeviceBytes, Error, Source, driver::Vendor};
 /// How the product is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProductShape {
-    /// Warps of a block that multiply, 16 rows each.
+    /// Warps of a block that multiply, each with four entries of a row in a step.
     pub warps: u32,
-    /// Entries of a row in a slice: 4 or 8.
-    pub step: u32,
-    /// Slices of a warp in shared memory; of plain weights, as many as have room.
-    pub ring: u32,
-    /// Stages of the right-hand sides in shared memory.
+    /// Steps of 16 rows in shared memory.
     pub stages: u32,
-    /// Entries that are unrolled.
-    pub unroll: u32,
-    /// Blocks of a multiprocessor.
-    pub blocks: u32,
+    /// Warps of a block that add up.
+    pub adders: u32,
 }
 
 impl Default for ProductShape {
     fn default() -> Self {
-        CANDIDATES[0]
+        Self { warps: 8, stages: 3, adders: 3 }
     }
 }
 
-/// Shapes that are tried before the best of them is measured.
-const CANDIDATES: [ProductShape; 6] = [
-    ProductShape { warps: 16, step: 4, ring: 1, stages: 4, unroll: 2, blocks: 1 },
-    ProductShape { warps: 8, step: 8, ring: 2, stages: 2, unroll: 4, blocks: 1 },
-    ProductShape { warps: 8, step: 8, ring: 2, stages: 2, unroll: 8, blocks: 1 },
-    ProductShape { warps: 8, step: 4, ring: 3, stages: 6, unroll: 4, blocks: 1 },
-    ProductShape { warps: 4, step: 8, ring: 1, stages: 2, unroll: 4, blocks: 3 },
-    ProductShape { warps: 4, step: 8, ring: 3, stages: 3, unroll: 4, blocks: 1 },
-];
+/// The shape for plain weights, which take more room.
+const PLAIN: ProductShape = ProductShape { warps: 8, stages: 2, adders: 3 };
+/// Bytes of an entry at 4/3x, and plain.
+const PACKED_BYTES: u32 = 96;
+const PLAIN_BYTES: u32 = 128;
+/// Rows of a tile, and entries of a row that are a warp's in a step.
+const ROWS: u32 = 16;
+const SHARE: u32 = 4;
 /// Shared memory that a block can have.
 const MOST_SHARED: u32 = 227 << 10;
 
@@ -50,37 +43,38 @@ impl ProductShape {
     pub(super) fn source(self) -> Source {
         let defines = [
             format!("BUDDY_PRODUCT_WARPS={}", self.warps),
-            format!("BUDDY_PRODUCT_STEP={}", self.step),
-            format!("BUDDY_PRODUCT_RING={}", self.ring),
-            format!("BUDDY_PRODUCT_RING_PLAIN={}", self.plain_ring()),
             format!("BUDDY_PRODUCT_STAGES={}", self.stages),
-            format!("BUDDY_PRODUCT_UNROLL={}", self.unroll),
-            format!("BUDDY_PRODUCT_BLOCKS={}", self.blocks),
-            format!("BUDDY_PRODUCT_SHARED={}", self.shared(true, self.ring)),
-            format!("BUDDY_PRODUCT_SHARED_PLAIN={}", self.shared(false, self.plain_ring())),
+            format!("BUDDY_PRODUCT_ADDERS={}", self.adders),
+            format!("BUDDY_PRODUCT_SHARED={}", self.shared(PACKED_BYTES)),
+            format!("BUDDY_PRODUCT_SHARED_PLAIN={}", self.shared(PLAIN_BYTES)),
         ];
         let source = Source::new("product.cu", include_str!("../../kernels/examples/product.cu"), &defines);
         // The bulk copy engine.
         Source { least: 90, ..source }
     }
 
-    /// Shared memory of a block: slices and right-hand sides, each with room that keeps banks apart, and barriers.
-    fn shared(self, packed: bool, ring: u32) -> u32 {
-        let row = if packed { (96 * self.step + 63) / 128 * 128 + 64 } else { 128 * self.step + 16 };
-        self.warps * ring * (16 * row + 8) + self.stages * (SIDES * (128 * self.step + 16) + 16)
+    /// Shared memory of a block but for the right-hand sides: steps, sums, names and barriers.
+    fn shared(self, entry: u32) -> u32 {
+        let (step, sums) = (ROWS * self.step() * entry, self.warps * 512);
+        self.stages * step + self.adders * sums + (24 * (self.stages + self.adders)).next_multiple_of(16)
     }
 
-    fn plain_ring(self) -> u32 {
-        let fits = |&ring: &u32| self.shared(false, ring) * self.blocks <= MOST_SHARED;
-        (1..=self.ring).rev().find(fits).unwrap_or(1)
+    /// Entries of a row in a step.
+    fn step(self) -> u32 {
+        self.warps * SHARE
     }
 
-    fn launch(self, multiprocessors: u32, kernel: Kernel) -> Launch {
-        let shared = match kernel {
-            Kernel::Plain => self.shared(false, self.plain_ring()),
-            Kernel::Fused | Kernel::Ordered => self.shared(true, self.ring),
-        };
-        Launch { blocks: (multiprocessors * self.blocks, 1), threads: 32 * (self.warps + 1), shared }
+    /// Entries of a row in a panel: as many as have room in shared memory, in panels of about the same width.
+    fn panel(self, entry: u32, shape: Shape) -> u32 {
+        let (per_row, side) = (shape.columns / 64, 128 * shape.sides);
+        let room = (MOST_SHARED - self.shared(entry)) / side / self.step() * self.step();
+        let panels = per_row.div_ceil(room.max(self.step()));
+        per_row.div_ceil(panels).next_multiple_of(self.step())
+    }
+
+    fn launch(self, entry: u32, multiprocessors: u32, shape: Shape) -> Launch {
+        let shared = self.shared(entry) + shape.panel * 128 * shape.sides;
+        Launch { blocks: (multiprocessors, 1), threads: 32 * (self.warps + self.adders + 1), shared }
     }
 }
 
@@ -91,7 +85,7 @@ const COPIES: usize = 3;
 /// average size among 8192 would be twelve times as far.
 const ROUNDING: f64 = 1e-5;
 
-device_struct!(Shape { rows: u32, columns: u32, sides: u32 });
+device_struct!(Shape { rows: u32, columns: u32, sides: u32, panel: u32 });
 
 /// The kernels that multiply.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +100,8 @@ enum Kernel {
 struct Matrix<'a> {
     lab: &'a Lab,
     kernels: Kernels<'a>,
+    /// Cut for plain weights.
+    plain_kernels: Kernels<'a>,
     shape: ProductShape,
     size: (u32, u32),
     plain: Vec<DeviceBytes>,
@@ -117,17 +113,8 @@ struct Matrix<'a> {
     counts: DeviceBytes,
 }
 
-/// Measures both matrices with one to eight right-hand sides, at the best of some shapes, and says which.
-pub(super) fn measure(lab: &Lab, add: &mut impl FnMut(FusedRow)) -> Result<ProductShape, Error> {
-    let mut best: Option<(f64, ProductShape)> = None;
-    for shape in CANDIDATES {
-        let mut us = 0.0;
-        tune(lab, shape, &mut |row| us += row.fused_us)?;
-        if best.is_none_or(|(least, _)| us < least) {
-            best = Some((us, shape));
-        }
-    }
-    let (_, shape) = best.expect("there are candidates");
+/// Measures both matrices with one to eight right-hand sides.
+pub(super) fn measure(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
     // Overflow, zeros and rare layouts, which normal weights do not have.
     Matrix::new(lab, shape, (4096, 8192), 1, 0.02)?.verify(&[1, 3, 8])?;
     for size in [(28672, 8192), (8192, 28672)] {
@@ -138,7 +125,7 @@ pub(super) fn measure(lab: &Lab, add: &mut impl FnMut(FusedRow)) -> Result<Produ
             add(matrix.row(sides, vendor)?);
         }
     }
-    Ok(shape)
+    Ok(())
 }
 
 /// One matrix, one and eight right-hand sides, without the vendor.
@@ -158,7 +145,7 @@ impl<'a> Matrix<'a> {
         odd: f64,
     ) -> Result<Self, Error> {
         let bytes = u64::from(size.0) * u64::from(size.1) * 2;
-        let kernels = lab.kernels(&shape.source())?;
+        let (kernels, plain_kernels) = (lab.kernels(&shape.source())?, lab.kernels(&PLAIN.source())?);
         let make = |entries: u64, to: &DeviceBytes, seed: u64, odd: f64| {
             let launch = Launch { blocks: (4096, 1), threads: 256, shared: 0 };
             // SAFETY: the arguments of `product_fill`, with memory for so many entries.
@@ -174,31 +161,38 @@ impl<'a> Matrix<'a> {
         let x = lab.bytes(u64::from(SIDES * size.1) * 2)?;
         make(x.len() / 128, &x, 77, 0.0)?;
         let y = || lab.bytes(u64::from(SIDES * size.0) * 4);
-        let blocks = lab.gpu.multiprocessors() * shape.blocks;
-        let sums = lab.bytes(u64::from(blocks * 2 * shape.warps) * 32 * 16)?;
-        let counts = lab.bytes(u64::from(size.0))?;
+        // Four to a lane, of every panel of a tile, which is a step at the least; and two counts besides those of tiles.
+        let (tiles, panels) = (size.0 / ROWS, size.1 / (64 * shape.step().min(PLAIN.step())));
+        let sums = lab.bytes(u64::from(tiles * panels) * 32 * 16)?;
+        let counts = lab.bytes(u64::from(2 + tiles) * 4)?;
         counts.fill(0)?;
         let (y, other) = (y()?, y()?);
-        Ok(Self { lab, kernels, shape, size, plain, packed, x, y, other, sums, counts })
+        Ok(Self { lab, kernels, plain_kernels, shape, size, plain, packed, x, y, other, sums, counts })
     }
 
-    fn shape(&self, sides: u32) -> Shape {
-        Shape { rows: self.size.0, columns: self.size.1, sides }
+    /// The shape of the product, and the launch, for a kernel's own cut.
+    fn cut(&self, kernel: Kernel, sides: u32) -> (Shape, Launch) {
+        let (cut, entry) = match kernel {
+            Kernel::Plain => (PLAIN, PLAIN_BYTES),
+            Kernel::Fused | Kernel::Ordered => (self.shape, PACKED_BYTES),
+        };
+        let mut shape = Shape { rows: self.size.0, columns: self.size.1, sides, panel: 0 };
+        shape.panel = cut.panel(entry, shape);
+        (shape, cut.launch(entry, self.lab.gpu.multiprocessors(), shape))
     }
 
     fn start(&self, kernel: Kernel, copy: usize, sides: u32, y: &DeviceBytes) -> Result<(), Error> {
-        let launch = self.shape.launch(self.lab.gpu.multiprocessors(), kernel);
+        let (shape, launch) = self.cut(kernel, sides);
         let (x, y, sums, counts) = (at(&self.x), at(y), at(&self.sums), at(&self.counts));
-        let (shape, view, weights) = (self.shape(sides), self.packed[copy].view(), at(&self.plain[copy]));
-        let start = &self.kernels;
-        // SAFETY: the arguments of the kernels, with memory for the matrix, eight sides, and the sums of all
-        // blocks.
+        let (view, weights) = (self.packed[copy].view(), at(&self.plain[copy]));
+        let (fused, plain) = (&self.kernels, &self.plain_kernels);
+        // SAFETY: the arguments of the kernels, with memory for the matrix, eight sides, and the sums of all panels.
         unsafe {
             match kernel {
-                Kernel::Fused => start.start("product_fused", launch, &(view, x, y, sums, counts, shape)),
-                Kernel::Plain => start.start("product_plain", launch, &(weights, x, y, sums, counts, shape)),
+                Kernel::Fused => fused.start("product_fused", launch, &(view, x, y, sums, counts, shape)),
+                Kernel::Plain => plain.start("product_plain", launch, &(weights, x, y, sums, counts, shape)),
                 Kernel::Ordered => {
-                    start.start("product_ordered", launch, &(weights, view, x, y, sums, counts, shape))
+                    fused.start("product_ordered", launch, &(weights, view, x, y, sums, counts, shape))
                 }
             }
         }
@@ -225,8 +219,14 @@ impl<'a> Matrix<'a> {
     fn wrong(&self, sides: u32, y: &DeviceBytes) -> Result<u64, Error> {
         let launch = Launch { blocks: (self.size.0.div_ceil(8), 1), threads: 256, shared: 0 };
         self.lab.count(|count| {
-            let arguments =
-                (at(&self.plain[0]), at(&self.x), at(y), ROUNDING, self.shape(sides), count.address());
+            let arguments = (
+                at(&self.plain[0]),
+                at(&self.x),
+                at(y),
+                ROUNDING,
+                self.cut(Kernel::Plain, sides).0,
+                count.address(),
+            );
             // SAFETY: the arguments of `product_check`.
             unsafe { self.kernels.start("product_check", launch, &arguments) }
         })
@@ -239,6 +239,7 @@ impl<'a> Matrix<'a> {
         let (against, against_us) = vendor.unwrap_or(("the same kernel, plain".to_owned(), twin_us));
         let others = u64::from(sides) * (2 * u64::from(self.size.1) + 4 * u64::from(self.size.0));
         let fused_bytes = stored_bytes(&self.packed[0]) + others;
+        let of_memory = fused_bytes as f64 / self.lab.read_gb_per_s / 1e3 / fused_us;
         Ok(FusedRow {
             what: format!("bf16 product, {} x {}, {sides} right-hand", self.size.0, self.size.1),
             memory: "bf16 at 4/3x".to_owned(),
@@ -248,9 +249,9 @@ impl<'a> Matrix<'a> {
             twin_us,
             fused_bytes,
             plain_bytes: self.plain[0].len() + others,
-            of_memory: fused_bytes as f64 / self.lab.read_gb_per_s / 1e3 / fused_us,
+            of_memory,
             overflow: overflow(&self.packed[0]),
-            limiter: "instructions".to_owned(),
+            limiter: if of_memory > 0.85 { "memory" } else { "instructions" }.to_owned(),
         })
     }
 
