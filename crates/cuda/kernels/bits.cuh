@@ -48,6 +48,28 @@ BUDDY_FN u32 funnel_right(u32 lo, u32 hi, u32 shift) {
 #endif
 }
 
+// (word << (shift % 32)) + addend and a + b with b signed, by multiplication: it has a pipe of its own, where codecs
+// have little to do.
+BUDDY_FN u32 shift_add(u32 word, u32 shift, u32 addend) {
+#ifdef __CUDA_ARCH__
+    u32 out;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(out) : "r"(word), "r"(__funnelshift_l(0, 1, shift)), "r"(addend));
+    return out;
+#else
+    return (word << (shift & 31)) + addend;
+#endif
+}
+
+BUDDY_FN u64 add_signed(u64 a, u32 b) {
+#ifdef __CUDA_ARCH__
+    u64 out;
+    asm("mad.wide.s32 %0, %1, 1, %2;" : "=l"(out) : "r"(b), "l"(a));
+    return out;
+#else
+    return a + (u64)(long long)(int)b;
+#endif
+}
+
 BUDDY_FN u32 ones_in(u32 word) {
 #ifdef __CUDA_ARCH__
     return __popc(word);
@@ -117,6 +139,11 @@ BUDDY_FN u32 warp_or(u32 word) {
 #else
     return word;
 #endif
+}
+
+BUDDY_FN void fill_zeros(u32 (&words)[32]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 32; i++) words[i] = 0;
 }
 
 BUDDY_FN bool all_zero(const u32 (&words)[32]) {
@@ -192,20 +219,20 @@ BUDDY_FN void transpose(u32 (&m)[32]) {
     exchange_all<1>(m);
 }
 
+template <u32 SHIFT>
+BUDDY_FN void exchange_halves(u32 (&m)[16]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 16; i++) {
+        if ((i & SHIFT) == 0) exchange<SHIFT>(m[i], m[i + SHIFT]);
+    }
+}
+
 // The same within the low and within the high 16 columns of 16 words: word j holds column j below column 16 + j.
 BUDDY_FN void transpose_halves(u32 (&m)[16]) {
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 8; i++) exchange<8>(m[i], m[i + 8]);
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 16; i++) {
-        if ((i & 4) == 0) exchange<4>(m[i], m[i + 4]);
-    }
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 16; i++) {
-        if ((i & 2) == 0) exchange<2>(m[i], m[i + 2]);
-    }
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 16; i += 2) exchange<1>(m[i], m[i + 1]);
+    exchange_halves<8>(m);
+    exchange_halves<4>(m);
+    exchange_halves<2>(m);
+    exchange_halves<1>(m);
 }
 
 // Adds three one-bit numbers in each of 32 columns: `a` becomes the sum, the carry is returned.

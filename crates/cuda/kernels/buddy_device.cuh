@@ -40,6 +40,12 @@ BUDDY_FN u32 load_nibbles(const BuddyView& view, u64 first, u32 active = ALL) {
     return load_nibble(view.memory, first + lane, active >> lane & 1);
 }
 
+// The same ahead of time: starts to bring them into 16 bytes of shared memory, where they are after `arrive`.
+BUDDY_FN void fetch_nibbles(const BuddyView& view, uint4* shared, u64 first, u32 lane) {
+    if (lane == 0) fetch<16>(shared, view.memory.nibbles + first / 2);
+}
+BUDDY_FN u32 fetched_nibble(const uint4* shared, u32 lane) { return ((const u8*)shared)[lane / 2] >> (lane % 2 * 4) & 15; }
+
 // Starts to bring the stored bytes into the tile; `arrive` waits for them.
 BUDDY_FN void fetch_entries(const BuddyView& view, const Tile& tile, u64 first, u32 nibble) {
     Place place = place_of(view.memory, first);

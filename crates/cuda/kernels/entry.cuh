@@ -2,6 +2,7 @@
 // without a GPU proves it.
 #pragma once
 #include "map.cuh"
+#include "stream.cuh"
 
 namespace buddy {
 
@@ -60,20 +61,21 @@ template <class Codec, class Row>
 BUDDY_FN u32 decode_words(const Row& row, u32 nibble, u32 (&words)[WORDS], const Params& params) {
     u32 size_class = class_of(nibble), status = nibble < NIBBLES ? OK : NIBBLE;
     bool stream = status == OK && size_class != ZERO;
-    if (stream) status = Codec::decode(row, class_bytes(size_class) * 8, layout_of(nibble), words, params);
-    if (!stream || status != OK) {
-        BUDDY_UNROLL
-        for (u32 i = 0; i < WORDS; i++) words[i] = 0;
+    if (!stream) {
+        fill_zeros(words);
+        return status;
+    }
+    status = Codec::decode(row, class_bytes(size_class) * 8, layout_of(nibble), words, params);
+    if (status != OK) {
+        fill_zeros(words);
+        forget(words);  // a branch, and no choice for each word
     }
     return status;
 }
 
 namespace thread {
 
-// Sixteen bytes, moved at once.
-struct alignas(16) Quad {
-    u32 words[CHUNK / 4];
-};
+using buddy::Quad;
 
 // A row in the thread's own memory.
 struct OwnRow {
@@ -85,9 +87,11 @@ struct OwnRow {
     BUDDY_FN void store_if(bool condition, u32 k, u32 word) {
         if (condition) store(k, word);
     }
-    BUDDY_FN void clear() {
+    BUDDY_FN Quad load_quad(u32 c) const { return chunks[c]; }
+    BUDDY_FN void store_quad(u32 c, const Quad& quad) { chunks[c] = quad; }
+    BUDDY_FN void clear(u32 first = 0) {
         BUDDY_UNROLL
-        for (u32 k = 0; k < STREAM_WORDS; k++) store(k, 0);
+        for (u32 c = first; c < STREAM_WORDS / 4; c++) chunks[c] = {};
     }
 };
 

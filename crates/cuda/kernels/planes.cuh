@@ -1,7 +1,8 @@
 // Bit planes over 64-bit lanes (docs/format.md, "planes"; the Rust twin is crates/codec/src/planes.rs).
 //
 // Two neighbouring planes are moved at a time, each 15 bits or absent: where the second lies follows from one bit
-// of the mask, without a branch.
+// of the mask, without a branch. Where all differences of an entry fit 32 bits, as those of a smooth field do, its 64
+// planes are 32: the plane of signs takes the place of plane 31, which is not stored then.
 #pragma once
 #include "stream.cuh"
 
@@ -12,18 +13,18 @@ struct Planes64 {
     static constexpr u32 PLANE_BITS = LANES - 1;
     static constexpr u32 PLANE = (1u << PLANE_BITS) - 1;
     static constexpr u32 HEADER_WORDS = 4;  // mask and base
-    // The highest plane: signs of the differences. Where neighbours are close it is alone in its half, and that half
-    // needs no transposition: a sixth of a stencil's instructions.
-    static constexpr u32 SIGNS = 1u << 31;
+    static constexpr u32 HEADER_BITS = HEADER_WORDS * 32;
+    // Planes that are skipped together if no thread of a warp has one of them.
+    static constexpr int GROUP = 4;
+    // In a mask, the highest plane of a half; of the high half it holds the signs of the differences.
+    static constexpr u32 TOP = 1u << 31;
 
     // No plane, and a zero base.
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32 bits) {
-        return bits == HEADER_WORDS * 32 && (words[0] | words[1]) == 0;
+        return bits == HEADER_BITS && (words[0] | words[1]) == 0;
     }
 
-    static BUDDY_FN u32 bits_of(u32 mask_low, u32 mask_high) {
-        return HEADER_WORDS * 32 + PLANE_BITS * (ones_in(mask_low) + ones_in(mask_high));
-    }
+    static BUDDY_FN u32 bits_of(u32 planes) { return HEADER_BITS + PLANE_BITS * planes; }
 
     // Differences XORed with themselves one bit higher, as low and high halves, and the mask of planes in use.
     static BUDDY_FN void cross(const u32 (&words)[32], u32 (&low)[LANES], u32 (&high)[LANES], u32& mask_low,
@@ -40,101 +41,185 @@ struct Planes64 {
         low[PLANE_BITS] = 0, high[PLANE_BITS] = 0;
     }
 
+    // The same where differences fit 32 bits, which it says of them. The top bits are the signs.
+    static BUDDY_FN bool cross_narrow(const u32 (&words)[32], u32 (&crossed)[LANES], u32& mask) {
+        u32 wide = 0;
+        mask = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < PLANE_BITS; i++) {
+            u64 from = (u64)words[2 * i + 1] << 32 | words[2 * i];
+            u32 delta = words[2 * i + 2] - words[2 * i];
+            wide |= words[2 * i + 3] ^ (u32)(add_signed(from, delta) >> 32);
+            crossed[i] = delta ^ delta >> 1;
+            mask |= crossed[i];
+        }
+        crossed[PLANE_BITS] = 0;
+        return wide == 0;
+    }
+
     static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) {
         u32 low[LANES], high[LANES], mask_low, mask_high;
         cross(words, low, high, mask_low, mask_high);
-        return bits_of(mask_low, mask_high);
+        return bits_of(ones_in(mask_low) + ones_in(mask_high));
     }
 
-    // Appends planes 31 to 0 of one half.
-    template <class Row>
-    static BUDDY_FN void put_half(LsbSink<Row>& sink, const u32 (&planes)[LANES], u32 mask, u32 needed) {
+    // Crossed words become planes: word j holds plane j below plane 16 + j, one bit higher if j is odd. A pair of planes
+    // then lies side by side in two halves, and an instruction for each pair is saved.
+    static BUDDY_FN void turn(u32 (&m)[LANES]) {
+        exchange_halves<8>(m);
+        exchange_halves<4>(m);
+        exchange_halves<2>(m);
         BUDDY_UNROLL
-        for (int j = 31; j > 0; j -= 2) {
-            if ((needed >> (j - 1) & 3) == 0) continue;
-            u32 first = planes[j % 16], second = planes[j % 16 - 1];
-            first = j < 16 ? first & 0xffff : first >> 16;
-            second = j < 16 ? second & 0xffff : second >> 16;
-            bool has_first = mask >> j & 1, has_second = mask >> (j - 1) & 1;
-            sink.put(first | second << (has_first ? PLANE_BITS : 0),
-                     (has_first ? PLANE_BITS : 0) + (has_second ? PLANE_BITS : 0));
+        for (u32 i = 0; i < LANES; i += 2) {
+            u32 even = m[i], odd = m[i + 1] << 1;
+            m[i] = choose_bits(0x55555555, even, odd), m[i + 1] = choose_bits(0x55555555, odd, even);
         }
     }
 
-    // Appends the plane of signs, if it is there, from words that are not transposed.
+    // Whether a thread of the warp has any of the GROUP planes from `top` down.
+    static BUDDY_FN bool any_of(u32 needed, int top) { return needed << (31 - top) >> (32 - GROUP); }
+
+    // Planes of an entry on their way into its row. Where each lies follows from the mask. A pair comes with a zero bit
+    // below it, so that it lies one bit after where `origin` and `at` say.
     template <class Row>
-    static BUDDY_FN void put_signs(LsbSink<Row>& sink, const u32 (&high)[LANES], u32 mask) {
-        u32 signs = 0;
-        BUDDY_UNROLL
-        for (u32 i = PLANE_BITS; i > 0; i--) signs = funnel_left(high[i - 1], signs, 1);
-        sink.put(signs, mask & SIGNS ? PLANE_BITS : 0);
+    struct Sink {
+        Row& row;
+        u32 pending, origin = HEADER_BITS - 1;
+
+        BUDDY_FN Sink(Row& row, u32 mask_low, u32 mask_high, const u32 (&base)[32]) : row(row), pending(base[1]) {
+            row.store_quad(0, {{mask_low, mask_high, base[0], base[1]}});
+            row.clear(1);
+        }
+
+        // Appends planes 31 to 0 of one half; `needed` are those that any thread of the warp has.
+        BUDDY_FN void put_half(const u32 (&planes)[LANES], u32 mask, u32 needed) {
+            u32 at = origin;
+            BUDDY_UNROLL
+            for (int top = 31; top > 0; top -= GROUP) {
+                if (!any_of(needed, top)) continue;
+                BUDDY_UNROLL
+                for (int j = top; j > top - GROUP; j -= 2) {
+                    u32 pair = permute_bytes(planes[j % 16], planes[j % 16 - 1], j < 16 ? 0x5410 : 0x7632);
+                    if ((mask & 1u << j) == 0) pair >>= PLANE_BITS;
+                    u32 low = shift_add(pair, at, pending), high = funnel_left(pair, 0, at);
+                    u32 next = origin + PLANE_BITS * ones_in(mask >> (j - 1)), full = (next ^ at) & 32;
+                    row.store_if(full, at / 32 % WORDS, low);
+                    pending = full ? high : low;
+                    at = next;
+                }
+            }
+            origin = at;
+        }
+
+        BUDDY_FN void finish() { row.store(origin / 32 % WORDS, pending); }
+    };
+
+    // Planes out of a row: a window of two words and the word after them, which is asked for before it is needed. `origin`
+    // and `at` are two words ahead, so that they say where that one is.
+    template <class Row>
+    struct Source {
+        const Row& row;
+        u32 low, high, after, origin = HEADER_BITS + 2 * 32;
+
+        BUDDY_FN explicit Source(const Row& row) : row(row) {
+            Quad first = row.load_quad(HEADER_WORDS / 4);
+            low = first.words[0], high = first.words[1], after = first.words[2];
+        }
+
+        // Takes planes 31 to 0 of one half; `above` is the plane above them, and the lowest one after.
+        BUDDY_FN void take_half(u32 mask, u32 needed, u32& above, u32 (&planes)[LANES]) {
+            u32 at = origin, taken[2 * LANES];
+            BUDDY_UNROLL
+            for (int top = 31; top > 0; top -= GROUP) {
+                BUDDY_UNROLL
+                for (int j = top; j > top - GROUP; j--) taken[j] = above;
+                BUDDY_UNROLL
+                for (int j = top; any_of(needed, top) && j > top - GROUP; j -= 2) {
+                    taken[j] = above;
+                    take_pair(mask & 1u << j, mask & 1u << (j - 1), funnel_right(low, high, at), taken[j], above);
+                    taken[j - 1] = above;
+                    u32 next = origin + PLANE_BITS * ones_in(mask >> (j - 1)), crossed = (next ^ at) & 32;
+                    low = crossed ? high : low, high = crossed ? after : high;
+                    after = row.load_if(crossed, next / 32 % WORDS, after);
+                    at = next;
+                }
+                BUDDY_UNROLL
+                for (int j = top; top < 16 && j > top - GROUP; j--) planes[j] = permute_bytes(taken[j], taken[j + 16], 0x5410);
+            }
+            origin = at;
+        }
+    };
+
+    // XORs the planes that are in the window into those above them. Spelled out for the GPU: its compiler makes twice the
+    // instructions of the conditions.
+    static BUDDY_FN void take_pair(u32 has_first, u32 has_second, u32 window, u32& first, u32& second) {
+#ifdef __CUDA_ARCH__
+        asm("{\n.reg .pred p, q;\n.reg .u32 w;\nsetp.ne.u32 p, %2, 0;\nsetp.ne.u32 q, %3, 0;\nmov.u32 w, %4;\n"
+            "@p lop3.b32 %0, w, 0x7fff, %0, 0x78;\n@p shr.u32 w, w, 15;\nmov.u32 %1, %0;\n@q lop3.b32 %1, w, 0x7fff, %0, 0x78;\n}"
+            : "+&r"(first), "=&r"(second)
+            : "r"(has_first), "r"(has_second), "r"(window));
+#else
+        if (has_first) first ^= window & PLANE, window >>= PLANE_BITS;
+        second = first;
+        if (has_second) second ^= window & PLANE;
+#endif
     }
 
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params&) {
-        u32 low[LANES], high[LANES], mask_low, mask_high;
-        cross(words, low, high, mask_low, mask_high);
-        u32 bits = bits_of(mask_low, mask_high);
-        bool stored = bits <= STREAM_BITS;
         layout = 0;
-        u32 needed_low = warp_or(stored ? mask_low : 0), needed_high = warp_or(stored ? mask_high : 0);
-        if (!stored) return bits;
-        bool close = (needed_high & ~SIGNS) == 0;
-        transpose_halves(low);
-        if (!close) transpose_halves(high);
-        row.clear();
-        row.store(0, mask_low), row.store(1, mask_high);
-        row.store(2, words[0]), row.store(3, words[1]);
-        LsbSink<Row> sink(row, HEADER_WORDS);
-        if (close) {
-            put_signs(sink, high, mask_high);
-        } else {
-            put_half(sink, high, mask_high, needed_high);
-        }
-        put_half(sink, low, mask_low, needed_low);
+        u32 low[LANES], mask;
+        if (!cross_narrow(words, low, mask)) return encode_wide(words, row);
+        u32 bits = bits_of(ones_in(mask));
+        if (bits > STREAM_BITS) return bits;
+        turn(low);
+        Sink<Row> sink(row, mask & ~TOP, mask & TOP, words);
+        sink.put_half(low, mask, warp_or(mask));
         sink.finish();
         return bits;
     }
 
-    // Takes planes 31 to 0 of one half; `above` is the plane above them, and the lowest one after. `needed` are the planes
-    // that any thread of the warp has.
     template <class Row>
-    static BUDDY_FN void take_half(LsbSource<Row>& source, u32 mask, u32 needed, u32& above, u32 (&planes)[LANES]) {
-        BUDDY_UNROLL
-        for (int j = 31; j > 0; j -= 2) {
-            u32 first = above;
-            if (needed >> (j - 1) & 3) {
-                u32 window = source.peek();
-                bool has_first = mask >> j & 1, has_second = mask >> (j - 1) & 1;
-                if (has_first) first ^= window & PLANE;
-                above = first;
-                if (has_second) above ^= window >> (has_first ? PLANE_BITS : 0) & PLANE;
-                source.skip_apart((has_first ? PLANE_BITS : 0) + (has_second ? PLANE_BITS : 0));
-            }
-            u32 at = j % 16;
-            planes[at] = j >= 16 ? first << 16 : planes[at] | first;
-            planes[at - 1] = j >= 16 ? above << 16 : planes[at - 1] | above;
-        }
+    static BUDDY_FN u32 encode_wide(const u32 (&words)[32], Row& row) {
+        u32 low[LANES], high[LANES], mask_low, mask_high;
+        cross(words, low, high, mask_low, mask_high);
+        u32 bits = bits_of(ones_in(mask_low) + ones_in(mask_high));
+        if (bits > STREAM_BITS) return bits;
+        Sink<Row> sink(row, mask_low, mask_high, words);
+        turn(high);
+        sink.put_half(high, mask_high, warp_or(mask_high));
+        turn(low);
+        sink.put_half(low, mask_low, warp_or(mask_low));
+        sink.finish();
+        return bits;
     }
 
     template <class Row>
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params&) {
-        if (layout != 0) return LAYOUT;
-        u32 mask_low = row.load(0), mask_high = row.load(1);
-        u64 word = (u64)row.load(3) << 32 | row.load(2);
-        if (bits_of(mask_low, mask_high) > limit) return TRUNCATED;
-        u32 low[LANES], high[LANES], above = 0;
-        LsbSource<Row> source(row, HEADER_WORDS * 32);
-        u32 needed_low = warp_or(mask_low), needed_high = warp_or(mask_high);
-        if ((needed_high & ~SIGNS) == 0) {
-            if (mask_high != 0) above = source.peek() & PLANE, source.skip(PLANE_BITS);
-            BUDDY_UNROLL
-            for (u32 i = 0; i < LANES; i++) high[i] = (u32)((int)(above << (31 - i)) >> 31);
-        } else {
-            take_half(source, mask_high, needed_high, above, high);
-            transpose_halves(high);
+        Quad header = row.load_quad(0);
+        u32 mask_low = header.words[0], mask_high = header.words[1];
+        u64 word = (u64)header.words[3] << 32 | header.words[2];
+        if (layout != 0 || bits_of(ones_in(mask_low) + ones_in(mask_high)) > limit) {
+            fill_zeros(words);  // a path that leaves them as they were would keep them in registers from before
+            return layout != 0 ? LAYOUT : TRUNCATED;
         }
-        take_half(source, mask_low, needed_low, above, low);
+        u32 low[LANES], above = 0;
+        Source<Row> source(row);
+        if (((mask_high & ~TOP) | (mask_low & TOP)) == 0) {
+            u32 mask = mask_low | mask_high;
+            source.take_half(mask, warp_or(mask), above, low);
+            transpose_halves(low);
+            BUDDY_UNROLL
+            for (u32 i = 0; i < LANES; i++) {
+                words[2 * i] = (u32)word, words[2 * i + 1] = (u32)(word >> 32);
+                word = add_signed(word, low[i]);
+            }
+            return OK;
+        }
+        u32 high[LANES];
+        source.take_half(mask_high, warp_or(mask_high), above, high);
+        transpose_halves(high);
+        source.take_half(mask_low, warp_or(mask_low), above, low);
         transpose_halves(low);
         BUDDY_UNROLL
         for (u32 i = 0; i < LANES; i++) {

@@ -1,10 +1,16 @@
 // Bits into the words of an entry's row and out of them. A row has `load(k)` and `store(k, word)` over 32 words, and
 // `load_if(condition, k, otherwise)` and `store_if(condition, k, word)` for threads that need the next word at different
-// times: there a branch costs more than the word.
+// times: there a branch costs more than the word. A condition is a number that is not zero.
+// `load_quad(c)` and `store_quad(c, quad)` move four words at once, and `clear(c)` makes zeros of the quads from c on.
 #pragma once
 #include "bits.cuh"
 
 namespace buddy {
+
+// Sixteen bytes, moved at once.
+struct alignas(16) Quad {
+    u32 words[4];
+};
 
 // Appends codes, most significant bit first. Words are stored as soon as they are full.
 template <class Row>
@@ -119,16 +125,6 @@ struct LsbSource {
             low = high;
             high = row.load(words++ % WORDS);
         }
-    }
-
-    // The same without a branch: 8% of the decoder of bit planes, but a loss where threads go together.
-    BUDDY_FN void skip_apart(u32 bits) {
-        u32 before = at;
-        at += bits;
-        bool next = (at ^ before) & 32;
-        low = next ? high : low;
-        high = row.load_if(next, words % WORDS, high);
-        words += next;
     }
 };
 

@@ -3,6 +3,7 @@
 // depends on the row, so that neither way of access meets bank conflicts.
 #pragma once
 #include "map.cuh"
+#include "stream.cuh"
 
 namespace buddy {
 
@@ -33,23 +34,25 @@ struct Row {
     BUDDY_FN void store(u32 k, u32 word) {
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(start ^ k * 4), "r"(word) : "memory");
     }
-    BUDDY_FN u32 load_if(bool condition, u32 k, u32 otherwise) const {
+    BUDDY_FN u32 load_if(u32 condition, u32 k, u32 otherwise) const {
         asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p ld.shared.u32 %0, [%1];\n}"
                      : "+r"(otherwise)
-                     : "r"(start ^ k * 4), "r"((u32)condition)
+                     : "r"(start ^ k * 4), "r"(condition)
                      : "memory");
         return otherwise;
     }
-    BUDDY_FN void store_if(bool condition, u32 k, u32 word) {
+    BUDDY_FN void store_if(u32 condition, u32 k, u32 word) {
         asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.shared.u32 [%0], %1;\n}" ::"r"(start ^ k * 4), "r"(word),
-                     "r"((u32)condition)
+                     "r"(condition)
                      : "memory");
     }
+    // A chunk of this row, or of the one `AWAY` bytes away.
+    template <int AWAY = 0>
     BUDDY_FN uint4 load_chunk(u32 c) const {
         uint4 v;
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4+%5];"
                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                     : "r"(start ^ c * CHUNK)
+                     : "r"(start ^ c * CHUNK), "n"(AWAY)
                      : "memory");
         return v;
     }
@@ -58,10 +61,16 @@ struct Row {
                      : "memory");
     }
 
+    BUDDY_FN Quad load_quad(u32 c) const {
+        uint4 v = load_chunk(c);
+        return {{v.x, v.y, v.z, v.w}};
+    }
+    BUDDY_FN void store_quad(u32 c, const Quad& q) { store_chunk(c, q.words[0], q.words[1], q.words[2], q.words[3]); }
+
     // Zeros, as far as a stream may reach.
-    BUDDY_FN void clear() {
+    BUDDY_FN void clear(u32 first = 0) {
         BUDDY_UNROLL
-        for (u32 c = 0; c < STREAM_WORDS / 4; c++) store_chunk(c, 0, 0, 0, 0);
+        for (u32 c = first; c < STREAM_WORDS / 4; c++) store_chunk(c, 0, 0, 0, 0);
     }
 
     BUDDY_FN void load_all(u32 (&out)[WORDS]) const {
@@ -123,6 +132,14 @@ BUDDY_FN void put_plain(const Tile& tile, uint4* to, u32 active) {
 // of its chunks this lane's row has. Calls `move(shared, global)` for each.
 template <u32 PER_ROW, class Move>
 BUDDY_FN void along_device(const Tile& tile, u8* device, u32 used, Move move) {
+    constexpr u32 ROWS = WARP / PER_ROW;  // that one access moves
+    // Rows without gaps, so many at a time that the permutation is always the same: steps are constants.
+    if (ROWS % CHUNKS == 0 && __all_sync(ALL, used >= PER_ROW)) {
+        uint4* shared = tile.at(tile.lane / PER_ROW, tile.lane % PER_ROW);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < PER_ROW; i++) move(shared + i * ROWS * CHUNKS, device + tile.lane * CHUNK + i * (WARP * CHUNK));
+        return;
+    }
     BUDDY_UNROLL
     for (u32 i = 0; i < PER_ROW; i++) {
         u32 at = i * WARP + tile.lane, row = at / PER_ROW, chunk = at % PER_ROW;
@@ -148,13 +165,11 @@ BUDDY_FN void along_rows(const Tile& tile, u32 rows, u32 first, u32 used, PlaceO
 template <class Move>
 BUDDY_FN void along_page(const Tile& tile, const Place& place, u32 used, Move move) {
     u32 per_row = place.device_bytes / CHUNK;
-    switch (per_row) {
-        case 8: along_device<8>(tile, place.device, used, move); break;
-        case 6: along_device<6>(tile, place.device, used, move); break;
-        case 4: along_device<4>(tile, place.device, used, move); break;
-        case 2: along_device<2>(tile, place.device, used, move); break;
-        default: break;
-    }
+    // No switch: its table of jumps is a load.
+    if (per_row == 4) along_device<4>(tile, place.device, used, move);
+    else if (per_row == 6) along_device<6>(tile, place.device, used, move);
+    else if (per_row == 8) along_device<8>(tile, place.device, used, move);
+    else if (per_row == 2) along_device<2>(tile, place.device, used, move);
     u32 over = __ballot_sync(ALL, used > (per_row == 0 ? 1 : per_row));
     if (over == 0) return;
     along_rows(tile, over, per_row, used, [&](u32 row) { return step_by(place, row); }, move);

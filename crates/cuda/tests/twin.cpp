@@ -28,7 +28,13 @@ struct PlainRow {
     void store_if(bool condition, u32 k, u32 word) {
         if (condition) store(k, word);
     }
-    void clear() { memset(words, 0, STREAM_WORDS * 4); }
+    Quad load_quad(u32 c) const {
+        Quad quad;
+        memcpy(quad.words, words + 4 * c, sizeof quad);
+        return quad;
+    }
+    void store_quad(u32 c, const Quad& quad) { memcpy(words + 4 * c, quad.words, sizeof quad); }
+    void clear(u32 first = 0) { memset(words + 4 * first, 0, (STREAM_WORDS - 4 * first) * 4); }
 };
 
 template <class Codec>

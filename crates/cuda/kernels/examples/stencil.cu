@@ -5,6 +5,12 @@
 
 using namespace buddy;
 
+#if __CUDA_ARCH__ >= 900
+#define MBARRIER_WAIT "try_wait"
+#else
+#define MBARRIER_WAIT "test_wait"
+#endif
+
 // Warps of a block, from Rust. The first and the last only bring in the rows that the others need.
 constexpr u32 WARPS = BUDDY_STENCIL_WARPS, INNER = WARPS - 2;
 constexpr u32 CELLS = ENTRY / 8, ROW_ENTRIES = WARP, ROW_CELLS = ROW_ENTRIES * CELLS;
@@ -20,6 +26,7 @@ struct Packed {
     BuddyView view;
 
     BUDDY_FN u32 nibble(u64 first) const { return warp::load_nibbles(view, first); }
+    BUDDY_FN void fetch_nibbles(uint4* shared, u64 first, u32 lane) const { warp::fetch_nibbles(view, shared, first, lane); }
     BUDDY_FN void fetch(const Tile& tile, u64 first, u32 nibble) const { warp::fetch_entries(view, tile, first, nibble); }
     // This lane's cells; its row holds them as well after it.
     BUDDY_FN void load(const Tile& tile, u64 first, u32 nibble, u32 (&words)[WORDS]) const {
@@ -36,6 +43,7 @@ struct Plain {
     double* cells;
 
     BUDDY_FN u32 nibble(u64) const { return 0; }
+    BUDDY_FN void fetch_nibbles(uint4*, u64, u32) const {}
     BUDDY_FN void fetch(const Tile& tile, u64 first, u32) const { fetch_plain(tile, (const uint4*)cells + first * CHUNKS, ALL); }
     BUDDY_FN void load(const Tile& tile, u64, u32, u32 (&words)[WORDS]) const { Row(tile).load_all(words); }
     BUDDY_FN void store(const Tile& tile, u64 first, u32 (&words)[WORDS]) const {
@@ -46,83 +54,121 @@ struct Plain {
 
 BUDDY_FN double cell(const u32 (&words)[WORDS], u32 i) { return __hiloint2double(words[2 * i + 1], words[2 * i]); }
 
-// Two cells of this lane's row.
+// Two cells of this lane's row, or of that in another warp's tile.
+template <int TILES = 0>
 BUDDY_FN double2 load_cells(const Row& row, u32 chunk) {
-    uint4 v = row.load_chunk(chunk);
+    uint4 v = row.load_chunk<TILES * (int)(WARP * ENTRY)>(chunk);
     return make_double2(__hiloint2double(v.y, v.x), __hiloint2double(v.w, v.z));
 }
 
-// All but the plane above, of this lane's 16 cells. `below` is the plane below, and becomes the result.
-BUDDY_FN void add_neighbours(const u32 (&here)[WORDS], const Row& before, const Row& after, u32 lane, double (&below)[CELLS]) {
+// The sums of this lane's 16 cells over all neighbours but those in the plane above.
+BUDDY_FN void add_neighbours(const Row& row, const Row& below, u32 lane, double (&sums)[CELLS]) {
+    u32 here[WORDS];
+    row.load_all(here);
     double left = __shfl_up_sync(ALL, cell(here, CELLS - 1), 1), right = __shfl_down_sync(ALL, cell(here, 0), 1);
     if (lane == 0) left = cell(here, 0);
     if (lane == WARP - 1) right = cell(here, CELLS - 1);
     BUDDY_UNROLL
     for (u32 c = 0; c < CHUNKS; c++) {
-        double2 a = load_cells(before, c), b = load_cells(after, c);
+        double2 a = load_cells<-1>(row, c), b = load_cells<1>(row, c), d = load_cells(below, c);
         BUDDY_UNROLL
         for (u32 k = 0; k < 2; k++) {
             u32 i = 2 * c + k;
             double x = __dadd_rn(i > 0 ? cell(here, i - 1) : left, i + 1 < CELLS ? cell(here, i + 1) : right);
-            double sum = __dadd_rn(__dadd_rn(x, k == 0 ? __dadd_rn(a.x, b.x) : __dadd_rn(a.y, b.y)), below[i]);
-            below[i] = __fma_rn(SIDE, sum, __dmul_rn(CENTRE, cell(here, i)));
+            double y = k == 0 ? __dadd_rn(a.x, b.x) : __dadd_rn(a.y, b.y);
+            double sum = __dadd_rn(__dadd_rn(x, y), k == 0 ? d.x : d.y);
+            sums[i] = __fma_rn(SIDE, sum, __dmul_rn(CENTRE, cell(here, i)));
         }
     }
 }
 
+// Makes the compiler compute anew what follows from the two, which is cheaper than the registers that would keep it.
+BUDDY_FN void compute_anew(u32& lane, int& z) {
+    asm volatile("" : "+r"(lane), "+r"(z));
+    lane %= WARP;
+}
+
+// A barrier in two halves: a warp says that it has come, does other work, and then waits for the others.
+struct Meeting {
+    u32 at;  // shared address
+
+    BUDDY_FN void begin() const { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(WARPS) : "memory"); }
+    BUDDY_FN void come(u32 lane) const {
+        __syncwarp();
+        if (lane == 0) asm volatile("{\n.reg .b64 t;\nmbarrier.arrive.shared.b64 t, [%0];\n}" ::"r"(at) : "memory");
+    }
+    // Waits for the time of this parity.
+    BUDDY_FN void wait(u32 parity) const {
+        for (u32 met = 0; !met;) {
+            asm volatile("{\n.reg .pred p;\nmbarrier." MBARRIER_WAIT ".parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                         : "=r"(met)
+                         : "r"(at), "r"(parity)
+                         : "memory");
+        }
+    }
+};
+
 template <class Field>
 BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
     extern __shared__ __align__(128) uint4 chunks[];
-    u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    // Of a warp's three tiles one is read by neighbours, one holds the plane above, and one is for what is written and
-    // then for what is fetched.
-    auto tile_at = [&](u32 plane, u32 warp) { return Tile{chunks + (plane * WARPS + warp) * (WARP * CHUNKS), lane}; };
-    int row = (int)(blockIdx.x * INNER + warp) - 1, y = min(max(row, 0), (int)grid.rows - 1);
-    bool inner = warp > 0 && warp < WARPS - 1 && row < (int)grid.rows;
+    u32 lane = threadIdx.x % WARP, warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     int begin = blockIdx.y * grid.planes_per_block, end = min(begin + grid.planes_per_block, grid.planes);
-    auto first_entry = [&](int z) { return ((u64)min(max(z, 0), (int)grid.planes - 1) * grid.rows + y) * ROW_ENTRIES; };
-    u32 spare = 0, here = 1, above = 2;
-    u32 nibbles[3] = {from.nibble(first_entry(begin - 1)), from.nibble(first_entry(begin)), from.nibble(first_entry(begin + 1))};
-    from.fetch(tile_at(spare, warp), first_entry(begin - 1), nibbles[0]);
-    from.fetch(tile_at(here, warp), first_entry(begin), nibbles[1]);
-    arrive();
-    from.fetch(tile_at(above, warp), first_entry(begin + 1), nibbles[2]);
-    u32 words[WORDS];
-    double cells[CELLS];
-    from.load(tile_at(spare, warp), first_entry(begin - 1), nibbles[0], words);
-    BUDDY_UNROLL
-    for (u32 i = 0; i < CELLS; i++) cells[i] = cell(words, i);
-    from.load(tile_at(here, warp), first_entry(begin), nibbles[1], words);
-    u32 nibble = nibbles[2], next = from.nibble(first_entry(begin + 2));
+    // A plane's tile of this warp; three planes take turns. In that of the plane below are also put what is written and
+    // then what is fetched.
+    auto tile_of = [&](int z) { return Tile{chunks + ((u32)(z + 1 - begin) % 3 * WARPS + warp) * (WARP * CHUNKS), lane}; };
+    auto row = [&] { return (int)(blockIdx.x * INNER + warp) - 1; };
+    auto inner = [&] { return warp > 0 && warp < WARPS - 1 && row() < (int)grid.rows; };
+    auto first_entry = [&](int z) {
+        u32 plane = min(max(z, 0), (int)grid.planes - 1), y = min(max(row(), 0), (int)grid.rows - 1);
+        return (u64)(plane * grid.rows + y) * ROW_ENTRIES;
+    };
+    __shared__ u64 barrier;
+    __shared__ uint4 nibbles[WARPS];
+    Meeting meeting = {(u32)__cvta_generic_to_shared(&barrier)};
+    asm volatile("" : "+r"(meeting.at));
+    if (threadIdx.x == 0) meeting.begin();
     __syncthreads();
-    // `cells` is the plane below, `words` this one.
+    u32 nibble, words[WORDS];
+    u32 first[3] = {from.nibble(first_entry(begin - 1)), from.nibble(first_entry(begin)), from.nibble(first_entry(begin + 1))};
+    BUDDY_UNROLL
+    for (int i = 0; i < 3; i++) from.fetch(tile_of(begin - 1 + i), first_entry(begin - 1 + i), first[i]);
+    from.fetch_nibbles(nibbles + warp, first_entry(begin + 2), lane);
+    arrive();
+    from.load(tile_of(begin - 1), first_entry(begin - 1), first[0], words);
+    from.load(tile_of(begin), first_entry(begin), first[1], words);
+    nibble = first[2];
+    meeting.come(lane);
 #pragma unroll 1
     for (int z = begin; z < end; z++) {
-        if (inner) add_neighbours(words, Row(tile_at(here, warp - 1)), Row(tile_at(here, warp + 1)), lane, cells);
+        compute_anew(lane, z);
+        meeting.wait((u32)(z - begin) % 2);
+        double sums[CELLS];
+        if (inner()) {
+            add_neighbours(Row(tile_of(z)), Row(tile_of(z - 1)), lane, sums);
+        } else {
+            // Or what they were would be kept from one plane to the next.
+            BUDDY_UNROLL
+            for (u32 i = 0; i < CELLS; i++) asm volatile("mov.b64 %0, 0;" : "=d"(sums[i]));
+        }
         arrive();
-        from.load(tile_at(above, warp), first_entry(z + 1), nibble, words);
-        if (inner) {
-            u32 out[WORDS];
+        compute_anew(lane, z);
+        from.load(tile_of(z + 1), first_entry(z + 1), nibble, words);
+        meeting.come(lane);
+        compute_anew(lane, z);
+        if (inner()) {
             BUDDY_UNROLL
             for (u32 i = 0; i < CELLS; i++) {
-                double value = __fma_rn(SIDE, cell(words, i), cells[i]);
-                out[2 * i] = __double2loint(value), out[2 * i + 1] = __double2hiint(value);
+                double value = __fma_rn(SIDE, cell(words, i), sums[i]);
+                words[2 * i] = __double2loint(value), words[2 * i + 1] = __double2hiint(value);
             }
-            to.store(tile_at(spare, warp), first_entry(z), out);
-            // This row is the one below the next; it lies in its tile still.
-            BUDDY_UNROLL
-            for (u32 c = 0; c < CHUNKS; c++) {
-                double2 v = load_cells(Row(tile_at(here, warp)), c);
-                cells[2 * c] = v.x, cells[2 * c + 1] = v.y;
-            }
+            to.store(tile_of(z - 1), first_entry(z), words);
         }
+        nibble = warp::fetched_nibble(nibbles + warp, lane);
         __syncwarp();
-        if (z + 1 < end) from.fetch(tile_at(spare, warp), first_entry(z + 2), next);
-        nibble = next;
-        if (z + 2 < end) next = from.nibble(first_entry(z + 3));
-        u32 free = spare;
-        spare = here, here = above, above = free;
-        __syncthreads();
+        if (z + 1 < end) {
+            from.fetch(tile_of(z + 2), first_entry(z + 2), nibble);
+            from.fetch_nibbles(nibbles + warp, first_entry(z + 3), lane);
+        }
     }
 }
 
