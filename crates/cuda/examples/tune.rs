@@ -12,7 +12,7 @@ fn main() -> Result<(), buddy_cuda::Error> {
     let most = if asked.iter().any(|asked| asked == "first") { 1 } else { usize::MAX };
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
     if wanted("stencil") {
-        for (warps, planes) in [(16, 74), (18, 128), (18, 64)].into_iter().take(most) {
+        for (warps, planes) in [(18, 128), (18, 64), (16, 74)].into_iter().take(most) {
             let shapes = Shapes { stencil: StencilShape { warps, planes }, ..Shapes::default() };
             print(&gpu, Example::Stencil, shapes, &format!("{:?}", shapes.stencil));
         }

@@ -194,8 +194,8 @@ struct Bf16 {
         for (u32 i = 0; i < 8; i++) {
             u32 codes = 0;
             BUDDY_UNROLL
-            for (u32 bit = 0; bit < 3; bit++) codes |= ((planes[bit] >> 2 * i) * 0x8001 & 0x00010001u) << bit;
-            out[i] = widen(bytes[i / 2], i % 2, (base * 0x00010001u - codes & 0x00ff00ffu) << 7);
+            for (u32 bit = 0; bit < 3; bit++) codes |= ((planes[bit] >> 2 * i & 3) * 0x8001 & 0x00010001u) << bit;
+            out[i] = widen(bytes[i / 2], i % 2, ((base * 0x00010001u - codes) & 0x00ff00ffu) << 7);
         }
         for (; escaped != 0; escaped &= escaped - 1) {
             u32 at = trailing_zeros(escaped), place = at % 2 == 0 ? 0x00007f80u : 0x7f800000u;

@@ -219,7 +219,7 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
     u32 lane = threadIdx.x % WARP, row = lane / 4, quarter = lane % 4, side = min(lane / 4, shape.sides - 1);
     // Eight rows below, in the matrix and in shared memory.
     u64 below = 8 * (u64)shape.per_row();
-    constexpr u32 BELOW = 8 * room.ROW;
+    constexpr u32 BELOW = 8 * Room<Weights>::ROW;
     u32 panel = Part::NONE, next[2] = {}, tile = 0;
     Part first = Part::first(shape, blockIdx.x);
     auto look_at = [&](const Part& part) {

@@ -22,7 +22,7 @@ pub struct StencilShape {
 
 impl Default for StencilShape {
     fn default() -> Self {
-        Self { warps: 16, planes: 74 }
+        Self { warps: 18, planes: 128 }
     }
 }
 
