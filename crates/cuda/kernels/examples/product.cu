@@ -74,7 +74,7 @@ struct Packed {
 
     BUDDY_FN const u8* entry_at(u64 entry) const { return view.memory.device + entry * BYTES; }
 
-    // The nibbles of four entries, as long as they are not looked at; and where they are not layout B's.
+    // The nibbles of four entries, as they are, since to look at them is to wait for them; and which are not layout B's.
     BUDDY_FN u32 nibbles(u64 entry) const { return __ldg((const unsigned short*)(view.memory.nibbles + entry / 2)); }
     static BUDDY_FN u32 odd(u32 nibbles) { return nibbles ^ (RAW + 1) * 0x1111u; }
 
@@ -138,7 +138,8 @@ struct Room {
     // Rows begin at multiples of 128 bytes, as in memory: elsewhere the copy engine is slower by a tenth.
     static constexpr u32 ROW = STEP * Weights::BYTES, STAGE = ROWS * ROW, SLOT = WARPS * WARP * 16;
     static constexpr u32 AT_SUMS = STAGES * STAGE, AT_NAMES = AT_SUMS + ADDERS * SLOT;
-    static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * (STAGES + ADDERS), AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 15) / 16 * 16;
+    static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * (STAGES + ADDERS);
+    static constexpr u32 AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 15) / 16 * 16;
     u32 shared;
 
     BUDDY_FN u32 stage(u32 turn) const { return shared + turn % STAGES * STAGE; }
@@ -308,8 +309,7 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
 // and of the eighth below. `parts` has room for those of all tiles and panels. To see whether a panel was its tile's last
 // to be done takes long: that is asked for several tiles together.
 template <class Weights>
-BUDDY_FN void add_up(const Shape& shape, u32 first, float* y, float4* parts, Counts* counts,
-                     const Room<Weights>& room) {
+BUDDY_FN void add_up(const Shape& shape, u32 first, float* y, float4* parts, Counts* counts, const Room<Weights>& room) {
     u32 lane = threadIdx.x % WARP, side = lane % 4 * 2, tiles = shape.tiles(), panels = shape.panels();
     auto put = [&](u32 tile, const float (&sum)[4]) {
         float* at = y + (u64)side * shape.rows + tile * ROWS + lane / 4;
