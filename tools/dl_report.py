@@ -8,9 +8,9 @@ Needs nothing but Python. Tables stand between `<!-- NAME -->` and `<!-- end -->
 
 import base64
 import json
-import math
 import pathlib
 import re
+import statistics
 from collections import defaultdict
 from html import escape
 
@@ -174,12 +174,12 @@ def optimistic(tensors):
 
 
 def means(rows):
-    """Of the optimistic ratio the geometric mean, as in the paper; of the others the plain one."""
+    """Of ratios the geometric mean, as in the paper; of overflow the plain one."""
     first, *others = zip(*rows)
-    cells = [f"{math.exp(sum(map(math.log, first)) / len(first)):.2f}x"]
+    cells = [f"{statistics.geometric_mean(first):.2f}x"]
     for column in others:
-        ratio, share = (sum(part) / len(column) for part in zip(*column))
-        cells.append(f"{ratio:.2f}x, {percent(share)}")
+        ratios, shares = zip(*column)
+        cells.append(f"{statistics.geometric_mean(ratios):.2f}x, {percent(statistics.mean(shares))}")
     return cells
 
 
