@@ -59,11 +59,11 @@ impl Failure {
                 Error::DeviceMemory { .. } | Error::Full { .. } => 6,
                 Error::Pinned { .. } => 7,
                 Error::NoKernels { .. } => 8,
-                Error::NoCompiler { .. } | Error::Compile { .. } => 9,
+                Error::NoCompiler { .. } | Error::Compile { .. } | Error::TooOld { .. } => 9,
                 Error::Driver { .. } => 10,
                 Error::Lost { .. } | Error::Refused { .. } => 11,
                 Error::Range { .. } | Error::Bytes { .. } | Error::Shape { .. } | Error::Targets(_) => 1,
-                Error::InUse | Error::Differs(_) | Error::Vendor(_) => 12,
+                Error::InUse | Error::Differs(_) | Error::Vendor(_) | Error::Cut { .. } => 12,
             },
         }
     }

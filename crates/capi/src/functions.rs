@@ -1,6 +1,9 @@
 //! The functions of `buddy.h`: check the pointers, call, write the answer.
 
-use std::ffi::{CString, c_char};
+use std::{
+    ffi::{CString, c_char},
+    ptr::NonNull,
+};
 
 use buddy_cuda::{Allocation, DeviceSpan, Surveyed};
 
@@ -23,7 +26,7 @@ pub unsafe extern "C" fn buddyMalloc(
     codec_name: *const c_char,
 ) -> Code {
     guard(|| {
-        let handle = writable(handle, "handle")?;
+        let handle = some(handle, "handle")?;
         if bytes == 0 {
             return Err(Failure::Value("an allocation has at least one byte".to_owned()));
         }
@@ -31,7 +34,8 @@ pub unsafe extern "C" fn buddyMalloc(
         // SAFETY: the caller's promise.
         let codec = unsafe { codec(codec_name) }?;
         let allocation = Allocation::new(&state::gpu()?, bytes as u64, target, codec)?;
-        *handle = state::keep(allocation)?;
+        // SAFETY: the caller's promise.
+        unsafe { handle.write(state::keep(allocation)?) };
         Ok(())
     })
 }
@@ -91,11 +95,12 @@ pub unsafe extern "C" fn buddyRead(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyStats(handle: Handle, stats: *mut Stats, stream: Stream) -> Code {
     guard(|| {
-        let stats = writable(stats, "stats")?;
+        let stats = some(stats, "stats")?;
         let allocation = state::find(handle)?;
         // SAFETY: the caller's promise.
         let stream = unsafe { state::gpu()?.borrow_stream(stream)? };
-        *stats = Stats::of(&allocation, allocation.stats(&stream)?);
+        // SAFETY: the caller's promise.
+        unsafe { stats.write(Stats::of(&allocation, allocation.stats(&stream)?)) };
         Ok(())
     })
 }
@@ -213,7 +218,6 @@ unsafe fn surveyed(span: &Span) -> Result<Surveyed<'static>, Failure> {
 }
 
 /// Where an answer goes.
-fn writable<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Failure> {
-    // SAFETY: every caller promises that the pointer is null or writable.
-    unsafe { pointer.as_mut() }.ok_or_else(|| Failure::Value(format!("{what} must not be null")))
+fn some<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
+    NonNull::new(pointer).ok_or_else(|| Failure::Value(format!("{what} must not be null")))
 }

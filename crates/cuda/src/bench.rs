@@ -6,7 +6,7 @@ use buddy_core::{ENTRY_BYTES, RecordKind, SizeClass, Target};
 use cudarc::driver::{CudaStream, sys::CUevent_flags};
 use serde::{Deserialize, Serialize};
 
-use crate::{BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Error, Fill, Gpu, Targets};
+use crate::{BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Error, Fill, Gpu, Targets, pool::room_for};
 
 /// Timed repeats of each operation, after three that are not.
 const REPEATS: usize = 15;
@@ -207,10 +207,8 @@ impl Bench {
     }
 
     fn pool(&self, target: Target, carveout: Carveout) -> Result<BuddyPool, Error> {
-        let entries = self.bytes / ENTRY_BYTES as u64;
-        let slack = 1 << 16;
-        let device = entries * (target.device_bytes() as u64 + 1) + slack;
-        BuddyPool::new(&self.gpu, device, carveout, entries * target.buddy_bytes() as u64 + slack)
+        let (device, buddy) = room_for(target, self.bytes / ENTRY_BYTES as u64);
+        BuddyPool::new(&self.gpu, device, carveout, buddy)
     }
 
     /// Random single entries, from compressed and from plain memory.

@@ -50,20 +50,24 @@ impl BuddyBuffer {
 
     fn cut(pool: &mut BuddyPool, codec: Codec, targets: Targets<'_>) -> Result<Self, Error> {
         let gpu = pool.regions().gpu.clone();
-        let (entries, device_bytes, buddy_bytes, pages) = match targets {
-            Targets::Uniform(target, entries) => {
-                let padded = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
-                let (device, buddy) = (target.device_bytes() as u64, target.buddy_bytes() as u64);
-                (entries, padded * device, padded * buddy, Vec::new())
-            }
-            Targets::Pages(targets) => {
-                let (pages, device, buddy) = page_table(targets);
-                ((targets.len() * ENTRIES_PER_PAGE) as u64, device, buddy, pages)
-            }
+        let entries = match targets {
+            Targets::Uniform(_, entries) => entries,
+            Targets::Pages(targets) => (targets.len() * ENTRIES_PER_PAGE) as u64,
         };
         if entries > u64::from(u32::MAX) {
             return Err(Error::Range { first: 0, end: entries, entries: u64::from(u32::MAX) });
         }
+        let (device_bytes, buddy_bytes, pages) = match targets {
+            Targets::Uniform(target, _) => {
+                let padded = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
+                let (device, buddy) = (target.device_bytes() as u64, target.buddy_bytes() as u64);
+                (padded * device, padded * buddy, Vec::new())
+            }
+            Targets::Pages(targets) => {
+                let (pages, device, buddy) = page_table(targets);
+                (device, buddy, pages)
+            }
+        };
         let kernels = gpu.codec(codec.kind())?;
         let common = gpu.common()?;
         let nibble_bytes = entries.next_multiple_of(ENTRIES_PER_PAGE as u64) / 2;

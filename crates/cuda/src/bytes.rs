@@ -134,6 +134,14 @@ impl DeviceSpan<'_> {
         self.check(ENTRY_BYTES as u64, 16, "whole entries of 128 bytes, aligned to 16")
     }
 
+    /// Fails unless this is so many bytes.
+    pub(crate) fn check_exact(self, size: u64, align: u64, need: &'static str) -> Result<Self, Error> {
+        match self.bytes == size {
+            true => self.check(size, align, need),
+            false => Err(Error::Shape { bytes: self.bytes, address: self.address, need }),
+        }
+    }
+
     pub(crate) fn check(self, size: u64, align: u64, need: &'static str) -> Result<Self, Error> {
         if self.bytes.is_multiple_of(size) && self.address.is_multiple_of(align) {
             return Ok(self);

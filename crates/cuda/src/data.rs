@@ -73,7 +73,7 @@ impl Gpu {
         counts: DeviceSpan<'_>,
     ) -> Result<(), Error> {
         let from = from.check_entries()?;
-        let counts = counts.check(48, 8, "six 64-bit counters")?;
+        let counts = counts.check_exact(48, 8, "six 64-bit counters")?;
         if from.entries() == 0 {
             return Ok(());
         }
@@ -93,7 +93,9 @@ impl Gpu {
         b: DeviceSpan<'_>,
         count: DeviceSpan<'_>,
     ) -> Result<(), Error> {
-        let (a, b, count) = (a.check_entries()?, b.check_entries()?, count.check(8, 8, "a 64-bit counter")?);
+        let (a, b) = (a.check_entries()?, b.check_entries()?);
+        let b = b.check_exact(a.bytes(), 16, "as many bytes as it is compared with")?;
+        let count = count.check_exact(8, 8, "a 64-bit counter")?;
         self.check("start comparing", self.common()?.compare(on, a, b, count))
     }
 
@@ -120,6 +122,9 @@ impl Gpu {
     ) -> Result<(), Error> {
         let (from, to, list) =
             (from.check_entries()?, to.check_entries()?, list.check(4, 4, "32-bit numbers")?);
+        if from.entries() == 0 && to.entries() > 0 {
+            return Err(Error::Shape { bytes: 0, address: from.address(), need: "at least one entry" });
+        }
         self.check("start gathering", self.common()?.gather_plain(on, from, to, list))
     }
 

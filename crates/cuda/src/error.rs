@@ -27,6 +27,24 @@ pub enum Error {
         /// What was to be compiled.
         program: String,
     },
+    /// A program for later GPUs.
+    #[error("{program} needs a GPU of sm_{needs} or later; this one is sm_{has}")]
+    TooOld {
+        /// What was to be compiled.
+        program: String,
+        /// The least architecture it is for.
+        needs: u32,
+        /// That of the GPU.
+        has: u32,
+    },
+    /// A shape that the kernels cannot have.
+    #[error("there is no such {of}: {why}")]
+    Cut {
+        /// Of what.
+        of: &'static str,
+        /// What it must be.
+        why: &'static str,
+    },
     /// A kernel does not compile.
     #[error("{program} does not compile: {log}")]
     Compile {

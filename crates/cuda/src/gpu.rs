@@ -57,6 +57,8 @@ pub struct Gpu(Arc<Inner>);
 struct Inner {
     context: Arc<CudaContext>,
     architecture: String,
+    /// The same as a number: 90 for `sm_90`.
+    capability: u32,
     multiprocessors: u32,
     driver: i32,
     /// Why the context was lost, if it was.
@@ -83,7 +85,11 @@ impl Gpu {
             return Err(Error::NoDriver);
         }
         let driver_error = |what| move |error: DriverError| Error::Driver { what, reason: reason(error) };
-        let count = CudaContext::device_count().unwrap_or(0) as usize;
+        let count = match CudaContext::device_count() {
+            Ok(count) => count as usize,
+            Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => 0,
+            Err(error) => return Err(driver_error("start")(error)),
+        };
         if ordinal >= count {
             return Err(Error::NoGpu { ordinal, count });
         }
@@ -126,6 +132,7 @@ impl Gpu {
         let multiprocessors = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         Ok(Self(Arc::new(Inner {
             architecture: format!("sm_{major}{minor}"),
+            capability: (10 * major + minor) as u32,
             multiprocessors: multiprocessors.map_err(driver_error("describe the GPU"))? as u32,
             driver: driver::version().map_err(driver_error("tell its version"))?,
             context,
@@ -233,6 +240,12 @@ impl Gpu {
         Ok(kernel)
     }
 
+    /// Fails unless the GPU is new enough for a program.
+    pub(crate) fn runs(&self, source: &Source) -> Result<(), Error> {
+        let (needs, has) = (source.least, self.0.capability);
+        if has < needs { Err(Error::TooOld { program: source.name.clone(), needs, has }) } else { Ok(()) }
+    }
+
     /// Memory that surveys share, one at a time.
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Option<Scratch>> {
         self.0.scratch.lock().unwrap_or_else(PoisonError::into_inner)
@@ -241,8 +254,9 @@ impl Gpu {
     /// Compiles a program, or takes it from the cache, and loads it.
     ///
     /// # Errors
-    /// [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or what the driver says.
+    /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or what the driver says.
     pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
+        self.runs(source)?;
         let options = source.options(&self.0.architecture);
         let key = source.key(&options, self.0.driver);
         let dir = cache::cache_dir();

@@ -11,7 +11,7 @@ use crate::{
     bytes::DeviceSpan,
     driver::launch,
     layout::{BuddyView, Memory},
-    source::{Params, WARPS},
+    source::{BLOCKS, Params, WARPS},
 };
 
 /// Entries that one warp takes.
@@ -120,8 +120,8 @@ impl CodecKernels {
         counts: DeviceSpan<'_>,
         multiprocessors: u32,
     ) -> Launched {
-        // Twelve blocks a multiprocessor are resident at once; each goes on to the next tiles.
-        let most = u64::from(multiprocessors) * 12;
+        // So many blocks a multiprocessor are resident at once; each goes on to the next tiles.
+        let most = u64::from(multiprocessors * BLOCKS);
         let blocks = from.entries().div_ceil(TILE * u64::from(WARPS)).min(most);
         let arguments = (params, from.address(), from.entries(), counts.address());
         // SAFETY: the arguments of `buddy_sizes`; the caller checked both spans.
@@ -244,8 +244,9 @@ impl CommonKernels {
 
     /// Reads a span and keeps nothing; `count` is 8 bytes that stay as they are, but for one value in 2^32.
     pub(crate) fn read_all(&self, on: &CudaStream, from: DeviceSpan<'_>, count: DeviceSpan<'_>) -> Launched {
-        let arguments = (from.address(), from.bytes() / 16, count.address());
-        // SAFETY: the arguments of `buddy_read_all`, which reads the span and no more.
+        // A warp reads 2 KiB at a time.
+        let arguments = (from.address(), from.bytes() / 2048 * 128, count.address());
+        // SAFETY: the arguments of `buddy_read_all`, which reads whole pieces of the span and no more.
         unsafe { launch(on, &self.read_all, 132 * 16, THREADS, &arguments) }
     }
 

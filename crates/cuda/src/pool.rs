@@ -78,11 +78,6 @@ impl BuddyPool {
         self.regions.device.bytes() - self.device_used
     }
 
-    /// Buddy bytes not yet given to a buffer.
-    pub fn buddy_left(&self) -> u64 {
-        self.regions.buddy.bytes() - self.buddy_used
-    }
-
     /// Sets every byte, so that a test sees what was written.
     pub(crate) fn poison(&self, value: u8) -> Result<(), Error> {
         let Regions { gpu, device, buddy } = &*self.regions;
@@ -131,7 +126,7 @@ pub(crate) fn room_for(target: Target, entries: u64) -> (u64, u64) {
 
 fn take(region: &'static str, used: &mut u64, bytes: u64, capacity: u64) -> Result<u64, Error> {
     let start = *used;
-    let end = start.checked_add(bytes).map(|end| end.next_multiple_of(ALIGN));
+    let end = start.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(ALIGN));
     match end {
         Some(end) if end <= capacity => {
             *used = end;

@@ -86,6 +86,9 @@ impl Gpu {
             return Ok(found);
         }
         let (rows, launches) = table(spans, &order);
+        // Whatever is missing is missed before the first kernel starts.
+        let kernels = launches.iter().map(|launch| self.survey_kernel(launch.kind));
+        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
         let sums = SUMS * order.len();
         let mut scratch = self.scratch();
         let Scratch { host, device } = self.room(&mut scratch, 8 * (rows.len() + sums) as u64)?;
@@ -93,8 +96,7 @@ impl Gpu {
         let table_bytes = 8 * rows.len() as u64;
         self.check("send the table", host.send_on(on, device, table_bytes))?;
         self.check("clear the counters", device.fill_on(on, table_bytes, 8 * sums as u64, 0))?;
-        for Launch { kind, first, count, tiles } in launches {
-            let kernel = self.survey_kernel(kind)?;
+        for (Launch { first, count, tiles, .. }, kernel) in launches.into_iter().zip(kernels) {
             let table = device.address() + 8 * (FIELDS * first) as u64;
             let to = device.address() + table_bytes + 8 * (SUMS * first) as u64;
             let most = u64::from(self.multiprocessors() * BLOCKS);

@@ -5,7 +5,9 @@ use std::{io::Write, sync::Mutex};
 
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Target};
-use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Fill, Gpu, Source, Targets};
+use buddy_cuda::{
+    BuddyPool, Carveout, DeviceBytes, Error, Example, FaultKind, Fill, Gpu, Shapes, Source, Targets,
+};
 use cudarc::driver::{
     LaunchConfig, PushKernelArg,
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
@@ -220,5 +222,19 @@ fn too_much_memory_is_refused_with_what_there_is() {
         assert!(
             matches!(refused, Err(Error::DeviceMemory { asked: said, free }) if said == asked && free > 0)
         );
+    });
+}
+
+#[test]
+fn fused_kernels_give_what_plain_memory_gives() {
+    on_gpu(|gpu| {
+        for example in [Example::Stencil, Example::Spmv, Example::Product] {
+            match buddy_cuda::tune(gpu, example, Shapes::default()) {
+                Ok(rows) => assert!(!rows.is_empty()),
+                // Not on every GPU.
+                Err(Error::TooOld { .. }) => {}
+                Err(error) => panic!("{example:?}: {error}"),
+            }
+        }
     });
 }

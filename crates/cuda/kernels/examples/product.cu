@@ -324,6 +324,7 @@ BUDDY_FN void add_up(const Shape& shape, u32 first, float* y, float4* parts, Cou
         bool last = asked != Part::NONE && atomicAdd(counts->panels + asked, 1) == panels - 1;
         if (last) counts->panels[asked] = 0;
         __threadfence();
+        __syncwarp();
         for (u32 left = __ballot_sync(ALL, last); left; left &= left - 1) {
             u32 tile = __shfl_sync(ALL, asked, trailing_zeros(left));
             float sum[4] = {};

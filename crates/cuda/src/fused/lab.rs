@@ -9,6 +9,7 @@ use cudarc::driver::{CudaModule, CudaStream, DriverError, sys::CUevent_flags};
 use crate::{
     BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Gpu, Source, Targets,
     driver::{Arguments, allow_shared, launch_grid},
+    pool::room_for,
 };
 
 /// Groups of launches that are timed, after one that is not.
@@ -99,7 +100,7 @@ impl Lab {
         none_wrong(what, words)
     }
 
-    /// A pool with room for so many entries at a target, and a compressed copy of plain memory in it.
+    /// A compressed copy of plain memory, in a pool of its own.
     pub(super) fn compress(
         &self,
         kind: CodecKind,
@@ -119,8 +120,7 @@ impl Lab {
 
     /// A buffer in a pool of its own.
     pub(super) fn buffer(&self, codec: Codec, target: Target, entries: u64) -> Result<BuddyBuffer, Error> {
-        let room = (entries + 64) * (target.device_bytes() as u64 + 1) + (1 << 16);
-        let buddy = (entries + 64) * target.buddy_bytes() as u64 + (1 << 16);
+        let (room, buddy) = room_for(target, entries);
         BuddyPool::new(&self.gpu, room, Carveout::Host, buddy)?
             .buffer(codec, Targets::Uniform(target, entries))
     }

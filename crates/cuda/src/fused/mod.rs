@@ -88,6 +88,20 @@ pub struct Shapes {
     pub product: ProductShape,
 }
 
+impl Shapes {
+    fn check(self) -> Result<(), Error> {
+        self.stencil.check().and(self.spmv.check()).and(self.product.check())
+    }
+
+    fn source(self, example: Example) -> Source {
+        match example {
+            Example::Stencil => self.stencil.source(),
+            Example::Spmv => self.spmv.source(),
+            Example::Product => self.product.source(),
+        }
+    }
+}
+
 /// One of the examples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Example {
@@ -109,7 +123,9 @@ pub fn fused(
     examples: &[Example],
     mut progress: impl FnMut(&FusedRow),
 ) -> Result<FusedReport, Error> {
-    let (info, lab, shapes) = (gpu.info()?, Lab::new(gpu)?, Shapes::default());
+    let shapes = Shapes::default();
+    examples.iter().try_for_each(|example| gpu.runs(&shapes.source(*example)))?;
+    let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
     let mut rows = Vec::new();
     let mut add = |row: FusedRow| {
         progress(&row);
@@ -137,6 +153,7 @@ pub fn fused(
 /// # Errors
 /// As for [`fused`].
 pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>, Error> {
+    shapes.check()?;
     let lab = Lab::new(gpu)?;
     let mut rows = Vec::new();
     match example {
@@ -149,6 +166,5 @@ pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>
 
 /// The programs.
 pub(crate) fn sources() -> [Source; 3] {
-    let shapes = Shapes::default();
-    [shapes.stencil.source(), shapes.spmv.source(), shapes.product.source()]
+    [Example::Stencil, Example::Spmv, Example::Product].map(|example| Shapes::default().source(example))
 }

@@ -40,6 +40,15 @@ const SHARE: u32 = 4;
 const MOST_SHARED: u32 = 227 << 10;
 
 impl ProductShape {
+    pub(super) fn check(self) -> Result<(), Error> {
+        // Eight sides of one step have room, and steps divide the columns that are measured.
+        let sane = [1, 2, 4, 8, 16].contains(&self.warps) && self.stages > 0 && self.adders > 0;
+        let few = self.stages <= 16 && self.warps + self.adders < 32;
+        let possible = sane && few && self.shared(PACKED_BYTES) + self.step() * 128 * SIDES <= MOST_SHARED;
+        let why = "a power of two of warps to 16, and stages and adders that have room in shared memory";
+        possible.then_some(()).ok_or(Error::Cut { of: "product", why })
+    }
+
     pub(super) fn source(self) -> Source {
         let defines = [
             format!("BUDDY_PRODUCT_WARPS={}", self.warps),
@@ -115,7 +124,7 @@ struct Matrix<'a> {
 
 /// Measures both matrices with one to eight right-hand sides.
 pub(super) fn measure(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
-    // Overflow, zeros and rare layouts, which normal weights do not have.
+    // Many zeros, overflows and rare layouts, of which normal weights have few.
     Matrix::new(lab, shape, (4096, 8192), 1, 0.02)?.verify(&[1, 3, 8])?;
     for size in [(28672, 8192), (8192, 28672)] {
         let matrix = Matrix::new(lab, shape, size, COPIES, 0.0)?;
@@ -257,7 +266,7 @@ impl<'a> Matrix<'a> {
 
     /// The vendor's best: every algorithm that its heuristics name, tried on plain weights; none without the library.
     fn vendor(&self, sides: u32) -> Result<Option<(String, f64)>, Error> {
-        let mut best: Option<(String, f64)> = None;
+        let (mut best, mut checked): (Option<(String, f64)>, bool) = (None, false);
         for wide in [false, true] {
             let Some(vendor) = Vendor::new(&self.lab.gpu, self.size, sides, wide)? else { return Ok(None) };
             for i in 0..vendor.algorithms() {
@@ -269,8 +278,9 @@ impl<'a> Matrix<'a> {
                 if run(0).is_err() {
                     continue;
                 }
-                if wide && i == 0 {
+                if wide && !checked {
                     none_wrong("the vendor's product", self.wrong(sides, &self.other)?)?;
+                    checked = true;
                 }
                 let us = self.lab.time(COPIES, run)?;
                 if best.as_ref().is_none_or(|(_, least)| us < *least) {

@@ -29,6 +29,13 @@ impl Default for SpmvShape {
 }
 
 impl SpmvShape {
+    pub(super) fn check(self) -> Result<(), Error> {
+        let lanes = [1, 2, 4, 8, 16, 32].contains(&self.at_once);
+        let possible = lanes && (1..=32).contains(&self.warps) && self.elements > 0;
+        let why = "1 to 32 warps, some elements, a power of two of gathers to 32";
+        possible.then_some(()).ok_or(Error::Cut { of: "sparse product", why })
+    }
+
     pub(super) fn source(self) -> Source {
         let defines =
             [format!("BUDDY_SPMV_WARPS={}", self.warps), format!("BUDDY_SPMV_AT_ONCE={}", self.at_once)];

@@ -27,6 +27,11 @@ impl Default for StencilShape {
 }
 
 impl StencilShape {
+    pub(super) fn check(self) -> Result<(), Error> {
+        let possible = (3..=18).contains(&self.warps) && (1..=PLANES).contains(&self.planes);
+        possible.then_some(()).ok_or(Error::Cut { of: "stencil", why: "3 to 18 warps, 1 to 512 planes" })
+    }
+
     pub(super) fn source(self) -> Source {
         let defines = [format!("BUDDY_STENCIL_WARPS={}", self.warps)];
         Source::new("stencil.cu", include_str!("../../kernels/examples/stencil.cu"), &defines)
