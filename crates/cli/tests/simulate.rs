@@ -210,12 +210,16 @@ fn a_network_runs_with_the_tensors_of_its_record() {
 
 #[test]
 fn what_cannot_be_done_is_one_line() {
-    let cases: [(&[&str], i32, &str); 11] = [
+    let cases: [(&[&str], i32, &str); 15] = [
         (&["alexnet", "--sample", "0"], 2, "'0' is no share above 0, at most 1"),
         (&["alexnet", "--mode", "buddy", "--targets", "x.toml"], 1, "targets of a network are a ratio"),
         (&["cg", "--mode", "buddy", "--snapshot", "10"], 2, "a run has the snapshots 0 to 9"),
         (&["cg", "--scale", "1kB"], 1, "cg: the scale must be from 1MB to 1"),
         (&["cg", "--codec", "gzip"], 2, "gzip"),
+        (&["stream", "--shares", "0,0,1"], 2, "'0,0,1' is not six shares"),
+        (&["stream", "--json", "/nowhere/x.json"], 1, "there is no directory /nowhere"),
+        (&["stream", "--json", "x.out", "--html", "x.out"], 1, "--json and --html name the same file"),
+        (&["squeezenet", "--batch", "1", "--sample", "0.001"], 1, "give a larger --sample"),
         (&["nothing"], 1, "'nothing' is no trace and no program; the programs are arithmetic, stream"),
         (&["stream", "--mode", "buddy"], 1, "mode buddy needs --targets"),
         (&["stream", "--spec", "k80"], 1, "there is no GPU 'k80'; there are paper"),

@@ -6,13 +6,13 @@ use buddy_core::{RecordError, RunError, TargetsError};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The run's files.
-    #[error("{0}")]
+    #[error(transparent)]
     Snapshot(#[from] buddy_snapshot::Error),
     /// The file of a record.
-    #[error("{0}")]
+    #[error(transparent)]
     Record(#[from] RecordError),
     /// What is in the record.
-    #[error("{0}")]
+    #[error(transparent)]
     Run(#[from] RunError),
     /// A threshold that is no share.
     #[error("the threshold is {0}; it must lie between 0 and 1")]
@@ -85,7 +85,7 @@ pub enum Error {
         over: u64,
     },
     /// A table of targets.
-    #[error("{0}")]
+    #[error(transparent)]
     Targets(#[from] TargetsError),
     /// A text that is no table of targets.
     #[error("not a file of targets: {0}")]

@@ -14,7 +14,7 @@ pub enum Error {
         what: Box<Error>,
     },
     /// The operating system said no.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
     /// A directory where a file was asked for.
     #[error("this is a directory; give the files in it")]
@@ -85,7 +85,7 @@ pub enum Error {
         limit: u64,
     },
     /// A description of a run that contradicts itself.
-    #[error("{0}")]
+    #[error(transparent)]
     Run(#[from] buddy_core::RunError),
     /// A directory without `run.json` and without dumps.
     #[error("this directory is no run: it has neither run.json nor dumps of memory")]

@@ -41,8 +41,13 @@ pub enum Error {
         source: buddy_sim::Error,
     },
     /// A program whose kernels are not known.
-    #[error("{0} cannot be simulated")]
-    NoProgram(String),
+    #[error("{program} cannot be simulated: {why}")]
+    NoProgram {
+        /// Which.
+        program: String,
+        /// What is missing.
+        why: String,
+    },
     /// A record that was made with other codecs.
     #[error("the record of {program} has no sizes of codec {codec}")]
     NoSizes {
@@ -66,6 +71,14 @@ pub enum Error {
         name: String,
         /// Why.
         source: buddy_core::RecordError,
+    },
+    /// A recorded run contradicts itself.
+    #[error("the record of {name} cannot be used")]
+    Run {
+        /// Which.
+        name: String,
+        /// Why.
+        source: buddy_core::RunError,
     },
     /// Someone asked for the end.
     #[error("interrupted")]

@@ -12,18 +12,24 @@ use crate::{Error, Recorded, simulate::Stage};
 /// Kernels that a sample has at least.
 const LEAST_KERNELS: usize = 6;
 
-/// The sampled iteration of a recorded network, about `instructions` long; none if its layers are not known.
-pub(crate) fn stage(recorded: &Recorded, instructions: u64) -> Option<Stage> {
+/// The sampled iteration of a recorded network, about `instructions` long.
+///
+/// # Errors
+/// What the record lacks.
+pub(crate) fn stage(recorded: &Recorded, instructions: u64) -> Result<Stage, String> {
     let run = &recorded.record.run;
-    let network = Network::named(&run.program).ok().or_else(|| Network::named(name(recorded)?).ok())?;
-    let batch = run.parameters.get("batch").and_then(serde_json::Value::as_u64)?;
+    let named = Network::named(&run.program).ok().or_else(|| Network::named(name(recorded)?).ok());
+    let network = named.ok_or("its layers are not known")?;
+    let batch = run.parameters.get("batch").and_then(serde_json::Value::as_u64);
+    let batch = batch.ok_or("its record has no parameter 'batch'")?;
     let share = instructions as f64 / network.warp_instructions(batch).max(1) as f64;
     let application = sampled(&network, batch, share);
-    let (shares, table) = iteration_sizes(&application, CodecKind::Bpc, &recorded.record).ok()?;
+    let sizes = iteration_sizes(&application, CodecKind::Bpc, &recorded.record);
+    let (shares, table) = sizes.map_err(|error| error.to_string())?;
     let classes =
         &mut |index: usize, _: &AllocationInfo| Classes::Shares { shares: shares[index], seed: index as u64 };
-    let map = ClassMap::bind(&application, Some(&table), classes).ok()?;
-    Some(Stage { application, map })
+    let map = ClassMap::bind(&application, Some(&table), classes).map_err(|error| error.to_string())?;
+    Ok(Stage { application, map })
 }
 
 /// A sample of an iteration; larger than asked for where that would leave hardly a kernel.

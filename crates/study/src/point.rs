@@ -59,6 +59,7 @@ impl Point {
         let mut gpu = presets::gpu(&self.gpu)?;
         if let Some(bytes) = self.metadata_bytes {
             gpu.buddy.metadata_bytes = bytes;
+            gpu.check().map_err(|why| buddy_sim::Error::Spec { file: self.gpu.clone(), why })?;
         }
         let link = spec::Link {
             name: format!("{} GB/s", self.link),

@@ -74,9 +74,13 @@ impl Recorded {
 /// The record of a network's training by its name, from a directory or from what is built in; none if there is none.
 ///
 /// # Errors
-/// If there is no such directory, or its file is not the record of a run.
+/// If there is no such directory, or its file is not the record of a run, or contradicts itself.
 pub fn recorded_run(dir: Option<&Path>, name: &str) -> Result<Option<RunRecord>, Error> {
-    record(dir, name)
+    let found: Option<RunRecord> = record(dir, name)?;
+    if let Some(run) = &found {
+        run.validate().map_err(|source| Error::Run { name: name.to_owned(), source })?;
+    }
+    Ok(found)
 }
 
 /// The record of accuracy by batch size; none if there is none.

@@ -12,7 +12,7 @@ use buddy_workloads::ALL;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Error, Findings, Key, Point, Settings, Store, Watch, network, work::Work};
+use crate::{Error, Findings, Key, Point, Settings, Store, Watch, network, store::hash, work::Work};
 
 /// A program that is ready to be simulated.
 pub(crate) struct Stage {
@@ -23,7 +23,7 @@ pub(crate) struct Stage {
 /// Programs by name, each made ready when its first simulation begins.
 pub(crate) struct Stages<'a> {
     found: &'a Findings,
-    ready: BTreeMap<String, OnceLock<Option<Stage>>>,
+    ready: BTreeMap<String, OnceLock<Result<Stage, String>>>,
 }
 
 impl<'a> Stages<'a> {
@@ -65,7 +65,10 @@ impl<'a> Stages<'a> {
         }
         if let Some(recorded) = self.found.networks.get(program) {
             let instructions = settings.network_instructions;
-            return Some(json!({ "run": recorded.record.run.parameters, "instructions": instructions }));
+            let sizes = format!("{:016x}", hash(&json!(recorded.record.sizes).to_string()));
+            return Some(
+                json!({ "run": recorded.record.run.parameters, "sizes": sizes, "instructions": instructions }),
+            );
         }
         let bytes = self.found.programs.get(program)?.profile.run.bytes();
         Some(json!({ "bytes": bytes, "seed": settings.seed }))
@@ -74,7 +77,8 @@ impl<'a> Stages<'a> {
     fn simulate(&self, point: &Point, watch: &dyn Watch) -> Result<Report, Error> {
         let wrong = |source| Error::Simulation { point: point.name(), source };
         let stage = self.ready[&point.program].get_or_init(|| self.make(&point.program));
-        let stage = stage.as_ref().ok_or_else(|| Error::NoProgram(point.program.clone()))?;
+        let missing = |why: &String| Error::NoProgram { program: point.program.clone(), why: why.clone() };
+        let stage = stage.as_ref().map_err(missing)?;
         let mut config = point.config().map_err(wrong)?;
         config.map = stage.map.clone();
         let mut simulator = Simulator::new(config);
@@ -83,20 +87,20 @@ impl<'a> Stages<'a> {
     }
 
     /// Builds the program again for its kernels, and binds the classes of its typical snapshot to them.
-    fn make(&self, name: &str) -> Option<Stage> {
+    fn make(&self, name: &str) -> Result<Stage, String> {
         if PROGRAMS.contains(&name) {
-            return Some(generated(name, generated_bytes(&self.found.settings, name)));
+            return Ok(generated(name, generated_bytes(&self.found.settings, name)));
         }
         if let Some(recorded) = self.found.networks.get(name) {
             return network::stage(recorded, self.found.settings.network_instructions);
         }
-        let info = ALL.iter().find(|info| info.name == name)?;
-        let program = self.found.programs.get(name)?;
+        let info = ALL.iter().find(|info| info.name == name).ok_or("there is no such program")?;
+        let program = self.found.programs.get(name).ok_or("it was not run")?;
         let settings = &self.found.settings;
         let application = (info.build)(settings.bytes_of(info), settings.seed).application();
         let classes = &mut |index: usize, _: &AllocationInfo| classes(&program.classes[index]);
-        let map = ClassMap::bind(&application, Some(&program.profile.targets), classes).ok()?;
-        Some(Stage { application, map })
+        let map = ClassMap::bind(&application, Some(&program.profile.targets), classes);
+        Ok(Stage { application, map: map.map_err(|error| error.to_string())? })
     }
 }
 

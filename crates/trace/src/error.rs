@@ -24,7 +24,7 @@ impl std::fmt::Display for Line {
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The file cannot be opened, read, written or decompressed.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The file ends where more must follow.
     #[error("the file ends inside {0}")]

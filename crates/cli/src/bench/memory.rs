@@ -23,7 +23,7 @@ pub(crate) struct Memory {
     mib: u64,
 
     /// Passes of each kind; the fastest counts
-    #[arg(long, value_name = "N", default_value_t = 40)]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
     /// Codec to compress with

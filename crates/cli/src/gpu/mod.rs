@@ -51,7 +51,7 @@ struct Info {
 #[derive(Args)]
 struct Test {
     /// GiB of data to compare
-    #[arg(long, default_value_t = 10.0, value_name = "NUMBER")]
+    #[arg(long, default_value = "10", value_name = "NUMBER", value_parser = gibibytes)]
     gib: f64,
     /// Compare a few MiB only, as under a memory checker
     #[arg(long, conflicts_with = "gib")]
@@ -64,7 +64,7 @@ struct Test {
 #[derive(Args)]
 struct Bench {
     /// GiB of data to measure with
-    #[arg(long, default_value_t = 1.0, value_name = "NUMBER")]
+    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = gibibytes)]
     gib: f64,
     /// Rows that tools/nvcomp_bench.py wrote on the same GPU, to stand beside ours
     #[arg(long, value_name = "PATH")]
@@ -74,18 +74,23 @@ struct Bench {
     json: Option<PathBuf>,
 }
 
+/// A size that is one.
+fn gibibytes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(gib) if (1e-3..=1e6).contains(&gib) => Ok(gib),
+        _ => Err(format!("'{text}' is no size from 0.001 to 1000000 GiB")),
+    }
+}
+
 impl GpuVerb {
     pub(crate) fn run(self) -> Result<()> {
-        // Headers need no GPU.
-        if let What::Headers(headers) = self.what {
-            return headers.run();
-        }
-        let gpu = Gpu::open(self.device)?;
+        let gpu = || Gpu::open(self.device);
         match self.what {
-            What::Info(info) => info.run(&gpu),
-            What::Test(test) => test.run(&gpu),
-            What::Bench(bench) => bench.run(&gpu),
-            What::Fused(fused) => fused.run(&gpu),
+            What::Info(info) => info.run(&gpu()?),
+            What::Test(test) => test.run(&gpu()?),
+            What::Bench(bench) => bench.run(&gpu()?),
+            What::Fused(fused) => fused.run(&gpu()?),
+            // They need no GPU.
             What::Headers(headers) => headers.run(),
         }
     }
@@ -200,5 +205,5 @@ fn record<T: RecordKind>(path: Option<&Path>, data: T) -> Result<()> {
 }
 
 fn save(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    crate::output::write(path, text)
 }

@@ -85,6 +85,17 @@ pub(crate) fn sample(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Shares of zero, b8, s1, s2, s3 and raw entries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shares(pub(crate) [f64; 6]);
+
+pub(crate) fn shares(text: &str) -> Result<Shares, String> {
+    let all: Result<Vec<f64>, _> = text.split(',').map(|share| share.trim().parse()).collect();
+    let six = all.ok().and_then(|all| all.try_into().ok());
+    six.map(Shares).ok_or_else(|| format!("'{text}' is not six shares, such as 0,0,0.3,0.6,0,0.1"))
+}
+
+/// A snapshot of a run, counted from 0.
 pub(crate) fn snapshot(text: &str) -> Result<usize, String> {
     let last = SNAPSHOTS as usize - 1;
     match text.parse() {

@@ -24,13 +24,13 @@ use rayon::prelude::*;
 
 use self::{
     bound::Bound,
-    grid::{Point, Sweep},
+    grid::{Point, Shares, Sweep},
     machine::{gpu, link, read},
     network::Iteration,
     source::Source,
 };
 use crate::{
-    FINISHES, INTERRUPTED, say,
+    FINISHES, INTERRUPTED, output as files, say,
     workload::scale::{Scale, parse_scale},
 };
 
@@ -99,14 +99,8 @@ pub(crate) struct Simulate {
     recorded: Option<PathBuf>,
 
     /// With a ratio: shares of zero, b8, s1, s2, s3 and raw entries
-    #[arg(
-        long,
-        value_delimiter = ',',
-        num_args = 6,
-        value_name = "SHARE",
-        default_value = "0,0,0.3,0.6,0,0.1"
-    )]
-    shares: Vec<f64>,
+    #[arg(long, value_name = "S,S,S,S,S,S", default_value = "0,0,0.3,0.6,0,0.1", value_parser = grid::shares)]
+    shares: Shares,
 
     /// Memory of a generated program, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -142,7 +136,7 @@ Examples:
   buddy simulate cg --scale 16MB --mode buddy --link 150
   buddy simulate lulesh --sweep mode=ideal,bandwidth,buddy --sweep link=50,100,150,200
   buddy simulate resnet50 --batch 64 --sweep mode=ideal,bandwidth,buddy
-  buddy simulate traces/vectoradd --spec v100
+  buddy simulate crates/trace/tests/vectoradd --spec v100
   buddy simulate stream --mode buddy --targets 2x --sweep link=50,100,150,200
   buddy simulate csr --targets 2x --sweep mode=ideal,bandwidth,buddy --json csr.json
   buddy simulate gemm --spec v100 --timeline gemm.json";
@@ -151,6 +145,7 @@ impl Simulate {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
         let points = grid::points(&self.first_point(), &self.sweep)?;
+        self.check_output(&points)?;
         let source = self.open(&points)?;
         if self.timeline.is_some() && points.len() > 1 {
             bail!("--timeline is for one run; the sweep has {}", points.len());
@@ -196,6 +191,18 @@ impl Simulate {
         Iteration::new(&network, self.batch, self.sample, self.codec, record.as_ref())
     }
 
+    /// Looks for what cannot be written before the work, not after.
+    fn check_output(&self, points: &[Point]) -> Result<()> {
+        let outputs = [
+            ("--json", self.json.as_ref()),
+            ("--html", self.html.as_ref()),
+            ("--timeline", self.timeline.as_ref()),
+        ];
+        let inputs: Vec<PathBuf> =
+            points.iter().filter_map(|point| point.targets.as_ref()).map(PathBuf::from).collect();
+        files::check(&outputs, &inputs)
+    }
+
     /// What the options say, before any sweep.
     fn first_point(&self) -> Point {
         Point {
@@ -226,7 +233,7 @@ impl Simulate {
         if let Some(map) = source.map(point.targets.as_deref()) {
             return map;
         }
-        let shares = self.shares.clone().try_into().expect("clap takes six");
+        let Shares(shares) = self.shares;
         Ok(match &point.targets {
             Some(name) => match name.parse::<Target>() {
                 Ok(target) => TargetsAll { target, shares }.map(&source.allocations)?,
@@ -275,7 +282,7 @@ impl Simulate {
             })?;
             write_atomic(path, |out| out.write_all(record.as_bytes()))?;
         }
-        if let Some(path) = &self.html {
+        if let (Some(path), false) = (&self.html, runs.is_empty()) {
             let page = output::page(&source.name, runs);
             write_atomic(path, |out| out.write_all(page.as_bytes()))?;
         }

@@ -27,6 +27,9 @@ impl Iteration {
         record: Option<&RunRecord>,
     ) -> Result<Self> {
         let application = network.application_sampled(batch, sample);
+        if application.steps.is_empty() {
+            bail!("a sample of {sample} has no kernel at a batch of {batch}; give a larger --sample");
+        }
         let recorded = record.map(|record| iteration_sizes(&application, kind, record)).transpose()?;
         Ok(Self { application, kind, recorded })
     }

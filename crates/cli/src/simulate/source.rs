@@ -130,7 +130,7 @@ fn copied(items: &[Item]) -> Vec<(u64, u64)> {
     let mut merged: Vec<(u64, u64)> = Vec::new();
     for (start, end) in ranges {
         match merged.last_mut() {
-            Some((_, last)) if start < last.next_multiple_of(128) => *last = end.max(*last),
+            Some((_, last)) if start / 128 <= (*last - 1) / 128 => *last = end.max(*last),
             _ => merged.push((start, end)),
         }
     }

@@ -101,6 +101,9 @@ impl Run {
         if self.record && path.exists() {
             bail!("{}: there is a file of this name; give another directory", path.display());
         }
+        if !self.record && fs::read_dir(&path).is_ok_and(|mut files| files.next().is_some()) {
+            bail!("{}: this directory is not empty; give a new one for a new run", path.display());
+        }
         if self.out.exists() && !self.out.is_dir() {
             bail!("{}: this is not a directory", self.out.display());
         }
