@@ -193,15 +193,15 @@ impl ProfileVerb {
     }
 
     /// The paper's codec first, then those asked for.
-    fn tried(&self) -> Result<Tried> {
+    fn tried(&self) -> Tried {
         let asked = |name: &str| self.codecs.iter().chain([&self.codec]).any(|codec| codec == name);
         let wanted = |kind: &CodecKind| *kind == CodecKind::Bpc || asked("all") || asked(kind.name());
         let kinds = CodecKind::ALL.into_iter().filter(wanted).collect();
-        Ok(Tried { kinds, auto: asked("auto"), threshold: self.threshold })
+        Tried { kinds, auto: asked("auto"), threshold: self.threshold }
     }
 
     fn measure(&self, source: &Source) -> Result<Measured> {
-        let tried = self.tried()?;
+        let tried = self.tried();
         match source {
             Source::Snapshots(run) => {
                 let info = run.info();

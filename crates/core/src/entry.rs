@@ -6,8 +6,6 @@ pub const ENTRY_BYTES: usize = 128;
 pub const ENTRY_BITS: u32 = 1024;
 /// Bytes in one sector, the access granularity of GPU memory.
 pub const SECTOR_BYTES: usize = 32;
-/// Sectors in one memory-entry.
-pub const SECTORS_PER_ENTRY: usize = ENTRY_BYTES / SECTOR_BYTES;
 /// Bytes in one page of the paper's heat maps and page table.
 pub const PAGE_BYTES: usize = 8192;
 /// Entries in one page; also what one 32-byte line of metadata covers.

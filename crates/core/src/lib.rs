@@ -28,8 +28,8 @@ pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
 pub use dtype::Dtype;
 pub use entry::{
-    ENTRIES_PER_PAGE, ENTRY_BITS, ENTRY_BYTES, Entry, PAGE_BYTES, SECTOR_BYTES, SECTORS_PER_ENTRY,
-    ZERO_ENTRY, as_entries, is_zero, last_entry, words16, words32, words64,
+    ENTRIES_PER_PAGE, ENTRY_BITS, ENTRY_BYTES, Entry, PAGE_BYTES, SECTOR_BYTES, ZERO_ENTRY, as_entries,
+    is_zero, last_entry, words16, words32, words64,
 };
 pub use figure::{
     AxisInfo, Chart, Figure, Grid, GridCell, Heat, Mark, Panel, Quantity, SeriesInfo, Shape, Unit,
