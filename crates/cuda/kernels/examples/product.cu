@@ -30,6 +30,8 @@ struct Shape {
 
     BUDDY_FN u32 tiles() const { return rows / ROWS; }
     BUDDY_FN u32 per_row() const { return columns / VALUES; }
+    // Entries to the eighth row below.
+    BUDDY_FN u64 below() const { return 8 * (u64)per_row(); }
     BUDDY_FN u32 panels() const { return (per_row() + panel - 1) / panel; }
     // The entries of a panel; the last one may have fewer.
     BUDDY_FN u32 width(u32 at) const { return min(panel, per_row() - at * panel); }
@@ -208,9 +210,51 @@ BUDDY_FN void load_sides(const u8* x, const Shape& shape, u32 panel, const Room<
     meet();
 }
 
-BUDDY_FN void load_side(u32 at, u32 apart, u32 (&out)[8]) {
-    uint4 v = load_four(at), w = load_four(at + apart);
+// A lane's place in a warp's share of a step: where its first row and its quarter of x lie in shared memory, which quarter
+// that is, its first entry in the matrix, and how many entries further the eighth row below is.
+struct Spot {
+    u32 rows, side, quarter;
+    u64 entry, below;
+};
+
+// Bytes to the eighth row below, in shared memory.
+template <class Weights>
+constexpr u32 BELOW = 8 * Room<Weights>::ROW;
+
+// A lane's quarter of an entry of x.
+BUDDY_FN void load_side(const Shape& shape, const Spot& spot, u32 e, u32 (&out)[8]) {
+    u32 at = spot.side + e * 128 * shape.sides;
+    uint4 v = load_four(at), w = load_four(at + 64 * shape.sides);
     out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w, out[4] = w.x, out[5] = w.y, out[6] = w.z, out[7] = w.w;
+}
+
+// Adds to four sums the product of an entry of two rows, `a` and `b`, and of x.
+BUDDY_FN void add(float (&sums)[4][4], const u32 (&a)[8], const u32 (&b)[8], const u32 (&v)[8]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 4; i++) multiply(sums[i], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], v[2 * i], v[2 * i + 1]);
+}
+
+// The entries of a share that are not in layout B, by themselves: one to a lane at a time, with zeros in all other rows.
+// Four bits of `odd` say so of each entry of a lane's two rows, `any` of those of all lanes.
+template <class Weights>
+BUDDY_FN void add_odd(const Weights& weights, const Shape& shape, const Spot& spot, u32 (&odd)[2], u32 any, float (&sums)[4][4]) {
+#pragma unroll 1
+    while (any) {
+        // The lowest that any lane has left: all lanes multiply by the same columns.
+        u32 e = trailing_zeros(any) / 4, a[8], b[8], v[8], out[8] = {};
+        bool low = (odd[0] >> 4 * e & 15) == 0;
+        u32 bits = (low ? odd[1] : odd[0]) >> 4 * e & 15;
+        u32 at = spot.rows + e * Weights::BYTES + (low ? BELOW<Weights> : 0);
+        if (bits) weights.load_odd(at, spot.entry + e + (low ? spot.below : 0), spot.quarter, bits, out);
+        __syncwarp();
+        load_side(shape, spot, e, v);
+        BUDDY_UNROLL
+        for (u32 k = 0; k < 8; k++) a[k] = low ? 0 : out[k], b[k] = low ? out[k] : 0;
+        add(sums, a, b, v);
+        odd[0] &= low ? ~0u : ~(15u << 4 * e);
+        odd[1] &= low ? ~(15u << 4 * e) : ~0u;
+        any = __reduce_or_sync(ALL, odd[0] | odd[1]);
+    }
 }
 
 // Multiplies a warp's share of all steps.
@@ -218,9 +262,7 @@ template <class Weights>
 BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& shape, u32 warp, const Room<Weights>& room) {
     // Columns of a product beyond the sides hold anything: nobody looks at them.
     u32 lane = threadIdx.x % WARP, row = lane / 4, quarter = lane % 4, side = min(lane / 4, shape.sides - 1);
-    // Eight rows below, in the matrix and in shared memory.
-    u64 below = 8 * (u64)shape.per_row();
-    constexpr u32 BELOW = 8 * Room<Weights>::ROW;
+    u64 below = shape.below();
     u32 panel = Part::NONE, next[2] = {}, tile = 0;
     Part first = Part::first(shape, blockIdx.x);
     auto look_at = [&](const Part& part) {
@@ -230,10 +272,6 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
     };
     look_at(first);
     float sums[4][4] = {};
-    auto add = [&](const u32(&a)[8], const u32(&b)[8], const u32(&v)[8]) {
-        BUDDY_UNROLL
-        for (u32 i = 0; i < 4; i++) multiply(sums[i], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], v[2 * i], v[2 * i + 1]);
-    };
     // Gives them to the warp that adds up this tile's.
     auto hand_over = [&](const Part& part) {
         float c[4];
@@ -255,15 +293,15 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
         u32 odd[2] = {weights.odd(next[0]), weights.odd(next[1])}, any = __reduce_or_sync(ALL, odd[0] | odd[1]);
         Part after = Part::of(load_two(room.name(turn)));
         look_at(after);
-        u32 from = room.stage(turn) + row * room.ROW + warp * SHARE * Weights::BYTES;
-        u64 entry = part.entry(shape, row) + warp * SHARE;
-        u32 from_side = room.side(shape, part.step * STEP + warp * SHARE, side, quarter);
+        Spot spot = {room.stage(turn) + row * room.ROW + warp * SHARE * Weights::BYTES,
+                     room.side(shape, part.step * STEP + warp * SHARE, side, quarter), quarter,
+                     part.entry(shape, row) + warp * SHARE, below};
         BUDDY_UNROLL
         for (u32 e = 0; e < SHARE; e++) {
-            u32 a[8], b[8], v[8], at = from + e * Weights::BYTES;
-            weights.load(at, entry + e, quarter, a);
-            weights.load(at + BELOW, entry + below + e, quarter, b);
-            load_side(from_side + e * 128 * shape.sides, 64 * shape.sides, v);
+            u32 a[8], b[8], v[8], at = spot.rows + e * Weights::BYTES;
+            weights.load(at, spot.entry + e, quarter, a);
+            weights.load(at + BELOW<Weights>, spot.entry + below + e, quarter, b);
+            load_side(shape, spot, e, v);
             // What is not in layout B is left out here; four bits say so of each.
             if (any >> 4 * e & 15) {
                 BUDDY_UNROLL
@@ -272,26 +310,9 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
                     b[k] = odd[1] >> 4 * e & 15 ? 0 : b[k];
                 }
             }
-            add(a, b, v);
+            add(sums, a, b, v);
         }
-        // Now it comes by itself, one entry to a lane at a time, with zeros in all other rows.
-#pragma unroll 1
-        while (any) {
-            // The lowest that any lane has left: all lanes multiply by the same columns.
-            u32 e = trailing_zeros(any) / 4, a[8], b[8], v[8], out[8] = {};
-            bool low = (odd[0] >> 4 * e & 15) == 0;
-            u32 bits = (low ? odd[1] : odd[0]) >> 4 * e & 15;
-            u32 at = from + e * Weights::BYTES + (low ? BELOW : 0);
-            if (bits) weights.load_odd(at, entry + e + (low ? below : 0), quarter, bits, out);
-            __syncwarp();
-            load_side(from_side + e * 128 * shape.sides, 64 * shape.sides, v);
-            BUDDY_UNROLL
-            for (u32 k = 0; k < 8; k++) a[k] = low ? 0 : out[k], b[k] = low ? out[k] : 0;
-            add(a, b, v);
-            odd[0] &= low ? ~0u : ~(15u << 4 * e);
-            odd[1] &= low ? ~(15u << 4 * e) : ~0u;
-            any = __reduce_or_sync(ALL, odd[0] | odd[1]);
-        }
+        add_odd(weights, shape, spot, odd, any, sums);
         __syncwarp();
         if (lane == 0) room.used(turn).arrive();
         if (part.is_last(shape)) {
