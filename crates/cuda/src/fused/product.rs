@@ -260,8 +260,18 @@ impl<'a> Matrix<'a> {
             plain_bytes: self.plain[0].len() + others,
             of_memory,
             overflow: overflow(&self.packed[0]),
-            limiter: if of_memory > 0.85 { "memory" } else { "instructions" }.to_owned(),
+            limiter: self.limiter(sides, of_memory).to_owned(),
         })
+    }
+
+    /// What keeps the product from being faster, by its shape.
+    fn limiter(&self, sides: u32, of_memory: f64) -> &'static str {
+        let (shape, _) = self.cut(Kernel::Fused, sides);
+        match of_memory > 0.85 {
+            true => "memory",
+            false if shape.panel < shape.columns / 64 => "x in panels",
+            false => "few, long tiles",
+        }
     }
 
     /// The vendor's best: every algorithm that its heuristics name, tried on plain weights; none without the library.
