@@ -202,10 +202,10 @@ BUDDY_FN void exchange(u32& a, u32& b) {
     }
 }
 
-template <u32 SHIFT>
-BUDDY_FN void exchange_all(u32 (&m)[32]) {
+template <u32 SHIFT, u32 N>
+BUDDY_FN void exchange_all(u32 (&m)[N]) {
     BUDDY_UNROLL
-    for (u32 i = 0; i < 32; i++) {
+    for (u32 i = 0; i < N; i++) {
         if ((i & SHIFT) == 0) exchange<SHIFT>(m[i], m[i + SHIFT]);
     }
 }
@@ -219,20 +219,12 @@ BUDDY_FN void transpose(u32 (&m)[32]) {
     exchange_all<1>(m);
 }
 
-template <u32 SHIFT>
-BUDDY_FN void exchange_halves(u32 (&m)[16]) {
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 16; i++) {
-        if ((i & SHIFT) == 0) exchange<SHIFT>(m[i], m[i + SHIFT]);
-    }
-}
-
 // The same within the low and within the high 16 columns of 16 words: word j holds column j below column 16 + j.
 BUDDY_FN void transpose_halves(u32 (&m)[16]) {
-    exchange_halves<8>(m);
-    exchange_halves<4>(m);
-    exchange_halves<2>(m);
-    exchange_halves<1>(m);
+    exchange_all<8>(m);
+    exchange_all<4>(m);
+    exchange_all<2>(m);
+    exchange_all<1>(m);
 }
 
 // Adds three one-bit numbers in each of 32 columns: `a` becomes the sum, the carry is returned.

@@ -66,9 +66,9 @@ struct Planes64 {
     // Crossed words become planes: word j holds plane j below plane 16 + j, one bit higher if j is odd. A pair of planes
     // then lies side by side in two halves, and an instruction for each pair is saved.
     static BUDDY_FN void turn(u32 (&m)[LANES]) {
-        exchange_halves<8>(m);
-        exchange_halves<4>(m);
-        exchange_halves<2>(m);
+        exchange_all<8>(m);
+        exchange_all<4>(m);
+        exchange_all<2>(m);
         BUDDY_UNROLL
         for (u32 i = 0; i < LANES; i += 2) {
             u32 even = m[i], odd = m[i + 1] << 1;
