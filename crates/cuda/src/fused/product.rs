@@ -266,11 +266,15 @@ impl<'a> Matrix<'a> {
 
     /// What keeps the product from being faster, by its shape.
     fn limiter(&self, sides: u32, of_memory: f64) -> &'static str {
-        let (shape, _) = self.cut(Kernel::Fused, sides);
-        match of_memory > 0.85 {
-            true => "memory",
-            false if shape.panel < shape.columns / 64 => "x in panels",
-            false => "few, long tiles",
+        let (shape, launch) = self.cut(Kernel::Fused, sides);
+        if of_memory > 0.85 {
+            "memory"
+        } else if shape.panel < shape.columns / 64 {
+            "x in panels"
+        } else if shape.rows / ROWS < 8 * launch.blocks.0 {
+            "few, long tiles"
+        } else {
+            "instructions"
         }
     }
 
