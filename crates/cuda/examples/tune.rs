@@ -24,7 +24,7 @@ fn main() -> Result<(), buddy_cuda::Error> {
         }
     }
     if wanted("product") {
-        for [warps, stages, adders] in [[8, 3, 3], [8, 3, 2], [8, 2, 3]].into_iter().take(most) {
+        for [warps, stages, adders] in [[8, 3, 4], [8, 3, 3], [8, 2, 4]].into_iter().take(most) {
             let product = ProductShape { warps, stages, adders };
             let shapes = Shapes { product, ..Shapes::default() };
             print(&gpu, Example::Product, shapes, &format!("{product:?}"));
@@ -38,8 +38,10 @@ fn print(gpu: &Gpu, example: Example, shapes: Shapes, shape: &str) {
     match tune(gpu, example, shapes) {
         Ok(rows) => {
             for row in rows {
+                let overlapped =
+                    row.overlapped_us.map_or(String::new(), |us| format!(", {us:.1} us overlapped"));
                 println!(
-                    "{shape}\n    {}: {:.1} us fused, {:.1} us {}, twin {:.1} us, {:.3}x, {:.2} of memory, overflow {:.6}",
+                    "{shape}\n    {}: {:.1} us fused{overlapped}, {:.1} us {}, twin {:.1} us, {:.3}x, {:.2} of memory, overflow {:.6}",
                     row.what,
                     row.fused_us,
                     row.against_us,

@@ -179,23 +179,30 @@ struct Bf16 {
         for (u32 i = 0; i < 8; i++) out[i] = widen(bytes[i / 2], i % 2, window_exponents(codes[i / 4], i % 4, window));
     }
 
+    // To the left, or to the right by less than nothing.
+    static BUDDY_FN u32 move_left(u32 word, int by) { return by < 0 ? word >> -by : word << by; }
+
     // Layout C, with `rest` the words 16 to 23. Streams that `decode` refuses give anything.
     static BUDDY_FN void read_own_quarter(const u32 (&bytes)[4], const u32 (&rest)[8], u32 quarter, u32 (&out)[8]) {
         u32 half = quarter / 2, shift = quarter % 2 * 16;
         u32 low = rest[0] & rest[2] & rest[4], high = rest[1] & rest[3] & rest[5];
         u32 before = half == 0 ? 0 : ones_in(low);
         before += shift == 0 ? 0 : ones_in((half == 0 ? low : high) & 0xffff);
-        u32 planes[3];
+        // Bit 2i of a plane goes with bit 2i + 16 to a pair; the gaps of one plane hold another.
+        u32 planes[3], pairs[3];
         BUDDY_UNROLL
-        for (u32 bit = 0; bit < 3; bit++) planes[bit] = (half == 0 ? rest[2 * bit] : rest[2 * bit + 1]) >> shift;
+        for (u32 bit = 0; bit < 3; bit++) {
+            planes[bit] = (half == 0 ? rest[2 * bit] : rest[2 * bit + 1]) >> shift;
+            pairs[bit] = (planes[bit] & 0x5555) | (planes[bit] & 0xaaaa) << 15;
+        }
+        u32 two = pairs[0] | pairs[1] << 1, third = pairs[2];
         u64 tail = ((u64)rest[7] << 32 | rest[6]) >> 8 * (before & 7);
-        u32 base = rest[6] & 0xff, escaped = planes[0] & planes[1] & planes[2] & 0xffff;
+        // One more bit than exponents have, so that none borrows from its neighbour; it falls on a sign.
+        u32 base = (0x100 | (rest[6] & 0xff)) * 0x00800080u, escaped = planes[0] & planes[1] & planes[2] & 0xffff;
         BUDDY_UNROLL
         for (u32 i = 0; i < 8; i++) {
-            u32 codes = 0;
-            BUDDY_UNROLL
-            for (u32 bit = 0; bit < 3; bit++) codes |= ((planes[bit] >> 2 * i & 3) * 0x8001 & 0x00010001u) << bit;
-            out[i] = widen(bytes[i / 2], i % 2, ((base * 0x00010001u - codes) & 0x00ff00ffu) << 7);
+            u32 codes = (move_left(two, 7 - 2 * (int)i) & 0x01800180u) | (move_left(third, 9 - 2 * (int)i) & 0x02000200u);
+            out[i] = widen(bytes[i / 2], i % 2, base - codes);
         }
         for (; escaped != 0; escaped &= escaped - 1) {
             u32 at = trailing_zeros(escaped), place = at % 2 == 0 ? 0x00007f80u : 0x7f800000u;

@@ -1,5 +1,5 @@
 // What Hopper adds to a kernel's tools, in a line of assembly each: barriers in shared memory, the engine that copies in
-// bulk, and products of fragments.
+// bulk, kernels that begin before the one before has ended; and, older, products of fragments and counts that publish.
 #pragma once
 #include "bits.cuh"
 
@@ -29,6 +29,12 @@ BUDDY_FN void copy_bulk(u32 to, const void* from, u32 bytes, Barrier done) {
                  : "memory");
 }
 
+// A chunk of a lane's own, for which it waits later.
+BUDDY_FN void copy_chunk(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+BUDDY_FN void wait_for_chunks() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 BUDDY_FN uint4 load_four(u32 at) {
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at) : "memory");
@@ -55,6 +61,19 @@ BUDDY_FN bool elect() {
     asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected));
     return elected != 0;
 }
+
+// A kernel whose launch says so may begin when all blocks of the one before in the stream have let it. It then waits for the
+// end of that one before it touches what that one writes, or writes what that one reads.
+BUDDY_FN void let_kernel_after_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+BUDDY_FN void wait_for_kernel_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// Adds to a count, and gives what it was. Who sees the sum, and then calls `see_published`, sees what was written before.
+BUDDY_FN u32 add_and_publish(u32* count, u32 by) {
+    u32 was;
+    asm volatile("atom.release.gpu.global.add.u32 %0, [%1], %2;" : "=r"(was) : "l"(count), "r"(by) : "memory");
+    return was;
+}
+BUDDY_FN void see_published() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // One product of fragments: 16 rows, 16 columns, 8 sides.
 BUDDY_FN void multiply(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {

@@ -39,8 +39,8 @@ impl Fused {
         let mut out = io::stdout().lock();
         writeln!(
             out,
-            "{:<58} {:>9} {:>9} {:>6} {:>9} {:>7} {:>7}  {:<12} against",
-            "what", "fused us", "plain us", "ratio", "twin us", "saved", "memory", "limiter"
+            "{:<58} {:>9} {:>9} {:>9} {:>6} {:>9} {:>7} {:>7}  {:<12} against",
+            "what", "fused us", "overlap", "plain us", "ratio", "twin us", "saved", "memory", "limiter"
         )?;
         let mut failed = None;
         let examples: Vec<Example> = match self.only.as_slice() {
@@ -74,9 +74,10 @@ impl From<Name> for Example {
 
 fn print_row(out: &mut impl Write, row: &FusedRow) -> Result<()> {
     let percent = |share: f64| format!("{:.0}%", 100.0 * share);
+    let overlapped = row.overlapped_us.map_or("-".to_owned(), |us| format!("{us:.1}"));
     Ok(writeln!(
         out,
-        "{:<58} {:>9.1} {:>9.1} {:>6.2} {:>9.1} {:>7} {:>7}  {:<12} {}",
+        "{:<58} {:>9.1} {overlapped:>9} {:>9.1} {:>6.2} {:>9.1} {:>7} {:>7}  {:<12} {}",
         row.what,
         row.fused_us,
         row.against_us,

@@ -6,10 +6,14 @@
 // operands have the same one, so a lane's share of x is 16 values that follow one another too.
 //
 // Blocks stay on their multiprocessor and take sixteen rows at a time, when they have room for them: equal shares would
-// not take equal time. x lies in shared memory; where it has no room, it is cut into panels, and the last one to be done
-// adds up what all of them gave for its rows, in a fixed order. In a block, one warp asks the bulk copy engine for
-// entries, step by step along the rows; most warps multiply; and some add up what these found. Entries of rare layouts
-// and those that overflow come after the others of their step, by themselves: the loop over the others has no detour.
+// not take equal time. x lies in shared memory; where it has no room, it is cut into panels, of which a block has one, and
+// the last one to be done adds up what all of them gave for its rows, in a fixed order. In a block, one warp asks the bulk
+// copy engine for entries, step by step along the rows; most warps multiply; and some add up what these found. Entries of
+// rare layouts and those that overflow come after the others of their step, by themselves: the loop over the others has no
+// detour, and what comes over the link has the time of a step.
+//
+// A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel writes
+// meanwhile, come at once; x, y and all else waits.
 #include "buddy_device.cuh"
 #include "bulk.cuh"
 #include "fill.cuh"
@@ -21,8 +25,6 @@ constexpr u32 WARPS = BUDDY_PRODUCT_WARPS, STAGES = BUDDY_PRODUCT_STAGES, ADDERS
 constexpr u32 ROWS = 16, VALUES = ENTRY / 2;
 // Entries of a row that are a warp's in a step, and a step's.
 constexpr u32 SHARE = 4, STEP = WARPS * SHARE;
-// Tiles that an adder asks about together.
-constexpr u32 TOGETHER = 4;
 
 struct Shape {
     u32 rows, columns, sides;
@@ -30,14 +32,12 @@ struct Shape {
 
     BUDDY_FN u32 tiles() const { return rows / ROWS; }
     BUDDY_FN u32 per_row() const { return columns / VALUES; }
-    // Entries to the eighth row below.
-    BUDDY_FN u64 below() const { return 8 * (u64)per_row(); }
     BUDDY_FN u32 panels() const { return (per_row() + panel - 1) / panel; }
     // The entries of a panel; the last one may have fewer.
     BUDDY_FN u32 width(u32 at) const { return min(panel, per_row() - at * panel); }
 };
 
-// Sixteen rows, a panel of them, and a step in it.
+// Sixteen rows (a tile), a panel of them, and a step in it.
 struct Part {
     static constexpr u32 NONE = ~0u;
     u32 tile, panel, step;
@@ -48,19 +48,51 @@ struct Part {
     BUDDY_FN u64 entry(const Shape& shape, u32 row) const {
         return (u64)(tile * ROWS + row) * shape.per_row() + panel * shape.panel + step * STEP;
     }
-    // The first step of the so-many-th panel of a tile. Panel by panel: another one of x is seldom needed.
-    static BUDDY_FN Part first(const Shape& shape, u32 number) {
-        u32 tiles = shape.tiles();
-        return number < tiles * shape.panels() ? Part{number % tiles, number / tiles, 0} : Part{NONE, 0, 0};
+    // The first step of a tile, if there is such a tile.
+    static BUDDY_FN Part of(const Shape& shape, u32 tile, u32 panel) { return {tile < shape.tiles() ? tile : NONE, panel, 0}; }
+    // A block's first one. Blocks have the panels in turn, and each keeps its own while there is work: x seldom changes.
+    static BUDDY_FN Part first(const Shape& shape) {
+        return of(shape, blockIdx.x / shape.panels(), blockIdx.x % shape.panels());
     }
-    BUDDY_FN uint2 name() const { return make_uint2(tile, panel << 16 | step); }
-    static BUDDY_FN Part of(uint2 name) { return {name.x, name.y >> 16, name.y & 0xffff}; }
 };
 
-// Tiles that blocks have taken, blocks that are done, and by tile the panels that are. Zeros before and after.
-struct Counts {
-    u32 taken, done, panels[1];
+// What the warps that multiply need to know of a step. The one that fetches has the time to work it out.
+struct Step {
+    u32 tile, panel;
+    u32 share;  // the first one of its first row, of all of the matrix
+    u32 side;   // bytes from the beginning of the panel of x to what it multiplies by; and 1 for the last step of a panel
+
+    BUDDY_FN bool none() const { return tile == Part::NONE; }
+    BUDDY_FN bool is_last() const { return side & 1; }
+    BUDDY_FN u32 side_at() const { return side & ~1u; }
+    static BUDDY_FN Step of(const Shape& shape, const Part& part) {
+        if (part.none()) return {Part::NONE, 0, 0, 0};
+        return {part.tile, part.panel, (u32)(part.entry(shape, 0) / SHARE), part.step * STEP * ENTRY | part.is_last(shape)};
+    }
 };
+
+// Which of `OF` places is next, and how often all have been: once more or less is all that a barrier knows.
+template <u32 OF>
+struct Turn {
+    u32 place = 0, round = 0;
+
+    BUDDY_FN void next() {
+        place = place + 1 == OF ? 0 : place + 1;
+        round ^= place == 0;
+    }
+};
+
+// Blocks that are done, panels that are, by tile, and tiles that blocks have taken, by panel. Zeros before and after.
+struct Counts {
+    u32 blocks, rest[1];
+
+    BUDDY_FN u32* done(u32 tile) { return rest + tile; }
+    BUDDY_FN u32* taken(const Shape& shape, u32 panel) { return rest + shape.tiles() + panel; }
+};
+
+BUDDY_FN void set(u32 (&out)[8], uint4 a, uint4 b) {
+    out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+}
 
 // A quarter of any entry, by a thread's slow way. Not inlined: it is rare, and registers are dear.
 __device__ __noinline__ void load_rare(const BuddyView* view, u64 entry, u32 quarter, u32* out) {
@@ -76,9 +108,17 @@ struct Packed {
 
     BUDDY_FN const u8* entry_at(u64 entry) const { return view.memory.device + entry * BYTES; }
 
-    // The nibbles of four entries, as they are, since to look at them is to wait for them; and which are not layout B's.
-    BUDDY_FN u32 nibbles(u64 entry) const { return __ldg((const unsigned short*)(view.memory.nibbles + entry / 2)); }
+    // The nibbles of a share, as they are, since to look at them is to wait for them; and which are not layout B's.
+    BUDDY_FN u32 nibbles(u32 share) const { return __ldg((const unsigned short*)view.memory.nibbles + share); }
     static BUDDY_FN u32 odd(u32 nibbles) { return nibbles ^ (RAW + 1) * 0x1111u; }
+    // The four bits of `odd` of one that overflows; and a bit at the beginning of each such four.
+    static constexpr u32 OVERFLOWS = RAW ^ (RAW + 1);
+    static BUDDY_FN u32 overflows(u32 odd) {
+        u32 other = odd ^ OVERFLOWS * 0x1111u;
+        return ~(other | other >> 1 | other >> 2 | other >> 3) & 0x1111u;
+    }
+    // The last quarter of one that does.
+    BUDDY_FN const u8* far(u64 entry) const { return view.memory.buddy + entry * (ENTRY - BYTES); }
 
     // A quarter of the entry at `at` in shared memory, in layout B.
     BUDDY_FN void load(u32 at, u64, u32 quarter, u32 (&out)[8]) const {
@@ -89,12 +129,22 @@ struct Packed {
     }
 
     // A quarter of any other, by its four bits of `odd`. Layout C is decoded here, in registers: memory that is a lane's own
-    // is slow while all others stream.
-    BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32 odd, u32 (&out)[8]) const {
+    // is slow while all others stream. The last quarter of one that overflows is on its way to `near`, if that is a place.
+    BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32 odd, u32 near, u32 (&out)[8]) const {
         if ((odd ^ (RAW + 1)) == RAW + 2) {
             uint4 m = load_four(at + 16 * quarter), a = load_four(at + 64), b = load_four(at + 80);
             const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
             Bf16::read_own_quarter(bytes, rest, quarter, out);
+        } else if (odd == OVERFLOWS) {
+            bool last = quarter == 3;
+            if (last && near == 0) {
+                const uint4* from = (const uint4*)far(entry);
+                set(out, __ldg(from), __ldg(from + 1));
+            } else {
+                if (last) wait_for_chunks();
+                u32 from = last ? near : at + quarter * (ENTRY / 4);
+                set(out, load_four(from), load_four(from + 16));
+            }
         } else {
             u32 words[8];
             load_rare(&view, entry, quarter, words);
@@ -110,15 +160,16 @@ struct Plain {
     const u8* weights;
 
     BUDDY_FN const u8* entry_at(u64 entry) const { return weights + entry * BYTES; }
-    BUDDY_FN u32 nibbles(u64) const { return 0; }
+    BUDDY_FN u32 nibbles(u32) const { return 0; }
     static BUDDY_FN u32 odd(u32) { return 0; }
+    static BUDDY_FN u32 overflows(u32) { return 0; }
+    BUDDY_FN const u8* far(u64) const { return nullptr; }
 
     BUDDY_FN void load(u32 at, u64, u32 quarter, u32 (&out)[8]) const {
-        uint4 a = load_four(at + 32 * quarter), b = load_four(at + 32 * quarter + 16);
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+        set(out, load_four(at + 32 * quarter), load_four(at + 32 * quarter + 16));
     }
 
-    BUDDY_FN void load_odd(u32, u64, u32, u32, u32 (&)[8]) const {}
+    BUDDY_FN void load_odd(u32, u64, u32, u32, u32, u32 (&)[8]) const {}
 };
 
 // Plain weights in the order of compressed ones: what is odd there comes after the others here too, so that sums are the
@@ -131,37 +182,41 @@ struct Ordered : Packed {
         for (u32 k = 0; k < 8; k++) out[k] = at[k];
     }
 
-    BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32, u32 (&out)[8]) const { load(at, entry, quarter, out); }
+    BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32, u32, u32 (&out)[8]) const { load(at, entry, quarter, out); }
 };
 
-// Where things lie in shared memory: steps of rows, sums of warps, the names of both, barriers, and x.
+// Where things lie in shared memory: steps of rows, sums of warps, what steps and sums are of, barriers, and x.
 template <class Weights>
 struct Room {
     // Rows begin at multiples of 128 bytes, as in memory: elsewhere the copy engine is slower by a tenth.
     static constexpr u32 ROW = STEP * Weights::BYTES, STAGE = ROWS * ROW, SLOT = WARPS * WARP * 16;
-    static constexpr u32 AT_SUMS = STAGES * STAGE, AT_NAMES = AT_SUMS + ADDERS * SLOT;
-    static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * (STAGES + ADDERS);
-    static constexpr u32 AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 15) / 16 * 16;
+    static constexpr u32 AT_SUMS = STAGES * STAGE, AT_NOTES = AT_SUMS + ADDERS * SLOT;
+    static constexpr u32 AT_FAR = AT_NOTES + 16 * STAGES, AT_NAMES = AT_FAR + WARPS * 8 * SECTOR;
+    static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * ADDERS;
+    static constexpr u32 AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 8 + 127) / 128 * 128;
     u32 shared;
 
-    BUDDY_FN u32 stage(u32 turn) const { return shared + turn % STAGES * STAGE; }
-    BUDDY_FN u32 sums(u32 tile) const { return shared + AT_SUMS + tile % ADDERS * SLOT; }
-    // The name of the step after the one of this turn, and that of a tile's sums.
-    BUDDY_FN u32 name(u32 turn) const { return shared + AT_NAMES + 8 * (turn % STAGES); }
-    BUDDY_FN u32 name_of_sums(u32 tile) const { return shared + AT_NAMES + 8 * (STAGES + tile % ADDERS); }
-    // A step has come; all are done with it; a tile's sums are there; they are added up.
-    BUDDY_FN Barrier come(u32 turn) const { return {shared + AT_BARRIERS + 16 * (turn % STAGES)}; }
-    BUDDY_FN Barrier used(u32 turn) const { return {come(turn).at + 8}; }
-    BUDDY_FN Barrier found(u32 tile) const { return {shared + AT_BARRIERS + 16 * (STAGES + tile % ADDERS)}; }
-    BUDDY_FN Barrier added(u32 tile) const { return {found(tile).at + 8}; }
-    // A side's quarter of an entry of x: two words of 16 bytes, so many bytes apart.
-    BUDDY_FN u32 side(const Shape& shape, u32 entry, u32 side, u32 quarter) const {
-        return shared + AT_SIDES + (entry * 2 * shape.sides + side) * 64 + quarter * 16;
-    }
+    BUDDY_FN u32 stage(u32 place) const { return shared + place * STAGE; }
+    BUDDY_FN u32 sums(u32 slot) const { return shared + AT_SUMS + slot * SLOT; }
+    // What the step after the one in this place is, and whose sums these are: a tile and a panel.
+    BUDDY_FN u32 note(u32 place) const { return shared + AT_NOTES + 16 * place; }
+    BUDDY_FN u32 name(u32 slot) const { return shared + AT_NAMES + 8 * slot; }
+    // Where the last quarter of an entry of two rows of a warp's goes that overflows.
+    BUDDY_FN u32 far(u32 warp, u32 row) const { return shared + AT_FAR + (warp * 8 + row) * SECTOR; }
+    // A step has come; all are done with it; a tile's sums are there; they are added up; a panel of x has come.
+    BUDDY_FN Barrier come(u32 place) const { return {shared + AT_BARRIERS + 16 * place}; }
+    BUDDY_FN Barrier used(u32 place) const { return {come(place).at + 8}; }
+    BUDDY_FN Barrier found(u32 slot) const { return {shared + AT_BARRIERS + 16 * (STAGES + slot)}; }
+    BUDDY_FN Barrier added(u32 slot) const { return {found(slot).at + 8}; }
+    BUDDY_FN Barrier sides() const { return {shared + AT_BARRIERS + 16 * (STAGES + ADDERS)}; }
+    // A side of the panel of x. Each begins 16 bytes out of step with the one before, so that lanes of two of them read from
+    // different banks.
+    BUDDY_FN u32 side(const Shape& shape, u32 side) const { return shared + AT_SIDES + side * (shape.panel * ENTRY + 16); }
 
     BUDDY_FN void init() const {
-        for (u32 turn = 0; turn < STAGES; turn++) come(turn).init(1), used(turn).init(WARPS);
-        for (u32 tile = 0; tile < ADDERS; tile++) found(tile).init(WARPS), added(tile).init(1);
+        for (u32 place = 0; place < STAGES; place++) come(place).init(1), used(place).init(WARPS);
+        for (u32 slot = 0; slot < ADDERS; slot++) found(slot).init(WARPS), added(slot).init(1);
+        sides().init(1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 };
@@ -173,48 +228,65 @@ template <class Weights>
 BUDDY_FN void fetch(const Weights& weights, const Shape& shape, Counts* counts, const Room<Weights>& room) {
     u64 pitch = (u64)shape.per_row() * Weights::BYTES;
     // A block's first two tiles are given. From then on it takes one when it begins the one before: nobody waits.
-    Part part = Part::first(shape, blockIdx.x), after = Part::first(shape, blockIdx.x + gridDim.x);
-    u32 taken = atomicAdd(&counts->taken, 1);
+    u32 panels = shape.panels(), panel = blockIdx.x % panels, taken = 0;
+    auto blocks = [&](u32 panel) { return (gridDim.x + panels - 1 - panel) / panels; };
+    auto take = [&] { taken = 2 * blocks(panel) + atomicAdd(counts->taken(shape, panel), 1); };
+    Part part = Part::first(shape), after = Part::of(shape, part.tile + blocks(panel), panel);
+    bool waited = false;
 #pragma unroll 1
-    for (u32 turn = 0; !part.none(); turn++) {
+    for (Turn<STAGES> turn; !part.none(); turn.next()) {
         bool is_last = part.is_last(shape);
         Part next = is_last ? after : Part{part.tile, part.panel, part.step + 1};
-        room.used(turn).wait(turn / STAGES % 2 ^ 1);
-        store_two(room.name(turn), next.name());
-        room.come(turn).expect(room.STAGE);
+        Step note = Step::of(shape, next);
+        room.used(turn.place).wait(turn.round ^ 1);
+        store_four(room.note(turn.place), make_uint4(note.tile, note.panel, note.share, note.side));
+        room.come(turn.place).expect(room.STAGE);
         const u8* from = weights.entry_at(part.entry(shape, 0));
+        u32 to = room.stage(turn.place);
         BUDDY_UNROLL
-        for (u32 r = 0; r < ROWS; r++) copy_bulk(room.stage(turn) + r * room.ROW, from + r * pitch, room.ROW, room.come(turn));
-        if (is_last) {
-            after = Part::first(shape, taken + 2 * gridDim.x);
-            taken = atomicAdd(&counts->taken, 1);
+        for (u32 r = 0; r < ROWS; r++) copy_bulk(to + r * room.ROW, from + r * pitch, room.ROW, room.come(turn.place));
+        // What has room of the first tile is on its way before the kernel before must have ended.
+        if (!waited && (turn.place == STAGES - 1 || is_last)) {
+            wait_for_kernel_before();
+            take();
+            waited = true;
+        }
+        if (is_last && !next.none()) {
+            // Where a panel has no more, the next one may.
+            for (u32 i = 1; i < panels && taken >= shape.tiles(); i++) {
+                panel = panel + 1 == panels ? 0 : panel + 1;
+                take();
+            }
+            after = Part::of(shape, taken, panel);
+            if (!after.none()) take();
         }
         part = next;
     }
+    wait_for_kernel_before();
     __threadfence();
-    if (atomicAdd(&counts->done, 1) == gridDim.x - 1) counts->taken = 0, counts->done = 0;
-}
-
-// The warps that multiply bring in a panel of x, when no one needs the one before.
-template <class Weights>
-BUDDY_FN void load_sides(const u8* x, const Shape& shape, u32 panel, const Room<Weights>& room) {
-    auto meet = [] { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * WARP) : "memory"); };
-    meet();
-    u32 width = shape.width(panel), chunks = width * 8;
-    for (u32 i = threadIdx.x; i < shape.sides * chunks; i += WARPS * WARP) {
-        u32 side = i / chunks, chunk = i % chunks, half = chunk % 2;
-        const uint4* from = (const uint4*)(x + ((u64)side * shape.columns + panel * shape.panel * VALUES) * 2) + chunk;
-        uint4 v = __ldg(from);
-        store_four(room.side(shape, chunk / 8, side, chunk / 2 % 4) + half * 64 * shape.sides, v);
+    if (atomicAdd(&counts->blocks, 1) == gridDim.x - 1) {
+        counts->blocks = 0;
+        for (u32 i = 0; i < panels; i++) *counts->taken(shape, i) = 0;
     }
-    meet();
 }
 
-// A lane's place in a warp's share of a step: where its first row and its quarter of x lie in shared memory, which quarter
-// that is, its first entry in the matrix, and how many entries further the eighth row below is.
+// Brings in a panel of x, by one lane.
+template <class Weights>
+BUDDY_FN void fetch_sides(const u8* x, const Shape& shape, u32 panel, const Room<Weights>& room) {
+    u32 bytes = shape.width(panel) * ENTRY;
+    room.sides().expect(bytes * shape.sides);
+    for (u32 side = 0; side < shape.sides; side++) {
+        const u8* from = x + ((u64)side * shape.columns + panel * shape.panel * VALUES) * 2;
+        copy_bulk(room.side(shape, side), from, bytes, room.sides());
+    }
+}
+
+// A lane's place in a warp's share of a step: where its first row, its quarter of x and what comes over the link lie in
+// shared memory, which quarter that is, its first entry in the matrix, and how many entries further the eighth row below is.
 struct Spot {
-    u32 rows, side, quarter;
-    u64 entry, below;
+    u32 rows, side, far, quarter;
+    u64 entry;
+    u32 below;
 };
 
 // Bytes to the eighth row below, in shared memory.
@@ -222,10 +294,9 @@ template <class Weights>
 constexpr u32 BELOW = 8 * Room<Weights>::ROW;
 
 // A lane's quarter of an entry of x.
-BUDDY_FN void load_side(const Shape& shape, const Spot& spot, u32 e, u32 (&out)[8]) {
-    u32 at = spot.side + e * 128 * shape.sides;
-    uint4 v = load_four(at), w = load_four(at + 64 * shape.sides);
-    out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w, out[4] = w.x, out[5] = w.y, out[6] = w.z, out[7] = w.w;
+BUDDY_FN void load_side(const Spot& spot, u32 e, u32 (&out)[8]) {
+    u32 at = spot.side + e * ENTRY;
+    set(out, load_four(at), load_four(at + 16));
 }
 
 // Adds to four sums the product of an entry of two rows, `a` and `b`, and of x.
@@ -235,9 +306,10 @@ BUDDY_FN void add(float (&sums)[4][4], const u32 (&a)[8], const u32 (&b)[8], con
 }
 
 // The entries of a share that are not in layout B, by themselves: one to a lane at a time, with zeros in all other rows.
-// Four bits of `odd` say so of each entry of a lane's two rows, `any` of those of all lanes.
+// Four bits of `odd` say so of each entry of a lane's two rows, `any` of those of all lanes. The last quarter of entry `ahead`
+// of a lane's eight comes over the link by itself.
 template <class Weights>
-BUDDY_FN void add_odd(const Weights& weights, const Shape& shape, const Spot& spot, u32 (&odd)[2], u32 any, float (&sums)[4][4]) {
+BUDDY_FN void add_odd(const Weights& weights, const Spot& spot, u32 (&odd)[2], u32 any, u32 ahead, float (&sums)[4][4]) {
 #pragma unroll 1
     while (any) {
         // The lowest that any lane has left: all lanes multiply by the same columns.
@@ -245,9 +317,10 @@ BUDDY_FN void add_odd(const Weights& weights, const Shape& shape, const Spot& sp
         bool low = (odd[0] >> 4 * e & 15) == 0;
         u32 bits = (low ? odd[1] : odd[0]) >> 4 * e & 15;
         u32 at = spot.rows + e * Weights::BYTES + (low ? BELOW<Weights> : 0);
-        if (bits) weights.load_odd(at, spot.entry + e + (low ? spot.below : 0), spot.quarter, bits, out);
+        u32 near = ahead == 4 * low + e ? spot.far : 0;
+        if (bits) weights.load_odd(at, spot.entry + e + (low ? spot.below : 0), spot.quarter, bits, near, out);
         __syncwarp();
-        load_side(shape, spot, e, v);
+        load_side(spot, e, v);
         BUDDY_UNROLL
         for (u32 k = 0; k < 8; k++) a[k] = low ? 0 : out[k], b[k] = low ? out[k] : 0;
         add(sums, a, b, v);
@@ -262,46 +335,73 @@ template <class Weights>
 BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& shape, u32 warp, const Room<Weights>& room) {
     // Columns of a product beyond the sides hold anything: nobody looks at them.
     u32 lane = threadIdx.x % WARP, row = lane / 4, quarter = lane % 4, side = min(lane / 4, shape.sides - 1);
-    u64 below = shape.below();
-    u32 panel = Part::NONE, next[2] = {}, tile = 0;
-    Part first = Part::first(shape, blockIdx.x);
-    auto look_at = [&](const Part& part) {
-        if (part.none()) return;
-        u64 entry = part.entry(shape, row) + warp * SHARE;
-        next[0] = weights.nibbles(entry), next[1] = weights.nibbles(entry + below);
+    // A lane's first share of a matrix, and where what it needs of a step and a panel of x begins.
+    u32 first = keep(row * (shape.per_row() / SHARE) + warp), below = keep(8 * (shape.per_row() / SHARE));
+    u32 rows = keep(row * room.ROW + warp * SHARE * Weights::BYTES);
+    u32 sides = keep(room.side(shape, side) + warp * SHARE * ENTRY + quarter * (ENTRY / 4));
+    u32 next[2], odd[2], any, ahead, panel, panels = 0;
+    auto look_at = [&](const Step& step) {
+        next[0] = weights.nibbles(first + step.share), next[1] = weights.nibbles(first + step.share + below);
     };
-    look_at(first);
+    // Which of the entries of the next step are odd. The first of a lane's that overflows comes over the link meanwhile.
+    auto look_for_odd = [&](const Step& step) {
+        odd[0] = weights.odd(next[0]), odd[1] = weights.odd(next[1]), any = __reduce_or_sync(ALL, odd[0] | odd[1]);
+        ahead = Part::NONE;
+        if (any == 0 || step.none()) return;
+        u32 above = weights.overflows(odd[0]), under = weights.overflows(odd[1]);
+        if (quarter == 3 && (above | under)) {
+            u32 low = above == 0, e = trailing_zeros(low ? under : above) / 4;
+            const u8* from = weights.far((u64)(first + step.share + low * below) * SHARE + e);
+            copy_chunk(room.far(warp, row), from), copy_chunk(room.far(warp, row) + CHUNK, from + CHUNK);
+            ahead = 4 * low + e;
+        }
+        __syncwarp();
+    };
+    Step step = Step::of(shape, Part::first(shape));
+    panel = step.panel;
+    look_at(step);
+    if (threadIdx.x == 0 && !step.none()) {
+        wait_for_kernel_before();
+        fetch_sides(x, shape, panel, room);
+    }
+    look_for_odd(step);
+    if (!step.none()) room.sides().wait(0);
     float sums[4][4] = {};
     // Gives them to the warp that adds up this tile's.
-    auto hand_over = [&](const Part& part) {
+    Turn<ADDERS> slot;
+    auto hand_over = [&] {
         float c[4];
         BUDDY_UNROLL
         for (u32 i = 0; i < 4; i++) c[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
-        room.added(tile).wait(tile / ADDERS % 2 ^ 1);
-        store_four(room.sums(tile) + (warp * WARP + lane) * 16,
+        room.added(slot.place).wait(slot.round ^ 1);
+        store_four(room.sums(slot.place) + (warp * WARP + lane) * 16,
                    make_uint4(__float_as_uint(c[0]), __float_as_uint(c[1]), __float_as_uint(c[2]), __float_as_uint(c[3])));
-        if (warp == 0 && lane == 0) store_two(room.name_of_sums(tile), part.name());
+        if (warp == 0 && lane == 0) store_two(room.name(slot.place), make_uint2(step.tile, step.panel));
         __syncwarp();
-        if (lane == 0) room.found(tile).arrive();
-        tile++;
+        if (lane == 0) room.found(slot.place).arrive();
+        slot.next();
     };
-    Part part = first;
 #pragma unroll 1
-    for (u32 turn = 0; !part.none(); turn++) {
-        if (part.panel != panel) load_sides(x, shape, panel = part.panel, room);
-        room.come(turn).wait(turn / STAGES % 2);
-        u32 odd[2] = {weights.odd(next[0]), weights.odd(next[1])}, any = __reduce_or_sync(ALL, odd[0] | odd[1]);
-        Part after = Part::of(load_two(room.name(turn)));
+    for (Turn<STAGES> turn; !step.none(); turn.next()) {
+        if (step.panel != panel) {
+            // Nobody needs the one before.
+            asm volatile("bar.sync 1, %0;" ::"n"(WARPS * WARP) : "memory");
+            panel = step.panel;
+            if (threadIdx.x == 0) fetch_sides(x, shape, panel, room);
+            room.sides().wait(++panels % 2);
+        }
+        room.come(turn.place).wait(turn.round);
+        uint4 note = load_four(room.note(turn.place));
+        Step after = {note.x, note.y, note.z, note.w};
         look_at(after);
-        Spot spot = {room.stage(turn) + row * room.ROW + warp * SHARE * Weights::BYTES,
-                     room.side(shape, part.step * STEP + warp * SHARE, side, quarter), quarter,
-                     part.entry(shape, row) + warp * SHARE, below};
+        Spot spot = {room.stage(turn.place) + rows, sides + step.side_at(), room.far(warp, row), quarter,
+                     (u64)(first + step.share) * SHARE, below * SHARE};
         BUDDY_UNROLL
         for (u32 e = 0; e < SHARE; e++) {
             u32 a[8], b[8], v[8], at = spot.rows + e * Weights::BYTES;
             weights.load(at, spot.entry + e, quarter, a);
-            weights.load(at + BELOW<Weights>, spot.entry + below + e, quarter, b);
-            load_side(shape, spot, e, v);
+            weights.load(at + BELOW<Weights>, spot.entry + spot.below + e, quarter, b);
+            load_side(spot, e, v);
             // What is not in layout B is left out here; four bits say so of each.
             if (any >> 4 * e & 15) {
                 BUDDY_UNROLL
@@ -312,74 +412,64 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
             }
             add(sums, a, b, v);
         }
-        add_odd(weights, shape, spot, odd, any, sums);
+        add_odd(weights, spot, odd, any, ahead, sums);
         __syncwarp();
-        if (lane == 0) room.used(turn).arrive();
-        if (part.is_last(shape)) {
-            hand_over(part);
+        if (lane == 0) room.used(turn.place).arrive();
+        look_for_odd(after);
+        if (step.is_last()) {
+            hand_over();
             BUDDY_UNROLL
             for (u32 i = 0; i < 16; i++) sums[i / 4][i % 4] = 0;
         }
-        part = after;
+        step = after;
     }
     // No tile, to each of them.
-    for (u32 i = 0; i < ADDERS; i++) hand_over(part);
+    for (u32 i = 0; i < ADDERS; i++) hand_over();
 }
 
-// Adds up what the warps found for every so-many-th tile from `first` on: four sums to a lane, two sides of row `lane / 4`
-// and of the eighth below. `parts` has room for those of all tiles and panels. To see whether a panel was its tile's last
-// to be done takes long: that is asked for several tiles together.
+// Adds up what the warps found for the tiles of a slot: four sums to a lane, two sides of row `lane / 4` and of the eighth
+// below. `parts` has room for those of all tiles and panels.
 template <class Weights>
-BUDDY_FN void add_up(const Shape& shape, u32 first, float* y, float4* parts, Counts* counts, const Room<Weights>& room) {
+BUDDY_FN void add_up(const Shape& shape, u32 slot, float* y, float4* parts, Counts* counts, const Room<Weights>& room) {
     u32 lane = threadIdx.x % WARP, side = lane % 4 * 2, tiles = shape.tiles(), panels = shape.panels();
     auto put = [&](u32 tile, const float (&sum)[4]) {
         float* at = y + (u64)side * shape.rows + tile * ROWS + lane / 4;
         if (side < shape.sides) at[0] = sum[0], at[8] = sum[2];
         if (side + 1 < shape.sides) at[shape.rows] = sum[1], at[shape.rows + 8] = sum[3];
     };
-    // Each lane has one of the tiles that wait.
-    u32 asked = Part::NONE, waiting = 0;
-    auto ask = [&] {
-        __threadfence();
-        __syncwarp();
-        bool last = asked != Part::NONE && atomicAdd(counts->panels + asked, 1) == panels - 1;
-        if (last) counts->panels[asked] = 0;
-        __threadfence();
-        __syncwarp();
-        for (u32 left = __ballot_sync(ALL, last); left; left &= left - 1) {
-            u32 tile = __shfl_sync(ALL, asked, trailing_zeros(left));
-            float sum[4] = {};
-            for (u32 panel = 0; panel < panels; panel++) {
-                float4 part = __ldcg(parts + (panel * tiles + tile) * WARP + lane);
-                sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
-            }
-            put(tile, sum);
-        }
-        asked = Part::NONE, waiting = 0;
-    };
+    wait_for_kernel_before();
 #pragma unroll 1
-    for (u32 tile = first;; tile += ADDERS) {
-        room.found(tile).wait(tile / ADDERS % 2);
-        Part part = Part::of(load_two(room.name_of_sums(tile)));
-        if (part.none()) break;
+    for (u32 round = 0;; round ^= 1) {
+        room.found(slot).wait(round);
+        uint2 name = load_two(room.name(slot));
+        u32 tile = name.x, panel = name.y;
+        if (tile == Part::NONE) break;
         float sum[4] = {};
         BUDDY_UNROLL
         for (u32 warp = 0; warp < WARPS; warp++) {
-            uint4 v = load_four(room.sums(tile) + (warp * WARP + lane) * 16);
+            uint4 v = load_four(room.sums(slot) + (warp * WARP + lane) * 16);
             sum[0] += __uint_as_float(v.x), sum[1] += __uint_as_float(v.y);
             sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
         }
         __syncwarp();
-        if (lane == 0) room.added(tile).arrive();
+        if (lane == 0) room.added(slot).arrive();
         if (panels == 1) {
-            put(part.tile, sum);
+            put(tile, sum);
             continue;
         }
-        __stcg(parts + (part.panel * tiles + part.tile) * WARP + lane, make_float4(sum[0], sum[1], sum[2], sum[3]));
-        if (lane == waiting) asked = part.tile;
-        if (++waiting == TOGETHER) ask();
+        __stcg(parts + (panel * tiles + tile) * WARP + lane, make_float4(sum[0], sum[1], sum[2], sum[3]));
+        __syncwarp();
+        // The last panel of a tile to be done adds up what all gave.
+        bool last = lane == 0 && add_and_publish(counts->done(tile), 1) == panels - 1;
+        if (last) *counts->done(tile) = 0, see_published();
+        if (!__any_sync(ALL, last)) continue;
+        for (u32 i = 0; i < 4; i++) sum[i] = 0;
+        for (u32 i = 0; i < panels; i++) {
+            float4 part = __ldcg(parts + (i * tiles + tile) * WARP + lane);
+            sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
+        }
+        put(tile, sum);
     }
-    if (panels > 1) ask();
 }
 
 template <class Weights>
@@ -388,6 +478,7 @@ BUDDY_FN void product(const Weights& weights, const u8* x, float* y, float4* par
     Room<Weights> room = {shared_address(memory)};
     if (threadIdx.x == 0) room.init();
     __syncthreads();
+    let_kernel_after_begin();
     // The compiler knows of this that it is the same for the whole warp.
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     if (warp < WARPS) return multiply_steps(weights, x, shape, warp, room);

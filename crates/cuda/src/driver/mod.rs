@@ -5,9 +5,9 @@ mod current;
 mod region;
 mod vendor;
 
-use cudarc::driver::{
-    CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg, result, sys,
-};
+use std::ffi::c_void;
+
+use cudarc::driver::{CudaFunction, CudaStream, DeviceRepr, DriverError, result, sys};
 
 pub(crate) use compiler::{compile, has_compiler};
 pub(crate) use current::{Current, borrow_context, current, reaches};
@@ -57,24 +57,26 @@ pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>
 
 /// Arguments of a launch, in order.
 pub(crate) trait Arguments {
-    /// Shows each argument's address to `push`.
-    fn push<'a>(&'a self, launch: &mut cudarc::driver::LaunchArgs<'a>);
+    /// Where each of them is.
+    fn places(&self) -> Vec<*mut c_void>;
 }
 
 macro_rules! arguments {
     ($($name:ident),+) => {
         impl<$($name: DeviceRepr),+> Arguments for ($($name,)+) {
             #[allow(non_snake_case)]
-            fn push<'a>(&'a self, launch: &mut cudarc::driver::LaunchArgs<'a>) {
+            fn places(&self) -> Vec<*mut c_void> {
                 let ($($name,)+) = self;
-                $(launch.arg($name);)+
+                vec![$(std::ptr::from_ref($name).cast_mut().cast()),+]
             }
         }
     };
 }
 
 impl Arguments for () {
-    fn push<'a>(&'a self, _: &mut cudarc::driver::LaunchArgs<'a>) {}
+    fn places(&self) -> Vec<*mut c_void> {
+        Vec::new()
+    }
 }
 arguments!(A);
 arguments!(A, B);
@@ -96,27 +98,58 @@ pub(crate) unsafe fn launch(
     threads: u32,
     arguments: &impl Arguments,
 ) -> Result<(), DriverError> {
-    let blocks = u32::try_from(blocks).expect("fewer than 2^32 blocks");
+    let blocks = (u32::try_from(blocks).expect("fewer than 2^32 blocks"), 1);
     // SAFETY: the caller's promise.
-    unsafe { launch_grid(stream, kernel, (blocks, 1), threads, 0, arguments) }
+    unsafe { launch_grid(stream, kernel, Launch::new(blocks, threads, 0), arguments) }
+}
+
+/// How a kernel is spread out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Launch {
+    pub(crate) blocks: (u32, u32),
+    pub(crate) threads: u32,
+    /// Bytes of shared memory of a block, besides what the kernel declares.
+    pub(crate) shared: u32,
+    /// It may begin while the kernel before it in the stream ends.
+    pub(crate) overlaps: bool,
+}
+
+impl Launch {
+    pub(crate) fn new(blocks: (u32, u32), threads: u32, shared: u32) -> Self {
+        Self { blocks, threads, shared, overlaps: false }
+    }
 }
 
 /// Starts a kernel on a grid of two dimensions, with shared memory of its own choice.
 ///
 /// # Safety
-/// As for [`launch`].
+/// As for [`launch`]. A kernel that overlaps waits by itself for what the one before it does.
 pub(crate) unsafe fn launch_grid(
     stream: &CudaStream,
     kernel: &CudaFunction,
-    blocks: (u32, u32),
-    threads: u32,
-    shared_mem_bytes: u32,
+    launch: Launch,
     arguments: &impl Arguments,
 ) -> Result<(), DriverError> {
-    let config =
-        LaunchConfig { grid_dim: (blocks.0, blocks.1, 1), block_dim: (threads, 1, 1), shared_mem_bytes };
-    let mut launch = stream.launch_builder(kernel);
-    arguments.push(&mut launch);
-    // SAFETY: the caller's promise.
-    unsafe { launch.launch(config) }.map(|_| ())
+    let mut overlap = sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+    };
+    let config = sys::CUlaunchConfig {
+        gridDimX: launch.blocks.0,
+        gridDimY: launch.blocks.1,
+        gridDimZ: 1,
+        blockDimX: launch.threads,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: launch.shared,
+        hStream: stream.cu_stream(),
+        attrs: &mut overlap,
+        numAttrs: u32::from(launch.overlaps),
+    };
+    stream.context().bind_to_thread()?;
+    let mut places = arguments.places();
+    // SAFETY: the caller's promise; the driver reads the arguments before it returns.
+    unsafe { sys::cuLaunchKernelEx(&config, kernel.cu_function(), places.as_mut_ptr(), std::ptr::null_mut()) }
+        .result()
 }

@@ -6,6 +6,7 @@ use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, SizeClass, Target};
 use cudarc::driver::{CudaModule, CudaStream, DriverError, sys::CUevent_flags};
 
+pub(super) use crate::driver::Launch;
 use crate::{
     BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Gpu, Source, Targets,
     driver::{Arguments, allow_shared, launch_grid},
@@ -23,14 +24,6 @@ pub(super) struct Lab {
     pub(super) read_gb_per_s: f64,
     pub(super) copy_gb_per_s: f64,
     counts: DeviceBytes,
-}
-
-/// Grid, threads and shared memory of a launch.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Launch {
-    pub(super) blocks: (u32, u32),
-    pub(super) threads: u32,
-    pub(super) shared: u32,
 }
 
 impl Lab {
@@ -158,9 +151,8 @@ impl Kernels<'_> {
             if launch.shared > 48 << 10 {
                 allow_shared(&kernel, launch.shared)?;
             }
-            let Launch { blocks, threads, shared } = launch;
             // SAFETY: the caller's promise.
-            unsafe { launch_grid(&self.lab.stream, &kernel, blocks, threads, shared, arguments) }
+            unsafe { launch_grid(&self.lab.stream, &kernel, launch, arguments) }
         };
         self.lab.gpu.check("start a fused kernel", start())
     }

@@ -47,6 +47,9 @@ pub struct FusedRow {
     pub memory: String,
     /// Microseconds in compressed memory.
     pub fused_us: f64,
+    /// The same where each launch may begin while the one before it ends, if the kernel knows how to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlapped_us: Option<f64>,
     /// What it is compared with.
     pub against: String,
     /// Microseconds of that.

@@ -24,12 +24,12 @@ pub struct ProductShape {
 
 impl Default for ProductShape {
     fn default() -> Self {
-        Self { warps: 8, stages: 3, adders: 3 }
+        Self { warps: 8, stages: 3, adders: 4 }
     }
 }
 
 /// The shape for plain weights, which take more room.
-const PLAIN: ProductShape = ProductShape { warps: 8, stages: 2, adders: 3 };
+const PLAIN: ProductShape = ProductShape { warps: 8, stages: 2, adders: 4 };
 /// Bytes of an entry at 4/3x, and plain.
 const PACKED_BYTES: u32 = 96;
 const PLAIN_BYTES: u32 = 128;
@@ -38,13 +38,17 @@ const ROWS: u32 = 16;
 const SHARE: u32 = 4;
 /// Shared memory that a block can have.
 const MOST_SHARED: u32 = 227 << 10;
+/// Bytes between a right-hand side and the next one in shared memory, so that they are in different banks.
+const OUT_OF_STEP: u32 = 16;
 
 impl ProductShape {
     pub(super) fn check(self) -> Result<(), Error> {
         // Eight sides of one step have room, and steps divide the columns that are measured.
         let sane = [1, 2, 4, 8, 16].contains(&self.warps) && self.stages > 0 && self.adders > 0;
         let few = self.stages <= 16 && self.warps + self.adders < 32;
-        let possible = sane && few && self.shared(PACKED_BYTES) + self.step() * 128 * SIDES <= MOST_SHARED;
+        let possible = sane
+            && few
+            && self.shared(PACKED_BYTES) + (self.step() * 128 + OUT_OF_STEP) * SIDES <= MOST_SHARED;
         let why = "a power of two of warps to 16, and stages and adders that have room in shared memory";
         possible.then_some(()).ok_or(Error::Cut { of: "product", why })
     }
@@ -62,10 +66,11 @@ impl ProductShape {
         Source { least: 90, ..source }
     }
 
-    /// Shared memory of a block but for the right-hand sides: steps, sums, names and barriers.
+    /// Shared memory of a block but for the right-hand sides: steps, sums, notes,
+    /// what comes over the link, and barriers.
     fn shared(self, entry: u32) -> u32 {
-        let (step, sums) = (ROWS * self.step() * entry, self.warps * 512);
-        self.stages * step + self.adders * sums + (24 * (self.stages + self.adders)).next_multiple_of(16)
+        let (stage, slot) = (ROWS * self.step() * entry + 32, self.warps * 512 + 24);
+        (self.stages * stage + self.adders * slot + self.warps * 256 + 8).next_multiple_of(128)
     }
 
     /// Entries of a row in a step.
@@ -75,19 +80,22 @@ impl ProductShape {
 
     /// Entries of a row in a panel: as many as have room in shared memory, in panels of about the same width.
     fn panel(self, entry: u32, shape: Shape) -> u32 {
-        let (per_row, side) = (shape.columns / 64, 128 * shape.sides);
-        let room = (MOST_SHARED - self.shared(entry)) / side / self.step() * self.step();
+        let per_row = shape.columns / 64;
+        let room = ((MOST_SHARED - self.shared(entry)) / shape.sides - OUT_OF_STEP) / 128 / self.step()
+            * self.step();
         let panels = per_row.div_ceil(room.max(self.step()));
         per_row.div_ceil(panels).next_multiple_of(self.step())
     }
 
     fn launch(self, entry: u32, multiprocessors: u32, shape: Shape) -> Launch {
-        let shared = self.shared(entry) + shape.panel * 128 * shape.sides;
-        Launch { blocks: (multiprocessors, 1), threads: 32 * (self.warps + self.adders + 1), shared }
+        let shared = self.shared(entry) + (shape.panel * 128 + OUT_OF_STEP) * shape.sides;
+        Launch::new((multiprocessors, 1), 32 * (self.warps + self.adders + 1), shared)
     }
 }
 
 const SIDES: u32 = 8;
+/// Rows and columns of the matrices that are measured.
+const SIZES: [(u32, u32); 2] = [(28672, 8192), (8192, 28672)];
 /// Copies of a matrix that are used in turn, so that none is left in the cache.
 const COPIES: usize = 3;
 /// How far a sum in single precision may be from an exact one, as a share of the sum of magnitudes. One wrong weight of
@@ -126,7 +134,7 @@ struct Matrix<'a> {
 pub(super) fn measure(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
     // Many zeros, overflows and rare layouts, of which normal weights have few.
     Matrix::new(lab, shape, (4096, 8192), 1, 0.02)?.verify(&[1, 3, 8])?;
-    for size in [(28672, 8192), (8192, 28672)] {
+    for size in SIZES {
         let matrix = Matrix::new(lab, shape, size, COPIES, 0.0)?;
         matrix.verify(&[1, 8])?;
         for sides in [1, 2, 4, 8] {
@@ -137,12 +145,14 @@ pub(super) fn measure(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(Fused
     Ok(())
 }
 
-/// One matrix, one and eight right-hand sides, without the vendor.
+/// Both matrices, one and eight right-hand sides, without the vendor.
 pub(super) fn tune(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
     Matrix::new(lab, shape, (4096, 8192), 1, 0.02)?.verify(&[3])?;
-    let matrix = Matrix::new(lab, shape, (28672, 8192), COPIES, 0.0)?;
-    matrix.verify(&[8])?;
-    [1, 8].into_iter().try_for_each(|sides| matrix.row(sides, None).map(&mut *add))
+    SIZES.into_iter().try_for_each(|size| {
+        let matrix = Matrix::new(lab, shape, size, COPIES, 0.0)?;
+        matrix.verify(&[8])?;
+        [1, 8].into_iter().try_for_each(|sides| matrix.row(sides, None).map(&mut *add))
+    })
 }
 
 impl<'a> Matrix<'a> {
@@ -156,7 +166,7 @@ impl<'a> Matrix<'a> {
         let bytes = u64::from(size.0) * u64::from(size.1) * 2;
         let (kernels, plain_kernels) = (lab.kernels(&shape.source())?, lab.kernels(&PLAIN.source())?);
         let make = |entries: u64, to: &DeviceBytes, seed: u64, odd: f64| {
-            let launch = Launch { blocks: (4096, 1), threads: 256, shared: 0 };
+            let launch = Launch::new((4096, 1), 256, 0);
             // SAFETY: the arguments of `product_fill`, with memory for so many entries.
             unsafe { kernels.start("product_fill", launch, &(at(to), entries, seed, (odd * 65536.0) as u32)) }
         };
@@ -170,10 +180,10 @@ impl<'a> Matrix<'a> {
         let x = lab.bytes(u64::from(SIDES * size.1) * 2)?;
         make(x.len() / 128, &x, 77, 0.0)?;
         let y = || lab.bytes(u64::from(SIDES * size.0) * 4);
-        // Four to a lane, of every panel of a tile, which is a step at the least; and two counts besides those of tiles.
+        // Four to a lane, of every panel of a tile, which is a step at the least; and counts of tiles, of panels and of blocks.
         let (tiles, panels) = (size.0 / ROWS, size.1 / (64 * shape.step().min(PLAIN.step())));
         let sums = lab.bytes(u64::from(tiles * panels) * 32 * 16)?;
-        let counts = lab.bytes(u64::from(2 + tiles) * 4)?;
+        let counts = lab.bytes(u64::from(1 + tiles + panels) * 4)?;
         counts.fill(0)?;
         let (y, other) = (y()?, y()?);
         Ok(Self { lab, kernels, plain_kernels, shape, size, plain, packed, x, y, other, sums, counts })
@@ -190,12 +200,22 @@ impl<'a> Matrix<'a> {
         (shape, cut.launch(entry, self.lab.gpu.multiprocessors(), shape))
     }
 
-    fn start(&self, kernel: Kernel, copy: usize, sides: u32, y: &DeviceBytes) -> Result<(), Error> {
+    /// Starts a product; if it `overlaps`, its first weights may come while the one before it in the stream ends.
+    fn start(
+        &self,
+        kernel: Kernel,
+        overlaps: bool,
+        copy: usize,
+        sides: u32,
+        y: &DeviceBytes,
+    ) -> Result<(), Error> {
         let (shape, launch) = self.cut(kernel, sides);
+        let launch = Launch { overlaps, ..launch };
         let (x, y, sums, counts) = (at(&self.x), at(y), at(&self.sums), at(&self.counts));
         let (view, weights) = (self.packed[copy].view(), at(&self.plain[copy]));
         let (fused, plain) = (&self.kernels, &self.plain_kernels);
-        // SAFETY: the arguments of the kernels, with memory for the matrix, eight sides, and the sums of all panels.
+        // SAFETY: the arguments of the kernels, with memory for the matrix, eight sides, and the sums of all panels. The
+        // kernels wait for the one before them; its weights were there before that began.
         unsafe {
             match kernel {
                 Kernel::Fused => fused.start("product_fused", launch, &(view, x, y, sums, counts, shape)),
@@ -213,12 +233,14 @@ impl<'a> Matrix<'a> {
         for &sides in sides {
             self.y.fill(0xee)?;
             self.other.fill(0xee)?;
-            self.start(Kernel::Fused, 0, sides, &self.y)?;
-            self.start(Kernel::Ordered, 0, sides, &self.other)?;
+            // The second of two that overlap is looked at.
+            self.start(Kernel::Fused, false, 0, sides, &self.y)?;
+            self.start(Kernel::Fused, true, 0, sides, &self.y)?;
+            self.start(Kernel::Ordered, false, 0, sides, &self.other)?;
             self.lab.same("product", self.y.all(), self.other.all())?;
             none_wrong("product, against exact sums", self.wrong(sides, &self.y)?)?;
             self.other.fill(0xee)?;
-            self.start(Kernel::Plain, 0, sides, &self.other)?;
+            self.start(Kernel::Plain, false, 0, sides, &self.other)?;
             none_wrong("plain product, against exact sums", self.wrong(sides, &self.other)?)?;
         }
         self.lab.describe(&self.packed[0])
@@ -226,7 +248,7 @@ impl<'a> Matrix<'a> {
 
     /// Sums that are further from exact ones than rounding explains.
     fn wrong(&self, sides: u32, y: &DeviceBytes) -> Result<u64, Error> {
-        let launch = Launch { blocks: (self.size.0.div_ceil(8), 1), threads: 256, shared: 0 };
+        let launch = Launch::new((self.size.0.div_ceil(8), 1), 256, 0);
         self.lab.count(|count| {
             let arguments = (
                 at(&self.plain[0]),
@@ -243,8 +265,11 @@ impl<'a> Matrix<'a> {
 
     fn row(&self, sides: u32, vendor: Option<(String, f64)>) -> Result<FusedRow, Error> {
         let launches = 7 * COPIES;
-        let fused_us = self.lab.time(launches, |i| self.start(Kernel::Fused, i % COPIES, sides, &self.y))?;
-        let twin_us = self.lab.time(launches, |i| self.start(Kernel::Plain, i % COPIES, sides, &self.y))?;
+        let time = |kernel, overlaps| {
+            self.lab.time(launches, |i| self.start(kernel, overlaps, i % COPIES, sides, &self.y))
+        };
+        let (fused_us, twin_us) = (time(Kernel::Fused, false)?, time(Kernel::Plain, false)?);
+        let overlapped_us = Some(time(Kernel::Fused, true)?);
         let (against, against_us) = vendor.unwrap_or(("the same kernel, plain".to_owned(), twin_us));
         let others = u64::from(sides) * (2 * u64::from(self.size.1) + 4 * u64::from(self.size.0));
         let fused_bytes = stored_bytes(&self.packed[0]) + others;
@@ -253,6 +278,7 @@ impl<'a> Matrix<'a> {
             what: format!("bf16 product, {} x {}, {sides} right-hand", self.size.0, self.size.1),
             memory: "bf16 at 4/3x".to_owned(),
             fused_us,
+            overlapped_us,
             against,
             against_us,
             twin_us,

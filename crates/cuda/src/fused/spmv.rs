@@ -43,11 +43,7 @@ impl SpmvShape {
     }
 
     fn launch(self, matrix: Matrix) -> Launch {
-        Launch {
-            blocks: (matrix.rows.div_ceil(self.warps * matrix.rows_per_warp), 1),
-            threads: 32 * self.warps,
-            shared: 0,
-        }
+        Launch::new((matrix.rows.div_ceil(self.warps * matrix.rows_per_warp), 1), 32 * self.warps, 0)
     }
 }
 
@@ -83,7 +79,7 @@ fn row(lab: &Lab, shape: SpmvShape, vector: &Vector) -> Result<FusedRow, Error> 
     let (y, expected) = (of(rows, 8)?, of(rows, 8)?);
     let rows_per_warp = (shape.elements / vector.per_row).max(1);
     let matrix = Matrix { starts: at(&starts), rows, columns: vector.columns, rows_per_warp, reserved: 0 };
-    let threads = |count: u32| Launch { blocks: (count.div_ceil(256), 1), threads: 256, shared: 0 };
+    let threads = |count: u32| Launch::new((count.div_ceil(256), 1), 256, 0);
     let warps = threads(32 * rows);
     // SAFETY: the arguments of these kernels, with memory for as many rows, columns and elements as they say.
     unsafe {
@@ -138,6 +134,7 @@ fn row(lab: &Lab, shape: SpmvShape, vector: &Vector) -> Result<FusedRow, Error> 
         what: format!("sparse product, fp64, {ELEMENTS} elements, {}", vector.place),
         memory: "values planes64, columns bpc, at 4/3x".to_owned(),
         fused_us,
+        overlapped_us: None,
         against: against.to_owned(),
         against_us,
         twin_us,

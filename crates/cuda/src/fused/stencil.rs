@@ -41,7 +41,7 @@ impl StencilShape {
         // Three tiles of 4 KiB to a warp.
         let shared = 3 * 4096 * self.warps;
         let blocks = (ROWS.div_ceil(self.warps - 2), PLANES.div_ceil(self.planes));
-        Launch { blocks, threads: 32 * self.warps, shared }
+        Launch::new(blocks, 32 * self.warps, shared)
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn measure(lab: &Lab, shape: StencilShape) -> Result<FusedRow, Error>
     let source = lab.compress(CodecKind::Planes64, Target::X2, from.all())?;
     let result = lab.buffer(CodecKind::Planes64.train(&[]), Target::X2, source.entries())?;
     let grid = Grid { rows: ROWS, planes: PLANES, planes_per_block: shape.planes };
-    let simple = Launch { blocks: (ROWS, PLANES), threads: CELLS / 2, shared: 0 };
+    let simple = Launch::new((ROWS, PLANES), CELLS / 2, 0);
     // SAFETY: the arguments of the three kernels; fields and buffers have the grid's cells.
     let run_simple =
         |_| unsafe { kernels.start("stencil_simple", simple, &(at(&from), at(&expected), grid)) };
@@ -91,6 +91,7 @@ pub(super) fn measure(lab: &Lab, shape: StencilShape) -> Result<FusedRow, Error>
         what: format!("7-point stencil, fp64, {CELLS} x {ROWS} x {PLANES}"),
         memory: "planes64 at 2x, read and written".to_owned(),
         fused_us,
+        overlapped_us: None,
         against: against.to_owned(),
         against_us,
         twin_us,
