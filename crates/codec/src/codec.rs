@@ -11,7 +11,9 @@ use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, ZERO_ENTRY, is_z
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros, simd::vectorised,
+    Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros,
+    bits::{BitCount, BitReader, BitSink},
+    simd::vectorised,
 };
 
 /// An entry to bits and back.
@@ -46,6 +48,51 @@ pub trait EntryCodec {
     /// # Errors
     /// Any bytes give an entry or an error.
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error>;
+}
+
+/// A codec of one layout that writes and reads its stream bit by bit; what it writes into a count is its size.
+pub(crate) trait BitCodec {
+    /// Its [`EntryCodec::max_bits`].
+    fn longest(&self) -> u32;
+
+    /// Its [`EntryCodec::parameter_bytes`].
+    fn table_bytes(&self) -> usize {
+        0
+    }
+
+    /// Writes an entry's stream.
+    fn write(&self, entry: &Entry, sink: &mut impl BitSink);
+
+    /// Reads it.
+    fn read(&self, reader: &mut BitReader) -> Result<Entry, Error>;
+}
+
+impl<C: BitCodec> EntryCodec for C {
+    fn max_bits(&self) -> u32 {
+        self.longest()
+    }
+
+    fn parameter_bytes(&self) -> usize {
+        self.table_bytes()
+    }
+
+    fn size_bits(&self, entry: &Entry) -> u32 {
+        let mut count = BitCount::default();
+        self.write(entry, &mut count);
+        count.0
+    }
+
+    fn encode(&self, entry: &Entry, stream: &mut Stream) {
+        stream.clear();
+        self.write(entry, stream);
+    }
+
+    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
+        match layout {
+            Layout::A => self.read(&mut BitReader::new(stream)),
+            _ => Err(Error::Layout(layout)),
+        }
+    }
 }
 
 /// The name of a codec.

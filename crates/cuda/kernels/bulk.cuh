@@ -67,7 +67,8 @@ BUDDY_FN bool elect() {
 BUDDY_FN void let_kernel_after_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 BUDDY_FN void wait_for_kernel_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// Adds to a count, and gives what it was. Who sees the sum, and then calls `see_published`, sees what was written before.
+// Adds to a count, and gives what it was. Who sees the sum, and then calls `see_published`, sees what was written before. Both
+// are of one thread: other lanes meet it before the first and after the second.
 BUDDY_FN u32 add_and_publish(u32* count, u32 by) {
     u32 was;
     asm volatile("atom.release.gpu.global.add.u32 %0, [%1], %2;" : "=r"(was) : "l"(count), "r"(by) : "memory");

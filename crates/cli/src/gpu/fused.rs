@@ -39,7 +39,7 @@ impl Fused {
         let mut out = io::stdout().lock();
         writeln!(
             out,
-            "{:<58} {:>9} {:>9} {:>9} {:>6} {:>9} {:>7} {:>7}  {:<12} against",
+            "{:<58} {:>9} {:>9} {:>9} {:>6} {:>9} {:>7} {:>7}  {:<15} against",
             "what", "fused us", "overlap", "plain us", "ratio", "twin us", "saved", "memory", "limiter"
         )?;
         let mut failed = None;
@@ -77,7 +77,7 @@ fn print_row(out: &mut impl Write, row: &FusedRow) -> Result<()> {
     let overlapped = row.overlapped_us.map_or("-".to_owned(), |us| format!("{us:.1}"));
     Ok(writeln!(
         out,
-        "{:<58} {:>9.1} {overlapped:>9} {:>9.1} {:>6.2} {:>9.1} {:>7} {:>7}  {:<12} {}",
+        "{:<58} {:>9.1} {overlapped:>9} {:>9.1} {:>6.2} {:>9.1} {:>7} {:>7}  {:<15} {}",
         row.what,
         row.fused_us,
         row.against_us,

@@ -3,11 +3,12 @@
 //! The entry is read as values of 8, 4 or 2 bytes. Each value is a small difference from one of two bases: zero,
 //! or the first value that is not small itself. A 4-bit tag names the form; the smallest form wins.
 
-use buddy_core::{ENTRY_BYTES, Entry, Layout, ZERO_ENTRY, is_zero, words64};
+use buddy_core::{ENTRY_BYTES, Entry, ZERO_ENTRY, is_zero, words64};
 
 use crate::{
-    EntryCodec, Error, Stream,
-    bits::{BitCount, BitReader, BitSink},
+    Error,
+    bits::{BitReader, BitSink},
+    codec::BitCodec,
 };
 
 const ZEROS: u64 = 0b0000;
@@ -28,68 +29,50 @@ const FORMS: [Form; 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bdi;
 
-impl EntryCodec for Bdi {
-    fn max_bits(&self) -> u32 {
+impl BitCodec for Bdi {
+    fn longest(&self) -> u32 {
         4 + 128 * 8
     }
 
-    fn size_bits(&self, entry: &Entry) -> u32 {
-        let mut count = BitCount::default();
-        write(entry, &mut count);
-        count.0
-    }
-
-    fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        stream.clear();
-        write(entry, stream);
-    }
-
-    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        if layout != Layout::A {
-            return Err(Error::Layout(layout));
+    fn write(&self, entry: &Entry, sink: &mut impl BitSink) {
+        let words = words64(entry);
+        if is_zero(entry) {
+            sink.put(ZEROS << 8, 12);
+        } else if words.iter().all(|word| *word == words[0]) {
+            sink.put(REPEATED, 4);
+            write_number(words[0], 8, sink);
+        } else if let Some((form, base)) = FORMS.iter().find_map(|form| Some((form, form.base(entry)?))) {
+            form.write(entry, base, sink);
+        } else {
+            sink.put(RAW, 4);
+            entry.iter().for_each(|&byte| sink.put(byte.into(), 8));
         }
-        read(&mut BitReader::new(stream))
     }
-}
 
-fn write(entry: &Entry, sink: &mut impl BitSink) {
-    let words = words64(entry);
-    if is_zero(entry) {
-        sink.put(ZEROS << 8, 12);
-    } else if words.iter().all(|word| *word == words[0]) {
-        sink.put(REPEATED, 4);
-        write_number(words[0], 8, sink);
-    } else if let Some((form, base)) = FORMS.iter().find_map(|form| Some((form, form.base(entry)?))) {
-        form.write(entry, base, sink);
-    } else {
-        sink.put(RAW, 4);
-        entry.iter().for_each(|&byte| sink.put(byte.into(), 8));
-    }
-}
-
-fn read(reader: &mut BitReader) -> Result<Entry, Error> {
-    match reader.take(4)? {
-        ZEROS => match reader.take(8)? {
-            0 => Ok(ZERO_ENTRY),
-            _ => Err(Error::Invalid { at: 4, what: "the byte of the zeros form is not zero" }),
-        },
-        REPEATED => {
-            let word = read_number(reader, 8)?;
-            let mut entry = ZERO_ENTRY;
-            entry.as_chunks_mut().0.fill(word.to_le_bytes());
-            Ok(entry)
-        }
-        RAW => {
-            let mut entry = ZERO_ENTRY;
-            for byte in &mut entry {
-                *byte = reader.take(8)? as u8;
+    fn read(&self, reader: &mut BitReader) -> Result<Entry, Error> {
+        match reader.take(4)? {
+            ZEROS => match reader.take(8)? {
+                0 => Ok(ZERO_ENTRY),
+                _ => Err(Error::Invalid { at: 4, what: "the byte of the zeros form is not zero" }),
+            },
+            REPEATED => {
+                let word = read_number(reader, 8)?;
+                let mut entry = ZERO_ENTRY;
+                entry.as_chunks_mut().0.fill(word.to_le_bytes());
+                Ok(entry)
             }
-            Ok(entry)
+            RAW => {
+                let mut entry = ZERO_ENTRY;
+                for byte in &mut entry {
+                    *byte = reader.take(8)? as u8;
+                }
+                Ok(entry)
+            }
+            tag => match FORMS.iter().find(|form| form.tag == tag) {
+                Some(form) => form.read(reader),
+                None => Err(Error::Invalid { at: 0, what: "a tag that names no form" }),
+            },
         }
-        tag => match FORMS.iter().find(|form| form.tag == tag) {
-            Some(form) => form.read(reader),
-            None => Err(Error::Invalid { at: 0, what: "a tag that names no form" }),
-        },
     }
 }
 

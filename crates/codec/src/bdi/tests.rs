@@ -1,5 +1,10 @@
+use buddy_core::Layout;
+
 use super::*;
-use crate::testing::{entry_of, hex, stream_of};
+use crate::{
+    EntryCodec,
+    testing::{entry_of, hex, stream_of},
+};
 
 /// Tag 0, a zero byte.
 #[test]

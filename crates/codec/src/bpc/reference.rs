@@ -1,10 +1,11 @@
 //! BPC as `docs/format.md` says it, line by line: the slow twin.
 
-use buddy_core::{Entry, Layout, words32};
+use buddy_core::{Entry, words32};
 
 use crate::{
-    EntryCodec, Error, Stream,
+    Error,
     bits::{BitCount, BitReader, BitSink, fits_signed, sign_extend},
+    codec::BitCodec,
 };
 
 /// Planes of a 33-bit difference.
@@ -23,37 +24,22 @@ pub(super) const BAD_RUN: &str = "a run of zero planes past plane 0";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference;
 
-impl EntryCodec for Reference {
-    fn max_bits(&self) -> u32 {
+impl BitCodec for Reference {
+    fn longest(&self) -> u32 {
         MAX_BITS
     }
 
-    fn size_bits(&self, entry: &Entry) -> u32 {
-        let mut count = BitCount::default();
-        write(entry, &mut count);
-        count.0
+    fn write(&self, entry: &Entry, sink: &mut impl BitSink) {
+        let words = words32(entry);
+        write_base(words[0], sink);
+        write_planes(&delta_planes(&words), sink);
     }
 
-    fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        stream.clear();
-        write(entry, stream);
-    }
-
-    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        if layout != Layout::A {
-            return Err(Error::Layout(layout));
-        }
-        let mut reader = BitReader::new(stream);
-        let base = read_base(&mut reader)?;
-        let planes = read_planes(&mut reader)?;
+    fn read(&self, reader: &mut BitReader) -> Result<Entry, Error> {
+        let base = read_base(reader)?;
+        let planes = read_planes(reader)?;
         Ok(rebuild(base, &planes))
     }
-}
-
-fn write(entry: &Entry, sink: &mut impl BitSink) {
-    let words = words32(entry);
-    write_base(words[0], sink);
-    write_planes(&delta_planes(&words), sink);
 }
 
 /// `DBP[j]`, bit i of which is bit j of the i-th difference; `DBP[33]` is an empty plane above the top one.

@@ -3,11 +3,12 @@
 //! Each 32-bit word is compared with zero and with a small dictionary of words that came before it in the
 //! entry, from its most significant byte down. The dictionary is rebuilt by the decoder, so it costs nothing.
 
-use buddy_core::{Entry, Layout, words32};
+use buddy_core::{Entry, words32};
 
 use crate::{
-    EntryCodec, Error, Stream,
-    bits::{BitCount, BitReader, BitSink},
+    Error,
+    bits::{BitReader, BitSink},
+    codec::BitCodec,
 };
 
 /// Words that the dictionary holds.
@@ -17,31 +18,23 @@ const SLOTS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cpack;
 
-impl EntryCodec for Cpack {
-    fn max_bits(&self) -> u32 {
+impl BitCodec for Cpack {
+    fn longest(&self) -> u32 {
         32 * (2 + 32)
     }
 
-    fn size_bits(&self, entry: &Entry) -> u32 {
-        let mut count = BitCount::default();
-        write(entry, &mut count);
-        count.0
-    }
-
-    fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        stream.clear();
-        write(entry, stream);
-    }
-
-    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        if layout != Layout::A {
-            return Err(Error::Layout(layout));
+    fn write(&self, entry: &Entry, sink: &mut impl BitSink) {
+        let mut dictionary = Dictionary::default();
+        for word in words32(entry) {
+            write_word(word, &mut dictionary, sink);
         }
-        let mut reader = BitReader::new(stream);
+    }
+
+    fn read(&self, reader: &mut BitReader) -> Result<Entry, Error> {
         let mut dictionary = Dictionary::default();
         let mut entry = [0; 128];
         for bytes in entry.as_chunks_mut().0 {
-            *bytes = read_word(&mut dictionary, &mut reader)?.to_le_bytes();
+            *bytes = read_word(&mut dictionary, reader)?.to_le_bytes();
         }
         Ok(entry)
     }
@@ -70,13 +63,6 @@ impl Dictionary {
     fn find(&self, word: u32, bytes: u32) -> Option<u64> {
         let tail = 32 - 8 * bytes;
         self.filled().iter().position(|&known| (known ^ word) >> tail == 0).map(|slot| slot as u64)
-    }
-}
-
-fn write(entry: &Entry, sink: &mut impl BitSink) {
-    let mut dictionary = Dictionary::default();
-    for word in words32(entry) {
-        write_word(word, &mut dictionary, sink);
     }
 }
 

@@ -1,5 +1,10 @@
+use buddy_core::Layout;
+
 use super::*;
-use crate::testing::{entry_of, hex, stream_of};
+use crate::{
+    EntryCodec, Stream,
+    testing::{entry_of, hex, stream_of},
+};
 
 fn encode(words: [u32; 32]) -> (u32, Vec<u8>) {
     stream_of(&Cpack, &entry_of(words.map(u32::to_le_bytes)))

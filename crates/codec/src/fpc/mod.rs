@@ -2,11 +2,12 @@
 //!
 //! Each 32-bit word, or run of zero words, is a 3-bit prefix and as little data as its pattern needs.
 
-use buddy_core::{Entry, Layout, words32};
+use buddy_core::{Entry, words32};
 
 use crate::{
-    EntryCodec, Error, Stream,
-    bits::{BitCount, BitReader, BitSink, fits_signed, sign_extend},
+    Error,
+    bits::{BitReader, BitSink, fits_signed, sign_extend},
+    codec::BitCodec,
 };
 
 const ZERO_RUN: u64 = 0b000;
@@ -26,41 +27,44 @@ const EACH_BYTE: u32 = 0x0101_0101;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fpc;
 
-impl EntryCodec for Fpc {
-    fn max_bits(&self) -> u32 {
+impl BitCodec for Fpc {
+    fn longest(&self) -> u32 {
         32 * (3 + 32)
     }
 
-    fn size_bits(&self, entry: &Entry) -> u32 {
-        let mut count = BitCount::default();
-        write(entry, &mut count);
-        count.0
-    }
-
-    fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        stream.clear();
-        write(entry, stream);
-    }
-
-    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        if layout != Layout::A {
-            return Err(Error::Layout(layout));
+    fn write(&self, entry: &Entry, sink: &mut impl BitSink) {
+        let words = words32(entry);
+        let mut rest = &words[..];
+        while let Some(&word) = rest.first() {
+            let run = rest.iter().take(LONGEST_RUN).take_while(|&&word| word == 0).count();
+            if run > 0 {
+                sink.put(ZERO_RUN << 3 | (run as u64 - 1), 6);
+            } else {
+                write_word(word, sink);
+            }
+            rest = &rest[run.max(1)..];
         }
-        read(&mut BitReader::new(stream))
     }
-}
 
-fn write(entry: &Entry, sink: &mut impl BitSink) {
-    let words = words32(entry);
-    let mut rest = &words[..];
-    while let Some(&word) = rest.first() {
-        let run = rest.iter().take(LONGEST_RUN).take_while(|&&word| word == 0).count();
-        if run > 0 {
-            sink.put(ZERO_RUN << 3 | (run as u64 - 1), 6);
-        } else {
-            write_word(word, sink);
+    fn read(&self, reader: &mut BitReader) -> Result<Entry, Error> {
+        let mut entry = [0; 128];
+        let mut rest = entry.as_chunks_mut().0;
+        while let Some((word, after)) = rest.split_first_mut() {
+            let at = reader.at();
+            match reader.take(3)? {
+                ZERO_RUN => {
+                    let more = reader.take(3)? as usize;
+                    rest = after
+                        .get_mut(more..)
+                        .ok_or(Error::Invalid { at, what: "a run of zeros past the last word" })?;
+                }
+                prefix => {
+                    *word = read_word(prefix, reader)?.to_le_bytes();
+                    rest = after;
+                }
+            }
         }
-        rest = &rest[run.max(1)..];
+        Ok(entry)
     }
 }
 
@@ -90,27 +94,6 @@ fn write_word(word: u32, sink: &mut impl BitSink) {
 /// Whether a 16-bit half, read as signed, fits 8 bits.
 fn is_signed_byte(half: u32) -> bool {
     fits_signed(sign_extend(half.into(), 16), 8)
-}
-
-fn read(reader: &mut BitReader) -> Result<Entry, Error> {
-    let mut entry = [0; 128];
-    let mut rest = entry.as_chunks_mut().0;
-    while let Some((word, after)) = rest.split_first_mut() {
-        let at = reader.at();
-        match reader.take(3)? {
-            ZERO_RUN => {
-                let more = reader.take(3)? as usize;
-                rest = after
-                    .get_mut(more..)
-                    .ok_or(Error::Invalid { at, what: "a run of zeros past the last word" })?;
-            }
-            prefix => {
-                *word = read_word(prefix, reader)?.to_le_bytes();
-                rest = after;
-            }
-        }
-    }
-    Ok(entry)
 }
 
 fn read_word(prefix: u64, reader: &mut BitReader) -> Result<u32, Error> {

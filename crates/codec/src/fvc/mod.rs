@@ -5,12 +5,13 @@
 
 use std::{cmp::Reverse, collections::HashMap};
 
-use buddy_core::{Entry, Layout, words32};
+use buddy_core::{Entry, words32};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EntryCodec, Error, Stream,
-    bits::{BitCount, BitReader, BitSink},
+    Error,
+    bits::{BitReader, BitSink},
+    codec::BitCodec,
 };
 
 /// The widest code. Its all-ones is the escape, so a table has at most 255 values.
@@ -91,6 +92,21 @@ impl Fvc {
     fn escape(&self) -> u64 {
         (1 << self.width()) - 1
     }
+}
+
+/// Bits of a code where the table has `len` values: enough for them and the escape.
+fn width(len: usize) -> u32 {
+    (usize::BITS - len.leading_zeros()).max(1)
+}
+
+impl BitCodec for Fvc {
+    fn longest(&self) -> u32 {
+        32 * (self.width() + 32)
+    }
+
+    fn table_bytes(&self) -> usize {
+        4 * self.values.len()
+    }
 
     fn write(&self, entry: &Entry, sink: &mut impl BitSink) {
         for word in words32(entry) {
@@ -100,38 +116,8 @@ impl Fvc {
             }
         }
     }
-}
 
-/// Bits of a code where the table has `len` values: enough for them and the escape.
-fn width(len: usize) -> u32 {
-    (usize::BITS - len.leading_zeros()).max(1)
-}
-
-impl EntryCodec for Fvc {
-    fn max_bits(&self) -> u32 {
-        32 * (self.width() + 32)
-    }
-
-    fn parameter_bytes(&self) -> usize {
-        4 * self.values.len()
-    }
-
-    fn size_bits(&self, entry: &Entry) -> u32 {
-        let mut count = BitCount::default();
-        self.write(entry, &mut count);
-        count.0
-    }
-
-    fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        stream.clear();
-        self.write(entry, stream);
-    }
-
-    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        if layout != Layout::A {
-            return Err(Error::Layout(layout));
-        }
-        let mut reader = BitReader::new(stream);
+    fn read(&self, reader: &mut BitReader) -> Result<Entry, Error> {
         let mut entry = [0; 128];
         for bytes in entry.as_chunks_mut().0 {
             let at = reader.at();

@@ -1,7 +1,10 @@
-use buddy_core::ZERO_ENTRY;
+use buddy_core::{Layout, ZERO_ENTRY};
 
 use super::*;
-use crate::testing::{entry_of, hex, stream_of};
+use crate::{
+    EntryCodec,
+    testing::{entry_of, hex, stream_of},
+};
 
 fn entry(words: [u32; 32]) -> Entry {
     entry_of(words.map(u32::to_le_bytes))

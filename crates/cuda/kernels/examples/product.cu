@@ -6,11 +6,11 @@
 // operands have the same one, so a lane's share of x is 16 values that follow one another too.
 //
 // Blocks stay on their multiprocessor and take sixteen rows at a time, when they have room for them: equal shares would
-// not take equal time. x lies in shared memory; where it has no room, it is cut into panels, of which a block has one, and
-// the last one to be done adds up what all of them gave for its rows, in a fixed order. In a block, one warp asks the bulk
-// copy engine for entries, step by step along the rows; most warps multiply; and some add up what these found. Entries of
-// rare layouts and those that overflow come after the others of their step, by themselves: the loop over the others has no
-// detour, and what comes over the link has the time of a step.
+// not take equal time. x lies in shared memory; where it has no room, it is cut into panels. A block keeps to one while that
+// has work, and then helps with the next; whoever does the last panel of sixteen rows adds up what all gave, in a fixed order.
+// In a block, one warp asks the bulk copy engine for entries, step by step along the rows; most warps multiply; and some add
+// up what these found. Entries of rare layouts and those that overflow come after the others of their step, by themselves: the
+// loop over the others has no detour, and what comes over the link has the time of a step.
 //
 // A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel writes
 // meanwhile, come at once; x, y and all else waits.
@@ -59,7 +59,7 @@ struct Part {
 // What the warps that multiply need to know of a step. The one that fetches has the time to work it out.
 struct Step {
     u32 tile, panel;
-    u32 share;  // the first one of its first row, of all of the matrix
+    u32 share;  // the first share of its first row, counted over the whole matrix
     u32 side;   // bytes from the beginning of the panel of x to what it multiplies by; and 1 for the last step of a panel
 
     BUDDY_FN bool none() const { return tile == Part::NONE; }
@@ -71,7 +71,7 @@ struct Step {
     }
 };
 
-// Which of `OF` places is next, and how often all have been: once more or less is all that a barrier knows.
+// The next of `OF` places, and the parity of the rounds so far, by which a barrier is waited for.
 template <u32 OF>
 struct Turn {
     u32 place = 0, round = 0;
@@ -84,10 +84,11 @@ struct Turn {
 
 // Blocks that are done, panels that are, by tile, and tiles that blocks have taken, by panel. Zeros before and after.
 struct Counts {
-    u32 blocks, rest[1];
+    u32* at;
 
-    BUDDY_FN u32* done(u32 tile) { return rest + tile; }
-    BUDDY_FN u32* taken(const Shape& shape, u32 panel) { return rest + shape.tiles() + panel; }
+    BUDDY_FN u32* blocks() const { return at; }
+    BUDDY_FN u32* done(u32 tile) const { return at + 1 + tile; }
+    BUDDY_FN u32* taken(const Shape& shape, u32 panel) const { return at + 1 + shape.tiles() + panel; }
 };
 
 BUDDY_FN void set(u32 (&out)[8], uint4 a, uint4 b) {
@@ -117,7 +118,7 @@ struct Packed {
         u32 other = odd ^ OVERFLOWS * 0x1111u;
         return ~(other | other >> 1 | other >> 2 | other >> 3) & 0x1111u;
     }
-    // The last quarter of one that does.
+    // The last quarter of one that does, across the link.
     BUDDY_FN const u8* far(u64 entry) const { return view.memory.buddy + entry * (ENTRY - BYTES); }
 
     // A quarter of the entry at `at` in shared memory, in layout B.
@@ -146,6 +147,7 @@ struct Packed {
                 set(out, load_four(from), load_four(from + 16));
             }
         } else {
+            // By way of other words: those of `out` stay in registers.
             u32 words[8];
             load_rare(&view, entry, quarter, words);
             BUDDY_UNROLL
@@ -177,6 +179,8 @@ struct Plain {
 struct Ordered : Packed {
     const u8* weights;
 
+    static BUDDY_FN u32 overflows(u32) { return 0; }
+
     BUDDY_FN void load(u32, u64 entry, u32 quarter, u32 (&out)[8]) const {
         const u32* at = (const u32*)(weights + entry * ENTRY) + 8 * quarter;
         for (u32 k = 0; k < 8; k++) out[k] = at[k];
@@ -191,7 +195,7 @@ struct Room {
     // Rows begin at multiples of 128 bytes, as in memory: elsewhere the copy engine is slower by a tenth.
     static constexpr u32 ROW = STEP * Weights::BYTES, STAGE = ROWS * ROW, SLOT = WARPS * WARP * 16;
     static constexpr u32 AT_SUMS = STAGES * STAGE, AT_NOTES = AT_SUMS + ADDERS * SLOT;
-    static constexpr u32 AT_FAR = AT_NOTES + 16 * STAGES, AT_NAMES = AT_FAR + WARPS * 8 * SECTOR;
+    static constexpr u32 AT_NEAR = AT_NOTES + 16 * STAGES, AT_NAMES = AT_NEAR + WARPS * 8 * SECTOR;
     static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * ADDERS;
     static constexpr u32 AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 8 + 127) / 128 * 128;
     u32 shared;
@@ -201,8 +205,8 @@ struct Room {
     // What the step after the one in this place is, and whose sums these are: a tile and a panel.
     BUDDY_FN u32 note(u32 place) const { return shared + AT_NOTES + 16 * place; }
     BUDDY_FN u32 name(u32 slot) const { return shared + AT_NAMES + 8 * slot; }
-    // Where the last quarter of an entry of two rows of a warp's goes that overflows.
-    BUDDY_FN u32 far(u32 warp, u32 row) const { return shared + AT_FAR + (warp * 8 + row) * SECTOR; }
+    // Room for one last quarter from across the link, for each pair of rows of a warp.
+    BUDDY_FN u32 near(u32 warp, u32 row) const { return shared + AT_NEAR + (warp * 8 + row) * SECTOR; }
     // A step has come; all are done with it; a tile's sums are there; they are added up; a panel of x has come.
     BUDDY_FN Barrier come(u32 place) const { return {shared + AT_BARRIERS + 16 * place}; }
     BUDDY_FN Barrier used(u32 place) const { return {come(place).at + 8}; }
@@ -225,12 +229,12 @@ static_assert(Room<Packed>::AT_SIDES == BUDDY_PRODUCT_SHARED && Room<Plain>::AT_
 
 // Brings in steps, by one lane: addresses are then the same for the warp, which the copy instruction wants.
 template <class Weights>
-BUDDY_FN void fetch(const Weights& weights, const Shape& shape, Counts* counts, const Room<Weights>& room) {
+BUDDY_FN void fetch(const Weights& weights, const Shape& shape, const Counts& counts, const Room<Weights>& room) {
     u64 pitch = (u64)shape.per_row() * Weights::BYTES;
     // A block's first two tiles are given. From then on it takes one when it begins the one before: nobody waits.
     u32 panels = shape.panels(), panel = blockIdx.x % panels, taken = 0;
     auto blocks = [&](u32 panel) { return (gridDim.x + panels - 1 - panel) / panels; };
-    auto take = [&] { taken = 2 * blocks(panel) + atomicAdd(counts->taken(shape, panel), 1); };
+    auto take = [&] { taken = 2 * blocks(panel) + atomicAdd(counts.taken(shape, panel), 1); };
     Part part = Part::first(shape), after = Part::of(shape, part.tile + blocks(panel), panel);
     bool waited = false;
 #pragma unroll 1
@@ -263,10 +267,10 @@ BUDDY_FN void fetch(const Weights& weights, const Shape& shape, Counts* counts, 
         part = next;
     }
     wait_for_kernel_before();
-    __threadfence();
-    if (atomicAdd(&counts->blocks, 1) == gridDim.x - 1) {
-        counts->blocks = 0;
-        for (u32 i = 0; i < panels; i++) *counts->taken(shape, i) = 0;
+    if (add_and_publish(counts.blocks(), 1) == gridDim.x - 1) {
+        see_published();
+        *counts.blocks() = 0;
+        for (u32 i = 0; i < panels; i++) *counts.taken(shape, i) = 0;
     }
 }
 
@@ -275,7 +279,9 @@ template <class Weights>
 BUDDY_FN void fetch_sides(const u8* x, const Shape& shape, u32 panel, const Room<Weights>& room) {
     u32 bytes = shape.width(panel) * ENTRY;
     room.sides().expect(bytes * shape.sides);
-    for (u32 side = 0; side < shape.sides; side++) {
+    // All blocks begin at once: each with another side, so that they do not all ask for the same bytes.
+    for (u32 i = 0; i < shape.sides; i++) {
+        u32 side = (i + blockIdx.x) % shape.sides;
         const u8* from = x + ((u64)side * shape.columns + panel * shape.panel * VALUES) * 2;
         copy_bulk(room.side(shape, side), from, bytes, room.sides());
     }
@@ -284,7 +290,7 @@ BUDDY_FN void fetch_sides(const u8* x, const Shape& shape, u32 panel, const Room
 // A lane's place in a warp's share of a step: where its first row, its quarter of x and what comes over the link lie in
 // shared memory, which quarter that is, its first entry in the matrix, and how many entries further the eighth row below is.
 struct Spot {
-    u32 rows, side, far, quarter;
+    u32 rows, side, near, quarter;
     u64 entry;
     u32 below;
 };
@@ -307,7 +313,7 @@ BUDDY_FN void add(float (&sums)[4][4], const u32 (&a)[8], const u32 (&b)[8], con
 
 // The entries of a share that are not in layout B, by themselves: one to a lane at a time, with zeros in all other rows.
 // Four bits of `odd` say so of each entry of a lane's two rows, `any` of those of all lanes. The last quarter of entry `ahead`
-// of a lane's eight comes over the link by itself.
+// of a lane's eight is on its way across the link.
 template <class Weights>
 BUDDY_FN void add_odd(const Weights& weights, const Spot& spot, u32 (&odd)[2], u32 any, u32 ahead, float (&sums)[4][4]) {
 #pragma unroll 1
@@ -317,7 +323,7 @@ BUDDY_FN void add_odd(const Weights& weights, const Spot& spot, u32 (&odd)[2], u
         bool low = (odd[0] >> 4 * e & 15) == 0;
         u32 bits = (low ? odd[1] : odd[0]) >> 4 * e & 15;
         u32 at = spot.rows + e * Weights::BYTES + (low ? BELOW<Weights> : 0);
-        u32 near = ahead == 4 * low + e ? spot.far : 0;
+        u32 near = ahead == 4 * low + e ? spot.near : 0;
         if (bits) weights.load_odd(at, spot.entry + e + (low ? spot.below : 0), spot.quarter, bits, near, out);
         __syncwarp();
         load_side(spot, e, v);
@@ -335,15 +341,15 @@ template <class Weights>
 BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& shape, u32 warp, const Room<Weights>& room) {
     // Columns of a product beyond the sides hold anything: nobody looks at them.
     u32 lane = threadIdx.x % WARP, row = lane / 4, quarter = lane % 4, side = min(lane / 4, shape.sides - 1);
-    // A lane's first share of a matrix, and where what it needs of a step and a panel of x begins.
+    // A lane's first share of a matrix, and where what it needs of a step and of a panel of x begins.
     u32 first = keep(row * (shape.per_row() / SHARE) + warp), below = keep(8 * (shape.per_row() / SHARE));
     u32 rows = keep(row * room.ROW + warp * SHARE * Weights::BYTES);
-    u32 sides = keep(room.side(shape, side) + warp * SHARE * ENTRY + quarter * (ENTRY / 4));
-    u32 next[2], odd[2], any, ahead, panel, panels = 0;
+    u32 columns = keep(room.side(shape, side) + warp * SHARE * ENTRY + quarter * (ENTRY / 4));
+    u32 next[2], odd[2], any, ahead, panel, round = 0;
     auto look_at = [&](const Step& step) {
         next[0] = weights.nibbles(first + step.share), next[1] = weights.nibbles(first + step.share + below);
     };
-    // Which of the entries of the next step are odd. The first of a lane's that overflows comes over the link meanwhile.
+    // Which entries of the next step are odd. Of a lane's that overflow, the first comes across the link meanwhile.
     auto look_for_odd = [&](const Step& step) {
         odd[0] = weights.odd(next[0]), odd[1] = weights.odd(next[1]), any = __reduce_or_sync(ALL, odd[0] | odd[1]);
         ahead = Part::NONE;
@@ -352,7 +358,7 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
         if (quarter == 3 && (above | under)) {
             u32 low = above == 0, e = trailing_zeros(low ? under : above) / 4;
             const u8* from = weights.far((u64)(first + step.share + low * below) * SHARE + e);
-            copy_chunk(room.far(warp, row), from), copy_chunk(room.far(warp, row) + CHUNK, from + CHUNK);
+            copy_chunk(room.near(warp, row), from), copy_chunk(room.near(warp, row) + CHUNK, from + CHUNK);
             ahead = 4 * low + e;
         }
         __syncwarp();
@@ -365,14 +371,17 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
         fetch_sides(x, shape, panel, room);
     }
     look_for_odd(step);
-    if (!step.none()) room.sides().wait(0);
+    if (!step.none()) room.sides().wait(round);
     float sums[4][4] = {};
     // Gives them to the warp that adds up this tile's.
     Turn<ADDERS> slot;
     auto hand_over = [&] {
         float c[4];
         BUDDY_UNROLL
-        for (u32 i = 0; i < 4; i++) c[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+        for (u32 i = 0; i < 4; i++) {
+            c[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+            sums[0][i] = sums[1][i] = sums[2][i] = sums[3][i] = 0;
+        }
         room.added(slot.place).wait(slot.round ^ 1);
         store_four(room.sums(slot.place) + (warp * WARP + lane) * 16,
                    make_uint4(__float_as_uint(c[0]), __float_as_uint(c[1]), __float_as_uint(c[2]), __float_as_uint(c[3])));
@@ -384,17 +393,17 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
 #pragma unroll 1
     for (Turn<STAGES> turn; !step.none(); turn.next()) {
         if (step.panel != panel) {
-            // Nobody needs the one before.
+            // Once all are here, nobody needs the one before.
             asm volatile("bar.sync 1, %0;" ::"n"(WARPS * WARP) : "memory");
             panel = step.panel;
             if (threadIdx.x == 0) fetch_sides(x, shape, panel, room);
-            room.sides().wait(++panels % 2);
+            room.sides().wait(round ^= 1);
         }
         room.come(turn.place).wait(turn.round);
         uint4 note = load_four(room.note(turn.place));
         Step after = {note.x, note.y, note.z, note.w};
         look_at(after);
-        Spot spot = {room.stage(turn.place) + rows, sides + step.side_at(), room.far(warp, row), quarter,
+        Spot spot = {room.stage(turn.place) + rows, columns + step.side_at(), room.near(warp, row), quarter,
                      (u64)(first + step.share) * SHARE, below * SHARE};
         BUDDY_UNROLL
         for (u32 e = 0; e < SHARE; e++) {
@@ -416,11 +425,7 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
         __syncwarp();
         if (lane == 0) room.used(turn.place).arrive();
         look_for_odd(after);
-        if (step.is_last()) {
-            hand_over();
-            BUDDY_UNROLL
-            for (u32 i = 0; i < 16; i++) sums[i / 4][i % 4] = 0;
-        }
+        if (step.is_last()) hand_over();
         step = after;
     }
     // No tile, to each of them.
@@ -430,7 +435,8 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
 // Adds up what the warps found for the tiles of a slot: four sums to a lane, two sides of row `lane / 4` and of the eighth
 // below. `parts` has room for those of all tiles and panels.
 template <class Weights>
-BUDDY_FN void add_up(const Shape& shape, u32 slot, float* y, float4* parts, Counts* counts, const Room<Weights>& room) {
+BUDDY_FN void add_up(const Shape& shape, u32 slot, float* y, float4* parts, const Counts& counts,
+                     const Room<Weights>& room) {
     u32 lane = threadIdx.x % WARP, side = lane % 4 * 2, tiles = shape.tiles(), panels = shape.panels();
     auto put = [&](u32 tile, const float (&sum)[4]) {
         float* at = y + (u64)side * shape.rows + tile * ROWS + lane / 4;
@@ -460,20 +466,22 @@ BUDDY_FN void add_up(const Shape& shape, u32 slot, float* y, float4* parts, Coun
         __stcg(parts + (panel * tiles + tile) * WARP + lane, make_float4(sum[0], sum[1], sum[2], sum[3]));
         __syncwarp();
         // The last panel of a tile to be done adds up what all gave.
-        bool last = lane == 0 && add_and_publish(counts->done(tile), 1) == panels - 1;
-        if (last) *counts->done(tile) = 0, see_published();
+        bool last = lane == 0 && add_and_publish(counts.done(tile), 1) == panels - 1;
+        if (last) *counts.done(tile) = 0, see_published();
         if (!__any_sync(ALL, last)) continue;
-        for (u32 i = 0; i < 4; i++) sum[i] = 0;
+        __syncwarp();
+        float all[4] = {};
         for (u32 i = 0; i < panels; i++) {
             float4 part = __ldcg(parts + (i * tiles + tile) * WARP + lane);
-            sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
+            all[0] += part.x, all[1] += part.y, all[2] += part.z, all[3] += part.w;
         }
-        put(tile, sum);
+        put(tile, all);
     }
 }
 
 template <class Weights>
-BUDDY_FN void product(const Weights& weights, const u8* x, float* y, float4* parts, Counts* counts, const Shape& shape) {
+BUDDY_FN void product(const Weights& weights, const u8* x, float* y, float4* parts, const Counts& counts,
+                      const Shape& shape) {
     extern __shared__ __align__(128) u8 memory[];
     Room<Weights> room = {shared_address(memory)};
     if (threadIdx.x == 0) room.init();
@@ -486,28 +494,32 @@ BUDDY_FN void product(const Weights& weights, const u8* x, float* y, float4* par
     if (elect()) fetch(weights, shape, counts, room);
 }
 
-// Rows are a multiple of 16, columns of a step's; x has its sides one after the other, y likewise.
+// Rows are a multiple of 16, columns of a step's values, and a panel of a step's entries; 32 rows at least, or no more panels
+// than blocks. x has its sides, 1 to 8, one after the other, and so has y; x is finite, since zeros stand for entries that come
+// later. x and weights are aligned to 16 bytes. Counts are zeros, `parts` has 16 bytes to a lane for every tile and panel.
+// Compressed weights are a buffer of bf16 with one target, 4/3x.
 #define BUDDY_PRODUCT_BOUNDS __launch_bounds__((WARPS + ADDERS + 1) * WARP, 1)
 
 extern "C" __global__ void BUDDY_PRODUCT_BOUNDS product_fused(const __grid_constant__ BuddyView weights, const u8* x, float* y,
-                                                              float4* parts, Counts* counts, const __grid_constant__ Shape shape) {
+                                                              float4* parts, Counts counts, const __grid_constant__ Shape shape) {
     product(Packed{weights}, x, y, parts, counts, shape);
 }
 
 extern "C" __global__ void BUDDY_PRODUCT_BOUNDS product_ordered(const u8* weights, const __grid_constant__ BuddyView view,
-                                                                const u8* x, float* y, float4* parts, Counts* counts,
+                                                                const u8* x, float* y, float4* parts, Counts counts,
                                                                 const __grid_constant__ Shape shape) {
     product(Ordered{{view}, weights}, x, y, parts, counts, shape);
 }
 
 extern "C" __global__ void BUDDY_PRODUCT_BOUNDS product_plain(const u8* weights, const u8* x, float* y, float4* parts,
-                                                              Counts* counts, const __grid_constant__ Shape shape) {
+                                                              Counts counts, const __grid_constant__ Shape shape) {
     product(Plain{weights}, x, y, parts, counts, shape);
 }
 
 // Normal weights, sigma 0.02; of `share` in 65536 entries, a third are zeros, a third values of any size, which overflow,
 // and a third a few values among zeros.
 extern "C" __global__ void product_fill(u32* to, u64 entries, u64 seed, u32 share) {
+    let_kernel_after_begin();
     for (u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x; at < entries * WORDS; at += gridDim.x * (u64)blockDim.x) {
         u64 random = mix(seed ^ mix(at)), of_entry = mix(seed ^ mix(at / WORDS + (1ull << 61)));
         u32 first = float_bits(0.02f * normal(random)) >> 16, second = float_bits(0.02f * normal(mix(random))) >> 16;

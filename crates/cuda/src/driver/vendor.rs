@@ -17,15 +17,26 @@ const WORKSPACE: u64 = 64 << 20;
 /// The library's number for a transposed operand.
 static TRANSPOSED: i32 = 1;
 
+/// Something of the library's, and what destroys it.
+struct Owned<T: Copy>(T, unsafe fn(T) -> Result<(), result::CublasError>);
+
+impl<T: Copy> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: it was created once and is destroyed once; what the library says of that helps no one.
+        let _ = unsafe { (self.1)(self.0) };
+    }
+}
+
 /// A product of a bf16 matrix, row after row, with some vectors, one after the other.
 pub(crate) struct Vendor {
-    handle: sys::cublasLtHandle_t,
-    product: sys::cublasLtMatmulDesc_t,
+    product: Owned<sys::cublasLtMatmulDesc_t>,
     /// Of the matrix, the vectors and the results.
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    preference: sys::cublasLtMatmulPreference_t,
+    layouts: [Owned<sys::cublasLtMatrixLayout_t>; 3],
+    preference: Owned<sys::cublasLtMatmulPreference_t>,
     algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
     workspace: DeviceBytes,
+    /// The last to go.
+    handle: Owned<sys::cublasLtHandle_t>,
 }
 
 impl Vendor {
@@ -51,16 +62,19 @@ impl Vendor {
         let made = || -> Result<Self, result::CublasError> {
             let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
             // The library counts matrices by columns: ours is one of rows, transposed.
-            let layout = result::create_matrix_layout;
+            let layout = |of, rows, columns| {
+                let made = result::create_matrix_layout(of, rows, columns, rows as i64)?;
+                Ok(Owned(made, result::destroy_matrix_layout))
+            };
             let vendor = Self {
-                handle: result::create_handle()?,
-                product: result::create_matmul_desc(compute, single)?,
+                handle: Owned(result::create_handle()?, result::destroy_handle),
+                product: Owned(result::create_matmul_desc(compute, single)?, result::destroy_matmul_desc),
                 layouts: [
-                    layout(narrow, columns, rows, columns as i64)?,
-                    layout(narrow, columns, sides, columns as i64)?,
-                    layout(if wide { single } else { narrow }, rows, sides, rows as i64)?,
+                    layout(narrow, columns, rows)?,
+                    layout(narrow, columns, sides)?,
+                    layout(if wide { single } else { narrow }, rows, sides)?,
                 ],
-                preference: result::create_matmul_pref()?,
+                preference: Owned(result::create_matmul_pref()?, result::destroy_matmul_pref),
                 algorithms: Vec::new(),
                 workspace,
             };
@@ -75,19 +89,19 @@ impl Vendor {
         let mut found = [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::uninit() }; ALGORITHMS];
         let mut count = 0;
         let workspace = WORKSPACE;
-        let [a, b, c] = self.layouts;
+        let [a, b, c] = self.layouts.each_ref().map(|layout| layout.0);
         // SAFETY: all descriptors are alive; the attributes are of the sizes given; there is room for all results.
         unsafe {
-            result::set_matmul_desc_attribute(self.product, attribute, (&raw const TRANSPOSED).cast(), 4)?;
-            result::set_matmul_pref_attribute(self.preference, limit, (&raw const workspace).cast(), 8)?;
+            result::set_matmul_desc_attribute(self.product.0, attribute, (&raw const TRANSPOSED).cast(), 4)?;
+            result::set_matmul_pref_attribute(self.preference.0, limit, (&raw const workspace).cast(), 8)?;
             sys::cublasLtMatmulAlgoGetHeuristic(
-                self.handle,
-                self.product,
+                self.handle.0,
+                self.product.0,
                 a,
                 b,
                 c,
                 c,
-                self.preference,
+                self.preference.0,
                 ALGORITHMS as i32,
                 found.as_mut_ptr().cast(),
                 &mut count,
@@ -119,13 +133,13 @@ impl Vendor {
         results: DeviceSpan<'_>,
     ) -> Result<(), Error> {
         let (one, zero) = (1.0f32, 0.0f32);
-        let [a, b, c] = self.layouts;
+        let [a, b, c] = self.layouts.each_ref().map(|layout| layout.0);
         let out = results.address() as *mut _;
         // SAFETY: descriptors are alive; the caller's spans hold what they describe; scalars are read at once.
         let done = unsafe {
             result::matmul(
-                self.handle,
-                self.product,
+                self.handle.0,
+                self.product.0,
                 (&raw const one).cast(),
                 (&raw const zero).cast(),
                 matrix.address() as *const _,
@@ -143,20 +157,6 @@ impl Vendor {
             )
         };
         done.map_err(said)
-    }
-}
-
-impl Drop for Vendor {
-    fn drop(&mut self) {
-        // SAFETY: each was created once and is destroyed once; what the library says of it helps no one.
-        unsafe {
-            let _ = result::destroy_matmul_pref(self.preference);
-            for layout in self.layouts {
-                let _ = result::destroy_matrix_layout(layout);
-            }
-            let _ = result::destroy_matmul_desc(self.product);
-            let _ = result::destroy_handle(self.handle);
-        }
     }
 }
 
