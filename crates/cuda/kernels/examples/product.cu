@@ -231,40 +231,37 @@ static_assert(Room<Packed>::AT_SIDES == BUDDY_PRODUCT_SHARED && Room<Plain>::AT_
 template <class Weights>
 BUDDY_FN void fetch(const Weights& weights, const Shape& shape, const Counts& counts, const Room<Weights>& room) {
     u64 pitch = (u64)shape.per_row() * Weights::BYTES;
-    // A block's first two tiles are given. From then on it takes one when it begins the one before: nobody waits.
-    u32 panels = shape.panels(), panel = blockIdx.x % panels, taken = 0;
-    auto blocks = [&](u32 panel) { return (gridDim.x + panels - 1 - panel) / panels; };
-    auto take = [&] { taken = 2 * blocks(panel) + atomicAdd(counts.taken(shape, panel), 1); };
-    Part part = Part::first(shape), after = Part::of(shape, part.tile + blocks(panel), panel);
-    bool waited = false;
+    // A block's first tile is given. It takes each other one a step before it must know it, and no earlier: what one block has
+    // taken, no other can help with at the end.
+    u32 panels = shape.panels(), panel = blockIdx.x % panels, taken;
+    auto take = [&] {
+        wait_for_kernel_before();
+        taken = (gridDim.x + panels - 1 - panel) / panels + atomicAdd(counts.taken(shape, panel), 1);
+    };
+    Part part = Part::first(shape);
+    if (!part.none() && part.is_last(shape)) take();
 #pragma unroll 1
     for (Turn<STAGES> turn; !part.none(); turn.next()) {
-        bool is_last = part.is_last(shape);
-        Part next = is_last ? after : Part{part.tile, part.panel, part.step + 1};
-        Step note = Step::of(shape, next);
         room.used(turn.place).wait(turn.round ^ 1);
-        store_four(room.note(turn.place), make_uint4(note.tile, note.panel, note.share, note.side));
-        room.come(turn.place).expect(room.STAGE);
         const u8* from = weights.entry_at(part.entry(shape, 0));
         u32 to = room.stage(turn.place);
         BUDDY_UNROLL
         for (u32 r = 0; r < ROWS; r++) copy_bulk(to + r * room.ROW, from + r * pitch, room.ROW, room.come(turn.place));
-        // What has room of the first tile is on its way before the kernel before must have ended.
-        if (!waited && (turn.place == STAGES - 1 || is_last)) {
-            wait_for_kernel_before();
-            take();
-            waited = true;
-        }
-        if (is_last && !next.none()) {
+        if (part.is_last(shape)) {
             // Where a panel has no more, the next one may.
             for (u32 i = 1; i < panels && taken >= shape.tiles(); i++) {
                 panel = panel + 1 == panels ? 0 : panel + 1;
                 take();
             }
-            after = Part::of(shape, taken, panel);
-            if (!after.none()) take();
+            part = Part::of(shape, taken, panel);
+        } else {
+            part.step++;
         }
-        part = next;
+        Step note = Step::of(shape, part);
+        store_four(room.note(turn.place), make_uint4(note.tile, note.panel, note.share, note.side));
+        // Only now: a step has come when its note has, too.
+        room.come(turn.place).expect(room.STAGE);
+        if (!part.none() && part.is_last(shape)) take();
     }
     wait_for_kernel_before();
     if (add_and_publish(counts.blocks(), 1) == gridDim.x - 1) {
