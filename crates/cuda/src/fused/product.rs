@@ -326,10 +326,9 @@ impl<'a> Matrix<'a> {
             // What the heuristics name may still not run.
             let runs = (0..vendor.algorithms()).filter(|&algorithm| run(algorithm, 0).is_ok());
             let tried: Vec<(usize, f64)> = runs
-                .map(|algorithm| Ok((algorithm, self.lab.time(COPIES, |turn| run(algorithm, turn))?)))
+                .map(|algorithm| Ok((algorithm, self.lab.time(LAUNCHES, |turn| run(algorithm, turn))?)))
                 .collect::<Result<_, Error>>()?;
-            let Some(&(fastest, _)) = tried.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
-            let us = self.lab.time(LAUNCHES, |turn| run(fastest, turn))?;
+            let Some(&(fastest, us)) = tried.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
             if wide {
                 run(fastest, 0)?;
                 none_wrong("the vendor's product", self.wrong(sides, &self.other)?)?;
