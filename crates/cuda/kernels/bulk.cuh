@@ -23,6 +23,19 @@ struct Barrier {
     }
 };
 
+// The policy for what is read once: it is the first to leave L2.
+BUDDY_FN u64 read_once() {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+BUDDY_FN void copy_bulk(u32 to, const void* from, u32 bytes, Barrier done, u64 policy) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+                     "r"(to), "l"(from), "r"(bytes), "r"(done.at), "l"(policy)
+                 : "memory");
+}
+
 BUDDY_FN void copy_bulk(u32 to, const void* from, u32 bytes, Barrier done) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(done.at)

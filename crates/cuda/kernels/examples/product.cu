@@ -230,7 +230,7 @@ static_assert(Room<Packed>::AT_SIDES == BUDDY_PRODUCT_SHARED && Room<Plain>::AT_
 // Brings in steps, by one lane: addresses are then the same for the warp, which the copy instruction wants.
 template <class Weights>
 BUDDY_FN void fetch(const Weights& weights, const Shape& shape, const Counts& counts, const Room<Weights>& room) {
-    u64 pitch = (u64)shape.per_row() * Weights::BYTES;
+    u64 pitch = (u64)shape.per_row() * Weights::BYTES, policy = read_once();
     // A block's first tile is given. It takes each other one a step before it must know it, and no earlier: what one block has
     // taken, no other can help with at the end.
     u32 panels = shape.panels(), panel = blockIdx.x % panels, taken;
@@ -246,7 +246,9 @@ BUDDY_FN void fetch(const Weights& weights, const Shape& shape, const Counts& co
         const u8* from = weights.entry_at(part.entry(shape, 0));
         u32 to = room.stage(turn.place);
         BUDDY_UNROLL
-        for (u32 r = 0; r < ROWS; r++) copy_bulk(to + r * room.ROW, from + r * pitch, room.ROW, room.come(turn.place));
+        for (u32 r = 0; r < ROWS; r++) {
+            copy_bulk(to + r * room.ROW, from + r * pitch, room.ROW, room.come(turn.place), policy);
+        }
         if (part.is_last(shape)) {
             // Where a panel has no more, the next one may.
             for (u32 i = 1; i < panels && taken >= shape.tiles(); i++) {
@@ -491,10 +493,10 @@ BUDDY_FN void product(const Weights& weights, const u8* x, float* y, float4* par
     if (elect()) fetch(weights, shape, counts, room);
 }
 
-// Rows are a multiple of 16, columns of a step's values, and a panel of a step's entries; 32 rows at least, or no more panels
-// than blocks. x has its sides, 1 to 8, one after the other, and so has y; x is finite, since zeros stand for entries that come
-// later. x and weights are aligned to 16 bytes. Counts are zeros, `parts` has 16 bytes to a lane for every tile and panel.
-// Compressed weights are a buffer of bf16 with one target, 4/3x.
+// Rows are a multiple of 16, columns of a step's values, and a panel of a step's entries. x has its sides, 1 to 8, one after
+// the other, and so has y; x is finite, since zeros stand for entries that come later. x and weights are aligned to 16 bytes.
+// Counts are zeros, `parts` has 16 bytes to a lane for every tile and panel. Compressed weights are a buffer of bf16 with one
+// target, 4/3x.
 #define BUDDY_PRODUCT_BOUNDS __launch_bounds__((WARPS + ADDERS + 1) * WARP, 1)
 
 extern "C" __global__ void BUDDY_PRODUCT_BOUNDS product_fused(const __grid_constant__ BuddyView weights, const u8* x, float* y,

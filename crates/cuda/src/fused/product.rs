@@ -301,13 +301,11 @@ impl<'a> Matrix<'a> {
 
     /// What keeps the product from being faster.
     fn limiter(&self, sides: u32, of_memory: f64) -> &'static str {
-        let (shape, launch) = self.cut(Kernel::Fused, sides);
+        let (shape, _) = self.cut(Kernel::Fused, sides);
         if shape.panel < shape.columns / 64 {
             "x in panels"
         } else if of_memory > 0.85 {
             "memory"
-        } else if shape.rows / ROWS < 8 * launch.blocks.0 {
-            "few, long tiles"
         } else {
             "instructions"
         }
