@@ -5,8 +5,6 @@
 
 namespace buddy {
 
-BUDDY_FN u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
-
 struct Barrier {
     u32 at;
 
@@ -41,12 +39,6 @@ BUDDY_FN void copy_bulk(u32 to, const void* from, u32 bytes, Barrier done) {
                  "l"(from), "r"(bytes), "r"(done.at)
                  : "memory");
 }
-
-// A chunk of a lane's own, for which it waits later.
-BUDDY_FN void copy_chunk(u32 to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-BUDDY_FN void wait_for_chunks() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 BUDDY_FN uint4 load_four(u32 at) {
     uint4 v;

@@ -19,12 +19,15 @@ struct Tile {
     BUDDY_FN uint4* at(u32 row, u32 chunk) const { return chunks + row * CHUNKS + (chunk ^ swizzle(row)); }
 };
 
+// An address in shared memory, as copies and barriers take it.
+BUDDY_FN u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+
 // One entry's row, seen by its thread as words. Rows start at multiples of 128 bytes, so that the permutation of
 // chunks is an XOR of the address.
 struct Row {
     u32 start;  // shared address of chunk 0
 
-    BUDDY_FN explicit Row(const Tile& tile) : start((u32)__cvta_generic_to_shared(tile.at(tile.lane, 0))) {}
+    BUDDY_FN explicit Row(const Tile& tile) : start(shared_address(tile.at(tile.lane, 0))) {}
 
     BUDDY_FN u32 load(u32 k) const {
         u32 word;
@@ -89,17 +92,22 @@ struct Row {
 
 // Starts a copy from global into shared memory that `arrive` waits for.
 template <u32 BYTES>
-BUDDY_FN void fetch(void* to, const void* from) {
-    u32 shared = (u32)__cvta_generic_to_shared(to);
+BUDDY_FN void fetch(u32 to, const void* from) {
     if (BYTES == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
     } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(from) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
     }
 }
+template <u32 BYTES>
+BUDDY_FN void fetch(void* to, const void* from) {
+    fetch<BYTES>(shared_address(to), from);
+}
 
+// Waits for this lane's, and for those of the warp.
+BUDDY_FN void arrive_alone() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 BUDDY_FN void arrive() {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    arrive_alone();
     __syncwarp();
 }
 

@@ -8,7 +8,7 @@ use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 use crate::{Error, fused};
 
 /// A header as the kernels name it, and its text.
-pub(crate) const HEADERS: [(&str, &str); 13] = [
+pub(crate) const HEADERS: [(&str, &str); 15] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
@@ -18,6 +18,8 @@ pub(crate) const HEADERS: [(&str, &str); 13] = [
     ("fill.cuh", include_str!("../kernels/fill.cuh")),
     ("map.cuh", include_str!("../kernels/map.cuh")),
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
+    ("product_plan.cuh", include_str!("../kernels/examples/product_plan.cuh")),
+    ("product_weights.cuh", include_str!("../kernels/examples/product_weights.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
     ("tile.cuh", include_str!("../kernels/tile.cuh")),

@@ -14,216 +14,12 @@
 //
 // A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel writes
 // meanwhile, come at once; x, y and all else waits.
-#include "buddy_device.cuh"
-#include "bulk.cuh"
 #include "fill.cuh"
+#include "product_plan.cuh"
+#include "product_weights.cuh"
 
 using namespace buddy;
 
-// The shape, from Rust: warps that multiply, steps that have room in shared memory, warps that add up.
-constexpr u32 WARPS = BUDDY_PRODUCT_WARPS, STAGES = BUDDY_PRODUCT_STAGES, ADDERS = BUDDY_PRODUCT_ADDERS;
-constexpr u32 ROWS = 16, VALUES = ENTRY / 2;
-// Entries of a row that are a warp's in a step, and a step's.
-constexpr u32 SHARE = 4, STEP = WARPS * SHARE;
-
-struct Shape {
-    u32 rows, columns, sides;
-    u32 panel;  // entries of a row, a multiple of a step's
-
-    BUDDY_FN u32 tiles() const { return rows / ROWS; }
-    BUDDY_FN u32 per_row() const { return columns / VALUES; }
-    BUDDY_FN u32 panels() const { return (per_row() + panel - 1) / panel; }
-    // The entries of a panel; the last one may have fewer.
-    BUDDY_FN u32 width(u32 at) const { return min(panel, per_row() - at * panel); }
-};
-
-// Sixteen rows (a tile), a panel of them, and a step in it.
-struct Part {
-    static constexpr u32 NONE = ~0u;
-    u32 tile, panel, step;
-
-    BUDDY_FN bool none() const { return tile == NONE; }
-    BUDDY_FN bool is_last(const Shape& shape) const { return (step + 1) * STEP == shape.width(panel); }
-    // The first entry of a row of it.
-    BUDDY_FN u64 entry(const Shape& shape, u32 row) const {
-        return (u64)(tile * ROWS + row) * shape.per_row() + panel * shape.panel + step * STEP;
-    }
-    // The first step of a tile, if there is such a tile.
-    static BUDDY_FN Part of(const Shape& shape, u32 tile, u32 panel) { return {tile < shape.tiles() ? tile : NONE, panel, 0}; }
-    // A block's first one. Blocks have the panels in turn, and each keeps its own while there is work: x seldom changes.
-    static BUDDY_FN Part first(const Shape& shape) {
-        return of(shape, blockIdx.x / shape.panels(), blockIdx.x % shape.panels());
-    }
-};
-
-// What the warps that multiply need to know of a step. The one that fetches has the time to work it out.
-struct Step {
-    u32 tile, panel;
-    u32 share;  // the first share of its first row, counted over the whole matrix
-    u32 side;   // bytes from the beginning of the panel of x to what it multiplies by; and 1 for the last step of a panel
-
-    BUDDY_FN bool none() const { return tile == Part::NONE; }
-    BUDDY_FN bool is_last() const { return side & 1; }
-    BUDDY_FN u32 side_at() const { return side & ~1u; }
-    static BUDDY_FN Step of(const Shape& shape, const Part& part) {
-        if (part.none()) return {Part::NONE, 0, 0, 0};
-        return {part.tile, part.panel, (u32)(part.entry(shape, 0) / SHARE), part.step * STEP * ENTRY | part.is_last(shape)};
-    }
-};
-
-// The next of `OF` places, and the parity of the rounds so far, by which a barrier is waited for.
-template <u32 OF>
-struct Turn {
-    u32 place = 0, round = 0;
-
-    BUDDY_FN void next() {
-        place = place + 1 == OF ? 0 : place + 1;
-        round ^= place == 0;
-    }
-};
-
-// Blocks that are done, panels that are, by tile, and tiles that blocks have taken, by panel. Zeros before and after.
-struct Counts {
-    u32* at;
-
-    BUDDY_FN u32* blocks() const { return at; }
-    BUDDY_FN u32* done(u32 tile) const { return at + 1 + tile; }
-    BUDDY_FN u32* taken(const Shape& shape, u32 panel) const { return at + 1 + shape.tiles() + panel; }
-};
-
-BUDDY_FN void set(u32 (&out)[8], uint4 a, uint4 b) {
-    out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
-}
-
-// A quarter of any entry, by a thread's slow way. Not inlined: it is rare, and registers are dear.
-__device__ __noinline__ void load_rare(const BuddyView* view, u64 entry, u32 quarter, u32* out) {
-    u32 words[WORDS];
-    thread::load_entry<Bf16>(*view, entry, words);
-    for (u32 i = 0; i < 8; i++) out[i] = words[8 * quarter + i];
-}
-
-// Compressed weights at 4/3x.
-struct Packed {
-    static constexpr u32 BYTES = 3 * SECTOR;
-    const BuddyView& view;
-
-    BUDDY_FN const u8* entry_at(u64 entry) const { return view.memory.device + entry * BYTES; }
-
-    // The nibbles of a share, as they are, since to look at them is to wait for them; and which are not layout B's.
-    BUDDY_FN u32 nibbles(u32 share) const { return __ldg((const unsigned short*)view.memory.nibbles + share); }
-    static BUDDY_FN u32 odd(u32 nibbles) { return nibbles ^ (RAW + 1) * 0x1111u; }
-    // The four bits of `odd` of one that overflows; and a bit at the beginning of each such four.
-    static constexpr u32 OVERFLOWS = RAW ^ (RAW + 1);
-    static BUDDY_FN u32 overflows(u32 odd) {
-        u32 other = odd ^ OVERFLOWS * 0x1111u;
-        return ~(other | other >> 1 | other >> 2 | other >> 3) & 0x1111u;
-    }
-    // The last quarter of one that does, across the link.
-    BUDDY_FN const u8* far(u64 entry) const { return view.memory.buddy + entry * (ENTRY - BYTES); }
-
-    // A quarter of the entry at `at` in shared memory, in layout B.
-    BUDDY_FN void load(u32 at, u64, u32 quarter, u32 (&out)[8]) const {
-        uint4 m = load_four(at + 16 * quarter);
-        uint2 c = load_two(at + 64 + 8 * quarter);
-        const u32 bytes[4] = {m.x, m.y, m.z, m.w}, codes[2] = {c.x, c.y};
-        Bf16::read_window_quarter(bytes, codes, view.params.window, out);
-    }
-
-    // A quarter of any other, by its four bits of `odd`. Layout C is decoded here, in registers: memory that is a lane's own
-    // is slow while all others stream. The last quarter of one that overflows is on its way to `near`, if that is a place.
-    BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32 odd, u32 near, u32 (&out)[8]) const {
-        if ((odd ^ (RAW + 1)) == RAW + 2) {
-            uint4 m = load_four(at + 16 * quarter), a = load_four(at + 64), b = load_four(at + 80);
-            const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-            Bf16::read_own_quarter(bytes, rest, quarter, out);
-        } else if (odd == OVERFLOWS) {
-            bool last = quarter == 3;
-            if (last && near == 0) {
-                const uint4* from = (const uint4*)far(entry);
-                set(out, __ldg(from), __ldg(from + 1));
-            } else {
-                if (last) wait_for_chunks();
-                u32 from = last ? near : at + quarter * (ENTRY / 4);
-                set(out, load_four(from), load_four(from + 16));
-            }
-        } else {
-            // By way of other words: those of `out` stay in registers.
-            u32 words[8];
-            load_rare(&view, entry, quarter, words);
-            BUDDY_UNROLL
-            for (u32 k = 0; k < 8; k++) out[k] = words[k];
-        }
-    }
-};
-
-// The same on plain memory.
-struct Plain {
-    static constexpr u32 BYTES = ENTRY;
-    const u8* weights;
-
-    BUDDY_FN const u8* entry_at(u64 entry) const { return weights + entry * BYTES; }
-    BUDDY_FN u32 nibbles(u32) const { return 0; }
-    static BUDDY_FN u32 odd(u32) { return 0; }
-    static BUDDY_FN u32 overflows(u32) { return 0; }
-    BUDDY_FN const u8* far(u64) const { return nullptr; }
-
-    BUDDY_FN void load(u32 at, u64, u32 quarter, u32 (&out)[8]) const {
-        set(out, load_four(at + 32 * quarter), load_four(at + 32 * quarter + 16));
-    }
-
-    BUDDY_FN void load_odd(u32, u64, u32, u32, u32, u32 (&)[8]) const {}
-};
-
-// Plain weights in the order of compressed ones: what is odd there comes after the others here too, so that sums are the
-// same to the bit. For the proof alone.
-struct Ordered : Packed {
-    const u8* weights;
-
-    static BUDDY_FN u32 overflows(u32) { return 0; }
-
-    BUDDY_FN void load(u32, u64 entry, u32 quarter, u32 (&out)[8]) const {
-        const u32* at = (const u32*)(weights + entry * ENTRY) + 8 * quarter;
-        for (u32 k = 0; k < 8; k++) out[k] = at[k];
-    }
-
-    BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32, u32, u32 (&out)[8]) const { load(at, entry, quarter, out); }
-};
-
-// Where things lie in shared memory: steps of rows, sums of warps, what steps and sums are of, barriers, and x.
-template <class Weights>
-struct Room {
-    // Rows begin at multiples of 128 bytes, as in memory: elsewhere the copy engine is slower by a tenth.
-    static constexpr u32 ROW = STEP * Weights::BYTES, STAGE = ROWS * ROW, SLOT = WARPS * WARP * 16;
-    static constexpr u32 AT_SUMS = STAGES * STAGE, AT_NOTES = AT_SUMS + ADDERS * SLOT;
-    static constexpr u32 AT_NEAR = AT_NOTES + 16 * STAGES, AT_NAMES = AT_NEAR + WARPS * 8 * SECTOR;
-    static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * ADDERS;
-    static constexpr u32 AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 8 + 127) / 128 * 128;
-    u32 shared;
-
-    BUDDY_FN u32 stage(u32 place) const { return shared + place * STAGE; }
-    BUDDY_FN u32 sums(u32 slot) const { return shared + AT_SUMS + slot * SLOT; }
-    // What the step after the one in this place is, and whose sums these are: a tile and a panel.
-    BUDDY_FN u32 note(u32 place) const { return shared + AT_NOTES + 16 * place; }
-    BUDDY_FN u32 name(u32 slot) const { return shared + AT_NAMES + 8 * slot; }
-    // Room for one last quarter from across the link, for each pair of rows of a warp.
-    BUDDY_FN u32 near(u32 warp, u32 row) const { return shared + AT_NEAR + (warp * 8 + row) * SECTOR; }
-    // A step has come; all are done with it; a tile's sums are there; they are added up; a panel of x has come.
-    BUDDY_FN Barrier come(u32 place) const { return {shared + AT_BARRIERS + 16 * place}; }
-    BUDDY_FN Barrier used(u32 place) const { return {come(place).at + 8}; }
-    BUDDY_FN Barrier found(u32 slot) const { return {shared + AT_BARRIERS + 16 * (STAGES + slot)}; }
-    BUDDY_FN Barrier added(u32 slot) const { return {found(slot).at + 8}; }
-    BUDDY_FN Barrier sides() const { return {shared + AT_BARRIERS + 16 * (STAGES + ADDERS)}; }
-    // A side of the panel of x. Each begins 16 bytes out of step with the one before, so that lanes of two of them read from
-    // different banks.
-    BUDDY_FN u32 side(const Shape& shape, u32 side) const { return shared + AT_SIDES + side * (shape.panel * ENTRY + 16); }
-
-    BUDDY_FN void init() const {
-        for (u32 place = 0; place < STAGES; place++) come(place).init(1), used(place).init(WARPS);
-        for (u32 slot = 0; slot < ADDERS; slot++) found(slot).init(WARPS), added(slot).init(1);
-        sides().init(1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-};
 static_assert(Room<Packed>::AT_SIDES == BUDDY_PRODUCT_SHARED && Room<Plain>::AT_SIDES == BUDDY_PRODUCT_SHARED_PLAIN,
               "Rust asks for the shared memory that the kernels use, and for x");
 
@@ -243,7 +39,7 @@ BUDDY_FN void fetch(const Weights& weights, const Shape& shape, const Counts& co
 #pragma unroll 1
     for (Turn<STAGES> turn; !part.none(); turn.next()) {
         room.used(turn.place).wait(turn.round ^ 1);
-        const u8* from = weights.entry_at(part.entry(shape, 0));
+        const u8* from = weights.entry_at(part.entry(shape));
         u32 to = room.stage(turn.place);
         BUDDY_UNROLL
         for (u32 r = 0; r < ROWS; r++) {
@@ -335,7 +131,8 @@ BUDDY_FN void add_odd(const Weights& weights, const Spot& spot, u32 (&odd)[2], u
     }
 }
 
-// Multiplies a warp's share of all steps.
+// Multiplies a warp's share of all steps. In one piece: with the loop over a share in a function of its own, the compiler
+// makes 72 instructions more of it.
 template <class Weights>
 BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& shape, u32 warp, const Room<Weights>& room) {
     // Columns of a product beyond the sides hold anything: nobody looks at them.
@@ -357,7 +154,7 @@ BUDDY_FN void multiply_steps(const Weights& weights, const u8* x, const Shape& s
         if (quarter == 3 && (above | under)) {
             u32 low = above == 0, e = trailing_zeros(low ? under : above) / 4;
             const u8* from = weights.far((u64)(first + step.share + low * below) * SHARE + e);
-            copy_chunk(room.near(warp, row), from), copy_chunk(room.near(warp, row) + CHUNK, from + CHUNK);
+            fetch<CHUNK>(room.near(warp, row), from), fetch<CHUNK>(room.near(warp, row) + CHUNK, from + CHUNK);
             ahead = 4 * low + e;
         }
         __syncwarp();

@@ -124,7 +124,7 @@ BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
     };
     __shared__ u64 barrier;
     __shared__ uint4 nibbles[WARPS];
-    Meeting meeting = {(u32)__cvta_generic_to_shared(&barrier)};
+    Meeting meeting = {shared_address(&barrier)};
     asm volatile("" : "+r"(meeting.at));
     if (threadIdx.x == 0) meeting.begin();
     __syncthreads();
