@@ -56,8 +56,7 @@ pub struct Gpu(Arc<Inner>);
 
 struct Inner {
     context: Arc<CudaContext>,
-    architecture: String,
-    /// The same as a number: 90 for `sm_90`.
+    /// Its architecture as a number: 90 for `sm_90`.
     capability: u32,
     multiprocessors: u32,
     driver: i32,
@@ -71,7 +70,7 @@ struct Inner {
 
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gpu {} ({})", self.0.context.ordinal(), self.0.architecture)
+        write!(f, "Gpu {} (sm_{})", self.0.context.ordinal(), self.0.capability)
     }
 }
 
@@ -131,7 +130,6 @@ impl Gpu {
         let (major, minor) = context.compute_capability().map_err(driver_error("describe the GPU"))?;
         let multiprocessors = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         Ok(Self(Arc::new(Inner {
-            architecture: format!("sm_{major}{minor}"),
             capability: (10 * major + minor) as u32,
             multiprocessors: multiprocessors.map_err(driver_error("describe the GPU"))? as u32,
             driver: driver::version().map_err(driver_error("tell its version"))?,
@@ -257,7 +255,7 @@ impl Gpu {
     /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or what the driver says.
     pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
         self.runs(source)?;
-        let options = source.options(&self.0.architecture);
+        let options = source.options(&format!("sm_{}", self.0.capability));
         let key = source.key(&options, self.0.driver);
         let dir = cache::cache_dir();
         if let Some(image) = dir.as_deref().and_then(|dir| cache::load(dir, &key)) {

@@ -66,8 +66,7 @@ impl ProductShape {
         Source { least: 90, ..source }
     }
 
-    /// Shared memory of a block but for the right-hand sides: steps, sums, notes,
-    /// what comes over the link, and barriers.
+    /// Shared memory of a block but for the right-hand sides: steps, sums, notes, what comes over the link, and barriers.
     fn shared(self, entry: u32) -> u32 {
         let (stage, slot) = (ROWS * self.step() * entry + 32, self.warps * 512 + 24);
         (self.stages * stage + self.adders * slot + self.warps * 256 + 8).next_multiple_of(128)
@@ -79,10 +78,10 @@ impl ProductShape {
     }
 
     /// Entries of a row in a panel: as many as have room in shared memory, in panels of about the same width.
-    fn panel(self, entry: u32, shape: Shape) -> u32 {
-        let per_row = shape.columns / 64;
-        let room = ((MOST_SHARED - self.shared(entry)) / shape.sides - OUT_OF_STEP) / 128 / self.step()
-            * self.step();
+    fn panel(self, entry: u32, columns: u32, sides: u32) -> u32 {
+        let per_row = columns / 64;
+        let room =
+            ((MOST_SHARED - self.shared(entry)) / sides - OUT_OF_STEP) / 128 / self.step() * self.step();
         let panels = per_row.div_ceil(room.max(self.step()));
         per_row.div_ceil(panels).next_multiple_of(self.step())
     }
@@ -93,6 +92,7 @@ impl ProductShape {
     }
 }
 
+/// The most right-hand sides.
 const SIDES: u32 = 8;
 /// The seed of x.
 const X: u64 = 77;
@@ -201,8 +201,8 @@ impl<'a> Matrix<'a> {
             Kernel::Plain => (PLAIN, PLAIN_BYTES),
             Kernel::Fused | Kernel::Ordered => (self.shape, PACKED_BYTES),
         };
-        let mut shape = Shape { rows: self.size.0, columns: self.size.1, sides, panel: 0 };
-        shape.panel = cut.panel(entry, shape);
+        let (rows, columns) = self.size;
+        let shape = Shape { rows, columns, sides, panel: cut.panel(entry, columns, sides) };
         (shape, cut.launch(entry, self.lab.gpu.multiprocessors(), shape))
     }
 
