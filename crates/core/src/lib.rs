@@ -20,7 +20,7 @@ mod pages;
 mod profile;
 mod record;
 mod run;
-pub mod specs;
+pub mod spec;
 mod target;
 mod targets;
 

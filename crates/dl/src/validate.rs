@@ -95,7 +95,7 @@ pub struct Validation {
 pub struct TableValidation {
     /// Who published it.
     pub source: String,
-    /// The GPU's name in `specs/training`.
+    /// The GPU's name in `specs`.
     pub gpu: String,
     /// The network.
     pub network: String,

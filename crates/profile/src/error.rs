@@ -38,16 +38,6 @@ pub enum Error {
         "targets for pages need the sizes of all pages, and this record has only some; profile the snapshots"
     )]
     NoPages,
-    /// A GPU or link that is not there.
-    #[error("unknown {what} '{name}'; known are {known}, or give the path of a .toml file")]
-    UnknownSpec {
-        /// `GPU` or `link`.
-        what: &'static str,
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
     /// A file that cannot be read, or is not what it should be.
     #[error("{path}: {what}")]
     File {

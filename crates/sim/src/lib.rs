@@ -22,15 +22,14 @@ mod map;
 mod memory;
 mod params;
 mod pipe;
-pub mod presets;
 mod request;
 mod sm;
-pub mod spec;
 mod stats;
 mod targets;
 mod timeline;
 mod um;
 
+pub use buddy_core::spec;
 pub use config::Config;
 pub use error::Error;
 pub use gpu::Simulator;

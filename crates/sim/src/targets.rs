@@ -33,10 +33,10 @@ impl Targets {
     /// Reads the file.
     ///
     /// # Errors
-    /// [`Error::Spec`] that names the file and the field.
+    /// [`Error::Targets`] that names the file and the field.
     pub fn parse(file: &str, text: &str) -> Result<ClassMap, Error> {
         let targets: Self = toml::from_str(text).map_err(|error| Error::toml(file, &error))?;
-        let wrong = |why| Error::Spec { file: file.to_owned(), why };
+        let wrong = |why| Error::Targets { file: file.to_owned(), why };
         let allocations = targets.allocation.iter().map(|entry| entry.allocation().map_err(wrong));
         ClassMap::new(allocations.collect::<Result<_, _>>()?)
     }
@@ -84,7 +84,7 @@ impl TargetsAll {
     /// # Errors
     /// [`Error`] for wrong shares or allocations that overlap.
     pub fn map(&self, allocations: &[(u64, u64)]) -> Result<ClassMap, Error> {
-        let wrong = |why| Error::Spec { file: "shares".to_owned(), why };
+        let wrong = |why| Error::Targets { file: "shares".to_owned(), why };
         let classes = shared(self.shares, 0).map_err(wrong)?;
         let home = Home::Compressed(self.target);
         let one = |&(base, bytes): &(u64, u64)| Allocation { base, bytes, home, classes: classes.clone() };

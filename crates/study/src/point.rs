@@ -1,6 +1,7 @@
 //! One simulation: which program on which GPU, over which link, with which memory.
 
-use buddy_sim::{Config, Mode, presets, spec};
+use buddy_core::spec::{Gpu, Link, SpecError};
+use buddy_sim::{Config, Mode};
 use serde::{Deserialize, Serialize};
 
 /// What decides a simulation, besides the program's memory.
@@ -56,16 +57,12 @@ impl Point {
     /// # Errors
     /// If there is no such GPU, or a metadata cache of this size cannot be.
     pub fn config(&self) -> Result<Config, buddy_sim::Error> {
-        let mut gpu = presets::gpu(&self.gpu)?;
+        let mut gpu = Gpu::named(&self.gpu)?;
         if let Some(bytes) = self.metadata_bytes {
             gpu.buddy.metadata_bytes = bytes;
-            gpu.check().map_err(|why| buddy_sim::Error::Spec { file: self.gpu.clone(), why })?;
+            gpu.check().map_err(|why| SpecError::File { file: self.gpu.clone(), why })?;
         }
-        let link = spec::Link {
-            name: format!("{} GB/s", self.link),
-            gb_per_s: f64::from(self.link),
-            ..presets::link("150")?
-        };
+        let link = Link::plain(&format!("{} GB/s", self.link), f64::from(self.link))?;
         let oversubscription = f64::from(self.oversubscription) / 100.0;
         Ok(Config { mode: self.mode, oversubscription, ..Config::new(gpu, link) })
     }

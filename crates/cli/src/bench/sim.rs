@@ -7,7 +7,10 @@ use std::{
 
 use anyhow::{Context, Result};
 use buddy_core::{Record, RecordKind};
-use buddy_sim::{Config, Simulator, bench, presets};
+use buddy_sim::{
+    Config, Simulator, bench,
+    spec::{Gpu, Link},
+};
 use buddy_snapshot::write_atomic;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -89,7 +92,7 @@ impl Sim {
 const STDOUT: &str = "cannot write to stdout";
 
 fn time(trace: &str, length: u32, tries: u32) -> Result<Row> {
-    let config = Config::new(presets::gpu("paper")?, presets::link("150")?);
+    let config = Config::new(Gpu::named("paper")?, Link::named("150")?);
     let (mut seconds, mut report) = (f64::INFINITY, None);
     for _ in 0..tries {
         let mut simulator = Simulator::new(config.clone());

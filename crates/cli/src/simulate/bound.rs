@@ -10,7 +10,7 @@ use buddy_workloads::Info;
 
 use super::{
     grid::Point,
-    machine::read,
+    read,
     workload::{Observed, check_program},
 };
 use crate::{progress::Bar, say};

@@ -2,7 +2,6 @@
 
 mod bound;
 mod grid;
-mod machine;
 mod network;
 mod output;
 mod source;
@@ -12,7 +11,10 @@ use std::{io::Write, path::PathBuf, sync::atomic::Ordering};
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::Target;
+use buddy_core::{
+    Target,
+    spec::{Gpu, Link},
+};
 use buddy_dl::Network;
 use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline};
 use buddy_snapshot::write_atomic;
@@ -25,14 +27,18 @@ use rayon::prelude::*;
 use self::{
     bound::Bound,
     grid::{Point, Shares, Sweep},
-    machine::{gpu, link, read},
     network::Iteration,
     source::Source,
 };
 use crate::{
-    FINISHES, INTERRUPTED, output as files, say,
+    FINISHES, INTERRUPTED, machine, output as files, say,
     workload::scale::{Scale, parse_scale},
 };
+
+/// Reads a file.
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+}
 
 /// Run a workload, a network, a trace or a generated program on a modelled GPU
 ///
@@ -58,16 +64,14 @@ pub(crate) struct Simulate {
     /// Workload, network, trace folder, kernelslist.g, kernel file, or generated program
     what: String,
 
-    /// GPU: paper, p100, titan-xp, v100, a100, h200, gh200, or a TOML file
-    #[arg(long, value_name = "GPU", default_value = "paper")]
+    #[arg(long, value_name = "GPU", default_value = "paper", help = machine::gpu_help("GPU"))]
     spec: String,
 
     /// How memory works: ideal, bandwidth, buddy, pinned or um
     #[arg(long, default_value = "ideal", value_parser = grid::mode)]
     mode: Mode,
 
-    /// Link: 50, 100, 150, 200, pcie3, pcie4, pcie5, c2c, any number of GB/s, or a TOML file
-    #[arg(long, default_value = "150")]
+    #[arg(long, default_value = "150", help = machine::link_help("Link"))]
     link: String,
 
     /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), or a TOML file
@@ -172,8 +176,8 @@ impl Simulate {
         };
         // Whatever else may be wrong is found before the workload runs.
         for point in points {
-            gpu(&point.spec)?;
-            link(&point.link)?;
+            Gpu::named(&point.spec)?;
+            Link::named(&point.link)?;
         }
         let bytes = self.scale.bytes(info)?;
         Ok(Source::workload(Bound::new(info, bytes, self.codec, self.snapshot, points)?))
@@ -216,7 +220,7 @@ impl Simulate {
     }
 
     fn config(&self, point: &Point, source: &Source) -> Result<Config> {
-        let mut config = Config::new(gpu(&point.spec)?, link(&point.link)?);
+        let mut config = Config::new(Gpu::named(&point.spec)?, Link::named(&point.link)?);
         if let Some(bytes) = point.metadata {
             config.gpu.buddy.metadata_bytes = bytes;
             config.gpu.check().map_err(anyhow::Error::msg)?;
