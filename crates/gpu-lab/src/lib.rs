@@ -10,6 +10,7 @@ mod data;
 mod error;
 mod fused;
 mod lab;
+mod testing;
 mod vendor;
 
 pub use bench::{BenchReport, BenchRow, bench};
@@ -18,3 +19,4 @@ pub use data::Fill;
 pub use error::Error;
 pub use fused::{Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, fused, tune};
 pub use lab::{HEADERS, Lab, sources};
+pub use testing::on_gpu;
