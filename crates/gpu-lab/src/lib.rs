@@ -1,5 +1,5 @@
-//! The laboratory of `buddy-cuda`, which users do not link: [`check`] compares the GPU with the CPU to the bit,
-//! [`bench`] measures the runtime beside a copy, [`fused`] measures kernels that work in compressed memory beside the
+//! The laboratory of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the CPU to the bit,
+//! [`bench()`] measures the runtime beside a copy, [`fused()`] measures kernels that work in compressed memory beside the
 //! same work in plain memory and beside the vendor's library.
 //!
 //! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie in `kernels/`.

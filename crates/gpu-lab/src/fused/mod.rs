@@ -152,7 +152,7 @@ pub fn fused(
 /// Verifies and measures one example at one shape, without the vendor's library: to choose shapes with.
 ///
 /// # Errors
-/// As for [`fused`].
+/// As for [`fused()`].
 pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>, Error> {
     shapes.check()?;
     let lab = Lab::new(gpu)?;
