@@ -32,6 +32,23 @@ fn a_row_depends_only_on_rows_above_it() {
     }
 }
 
+/// `libbuddy.so` goes into other programs, so it carries neither the readers of files nor the laboratory.
+#[test]
+fn what_programs_link_reads_no_files() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--package=buddy-capi", "--edges=normal", "--prefix=none"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let carried: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(carried.contains("buddy-cuda"), "{tree}");
+    for unwanted in ["buddy-gpu-lab", "buddy-profile", "buddy-snapshot", "memmap2", "safetensors", "zip"] {
+        assert!(!carried.contains(unwanted), "libbuddy.so carries {unwanted}");
+    }
+}
+
 #[test]
 fn each_way_to_break_the_table_is_found() {
     let table = table(

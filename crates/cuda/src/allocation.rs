@@ -42,7 +42,7 @@ impl Allocation {
         Ok(Self { gpu: gpu.clone(), buffer, bytes, device_bytes, buddy_bytes, tail })
     }
 
-    /// Its length.
+    /// Its length, as it was asked for.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -57,7 +57,7 @@ impl Allocation {
         self.buddy_bytes
     }
 
-    /// Its entries.
+    /// The compressed entries, the last of them padded with zeros.
     pub fn buffer(&self) -> &BuddyBuffer {
         &self.buffer
     }

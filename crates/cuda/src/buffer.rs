@@ -101,12 +101,12 @@ impl BuddyBuffer {
         Ok(Self { regions, kernels, codec, view, targets, report, report_copy, buddy })
     }
 
-    /// How many entries.
+    /// Entries that can be written and read.
     pub fn entries(&self) -> u64 {
         self.view.memory.entries
     }
 
-    /// Its codec.
+    /// The codec, with what it learned.
     pub fn codec(&self) -> &Codec {
         &self.codec
     }

@@ -39,7 +39,7 @@ pub(crate) struct Regions {
 }
 
 impl BuddyPool {
-    /// Takes the memory.
+    /// Takes all memory that its buffers will ever have.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`], or [`Error::Pinned`] with what was asked and what the host allows.
@@ -102,7 +102,7 @@ impl BuddyPool {
         take("device", &mut self.device_used, bytes, self.regions.device.bytes())
     }
 
-    /// Cuts buddy memory.
+    /// Cuts buddy memory: the offset of its first byte in the carve-out.
     pub(crate) fn take_buddy(&mut self, bytes: u64) -> Result<u64, Error> {
         take("buddy", &mut self.buddy_used, bytes, self.regions.buddy.bytes())
     }

@@ -39,3 +39,25 @@ impl BuddyPool {
 fn pages(row: &AllocationTarget) -> Vec<Target> {
     row.ranges.iter().flat_map(|range| std::iter::repeat_n(range.target, range.pages as usize)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::TargetRange;
+
+    use super::*;
+
+    #[test]
+    fn ranges_become_pages() {
+        let range = |pages, target| TargetRange { pages, target };
+        let row = AllocationTarget {
+            name: "a".to_owned(),
+            call_site: String::new(),
+            bytes: 24576,
+            codec: "bpc".to_owned(),
+            parameters: Default::default(),
+            target: None,
+            ranges: vec![range(1, Target::X4), range(2, Target::X1)],
+        };
+        assert_eq!(pages(&row), [Target::X4, Target::X1, Target::X1]);
+    }
+}

@@ -1,12 +1,10 @@
 //! The runtime on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
 //! fail instead.
 
-use std::{io::Write, sync::Mutex};
-
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Target};
 use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Gpu, Source, Targets};
-use buddy_gpu_lab::{Fill, Lab};
+use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
     LaunchConfig, PushKernelArg,
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
@@ -15,28 +13,10 @@ use cudarc::driver::{
 const ENTRIES: u64 = 1 << 12;
 const BYTES: u64 = ENTRIES * ENTRY_BYTES as u64;
 
-/// Runs a test on the GPU, one at a time, or says that there is none.
-fn on_gpu(test: impl FnOnce(&Gpu)) {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match Gpu::open(0) {
-        Ok(gpu) => test(&gpu),
-        Err(error) if std::env::var_os("BUDDY_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("BUDDY_REQUIRE_GPU is set: {error}")
-        }
-        Err(error) => skip(&error),
-    }
-}
-
 fn download(bytes: &DeviceBytes) -> Vec<u8> {
     let mut host = vec![0; bytes.len() as usize];
     bytes.download(&mut host).unwrap();
     host
-}
-
-/// Says that a test was skipped, past the test harness, which hides what passing tests print.
-fn skip(error: &Error) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED, on a GPU: {error}");
 }
 
 /// Write, read, gather, scatter and the report, captured once and replayed on other data.

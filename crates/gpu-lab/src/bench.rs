@@ -14,10 +14,10 @@ use crate::{
 /// Launches of each operation that are timed together.
 const LAUNCHES: usize = 3;
 
-/// What was measured.
+/// The runtime's speed on one GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchReport {
-    /// The GPU's name.
+    /// The vendor's name for the GPU.
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
