@@ -3,7 +3,7 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::Target;
-use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, Gpu, Targets};
+use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, Gpu};
 use buddy_gpu_lab::{Lab, on_gpu};
 
 #[test]
@@ -15,7 +15,7 @@ fn lose(gpu: &Gpu) {
     let stream = gpu.stream().unwrap();
     let data = DeviceBytes::new(gpu, 128 * 64).unwrap();
     let mut pool = BuddyPool::new(gpu, 1 << 16, Carveout::Host, 1 << 16).unwrap();
-    let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, 64)).unwrap();
+    let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Target::X2, 64).unwrap();
     buffer.write(&stream, 0, data.all()).unwrap();
     gpu.wait(&stream).unwrap();
     let lab = Lab::new(gpu).unwrap();
@@ -26,7 +26,7 @@ fn lose(gpu: &Gpu) {
         buffer.write(&stream, 0, data.all()).unwrap_err(),
         buffer.stats(&stream).unwrap_err(),
         DeviceBytes::new(gpu, 128).unwrap_err(),
-        pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, 64)).unwrap_err(),
+        pool.buffer(CodecKind::Bpc.train(&[]), Target::X2, 64).unwrap_err(),
     ] {
         assert!(matches!(refused, Error::Refused { .. }), "{refused}");
     }

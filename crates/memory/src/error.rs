@@ -33,14 +33,12 @@ pub enum Error {
         capacity: u64,
     },
     /// Page ranges that are not the allocation's pages.
-    #[error("the page ranges are not a division of {pages} pages of {page_bytes} bytes: {what}")]
+    #[error("the targets do not fit the allocation's pages of {page_bytes} bytes: {why}")]
     Ranges {
-        /// Pages of the allocation.
-        pages: u64,
-        /// Bytes of a page.
+        /// Bytes of a page of this memory.
         page_bytes: u64,
-        /// What is wrong.
-        what: &'static str,
+        /// What does not add up.
+        why: buddy_core::RangesError,
     },
     /// A target that the carve-out was not made for.
     #[error("target {target} is above {largest}, the largest that the carve-out is made for")]
@@ -86,8 +84,11 @@ pub enum Error {
     /// The handle is not one that this memory gave out.
     #[error("this memory has no allocation {0}")]
     Unknown(Handle),
-    /// The allocation is stored as it is, so it has no target.
-    #[error("allocation {0} is not compressed, so it has no target to change")]
+    /// The allocation, or a range of it, is or would be stored as it is: a retarget copies what is stored, and would
+    /// have to compress or decompress it.
+    #[error(
+        "a retarget of allocation {0} cannot begin or end with pages that are not compressed; allocate it anew"
+    )]
     NotCompressed(Handle),
     /// Bytes past the end of an allocation.
     #[error("{len} bytes at offset {offset} are out of range: the allocation has {bytes} bytes")]

@@ -122,24 +122,23 @@ impl BuddyMemory {
             traffic: allocation.traffic.get(),
             ..Usage::default()
         };
-        if allocation.codec.is_some() {
-            let lines: u64 = extents.iter().map(|extent| extent.entries / LINE_ENTRIES).sum();
-            usage.metadata_bytes = lines * LINE_BYTES;
-            self.count_entries(allocation, &mut usage)?;
-        }
+        let compressed = extents.iter().filter(|extent| extent.target.compresses());
+        usage.metadata_bytes = compressed.map(|extent| extent.entries / LINE_ENTRIES * LINE_BYTES).sum();
+        self.count_entries(allocation, &mut usage)?;
         usage.finish();
         let codec = allocation.codec.as_ref().map(buddy_codec::Codec::kind);
         Ok(AllocationReport { handle: allocation.handle, codec, extents: extents.clone(), usage })
     }
 
-    /// Counts the entries of an allocation by what their nibbles say now.
+    /// Counts the compressed entries of an allocation by what their nibbles say now.
     fn count_entries(&self, allocation: &Allocation, usage: &mut Usage) -> Result<(), Error> {
         let base = self.address(allocation);
         let mut left = allocation.bytes.div_ceil(ENTRY_BYTES as u64);
         for address in (base..base + allocation.bytes).step_by(LINE_DATA_BYTES as usize) {
             let extent = self.page_table.line_extent(address)?;
             let line = self.lines.read(address);
-            for entry in 0..left.min(LINE_ENTRIES) as usize {
+            let here = if extent.target.compresses() { left.min(LINE_ENTRIES) } else { 0 };
+            for entry in 0..here as usize {
                 // A nibble that is none is reported by whoever reads the entry.
                 let Ok(nibble) = line.get(entry) else { continue };
                 usage.entries_by_class[nibble.class().index()] += 1;

@@ -77,9 +77,6 @@ pub enum Error {
     /// A table of targets.
     #[error(transparent)]
     Targets(#[from] TargetsError),
-    /// A text that is no table of targets.
-    #[error("not a file of targets: {0}")]
-    Toml(String),
     /// A prediction that the working memory does not confirm.
     #[error("allocation {name:?}: {what} is {found} in the memory, but {predicted} was predicted")]
     Verify {

@@ -56,7 +56,7 @@ fn settings() -> Settings {
 fn the_ratio_is_of_the_largest_footprints() {
     let measured = Measured::from_record(&record(), &TRIED).unwrap();
     let (profile, chosen) = profile(&measured, &settings()).unwrap();
-    let targets: Vec<Target> = chosen.iter().map(|one| one.ranges[0].target).collect();
+    let targets: Vec<Target> = chosen.iter().map(|one| one.targets.uniform().unwrap()).collect();
     assert_eq!(targets, [Target::X1, Target::X2, Target::X2]);
     let outcome = profile.outcome(Policy::Allocation16x, "bpc").unwrap();
     assert_eq!(outcome.device_bytes, 100 * (128 + 64));

@@ -22,16 +22,9 @@ pub enum Error {
         /// Its length.
         bytes: u64,
     },
-    /// Targets for pages that an allocation does not have.
-    #[error("the targets of allocation {name:?} are for {found} pages of 8 KiB; it has {pages}")]
-    Pages {
-        /// The allocation.
-        name: String,
-        /// Its pages.
-        pages: u64,
-        /// Pages that the targets are for.
-        found: u64,
-    },
+    /// A table of targets that contradicts itself, or is for pages that an allocation does not have.
+    #[error(transparent)]
+    Table(#[from] buddy_core::TargetsError),
     /// A block that needs more than an SM has.
     #[error("a block of {kernel} needs {needs} {what}; an SM has {has}")]
     BlockTooBig {

@@ -38,5 +38,5 @@ pub use memory::Mode;
 pub use stats::{
     BuddyReport, DramReport, KernelReport, L1Report, L2Report, LinkReport, Report, StallReport, UmReport,
 };
-pub use targets::{Targets, TargetsAll};
+pub use targets::{TargetsAll, TargetsFile};
 pub use timeline::Timeline;

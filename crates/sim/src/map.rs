@@ -71,6 +71,12 @@ pub enum Home {
     Host,
 }
 
+impl From<Target> for Home {
+    fn from(target: Target) -> Self {
+        if target.compresses() { Self::Compressed(target) } else { Self::Device }
+    }
+}
+
 /// An allocation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allocation {
@@ -95,6 +101,8 @@ impl Allocation {
 pub struct ClassMap {
     /// By their first line.
     allocations: Vec<(u64, Allocation, Extent)>,
+    /// Which of them any line was found in.
+    touched: Vec<bool>,
     /// Where the last line was found: the next is most often there too.
     last: usize,
 }
@@ -134,7 +142,8 @@ impl ClassMap {
             end = base + bytes;
             placed.push((base / ENTRY_BYTES as u64, allocation, extent));
         }
-        Ok(Self { allocations: placed, last: 0 })
+        let touched = vec![false; placed.len()];
+        Ok(Self { allocations: placed, touched, last: usize::MAX })
     }
 
     /// What is known of a line.
@@ -150,10 +159,17 @@ impl ClassMap {
             if !holds(self, self.last) {
                 return None;
             }
+            self.touched[self.last] = true;
         }
         let (first, allocation, extent) = &self.allocations[self.last];
         let entry = line - first;
         Some(Found { home: allocation.home, class: allocation.classes.get(entry), entry, extent: *extent })
+    }
+
+    /// The first address and the length of each allocation that no line was found in.
+    pub(crate) fn untouched(&self) -> Vec<(u64, u64)> {
+        let all = self.ranges().zip(&self.touched);
+        all.filter(|(_, touched)| !**touched).map(|(range, _)| range).collect()
     }
 
     /// Bytes of all allocations.
@@ -201,6 +217,7 @@ mod tests {
         .unwrap();
         assert_eq!(map.find(1).map(|found| found.entry), Some(1));
         assert!(map.find(2).is_none() && map.find(13).is_none());
+        assert_eq!(map.untouched(), [(1280, 300)]);
         let classes = [10, 11, 12].map(|line| map.find(line).unwrap().class);
         assert_eq!(classes, [SizeClass::S1, SizeClass::Zero, SizeClass::Raw]);
         assert_eq!(map.find(11).unwrap().extent.nibble_base, 64);

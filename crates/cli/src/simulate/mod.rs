@@ -16,7 +16,7 @@ use buddy_core::{
     spec::{Gpu, Link},
 };
 use buddy_dl::Network;
-use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline};
+use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, TargetsAll, TargetsFile, Timeline};
 use buddy_snapshot::write_atomic;
 use buddy_study::recorded_run;
 use buddy_workloads::ALL;
@@ -241,7 +241,15 @@ impl Simulate {
         Ok(match &point.targets {
             Some(name) => match name.parse::<Target>() {
                 Ok(target) => TargetsAll { target, shares }.map(&source.allocations)?,
-                Err(_) => Targets::parse(name, &read(name).context("--targets is no ratio and no file")?)?,
+                Err(_) => {
+                    match TargetsFile::parse(name, &read(name).context("--targets is no ratio and no file")?)?
+                    {
+                        TargetsFile::Addressed(allocations) => ClassMap::new(allocations)?,
+                        TargetsFile::Named(_) => {
+                            bail!("{name}: {} has no names; its targets go by address", source.name)
+                        }
+                    }
+                }
             },
             None if matches!(point.mode, Mode::Bandwidth | Mode::Buddy) => {
                 bail!("mode {} needs --targets: a ratio such as 2x, or a file", point.mode.name())

@@ -76,13 +76,14 @@ impl Gpu {
 }
 
 impl Link {
-    /// A link by its name, by the path of its file, or by its bandwidth in GB/s with the latency of the paper's link.
+    /// A link by its name, by the path of its file, or by its bandwidth (`75`, `75 GB/s`) with the latency of the
+    /// paper's link.
     ///
     /// # Errors
     /// [`SpecError`] that names what is wrong, and the links there are.
     pub fn named(name: &str) -> Result<Self, SpecError> {
         let known = Self::names().any(|known| known == name);
-        match name.parse::<f64>() {
+        match name.trim_end_matches(" GB/s").parse::<f64>() {
             Ok(gb_per_s) if !known => Self::plain(name, gb_per_s),
             _ => Self::parse(name, &LINKS.text(name)?),
         }

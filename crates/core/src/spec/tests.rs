@@ -28,6 +28,7 @@ fn a_link_may_be_a_bandwidth() {
         Link::named("-1").unwrap_err().to_string(),
         "link -1: gb_per_s is -1; it must lie between 0.1 and 100000"
     );
+    assert_eq!(Link::named("80 GB/s").unwrap().gb_per_s, 80.0);
     assert!(Link::named("nan").is_err());
 }
 

@@ -61,9 +61,7 @@ pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignmen
     })?;
     let chosen: Vec<&Offer> =
         offers.iter().zip(&solution.picks).map(|(offers, &pick)| &offers[pick]).collect();
-    let assigned = measured.allocations.iter().zip(&chosen).map(|(allocation, offer)| {
-        Assignment::whole(offer.codec, entries(&allocation.codecs[offer.codec]), offer.target)
-    });
+    let assigned = chosen.iter().map(|offer| Assignment { codec: offer.codec, targets: offer.target.into() });
     let link_seconds = chosen.iter().map(|offer| offer.choice.loss).sum();
     let outcome = PlanOutcome {
         device_memory: memory,

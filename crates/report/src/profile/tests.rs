@@ -2,7 +2,7 @@
 
 use buddy_core::{
     AllocationInfo, AllocationProfile, CodecOutcome, Dtype, PageMap, PlanOutcome, Policy, Record, RunInfo,
-    SnapshotInfo, SweepPoint, TARGETS_VERSION, Target, TargetTable, Verification,
+    SnapshotInfo, SweepPoint, TARGETS_VERSION, Target, TargetTable, Targets, Verification,
 };
 
 use super::*;
@@ -34,8 +34,7 @@ fn profile() -> Profile {
         bytes: 100 * 128,
         codec: "bpc".to_owned(),
         parameters: Default::default(),
-        target: Some(target),
-        ranges: Vec::new(),
+        targets: Targets::Uniform(target),
     };
     let outcome = |policy, ratio, mean_overflow| PolicyOutcome {
         policy,
