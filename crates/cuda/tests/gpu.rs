@@ -3,7 +3,7 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Target};
-use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Gpu, Source};
+use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Source};
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
     LaunchConfig, PushKernelArg,
