@@ -107,7 +107,7 @@ pub enum TargetsError {
     /// Ranges that are not the pages of the allocation.
     #[error("the targets of allocation {name:?} do not fit its pages of 8 KiB: {why}")]
     Ranges {
-        /// The allocation's name.
+        /// Name of the allocation.
         name: String,
         /// What does not add up.
         why: RangesError,

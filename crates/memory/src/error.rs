@@ -10,7 +10,7 @@ pub enum Error {
     /// A field of a spec that cannot be.
     #[error("{field}: {what}")]
     Spec {
-        /// The field.
+        /// The field of the spec.
         field: &'static str,
         /// What is wrong with it, and what would be right.
         what: String,
@@ -18,7 +18,7 @@ pub enum Error {
     /// The machine we run on has no room for the modelled memories.
     #[error("this machine cannot provide {bytes} bytes for the modelled memory")]
     Host {
-        /// Bytes asked for.
+        /// Bytes that the request asks for.
         bytes: u64,
     },
     /// An allocation of nothing.
@@ -27,7 +27,7 @@ pub enum Error {
     /// An allocation longer than everything the memory could hold.
     #[error("{bytes} bytes are more than this memory can ever hold, {capacity} bytes")]
     TooLong {
-        /// Bytes asked for.
+        /// Bytes that the request asks for.
         bytes: u64,
         /// Bytes of data that the memory can hold at its largest target.
         capacity: u64,
@@ -95,7 +95,7 @@ pub enum Error {
     OutOfRange {
         /// First byte asked for.
         offset: u64,
-        /// How many.
+        /// Bytes of the read or write.
         len: u64,
         /// How many there are.
         bytes: u64,
@@ -119,9 +119,9 @@ pub enum Error {
     /// A page-table entry that cannot be packed, or unpacked.
     #[error("page-table entry: {field} {value:#x} is not below {limit:#x}")]
     PageEntry {
-        /// The field.
+        /// The field of the page-table entry.
         field: &'static str,
-        /// Its value.
+        /// The value that does not fit it.
         value: u64,
         /// The first value that is too large.
         limit: u64,

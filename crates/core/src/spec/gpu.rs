@@ -2,27 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A GPU: `specs/NAME.toml`.
+/// A GPU, as `specs/NAME.toml` describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
     /// Its name in records, and for a built-in file the one it is asked for by.
     pub name: String,
-    /// The multiprocessors.
+    /// The multiprocessors, and the clock of a simulation.
     pub core: Core,
     /// Cycles from an instruction's issue to that of one that needs its result.
     pub latency: Arithmetic,
     /// Cycles for which an instruction occupies its unit of one scheduler.
     pub interval: Arithmetic,
-    /// Shared memory.
+    /// Shared memory and barriers of an SM.
     pub shared: Shared,
-    /// The private cache.
+    /// The private cache of each SM.
     pub l1: L1,
-    /// The shared cache.
+    /// The cache that all SMs share, in slices.
     pub l2: L2,
     /// Between the multiprocessors and the slices of L2.
     pub interconnect: Interconnect,
-    /// Device memory.
+    /// Device memory: channels, banks and their timings.
     pub dram: Dram,
     /// What Buddy Compression adds.
     pub buddy: Buddy,
@@ -34,7 +34,7 @@ pub struct Gpu {
     pub training: Option<Training>,
 }
 
-/// The multiprocessors (SMs).
+/// The multiprocessors (SMs) and what each can hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
@@ -71,7 +71,7 @@ pub struct Arithmetic {
     pub constant: u32,
 }
 
-/// Shared memory.
+/// Shared memory of an SM, and its barriers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
@@ -101,7 +101,7 @@ pub struct L1 {
     pub queue_cycles: u32,
 }
 
-/// The shared cache.
+/// The cache that all SMs share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct L2 {

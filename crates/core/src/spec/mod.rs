@@ -26,11 +26,11 @@ pub enum SpecError {
     /// A name that is not built in and no path of a file.
     #[error("there is no {what} '{name}'; there are {known}, or give the path of a .toml file")]
     Unknown {
-        /// `GPU` or `link`.
+        /// `GPU` or `link`, as the message says it.
         what: &'static str,
         /// The name asked for.
         name: String,
-        /// Those that exist.
+        /// The names that are built in, with commas.
         known: String,
     },
     /// A file that cannot be read, is no TOML, has an unknown or missing field, or a value out of range.

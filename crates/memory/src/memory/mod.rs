@@ -146,7 +146,7 @@ impl BuddyMemory {
         self.page_table.get(allocation.first_page + page)
     }
 
-    /// What is free.
+    /// Free device bytes, carve-out bytes and pages, and how scattered they are.
     pub fn free_space(&self) -> FreeSpace {
         self.space().free()
     }
@@ -161,7 +161,7 @@ impl BuddyMemory {
         }
     }
 
-    /// Every live allocation.
+    /// Every live allocation, by handle.
     pub(crate) fn live(&self) -> Vec<Arc<Allocation>> {
         let table = self.table.read().expect("no holder of the table panics");
         table.live.values().cloned().collect()
