@@ -24,6 +24,7 @@ pub mod spec;
 mod table;
 mod target;
 mod targets;
+mod worst;
 
 pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
@@ -46,6 +47,7 @@ pub use run::{AllocationInfo, AllocationSizes, RUN_VERSION, RunError, RunInfo, R
 pub use table::{AllocationTarget, TARGETS_VERSION, TargetTable, TargetsError};
 pub use target::Target;
 pub use targets::{RangesError, TargetRange, Targets};
+pub use worst::{conservative_target, stays_mostly_zero, worst_overflow};
 
 /// Why a value of the vocabulary is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

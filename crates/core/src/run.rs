@@ -295,7 +295,5 @@ mod tests {
             error(|r| r.sizes[0][0].histograms.get_mut("bpc").unwrap().classes = [u64::MAX; 6])
                 .contains("bpc")
         );
-        let map = |rows: &[&str]| PageMap { pages: 1, rows: rows.iter().map(|&row| row.into()).collect() };
-        assert!(map(&["025"]).fits(3) && !map(&["026"]).fits(3) && !map(&["02"]).fits(3));
     }
 }

@@ -1,11 +1,11 @@
 //! Targets for a whole run, by policy.
 
 use buddy_codec::CodecKind;
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets};
-
-use crate::{
-    Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, conservative_target, ranges::page_ranges,
+use buddy_core::{
+    ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets, conservative_target,
 };
+
+use crate::{Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, ranges::page_ranges};
 
 /// The most that a carve-out of three times the device memory allows over all.
 const LARGEST_RATIO: u64 = 4;
@@ -256,8 +256,9 @@ mod tests {
                 codec: None,
                 histograms: snapshots.iter().map(histogram).collect(),
                 pages: Some(snapshots.iter().map(|pages| pages.to_vec()).collect()),
+                maps: Vec::new(),
             };
-            MeasuredAllocation::new(vec![codec], None, 0.3)
+            MeasuredAllocation::new(vec![codec], 0.3)
         };
         let allocations = allocations.iter().enumerate().map(measure).collect();
         Measured { run, allocations, auto: false }

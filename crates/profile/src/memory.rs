@@ -13,6 +13,16 @@ pub trait Memory: Sync {
     fn release(&self, _range: Range<usize>) {}
 }
 
+impl<M: Memory> Memory for &M {
+    fn bytes(&self) -> &[u8] {
+        (**self).bytes()
+    }
+
+    fn release(&self, range: Range<usize>) {
+        (**self).release(range);
+    }
+}
+
 impl Memory for Array {
     fn bytes(&self) -> &[u8] {
         self.bytes()

@@ -202,7 +202,7 @@ fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProf
             auto: allocation.codecs[allocation.auto].kind.name().to_owned(),
             overflowing: snapshots.clone().map(|snapshot| overflowing(codec, assigned, snapshot)).collect(),
             device_bytes: assigned.device_bytes(entries(codec)),
-            pages: allocation.map.clone(),
+            pages: allocation.picture(),
         }
     };
     measured.allocations.iter().zip(chosen).map(one).collect()

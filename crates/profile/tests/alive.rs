@@ -34,7 +34,7 @@ fn record() -> RunRecord {
     }
     let mut first = half.clone();
     let row = "0".repeat(64);
-    first.pages.insert("bpc".to_owned(), PageMap { pages: 2, rows: vec![row] });
+    first.pages.insert("bpc".to_owned(), PageMap::from_digits(2, &[row]).unwrap());
     let sizes = vec![
         vec![raw.clone(), first, gone.clone()],
         vec![raw.clone(), gone.clone(), half],
@@ -68,8 +68,8 @@ fn the_ratio_is_of_the_largest_footprints() {
 #[test]
 fn pages_are_of_the_last_snapshot_that_has_them() {
     let measured = Measured::from_record(&record(), &TRIED).unwrap();
-    assert_eq!(measured.allocations[1].map.as_ref().unwrap().rows.len(), 1);
-    assert!(measured.allocations[2].map.is_none());
+    assert_eq!(measured.allocations[1].picture().unwrap().rows().len(), 1);
+    assert!(measured.allocations[2].picture().is_none());
 }
 
 #[test]

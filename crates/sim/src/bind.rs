@@ -84,7 +84,7 @@ mod tests {
         let table = TargetTable { version: TARGETS_VERSION, program: "p".to_owned(), allocations: rows };
         ClassMap::bind(&application(), Some(&table), &mut |_, info| {
             let class = |entry| SizeClass::ALL[(entry / 64 % 6) as usize];
-            Classes::Each((0..info.entries()).map(class).collect())
+            Classes::each((0..info.entries()).map(class).collect::<Vec<_>>())
         })
     }
 

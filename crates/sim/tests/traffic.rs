@@ -263,7 +263,7 @@ fn what_cannot_run_says_why() {
 
 #[test]
 fn classes_of_single_entries_are_honoured() {
-    let each = Classes::Each(vec![SizeClass::S1; 32768]);
+    let each = Classes::each([SizeClass::S1; 32768]);
     let report = run(&paper(Mode::Bandwidth, Target::X4, each), stream(1, 0));
     // Half of the array is listed; the rest counts as raw.
     assert_eq!(report.dram.read_bytes, BYTES / 2 / 4 + BYTES / 2);

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use buddy_scenario::Point;
+
 /// Why a study could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -24,37 +26,32 @@ pub enum Error {
     /// A file cannot be written.
     #[error(transparent)]
     File(#[from] buddy_snapshot::Error),
-    /// A run cannot be profiled.
+    /// A recorded run cannot be profiled.
     #[error("{program} cannot be profiled")]
     Profile {
-        /// Of what.
+        /// The network.
         program: String,
-        /// Why.
+        /// What the profiler found.
         source: buddy_profile::Error,
     },
+    /// A workload cannot be run and looked at.
+    #[error(transparent)]
+    Scenario(buddy_scenario::Error),
     /// A simulation cannot be made.
     #[error("{point} cannot be simulated")]
     Simulation {
-        /// Which.
+        /// The program with its settings, in words.
         point: String,
-        /// Why.
-        source: buddy_sim::Error,
+        /// What stops it.
+        source: buddy_scenario::Error,
     },
     /// A program whose kernels are not known.
     #[error("{program} cannot be simulated: {why}")]
     NoProgram {
-        /// Which.
+        /// The workload or network.
         program: String,
         /// What is missing.
         why: String,
-    },
-    /// A record that was made with other codecs.
-    #[error("the record of {program} has no sizes of codec {codec}")]
-    NoSizes {
-        /// Of what.
-        program: String,
-        /// The codec asked for.
-        codec: &'static str,
     },
     /// A file cannot be read.
     #[error("cannot read {path}", path = path.display())]
@@ -83,4 +80,16 @@ pub enum Error {
     /// Someone asked for the end.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<buddy_scenario::Error> for Error {
+    fn from(error: buddy_scenario::Error) -> Self {
+        if let buddy_scenario::Error::Interrupted = error { Self::Interrupted } else { Self::Scenario(error) }
+    }
+}
+
+impl Error {
+    pub(crate) fn of_point(point: &Point, source: buddy_scenario::Error) -> Self {
+        Self::Simulation { point: point.name(), source }
+    }
 }

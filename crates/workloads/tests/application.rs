@@ -94,7 +94,7 @@ fn config(application: &Application, mode: Mode) -> Config {
     config.oversubscription = if mode == Mode::Um { 0.3 } else { 0.0 };
     config.map = ClassMap::bind(application, Some(&table), &mut |_, info| {
         let class = |entry| if entry % 10 == 0 { SizeClass::Raw } else { SizeClass::S2 };
-        Classes::Each((0..info.entries()).map(class).collect())
+        Classes::each((0..info.entries()).map(class).collect::<Vec<_>>())
     })
     .unwrap();
     config

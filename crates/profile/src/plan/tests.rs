@@ -48,8 +48,9 @@ fn measured(random: &mut Random, allocations: u64) -> Measured {
             codec: None,
             histograms: (0..2).map(|_| random.histogram(entries)).collect(),
             pages: None,
+            maps: Vec::new(),
         };
-        all.push(MeasuredAllocation::new(vec![codec(CodecKind::Bpc), codec(CodecKind::Planes64)], None, 0.3));
+        all.push(MeasuredAllocation::new(vec![codec(CodecKind::Bpc), codec(CodecKind::Planes64)], 0.3));
     }
     Measured { run, allocations: all, auto: true }
 }

@@ -26,7 +26,7 @@ fn profile() -> Profile {
         auto: "bpc".to_owned(),
         overflowing: overflowing.to_vec(),
         device_bytes,
-        pages: Some(PageMap { pages: 2, rows: vec!["0".repeat(64), "3".repeat(36)] }),
+        pages: PageMap::from_digits(2, &["0".repeat(64), "3".repeat(36)]).ok(),
     };
     let row = |name: &str, target| AllocationTarget {
         name: name.to_owned(),

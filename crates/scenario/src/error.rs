@@ -1,0 +1,70 @@
+//! What can go wrong on the way to a simulation.
+
+use std::io;
+
+/// Why a scenario cannot be made or run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither a file nor a name that is known.
+    #[error(
+        "'{what}' is no trace and no program; the programs are {programs}, the workloads {workloads} and the networks \
+         {networks}"
+    )]
+    Unknown {
+        /// What was asked for.
+        what: String,
+        /// Names of the generated programs.
+        programs: String,
+        /// Names of the workloads.
+        workloads: String,
+        /// Names of the networks.
+        networks: String,
+    },
+    /// A file that was named cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The path as it was given.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A setting that is none, or does not go with the others.
+    #[error("{0}")]
+    Setting(String),
+    /// A file of targets that cannot be used here.
+    #[error("{path}: {why}")]
+    Targets {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The memory of a program cannot be profiled.
+    #[error("{program} cannot be profiled")]
+    Profile {
+        /// The workload or network.
+        program: String,
+        /// What the profiler found.
+        source: buddy_profile::Error,
+    },
+    /// A record of a network that was made with other codecs.
+    #[error("the record of {program} has no sizes of codec {codec}")]
+    NoSizes {
+        /// The network.
+        program: String,
+        /// The codec asked for.
+        codec: &'static str,
+    },
+    /// The model refuses a GPU, a link, allocations or a kernel.
+    #[error(transparent)]
+    Sim(#[from] buddy_sim::Error),
+    /// A trace is none.
+    #[error(transparent)]
+    Trace(#[from] buddy_trace::Error),
+    /// A network is none.
+    #[error(transparent)]
+    Network(#[from] buddy_dl::Error),
+    /// Whoever watched a workload's run asked for its end.
+    #[error("interrupted")]
+    Interrupted,
+}
