@@ -18,7 +18,7 @@ pub type PageClasses = [u8; 6];
 /// What one look at an array saw with one codec.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Look {
-    /// All entries.
+    /// Every entry of the array, by class.
     pub(crate) histogram: Histogram,
     /// Those of each page.
     pub(crate) pages: Vec<PageClasses>,

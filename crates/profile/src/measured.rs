@@ -12,10 +12,10 @@ use crate::{
     sample::sample_runs,
 };
 
-/// A measured run.
+/// A run as its size classes: all that policies, plans and records look at.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// The run.
+    /// Its program, allocations and snapshots, without their bytes.
     pub run: RunInfo,
     /// Its allocations, in its order.
     pub allocations: Vec<MeasuredAllocation>,
@@ -23,7 +23,7 @@ pub struct Measured {
     pub auto: bool,
 }
 
-/// One allocation.
+/// What was seen of one allocation, with each codec that was tried on it.
 #[derive(Debug, Clone)]
 pub struct MeasuredAllocation {
     /// Its sizes with each codec that was tried.
@@ -35,7 +35,7 @@ pub struct MeasuredAllocation {
 /// One allocation with one codec.
 #[derive(Debug, Clone)]
 pub struct MeasuredCodec {
-    /// The codec.
+    /// The codec's name, which records keep.
     pub kind: CodecKind,
     /// The codec with what it learned; none in a record, which does not keep that.
     pub codec: Option<Codec>,

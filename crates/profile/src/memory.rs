@@ -6,7 +6,7 @@ use buddy_snapshot::Array;
 
 /// Bytes to read through, stretch by stretch.
 pub trait Memory: Sync {
-    /// All of them.
+    /// The whole of it, as one slice; a mapped file is read when it is touched.
     fn bytes(&self) -> &[u8];
 
     /// Says that these will not be needed soon.

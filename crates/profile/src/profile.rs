@@ -41,7 +41,7 @@ impl Settings {
     }
 }
 
-/// Checks a threshold.
+/// Checks that a threshold is a share that leaves a choice.
 ///
 /// # Errors
 /// [`Error::Threshold`] unless it is above 0 and below 1.

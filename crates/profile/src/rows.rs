@@ -14,7 +14,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// No page.
+    /// No page: counts alone are wanted.
     pub const NONE: Self = Self { codecs: 0, fewest: 0, most: 0, all: 0 };
     /// Every page: the class of every entry, which is what a simulator reads.
     pub const EVERY: Self = Self { codecs: 1, fewest: usize::MAX, most: usize::MAX, all: 0 };

@@ -34,7 +34,7 @@ pub enum Error {
     /// A file of targets that cannot be used here.
     #[error("{path}: {why}")]
     Targets {
-        /// The file.
+        /// The file, or what was taken for one.
         path: String,
         /// What is wrong with it.
         why: String,
@@ -50,7 +50,7 @@ pub enum Error {
     /// A record of a network that was made with other codecs.
     #[error("the record of {program} has no sizes of codec {codec}")]
     NoSizes {
-        /// The network.
+        /// The network whose record it is.
         program: String,
         /// The codec asked for.
         codec: &'static str,

@@ -10,9 +10,9 @@ use crate::Error;
 /// Which workload, and what it is looked at with.
 #[derive(Debug, Clone)]
 pub struct Ask<'a> {
-    /// The workload.
+    /// The workload, from the list of all of them.
     pub info: &'a Info,
-    /// Its footprint.
+    /// Bytes of all its arrays together, about.
     pub bytes: u64,
     /// Seed of whatever is random in it.
     pub seed: u64,

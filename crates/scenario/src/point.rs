@@ -13,7 +13,7 @@ pub struct Point {
     pub gpu: String,
     /// The link: a preset, a file or a bandwidth in GB/s, in each direction.
     pub link: String,
-    /// How memory works.
+    /// How memory works: whether and where entries are compressed, and what lies in host memory.
     pub mode: Mode,
     /// A ratio for all allocations or a file; none for the policy's targets.
     pub targets: Option<String>,
@@ -28,7 +28,7 @@ pub struct Point {
 pub struct Share(u32);
 
 impl Share {
-    /// So many hundredths.
+    /// A share of so many hundredths.
     pub const fn percent(percent: u32) -> Self {
         Self(percent * 10_000)
     }

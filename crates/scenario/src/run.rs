@@ -15,10 +15,10 @@ pub struct Scenario<'a> {
     pub config: Config,
 }
 
-/// What came out.
+/// What a simulation that ran to its end found.
 #[derive(Debug)]
 pub struct Done {
-    /// Time and traffic.
+    /// Its cycles, and the traffic at every level of memory.
     pub report: Report,
     /// Counters over time, where the configuration asks for them.
     pub timeline: Option<Timeline>,

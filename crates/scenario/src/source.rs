@@ -19,7 +19,7 @@ use crate::{
 pub enum Source {
     /// One of the HPC programs.
     Workload(&'static Info),
-    /// A network's training.
+    /// One training iteration of a network.
     Network(Network),
     /// A generated program, by its name.
     Generated(&'static str),

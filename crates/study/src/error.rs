@@ -10,9 +10,9 @@ pub enum Error {
     /// A directory cannot be made.
     #[error("cannot make {path}", path = path.display())]
     Directory {
-        /// Which.
+        /// Where records or figures were to go.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// No experiment has this name.
@@ -20,7 +20,7 @@ pub enum Error {
     Name {
         /// What was asked for.
         name: String,
-        /// What there is.
+        /// The names of all experiments, with commas.
         known: String,
     },
     /// A file cannot be written.
@@ -29,7 +29,7 @@ pub enum Error {
     /// A recorded run cannot be profiled.
     #[error("{program} cannot be profiled")]
     Profile {
-        /// The network.
+        /// The network whose record it is.
         program: String,
         /// What the profiler found.
         source: buddy_profile::Error,
@@ -42,7 +42,7 @@ pub enum Error {
     Simulation {
         /// The program with its settings, in words.
         point: String,
-        /// What stops it.
+        /// What the machine, the targets or the model refuse.
         source: buddy_scenario::Error,
     },
     /// A program whose kernels are not known.
@@ -50,31 +50,31 @@ pub enum Error {
     NoProgram {
         /// The workload or network.
         program: String,
-        /// What is missing.
+        /// What is missing of its layers, record or run.
         why: String,
     },
     /// A file cannot be read.
     #[error("cannot read {path}", path = path.display())]
     Read {
-        /// Which.
+        /// The file of a recorded run.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// A recorded run is none.
     #[error("the record of {name} cannot be used")]
     Recorded {
-        /// Which.
+        /// The network, or `accuracy`.
         name: String,
-        /// Why.
+        /// What is wrong with the file.
         source: buddy_core::RecordError,
     },
     /// A recorded run contradicts itself.
     #[error("the record of {name} cannot be used")]
     Run {
-        /// Which.
+        /// The network whose record it is.
         name: String,
-        /// Why.
+        /// What contradicts what.
         source: buddy_core::RunError,
     },
     /// Someone asked for the end.

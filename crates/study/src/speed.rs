@@ -12,9 +12,9 @@ use crate::{Error, Key};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeedRow {
-    /// The trace.
+    /// Its name among the simulator's fixed traces.
     pub trace: String,
-    /// Warp instructions.
+    /// Warp instructions that were simulated in one try.
     pub instructions: u64,
     /// Million of them a second, the best of two tries.
     pub million_per_s: f64,
@@ -27,7 +27,7 @@ impl SpeedRow {
     }
 }
 
-/// All of them.
+/// A row for every fixed trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Speed {
@@ -45,7 +45,7 @@ pub(crate) fn key() -> Key {
     Key { name: "speed".to_owned(), inputs: json!({ "traces": bench::TRACES, "length": 1, "tries": TRIES }) }
 }
 
-/// Times every trace.
+/// Times every fixed trace on this machine, one after the other.
 pub(crate) fn measure() -> Result<Speed, Error> {
     let row = |trace: &&str| {
         let speed = time(trace, 1, TRIES)?;

@@ -31,7 +31,7 @@ impl RecordKind for Runs {
     const VERSION: u32 = 1;
 }
 
-/// Prints the table.
+/// Prints a line for each run, with times relative to the first.
 pub(crate) fn print(runs: &[(&Scenario<'_>, &Done)]) -> Result<()> {
     write!(io::stdout().lock(), "{}", table(runs).to_text()).context("cannot write to stdout")
 }

@@ -40,7 +40,7 @@ struct Offer {
     choice: Choice,
 }
 
-/// Makes the plan.
+/// Finds the codecs and targets that fit and lose the least time, and what they give.
 ///
 /// # Errors
 /// [`Error::NothingFits`] or [`Error::CarveOut`], with what is lacking.
