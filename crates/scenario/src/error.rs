@@ -1,32 +1,15 @@
 //! What can go wrong on the way to a simulation.
 
-use std::io;
-
 /// Why a scenario cannot be made or run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither a file nor a name that is known.
-    #[error(
-        "'{what}' is no trace and no program; the programs are {programs}, the workloads {workloads} and the networks \
-         {networks}"
-    )]
+    #[error("'{what}' is no trace and no program; {known}")]
     Unknown {
         /// What was asked for.
         what: String,
-        /// Names of the generated programs.
-        programs: String,
-        /// Names of the workloads.
-        workloads: String,
-        /// Names of the networks.
-        networks: String,
-    },
-    /// A file that was named cannot be read.
-    #[error("cannot read {path}")]
-    Read {
-        /// The path as it was given.
-        path: String,
-        /// What the system said.
-        source: io::Error,
+        /// A sentence with the names of all programs, workloads and networks.
+        known: String,
     },
     /// A setting that is none, or does not go with the others.
     #[error("{0}")]
@@ -55,7 +38,10 @@ pub enum Error {
         /// The codec asked for.
         codec: &'static str,
     },
-    /// The model refuses a GPU, a link, allocations or a kernel.
+    /// There is no such GPU or link, or its file is wrong.
+    #[error(transparent)]
+    Spec(#[from] buddy_core::spec::SpecError),
+    /// The model refuses allocations or a kernel.
     #[error(transparent)]
     Sim(#[from] buddy_sim::Error),
     /// A trace is none.

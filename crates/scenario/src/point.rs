@@ -1,8 +1,7 @@
 //! The settings of one simulation, each of which can be swept.
 
+use buddy_core::spec::{Gpu, Link, SpecError};
 use buddy_sim::{Config, Mode};
-
-use crate::{Error, gpu, link};
 
 /// What decides a simulation, by name; the program's memory and the files that it names come to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,14 +106,14 @@ impl Point {
     ///
     /// # Errors
     /// If there is no such GPU or link, or a metadata cache of this size cannot be.
-    pub fn config(&self) -> Result<Config, Error> {
-        let mut gpu = gpu(&self.gpu)?;
+    pub fn config(&self) -> Result<Config, SpecError> {
+        let mut gpu = Gpu::named(&self.gpu)?;
         if let Some(bytes) = self.metadata_bytes {
             gpu.buddy.metadata_bytes = bytes;
-            gpu.check().map_err(|why| buddy_sim::Error::Spec { file: self.gpu.clone(), why })?;
+            gpu.check().map_err(|why| SpecError::File { file: self.gpu.clone(), why })?;
         }
         let oversubscription = self.oversubscription.get();
-        Ok(Config { mode: self.mode, oversubscription, ..Config::new(gpu, link(&self.link)?) })
+        Ok(Config { mode: self.mode, oversubscription, ..Config::new(gpu, Link::named(&self.link)?) })
     }
 }
 

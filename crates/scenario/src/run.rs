@@ -3,7 +3,7 @@
 use buddy_sim::{Config, Report, Simulator, Timeline};
 use serde_json::{Value, json};
 
-use crate::{Error, Point, Stage, Targets};
+use crate::{Error, Point, Stage, TargetChoice};
 
 /// A simulation that is ready to run.
 pub struct Scenario<'a> {
@@ -29,7 +29,7 @@ impl<'a> Scenario<'a> {
     ///
     /// # Errors
     /// A GPU, a link or targets that are none, or not this program's.
-    pub fn new(stage: &'a Stage, point: Point, targets: &Targets) -> Result<Self, Error> {
+    pub fn new(stage: &'a Stage, point: Point, targets: &TargetChoice) -> Result<Self, Error> {
         let mut config = point.config()?;
         config.map = stage.map(targets, point.mode)?;
         Ok(Self { stage, point, config })

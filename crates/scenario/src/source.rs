@@ -46,12 +46,13 @@ impl Source {
             return Ok(Self::Trace(PathBuf::from(what)));
         }
         let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
-        Err(Error::Unknown {
-            what: what.to_owned(),
-            programs: PROGRAMS.join(", "),
-            workloads: workloads.join(", "),
-            networks: Network::ALL.join(", "),
-        })
+        let known = format!(
+            "the programs are {}, the workloads {} and the networks {}",
+            PROGRAMS.join(", "),
+            workloads.join(", "),
+            Network::ALL.join(", ")
+        );
+        Err(Error::Unknown { what: what.to_owned(), known })
     }
 }
 

@@ -6,7 +6,7 @@ use buddy_profile::row_codec;
 use buddy_sim::{ClassMap, Classes, Mode, Simulator, TargetsAll};
 use buddy_trace::{Application, Item, accel::Reader};
 
-use crate::{Error, Observed, Targets};
+use crate::{Error, Observed, TargetChoice, targets::addressed};
 
 /// A program and its memory. It can be run any number of times, each from its start, on several threads at once.
 pub struct Stage {
@@ -75,7 +75,7 @@ impl Stage {
     ///
     /// # Errors
     /// Targets that are for another program or other allocations, or that a compressed mode lacks.
-    pub fn map(&self, targets: &Targets, mode: Mode) -> Result<ClassMap, Error> {
+    pub fn map(&self, targets: &TargetChoice, mode: Mode) -> Result<ClassMap, Error> {
         match (&self.work, &self.memory) {
             (_, Memory::Ranges { ranges, shares }) => by_address(ranges, *shares, targets, mode),
             (Work::Application(application), memory) => self.by_name(application, memory, targets),
@@ -87,17 +87,19 @@ impl Stage {
         &self,
         application: &Application,
         memory: &Memory,
-        targets: &Targets,
+        targets: &TargetChoice,
     ) -> Result<ClassMap, Error> {
         let Application { name, allocations, .. } = application;
         let chosen = match targets {
-            Targets::Policy => None,
-            Targets::All(target) => Some(TargetTable::uniform(name, allocations, *target, self.kind.name())),
-            Targets::File(path) if matches!(memory, Memory::Shares { .. }) => {
+            TargetChoice::Policy => None,
+            TargetChoice::All(target) => {
+                Some(TargetTable::uniform(name, allocations, *target, self.kind.name()))
+            }
+            TargetChoice::File(path) if matches!(memory, Memory::Shares { .. }) => {
                 let why = "targets of a network are a ratio or the policy's".to_owned();
                 return Err(Error::Targets { path: path.clone(), why });
             }
-            Targets::File(_) => targets.table(name)?,
+            TargetChoice::File(_) => targets.table(name)?,
         };
         let table = chosen.as_ref().or(match memory {
             Memory::Seen { policy, .. } | Memory::Shares { policy, .. } => Some(policy),
@@ -142,17 +144,17 @@ impl Stage {
 fn by_address(
     ranges: &[(u64, u64)],
     shares: [f64; 6],
-    targets: &Targets,
+    targets: &TargetChoice,
     mode: Mode,
 ) -> Result<ClassMap, Error> {
     let target = match targets {
-        Targets::All(target) => *target,
-        Targets::File(path) => return Ok(buddy_sim::Targets::parse(path, &Targets::text(path)?)?),
-        Targets::Policy if matches!(mode, Mode::Bandwidth | Mode::Buddy) => {
+        TargetChoice::All(target) => *target,
+        TargetChoice::File(path) => return Ok(ClassMap::new(addressed(path)?)?),
+        TargetChoice::Policy if matches!(mode, Mode::Bandwidth | Mode::Buddy) => {
             let why = format!("mode {} needs targets: a ratio such as 2x, or a file", mode.name());
             return Err(Error::Setting(why));
         }
-        Targets::Policy => Target::X1,
+        TargetChoice::Policy => Target::X1,
     };
     Ok(TargetsAll { target, shares }.map(ranges)?)
 }

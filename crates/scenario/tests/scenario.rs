@@ -6,9 +6,11 @@ use buddy_core::{
 };
 use buddy_dl::Network;
 use buddy_profile::{DEFAULT_THRESHOLD, Tried};
-use buddy_scenario::{Ask, Done, Error, Observed, Point, Scenario, Source, Stage, Targets, observe, typical};
+use buddy_scenario::{
+    Ask, Done, Error, Observed, Point, Scenario, Source, Stage, TargetChoice, observe, typical,
+};
 use buddy_sim::Mode;
-use buddy_workloads::{ALL, Info};
+use buddy_workloads::{ALL, Check, Info};
 
 const BYTES: u64 = 1_000_000;
 
@@ -25,7 +27,7 @@ fn seen(info: &Info, snapshot: Option<usize>) -> Observed {
     observe(&ask(info, vec![CodecKind::Bpc], snapshot), |_| true).unwrap()
 }
 
-fn run(stage: &Stage, point: Point, targets: &Targets) -> Result<Done, Error> {
+fn run(stage: &Stage, point: Point, targets: &TargetChoice) -> Result<Done, Error> {
     Ok(Scenario::new(stage, point, targets)?.run(&mut |_| true)?.expect("nobody ends it"))
 }
 
@@ -47,7 +49,7 @@ fn every_name_finds_its_kind() {
 fn a_workload_is_looked_at_once() {
     let info = workload("hpgmg");
     let observed = seen(info, None);
-    assert!(observed.checks.iter().all(|check| check.passed()));
+    assert!(observed.checks.iter().all(Check::passed));
     let snapshot = typical(&observed.profile);
     for (map, allocation) in observed.classes(snapshot).iter().zip(&observed.measured.allocations) {
         let mut counts = [0; 6];
@@ -59,7 +61,7 @@ fn a_workload_is_looked_at_once() {
     }
     let application = (info.build)(BYTES, 1).application();
     let stage = Stage::observed(application, &observed, snapshot);
-    let overflow = stage.map(&Targets::Policy, Mode::Buddy).unwrap().overflow_share();
+    let overflow = stage.map(&TargetChoice::Policy, Mode::Buddy).unwrap().overflow_share();
     let expected = observed.profile.outcome(Policy::Allocation16x, "bpc").unwrap().overflow[snapshot];
     assert!((overflow - expected).abs() < 1e-12, "{overflow} {expected}");
 }
@@ -92,10 +94,13 @@ fn kept_classes_and_watched_ones_are_the_same_simulation() {
     let point = || Point::new("ep", Mode::Buddy).link(50);
     let watched = Stage::observed(application(), &observed, 9);
     let kept = Stage::of_classes(application(), &observed.classes(9), &observed.profile);
-    let cycles = |stage: &Stage, targets: &Targets| run(stage, point(), targets).unwrap().report.cycles;
-    assert_eq!(cycles(&watched, &Targets::Policy), cycles(&kept, &Targets::Policy));
-    assert_eq!(cycles(&watched, &Targets::named(Some("4x"))), cycles(&kept, &Targets::named(Some("4x"))));
-    let other = Targets::named(Some("/no/such.toml"));
+    let cycles = |stage: &Stage, targets: &TargetChoice| run(stage, point(), targets).unwrap().report.cycles;
+    assert_eq!(cycles(&watched, &TargetChoice::Policy), cycles(&kept, &TargetChoice::Policy));
+    assert_eq!(
+        cycles(&watched, &TargetChoice::named(Some("4x"))),
+        cycles(&kept, &TargetChoice::named(Some("4x")))
+    );
+    let other = TargetChoice::named(Some("/no/such.toml"));
     let error = run(&watched, point(), &other).unwrap_err().to_string();
     assert!(error.contains("/no/such.toml: neither a ratio, such as 2x, nor a file"), "{error}");
 }
@@ -104,7 +109,7 @@ fn kept_classes_and_watched_ones_are_the_same_simulation() {
 fn a_generated_program_needs_targets_where_it_is_compressed() {
     let stage = Stage::generated("stream", 1 << 20, Some([0.0, 0.0, 1.0, 0.0, 0.0, 0.0]));
     let done =
-        |mode, targets: Option<&str>| run(&stage, Point::new("stream", mode), &Targets::named(targets));
+        |mode, targets: Option<&str>| run(&stage, Point::new("stream", mode), &TargetChoice::named(targets));
     assert!(done(Mode::Ideal, None).is_ok());
     let error = done(Mode::Buddy, None).unwrap_err().to_string();
     assert_eq!(error, "mode buddy needs targets: a ratio such as 2x, or a file");
@@ -136,7 +141,7 @@ fn a_network_takes_the_sizes_of_its_record() {
         |record: Option<&RunRecord>, share| Stage::iteration(&network, 2, share, CodecKind::Bpc, record);
     let stage = iteration(Some(&record("bpc")), 0.05).unwrap();
     let overflow = |targets: Option<&str>| {
-        stage.map(&Targets::named(targets), Mode::Buddy).map(|map| map.overflow_share())
+        stage.map(&TargetChoice::named(targets), Mode::Buddy).map(|map| map.overflow_share())
     };
     assert_eq!((overflow(None).unwrap(), overflow(Some("2x")).unwrap()), (0.0, 0.0));
     assert_eq!(overflow(Some("4x")).unwrap(), 1.0);

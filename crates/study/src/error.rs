@@ -43,7 +43,7 @@ pub enum Error {
         /// The program with its settings, in words.
         point: String,
         /// What the machine, the targets or the model refuse.
-        source: buddy_scenario::Error,
+        source: Box<buddy_scenario::Error>,
     },
     /// A program whose kernels are not known.
     #[error("{program} cannot be simulated: {why}")]
@@ -89,7 +89,7 @@ impl From<buddy_scenario::Error> for Error {
 }
 
 impl Error {
-    pub(crate) fn of_point(point: &Point, source: buddy_scenario::Error) -> Self {
-        Self::Simulation { point: point.name(), source }
+    pub(crate) fn of_point(point: &Point, source: impl Into<buddy_scenario::Error>) -> Self {
+        Self::Simulation { point: point.name(), source: Box::new(source.into()) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
-use buddy_scenario::{Point, Scenario, Stage, Targets};
+use buddy_scenario::{Point, Scenario, Stage, TargetChoice};
 use buddy_sim::Report;
 use buddy_trace::pattern::PROGRAMS;
 use buddy_workloads::ALL;
@@ -69,7 +69,8 @@ impl<'a> Stages<'a> {
         let stage = self.ready[&point.program].get_or_init(|| self.make(&point.program));
         let missing = |why: &String| Error::NoProgram { program: point.program.clone(), why: why.clone() };
         let stage = stage.as_ref().map_err(missing)?;
-        let run = || Scenario::new(stage, point.clone(), &Targets::Policy)?.run(&mut |_| watch.goes_on());
+        let run =
+            || Scenario::new(stage, point.clone(), &TargetChoice::Policy)?.run(&mut |_| watch.goes_on());
         let done = run().map_err(|source| Error::of_point(point, source))?;
         done.map(|done| done.report).ok_or(Error::Interrupted)
     }

@@ -11,7 +11,7 @@ use buddy_core::TargetTable;
 use buddy_dl::Network;
 use buddy_profile::{DEFAULT_THRESHOLD, Tried};
 use buddy_scenario::{
-    Ask, Done, Observed, Point, Scenario, Share, Source, Stage, Targets, observe, parse_mode, typical,
+    Ask, Done, Observed, Point, Scenario, Share, Source, Stage, TargetChoice, observe, parse_mode, typical,
 };
 use buddy_sim::Mode;
 use buddy_snapshot::write_atomic;
@@ -193,7 +193,7 @@ impl Simulate {
         let mut tables: Vec<TargetTable> = Vec::new();
         for point in points {
             point.config()?;
-            tables.extend(Targets::named(point.targets.as_deref()).table(info.name)?);
+            tables.extend(TargetChoice::named(point.targets.as_deref()).table(info.name)?);
         }
         let bytes = self.scale.bytes(info)?;
         let application = (info.build)(bytes, SEED).application();
@@ -249,7 +249,8 @@ impl Simulate {
     }
 
     fn scenario<'a>(&self, stage: &'a Stage, point: &Point) -> Result<Scenario<'a>> {
-        let mut scenario = Scenario::new(stage, point.clone(), &Targets::named(point.targets.as_deref()))?;
+        let mut scenario =
+            Scenario::new(stage, point.clone(), &TargetChoice::named(point.targets.as_deref()))?;
         scenario.config.timed_copies = self.timed_copies;
         scenario.config.sample_cycles = self.timeline.is_some().then_some(SAMPLE_CYCLES);
         Ok(scenario)
@@ -284,7 +285,7 @@ fn describe(stage: &Stage, observed: &Observed, snapshot: usize) -> Result<()> {
         profile.run.program,
         profile.run.snapshots.len(),
         profile.optimistic[snapshot].map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-        100.0 * stage.map(&Targets::Policy, Mode::Buddy)?.overflow_share(),
+        100.0 * stage.map(&TargetChoice::Policy, Mode::Buddy)?.overflow_share(),
     ));
     Ok(())
 }
