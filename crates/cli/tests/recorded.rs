@@ -2,21 +2,10 @@
 
 use std::{fs, path::Path, process::Command};
 
+use buddy_dl::{PAPER, TODAY};
 use tempfile::TempDir;
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/recorded");
-const NETWORKS: [&str; 10] = [
-    "alexnet",
-    "biglstm",
-    "gpt12_bf16",
-    "inception_v2",
-    "resnet50",
-    "resnet50_bf16",
-    "squeezenet",
-    "vgg16",
-    "vgg16_bf16",
-    "vit_b16_bf16",
-];
 const KINDS: [&str; 5] = ["weights", "gradients", "optimizer", "activations", "input"];
 
 fn json(path: &Path) -> serde_json::Value {
@@ -26,7 +15,7 @@ fn json(path: &Path) -> serde_json::Value {
 #[test]
 fn every_network_is_there_and_has_a_profile_and_heat_maps() {
     let dir = TempDir::new().unwrap();
-    for network in NETWORKS {
+    for network in PAPER.iter().chain(&TODAY).map(|info| info.name) {
         let record = Path::new(RECORDED).join(network).with_extension("json");
         let mut command = Command::new(env!("CARGO_BIN_EXE_buddy"));
         command.current_dir(dir.path()).arg("profile").arg(&record);

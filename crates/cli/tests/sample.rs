@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-const ENTRY_BYTES: usize = 128;
+use buddy_codec::samples::Noise;
+use buddy_core::ENTRY_BYTES;
 
 #[test]
 fn the_committed_sample_is_the_one_made_here() {
@@ -53,16 +54,4 @@ fn sample() -> Vec<u8> {
 /// `entries` entries full of `N`-byte values.
 fn values<const N: usize>(entries: u64, value: impl FnMut(u64) -> [u8; N]) -> Vec<u8> {
     (0..entries * (ENTRY_BYTES / N) as u64).flat_map(value).collect()
-}
-
-/// A xorshift generator.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
 }

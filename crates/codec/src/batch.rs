@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use crate::{
     Codec, EntryCodec, Error,
-    codec::{each, pack, unpack},
+    codec::{pack, unpack},
+    kinds::each,
     simd::vectorised,
 };
 

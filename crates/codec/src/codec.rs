@@ -1,18 +1,11 @@
-//! What a codec is, which ones there are, and how an entry is stored with one.
-//!
-//! To add a codec: write its folder beside `bpc`, with a line in `lib.rs`. Here, give [`CodecKind`] and [`Codec`]
-//! a variant each, add it to [`CodecKind::ALL`], and fill the arms that the compiler then asks for, also in
-//! `tests/contract.rs`. Give `docs/format.md` a section with an example. The tests of this crate go over `ALL` and
-//! over the examples, so they prove it without being told.
-
-use std::{fmt, str::FromStr};
+//! What a codec is, and how an entry is stored with one. Which codecs there are stands in `kinds.rs`.
 
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, ZERO_ENTRY, is_zero};
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bdi, Bf16, Bpc, Cpack, Delta64, Error, Fp16, Fp32, Fpc, Fvc, Planes, Stream, Zeros,
+    Codec, Error, Stream,
     bits::{BitCount, BitReader, BitSink},
+    kinds::each,
     simd::vectorised,
 };
 
@@ -88,229 +81,18 @@ impl<C: BitCodec> EntryCodec for C {
     }
 
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        match layout {
-            Layout::A => self.read(&mut BitReader::new(stream)),
-            _ => Err(Error::Layout(layout)),
-        }
+        only_a(layout)?;
+        self.read(&mut BitReader::new(stream))
     }
 }
 
-/// The name of a codec.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CodecKind {
-    /// Bit-Plane Compression, the paper's choice.
-    Bpc,
-    /// Base-Delta-Immediate.
-    Bdi,
-    /// Frequent Pattern Compression.
-    Fpc,
-    /// Frequent Value Compression.
-    Fvc,
-    /// C-Pack.
-    Cpack,
-    /// Bit planes over 8-bit lanes.
-    Planes8,
-    /// Bit planes over 16-bit lanes.
-    Planes16,
-    /// Bit planes over 32-bit lanes.
-    Planes32,
-    /// Bit planes over 64-bit lanes.
-    Planes64,
-    /// A zero bitmap over 16-bit words.
-    Zeros16,
-    /// A zero bitmap over 32-bit words.
-    Zeros32,
-    /// A zero bitmap over 64-bit words.
-    Zeros64,
-    /// bf16 values.
-    Bf16,
-    /// Half-precision values.
-    Fp16,
-    /// Single-precision values, many of them zero.
-    Fp32,
-    /// Differences of 64-bit words.
-    Delta64,
+/// Refuses what a codec of one layout never writes.
+#[inline(always)]
+pub(crate) fn only_a(layout: Layout) -> Result<(), Error> {
+    if layout == Layout::A { Ok(()) } else { Err(Error::Layout(layout)) }
 }
-
-impl CodecKind {
-    /// Every codec.
-    pub const ALL: [Self; 16] = [
-        Self::Bpc,
-        Self::Bdi,
-        Self::Fpc,
-        Self::Fvc,
-        Self::Cpack,
-        Self::Planes8,
-        Self::Planes16,
-        Self::Planes32,
-        Self::Planes64,
-        Self::Zeros16,
-        Self::Zeros32,
-        Self::Zeros64,
-        Self::Bf16,
-        Self::Fp16,
-        Self::Fp32,
-        Self::Delta64,
-    ];
-
-    /// The five that the paper compares.
-    pub const PAPER: [Self; 5] = [Self::Bpc, Self::Bdi, Self::Fpc, Self::Fvc, Self::Cpack];
-
-    /// The name in tables, files and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bpc => "bpc",
-            Self::Bdi => "bdi",
-            Self::Fpc => "fpc",
-            Self::Fvc => "fvc",
-            Self::Cpack => "cpack",
-            Self::Planes8 => "planes8",
-            Self::Planes16 => "planes16",
-            Self::Planes32 => "planes32",
-            Self::Planes64 => "planes64",
-            Self::Zeros16 => "zeros16",
-            Self::Zeros32 => "zeros32",
-            Self::Zeros64 => "zeros64",
-            Self::Bf16 => "bf16",
-            Self::Fp16 => "fp16",
-            Self::Fp32 => "fp32",
-            Self::Delta64 => "delta64",
-        }
-    }
-
-    /// Whether the codec keeps parameters per allocation, so that [`train`](Self::train) looks at its sample.
-    pub fn learns(self) -> bool {
-        matches!(self, Self::Fvc | Self::Bf16)
-    }
-
-    /// Makes the codec ready for an allocation, of which `sample` holds entries. Only codecs that keep
-    /// parameters per allocation look at it.
-    pub fn train(self, sample: &[Entry]) -> Codec {
-        match self {
-            Self::Bpc => Codec::Bpc(Bpc),
-            Self::Bdi => Codec::Bdi(Bdi),
-            Self::Fpc => Codec::Fpc(Fpc),
-            Self::Fvc => Codec::Fvc(Fvc::train(sample)),
-            Self::Cpack => Codec::Cpack(Cpack),
-            Self::Planes8 => Codec::Planes8(Planes),
-            Self::Planes16 => Codec::Planes16(Planes),
-            Self::Planes32 => Codec::Planes32(Planes),
-            Self::Planes64 => Codec::Planes64(Planes),
-            Self::Zeros16 => Codec::Zeros16(Zeros),
-            Self::Zeros32 => Codec::Zeros32(Zeros),
-            Self::Zeros64 => Codec::Zeros64(Zeros),
-            Self::Bf16 => Codec::Bf16(Bf16::train(sample)),
-            Self::Fp16 => Codec::Fp16(Fp16),
-            Self::Fp32 => Codec::Fp32(Fp32),
-            Self::Delta64 => Codec::Delta64(Delta64),
-        }
-    }
-}
-
-impl fmt::Display for CodecKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for CodecKind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| Error::Name { name: name.to_owned(), known: Self::ALL.map(Self::name).join(", ") })
-    }
-}
-
-/// A codec that is ready for one allocation. It serialises with its parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "codec", rename_all = "lowercase")]
-pub enum Codec {
-    /// Bit-Plane Compression.
-    Bpc(Bpc),
-    /// Base-Delta-Immediate.
-    Bdi(Bdi),
-    /// Frequent Pattern Compression.
-    Fpc(Fpc),
-    /// Frequent Value Compression.
-    Fvc(Fvc),
-    /// C-Pack.
-    Cpack(Cpack),
-    /// Bit planes over 8-bit lanes.
-    Planes8(Planes<8>),
-    /// Bit planes over 16-bit lanes.
-    Planes16(Planes<16>),
-    /// Bit planes over 32-bit lanes.
-    Planes32(Planes<32>),
-    /// Bit planes over 64-bit lanes.
-    Planes64(Planes<64>),
-    /// A zero bitmap over 16-bit words.
-    Zeros16(Zeros<16>),
-    /// A zero bitmap over 32-bit words.
-    Zeros32(Zeros<32>),
-    /// A zero bitmap over 64-bit words.
-    Zeros64(Zeros<64>),
-    /// bf16 values.
-    Bf16(Bf16),
-    /// Half-precision values.
-    Fp16(Fp16),
-    /// Single-precision values, many of them zero.
-    Fp32(Fp32),
-    /// Differences of 64-bit words.
-    Delta64(Delta64),
-}
-
-/// Calls the same code for whichever codec it is, with the codec's own type.
-macro_rules! each {
-    ($self:expr, $codec:ident => $call:expr) => {
-        match $self {
-            Codec::Bpc($codec) => $call,
-            Codec::Bdi($codec) => $call,
-            Codec::Fpc($codec) => $call,
-            Codec::Fvc($codec) => $call,
-            Codec::Cpack($codec) => $call,
-            Codec::Planes8($codec) => $call,
-            Codec::Planes16($codec) => $call,
-            Codec::Planes32($codec) => $call,
-            Codec::Planes64($codec) => $call,
-            Codec::Zeros16($codec) => $call,
-            Codec::Zeros32($codec) => $call,
-            Codec::Zeros64($codec) => $call,
-            Codec::Bf16($codec) => $call,
-            Codec::Fp16($codec) => $call,
-            Codec::Fp32($codec) => $call,
-            Codec::Delta64($codec) => $call,
-        }
-    };
-}
-pub(crate) use each;
 
 impl Codec {
-    /// Which codec it is.
-    pub fn kind(&self) -> CodecKind {
-        match self {
-            Self::Bpc(_) => CodecKind::Bpc,
-            Self::Bdi(_) => CodecKind::Bdi,
-            Self::Fpc(_) => CodecKind::Fpc,
-            Self::Fvc(_) => CodecKind::Fvc,
-            Self::Cpack(_) => CodecKind::Cpack,
-            Self::Planes8(_) => CodecKind::Planes8,
-            Self::Planes16(_) => CodecKind::Planes16,
-            Self::Planes32(_) => CodecKind::Planes32,
-            Self::Planes64(_) => CodecKind::Planes64,
-            Self::Zeros16(_) => CodecKind::Zeros16,
-            Self::Zeros32(_) => CodecKind::Zeros32,
-            Self::Zeros64(_) => CodecKind::Zeros64,
-            Self::Bf16(_) => CodecKind::Bf16,
-            Self::Fp16(_) => CodecKind::Fp16,
-            Self::Fp32(_) => CodecKind::Fp32,
-            Self::Delta64(_) => CodecKind::Delta64,
-        }
-    }
-
     /// The size class of an entry.
     #[inline]
     pub fn class(&self, entry: &Entry) -> SizeClass {

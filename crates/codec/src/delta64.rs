@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
+    codec::only_a,
     lanes::{self, MOST},
 };
 
@@ -50,9 +51,7 @@ impl EntryCodec for Delta64 {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        if layout != Layout::A {
-            return Err(Error::Layout(layout));
-        }
+        only_a(layout)?;
         let mut reader = LsbReader::new(stream);
         let base = reader.take(64)?;
         let (width, shift) = (reader.take(8)? as u32, reader.take(8)? as u32);

@@ -30,9 +30,11 @@ mod delta64;
 mod float;
 mod fpc;
 mod fvc;
+mod kinds;
 mod lanes;
 mod parameters;
 mod planes;
+pub mod samples;
 mod simd;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -42,12 +44,13 @@ pub use batch::BatchError;
 pub use bdi::Bdi;
 pub use bits::{STREAM_BYTES, Stream};
 pub use bpc::{Bpc, reference::Reference as BpcReference};
-pub use codec::{Codec, CodecKind, EntryCodec, Packed};
+pub use codec::{EntryCodec, Packed};
 pub use cpack::Cpack;
 pub use delta64::Delta64;
 pub use float::{Bf16, Fp16, Fp32};
 pub use fpc::Fpc;
 pub use fvc::Fvc;
+pub use kinds::{Codec, CodecKind};
 pub use planes::Planes;
 pub use zeros::Zeros;
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
+    codec::only_a,
     lanes::{self, MOST},
     simd::transpose,
 };
@@ -54,9 +55,7 @@ impl<const W: usize> EntryCodec for Planes<W> {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        if layout != Layout::A {
-            return Err(Error::Layout(layout));
-        }
+        only_a(layout)?;
         let mut reader = LsbReader::new(stream);
         let mask = reader.take(W as u32)?;
         let base = reader.take(W as u32)?;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
+    codec::only_a,
     lanes::{self, MOST},
 };
 
@@ -42,9 +43,7 @@ impl<const W: usize> EntryCodec for Zeros<W> {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        if layout != Layout::A {
-            return Err(Error::Layout(layout));
-        }
+        only_a(layout)?;
         let mut reader = LsbReader::new(stream);
         let map = reader.take(lanes::count::<W>() as u32)?;
         let mut words = [0; MOST];

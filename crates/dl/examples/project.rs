@@ -1,7 +1,7 @@
 //! Prints memory and projected speedup on a Titan Xp, or on one with other memories:
 //! `cargo run --release -p buddy-dl --example project [GB...]`.
 
-use buddy_dl::{Network, PAPER_MEAN_RATIO, Spec, paper_ratio, project};
+use buddy_dl::{Network, Spec, project};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut spec = Spec::named("titan-xp")?;
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn mean_speedup(spec: &Spec) -> f64 {
     let mut logs = Vec::new();
     for network in Network::all() {
-        let ratio = paper_ratio(network.name).unwrap_or(PAPER_MEAN_RATIO);
+        let ratio = network.paper_ratio;
         let Some(projection) = project(spec, &network, ratio) else { continue };
         let ([from, to], [slow, fast]) = (projection.best, projection.throughput);
         println!(

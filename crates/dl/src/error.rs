@@ -6,7 +6,7 @@ use crate::Network;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A network that does not exist.
-    #[error("there is no network '{0}'; there are {list}", list = Network::ALL.join(", "))]
+    #[error("there is no network '{0}'; there are {list}", list = Network::names().join(", "))]
     Network(String),
     /// A GPU that has no figures for training.
     #[error("{0} has no [training] table; {list} have one", list = crate::spec::names().join(", "))]

@@ -5,15 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Footprint, Network, Spec, Time, largest_batch, time};
 
-/// The compression ratio of a network in the paper, where its text states it.
-pub fn paper_ratio(network: &str) -> Option<f64> {
-    match network {
-        "squeezenet" => Some(1.49),
-        "resnet50" => Some(1.64),
-        _ => None,
-    }
-}
-
 /// The paper's average over its six networks.
 pub const PAPER_MEAN_RATIO: f64 = 1.5;
 

@@ -36,7 +36,7 @@ impl Source {
         if let Some(info) = ALL.iter().find(|info| info.name == what) {
             return Ok(Self::Workload(info));
         }
-        if Network::ALL.contains(&what) {
+        if Network::names().contains(&what) {
             return Ok(Self::Network(Network::named(what)?));
         }
         if let Some(name) = PROGRAMS.into_iter().find(|name| *name == what) {
@@ -50,7 +50,7 @@ impl Source {
             "the programs are {}, the workloads {} and the networks {}",
             PROGRAMS.join(", "),
             workloads.join(", "),
-            Network::ALL.join(", ")
+            Network::names().join(", ")
         );
         Err(Error::Unknown { what: what.to_owned(), known })
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use buddy_core::Profile;
-use buddy_dl::Accuracy;
+use buddy_dl::{Accuracy, NetworkInfo, PAPER};
 use buddy_sim::Report;
-use buddy_workloads::ALL;
+use buddy_workloads::{ALL, Info};
 
-use crate::{NETWORKS, Point, Program, Recorded, Settings, SpeedRow};
+use crate::{Point, Program, Recorded, Settings, SpeedRow};
 
 /// What is known so far. A figure is a function of this alone.
 #[derive(Debug)]
@@ -56,26 +56,21 @@ impl Findings {
 
     /// The ten HPC programs.
     pub fn hpc(&self) -> Vec<Subject<'_>> {
-        let subject = |info: &buddy_workloads::Info| Subject {
-            name: info.name,
-            label: info.paper_name,
-            hpc: true,
-            paper_bytes: info.paper_bytes,
-            profile: self.programs.get(info.name).map(|program| &program.profile),
+        let subject = |info: &Info| {
+            let profile = self.programs.get(info.name).map(|program| &program.profile);
+            let Info { name, paper_name: label, paper_bytes, .. } = *info;
+            Subject { name, label, hpc: true, paper_bytes, profile }
         };
         ALL.iter().map(subject).collect()
     }
 
     /// The paper's six networks, recorded or not.
     pub fn dl(&self) -> Vec<Subject<'_>> {
-        let subject = |network: &crate::Network| Subject {
-            name: network.name,
-            label: network.label,
-            hpc: false,
-            paper_bytes: network.paper_bytes,
-            profile: self.networks.get(network.name).map(|recorded| &recorded.profile),
+        let subject = |&NetworkInfo { name, label, paper_bytes, .. }: &NetworkInfo| {
+            let profile = self.networks.get(name).map(|recorded| &recorded.profile);
+            Subject { name, label, hpc: false, paper_bytes, profile }
         };
-        NETWORKS.iter().map(subject).collect()
+        PAPER.iter().map(subject).collect()
     }
 
     /// All sixteen, in the paper's order.

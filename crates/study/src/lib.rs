@@ -31,7 +31,7 @@ pub use experiment::{About, EXPERIMENTS, Experiment};
 pub use findings::{Findings, Subject};
 pub use means::{arithmetic, correlation, geometric};
 pub use program::Program;
-pub use recorded::{NETWORKS, Network, Recorded, TODAY, recorded_run};
+pub use recorded::{Recorded, recorded_run};
 pub use reproduce::{Done, Request, reproduce};
 pub use settings::Settings;
 pub use speed::SpeedRow;

@@ -4,39 +4,10 @@ use std::{borrow::Cow, fs, io, path::Path};
 
 use buddy_codec::CodecKind;
 use buddy_core::{Profile, Record, RecordKind, RunRecord};
-use buddy_dl::Accuracy;
+use buddy_dl::{Accuracy, NetworkInfo};
 use buddy_profile::{DEFAULT_THRESHOLD, Measured, Settings as Ask, Tried, profile};
 
 use crate::Error;
-
-/// A network whose training was recorded.
-#[derive(Debug, Clone, Copy)]
-pub struct Network {
-    /// Its name, which is that of its record's file.
-    pub name: &'static str,
-    /// Its name in figures.
-    pub label: &'static str,
-    /// The footprint in the paper's workload table, in bytes; 0 where the paper does not have it.
-    pub paper_bytes: u64,
-}
-
-/// The paper's six, in its order.
-pub const NETWORKS: [Network; 6] = [
-    Network { name: "biglstm", label: "BigLSTM", paper_bytes: 2_710_000_000 },
-    Network { name: "alexnet", label: "AlexNet", paper_bytes: 8_850_000_000 },
-    Network { name: "inception_v2", label: "Inception_V2", paper_bytes: 3_210_000_000 },
-    Network { name: "squeezenet", label: "SqueezeNetv1.1", paper_bytes: 2_030_000_000 },
-    Network { name: "vgg16", label: "VGG16", paper_bytes: 11_080_000_000 },
-    Network { name: "resnet50", label: "ResNet50", paper_bytes: 4_500_000_000 },
-];
-
-/// Today's training in bf16, which the paper does not have.
-pub const TODAY: [Network; 4] = [
-    Network { name: "resnet50_bf16", label: "ResNet50, bf16", paper_bytes: 0 },
-    Network { name: "vgg16_bf16", label: "VGG16, bf16", paper_bytes: 0 },
-    Network { name: "vit_b16_bf16", label: "ViT-B/16, bf16", paper_bytes: 0 },
-    Network { name: "gpt12_bf16", label: "GPT, 12 layers, bf16", paper_bytes: 0 },
-];
 
 /// A recorded run and what targets make of it.
 #[derive(Debug, Clone)]
@@ -54,7 +25,7 @@ impl Recorded {
     ///
     /// # Errors
     /// If the file is not the record of a run.
-    pub fn read(dir: Option<&Path>, network: &Network) -> Result<Option<Self>, Error> {
+    pub fn read(dir: Option<&Path>, network: &NetworkInfo) -> Result<Option<Self>, Error> {
         recorded_run(dir, network.name)?.map(Self::new).transpose()
     }
 
@@ -100,8 +71,8 @@ fn record<T: RecordKind>(dir: Option<&Path>, name: &str) -> Result<Option<T>, Er
 /// The text of a record: a file of a directory, or what is built in.
 fn text(dir: Option<&Path>, name: &str) -> Result<Option<Cow<'static, str>>, Error> {
     let Some(dir) = dir else {
-        let found = BUILT_IN.iter().find(|(known, _)| *known == name);
-        return Ok(found.map(|(_, text)| Cow::Borrowed(*text)));
+        let accuracy = (name == "accuracy").then_some(ACCURACY);
+        return Ok(accuracy.or_else(|| Some(NetworkInfo::named(name)?.record)).map(Cow::Borrowed));
     };
     let path = dir.join(format!("{name}.json"));
     match fs::read_to_string(&path) {
@@ -112,17 +83,5 @@ fn text(dir: Option<&Path>, name: &str) -> Result<Option<Cow<'static, str>>, Err
     }
 }
 
-/// Names and texts of `data/recorded`: they travel with the program.
-const BUILT_IN: &[(&str, &str)] = &[
-    ("accuracy", include_str!("../../../data/recorded/accuracy.json")),
-    ("biglstm", include_str!("../../../data/recorded/biglstm.json")),
-    ("alexnet", include_str!("../../../data/recorded/alexnet.json")),
-    ("inception_v2", include_str!("../../../data/recorded/inception_v2.json")),
-    ("squeezenet", include_str!("../../../data/recorded/squeezenet.json")),
-    ("vgg16", include_str!("../../../data/recorded/vgg16.json")),
-    ("resnet50", include_str!("../../../data/recorded/resnet50.json")),
-    ("resnet50_bf16", include_str!("../../../data/recorded/resnet50_bf16.json")),
-    ("vgg16_bf16", include_str!("../../../data/recorded/vgg16_bf16.json")),
-    ("vit_b16_bf16", include_str!("../../../data/recorded/vit_b16_bf16.json")),
-    ("gpt12_bf16", include_str!("../../../data/recorded/gpt12_bf16.json")),
-];
+/// The record of `data/recorded` that is not a network's.
+const ACCURACY: &str = include_str!("../../../data/recorded/accuracy.json");

@@ -6,12 +6,13 @@ use std::{
 };
 
 use buddy_core::{Figure, Record};
+use buddy_dl::{PAPER, TODAY};
 use buddy_workloads::{ALL, Info};
 use serde_json::json;
 
 use crate::{
-    EXPERIMENTS, Error, Experiment, Findings, Key, NETWORKS, Point, Program, Recorded, Settings, Store,
-    TODAY, Watch, program, recorded,
+    EXPERIMENTS, Error, Experiment, Findings, Key, Point, Program, Recorded, Settings, Store, Watch, program,
+    recorded,
     simulate::{self, Stages},
     speed,
     work::Work,
@@ -98,7 +99,7 @@ fn choose(only: &[String]) -> Result<Vec<&'static dyn Experiment>, Error> {
 
 fn networks(request: &Request) -> Result<BTreeMap<String, Recorded>, Error> {
     let mut networks = BTreeMap::new();
-    for network in NETWORKS.iter().chain(&TODAY) {
+    for network in PAPER.iter().chain(&TODAY) {
         if let Some(recorded) = Recorded::read(request.recorded.as_deref(), network)? {
             networks.insert(network.name.to_owned(), recorded);
         }
@@ -131,21 +132,6 @@ fn programs(settings: &Settings, store: &Store, work: &Work<'_>) -> Result<BTree
     Ok(programs)
 }
 
-/// Seconds of a core that the programs take, for a megabyte: measured at a quarter of the paper's footprint.
-const SECONDS_PER_MB: [(&str, f64); 10] = [
-    ("palm", 0.24),
-    ("ep", 0.04),
-    ("cg", 0.12),
-    ("seismic", 0.13),
-    ("sp", 0.16),
-    ("csp", 0.14),
-    ("ilbdc", 0.26),
-    ("bt", 0.11),
-    ("hpgmg", 0.09),
-    ("lulesh", 0.38),
-];
-
 fn program_seconds(settings: &Settings, info: &Info) -> f64 {
-    let rate = SECONDS_PER_MB.iter().find(|(name, _)| *name == info.name).map_or(0.1, |(_, rate)| *rate);
-    rate * settings.bytes_of(info) as f64 / 1e6
+    info.seconds_per_mb * settings.bytes_of(info) as f64 / 1e6
 }

@@ -117,32 +117,19 @@ fn generated_bytes(settings: &Settings, name: &str) -> u64 {
     }
 }
 
-/// Seconds of a core that a simulation takes, for a megabyte.
-const SECONDS_PER_MB: [(&str, f64); 10] = [
-    ("palm", 0.13),
-    ("ep", 0.07),
-    ("cg", 0.32),
-    ("seismic", 0.2),
-    ("sp", 0.085),
-    ("csp", 0.15),
-    ("ilbdc", 0.12),
-    ("bt", 0.28),
-    ("hpgmg", 0.17),
-    ("lulesh", 0.15),
-];
-
 /// Warp instructions that a core simulates in a second, of networks.
 const INSTRUCTIONS_PER_SECOND: f64 = 12e6;
+/// Seconds of a core for a megabyte of a generated program.
+const GENERATED_SECONDS_PER_MB: f64 = 0.02;
 
 /// What a point is expected to take.
 pub(crate) fn seconds(settings: &Settings, point: &Point) -> f64 {
-    let rate = SECONDS_PER_MB.iter().find(|(name, _)| *name == point.program).map_or(0.02, |(_, rate)| *rate);
-    if buddy_dl::Network::ALL.contains(&point.program.as_str()) {
+    if buddy_dl::Network::names().contains(&point.program.as_str()) {
         return settings.network_instructions as f64 / INSTRUCTIONS_PER_SECOND;
     }
-    let bytes = match ALL.iter().find(|info| info.name == point.program) {
-        Some(info) => settings.bytes_of(info),
-        None => generated_bytes(settings, &point.program),
+    let (rate, bytes) = match ALL.iter().find(|info| info.name == point.program) {
+        Some(info) => (info.simulated_seconds_per_mb, settings.bytes_of(info)),
+        None => (GENERATED_SECONDS_PER_MB, generated_bytes(settings, &point.program)),
     };
     rate * bytes as f64 / 1e6
 }

@@ -85,6 +85,10 @@ pub struct Info {
     pub method: &'static str,
     /// The footprint in the paper's workload table, in bytes.
     pub paper_bytes: u64,
+    /// Seconds of a core that a run takes for a megabyte, measured at a quarter of the paper's footprint.
+    pub seconds_per_mb: f64,
+    /// Seconds of a core that the simulation of its application takes for a megabyte.
+    pub simulated_seconds_per_mb: f64,
     /// What all arrays together take when it is built for this many bytes. Where that depends on the seed, what is expected,
     /// to within 3%.
     pub footprint: fn(bytes: u64) -> u64,

@@ -7,13 +7,13 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use buddy_codec::CodecKind;
+use buddy_codec::{CodecKind, samples};
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, Record, RecordKind, SizeClass, ZERO_ENTRY, as_entries};
 use buddy_snapshot::write_atomic;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{data, timing::best_seconds};
+use super::timing::best_seconds;
 
 /// Entries of one piece: 256 KiB, which a second-level cache holds.
 const PIECE: usize = 2048;
@@ -82,7 +82,7 @@ impl Codec {
 
     fn entries(&self) -> Result<(String, Vec<Entry>)> {
         let Some(path) = &self.file else {
-            return Ok(("mixed".to_owned(), data::mixed(MOST)));
+            return Ok(("mixed".to_owned(), samples::mixed(MOST)));
         };
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let (entries, _) = as_entries(&bytes);

@@ -1,7 +1,6 @@
 //! `buddy bench`: our speed beside named peers, in one run.
 
 mod codec;
-mod data;
 mod memory;
 mod sim;
 mod timing;

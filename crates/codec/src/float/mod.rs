@@ -15,44 +15,35 @@ use serde::{Deserialize, Serialize};
 pub use bf16::Bf16;
 use sparse::Sparse;
 
-use crate::{EntryCodec, Error, Stream};
+use crate::{EntryCodec, Error, Stream, codec::only_a};
 
-/// Half precision (1 sign, 5 exponent, 10 mantissa bits).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fp16;
+/// Floats with `E` bits of exponent and `M` of mantissa, which have the sparse layout and no other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Float<const E: u32, const M: u32>;
 
-/// Single precision (1, 8, 23).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fp32;
+/// Half precision.
+pub type Fp16 = Float<5, 10>;
+/// Single precision.
+pub type Fp32 = Float<8, 23>;
 
-/// Both are the sparse layout and no other.
-macro_rules! sparse_only {
-    ($codec:ty, $exponent:literal, $mantissa:literal) => {
-        impl EntryCodec for $codec {
-            fn max_bits(&self) -> u32 {
-                Sparse::<$exponent, $mantissa>::MAX_BITS
-            }
+impl<const E: u32, const M: u32> EntryCodec for Float<E, M> {
+    fn max_bits(&self) -> u32 {
+        Sparse::<E, M>::MAX_BITS
+    }
 
-            #[inline(always)]
-            fn size_bits(&self, entry: &Entry) -> u32 {
-                Sparse::<$exponent, $mantissa>::of(entry).bits()
-            }
+    #[inline(always)]
+    fn size_bits(&self, entry: &Entry) -> u32 {
+        Sparse::<E, M>::of(entry).bits()
+    }
 
-            #[inline(always)]
-            fn encode(&self, entry: &Entry, stream: &mut Stream) {
-                Sparse::<$exponent, $mantissa>::of(entry).write(entry, stream);
-            }
+    #[inline(always)]
+    fn encode(&self, entry: &Entry, stream: &mut Stream) {
+        Sparse::<E, M>::of(entry).write(entry, stream);
+    }
 
-            #[inline(always)]
-            fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-                match layout {
-                    Layout::A => Sparse::<$exponent, $mantissa>::read(stream),
-                    _ => Err(Error::Layout(layout)),
-                }
-            }
-        }
-    };
+    #[inline(always)]
+    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
+        only_a(layout)?;
+        Sparse::<E, M>::read(stream)
+    }
 }
-
-sparse_only!(Fp16, 5, 10);
-sparse_only!(Fp32, 8, 23);

@@ -27,8 +27,8 @@ fn every_float_codec_keeps_the_contract() {
     testing::contract(&Bf16::default(), &samples);
     testing::contract(&Bf16::new(0).unwrap(), &samples);
     testing::contract(&Bf16::new(240).unwrap(), &samples);
-    testing::contract(&Fp16, &samples);
-    testing::contract(&Fp32, &samples);
+    testing::contract(&Fp16::default(), &samples);
+    testing::contract(&Fp32::default(), &samples);
 }
 
 /// Exponents 112 to 127 in turn: the whole window, no zeros, more than eight exponents.
@@ -88,5 +88,5 @@ fn impossible_headers_are_refused() {
         );
     }
     let stream = [[32, 0, 0].as_slice(), &[0; 157]].concat();
-    assert!(matches!(Fp16.decode(&stream, Layout::A), Err(Error::Invalid { .. })));
+    assert!(matches!(Fp16::default().decode(&stream, Layout::A), Err(Error::Invalid { .. })));
 }

@@ -4,14 +4,13 @@
 //! [`contract`] asks everything of one implementation of [`EntryCodec`]; [`storage`] asks the rest of a
 //! [`Codec`], which also packs; [`twins`] asks that a fast implementation is its reference bit for bit.
 
-mod samples;
 mod strategies;
 
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, ZERO_ENTRY, is_zero};
 
-pub use samples::samples;
 pub use strategies::{entries, floats, mixed, noise, pointers, ramps, repeated, sparse};
 
+pub use crate::samples::samples;
 use crate::{Codec, EntryCodec, Error, Packed, STREAM_BYTES, Stream};
 
 const LAYOUTS: [Layout; 3] = [Layout::A, Layout::B, Layout::C];

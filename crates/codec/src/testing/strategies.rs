@@ -3,7 +3,8 @@
 use buddy_core::{Entry, ZERO_ENTRY};
 use proptest::{array::uniform32, prelude::*};
 
-use super::{entry_of, samples::fill};
+use super::entry_of;
+use crate::samples::fill;
 
 /// Entries of any kind: each of the others here, and zeros.
 pub fn entries() -> impl Strategy<Value = Entry> {

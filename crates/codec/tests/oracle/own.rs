@@ -328,8 +328,8 @@ fn assert_all_same(entry: &Entry, window: Bf16, flips: &[Index]) {
     assert_same(&Zeros::<32>, entry, flips);
     assert_same(&Zeros::<64>, entry, flips);
     assert_same(&Delta64, entry, flips);
-    assert_same(&Fp16, entry, flips);
-    assert_same(&Fp32, entry, flips);
+    assert_same(&Fp16::default(), entry, flips);
+    assert_same(&Fp32::default(), entry, flips);
     assert_same(&window, entry, flips);
 }
 
@@ -391,10 +391,10 @@ proptest! {
         let (base, c, signs, dense, t) = header;
         let mut bytes = noise;
         bytes[..3].copy_from_slice(&[base, c | u8::from(signs) << 6 | u8::from(dense) << 7, t]);
-        assert_read(&Fp32, &bytes[..len]);
+        assert_read(&Fp32::default(), &bytes[..len]);
         assert_read(&Bf16::default(), &bytes[..len]);
         bytes[0] %= 40;
-        assert_read(&Fp16, &bytes[..len]);
+        assert_read(&Fp16::default(), &bytes[..len]);
         bytes[8..10].copy_from_slice(&[base % 70, t]);
         assert_read(&Delta64, &bytes[..len]);
         assert_read(&Planes::<8>, &bytes[..len]);

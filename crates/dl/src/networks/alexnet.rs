@@ -1,8 +1,20 @@
 //! AlexNet as Caffe has it: convolutions in two groups, and normalisation over neighbouring channels.
 
-use crate::{Layer, Op, Shape, graph::Graph};
+use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
 
-pub(super) fn layers() -> Vec<Layer> {
+/// Its row in the table of networks.
+pub(super) const INFO: NetworkInfo = NetworkInfo {
+    name: "alexnet",
+    title: "AlexNet",
+    label: "AlexNet",
+    unit: "images",
+    paper_bytes: 8_850_000_000,
+    paper_ratio: PAPER_MEAN_RATIO,
+    layers: Some(layers),
+    record: include_str!("../../../../data/recorded/alexnet.json"),
+};
+
+fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(3, 227, 227));
     net.conv("conv1", 96, [11, 4, 0], true).relu().same("norm1", Op::Lrn).pool("pool1", [3, 2, 0], false);
     net.grouped("conv2", 256, [5, 1, 2], 2, true).relu();

@@ -2,14 +2,26 @@
 //!
 //! The paper gives neither the vocabulary nor the length of a sequence. `docs/case-study.md` says why these.
 
-use crate::{Layer, Op, Shape, graph::Graph};
+use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
+
+/// Its row in the table of networks.
+pub(super) const INFO: NetworkInfo = NetworkInfo {
+    name: "biglstm",
+    title: "BigLSTM",
+    label: "BigLSTM",
+    unit: "words",
+    paper_bytes: 2_710_000_000,
+    paper_ratio: PAPER_MEAN_RATIO,
+    layers: Some(layers),
+    record: include_str!("../../../../data/recorded/biglstm.json"),
+};
 
 /// Words of a sequence, which is unrolled as a whole.
 const STEPS: u64 = 70;
 /// Words of the vocabulary.
 pub(crate) const WORDS: u64 = 33_278;
 
-pub(super) fn layers() -> Vec<Layer> {
+fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(1, STEPS, 1));
     net.embedding("embedding", WORDS, 1024);
     net.lstm("lstm1", 8192, 1024).lstm("lstm2", 8192, 1024);

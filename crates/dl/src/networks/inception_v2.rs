@@ -1,6 +1,18 @@
 //! Inception v2, which is Inception with batch normalisation: modules of four branches.
 
-use crate::{Layer, Op, Shape, graph::Graph};
+use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
+
+/// Its row in the table of networks.
+pub(super) const INFO: NetworkInfo = NetworkInfo {
+    name: "inception_v2",
+    title: "Inception v2",
+    label: "Inception_V2",
+    unit: "images",
+    paper_bytes: 3_210_000_000,
+    paper_ratio: PAPER_MEAN_RATIO,
+    layers: Some(layers),
+    record: include_str!("../../../../data/recorded/inception_v2.json"),
+};
 
 /// Channels of a module: 1x1; 3x3 after its reduction; double 3x3 after its reduction; the pooled branch, and
 /// whether it pools by the mean.
@@ -20,7 +32,7 @@ const MODULES: [Module; 10] = [
     ("5b", 352, [192, 320], [192, 224], 128, false),
 ];
 
-pub(super) fn layers() -> Vec<Layer> {
+fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(3, 224, 224));
     conv(&mut net, "conv1", 64, [7, 2, 3]);
     net.pool("pool1", [3, 2, 0], false);

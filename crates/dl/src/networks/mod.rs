@@ -1,4 +1,4 @@
-//! The paper's six networks, a file each.
+//! The table of networks: the paper's six, whose layers lie in a file each, and today's, which are recorded only.
 
 mod alexnet;
 pub(crate) mod biglstm;
@@ -7,7 +7,52 @@ mod resnet50;
 mod squeezenet;
 mod vgg16;
 
-use crate::{Error, Layer};
+use crate::{Error, Layer, PAPER_MEAN_RATIO};
+
+/// A row of the table: what is known of a network without building its layers.
+#[derive(Debug, Clone, Copy)]
+pub struct NetworkInfo {
+    /// Its name on the command line and in `data/recorded`, such as `resnet50`.
+    pub name: &'static str,
+    /// Its name as people write it.
+    pub title: &'static str,
+    /// Its name in figures: the paper's, where the paper has it.
+    pub label: &'static str,
+    /// What throughput counts: `images` or `words`.
+    pub unit: &'static str,
+    /// The footprint in the paper's workload table, in bytes; 0 where the paper does not have it.
+    pub paper_bytes: u64,
+    /// The compression ratio in the paper; its average where its text states none for this network.
+    pub paper_ratio: f64,
+    /// Builds its layers; the first is the input. None where only a record is known.
+    pub layers: Option<fn() -> Vec<Layer>>,
+    /// The record of its training, as JSON: it travels with the program.
+    pub record: &'static str,
+}
+
+/// The paper's six, in the order of its table.
+pub static PAPER: [NetworkInfo; 6] =
+    [biglstm::INFO, alexnet::INFO, inception_v2::INFO, squeezenet::INFO, vgg16::INFO, resnet50::INFO];
+
+/// Today's training in bf16, which the paper does not have.
+pub static TODAY: [NetworkInfo; 4] = [
+    today("resnet50_bf16", "ResNet50, bf16", include_str!("../../../../data/recorded/resnet50_bf16.json")),
+    today("vgg16_bf16", "VGG16, bf16", include_str!("../../../../data/recorded/vgg16_bf16.json")),
+    today("vit_b16_bf16", "ViT-B/16, bf16", include_str!("../../../../data/recorded/vit_b16_bf16.json")),
+    today("gpt12_bf16", "GPT, 12 layers, bf16", include_str!("../../../../data/recorded/gpt12_bf16.json")),
+];
+
+const fn today(name: &'static str, label: &'static str, record: &'static str) -> NetworkInfo {
+    let (title, unit, paper_ratio) = (label, "samples", PAPER_MEAN_RATIO);
+    NetworkInfo { name, title, label, unit, paper_bytes: 0, paper_ratio, layers: None, record }
+}
+
+impl NetworkInfo {
+    /// The row of a network; none if there is none of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PAPER.iter().chain(&TODAY).find(|info| info.name == name)
+    }
+}
 
 /// A network, layer by layer.
 #[derive(Debug, Clone)]
@@ -18,35 +63,32 @@ pub struct Network {
     pub title: &'static str,
     /// What throughput counts: `images` or `words`.
     pub unit: &'static str,
+    /// The compression ratio that the paper has for it.
+    pub paper_ratio: f64,
     /// Its layers; the first is the input, and each reads only layers before it.
     pub layers: Vec<Layer>,
 }
 
 impl Network {
-    /// Names of the networks, in the order of the paper's table.
-    pub const ALL: [&'static str; 6] =
-        ["biglstm", "alexnet", "inception_v2", "squeezenet", "vgg16", "resnet50"];
+    /// Names of the networks whose layers are known, in the order of the paper's table.
+    pub fn names() -> [&'static str; PAPER.len()] {
+        PAPER.each_ref().map(|info| info.name)
+    }
 
     /// A network by its name.
     ///
     /// # Errors
-    /// [`Error::Network`] if there is none of that name.
+    /// [`Error::Network`] if there are no layers of that name.
     pub fn named(name: &str) -> Result<Self, Error> {
-        let (name, title, unit, layers) = match name {
-            "alexnet" => ("alexnet", "AlexNet", "images", alexnet::layers()),
-            "biglstm" => ("biglstm", "BigLSTM", "words", biglstm::layers()),
-            "inception_v2" => ("inception_v2", "Inception v2", "images", inception_v2::layers()),
-            "resnet50" => ("resnet50", "ResNet50", "images", resnet50::layers()),
-            "squeezenet" => ("squeezenet", "SqueezeNet v1.1", "images", squeezenet::layers()),
-            "vgg16" => ("vgg16", "VGG16", "images", vgg16::layers()),
-            _ => return Err(Error::Network(name.to_owned())),
-        };
-        Ok(Self { name, title, unit, layers })
+        let found = NetworkInfo::named(name).and_then(|info| Some((info, info.layers?)));
+        let (info, layers) = found.ok_or_else(|| Error::Network(name.to_owned()))?;
+        let NetworkInfo { name, title, unit, paper_ratio, .. } = *info;
+        Ok(Self { name, title, unit, paper_ratio, layers: layers() })
     }
 
-    /// All six, in the order of [`Network::ALL`].
+    /// The paper's six, in its order.
     pub fn all() -> Vec<Self> {
-        Self::ALL.iter().map(|name| Self::named(name).expect("each name has its network")).collect()
+        Self::names().iter().map(|name| Self::named(name).expect("each of the paper's has layers")).collect()
     }
 
     /// How many weights it learns.

@@ -1,11 +1,23 @@
 //! ResNet50: bottleneck blocks whose outputs are added to their inputs; every convolution is normalised.
 
-use crate::{Layer, Op, Shape, graph::Graph};
+use crate::{Layer, NetworkInfo, Op, Shape, graph::Graph};
+
+/// Its row in the table of networks.
+pub(super) const INFO: NetworkInfo = NetworkInfo {
+    name: "resnet50",
+    title: "ResNet50",
+    label: "ResNet50",
+    unit: "images",
+    paper_bytes: 4_500_000_000,
+    paper_ratio: 1.64,
+    layers: Some(layers),
+    record: include_str!("../../../../data/recorded/resnet50.json"),
+};
 
 /// Channels in the bottleneck and blocks of each stage.
 const STAGES: [(u64, u64); 4] = [(64, 3), (128, 4), (256, 6), (512, 3)];
 
-pub(super) fn layers() -> Vec<Layer> {
+fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(3, 224, 224));
     net.conv("conv1", 64, [7, 2, 3], false).same("bn1", Op::Norm).relu().pool("maxpool", [3, 2, 0], false);
     for (stage, (channels, blocks)) in (1..).zip(STAGES) {

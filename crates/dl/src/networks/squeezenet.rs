@@ -1,8 +1,20 @@
 //! SqueezeNet v1.1: fire modules, which squeeze the channels and expand them by two kinds of filters.
 
-use crate::{Layer, Op, Shape, graph::Graph};
+use crate::{Layer, NetworkInfo, Op, Shape, graph::Graph};
 
-pub(super) fn layers() -> Vec<Layer> {
+/// Its row in the table of networks.
+pub(super) const INFO: NetworkInfo = NetworkInfo {
+    name: "squeezenet",
+    title: "SqueezeNet v1.1",
+    label: "SqueezeNetv1.1",
+    unit: "images",
+    paper_bytes: 2_030_000_000,
+    paper_ratio: 1.49,
+    layers: Some(layers),
+    record: include_str!("../../../../data/recorded/squeezenet.json"),
+};
+
+fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(3, 224, 224));
     net.conv("conv1", 64, [3, 2, 0], true).relu().pool("pool1", [3, 2, 0], false);
     fire(&mut net, 2, 16, 64);

@@ -1,11 +1,23 @@
 //! VGG16: thirteen convolutions of 3 by 3 and three fully connected layers.
 
-use crate::{Layer, Op, Shape, graph::Graph};
+use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
+
+/// Its row in the table of networks.
+pub(super) const INFO: NetworkInfo = NetworkInfo {
+    name: "vgg16",
+    title: "VGG16",
+    label: "VGG16",
+    unit: "images",
+    paper_bytes: 11_080_000_000,
+    paper_ratio: PAPER_MEAN_RATIO,
+    layers: Some(layers),
+    record: include_str!("../../../../data/recorded/vgg16.json"),
+};
 
 /// Channels and convolutions of each stage; a pooling follows each.
 const STAGES: [(u64, u64); 5] = [(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)];
 
-pub(super) fn layers() -> Vec<Layer> {
+fn layers() -> Vec<Layer> {
     let mut net = Graph::new(Shape::new(3, 224, 224));
     for (stage, (channels, convolutions)) in (1..).zip(STAGES) {
         for number in 1..=convolutions {

@@ -1,7 +1,7 @@
 //! The case study: memory, speed and accuracy of training by batch size.
 
 use buddy_core::{AxisInfo, Chart, Figure, Mark, Policy, SeriesInfo, Shape, Unit};
-use buddy_dl::{Network, PAPER_MEAN_RATIO, Projection, Spec, paper_ratio, project, time};
+use buddy_dl::{Network, Projection, Spec, project, time};
 
 use super::{charts, line_chart};
 use crate::{
@@ -135,8 +135,7 @@ impl Experiment for Speedup {
 
     fn draw(&self, found: &Findings) -> Figure {
         let networks = Network::all();
-        let paper: Vec<_> =
-            networks.iter().map(|network| projection(network, paper_or_mean(network))).collect();
+        let paper: Vec<_> = networks.iter().map(|network| projection(network, network.paper_ratio)).collect();
         let ours: Vec<_> =
             networks.iter().map(|network| projection(network, recorded_ratio(found, network)?)).collect();
         let gain = |all: &[Option<Projection>]| geometric(all.iter().flatten().map(|one| one.speedup));
@@ -203,10 +202,6 @@ impl Experiment for Speedup {
 
 fn projection(network: &Network, ratio: f64) -> Option<Projection> {
     project(&Spec::named(GPU).ok()?, network, ratio)
-}
-
-fn paper_or_mean(network: &Network) -> f64 {
-    paper_ratio(network.name).unwrap_or(PAPER_MEAN_RATIO)
 }
 
 /// The ratio of the final design, of the recorded run.

@@ -4,10 +4,11 @@ use buddy_core::{
     AllocationSizes, AxisInfo, Figure, Profile, RunRecord, SeriesInfo, Unit,
     spec::{Gpu, Link},
 };
+use buddy_dl::{NetworkInfo, PAPER, TODAY};
 use buddy_profile::{Measured, PlanRequest, Tried, plan};
 
 use super::{charts, line_chart};
-use crate::{About, Experiment, Findings, Subject, TODAY, geometric};
+use crate::{About, Experiment, Findings, Subject, geometric};
 
 /// The plan that fits, by the device memory that is left.
 #[derive(Debug)]
@@ -32,12 +33,10 @@ impl Experiment for Fit {
 
     fn draw(&self, found: &Findings) -> Figure {
         let hpc: Vec<Measured> = found.hpc().iter().filter_map(measured).collect();
-        let of = |names: &[&str]| -> Vec<Measured> {
-            names.iter().filter_map(|name| Some(found.networks.get(*name)?.measured.clone())).collect()
+        let of = |networks: &[NetworkInfo]| -> Vec<Measured> {
+            networks.iter().filter_map(|one| Some(found.networks.get(one.name)?.measured.clone())).collect()
         };
-        let dl = of(&crate::NETWORKS.map(|network| network.name));
-        let today = of(&TODAY.map(|network| network.name));
-        let classes = [("HPC", hpc), ("DL", dl), ("DL today, bf16", today)];
+        let classes = [("HPC", hpc), ("DL", of(&PAPER)), ("DL today, bf16", of(&TODAY))];
         let series = MACHINES.iter().flat_map(|machine| {
             let known = classes.iter().filter(|(_, runs)| !runs.is_empty());
             known.map(|(class, runs)| line(machine, class, runs)).collect::<Vec<_>>()

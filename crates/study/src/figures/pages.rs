@@ -1,9 +1,10 @@
 //! Beyond the paper: a target for each range of pages, and the best codec for each allocation.
 
 use buddy_core::{AxisInfo, Chart, Figure, Policy, PolicyOutcome, SeriesInfo, Unit};
+use buddy_dl::{NetworkInfo, TODAY};
 
 use super::{Column, bar_chart, charts};
-use crate::{About, Experiment, Findings, TODAY};
+use crate::{About, Experiment, Findings};
 
 /// The final design beside targets by page and codecs by allocation.
 #[derive(Debug)]
@@ -57,12 +58,12 @@ impl Experiment for Pages {
 /// Networks as they are trained today, with the paper's codec and with the best for each tensor.
 fn today(title: &str, found: &Findings, y: AxisInfo, value: fn(&PolicyOutcome) -> f64) -> Chart {
     let series = |(policy, codec, name): (Policy, &str, &str)| {
-        let of = |network: &crate::Network| {
+        let of = |network: &NetworkInfo| {
             Some(value(found.networks.get(network.name)?.profile.outcome(policy, codec)?))
         };
         SeriesInfo::bars(name, TODAY.iter().map(of))
     };
-    let groups = TODAY.map(|network| network.label.to_owned()).into();
+    let groups = TODAY.iter().map(|network| network.label.to_owned()).collect();
     let series = CHOICES.into_iter().filter(|(policy, ..)| *policy != Policy::Page).map(series).collect();
     Chart { groups, ..bar_chart(title, &[], y, series) }
 }

@@ -21,6 +21,8 @@ pub(crate) const INFO: Info = Info {
     paper_name: "370.bt",
     method: "NAS BT: block tridiagonal flow solver, 5 by 5 blocks",
     paper_bytes: 1_210_000_000,
+    seconds_per_mb: 0.11,
+    simulated_seconds_per_mb: 0.28,
     footprint: |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64,
     build: |bytes, _seed| Box::new(Bt::new(problem(bytes))),
 };

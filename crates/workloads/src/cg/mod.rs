@@ -16,6 +16,8 @@ pub(crate) const INFO: Info = Info {
     paper_name: "354.cg",
     method: "NAS CG: conjugate gradients on a random sparse matrix (CSR)",
     paper_bytes: 1_230_000_000,
+    seconds_per_mb: 0.12,
+    simulated_seconds_per_mb: 0.32,
     footprint: |bytes| Shape::fitting(bytes).bytes(),
     build: |bytes, _seed| Box::new(Cg::new(Shape::fitting(bytes))),
 };

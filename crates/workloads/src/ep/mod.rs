@@ -22,6 +22,8 @@ pub(crate) const INFO: Info = Info {
     paper_name: "352.ep",
     method: "NAS EP: pairs of Gaussian deviates, counted by annulus",
     paper_bytes: 2_750_000_000,
+    seconds_per_mb: 0.04,
+    simulated_seconds_per_mb: 0.07,
     footprint: |bytes| Shape::fitting(bytes).bytes(),
     build: |bytes, _seed| Box::new(Ep::new(Shape::fitting(bytes))),
 };

@@ -26,6 +26,8 @@ pub(crate) const INFO: Info = Info {
     paper_name: "FF_HPGMG-FV",
     method: "finite-volume multigrid with varying coefficients on levels of boxes",
     paper_bytes: 2_320_000_000,
+    seconds_per_mb: 0.09,
+    simulated_seconds_per_mb: 0.17,
     footprint: |bytes| footprint(shape_for(bytes)),
     build: |bytes, _seed| Box::new(Hpgmg::new(shape_for(bytes))),
 };

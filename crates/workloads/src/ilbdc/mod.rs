@@ -23,6 +23,8 @@ pub(crate) const INFO: Info = Info {
     paper_name: "360.ilbdc",
     method: "D3Q19 lattice Boltzmann over a list of fluid cells in a porous channel",
     paper_bytes: 1_940_000_000,
+    seconds_per_mb: 0.26,
+    simulated_seconds_per_mb: 0.12,
     footprint: |bytes| footprint(size_for(bytes), expected_fluid(size_for(bytes))),
     build: |bytes, seed| Box::new(Ilbdc::new(Channel::new(size_for(bytes), BEADS, seed), PUSH)),
 };

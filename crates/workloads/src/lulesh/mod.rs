@@ -34,6 +34,8 @@ pub(crate) const INFO: Info = Info {
     paper_name: "FF_Lulesh",
     method: "Sedov blast on unstructured hexahedra (LULESH 2.0)",
     paper_bytes: 1_590_000_000,
+    seconds_per_mb: 0.38,
+    simulated_seconds_per_mb: 0.15,
     footprint: |bytes| footprint(edge_for(bytes)),
     build: |bytes, seed| Box::new(Lulesh::led(edge_for(bytes), seed)),
 };

@@ -21,6 +21,8 @@ pub(crate) const INFO: Info = Info {
     paper_name: "356.sp",
     method: "NAS SP: scalar pentadiagonal flow solver, arrays in Fortran order",
     paper_bytes: 2_830_000_000,
+    seconds_per_mb: 0.16,
+    simulated_seconds_per_mb: 0.085,
     footprint: |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64,
     build: |bytes, _seed| Box::new(Sp::new(problem(bytes), Order::Fortran)),
 };
@@ -31,6 +33,8 @@ pub(crate) const CSP_INFO: Info = Info {
     paper_name: "357.csp",
     method: "NAS SP: scalar pentadiagonal flow solver, arrays in C order",
     paper_bytes: 1_440_000_000,
+    seconds_per_mb: 0.14,
+    simulated_seconds_per_mb: 0.15,
     footprint: |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64,
     build: |bytes, _seed| Box::new(Sp::new(problem(bytes), Order::C)),
 };

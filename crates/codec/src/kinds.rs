@@ -1,0 +1,138 @@
+//! The table of codecs.
+//!
+//! To add one: write its file or folder beside `bpc`, with its `mod` and `pub use` in `lib.rs`, and give it a row here.
+//! Name its bound in `tests/contract.rs`, and give `docs/format.md` a section with an example. The tests of this crate
+//! go over [`CodecKind::ALL`] and over the examples, so they prove it without being told.
+
+use std::{fmt, str::FromStr};
+
+use buddy_core::{ENTRY_BYTES, Entry};
+use serde::{Deserialize, Serialize};
+
+use crate::{Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Planes, Zeros};
+
+/// Makes the two enums and what goes over their variants. Each call of a codec must know its type, so that loops over
+/// entries are compiled for it: neither a table of values nor a trait object does that.
+macro_rules! codecs {
+    ($d:tt $($(#[$doc:meta])* $kind:ident($codec:ty) = $name:literal, $train:expr;)*) => {
+        /// The name of a codec.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum CodecKind {
+            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
+        }
+
+        /// A codec that is ready for one allocation. It serialises with its parameters.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "codec")]
+        pub enum Codec {
+            $($(#[$doc])* #[serde(rename = $name)] $kind($codec),)*
+        }
+
+        impl CodecKind {
+            /// Every codec, in the order of tables: the paper's five, then ours.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// The name in tables, files and on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            /// Makes the codec ready for an allocation, of which `sample` holds entries. Only codecs that keep
+            /// parameters per allocation look at it.
+            pub fn train(self, sample: &[Entry]) -> Codec {
+                let train: fn(&[Entry]) -> Codec = match self {
+                    $(Self::$kind => |sample| Codec::$kind(($train)(sample)),)*
+                };
+                train(sample)
+            }
+        }
+
+        impl Codec {
+            /// Which codec it is.
+            pub fn kind(&self) -> CodecKind {
+                match self { $(Self::$kind(_) => CodecKind::$kind,)* }
+            }
+        }
+
+        /// Calls the same code for whichever codec it is, with the codec's own type.
+        macro_rules! each {
+            ($d value:expr, $d codec:ident => $d call:expr) => {
+                match $d value { $($crate::Codec::$kind($d codec) => $d call,)* }
+            };
+        }
+    };
+}
+
+// The dollar is for the macro that this macro makes.
+codecs! { $
+    /// Bit-Plane Compression, the paper's choice.
+    Bpc(Bpc) = "bpc", |_| Bpc;
+    /// Base-Delta-Immediate.
+    Bdi(Bdi) = "bdi", |_| Bdi;
+    /// Frequent Pattern Compression.
+    Fpc(Fpc) = "fpc", |_| Fpc;
+    /// Frequent Value Compression.
+    Fvc(Fvc) = "fvc", Fvc::train;
+    /// C-Pack.
+    Cpack(Cpack) = "cpack", |_| Cpack;
+    /// Bit planes over 8-bit lanes.
+    Planes8(Planes<8>) = "planes8", |_| Planes;
+    /// Bit planes over 16-bit lanes.
+    Planes16(Planes<16>) = "planes16", |_| Planes;
+    /// Bit planes over 32-bit lanes.
+    Planes32(Planes<32>) = "planes32", |_| Planes;
+    /// Bit planes over 64-bit lanes.
+    Planes64(Planes<64>) = "planes64", |_| Planes;
+    /// A zero bitmap over 16-bit words.
+    Zeros16(Zeros<16>) = "zeros16", |_| Zeros;
+    /// A zero bitmap over 32-bit words.
+    Zeros32(Zeros<32>) = "zeros32", |_| Zeros;
+    /// A zero bitmap over 64-bit words.
+    Zeros64(Zeros<64>) = "zeros64", |_| Zeros;
+    /// bf16 values.
+    Bf16(Bf16) = "bf16", Bf16::train;
+    /// Half-precision values.
+    Fp16(Fp16) = "fp16", |_| Fp16::default();
+    /// Single-precision values, many of them zero.
+    Fp32(Fp32) = "fp32", |_| Fp32::default();
+    /// Differences of 64-bit words.
+    Delta64(Delta64) = "delta64", |_| Delta64;
+}
+pub(crate) use each;
+
+impl CodecKind {
+    /// The five that the paper compares.
+    pub const PAPER: [Self; 5] = [Self::Bpc, Self::Bdi, Self::Fpc, Self::Fvc, Self::Cpack];
+
+    /// Whether the codec keeps parameters per allocation, so that [`train`](Self::train) looks at its sample.
+    pub fn learns(self) -> bool {
+        self.train(&[[1; ENTRY_BYTES]]).parameter_bytes() > 0
+    }
+}
+
+impl fmt::Display for CodecKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for CodecKind {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found
+            .ok_or_else(|| Error::Name { name: name.to_owned(), known: Self::ALL.map(Self::name).join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_learn_are_the_two_that_keep_parameters() {
+        let learn: Vec<CodecKind> = CodecKind::ALL.into_iter().filter(|kind| kind.learns()).collect();
+        assert_eq!(learn, [CodecKind::Fvc, CodecKind::Bf16]);
+    }
+}
