@@ -1,28 +1,24 @@
 #!/usr/bin/env bash
-# Runs every workload, profiles its snapshots and prints the table of docs/results.md.
+# Runs every workload, profiles its snapshots and verifies the last of them in the working memory.
 #
 #   tools/results.sh [SCALE] [DIR]
 #
-# SCALE is that of `buddy workload run` (64MB); DIR keeps the records (out/results). Snapshots take ten times the scale on
-# disk, one workload at a time, and are removed once they are profiled and verified.
+# SCALE is that of `buddy workload run` (64MB); DIR keeps the profiles (out/results). Snapshots take ten times the scale on
+# disk, one workload at a time, and are removed once they are verified. The table of docs/results.md comes from
+# `buddy reproduce --docs docs`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scale=${1:-64MB}
 out=${2:-out/results}
-workloads=(palm ep cg seismic sp csp ilbdc bt hpgmg lulesh)
 
 cargo build --release --quiet -p buddy
 mkdir -p "$out"
-records=()
-for name in "${workloads[@]}"; do
+for name in $(target/release/buddy workload list | awk 'NR > 2 { print $1 }'); do
     run=$out/$name
-    if [ ! -f "$run.json" ]; then
-        rm -rf "$run"
-        target/release/buddy workload run "$name" --scale "$scale" --out "$run" >&2
-        target/release/buddy profile "$run" --verify --json "$run.json" --html "$run.html" >"$run.txt"
-        rm -rf "$run"
-    fi
-    records+=("$run.json")
+    rm -rf "$run"
+    target/release/buddy workload run "$name" --scale "$scale" --out "$run" >&2
+    target/release/buddy profile "$run" --verify --json "$run.json" --html "$run.html" >"$run.txt"
+    rm -rf "$run"
+    echo "$name: verified"
 done
-cargo run --release --quiet -p buddy-profile --example results -- "${records[@]}"

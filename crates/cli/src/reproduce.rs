@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use buddy_report::summary_table_text;
-use buddy_study::{Progress, Request, Settings, Watch, output, reproduce};
+use buddy_study::{Progress, Request, Settings, Watch, docs, output, reproduce};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -40,6 +40,10 @@ pub(crate) struct Reproduce {
     /// Where everything is written
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+
+    /// Write the tables and pictures that the pages of this directory ask for
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "full"])]
+    docs: Option<PathBuf>,
 
     /// Take the recorded training runs from here instead of those that are built in
     #[arg(long, value_name = "DIR")]
@@ -73,6 +77,9 @@ impl Reproduce {
         bar.bar.finish_and_clear();
         let done = done?;
         output::write(&self.out, &settings, &done.figures)?;
+        if let Some(dir) = self.docs.filter(|_| !done.interrupted) {
+            docs::write(&dir, &done.figures)?;
+        }
         print(&summary_table_text(&done.figures))?;
         let page = self.out.join("index.html");
         let figures = done.figures.len();

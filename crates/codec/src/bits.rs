@@ -27,7 +27,7 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// Bits written.
+    /// Bits that were written, up to 8 times [`STREAM_BYTES`].
     pub fn bits(&self) -> u32 {
         self.bits as u32
     }
@@ -60,7 +60,7 @@ impl Stream {
         &mut self.bytes[..bits.div_ceil(8) as usize]
     }
 
-    /// Empties the stream.
+    /// Empties the stream, so that writing begins at its first bit.
     #[inline(always)]
     pub fn clear(&mut self) {
         let used = self.bits.div_ceil(8);
@@ -189,7 +189,7 @@ impl<'a> LsbWriter<'a> {
     }
 }
 
-/// Counts bits.
+/// A sink that only counts: what an encoder writes into it is the size of its stream.
 #[derive(Default)]
 pub(crate) struct BitCount(pub(crate) u32);
 
@@ -250,7 +250,7 @@ impl BitReader {
         Ok(value)
     }
 
-    /// Takes one bit.
+    /// Takes one bit, or says that the stream has ended.
     #[inline(always)]
     pub(crate) fn bit(&mut self) -> Result<bool, Error> {
         Ok(self.take(1)? == 1)

@@ -45,10 +45,10 @@ pub trait EntryCodec {
 
 /// A codec of one layout that writes and reads its stream bit by bit; what it writes into a count is its size.
 pub(crate) trait BitCodec {
-    /// Its [`EntryCodec::max_bits`].
+    /// What [`EntryCodec::max_bits`] gives for it.
     fn longest(&self) -> u32;
 
-    /// Its [`EntryCodec::parameter_bytes`].
+    /// What [`EntryCodec::parameter_bytes`] gives for it.
     fn table_bytes(&self) -> usize {
         0
     }
@@ -56,7 +56,7 @@ pub(crate) trait BitCodec {
     /// Writes an entry's stream.
     fn write(&self, entry: &Entry, sink: &mut impl BitSink);
 
-    /// Reads it.
+    /// Reads what [`write`](Self::write) wrote, or says where that cannot be.
     fn read(&self, reader: &mut BitReader) -> Result<Entry, Error>;
 }
 

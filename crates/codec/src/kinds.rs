@@ -67,13 +67,13 @@ macro_rules! codecs {
 codecs! { $
     /// Bit-Plane Compression, the paper's choice.
     Bpc(Bpc) = "bpc", |_| Bpc;
-    /// Base-Delta-Immediate.
+    /// Base-Delta-Immediate, of the five that the paper compares.
     Bdi(Bdi) = "bdi", |_| Bdi;
-    /// Frequent Pattern Compression.
+    /// Frequent Pattern Compression, of the five that the paper compares.
     Fpc(Fpc) = "fpc", |_| Fpc;
-    /// Frequent Value Compression.
+    /// Frequent Value Compression, whose table is trained on the allocation.
     Fvc(Fvc) = "fvc", Fvc::train;
-    /// C-Pack.
+    /// C-Pack, of the five that the paper compares.
     Cpack(Cpack) = "cpack", |_| Cpack;
     /// Bit planes over 8-bit lanes.
     Planes8(Planes<8>) = "planes8", |_| Planes;
@@ -89,9 +89,9 @@ codecs! { $
     Zeros32(Zeros<32>) = "zeros32", |_| Zeros;
     /// A zero bitmap over 64-bit words.
     Zeros64(Zeros<64>) = "zeros64", |_| Zeros;
-    /// bf16 values.
+    /// bf16 values, with a window of exponents trained on the allocation.
     Bf16(Bf16) = "bf16", Bf16::train;
-    /// Half-precision values.
+    /// Half-precision values, many of them zero.
     Fp16(Fp16) = "fp16", |_| Fp16::default();
     /// Single-precision values, many of them zero.
     Fp32(Fp32) = "fp32", |_| Fp32::default();

@@ -96,7 +96,7 @@ pub enum Error {
     Name {
         /// What was asked for.
         name: String,
-        /// What there is.
+        /// The names that there are, separated by commas.
         known: String,
     },
 }

@@ -292,6 +292,20 @@ mod tests {
         assert_eq!(Record::from_json(&record.to_json()).unwrap(), record);
     }
 
+    /// A figure that is drawn from records must not depend on whether they were read back.
+    #[test]
+    fn every_number_survives_json() {
+        let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (bits >> 11) as f64 / 1e15
+        };
+        let points = (0..1000).map(|_| (next(), 1.0 / next())).collect();
+        let series = SeriesInfo::new("s", points);
+        let text = serde_json::to_string(&series).unwrap();
+        assert_eq!(serde_json::from_str::<SeriesInfo>(&text).unwrap(), series);
+    }
+
     #[test]
     fn a_ratio_needs_both_numbers() {
         let quantity = |paper, ours| Quantity {

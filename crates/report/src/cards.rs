@@ -5,9 +5,9 @@ use crate::escape;
 /// One number with its name and a remark.
 #[derive(Debug, Clone)]
 pub struct Card {
-    /// What it is.
+    /// What the number is, in a word or two.
     pub name: String,
-    /// The number, large.
+    /// The number with its unit, shown large.
     pub value: String,
     /// What to know about it, small.
     pub remark: String,

@@ -13,16 +13,16 @@ const UP: (f64, f64) = (HEIGHT - BOTTOM, TOP);
 /// What an axis shows and how its numbers are written.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
-    /// Its name.
+    /// What it shows, with its unit.
     pub name: &'static str,
-    /// Writes a number.
+    /// Writes a number at a tick and where a mark is pointed at.
     pub format: fn(f64) -> String,
 }
 
 /// One bar in every group.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// Its name.
+    /// What the legend calls it.
     pub name: String,
     /// Its value in each group.
     pub values: Vec<f64>,
@@ -31,7 +31,7 @@ pub struct Series {
 /// A line through points.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// Its name.
+    /// What the legend calls it.
     pub name: String,
     /// The points, by rising x.
     pub points: Vec<(f64, f64)>,

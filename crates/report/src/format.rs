@@ -30,7 +30,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A ratio: `1.33x`.
+/// A ratio with two digits behind the point: `1.33x`.
 pub fn ratio(ratio: f64) -> String {
     format!("{ratio:.2}x")
 }

@@ -24,7 +24,8 @@ pub use cards::{Card, cards};
 pub use chart::{Axis, Line, Series, bar_chart, line_chart};
 pub use classes::{class_bar, class_legend};
 pub use figure::{
-    Deviation, figure_files, study_page, summary_picture, summary_table, summary_table_text, summary_text,
+    Deviation, figure_files, grid_markdown, run_picture, study_page, summary_picture, summary_table,
+    summary_table_text, summary_text,
 };
 pub use format::{bytes, count, escape, number, ratio, share};
 pub use heat::{heat_map, stack_maps};

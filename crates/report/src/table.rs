@@ -5,16 +5,16 @@ use crate::escape;
 /// Which side of a column its cells lie on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Texts.
+    /// Flush left, for texts.
     Left,
-    /// Numbers.
+    /// Flush right, for numbers.
     Right,
 }
 
 /// The head of a column.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// Its name.
+    /// What stands at its head.
     pub name: &'static str,
     /// What it and its neighbours of the same group belong to; may be empty.
     pub group: &'static str,
@@ -22,7 +22,7 @@ pub struct Column {
     pub align: Align,
 }
 
-/// One cell.
+/// One cell: a text for a terminal, and what a page shows and sorts by instead.
 #[derive(Debug, Clone, Default)]
 pub struct Cell {
     text: String,
@@ -31,7 +31,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A text.
+    /// A text, which is also what it is sorted by.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
@@ -51,11 +51,11 @@ impl Cell {
 /// Rows under columns; the last row may be a total, which stays last however the others are sorted.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// The heads.
+    /// The columns, each with its head.
     pub columns: Vec<Column>,
     /// The rows, each with a cell for every column.
     pub rows: Vec<Vec<Cell>>,
-    /// The totals.
+    /// Rows that stay last, such as a sum.
     pub total: Vec<Vec<Cell>>,
 }
 

@@ -61,6 +61,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A page of the documentation that cannot be filled.
+    #[error("{path}: {what}", path = path.display())]
+    Page {
+        /// The page.
+        path: PathBuf,
+        /// What it asks for that there is not.
+        what: String,
+    },
     /// A recorded run is none.
     #[error("the record of {name} cannot be used")]
     Recorded {

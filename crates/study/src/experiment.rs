@@ -71,9 +71,13 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &figures::Throughput,
     &figures::Speedup,
     &figures::Training,
+    &figures::Results,
     &figures::Codecs,
     &figures::Pages,
     &figures::Fit,
+    &figures::Networks,
+    &figures::Roles,
+    &figures::NetworkMaps,
 ];
 
 /// A number that the paper states, beside ours.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod deviations;
+pub mod docs;
 mod error;
 mod experiment;
 pub mod figures;
@@ -21,6 +22,7 @@ mod settings;
 mod simulate;
 mod speed;
 mod store;
+mod tensors;
 mod watch;
 mod work;
 

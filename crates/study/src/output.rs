@@ -25,6 +25,7 @@ pub fn write(dir: &Path, settings: &Settings, figures: &[Record<Figure>]) -> Res
     Ok(())
 }
 
-fn put(path: &Path, text: &str) -> Result<(), Error> {
+/// Writes a file whole or not at all.
+pub(crate) fn put(path: &Path, text: &str) -> Result<(), Error> {
     Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
 }

@@ -16,7 +16,7 @@ impl Layout {
         Self { allocations: allocation_infos(workload) }
     }
 
-    /// An array.
+    /// The array of a name, with its address.
     ///
     /// # Panics
     /// If the workload has none of that name.
@@ -26,7 +26,7 @@ impl Layout {
         Array { base: allocation.base, element_bytes: allocation.dtype.bytes() as u8 }
     }
 
-    /// Some arrays.
+    /// The arrays of some names, in their order.
     pub(crate) fn arrays<const N: usize>(&self, names: [&str; N]) -> [Array; N] {
         names.map(|name| self.array(name))
     }

@@ -17,7 +17,7 @@ pub(crate) struct Lcg {
 pub(crate) struct Leap(u64);
 
 impl Leap {
-    /// Skips `count` numbers.
+    /// A leap over `count` numbers, worked out in as many steps as `count` has bits.
     pub(crate) fn over(count: u64) -> Self {
         let (mut power, mut square, mut left) = (1_u64, MULTIPLIER, count);
         while left > 0 {

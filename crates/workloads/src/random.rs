@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform in `0..bound`.
+    /// A number of `0..bound`, near enough to uniform for small bounds.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.bits() % bound
     }

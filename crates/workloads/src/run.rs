@@ -10,7 +10,7 @@ pub const SNAPSHOTS: u64 = 10;
 /// Where a run is after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Steps done.
+    /// Steps that are done, from 1.
     pub done: u64,
     /// Steps of the whole run.
     pub of: u64,
@@ -22,7 +22,7 @@ pub struct Step {
 /// of it ends the run.
 ///
 /// # Errors
-/// What `watch` returned.
+/// The error that `watch` returned, which ends the run.
 pub fn run<E>(
     workload: &mut dyn Workload,
     mut watch: impl FnMut(Step, &dyn Workload) -> Result<(), E>,

@@ -12,7 +12,7 @@ pub struct Allocation<'a> {
     pub call_site: &'static str,
     /// Type of its elements.
     pub dtype: Dtype,
-    /// Its present contents.
+    /// Its contents after the last step.
     pub bytes: &'a [u8],
 }
 

@@ -3,13 +3,13 @@
 use std::{
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use anyhow::{Context, Result, bail};
 use buddy_core::{Record, RunInfo, SnapshotInfo};
 use buddy_profile::{DEFAULT_THRESHOLD, Observer, Rows, candidates, drop_beaten, train};
-use buddy_report::bytes;
+use buddy_report::{bytes, run_picture};
 use buddy_snapshot::{RunWriter, write_atomic};
 use buddy_workloads::{ALL, Check, Info, SNAPSHOTS, Workload, describe, run};
 use clap::{
@@ -18,7 +18,7 @@ use clap::{
 };
 
 use super::scale::{Scale, parse_scale};
-use crate::progress::Bar;
+use crate::{output, progress::Bar};
 
 /// Run a workload and write what its memory holds at ten evenly spaced times
 ///
@@ -45,6 +45,10 @@ pub(crate) struct Run {
     /// Write only the record of the run, DIR/NAME.json: sizes and sampled pages, measured in place
     #[arg(long)]
     record: bool,
+
+    /// With --record: draw three of the snapshots as heat maps, DIR/NAME.svg
+    #[arg(long, value_name = "DIR", requires = "record")]
+    maps: Option<PathBuf>,
 
     /// Seed of whatever is random in the program
     #[arg(long, default_value_t = 1)]
@@ -125,7 +129,7 @@ impl Run {
         let path = self.path(info);
         let checks = if self.record {
             print(start)?;
-            self.record(workload.as_mut(), &described, &path)?
+            self.record(info, workload.as_mut(), &described)?
         } else {
             let writer = RunWriter::create(&path, described, SNAPSHOTS as usize)?;
             print(start)?;
@@ -140,8 +144,10 @@ impl Run {
 
     /// Runs with every tenth measured in place, and writes the record at the end: with the paper's codec and every other
     /// one that is the best choice for something.
-    fn record(&self, workload: &mut dyn Workload, described: &RunInfo, path: &Path) -> Result<Vec<Check>> {
-        fs::create_dir_all(&self.out).with_context(|| format!("cannot make {}", self.out.display()))?;
+    fn record(&self, info: &Info, workload: &mut dyn Workload, described: &RunInfo) -> Result<Vec<Check>> {
+        for dir in [Some(&self.out), self.maps.as_ref()].into_iter().flatten() {
+            fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        }
         let kinds = candidates();
         let mut observer: Option<Observer> = None;
         let checks = watched(workload, |step, arrays| {
@@ -157,7 +163,10 @@ impl Run {
         record.seed = Some(self.seed);
         // Without line breaks: a record has thousands of small numbers, and programs read it.
         let json = serde_json::to_string(&record).context("the record is no JSON")?;
-        write_atomic(path, |out| writeln!(out, "{json}"))?;
+        write_atomic(&self.path(info), |out| writeln!(out, "{json}"))?;
+        if let Some(dir) = &self.maps {
+            output::write(&dir.join(info.name).with_extension("svg"), &run_picture(&record.data))?;
+        }
         Ok(checks)
     }
 }

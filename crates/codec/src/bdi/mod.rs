@@ -25,7 +25,7 @@ const FORMS: [Form; 6] = [
     Form { tag: 0b0111, value_bytes: 2, delta_bytes: 1 },
 ];
 
-/// Base-Delta-Immediate.
+/// Base-Delta-Immediate: one base of 2, 4 or 8 bytes and a short difference for each word of that width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bdi;
 

@@ -15,7 +15,7 @@ const DELTAS: usize = 31;
 /// Properties of the 33 planes, a bit for each: bit j is about plane j.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Columns {
-    /// The first word.
+    /// The first word, from which differences are counted.
     pub(super) base: u32,
     /// `DBX` is not zero.
     pub(super) any: u64,
@@ -31,7 +31,7 @@ pub(super) struct Columns {
 
 /// The differences of an entry and what their planes are made of.
 pub(super) struct Deltas {
-    /// The first word.
+    /// The first word, from which differences are counted.
     pub(super) base: u32,
     /// Bits 0 to 31 of each difference; the 32nd is zero.
     pub(super) low: [u32; 32],

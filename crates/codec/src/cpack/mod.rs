@@ -14,7 +14,7 @@ use crate::{
 /// Words that the dictionary holds.
 const SLOTS: usize = 16;
 
-/// C-Pack.
+/// C-Pack: words matched against a dictionary of those before them in the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cpack;
 

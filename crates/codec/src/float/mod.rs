@@ -21,9 +21,9 @@ use crate::{EntryCodec, Error, Stream, codec::only_a};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Float<const E: u32, const M: u32>;
 
-/// Half precision.
+/// Half precision: 64 values in an entry.
 pub type Fp16 = Float<5, 10>;
-/// Single precision.
+/// Single precision: 32 values in an entry.
 pub type Fp32 = Float<8, 23>;
 
 impl<const E: u32, const M: u32> EntryCodec for Float<E, M> {

@@ -41,7 +41,7 @@ macro_rules! look {
 pub(super) struct Sparse<const E: u32, const M: u32> {
     /// Values whose bits are not all zero.
     values: u32,
-    /// Largest exponent.
+    /// Largest exponent of any value, as it stands in the bits: with its bias.
     base: u32,
     /// Bits that hold every distance from it.
     code_bits: u32,

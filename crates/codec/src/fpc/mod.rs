@@ -23,7 +23,7 @@ const LONGEST_RUN: usize = 8;
 /// A word of ones in each byte's lowest bit: times a byte, the byte repeated.
 const EACH_BYTE: u32 = 0x0101_0101;
 
-/// Frequent Pattern Compression.
+/// Frequent Pattern Compression: a prefix of three bits for each 32-bit word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fpc;
 

@@ -149,7 +149,7 @@ pub fn pack_round_trip(codec: &Codec, entry: &Entry, packed: &mut Packed) {
 /// Two implementations of one codec write the same streams, and read the same from good and faulty ones.
 ///
 /// # Panics
-/// If they differ.
+/// If a stream or what is read from it differs.
 pub fn twins(reference: &impl EntryCodec, other: &impl EntryCodec, entries: &[Entry]) {
     let (mut ours, mut theirs) = (Stream::default(), Stream::default());
     for entry in entries.iter().chain([&ZERO_ENTRY]) {

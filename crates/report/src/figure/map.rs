@@ -31,7 +31,7 @@ pub(super) fn maps(heats: &[&Heat]) -> (f64, f64, String) {
 }
 
 /// One path for each class, a rectangle for each run of equal entries in a row.
-fn runs(map: &PageMap) -> String {
+pub(super) fn runs(map: &PageMap) -> String {
     let mut paths = vec![String::new(); SizeClass::ALL.len()];
     for (y, row) in map.rows().enumerate() {
         let mut x = 0;

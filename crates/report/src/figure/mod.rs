@@ -1,11 +1,15 @@
 //! Figures of the study: as parts of a page, and as SVG files beside it.
 
 mod map;
+mod markdown;
 mod plot;
+mod run;
 mod study;
 mod summary;
 mod svg;
 
+pub use markdown::grid_markdown;
+pub use run::run_picture;
 pub use study::{Deviation, study_page};
 pub use summary::{summary_picture, summary_table, summary_table_text, summary_text};
 pub use svg::figure_files;

@@ -20,7 +20,7 @@ const FLAT_GROUPS: usize = 5;
 /// Groups or lines up to which half of a page is wide enough.
 const NARROW: usize = 8;
 
-/// A drawn chart.
+/// A chart as SVG, and the room that it takes in pixels.
 pub(super) struct Plot {
     pub(super) width: f64,
     pub(super) height: f64,
@@ -40,7 +40,7 @@ struct Frame<'a> {
     y: Scale,
 }
 
-/// Draws a chart.
+/// Draws axes, then each series, then what the paper states above all of them.
 pub(super) fn plot(chart: &Chart) -> Plot {
     let frame = Frame::new(chart);
     let mut inner = frame.y_axis() + &frame.x_axis();

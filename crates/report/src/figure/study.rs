@@ -10,9 +10,9 @@ use crate::{Page, escape};
 /// An entry of the list of deviations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deviation {
-    /// Its number.
+    /// Its number in docs/deviations.md, the 46 of D46.
     pub number: u32,
-    /// Its title.
+    /// Its title, without Markdown.
     pub title: String,
     /// What it says, in paragraphs.
     pub paragraphs: Vec<String>,

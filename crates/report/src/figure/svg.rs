@@ -35,7 +35,7 @@ pub fn figure_files(figure: &Figure) -> Vec<(String, String)> {
     files
 }
 
-/// A whole file.
+/// A whole file with its own style; `inner` is SVG, `title` is any text.
 pub(super) fn file(width: f64, height: f64, title: &str, inner: &str) -> String {
     let title = escape(title);
     format!(

@@ -36,7 +36,7 @@ fn target_text(row: &AllocationTarget) -> String {
     }
 }
 
-/// What was chosen.
+/// What the policy and codec give whose targets were chosen.
 fn chosen(profile: &Profile) -> Option<&PolicyOutcome> {
     profile.outcome(profile.policy, &profile.codec)
 }

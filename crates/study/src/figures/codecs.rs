@@ -50,3 +50,23 @@ impl Experiment for Codecs {
         Figure { panels: charts([chart]), deviations: vec![46], ..self.about().figure() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{bar, chart, findings, near};
+
+    /// bpc: cg 65536 bytes in 18432 + 20480, which is 32/19; seismic 65536 in 16384 + 20672, which is 1024/579.
+    /// planes64: cg 32768 in 4096 + 10240 in both snapshots, which is 16/7; seismic as with bpc.
+    #[test]
+    fn means_are_geometric_over_the_programs() {
+        let figure = Codecs.draw(&findings());
+        let chart = chart(&figure, 0);
+        near(bar(chart, "eight sizes", "bpc"), (32.0 / 19.0 * 1024.0 / 579.0_f64).sqrt());
+        near(bar(chart, "eight sizes", "planes64"), (16.0 / 7.0 * 1024.0 / 579.0_f64).sqrt());
+        near(bar(chart, "final design", "bpc"), (4.0 / 3.0 * 32.0 / 17.0_f64).sqrt());
+        // cg: 4096 + 16384 bytes of device memory for 32768.
+        near(bar(chart, "final design", "auto"), (1.6 * 32.0 / 17.0_f64).sqrt());
+        assert_eq!(bar(chart, "final design", "fpc"), None, "nobody measured it");
+    }
+}

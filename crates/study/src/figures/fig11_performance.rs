@@ -123,3 +123,62 @@ fn access_chart(found: &Findings, subjects: &[Subject<'_>]) -> Chart {
 fn share(found: &Findings, program: &str) -> Option<f64> {
     Some(found.reports.get(&Point::new(program, Mode::Buddy))?.buddy.buddy_access_share)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{bar, chart, findings, near, ours, report, simulated};
+
+    /// Cycles: ideal, bandwidth only, and links of 50, 100, 150 and 200 GB/s.
+    fn found() -> Findings {
+        let mut found = findings();
+        let cycles = [
+            ("cg", [1000, 800, 2000, 1250, 1000, 800]),
+            ("seismic", [900, 900, 900, 900, 900, 900]),
+            ("alexnet", [600, 500, 1200, 800, 750, 600]),
+        ];
+        for (name, cycles) in cycles {
+            let subjects = found.subjects();
+            let subject = subjects.iter().find(|subject| subject.name == name).unwrap();
+            let points = points_of(subject).into_iter().zip(cycles);
+            simulated(&mut found, points.collect::<Vec<_>>());
+        }
+        found
+    }
+
+    #[test]
+    fn speeds_are_beside_the_ideal_gpu() {
+        let figure = Performance.draw(&found());
+        // 1000 / 1000 and 900 / 900; 600 / 750.
+        near(ours(&figure, "Speed, 150 GB/s, HPC"), 1.0);
+        near(ours(&figure, "Speed, 150 GB/s, DL"), 0.8);
+        near(ours(&figure, "Speed, 150 GB/s, AlexNet"), 0.8);
+        near(ours(&figure, "Speed, 50 GB/s, AlexNet"), 0.5);
+        // 1.25, 1 and 1.2: their product is 1.5.
+        near(ours(&figure, "Gain of compressed bandwidth alone"), 1.5_f64.cbrt() - 1.0);
+        // 1.25, 1 and 1.
+        near(ours(&figure, "Gain at 200 GB/s"), 1.25_f64.cbrt() - 1.0);
+        // 1/2, 1 and 1/2.
+        near(ours(&figure, "Speed, 50 GB/s, all"), 0.25_f64.cbrt());
+        near(bar(chart(&figure, 0), "buddy, 100 GB/s", "354.cg"), 0.8);
+        near(bar(chart(&figure, 0), "bandwidth only", "HPC mean"), 1.25_f64.sqrt());
+    }
+
+    #[test]
+    fn accesses_are_those_at_the_papers_link() {
+        let mut found = found();
+        for (name, share) in [("cg", 0.02), ("seismic", 0.04), ("alexnet", 0.1)] {
+            let mut one = report(1000);
+            one.buddy.buddy_access_share = share;
+            found.reports.insert(Point::new(name, Mode::Buddy), one);
+        }
+        let figure = Performance.draw(&found);
+        near(ours(&figure, "Buddy accesses, AlexNet"), 0.1);
+        near(bar(chart(&figure, 1), "final design", "HPC mean"), 0.03);
+    }
+
+    #[test]
+    fn six_simulations_of_each_of_sixteen() {
+        assert_eq!(Performance.points(&findings()).len(), 96);
+    }
+}

@@ -93,3 +93,39 @@ fn pinned_line(found: &Findings, program: &str) -> Option<SeriesInfo> {
 fn label(program: &str) -> &str {
     ALL.iter().find(|info| info.name == program).map_or(program, |info| info.paper_name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{chart, findings, near, ours, points, simulated};
+
+    /// A V100 that holds all of palm takes 100 cycles, the paper's GPU 200.
+    #[test]
+    fn times_are_beside_a_gpu_that_holds_everything() {
+        let mut found = findings();
+        let over = OVER.map(|over| (um("palm", over), 100 + 10 * u64::from(over)));
+        simulated(&mut found, over);
+        let others = [
+            (on_v100("palm", Mode::Ideal), 100),
+            (on_v100("palm", Mode::Pinned), 350),
+            (Point::new("palm", Mode::Ideal), 200),
+            (Point::new("palm", Mode::Buddy).link(50), 250),
+            (Point::new("sp", Mode::Ideal), 100),
+            (Point::new("sp", Mode::Buddy).link(50), 110),
+        ];
+        simulated(&mut found, others);
+        let figure = UnifiedMemory.draw(&found);
+        // At 50% over 600 of 100 cycles; in host memory 350 of 100 everywhere.
+        let um = [(0.0, 1.0), (0.1, 2.0), (0.2, 3.0), (0.3, 4.0), (0.4, 5.0), (0.5, 6.0)];
+        assert_eq!(points(chart(&figure, 0), "351.palm, Unified Memory"), um);
+        assert_eq!(points(chart(&figure, 0), "351.palm, host memory"), [(0.0, 3.5), (0.5, 3.5)]);
+        assert_eq!(chart(&figure, 0).series.len(), 2, "of the others not all was simulated");
+        // 250 / 200 for palm, 110 / 100 for sp.
+        near(ours(&figure, "Largest slowdown"), 1.25);
+    }
+
+    #[test]
+    fn ten_simulations_of_each_of_three() {
+        assert_eq!(UnifiedMemory.points(&findings()).len(), 3 * 10);
+    }
+}

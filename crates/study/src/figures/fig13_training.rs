@@ -1,12 +1,12 @@
 //! The case study: memory, speed and accuracy of training by batch size.
 
-use buddy_core::{AxisInfo, Chart, Figure, Mark, Policy, SeriesInfo, Shape, Unit};
+use buddy_core::{AxisInfo, Chart, Figure, Mark, Policy, Quantity, SeriesInfo, Shape, Unit};
 use buddy_dl::{Network, Projection, Spec, project, time};
 
 use super::{charts, line_chart};
 use crate::{
     About, Experiment, Findings,
-    experiment::{Explained, headline, quantity},
+    experiment::{Explained, quantity},
     geometric,
 };
 
@@ -138,65 +138,53 @@ impl Experiment for Speedup {
         let paper: Vec<_> = networks.iter().map(|network| projection(network, network.paper_ratio)).collect();
         let ours: Vec<_> =
             networks.iter().map(|network| projection(network, recorded_ratio(found, network)?)).collect();
-        let gain = |all: &[Option<Projection>]| geometric(all.iter().flatten().map(|one| one.speedup));
         let of = |name: &str| paper.iter().flatten().find(|one| one.network == name).map(|one| one.speedup);
-        let bars = |name: &str, all: &[Option<Projection>]| {
-            let speedups = all.iter().map(|one| one.as_ref().map(|one| one.speedup));
-            SeriesInfo::bars(name, speedups.chain([gain(all)]))
+        let more = |name: &str, paper, speed: Option<f64>| {
+            let name = format!("Gain of a larger batch, {name}");
+            let ours = speed.map(|speed| speed - 1.0);
+            quantity(&name, Unit::Percent, paper, ours, "section 4.4").explained(62)
         };
-        let names = networks.iter().map(|network| network.title.to_owned());
-        let place = |name: &str| networks.iter().position(|network| network.name == name).map(|x| x as f64);
-        let mark = |x, y| Mark { label: "the paper".to_owned(), x, series: Some(0), y };
-        let chart = Chart {
-            title: "Speed with the largest batch that fits, without compression = 1".to_owned(),
-            shape: Shape::Bars,
-            x: AxisInfo::new("", Unit::Number),
-            y: AxisInfo::new("speed", Unit::Ratio).starting_at(0.9),
-            groups: names.chain(["mean".to_owned()]).collect(),
-            series: vec![bars("the paper's ratios", &paper), bars("our ratios", &ours)],
-            marks: vec![
-                mark(place("biglstm"), 1.28),
-                mark(place("vgg16"), 1.30),
-                mark(Some(networks.len() as f64), 1.14),
-            ],
-        };
-        let section = "section 4.4";
-        let more = |speed: Option<f64>| speed.map(|speed| speed - 1.0);
         let none_recorded = ours.iter().all(Option::is_none);
         Figure {
             quantities: vec![
-                headline(
-                    "Gain of a larger batch, mean, paper's ratios",
-                    Unit::Percent,
-                    0.14,
-                    more(gain(&paper)),
-                    section,
-                )
-                .explained(62),
-                quantity(
-                    "Gain of a larger batch, mean, our ratios",
-                    Unit::Percent,
-                    0.14,
-                    more(gain(&ours)),
-                    section,
-                )
-                .explained(62),
-                quantity(
-                    "Gain of a larger batch, BigLSTM",
-                    Unit::Percent,
-                    0.28,
-                    more(of("biglstm")),
-                    section,
-                )
-                .explained(62),
-                quantity("Gain of a larger batch, VGG16", Unit::Percent, 0.30, more(of("vgg16")), section)
-                    .explained(62),
+                Quantity { headline: true, ..more("mean, paper's ratios", 0.14, mean(&paper)) },
+                more("mean, our ratios", 0.14, mean(&ours)),
+                more("BigLSTM", 0.28, of("biglstm")),
+                more("VGG16", 0.30, of("vgg16")),
             ],
-            panels: charts([chart]),
+            panels: charts([speedups(&networks, &paper, &ours)]),
             missing: if none_recorded { found.missing() } else { Vec::new() },
             deviations: vec![62, 65],
             ..self.about().figure()
         }
+    }
+}
+
+/// The mean of what is known.
+fn mean(all: &[Option<Projection>]) -> Option<f64> {
+    geometric(all.iter().flatten().map(|one| one.speedup))
+}
+
+fn speedups(networks: &[Network], paper: &[Option<Projection>], ours: &[Option<Projection>]) -> Chart {
+    let bars = |name: &str, all: &[Option<Projection>]| {
+        let speedups = all.iter().map(|one| one.as_ref().map(|one| one.speedup));
+        SeriesInfo::bars(name, speedups.chain([mean(all)]))
+    };
+    let names = networks.iter().map(|network| network.title.to_owned());
+    let place = |name: &str| networks.iter().position(|network| network.name == name).map(|x| x as f64);
+    let mark = |x, y| Mark { label: "the paper".to_owned(), x, series: Some(0), y };
+    Chart {
+        title: "Speed with the largest batch that fits, without compression = 1".to_owned(),
+        shape: Shape::Bars,
+        x: AxisInfo::new("", Unit::Number),
+        y: AxisInfo::new("speed", Unit::Ratio).starting_at(0.9),
+        groups: names.chain(["mean".to_owned()]).collect(),
+        series: vec![bars("the paper's ratios", paper), bars("our ratios", ours)],
+        marks: vec![
+            mark(place("biglstm"), 1.28),
+            mark(place("vgg16"), 1.30),
+            mark(Some(networks.len() as f64), 1.14),
+        ],
     }
 }
 
@@ -255,5 +243,76 @@ impl Experiment for Training {
             ],
         );
         Figure { panels: charts([curves, last]), deviations: vec![63], ..self.about().figure() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use buddy_dl::{Accuracy, AccuracyRun};
+
+    use super::*;
+    use crate::figures::made::{bar, chart, findings, near, ours, points};
+
+    /// AlexNet learns 60965224 weights, kept with gradients and momentum, and 300 MiB are fixed: 1046155488 bytes
+    /// besides what grows with the batch.
+    #[test]
+    fn memory_is_fixed_and_growing() {
+        let figure = Footprints.draw(&findings());
+        let line = points(chart(&figure, 0), "AlexNet");
+        let fixed = 3.0 * 4.0 * 60_965_224.0 + f64::from(300 << 20);
+        let growing = line[0].1 - fixed;
+        assert_eq!(line[5], (32.0, fixed + 32.0 * growing));
+        assert_eq!(line.len(), BATCHES.len(), "all of AlexNet fits");
+        assert!(points(chart(&figure, 0), "VGG16").len() < BATCHES.len(), "not all of VGG16 does");
+        near(ours(&figure, "AlexNet: batch from which"), (fixed / growing).ceil());
+    }
+
+    #[test]
+    fn every_network_is_beside_itself_at_sixteen() {
+        let figure = Throughput.draw(&findings());
+        for series in &chart(&figure, 0).series {
+            assert_eq!(series.points[4], (16.0, 1.0), "{}", series.name);
+            assert!(series.points[9].1 > series.points[0].1, "{} gains from its batch", series.name);
+        }
+    }
+
+    /// Found are alexnet at 4x and resnet50 at 8/7; the mean of ours is of these two.
+    #[test]
+    fn gains_are_those_of_the_ratios_found() {
+        let figure = Speedup.draw(&findings());
+        let speedup = |name, ratio| projection(&Network::named(name).unwrap(), ratio).unwrap().speedup;
+        let (alexnet, resnet50) = (speedup("alexnet", 4.0), speedup("resnet50", 8.0 / 7.0));
+        near(bar(chart(&figure, 0), "our ratios", "AlexNet"), alexnet);
+        near(bar(chart(&figure, 0), "our ratios", "ResNet50"), resnet50);
+        assert_eq!(bar(chart(&figure, 0), "our ratios", "VGG16"), None);
+        near(ours(&figure, "Gain of a larger batch, mean, our ratios"), (alexnet * resnet50).sqrt() - 1.0);
+        near(ours(&figure, "Gain of a larger batch, VGG16"), speedup("vgg16", 1.5) - 1.0);
+        near(bar(chart(&figure, 0), "the paper's ratios", "ResNet50"), speedup("resnet50", 1.64));
+    }
+
+    /// Two seeds at a batch of 16. Jitter is over the second and third of six epochs: 0.1 and 0.3.
+    #[test]
+    fn accuracy_is_the_mean_of_seeds() {
+        let run = |seed, validation: [f64; 6]| AccuracyRun {
+            batch: 16,
+            seed,
+            learning_rate: 0.1,
+            validation: validation.to_vec(),
+            training_loss: vec![0.0; 6],
+        };
+        let accuracy = Accuracy {
+            dataset: String::new(),
+            network: String::new(),
+            training_images: 1,
+            validation_images: 1,
+            epochs: 6,
+            runs: vec![run(1, [0.1, 0.2, 0.3, 0.5, 0.5, 0.7]), run(2, [0.3, 0.6, 0.3, 0.5, 0.5, 0.9])],
+        };
+        let figure = Training.draw(&Findings { accuracy: Some(accuracy), ..findings() });
+        let curve = points(chart(&figure, 0), "batch 16");
+        near(Some(curve[1].1), 0.4);
+        near(Some(points(chart(&figure, 1), "accuracy after the last epoch")[0].1), 0.8);
+        near(Some(points(chart(&figure, 1), "mean change between epochs")[0].1), 0.2);
+        assert_eq!(Training.draw(&findings()).missing, ["Not recorded."]);
     }
 }

@@ -68,3 +68,25 @@ fn over_time(subject: &Subject<'_>) -> Option<SeriesInfo> {
     let points = ratios.filter_map(|(index, ratio)| Some((index as f64 + 1.0, (*ratio)?)));
     Some(SeriesInfo::new(subject.label, points.collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{bar, chart, findings, near, ours, points};
+
+    /// seismic: 32768 bytes in 0 + 16384, then in 24 x 8 + 32 x 128 + 16384 = 20672; together 65536 in 37056.
+    /// cg: in 8192 + 10240, then in 10240 + 10240; together 65536 in 38912.
+    #[test]
+    fn ratios_are_those_of_each_snapshot_and_of_all() {
+        let figure = OverTime.draw(&findings());
+        let (seismic, cg) = (65536.0 / 37056.0, 65536.0 / 38912.0_f64);
+        assert_eq!(points(chart(&figure, 0), "355.seismic"), [(1.0, 2.0), (2.0, 32768.0 / 20672.0)]);
+        assert_eq!(points(chart(&figure, 0), "354.cg"), [(1.0, 32768.0 / 18432.0), (2.0, 1.6)]);
+        near(bar(chart(&figure, 1), "ours", "355.seismic"), seismic);
+        near(bar(chart(&figure, 1), "ours", "HPC mean"), (seismic * cg).sqrt());
+        near(ours(&figure, "Eight sizes, HPC mean"), (seismic * cg).sqrt());
+        // alexnet: 16384 in 48 x 32 + 32 x 64 = 3584; resnet50: 16384 in itself, then 32768 in 16384 + 12288.
+        near(ours(&figure, "Eight sizes, DL mean"), (16384.0 / 3584.0 * 49152.0 / 45056.0_f64).sqrt());
+        near(ours(&figure, "355.seismic at its end"), 32768.0 / 20672.0);
+    }
+}

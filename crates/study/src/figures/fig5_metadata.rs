@@ -67,3 +67,32 @@ fn line(found: &Findings, subject: &Subject<'_>) -> Option<SeriesInfo> {
     let points: Vec<(f64, f64)> = BYTES.into_iter().filter_map(rate).collect();
     (!points.is_empty()).then(|| SeriesInfo::new(subject.label, points))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{chart, findings, points, report};
+
+    /// 32 slices of 512 bytes are 16 KiB, of 4096 are 128 KiB.
+    #[test]
+    fn rates_stand_over_the_size_of_all_slices() {
+        let mut found = findings();
+        for (bytes, rate) in [(512, 0.25), (4096, 0.75)] {
+            let mut one = report(1);
+            one.buddy.metadata_hit_rate = rate;
+            found.reports.insert(point("cg", bytes), one);
+        }
+        let figure = Metadata.draw(&found);
+        assert_eq!(points(chart(&figure, 0), "354.cg"), [(16.0, 0.25), (128.0, 0.75)]);
+        assert_eq!(chart(&figure, 0).series.len(), 1, "what was not simulated has no line");
+    }
+
+    #[test]
+    fn a_quick_look_takes_three_sizes_of_the_ten_programs() {
+        let quick = Metadata.points(&findings());
+        assert_eq!(quick.len(), 30);
+        let whole = Findings { settings: Settings::DEFAULT, ..findings() };
+        assert_eq!(Metadata.points(&whole).len(), 6 * 16);
+        assert_eq!(point("cg", OWN), Point::new("cg", Mode::Buddy), "its own size is no other point");
+    }
+}

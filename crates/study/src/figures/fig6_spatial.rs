@@ -48,3 +48,23 @@ fn heat(subject: &Subject<'_>) -> Option<Heat> {
 fn pages(profile: &Profile) -> Vec<&PageMap> {
     profile.allocations.iter().filter_map(|allocation| allocation.pages.as_ref()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::findings;
+
+    /// cg: page 1 of a is 64 x 3, page 2 is 32 x 3 and 32 x 5; b is 64 x 2 and 64 x 5. The last snapshot has a ratio of
+    /// 32768 / 20480.
+    #[test]
+    fn a_map_has_the_pages_of_all_allocations_in_order() {
+        let figure = Spatial.draw(&findings());
+        let [Panel::Heat(cg), Panel::Heat(seismic), ..] = &figure.panels[..] else { panic!("heat maps") };
+        assert_eq!((cg.title.as_str(), cg.remark.as_str(), cg.map.pages), ("354.cg", "1.60x", 4));
+        let half = "3".repeat(32) + &"5".repeat(32);
+        assert_eq!(cg.map.rows, ["3".repeat(64), half, "2".repeat(64), "5".repeat(64)]);
+        let mixed = "0".repeat(8) + &"1".repeat(24) + &"5".repeat(32);
+        assert_eq!(seismic.map.rows[..2], ["0".repeat(64), mixed]);
+        assert_eq!(figure.panels.len(), 4, "two programs and the paper's two networks");
+    }
+}

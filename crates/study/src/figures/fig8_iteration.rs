@@ -64,3 +64,20 @@ fn over_time(subject: &Subject<'_>) -> Option<SeriesInfo> {
     let points = overflow.iter().enumerate().map(|(index, share)| (index as f64 + 1.0, *share));
     Some(SeriesInfo::new(subject.label, points.collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{chart, findings, near, ours, points};
+
+    /// resnet50: 32768 bytes at most, in 16384 + 12288, and nothing overflows. Nobody recorded squeezenet.
+    #[test]
+    fn shares_stand_over_the_iteration() {
+        let figure = Iteration.draw(&findings());
+        near(ours(&figure, "Ratio of ResNet50"), 8.0 / 7.0);
+        assert_eq!(ours(&figure, "Ratio of SqueezeNetv1.1"), None);
+        assert_eq!(points(chart(&figure, 0), "ResNet50"), [(1.0, 0.0), (2.0, 0.0)]);
+        assert_eq!(chart(&figure, 0).series.len(), 1);
+        assert!(figure.missing[0].contains("SqueezeNetv1.1") && !figure.missing[0].contains("ResNet50"));
+    }
+}

@@ -72,3 +72,36 @@ impl Experiment for Thresholds {
 fn point(profile: &Profile, threshold: f64) -> Option<&SweepPoint> {
     profile.sweep.iter().find(|point| point.codec == "bpc" && (point.threshold - threshold).abs() < 1e-9)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{bar, chart, findings, near, ours};
+
+    /// A quarter of a and of p overflows, in cg at 2x and in seismic at anything but 1x: too much below 30%.
+    #[test]
+    fn targets_fall_with_the_threshold() {
+        let figure = Thresholds.draw(&findings());
+        let (ratios, shares) = (chart(&figure, 0), chart(&figure, 1));
+        for (threshold, cg, seismic, share) in
+            [("10%", 1.0, 1.0, 0.0), ("20%", 1.0, 1.0, 0.0), ("30%", 4.0 / 3.0, 32.0 / 17.0, 0.0625)]
+        {
+            near(bar(ratios, threshold, "354.cg"), cg);
+            near(bar(ratios, threshold, "355.seismic"), seismic);
+            near(bar(ratios, threshold, "HPC mean"), (cg * seismic as f64).sqrt());
+            near(bar(shares, threshold, "HPC mean"), share);
+        }
+        // In its largest snapshot cg stores 10240 + 10240 bytes of 32768.
+        near(bar(ratios, "each entry at its own class", "354.cg"), 1.6);
+        near(ours(&figure, "354.cg per allocation"), 4.0 / 3.0);
+        assert_eq!(ours(&figure, "370.bt per allocation"), None);
+    }
+
+    #[test]
+    fn the_paper_stands_beside_its_programs() {
+        let figure = Thresholds.draw(&findings());
+        let marks = chart(&figure, 0).marks.iter().map(|mark| (mark.x, mark.series, mark.y));
+        let expected = [(Some(2.0), Some(2), 1.1), (Some(7.0), Some(2), 1.3)];
+        assert_eq!(marks.collect::<Vec<_>>(), expected, "cg is the third of the programs, bt the eighth");
+    }
+}

@@ -92,3 +92,39 @@ fn record(profile: &Profile) -> RunRecord {
     let snapshots = 0..profile.run.snapshots.len();
     RunRecord { run: profile.run.clone(), sizes: snapshots.map(sizes).collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{chart, findings, near, points};
+
+    fn at(figure: &Figure, line: &str, share: f64) -> Option<f64> {
+        points(chart(figure, 0), line).iter().find(|(x, _)| *x == share).map(|(_, y)| *y)
+    }
+
+    /// A pass reads 32768 bytes of device memory; let r be its speed beside the link's.
+    ///
+    /// Half of 32768 bytes for cg: a has 32 B entries with planes64, 4x, 4096 + 64 bytes; b has 12224 left and takes 2x,
+    /// where 64 raw entries have two sectors each in buddy memory: 4096 bytes of the link, r/8. For seismic: p takes 16x,
+    /// 1024 + 64, and in one of two snapshots 32 raw entries come over the link: 2048; q takes 4/3x, a sector each of
+    /// 128: 4096. Together 6144 bytes, 3r/16. All other plans that fit lose more.
+    #[test]
+    fn half_the_memory_costs_what_comes_over_the_link() {
+        let figure = Fit.draw(&findings());
+        let r = Gpu::named("h200").unwrap().gb_per_s / Link::named("pcie5").unwrap().gb_per_s;
+        let (cg, seismic) = (1.0 + r / 8.0, 1.0 + 3.0 * r / 16.0);
+        near(at(&figure, "H200 over PCIe 5, HPC", 0.5), (cg * seismic).sqrt());
+        near(at(&figure, "H200 over PCIe 5, HPC", 1.05), 1.0);
+    }
+
+    /// At 80% cg has 4x for a and needs no link; seismic takes 2x for p: 32 x 64 bytes in one of two snapshots.
+    #[test]
+    fn where_zeros_or_a_codec_suffice_little_is_lost() {
+        let figure = Fit.draw(&findings());
+        let r = Gpu::named("gh200").unwrap().gb_per_s / Link::named("c2c").unwrap().gb_per_s;
+        near(at(&figure, "GH200 over C2C, HPC", 0.8), (1.0 + r / 32.0_f64).sqrt());
+        // bf16 at 4/3x, and half of a sector more where only half fits: 2x leaves a sector of 128 entries.
+        near(at(&figure, "GH200 over C2C, DL today, bf16", 0.8), 1.0);
+        near(at(&figure, "GH200 over C2C, DL today, bf16", 0.6), 1.0 + r * 4096.0 / 16384.0);
+    }
+}

@@ -12,7 +12,12 @@ mod fig7_optimisations;
 mod fig8_iteration;
 mod fig9_thresholds;
 mod fit;
+#[cfg(test)]
+mod made;
+mod networks;
 mod pages;
+mod results;
+mod roles;
 mod table1_workloads;
 mod table2_design;
 
@@ -28,7 +33,10 @@ pub use fig11_performance::Performance;
 pub use fig12_unified_memory::UnifiedMemory;
 pub use fig13_training::{Footprints, Speedup, Throughput, Training};
 pub use fit::Fit;
+pub use networks::{NetworkMaps, Networks};
 pub use pages::Pages;
+pub use results::Results;
+pub use roles::Roles;
 pub use table1_workloads::Workloads;
 pub use table2_design::Design;
 

@@ -67,3 +67,33 @@ fn today(title: &str, found: &Findings, y: AxisInfo, value: fn(&PolicyOutcome) -
     let series = CHOICES.into_iter().filter(|(policy, ..)| *policy != Policy::Page).map(series).collect();
     Chart { groups, ..bar_chart(title, &[], y, series) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{bar, chart, findings, near};
+
+    /// By page b of cg has 4x and 1x: 32768 bytes in 8192 + 2048 + 8192. With planes64 for a in 4096 + 10240.
+    #[test]
+    fn parts_of_an_allocation_have_targets_of_their_own() {
+        let figure = Pages.draw(&findings());
+        let (ratios, shares) = (chart(&figure, 0), chart(&figure, 1));
+        near(bar(ratios, "final design", "354.cg"), 4.0 / 3.0);
+        near(bar(ratios, "targets by page", "354.cg"), 32768.0 / 18432.0);
+        near(bar(ratios, "best codec", "354.cg"), 1.6);
+        near(bar(ratios, "best codec, by page", "354.cg"), 32768.0 / 14336.0);
+        near(bar(ratios, "final design", "HPC mean"), (4.0 / 3.0 * 32.0 / 17.0_f64).sqrt());
+        // 32 of 256 entries of a overflow in one of two snapshots, with planes64 none.
+        near(bar(shares, "targets by page", "354.cg"), 0.0625);
+        near(bar(shares, "best codec", "354.cg"), 0.0);
+    }
+
+    #[test]
+    fn networks_of_today_have_their_own_codec() {
+        let figure = Pages.draw(&findings());
+        near(bar(chart(&figure, 2), "final design", "ResNet50, bf16"), 1.0);
+        near(bar(chart(&figure, 2), "best codec", "ResNet50, bf16"), 4.0 / 3.0);
+        assert_eq!(bar(chart(&figure, 2), "best codec", "VGG16, bf16"), None);
+        near(bar(chart(&figure, 3), "best codec", "ResNet50, bf16"), 0.0);
+    }
+}

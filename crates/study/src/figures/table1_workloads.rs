@@ -69,3 +69,26 @@ fn answer(found: &Findings, subject: &Subject<'_>) -> &'static str {
         None => "not recorded",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::findings;
+
+    #[test]
+    fn rows_are_the_sixteen_with_what_is_known_of_each() {
+        let figure = Workloads.draw(&findings());
+        let [Panel::Table(table)] = &figure.panels[..] else { panic!("one table") };
+        assert_eq!(table.rows.len(), 16);
+        let row = |label: &str| table.rows.iter().find(|row| row[0] == GridCell::from(label)).unwrap();
+        let cells = |paper: f64, ours: f64, allocations: f64, answer: &str| -> [GridCell; 5] {
+            [paper.into(), ours.into(), allocations.into(), 2.0.into(), answer.into()]
+        };
+        // Two allocations of 128 entries are 32768 bytes.
+        assert_eq!(row("354.cg")[1..], cells(1.23e9, 32768.0, 2.0, "right"));
+        assert_eq!(row("355.seismic")[5], GridCell::from("WRONG"), "its check failed");
+        assert_eq!(row("AlexNet")[1..], cells(8.85e9, 16384.0, 1.0, "recorded"));
+        assert_eq!(row("VGG16")[2..5], [const { GridCell::Empty }; 3]);
+        assert_eq!(row("VGG16")[5], GridCell::from("not recorded"));
+    }
+}

@@ -100,3 +100,33 @@ fn parameters() -> Option<Panel> {
     };
     Some(Panel::Table(Grid { title: String::new(), columns, rows: rows.into_iter().map(row).collect() }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{findings, near, ours};
+
+    #[test]
+    fn the_design_is_the_papers() {
+        let figure = Design.draw(&findings());
+        near(ours(&figure, "Metadata beside"), 0.5 / 128.0);
+        near(ours(&figure, "Bits added"), 24.0);
+        near(ours(&figure, "Carve-out beside"), 3.0);
+        near(ours(&figure, "GB in 12 GB"), 24.0);
+        near(ours(&figure, "Metadata cache"), 65_536.0);
+        // 32 bytes of four bits each.
+        near(ours(&figure, "Entries of a metadata line"), 64.0);
+        // 32 channels, 875 MHz, 32 bytes a clock: 896 GB/s.
+        near(ours(&figure, "Device memory, GB/s"), 896.0);
+    }
+
+    #[test]
+    fn parameters_are_read_from_the_simulators_gpu() {
+        let Some(Panel::Table(table)) = parameters() else { panic!("a table") };
+        let row =
+            |name: &str| table.rows.iter().find(|row| row[0] == GridCell::from(name)).unwrap()[2].clone();
+        assert_eq!(row("L2"), GridCell::from("4 MiB, 32 slices, 16 ways"));
+        assert_eq!(row("metadata cache of a slice"), GridCell::from("4 KiB, 128 B lines, 4 ways"));
+        assert_eq!(row("device memory"), GridCell::from("32 channels at 875 MHz"));
+    }
+}

@@ -57,7 +57,7 @@ impl Shape {
         Self { rows: (bytes / per_row) as usize, steps: 20, zeta: None, ..*near }
     }
 
-    /// All arrays together.
+    /// Bytes of all arrays together.
     fn bytes(&self) -> u64 {
         let room = self.rows * (self.nonzeros + 1) * (self.nonzeros + 1);
         (room * 12 + (self.rows + 1) * 4 + 5 * (self.rows + 2) * 8) as u64

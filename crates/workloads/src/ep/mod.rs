@@ -64,7 +64,7 @@ impl Shape {
         2 << self.log_pairs
     }
 
-    /// All arrays together.
+    /// Bytes of all arrays together.
     fn bytes(self) -> u64 {
         ((self.batches * (self.numbers() + ANNULI + 2) + ANNULI) * 8) as u64
     }

@@ -40,7 +40,7 @@ impl Field {
         Self::zeros(0, 0, Order::C)
     }
 
-    /// Cells a side.
+    /// Cells along each side of the cube.
     pub(crate) fn side(&self) -> usize {
         self.n
     }

@@ -3,7 +3,7 @@
 /// Ratio of specific heats, and that less one.
 pub(crate) const C1: f64 = 1.4;
 pub(crate) const C2: f64 = 0.4;
-/// Viscosity: c3 c4.
+/// Viscosity, the product of NAS's constants c3 and c4.
 pub(crate) const C3C4: f64 = 0.1;
 /// Heat conduction relative to viscosity: c1 c5, and times c3 c4.
 pub(crate) const C1C5: f64 = C1 * 1.4;
@@ -23,7 +23,7 @@ pub(crate) type State = [f64; 5];
 pub(crate) struct Gas {
     pub(crate) u: State,
     pub(crate) velocity: [f64; 3],
-    /// Reciprocal density.
+    /// The reciprocal of the density.
     pub(crate) rho_i: f64,
     /// Kinetic energy per volume.
     pub(crate) square: f64,
@@ -39,7 +39,7 @@ impl Gas {
         Self { u, velocity: [u[1] * rho_i, u[2] * rho_i, u[3] * rho_i], rho_i, square, qs: square * rho_i }
     }
 
-    /// Speed of sound.
+    /// Speed of sound in the gas as it is here.
     #[inline]
     pub(crate) fn sound(&self) -> f64 {
         (C1 * C2 * self.rho_i * (self.u[4] - self.square)).sqrt()

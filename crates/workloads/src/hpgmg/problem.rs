@@ -17,7 +17,7 @@ pub(super) fn beta(x: [f64; 3]) -> f64 {
     MIDDLE + SWING * (STEEPNESS * (distance(x) - RADIUS)).tanh()
 }
 
-/// The known solution.
+/// The solution whose right-hand side the problem has, at a place in the unit cube.
 pub(super) fn solution(x: [f64; 3]) -> f64 {
     x.map(|x| (2.0 * PI * x).sin()).iter().product()
 }

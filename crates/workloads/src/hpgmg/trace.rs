@@ -48,7 +48,7 @@ fn v_cycle(levels: &[Trace], steps: &mut Vec<Step>) {
     level.smooth(SMOOTHER, steps);
 }
 
-/// One level's arrays.
+/// The arrays of one level of the multigrid.
 struct Trace {
     shape: Shape,
     vectors: Array,

@@ -38,7 +38,6 @@ const STEPS: u64 = 400;
 /// Cells that one task updates.
 const BLOCK: usize = 4096;
 
-/// The running program.
 struct Ilbdc {
     channel: Channel,
     force: f64,

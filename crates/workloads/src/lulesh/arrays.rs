@@ -14,9 +14,9 @@ const GRADIENT: &str = "lulesh.cu:CalcQForElems";
 /// Values of the elements.
 #[derive(Debug)]
 pub(super) struct Elems {
-    /// Energy.
+    /// Internal energy of each element.
     pub(super) e: Vec<f64>,
-    /// Pressure.
+    /// Pressure in each element.
     pub(super) p: Vec<f64>,
     /// Artificial viscosity, and its linear and quadratic parts.
     pub(super) q: Vec<f64>,
@@ -30,9 +30,9 @@ pub(super) struct Elems {
     pub(super) delv: Vec<f64>,
     /// Rate of change of volume over volume.
     pub(super) vdov: Vec<f64>,
-    /// Characteristic length.
+    /// Characteristic length of each element, which bounds the time step.
     pub(super) arealg: Vec<f64>,
-    /// Speed of sound.
+    /// Speed of sound in each element.
     pub(super) ss: Vec<f64>,
     pub(super) mass: Vec<f64>,
 }

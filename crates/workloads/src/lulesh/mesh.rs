@@ -15,11 +15,11 @@ const REGIONS: u64 = 11;
 /// What lies beyond an element's face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beyond {
-    /// Another element.
+    /// The element of this number beyond the face.
     Element(usize),
     /// A symmetry plane, which mirrors the element.
     Mirror,
-    /// Nothing.
+    /// The outer boundary, beyond which there is nothing.
     Free,
 }
 

@@ -39,7 +39,7 @@ impl Grid {
         self.plane() * (self.nz + 2)
     }
 
-    /// Cells without ghosts.
+    /// Cells that are computed, without the ghosts around them.
     pub(super) fn cells(self) -> usize {
         self.nx * self.ny * self.nz
     }

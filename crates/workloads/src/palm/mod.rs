@@ -54,7 +54,6 @@ const ADVANCES: [f64; 3] = [1.0 / 3.0, 5.0 / 12.0, 1.0 / 4.0];
 /// Speed of the disturbances at the start, in metres per second.
 const DISTURBANCE: f64 = 0.25;
 
-/// The running program.
 struct Palm {
     grid: Grid,
     waves: Waves,
@@ -143,7 +142,7 @@ impl Palm {
         }
     }
 
-    /// One Runge-Kutta stage.
+    /// One Runge-Kutta stage over `dt` seconds.
     fn advance(&mut self, dt: f64, [keep, apply]: [f64; 2]) {
         let grid = self.grid;
         self.find_diffusivities();

@@ -11,7 +11,7 @@ pub(super) const S_SPEED: f64 = P_SPEED / 1.732;
 pub(super) const DENSITY: f64 = 2800.0;
 /// Seconds per time step: 0.91 of what the scheme can bear.
 pub(super) const DT: f64 = 1.6e-3;
-/// Lame's parameters.
+/// Lame's parameters of the rock, in Pa.
 pub(super) const MU: f64 = DENSITY * S_SPEED * S_SPEED;
 pub(super) const LAMBDA: f64 = DENSITY * P_SPEED * P_SPEED - 2.0 * MU;
 /// Strength of the source.
@@ -21,7 +21,7 @@ const LAYER: usize = 10;
 /// Share of a wave that a layer may reflect.
 const REFLECTION: f64 = 1e-3;
 
-/// The source's wavelet.
+/// The wavelet that the source adds to the stresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source {
     /// Main frequency in hertz.

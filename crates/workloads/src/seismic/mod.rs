@@ -31,13 +31,12 @@ pub(crate) const INFO: Info = Info {
     build: |bytes, _seed| Box::new(Seismic::new(side_for(bytes))),
 };
 
-/// Velocities and stresses.
+/// Names of the arrays: three velocities, then six stresses.
 const FIELDS: [&str; 9] =
     ["vx", "vy", "vz", "sigmaxx", "sigmayy", "sigmazz", "sigmaxy", "sigmaxz", "sigmayz"];
 /// Times that a run looks at its energy.
 const LOOKS: u64 = 20;
 
-/// The running program.
 struct Seismic {
     side: usize,
     source: Source,

@@ -34,7 +34,7 @@ pub(super) fn application(seismic: &Seismic) -> Application {
     layout.application("seismic", repeated(STEPS, &[stresses, velocities]))
 }
 
-/// The inner cells.
+/// The cells that the kernels compute: all but one at each side.
 fn cells(side: usize) -> Place {
     let side = side as i64;
     Place::along([1, side, side * side, 0]).plus(1 + side + side * side)

@@ -7,7 +7,7 @@ pub(super) struct Coefficients {
     /// First and second differences.
     first: f64,
     second: f64,
-    /// Fourth differences.
+    /// Weight of the fourth differences that damp the finest waves.
     fourth: f64,
 }
 

@@ -35,8 +35,8 @@ pub(crate) const CSP_INFO: Info = Info {
     paper_bytes: 1_440_000_000,
     seconds_per_mb: 0.14,
     simulated_seconds_per_mb: 0.15,
-    footprint: |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64,
     build: |bytes, _seed| Box::new(Sp::new(problem(bytes), Order::C)),
+    ..INFO
 };
 
 /// Numbers per cell: the flow's, `speed`, and three systems of five bands.

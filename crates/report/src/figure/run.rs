@@ -1,0 +1,113 @@
+//! The memory of a run over time, as one picture.
+
+use buddy_core::{PageMap, RunRecord, SizeClass};
+
+use super::{map::runs, svg::file};
+use crate::{classes::meaning, escape, stack_maps};
+
+/// Rows of a map: enough to see regions and stripes.
+const ROWS: usize = 96;
+const LEFT: f64 = 140.0;
+const TOP: f64 = 30.0;
+const WIDE: f64 = 192.0;
+const HIGH: f64 = 360.0;
+const GAP: f64 = 16.0;
+/// Snapshots side by side: the first, one in the middle, the last.
+const SHOWN: usize = 3;
+
+/// Three snapshots of a record as heat maps side by side, with the names of the allocations that have room for one.
+pub fn run_picture(record: &RunRecord) -> String {
+    let maps: Vec<Vec<&PageMap>> = record
+        .sizes
+        .iter()
+        .map(|sizes| sizes.iter().filter_map(|sizes| sizes.pages.get("bpc")).collect())
+        .collect();
+    let last = maps.len().saturating_sub(1);
+    let map = |place: usize| {
+        let snapshot = last * place / (SHOWN - 1);
+        let map = stack_maps(maps.get(snapshot).map_or(&[], Vec::as_slice), ROWS);
+        let (x, high) = (LEFT + place as f64 * (WIDE + GAP), HIGH / map.rows.len().max(1) as f64);
+        format!(
+            "<text x=\"{x:.0}\" y=\"{:.0}\">snapshot {} of {}</text>\
+             <g transform=\"translate({x:.0} {TOP:.0}) scale({:.4} {high:.4})\">{}</g>",
+            TOP - 9.0,
+            snapshot + 1,
+            maps.len(),
+            WIDE / 64.0,
+            runs(&map)
+        )
+    };
+    let names: Vec<&str> = record.run.allocations.iter().map(|allocation| allocation.name.as_str()).collect();
+    let labels = labels(&names, maps.first().map_or(&[], Vec::as_slice));
+    let pictures: String = (0..SHOWN).map(map).collect();
+    let width = LEFT + SHOWN as f64 * (WIDE + GAP);
+    file(width, TOP + HIGH + 36.0, &record.run.program, &(labels + &pictures + &legend()))
+}
+
+/// A tick where each allocation begins, and its name if it does not touch the one above.
+fn labels(names: &[&str], maps: &[&PageMap]) -> String {
+    let all = maps.iter().map(|map| map.pages).sum::<u64>().max(1) as f64;
+    let (mut text, mut page, mut free) = (String::new(), 0, 0.0);
+    for (name, map) in names.iter().zip(maps) {
+        let at = |page: u64| TOP + HIGH * page as f64 / all;
+        let (y, middle) = (at(page), (at(page) + at(page + map.pages)) / 2.0);
+        text += &format!(
+            "<line class=\"grid\" x1=\"{:.0}\" x2=\"{:.0}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>",
+            LEFT - 7.0,
+            LEFT - 2.0
+        );
+        if middle - 6.0 >= free {
+            free = middle + 6.0;
+            let (x, y) = (LEFT - 10.0, middle + 4.0);
+            text += &format!("<text x=\"{x:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", escape(name));
+        }
+        page += map.pages;
+    }
+    text
+}
+
+fn legend() -> String {
+    let item = |class: SizeClass| {
+        let (x, y) = (LEFT + class.index() as f64 * 104.0, TOP + HIGH + 14.0);
+        let meaning = meaning(class).rsplit(", ").next().unwrap_or_default();
+        format!(
+            "<rect class=\"c{}\" x=\"{x:.0}\" y=\"{y:.0}\" width=\"12\" height=\"12\"/><text x=\"{:.0}\" y=\"{:.0}\">{meaning}</text>",
+            class.index(),
+            x + 17.0,
+            y + 10.0
+        )
+    };
+    SizeClass::ALL.map(item).concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::{AllocationInfo, AllocationSizes, Dtype, RunInfo, SnapshotInfo};
+
+    use super::*;
+
+    #[test]
+    fn three_snapshots_stand_side_by_side_with_the_names_that_have_room() {
+        let allocation = |name: &str| AllocationInfo {
+            name: name.to_owned(),
+            call_site: String::new(),
+            base: 0,
+            bytes: 8192,
+            dtype: Dtype::F64,
+        };
+        let mut run =
+            RunInfo::new("cg", Default::default(), ["a<", "tiny", "next", "b"].map(allocation).into());
+        run.snapshots = vec![SnapshotInfo { step: 0, label: String::new(), file: None }; 10];
+        let sizes = |pages: u64, digit: &str| {
+            let map = PageMap { pages, rows: vec![digit.repeat(64)] };
+            AllocationSizes { pages: [("bpc".to_owned(), map)].into(), ..Default::default() }
+        };
+        let all = vec![vec![sizes(100, "0"), sizes(1, "1"), sizes(1, "1"), sizes(100, "5")]; 10];
+        let svg = run_picture(&RunRecord { run, sizes: all });
+        for title in ["snapshot 1 of 10", "snapshot 5 of 10", "snapshot 10 of 10", ">a&lt;<", ">b<"] {
+            assert!(svg.contains(title), "{title}");
+        }
+        assert!(svg.contains(">tiny<") && !svg.contains(">next<"), "of two small ones the first has room");
+        assert_eq!(svg.matches("<path class=\"c5\"").count(), 3);
+    }
+}

@@ -1,0 +1,121 @@
+//! Pages of the documentation: their tables and pictures, made of figures.
+//!
+//! A table stands between `<!-- table NAME -->` and `<!-- end -->`, where NAME is that of a figure; `NAME 2` is its second
+//! table. A picture is whatever a page links to as `img/FILE` and a figure has a file of that name.
+
+use std::{fs, path::Path};
+
+use buddy_core::{Figure, Grid, Panel, Record};
+use buddy_report::{figure_files, grid_markdown};
+
+use crate::{Error, output::put};
+
+const BEGIN: &str = "<!-- table ";
+const END: &str = "<!-- end -->";
+
+/// Writes the tables and pictures of these figures into the pages of a directory that ask for them; what belongs to
+/// other figures stays.
+///
+/// # Errors
+/// If a page cannot be read or written, asks for a table that a figure does not have, or does not end one.
+pub fn write(dir: &Path, figures: &[Record<Figure>]) -> Result<(), Error> {
+    let read = |source| Error::Read { path: dir.to_owned(), source };
+    for entry in fs::read_dir(dir).map_err(read)? {
+        let path = entry.map_err(read)?.path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let page = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let filled = fill(&page, figures).map_err(|what| Error::Page { path: path.clone(), what })?;
+        if filled != page {
+            put(&path, &filled)?;
+        }
+        for (name, svg) in figures.iter().flat_map(|record| figure_files(&record.data)) {
+            if page.contains(&format!("](img/{name})")) {
+                put(&dir.join("img").join(name), &svg)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A page with its tables.
+fn fill(page: &str, figures: &[Record<Figure>]) -> Result<String, String> {
+    let mut parts = page.split(BEGIN);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once(" -->\n").ok_or("a table has no name")?;
+        let (old, rest) = rest.split_once(END).ok_or_else(|| format!("table {name} has no end"))?;
+        let made = table(name, figures)?.map(grid_markdown);
+        text += &format!("{BEGIN}{name} -->\n{}{END}{rest}", made.as_deref().unwrap_or(old));
+    }
+    Ok(text)
+}
+
+/// A table by the name of its figure and its number; none if the figure was not made.
+fn table<'a>(name: &str, figures: &'a [Record<Figure>]) -> Result<Option<&'a Grid>, String> {
+    let (figure, number) = name.split_once(' ').unwrap_or((name, "1"));
+    let Some(record) = figures.iter().find(|record| record.data.name == figure) else { return Ok(None) };
+    let table = |panel: &'a Panel| if let Panel::Table(grid) = panel { Some(grid) } else { None };
+    let number: Option<usize> = number.parse().ok();
+    let found =
+        number.and_then(|number| record.data.panels.iter().filter_map(table).nth(number.checked_sub(1)?));
+    found.map(Some).ok_or_else(|| format!("there is no table {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::{GridCell, Unit};
+
+    use super::*;
+
+    fn figure() -> Record<Figure> {
+        let grid = |cell: &str| {
+            let columns = vec![("a".to_owned(), Unit::Number)];
+            Panel::Table(Grid { title: String::new(), columns, rows: vec![vec![GridCell::from(cell)]] })
+        };
+        Record::new(Figure { name: "f".to_owned(), panels: vec![grid("x"), grid("y")], ..Figure::default() })
+    }
+
+    #[test]
+    fn tables_are_replaced_and_prose_stays() {
+        let page = "p\n<!-- table f -->\nold\n<!-- end -->\nq <!-- table f 2 -->\n<!-- end --> r\n";
+        let filled = fill(page, &[figure()]).unwrap();
+        let table = |cell| format!("| a |\n|---|\n| {cell} |\n");
+        assert_eq!(
+            filled,
+            format!(
+                "p\n<!-- table f -->\n{}<!-- end -->\nq <!-- table f 2 -->\n{}<!-- end --> r\n",
+                table("x"),
+                table("y")
+            )
+        );
+        assert_eq!(fill(&filled, &[figure()]).unwrap(), filled, "a second time nothing changes");
+        assert_eq!(fill(page, &[]).unwrap(), page, "the figure was not made");
+    }
+
+    #[test]
+    fn what_cannot_be_filled_is_said() {
+        let wrong = |page: &str| fill(page, &[figure()]).unwrap_err();
+        assert_eq!(wrong("<!-- table f 3 -->\n<!-- end -->"), "there is no table f 3");
+        assert_eq!(wrong("<!-- table f 0 -->\n<!-- end -->"), "there is no table f 0");
+        assert_eq!(wrong("<!-- table f -->\nold"), "table f has no end");
+    }
+
+    #[test]
+    fn pictures_that_a_page_links_to_are_written() {
+        use buddy_core::{Heat, PageMap};
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("img")).unwrap();
+        fs::write(dir.path().join("a.md"), "![map](img/m.svg)\n").unwrap();
+        let map = PageMap { pages: 1, rows: vec!["5".to_owned()] };
+        let heat = |name: &str| {
+            let panel = Panel::Heat(Heat { title: String::new(), remark: String::new(), map: map.clone() });
+            Record::new(Figure { name: name.to_owned(), panels: vec![panel], ..Figure::default() })
+        };
+        write(dir.path(), &[heat("m"), heat("n")]).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(dir.path().join("img")).unwrap().map(|one| one.unwrap().file_name()).collect();
+        assert_eq!(names, ["m.svg"]);
+    }
+}
