@@ -1,7 +1,7 @@
 //! Pages of the documentation: their tables and pictures, made of figures.
 //!
-//! A table stands between `<!-- table NAME -->` and `<!-- end -->`, where NAME is that of a figure; `NAME 2` is its second
-//! table. A picture is whatever a page links to as `img/FILE` and a figure has a file of that name.
+//! A table stands between the lines `<!-- table NAME -->` and `<!-- end -->`, where NAME is that of a figure; `NAME 2` is its
+//! second table. A picture is whatever a page links to as `img/FILE` and a figure has a file of that name.
 
 use std::{fs, path::Path};
 
@@ -10,8 +10,8 @@ use buddy_report::{figure_files, grid_markdown};
 
 use crate::{Error, output::put};
 
-const BEGIN: &str = "<!-- table ";
-const END: &str = "<!-- end -->";
+const BEGIN: &str = "\n<!-- table ";
+const END: &str = "<!-- end -->\n";
 
 /// Writes the tables and pictures of these figures into the pages of a directory that ask for them; what belongs to
 /// other figures stays.
@@ -79,17 +79,13 @@ mod tests {
 
     #[test]
     fn tables_are_replaced_and_prose_stays() {
-        let page = "p\n<!-- table f -->\nold\n<!-- end -->\nq <!-- table f 2 -->\n<!-- end --> r\n";
+        let page = "`<!-- table f -->`\n<!-- table f -->\nold\n<!-- end -->\nq\n<!-- table f 2 -->\n<!-- end -->\nr\n";
         let filled = fill(page, &[figure()]).unwrap();
-        let table = |cell| format!("| a |\n|---|\n| {cell} |\n");
-        assert_eq!(
-            filled,
-            format!(
-                "p\n<!-- table f -->\n{}<!-- end -->\nq <!-- table f 2 -->\n{}<!-- end --> r\n",
-                table("x"),
-                table("y")
-            )
+        let [one, two] = ["x", "y"].map(|cell| format!("| a |\n|---|\n| {cell} |\n"));
+        let expected = format!(
+            "`<!-- table f -->`\n<!-- table f -->\n{one}<!-- end -->\nq\n<!-- table f 2 -->\n{two}<!-- end -->\nr\n"
         );
+        assert_eq!(filled, expected);
         assert_eq!(fill(&filled, &[figure()]).unwrap(), filled, "a second time nothing changes");
         assert_eq!(fill(page, &[]).unwrap(), page, "the figure was not made");
     }
@@ -97,9 +93,9 @@ mod tests {
     #[test]
     fn what_cannot_be_filled_is_said() {
         let wrong = |page: &str| fill(page, &[figure()]).unwrap_err();
-        assert_eq!(wrong("<!-- table f 3 -->\n<!-- end -->"), "there is no table f 3");
-        assert_eq!(wrong("<!-- table f 0 -->\n<!-- end -->"), "there is no table f 0");
-        assert_eq!(wrong("<!-- table f -->\nold"), "table f has no end");
+        assert_eq!(wrong("\n<!-- table f 3 -->\n<!-- end -->\n"), "there is no table f 3");
+        assert_eq!(wrong("\n<!-- table f 0 -->\n<!-- end -->\n"), "there is no table f 0");
+        assert_eq!(wrong("\n<!-- table f -->\nold"), "table f has no end");
     }
 
     #[test]
