@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn half_the_memory_costs_what_comes_over_the_link() {
         let figure = Fit.draw(&findings());
-        let r = Gpu::named("h200").unwrap().gb_per_s / Link::named("pcie5").unwrap().gb_per_s;
+        let r = Gpu::named("h200").unwrap().dram_gb_per_s() / Link::named("pcie5").unwrap().gb_per_s;
         let (cg, seismic) = (1.0 + r / 8.0, 1.0 + 3.0 * r / 16.0);
         near(at(&figure, "H200 over PCIe 5, HPC", 0.5), (cg * seismic).sqrt());
         near(at(&figure, "H200 over PCIe 5, HPC", 1.05), 1.0);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn where_zeros_or_a_codec_suffice_little_is_lost() {
         let figure = Fit.draw(&findings());
-        let r = Gpu::named("gh200").unwrap().gb_per_s / Link::named("c2c").unwrap().gb_per_s;
+        let r = Gpu::named("gh200").unwrap().dram_gb_per_s() / Link::named("c2c").unwrap().gb_per_s;
         near(at(&figure, "GH200 over C2C, HPC", 0.8), (1.0 + r / 32.0_f64).sqrt());
         // bf16 at 4/3x, and half of a sector more where only half fits: 2x leaves a sector of 128 entries.
         near(at(&figure, "GH200 over C2C, DL today, bf16", 0.8), 1.0);

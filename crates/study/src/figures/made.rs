@@ -23,8 +23,9 @@ use std::collections::BTreeMap;
 use buddy_core::{
     AllocationInfo, AllocationSizes, Chart, Dtype, Figure, Histogram, PageMap, Panel, Quantity, RunInfo,
     RunRecord, SizeClass, SnapshotInfo,
+    spec::{Gpu, Link},
 };
-use buddy_sim::{Config, Report, Simulator, presets};
+use buddy_sim::{Config, Report, Simulator};
 
 use crate::{Findings, Point, Program, Recorded, Settings};
 
@@ -108,8 +109,8 @@ fn pages(classes: &[u64; 6]) -> PageMap {
 
 /// What a simulation found that took so many cycles.
 pub(crate) fn report(cycles: u64) -> Report {
-    let gpu = presets::gpu("paper").expect("the paper's GPU is there");
-    let link = presets::link("150").expect("the paper's link is there");
+    let gpu = Gpu::named("paper").expect("the paper's GPU is there");
+    let link = Link::named("150").expect("the paper's link is there");
     Report { cycles, ..Simulator::new(Config::new(gpu, link)).report() }
 }
 
