@@ -104,7 +104,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("img")).unwrap();
         fs::write(dir.path().join("a.md"), "![map](img/m.svg)\n").unwrap();
-        let map = PageMap { pages: 1, rows: vec!["5".to_owned()] };
+        let map = PageMap::from_digits(1, &["5"]).unwrap();
         let heat = |name: &str| {
             let panel = Panel::Heat(Heat { title: String::new(), remark: String::new(), map: map.clone() });
             Record::new(Figure { name: name.to_owned(), panels: vec![panel], ..Figure::default() })

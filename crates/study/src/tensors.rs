@@ -1,7 +1,10 @@
 //! The tensors of recorded networks, and the codec and target that a rule gives each.
 
-use buddy_core::{AllocationInfo, Dtype, ENTRY_BYTES, Histogram, Profile, SECTOR_BYTES, Target};
-use buddy_profile::{candidates, conservative_target, worst_overflow};
+use buddy_core::{
+    AllocationInfo, Dtype, ENTRY_BYTES, Histogram, Profile, SECTOR_BYTES, Target, conservative_target,
+    worst_overflow,
+};
+use buddy_profile::candidates;
 
 /// GB/s of a copy on an H200, bytes read and written (`docs/records`).
 pub(crate) const H200_COPY_GB_PER_S: f64 = 4237.0;

@@ -26,7 +26,7 @@ pub fn run_picture(record: &RunRecord) -> String {
     let map = |place: usize| {
         let snapshot = last * place / (SHOWN - 1);
         let map = stack_maps(maps.get(snapshot).map_or(&[], Vec::as_slice), ROWS);
-        let (x, high) = (LEFT + place as f64 * (WIDE + GAP), HIGH / map.rows.len().max(1) as f64);
+        let (x, high) = (LEFT + place as f64 * (WIDE + GAP), HIGH / map.rows().len().max(1) as f64);
         format!(
             "<text x=\"{x:.0}\" y=\"{:.0}\">snapshot {} of {}</text>\
              <g transform=\"translate({x:.0} {TOP:.0}) scale({:.4} {high:.4})\">{}</g>",
@@ -46,11 +46,11 @@ pub fn run_picture(record: &RunRecord) -> String {
 
 /// A tick where each allocation begins, and its name if it does not touch the one above.
 fn labels(names: &[&str], maps: &[&PageMap]) -> String {
-    let all = maps.iter().map(|map| map.pages).sum::<u64>().max(1) as f64;
+    let all = maps.iter().map(|map| map.pages()).sum::<u64>().max(1) as f64;
     let (mut text, mut page, mut free) = (String::new(), 0, 0.0);
     for (name, map) in names.iter().zip(maps) {
         let at = |page: u64| TOP + HIGH * page as f64 / all;
-        let (y, middle) = (at(page), (at(page) + at(page + map.pages)) / 2.0);
+        let (y, middle) = (at(page), (at(page) + at(page + map.pages())) / 2.0);
         text += &format!(
             "<line class=\"grid\" x1=\"{:.0}\" x2=\"{:.0}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>",
             LEFT - 7.0,
@@ -61,7 +61,7 @@ fn labels(names: &[&str], maps: &[&PageMap]) -> String {
             let (x, y) = (LEFT - 10.0, middle + 4.0);
             text += &format!("<text x=\"{x:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", escape(name));
         }
-        page += map.pages;
+        page += map.pages();
     }
     text
 }
@@ -99,7 +99,7 @@ mod tests {
             RunInfo::new("cg", Default::default(), ["a<", "tiny", "next", "b"].map(allocation).into());
         run.snapshots = vec![SnapshotInfo { step: 0, label: String::new(), file: None }; 10];
         let sizes = |pages: u64, digit: &str| {
-            let map = PageMap { pages, rows: vec![digit.repeat(64)] };
+            let map = PageMap::from_digits(pages, &[digit.repeat(64)]).unwrap();
             AllocationSizes { pages: [("bpc".to_owned(), map)].into(), ..Default::default() }
         };
         let all = vec![vec![sizes(100, "0"), sizes(1, "1"), sizes(1, "1"), sizes(100, "5")]; 10];

@@ -60,11 +60,11 @@ mod tests {
     fn a_map_has_the_pages_of_all_allocations_in_order() {
         let figure = Spatial.draw(&findings());
         let [Panel::Heat(cg), Panel::Heat(seismic), ..] = &figure.panels[..] else { panic!("heat maps") };
-        assert_eq!((cg.title.as_str(), cg.remark.as_str(), cg.map.pages), ("354.cg", "1.60x", 4));
+        assert_eq!((cg.title.as_str(), cg.remark.as_str(), cg.map.pages()), ("354.cg", "1.60x", 4));
         let half = "3".repeat(32) + &"5".repeat(32);
-        assert_eq!(cg.map.rows, ["3".repeat(64), half, "2".repeat(64), "5".repeat(64)]);
+        assert_eq!(cg.map.digits(), ["3".repeat(64), half, "2".repeat(64), "5".repeat(64)]);
         let mixed = "0".repeat(8) + &"1".repeat(24) + &"5".repeat(32);
-        assert_eq!(seismic.map.rows[..2], ["0".repeat(64), mixed]);
+        assert_eq!(seismic.map.digits()[..2], ["0".repeat(64), mixed]);
         assert_eq!(figure.panels.len(), 4, "two programs and the paper's two networks");
     }
 }

@@ -100,11 +100,8 @@ fn sizes(codecs: &[(&str, Classes)], snapshot: usize) -> AllocationSizes {
 
 /// Both pages, the entries in the order of their classes.
 fn pages(classes: &[u64; 6]) -> PageMap {
-    let digits: String = SizeClass::ALL
-        .iter()
-        .map(|class| class.index().to_string().repeat(classes[class.index()] as usize))
-        .collect();
-    PageMap { pages: 2, rows: vec![digits[..64].to_owned(), digits[64..].to_owned()] }
+    let entries = SizeClass::ALL.iter().flat_map(|&class| vec![class; classes[class.index()] as usize]);
+    PageMap::of_pages(2, entries.collect())
 }
 
 /// What a simulation found that took so many cycles.
