@@ -105,6 +105,11 @@ fn a_file_of_targets_and_a_file_of_a_gpu() {
     };
     let done = run(gpu.to_str().unwrap());
     assert!(done.stdout.lines().nth(2).unwrap().starts_with("mine"), "{} {}", done.stdout, done.stderr);
+    assert_eq!(done.stderr, "");
+    let known = std::fs::read_to_string(&targets).unwrap();
+    std::fs::write(&targets, known.clone() + &known.replace("4294967296", "1048576")).unwrap();
+    let done = run(gpu.to_str().unwrap());
+    assert!(done.stderr.contains("has nothing at 0x100000 (1048576 bytes); is the file"), "{}", done.stderr);
     std::fs::write(&gpu, paper.replace("sms = 56", "sms = 0")).unwrap();
     let wrong = run(gpu.to_str().unwrap());
     assert_eq!(wrong.code, 1);

@@ -13,6 +13,7 @@ pub struct Scenario<'a> {
     pub point: Point,
     /// What that is for the simulator, with the map of the program's memory.
     pub config: Config,
+    targets: TargetChoice,
 }
 
 /// What a simulation that ran to its end found.
@@ -22,6 +23,9 @@ pub struct Done {
     pub report: Report,
     /// Counters over time, where the configuration asks for them.
     pub timeline: Option<Timeline>,
+    /// Rows of the file of targets that are for nothing in the program, in words: names that no allocation has, and
+    /// addresses that no access reached.
+    pub unmatched: Vec<String>,
 }
 
 impl<'a> Scenario<'a> {
@@ -32,7 +36,7 @@ impl<'a> Scenario<'a> {
     pub fn new(stage: &'a Stage, point: Point, targets: &TargetChoice) -> Result<Self, Error> {
         let mut config = point.config()?;
         config.map = stage.map(targets, point.mode)?;
-        Ok(Self { stage, point, config })
+        Ok(Self { stage, point, config, targets: targets.clone() })
     }
 
     /// Runs it from its start; none if `keep_on` ended it early. It is asked once in a while.
@@ -42,7 +46,11 @@ impl<'a> Scenario<'a> {
     pub fn run(&self, keep_on: &mut dyn FnMut(&Simulator) -> bool) -> Result<Option<Done>, Error> {
         let mut simulator = Simulator::new(self.config.clone());
         let whole = self.stage.run(&mut simulator, keep_on)?;
-        Ok(whole.then(|| Done { report: simulator.report(), timeline: simulator.timeline().cloned() }))
+        Ok(whole.then(|| Done {
+            report: simulator.report(),
+            timeline: simulator.timeline().cloned(),
+            unmatched: self.stage.unmatched(&self.targets, &simulator),
+        }))
     }
 
     /// What decides the result, as a record names it; `what` is the program in words.

@@ -117,6 +117,23 @@ impl Stage {
         Ok(ClassMap::bind(application, table, classes)?)
     }
 
+    /// Rows of a file of targets that are for nothing in the program, after a run of it.
+    pub(crate) fn unmatched(&self, targets: &TargetChoice, simulator: &Simulator) -> Vec<String> {
+        match (targets, &self.memory, &self.work) {
+            (TargetChoice::File(_), Memory::Ranges { .. }, _) => {
+                let row = |&(base, bytes): &(u64, u64)| format!("{base:#x} ({bytes} bytes)");
+                simulator.untouched().iter().map(row).collect()
+            }
+            (_, _, Work::Application(application)) => {
+                let known = |name: &str| application.allocations.iter().any(|info| info.name == name);
+                let rows = targets.table(&application.name).ok().flatten().map(|table| table.allocations);
+                let names = rows.into_iter().flatten().map(|row| row.name);
+                names.filter(|name| !known(name)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Runs all of it; `false` if `keep_on` ended it early.
     pub(crate) fn run(
         &self,

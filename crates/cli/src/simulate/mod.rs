@@ -3,7 +3,7 @@
 mod grid;
 mod output;
 
-use std::{path::PathBuf, sync::atomic::Ordering};
+use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
 
 use anyhow::{Result, bail};
 use buddy_codec::CodecKind;
@@ -160,6 +160,7 @@ impl Simulate {
             .zip(&done)
             .filter_map(|(scenario, done)| Some((scenario, done.as_ref()?)))
             .collect();
+        warn_of_unmatched(&runs);
         output::print(&runs)?;
         self.write_files(&what, &runs)?;
         if runs.len() < points.len() {
@@ -288,6 +289,20 @@ fn describe(stage: &Stage, observed: &Observed, snapshot: usize) -> Result<()> {
         100.0 * stage.map(&TargetChoice::Policy, Mode::Buddy)?.overflow_share(),
     ));
     Ok(())
+}
+
+/// Says which rows of a file of targets are for nothing in the program, once for each file.
+fn warn_of_unmatched(runs: &[(&Scenario<'_>, &Done)]) {
+    let mut said = HashSet::new();
+    for (scenario, done) in runs.iter().filter(|(_, done)| !done.unmatched.is_empty()) {
+        let path = scenario.point.targets.as_deref().unwrap_or_default();
+        if said.insert(path) {
+            say(format_args!(
+                "warning: {path}: the program has nothing at {}; is the file for another run?",
+                done.unmatched.join(", ")
+            ));
+        }
+    }
 }
 
 /// Runs every scenario, one to a core; those that an interruption leaves undone are `None`.

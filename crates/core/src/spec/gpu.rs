@@ -227,6 +227,6 @@ impl Gpu {
 
     /// GB/s that device memory moves at its peak.
     pub fn dram_gb_per_s(&self) -> f64 {
-        f64::from(self.dram.channels) * self.dram.clock_mhz * self.dram.bytes_per_clock / 1000.0
+        self.dram_bytes_per_cycle() * self.core.clock_mhz / 1000.0
     }
 }

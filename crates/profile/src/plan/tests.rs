@@ -57,7 +57,7 @@ fn measured(random: &mut Random, allocations: u64) -> Measured {
 
 fn request(device_memory: u64, accesses: Option<Vec<u64>>) -> PlanRequest {
     let mut gpu = Gpu::named("paper").unwrap();
-    gpu.dram.clock_mhz = 1e6 / 32.0 / 32.0;
+    (gpu.core.clock_mhz, gpu.dram.clock_mhz) = (1000.0, 1e6 / 32.0 / 32.0);
     assert_eq!(gpu.dram_gb_per_s(), 1000.0);
     PlanRequest { device_memory, gpu, link: Link::named("50").unwrap(), accesses }
 }
