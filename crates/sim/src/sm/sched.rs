@@ -116,9 +116,10 @@ impl Sm {
                 }
                 Pick::Warp(slot) => {
                     self.end_idle(index, now);
+                    let again = usize::from(self.scheds[index].greedy) == slot;
                     self.scheds[index].greedy = slot as u16;
                     self.scheds[index].next = now + 1;
-                    self.issue(index, slot, now, out)?;
+                    self.issue(index, slot, again, now, out)?;
                     issued += 1;
                 }
                 Pick::Nothing { next, cause } => {
