@@ -155,7 +155,13 @@ pub(crate) fn bank_cycles(inst: &Inst, addresses: Addresses<'_>) -> u32 {
     // Lanes that read or write the same word share it; atomics take turns.
     let share = inst.op != Op::AtomicShared;
     match addresses {
-        Addresses::Strided { stride: 0, .. } => if share { 1 } else { inst.lanes().max(1) },
+        Addresses::Strided { stride: 0, .. } => {
+            if share {
+                1
+            } else {
+                inst.lanes().max(1)
+            }
+        }
         Addresses::Strided { stride, .. } if stride == i32::from(inst.width) => {
             inst.lanes().div_ceil(group as u32).max(1)
         }

@@ -115,7 +115,10 @@ impl Dram {
     /// The channel of a line, and its row there. The lines of a row are neighbours in the address space.
     #[inline]
     fn place(&self, line: u64) -> (usize, u64) {
-        ((spread(line >> self.interleave, self.slices) / self.slices_per_channel) as usize, line / self.row_lines)
+        (
+            (spread(line >> self.interleave, self.slices) / self.slices_per_channel) as usize,
+            line / self.row_lines,
+        )
     }
 
     /// Reads sectors of one line; gives the tick at which L2 has them.

@@ -12,11 +12,13 @@ pub(crate) const UNIT_RETIRE: usize = 10;
 /// The most banks that a scheduler's registers can have.
 pub(crate) const MAX_BANKS: usize = 8;
 
+/// Memory instructions of a scheduler that may be issued before their turn.
+const AHEAD: u64 = 8;
+
 /// The unit of an instruction class.
 #[inline]
 pub(crate) fn unit(op: Op) -> usize {
-    const TABLE: [usize; Op::ALL.len()] =
-        [0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7, 7, 0];
+    const TABLE: [usize; Op::ALL.len()] = [0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7, 0];
     TABLE[op as usize]
 }
 
@@ -49,6 +51,9 @@ pub(crate) struct Params {
     pub(crate) miss_limit: u32,
     pub(crate) store_limit: u32,
     pub(crate) lsu_queue: u64,
+    pub(crate) lsu_issue: u64,
+    /// Cycles that the memory instructions of a scheduler may wait for their turn.
+    pub(crate) lsu_ahead: u64,
     pub(crate) interconnect: u64,
     pub(crate) request_bytes: u64,
 }
@@ -96,6 +101,8 @@ impl Params {
             miss_limit: gpu.l1.misses,
             store_limit: gpu.l1.stores,
             lsu_queue: gpu.l1.queue_cycles.into(),
+            lsu_issue: gpu.l1.issue_cycles.into(),
+            lsu_ahead: AHEAD * u64::from(gpu.l1.issue_cycles),
             interconnect: gpu.interconnect.latency_cycles.into(),
             request_bytes: gpu.interconnect.request_bytes_per_cycle.into(),
         }

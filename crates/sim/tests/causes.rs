@@ -48,7 +48,8 @@ fn blocks_start_one_after_the_other_on_whichever_sms() {
 #[test]
 fn a_block_s_place_is_taken_after_a_while() {
     let cycles = |wait, blocks| {
-        let one = changed(|gpu| (gpu.core.sms, gpu.core.max_blocks, gpu.core.block_launch_cycles) = (1, 1, wait));
+        let one =
+            changed(|gpu| (gpu.core.sms, gpu.core.max_blocks, gpu.core.block_launch_cycles) = (1, 1, wait));
         repeat(&one, blocks, 1, Inst::new(Op::Int, 4, &[4]), 1).cycles
     };
     assert_eq!((cycles(310, 1), cycles(310, 3) - cycles(300, 3)), (cycles(300, 1), 2 * 10));
@@ -86,7 +87,8 @@ fn a_branch_waits_for_its_comparison_and_for_the_next_instruction() {
     let each = |insts: &[Inst]| cycles(insts, 11) - cycles(insts, 10);
     assert_eq!((each(&[branch]), each(&[compare, branch])), (11, 13 + 11));
     // Work between the two hides the first: thirteen cycles, not twelve.
-    let free = |count| [vec![compare], vec![Inst::new(Op::Control, NO_REGISTER, &[]); count], vec![branch]].concat();
+    let free =
+        |count| [vec![compare], vec![Inst::new(Op::Control, NO_REGISTER, &[]); count], vec![branch]].concat();
     assert_eq!((each(&free(11)), each(&free(12)), each(&free(13))), (24, 24, 25));
 }
 
@@ -113,8 +115,22 @@ fn tensor_and_integer_pipes_have_their_own_rates() {
 }
 
 #[test]
+fn a_scheduler_sends_a_memory_instruction_every_fourth_cycle() {
+    let independent = |warps| {
+        let loads = |count: u8| {
+            (0..count).map(|i| Inst::new(Op::LoadShared, 10 + i, &[]).at(0, 4, 4)).collect::<Vec<_>>()
+        };
+        let cycles = |count| run(&h200(), Script::new(warps, loads(count))).cycles;
+        cycles(30) - cycles(20)
+    };
+    // One scheduler, then all four: the unit itself takes one a cycle.
+    assert_eq!([1, 4, 8].map(independent), [40, 40, 80]);
+}
+
+#[test]
 fn a_store_takes_its_port_for_every_sector() {
-    assert_eq!([0xff, 0xffff, u32::MAX].map(|lanes| ten(&h200(), 1, store(1 << 20, 4).masked(lanes))), [10, 20, 40]);
+    let store = |lanes| ten(&h200(), 4, store(1 << 20, 4).masked(lanes));
+    assert_eq!([0xff, 0xffff, u32::MAX].map(store), [40, 80, 160]);
 }
 
 /// Cycles that the last of a chain of loads adds.
@@ -158,7 +174,8 @@ fn a_read_fetches_64_bytes_and_a_partial_write_32() {
 fn neighbouring_lines_share_a_slice() {
     // 16 SMs write lines of one slice, or of two and more.
     let cycles = |interleave| {
-        let config = changed(|gpu| (gpu.l2.interleave_bytes, gpu.l2.written_sectors_per_cycle) = (interleave, 0.1));
+        let config =
+            changed(|gpu| (gpu.l2.interleave_bytes, gpu.l2.written_sectors_per_cycle) = (interleave, 0.1));
         let lines = (0..4).map(|line| store((1 << 20) + line * 128, 4)).collect::<Vec<_>>().repeat(20);
         run(&config, Script::new(1, lines).blocks(16)).cycles
     };

@@ -3,10 +3,7 @@
 mod common;
 
 use buddy_core::{SizeClass, Target};
-use buddy_sim::{
-    Classes, Config, Error, Mode, Report, Simulator,
-    spec::Link,
-};
+use buddy_sim::{Classes, Config, Error, Mode, Report, Simulator, spec::Link};
 use buddy_trace::{
     Inst, Kernel, Launch, NO_REGISTER, Op,
     accel::{self, Reader},

@@ -30,21 +30,23 @@ pub(crate) fn classify(opcode: &str) -> Option<Op> {
         "HADD2" | "HMUL2" | "HFMA2" | "HSET2" | "HSETP2" | "HMNMX2" | "HADD2_32I" | "HMUL2_32I"
         | "HFMA2_32I" | "VHMNMX" => Op::Fp16,
         "HMMA" | "IMMA" | "BMMA" | "DMMA" | "QMMA" | "HGMMA" | "IGMMA" | "BGMMA" | "QGMMA" => Op::Tensor,
-        "MUFU" | "RRO" | "F2F" | "F2I" | "I2F" | "I2I" | "FRND" | "FCHK" | "POPC" | "FLO" | "BREV" | "REDUX" => {
-            Op::Sfu
-        }
+        "MUFU" | "RRO" | "F2F" | "F2I" | "I2F" | "I2I" | "FRND" | "FCHK" | "POPC" | "FLO" | "BREV"
+        | "REDUX" => Op::Sfu,
         "IADD" | "IADD3" | "IADD32I" | "VIADD" | "VIADDMNMX" | "VIMNMX" | "VIMNMX3" | "IABS" | "IMNMX"
         | "ISETP" | "ISET" | "ICMP" | "ISCADD" | "ISCADD32I" | "LEA" | "LOP" | "LOP3" | "LOP32I" | "SHF"
         | "SHL" | "SHR" | "PRMT" | "SEL" | "MOV" | "MOV32I" | "BFE" | "BFI" | "BMSK" | "SGXT" | "P2R"
         | "R2P" | "PLOP3" | "PSETP" | "PSET" | "CSET" | "CSETP" | "I2FP" | "F2FP" | "F2IP" | "I2IP"
-        | "FCMP" | "FMNMX" | "FMNMX3" | "FSEL" | "FSET" | "FSETP" | "VABSDIFF" | "VABSDIFF4" | "R2UR" => Op::Int,
+        | "FCMP" | "FMNMX" | "FMNMX3" | "FSEL" | "FSET" | "FSETP" | "VABSDIFF" | "VABSDIFF4" | "R2UR" => {
+            Op::Int
+        }
         "BRA" | "BRX" | "BRXU" | "JMP" | "JMX" | "CALL" | "RET" | "BRK" | "CONT" | "SYNC" | "BSYNC" => {
             Op::Branch
-        },
+        }
         "BSSY" | "BREAK" | "BMOV" | "WARPSYNC" | "YIELD" | "NANOSLEEP" | "NOP" | "SSY" | "PBK" | "PCNT"
         | "DEPBAR" | "MEMBAR" | "FENCE" | "CCTL" | "CCTLL" | "CCTLT" | "ERRBAR" | "S2R" | "CS2R" | "S2UR"
-        | "CS2UR" | "B2R" | "R2B" | "VOTE" | "VOTEU" | "MATCH" | "KILL" | "BPT" | "ULDC" | "LEPC" | "PMTRIG"
-        | "LDGDEPBAR" | "ARRIVES" | "GETLMEMBASE" | "SETLMEMBASE" | "ELECT" | "RPCMOV" | "ACQBULK" => Op::Control,
+        | "CS2UR" | "B2R" | "R2B" | "VOTE" | "VOTEU" | "MATCH" | "KILL" | "BPT" | "ULDC" | "LEPC"
+        | "PMTRIG" | "LDGDEPBAR" | "ARRIVES" | "GETLMEMBASE" | "SETLMEMBASE" | "ELECT" | "RPCMOV"
+        | "ACQBULK" => Op::Control,
         // The uniform datapath: one of these and the name of the vector instruction.
         name if name.strip_prefix('U').is_some_and(is_uniform) => Op::Control,
         _ => Op::Unknown,
@@ -55,9 +57,34 @@ pub(crate) fn classify(opcode: &str) -> Option<Op> {
 fn is_uniform(name: &str) -> bool {
     matches!(
         name,
-        "IADD3" | "IMAD" | "ISETP" | "LOP3" | "LOP32I" | "LEA" | "MOV" | "MOV32I" | "SEL" | "SHF" | "SHL" | "SHR"
-            | "PRMT" | "POPC" | "FLO" | "BREV" | "BMSK" | "SGXT" | "PLOP3" | "PSETP" | "P2UR" | "R2UP" | "F2FP"
-            | "IABS" | "IMNMX" | "IADD" | "VIADD" | "CLEA"
+        "IADD3"
+            | "IMAD"
+            | "ISETP"
+            | "LOP3"
+            | "LOP32I"
+            | "LEA"
+            | "MOV"
+            | "MOV32I"
+            | "SEL"
+            | "SHF"
+            | "SHL"
+            | "SHR"
+            | "PRMT"
+            | "POPC"
+            | "FLO"
+            | "BREV"
+            | "BMSK"
+            | "SGXT"
+            | "PLOP3"
+            | "PSETP"
+            | "P2UR"
+            | "R2UP"
+            | "F2FP"
+            | "IABS"
+            | "IMNMX"
+            | "IADD"
+            | "VIADD"
+            | "CLEA"
     )
 }
 

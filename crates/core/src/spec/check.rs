@@ -80,7 +80,8 @@ impl L1 {
         within("l1.latency_cycles", self.latency_cycles, 1, 1000)?;
         within("l1.misses", self.misses, 1, 4096)?;
         within("l1.stores", self.stores, 1, 4096)?;
-        within("l1.queue_cycles", self.queue_cycles, 1, 1000)
+        within("l1.queue_cycles", self.queue_cycles, 1, 1000)?;
+        within("l1.issue_cycles", self.issue_cycles, 1, 1000)
     }
 }
 
@@ -198,7 +199,11 @@ fn within<T: PartialOrd + Copy + std::fmt::Display>(field: &str, value: T, least
 }
 
 fn power_of_two(field: &str, value: u64) -> Checked {
-    if value.is_power_of_two() { Ok(()) } else { Err(format!("{field} is {value}; it must be a power of two")) }
+    if value.is_power_of_two() {
+        Ok(())
+    } else {
+        Err(format!("{field} is {value}; it must be a power of two"))
+    }
 }
 
 fn multiple(field: &str, value: u64, unit: u64) -> Checked {

@@ -118,6 +118,8 @@ pub struct L1 {
     pub stores: u32,
     /// Cycles of work that may wait before the unit; then memory instructions are not issued.
     pub queue_cycles: u32,
+    /// Cycles between two memory instructions of one scheduler.
+    pub issue_cycles: u32,
 }
 
 /// The cache that all SMs share.

@@ -27,13 +27,13 @@ impl Sm {
         self.counts.unknown += u64::from(inst.op == Op::Unknown);
         match inst.op {
             op if op.is_global() && inst.width > 0 && inst.mask != 0 => {
-                self.issue_global(slot, &inst, now, out)
+                self.issue_global(sched, slot, &inst, now, out)
             }
             op if op.is_shared() && inst.width > 0 && inst.mask != 0 => {
-                self.issue_shared(slot, &inst, now, out)
+                self.issue_shared(sched, slot, &inst, now, out)
             }
-            Op::Shuffle => self.issue_shuffle(slot, &inst, now, out),
-            Op::Barrier => return self.issue_barrier(slot, now, out),
+            Op::Shuffle => self.issue_shuffle(sched, slot, &inst, now, out),
+            Op::Barrier => return self.issue_barrier(sched, slot, now, out),
             Op::Branch => return self.advance(slot, now + out.params.branch, out),
             op => {
                 let index = op as usize;
@@ -63,7 +63,9 @@ impl Sm {
         };
         let mut reads = [0u64; MAX_BANKS];
         for (place, register) in inst.src.iter().enumerate() {
-            let read = *register != NO_REGISTER && !before.contains(register) && !inst.src[..place].contains(register);
+            let read = *register != NO_REGISTER
+                && !before.contains(register)
+                && !inst.src[..place].contains(register);
             reads[(u32::from(*register) % banks) as usize] += u64::from(read);
         }
         reads.into_iter().max().unwrap_or(0)
@@ -78,7 +80,8 @@ impl Sm {
         }
     }
 
-    fn issue_global(&mut self, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
+    fn issue_global(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
+        let at = self.send(sched, now, out);
         let mut touched = std::mem::take(&mut self.lsu.touched);
         let addresses = self.warps[slot].code.addresses(inst);
         touches(inst, addresses, &mut touched);
@@ -90,28 +93,38 @@ impl Sm {
         let ticket = if returns { self.expect(slot, inst, touched.len() as u16) } else { u32::MAX };
         for touch in &touched {
             let (sectors, full) = (touch.sectors(), touch.full_or_passes());
-            self.access(Access { line: touch.line, at: now, ticket, op: inst.op, sectors, full }, out);
+            self.access(Access { line: touch.line, at, ticket, op: inst.op, sectors, full }, out);
         }
         self.lsu.touched = touched;
         self.limit_memory(now, out);
     }
 
-    fn issue_shared(&mut self, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
+    fn issue_shared(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
+        let at = self.send(sched, now, out);
         let cycles = bank_cycles(inst, self.warps[slot].code.addresses(inst));
         self.counts.shared += 1;
         self.counts.bank_conflicts += u64::from(cycles) - 1;
         let returns = inst.op != Op::StoreShared && inst.dst != NO_REGISTER;
         let ticket = if returns { self.expect(slot, inst, 1) } else { u32::MAX };
         let line = u64::from(cycles);
-        self.access(Access { line, at: now, ticket, op: inst.op, sectors: 0, full: 0 }, out);
+        self.access(Access { line, at, ticket, op: inst.op, sectors: 0, full: 0 }, out);
         self.limit_memory(now, out);
     }
 
     /// An exchange between lanes takes the crossbar of shared memory for a cycle.
-    fn issue_shuffle(&mut self, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
+    fn issue_shuffle(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
+        let at = self.send(sched, now, out);
         let ticket = self.expect(slot, inst, 1);
-        self.access(Access { line: 1, at: now, ticket, op: inst.op, sectors: 0, full: 0 }, out);
+        self.access(Access { line: 1, at, ticket, op: inst.op, sectors: 0, full: 0 }, out);
         self.limit_memory(now, out);
+    }
+
+    /// Sends a memory instruction to the memory unit; gives the cycle at which it gets there.
+    #[inline]
+    fn send(&mut self, sched: usize, now: u64, out: &Outside<'_>) -> u64 {
+        let at = self.reach_memory(sched, now);
+        self.hold_memory(sched, at + out.params.lsu_issue, out.params.lsu_ahead);
+        at
     }
 
     /// Opens a ticket for a load of so many parts; its registers wait.
@@ -122,12 +135,21 @@ impl Sm {
         self.new_ticket(Ticket { done: 0, parts, slot: slot as u16, dst, written })
     }
 
-    fn issue_barrier(&mut self, slot: usize, now: u64, out: &mut Outside<'_>) -> Result<(), Error> {
+    /// A barrier takes its arrivals one by one; what its scheduler has for memory comes after it.
+    fn issue_barrier(
+        &mut self,
+        sched: usize,
+        slot: usize,
+        now: u64,
+        out: &mut Outside<'_>,
+    ) -> Result<(), Error> {
+        let at = self.reach_memory(sched, now).max(self.barrier_free);
+        self.hold_memory(sched, at + 1, out.params.lsu_ahead);
         self.warps[slot].at_barrier = true;
         self.advance(slot, now + 1, out)?;
         let block = self.warps[slot].block;
         self.blocks[block].arrived += 1;
-        self.barrier_free = self.barrier_free.max(now) + out.params.arrival;
+        self.barrier_free = at + out.params.arrival;
         self.release_barrier(block, self.barrier_free + out.params.barrier);
         Ok(())
     }
