@@ -1,7 +1,7 @@
 //! The accesses of a warp's lanes as sectors of 128-byte lines, and the conflicts of shared memory.
 
 use buddy_core::{ENTRY_BYTES, SECTOR_BYTES};
-use buddy_trace::{Addresses, Inst};
+use buddy_trace::{Addresses, Inst, Op};
 
 /// What one instruction does to one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub(crate) struct Touch {
     pub(crate) line: u64,
     /// The bytes touched, one bit each.
     bytes: u128,
+    /// For an atomic, how often its slice has to go over the line; 0 for other accesses.
+    passes: u8,
 }
 
 impl Touch {
@@ -19,9 +21,15 @@ impl Touch {
         self.quarters(|quarter| quarter != 0)
     }
 
+    /// What a request to L2 says beside its sectors.
+    #[inline]
+    pub(crate) fn full_or_passes(&self) -> u8 {
+        if self.passes > 0 { self.passes } else { self.full() }
+    }
+
     /// The sectors of which every byte is touched.
     #[inline]
-    pub(crate) fn full(&self) -> u8 {
+    fn full(&self) -> u8 {
         self.quarters(|quarter| quarter == u32::MAX)
     }
 
@@ -55,6 +63,25 @@ pub(crate) fn touches(inst: &Inst, addresses: Addresses<'_>, out: &mut Vec<Touch
     }
 }
 
+/// Counts how often a slice goes over each line of an atomic: once for each sector, and once more for each further lane
+/// on the word of it that most lanes want.
+pub(crate) fn count_passes(inst: &Inst, addresses: Addresses<'_>, touched: &mut [Touch]) {
+    let mut lanes = [[0u8; 32]; 32];
+    for lane in 0..inst.lanes() as usize {
+        let address = match addresses {
+            Addresses::Strided { base, stride } => base.wrapping_add_signed(i64::from(stride) * lane as i64),
+            Addresses::List(list) => list[lane],
+        };
+        let line = address / ENTRY_BYTES as u64;
+        if let Some(index) = touched.iter().take(32).position(|touch| touch.line == line) {
+            lanes[index][(address % ENTRY_BYTES as u64 / 4) as usize] += 1;
+        }
+    }
+    for (touch, words) in touched.iter_mut().zip(lanes) {
+        touch.passes = words.chunks(8).map(|sector| sector.iter().max().copied().unwrap_or(0)).sum();
+    }
+}
+
 /// Whether the lanes of a mask are neighbours.
 #[inline]
 fn is_run(mask: u32) -> bool {
@@ -79,7 +106,7 @@ fn gather(list: &[u64], width: u64, out: &mut Vec<Touch>) {
             Some(_) => merge(line, bytes, out),
             None => {
                 *slot = out.len() as u8;
-                out.push(Touch { line, bytes });
+                out.push(Touch { line, bytes, passes: 0 });
             }
         }
     }
@@ -91,7 +118,7 @@ fn touch_stretch(base: u64, bytes: u64, out: &mut Vec<Touch>) {
     while at < end {
         let line = at / ENTRY_BYTES as u64;
         let stop = end.min((line + 1) * ENTRY_BYTES as u64);
-        out.push(Touch { line, bytes: bits(at % ENTRY_BYTES as u64, stop - at) });
+        out.push(Touch { line, bytes: bits(at % ENTRY_BYTES as u64, stop - at), passes: 0 });
         at = stop;
     }
 }
@@ -111,7 +138,7 @@ fn merge(line: u64, bytes: u128, out: &mut Vec<Touch>) {
     // Backwards: neighbours in a warp are most often neighbours in memory.
     match out.iter_mut().rev().find(|touch| touch.line == line) {
         Some(touch) => touch.bytes |= bytes,
-        None => out.push(Touch { line, bytes }),
+        None => out.push(Touch { line, bytes, passes: 0 }),
     }
 }
 
@@ -125,30 +152,38 @@ fn bits(from: u64, count: u64) -> u128 {
 /// banks of 4 bytes, for each group of lanes that moves 128 bytes at once.
 pub(crate) fn bank_cycles(inst: &Inst, addresses: Addresses<'_>) -> u32 {
     let group = (32 * 4 / u32::from(inst.width.max(4))).max(1) as usize;
+    // Lanes that read or write the same word share it; atomics take turns.
+    let share = inst.op != Op::AtomicShared;
     match addresses {
-        Addresses::Strided { stride: 0, .. } => 1,
+        Addresses::Strided { stride: 0, .. } => {
+            if share {
+                1
+            } else {
+                inst.lanes().max(1)
+            }
+        }
         Addresses::Strided { stride, .. } if stride == i32::from(inst.width) => {
             inst.lanes().div_ceil(group as u32).max(1)
         }
         Addresses::Strided { base, stride } => {
             let lane = |lane: u32| base.wrapping_add_signed(i64::from(stride) * i64::from(lane));
             let list: [u64; 32] = std::array::from_fn(|index| lane(index as u32));
-            conflicts(&list[..inst.lanes() as usize], group)
+            conflicts(&list[..inst.lanes() as usize], group, share)
         }
-        Addresses::List(list) => conflicts(list, group),
+        Addresses::List(list) => conflicts(list, group, share),
     }
 }
 
-fn conflicts(list: &[u64], group: usize) -> u32 {
-    list.chunks(group).map(group_conflicts).sum::<u32>().max(1)
+fn conflicts(list: &[u64], group: usize, share: bool) -> u32 {
+    list.chunks(group).map(|lanes| group_conflicts(lanes, share)).sum::<u32>().max(1)
 }
 
-/// The most different words in one bank. Lanes that read the same word share it.
-fn group_conflicts(list: &[u64]) -> u32 {
+/// The most words in one bank, different ones if lanes share.
+fn group_conflicts(list: &[u64], share: bool) -> u32 {
     let mut counts = [0u32; 32];
     for (index, address) in list.iter().enumerate() {
         let word = address / 4;
-        if !list[..index].iter().any(|other| other / 4 == word) {
+        if !share || !list[..index].iter().any(|other| other / 4 == word) {
             counts[(word % 32) as usize] += 1;
         }
     }
@@ -157,7 +192,7 @@ fn group_conflicts(list: &[u64]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use buddy_trace::{Code, Op};
+    use buddy_trace::Code;
 
     use super::*;
 

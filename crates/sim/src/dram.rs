@@ -69,6 +69,7 @@ pub(crate) struct Dram {
     timing: Timing,
     slices_per_channel: u32,
     slices: u32,
+    interleave: u32,
     row_lines: u64,
     write_batch: u32,
     pub(crate) traffic: Traffic,
@@ -104,6 +105,7 @@ impl Dram {
             timing,
             slices_per_channel: gpu.l2.slices / spec.channels,
             slices: gpu.l2.slices,
+            interleave: (gpu.l2.interleave_bytes / 128).trailing_zeros(),
             row_lines: u64::from(spec.row_bytes) / 128 * u64::from(spec.channels),
             write_batch: spec.write_batch,
             traffic: Traffic::default(),
@@ -113,7 +115,10 @@ impl Dram {
     /// The channel of a line, and its row there. The lines of a row are neighbours in the address space.
     #[inline]
     fn place(&self, line: u64) -> (usize, u64) {
-        ((spread(line, self.slices) / self.slices_per_channel) as usize, line / self.row_lines)
+        (
+            (spread(line >> self.interleave, self.slices) / self.slices_per_channel) as usize,
+            line / self.row_lines,
+        )
     }
 
     /// Reads sectors of one line; gives the tick at which L2 has them.

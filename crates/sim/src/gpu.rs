@@ -12,11 +12,12 @@ use crate::{
     Config, Error,
     l2::{L2, Want},
     params::Params,
-    pipe::TICKS,
+    pipe::{Pipe, TICKS},
     request::{Kind, Request, Requests},
     sm::{NEVER, Outside, Sm},
     stats::{KernelReport, Report},
     timeline::{Sample, Timeline},
+    tlb::Tlb,
 };
 
 /// A GPU that runs kernels one after the other.
@@ -29,6 +30,9 @@ pub struct Simulator {
     requests: Requests,
     arrived: Vec<Request>,
     now: u64,
+    /// Starts the blocks, one after the other.
+    dispatcher: Pipe,
+    tlb: Tlb,
     reply_tick: u64,
     kernels: Vec<KernelReport>,
     copy_cycles: u64,
@@ -46,6 +50,8 @@ impl Simulator {
             requests: Requests::new(params.interconnect),
             arrived: Vec::new(),
             now: 0,
+            dispatcher: Pipe::new(),
+            tlb: Tlb::new(&config.gpu),
             reply_tick: (32.0 / reply * TICKS as f64).round() as u64,
             kernels: Vec::new(),
             copy_cycles: 0,
@@ -114,7 +120,7 @@ impl Simulator {
         let sms = self.sms.len();
         for sm in (0..per_sm).flat_map(|_| 0..sms) {
             let (sm, mut out) = self.split(sm, kernel, &launch, &mut next_block);
-            sm.launch(start, &mut out)?;
+            sm.launch(start + out.params.launch, &mut out)?;
         }
         let mut windows = 0u64;
         while self.sms.iter().any(|sm| !sm.is_idle()) {
@@ -145,8 +151,12 @@ impl Simulator {
         launch: &'a buddy_trace::Launch,
         next_block: &'a mut u64,
     ) -> (&'a mut Sm, Outside<'a>) {
-        let (params, requests) = (&self.params, &mut self.requests);
-        (&mut self.sms[sm], Outside { params, kernel, launch, next_block, blocks: launch.blocks(), requests })
+        let (params, requests, dispatcher) = (&self.params, &mut self.requests, &mut self.dispatcher);
+        let (blocks, floor) = (launch.blocks(), self.now * TICKS);
+        (
+            &mut self.sms[sm],
+            Outside { params, kernel, launch, next_block, blocks, requests, dispatcher, floor },
+        )
     }
 
     /// Runs one window: the SMs, then L2.
@@ -193,13 +203,15 @@ impl Simulator {
         let want = match request.kind {
             Kind::Read => Want::Read,
             Kind::Write => Want::Write { full },
-            Kind::Atomic | Kind::Reduce => Want::Atomic,
+            // Its lanes come in the place of the sectors that are overwritten.
+            Kind::Atomic | Kind::Reduce => Want::Atomic { passes: full },
             Kind::Merge => {
                 let done = sm.arrival(place);
                 return sm.complete(ticket, done);
             }
         };
-        let leaves = self.l2.access(floor, cycle * TICKS, line, sectors, want);
+        let wait = self.tlb.wait(cycle * TICKS, line);
+        let leaves = wait + self.l2.access(floor, cycle * TICKS, request.sm, line, sectors, want);
         if matches!(request.kind, Kind::Write | Kind::Reduce) {
             return sm.end_store(leaves.div_ceil(TICKS));
         }

@@ -16,8 +16,8 @@ pub(crate) enum Want {
     Read,
     /// To write the sectors; those in `full` are overwritten whole.
     Write { full: u8 },
-    /// To change the sectors in place.
-    Atomic,
+    /// To change the sectors in place, in so many passes over the line.
+    Atomic { passes: u8 },
 }
 
 /// What L2 did.
@@ -55,8 +55,19 @@ pub(crate) struct L2 {
     slices: Vec<Slice>,
     sets: u32,
     latency: u64,
-    /// Ticks of a slice for a sector, and for an atomic on one.
+    /// The power of two of neighbouring lines in a slice.
+    interleave: u32,
+    partitions: u32,
+    /// Slices of a partition.
+    part: u32,
+    /// Ticks to another partition and back.
+    far: u64,
+    /// Sectors that a miss fetches together.
+    fetch: u32,
+    /// Ticks of a slice for a sector that is read, written, written in part, and for one pass of an atomic.
     sector: u64,
+    written: u64,
+    partial: u64,
     atomic: u64,
     pub(crate) memory: Memory,
     pub(crate) counts: Counts,
@@ -78,60 +89,155 @@ impl L2 {
             slices: (0..spec.slices).map(|_| slice()).collect(),
             sets,
             latency: u64::from(spec.latency_cycles) * TICKS,
+            interleave: (spec.interleave_bytes / 128).trailing_zeros(),
+            partitions: spec.partitions,
+            part: spec.slices / spec.partitions,
+            far: u64::from(spec.far_cycles) * TICKS,
+            fetch: spec.fetch_bytes / 32,
             sector: (TICKS as f64 / spec.sectors_per_cycle).round() as u64,
-            atomic: u64::from(spec.atomic_cycles) * TICKS,
+            written: (TICKS as f64 / spec.written_sectors_per_cycle).round() as u64,
+            partial: (TICKS as f64 * spec.partial_cycles).round() as u64,
+            atomic: (TICKS as f64 * spec.atomic_cycles).round() as u64,
             memory: Memory::new(config),
             counts: Counts::default(),
         }
     }
 
-    /// Serves a request that arrives at tick `at`; gives the tick at which its answer leaves.
+    /// Serves a request of an SM that arrives at tick `at`; gives the tick at which its answer leaves.
     ///
     /// Requests come in the order of their times, and none before `floor` comes any more.
     #[inline]
-    pub(crate) fn access(&mut self, floor: u64, at: u64, line: u64, sectors: u8, want: Want) -> u64 {
-        let count = u64::from(sectors.count_ones());
-        let index = spread(line, self.slices.len() as u32);
-        let set = index * self.sets + spread_set(line, self.sets);
-        let slice = &mut self.slices[index as usize];
-        let start = at.max(slice.free);
-        self.counts.wait_ticks += start - at;
-        slice.free = start + count * if want == Want::Atomic { self.atomic } else { self.sector };
-        let (place, there) = match self.cache.find(set as usize, line) {
-            Some(place) => (Some(place), self.cache.line(place).valid & sectors),
-            None => (self.make_room(floor, start, index as usize, set as usize, line), 0),
-        };
+    pub(crate) fn access(&mut self, floor: u64, at: u64, sm: u16, line: u64, sectors: u8, want: Want) -> u64 {
+        let home = spread(line >> self.interleave, self.slices.len() as u32);
+        if self.partitions == 1 || home / self.part == u32::from(sm) % self.partitions {
+            let (done, missing) = self.serve(floor, at, home, line, sectors, want);
+            self.count(want, missing);
+            return done;
+        }
+        let near = (home + self.part) % self.slices.len() as u32;
+        if want == Want::Read {
+            return self.read_far(floor, at, near, home, line, sectors);
+        }
+        // A write passes the near slice, and a copy there is one no more.
+        let start = self.occupy(near, at, sectors, want);
+        let set = self.set(near, line);
+        if let Some(place) = self.cache.find(set, line) {
+            self.cache.line(place).valid &= !sectors;
+        }
+        let (done, missing) = self.serve(floor, start, home, line, sectors, want);
+        self.count(want, missing);
+        done + self.far
+    }
+
+    /// Reads through the near slice, which keeps a copy of what lies in another part.
+    fn read_far(&mut self, floor: u64, at: u64, near: u32, home: u32, line: u64, sectors: u8) -> u64 {
+        let start = self.occupy(near, at, sectors, Want::Read);
+        let (place, there) = self.find(floor, start, near, line);
+        let missing = sectors & !there;
+        let mut done = start + self.latency;
+        let mut fetched = 0;
+        if missing != 0 {
+            let need = self.widen(missing) & !there;
+            let (ready, absent) = self.serve(floor, start, home, line, need, Want::Read);
+            done = ready + self.far;
+            fetched = absent;
+            self.fill(place, start, need, done);
+        }
+        self.count(Want::Read, fetched);
+        self.wait(place, sectors, done)
+    }
+
+    /// Serves a request in the slice to which its line belongs; gives the tick at which the answer leaves and the
+    /// sectors that were missing.
+    #[inline]
+    fn serve(&mut self, floor: u64, at: u64, slice: u32, line: u64, sectors: u8, want: Want) -> (u64, u8) {
+        let start = self.occupy(slice, at, sectors, want);
+        let (place, there) = self.find(floor, start, slice, line);
         let missing = match want {
             Want::Write { full } => sectors & !there & !full,
             _ => sectors & !there,
         };
-        self.count(want, count, missing);
         let mut done = start + self.latency;
         if missing != 0 {
-            done = done.max(self.miss(floor, start, index as usize, line, missing, place));
+            let need = if want == Want::Read { self.widen(missing) & !there } else { missing };
+            done = done.max(self.miss(floor, start, slice as usize, line, need, place));
         }
-        if let Some(place) = place {
+        if want != (Want::Write { full: sectors }) {
+            done = self.wait(place, sectors, done);
+        }
+        if let Some(place) = place
+            && want != Want::Read
+        {
             let entry = self.cache.line(place);
-            // Sectors that are on their way for somebody else.
-            if entry.flight & sectors != 0 && want != (Want::Write { full: sectors }) {
-                done = done.max(entry.ready);
-            }
-            if want != Want::Read {
-                entry.valid |= sectors;
-                entry.dirty |= sectors;
-            }
+            entry.valid |= sectors;
+            entry.dirty |= sectors;
         }
-        done
+        (done, missing)
+    }
+
+    /// Takes a slice's time for a request; gives the tick at which it begins.
+    #[inline]
+    fn occupy(&mut self, slice: u32, at: u64, sectors: u8, want: Want) -> u64 {
+        let count = u64::from(sectors.count_ones());
+        let cost = match want {
+            Want::Read => count * self.sector,
+            Want::Write { full } => {
+                count * self.written + u64::from((sectors & !full).count_ones()) * self.partial
+            }
+            Want::Atomic { passes } => u64::from(passes).max(count) * self.atomic,
+        };
+        match want {
+            Want::Read => self.counts.read_sectors += count,
+            _ => self.counts.written_sectors += count,
+        }
+        let slice = &mut self.slices[slice as usize];
+        let start = at.max(slice.free);
+        self.counts.wait_ticks += start - at;
+        slice.free = start + cost;
+        start
     }
 
     #[inline]
-    fn count(&mut self, want: Want, sectors: u64, missing: u8) {
+    fn set(&self, slice: u32, line: u64) -> usize {
+        (slice * self.sets + spread_set(line, self.sets)) as usize
+    }
+
+    /// The place of a line in a slice, made if need be, and the sectors that are there.
+    #[inline]
+    fn find(&mut self, floor: u64, at: u64, slice: u32, line: u64) -> (Option<usize>, u8) {
+        let set = self.set(slice, line);
+        match self.cache.find(set, line) {
+            Some(place) => (Some(place), self.cache.line(place).valid),
+            None => (self.make_room(floor, at, slice as usize, set, line), 0),
+        }
+    }
+
+    /// The sectors that are fetched when some are missing: aligned groups of them.
+    #[inline]
+    fn widen(&self, missing: u8) -> u8 {
+        match self.fetch {
+            1 => missing,
+            2 => {
+                let pairs = (missing | missing >> 1) & 0b0101;
+                pairs | pairs << 1
+            }
+            _ => 0b1111,
+        }
+    }
+
+    /// The later of a tick and that at which sectors arrive that are on their way for somebody else.
+    #[inline]
+    fn wait(&mut self, place: Option<usize>, sectors: u8, done: u64) -> u64 {
+        let Some(place) = place else { return done };
+        let entry = self.cache.line(place);
+        if entry.flight & sectors != 0 { done.max(entry.ready) } else { done }
+    }
+
+    #[inline]
+    fn count(&mut self, want: Want, missing: u8) {
         if want == Want::Read {
             self.counts.reads += 1;
             self.counts.read_hits += u64::from(missing == 0);
-            self.counts.read_sectors += sectors;
-        } else {
-            self.counts.written_sectors += sectors;
         }
     }
 
@@ -167,6 +273,13 @@ impl L2 {
             fill.ready
         });
         self.counts.miss_ticks += ready - at;
+        self.fill(place, at, sectors, ready);
+        ready
+    }
+
+    /// Notes sectors that arrive at tick `ready`.
+    #[inline]
+    fn fill(&mut self, place: Option<usize>, at: u64, sectors: u8, ready: u64) {
         if let Some(place) = place {
             let entry = self.cache.line(place);
             let old = if entry.ready > at && entry.ready != UNKNOWN { entry.flight } else { 0 };
@@ -175,7 +288,6 @@ impl L2 {
             (entry.flight, entry.ready) = (old | new, ready.max(if old != 0 { entry.ready } else { 0 }));
             entry.valid |= sectors;
         }
-        ready
     }
 
     /// Sectors that memory does not have yet.

@@ -27,6 +27,7 @@ mod sm;
 mod stats;
 mod targets;
 mod timeline;
+mod tlb;
 mod um;
 
 pub use buddy_core::spec;

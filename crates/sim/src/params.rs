@@ -2,17 +2,23 @@
 
 use buddy_trace::{Launch, Op};
 
-use crate::{Error, spec::Gpu};
+use crate::{Error, pipe::TICKS, spec::Gpu};
 
 /// Execution units of a scheduler. The memory unit belongs to the SM; ending a warp takes no unit.
-pub(crate) const UNITS: usize = 10;
-pub(crate) const UNIT_MEMORY: usize = 8;
-pub(crate) const UNIT_RETIRE: usize = 9;
+pub(crate) const UNITS: usize = 11;
+pub(crate) const UNIT_MEMORY: usize = 9;
+pub(crate) const UNIT_RETIRE: usize = 10;
+
+/// The most banks that a scheduler's registers can have.
+pub(crate) const MAX_BANKS: usize = 8;
+
+/// Memory instructions of a scheduler that may be issued before their turn.
+const AHEAD: u64 = 8;
 
 /// The unit of an instruction class.
 #[inline]
 pub(crate) fn unit(op: Op) -> usize {
-    const TABLE: [usize; Op::ALL.len()] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8, 8, 8, 6, 6];
+    const TABLE: [usize; Op::ALL.len()] = [0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7, 0];
     TABLE[op as usize]
 }
 
@@ -26,7 +32,18 @@ pub(crate) struct Params {
     pub(crate) latency: [u64; Op::ALL.len()],
     pub(crate) interval: [u64; Op::ALL.len()],
     pub(crate) shared: u64,
+    pub(crate) shared_atomic: u64,
+    pub(crate) shuffle: u64,
     pub(crate) barrier: u64,
+    pub(crate) arrival: u64,
+    pub(crate) launch: u64,
+    /// Ticks between two blocks of the GPU.
+    pub(crate) block_interval: u64,
+    pub(crate) register_banks: u32,
+    /// The most cycles that reading registers can take.
+    pub(crate) read_cycles: u64,
+    pub(crate) branch: u64,
+    pub(crate) predicate: u64,
     pub(crate) block_launch: u64,
     pub(crate) l1: u64,
     pub(crate) l1_sets: u32,
@@ -34,6 +51,9 @@ pub(crate) struct Params {
     pub(crate) miss_limit: u32,
     pub(crate) store_limit: u32,
     pub(crate) lsu_queue: u64,
+    pub(crate) lsu_issue: u64,
+    /// Cycles that the memory instructions of a scheduler may wait for their turn.
+    pub(crate) lsu_ahead: u64,
     pub(crate) interconnect: u64,
     pub(crate) request_bytes: u64,
 }
@@ -43,7 +63,8 @@ impl Params {
         let table = |from: &crate::spec::Arithmetic| {
             Op::ALL.map(|op| {
                 u64::from(match op {
-                    Op::Int => from.int,
+                    Op::Int | Op::Unknown => from.int,
+                    Op::Imad => from.imad,
                     Op::Fp32 => from.fp32,
                     Op::Fp64 => from.fp64,
                     Op::Fp16 => from.fp16,
@@ -63,7 +84,16 @@ impl Params {
             latency: table(&gpu.latency),
             interval: table(&gpu.interval),
             shared: gpu.shared.latency_cycles.into(),
+            shared_atomic: gpu.shared.atomic_cycles.into(),
+            shuffle: gpu.shared.shuffle_cycles.into(),
             barrier: gpu.shared.barrier_cycles.into(),
+            arrival: gpu.shared.arrival_cycles.into(),
+            launch: gpu.core.launch_cycles.into(),
+            block_interval: (gpu.core.block_interval * TICKS as f64).round() as u64,
+            register_banks: gpu.core.register_banks,
+            read_cycles: if gpu.core.register_banks == 0 { 0 } else { 4 },
+            branch: gpu.core.branch_cycles.into(),
+            predicate: gpu.core.predicate_cycles.into(),
             block_launch: gpu.core.block_launch_cycles.into(),
             l1: gpu.l1.latency_cycles.into(),
             l1_sets: gpu.l1.bytes / 128 / gpu.l1.ways,
@@ -71,6 +101,8 @@ impl Params {
             miss_limit: gpu.l1.misses,
             store_limit: gpu.l1.stores,
             lsu_queue: gpu.l1.queue_cycles.into(),
+            lsu_issue: gpu.l1.issue_cycles.into(),
+            lsu_ahead: AHEAD * u64::from(gpu.l1.issue_cycles),
             interconnect: gpu.interconnect.latency_cycles.into(),
             request_bytes: gpu.interconnect.request_bytes_per_cycle.into(),
         }

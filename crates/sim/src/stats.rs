@@ -27,6 +27,7 @@ impl Cause {
 pub(crate) struct SmCounts {
     pub(crate) instructions: u64,
     pub(crate) lanes: u64,
+    pub(crate) unknown: u64,
     pub(crate) blocks: u64,
     pub(crate) accesses: u64,
     pub(crate) shared: u64,
@@ -44,6 +45,7 @@ impl SmCounts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.instructions += other.instructions;
         self.lanes += other.lanes;
+        self.unknown += other.unknown;
         self.blocks += other.blocks;
         self.accesses += other.accesses;
         self.shared += other.shared;
@@ -85,6 +87,8 @@ pub struct Report {
     /// Warp instructions, and those per cycle over the whole GPU.
     pub instructions: u64,
     pub thread_instructions: u64,
+    /// Of the warp instructions, those whose opcode is not known: each was timed as an integer instruction.
+    pub unknown_instructions: u64,
     pub ipc: f64,
     pub blocks: u64,
     pub l1: L1Report,
@@ -217,6 +221,7 @@ impl Report {
             copy_cycles,
             instructions: sm.instructions,
             thread_instructions: sm.lanes,
+            unknown_instructions: sm.unknown,
             ipc: share(sm.instructions, cycles),
             blocks: sm.blocks,
             l1: L1Report::new(sm),

@@ -9,8 +9,10 @@ pub const NO_REGISTER: u8 = 255;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Op {
-    /// Integer, logic, moves, comparisons, conversions of addresses.
+    /// Integer, logic, moves, comparisons of any type, conversions of addresses.
     Int,
+    /// Integer multiply-add, which has a pipe of its own beside [`Op::Int`].
+    Imad,
     /// Single precision.
     Fp32,
     /// Double precision.
@@ -21,8 +23,10 @@ pub enum Op {
     Sfu,
     /// Matrix products of a tensor core.
     Tensor,
-    /// Branches, votes, special registers and whatever else only takes an issue slot.
+    /// Votes, special registers and whatever else only takes an issue slot.
     Control,
+    /// A branch: it waits for the last comparison, and the instruction after it has to be fetched.
+    Branch,
     /// A load from the constant bank.
     LoadConstant,
     /// A load from global or local memory.
@@ -33,8 +37,12 @@ pub enum Op {
     StoreGlobal,
     /// A load from shared memory.
     LoadShared,
-    /// A store to shared memory, or an atomic there.
+    /// A store to shared memory.
     StoreShared,
+    /// An atomic in shared memory.
+    AtomicShared,
+    /// An exchange between the lanes of a warp, through the crossbar of shared memory.
+    Shuffle,
     /// An atomic at L2 that returns the old value.
     Atomic,
     /// An atomic at L2 that returns nothing.
@@ -43,28 +51,35 @@ pub enum Op {
     Barrier,
     /// The end of the lanes in its mask.
     Exit,
+    /// An instruction whose opcode is not known and that accesses no memory: timed as [`Op::Int`], and counted.
+    Unknown,
 }
 
 impl Op {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 22] = [
         Self::Int,
+        Self::Imad,
         Self::Fp32,
         Self::Fp64,
         Self::Fp16,
         Self::Sfu,
         Self::Tensor,
         Self::Control,
+        Self::Branch,
         Self::LoadConstant,
         Self::LoadGlobal,
         Self::LoadStrong,
         Self::StoreGlobal,
         Self::LoadShared,
         Self::StoreShared,
+        Self::AtomicShared,
+        Self::Shuffle,
         Self::Atomic,
         Self::Reduce,
         Self::Barrier,
         Self::Exit,
+        Self::Unknown,
     ];
 
     /// Whether its addresses go to global memory.
@@ -77,7 +92,7 @@ impl Op {
     /// Whether its addresses go to shared memory.
     #[inline]
     pub fn is_shared(self) -> bool {
-        matches!(self, Self::LoadShared | Self::StoreShared)
+        matches!(self, Self::LoadShared | Self::StoreShared | Self::AtomicShared)
     }
 }
 

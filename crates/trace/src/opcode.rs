@@ -4,37 +4,88 @@ use crate::Op;
 
 /// The class of a traced opcode; `None` for the generic `LD` and `ST`, whose address decides.
 ///
-/// An opcode that is not listed counts as an integer instruction: it takes an issue slot and a short latency.
+/// The pipes are those of Volta and later: comparisons and selections of any type run beside integers, products of
+/// integers on a pipe of their own. What the uniform datapath does takes only an issue slot.
 pub(crate) fn classify(opcode: &str) -> Option<Op> {
-    let mut parts = opcode.split('.');
-    let name = parts.next().unwrap_or_default();
+    let name = opcode.split('.').next().unwrap_or_default();
     Some(match name {
         "LD" | "ST" => return None,
         "LDG" if opcode.contains(".STRONG.GPU") || opcode.contains(".STRONG.SYS") => Op::LoadStrong,
-        "LDG" | "LDL" | "TEX" | "TLD" | "TLD4" | "TXD" | "SULD" => Op::LoadGlobal,
+        "LDG" | "LDL" | "TEX" | "TLD" | "TLD4" | "TXD" | "SULD" | "LDGSTS" => Op::LoadGlobal,
         "STG" | "STL" | "SUST" => Op::StoreGlobal,
-        "LDGSTS" => Op::LoadGlobal,
         "LDS" | "LDSM" => Op::LoadShared,
-        "STS" | "ATOMS" => Op::StoreShared,
+        "STS" | "STSM" => Op::StoreShared,
+        // Lanes that count up the same word are added up first.
+        "ATOMS" if opcode.starts_with("ATOMS.POPC") => Op::StoreShared,
+        "ATOMS" => Op::AtomicShared,
         "LDC" | "LDCU" => Op::LoadConstant,
         "ATOM" | "ATOMG" | "SUATOM" => Op::Atomic,
-        "RED" | "SURED" => Op::Reduce,
+        "RED" | "REDG" | "SURED" => Op::Reduce,
+        "SHFL" | "MOVM" => Op::Shuffle,
         "BAR" => Op::Barrier,
         "EXIT" => Op::Exit,
-        "FADD" | "FADD32I" | "FMUL" | "FMUL32I" | "FFMA" | "FFMA32I" | "FCHK" | "FCMP" | "FMNMX" | "FSEL"
-        | "FSET" | "FSETP" | "FSWZADD" => Op::Fp32,
+        "IMAD" | "IMAD32I" | "IMUL" | "IMUL32I" | "XMAD" | "IDP" | "IDP4A" => Op::Imad,
+        "FADD" | "FADD32I" | "FMUL" | "FMUL32I" | "FFMA" | "FFMA32I" | "FSWZADD" => Op::Fp32,
         "DADD" | "DMUL" | "DFMA" | "DMNMX" | "DSET" | "DSETP" => Op::Fp64,
-        "HFMA2" if parts.next() == Some("MMA") => Op::Fp16,
         "HADD2" | "HMUL2" | "HFMA2" | "HSET2" | "HSETP2" | "HMNMX2" | "HADD2_32I" | "HMUL2_32I"
-        | "HFMA2_32I" => Op::Fp16,
+        | "HFMA2_32I" | "VHMNMX" => Op::Fp16,
         "HMMA" | "IMMA" | "BMMA" | "DMMA" | "QMMA" | "HGMMA" | "IGMMA" | "BGMMA" | "QGMMA" => Op::Tensor,
-        "MUFU" | "RRO" | "F2F" | "F2I" | "I2F" | "I2I" | "FRND" | "POPC" | "FLO" => Op::Sfu,
-        "BRA" | "BRX" | "JMP" | "JMX" | "CALL" | "RET" | "BSSY" | "BSYNC" | "BREAK" | "BMOV" | "WARPSYNC"
-        | "YIELD" | "NANOSLEEP" | "NOP" | "SSY" | "SYNC" | "PBK" | "BRK" | "DEPBAR" | "MEMBAR" | "CCTL"
-        | "ERRBAR" | "S2R" | "CS2R" | "S2UR" | "B2R" | "R2B" | "VOTE" | "KILL" | "BPT" | "ULDC" | "LEPC"
-        | "LDGDEPBAR" => Op::Control,
-        _ => Op::Int,
+        "MUFU" | "RRO" | "F2F" | "F2I" | "I2F" | "I2I" | "FRND" | "FCHK" | "POPC" | "FLO" | "BREV"
+        | "REDUX" => Op::Sfu,
+        "IADD" | "IADD3" | "IADD32I" | "VIADD" | "VIADDMNMX" | "VIMNMX" | "VIMNMX3" | "IABS" | "IMNMX"
+        | "ISETP" | "ISET" | "ICMP" | "ISCADD" | "ISCADD32I" | "LEA" | "LOP" | "LOP3" | "LOP32I" | "SHF"
+        | "SHL" | "SHR" | "PRMT" | "SEL" | "MOV" | "MOV32I" | "BFE" | "BFI" | "BMSK" | "SGXT" | "P2R"
+        | "R2P" | "PLOP3" | "PSETP" | "PSET" | "CSET" | "CSETP" | "I2FP" | "F2FP" | "F2IP" | "I2IP"
+        | "FCMP" | "FMNMX" | "FMNMX3" | "FSEL" | "FSET" | "FSETP" | "VABSDIFF" | "VABSDIFF4" | "R2UR" => {
+            Op::Int
+        }
+        "BRA" | "BRX" | "BRXU" | "JMP" | "JMX" | "CALL" | "RET" | "BRK" | "CONT" | "SYNC" | "BSYNC" => {
+            Op::Branch
+        }
+        "BSSY" | "BREAK" | "BMOV" | "WARPSYNC" | "YIELD" | "NANOSLEEP" | "NOP" | "SSY" | "PBK" | "PCNT"
+        | "DEPBAR" | "MEMBAR" | "FENCE" | "CCTL" | "CCTLL" | "CCTLT" | "ERRBAR" | "S2R" | "CS2R" | "S2UR"
+        | "CS2UR" | "B2R" | "R2B" | "VOTE" | "VOTEU" | "MATCH" | "KILL" | "BPT" | "ULDC" | "LEPC"
+        | "PMTRIG" | "LDGDEPBAR" | "ARRIVES" | "GETLMEMBASE" | "SETLMEMBASE" | "ELECT" | "RPCMOV"
+        | "ACQBULK" => Op::Control,
+        // The uniform datapath: one of these and the name of the vector instruction.
+        name if name.strip_prefix('U').is_some_and(is_uniform) => Op::Control,
+        _ => Op::Unknown,
     })
+}
+
+/// Whether the uniform datapath has an instruction of this name, behind its `U`.
+fn is_uniform(name: &str) -> bool {
+    matches!(
+        name,
+        "IADD3"
+            | "IMAD"
+            | "ISETP"
+            | "LOP3"
+            | "LOP32I"
+            | "LEA"
+            | "MOV"
+            | "MOV32I"
+            | "SEL"
+            | "SHF"
+            | "SHL"
+            | "SHR"
+            | "PRMT"
+            | "POPC"
+            | "FLO"
+            | "BREV"
+            | "BMSK"
+            | "SGXT"
+            | "PLOP3"
+            | "PSETP"
+            | "P2UR"
+            | "R2UP"
+            | "F2FP"
+            | "IABS"
+            | "IMNMX"
+            | "IADD"
+            | "VIADD"
+            | "CLEA"
+    )
 }
 
 /// Bytes per lane, from the opcode's suffix.
@@ -57,22 +108,27 @@ pub(crate) fn width(opcode: &str) -> u8 {
 pub(crate) fn spell(op: Op, width: u8) -> String {
     let name = match op {
         Op::Int => "IADD3",
+        Op::Imad => "IMAD",
         Op::Fp32 => "FFMA",
         Op::Fp64 => "DFMA",
         Op::Fp16 => "HFMA2",
         Op::Sfu => "MUFU",
         Op::Tensor => "HMMA",
-        Op::Control => "BRA",
+        Op::Control => "NOP",
+        Op::Branch => "BRA",
         Op::LoadConstant => "LDC",
         Op::LoadGlobal => "LDG.E",
         Op::LoadStrong => "LDG.E.STRONG.GPU",
         Op::StoreGlobal => "STG.E",
         Op::LoadShared => "LDS",
         Op::StoreShared => "STS",
+        Op::AtomicShared => "ATOMS",
+        Op::Shuffle => "SHFL",
         Op::Atomic => "ATOMG.E",
         Op::Reduce => "RED.E",
         Op::Barrier => "BAR.SYNC",
         Op::Exit => "EXIT",
+        Op::Unknown => "UNKNOWN",
     };
     let suffix = match width {
         1 => ".U8",
@@ -101,12 +157,19 @@ mod tests {
     #[test]
     fn traced_opcodes_have_their_class() {
         let cases = [
-            ("IMAD.WIDE", Op::Int),
+            ("IMAD.WIDE", Op::Imad),
+            ("FSETP.GEU.AND", Op::Int),
             ("HFMA2.MMA", Op::Fp16),
             ("LDG.E.128.STRONG.GPU", Op::LoadStrong),
             ("ATOMG.E.ADD", Op::Atomic),
             ("BAR.SYNC.DEFER_BLOCKING", Op::Barrier),
-            ("SOMETHING.NEW", Op::Int),
+            ("REDG.E.ADD.STRONG.GPU", Op::Reduce),
+            ("ATOMS.ADD", Op::AtomicShared),
+            ("ATOMS.POPC.INC.32", Op::StoreShared),
+            ("SHFL.BFLY", Op::Shuffle),
+            ("UIADD3.X", Op::Control),
+            ("UNHEARD.OF", Op::Unknown),
+            ("SOMETHING.NEW", Op::Unknown),
         ];
         for (opcode, op) in cases {
             assert_eq!(classify(opcode), Some(op), "{opcode}");

@@ -1,6 +1,6 @@
 //! What the figures of a GPU and a link may be.
 
-use super::{Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Training, Um};
+use super::{Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Tlb, Training, Um};
 
 type Checked = Result<(), String>;
 
@@ -17,6 +17,7 @@ impl Gpu {
         self.l1.check()?;
         self.l2.check()?;
         self.interconnect.check()?;
+        self.tlb.check()?;
         self.dram.check(self.l2.slices)?;
         self.buddy.check()?;
         self.um.check()?;
@@ -33,7 +34,12 @@ impl Core {
         within("core.max_warps", self.max_warps, self.schedulers, 64 * self.schedulers)?;
         within("core.max_blocks", self.max_blocks, 1, 128)?;
         within("core.registers", self.registers, 1024, 1 << 20)?;
-        within("core.block_launch_cycles", self.block_launch_cycles, 0, 100_000)
+        within("core.launch_cycles", self.launch_cycles, 0, 1_000_000)?;
+        within("core.block_interval", self.block_interval, 0.0, 1000.0)?;
+        within("core.block_launch_cycles", self.block_launch_cycles, 0, 100_000)?;
+        within("core.register_banks", self.register_banks, 0, 8)?;
+        within("core.branch_cycles", self.branch_cycles, 1, 1000)?;
+        within("core.predicate_cycles", self.predicate_cycles, 1, 1000)
     }
 }
 
@@ -41,6 +47,7 @@ impl Arithmetic {
     fn check(&self, table: &str) -> Checked {
         for (name, value) in [
             ("int", self.int),
+            ("imad", self.imad),
             ("fp32", self.fp32),
             ("fp64", self.fp64),
             ("fp16", self.fp16),
@@ -59,7 +66,10 @@ impl Shared {
     fn check(&self) -> Checked {
         within("shared.bytes", self.bytes, 0, 1 << 20)?;
         within("shared.latency_cycles", self.latency_cycles, 1, 1000)?;
-        within("shared.barrier_cycles", self.barrier_cycles, 1, 1000)
+        within("shared.atomic_cycles", self.atomic_cycles, 1, 1000)?;
+        within("shared.shuffle_cycles", self.shuffle_cycles, 1, 1000)?;
+        within("shared.barrier_cycles", self.barrier_cycles, 1, 1000)?;
+        within("shared.arrival_cycles", self.arrival_cycles, 0, 1000)
     }
 }
 
@@ -70,7 +80,8 @@ impl L1 {
         within("l1.latency_cycles", self.latency_cycles, 1, 1000)?;
         within("l1.misses", self.misses, 1, 4096)?;
         within("l1.stores", self.stores, 1, 4096)?;
-        within("l1.queue_cycles", self.queue_cycles, 1, 1000)
+        within("l1.queue_cycles", self.queue_cycles, 1, 1000)?;
+        within("l1.issue_cycles", self.issue_cycles, 1, 1000)
     }
 }
 
@@ -80,10 +91,19 @@ impl L2 {
         within("l2.ways", self.ways, 1, 64)?;
         let smallest = u64::from(self.slices) * u64::from(self.ways) * 128;
         within("l2.bytes", self.bytes, smallest, 1 << 32)?;
+        within("l2.interleave_bytes", self.interleave_bytes, 128, 1 << 20)?;
+        power_of_two("l2.interleave_bytes", self.interleave_bytes.into())?;
+        within("l2.partitions", self.partitions, 1, 2)?;
+        multiple("l2.slices", self.slices.into(), self.partitions.into())?;
+        within("l2.far_cycles", self.far_cycles, 0, 10_000)?;
+        within("l2.fetch_bytes", self.fetch_bytes, 32, 128)?;
+        power_of_two("l2.fetch_bytes", self.fetch_bytes.into())?;
         within("l2.latency_cycles", self.latency_cycles, 1, 10_000)?;
         within("l2.sectors_per_cycle", self.sectors_per_cycle, 0.1, 16.0)?;
+        within("l2.written_sectors_per_cycle", self.written_sectors_per_cycle, 0.1, 16.0)?;
+        within("l2.partial_cycles", self.partial_cycles, 0.0, 1000.0)?;
         within("l2.misses", self.misses, 1, 65_536)?;
-        within("l2.atomic_cycles", self.atomic_cycles, 1, 1000)
+        within("l2.atomic_cycles", self.atomic_cycles, 0.1, 1000.0)
     }
 }
 
@@ -92,6 +112,15 @@ impl Interconnect {
         within("interconnect.latency_cycles", self.latency_cycles, 4, 1000)?;
         within("interconnect.request_bytes_per_cycle", self.request_bytes_per_cycle, 1, 1024)?;
         within("interconnect.reply_bytes_per_cycle", self.reply_bytes_per_cycle, 1, 1024)
+    }
+}
+
+impl Tlb {
+    fn check(&self) -> Checked {
+        within("tlb.entries", self.entries, 1, 1 << 20)?;
+        within("tlb.page_bytes", self.page_bytes, 4096, 1 << 30)?;
+        power_of_two("tlb.page_bytes", self.page_bytes)?;
+        within("tlb.walk_cycles", self.walk_cycles, 0, 100_000)
     }
 }
 
@@ -166,6 +195,14 @@ fn within<T: PartialOrd + Copy + std::fmt::Display>(field: &str, value: T, least
         Ok(())
     } else {
         Err(format!("{field} is {value}; it must lie between {least} and {most}"))
+    }
+}
+
+fn power_of_two(field: &str, value: u64) -> Checked {
+    if value.is_power_of_two() {
+        Ok(())
+    } else {
+        Err(format!("{field} is {value}; it must be a power of two"))
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Gpu {
     pub l2: L2,
     /// Between the multiprocessors and the slices of L2.
     pub interconnect: Interconnect,
+    /// The translation of addresses.
+    pub tlb: Tlb,
     /// Device memory: channels, banks and their timings.
     pub dram: Dram,
     /// What Buddy Compression adds.
@@ -52,8 +54,18 @@ pub struct Core {
     pub max_blocks: u32,
     /// 32-bit registers of an SM.
     pub registers: u32,
+    /// Cycles from the start of a kernel to the first instruction of its first block.
+    pub launch_cycles: u32,
+    /// Cycles between two blocks that the GPU starts, on whichever SMs.
+    pub block_interval: f64,
     /// Cycles from the end of a block to the first instruction of the one that takes its place.
     pub block_launch_cycles: u32,
+    /// Banks of a scheduler's registers, each read once in a cycle; 0 where they hold nothing up.
+    pub register_banks: u32,
+    /// Cycles from a branch to the instruction after it.
+    pub branch_cycles: u32,
+    /// Cycles from a comparison to the branch that needs it.
+    pub predicate_cycles: u32,
 }
 
 /// A figure for each class of arithmetic.
@@ -62,6 +74,7 @@ pub struct Core {
 #[allow(missing_docs)]
 pub struct Arithmetic {
     pub int: u32,
+    pub imad: u32,
     pub fp32: u32,
     pub fp64: u32,
     pub fp16: u32,
@@ -79,8 +92,14 @@ pub struct Shared {
     pub bytes: u32,
     /// Cycles of a load without conflicts.
     pub latency_cycles: u32,
+    /// Cycles of an atomic without conflicts.
+    pub atomic_cycles: u32,
+    /// Cycles of an exchange between lanes.
+    pub shuffle_cycles: u32,
     /// Cycles from the last arrival at a barrier to the next issue.
     pub barrier_cycles: u32,
+    /// Cycles for which one warp's arrival occupies the barriers of its SM.
+    pub arrival_cycles: u32,
 }
 
 /// The private cache of an SM.
@@ -99,6 +118,8 @@ pub struct L1 {
     pub stores: u32,
     /// Cycles of work that may wait before the unit; then memory instructions are not issued.
     pub queue_cycles: u32,
+    /// Cycles between two memory instructions of one scheduler.
+    pub issue_cycles: u32,
 }
 
 /// The cache that all SMs share.
@@ -111,14 +132,26 @@ pub struct L2 {
     pub slices: u32,
     /// Lines of 128 bytes in a set.
     pub ways: u32,
+    /// Neighbouring bytes that lie in one slice, 128 times a power of two.
+    pub interleave_bytes: u32,
+    /// Partitions, 1 or 2, each for half of the SMs: one keeps copies of what it reads from the slices of the other.
+    pub partitions: u32,
+    /// Cycles to a slice of the other partition and back.
+    pub far_cycles: u32,
+    /// Bytes that the miss of a read fetches at least, aligned.
+    pub fetch_bytes: u32,
     /// Cycles of a hit, without the interconnect.
     pub latency_cycles: u32,
-    /// Sectors that a slice serves in a cycle.
+    /// Sectors that a slice reads in a cycle.
     pub sectors_per_cycle: f64,
+    /// Sectors that a slice writes in a cycle.
+    pub written_sectors_per_cycle: f64,
+    /// Cycles that a write of part of a sector occupies its slice beyond those of a whole one.
+    pub partial_cycles: f64,
     /// Lines that a slice may miss at once.
     pub misses: u32,
-    /// Cycles for which an atomic occupies its slice, for each sector.
-    pub atomic_cycles: u32,
+    /// Cycles for which an atomic occupies its slice: for each sector, and for each further lane on the same word.
+    pub atomic_cycles: f64,
 }
 
 /// The interconnect between SMs and L2.
@@ -131,6 +164,18 @@ pub struct Interconnect {
     pub request_bytes_per_cycle: u32,
     /// Bytes that an SM receives in a cycle.
     pub reply_bytes_per_cycle: u32,
+}
+
+/// The translation of addresses.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tlb {
+    /// Pages that it knows.
+    pub entries: u32,
+    /// Bytes of a page, a power of two.
+    pub page_bytes: u64,
+    /// Cycles that an access to a page it does not know waits.
+    pub walk_cycles: u32,
 }
 
 /// Device memory. Times are in clocks of the memory unless they say otherwise.

@@ -15,7 +15,9 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-pub use self::gpu::{Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Training, Um};
+pub use self::gpu::{
+    Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Tlb, Training, Um,
+};
 
 /// The link whose latency a link has that is given by its bandwidth alone.
 const PLAIN_LINK: &str = "150";

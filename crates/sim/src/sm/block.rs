@@ -3,7 +3,7 @@
 use buddy_trace::At;
 
 use super::{Outside, Sm};
-use crate::Error;
+use crate::{Error, pipe::TICKS};
 
 /// A resident thread block.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ impl Sm {
         let number = *out.next_block;
         *out.next_block += 1;
         self.live_blocks += 1;
+        let interval = out.params.block_interval;
+        let from = (out.dispatcher.send(out.floor, from * TICKS, interval) - interval).div_ceil(TICKS);
         let block = self.blocks.iter().position(|block| block.live == 0).unwrap_or_else(|| {
             self.blocks.push(Block::default());
             self.blocks.len() - 1

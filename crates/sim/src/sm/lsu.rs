@@ -114,10 +114,15 @@ impl Sm {
     #[inline]
     fn serve(&mut self, access: &Access, now: u64, out: &mut Outside<'_>) -> Served {
         match access.op {
-            Op::LoadShared | Op::StoreShared => {
+            Op::LoadShared | Op::StoreShared | Op::AtomicShared | Op::Shuffle => {
                 self.lsu.free = now + access.line;
                 if access.ticket != u32::MAX {
-                    self.complete(access.ticket, now + out.params.shared + access.line - 1);
+                    let latency = match access.op {
+                        Op::AtomicShared => out.params.shared_atomic,
+                        Op::Shuffle => out.params.shuffle,
+                        _ => out.params.shared,
+                    };
+                    self.complete(access.ticket, now + latency + access.line - 1);
                 }
                 Served::Yes
             }
@@ -220,8 +225,8 @@ impl Sm {
         self.stores += 1;
         let sectors = u64::from(access.sectors.count_ones());
         self.counts.stored_sectors += sectors;
-        self.lsu.free = now + 1;
-        self.lsu.port_free = now + (sectors * 32).div_ceil(out.params.request_bytes).max(1);
+        self.lsu.free = now + (sectors * 32).div_ceil(out.params.request_bytes).max(1);
+        self.lsu.port_free = self.lsu.free;
         let request =
             Request::new(self.number, kind, access.line, access.sectors, access.full, u32::MAX, NO_PLACE);
         out.requests.push(now + out.params.interconnect, request);

@@ -37,6 +37,9 @@ pub(crate) struct Outside<'a> {
     pub(crate) next_block: &'a mut u64,
     pub(crate) blocks: u64,
     pub(crate) requests: &'a mut Requests,
+    /// Starts the blocks of the whole GPU; nothing is asked of it before the tick `floor` any more.
+    pub(crate) dispatcher: &'a mut Pipe,
+    pub(crate) floor: u64,
 }
 
 /// A load whose parts are on their way.
@@ -66,6 +69,8 @@ pub(crate) struct Sm {
     scheds: Vec<Sched>,
     blocks: Vec<Block>,
     live_blocks: u32,
+    /// When the barriers take the next arrival.
+    barrier_free: u64,
     lsu: Lsu,
     l1: Cache,
     l1_sets: u32,
@@ -99,6 +104,7 @@ impl Sm {
             scheds: (0..params.schedulers).map(|index| Sched::new(index, params)).collect(),
             blocks: Vec::new(),
             live_blocks: 0,
+            barrier_free: 0,
             lsu: Lsu::default(),
             l1: Cache::new(params.l1_sets as usize, params.l1_ways as usize),
             l1_sets: params.l1_sets,

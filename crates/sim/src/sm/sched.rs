@@ -26,6 +26,10 @@ pub(super) struct Sched {
     pub(super) next: u64,
     /// When each of its units takes the next instruction.
     pub(super) unit_free: [u64; UNITS],
+    /// When its next memory instruction reaches the memory unit, one after the other, and from when on it may issue
+    /// one that waits for that.
+    memory_free: u64,
+    memory_from: u64,
     /// Since when it has nothing to issue, and why.
     idle_since: u64,
     idle_cause: Cause,
@@ -51,6 +55,8 @@ impl Sched {
             greedy: NO_WARP,
             next: NEVER,
             unit_free: [0; UNITS],
+            memory_free: 0,
+            memory_from: 0,
             idle_since: NEVER,
             idle_cause: Cause::Empty,
         }
@@ -116,9 +122,10 @@ impl Sm {
                 }
                 Pick::Warp(slot) => {
                     self.end_idle(index, now);
+                    let again = usize::from(self.scheds[index].greedy) == slot;
                     self.scheds[index].greedy = slot as u16;
                     self.scheds[index].next = now + 1;
-                    self.issue(index, slot, now, out)?;
+                    self.issue(index, slot, again, now, out)?;
                     issued += 1;
                 }
                 Pick::Nothing { next, cause } => {
@@ -191,9 +198,25 @@ impl Sm {
         }
     }
 
+    /// The cycle at which a memory instruction that a scheduler issues now reaches the memory unit, in order.
+    #[inline]
+    pub(super) fn reach_memory(&self, index: usize, now: u64) -> u64 {
+        self.scheds[index].memory_free.max(now)
+    }
+
+    /// Keeps a scheduler's next memory instruction from the memory unit before cycle `until`; with a full queue it is
+    /// not even issued.
+    #[inline]
+    pub(super) fn hold_memory(&mut self, index: usize, until: u64, queue: u64) {
+        let sched = &mut self.scheds[index];
+        (sched.memory_free, sched.memory_from) = (until, until.saturating_sub(queue));
+        sched.unit_free[UNIT_MEMORY] = sched.unit_free[UNIT_MEMORY].max(sched.memory_from);
+    }
+
     /// Says from when on memory instructions can be issued.
     pub(super) fn open_memory(&mut self, from: u64) {
         for sched in &mut self.scheds {
+            let from = from.max(sched.memory_from);
             if from < sched.unit_free[UNIT_MEMORY] {
                 sched.next = sched.next.min(from);
             }

@@ -1,6 +1,6 @@
 //! A warp: its place in its code, and when its next instruction can be issued.
 
-use buddy_trace::{At, Code};
+use buddy_trace::{At, Code, Op};
 
 use super::{NEVER, Outside, Sm};
 use crate::{
@@ -21,6 +21,8 @@ pub(super) struct Warp {
     /// Loads on their way, and when the last known one ends.
     pub(super) pending: u32,
     pub(super) loaded: u64,
+    /// When the last comparison is done.
+    pub(super) predicate: u64,
     pub(super) at_barrier: bool,
     pub(super) finished: bool,
 }
@@ -106,6 +108,9 @@ impl Sm {
         }
         for written in inst.dst..inst.dst.saturating_add(inst.written()) {
             latest = latest.max(registers[usize::from(written)]);
+        }
+        if inst.op == Op::Branch {
+            latest = latest.max(warp.predicate << 1);
         }
         let cause = if latest & 1 == 1 { Cause::Memory } else { Cause::Arithmetic };
         (if latest == NEVER { NEVER } else { latest >> 1 }, crate::params::unit(inst.op), cause)

@@ -8,7 +8,7 @@ use buddy_sim::{
 };
 use buddy_trace::{At, Code, Error, Inst, Kernel, Launch};
 
-/// One block whose warps all run the same instructions once.
+/// Blocks whose warps all run the same instructions once.
 pub(crate) struct Script {
     launch: Launch,
     insts: Vec<Inst>,
@@ -17,6 +17,11 @@ pub(crate) struct Script {
 impl Script {
     pub(crate) fn new(warps: u32, insts: Vec<Inst>) -> Self {
         Self { launch: Launch::linear("script", 1, warps * 32), insts }
+    }
+
+    pub(crate) fn blocks(mut self, blocks: u32) -> Self {
+        self.launch.grid[0] = blocks;
+        self
     }
 }
 
@@ -32,14 +37,23 @@ impl Kernel for Script {
     }
 }
 
-/// The V100 in ideal mode with a link of 150 GB/s.
+/// A GPU in ideal mode with a link of 150 GB/s, without what a launch, the start of blocks and the first touch of a
+/// page cost: those have cases of their own, and would be much of a run as short as these.
+pub(crate) fn steady(name: &str) -> Config {
+    let mut config = Config::new(Gpu::named(name).unwrap(), Link::named("150").unwrap());
+    (config.gpu.core.launch_cycles, config.gpu.core.block_interval) = (0, 0.0);
+    config.gpu.tlb.walk_cycles = 0;
+    config
+}
+
+/// The V100 in ideal mode.
 pub(crate) fn v100() -> Config {
-    Config::new(Gpu::named("v100").unwrap(), Link::named("150").unwrap())
+    steady("v100")
 }
 
 /// The paper's GPU in a mode with 64 MiB at 0 that compress to `classes`.
 pub(crate) fn paper(mode: Mode, target: Target, classes: Classes) -> Config {
-    let mut config = Config::new(Gpu::named("paper").unwrap(), Link::named("150").unwrap());
+    let mut config = steady("paper");
     config.mode = mode;
     let home = Home::Compressed(target);
     config.map = ClassMap::new(vec![Allocation { base: 0, bytes: 64 << 20, home, classes }]).unwrap();

@@ -33,19 +33,22 @@ pub(super) fn parse(line: &str, header: &Header, code: &mut Code) -> Result<(), 
     if width > 64 {
         return Err(Problem::Range { what: "the access width", found: width, range: "at most 64" });
     }
-    let access = Access { inst, name, width: opcode::width(name), generic: op.is_none() };
+    // Whatever an instruction with addresses is called, it accesses memory.
+    let known = op.is_some_and(|op| op.is_global() || op.is_shared() || op == Op::LoadConstant);
+    let load = dst != NO_REGISTER || name.starts_with("LD");
+    let access = Access { inst, width: opcode::width(name), load, generic: !known };
     access.push(&mut words, header, code)
 }
 
 /// A memory access whose addresses come next.
-struct Access<'a> {
+struct Access {
     inst: Inst,
-    name: &'a str,
     width: u8,
+    load: bool,
     generic: bool,
 }
 
-impl Access<'_> {
+impl Access {
     fn push(mut self, words: &mut Words<'_>, header: &Header, code: &mut Code) -> Result<(), Problem> {
         let lanes = self.inst.lanes() as usize;
         let mode = words.decimal("an address mode")?;
@@ -92,14 +95,13 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Decides a generic access by whether its address lies in the window of shared memory.
+    /// Decides a generic access: its address lies in the window of shared memory or not.
     fn resolve(&mut self, address: u64, header: &Header) {
         if !self.generic {
             return;
         }
         let shared = address.wrapping_sub(header.shared_base) < WINDOW_BYTES && header.shared_base != 0;
-        let load = self.name.starts_with("LD");
-        self.inst.op = match (load, shared) {
+        self.inst.op = match (self.load, shared) {
             (true, true) => Op::LoadShared,
             (false, true) => Op::StoreShared,
             (true, false) => Op::LoadGlobal,

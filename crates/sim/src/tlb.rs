@@ -1,0 +1,62 @@
+//! The translation of addresses: the first access to a page waits for a walk of the page tables.
+//!
+//! Where it is kept after that, everything finds it; what does not fit is walked again.
+
+use std::iter;
+
+use crate::{
+    pipe::TICKS,
+    spec::{Gpu, Tlb as Spec},
+};
+
+#[derive(Debug)]
+pub(crate) struct Tlb {
+    /// The page of each place plus one, and the tick at which its walk ends.
+    entries: Vec<(u64, u64)>,
+    /// The power of two of the lines of a page.
+    page: u32,
+    walk: u64,
+}
+
+impl Tlb {
+    pub(crate) fn new(gpu: &Gpu) -> Self {
+        let Spec { entries, page_bytes, walk_cycles } = gpu.tlb;
+        Self {
+            entries: iter::repeat_n((0, 0), entries as usize).collect(),
+            page: (page_bytes / 128).trailing_zeros(),
+            walk: u64::from(walk_cycles) * TICKS,
+        }
+    }
+
+    /// Ticks that an access to a line at tick `at` waits for its translation.
+    #[inline]
+    pub(crate) fn wait(&mut self, at: u64, line: u64) -> u64 {
+        let page = line >> self.page;
+        let index = page as usize % self.entries.len();
+        let entry = &mut self.entries[index];
+        if entry.0 != page + 1 {
+            *entry = (page + 1, at + self.walk);
+        }
+        entry.1.saturating_sub(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_walked_once_and_again_when_another_took_its_place() {
+        let mut gpu = Gpu::named("h200").unwrap();
+        gpu.tlb = Spec { entries: 4, page_bytes: 1 << 21, walk_cycles: 500 };
+        let mut tlb = Tlb::new(&gpu);
+        let lines = (1 << 21) / 128;
+        assert_eq!(tlb.wait(0, 5), 500 * TICKS);
+        // One tick before the end of the walk it still waits.
+        assert_eq!(tlb.wait(500 * TICKS - 1, lines - 1), 1);
+        assert_eq!(tlb.wait(500 * TICKS, lines - 1), 0);
+        assert_eq!(tlb.wait(500 * TICKS, lines), 500 * TICKS);
+        assert_eq!(tlb.wait(9000 * TICKS, 4 * lines), 500 * TICKS);
+        assert_eq!(tlb.wait(9999 * TICKS, 0), 500 * TICKS);
+    }
+}
