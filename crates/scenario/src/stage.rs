@@ -60,6 +60,13 @@ impl Stage {
         Self::new(Work::Application(application), memory, CodecKind::Bpc)
     }
 
+    /// Lines of a trace's list that are neither copies nor kernels: they take no time.
+    pub fn left_out(&self) -> Vec<&str> {
+        let Work::Trace { items, .. } = &self.work else { return Vec::new() };
+        let line = |item: &'_ Item| if let Item::Other(line) = item { Some(line.as_str()) } else { None };
+        items.iter().filter_map(line).collect()
+    }
+
     /// Its name, and where its allocations have names their bytes.
     pub fn about(&self) -> (&str, Option<u64>) {
         match &self.work {
@@ -131,6 +138,7 @@ impl Stage {
             match item {
                 Item::Copy { bytes, .. } => simulator.copy(*bytes),
                 Item::Kernel(path) => simulator.run(&mut Reader::open(path)?, keep_on)?,
+                Item::Other(_) => {}
             }
             if !keep_on(simulator) {
                 return Ok(false);

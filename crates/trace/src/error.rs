@@ -60,6 +60,19 @@ pub enum Problem {
         /// How many there should be.
         expected: u64,
     },
+    /// A piece more than the header announced.
+    #[error("{what} beyond the {expected} that the header announces")]
+    Beyond {
+        /// What is there.
+        what: &'static str,
+        /// How many there should be.
+        expected: u64,
+    },
+    /// A file outside the folder of its list.
+    #[error(
+        "'{0}' is not inside the folder of its list; copy the file there and name it without '..' or a leading '/'"
+    )]
+    Outside(String),
     /// The same block or warp twice.
     #[error("{what} {index} comes twice")]
     Twice {

@@ -1,5 +1,7 @@
 //! What a kernel is: a grid of thread blocks, and the instructions of each warp on demand.
 
+use std::collections::BTreeMap;
+
 use crate::{Code, Error, WARP_LANES};
 
 /// The most threads a block may have.
@@ -72,6 +74,17 @@ pub trait Kernel {
     /// # Errors
     /// [`Error`] where the pieces come from a file that is not a trace.
     fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error>;
+
+    /// The names that [`Code::opcode`] numbers; more of them may come as the kernel is read.
+    fn opcodes(&self) -> &[String] {
+        &[]
+    }
+
+    /// How often opcodes were handed out so far whose timing is a guess, by name: what is not known counts as an
+    /// integer instruction, and with addresses as a load or a store.
+    fn unknown(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// What a program does, one after the other.
@@ -86,6 +99,8 @@ pub enum Item {
     },
     /// Runs the kernel of this file.
     Kernel(std::path::PathBuf),
+    /// Something else, which is not simulated: the line of the list.
+    Other(String),
 }
 
 #[cfg(test)]

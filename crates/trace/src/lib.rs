@@ -10,12 +10,15 @@
 pub mod accel;
 mod application;
 mod error;
+mod files;
 mod inst;
 mod kernel;
 mod opcode;
+mod opcodes;
 pub mod pattern;
 
 pub use application::{Application, MakeKernel, Step};
 pub use error::{Error, Problem};
+pub use files::is_kernel;
 pub use inst::{Addresses, Code, Inst, NO_REGISTER, Op, WARP_LANES};
 pub use kernel::{At, Item, Kernel, Launch, MAX_BLOCK_THREADS};

@@ -151,6 +151,9 @@ impl Simulate {
             bail!("--timeline is for one run; the sweep has {}", points.len());
         }
         let (what, stage) = self.open(&points)?;
+        for line in stage.left_out() {
+            say(format_args!("{what}: '{}' is neither a copy nor a kernel and takes no time", line.escape_debug()));
+        }
         // Everything is read and checked before the first run begins.
         let scenarios: Vec<Scenario<'_>> =
             points.iter().map(|point| self.scenario(&stage, point)).collect::<Result<_>>()?;

@@ -9,6 +9,7 @@ mod line;
 mod lines;
 mod list;
 mod reader;
+mod words;
 mod writer;
 
 pub use list::read_list;
