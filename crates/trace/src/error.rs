@@ -68,6 +68,9 @@ pub enum Problem {
         /// How many there should be.
         expected: u64,
     },
+    /// A packed trace that says something impossible.
+    #[error("not a whole packed trace: {0}")]
+    Damaged(&'static str),
     /// A file outside the folder of its list.
     #[error(
         "'{0}' is not inside the folder of its list; copy the file there and name it without '..' or a leading '/'"

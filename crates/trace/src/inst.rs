@@ -145,6 +145,13 @@ impl Inst {
         self
     }
 
+    /// The same access from another address on.
+    #[inline]
+    pub(crate) fn from(mut self, base: u64) -> Self {
+        self.base = base;
+        self
+    }
+
     /// The same for some lanes only.
     #[inline]
     pub fn masked(mut self, mask: u32) -> Self {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Code, Error, WARP_LANES};
+use crate::{Code, Error, Problem, WARP_LANES};
 
 /// The most threads a block may have.
 pub const MAX_BLOCK_THREADS: u64 = 1024;
@@ -48,6 +48,19 @@ impl Launch {
     pub fn warps(&self) -> u32 {
         self.threads().div_ceil(u64::from(WARP_LANES)) as u32
     }
+}
+
+/// Checks that a launch is one that a GPU could run.
+pub(crate) fn check_launch(launch: &Launch) -> Result<(), Problem> {
+    let range = |what, found, range, ok| if ok { Ok(()) } else { Err(Problem::Range { what, found, range }) };
+    let (blocks, threads) = (launch.blocks(), launch.threads());
+    range("the number of blocks", blocks, "from 1 to 2^32", (1..=1 << 32).contains(&blocks))?;
+    let few = (1..=MAX_BLOCK_THREADS).contains(&threads);
+    range("the number of threads in a block", threads, "from 1 to 1024", few)?;
+    let registers = u64::from(launch.registers);
+    range("nregs", registers, "at most 255", registers <= 255)?;
+    let shared = u64::from(launch.shared_bytes);
+    range("shmem", shared, "at most 1 MiB", shared <= 1 << 20)
 }
 
 /// A piece of a kernel's work: which block in launch order, which warp of it, and the how-manieth piece.

@@ -1,63 +1,19 @@
 //! The Accel-Sim format: a real trace, everything written reads back, and nothing malformed gets through.
 
+mod common;
+
 use std::{io::Cursor, path::PathBuf};
 
 use buddy_trace::{
-    Addresses, At, Code, Error, Inst, Item, Kernel, Launch, NO_REGISTER, Op,
+    At, Code, Error, Item, Kernel, Launch, NO_REGISTER, Op,
     accel::{self, Reader},
     pattern::{Array, Gemm, RandomSectors, Stream},
 };
+use common::{Gaps, Warp, plain, warps};
 
 /// Four blocks of a real vectorAdd trace: its first three and its last.
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectoradd")
-}
-
-/// A warp's instructions, each with the addresses of its active lanes.
-type Warp = Vec<(Inst, Vec<u64>)>;
-/// The same without how its addresses were written down.
-type PlainWarp = Vec<(Op, u32, u8, [u8; 4], u8, Vec<u64>)>;
-
-/// Every warp of a kernel, in one piece each.
-fn warps(kernel: &mut dyn Kernel) -> Result<Vec<Warp>, Error> {
-    let (blocks, per_block) = (kernel.launch().blocks(), kernel.launch().warps());
-    let mut all = Vec::new();
-    for block in 0..blocks {
-        for warp in 0..per_block {
-            let mut insts = Vec::new();
-            for step in 0.. {
-                let mut code = Code::default();
-                kernel.fill(At { block, warp, step }, &mut code)?;
-                if code.insts().is_empty() {
-                    break;
-                }
-                insts.extend(code.insts().iter().map(|inst| (*inst, flatten(&code, inst))));
-            }
-            all.push(insts);
-        }
-    }
-    Ok(all)
-}
-
-/// The addresses of the active lanes, one by one.
-fn flatten(code: &Code, inst: &Inst) -> Vec<u64> {
-    if inst.width == 0 {
-        return Vec::new();
-    }
-    match code.addresses(inst) {
-        Addresses::List(list) => list.to_vec(),
-        Addresses::Strided { base, stride } => {
-            let first = inst.mask.trailing_zeros();
-            let lanes = (0..32).filter(|lane| inst.mask >> lane & 1 == 1);
-            lanes.map(|lane| base.wrapping_add_signed(i64::from(stride) * i64::from(lane - first))).collect()
-        }
-    }
-}
-
-/// What a warp executes, without how its addresses were written down.
-fn plain(all: Vec<Warp>) -> Vec<PlainWarp> {
-    let fields = |(i, addresses): (Inst, Vec<u64>)| (i.op, i.mask, i.dst, i.src, i.width, addresses);
-    all.into_iter().map(|warp| warp.into_iter().map(fields).collect()).collect()
 }
 
 fn read(text: &str) -> Result<Vec<Warp>, Error> {
@@ -95,23 +51,6 @@ fn what_is_written_reads_back() {
         accel::write(&mut text, kernel.as_mut()).unwrap();
         let again = read(std::str::from_utf8(&text).unwrap()).unwrap();
         assert_eq!(plain(again), plain(warps(kernel.as_mut()).unwrap()));
-    }
-}
-
-/// One strided load by lanes that are not neighbours.
-struct Gaps(Launch);
-
-impl Kernel for Gaps {
-    fn launch(&self) -> &Launch {
-        &self.0
-    }
-    fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error> {
-        if at.step == 0 {
-            code.push(
-                Inst::new(Op::Atomic, NO_REGISTER, &[NO_REGISTER, 3]).at(0x100, -4, 4).masked(0x8000_0051),
-            );
-        }
-        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The header of a kernel file: `-name = value` lines up to the first line that starts with `#`.
 
 use super::{lines::Lines, words::wrong};
-use crate::{Error, Launch, MAX_BLOCK_THREADS, Problem};
+use crate::{Error, Launch, Problem, check_launch};
 
 /// What the header of a kernel file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,20 +49,8 @@ pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
     header.launch.grid = grid.ok_or_else(|| lines.error(Problem::Header("grid dim")))?;
     header.launch.block = block.ok_or_else(|| lines.error(Problem::Header("block dim")))?;
     header.leading_words = if version < 3 { 4 } else { usize::from(lineinfo != 0) };
-    check(&header.launch).map_err(|problem| lines.error(problem))?;
+    check_launch(&header.launch).map_err(|problem| lines.error(problem))?;
     Ok(header)
-}
-
-fn check(launch: &Launch) -> Result<(), Problem> {
-    let range = |what, found, range, ok| if ok { Ok(()) } else { Err(Problem::Range { what, found, range }) };
-    let (blocks, threads) = (launch.blocks(), launch.threads());
-    range("the number of blocks", blocks, "from 1 to 2^32", (1..=1 << 32).contains(&blocks))?;
-    let few = (1..=MAX_BLOCK_THREADS).contains(&threads);
-    range("the number of threads in a block", threads, "from 1 to 1024", few)?;
-    let registers = u64::from(launch.registers);
-    range("nregs", registers, "at most 255", registers <= 255)?;
-    let shared = u64::from(launch.shared_bytes);
-    range("shmem", shared, "at most 1 MiB", shared <= 1 << 20)
 }
 
 fn split(line: &str) -> Result<(&str, &str), Problem> {

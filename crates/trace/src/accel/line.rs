@@ -107,6 +107,12 @@ impl Instruction {
     }
 }
 
+/// The class of an instruction in a trace without a window of shared memory.
+pub(crate) fn op_of(name: &str, dst: u8, addresses: bool) -> Op {
+    let (op, access) = resolve(name, dst, addresses);
+    access.op(op, 0, 0)
+}
+
 /// What an opcode does. One with addresses accesses memory, whatever its name.
 fn resolve(name: &str, dst: u8, addresses: bool) -> (Op, Access) {
     let (op, width) = (opcode::classify(name), opcode::width(name));
@@ -163,7 +169,7 @@ fn push(
     let mode = words.decimal("an address mode")?;
     if mode == 1 {
         let (base, stride) = (words.hex("a base address")?, words.signed("a stride")?);
-        inst.op = access.op(inst.op, base, header);
+        inst.op = access.op(inst.op, base, header.shared_base);
         code.push(inst.at(base, check_stride(inst.mask, stride)?, width));
         return Ok(());
     }
@@ -183,7 +189,7 @@ fn push(
         }
         _ => return Err(Problem::Range { what: "the address mode", found: mode, range: "0, 1 or 2" }),
     }
-    inst.op = access.op(inst.op, list[0], header);
+    inst.op = access.op(inst.op, list[0], header.shared_base);
     code.push_list(inst, width, &list[..lanes]);
     Ok(())
 }
@@ -203,9 +209,9 @@ fn check_stride(mask: u32, stride: i64) -> Result<i32, Problem> {
 impl Access {
     /// Decides a generic access by whether its address lies in the window of shared memory.
     #[inline]
-    fn op(self, known: Op, address: u64, header: &Header) -> Op {
+    fn op(self, known: Op, address: u64, shared_base: u64) -> Op {
         let Self::Generic { load, .. } = self else { return known };
-        let shared = address.wrapping_sub(header.shared_base) < WINDOW_BYTES && header.shared_base != 0;
+        let shared = address.wrapping_sub(shared_base) < WINDOW_BYTES && shared_base != 0;
         match (load, shared) {
             (true, true) => Op::LoadShared,
             (false, true) => Op::StoreShared,

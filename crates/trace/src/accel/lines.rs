@@ -1,14 +1,13 @@
 //! The lines of a trace file, one at a time and of bounded length.
 
 use std::{
-    fs::File,
     io::{self, BufReader, Read},
     path::Path,
 };
 
 use lzma_rust2::XzReader;
 
-use crate::{Error, Problem};
+use crate::{Error, Problem, files::open};
 
 /// The longest line that is read: 32 addresses take fewer than 800 bytes.
 const MAX_LINE_BYTES: usize = 4096;
@@ -30,17 +29,6 @@ pub(super) struct Lines {
     line: std::ops::Range<usize>,
     /// Give the present line once more.
     again: bool,
-}
-
-/// Opens a trace, which is a regular file: it may be read more than once.
-pub(crate) fn open(path: &Path) -> Result<File, Error> {
-    let failed = |error| Error { file: path.display().to_string(), line: 0, problem: Problem::Io(error) };
-    // Asked before opening, which would wait at a pipe that nobody writes to.
-    let kind = std::fs::metadata(path).map_err(failed)?;
-    if !kind.is_file() {
-        return Err(failed(io::Error::other("not a regular file; a trace may be read more than once")));
-    }
-    File::open(path).map_err(failed)
 }
 
 impl Lines {

@@ -1,7 +1,7 @@
 //! A kernel that reads its blocks from a trace file as they are launched.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashSet},
     io::Read,
     path::Path,
 };
@@ -12,17 +12,14 @@ use super::{
     lines::Lines,
     words::{digits, wrong},
 };
-use crate::{At, Code, Error, Kernel, Launch, Problem};
+use crate::{At, Code, Error, Kernel, Launch, Problem, pending::Pending};
 
 /// A traced kernel. It holds the blocks that have been read and not yet been taken by every warp.
 pub struct Reader {
     lines: Lines,
     header: Header,
     parser: Parser,
-    /// The blocks in memory, the oldest first; taken warps are empty.
-    blocks: VecDeque<Vec<Option<Code>>>,
-    /// Ordinal of the first block in memory.
-    first: u64,
+    pending: Pending,
     /// The blocks that were in the file already.
     seen: HashSet<u64>,
 }
@@ -47,23 +44,23 @@ impl Reader {
     fn start(mut lines: Lines) -> Result<Self, Error> {
         let header = header::read(&mut lines)?;
         let parser = Parser::new();
-        Ok(Self { lines, header, parser, blocks: VecDeque::new(), first: 0, seen: HashSet::new() })
+        Ok(Self { lines, header, parser, pending: Pending::default(), seen: HashSet::new() })
     }
 
     /// Bytes of instructions in memory.
     pub fn heap_bytes(&self) -> usize {
-        self.blocks.iter().flatten().flatten().map(Code::heap_bytes).sum()
+        self.pending.heap_bytes()
     }
 
     /// Reads the next block of the file; after the last one nothing may follow.
     fn read_block(&mut self) -> Result<(), Error> {
-        let (found, expected) = (self.first + self.blocks.len() as u64, self.header.launch.blocks());
+        let (found, expected) = (self.pending.read(), self.header.launch.blocks());
         if !self.find_block()? {
             return Err(self.lines.error(Problem::Count { what: "thread blocks", found, expected }));
         }
         self.read_position()?;
         let warps = self.read_warps()?;
-        self.blocks.push_back(warps);
+        self.pending.push(warps);
         if found + 1 == expected && self.find_block()? {
             return Err(self.lines.error(Problem::Beyond { what: "a thread block", expected }));
         }
@@ -142,7 +139,7 @@ impl Reader {
         let count = value(line, "insts").and_then(digits);
         let count = count.ok_or_else(|| wrong("'insts = n'", line));
         let count = count.map_err(|problem| self.lines.error(problem))?;
-        let mut code = Code::default();
+        let mut code = self.pending.room();
         for found in 0..count {
             let line = self.lines.expect("a warp")?;
             let done = if line.starts_with(b"#") || line.starts_with(b"warp") {
@@ -178,17 +175,10 @@ impl Kernel for Reader {
         if at.step > 0 {
             return Ok(());
         }
-        while at.block >= self.first + self.blocks.len() as u64 {
+        while at.block >= self.pending.read() && self.pending.read() < self.header.launch.blocks() {
             self.read_block()?;
         }
-        let place = at.block.checked_sub(self.first).and_then(|index| self.blocks.get_mut(index as usize));
-        if let Some(taken) = place.and_then(|warps| warps.get_mut(at.warp as usize)).and_then(Option::take) {
-            *code = taken;
-        }
-        while self.blocks.front().is_some_and(|warps| warps.iter().all(Option::is_none)) {
-            self.blocks.pop_front();
-            self.first += 1;
-        }
+        self.pending.take(at, code);
         Ok(())
     }
 }
