@@ -4,7 +4,7 @@ use buddy_codec::{Codec, CodecKind};
 use buddy_core::{AllocationInfo, AllocationTarget, PageMap, Profile, SizeClass, Target, TargetTable};
 use buddy_profile::row_codec;
 use buddy_sim::{ClassMap, Classes, Mode, Simulator, TargetsAll};
-use buddy_trace::{Application, Item, accel::Reader};
+use buddy_trace::{Application, Item, open_kernel};
 
 use crate::{Error, Observed, TargetChoice, targets::addressed};
 
@@ -137,7 +137,7 @@ impl Stage {
         for item in items {
             match item {
                 Item::Copy { bytes, .. } => simulator.copy(*bytes),
-                Item::Kernel(path) => simulator.run(&mut Reader::open(path)?, keep_on)?,
+                Item::Kernel(path) => simulator.run(open_kernel(path)?.as_mut(), keep_on)?,
                 Item::Other(_) => {}
             }
             if !keep_on(simulator) {

@@ -18,6 +18,7 @@ mod opcodes;
 pub mod packed;
 pub mod pattern;
 mod pending;
+pub mod sass;
 
 pub use application::{Application, MakeKernel, Step};
 pub use error::{Error, Problem};
