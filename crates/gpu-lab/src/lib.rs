@@ -21,5 +21,5 @@ pub use data::Fill;
 pub use error::Error;
 pub use fused::{Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, fused, tune};
 pub use lab::{HEADERS, Lab, sources};
-pub use micro::{MicroRow, micro, micro_sources};
+pub use micro::{MicroRow, micro, micro_once, micro_sources};
 pub use testing::on_gpu;

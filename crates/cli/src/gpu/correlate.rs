@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use buddy_core::{Figure, Panel, Record};
 use buddy_cuda::Gpu;
 use buddy_report::{Page, figure_files};
-use buddy_sim::{Config, presets};
+use buddy_sim::{Config, spec};
 use buddy_study::correlate::{Correlation, compare, panels, read_measured, summary, table};
 use clap::Args;
 
@@ -41,6 +41,9 @@ pub(super) struct Correlate {
     /// The card that measured.json is of
     #[arg(long, value_name = "NAME", requires = "traces")]
     card: Option<String>,
+    /// Only start each small kernel once, under a profiler that counts what they do
+    #[arg(long, conflicts_with_all = ["traces", "save", "json", "html"])]
+    once: bool,
     /// Write the comparison as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -52,9 +55,13 @@ pub(super) struct Correlate {
 impl Correlate {
     pub(super) fn run(self, gpu: impl Fn() -> Result<Gpu, buddy_cuda::Error>) -> Result<()> {
         output::check(&[("--json", self.json.as_ref()), ("--html", self.html.as_ref())], &[])?;
+        if self.once {
+            return Ok(buddy_gpu_lab::micro_once(&gpu()?, |name| say(name))?);
+        }
         let found = match &self.traces {
             Some(folder) => {
-                let spec = self.spec.as_deref().context("--traces needs --spec: the model to compare with")?;
+                let spec =
+                    self.spec.as_deref().context("--traces needs --spec: the model to compare with")?;
                 let card = self.card.clone().unwrap_or_else(|| spec.to_owned());
                 self.compare(folder, spec, &card, "traces")?
             }
@@ -70,13 +77,18 @@ impl Correlate {
         let spec = match &self.spec {
             Some(spec) => spec.clone(),
             None => known(&card).with_context(|| {
-                let names: Vec<&str> = presets::GPUS.iter().map(|(name, _)| *name).collect();
-                format!("no model is called after {card}; give --spec, one of {} or a TOML file", names.join(", "))
+                let names: Vec<&str> = spec::Gpu::names().collect();
+                format!(
+                    "no model is called after {card}; give --spec, one of {} or a TOML file",
+                    names.join(", ")
+                )
             })?,
         };
-        model(&spec)?;
+        spec::Gpu::named(&spec)?;
         let folder = match &self.save {
-            Some(folder) if folder.exists() => bail!("{} is there already; give a new folder", folder.display()),
+            Some(folder) if folder.exists() => {
+                bail!("{} is there already; give a new folder", folder.display())
+            }
             Some(folder) => folder.clone(),
             None => std::env::temp_dir().join(format!("buddy-correlate-{}", std::process::id())),
         };
@@ -84,7 +96,9 @@ impl Correlate {
         let measured = buddy_gpu_lab::micro(gpu, &folder, |row| {
             say(format_args!("{:<28} {:>10.2} us", row.trace, row.ns / 1e3));
         });
-        let found = measured.map_err(anyhow::Error::from).and_then(|_| self.compare(&folder, &spec, &card, "small kernels"));
+        let found = measured
+            .map_err(anyhow::Error::from)
+            .and_then(|_| self.compare(&folder, &spec, &card, "small kernels"));
         if self.save.is_none() {
             let _ = std::fs::remove_dir_all(&folder);
         }
@@ -93,8 +107,8 @@ impl Correlate {
 
     fn compare(&self, folder: &Path, spec: &str, card: &str, what: &str) -> Result<Correlation> {
         let measured = read_measured(folder).map_err(|why| anyhow!(why))?;
-        let gpu = model(spec)?;
-        let config = Config::new(gpu.clone(), presets::link("150")?);
+        let gpu = spec::Gpu::named(spec)?;
+        let config = Config::new(gpu.clone(), spec::Link::named("150")?);
         let bar = Bar::steps(measured.len() as u64);
         let rows = compare(folder, &measured, &config, |_| bar.add(1))?;
         bar.finish();
@@ -103,13 +117,15 @@ impl Correlate {
 
     fn write(&self, found: Correlation) -> Result<()> {
         if let Some(path) = &self.html {
-            let panels = panels(&found).into_iter().filter(|panel| matches!(panel, Panel::Chart(_))).collect();
+            let panels =
+                panels(&found).into_iter().filter(|panel| matches!(panel, Panel::Chart(_))).collect();
             let figure = Figure { name: "correlation".to_owned(), panels, ..Figure::default() };
             let pictures: String = figure_files(&figure).into_iter().map(|(_, svg)| svg).collect();
             let title = format!("The simulator beside {}", found.card);
-            let page = Page::new(&title, "Each point is a kernel; lines mark equality, 20% and a factor of two.")
-                .section("Kernels", &summary(&found).join("; "), &pictures)
-                .section("All", "", &table(&found).to_html());
+            let page =
+                Page::new(&title, "Each point is a kernel; lines mark equality, 20% and a factor of two.")
+                    .section("Kernels", &summary(&found).join("; "), &pictures)
+                    .section("All", "", &table(&found).to_html());
             output::write(path, &page.render(concat!("buddy ", env!("CARGO_PKG_VERSION"))))?;
         }
         match &self.json {
@@ -131,18 +147,10 @@ fn print(found: &Correlation) -> Result<()> {
     Ok(())
 }
 
-fn model(name: &str) -> Result<buddy_sim::spec::Gpu> {
-    if !name.ends_with(".toml") {
-        return Ok(presets::gpu(name)?);
-    }
-    let text = std::fs::read_to_string(name).with_context(|| format!("cannot read {name}"))?;
-    Ok(buddy_sim::spec::Gpu::parse(name, &text)?)
-}
-
 /// The model whose name is a word of the card's, the longest first: a GH200 is no H200.
 fn known(card: &str) -> Option<String> {
     let card = card.to_lowercase().replace(' ', "-");
-    let mut names: Vec<&str> = presets::GPUS.iter().map(|(name, _)| *name).collect();
+    let mut names: Vec<&str> = spec::Gpu::names().collect();
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     names.into_iter().find(|name| card.contains(name)).map(str::to_owned)
 }

@@ -84,16 +84,28 @@ impl Clock {
         case: &Case,
         arguments: &[Argument],
     ) -> Result<Times, Error> {
-        let cells = Cells::new(arguments);
-        let launch = Launch::new(case.blocks, case.threads, 0);
-        let times = self.run(case.warm, || {
-            // SAFETY: the arguments are those of the kernel in its source, the arrays as long as its case says; a test
-            // executes every case with each access checked against its array.
-            let started = unsafe { launch.start(&self.stream, kernel, &cells) };
-            Ok(self.gpu.check("start a small kernel", started)?)
-        })?;
+        let times = self.run(case.warm, || self.start(kernel, case, arguments))?;
         let less = |time: f64| (time - self.nothing).max(0.0);
         Ok(Times { median: less(times.median), least: less(times.least), most: less(times.most) })
+    }
+
+    /// Runs a case once.
+    pub(super) fn once(
+        &self,
+        kernel: &CudaFunction,
+        case: &Case,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
+        self.start(kernel, case, arguments)?;
+        Ok(self.gpu.wait(&self.stream)?)
+    }
+
+    fn start(&self, kernel: &CudaFunction, case: &Case, arguments: &[Argument]) -> Result<(), Error> {
+        let launch = Launch::new(case.blocks, case.threads, 0);
+        // SAFETY: the arguments are those of the kernel in its source, the arrays as long as its case says; a test
+        // executes every case with each access checked against its array.
+        let started = unsafe { launch.start(&self.stream, kernel, &Cells::new(arguments)) };
+        Ok(self.gpu.check("start a small kernel", started)?)
     }
 
     /// Times what is started between two events, each run in one launch of a graph.

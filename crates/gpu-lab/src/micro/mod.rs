@@ -15,7 +15,7 @@ mod tests;
 
 use std::{fs, path::Path};
 
-use buddy_cuda::{DeviceBytes, Gpu, Header, Source};
+use buddy_cuda::{DeviceBytes, Gpu, Header, Source, cudarc::driver::CudaFunction};
 use buddy_trace::{
     Launch, packed,
     sass::{Argument, Array, Content, Program, SassKernel},
@@ -78,17 +78,12 @@ pub fn micro_sources() -> Vec<Source> {
 /// # Errors
 /// [`Error`] if the compiler, the disassembler or the driver fails, or the folder cannot be written.
 pub fn micro(gpu: &Gpu, folder: &Path, mut progress: impl FnMut(&MicroRow)) -> Result<Vec<MicroRow>, Error> {
-    let info = gpu.info()?;
-    let card = Card { multiprocessors: info.multiprocessors, l2_bytes: info.l2_bytes };
-    let clock = Clock::new(gpu, info.l2_bytes)?;
+    let clock = Clock::new(gpu, gpu.info()?.l2_bytes)?;
     let mut rows = Vec::new();
     for source in micro_sources() {
-        let image = gpu.image(&source)?;
-        let text = disassemble::disassemble(&image, &source.name)?;
-        let cases = cases::all(card).into_iter();
-        let capability = 10 * info.capability.0 + info.capability.1;
-        for case in cases.filter(|case| case.file == source.name && case.least <= capability) {
-            let row = one(gpu, &clock, &source, &text, &case, folder)?;
+        let text = disassemble::disassemble(&gpu.image(&source)?, &source.name)?;
+        for case in cases_of(gpu, &source)? {
+            let row = one(&clock, Ready::new(gpu, &source, &case)?, &text, &case, folder)?;
             progress(&row);
             rows.push(row);
         }
@@ -100,37 +95,72 @@ pub fn micro(gpu: &Gpu, folder: &Path, mut progress: impl FnMut(&MicroRow)) -> R
     Ok(rows)
 }
 
-fn one(
-    gpu: &Gpu,
-    clock: &Clock,
-    source: &Source,
-    text: &str,
-    case: &Case,
-    folder: &Path,
-) -> Result<MicroRow, Error> {
-    let module = gpu.module(source)?;
-    let kernel = gpu.check("find a small kernel", module.load_function(case.kernel))?;
-    let memory =
-        case.arrays.iter().map(|(bytes, _)| DeviceBytes::new(gpu, *bytes)).collect::<Result<Vec<_>, _>>()?;
-    let mut arrays = Vec::new();
-    for ((bytes, holds), memory) in case.arrays.iter().zip(&memory) {
-        let base = memory.all().address();
-        let content = content(*holds, base, *bytes);
-        match &content {
-            Content::Words(words) => memory.upload(bytemuck::cast_slice(words))?,
-            Content::Unknown => memory.fill(0)?,
+/// Starts every case once and waits for it, for profilers; `before` is told its name.
+///
+/// # Errors
+/// [`Error`] if the compiler or the driver fails.
+pub fn micro_once(gpu: &Gpu, before: impl Fn(&str)) -> Result<(), Error> {
+    let clock = Clock::new(gpu, gpu.info()?.l2_bytes)?;
+    for source in micro_sources() {
+        for case in cases_of(gpu, &source)? {
+            before(&case.name);
+            let ready = Ready::new(gpu, &source, &case)?;
+            clock.once(&ready.kernel, &case, &arguments(&case, &ready.arrays))?;
         }
-        arrays.push(Array { base, bytes: *bytes, content });
     }
-    let arguments = arguments(case, &arrays);
-    let registers = gpu.check("count registers", kernel.num_regs())? as u32;
-    let shared_bytes = gpu.check("measure shared memory", kernel.shared_size_bytes())? as u32;
-    let times = clock.time(&kernel, case, &arguments)?;
-    let mut traced = trace(text, case, arrays, (registers, shared_bytes))?;
+    Ok(())
+}
+
+/// The cases of a source that this GPU can run.
+fn cases_of(gpu: &Gpu, source: &Source) -> Result<Vec<Case>, Error> {
+    let info = gpu.info()?;
+    let card = Card { multiprocessors: info.multiprocessors, l2_bytes: info.l2_bytes };
+    let capability = 10 * info.capability.0 + info.capability.1;
+    let cases = cases::all(card).into_iter();
+    Ok(cases.filter(|case| case.file == source.name && case.least <= capability).collect())
+}
+
+/// A kernel with its arrays on the GPU.
+struct Ready {
+    kernel: CudaFunction,
+    registers: u32,
+    shared_bytes: u32,
+    arrays: Vec<Array>,
+    /// What the arrays lie in.
+    _memory: Vec<DeviceBytes>,
+}
+
+impl Ready {
+    fn new(gpu: &Gpu, source: &Source, case: &Case) -> Result<Self, Error> {
+        let module = gpu.module(source)?;
+        let kernel = gpu.check("find a small kernel", module.load_function(case.kernel))?;
+        let registers = gpu.check("count registers", kernel.num_regs())? as u32;
+        let shared_bytes = gpu.check("measure shared memory", kernel.shared_size_bytes())? as u32;
+        let (mut arrays, mut all) = (Vec::new(), Vec::new());
+        for (bytes, holds) in &case.arrays {
+            let memory = DeviceBytes::new(gpu, *bytes)?;
+            let base = memory.all().address();
+            let content = content(*holds, base, *bytes);
+            match &content {
+                Content::Words(words) => memory.upload(bytemuck::cast_slice(words))?,
+                Content::Unknown => memory.fill(0)?,
+            }
+            arrays.push(Array { base, bytes: *bytes, content });
+            all.push(memory);
+        }
+        Ok(Self { kernel, registers, shared_bytes, arrays, _memory: all })
+    }
+}
+
+fn one(clock: &Clock, ready: Ready, text: &str, case: &Case, folder: &Path) -> Result<MicroRow, Error> {
+    // Traced first: it finds an access outside of its array, which the GPU would only suffer.
+    let arguments = arguments(case, &ready.arrays);
+    let mut traced = trace(text, case, ready.arrays, (ready.registers, ready.shared_bytes))?;
     let file = format!("{}.warps", case.name);
     let written = packed::write_file(&folder.join(&file), &mut traced);
     let written =
         written.map_err(|error| Error::Trace { case: case.name.clone(), why: error.to_string() })?;
+    let times = clock.time(&ready.kernel, case, &arguments)?;
     Ok(MicroRow {
         trace: file,
         group: case.group.to_owned(),

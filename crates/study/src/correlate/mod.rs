@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn errors_by_group() {
-        let gpu = buddy_sim::presets::gpu("h200").unwrap();
+        let gpu = spec::Gpu::named("h200").unwrap();
         let rows = vec![row("a", "x", 10.0, 11.0), row("b", "x", 100.0, 70.0), row("c", "y", 1000.0, 2000.0)];
         let all = Correlation::new("three", "none", &gpu, rows);
         let found: Vec<(&str, usize)> =
