@@ -76,6 +76,11 @@ impl SassKernel {
         Ok(Self { program, launch, constants, memory, shared, pending: Pending::default(), opcodes, traced })
     }
 
+    /// A word of an array as it is now, if it is known.
+    pub fn word(&mut self, address: u64) -> Option<u32> {
+        self.memory.load(address)
+    }
+
     /// Executes the next block: its warps in turn, from barrier to barrier.
     fn run_block(&mut self) -> Result<(), Problem> {
         let number = self.pending.read();
