@@ -58,7 +58,8 @@ fn a_folder_of_traces_is_compared_with_a_model() {
 fn what_cannot_be_compared_is_said() {
     let outside = json!([{"trace": "../add.traceg", "ns": 5.0}]);
     let folder = folder("outside", &outside);
-    let run = |spec: &[&str]| buddy(&[&["gpu", "correlate", "--traces", folder.to_str().unwrap()], spec].concat());
+    let run =
+        |spec: &[&str]| buddy(&[&["gpu", "correlate", "--traces", folder.to_str().unwrap()], spec].concat());
     assert!(run(&["--spec", "h200"]).stderr.contains("is not inside the folder"));
     assert!(run(&[]).stderr.contains("--traces needs --spec"));
     std::fs::remove_file(folder.join("measured.json")).unwrap();

@@ -21,7 +21,13 @@ fn pointer(index: u64) -> Argument {
     Argument::Pointer(BASE + (index << 32))
 }
 
-fn kernel(text: &str, name: &str, grid: (u32, u32), arguments: &[Argument], arrays: Vec<Array>) -> SassKernel {
+fn kernel(
+    text: &str,
+    name: &str,
+    grid: (u32, u32),
+    arguments: &[Argument],
+    arrays: Vec<Array>,
+) -> SassKernel {
     let program = Program::parse(text, name).unwrap();
     SassKernel::new(program, Launch::linear(name, grid.0, grid.1), arguments, arrays).unwrap()
 }
@@ -39,7 +45,9 @@ fn a_vector_add_reads_and_writes_its_elements() {
             let accesses: Vec<_> = insts.iter().filter(|(inst, _)| inst.op.is_global()).collect();
             let [left, right, sum] = accesses[..] else { panic!("{} accesses", accesses.len()) };
             let lanes = if warp == 9 { 12 } else { 32 };
-            let addresses = |index: u64| (0..lanes).map(|lane| BASE + (index << 32) + first + 4 * lane).collect::<Vec<_>>();
+            let addresses = |index: u64| {
+                (0..lanes).map(|lane| BASE + (index << 32) + first + 4 * lane).collect::<Vec<_>>()
+            };
             let mut loads = [left.1.clone(), right.1.clone()];
             loads.sort();
             assert_eq!((loads, &sum.1), ([addresses(0), addresses(1)], &addresses(2)));
@@ -68,7 +76,8 @@ fn a_chase_follows_its_pointers() {
 fn a_histogram_is_the_one_that_a_loop_counts() {
     for text in TEXTS {
         let data: Vec<u32> = (0..1000u32).map(|n| n.wrapping_mul(2_654_435_761) >> 7).collect();
-        let arrays = vec![array(0, 4000, Content::Words(data.clone())), array(1, 64, Content::Words(vec![0; 16]))];
+        let arrays =
+            vec![array(0, 4000, Content::Words(data.clone())), array(1, 64, Content::Words(vec![0; 16]))];
         let arguments = [pointer(0), pointer(1), Argument::Int(15), Argument::Int(1000)];
         let mut kernel = kernel(text, "histogram_shared", (3, 128), &arguments, arrays);
         let all = warps(&mut kernel).unwrap();
@@ -92,7 +101,8 @@ fn what_depends_on_unknown_data_is_refused() {
         // One element too many for its array.
         let arrays = (0..3).map(|index| array(index, 400, Content::Unknown)).collect();
         let arguments = [pointer(0), pointer(1), pointer(2), Argument::Int(101)];
-        let error = warps(&mut kernel(text, "vector_add", (4, 32), &arguments, arrays)).unwrap_err().to_string();
+        let error =
+            warps(&mut kernel(text, "vector_add", (4, 32), &arguments, arrays)).unwrap_err().to_string();
         assert!(error.contains("an address inside an array"), "{error}");
     }
 }
@@ -113,8 +123,11 @@ fn lanes_that_part_meet_again() {
         let arguments = [pointer(0), pointer(1), pointer(2), pointer(3), pointer(4), Argument::Int(2)];
         let all = warps(&mut kernel(text, "spmv_warp", (1, 64), &arguments, arrays)).unwrap();
         for (insts, mut lanes) in all.iter().zip([vec![32, 8], vec![3]]) {
-            let shuffles: Vec<u32> =
-                insts.iter().filter(|(inst, _)| inst.op == Op::Shuffle).map(|(inst, _)| inst.lanes()).collect();
+            let shuffles: Vec<u32> = insts
+                .iter()
+                .filter(|(inst, _)| inst.op == Op::Shuffle)
+                .map(|(inst, _)| inst.lanes())
+                .collect();
             assert_eq!(shuffles, [32; 5]);
             let x = insts.iter().filter(|(_, at)| at.first().is_some_and(|at| (at - BASE) >> 32 == 3));
             let read: Vec<u32> = x.map(|(inst, _)| inst.lanes()).collect();

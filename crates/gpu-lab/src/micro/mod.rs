@@ -13,19 +13,21 @@ mod measure;
 #[cfg(test)]
 mod tests;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use buddy_cuda::{DeviceBytes, Gpu, Header, Source, cudarc::driver::CudaFunction};
 use buddy_trace::{
-    Launch, packed,
+    Launch,
+    packed::{self, Written},
     sass::{Argument, Array, Content, Program, SassKernel},
 };
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use self::{
     cases::{Card, Case, Given},
     content::content,
-    measure::Clock,
+    measure::{Clock, Times},
 };
 use crate::Error;
 
@@ -79,14 +81,22 @@ pub fn micro_sources() -> Vec<Source> {
 /// [`Error`] if the compiler, the disassembler or the driver fails, or the folder cannot be written.
 pub fn micro(gpu: &Gpu, folder: &Path, mut progress: impl FnMut(&MicroRow)) -> Result<Vec<MicroRow>, Error> {
     let clock = Clock::new(gpu, gpu.info()?.l2_bytes)?;
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for source in micro_sources() {
-        let text = disassemble::disassemble(&gpu.image(&source)?, &source.name)?;
+        let text = Arc::new(disassemble::disassemble(&gpu.image(&source)?, &source.name)?);
         for case in cases_of(gpu, &source)? {
-            let row = one(&clock, Ready::new(gpu, &source, &case)?, &text, &case, folder)?;
-            progress(&row);
-            rows.push(row);
+            all.push((text.clone(), Ready::new(gpu, &source, &case)?, case));
         }
+    }
+    // Traced before they run: that finds an access outside of its array, which the GPU would only suffer.
+    let traced = |(text, ready, case): &(Arc<String>, Ready, Case)| write_trace(text, ready, case, folder);
+    let written = all.par_iter().map(traced).collect::<Result<Vec<_>, _>>()?;
+    let mut rows = Vec::new();
+    for ((_, ready, case), written) in all.iter().zip(written) {
+        let times = clock.time(&ready.kernel, case, &arguments(case, &ready.arrays))?;
+        let row = row(case, &times, clock.nothing, written.instructions);
+        progress(&row);
+        rows.push(row);
     }
     let json = serde_json::to_string_pretty(&rows).expect("rows are plain") + "\n";
     let path = folder.join("measured.json");
@@ -152,17 +162,20 @@ impl Ready {
     }
 }
 
-fn one(clock: &Clock, ready: Ready, text: &str, case: &Case, folder: &Path) -> Result<MicroRow, Error> {
-    // Traced first: it finds an access outside of its array, which the GPU would only suffer.
-    let arguments = arguments(case, &ready.arrays);
-    let mut traced = trace(text, case, ready.arrays, (ready.registers, ready.shared_bytes))?;
-    let file = format!("{}.warps", case.name);
-    let written = packed::write_file(&folder.join(&file), &mut traced);
-    let written =
-        written.map_err(|error| Error::Trace { case: case.name.clone(), why: error.to_string() })?;
-    let times = clock.time(&ready.kernel, case, &arguments)?;
-    Ok(MicroRow {
-        trace: file,
+/// Traces a case into a file of its name.
+fn write_trace(text: &str, ready: &Ready, case: &Case, folder: &Path) -> Result<Written, Error> {
+    let mut traced = trace(text, case, ready.arrays.clone(), (ready.registers, ready.shared_bytes))?;
+    let written = packed::write_file(&folder.join(trace_file(case)), &mut traced);
+    written.map_err(|error| Error::Trace { case: case.name.clone(), why: error.to_string() })
+}
+
+fn trace_file(case: &Case) -> String {
+    format!("{}.warps", case.name)
+}
+
+fn row(case: &Case, times: &Times, timing_ns: f64, warp_instructions: u64) -> MicroRow {
+    MicroRow {
+        trace: trace_file(case),
         group: case.group.to_owned(),
         kernel: case.kernel.to_owned(),
         grid: format!("({}, {}, 1)", case.blocks.0, case.blocks.1),
@@ -170,10 +183,10 @@ fn one(clock: &Clock, ready: Ready, text: &str, case: &Case, folder: &Path) -> R
         ns: times.median,
         least_ns: times.least,
         most_ns: times.most,
-        timing_ns: clock.nothing,
+        timing_ns,
         warm: case.warm,
-        warp_instructions: written.instructions,
-    })
+        warp_instructions,
+    }
 }
 
 /// The kernel as it is executed on the CPU.

@@ -27,7 +27,7 @@ kinds! {
     Nop "NOP", Bssy "BSSY", Bsync "BSYNC", Warpsync "WARPSYNC", Yield "YIELD", Bra "BRA", Exit "EXIT", Bar "BAR",
     Mov "MOV", Mov32i "MOV32I", R2ur "R2UR", S2r "S2R", S2ur "S2UR", Cs2r "CS2R", Ldc "LDC", Uldc "ULDC", Ldcu "LDCU",
     Imad "IMAD", Iadd3 "IADD3", Viadd "VIADD", Lea "LEA", Lop3 "LOP3", Shf "SHF", Sel "SEL", Fsel "FSEL",
-    Imnmx "IMNMX", Vimnmx "VIMNMX", Viaddmnmx "VIADDMNMX", Iabs "IABS", Popc "POPC", Flo "FLO", Prmt "PRMT",
+    Imnmx "IMNMX", Vimnmx "VIMNMX", Vimnmx3 "VIMNMX3", Viaddmnmx "VIADDMNMX", Iabs "IABS", Popc "POPC", Flo "FLO", Prmt "PRMT",
     Hfma2 "HFMA2", Isetp "ISETP", Fsetp "FSETP", Plop3 "PLOP3", Shfl "SHFL", Vote "VOTE", Voteu "VOTEU", Redux "REDUX",
     Fadd "FADD", Fmul "FMUL", Ffma "FFMA", Fmnmx "FMNMX", Mufu "MUFU", I2f "I2F", I2fp "I2FP", F2i "F2I",
 }

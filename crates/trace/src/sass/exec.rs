@@ -125,15 +125,9 @@ impl Work<'_> {
                     int(1)?
                 }
             }
-            Kind::Imnmx | Kind::Vimnmx | Kind::Viaddmnmx => {
-                let (a, b) = if i.kind == Kind::Viaddmnmx {
-                    (int(0)?.wrapping_add(int(1)?), int(2)?)
-                } else {
-                    (int(0)?, int(1)?)
-                };
-                let first = if i.has(Flag::U32) { a < b } else { (a as i32) < b as i32 };
-                if first == last()? { a } else { b }
-            }
+            Kind::Imnmx | Kind::Vimnmx => self.lesser(int(0)?, int(1)?, last()?),
+            Kind::Viaddmnmx => self.lesser(int(0)?.wrapping_add(int(1)?), int(2)?, last()?),
+            Kind::Vimnmx3 => self.lesser(self.lesser(int(0)?, int(1)?, last()?), int(2)?, last()?),
             Kind::Iabs => signed(0)?.unsigned_abs(),
             Kind::Popc => int(0)?.count_ones(),
             Kind::Flo => 31u32.wrapping_sub(int(0)?.leading_zeros()),
@@ -151,6 +145,12 @@ impl Work<'_> {
             Kind::Hfma2 => self.halves(sources)?,
             _ => return float::value(self, lane, sources),
         })
+    }
+
+    /// The lesser of two numbers, or the greater one.
+    fn lesser(&self, a: u32, b: u32, lesser: bool) -> u32 {
+        let first = if self.instruction.has(Flag::U32) { a < b } else { (a as i32) < b as i32 };
+        if first == lesser { a } else { b }
     }
 
     /// `HFMA2 R, -RZ, RZ, high, low`: how compilers load a constant.

@@ -118,17 +118,24 @@ impl SassKernel {
             Surroundings { constants: &constants, block, block_size: self.launch.block, first_thread };
         let mut done = Ok(());
         while !warp.waits && done.is_ok() {
-            let at = warp.state.at.iter().copied().min().unwrap_or(GONE);
-            if at == GONE {
-                break;
-            }
+            let Some(at) = self.next(&warp.state) else { break };
             done = self.step(at, &around, warp);
         }
         self.constants = constants;
         done
     }
 
-    /// Executes the instruction at which the hindmost lanes stand.
+    /// Which instruction is next: the lowest that lanes stand at. Lanes that come to the end of a divergent part issue it
+    /// when they come, and wait behind it.
+    fn next(&self, state: &State) -> Option<usize> {
+        let meets = |at: &usize| {
+            self.program.instructions.get(*at).is_some_and(|one| one.decoded.kind == Kind::Bsync)
+        };
+        let live = || state.at.iter().copied().filter(|at| *at != GONE);
+        live().find(meets).or_else(|| live().min())
+    }
+
+    /// Executes the instruction at which some lanes stand.
     fn step(&mut self, at: usize, around: &Surroundings<'_>, warp: &mut Warp) -> Result<(), Problem> {
         let Some(instruction) = self.program.instructions.get(at) else {
             return Err(Problem::Unknowable { pc: at as u64 * 16, opcode: String::new(), what: "an end" });

@@ -6,7 +6,7 @@
 //! whose branches, masks or addresses depend on it is refused, with the instruction that asked: no path is guessed.
 //!
 //! Two things are assumed. Lanes that part meet again at the lowest address that any of them stands at, which is where
-//! compilers put the convergence of branches and loops. Warps of a block run from barrier to barrier, in order, and blocks one
+//! compilers put the convergence of branches and loops; each group issues the `BSYNC` before it when it gets there. Warps of a block run from barrier to barrier, in order, and blocks one
 //! after the other, so that atomics return what that order gives; only kernels whose paths do not depend on it are traced
 //! truly.
 
