@@ -63,8 +63,9 @@ impl Stage {
     /// Lines of a trace's list that are neither copies nor kernels: they take no time.
     pub fn left_out(&self) -> Vec<&str> {
         let Work::Trace { items, .. } = &self.work else { return Vec::new() };
-        let line = |item: &'_ Item| if let Item::Other(line) = item { Some(line.as_str()) } else { None };
-        items.iter().filter_map(line).collect()
+        let lines =
+            items.iter().filter_map(|item| if let Item::Other(line) = item { Some(line) } else { None });
+        lines.map(String::as_str).collect()
     }
 
     /// Its name, and where its allocations have names their bytes.

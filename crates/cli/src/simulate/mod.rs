@@ -152,7 +152,10 @@ impl Simulate {
         }
         let (what, stage) = self.open(&points)?;
         for line in stage.left_out() {
-            say(format_args!("{what}: '{}' is neither a copy nor a kernel and takes no time", line.escape_debug()));
+            say(format_args!(
+                "{what}: '{}' is neither a copy nor a kernel and takes no time",
+                line.escape_debug()
+            ));
         }
         // Everything is read and checked before the first run begins.
         let scenarios: Vec<Scenario<'_>> =
