@@ -16,6 +16,7 @@ mod profile;
 mod progress;
 mod reproduce;
 mod simulate;
+mod trace;
 mod workload;
 
 use std::{
@@ -53,6 +54,7 @@ enum Verb {
     Workload(workload::Workload),
     Profile(profile::ProfileVerb),
     Simulate(simulate::Simulate),
+    Trace(trace::Trace),
     Reproduce(reproduce::Reproduce),
     Bench(bench::Bench),
     Gpu(gpu::GpuVerb),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Workload(verb) => verb.run(),
         Verb::Profile(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
+        Verb::Trace(verb) => verb.run(),
         Verb::Reproduce(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Gpu(verb) => verb.run(),

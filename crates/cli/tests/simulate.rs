@@ -39,6 +39,46 @@ fn a_trace_folder_its_list_and_its_kernel_are_the_same_program() {
 }
 
 #[test]
+fn what_a_trace_holds_and_the_model_does_not_know_is_said() {
+    let folder = folder("unknown");
+    let kernel = std::fs::read_to_string(format!("{TRACE}/kernel-1.traceg")).unwrap();
+    std::fs::write(folder.join("kernel-1.traceg"), kernel.replace("FADD", "NEVER.HEARD")).unwrap();
+    std::fs::write(folder.join("kernelslist.g"), "MemcpyDtoH,0x10,4\nkernel-1.traceg\n").unwrap();
+    let (path, html) = (folder.join("one.json"), folder.join("one.html"));
+    let run = buddy(&[
+        "simulate",
+        folder.to_str().unwrap(),
+        "--json",
+        path.to_str().unwrap(),
+        "--html",
+        html.to_str().unwrap(),
+    ]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("'MemcpyDtoH,0x10,4' is neither a copy nor a kernel"), "{}", run.stderr);
+    let said = "54 warp instructions (11.0%) have opcodes that are not known";
+    assert!(run.stdout.contains(said) && run.stdout.contains(": NEVER.HEARD 54\n"), "{}", run.stdout);
+    assert_eq!(json(&path)["data"]["kernels"][0]["unknown_opcodes"]["NEVER.HEARD"], 54);
+    assert!(std::fs::read_to_string(&html).unwrap().contains(said));
+}
+
+#[test]
+fn a_copy_may_be_long_but_not_endless() {
+    let folder = folder("copies");
+    std::fs::copy(format!("{TRACE}/kernel-1.traceg"), folder.join("kernel-1.traceg")).unwrap();
+    let copy = |bytes: u64, more: &[&str]| {
+        let list = format!("MemcpyHtoD,0x1000,{bytes}\nkernel-1.traceg\n");
+        std::fs::write(folder.join("kernelslist.g"), list).unwrap();
+        buddy(&[&["simulate", folder.to_str().unwrap()], more].concat())
+    };
+    for more in [&["--mode", "um"][..], &["--mode", "pinned", "--timed-copies", "--link", "1"]] {
+        assert_eq!(copy(1 << 40, more).code, 0);
+        let refused = copy(u64::MAX, more);
+        assert_eq!(refused.code, 1);
+        assert!(refused.stderr.contains("copied so far is 18446744073709551615"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn a_sweep_runs_the_grid() {
     let folder = folder("sweep");
     let (path, html) = (folder.join("sweep.json"), folder.join("sweep.html"));

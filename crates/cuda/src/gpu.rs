@@ -246,15 +246,19 @@ impl Gpu {
                 return Ok(module);
             }
         }
-        if !driver::has_compiler() {
-            return Err(Error::NoCompiler { program: source.name.clone() });
-        }
-        let image = driver::compile(&source.name, &source.text, &source.all_headers(), &options)
-            .map_err(|log| Error::Compile { program: source.name.clone(), log })?;
+        let image = self.image(source)?;
         if let Some(dir) = dir {
             cache::store(&dir, &key, &image);
         }
         self.check("load the kernels", self.context()?.load_module(Ptx::from_binary(image)))
+    }
+
+    /// Compiles a program to the machine code of this GPU.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`], or [`Error::Compile`] with the compiler's words.
+    pub fn image(&self, source: &Source) -> Result<Vec<u8>, Error> {
+        source.compile(&format!("sm_{}", self.0.capability))
     }
 
     /// Device memory, or how much of it is free.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
-use crate::Error;
+use crate::{Error, driver};
 
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
@@ -93,6 +93,20 @@ impl Source {
         let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
         options.extend(self.defines.iter().map(|define| format!("--define-macro={define}")));
         options
+    }
+
+    /// Compiles the program to the machine code of an architecture such as `sm_90`. Needs the compiler's library, and no
+    /// GPU.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`], or [`Error::Compile`] with the compiler's words.
+    pub fn compile(&self, architecture: &str) -> Result<Vec<u8>, Error> {
+        let program = self.name.clone();
+        if !driver::has_compiler() {
+            return Err(Error::NoCompiler { program });
+        }
+        driver::compile(&self.name, &self.text, &self.all_headers(), &self.options(architecture))
+            .map_err(|log| Error::Compile { program, log })
     }
 
     /// All that the compiled program depends on.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 fn main() {
     let architectures: Vec<String> = std::env::args().skip(1).collect();
-    let programs = [Source::all(), buddy_gpu_lab::sources()].concat();
+    let programs = [Source::all(), buddy_gpu_lab::sources(), buddy_gpu_lab::micro_sources()].concat();
     let compile = |source: &Source, architecture: &String| {
         json!({
             "program": source.name,

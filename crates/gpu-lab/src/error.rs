@@ -17,6 +17,30 @@ pub enum Error {
     /// The vendor's library refused a product.
     #[error("cuBLASLt refused: {0}")]
     Vendor(String),
+    /// The machine code of the small kernels cannot be read.
+    #[error(
+        "nvdisasm, which comes with the CUDA toolkit, is needed to trace the small kernels; put it on the path or set CUDA_HOME: {why}"
+    )]
+    Disassembler {
+        /// What went wrong.
+        why: String,
+    },
+    /// A small kernel that cannot be traced.
+    #[error("the small kernel {case} cannot be traced: {why}")]
+    Trace {
+        /// The case.
+        case: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// A file that cannot be written.
+    #[error("cannot write {path}: {why}")]
+    File {
+        /// Which one.
+        path: String,
+        /// What went wrong.
+        why: String,
+    },
     /// A GPU that does what a CPU does not.
     #[error("the GPU differs from the CPU: {0}")]
     Differs(String),

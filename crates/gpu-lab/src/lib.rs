@@ -1,6 +1,7 @@
 //! The laboratory of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the CPU to the bit,
 //! [`bench()`] measures the runtime beside a copy, [`fused()`] measures kernels that work in compressed memory beside the
-//! same work in plain memory and beside the vendor's library.
+//! same work in plain memory and beside the vendor's library, [`micro()`] times and traces small kernels to compare the
+//! simulator with.
 //!
 //! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie in `kernels/`.
 
@@ -10,6 +11,7 @@ mod data;
 mod error;
 mod fused;
 mod lab;
+mod micro;
 mod testing;
 mod vendor;
 
@@ -19,4 +21,5 @@ pub use data::Fill;
 pub use error::Error;
 pub use fused::{Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, fused, tune};
 pub use lab::{HEADERS, Lab, sources};
+pub use micro::{MicroRow, micro, micro_once, micro_sources};
 pub use testing::on_gpu;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use buddy_codec::CodecKind;
 use buddy_dl::Network;
 use buddy_trace::{
-    Application, Item, Step, accel,
+    Application, Item, Step, accel, is_kernel,
     pattern::{PROGRAMS, program},
 };
 use buddy_workloads::{ALL, Info};
@@ -63,8 +63,8 @@ impl Stage {
     /// A list that cannot be read. The kernels are read when they run.
     pub fn trace(path: &Path, shares: [f64; 6]) -> Result<Self, Error> {
         let name = path.to_string_lossy();
-        let kernel = name.ends_with(".traceg") || name.ends_with(".traceg.xz");
-        let items = if kernel { vec![Item::Kernel(path.to_owned())] } else { accel::read_list(path)? };
+        let items =
+            if is_kernel(&name) { vec![Item::Kernel(path.to_owned())] } else { accel::read_list(path)? };
         let memory = Memory::Ranges { ranges: copied(&items), shares };
         Ok(Self::new(Work::Trace { name: name.into_owned(), items }, memory, CodecKind::Bpc))
     }

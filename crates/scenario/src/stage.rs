@@ -4,7 +4,7 @@ use buddy_codec::{Codec, CodecKind};
 use buddy_core::{AllocationInfo, AllocationTarget, PageMap, Profile, SizeClass, Target, TargetTable};
 use buddy_profile::row_codec;
 use buddy_sim::{ClassMap, Classes, Mode, Simulator, TargetsAll};
-use buddy_trace::{Application, Item, accel::Reader};
+use buddy_trace::{Application, Item, open_kernel};
 
 use crate::{Error, Observed, TargetChoice, targets::addressed};
 
@@ -58,6 +58,14 @@ impl Stage {
         let allocations = classes.iter().map(|map| vec![(codec.clone(), map.clone())]).collect();
         let memory = Memory::Seen { allocations, policy: profile.targets.clone() };
         Self::new(Work::Application(application), memory, CodecKind::Bpc)
+    }
+
+    /// Lines of a trace's list that are neither copies nor kernels: they take no time.
+    pub fn left_out(&self) -> Vec<&str> {
+        let Work::Trace { items, .. } = &self.work else { return Vec::new() };
+        let lines =
+            items.iter().filter_map(|item| if let Item::Other(line) = item { Some(line) } else { None });
+        lines.map(String::as_str).collect()
     }
 
     /// Its name, and where its allocations have names their bytes.
@@ -147,7 +155,8 @@ impl Stage {
         for item in items {
             match item {
                 Item::Copy { bytes, .. } => simulator.copy(*bytes),
-                Item::Kernel(path) => simulator.run(&mut Reader::open(path)?, keep_on)?,
+                Item::Kernel(path) => simulator.run(open_kernel(path)?.as_mut(), keep_on)?,
+                Item::Other(_) => {}
             }
             if !keep_on(simulator) {
                 return Ok(false);

@@ -69,10 +69,9 @@ impl Simulator {
     }
 
     fn timed_copy(&mut self, bytes: u64) {
-        let start = self.now * TICKS;
-        let done = self.l2.memory.link.read(start, start, bytes).div_ceil(TICKS);
-        self.copy_cycles += done - self.now;
-        self.now = done;
+        let cycles = self.l2.memory.link.copy(bytes).div_ceil(TICKS);
+        self.copy_cycles += cycles;
+        self.now += cycles;
     }
 
     /// Runs a program to its end and returns `true`, or `false` once `keep_on` says no. Its copies take time: a
@@ -139,6 +138,7 @@ impl Simulator {
             start,
             cycles: end - start,
             instructions,
+            unknown_opcodes: kernel.unknown(),
         });
         Ok(())
     }

@@ -38,6 +38,14 @@ impl Link {
         ((bytes * self.sector) >> 21).max(1)
     }
 
+    /// Copies bytes to the device between two kernels, when nothing else is under way; gives the ticks that it
+    /// takes. It has the link to itself, so that its length is a product and not a walk over time.
+    pub(crate) fn copy(&mut self, bytes: u64) -> u64 {
+        self.read_bytes += bytes;
+        let cost = (u128::from(bytes) * u128::from(self.sector)) >> 21;
+        self.latency + u64::try_from(cost).unwrap_or(u64::MAX >> 1).max(1)
+    }
+
     /// Reads bytes; gives the tick at which the last of them is there.
     #[inline]
     pub(crate) fn read(&mut self, floor: u64, at: u64, bytes: u64) -> u64 {

@@ -1,5 +1,7 @@
 //! What a simulation found, as a record.
 
+use std::collections::BTreeMap;
+
 use buddy_core::RecordKind;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +73,9 @@ pub struct KernelReport {
     pub cycles: u64,
     /// Its warp instructions.
     pub instructions: u64,
+    /// Those of them whose timing is a guess, by opcode.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown_opcodes: BTreeMap<String, u64>,
 }
 
 /// The result of a simulation. Shares are 0 where nothing was counted.
@@ -202,6 +207,15 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 impl Report {
+    /// How often opcodes were executed whose timing is a guess, in all kernels.
+    pub fn unknown_opcodes(&self) -> BTreeMap<&str, u64> {
+        let mut all = BTreeMap::new();
+        for (name, count) in self.kernels.iter().flat_map(|kernel| &kernel.unknown_opcodes) {
+            *all.entry(name.as_str()).or_default() += count;
+        }
+        all
+    }
+
     pub(crate) fn new(
         config: &Config,
         cycles: u64,

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod correlate;
 mod deviations;
 pub mod docs;
 mod error;

@@ -60,6 +60,32 @@ pub enum Problem {
         /// How many there should be.
         expected: u64,
     },
+    /// A piece more than the header announced.
+    #[error("{what} beyond the {expected} that the header announces")]
+    Beyond {
+        /// What is there.
+        what: &'static str,
+        /// How many there should be.
+        expected: u64,
+    },
+    /// A packed trace that says something impossible.
+    #[error("not a whole packed trace: {0}")]
+    Damaged(&'static str),
+    /// Machine code whose path depends on what is not known.
+    #[error("{opcode} at {pc:04x} needs {what}, which this kernel and its data do not give")]
+    Unknowable {
+        /// Where it stands.
+        pc: u64,
+        /// The instruction.
+        opcode: String,
+        /// What it lacks.
+        what: &'static str,
+    },
+    /// A file outside the folder of its list.
+    #[error(
+        "'{0}' is not inside the folder of its list; copy the file there and name it without '..' or a leading '/'"
+    )]
+    Outside(String),
     /// The same block or warp twice.
     #[error("{what} {index} comes twice")]
     Twice {

@@ -145,6 +145,13 @@ impl Inst {
         self
     }
 
+    /// The same access from another address on.
+    #[inline]
+    pub(crate) fn from(mut self, base: u64) -> Self {
+        self.base = base;
+        self
+    }
+
     /// The same for some lanes only.
     #[inline]
     pub fn masked(mut self, mask: u32) -> Self {
@@ -173,6 +180,8 @@ impl Inst {
 pub struct Code {
     insts: Vec<Inst>,
     lists: Vec<u64>,
+    /// For each instruction its opcode's number with its kernel; empty where they have none.
+    opcodes: Vec<u16>,
 }
 
 impl Code {
@@ -192,6 +201,19 @@ impl Code {
         let first = i32::try_from(self.lists.len()).expect("a piece of a warp's code holds few addresses");
         self.lists.extend_from_slice(addresses);
         self.insts.push(Inst { base: 0, stride: first, width, listed: true, ..inst });
+    }
+
+    /// Gives the last instruction the opcode of this number: either all of a piece have one, or none.
+    #[inline]
+    pub(crate) fn name_last(&mut self, opcode: u16) {
+        debug_assert_eq!(self.opcodes.len() + 1, self.insts.len());
+        self.opcodes.push(opcode);
+    }
+
+    /// The number of an instruction's opcode among those of its kernel, for an instruction that was read.
+    #[inline]
+    pub fn opcode(&self, index: usize) -> Option<u16> {
+        self.opcodes.get(index).copied()
     }
 
     /// The instructions in order.
@@ -216,11 +238,14 @@ impl Code {
     pub fn clear(&mut self) {
         self.insts.clear();
         self.lists.clear();
+        self.opcodes.clear();
     }
 
     /// Bytes that it holds on the heap.
     pub fn heap_bytes(&self) -> usize {
-        self.insts.capacity() * size_of::<Inst>() + self.lists.capacity() * size_of::<u64>()
+        self.insts.capacity() * size_of::<Inst>()
+            + self.lists.capacity() * size_of::<u64>()
+            + self.opcodes.capacity() * size_of::<u16>()
     }
 }
 

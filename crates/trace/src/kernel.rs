@@ -1,6 +1,8 @@
 //! What a kernel is: a grid of thread blocks, and the instructions of each warp on demand.
 
-use crate::{Code, Error, WARP_LANES};
+use std::collections::BTreeMap;
+
+use crate::{Code, Error, Problem, WARP_LANES};
 
 /// The most threads a block may have.
 pub const MAX_BLOCK_THREADS: u64 = 1024;
@@ -48,6 +50,19 @@ impl Launch {
     }
 }
 
+/// Checks that a launch is one that a GPU could run.
+pub(crate) fn check_launch(launch: &Launch) -> Result<(), Problem> {
+    let range = |what, found, range, ok| if ok { Ok(()) } else { Err(Problem::Range { what, found, range }) };
+    let (blocks, threads) = (launch.blocks(), launch.threads());
+    range("the number of blocks", blocks, "from 1 to 2^32", (1..=1 << 32).contains(&blocks))?;
+    let few = (1..=MAX_BLOCK_THREADS).contains(&threads);
+    range("the number of threads in a block", threads, "from 1 to 1024", few)?;
+    let registers = u64::from(launch.registers);
+    range("nregs", registers, "at most 255", registers <= 255)?;
+    let shared = u64::from(launch.shared_bytes);
+    range("shmem", shared, "at most 1 MiB", shared <= 1 << 20)
+}
+
 /// A piece of a kernel's work: which block in launch order, which warp of it, and the how-manieth piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
@@ -72,6 +87,17 @@ pub trait Kernel {
     /// # Errors
     /// [`Error`] where the pieces come from a file that is not a trace.
     fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error>;
+
+    /// The names that [`Code::opcode`] numbers; more of them may come as the kernel is read.
+    fn opcodes(&self) -> &[String] {
+        &[]
+    }
+
+    /// How often opcodes were handed out so far whose timing is a guess, by name: what is not known counts as an
+    /// integer instruction, and with addresses as a load or a store.
+    fn unknown(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// What a program does, one after the other.
@@ -86,6 +112,8 @@ pub enum Item {
     },
     /// Runs the kernel of this file.
     Kernel(std::path::PathBuf),
+    /// Something else, which is not simulated: the line of the list.
+    Other(String),
 }
 
 #[cfg(test)]

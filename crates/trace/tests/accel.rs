@@ -1,63 +1,19 @@
 //! The Accel-Sim format: a real trace, everything written reads back, and nothing malformed gets through.
 
+mod common;
+
 use std::{io::Cursor, path::PathBuf};
 
 use buddy_trace::{
-    Addresses, At, Code, Error, Inst, Item, Kernel, Launch, NO_REGISTER, Op,
+    At, Code, Error, Item, Kernel, Launch, NO_REGISTER, Op,
     accel::{self, Reader},
     pattern::{Array, Gemm, RandomSectors, Stream},
 };
+use common::{Gaps, Warp, plain, warps};
 
 /// Four blocks of a real vectorAdd trace: its first three and its last.
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectoradd")
-}
-
-/// A warp's instructions, each with the addresses of its active lanes.
-type Warp = Vec<(Inst, Vec<u64>)>;
-/// The same without how its addresses were written down.
-type PlainWarp = Vec<(Op, u32, u8, [u8; 4], u8, Vec<u64>)>;
-
-/// Every warp of a kernel, in one piece each.
-fn warps(kernel: &mut dyn Kernel) -> Result<Vec<Warp>, Error> {
-    let (blocks, per_block) = (kernel.launch().blocks(), kernel.launch().warps());
-    let mut all = Vec::new();
-    for block in 0..blocks {
-        for warp in 0..per_block {
-            let mut insts = Vec::new();
-            for step in 0.. {
-                let mut code = Code::default();
-                kernel.fill(At { block, warp, step }, &mut code)?;
-                if code.insts().is_empty() {
-                    break;
-                }
-                insts.extend(code.insts().iter().map(|inst| (*inst, flatten(&code, inst))));
-            }
-            all.push(insts);
-        }
-    }
-    Ok(all)
-}
-
-/// The addresses of the active lanes, one by one.
-fn flatten(code: &Code, inst: &Inst) -> Vec<u64> {
-    if inst.width == 0 {
-        return Vec::new();
-    }
-    match code.addresses(inst) {
-        Addresses::List(list) => list.to_vec(),
-        Addresses::Strided { base, stride } => {
-            let first = inst.mask.trailing_zeros();
-            let lanes = (0..32).filter(|lane| inst.mask >> lane & 1 == 1);
-            lanes.map(|lane| base.wrapping_add_signed(i64::from(stride) * i64::from(lane - first))).collect()
-        }
-    }
-}
-
-/// What a warp executes, without how its addresses were written down.
-fn plain(all: Vec<Warp>) -> Vec<PlainWarp> {
-    let fields = |(i, addresses): (Inst, Vec<u64>)| (i.op, i.mask, i.dst, i.src, i.width, addresses);
-    all.into_iter().map(|warp| warp.into_iter().map(fields).collect()).collect()
 }
 
 fn read(text: &str) -> Result<Vec<Warp>, Error> {
@@ -95,23 +51,6 @@ fn what_is_written_reads_back() {
         accel::write(&mut text, kernel.as_mut()).unwrap();
         let again = read(std::str::from_utf8(&text).unwrap()).unwrap();
         assert_eq!(plain(again), plain(warps(kernel.as_mut()).unwrap()));
-    }
-}
-
-/// One strided load by lanes that are not neighbours.
-struct Gaps(Launch);
-
-impl Kernel for Gaps {
-    fn launch(&self) -> &Launch {
-        &self.0
-    }
-    fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error> {
-        if at.step == 0 {
-            code.push(
-                Inst::new(Op::Atomic, NO_REGISTER, &[NO_REGISTER, 3]).at(0x100, -4, 4).masked(0x8000_0051),
-            );
-        }
-        Ok(())
     }
 }
 
@@ -222,6 +161,63 @@ fn each_kind_of_damage_has_its_message() {
 }
 
 #[test]
+fn nothing_is_dropped_in_silence() {
+    let twice = SMALL.to_owned() + &SMALL[SMALL.find("#BEGIN_TB").unwrap()..];
+    let cases = [
+        (twice.clone(), "a thread block beyond the 2 that the header announces"),
+        (SMALL.replace("(2,1,1)", "(1,1,1)"), "a thread block beyond the 1 that the header announces"),
+        (format!("{SMALL}insts = 3\n"), "expected #BEGIN_TB, found 'insts = 3'"),
+        (SMALL.replace("version = 5", "version = 6"), "the tracer's version is 6; it must be 1 to 5"),
+        (SMALL.replace("version = 5", "version = 0"), "the tracer's version is 0; it must be 1 to 5"),
+        (SMALL.replace("lineinfo = 0", "lineinfo = 2"), "enable lineinfo is 2; it must be 0 or 1"),
+    ];
+    for (text, message) in cases {
+        let error = read(&text).unwrap_err().to_string();
+        assert!(error.contains(message), "{message}: {error}");
+    }
+    // Remarks and blank lines may follow.
+    assert!(read(&format!("{SMALL}\n# the end\n\n")).is_ok());
+}
+
+#[test]
+fn an_instruction_with_addresses_is_an_access_whatever_its_name() {
+    let cases = [
+        ("1 R4 LDG.E.64 1 R2", "0 REDG.E.ADD.STRONG.GPU 1 R2", Op::Reduce, 4),
+        ("1 R4 LDG.E.64 1 R2", "1 R4 ATOMX.E.ADD.64 1 R2", Op::Atomic, 8),
+        ("1 R4 LDG.E.64 1 R2", "1 R4 LDQ.128 1 R2", Op::LoadGlobal, 16),
+        ("1 R4 LDG.E.64 1 R2", "1 R4 FOO 1 R2", Op::LoadGlobal, 4),
+        ("1 R4 LDG.E.64 1 R2", "0 FOO 1 R2", Op::StoreGlobal, 4),
+        ("1 R4 LDG.E.64 1 R2", "1 R4 IADD3 1 R2", Op::LoadGlobal, 4),
+    ];
+    for (from, to, op, width) in cases {
+        let all = plain(read(&SMALL.replacen(from, to, 1)).unwrap());
+        assert_eq!((all[0][0].0, all[0][0].4, all[0][0].5.len()), (op, width, 32), "{to}");
+    }
+    // An address of the window of shared memory decides, as for a generic load.
+    assert_eq!(plain(read(&SMALL.replace("LD.E", "FOO.E")).unwrap())[0][1].0, Op::LoadShared);
+}
+
+#[test]
+fn what_is_not_known_is_counted() {
+    let text = SMALL.replace("EXIT", "WHATEVER").replace("LDG.E.64", "FOO.64");
+    let mut kernel = Reader::new("test", Cursor::new(text.into_bytes())).unwrap();
+    warps(&mut kernel).unwrap();
+    let unknown: Vec<(String, u64)> = kernel.unknown().into_iter().collect();
+    assert_eq!(unknown, [("FOO.64".to_owned(), 1), ("WHATEVER".to_owned(), 1)]);
+}
+
+#[test]
+fn real_traces_hold_nothing_unknown() {
+    let mut kernel = Reader::open(&folder().join("kernel-1.traceg")).unwrap();
+    let mut code = Code::default();
+    kernel.fill(At { block: 0, warp: 0, step: 0 }, &mut code).unwrap();
+    let load = usize::from(code.opcode(10).unwrap());
+    assert_eq!((kernel.opcodes()[load].as_str(), code.insts()[10].op), ("LDG.E", Op::LoadGlobal));
+    warps(&mut kernel).unwrap();
+    assert!(kernel.unknown().is_empty(), "{:?}", kernel.unknown());
+}
+
+#[test]
 fn an_endless_line_is_refused() {
     let text = SMALL.replace("EXIT", &"E".repeat(5000));
     assert!(read(&text).unwrap_err().to_string().contains("the length of this line"));
@@ -236,7 +232,22 @@ fn lists_name_what_is_wrong() {
         accel::read_list(&path).unwrap_err().to_string()
     };
     assert!(error("empty.g", "# nothing\n").contains("found 0 kernels of 1"));
+    for outside in ["../kernel-1.traceg", "/tmp/kernel-1.traceg", "a/../../kernel-1.traceg"] {
+        assert!(error("outside.g", outside).contains("is not inside the folder of its list"), "{outside}");
+    }
+    let huge = format!("MemcpyHtoD,0x0,{}\nkernel-1.traceg\n", u64::MAX);
+    assert!(
+        error("huge.g", &huge)
+            .contains("bytes that are copied so far is 18446744073709551615; it must be at most 2^40")
+    );
+    let high = "MemcpyHtoD,0xffffffffffffffff,1024\nkernel-1.traceg\n";
+    assert!(error("high.g", high).contains("must be so low that the copy ends under 2^64"));
     assert!(error("copy.g", "MemcpyHtoD,7fb0,20\nkernel-1.traceg\n").contains("expected 'MemcpyHtoD,0x"));
+    std::fs::write(folder.join("other.g"), "# a remark\nMemcpyDtoH,0x10,4\nsub/kernel-1.traceg\n").unwrap();
+    let items = accel::read_list(&folder.join("other.g")).unwrap();
+    assert_eq!(items[0], Item::Other("MemcpyDtoH,0x10,4".to_owned()), "what is not simulated is handed on");
+    assert_eq!(items[1], Item::Kernel(folder.join("sub/kernel-1.traceg")));
+    assert!(Reader::open(&folder).err().unwrap().to_string().contains("not a regular file"));
     let missing = folder.join("none");
     assert!(accel::read_list(&missing).unwrap_err().to_string().contains("No such file"));
     assert!(Reader::open(&missing.join("kernel-1.traceg")).is_err());

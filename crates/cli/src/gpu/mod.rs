@@ -1,5 +1,6 @@
 //! `buddy gpu`: the memory on a real GPU. Needs a GPU and its driver; without, it says so and ends with 1.
 
+mod correlate;
 mod fused;
 
 use std::{
@@ -14,6 +15,7 @@ use buddy_cuda::Gpu;
 use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
 use clap::{Args, Subcommand};
 
+use correlate::Correlate;
 use fused::{Fused, Headers};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -38,6 +40,7 @@ enum What {
     Bench(Bench),
     /// Measure kernels that work in compressed memory, beside the same work in plain memory
     Fused(Fused),
+    Correlate(Correlate),
     /// Write the headers for CUDA kernels of your own
     Headers(Headers),
 }
@@ -91,6 +94,8 @@ impl GpuVerb {
             What::Test(test) => test.run(&gpu()?),
             What::Bench(bench) => bench.run(&gpu()?),
             What::Fused(fused) => fused.run(&gpu()?),
+            // With --traces it needs no GPU.
+            What::Correlate(correlate) => correlate.run(gpu),
             // They need no GPU.
             What::Headers(headers) => headers.run(),
         }

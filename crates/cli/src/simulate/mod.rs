@@ -40,7 +40,7 @@ const SAMPLE_CYCLES: u64 = 500;
 /// Run a workload, a network, a trace or a generated program on a modelled GPU
 ///
 /// WHAT is the name of a workload (`buddy workload list`) or of a network, a folder with an Accel-Sim trace, its kernelslist.g, one
-/// kernel's .traceg or .traceg.xz, or the name of a generated program: arithmetic, stream, stencil, csr, lattice, gemm or
+/// kernel's .traceg, .traceg.xz or .warps, or the name of a generated program: arithmetic, stream, stencil, csr, lattice, gemm or
 /// random.
 ///
 /// The modes are ideal (device memory without limit), bandwidth (compressed between L2 and device memory only), buddy,
@@ -151,6 +151,12 @@ impl Simulate {
             bail!("--timeline is for one run; the sweep has {}", points.len());
         }
         let (what, stage) = self.open(&points)?;
+        for line in stage.left_out() {
+            say(format_args!(
+                "{what}: '{}' is neither a copy nor a kernel and takes no time",
+                line.escape_debug()
+            ));
+        }
         // Everything is read and checked before the first run begins.
         let scenarios: Vec<Scenario<'_>> =
             points.iter().map(|point| self.scenario(&stage, point)).collect::<Result<_>>()?;

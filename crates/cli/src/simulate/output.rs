@@ -31,9 +31,28 @@ impl RecordKind for Runs {
     const VERSION: u32 = 1;
 }
 
-/// Prints a line for each run, with times relative to the first.
+/// Prints a line for each run, with times relative to the first, and what is a guess.
 pub(crate) fn print(runs: &[(&Scenario<'_>, &Done)]) -> Result<()> {
-    write!(io::stdout().lock(), "{}", table(runs).to_text()).context("cannot write to stdout")
+    let (table, remark) = (table(runs).to_text(), remark(runs).unwrap_or_default());
+    write!(io::stdout().lock(), "{table}{remark}").context("cannot write to stdout")
+}
+
+/// Which opcodes are not known, if there are any; all runs have the same.
+fn remark(runs: &[(&Scenario<'_>, &Done)]) -> Option<String> {
+    let report = &runs.first()?.1.report;
+    let (unknown, whole) = (report.unknown_opcodes(), report.instructions.max(1));
+    let sum: u64 = unknown.values().sum();
+    let names: Vec<String> =
+        unknown.iter().map(|(name, times)| format!("{name} {}", count(*times))).collect();
+    (sum > 0).then(|| {
+        format!(
+            "{} warp instructions ({}) have opcodes that are not known; they are timed as integer instructions, or as \
+             loads and stores where they have addresses: {}\n",
+            count(sum),
+            share(sum as f64 / whole as f64),
+            names.join(", ")
+        )
+    })
 }
 
 fn table(runs: &[(&Scenario<'_>, &Done)]) -> Table {
@@ -117,6 +136,6 @@ pub(crate) fn page(what: &str, runs: &[(&Scenario<'_>, &Done)]) -> String {
     let tool = concat!("buddy ", env!("CARGO_PKG_VERSION"));
     Page::new(&format!("Simulation of {what}"), "Cycles of a modelled GPU, less is better.")
         .section("Time", "", &chart)
-        .section("Runs", "", &table(runs).to_html())
+        .section("Runs", &remark(runs).unwrap_or_default(), &table(runs).to_html())
         .render(tool)
 }

@@ -1,7 +1,7 @@
 //! The header of a kernel file: `-name = value` lines up to the first line that starts with `#`.
 
-use super::lines::Lines;
-use crate::{Error, Launch, MAX_BLOCK_THREADS, Problem};
+use super::{lines::Lines, words::wrong};
+use crate::{Error, Launch, Problem, check_launch};
 
 /// What the header of a kernel file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +24,10 @@ pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
     let (mut version, mut lineinfo) = (5, 0);
     loop {
         let line = lines.expect("the header")?;
-        if line.starts_with('#') {
+        if line.starts_with(b"#") {
             break;
         }
-        let parsed = split(line).and_then(|(name, value)| {
+        let parsed = text(line).and_then(split).and_then(|(name, value)| {
             match name {
                 "kernel name" => header.launch.name = value.to_owned(),
                 "grid dim" => grid = Some(triple(value)?),
@@ -35,8 +35,10 @@ pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
                 "shmem" => header.launch.shared_bytes = number(value)?,
                 "nregs" => header.launch.registers = number(value)?,
                 "shmem base_addr" => header.shared_base = hex(value)?,
-                "accelsim tracer version" => version = number(value)?,
-                "enable lineinfo" => lineinfo = number(value)?,
+                "accelsim tracer version" => {
+                    version = within("the tracer's version", value, 1..=5, "1 to 5")?
+                }
+                "enable lineinfo" => lineinfo = within("enable lineinfo", value, 0..=1, "0 or 1")?,
                 _ => {}
             }
             Ok(())
@@ -47,26 +49,34 @@ pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
     header.launch.grid = grid.ok_or_else(|| lines.error(Problem::Header("grid dim")))?;
     header.launch.block = block.ok_or_else(|| lines.error(Problem::Header("block dim")))?;
     header.leading_words = if version < 3 { 4 } else { usize::from(lineinfo != 0) };
-    check(&header.launch).map_err(|problem| lines.error(problem))?;
+    check_launch(&header.launch).map_err(|problem| lines.error(problem))?;
     Ok(header)
-}
-
-fn check(launch: &Launch) -> Result<(), Problem> {
-    let range = |what, found, range, ok| if ok { Ok(()) } else { Err(Problem::Range { what, found, range }) };
-    let (blocks, threads) = (launch.blocks(), launch.threads());
-    range("the number of blocks", blocks, "from 1 to 2^32", (1..=1 << 32).contains(&blocks))?;
-    let few = (1..=MAX_BLOCK_THREADS).contains(&threads);
-    range("the number of threads in a block", threads, "from 1 to 1024", few)?;
-    let registers = u64::from(launch.registers);
-    range("nregs", registers, "at most 255", registers <= 255)?;
-    let shared = u64::from(launch.shared_bytes);
-    range("shmem", shared, "at most 1 MiB", shared <= 1 << 20)
 }
 
 fn split(line: &str) -> Result<(&str, &str), Problem> {
     let pair = line.strip_prefix('-').and_then(|line| line.split_once('='));
     let (name, value) = pair.ok_or_else(|| Problem::expected("a header line '-name = value'", line))?;
     Ok((name.trim(), value.trim()))
+}
+
+/// A header's line as text; a name may hold any letter.
+fn text(line: &[u8]) -> Result<&str, Problem> {
+    std::str::from_utf8(line).map_err(|_| wrong("text", line))
+}
+
+/// A number of a range.
+fn within(
+    what: &'static str,
+    text: &str,
+    allowed: std::ops::RangeInclusive<u32>,
+    range: &'static str,
+) -> Result<u32, Problem> {
+    let found = number(text)?;
+    if allowed.contains(&found) {
+        Ok(found)
+    } else {
+        Err(Problem::Range { what, found: found.into(), range })
+    }
 }
 
 fn number(text: &str) -> Result<u32, Problem> {

@@ -1,30 +1,28 @@
 //! `kernelslist.g`: the copies and kernels of a traced program, in order.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
-use super::lines::Lines;
+use super::{lines::Lines, words::digits};
 use crate::{Error, Item, Problem};
 
-/// Reads the list of a folder, or the list itself. Lines that are neither a copy nor a kernel are left out.
+/// The most bytes of all copies together, 1 TiB: more than a GPU's memory.
+const MAX_COPY_BYTES: u64 = 1 << 40;
+
+/// Reads the list of a folder, or the list itself. A line that starts with `#` is a comment.
 ///
 /// # Errors
-/// [`Error`] if the list cannot be read, a copy is malformed, or no kernel is listed.
+/// [`Error`] if the list cannot be read, a copy is malformed or larger than any memory, a kernel lies outside the
+/// list's folder, or no kernel is listed.
 pub fn read_list(path: &Path) -> Result<Vec<Item>, Error> {
     let list = if path.is_dir() { path.join("kernelslist.g") } else { path.to_owned() };
     let folder = list.parent().unwrap_or(Path::new("")).to_owned();
     let mut lines = Lines::open(&list)?;
-    let mut items = Vec::new();
-    while let Some(line) = lines.next()? {
-        let item = match line {
-            line if line.starts_with("MemcpyHtoD,") => {
-                copy(line).ok_or_else(|| Problem::expected("'MemcpyHtoD,0x<address>,<bytes>'", line))
-            }
-            line if line.ends_with(".traceg") || line.ends_with(".traceg.xz") => {
-                Ok(Item::Kernel(folder.join(line)))
-            }
-            _ => continue,
-        };
-        items.push(item.map_err(|problem| lines.error(problem))?);
+    let (mut items, mut copied) = (Vec::new(), 0);
+    while lines.advance()? {
+        let line = String::from_utf8_lossy(lines.line());
+        if !line.starts_with('#') {
+            items.push(item(&line, &folder, &mut copied).map_err(|problem| lines.error(problem))?);
+        }
     }
     if !items.iter().any(|item| matches!(item, Item::Kernel(_))) {
         return Err(lines.error(Problem::Count { what: "kernels", found: 0, expected: 1 }));
@@ -32,10 +30,34 @@ pub fn read_list(path: &Path) -> Result<Vec<Item>, Error> {
     Ok(items)
 }
 
-fn copy(line: &str) -> Option<Item> {
-    let mut parts = line.split(',').skip(1);
-    let address = u64::from_str_radix(parts.next()?.trim().strip_prefix("0x")?, 16).ok()?;
-    let bytes = parts.next()?.trim().parse().ok()?;
-    address.checked_add(bytes)?;
-    Some(Item::Copy { address, bytes })
+fn item(line: &str, folder: &Path, copied: &mut u64) -> Result<Item, Problem> {
+    if let Some(rest) = line.strip_prefix("MemcpyHtoD,") {
+        return copy(line, rest, copied);
+    }
+    if !crate::is_kernel(line) {
+        return Ok(Item::Other(line.to_owned()));
+    }
+    let name = Path::new(line);
+    if !name.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+        return Err(Problem::Outside(line.to_owned()));
+    }
+    Ok(Item::Kernel(folder.join(name)))
+}
+
+fn copy(line: &str, rest: &str, copied: &mut u64) -> Result<Item, Problem> {
+    let wrong = || Problem::expected("'MemcpyHtoD,0x<address>,<bytes>'", line);
+    let (address, bytes) = rest.split_once(',').ok_or_else(wrong)?;
+    let address = address.trim().strip_prefix("0x").ok_or_else(wrong)?;
+    let address = u64::from_str_radix(address, 16).map_err(|_| wrong())?;
+    let bytes = digits(bytes.trim().as_bytes()).ok_or_else(wrong)?;
+    *copied = copied.saturating_add(bytes);
+    if *copied > MAX_COPY_BYTES {
+        let (what, range) = ("the number of bytes that are copied so far", "at most 2^40");
+        return Err(Problem::Range { what, found: *copied, range });
+    }
+    address.checked_add(bytes).map(|_| Item::Copy { address, bytes }).ok_or(Problem::Range {
+        what: "the address that is copied to",
+        found: address,
+        range: "so low that the copy ends under 2^64",
+    })
 }

@@ -9,8 +9,10 @@ mod line;
 mod lines;
 mod list;
 mod reader;
+mod words;
 mod writer;
 
+pub(crate) use line::op_of;
 pub use list::read_list;
 pub use reader::Reader;
 pub use writer::{write, write_file};

@@ -1,26 +1,25 @@
 //! A kernel that reads its blocks from a trace file as they are launched.
 
 use std::{
-    collections::{HashSet, VecDeque},
-    io::BufRead,
+    collections::{BTreeMap, HashSet},
+    io::Read,
     path::Path,
 };
 
 use super::{
     header::{self, Header},
-    line,
+    line::Parser,
     lines::Lines,
+    words::{digits, wrong},
 };
-use crate::{At, Code, Error, Kernel, Launch, Problem};
+use crate::{At, Code, Error, Kernel, Launch, Problem, pending::Pending};
 
 /// A traced kernel. It holds the blocks that have been read and not yet been taken by every warp.
 pub struct Reader {
     lines: Lines,
     header: Header,
-    /// The blocks in memory, the oldest first; taken warps are empty.
-    blocks: VecDeque<Vec<Option<Code>>>,
-    /// Ordinal of the first block in memory.
-    first: u64,
+    parser: Parser,
+    pending: Pending,
     /// The blocks that were in the file already.
     seen: HashSet<u64>,
 }
@@ -38,54 +37,60 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error`] if the header is no header.
-    pub fn new(name: &str, text: impl BufRead + Send + 'static) -> Result<Self, Error> {
+    pub fn new(name: &str, text: impl Read + Send + 'static) -> Result<Self, Error> {
         Self::start(Lines::new(name, Box::new(text)))
     }
 
     fn start(mut lines: Lines) -> Result<Self, Error> {
         let header = header::read(&mut lines)?;
-        Ok(Self { lines, header, blocks: VecDeque::new(), first: 0, seen: HashSet::new() })
+        let parser = Parser::new();
+        Ok(Self { lines, header, parser, pending: Pending::default(), seen: HashSet::new() })
     }
 
     /// Bytes of instructions in memory.
     pub fn heap_bytes(&self) -> usize {
-        self.blocks.iter().flatten().flatten().map(Code::heap_bytes).sum()
+        self.pending.heap_bytes()
     }
 
-    /// Reads the next block of the file.
+    /// Reads the next block of the file; after the last one nothing may follow.
     fn read_block(&mut self) -> Result<(), Error> {
-        let found = self.first + self.blocks.len() as u64;
-        loop {
-            let Some(line) = self.lines.next()? else {
-                let expected = self.header.launch.blocks();
-                return Err(self.lines.error(Problem::Count { what: "thread blocks", found, expected }));
-            };
-            match line {
-                "#BEGIN_TB" => break,
-                line if line.starts_with('#') => {}
-                line => {
-                    let problem = Problem::expected("#BEGIN_TB", line);
-                    return Err(self.lines.error(problem));
-                }
-            }
+        let (found, expected) = (self.pending.read(), self.header.launch.blocks());
+        if !self.find_block()? {
+            return Err(self.lines.error(Problem::Count { what: "thread blocks", found, expected }));
         }
         self.read_position()?;
         let warps = self.read_warps()?;
-        self.blocks.push_back(warps);
+        self.pending.push(warps);
+        if found + 1 == expected && self.find_block()? {
+            return Err(self.lines.error(Problem::Beyond { what: "a thread block", expected }));
+        }
         Ok(())
+    }
+
+    /// Goes on to the next `#BEGIN_TB`; `false` at the end of the file.
+    fn find_block(&mut self) -> Result<bool, Error> {
+        while self.lines.advance()? {
+            match self.lines.line() {
+                b"#BEGIN_TB" => return Ok(true),
+                line if line.starts_with(b"#") => {}
+                line => return Err(self.lines.error(wrong("#BEGIN_TB", line))),
+            }
+        }
+        Ok(false)
     }
 
     /// Reads `thread block = x,y,z` and notes it.
     fn read_position(&mut self) -> Result<(), Error> {
         let grid = self.header.launch.grid;
         let line = self.lines.expect("a thread block")?;
-        let position = value(line, "thread block").and_then(header::numbers);
+        let position =
+            value(line, "thread block").and_then(|text| header::numbers(str::from_utf8(text).ok()?));
         let index = match position {
             Some([x, y, z]) if x < grid[0] && y < grid[1] && z < grid[2] => {
                 let [x, y, z, nx, ny] = [x, y, z, grid[0], grid[1]].map(u64::from);
                 Ok(x + nx * (y + ny * z))
             }
-            _ => Err(Problem::expected("'thread block = x,y,z' inside the grid", line)),
+            _ => Err(wrong("'thread block = x,y,z' inside the grid", line)),
         };
         let index = index.map_err(|problem| self.lines.error(problem))?;
         if !self.seen.insert(index) {
@@ -101,10 +106,10 @@ impl Reader {
         warps.resize_with(expected, || None);
         loop {
             let line = self.lines.expect("a thread block")?;
-            if line == "#END_TB" {
+            if line == b"#END_TB" {
                 break;
             }
-            let warp = value(line, "warp").and_then(|text| text.parse::<usize>().ok());
+            let warp = value(line, "warp").and_then(digits).and_then(|warp| usize::try_from(warp).ok());
             let warp = match warp {
                 Some(warp) if warp >= expected => Err(Problem::Range {
                     what: "the warp",
@@ -115,7 +120,7 @@ impl Reader {
                     Err(Problem::Twice { what: "warp", index: warp as u64 })
                 }
                 Some(warp) => Ok(warp),
-                None => Err(Problem::expected("'warp = n' or #END_TB", line)),
+                None => Err(wrong("'warp = n' or #END_TB", line)),
             };
             let warp = warp.map_err(|problem| self.lines.error(problem))?;
             warps[warp] = Some(self.read_code()?);
@@ -131,16 +136,16 @@ impl Reader {
     /// Reads `insts = n` and so many instructions.
     fn read_code(&mut self) -> Result<Code, Error> {
         let line = self.lines.expect("a warp")?;
-        let count = value(line, "insts").and_then(|text| text.parse::<u64>().ok());
-        let count = count.ok_or_else(|| Problem::expected("'insts = n'", line));
+        let count = value(line, "insts").and_then(digits);
+        let count = count.ok_or_else(|| wrong("'insts = n'", line));
         let count = count.map_err(|problem| self.lines.error(problem))?;
-        let mut code = Code::default();
+        let mut code = self.pending.room();
         for found in 0..count {
             let line = self.lines.expect("a warp")?;
-            let done = if line.starts_with('#') || line.starts_with("warp") {
+            let done = if line.starts_with(b"#") || line.starts_with(b"warp") {
                 Err(Problem::Count { what: "instructions", found, expected: count })
             } else {
-                line::parse(line, &self.header, &mut code)
+                self.parser.parse(line, &self.header, &mut code)
             };
             done.map_err(|problem| self.lines.error(problem))?;
         }
@@ -149,8 +154,8 @@ impl Reader {
 }
 
 /// The value of a line `name = value`.
-fn value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    Some(line.strip_prefix(name)?.trim_start().strip_prefix('=')?.trim())
+fn value<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    Some(line.strip_prefix(name.as_bytes())?.trim_ascii_start().strip_prefix(b"=")?.trim_ascii())
 }
 
 impl Kernel for Reader {
@@ -158,21 +163,22 @@ impl Kernel for Reader {
         &self.header.launch
     }
 
+    fn opcodes(&self) -> &[String] {
+        self.parser.opcodes.names()
+    }
+
+    fn unknown(&self) -> BTreeMap<String, u64> {
+        self.parser.opcodes.unknown()
+    }
+
     fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error> {
         if at.step > 0 {
             return Ok(());
         }
-        while at.block >= self.first + self.blocks.len() as u64 {
+        while at.block >= self.pending.read() && self.pending.read() < self.header.launch.blocks() {
             self.read_block()?;
         }
-        let place = at.block.checked_sub(self.first).and_then(|index| self.blocks.get_mut(index as usize));
-        if let Some(taken) = place.and_then(|warps| warps.get_mut(at.warp as usize)).and_then(Option::take) {
-            *code = taken;
-        }
-        while self.blocks.front().is_some_and(|warps| warps.iter().all(Option::is_none)) {
-            self.blocks.pop_front();
-            self.first += 1;
-        }
+        self.pending.take(at, code);
         Ok(())
     }
 }

@@ -84,15 +84,30 @@ fn collect(kernel: &mut dyn Kernel, mut at: At, piece: &mut Code, lines: &mut Ve
         if piece.insts().is_empty() {
             return Ok(count);
         }
-        for inst in piece.insts() {
-            write_inst(lines, count * 16, inst, piece.addresses(inst)).expect("memory takes any line");
+        for (index, inst) in piece.insts().iter().enumerate() {
+            let traced = piece.opcode(index).and_then(|number| kernel.opcodes().get(usize::from(number)));
+            let name = traced.filter(|name| reads_as(name, inst)).map(String::as_str);
+            let line = write_inst(lines, (count * 16, name), inst, piece.addresses(inst));
+            line.expect("memory takes any line");
             count += 1;
         }
         at.step += 1;
     }
 }
 
-fn write_inst(out: &mut Vec<u8>, pc: u64, inst: &Inst, addresses: Addresses<'_>) -> io::Result<()> {
+/// Whether an opcode, which a trace had, still says what the instruction does: a generic access is spelt as what its
+/// address made of it.
+fn reads_as(name: &str, inst: &Inst) -> bool {
+    let accesses = inst.width > 0;
+    super::op_of(name, inst.dst, accesses) == inst.op && (!accesses || opcode::width(name) == inst.width)
+}
+
+fn write_inst(
+    out: &mut Vec<u8>,
+    (pc, name): (u64, Option<&str>),
+    inst: &Inst,
+    addresses: Addresses<'_>,
+) -> io::Result<()> {
     write!(out, "{pc:04x} {:08x}", inst.mask)?;
     match inst.dst {
         NO_REGISTER => write!(out, " 0")?,
@@ -100,7 +115,10 @@ fn write_inst(out: &mut Vec<u8>, pc: u64, inst: &Inst, addresses: Addresses<'_>)
     }
     // Trailing empty places are left out; R255 between two others stays, so that the order is kept.
     let used = inst.src.iter().rposition(|&register| register != NO_REGISTER).map_or(0, |last| last + 1);
-    write!(out, " {} {used}", opcode::spell(inst.op, inst.width))?;
+    match name {
+        Some(name) => write!(out, " {name} {used}")?,
+        None => write!(out, " {} {used}", opcode::spell(inst.op, inst.width))?,
+    }
     for register in &inst.src[..used] {
         write!(out, " R{register}")?;
     }

@@ -1,0 +1,74 @@
+//! What arrays hold at first: the same on the GPU and where the kernel is traced.
+
+use buddy_trace::sass::Content;
+
+use super::cases::Holds;
+
+/// The words of an array that begins at `base`.
+pub(super) fn content(holds: Holds, base: u64, bytes: u64) -> Content {
+    let words = (bytes / 4) as usize;
+    Content::Words(match holds {
+        Holds::Anything => return Content::Unknown,
+        Holds::Zeros => vec![0; words],
+        Holds::Random { below } => {
+            (0..words as u64).map(|word| (scramble(word) % u64::from(below)) as u32).collect()
+        }
+        Holds::Rows => {
+            let mut end = 0;
+            let row = |row: u64| {
+                let next = end + 8 + (scramble(row) % 17) as u32;
+                std::mem::replace(&mut end, next)
+            };
+            (0..words as u64).map(row).collect()
+        }
+        Holds::Ring { every } => ring(base, bytes, every),
+    })
+}
+
+/// One ring through all slots: a permutation of a single cycle (Sattolo).
+fn ring(base: u64, bytes: u64, every: u64) -> Vec<u32> {
+    let slots = (bytes / every) as usize;
+    let mut order: Vec<u64> = (0..slots as u64).collect();
+    for last in (1..slots).rev() {
+        order.swap(last, (scramble(last as u64) % last as u64) as usize);
+    }
+    let mut words = vec![0; (bytes / 4) as usize];
+    for (slot, next) in order.iter().enumerate() {
+        let (at, to) = (slot * (every / 4) as usize, base + next * every);
+        (words[at], words[at + 1]) = (to as u32, (to >> 32) as u32);
+    }
+    words
+}
+
+/// A number without a pattern (the finaliser of SplitMix64).
+fn scramble(value: u64) -> u64 {
+    let mut z = value.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_passes_every_slot_once() {
+        let Content::Words(words) = content(Holds::Ring { every: 64 }, 1 << 40, 64 * 100) else { panic!() };
+        let next = |at: u64| {
+            let word = ((at - (1 << 40)) / 4) as usize;
+            u64::from(words[word + 1]) << 32 | u64::from(words[word])
+        };
+        let mut at = 1 << 40;
+        for step in 1..=100 {
+            at = next(at);
+            assert_eq!(at == 1 << 40, step == 100, "after {step} steps");
+        }
+    }
+
+    #[test]
+    fn rows_grow() {
+        let Content::Words(rows) = content(Holds::Rows, 0, 400) else { panic!() };
+        assert!(rows[0] == 0 && rows.windows(2).all(|pair| (8..25).contains(&(pair[1] - pair[0]))));
+    }
+}

@@ -1,0 +1,80 @@
+//! `measured.json`: what a card took for the traces beside it.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+/// One measurement. Other fields may stand beside these.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Measured {
+    /// The trace's file, in the same folder.
+    pub trace: String,
+    /// The program it is of.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// Its group, where it has one; else `programs`.
+    #[serde(default)]
+    pub group: Option<String>,
+    /// Cycles of the multiprocessors, from a cold start: what is compared, where it is given.
+    #[serde(default)]
+    pub cycles: Option<f64>,
+    /// Nanoseconds.
+    pub ns: f64,
+    /// Whether the kernel ran directly before as well.
+    #[serde(default)]
+    pub warm: bool,
+    /// Bytes that were read from device memory.
+    #[serde(default)]
+    pub dram_read_bytes: Option<u64>,
+}
+
+impl Measured {
+    /// What it is called: its file without its ends.
+    pub(super) fn name(&self) -> String {
+        self.trace.split('.').next().unwrap_or_default().to_owned()
+    }
+
+    pub(super) fn group(&self) -> String {
+        self.group.clone().unwrap_or_else(|| "programs".to_owned())
+    }
+}
+
+/// Reads a folder's `measured.json`.
+///
+/// # Errors
+/// A sentence that names the file and what is wrong with it.
+pub fn read_measured(folder: &Path) -> Result<Vec<Measured>, String> {
+    let path = folder.join("measured.json");
+    let wrong = |why: String| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let measured: Vec<Measured> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    if measured.is_empty() {
+        return Err(wrong("it lists no trace".to_owned()));
+    }
+    let is_time = |time: f64| time > 0.0 && time.is_finite();
+    match measured.iter().find(|one| !is_time(one.ns) || !one.cycles.is_none_or(is_time)) {
+        Some(one) => Err(wrong(format!("{} took {} ns; a time is above 0", one.trace, one.ns))),
+        None => Ok(measured),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_and_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |text: &str| {
+            std::fs::write(folder.path().join("measured.json"), text).unwrap();
+            read_measured(folder.path())
+        };
+        let one =
+            r#"[{"trace": "k-1.traceg.xz", "program": "k", "cycles": 10.0, "ns": 5.0, "registers": 3}]"#;
+        let measured = read(one).unwrap();
+        assert_eq!((measured[0].name().as_str(), measured[0].group().as_str()), ("k-1", "programs"));
+        assert!(read("[]").unwrap_err().contains("it lists no trace"));
+        assert!(read(&one.replace("5.0", "0")).unwrap_err().contains("a time is above 0"));
+        assert!(read(&one.replace("\"trace\"", "\"file\"")).unwrap_err().contains("missing field `trace`"));
+    }
+}

@@ -1,0 +1,389 @@
+//! A kernel whose warps are executed when they are asked for.
+
+use super::{
+    decode::{Decoded, Flag, Kind},
+    exec::{Surroundings, Work, lanes},
+    memory::{Array, Memory, Shared},
+    operand::{Address, Operand, Place, ZERO},
+    parse::{Instruction, Program},
+    state::{GONE, State, Value},
+};
+use crate::{
+    At, Code, Error, Inst, Kernel, Launch, Problem, accel, opcode, opcodes::Opcodes, pending::Pending,
+};
+
+/// The most instructions of a warp: beyond it a loop has no end.
+const MOST: usize = 1 << 22;
+
+/// Jumps that are not followed.
+const JUMPS: [&str; 5] = ["BRX", "BRXU", "JMP", "CALL", "RET"];
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Argument {
+    /// An address.
+    Pointer(u64),
+    /// An integer.
+    Int(i32),
+    /// A number of single precision.
+    Float(f32),
+    /// A number of double precision.
+    Double(f64),
+}
+
+/// A kernel in machine code with its arguments and its memory.
+pub struct SassKernel {
+    program: Program,
+    launch: Launch,
+    constants: Vec<Value>,
+    memory: Memory,
+    shared: Shared,
+    pending: Pending,
+    opcodes: Opcodes,
+    /// What each instruction is in a trace: all but mask and addresses, the opcode's number, and whether it accesses memory.
+    traced: Vec<(Inst, u16, bool)>,
+}
+
+/// A warp as it runs.
+struct Warp {
+    state: State,
+    code: Code,
+    waits: bool,
+}
+
+impl SassKernel {
+    /// A kernel at its first block. Registers and shared memory are those that the compiler reports.
+    ///
+    /// # Errors
+    /// [`Problem`] if the architecture's layout of arguments is not known.
+    pub fn new(
+        program: Program,
+        launch: Launch,
+        arguments: &[Argument],
+        arrays: Vec<Array>,
+    ) -> Result<Self, Problem> {
+        let constants = constants(program.architecture, &launch, arguments)?;
+        let mut opcodes = Opcodes::default();
+        let mut traced = Vec::new();
+        for instruction in &program.instructions {
+            let accesses = address_of(instruction).is_some();
+            let dst = instruction.traced_destination();
+            let op = accel::op_of(&instruction.opcode, dst, accesses);
+            let inst = Inst::new(op, dst, &instruction.traced_sources());
+            traced.push((inst, opcodes.intern(&instruction.opcode, accesses)?, accesses));
+        }
+        let (memory, shared) = (Memory::new(arrays), Shared::default());
+        Ok(Self { program, launch, constants, memory, shared, pending: Pending::default(), opcodes, traced })
+    }
+
+    /// A word of an array as it is now, if it is known.
+    pub fn word(&mut self, address: u64) -> Option<u32> {
+        self.memory.load(address)
+    }
+
+    /// Executes the next block: its warps in turn, from barrier to barrier.
+    fn run_block(&mut self) -> Result<(), Problem> {
+        let number = self.pending.read();
+        let [nx, ny, _] = self.launch.grid.map(u64::from);
+        let block = [number % nx, number / nx % ny, number / nx / ny].map(|at| at as u32);
+        let threads = self.launch.threads() as u32;
+        let mut warps: Vec<Warp> = (0..self.launch.warps())
+            .map(|warp| Warp {
+                state: State::new((threads - 32 * warp).min(32)),
+                code: self.pending.room(),
+                waits: false,
+            })
+            .collect();
+        self.shared.clear();
+        loop {
+            for (index, warp) in warps.iter_mut().enumerate() {
+                if !warp.waits {
+                    self.run_warp(block, 32 * index as u32, warp)?;
+                }
+            }
+            let waiting = warps.iter().any(|warp| warp.waits);
+            if !waiting {
+                break;
+            }
+            warps.iter_mut().for_each(|warp| warp.waits = false);
+        }
+        self.pending.push(warps.into_iter().map(|warp| Some(warp.code)).collect());
+        Ok(())
+    }
+
+    /// Runs a warp to its next barrier or its end.
+    fn run_warp(&mut self, block: [u32; 3], first_thread: u32, warp: &mut Warp) -> Result<(), Problem> {
+        let constants = std::mem::take(&mut self.constants);
+        let around =
+            Surroundings { constants: &constants, block, block_size: self.launch.block, first_thread };
+        let mut done = Ok(());
+        while !warp.waits && done.is_ok() {
+            let Some(at) = self.next(&warp.state) else { break };
+            done = self.step(at, &around, warp);
+        }
+        self.constants = constants;
+        done
+    }
+
+    /// Which instruction is next: the lowest that lanes stand at. Lanes that come to the end of a divergent part issue it
+    /// when they come, and wait behind it.
+    fn next(&self, state: &State) -> Option<usize> {
+        let meets = |at: &usize| {
+            self.program.instructions.get(*at).is_some_and(|one| one.decoded.kind == Kind::Bsync)
+        };
+        let live = || state.at.iter().copied().filter(|at| *at != GONE);
+        live().find(meets).or_else(|| live().min())
+    }
+
+    /// Executes the instruction at which some lanes stand.
+    fn step(&mut self, at: usize, around: &Surroundings<'_>, warp: &mut Warp) -> Result<(), Problem> {
+        let Some(instruction) = self.program.instructions.get(at) else {
+            return Err(Problem::Unknowable { pc: at as u64 * 16, opcode: String::new(), what: "an end" });
+        };
+        let unknowable =
+            |what| Problem::Unknowable { pc: instruction.pc, opcode: instruction.opcode.clone(), what };
+        let group: u32 =
+            (0..32).filter(|&lane| warp.state.at[lane] == at).fold(0, |sum, lane| sum | 1 << lane);
+        let mut mask = 0;
+        for lane in lanes(group) {
+            let holds = warp
+                .state
+                .predicate(instruction.guard, lane)
+                .ok_or_else(|| unknowable("a known predicate"))?;
+            mask |= u32::from(holds) << lane;
+        }
+        let (inst, opcode, accesses) = self.traced[at];
+        if warp.code.insts().len() == MOST {
+            return Err(unknowable("an end to its loop"));
+        }
+        for lane in lanes(group) {
+            warp.state.at[lane] = at + 1;
+        }
+        let inst = inst.masked(mask);
+        if accesses {
+            access(instruction, inst, around, warp, &mut self.memory, &mut self.shared)?;
+        } else {
+            warp.code.push(inst);
+            match instruction.decoded.kind {
+                Kind::Bra => branch(instruction, mask, &mut warp.state)?,
+                Kind::Exit => lanes(mask).for_each(|lane| warp.state.at[lane] = GONE),
+                Kind::Bar => warp.waits = mask != 0,
+                Kind::Other if JUMPS.contains(&instruction.base()) => {
+                    return Err(unknowable("a known target"));
+                }
+                _ => Work { instruction: &instruction.decoded, state: &mut warp.state, around, mask }.run(),
+            }
+        }
+        self.opcodes.count(opcode);
+        warp.code.name_last(opcode);
+        Ok(())
+    }
+}
+
+/// The address of an instruction that accesses memory. `LDC` and its like read constants.
+fn address_of(instruction: &Instruction) -> Option<Address> {
+    instruction.operands.iter().find_map(|operand| match operand {
+        Operand::Address(address) => Some(*address),
+        _ => None,
+    })
+}
+
+/// Moves the lanes that take a branch.
+fn branch(instruction: &Instruction, mask: u32, state: &mut State) -> Result<(), Problem> {
+    let unknowable =
+        |what| Problem::Unknowable { pc: instruction.pc, opcode: instruction.opcode.clone(), what };
+    let target = instruction.target.ok_or_else(|| unknowable("a known target"))?;
+    let Decoded { outputs, inputs, .. } = &instruction.decoded;
+    for lane in lanes(mask) {
+        let mut taken = true;
+        for condition in outputs.iter().chain(inputs) {
+            taken &= state.predicate(*condition, lane).ok_or_else(|| unknowable("a known predicate"))?;
+        }
+        if taken {
+            state.at[lane] = target;
+        }
+    }
+    Ok(())
+}
+
+/// Accesses memory, and appends the instruction with its addresses.
+fn access(
+    instruction: &Instruction,
+    inst: Inst,
+    around: &Surroundings<'_>,
+    warp: &mut Warp,
+    memory: &mut Memory,
+    shared: &mut Shared,
+) -> Result<(), Problem> {
+    let unknowable =
+        |what| Problem::Unknowable { pc: instruction.pc, opcode: instruction.opcode.clone(), what };
+    let address = address_of(instruction).ok_or_else(|| unknowable("an address"))?;
+    let width = opcode::width(&instruction.opcode);
+    let mut list = Vec::with_capacity(32);
+    for lane in lanes(inst.mask) {
+        let at = lane_address(&warp.state, address, lane).ok_or_else(|| unknowable("a known address"))?;
+        if inst.op.is_global() && !memory.holds(at, width.into()) {
+            return Err(unknowable("an address inside an array"));
+        }
+        list.push(at);
+    }
+    let work = Work { instruction: &instruction.decoded, state: &mut warp.state, around, mask: inst.mask };
+    let reaches = Reaches { global: inst.op.is_global(), memory, shared };
+    transfer(work, instruction.base(), width, &list, reaches);
+    push(&mut warp.code, inst, width, &list);
+    Ok(())
+}
+
+/// Where one lane's access goes.
+fn lane_address(state: &State, address: Address, lane: usize) -> Option<u64> {
+    let low = u64::from(state.register(address.register, lane)?);
+    let high = if address.wide && address.register != ZERO {
+        u64::from(state.register(address.register.wrapping_add(1), lane)?)
+    } else {
+        0
+    };
+    let mut at = (high << 32 | low) << address.scale;
+    if let Some(number) = address.uniform {
+        at = at.wrapping_add(state.uniform(number)?.into());
+    }
+    Some(at.wrapping_add_signed(address.offset))
+}
+
+/// The memories that an access may go to.
+struct Reaches<'a> {
+    global: bool,
+    memory: &'a mut Memory,
+    shared: &'a mut Shared,
+}
+
+impl Reaches<'_> {
+    fn load(&mut self, at: u64) -> Value {
+        if self.global { self.memory.load(at) } else { self.shared.load(at) }
+    }
+
+    fn store(&mut self, at: u64, value: Value) {
+        if self.global { self.memory.store(at, value) } else { self.shared.store(at, value) }
+    }
+}
+
+/// Moves words between registers and memory, lane by lane.
+fn transfer(work: Work<'_>, base: &str, width: u8, list: &[u64], mut to: Reaches<'_>) {
+    let i = work.instruction;
+    let dst = if let Some(Place::Register(number)) = i.destination { number } else { ZERO };
+    let words = u64::from(width / 4);
+    let data = i.sources.last().copied();
+    for (lane, &at) in lanes(work.mask).zip(list) {
+        if base.starts_with("LD") {
+            for word in 0..words.max(1) {
+                let value = if words == 0 { None } else { to.load(at + 4 * word) };
+                work.state.set_register(
+                    dst.saturating_add(if dst == ZERO { 0 } else { word as u8 }),
+                    lane,
+                    value,
+                );
+            }
+        } else if base.starts_with("ST") {
+            for word in 0..words {
+                let value = match data.map(|source| source.place) {
+                    Some(Place::Register(ZERO)) => Some(0),
+                    Some(Place::Register(number)) => {
+                        work.state.register(number.saturating_add(word as u8), lane)
+                    }
+                    _ => None,
+                };
+                to.store(at + 4 * word, value);
+            }
+        } else {
+            // Atomics: sums are computed, of others nothing is known.
+            let old = to.load(at);
+            let added =
+                if i.has(Flag::Inc) { Some(1) } else { data.and_then(|source| work.int(source, lane)) };
+            let sum = i.has(Flag::Add) || i.has(Flag::Popc);
+            to.store(at, old.zip(added).filter(|_| sum).map(|(old, added)| old.wrapping_add(added)));
+            work.state.set_register(dst, lane, old);
+        }
+    }
+}
+
+/// Appends an access, strided where it is.
+fn push(code: &mut Code, inst: Inst, width: u8, list: &[u64]) {
+    let step = match list {
+        [first, second, ..] => second.wrapping_sub(*first) as i64,
+        _ => 0,
+    };
+    let run = inst.mask.checked_shr(inst.mask.trailing_zeros()).unwrap_or(0);
+    let even = list.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) as i64 == step);
+    match i32::try_from(step) {
+        Ok(stride) if even && run & run.wrapping_add(1) == 0 => {
+            code.push(inst.at(list.first().copied().unwrap_or_default(), stride, width));
+        }
+        _ => code.push_list(inst, width, list),
+    }
+}
+
+/// The first constant bank: where block and grid sizes and the arguments lie depends on the architecture.
+fn constants(architecture: u32, launch: &Launch, arguments: &[Argument]) -> Result<Vec<Value>, Problem> {
+    let (sizes, grid, first) = match architecture {
+        70..=89 => (0x0, 0xc, 0x160),
+        90..=99 => (0x0, 0xc, 0x210),
+        100..=129 => (0x360, 0x370, 0x380),
+        other => {
+            let what = "the architecture";
+            return Err(Problem::Range { what, found: other.into(), range: "from sm_70 to sm_129" });
+        }
+    };
+    let mut words = vec![Some(0); first / 4];
+    for axis in 0..3 {
+        words[sizes / 4 + axis] = Some(launch.block[axis]);
+        words[grid / 4 + axis] = Some(launch.grid[axis]);
+    }
+    for argument in arguments {
+        let both = match *argument {
+            Argument::Int(value) => {
+                words.push(Some(value as u32));
+                continue;
+            }
+            Argument::Float(value) => {
+                words.push(Some(value.to_bits()));
+                continue;
+            }
+            Argument::Pointer(value) => value,
+            Argument::Double(value) => value.to_bits(),
+        };
+        if words.len() % 2 == 1 {
+            words.push(Some(0));
+        }
+        words.extend([Some(both as u32), Some((both >> 32) as u32)]);
+    }
+    Ok(words)
+}
+
+impl Kernel for SassKernel {
+    fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error> {
+        if at.step > 0 {
+            return Ok(());
+        }
+        while at.block >= self.pending.read() && self.pending.read() < self.launch.blocks() {
+            let done = self.run_block();
+            done.map_err(|problem| Error {
+                file: format!("kernel {}", self.program.name),
+                line: 0,
+                problem,
+            })?;
+        }
+        self.pending.take(at, code);
+        Ok(())
+    }
+
+    fn opcodes(&self) -> &[String] {
+        self.opcodes.names()
+    }
+
+    fn unknown(&self) -> std::collections::BTreeMap<String, u64> {
+        self.opcodes.unknown()
+    }
+}
