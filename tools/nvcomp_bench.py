@@ -14,7 +14,8 @@ import statistics
 import subprocess
 import sys
 
-KERNELS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "crates", "cuda", "kernels")
+CRATES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "crates")
+KERNELS = [os.path.join(CRATES, crate, "kernels") for crate in ("gpu-lab", "cuda")]
 # Numbers of `enum Fill` in fill.cuh, and the type that Bitcomp, which knows types, is told.
 DATA = {"ramp": (3, "<u4"), "field64": (4, "<u8"), "weights": (5, "<u2"), "relu": (6, "<u4")}
 ALGORITHMS = ["Bitcomp", "ANS", "LZ4", "Zstd"]
@@ -23,8 +24,8 @@ DEFINES = ["BUDDY_ENTRY_BYTES=128", "BUDDY_SECTOR_BYTES=32", "BUDDY_PAGE_ENTRIES
 
 def make_data(cupy, kind, size):
     """The same bytes that the Rust bench makes, by the same kernel."""
-    with open(os.path.join(KERNELS, "common.cu"), encoding="utf-8") as file:
-        options = ("--std=c++17", f"-I{KERNELS}", *[f"-D{define}" for define in DEFINES])
+    with open(os.path.join(KERNELS[0], "lab.cu"), encoding="utf-8") as file:
+        options = ("--std=c++17", *[f"-I{folder}" for folder in KERNELS], *[f"-D{define}" for define in DEFINES])
         module = cupy.RawModule(code=file.read(), options=options, backend="nvrtc")
     data = cupy.empty(size // 4, dtype=cupy.uint32)
     entries, seed, noise = cupy.uint64(size // 128), cupy.uint64(1), cupy.uint32(0)

@@ -68,7 +68,7 @@ def main():
     if library is None:
         print(f"NOT RUN: {PACKAGE} could not be had from PyPI, so NO KERNEL WAS COMPILED")
         return 77
-    sources = ["cargo", "run", "--quiet", "--package", "buddy-cuda", "--example", "sources", "--", *ARCHITECTURES]
+    sources = ["cargo", "run", "--quiet", "--package", "buddy-gpu-lab", "--example", "sources", "--", *ARCHITECTURES]
     work = json.loads(subprocess.run(sources, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     nvrtc = load(library)
     failed = 0

@@ -63,7 +63,7 @@ impl Failure {
                 Error::Driver { .. } => 10,
                 Error::Lost { .. } | Error::Refused { .. } => 11,
                 Error::Range { .. } | Error::Bytes { .. } | Error::Shape { .. } | Error::Targets(_) => 1,
-                Error::InUse | Error::Differs(_) | Error::Vendor(_) | Error::Cut { .. } => 12,
+                Error::InUse => 12,
             },
         }
     }

@@ -31,6 +31,7 @@ mod float;
 mod fpc;
 mod fvc;
 mod lanes;
+mod parameters;
 mod planes;
 mod simd;
 #[cfg(any(test, feature = "testing"))]
@@ -70,6 +71,9 @@ pub enum Error {
     /// A layout that the codec does not have.
     #[error("layout {0:?} is none of this codec's")]
     Layout(buddy_core::Layout),
+    /// What a codec of this kind would not have learned.
+    #[error("{0}")]
+    Parameters(String),
     /// Fewer bytes than the size class says.
     #[error("{found} bytes are too few for an entry of class {class}")]
     Short {

@@ -81,28 +81,24 @@ BUDDY_KERNEL buddy_scatter(BuddyView view, const uint4* from, const u32* list, u
     warp::store_entry<Codec>(view, tile, entry, mine);
 }
 
-// How many entries each size class would have.
-BUDDY_KERNEL buddy_sizes(Params params, const uint4* from, u64 count, u64* histogram) {
-    Tile tile = this_tile();
-    u64 tiles = (count + WARP - 1) / WARP;
-    u64 stride = (u64)gridDim.x * WARPS;
-    u32 found[CLASSES] = {};
-    for (u64 at = (u64)blockIdx.x * WARPS + threadIdx.x / WARP; at < tiles; at += stride) {
-        u64 left = count - at * WARP;
-        u32 active = left < WARP ? ALL >> (WARP - (u32)left) : ALL;
-        fetch_plain(tile, from + at * (WARP * CHUNKS), active);
-        arrive();
-        u32 words[WORDS];
-        Row(tile).load_all(words);
-        __syncwarp();
-        u32 bits = Codec::size_bits(words, params);
-        u32 size_class = Codec::is_zero(words, bits) ? (u32)ZERO : class_of_bits(bits);
+// Counts the nibbles of a buffer, those that name no class under NIBBLES, and entries that overflow after them.
+extern "C" __global__ void buddy_stats(Memory memory, u64* counts) {
+    u32 found[NIBBLES + 2] = {};
+    for (u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x; at * 8 < memory.entries; at += (u64)gridDim.x * blockDim.x) {
+        u32 word = ((const u32*)memory.nibbles)[at], room = place_of(memory, at * 8).device_bytes;
+        u32 valid = memory.entries - at * 8 < 8 ? (u32)(memory.entries - at * 8) : 8;
         BUDDY_UNROLL
-        for (u32 c = 0; c < CLASSES; c++) found[c] += size_class == c && (active >> tile.lane & 1);
+        for (u32 i = 0; i < 8; i++) {
+            u32 nibble = i < valid ? word >> 4 * i & 15 : 16;
+            BUDDY_UNROLL
+            for (u32 n = 0; n < NIBBLES; n++) found[n] += nibble == n;
+            found[NIBBLES] += nibble >= NIBBLES && nibble < 16;
+            found[NIBBLES + 1] += nibble < NIBBLES && class_bytes(class_of(nibble)) > room;
+        }
     }
     BUDDY_UNROLL
-    for (u32 c = 0; c < CLASSES; c++) {
-        u32 sum = __reduce_add_sync(ALL, found[c]);
-        if (tile.lane == 0 && sum != 0) atomicAdd(histogram + c, (u64)sum);
+    for (u32 n = 0; n < NIBBLES + 2; n++) {
+        u32 sum = __reduce_add_sync(ALL, found[n]);
+        if (threadIdx.x % WARP == 0 && sum != 0) atomicAdd(counts + n, (u64)sum);
     }
 }

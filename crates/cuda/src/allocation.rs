@@ -9,7 +9,6 @@ use cudarc::driver::CudaStream;
 use crate::{
     BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Gpu, Stats, Targets,
     driver::{copy, reaches},
-    pool::room_for,
 };
 
 /// Bytes in compressed memory, with a pool of their own, freed when dropped. Offsets and lengths count bytes; both
@@ -35,7 +34,7 @@ impl Allocation {
         if entries > u64::from(u32::MAX) {
             return Err(Error::Range { first: 0, end: entries, entries: u64::from(u32::MAX) });
         }
-        let (device_bytes, buddy_bytes) = room_for(target, entries);
+        let (device_bytes, buddy_bytes) = BuddyPool::room_for(target, entries);
         let mut pool = BuddyPool::new(gpu, device_bytes, Carveout::Host, buddy_bytes)?;
         let buffer = pool.buffer(codec, Targets::Uniform(target, entries))?;
         let short = !bytes.is_multiple_of(ENTRY_BYTES as u64);
@@ -113,7 +112,8 @@ impl Allocation {
                 need: "memory of the GPU",
             });
         }
-        let (whole, last) = plain.split(plain.bytes() / entry * entry);
+        let middle = plain.bytes() / entry * entry;
+        let (whole, last) = (plain.part(0..middle), plain.part(middle..plain.bytes()));
         Ok(Parts { first: offset / entry, whole, last: (last.bytes() > 0).then_some(last) })
     }
 }

@@ -9,7 +9,7 @@ use cudarc::driver::CudaStream;
 use crate::{
     BuddyPool, DeviceSpan, Error, Stats,
     driver::Region,
-    kernels::{CodecKernels, CommonKernels},
+    kernels::CodecKernels,
     layout::{BuddyView, Memory, page_table},
     pool::Regions,
     report::{COUNTERS, REPORT_BYTES},
@@ -31,7 +31,6 @@ pub enum Targets<'a> {
 pub struct BuddyBuffer {
     regions: Arc<Regions>,
     kernels: Arc<CodecKernels>,
-    common: Arc<CommonKernels>,
     codec: Codec,
     view: BuddyView,
     targets: Box<[Target]>,
@@ -69,7 +68,6 @@ impl BuddyBuffer {
             }
         };
         let kernels = gpu.codec(codec.kind())?;
-        let common = gpu.common()?;
         let nibble_bytes = entries.next_multiple_of(ENTRIES_PER_PAGE as u64) / 2;
         let device = pool.take_device(device_bytes)?;
         let nibbles = pool.take_device(nibble_bytes)?;
@@ -100,7 +98,7 @@ impl BuddyBuffer {
             Targets::Pages(targets) => Box::from(targets),
         };
         let view = BuddyView { memory, params: Params::of(&codec) };
-        Ok(Self { regions, kernels, common, codec, view, targets, report, report_copy, buddy })
+        Ok(Self { regions, kernels, codec, view, targets, report, report_copy, buddy })
     }
 
     /// How many entries.
@@ -198,7 +196,7 @@ impl BuddyBuffer {
         gpu.alive()?;
         let counts = device.address() + self.report;
         gpu.check("clear the counters", device.fill_on(on, self.report, 8 * COUNTERS, 0))?;
-        gpu.check("start counting", self.common.stats(on, &self.view.memory, counts))?;
+        gpu.check("start counting", self.kernels.stats(on, &self.view.memory, counts))?;
         gpu.check("copy the report", device.copy_on(on, self.report, &self.report_copy, REPORT_BYTES))?;
         gpu.check("clear the fault", device.fill_on(on, self.report + 8 * COUNTERS, 8, 0xff))
     }
@@ -218,14 +216,6 @@ impl BuddyBuffer {
     /// end before the buffer is dropped.
     pub fn view(&self) -> BuddyView {
         self.view
-    }
-
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.view.memory
-    }
-
-    pub(crate) fn regions(&self) -> &Regions {
-        &self.regions
     }
 
     /// The span, unless it is empty.

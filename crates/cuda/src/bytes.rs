@@ -43,7 +43,7 @@ impl DeviceBytes {
 
     /// All of it.
     pub fn all(&self) -> DeviceSpan<'_> {
-        self.span(0..self.len())
+        DeviceSpan { address: self.region.address(), bytes: self.len(), owner: PhantomData }
     }
 
     /// A range of it.
@@ -51,12 +51,7 @@ impl DeviceBytes {
     /// # Panics
     /// If the range ends past the memory.
     pub fn span(&self, range: Range<u64>) -> DeviceSpan<'_> {
-        assert!(range.start <= range.end && range.end <= self.len(), "{range:?} of {} bytes", self.len());
-        DeviceSpan {
-            address: self.region.address() + range.start,
-            bytes: range.end - range.start,
-            owner: PhantomData,
-        }
+        self.all().part(range)
     }
 
     /// Copies bytes to the start, and waits.
@@ -123,26 +118,28 @@ impl DeviceSpan<'_> {
         self.bytes / ENTRY_BYTES as u64
     }
 
-    /// The bytes before `at`, which lies in the span, and those from there on.
-    pub(crate) fn split(self, at: u64) -> (Self, Self) {
-        debug_assert!(at <= self.bytes, "{at} of {} bytes", self.bytes);
-        (Self { bytes: at, ..self }, Self { address: self.address + at, bytes: self.bytes - at, ..self })
+    /// A range of it.
+    ///
+    /// # Panics
+    /// If the range ends past the span.
+    pub fn part(self, range: Range<u64>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} of {} bytes", self.bytes);
+        Self { address: self.address + range.start, bytes: range.end - range.start, ..self }
     }
 
     /// Fails unless this is whole entries, aligned for the widest access.
-    pub(crate) fn check_entries(self) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Shape`].
+    pub fn check_entries(self) -> Result<Self, Error> {
         self.check(ENTRY_BYTES as u64, 16, "whole entries of 128 bytes, aligned to 16")
     }
 
-    /// Fails unless this is so many bytes.
-    pub(crate) fn check_exact(self, size: u64, align: u64, need: &'static str) -> Result<Self, Error> {
-        match self.bytes == size {
-            true => self.check(size, align, need),
-            false => Err(Error::Shape { bytes: self.bytes, address: self.address, need }),
-        }
-    }
-
-    pub(crate) fn check(self, size: u64, align: u64, need: &'static str) -> Result<Self, Error> {
+    /// Fails unless this is a multiple of so many bytes at a multiple of `align`; `need` says so in words.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] with `need`.
+    pub fn check(self, size: u64, align: u64, need: &'static str) -> Result<Self, Error> {
         if self.bytes.is_multiple_of(size) && self.address.is_multiple_of(align) {
             return Ok(self);
         }

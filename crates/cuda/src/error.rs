@@ -37,14 +37,6 @@ pub enum Error {
         /// That of the GPU.
         has: u32,
     },
-    /// A shape that the kernels cannot have.
-    #[error("there is no such {of}: {why}")]
-    Cut {
-        /// Of what.
-        of: &'static str,
-        /// What it must be.
-        why: &'static str,
-    },
     /// A kernel does not compile.
     #[error("{program} does not compile: {log}")]
     Compile {
@@ -59,8 +51,8 @@ pub enum Error {
         /// The codec.
         codec: CodecKind,
     },
-    /// A file of targets that is none.
-    #[error("not a file of targets: {0}")]
+    /// A table of targets that contradicts itself.
+    #[error("not a table of targets: {0}")]
     Targets(String),
     /// The driver refused a call.
     #[error("the driver could not {what}: {reason}")]
@@ -150,12 +142,6 @@ pub enum Error {
         /// What would be right.
         need: &'static str,
     },
-    /// The vendor's library refused a product.
-    #[error("cuBLASLt refused: {0}")]
-    Vendor(String),
-    /// A GPU that does what a CPU does not.
-    #[error("the GPU differs from the CPU: {0}")]
-    Differs(String),
 }
 
 fn names() -> String {

@@ -20,8 +20,8 @@ use crate::{
     Error, cache,
     driver::{self, Region},
     host,
-    kernels::{CodecKernels, CommonKernels},
-    source::{HEADERS, Source},
+    kernels::CodecKernels,
+    source::Source,
     survey::Scratch,
 };
 
@@ -62,7 +62,6 @@ struct Inner {
     driver: i32,
     /// Why the context was lost, if it was.
     lost: OnceLock<String>,
-    common: OnceLock<Arc<CommonKernels>>,
     codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
     surveys: Mutex<HashMap<CodecKind, CudaFunction>>,
     scratch: Mutex<Option<Scratch>>,
@@ -135,7 +134,6 @@ impl Gpu {
             driver: driver::version().map_err(driver_error("tell its version"))?,
             context,
             lost: OnceLock::new(),
-            common: OnceLock::new(),
             codecs: Mutex::default(),
             surveys: Mutex::default(),
             scratch: Mutex::default(),
@@ -210,19 +208,6 @@ impl Gpu {
         Ok(kernels)
     }
 
-    /// The kernels that belong to no codec.
-    ///
-    /// # Errors
-    /// As for a codec's.
-    pub(crate) fn common(&self) -> Result<Arc<CommonKernels>, Error> {
-        if let Some(kernels) = self.0.common.get() {
-            return Ok(kernels.clone());
-        }
-        let module = self.module(&Source::common())?;
-        let kernels = Arc::new(self.check("find the kernels", CommonKernels::new(&module))?);
-        Ok(self.0.common.get_or_init(|| kernels).clone())
-    }
-
     /// The kernel that counts sizes with a codec.
     ///
     /// # Errors
@@ -238,12 +223,6 @@ impl Gpu {
         Ok(kernel)
     }
 
-    /// Fails unless the GPU is new enough for a program.
-    pub(crate) fn runs(&self, source: &Source) -> Result<(), Error> {
-        let (needs, has) = (source.least, self.0.capability);
-        if has < needs { Err(Error::TooOld { program: source.name.clone(), needs, has }) } else { Ok(()) }
-    }
-
     /// Memory that surveys share, one at a time.
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Option<Scratch>> {
         self.0.scratch.lock().unwrap_or_else(PoisonError::into_inner)
@@ -254,7 +233,10 @@ impl Gpu {
     /// # Errors
     /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or what the driver says.
     pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
-        self.runs(source)?;
+        let (needs, has) = (source.least, self.0.capability);
+        if has < needs {
+            return Err(Error::TooOld { program: source.name.clone(), needs, has });
+        }
         let options = source.options(&format!("sm_{}", self.0.capability));
         let key = source.key(&options, self.0.driver);
         let dir = cache::cache_dir();
@@ -267,7 +249,7 @@ impl Gpu {
         if !driver::has_compiler() {
             return Err(Error::NoCompiler { program: source.name.clone() });
         }
-        let image = driver::compile(&source.name, &source.text, &HEADERS, &options)
+        let image = driver::compile(&source.name, &source.text, &source.all_headers(), &options)
             .map_err(|log| Error::Compile { program: source.name.clone(), log })?;
         if let Some(dir) = dir {
             cache::store(&dir, &key, &image);
@@ -302,7 +284,8 @@ impl Gpu {
         })
     }
 
-    pub(crate) fn multiprocessors(&self) -> u32 {
+    /// Multiprocessors: the blocks of a persistent kernel.
+    pub fn multiprocessors(&self) -> u32 {
         self.0.multiprocessors
     }
 
@@ -320,8 +303,12 @@ impl Gpu {
         }
     }
 
-    /// Turns what the driver says into an error, and remembers the loss of the context.
-    pub(crate) fn check<T>(&self, what: &'static str, result: Result<T, DriverError>) -> Result<T, Error> {
+    /// Turns what the driver says into an error, and remembers the loss of the context. `what` completes "the driver
+    /// could not ...".
+    ///
+    /// # Errors
+    /// [`Error::Driver`], [`Error::Lost`] for the first that ends the context, and then [`Error::Refused`].
+    pub fn check<T>(&self, what: &'static str, result: Result<T, DriverError>) -> Result<T, Error> {
         result.map_err(|error| self.failure(what, error))
     }
 

@@ -9,23 +9,32 @@ use crate::source::Params;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct BuddyView {
-    pub(crate) memory: Memory,
-    pub(crate) params: Params,
+    /// Where the buffer lies.
+    pub memory: Memory,
+    /// What its codec learned.
+    pub params: Params,
 }
 
-/// A buffer in compressed memory.
+/// Where a buffer lies, in addresses of the GPU: the struct `Memory` of `map.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct Memory {
-    pub(crate) device: u64,
-    pub(crate) buddy: u64,
-    pub(crate) nibbles: u64,
-    /// 0 if every page has the same target.
-    pub(crate) pages: u64,
-    pub(crate) fault: u64,
-    pub(crate) entries: u64,
-    pub(crate) device_bytes: u32,
-    pub(crate) reserved: u32,
+pub struct Memory {
+    /// The first entry's part in device memory.
+    pub device: u64,
+    /// The first entry's slot in buddy memory.
+    pub buddy: u64,
+    /// The metadata, four bits to an entry.
+    pub nibbles: u64,
+    /// The page table, or 0 if every page has the same target.
+    pub pages: u64,
+    /// Where a kernel reports the lowest entry that does not decode.
+    pub fault: u64,
+    /// Entries of the buffer, without those that fill up its last page.
+    pub entries: u64,
+    /// Device bytes of an entry, or 0 if pages differ.
+    pub device_bytes: u32,
+    /// Nothing yet.
+    pub reserved: u32,
 }
 
 /// Device bytes of a page at the smallest target: what page offsets are counted in.
@@ -34,7 +43,7 @@ pub(crate) const DEVICE_UNIT: u64 = (ENTRIES_PER_PAGE * Target::X16.device_bytes
 pub(crate) const BUDDY_UNIT: u64 = (ENTRIES_PER_PAGE * SECTOR_BYTES) as u64;
 
 /// A page's place: device offset, buddy offset, device bytes of an entry, and nothing.
-pub(crate) type Page = [u32; 4];
+pub type Page = [u32; 4];
 
 /// The page table of pages that lie one after the other, and the bytes they take: device and buddy.
 pub(crate) fn page_table(targets: &[Target]) -> (Vec<Page>, u64, u64) {

@@ -23,15 +23,11 @@
 //! nibbles are those of `buddy-core`, whose constants the kernels are given.
 
 mod allocation;
-mod bench;
 mod buffer;
 mod bytes;
 mod cache;
-mod check;
-mod data;
 mod driver;
 mod error;
-mod fused;
 mod gpu;
 mod host;
 mod kernels;
@@ -43,19 +39,16 @@ mod survey;
 mod table;
 
 pub use allocation::Allocation;
-pub use bench::{BenchReport, BenchRow, bench};
 pub use buffer::{BuddyBuffer, Targets};
 pub use bytes::{DeviceBytes, DeviceSpan};
 pub use cache::cache_dir;
-pub use check::{CheckCase, CheckReport, check};
 pub use cudarc;
 pub use cudarc::driver::CudaStream;
-pub use data::Fill;
+pub use driver::{Arguments, Launch};
 pub use error::Error;
-pub use fused::{Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, fused, tune};
 pub use gpu::{Gpu, Info};
-pub use layout::BuddyView;
+pub use layout::{BuddyView, Memory, Page};
 pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};
-pub use source::{Params, Source, codecs, constants, constants_header};
+pub use source::{Header, Params, Source, codecs, constants, constants_header};
 pub use survey::Surveyed;

@@ -78,18 +78,19 @@ impl BuddyPool {
         self.regions.device.bytes() - self.device_used
     }
 
-    /// Sets every byte, so that a test sees what was written.
-    pub(crate) fn poison(&self, value: u8) -> Result<(), Error> {
-        let Regions { gpu, device, buddy } = &*self.regions;
-        gpu.check("fill memory", device.fill(0, device.bytes(), value))?;
-        gpu.check("fill memory", buddy.fill(0, buddy.bytes(), value))
+    /// All device memory and all of the carve-out, as plain memory. What is written there is what buffers then hold.
+    pub fn spans(&self) -> [DeviceSpan<'_>; 2] {
+        // SAFETY: regions of this GPU, which live as long as the pool.
+        [&self.regions.device, &self.regions.buddy]
+            .map(|region| unsafe { DeviceSpan::from_raw(region.address(), region.bytes()) })
     }
 
-    /// The start of the carve-out as plain memory, to measure how fast it is read.
-    pub(crate) fn carveout_span(&self, bytes: u64) -> DeviceSpan<'_> {
-        assert!(bytes <= self.regions.buddy.bytes(), "{bytes} of {}", self.regions.buddy.bytes());
-        // SAFETY: the bytes lie in the carve-out, which lives as long as the pool.
-        unsafe { DeviceSpan::from_raw(self.regions.buddy.address(), bytes) }
+    /// What a pool needs for one buffer of so many entries: device and buddy bytes.
+    pub fn room_for(target: Target, entries: u64) -> (u64, u64) {
+        let entries = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
+        let parts = [entries * target.device_bytes() as u64, entries / 2, REPORT_BYTES];
+        let aligned = |bytes: u64| bytes.next_multiple_of(ALIGN);
+        (parts.into_iter().map(aligned).sum(), aligned(entries * target.buddy_bytes() as u64))
     }
 
     pub(crate) fn regions(&self) -> &Arc<Regions> {
@@ -114,14 +115,6 @@ impl BuddyPool {
     pub(crate) fn used(&self) -> (u64, u64) {
         (self.device_used, self.buddy_used)
     }
-}
-
-/// What a pool needs for one buffer of so many entries: device and buddy bytes.
-pub(crate) fn room_for(target: Target, entries: u64) -> (u64, u64) {
-    let entries = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
-    let parts = [entries * target.device_bytes() as u64, entries / 2, REPORT_BYTES];
-    let aligned = |bytes: u64| bytes.next_multiple_of(ALIGN);
-    (parts.into_iter().map(aligned).sum(), aligned(entries * target.buddy_bytes() as u64))
 }
 
 fn take(region: &'static str, used: &mut u64, bytes: u64, capacity: u64) -> Result<u64, Error> {

@@ -5,21 +5,20 @@ use std::borrow::Cow;
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
-use crate::{Error, fused};
+use crate::Error;
 
-/// A header as the kernels name it, and its text.
-pub(crate) const HEADERS: [(&str, &str); 15] = [
+/// A header as kernels name it, and its text.
+pub type Header = (&'static str, &'static str);
+
+const HEADERS: [Header; 12] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
-    ("fill.cuh", include_str!("../kernels/fill.cuh")),
     ("map.cuh", include_str!("../kernels/map.cuh")),
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
-    ("product_plan.cuh", include_str!("../kernels/examples/product_plan.cuh")),
-    ("product_weights.cuh", include_str!("../kernels/examples/product_weights.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
     ("tile.cuh", include_str!("../kernels/tile.cuh")),
@@ -57,6 +56,8 @@ pub struct Source {
     pub text: Cow<'static, str>,
     /// Macros it is compiled with, as `NAME=value`.
     pub defines: Vec<String>,
+    /// Headers of its own, besides the library's.
+    pub headers: &'static [Header],
     /// The least architecture it is for: 80 for `sm_80`.
     pub least: u32,
 }
@@ -66,7 +67,7 @@ impl Source {
     /// map are added.
     pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>, defines: &[String]) -> Self {
         let defines = [&constants(), defines].concat();
-        Self { name: name.into(), text: text.into(), defines, least: 80 }
+        Self { name: name.into(), text: text.into(), defines, headers: &[], least: 80 }
     }
 
     /// The kernels of a codec.
@@ -87,11 +88,6 @@ impl Source {
         Ok(Self::new(format!("{kind}-survey.cu"), text, &codec_defines(kind)?))
     }
 
-    /// The kernels that belong to no codec.
-    pub fn common() -> Self {
-        Self::new("common.cu", include_str!("../kernels/common.cu"), &[])
-    }
-
     /// The compiler's options for an architecture such as `sm_90`.
     pub fn options(&self, architecture: &str) -> Vec<String> {
         let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
@@ -101,21 +97,26 @@ impl Source {
 
     /// All that the compiled program depends on.
     pub(crate) fn key(&self, options: &[String], driver: i32) -> String {
-        let headers = HEADERS.iter().map(|(name, text)| format!("{name}\n{text}"));
+        let headers = self.all_headers().into_iter().map(|(name, text)| format!("{name}\n{text}"));
         let parts = [format!("driver {driver}"), options.join(" "), self.text.to_string()];
         parts.into_iter().chain(headers).collect::<Vec<_>>().join("\n\u{1}\n")
     }
 
-    /// The headers that every program may include: name and text.
-    pub fn headers() -> &'static [(&'static str, &'static str)] {
+    /// The library's headers, which every program may include.
+    pub fn headers() -> &'static [Header] {
         &HEADERS
     }
 
-    /// Every program there is.
+    /// The library's headers and the program's own.
+    pub(crate) fn all_headers(&self) -> Vec<Header> {
+        [&HEADERS, self.headers].concat()
+    }
+
+    /// Every program of the library.
     pub fn all() -> Vec<Self> {
         let of_codec =
             |kind| [Self::codec(kind), Self::survey(kind)].map(|one| one.expect("a codec of the table"));
-        codecs().flat_map(of_codec).chain([Self::common()]).chain(fused::sources()).collect()
+        codecs().flat_map(of_codec).collect()
     }
 }
 

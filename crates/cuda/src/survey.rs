@@ -8,7 +8,7 @@ use cudarc::driver::CudaStream;
 
 use crate::{
     DeviceSpan, Error, Gpu, Params,
-    driver::{Region, launch, reaches},
+    driver::{Launch, Region, reaches},
     source::{BLOCKS, WARPS},
 };
 
@@ -96,15 +96,16 @@ impl Gpu {
         let table_bytes = 8 * rows.len() as u64;
         self.check("send the table", host.send_on(on, device, table_bytes))?;
         self.check("clear the counters", device.fill_on(on, table_bytes, 8 * sums as u64, 0))?;
-        for (Launch { first, count, tiles, .. }, kernel) in launches.into_iter().zip(kernels) {
+        for (Batch { first, count, tiles, .. }, kernel) in launches.into_iter().zip(kernels) {
             let table = device.address() + 8 * (FIELDS * first) as u64;
             let to = device.address() + table_bytes + 8 * (SUMS * first) as u64;
             let most = u64::from(self.multiprocessors() * BLOCKS);
             let blocks = tiles.div_ceil(u64::from(WARPS)).min(most);
             // SAFETY: the arguments of `buddy_survey`; the table's spans are the caller's, checked above, and the
             // scratch memory has room for what is found of each.
-            let launched =
-                unsafe { launch(on, &kernel, blocks, WARPS * 32, &(table, count as u32, tiles, to)) };
+            let launched = unsafe {
+                Launch::row(blocks, WARPS * 32).start(on, &kernel, &(table, count as u32, tiles, to))
+            };
             self.check("start counting", launched)?;
         }
         self.check("copy the counters", device.copy_on(on, table_bytes, host, 8 * sums as u64))?;
@@ -156,7 +157,7 @@ impl Gpu {
 }
 
 /// The spans of one codec: where they lie in the table.
-struct Launch {
+struct Batch {
     kind: CodecKind,
     first: usize,
     count: usize,
@@ -171,13 +172,13 @@ fn by_codec(spans: &[Surveyed<'_>]) -> Vec<usize> {
 }
 
 /// The kernel's table in this order, and what to launch.
-fn table(spans: &[Surveyed<'_>], order: &[usize]) -> (Vec<u64>, Vec<Launch>) {
-    let (mut rows, mut launches) = (Vec::new(), Vec::<Launch>::new());
+fn table(spans: &[Surveyed<'_>], order: &[usize]) -> (Vec<u64>, Vec<Batch>) {
+    let (mut rows, mut launches) = (Vec::new(), Vec::<Batch>::new());
     for (at, &index) in order.iter().enumerate() {
         let one = &spans[index];
         let kind = one.codec.kind();
         if launches.last().is_none_or(|launch| launch.kind != kind) {
-            launches.push(Launch { kind, first: at, count: 0, tiles: 0 });
+            launches.push(Batch { kind, first: at, count: 0, tiles: 0 });
         }
         let launch = launches.last_mut().expect("pushed above");
         let classes = one.classes.map_or(0, DeviceSpan::address);

@@ -5,9 +5,8 @@ use std::{io::Write, sync::Mutex};
 
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Target};
-use buddy_cuda::{
-    BuddyPool, Carveout, DeviceBytes, Error, Example, FaultKind, Fill, Gpu, Shapes, Source, Targets,
-};
+use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Gpu, Source, Targets};
+use buddy_gpu_lab::{Fill, Lab};
 use cudarc::driver::{
     LaunchConfig, PushKernelArg,
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
@@ -40,14 +39,6 @@ fn skip(error: &Error) {
     let _ = writeln!(std::io::stderr(), "SKIPPED, on a GPU: {error}");
 }
 
-#[test]
-fn every_codec_and_target_is_the_cpus() {
-    on_gpu(|gpu| {
-        let report = buddy_cuda::check(gpu, 8 << 20, |_| {}).unwrap();
-        assert_eq!(report.cases.len(), 5 * buddy_cuda::codecs().count());
-    });
-}
-
 /// Write, read, gather, scatter and the report, captured once and replayed on other data.
 #[test]
 fn a_graph_replays_on_new_data() {
@@ -66,8 +57,9 @@ fn a_graph_replays_on_new_data() {
         buffer.read(&stream, 0, back.all()).unwrap();
         buffer.stats(&stream).unwrap();
         let graph = stream.end_capture(CUgraphInstantiate_flags(0)).unwrap().expect("a graph of work");
+        let lab = Lab::new(gpu).unwrap();
         for (seed, noise) in [(1, 0.0), (2, 0.3), (3, 1.0)] {
-            gpu.make(&stream, data.all(), Fill::Varied, seed, noise).unwrap();
+            lab.make(data.all(), Fill::Varied, seed, noise).unwrap();
             back.fill(0xee).unwrap();
             graph.launch().unwrap();
             gpu.wait(&stream).unwrap();
@@ -101,7 +93,7 @@ fn a_kernel_of_ones_own_works_in_a_buffer() {
     on_gpu(|gpu| {
         let stream = gpu.stream().unwrap();
         let (data, back) = (DeviceBytes::new(gpu, BYTES).unwrap(), DeviceBytes::new(gpu, BYTES).unwrap());
-        gpu.make(&stream, data.all(), Fill::Varied, 5, 0.1).unwrap();
+        Lab::new(gpu).unwrap().make(data.all(), Fill::Varied, 5, 0.1).unwrap();
         let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Host, BYTES).unwrap();
         let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, ENTRIES)).unwrap();
         buffer.write(&stream, 0, data.all()).unwrap();
@@ -145,19 +137,23 @@ ranges = [{ pages = 1, target = "4x" }, { pages = 2, target = "1x" }]
     on_gpu(|gpu| {
         let stream = gpu.stream().unwrap();
         let mut pool = BuddyPool::new(gpu, 1 << 20, Carveout::Host, 1 << 20).unwrap();
-        for (name, buffer) in pool.buffers_by(FILE).unwrap() {
+        let table = |text: &str| buddy_profile::read_targets(text).unwrap();
+        let lab = Lab::new(gpu).unwrap();
+        for (name, buffer) in pool.buffers_by(&table(FILE)).unwrap() {
             let bytes = buffer.entries() * ENTRY_BYTES as u64;
             let (data, back) = (DeviceBytes::new(gpu, bytes).unwrap(), DeviceBytes::new(gpu, bytes).unwrap());
-            gpu.make(&stream, data.all(), Fill::Varied, 7, 0.1).unwrap();
+            lab.make(data.all(), Fill::Varied, 7, 0.1).unwrap();
             buffer.write(&stream, 0, data.all()).unwrap();
             buffer.read(&stream, 0, back.all()).unwrap();
             gpu.wait(&stream).unwrap();
             assert_eq!(download(&back), download(&data), "{name}");
         }
-        assert!(matches!(pool.buffers_by("version = 1"), Err(Error::Targets(_))));
+        let mut twice = table(FILE);
+        twice.allocations.push(twice.allocations[0].clone());
+        assert!(matches!(pool.buffers_by(&twice), Err(Error::Targets(_))));
         let left = pool.device_left();
         let too_large = FILE.replace("24576", "245760000").replace("pages = 2", "pages = 29999");
-        assert!(matches!(pool.buffers_by(&too_large), Err(Error::Full { .. })));
+        assert!(matches!(pool.buffers_by(&table(&too_large)), Err(Error::Full { .. })));
         assert_eq!(pool.device_left(), left);
     });
 }
@@ -222,19 +218,5 @@ fn too_much_memory_is_refused_with_what_there_is() {
         assert!(
             matches!(refused, Err(Error::DeviceMemory { asked: said, free }) if said == asked && free > 0)
         );
-    });
-}
-
-#[test]
-fn fused_kernels_give_what_plain_memory_gives() {
-    on_gpu(|gpu| {
-        for example in [Example::Stencil, Example::Spmv, Example::Product] {
-            match buddy_cuda::tune(gpu, example, Shapes::default()) {
-                Ok(rows) => assert!(!rows.is_empty()),
-                // Not on every GPU.
-                Err(Error::TooOld { .. }) => {}
-                Err(error) => panic!("{example:?}: {error}"),
-            }
-        }
     });
 }

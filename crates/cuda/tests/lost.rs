@@ -29,7 +29,8 @@ fn a_lost_context_is_reported_once_and_then_refused() {
     let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, 64)).unwrap();
     buffer.write(&stream, 0, data.all()).unwrap();
     gpu.wait(&stream).unwrap();
-    gpu.break_context(&stream).unwrap();
+    let lab = buddy_gpu_lab::Lab::new(&gpu).unwrap();
+    lab.break_context().unwrap();
     let lost = gpu.wait(&stream).unwrap_err();
     assert!(matches!(&lost, Error::Lost { .. }), "{lost}");
     for refused in [

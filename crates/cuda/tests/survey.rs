@@ -5,7 +5,8 @@ use std::io::Write;
 
 use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{ENTRY_BYTES, Entry, Histogram, Target, is_zero, last_entry, optimistic_bytes};
-use buddy_cuda::{Allocation, DeviceBytes, DeviceSpan, Error, Fill, Gpu, Surveyed};
+use buddy_cuda::{Allocation, DeviceBytes, DeviceSpan, Error, Gpu, Surveyed};
+use buddy_gpu_lab::{Fill, Lab};
 
 /// Runs a test on the GPU, or says that there is none.
 fn on_gpu(test: impl FnOnce(&Gpu)) {
@@ -45,8 +46,7 @@ fn a_survey_is_what_the_cpu_finds() {
         let stream = gpu.stream().unwrap();
         let lengths = [1u64 << 20, 128, 0, 4096, 4097, 130, 1, 77_777];
         let data = DeviceBytes::new(gpu, 1 << 21).unwrap();
-        gpu.make(&stream, data.all(), Fill::Varied, 3, 0.1).unwrap();
-        gpu.wait(&stream).unwrap();
+        Lab::new(gpu).unwrap().make(data.all(), Fill::Varied, 3, 0.1).unwrap();
         let host = download(&data);
         let classes = DeviceBytes::new(gpu, 1 << 20).unwrap();
         classes.fill(9).unwrap();
@@ -100,8 +100,7 @@ fn an_allocation_keeps_every_byte_and_frees_its_memory() {
         let stream = gpu.stream().unwrap();
         let data = DeviceBytes::new(gpu, 1 << 20).unwrap();
         let back = DeviceBytes::new(gpu, 1 << 20).unwrap();
-        gpu.make(&stream, data.all(), Fill::Varied, 5, 0.1).unwrap();
-        gpu.wait(&stream).unwrap();
+        Lab::new(gpu).unwrap().make(data.all(), Fill::Varied, 5, 0.1).unwrap();
         let host = download(&data);
         for bytes in [1u64, 127, 128, 129, 8192, 100_001] {
             for target in Target::ALL {

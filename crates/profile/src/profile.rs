@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use buddy_codec::CodecKind;
+use buddy_codec::{Codec, CodecKind};
 use buddy_core::{
     AllocationProfile, AllocationTarget, CodecOutcome, ENTRY_BYTES, Histogram, PlanOutcome, Policy,
     PolicyOutcome, Profile, SweepPoint, TARGETS_VERSION, TargetTable,
@@ -12,7 +12,6 @@ use crate::{
     Assignment, CodecChoice, DEFAULT_THRESHOLD, Error, Measured, MeasuredCodec, PlanRequest, assign,
     assign::{entries, ranges_in, totals},
     plan,
-    target_file::parameters,
 };
 
 /// The thresholds of the paper's study.
@@ -220,7 +219,7 @@ fn table(measured: &Measured, chosen: &[Assignment]) -> TargetTable {
             call_site: info.call_site.clone(),
             bytes: info.bytes,
             codec: codec.kind.name().to_owned(),
-            parameters: codec.codec.as_ref().map(parameters).unwrap_or_default(),
+            parameters: codec.codec.as_ref().map(Codec::parameters).unwrap_or_default(),
             target: one_target.then(|| assigned.ranges[0].target),
             ranges: if one_target { Vec::new() } else { assigned.ranges.clone() },
         }

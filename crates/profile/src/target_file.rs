@@ -1,8 +1,7 @@
 //! The file of targets: TOML that a person can read and edit, and the codecs of its rows.
 
-use buddy_codec::{Codec, CodecKind};
+use buddy_codec::Codec;
 use buddy_core::{AllocationTarget, Entry, TargetRange, TargetTable};
-use serde_json::{Map, Value};
 
 use crate::Error;
 
@@ -78,34 +77,15 @@ pub fn read_targets(text: &str) -> Result<TargetTable, Error> {
 /// # Errors
 /// A codec that is none, or parameters that are not its own.
 pub fn row_codec(row: &AllocationTarget, sample: impl FnOnce() -> Vec<Entry>) -> Result<Codec, Error> {
-    let wrong = |what: String| Error::Codec { name: row.name.clone(), what };
-    let kind: CodecKind = row.codec.parse().map_err(|error: buddy_codec::Error| wrong(error.to_string()))?;
-    if row.parameters.is_empty() {
-        return Ok(kind.train(&if kind.learns() { sample() } else { Vec::new() }));
-    }
-    if !kind.learns() {
-        return Err(wrong(format!("{kind} has no parameters")));
-    }
-    let mut fields = row.parameters.clone();
-    fields.insert("codec".to_owned(), Value::String(row.codec.clone()));
-    serde_json::from_value(Value::Object(fields))
-        .map_err(|error| wrong(format!("these are no parameters of {kind}: {error}")))
-}
-
-/// What a codec learned, for a row.
-pub(crate) fn parameters(codec: &Codec) -> Map<String, Value> {
-    match serde_json::to_value(codec) {
-        Ok(Value::Object(mut fields)) => {
-            fields.remove("codec");
-            fields
-        }
-        _ => Map::new(),
-    }
+    Codec::with_parameters(&row.codec, &row.parameters, sample)
+        .map_err(|error| Error::Codec { name: row.name.clone(), what: error.to_string() })
 }
 
 #[cfg(test)]
 mod tests {
+    use buddy_codec::CodecKind;
     use buddy_core::{TARGETS_VERSION, Target};
+    use serde_json::Map;
 
     use super::*;
 
@@ -115,7 +95,7 @@ mod tests {
             call_site: "solve.c:12 \"main\"".to_owned(),
             bytes: 30_000,
             codec: codec.kind().name().to_owned(),
-            parameters: parameters(codec),
+            parameters: codec.parameters(),
             target: Some(Target::X4Over3),
             ranges: Vec::new(),
         }

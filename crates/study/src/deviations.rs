@@ -6,18 +6,17 @@ const TEXT: &str = include_str!("../../../docs/deviations.md");
 
 /// Every deviation, by number.
 pub fn deviations() -> Vec<Deviation> {
-    let mut all: Vec<Deviation> = TEXT.split("\n## D").skip(1).filter_map(parse).collect();
+    let mut all: Vec<Deviation> = TEXT.split("\n### D").skip(1).filter_map(parse).collect();
     all.sort_by_key(|one| one.number);
     all
 }
 
-/// One entry, from its number on: `46. Title`, or `46: Title`, and paragraphs.
+/// One entry, from its number on: `46. Title`, then its points up to the heading of the next group.
 fn parse(text: &str) -> Option<Deviation> {
     let (head, body) = text.split_once('\n')?;
-    let digits = head.find(|c: char| !c.is_ascii_digit())?;
-    let (number, title) = head.split_at(digits);
-    let title = plain(title.trim_start_matches(['.', ':', ' ']));
-    Some(Deviation { number: number.parse().ok()?, title, paragraphs: paragraphs(body) })
+    let (number, title) = head.split_once(". ")?;
+    let body = body.split("\n## ").next()?;
+    Some(Deviation { number: number.parse().ok()?, title: plain(title), paragraphs: paragraphs(body) })
 }
 
 /// Lines are joined until an empty one, or one that begins a point of a list.
@@ -37,9 +36,9 @@ fn paragraphs(body: &str) -> Vec<String> {
     all
 }
 
-/// Markdown's marks for bold and code are left out.
+/// Markdown's marks for bold, code and links to other entries are left out.
 fn plain(text: &str) -> String {
-    text.replace("**", "").replace('`', "")
+    text.replace("**", "").replace(['`', '[', ']'], "")
 }
 
 #[cfg(test)]
@@ -50,11 +49,42 @@ mod tests {
     use crate::{EXPERIMENTS, Findings, Settings};
 
     #[test]
-    fn entries_are_read_in_both_styles() {
-        let one = parse("46. Our `x`\n\n- **The paper says**: a\n  b\n- **We**: c\n\nmore\n").unwrap();
+    fn an_entry_is_read_up_to_the_next_group() {
+        let text = "46. Our `x`\n\n- **Paper**: a\n  b ([D40])\n- **Here**: c\n\n## Design\n\nmore\n";
+        let one = parse(text).unwrap();
         assert_eq!((one.number, one.title.as_str()), (46, "Our x"));
-        assert_eq!(one.paragraphs, ["The paper says: a b", "We: c", "more"]);
-        assert_eq!(parse("25: palm\nThe paper\n").unwrap().paragraphs, ["The paper"]);
+        assert_eq!(one.paragraphs, ["Paper: a b (D40)", "Here: c"]);
+    }
+
+    /// Every entry of the page is found, and has the four parts and nothing else.
+    #[test]
+    fn every_entry_has_the_same_four_parts() {
+        let all = deviations();
+        assert_eq!(all.len(), TEXT.lines().filter(|line| line.starts_with("### ")).count());
+        for one in all {
+            let parts: Vec<_> = one.paragraphs.iter().filter_map(|text| text.split(": ").next()).collect();
+            assert_eq!(parts, ["Paper", "Here", "Why", "Effect"], "D{}", one.number);
+        }
+    }
+
+    /// A link to an entry is to a definition of the page, and that to the entry's own heading.
+    #[test]
+    fn links_between_entries_lead_somewhere() {
+        let slug = |heading: &str| -> String {
+            let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            kept.collect::<String>().to_lowercase().replace(' ', "-")
+        };
+        let headings = TEXT.lines().filter_map(|line| line.strip_prefix("### "));
+        let anchors: BTreeSet<String> = headings.map(slug).collect();
+        let links = |line: &'static str| line.strip_prefix('[')?.split_once("]: #");
+        let defined: BTreeSet<_> = TEXT.lines().filter_map(links).collect();
+        for (name, anchor) in &defined {
+            assert!(anchors.contains(*anchor), "{name} leads to #{anchor}");
+        }
+        for name in TEXT.split('[').filter_map(|rest| rest.split_once(']')).map(|(name, _)| name) {
+            let entry = name.strip_prefix('D').is_some_and(|rest| rest.parse::<u32>().is_ok());
+            assert!(!entry || defined.iter().any(|(known, _)| *known == name), "[{name}] is not defined");
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use buddy_cuda::{Example, FusedRow, Gpu, Source};
+use buddy_cuda::{Gpu, Source};
+use buddy_gpu_lab::{Example, FusedRow};
 use clap::{Args, ValueEnum};
 
 #[derive(Args)]
@@ -47,7 +48,7 @@ impl Fused {
             [] => vec![Example::Stencil, Example::Spmv, Example::Product],
             only => only.iter().map(|&name| name.into()).collect(),
         };
-        let report = buddy_cuda::fused(gpu, &examples, |row| {
+        let report = buddy_gpu_lab::fused(gpu, &examples, |row| {
             failed = failed.take().or(print_row(&mut out, row).err());
         })?;
         if let Some(error) = failed {

@@ -10,7 +10,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use buddy_core::{Record, RecordKind, SizeClass};
-use buddy_cuda::{BenchReport, BenchRow, CheckCase, Gpu};
+use buddy_cuda::Gpu;
+use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
 use clap::{Args, Subcommand};
 
 use fused::{Fused, Headers};
@@ -131,7 +132,7 @@ impl Test {
         )?;
         writeln!(out, "codec     data     noise  entries {classes}  {targets}")?;
         let mut failed = None;
-        let report = buddy_cuda::check(gpu, bytes, |case| {
+        let report = buddy_gpu_lab::check(gpu, bytes, |case| {
             failed = failed.take().or(print_case(&mut out, case).err());
         })?;
         if let Some(error) = failed {
@@ -161,7 +162,7 @@ impl Bench {
             "what", "data", "GB/s", "bound", "of it", "overflow"
         )?;
         let mut failed = None;
-        let mut report = buddy_cuda::bench(gpu, (self.gib * GIB) as u64 / 8192 * 8192, |row| {
+        let mut report = buddy_gpu_lab::bench(gpu, (self.gib * GIB) as u64 / 8192 * 8192, |row| {
             failed = failed.take().or(print_row(&mut out, row).err());
         })?;
         if let Some(error) = failed {

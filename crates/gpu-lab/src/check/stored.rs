@@ -4,11 +4,11 @@ use std::sync::PoisonError;
 
 use buddy_codec::Codec;
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Place, SizeClass, Target};
-use cudarc::driver::CudaStream;
+use buddy_cuda::{BuddyBuffer, BuddyPool, Targets};
 use rayon::prelude::*;
 
 use super::{Bench, same};
-use crate::{BuddyBuffer, BuddyPool, DeviceBytes, Error, Gpu, Targets};
+use crate::Error;
 
 /// What memory holds before a write: bytes that no entry would leave by chance.
 const POISON: u8 = 0xee;
@@ -31,58 +31,52 @@ pub(super) fn check(bench: &Bench, codec: &Codec, pool: &mut BuddyPool) -> Resul
 }
 
 fn one(bench: &Bench, codec: &Codec, pool: &mut BuddyPool, targets: Targets<'_>) -> Result<f64, Error> {
-    let gpu = &bench.gpu;
-    let stream = gpu.stream()?;
-    pool.poison(POISON)?;
+    let lab = &bench.lab;
+    bench.staging.fill(POISON)?;
+    pool.spans().into_iter().try_for_each(|span| lab.copy(bench.staging.all(), span))?;
+    lab.wait()?;
     let buffer = pool.buffer(codec.clone(), targets)?;
     let name = |what: &str| match targets {
         Targets::Uniform(target, _) => format!("{what}, {} at {target}", codec.kind()),
         Targets::Pages(_) => format!("{what}, {} with mixed pages", codec.kind()),
     };
-    buffer.write(&stream, 0, bench.data.all())?;
-    buffer.stats(&stream)?;
-    gpu.wait(&stream)?;
-    memory(bench, &buffer, &name)?;
+    buffer.write(&lab.stream, 0, bench.data.all())?;
+    buffer.stats(&lab.stream)?;
+    lab.wait()?;
+    memory(bench, pool, &buffer, &name)?;
     let overflowing = statistics(bench, &buffer, &name)?;
     bench.back.fill(POISON)?;
-    buffer.read(&stream, 0, bench.back.all())?;
-    equal(bench, &stream, &name("read"))?;
+    buffer.read(&lab.stream, 0, bench.back.all())?;
+    lab.same(&name("read"), bench.data.all(), bench.back.all())?;
     // In two parts that meet within a tile.
     bench.back.fill(POISON)?;
     let middle = ((bench.plain.len() as u64 / 2) | 1) * ENTRY_BYTES as u64;
-    buffer.read(&stream, 0, bench.back.span(0..middle))?;
-    buffer.read(&stream, middle / ENTRY_BYTES as u64, bench.back.span(middle..bench.back.len()))?;
-    equal(bench, &stream, &name("read in two parts"))?;
-    single(bench, gpu, &stream, &buffer, &name)?;
-    buffer.stats(&stream)?;
-    gpu.wait(&stream)?;
+    buffer.read(&lab.stream, 0, bench.back.span(0..middle))?;
+    buffer.read(&lab.stream, middle / ENTRY_BYTES as u64, bench.back.span(middle..bench.back.len()))?;
+    lab.same(&name("read in two parts"), bench.data.all(), bench.back.all())?;
+    single(bench, &buffer, &name)?;
+    buffer.stats(&lab.stream)?;
+    lab.wait()?;
     same(buffer.latest().fault, None, || name("faults"))?;
     Ok(overflowing as f64 / bench.plain.len() as f64)
 }
 
-/// `back` is the data.
-fn equal(bench: &Bench, stream: &CudaStream, what: &str) -> Result<(), Error> {
-    bench.counts.fill(0)?;
-    let count = bench.counts.span(0..8);
-    bench.gpu.count_differences(stream, bench.data.all(), bench.back.all(), count)?;
-    bench.gpu.wait(stream)?;
-    let mut different = [0; 8];
-    bench.counts.download(&mut different)?;
-    same(u64::from_le_bytes(different), 0, || format!("{what}: words that differ"))
-}
-
 /// Every byte that an entry uses is the CPU's, and no buddy slot was touched in vain.
-fn memory(bench: &Bench, buffer: &BuddyBuffer, name: &(impl Fn(&str) -> String + Sync)) -> Result<(), Error> {
-    let regions = buffer.regions();
+fn memory(
+    bench: &Bench,
+    pool: &BuddyPool,
+    buffer: &BuddyBuffer,
+    name: &(impl Fn(&str) -> String + Sync),
+) -> Result<(), Error> {
     let mut copies = bench.copies.lock().unwrap_or_else(PoisonError::into_inner);
-    let [device, buddy] = &mut *copies;
-    device.resize(regions.device.bytes() as usize, 0);
-    buddy.resize(regions.buddy.bytes() as usize, 0);
-    bench.gpu.check("copy from the GPU", regions.device.download(0, device))?;
-    bench.gpu.check("copy from the GPU", regions.buddy.download(0, buddy))?;
-    let (device, buddy) = (&*device, &*buddy);
-    let nibbles = (buffer.memory().nibbles - regions.device.address()) as usize;
-    let base = regions.device.address() as usize;
+    for (span, copy) in pool.spans().into_iter().zip(&mut *copies) {
+        bench.lab.copy(span, bench.staging.all())?;
+        copy.resize(span.bytes() as usize, 0);
+        bench.staging.download(copy)?;
+    }
+    let [device, buddy] = &*copies;
+    let base = pool.spans()[0].address();
+    let nibbles = (buffer.view().memory.nibbles - base) as usize;
     bench.plain.par_chunks(ENTRIES_PER_PAGE).enumerate().try_for_each(|(page, entries)| {
         let first = page * ENTRIES_PER_PAGE;
         let extent = buffer.extent(first as u64);
@@ -93,7 +87,7 @@ fn memory(bench: &Bench, buffer: &BuddyBuffer, name: &(impl Fn(&str) -> String +
             let metadata = device[nibbles + place.nibble.byte as usize] >> place.nibble.shift & 15;
             same(metadata, nibble.bits(), || name(&format!("nibble of entry {i}")))?;
             let parts = parts(&place, extent.target, nibble.class(), slot);
-            let start = place.device.start as usize - base;
+            let start = (place.device.start - base) as usize;
             same(&device[start..start + parts.0.len()], parts.0, || {
                 name(&format!("device part of entry {i}"))
             })?;
@@ -137,67 +131,43 @@ fn statistics(bench: &Bench, buffer: &BuddyBuffer, name: &impl Fn(&str) -> Strin
 }
 
 /// Single entries: gathered; scattered over and gathered with their neighbours.
-fn single(
-    bench: &Bench,
-    gpu: &Gpu,
-    stream: &CudaStream,
-    buffer: &BuddyBuffer,
-    name: &impl Fn(&str) -> String,
-) -> Result<(), Error> {
+fn single(bench: &Bench, buffer: &BuddyBuffer, name: &impl Fn(&str) -> String) -> Result<(), Error> {
     let entries = bench.plain.len();
     let count = LISTED.min(entries / 3);
     // Every third entry at least: a neighbour on either side stays as it is.
     let step = entries / count;
     let numbers: Vec<u32> = (0..count).map(|i| (i * step) as u32).collect();
     let shuffled: Vec<u32> = (0..count).map(|i| numbers[i * 2654435761 % count]).collect();
-    same_gather(gpu, stream, buffer, &bench.plain, &shuffled, &name("gather"))?;
+    same_gather(bench, buffer, &shuffled, |i| bench.plain[i], &name("gather"))?;
     let sources: Vec<Entry> = (0..count).map(|i| bench.plain[(i * 31 + 5) % entries]).collect();
-    let list = DeviceBytes::new(gpu, 4 * count as u64)?;
-    let from = DeviceBytes::new(gpu, (ENTRY_BYTES * count) as u64)?;
+    let (list, from) = (bench.lab.bytes(4 * count as u64)?, bench.lab.bytes((ENTRY_BYTES * count) as u64)?);
     list.upload(bytemuck::cast_slice(&numbers))?;
     from.upload(sources.as_flattened())?;
-    buffer.scatter(stream, list.all(), from.all())?;
-    gpu.wait(stream)?;
+    buffer.scatter(&bench.lab.stream, list.all(), from.all())?;
+    bench.lab.wait()?;
     let around = (0..count * step).step_by(step).flat_map(|i| [i, i + 1, (i + step - 1).min(entries - 1)]);
     let around: Vec<u32> = around.map(|i| i as u32).collect();
-    let expected = |i: u32| {
-        let i = i as usize;
+    let expected = |i: usize| {
         if i.is_multiple_of(step) && i / step < count { sources[i / step] } else { bench.plain[i] }
     };
-    let found = gather(gpu, stream, buffer, &around)?;
-    for (found, &i) in found.iter().zip(&around) {
-        same(*found, expected(i), || name(&format!("entry {i} after a scatter")))?;
-    }
-    Ok(())
+    same_gather(bench, buffer, &around, expected, &name("after a scatter"))
 }
 
+/// What a gather gives is what is expected of each entry.
 fn same_gather(
-    gpu: &Gpu,
-    stream: &CudaStream,
+    bench: &Bench,
     buffer: &BuddyBuffer,
-    plain: &[Entry],
     numbers: &[u32],
+    expected: impl Fn(usize) -> Entry,
     what: &str,
 ) -> Result<(), Error> {
-    for (found, &i) in gather(gpu, stream, buffer, numbers)?.iter().zip(numbers) {
-        same(*found, plain[i as usize], || format!("{what}: entry {i}"))?;
-    }
-    Ok(())
-}
-
-fn gather(
-    gpu: &Gpu,
-    stream: &CudaStream,
-    buffer: &BuddyBuffer,
-    numbers: &[u32],
-) -> Result<Vec<Entry>, Error> {
-    let list = DeviceBytes::new(gpu, 4 * numbers.len() as u64)?;
-    let to = DeviceBytes::new(gpu, (ENTRY_BYTES * numbers.len()) as u64)?;
+    let count = numbers.len() as u64;
+    let (list, to) = (bench.lab.bytes(4 * count)?, bench.lab.bytes(ENTRY_BYTES as u64 * count)?);
     list.upload(bytemuck::cast_slice(numbers))?;
     to.fill(POISON)?;
-    buffer.gather(stream, list.all(), to.all())?;
-    gpu.wait(stream)?;
+    buffer.gather(&bench.lab.stream, list.all(), to.all())?;
     let mut found = vec![[0; ENTRY_BYTES]; numbers.len()];
     to.download(found.as_flattened_mut())?;
-    Ok(found)
+    let mut pairs = found.iter().zip(numbers);
+    pairs.try_for_each(|(found, &i)| same(*found, expected(i as usize), || format!("{what}: entry {i}")))
 }

@@ -3,37 +3,38 @@
 use buddy_codec::{Codec, CodecKind, Error as CodecError};
 use buddy_core::{ENTRY_BYTES, Entry, Nibble, Target, ZERO_ENTRY};
 
+use buddy_cuda::{BuddyPool, Carveout, Fault, FaultKind, Targets};
+
 use super::same;
-use crate::{BuddyPool, Carveout, DeviceBytes, Error, Fault, FaultKind, Fill, Gpu, Targets};
+use crate::{Error, Fill, Lab};
 
 /// Entries that are tried with each kind of data.
 const ENTRIES: u64 = 1 << 14;
 
 /// Compares what the GPU makes of faulty memory with what the CPU makes of it.
-pub(super) fn check(gpu: &Gpu, kind: CodecKind) -> Result<(), Error> {
-    let stream = gpu.stream()?;
+pub(super) fn check(lab: &Lab, kind: CodecKind) -> Result<(), Error> {
     let codec = kind.train(&[]);
-    let mut pool = BuddyPool::new(gpu, 2 * ENTRIES * ENTRY_BYTES as u64, Carveout::Device, 1 << 16)?;
-    let plain = DeviceBytes::new(gpu, ENTRIES * ENTRY_BYTES as u64)?;
+    let bytes = ENTRIES * ENTRY_BYTES as u64;
+    let mut pool = BuddyPool::new(&lab.gpu, 2 * bytes, Carveout::Device, 1 << 16)?;
+    let (plain, metadata) = (lab.bytes(bytes)?, lab.bytes(ENTRIES / 2)?);
+    let (mut stored, mut found) = (vec![ZERO_ENTRY; ENTRIES as usize], vec![ZERO_ENTRY; ENTRIES as usize]);
     for (seed, noise) in [(1, 0.0), (2, 1.0)] {
         let buffer = pool.buffer(codec.clone(), Targets::Uniform(Target::X1, ENTRIES))?;
+        let part = |address, bytes| {
+            let [device, _] = pool.spans();
+            device.part(address - device.address()..address - device.address() + bytes)
+        };
         // Streams of real data under wrong nibbles, then noise under any.
-        gpu.make(&stream, plain.all(), Fill::Varied, seed, noise)?;
-        buffer.write(&stream, 0, plain.all())?;
-        gpu.wait(&stream)?;
-        let mut stored = vec![ZERO_ENTRY; ENTRIES as usize];
-        let device = &buffer.regions().device;
-        let offset = |address| address - device.address();
-        gpu.check(
-            "copy from the GPU",
-            device.download(offset(buffer.memory().device), stored.as_flattened_mut()),
-        )?;
+        lab.make(plain.all(), Fill::Varied, seed, noise)?;
+        buffer.write(&lab.stream, 0, plain.all())?;
+        lab.copy(part(buffer.view().memory.device, bytes), plain.all())?;
+        plain.download(stored.as_flattened_mut())?;
         let nibbles: Vec<u8> = (0..ENTRIES / 2).map(|i| (i * 151 + (i >> 3) * 57 + seed) as u8).collect();
-        gpu.check("copy to the GPU", device.upload(offset(buffer.memory().nibbles), &nibbles))?;
-        buffer.read(&stream, 0, plain.all())?;
-        buffer.stats(&stream)?;
-        gpu.wait(&stream)?;
-        let mut found = vec![ZERO_ENTRY; ENTRIES as usize];
+        metadata.upload(&nibbles)?;
+        lab.copy(metadata.all(), part(buffer.view().memory.nibbles, ENTRIES / 2))?;
+        buffer.read(&lab.stream, 0, plain.all())?;
+        buffer.stats(&lab.stream)?;
+        lab.wait()?;
         plain.download(found.as_flattened_mut())?;
         let mut fault = None;
         for (i, (found, stored)) in found.iter().zip(&stored).enumerate() {

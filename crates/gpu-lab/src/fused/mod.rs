@@ -1,20 +1,24 @@
 //! Kernels that work in compressed memory, beside the same work in plain memory, in one run: the examples of
 //! `buddy_device.cuh`, verified and measured.
 
-mod lab;
 mod product;
 mod spmv;
 mod stencil;
 
 use buddy_core::RecordKind;
+use buddy_cuda::{Gpu, Source};
 use serde::{Deserialize, Serialize};
 
 pub use product::ProductShape;
 pub use spmv::SpmvShape;
 pub use stencil::StencilShape;
 
-use crate::{Error, Gpu, Source};
-use lab::Lab;
+use crate::{Error, Lab};
+
+/// What the plain kernel is called that is the compressed one's twin.
+const TWIN: &str = "the same kernel, plain";
+/// Bytes by which the speed of memory is measured.
+const PROBE: u64 = 1 << 30;
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,11 +87,11 @@ impl FusedRow {
 /// The shapes of all kernels: how work is cut. The defaults were the best on an H200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Shapes {
-    /// Of the stencil.
+    /// How the stencil is cut into blocks of warps.
     pub stencil: StencilShape,
-    /// Of the sparse product.
+    /// How the sparse product is cut into warps of rows.
     pub spmv: SpmvShape,
-    /// Of the product.
+    /// How a block of the product divides its warps and its shared memory.
     pub product: ProductShape,
 }
 
@@ -96,12 +100,9 @@ impl Shapes {
         self.stencil.check().and(self.spmv.check()).and(self.product.check())
     }
 
-    fn source(self, example: Example) -> Source {
-        match example {
-            Example::Stencil => self.stencil.source(),
-            Example::Spmv => self.spmv.source(),
-            Example::Product => self.product.source(),
-        }
+    /// The program of each example.
+    pub(crate) fn sources(self) -> [Source; 3] {
+        [self.stencil.source(), self.spmv.source(), self.product.source()]
     }
 }
 
@@ -127,8 +128,11 @@ pub fn fused(
     mut progress: impl FnMut(&FusedRow),
 ) -> Result<FusedReport, Error> {
     let shapes = Shapes::default();
-    examples.iter().try_for_each(|example| gpu.runs(&shapes.source(*example)))?;
+    // A GPU that is too old for one of them is refused before anything is measured.
+    let sources = shapes.sources();
+    examples.iter().try_for_each(|&example| gpu.module(&sources[example as usize]).map(drop))?;
     let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
+    let speeds = Speeds::measure(&lab)?;
     let mut rows = Vec::new();
     let mut add = |row: FusedRow| {
         progress(&row);
@@ -136,19 +140,13 @@ pub fn fused(
     };
     for example in examples {
         match example {
-            Example::Stencil => add(stencil::measure(&lab, shapes.stencil)?),
-            Example::Spmv => spmv::measure(&lab, shapes.spmv, &mut add)?,
-            Example::Product => product::measure(&lab, shapes.product, &mut add)?,
+            Example::Stencil => add(stencil::measure(&lab, speeds, shapes.stencil)?),
+            Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut add)?,
+            Example::Product => product::measure(&lab, speeds, shapes.product, &mut add)?,
         }
     }
-    Ok(FusedReport {
-        gpu: info.name,
-        driver: info.driver,
-        read_gb_per_s: lab.read_gb_per_s,
-        copy_gb_per_s: lab.copy_gb_per_s,
-        shapes,
-        rows,
-    })
+    let Speeds { read_gb_per_s, copy_gb_per_s } = speeds;
+    Ok(FusedReport { gpu: info.name, driver: info.driver, read_gb_per_s, copy_gb_per_s, shapes, rows })
 }
 
 /// Verifies and measures one example at one shape, without the vendor's library: to choose shapes with.
@@ -158,16 +156,53 @@ pub fn fused(
 pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>, Error> {
     shapes.check()?;
     let lab = Lab::new(gpu)?;
+    let speeds = Speeds::measure(&lab)?;
     let mut rows = Vec::new();
     match example {
-        Example::Stencil => rows.push(stencil::measure(&lab, shapes.stencil)?),
-        Example::Spmv => spmv::measure(&lab, shapes.spmv, &mut |row| rows.push(row))?,
-        Example::Product => product::tune(&lab, shapes.product, &mut |row| rows.push(row))?,
+        Example::Stencil => rows.push(stencil::measure(&lab, speeds, shapes.stencil)?),
+        Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut |row| rows.push(row))?,
+        Example::Product => product::tune(&lab, speeds, shapes.product, &mut |row| rows.push(row))?,
     }
     Ok(rows)
 }
 
-/// The programs.
-pub(crate) fn sources() -> [Source; 3] {
-    [Example::Stencil, Example::Spmv, Example::Product].map(|example| Shapes::default().source(example))
+/// How fast plain memory is, in 10^9 bytes a second.
+#[derive(Debug, Clone, Copy)]
+struct Speeds {
+    read_gb_per_s: f64,
+    copy_gb_per_s: f64,
 }
+
+impl Speeds {
+    fn measure(lab: &Lab) -> Result<Self, Error> {
+        let (a, b, count) = (lab.bytes(PROBE)?, lab.bytes(PROBE)?, lab.bytes(8)?);
+        a.fill(0x5a)?;
+        let read_us = lab.time(4, |_| lab.read_all(a.all(), count.all()))?;
+        let copy_us = lab.time(4, |_| lab.copy(a.all(), b.all()))?;
+        let gb_per_s = |us| PROBE as f64 / us / 1e3;
+        Ok(Self { read_gb_per_s: gb_per_s(read_us), copy_gb_per_s: 2.0 * gb_per_s(copy_us) })
+    }
+}
+
+/// The faster of two plain kernels: its name and its time.
+fn fastest_plain(simple_us: f64, twin_us: f64) -> (String, f64) {
+    match simple_us < twin_us {
+        true => ("a simple plain kernel".to_owned(), simple_us),
+        false => (TWIN.to_owned(), twin_us),
+    }
+}
+
+/// Structs of plain numbers that kernels take.
+macro_rules! device_struct {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        #[repr(C)]
+        struct $name {
+            $($field: $type),+
+        }
+        // SAFETY: plain numbers in C layout, as in the kernels.
+        unsafe impl cudarc::driver::DeviceRepr for $name {}
+    };
+}
+use device_struct;

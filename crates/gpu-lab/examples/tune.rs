@@ -1,12 +1,13 @@
 //! Tries shapes of the fused examples on the GPU that is here, and prints what each gives.
 //!
-//!     cargo run --release -p buddy-cuda --example tune [stencil | spmv | product]... [first]
+//!     cargo run --release -p buddy-gpu-lab --example tune [stencil | spmv | product]... [first]
 //!
 //! With `first`, only the first shape of each: for a profiler.
 
-use buddy_cuda::{Example, Gpu, ProductShape, Shapes, SpmvShape, StencilShape, tune};
+use buddy_cuda::Gpu;
+use buddy_gpu_lab::{Example, ProductShape, Shapes, SpmvShape, StencilShape, tune};
 
-fn main() -> Result<(), buddy_cuda::Error> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gpu = Gpu::open(0)?;
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let most = if asked.iter().any(|asked| asked == "first") { 1 } else { usize::MAX };

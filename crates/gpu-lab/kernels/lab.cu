@@ -1,35 +1,12 @@
-// Kernels that belong to no codec: what is stored, what the constants are, data to try codecs on, and plain
-// copies to compare with.
-#include "entry.cuh"
+// What the checks and the measurements need beside the runtime's kernels: data to try codecs on, what the kernels'
+// constants and places are, and plain copies and comparisons.
+#include "buddy_device.cuh"
 #include "fill.cuh"
-#include "tile.cuh"
 
 using namespace buddy;
 
 BUDDY_FN u64 thread_index() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 BUDDY_FN u64 thread_count() { return (u64)gridDim.x * blockDim.x; }
-
-// Counts the nibbles of a buffer, those that name no class under NIBBLES, and entries that overflow after them.
-extern "C" __global__ void buddy_stats(Memory memory, u64* counts) {
-    u32 found[NIBBLES + 2] = {};
-    for (u64 at = thread_index(); at * 8 < memory.entries; at += thread_count()) {
-        u32 word = ((const u32*)memory.nibbles)[at], room = place_of(memory, at * 8).device_bytes;
-        u32 valid = memory.entries - at * 8 < 8 ? (u32)(memory.entries - at * 8) : 8;
-        BUDDY_UNROLL
-        for (u32 i = 0; i < 8; i++) {
-            u32 nibble = i < valid ? word >> 4 * i & 15 : 16;
-            BUDDY_UNROLL
-            for (u32 n = 0; n < NIBBLES; n++) found[n] += nibble == n;
-            found[NIBBLES] += nibble >= NIBBLES && nibble < 16;
-            found[NIBBLES + 1] += nibble < NIBBLES && class_bytes(class_of(nibble)) > room;
-        }
-    }
-    BUDDY_UNROLL
-    for (u32 n = 0; n < NIBBLES + 2; n++) {
-        u32 sum = __reduce_add_sync(ALL, found[n]);
-        if (threadIdx.x % WARP == 0 && sum != 0) atomicAdd(counts + n, (u64)sum);
-    }
-}
 
 // What the kernels were compiled with: constants, then bytes and class and layout of every nibble.
 extern "C" __global__ void buddy_constants(u32* out) {

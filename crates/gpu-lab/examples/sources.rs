@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 fn main() {
     let architectures: Vec<String> = std::env::args().skip(1).collect();
-    let programs = Source::all();
+    let programs = [Source::all(), buddy_gpu_lab::sources()].concat();
     let compile = |source: &Source, architecture: &String| {
         json!({
             "program": source.name,
@@ -23,7 +23,10 @@ fn main() {
     };
     let jobs: Vec<Value> =
         programs.iter().flat_map(|source| for_each(source).map(|a| compile(source, a))).collect();
-    let headers: Vec<Value> =
-        Source::headers().iter().map(|(name, text)| json!({ "name": name, "text": text })).collect();
+    let headers: Vec<Value> = [Source::headers(), &buddy_gpu_lab::HEADERS]
+        .concat()
+        .iter()
+        .map(|(name, text)| json!({ "name": name, "text": text }))
+        .collect();
     println!("{}", json!({ "headers": headers, "jobs": jobs }));
 }

@@ -1,15 +1,18 @@
 //! How fast it is, beside a copy in the same run. Times are medians by CUDA events; every pair of write and read
 //! is verified.
 
-use buddy_codec::{Codec, CodecKind};
-use buddy_core::{ENTRY_BYTES, RecordKind, SizeClass, Target};
-use cudarc::driver::{CudaStream, sys::CUevent_flags};
+use buddy_codec::CodecKind;
+use buddy_core::{ENTRY_BYTES, RecordKind, Target};
+use buddy_cuda::{BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Gpu, Surveyed, Targets};
 use serde::{Deserialize, Serialize};
 
-use crate::{BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Error, Fill, Gpu, Targets, pool::room_for};
+use crate::{
+    Error, Fill, Lab,
+    lab::{overflow, stored_bytes},
+};
 
-/// Timed repeats of each operation, after three that are not.
-const REPEATS: usize = 15;
+/// Launches of each operation that are timed together.
+const LAUNCHES: usize = 3;
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,7 +23,7 @@ pub struct BenchReport {
     pub driver: u32,
     /// Uncompressed bytes of each measurement.
     pub bytes: u64,
-    /// The measurements.
+    /// The measurements, in the order they were made.
     pub rows: Vec<BenchRow>,
 }
 
@@ -29,12 +32,12 @@ impl RecordKind for BenchReport {
     const VERSION: u32 = 1;
 }
 
-/// One measurement.
+/// The speed of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchRow {
-    /// What was done.
+    /// The operation, with codec and target.
     pub what: String,
-    /// On which data.
+    /// The name of its [`Fill`].
     pub data: String,
     /// 10^9 uncompressed bytes a second; for copies, bytes read and written.
     pub gb_per_s: f64,
@@ -76,45 +79,24 @@ pub fn bench(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&BenchRow)) -> Resu
 }
 
 struct Bench {
-    gpu: Gpu,
-    stream: std::sync::Arc<CudaStream>,
+    lab: Lab,
     bytes: u64,
     data: DeviceBytes,
     back: DeviceBytes,
-    counts: DeviceBytes,
     /// What a copy moves, read and written.
     copy_gb_per_s: f64,
 }
 
 impl Bench {
     fn new(gpu: &Gpu, bytes: u64) -> Result<Self, Error> {
-        Ok(Self {
-            gpu: gpu.clone(),
-            stream: gpu.stream()?,
-            bytes,
-            data: DeviceBytes::new(gpu, bytes)?,
-            back: DeviceBytes::new(gpu, bytes)?,
-            counts: DeviceBytes::new(gpu, 64)?,
-            copy_gb_per_s: 0.0,
-        })
+        let lab = Lab::new(gpu)?;
+        let (data, back) = (lab.bytes(bytes)?, lab.bytes(bytes)?);
+        Ok(Self { lab, bytes, data, back, copy_gb_per_s: 0.0 })
     }
 
     /// Median seconds of an operation.
     fn time(&self, operation: impl Fn() -> Result<(), Error>) -> Result<f64, Error> {
-        let event = || self.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-        let mut times = Vec::new();
-        for run in 0..3 + REPEATS {
-            let start = self.gpu.check("record an event", event())?;
-            operation()?;
-            let end = self.gpu.check("record an event", event())?;
-            self.gpu.wait(&self.stream)?;
-            let ms = self.gpu.check("read the time", start.elapsed_ms(&end))?;
-            if run >= 3 {
-                times.push(f64::from(ms) / 1e3);
-            }
-        }
-        times.sort_by(f64::total_cmp);
-        Ok(times[REPEATS / 2])
+        Ok(self.lab.time(LAUNCHES, |_| operation())? / 1e6)
     }
 
     fn row(&self, what: impl Into<String>, data: Fill, seconds: f64) -> BenchRow {
@@ -127,26 +109,13 @@ impl Bench {
         }
     }
 
-    /// What a copy of `moved` bytes for each entry would reach.
-    fn bound(&self, moved: f64) -> Option<f64> {
-        Some(self.copy_gb_per_s * ENTRY_BYTES as f64 / moved)
-    }
-
     fn make(&self, fill: Fill, noise: f64) -> Result<(), Error> {
-        self.gpu.make(&self.stream, self.data.all(), fill, 1, noise)?;
-        self.gpu.wait(&self.stream)
-    }
-
-    /// The codec, trained on some of the data.
-    fn train(&self, kind: CodecKind) -> Result<Codec, Error> {
-        let mut sample = vec![[0; ENTRY_BYTES]; (self.bytes / ENTRY_BYTES as u64).min(4096) as usize];
-        self.data.download(sample.as_flattened_mut())?;
-        Ok(kind.train(&sample))
+        self.lab.make(self.data.all(), fill, 1, noise)
     }
 
     fn copy(&mut self) -> Result<BenchRow, Error> {
         self.make(Fill::Varied, 0.0)?;
-        let seconds = self.time(|| self.gpu.copy(&self.stream, self.data.all(), self.back.all()))?;
+        let seconds = self.time(|| self.lab.copy(self.data.all(), self.back.all()))?;
         self.copy_gb_per_s = 2.0 * self.bytes as f64 / seconds / 1e9;
         self.verify()?;
         Ok(BenchRow {
@@ -155,82 +124,54 @@ impl Bench {
         })
     }
 
+    /// The survey of all data as one span, its wait for the result included.
     fn sizes(&self, kind: CodecKind, fill: Fill) -> Result<BenchRow, Error> {
         self.make(fill, 0.0)?;
-        let codec = self.train(kind)?;
-        let counts = self.counts.span(0..48);
-        let seconds = self.time(|| self.gpu.size_histogram(&self.stream, &codec, self.data.all(), counts))?;
+        let codec = self.lab.gpu.train(&self.lab.stream, kind, self.data.all())?;
+        let all = [Surveyed { span: self.data.all(), codec, classes: None }];
+        let seconds = self.time(|| Ok(self.lab.gpu.survey(&self.lab.stream, &all).map(drop)?))?;
         Ok(self.row(format!("{kind} size histogram"), fill, seconds))
     }
 
-    /// Write and read of a whole buffer.
+    /// Write and read of a whole buffer, beside a copy of the bytes that both must move.
     fn pair(&self, kind: CodecKind, target: Target, fill: Fill) -> Result<Vec<BenchRow>, Error> {
         self.make(fill, 0.0)?;
-        let mut pool = self.pool(target, Carveout::Host)?;
-        let buffer = pool.buffer(self.train(kind)?, self.targets(target))?;
-        let (write, read) = self.write_and_read(&buffer)?;
-        let overflow = Some(buffer.latest().overflowing as f64 / buffer.entries() as f64);
-        let bound_gb_per_s = self.bound(ENTRY_BYTES as f64 + stored_bytes(&buffer));
+        let packed = self.lab.compress(kind, target, self.data.all())?;
+        let buffer = packed.buffer();
+        let (write, read) = self.write_and_read(buffer)?;
+        let moved = (self.bytes + stored_bytes(buffer).0) as f64 / self.bytes as f64;
         let row = |what, seconds| BenchRow {
-            bound_gb_per_s,
-            overflow,
+            bound_gb_per_s: Some(self.copy_gb_per_s / moved),
+            overflow: Some(overflow(buffer)),
             ..self.row(format!("{kind} {what} at {target}"), fill, seconds)
         };
         Ok(vec![row("compress", write), row("decompress", read)])
     }
 
+    /// Seconds of both; what is read is what was written.
     fn write_and_read(&self, buffer: &BuddyBuffer) -> Result<(f64, f64), Error> {
-        let write = self.time(|| buffer.write(&self.stream, 0, self.data.all()))?;
+        let write = self.time(|| Ok(buffer.write(&self.lab.stream, 0, self.data.all())?))?;
         self.back.fill(0xee)?;
-        let read = self.time(|| buffer.read(&self.stream, 0, self.back.all()))?;
-        buffer.stats(&self.stream)?;
+        let read = self.time(|| Ok(buffer.read(&self.lab.stream, 0, self.back.all())?))?;
+        self.lab.describe(buffer)?;
         self.verify()?;
         Ok((write, read))
     }
 
-    /// `back` is the data.
     fn verify(&self) -> Result<(), Error> {
-        self.counts.fill(0)?;
-        let (data, back) = (self.data.all(), self.back.all());
-        self.gpu.count_differences(&self.stream, data, back, self.counts.span(0..8))?;
-        self.gpu.wait(&self.stream)?;
-        let mut count = [0; 8];
-        self.counts.download(&mut count)?;
-        match u64::from_le_bytes(count) {
-            0 => Ok(()),
-            words => Err(Error::Differs(format!("{words} words are not read as they were written"))),
-        }
-    }
-
-    fn targets(&self, target: Target) -> Targets<'static> {
-        Targets::Uniform(target, self.bytes / ENTRY_BYTES as u64)
-    }
-
-    fn pool(&self, target: Target, carveout: Carveout) -> Result<BuddyPool, Error> {
-        let (device, buddy) = room_for(target, self.bytes / ENTRY_BYTES as u64);
-        BuddyPool::new(&self.gpu, device, carveout, buddy)
+        self.lab.same("what was read", self.data.all(), self.back.all())
     }
 
     /// Random single entries, from compressed and from plain memory.
     fn gather(&self) -> Result<Vec<BenchRow>, Error> {
         self.make(Fill::Ramp, 0.0)?;
-        let mut pool = self.pool(Target::X2, Carveout::Host)?;
-        let buffer = pool.buffer(self.train(CodecKind::Bpc)?, self.targets(Target::X2))?;
-        buffer.write(&self.stream, 0, self.data.all())?;
-        let list = DeviceBytes::new(&self.gpu, 4 * buffer.entries())?;
-        self.gpu.make_list(&self.stream, list.all(), buffer.entries(), 7)?;
-        let other = DeviceBytes::new(&self.gpu, self.bytes)?;
-        let plain =
-            self.time(|| self.gpu.gather_plain(&self.stream, self.data.all(), other.all(), list.all()))?;
-        let ours = self.time(|| buffer.gather(&self.stream, list.all(), self.back.all()))?;
-        self.counts.fill(0)?;
-        self.gpu.count_differences(&self.stream, other.all(), self.back.all(), self.counts.span(0..8))?;
-        self.gpu.wait(&self.stream)?;
-        let mut count = [0; 8];
-        self.counts.download(&mut count)?;
-        if count != [0; 8] {
-            return Err(Error::Differs("gathered entries are not the plain ones".to_owned()));
-        }
+        let packed = self.lab.compress(CodecKind::Bpc, Target::X2, self.data.all())?;
+        let buffer = packed.buffer();
+        let (list, other) = (self.lab.bytes(4 * buffer.entries())?, self.lab.bytes(self.bytes)?);
+        self.lab.make_list(list.all(), buffer.entries(), 7)?;
+        let plain = self.time(|| self.lab.gather_plain(self.data.all(), other.all(), list.all()))?;
+        let ours = self.time(|| Ok(buffer.gather(&self.lab.stream, list.all(), self.back.all())?))?;
+        self.lab.same("gathered entries", other.all(), self.back.all())?;
         let plain = self.row("gather of 128 B from plain memory", Fill::Ramp, plain);
         let bound_gb_per_s = Some(plain.gb_per_s);
         let ours = BenchRow { bound_gb_per_s, ..self.row("bpc gather at 2x", Fill::Ramp, ours) };
@@ -239,7 +180,9 @@ impl Bench {
 
     /// Reads while some entries overflow, beside what the link allows.
     fn overflow(&self, carveout: Carveout) -> Result<Vec<BenchRow>, Error> {
-        let mut pool = self.pool(Target::X2, carveout)?;
+        let entries = self.bytes / ENTRY_BYTES as u64;
+        let (device, buddy) = BuddyPool::room_for(Target::X2, entries);
+        let mut pool = BuddyPool::new(&self.lab.gpu, device, carveout, buddy)?;
         let place = format!("{carveout:?}").to_lowercase();
         let slot = Target::X2.buddy_bytes() as u32;
         let in_order = self.link(&pool, slot, slot)?;
@@ -252,14 +195,13 @@ impl Bench {
         let mut without = None;
         for noise in [0.0, 0.001, 0.01, 0.1] {
             self.make(Fill::Ramp, noise)?;
-            let buffer = pool.buffer(self.train(CodecKind::Bpc)?, self.targets(Target::X2))?;
+            let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, entries))?;
             let (_, read) = self.write_and_read(&buffer)?;
-            let overflowing = buffer.latest().overflowing;
             let without = *without.get_or_insert(read);
             // Noise is stored raw: half of it lies in the carve-out.
-            let linked = (overflowing * u64::from(slot)) as f64 / in_order / 1e9;
+            let linked = (buffer.latest().overflowing * u64::from(slot)) as f64 / in_order / 1e9;
             rows.push(BenchRow {
-                overflow: Some(overflowing as f64 / buffer.entries() as f64),
+                overflow: Some(overflow(&buffer)),
                 bound_gb_per_s: Some(self.bytes as f64 / linked.max(without) / 1e9),
                 ..self.row(format!("bpc decompress at 2x, overflow on the {place}"), Fill::Ramp, read)
             });
@@ -271,20 +213,9 @@ impl Bench {
 
     /// Speed of a kernel that reads slots of the carve-out, so far apart.
     fn link(&self, pool: &BuddyPool, slot: u32, stride: u32) -> Result<f64, Error> {
-        let from = pool.carveout_span(pool.regions().buddy.bytes().min(1 << 29));
-        let kernels = self.gpu.common()?;
-        let seconds = self.time(|| {
-            let launched = kernels.read_slots(&self.stream, from, self.back.all(), slot, stride);
-            self.gpu.check("start reading the carve-out", launched)
-        })?;
+        let [_, carveout] = pool.spans();
+        let from = carveout.part(0..carveout.bytes().min(1 << 29));
+        let seconds = self.time(|| self.lab.read_slots(from, self.back.all(), slot, stride))?;
         Ok((from.bytes() / u64::from(stride) * u64::from(slot)) as f64 / seconds / 1e9)
     }
-}
-
-/// Bytes of device memory that the average entry moves: its sectors there, and its nibble.
-fn stored_bytes(buffer: &BuddyBuffer) -> f64 {
-    let stats = buffer.latest();
-    let used = |class| stats.class(class) * buffer.target(0).split(class).0 as u64;
-    let used: u64 = SizeClass::ALL.into_iter().map(used).sum();
-    used as f64 / buffer.entries() as f64 + 0.5
 }

@@ -3,33 +3,32 @@
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Nibble, SECTOR_BYTES, SizeClass, Target};
 
+use buddy_cuda::{BuddyBuffer, BuddyPool, BuddyView, Carveout, Memory, Page, Params, Targets};
+
 use super::same;
-use crate::{
-    BuddyBuffer, BuddyPool, BuddyView, Carveout, DeviceBytes, Error, Gpu, Targets,
-    layout::{Memory, Page},
-    source::Params,
-};
+use crate::{Error, Lab};
 
 const PAGES: usize = 23;
 
 /// Compares constants, nibbles, and the places of a buffer with one target and of one with many.
-pub(super) fn check(gpu: &Gpu) -> Result<(), Error> {
-    constants(gpu)?;
+pub(super) fn check(lab: &Lab) -> Result<(), Error> {
+    constants(lab)?;
     let entries = (PAGES * ENTRIES_PER_PAGE) as u64;
-    let mut pool = BuddyPool::new(gpu, 1 << 20, Carveout::Device, 1 << 20)?;
+    let mut pool = BuddyPool::new(&lab.gpu, 1 << 20, Carveout::Device, 1 << 20)?;
     let mixed: Vec<Target> = Target::ALL.into_iter().cycle().take(PAGES).collect();
     for target in Target::ALL {
-        places(gpu, &pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(target, entries))?)?;
+        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(target, entries))?;
+        places(lab, &pool, &buffer)?;
+        drop(buffer);
         pool.clear()?;
     }
-    places(gpu, &pool.buffer(CodecKind::Bpc.train(&[]), Targets::Pages(&mixed))?)
+    let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Pages(&mixed))?;
+    places(lab, &pool, &buffer)
 }
 
-fn constants(gpu: &Gpu) -> Result<(), Error> {
-    let stream = gpu.stream()?;
-    let out = DeviceBytes::new(gpu, 4096)?;
-    gpu.check("start writing constants", gpu.common()?.constants(&stream, out.all()))?;
-    gpu.wait(&stream)?;
+fn constants(lab: &Lab) -> Result<(), Error> {
+    let out = lab.bytes(4096)?;
+    lab.constants(out.all())?;
     let stored = 8 * SizeClass::S3.bytes();
     let mut expected = vec![ENTRY_BYTES, SECTOR_BYTES, ENTRIES_PER_PAGE, Target::X16.device_bytes(), stored];
     expected.extend([size_of::<Memory>(), size_of::<Page>(), size_of::<Params>(), size_of::<BuddyView>()]);
@@ -46,18 +45,15 @@ fn constants(gpu: &Gpu) -> Result<(), Error> {
     same(found, expected, || "constants".to_owned())
 }
 
-fn places(gpu: &Gpu, buffer: &BuddyBuffer) -> Result<(), Error> {
-    let stream = gpu.stream()?;
+fn places(lab: &Lab, pool: &BuddyPool, buffer: &BuddyBuffer) -> Result<(), Error> {
     let entries: Vec<u32> = (0..buffer.entries() as u32).step_by(7).collect();
-    let list = DeviceBytes::new(gpu, 4 * entries.len() as u64)?;
-    let out = DeviceBytes::new(gpu, 40 * entries.len() as u64)?;
+    let (list, out) = (lab.bytes(4 * entries.len() as u64)?, lab.bytes(40 * entries.len() as u64)?);
     list.upload(bytemuck::cast_slice(&entries))?;
-    gpu.check("start writing places", gpu.common()?.places(&stream, buffer.memory(), list.all(), out.all()))?;
-    gpu.wait(&stream)?;
+    lab.places(buffer.view().memory, list.all(), out.all())?;
     let mut bytes = vec![0; out.len() as usize];
     out.download(&mut bytes)?;
     let found: Vec<u64> = bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-    let carveout = buffer.regions().buddy.address();
+    let carveout = pool.spans()[1].address();
     for (found, &entry) in found.as_chunks::<5>().0.iter().zip(&entries) {
         let extent = buffer.extent(u64::from(entry));
         let within = if extent.entries == buffer.entries() { entry } else { entry % ENTRIES_PER_PAGE as u32 };

@@ -2,12 +2,13 @@
 
 use std::mem::MaybeUninit;
 
+use buddy_cuda::{DeviceBytes, DeviceSpan};
 use cudarc::{
     cublaslt::{result, sys},
     driver::CudaStream,
 };
 
-use crate::{DeviceBytes, DeviceSpan, Error, Gpu};
+use crate::{Error, Lab};
 
 /// Algorithms that are asked for.
 const ALGORITHMS: usize = 64;
@@ -46,7 +47,7 @@ impl Vendor {
     /// # Errors
     /// [`Error::Vendor`] with what the library says.
     pub(crate) fn new(
-        gpu: &Gpu,
+        lab: &Lab,
         (rows, columns): (u32, u32),
         sides: u32,
         wide: bool,
@@ -55,10 +56,10 @@ impl Vendor {
         if !unsafe { sys::is_culib_present() } {
             return Ok(None);
         }
-        gpu.check("bind the context", gpu.context()?.bind_to_thread())?;
+        lab.gpu.check("bind the context", lab.stream.context().bind_to_thread())?;
         let (rows, columns, sides) = (u64::from(rows), u64::from(columns), u64::from(sides));
         let (narrow, single) = (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_32F);
-        let workspace = DeviceBytes::new(gpu, WORKSPACE)?;
+        let workspace = lab.bytes(WORKSPACE)?;
         let made = || -> Result<Self, result::CublasError> {
             let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
             // The library counts matrices by columns: ours is one of rows, transposed.

@@ -2,14 +2,14 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::Target;
-use cudarc::driver::DeviceRepr;
+use buddy_cuda::{Allocation, Launch, Source};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    FusedRow,
-    lab::{Lab, Launch, at, device_struct, overflow, stored_bytes},
+use super::{FusedRow, Speeds, device_struct, fastest_plain};
+use crate::{
+    Error, Fill, Lab,
+    lab::{at, moved_bytes, overflow, program},
 };
-use crate::{Error, Fill, Source};
 
 /// How the stencil is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl StencilShape {
 
     pub(super) fn source(self) -> Source {
         let defines = [format!("BUDDY_STENCIL_WARPS={}", self.warps)];
-        Source::new("stencil.cu", include_str!("../../kernels/examples/stencil.cu"), &defines)
+        program("stencil.cu", include_str!("../../kernels/stencil.cu"), &defines)
     }
 
     fn launch(self) -> Launch {
@@ -51,13 +51,14 @@ const PLANES: u32 = 512;
 
 device_struct!(Grid { rows: u32, planes: u32, planes_per_block: u32 });
 
-pub(super) fn measure(lab: &Lab, shape: StencilShape) -> Result<FusedRow, Error> {
+pub(super) fn measure(lab: &Lab, speeds: Speeds, shape: StencilShape) -> Result<FusedRow, Error> {
     let kernels = lab.kernels(&shape.source())?;
     let bytes = u64::from(CELLS) * u64::from(ROWS) * u64::from(PLANES) * 8;
     let (from, expected, plain) = (lab.bytes(bytes)?, lab.bytes(bytes)?, lab.bytes(bytes)?);
-    lab.gpu.make(&lab.stream, from.all(), Fill::Field64, 1, 0.0)?;
+    lab.make(from.all(), Fill::Field64, 1, 0.0)?;
     let source = lab.compress(CodecKind::Planes64, Target::X2, from.all())?;
-    let result = lab.buffer(CodecKind::Planes64.train(&[]), Target::X2, source.entries())?;
+    let result = Allocation::new(&lab.gpu, bytes, Target::X2, CodecKind::Planes64.train(&[]))?;
+    let (source, result) = (source.buffer(), result.buffer());
     let grid = Grid { rows: ROWS, planes: PLANES, planes_per_block: shape.planes };
     let simple = Launch::new((ROWS, PLANES), CELLS / 2, 0);
     // SAFETY: the arguments of the three kernels; fields and buffers have the grid's cells.
@@ -75,30 +76,26 @@ pub(super) fn measure(lab: &Lab, shape: StencilShape) -> Result<FusedRow, Error>
     lab.same("stencil in plain memory", expected.all(), plain.all())?;
     run_fused(0)?;
     plain.fill(0xee)?;
-    lab.describe(&source)?;
-    lab.describe(&result)?;
+    lab.describe(source)?;
+    lab.describe(result)?;
     result.read(&lab.stream, 0, plain.all())?;
     lab.same("stencil", expected.all(), plain.all())?;
     let (simple_us, twin_us) = (lab.time(4, run_simple)?, lab.time(4, run_twin)?);
     let fused_us = lab.time(4, run_fused)?;
-    let (against, against_us) = if simple_us < twin_us {
-        ("a simple plain kernel", simple_us)
-    } else {
-        ("the same kernel, plain", twin_us)
-    };
-    let fused_bytes = stored_bytes(&source) + stored_bytes(&result);
+    let (against, against_us) = fastest_plain(simple_us, twin_us);
+    let fused_bytes = [source, result].into_iter().map(moved_bytes).sum::<u64>();
     Ok(FusedRow {
         what: format!("7-point stencil, fp64, {CELLS} x {ROWS} x {PLANES}"),
         memory: "planes64 at 2x, read and written".to_owned(),
         fused_us,
         overlapped_us: None,
-        against: against.to_owned(),
+        against,
         against_us,
         twin_us,
         fused_bytes,
         plain_bytes: 2 * bytes,
-        of_memory: fused_bytes as f64 / lab.copy_gb_per_s / 1e3 / fused_us,
-        overflow: overflow(&source).max(overflow(&result)),
+        of_memory: fused_bytes as f64 / speeds.copy_gb_per_s / 1e3 / fused_us,
+        overflow: overflow(source).max(overflow(result)),
         limiter: "instructions".to_owned(),
     })
 }

@@ -9,9 +9,10 @@ use std::sync::Mutex;
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, Entry, Nibble, RecordKind, SizeClass};
+use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Gpu, Surveyed};
 use serde::{Deserialize, Serialize};
 
-use crate::{BuddyPool, Carveout, DeviceBytes, Error, Fill, Gpu};
+use crate::{Error, Fill, Lab};
 
 /// Least entries of a case: enough for a page of each target, and a page that is cut off.
 const LEAST: u64 = 64 * 12;
@@ -68,18 +69,18 @@ fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
 /// # Errors
 /// [`Error::Differs`] with the first difference, or what compiler or driver say.
 pub fn check(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&CheckCase)) -> Result<CheckReport, Error> {
-    map::check(gpu)?;
-    let codecs: Vec<CodecKind> = crate::codecs().collect();
+    let codecs: Vec<CodecKind> = buddy_cuda::codecs().collect();
     let each = bytes / (codecs.len() as u64 * 5 * ENTRY_BYTES as u64);
     // Not a whole number of pages: the last one is cut off.
     let entries = each.max(LEAST) / 64 * 64 - 27;
-    let mut bench = Bench::new(gpu, entries)?;
     // The data, a page more, metadata, and a little.
-    let room = (entries + 64) * 130 + (1 << 16);
+    let room = ((entries + 64) * 130 + (1 << 16)).next_multiple_of(ENTRY_BYTES as u64);
+    let mut bench = Bench::new(gpu, entries, room)?;
+    map::check(&bench.lab)?;
     let mut pools =
         [Carveout::Host, Carveout::Device].map(|carveout| BuddyPool::new(gpu, room, carveout, room));
-    let mut report =
-        CheckReport { gpu: gpu.info()?.name, driver: gpu.info()?.driver, bytes: 0, cases: Vec::new() };
+    let info = gpu.info()?;
+    let mut report = CheckReport { gpu: info.name, driver: info.driver, bytes: 0, cases: Vec::new() };
     for kind in codecs {
         for (i, (fill, noise)) in cases(kind).into_iter().enumerate() {
             // Odd cases overflow into device memory.
@@ -89,36 +90,38 @@ pub fn check(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&CheckCase)) -> Res
             report.bytes += entries * ENTRY_BYTES as u64;
             report.cases.push(case);
         }
-        corrupt::check(gpu, kind)?;
+        corrupt::check(&bench.lab, kind)?;
     }
     Ok(report)
 }
 
 /// The memory that all cases use in turn.
 struct Bench {
-    gpu: Gpu,
+    lab: Lab,
     data: DeviceBytes,
     back: DeviceBytes,
-    counts: DeviceBytes,
+    /// As large as a pool's device memory or carve-out, to fill it from and to look at it.
+    staging: DeviceBytes,
     plain: Vec<Entry>,
     nibbles: Vec<Nibble>,
     slots: Vec<Entry>,
-    /// Where memory is copied to be looked at: device and buddy.
+    /// What device and buddy memory hold.
     copies: Mutex<[Vec<u8>; 2]>,
 }
 
 impl Bench {
-    fn new(gpu: &Gpu, entries: u64) -> Result<Self, Error> {
+    fn new(gpu: &Gpu, entries: u64, room: u64) -> Result<Self, Error> {
+        let lab = Lab::new(gpu)?;
         let bytes = entries * ENTRY_BYTES as u64;
         Ok(Self {
-            gpu: gpu.clone(),
-            data: DeviceBytes::new(gpu, bytes)?,
-            back: DeviceBytes::new(gpu, bytes)?,
-            counts: DeviceBytes::new(gpu, 64)?,
+            data: lab.bytes(bytes)?,
+            back: lab.bytes(bytes)?,
+            staging: lab.bytes(room)?,
             plain: vec![[0; ENTRY_BYTES]; entries as usize],
             nibbles: vec![Nibble::from_bits(0).expect("zero is a class"); entries as usize],
             slots: vec![[0; ENTRY_BYTES]; entries as usize],
             copies: Mutex::default(),
+            lab,
         })
     }
 
@@ -130,11 +133,9 @@ impl Bench {
         seed: u64,
         pool: &mut BuddyPool,
     ) -> Result<CheckCase, Error> {
-        let stream = self.gpu.stream()?;
-        self.gpu.make(&stream, self.data.all(), fill, seed, noise)?;
-        self.gpu.wait(&stream)?;
+        self.lab.make(self.data.all(), fill, seed, noise)?;
         self.data.download(self.plain.as_flattened_mut())?;
-        let codec = kind.train(&self.plain[..self.plain.len().min(4096)]);
+        let codec = self.lab.gpu.train(&self.lab.stream, kind, self.data.all())?;
         codec.pack_all_parallel(&self.plain, &mut self.nibbles, &mut self.slots);
         let classes = SizeClass::ALL
             .map(|class| self.nibbles.iter().filter(|nibble| nibble.class() == class).count() as u64);
@@ -146,14 +147,9 @@ impl Bench {
 
     /// The size histogram is the one of the CPU's nibbles.
     fn sizes(&self, codec: &Codec, classes: [u64; 6]) -> Result<(), Error> {
-        let stream = self.gpu.stream()?;
-        self.counts.fill(0)?;
-        self.gpu.size_histogram(&stream, codec, self.data.all(), self.counts.span(0..48))?;
-        self.gpu.wait(&stream)?;
-        let mut bytes = [0; 48];
-        self.counts.download(&mut bytes)?;
-        let found: Vec<u64> = bytes.as_chunks().0.iter().map(|&count| u64::from_le_bytes(count)).collect();
-        same(found, classes.to_vec(), || format!("{} size histogram", codec.kind()))
+        let all = Surveyed { span: self.data.all(), codec: codec.clone(), classes: None };
+        let found = self.lab.gpu.survey(&self.lab.stream, &[all])?;
+        same(found[0].classes, classes, || format!("{} size histogram", codec.kind()))
     }
 }
 

@@ -2,14 +2,15 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::Target;
-use cudarc::driver::DeviceRepr;
+use buddy_cuda::{Allocation, DeviceBytes, Launch, Source};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    FusedRow,
-    lab::{Kernels, Lab, Launch, at, device_struct, none_wrong, overflow, stored_bytes},
+use super::{FusedRow, Speeds, TWIN, device_struct};
+use crate::{
+    Error, Lab,
+    lab::{Kernels, at, moved_bytes, none_wrong, overflow, program},
+    vendor::Vendor,
 };
-use crate::{BuddyBuffer, DeviceBytes, Error, Source, driver::Vendor};
 
 /// How the product is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +62,7 @@ impl ProductShape {
             format!("BUDDY_PRODUCT_SHARED={}", self.shared(PACKED_BYTES)),
             format!("BUDDY_PRODUCT_SHARED_PLAIN={}", self.shared(PLAIN_BYTES)),
         ];
-        let source = Source::new("product.cu", include_str!("../../kernels/examples/product.cu"), &defines);
+        let source = program("product.cu", include_str!("../../kernels/product.cu"), &defines);
         // The bulk copy engine.
         Source { least: 90, ..source }
     }
@@ -118,7 +119,7 @@ enum Kernel {
 }
 
 /// Fills memory with normal numbers; a share of the entries are odd.
-fn fill(kernels: &Kernels<'_>, to: &DeviceBytes, seed: u64, odd: f64) -> Result<(), Error> {
+fn fill(kernels: &Kernels, to: &DeviceBytes, seed: u64, odd: f64) -> Result<(), Error> {
     let arguments = (at(to), to.len() / 128, seed, (odd * 65536.0) as u32);
     // SAFETY: the arguments of `product_fill`, with memory for so many entries.
     unsafe { kernels.start("product_fill", Launch::new((4096, 1), 256, 0), &arguments) }
@@ -127,13 +128,14 @@ fn fill(kernels: &Kernels<'_>, to: &DeviceBytes, seed: u64, odd: f64) -> Result<
 /// All that products with one matrix need.
 struct Matrix<'a> {
     lab: &'a Lab,
-    kernels: Kernels<'a>,
+    speeds: Speeds,
+    kernels: Kernels,
     /// Cut for plain weights.
-    plain_kernels: Kernels<'a>,
+    plain_kernels: Kernels,
     shape: ProductShape,
     size: (u32, u32),
     plain: Vec<DeviceBytes>,
-    packed: Vec<BuddyBuffer>,
+    packed: Vec<Allocation>,
     x: DeviceBytes,
     y: DeviceBytes,
     other: DeviceBytes,
@@ -142,11 +144,16 @@ struct Matrix<'a> {
 }
 
 /// Measures both matrices with one to eight right-hand sides.
-pub(super) fn measure(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
+pub(super) fn measure(
+    lab: &Lab,
+    speeds: Speeds,
+    shape: ProductShape,
+    add: &mut impl FnMut(FusedRow),
+) -> Result<(), Error> {
     // Many zeros, overflows and rare layouts, of which normal weights have few.
-    Matrix::new(lab, shape, (4096, 8192), 1, 0.02)?.verify(&[1, 3, 8])?;
+    Matrix::new(lab, speeds, shape, (4096, 8192), 1, 0.02)?.verify(&[1, 3, 8])?;
     for size in SIZES {
-        let matrix = Matrix::new(lab, shape, size, COPIES, 0.0)?;
+        let matrix = Matrix::new(lab, speeds, shape, size, COPIES, 0.0)?;
         matrix.verify(&[1, 2, 4, 8])?;
         for sides in [1, 2, 4, 8] {
             let vendor = matrix.vendor(sides)?;
@@ -157,10 +164,15 @@ pub(super) fn measure(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(Fused
 }
 
 /// Both matrices, one and eight right-hand sides, without the vendor.
-pub(super) fn tune(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
-    Matrix::new(lab, shape, (4096, 8192), 1, 0.02)?.verify(&[3])?;
+pub(super) fn tune(
+    lab: &Lab,
+    speeds: Speeds,
+    shape: ProductShape,
+    add: &mut impl FnMut(FusedRow),
+) -> Result<(), Error> {
+    Matrix::new(lab, speeds, shape, (4096, 8192), 1, 0.02)?.verify(&[3])?;
     SIZES.into_iter().try_for_each(|size| {
-        let matrix = Matrix::new(lab, shape, size, COPIES, 0.0)?;
+        let matrix = Matrix::new(lab, speeds, shape, size, COPIES, 0.0)?;
         matrix.verify(&[1, 8])?;
         [1, 8].into_iter().try_for_each(|sides| matrix.row(sides, None).map(&mut *add))
     })
@@ -169,6 +181,7 @@ pub(super) fn tune(lab: &Lab, shape: ProductShape, add: &mut impl FnMut(FusedRow
 impl<'a> Matrix<'a> {
     fn new(
         lab: &'a Lab,
+        speeds: Speeds,
         shape: ProductShape,
         size: (u32, u32),
         copies: usize,
@@ -192,7 +205,21 @@ impl<'a> Matrix<'a> {
         let counts = lab.bytes(u64::from(1 + tiles + panels) * 4)?;
         counts.fill(0)?;
         let (y, other) = (y()?, y()?);
-        Ok(Self { lab, kernels, plain_kernels, shape, size, plain, packed, x, y, other, sums, counts })
+        Ok(Self {
+            lab,
+            speeds,
+            kernels,
+            plain_kernels,
+            shape,
+            size,
+            plain,
+            packed,
+            x,
+            y,
+            other,
+            sums,
+            counts,
+        })
     }
 
     /// The shape of the product, and the launch, for a kernel's own cut.
@@ -218,7 +245,7 @@ impl<'a> Matrix<'a> {
         let (shape, launch) = self.cut(kernel, sides);
         let launch = Launch { overlaps, ..launch };
         let (x, y, sums, counts) = (at(&self.x), at(y), at(&self.sums), at(&self.counts));
-        let (view, weights) = (self.packed[copy].view(), at(&self.plain[copy]));
+        let (view, weights) = (self.packed[copy].buffer().view(), at(&self.plain[copy]));
         let (fused, plain) = (&self.kernels, &self.plain_kernels);
         // SAFETY: the arguments of the kernels, with memory for the matrix, eight sides, and the sums of all panels. They wait
         // for the kernel before them but for the weights, which were written before that one began.
@@ -253,7 +280,7 @@ impl<'a> Matrix<'a> {
             self.start(Kernel::Plain, false, 0, sides, &self.other)?;
             none_wrong("plain product, against exact sums", self.wrong(sides, &self.other)?)?;
         }
-        self.lab.describe(&self.packed[0])
+        self.lab.describe(self.packed[0].buffer())
     }
 
     /// Sums that are further from exact ones than rounding explains.
@@ -279,10 +306,10 @@ impl<'a> Matrix<'a> {
         };
         let (fused_us, twin_us) = (time(Kernel::Fused, false)?, time(Kernel::Plain, false)?);
         let overlapped_us = Some(time(Kernel::Fused, true)?);
-        let (against, against_us) = vendor.unwrap_or(("the same kernel, plain".to_owned(), twin_us));
+        let (against, against_us) = vendor.unwrap_or((TWIN.to_owned(), twin_us));
         let others = u64::from(sides) * (2 * u64::from(self.size.1) + 4 * u64::from(self.size.0));
-        let fused_bytes = stored_bytes(&self.packed[0]) + others;
-        let of_memory = fused_bytes as f64 / self.lab.read_gb_per_s / 1e3 / fused_us;
+        let fused_bytes = moved_bytes(self.packed[0].buffer()) + others;
+        let of_memory = fused_bytes as f64 / self.speeds.read_gb_per_s / 1e3 / fused_us;
         Ok(FusedRow {
             what: format!("bf16 product, {} x {}, {sides} right-hand", self.size.0, self.size.1),
             memory: "bf16 at 4/3x".to_owned(),
@@ -294,7 +321,7 @@ impl<'a> Matrix<'a> {
             fused_bytes,
             plain_bytes: self.plain[0].len() + others,
             of_memory,
-            overflow: overflow(&self.packed[0]),
+            overflow: overflow(self.packed[0].buffer()),
             limiter: self.limiter(sides, of_memory).to_owned(),
         })
     }
@@ -316,7 +343,7 @@ impl<'a> Matrix<'a> {
     fn vendor(&self, sides: u32) -> Result<Option<(String, f64)>, Error> {
         let mut best: Option<(String, f64)> = None;
         for wide in [false, true] {
-            let Some(vendor) = Vendor::new(&self.lab.gpu, self.size, sides, wide)? else { return Ok(None) };
+            let Some(vendor) = Vendor::new(self.lab, self.size, sides, wide)? else { return Ok(None) };
             let run = |algorithm: usize, turn: usize| {
                 let weights = self.plain[turn % COPIES].all();
                 vendor.multiply(&self.lab.stream, algorithm, weights, self.x.all(), self.other.all())

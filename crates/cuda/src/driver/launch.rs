@@ -1,0 +1,105 @@
+//! How a kernel is started: its grid, its shared memory, its arguments.
+
+use std::ffi::c_void;
+
+use cudarc::driver::{CudaFunction, CudaStream, DeviceRepr, DriverError, sys};
+
+/// Shared memory that a kernel has without asking.
+const USUAL_SHARED: u32 = 48 << 10;
+
+/// The arguments of a launch: a tuple, in the order of the kernel's parameters.
+pub trait Arguments {
+    /// Where each of them is, as `cuLaunchKernelEx` takes them.
+    fn places(&self) -> Vec<*mut c_void>;
+}
+
+macro_rules! arguments {
+    ($($name:ident)*) => {
+        impl<$($name: DeviceRepr),*> Arguments for ($($name,)*) {
+            #[allow(non_snake_case)]
+            fn places(&self) -> Vec<*mut c_void> {
+                let ($($name,)*) = self;
+                vec![$(std::ptr::from_ref($name).cast_mut().cast()),*]
+            }
+        }
+    };
+}
+arguments!();
+arguments!(A);
+arguments!(A B);
+arguments!(A B C);
+arguments!(A B C D);
+arguments!(A B C D E);
+arguments!(A B C D E F);
+arguments!(A B C D E F G);
+
+/// The grid of a launch.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch {
+    /// Blocks in x and y.
+    pub blocks: (u32, u32),
+    /// Threads of a block, in x.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared: u32,
+    /// Programmatic dependent launch: it may begin while the kernel before it in the stream ends.
+    pub overlaps: bool,
+}
+
+impl Launch {
+    /// A launch that waits for the kernel before it.
+    pub fn new(blocks: (u32, u32), threads: u32, shared: u32) -> Self {
+        Self { blocks, threads, shared, overlaps: false }
+    }
+
+    /// Blocks in a row, without dynamic shared memory.
+    ///
+    /// # Panics
+    /// For 2^32 blocks or more.
+    pub fn row(blocks: u64, threads: u32) -> Self {
+        Self::new((u32::try_from(blocks).expect("fewer than 2^32 blocks"), 1), threads, 0)
+    }
+
+    /// Starts a kernel on this grid when the stream gets there.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Safety
+    /// The arguments are the kernel's, in number, order and type. Every address among them is valid for what the
+    /// kernel does there until the stream has passed it. A kernel that overlaps waits by itself for what the one
+    /// before it does.
+    pub unsafe fn start(
+        self,
+        stream: &CudaStream,
+        kernel: &CudaFunction,
+        arguments: &impl Arguments,
+    ) -> Result<(), DriverError> {
+        if self.shared > USUAL_SHARED {
+            let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            kernel.set_attribute(most, self.shared as i32)?;
+        }
+        let mut overlap = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: self.blocks.0,
+            gridDimY: self.blocks.1,
+            gridDimZ: 1,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared,
+            hStream: stream.cu_stream(),
+            attrs: &mut overlap,
+            numAttrs: u32::from(self.overlaps),
+        };
+        stream.context().bind_to_thread()?;
+        let (function, mut places) = (kernel.cu_function(), arguments.places());
+        // SAFETY: the caller's promise; the driver reads the arguments before it returns.
+        unsafe { sys::cuLaunchKernelEx(&config, function, places.as_mut_ptr(), std::ptr::null_mut()) }
+            .result()
+    }
+}

@@ -1,0 +1,146 @@
+//! The kernels of `lab.cu`: data to try codecs on, and plain operations to compare with.
+
+use buddy_cuda::{DeviceSpan, Launch, Memory};
+use cudarc::driver::result::memcpy_dtod_async;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Lab};
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+
+/// Kinds of data, in the kernels' numbers (`fill.cuh`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fill {
+    /// Random bits, in which no codec finds anything.
+    Noise,
+    /// Zeros, but for a word in some pages.
+    Zeros,
+    /// Every page of another kind.
+    Varied,
+    /// Integers that grow, with 5 to 12 noisy low bits.
+    Ramp,
+    /// A smooth field of doubles.
+    Field64,
+    /// Normal bf16 values, sigma 0.02.
+    Weights,
+    /// Floats after a ReLU: half of them zero.
+    Relu,
+    /// fp16 values after a ReLU.
+    Halves,
+}
+
+impl Lab {
+    /// Fills entries with data, of which each becomes noise with probability `noise`, and waits.
+    ///
+    /// # Errors
+    /// A span that is not of whole entries, or what the driver says.
+    pub fn make(&self, to: DeviceSpan<'_>, fill: Fill, seed: u64, noise: f64) -> Result<(), Error> {
+        let to = to.check_entries()?;
+        let share = (noise.clamp(0.0, 1.0) * 65536.0).round() as u32;
+        let arguments = (to.address(), to.entries(), fill as u32, seed, share);
+        // SAFETY: the arguments of `buddy_fill`, which writes the span and no more.
+        unsafe { self.own.start("buddy_fill", Launch::row(8192, THREADS), &arguments)? };
+        self.wait()
+    }
+
+    /// Fills a list with random numbers below `entries`.
+    pub(crate) fn make_list(&self, to: DeviceSpan<'_>, entries: u64, seed: u64) -> Result<(), Error> {
+        let to = to.check(4, 4, "32-bit numbers")?;
+        let arguments = (to.address(), to.bytes() / 4, entries.max(1), seed);
+        // SAFETY: the arguments of `buddy_fill_list`, which writes the span and no more.
+        unsafe { self.own.start("buddy_fill_list", Launch::row(1024, THREADS), &arguments) }
+    }
+
+    /// Adds to a 64-bit counter how many 32-bit words differ, as far as the shorter span reaches.
+    pub(crate) fn compare(
+        &self,
+        a: DeviceSpan<'_>,
+        b: DeviceSpan<'_>,
+        count: DeviceSpan<'_>,
+    ) -> Result<(), Error> {
+        let (a, b) = (a.check_entries()?, b.check_entries()?);
+        let arguments = (a.address(), b.address(), a.bytes().min(b.bytes()) / 16, count.address());
+        // SAFETY: the arguments of `buddy_compare`, which reads no more than that.
+        unsafe { self.own.start("buddy_compare", Launch::row(4096, THREADS), &arguments) }
+    }
+
+    /// Copies as the driver does, as far as the shorter span reaches: what bounds everything else.
+    pub(crate) fn copy(&self, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let bytes = from.bytes().min(to.bytes()) as usize;
+        // SAFETY: both spans are memory of this GPU for as long as the work on them lasts.
+        let started = self.stream.context().bind_to_thread().and_then(|()| unsafe {
+            memcpy_dtod_async(to.address(), from.address(), bytes, self.stream.cu_stream())
+        });
+        Ok(self.gpu.check("start copying", started)?)
+    }
+
+    /// Copies the entries of plain memory whose numbers are listed; a number past the end gives the first entry.
+    pub(crate) fn gather_plain(
+        &self,
+        from: DeviceSpan<'_>,
+        to: DeviceSpan<'_>,
+        list: DeviceSpan<'_>,
+    ) -> Result<(), Error> {
+        let (from, to) = (from.check_entries()?, to.check_entries()?);
+        let count = to.entries().min(list.check(4, 4, "32-bit numbers")?.bytes() / 4);
+        let blocks = (count * 8).div_ceil(4 * u64::from(THREADS)).max(1);
+        let arguments = (from.address(), from.entries(), to.address(), list.address(), count);
+        // SAFETY: the arguments of `buddy_gather_plain`, which keeps listed numbers within `from`.
+        unsafe { self.own.start("buddy_gather_plain", Launch::row(blocks, THREADS), &arguments) }
+    }
+
+    /// Copies the first `bytes` of every `stride` bytes of `from`, as many times as both spans allow.
+    pub(crate) fn read_slots(
+        &self,
+        from: DeviceSpan<'_>,
+        to: DeviceSpan<'_>,
+        bytes: u32,
+        stride: u32,
+    ) -> Result<(), Error> {
+        let slots = (from.bytes() / u64::from(stride)).min(to.bytes() / u64::from(bytes));
+        let arguments = (from.address(), to.address(), slots, bytes, stride);
+        // SAFETY: the arguments of `buddy_read_slots`, which stays in both spans for this many slots.
+        unsafe { self.own.start("buddy_read_slots", Launch::row(4096, THREADS), &arguments) }
+    }
+
+    /// Reads a span and keeps nothing; `count` is 8 bytes that stay as they are, but for one value in 2^32.
+    pub(crate) fn read_all(&self, from: DeviceSpan<'_>, count: DeviceSpan<'_>) -> Result<(), Error> {
+        // A warp reads 2 KiB at a time.
+        let arguments = (from.address(), from.bytes() / 2048 * 128, count.address());
+        let blocks = u64::from(16 * self.gpu.multiprocessors());
+        // SAFETY: the arguments of `buddy_read_all`, which reads whole pieces of the span and no more.
+        unsafe { self.own.start("buddy_read_all", Launch::row(blocks, THREADS), &arguments) }
+    }
+
+    /// Writes the constants that the kernels were compiled with, less than 4 KiB of them.
+    pub(crate) fn constants(&self, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let to = to.check(4096, 4, "4 KiB")?;
+        // SAFETY: the argument of `buddy_constants`, which has the room that it needs.
+        unsafe { self.own.start("buddy_constants", Launch::row(1, 1), &(to.address(),)) }
+    }
+
+    /// Writes five 64-bit numbers for each listed entry: where it lies.
+    pub(crate) fn places(
+        &self,
+        memory: Memory,
+        list: DeviceSpan<'_>,
+        to: DeviceSpan<'_>,
+    ) -> Result<(), Error> {
+        let count = (list.bytes() / 4).min(to.bytes() / 40);
+        let blocks = count.div_ceil(u64::from(THREADS));
+        let arguments = (memory, list.address(), count, to.address());
+        // SAFETY: the arguments of `buddy_places`, with 40 bytes for each entry that it takes of the list.
+        unsafe { self.own.start("buddy_places", Launch::row(blocks, THREADS), &arguments) }
+    }
+
+    /// Ends the context with an error that stays, to see what the rest makes of it.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn break_context(&self) -> Result<(), Error> {
+        // SAFETY: `buddy_trap` has no arguments and touches no memory.
+        unsafe { self.own.start("buddy_trap", Launch::row(1, 1), &()) }
+    }
+}

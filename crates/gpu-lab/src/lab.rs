@@ -1,0 +1,194 @@
+//! What checks and measurements share: a stream, a clock, a comparison, and kernels by name.
+
+use std::sync::Arc;
+
+use buddy_codec::CodecKind;
+use buddy_core::{SizeClass, Target};
+use buddy_cuda::{Allocation, Arguments, BuddyBuffer, DeviceBytes, DeviceSpan, Gpu, Header, Launch, Source};
+use cudarc::driver::{CudaModule, CudaStream, sys::CUevent_flags};
+
+use crate::{Error, Shapes};
+
+/// Groups of launches that are timed, after one that is not.
+const GROUPS: usize = 7;
+
+/// The headers of the laboratory's programs, besides the library's.
+pub const HEADERS: [Header; 3] = [
+    ("fill.cuh", include_str!("../kernels/fill.cuh")),
+    ("product_plan.cuh", include_str!("../kernels/product_plan.cuh")),
+    ("product_weights.cuh", include_str!("../kernels/product_weights.cuh")),
+];
+
+/// The laboratory's programs, in the shapes that measured best on an H200.
+pub fn sources() -> Vec<Source> {
+    [program("lab.cu", include_str!("../kernels/lab.cu"), &[])]
+        .into_iter()
+        .chain(Shapes::default().sources())
+        .collect()
+}
+
+/// A program that may use the laboratory's headers.
+pub(crate) fn program(name: &str, text: &'static str, defines: &[String]) -> Source {
+    Source { headers: &HEADERS, ..Source::new(name, text, defines) }
+}
+
+/// A GPU with a stream of its own, the kernels of `lab.cu`, and a counter.
+pub struct Lab {
+    pub(crate) gpu: Gpu,
+    pub(crate) stream: Arc<CudaStream>,
+    pub(crate) own: Kernels,
+    counter: DeviceBytes,
+}
+
+impl Lab {
+    /// Compiles the kernels, or takes them from the cache.
+    ///
+    /// # Errors
+    /// What compiler or driver say.
+    pub fn new(gpu: &Gpu) -> Result<Self, Error> {
+        let stream = gpu.stream()?;
+        let own = Kernels::new(gpu, &stream, &sources()[0])?;
+        Ok(Self { gpu: gpu.clone(), stream, own, counter: DeviceBytes::new(gpu, 8)? })
+    }
+
+    /// Median microseconds of an operation that is started `launches` times in a row, by CUDA events.
+    pub(crate) fn time(
+        &self,
+        launches: usize,
+        mut operation: impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<f64, Error> {
+        let event = || {
+            let event = self.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+            self.gpu.check("record an event", event)
+        };
+        let mut times = Vec::new();
+        for _ in 0..=GROUPS {
+            let start = event()?;
+            (0..launches).try_for_each(&mut operation)?;
+            let end = event()?;
+            self.wait()?;
+            let ms = self.gpu.check("read the time", start.elapsed_ms(&end))?;
+            times.push(1e3 * f64::from(ms) / launches as f64);
+        }
+        times.remove(0);
+        times.sort_by(f64::total_cmp);
+        Ok(times[GROUPS / 2])
+    }
+
+    /// Waits for all that was started.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        Ok(self.gpu.wait(&self.stream)?)
+    }
+
+    pub(crate) fn bytes(&self, bytes: u64) -> Result<DeviceBytes, Error> {
+        Ok(DeviceBytes::new(&self.gpu, bytes)?)
+    }
+
+    pub(crate) fn kernels(&self, source: &Source) -> Result<Kernels, Error> {
+        Kernels::new(&self.gpu, &self.stream, source)
+    }
+
+    /// What an operation adds to the counter.
+    pub(crate) fn count(
+        &self,
+        operation: impl FnOnce(DeviceSpan<'_>) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        self.counter.fill(0)?;
+        operation(self.counter.all())?;
+        self.wait()?;
+        let mut count = [0; 8];
+        self.counter.download(&mut count)?;
+        Ok(u64::from_le_bytes(count))
+    }
+
+    /// Fails unless two spans hold the same, once all that was started is done.
+    pub(crate) fn same(&self, what: &str, a: DeviceSpan<'_>, b: DeviceSpan<'_>) -> Result<(), Error> {
+        none_wrong(what, self.count(|count| self.compare(a, b, count))?)
+    }
+
+    /// A compressed copy of plain memory, by a codec that was trained on it.
+    pub(crate) fn compress(
+        &self,
+        kind: CodecKind,
+        target: Target,
+        from: DeviceSpan<'_>,
+    ) -> Result<Allocation, Error> {
+        let codec = self.gpu.train(&self.stream, kind, from)?;
+        let packed = Allocation::new(&self.gpu, from.bytes(), target, codec)?;
+        packed.write(&self.stream, 0, from)?;
+        self.describe(packed.buffer())?;
+        Ok(packed)
+    }
+
+    /// Has a buffer say what it holds; fails if an entry did not decode.
+    pub(crate) fn describe(&self, buffer: &BuddyBuffer) -> Result<(), Error> {
+        buffer.stats(&self.stream)?;
+        self.wait()?;
+        buffer.latest().fault.map_or(Ok(()), |fault| Err(Error::Differs(fault.to_string())))
+    }
+}
+
+/// The kernels of a program, by name, for one stream.
+pub(crate) struct Kernels {
+    gpu: Gpu,
+    stream: Arc<CudaStream>,
+    module: Arc<CudaModule>,
+}
+
+impl Kernels {
+    fn new(gpu: &Gpu, stream: &Arc<CudaStream>, source: &Source) -> Result<Self, Error> {
+        Ok(Self { gpu: gpu.clone(), stream: stream.clone(), module: gpu.module(source)? })
+    }
+
+    /// Starts a kernel.
+    ///
+    /// # Safety
+    /// As for [`Launch::start`].
+    pub(crate) unsafe fn start(
+        &self,
+        name: &str,
+        launch: Launch,
+        arguments: &impl Arguments,
+    ) -> Result<(), Error> {
+        let kernel = self.module.load_function(name);
+        // SAFETY: the caller's promise.
+        let started = kernel.and_then(|kernel| unsafe { launch.start(&self.stream, &kernel, arguments) });
+        Ok(self.gpu.check("start a kernel of the laboratory", started)?)
+    }
+}
+
+/// The device address of memory, as an argument.
+pub(crate) fn at(bytes: &DeviceBytes) -> u64 {
+    bytes.all().address()
+}
+
+/// An error unless nothing is wrong.
+pub(crate) fn none_wrong(what: &str, wrong: u64) -> Result<(), Error> {
+    match wrong {
+        0 => Ok(()),
+        _ => Err(Error::Differs(format!("{what}: {wrong} results are not those of plain memory"))),
+    }
+}
+
+/// Bytes of a buffer in device memory, its metadata included, and in buddy memory.
+pub(crate) fn stored_bytes(buffer: &BuddyBuffer) -> (u64, u64) {
+    let stats = buffer.latest();
+    let (mut device, mut buddy) = (buffer.entries() / 2, 0);
+    for class in SizeClass::ALL {
+        let (near, far) = buffer.target(0).split(class);
+        device += stats.class(class) * near as u64;
+        buddy += stats.class(class) * far as u64;
+    }
+    (device, buddy)
+}
+
+/// Bytes that a pass over a buffer moves.
+pub(crate) fn moved_bytes(buffer: &BuddyBuffer) -> u64 {
+    let (device, buddy) = stored_bytes(buffer);
+    device + buddy
+}
+
+/// Share of entries that overflow.
+pub(crate) fn overflow(buffer: &BuddyBuffer) -> f64 {
+    buffer.latest().overflowing as f64 / buffer.entries() as f64
+}
