@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use crate::{
     Error,
     counts::Counts,
+    edges,
     sass::{Instruction, Next},
 };
 
@@ -30,7 +31,8 @@ pub struct Flow<'a> {
     code: &'a [Instruction],
     /// Instructions at which events were seen.
     events: Vec<bool>,
-    counts: Option<&'a Counts>,
+    /// How often each edge was taken, as far as the counts tell.
+    edges: HashMap<(usize, usize), f64>,
     distances: HashMap<Goal, Distances>,
     /// What is owed to the taken edge of each branch.
     carried: Vec<f64>,
@@ -42,7 +44,8 @@ impl<'a> Flow<'a> {
     /// The paths of a kernel whose events were seen at these instructions.
     pub fn new(code: &'a [Instruction], events: Vec<bool>, counts: Option<&'a Counts>) -> Self {
         let counts = counts.filter(|counts| counts.0.len() >= code.len());
-        Self { code, events, counts, distances: HashMap::new(), carried: vec![0.0; code.len()], choices: 0 }
+        let edges = counts.map(|counts| edges::solve(code, counts)).unwrap_or_default();
+        Self { code, events, edges, distances: HashMap::new(), carried: vec![0.0; code.len()], choices: 0 }
     }
 
     /// The instructions at which events were seen.
@@ -73,7 +76,7 @@ impl<'a> Flow<'a> {
             }
             path.push(at);
             let instruction = &self.code[at];
-            let open: Vec<usize> = self.successors(at).into_iter().filter(reach).collect();
+            let open: Vec<usize> = successors(self.code, at).into_iter().filter(reach).collect();
             let may_exit = goal == Goal::Exit && instruction.next == Next::Exit;
             at = match (&open[..], may_exit) {
                 ([], _) => return Ok(path),
@@ -93,22 +96,6 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Where an instruction leads within its function.
-    fn successors(&self, at: usize) -> Vec<usize> {
-        let instruction = &self.code[at];
-        let on = (at + 1 < self.code.len()).then_some(at + 1);
-        match &instruction.next {
-            Next::On | Next::Call(_) => on.into_iter().collect(),
-            Next::Jump(targets) => {
-                let mut all: Vec<usize> = targets.iter().copied().filter(|&to| to < self.code.len()).collect();
-                all.extend(on.filter(|_| instruction.conditional));
-                all.dedup();
-                all
-            }
-            Next::Exit | Next::Return => on.filter(|_| instruction.conditional).into_iter().collect(),
-        }
-    }
-
     /// Whether a path cannot go through an instruction unseen.
     fn blocks(&self, at: usize) -> bool {
         self.events[at] && !self.code[at].conditional
@@ -118,7 +105,7 @@ impl<'a> Flow<'a> {
     fn measure(&self, goal: Goal) -> Distances {
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); self.code.len()];
         for at in 0..self.code.len() {
-            for next in self.successors(at) {
+            for next in successors(self.code, at) {
                 before[next].push(at);
             }
         }
@@ -156,8 +143,8 @@ impl<'a> Flow<'a> {
     /// Which of several ways a path takes at a branch.
     fn choose(&mut self, at: usize, open: &[usize], goal: Goal, planned: &mut HashMap<usize, u64>) -> usize {
         let nearest = *open.iter().min_by_key(|&&next| self.distances[&goal][next]).unwrap_or(&open[0]);
-        let (Some(counts), &[taken, on]) = (self.counts, open) else { return nearest };
-        let Some(share) = self.taken_share(counts, at, taken, on) else { return nearest };
+        let &[taken, on] = open else { return nearest };
+        let Some(share) = self.taken_share(at, taken, on) else { return nearest };
         if taken <= at {
             // A loop without events: as many rounds as on the average, each time it is entered.
             let rounds = planned.entry(at).or_insert_with(|| {
@@ -180,17 +167,26 @@ impl<'a> Flow<'a> {
         on
     }
 
-    /// How often of all times a branch was taken, if one of its sides is reached by it alone.
-    fn taken_share(&self, counts: &Counts, at: usize, taken: usize, on: usize) -> Option<f64> {
-        let all = *counts.0.get(at)? as f64;
-        let alone = |next: usize| (0..self.code.len()).filter(|&other| self.successors(other).contains(&next)).count() == 1;
-        if all == 0.0 {
-            return None;
+    /// How often of all times a branch was taken.
+    fn taken_share(&self, at: usize, taken: usize, on: usize) -> Option<f64> {
+        let (taken, on) = (self.edges.get(&(at, taken))?, self.edges.get(&(at, on))?);
+        (taken + on > 0.0).then(|| taken / (taken + on))
+    }
+}
+
+/// Where an instruction leads within its function.
+pub(crate) fn successors(code: &[Instruction], at: usize) -> Vec<usize> {
+    let instruction = &code[at];
+    let on = (at + 1 < code.len()).then_some(at + 1);
+    match &instruction.next {
+        Next::On | Next::Call(_) => on.into_iter().collect(),
+        Next::Jump(targets) => {
+            let mut all: Vec<usize> = targets.iter().copied().filter(|&to| to < code.len()).collect();
+            all.extend(on.filter(|_| instruction.conditional));
+            all.dedup();
+            all
         }
-        if alone(on) {
-            return Some((1.0 - counts.0[on] as f64 / all).clamp(0.0, 1.0));
-        }
-        alone(taken).then(|| (counts.0[taken] as f64 / all).clamp(0.0, 1.0))
+        Next::Exit | Next::Return => on.filter(|_| instruction.conditional).into_iter().collect(),
     }
 }
 
@@ -252,5 +248,15 @@ mod tests {
         let mut flow = Flow::new(&code, vec![false, false, false, false, true], Some(&counts));
         let taken = (0..8).filter(|_| flow.path(0, Goal::At(4)).unwrap() == [0, 3]).count();
         assert_eq!(taken, 2);
+    }
+
+    #[test]
+    fn counts_reach_a_loop_that_is_entered_in_two_ways() {
+        // 0: if (p) goto 2; 1: plain; 2: plain; 3: if (p) goto 2; 4: if (p) goto 6; 5: plain; 6: event
+        let code = [jump(2, true), plain(), plain(), jump(2, true), jump(6, true), plain(), plain()];
+        let counts = Counts(vec![2, 1, 14, 14, 2, 1, 2]);
+        let mut flow = Flow::new(&code, vec![false, false, false, false, false, false, true], Some(&counts));
+        let all: usize = (0..2).map(|_| flow.path(0, Goal::At(6)).unwrap().len()).sum();
+        assert_eq!(all as u64, counts.total() - 2);
     }
 }

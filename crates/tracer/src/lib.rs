@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod counts;
+mod edges;
 mod error;
 mod flow;
 pub mod raw;

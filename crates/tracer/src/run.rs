@@ -74,14 +74,16 @@ pub fn trace(request: &Request, say: &mut dyn FnMut(&str)) -> Result<(ExitStatus
     };
     let mut modules: Vec<Option<Sections>> = Vec::new();
     let mut traced = Vec::new();
-    for number in 0.. {
-        let file = raw.join(format!("launch-{number:05}.raw"));
-        if !file.exists() {
-            break;
-        }
-        let launch = Launch::parse(&fs::read(&file)?)?;
+    let files: Vec<PathBuf> = (0..)
+        .map(|number| raw.join(format!("launch-{number:05}.raw")))
+        .take_while(|file| file.exists())
+        .collect();
+    // The profiler may print more than one table for a launch, with the same counts.
+    let tables = (counts.len() / files.len().max(1)).max(1);
+    for (number, file) in files.iter().enumerate() {
+        let launch = Launch::parse(&fs::read(file)?)?;
         say(&format!("putting together launch {number}, {}", launch.kernel));
-        traced.push(put_together(request, &raw, &launch, number, &mut modules, counts.get(number))?);
+        traced.push(put_together(request, &raw, &launch, number, &mut modules, counts.get(number * tables))?);
     }
     let list: String = traced.iter().map(|one| format!("{}\n", file_name(&one.file))).collect();
     fs::write(request.out.join("kernelslist.g"), list)?;
