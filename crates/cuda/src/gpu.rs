@@ -50,6 +50,14 @@ pub struct Info {
     pub compiler: bool,
 }
 
+fn compiled(source: &Source, options: &[String]) -> Result<Vec<u8>, Error> {
+    if !driver::has_compiler() {
+        return Err(Error::NoCompiler { program: source.name.clone() });
+    }
+    driver::compile(&source.name, &source.text, &source.all_headers(), options)
+        .map_err(|log| Error::Compile { program: source.name.clone(), log })
+}
+
 /// One GPU. Clones are the same GPU.
 #[derive(Clone)]
 pub struct Gpu(Arc<Inner>);
@@ -246,15 +254,19 @@ impl Gpu {
                 return Ok(module);
             }
         }
-        if !driver::has_compiler() {
-            return Err(Error::NoCompiler { program: source.name.clone() });
-        }
-        let image = driver::compile(&source.name, &source.text, &source.all_headers(), &options)
-            .map_err(|log| Error::Compile { program: source.name.clone(), log })?;
+        let image = compiled(source, &options)?;
         if let Some(dir) = dir {
             cache::store(&dir, &key, &image);
         }
         self.check("load the kernels", self.context()?.load_module(Ptx::from_binary(image)))
+    }
+
+    /// Compiles a program for this GPU without loading it.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`], or [`Error::Compile`] with the compiler's words.
+    pub fn compile(&self, source: &Source) -> Result<Vec<u8>, Error> {
+        compiled(source, &source.options(&format!("sm_{}", self.0.capability)))
     }
 
     /// Device memory.
