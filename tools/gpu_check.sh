@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one run: what it is, the tests, the bit-exactness check, a memory checker over a
 # small one, the bench with nvCOMP's rows, and kernels that work in compressed memory. Builds nothing but a small program
-# of nvcc's: the folder device-bin/ holds `buddy` (release) and the test programs `gpu` and `lost`, and `nvcomp/` with the
-# unpacked wheels. Logs go to $OUT, or to out/.
+# of nvcc's: the folder device-bin/ holds `buddy` (release) and the test programs `gpu` and `lost` of crates/cuda and `lab` of
+# crates/gpu-lab, and `nvcomp/` with the unpacked wheels. Logs go to $OUT, or to out/.
 #
 #   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer nvcomp bench fused halve; all if none is named
 set -uo pipefail
@@ -33,7 +33,7 @@ step() {
     printf -- '-- %s: exit %s in %d s\n' "$name" "$result" $((SECONDS - start))
 }
 
-tests() { (cd "$bin" && ./gpu --nocapture && ./lost --nocapture); }
+tests() { (cd "$bin" && ./gpu --nocapture && ./lab --nocapture && ./lost --nocapture); }
 
 sanitizer() {
     for tool in memcheck racecheck; do

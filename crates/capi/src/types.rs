@@ -31,9 +31,9 @@ pub struct Sizes {
 pub struct Span {
     /// Where it begins, aligned to 16 bytes.
     pub data: DevicePointer,
-    /// Its length.
+    /// Its length, which may end inside an entry.
     pub bytes: usize,
-    /// The codec's name.
+    /// The codec's name, such as `bf16:117`.
     pub codec: *const c_char,
     /// Where the class of each entry goes, one byte each; 0 for nowhere.
     pub classes: DevicePointer,
@@ -43,9 +43,9 @@ pub struct Span {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stats {
-    /// Its length.
+    /// Its length, as it was asked for.
     pub bytes: u64,
-    /// Its entries.
+    /// Entries of 128 bytes, the last of them perhaps in part.
     pub entries: u64,
     /// Device memory that it takes.
     pub device_bytes: u64,

@@ -40,6 +40,41 @@ unsafe fn free_bytes() -> usize {
     free
 }
 
+/// Ranges, alignment, host memory, and more than there is.
+///
+/// # Safety
+/// `memory` and `plain` have `BYTES` bytes, in the current context, whose stream it is.
+unsafe fn refusals(memory: Handle, plain: u64, stream: Stream) {
+    let here = [0u128; 8];
+    // SAFETY: the caller's promise.
+    unsafe {
+        assert_eq!(buddyRead(memory, 64, plain, 128, stream), 1);
+        assert_eq!(buddyRead(memory, 0, plain, BYTES + 1, stream), 1);
+        assert_eq!(buddyWrite(memory, 0, plain + 8, 128, stream), 1);
+        assert_eq!(buddyWrite(memory, 0, here.as_ptr() as u64, 128, stream), 1);
+        assert!(message().contains("memory of the GPU"), "{}", message());
+        assert_eq!(buddyMalloc(&mut 0, 1 << 50, 2, c"bpc".as_ptr()), 1);
+        assert_eq!(buddyMalloc(&mut 0, 400 << 30, 0, c"bpc".as_ptr()), 6, "{}", message());
+        assert_eq!(buddyMalloc(&mut 0, 128, 0, c"fpc".as_ptr()), 8);
+    }
+}
+
+/// A codec learns from plain memory, and every entry of it has a class.
+///
+/// # Safety
+/// As for [`refusals`].
+unsafe fn histogram(plain: u64, entries: u64, stream: Stream) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut name = [0; 16];
+        assert_eq!(buddyTrain(c"bf16".as_ptr(), plain, BYTES, name.as_mut_ptr(), 3, stream), 1);
+        assert_eq!(buddyTrain(c"bf16".as_ptr(), plain, BYTES, name.as_mut_ptr(), 16, stream), 0);
+        let mut sizes = Sizes::default();
+        assert_eq!(buddyHistogram(plain, BYTES, name.as_ptr(), &mut sizes, stream), 0, "{}", message());
+        assert_eq!(sizes.classes.iter().sum::<u64>(), entries);
+    }
+}
+
 #[test]
 fn contexts_streams_and_handles() {
     if !gpu() {
@@ -78,26 +113,8 @@ fn contexts_streams_and_handles() {
         assert_eq!((stats.bytes, stats.entries), (BYTES as u64, BYTES.div_ceil(128) as u64));
         assert_eq!((stats.classes.iter().sum::<u64>(), stats.faulty_entry), (stats.entries, u64::MAX));
 
-        // Ranges, alignment and host memory.
-        assert_eq!(buddyRead(memory, 64, plain, 128, stream.cast()), 1);
-        assert_eq!(buddyRead(memory, 0, plain, BYTES + 1, stream.cast()), 1);
-        assert_eq!(buddyWrite(memory, 0, plain + 8, 128, stream.cast()), 1);
-        assert_eq!(buddyWrite(memory, 0, data.as_ptr() as u64 & !15, 128, stream.cast()), 1);
-        assert!(message().contains("memory of the GPU"), "{}", message());
-        assert_eq!(buddyMalloc(&mut 0, 1 << 50, 2, c"bpc".as_ptr()), 1);
-        assert_eq!(buddyMalloc(&mut 0, 400 << 30, 0, c"bpc".as_ptr()), 6, "{}", message());
-        assert_eq!(buddyMalloc(&mut 0, 128, 0, c"fpc".as_ptr()), 8);
-        let mut name = [0; 16];
-        assert_eq!(buddyTrain(c"bf16".as_ptr(), plain, BYTES, name.as_mut_ptr(), 3, stream.cast()), 1);
-        assert_eq!(buddyTrain(c"bf16".as_ptr(), plain, BYTES, name.as_mut_ptr(), 16, stream.cast()), 0);
-        let mut sizes = Sizes::default();
-        assert_eq!(
-            buddyHistogram(plain, BYTES, name.as_ptr(), &mut sizes, stream.cast()),
-            0,
-            "{}",
-            message()
-        );
-        assert_eq!(sizes.classes.iter().sum::<u64>(), stats.entries);
+        refusals(memory, plain, stream.cast());
+        histogram(plain, stats.entries, stream.cast());
 
         // Another context does not know the allocation; the first one still does, and gets its memory back.
         let second = context();

@@ -18,7 +18,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Opens `path`.
+    /// Opens a file, or stdin for `-`; nothing is read yet.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let (name, reader): (_, Box<dyn Read>) = if path == Path::new("-") {
             ("stdin".to_owned(), Box::new(io::stdin()))

@@ -10,6 +10,7 @@ mod bench;
 mod gpu;
 mod input;
 mod inspect;
+mod machine;
 mod output;
 mod profile;
 mod progress;

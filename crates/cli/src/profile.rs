@@ -8,10 +8,13 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::{Policy, Profile, Record, RunRecord};
+use buddy_core::{
+    Policy, Profile, Record, RunRecord,
+    spec::{Gpu, Link},
+};
 use buddy_profile::{
-    CodecChoice, DEFAULT_THRESHOLD, Gpu, Link, Measured, PlanRequest, Settings, Tried, check_threshold,
-    profile, read_accesses, verify, write_targets,
+    CodecChoice, DEFAULT_THRESHOLD, Measured, PlanRequest, Settings, Tried, check_threshold, profile,
+    read_accesses, verify, write_targets,
 };
 use buddy_report::{profile_page, profile_text};
 use buddy_snapshot::Run;
@@ -21,7 +24,7 @@ use clap::{
 };
 
 use crate::{
-    output,
+    machine, output,
     progress::Bar,
     workload::scale::{Scale, parse_scale},
 };
@@ -63,12 +66,10 @@ pub(crate) struct ProfileVerb {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     device_memory: Option<u64>,
 
-    /// GPU of the plan: a name, or the path of a file as in specs/
-    #[arg(long, value_name = "GPU", default_value = "h200", requires = "device_memory")]
+    #[arg(long, value_name = "GPU", default_value = "h200", requires = "device_memory", help = machine::gpu_help("GPU of the plan"))]
     spec: String,
 
-    /// Link of the plan: a name, or the path of a file as in specs/
-    #[arg(long, value_name = "LINK", default_value = "pcie5", requires = "device_memory")]
+    #[arg(long, value_name = "LINK", default_value = "pcie5", requires = "device_memory", help = machine::link_help("Link of the plan"))]
     link: String,
 
     /// JSON object from allocation to how many of its entries are accessed in all, for the plan
@@ -159,8 +160,8 @@ impl ProfileVerb {
 
     fn machine(&self, device_memory: u64) -> Result<PlanRequest> {
         let (gpu, link) = (Gpu::named(&self.spec)?, Link::named(&self.link)?);
-        if device_memory > gpu.memory_bytes {
-            bail!("--device-memory {device_memory}: {} has {} bytes", gpu.name, gpu.memory_bytes);
+        if device_memory > gpu.dram.capacity_bytes {
+            bail!("--device-memory {device_memory}: {} has {} bytes", gpu.name, gpu.dram.capacity_bytes);
         }
         Ok(PlanRequest { device_memory, gpu, link, accesses: None })
     }

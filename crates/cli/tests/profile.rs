@@ -133,7 +133,7 @@ fn wrong_numbers_and_names_are_refused_in_one_line() {
     let plan = |spec: &str, link: &str| {
         refused(dir.path(), &[RUN, "--device-memory", "1MB", "--spec", spec, "--link", link])
     };
-    assert!(plan("h2000", "pcie5").contains("unknown GPU 'h2000'; known are paper"));
+    assert!(plan("h2000", "pcie5").contains("there is no GPU 'h2000'; there are paper"));
     assert!(plan("h200", "pcie9").contains("unknown link 'pcie9'"));
     assert!(plan("none.toml", "pcie5").contains("none.toml: No such file"));
     assert!(refused(dir.path(), &[RUN, "--device-memory", "1000GB"]).contains("h200 has"));

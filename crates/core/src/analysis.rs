@@ -29,15 +29,15 @@ impl RecordKind for Analysis {
 pub struct ArrayAnalysis {
     /// The file that holds it.
     pub file: String,
-    /// Its name there.
+    /// Its name in the file, unique there.
     pub name: String,
     /// Type of its elements.
     pub dtype: Dtype,
-    /// Its dimensions.
+    /// Its dimensions, the slowest first.
     pub shape: Vec<u64>,
-    /// Its length.
+    /// Bytes of all its elements.
     pub bytes: u64,
-    /// The paper's codec.
+    /// What the paper's codec makes of it.
     pub bpc: Outcome,
     /// The codec that a sample of its entries chose.
     pub auto: Outcome,
@@ -72,7 +72,7 @@ pub struct Fit {
     pub ratio: f64,
     /// Entries that need buddy memory.
     pub overflowing: u64,
-    /// Their share.
+    /// Entries that overflow over all entries, 0 to 1.
     pub overflow_share: f64,
 }
 

@@ -12,11 +12,11 @@ pub enum SizeClass {
     Zero,
     /// At most 8 bytes: what a 16x allocation keeps on the device.
     B8,
-    /// One sector.
+    /// Up to 32 bytes: one sector.
     S1,
-    /// Two sectors.
+    /// Up to 64 bytes: two sectors.
     S2,
-    /// Three sectors.
+    /// Up to 96 bytes: three sectors.
     S3,
     /// Four sectors, stored as the 128 bytes themselves: no stream.
     Raw,
@@ -77,9 +77,9 @@ pub enum Layout {
     /// The codec's first or only layout.
     #[default]
     A,
-    /// Its second.
+    /// Its second layout, nibble bits 6.
     B,
-    /// Its third.
+    /// Its third layout, nibble bits 7.
     C,
 }
 
@@ -109,7 +109,7 @@ impl Nibble {
         if bits < 8 { Ok(Self(bits)) } else { Err(Error::Nibble(bits)) }
     }
 
-    /// The four bits.
+    /// The four bits as the metadata keeps them, 0 to 7.
     #[inline]
     pub fn bits(self) -> u8 {
         self.0

@@ -28,14 +28,14 @@ pub enum Dtype {
     Bf16,
     F32,
     F64,
-    /// Pairs of F32.
+    /// Complex: two F32, 8 bytes.
     C64,
-    /// Pairs of F64.
+    /// Complex: two F64, 16 bytes.
     C128,
 }
 
 impl Dtype {
-    /// Every type.
+    /// Every type, in the order that errors list them.
     pub const ALL: [Self; 17] = [
         Self::Bool,
         Self::I8,

@@ -21,7 +21,7 @@ pub struct Figure {
     /// Numbers that the paper states, beside ours.
     #[serde(default)]
     pub quantities: Vec<Quantity>,
-    /// What is drawn.
+    /// The charts, tables and maps, in the order in which they are drawn.
     #[serde(default)]
     pub panels: Vec<Panel>,
     /// What is missing, and why.
@@ -41,11 +41,11 @@ impl RecordKind for Figure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// What it is.
+    /// What was measured, as a row of the table names it.
     pub name: String,
     /// How both are written.
     pub unit: Unit,
-    /// The paper's.
+    /// What the paper says, in the same unit.
     pub paper: f64,
     /// Ours, where it was measured.
     pub ours: Option<f64>,
@@ -70,18 +70,18 @@ impl Quantity {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// As it is.
+    /// A plain number with as many digits as it needs.
     #[default]
     Number,
-    /// `1.50x`.
+    /// A ratio, drawn as `1.50x`.
     Ratio,
     /// A share from 0 to 1, as percent.
     Percent,
     /// Bytes, in powers of ten as the paper has them.
     Bytes,
-    /// `150 GB/s`.
+    /// A bandwidth, drawn as `150 GB/s`.
     GbPerS,
-    /// Whole counts.
+    /// A whole count, drawn without decimals.
     Count,
 }
 
@@ -93,7 +93,7 @@ pub enum Panel {
     Chart(Chart),
     /// Pages by size class.
     Heat(Heat),
-    /// Texts and numbers.
+    /// Rows of texts and numbers.
     Table(Grid),
 }
 
@@ -105,15 +105,15 @@ pub enum Shape {
     Bars,
     /// Points joined by lines.
     Lines,
-    /// Points alone.
+    /// Points that no line joins.
     Points,
 }
 
-/// An axis.
+/// One axis of a chart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AxisInfo {
-    /// What it shows.
+    /// The quantity along it, as the axis is labelled.
     pub name: String,
     /// How its numbers are written.
     pub unit: Unit,
@@ -148,18 +148,18 @@ impl AxisInfo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chart {
-    /// What it shows.
+    /// What the chart shows, above it.
     pub title: String,
     /// How the series are drawn.
     pub shape: Shape,
-    /// The axis along.
+    /// The horizontal axis, of all series.
     pub x: AxisInfo,
-    /// The axis up.
+    /// The vertical axis, of all series.
     pub y: AxisInfo,
     /// Names of the groups of bars; empty for lines and points.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// What is drawn.
+    /// The lines, bars or points, in the order of the legend.
     pub series: Vec<SeriesInfo>,
     /// What the paper states.
     #[serde(default)]
@@ -170,7 +170,7 @@ pub struct Chart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeriesInfo {
-    /// Its name.
+    /// Its name in the legend.
     pub name: String,
     /// Its points by rising x; what is not known is left out.
     pub points: Vec<(f64, f64)>,
@@ -196,7 +196,7 @@ impl SeriesInfo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mark {
-    /// What it is.
+    /// What the mark is, as it is drawn beside it.
     pub label: String,
     /// Where along x (a group's number for bars); everywhere if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,7 +204,7 @@ pub struct Mark {
     /// Which series it stands beside, by its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<usize>,
-    /// The value.
+    /// The value on the vertical axis.
     pub y: f64,
 }
 
@@ -212,11 +212,11 @@ pub struct Mark {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Heat {
-    /// Of what.
+    /// The program and the moment that the map is of, above it.
     pub title: String,
     /// What to know about it.
     pub remark: String,
-    /// The pages.
+    /// The size class of every entry, page by page.
     pub map: PageMap,
 }
 
@@ -232,15 +232,15 @@ pub struct Grid {
     pub rows: Vec<Vec<GridCell>>,
 }
 
-/// One cell.
+/// One cell of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum GridCell {
     /// A number in the column's unit.
     Number(f64),
-    /// A text.
+    /// A text, set as it is.
     Text(String),
-    /// Nothing.
+    /// A cell that stays empty.
     Empty,
 }
 

@@ -17,7 +17,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one entry.
+    /// Counts one entry: its class, and its bytes among the eight sizes of the paper's study.
     #[inline]
     pub fn add(&mut self, class: SizeClass, optimistic_bytes: usize) {
         self.classes[class.index()] += 1;
@@ -43,19 +43,6 @@ impl Histogram {
     /// The share of entries that need their buddy slot at this target; 0 where there are no entries.
     pub fn overflow_share(&self, target: Target) -> f64 {
         self.overflowing(target) as f64 / self.entries().max(1) as f64
-    }
-
-    /// The largest target whose share of overflowing entries is within the threshold.
-    ///
-    /// 16x follows the same rule: it is chosen where all but the threshold's share of the entries fit 8 bytes,
-    /// which in practice is the paper's mostly-zero allocation. The paper's further wish, that all targets of a
-    /// run together stay under 4x, is not for one histogram to judge.
-    pub fn target_at(&self, threshold: f64) -> Target {
-        if self.entries() == 0 {
-            return Target::X1;
-        }
-        let within = |target: &Target| self.overflow_share(*target) <= threshold;
-        Target::ALL.into_iter().rev().find(within).unwrap_or(Target::X1)
     }
 
     /// Bytes of the entries, each as large as its class.
@@ -123,28 +110,6 @@ mod tests {
         assert_eq!(one_of_each.sectors(Target::X2), (1 + 1 + 2 + 2 + 2, 1 + 2));
         assert_eq!(one_of_each.sectors(Target::X16), (1, 1 + 2 + 3 + 4));
         assert_eq!((one_of_each.stored_bytes(), one_of_each.zero_share()), (328, 1.0 / 6.0));
-    }
-
-    fn target(classes: [u64; 6], threshold: f64) -> Target {
-        Histogram { classes, optimistic_bytes: 0 }.target_at(threshold)
-    }
-
-    #[test]
-    fn the_threshold_is_a_share_of_entries_and_counts_as_within() {
-        assert_eq!(target([0, 0, 0, 70, 0, 30], 0.30), Target::X2);
-        assert_eq!(target([0, 0, 0, 69, 0, 31], 0.30), Target::X1);
-        assert_eq!(target([0, 0, 0, 69, 1, 30], 0.30), Target::X4Over3);
-        assert_eq!(target([0, 0, 70, 30, 0, 0], 0.30), Target::X4);
-        assert_eq!(target([70, 0, 30, 0, 0, 0], 0.30), Target::X16);
-        assert_eq!(target([70, 0, 30, 0, 0, 0], 0.29), Target::X4);
-    }
-
-    #[test]
-    fn the_ends_of_the_threshold() {
-        assert_eq!(target([1, 0, 0, 0, 0, 1], 0.0), Target::X1);
-        assert_eq!(target([1, 1, 0, 0, 0, 0], 0.0), Target::X16);
-        assert_eq!(target([0, 0, 0, 0, 0, 9], 1.0), Target::X16);
-        assert_eq!(target([0; 6], 1.0), Target::X1);
     }
 
     #[test]

@@ -20,9 +20,11 @@ mod pages;
 mod profile;
 mod record;
 mod run;
-pub mod specs;
+pub mod spec;
+mod table;
 mod target;
 mod targets;
+mod worst;
 
 pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
@@ -42,8 +44,10 @@ pub use profile::{
 };
 pub use record::{Record, RecordError, RecordKind};
 pub use run::{AllocationInfo, AllocationSizes, RUN_VERSION, RunError, RunInfo, RunRecord, SnapshotInfo};
+pub use table::{AllocationTarget, TARGETS_VERSION, TargetTable, TargetsError};
 pub use target::Target;
-pub use targets::{AllocationTarget, TARGETS_VERSION, TargetRange, TargetTable, TargetsError};
+pub use targets::{RangesError, TargetRange, Targets};
+pub use worst::{conservative_target, stays_mostly_zero, worst_overflow};
 
 /// Why a value of the vocabulary is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +56,7 @@ pub enum Error {
     #[error("nibble {0:#x} names no size class; 0 to 7 do")]
     Nibble(u8),
     /// A target ratio that the architecture does not have.
-    #[error("unknown target '{0}'; the targets are 1x, 4/3x, 2x, 4x and 16x")]
+    #[error("unknown target '{0}'; the targets are 1x, 4/3x, 2x, 4x, 16x and uncompressed")]
     Target(String),
     /// An element type that no reader knows.
     #[error("unknown dtype '{0}'; use one of {list}", list = Dtype::names())]

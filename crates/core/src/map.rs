@@ -13,7 +13,7 @@ use crate::{Error, SECTOR_BYTES, SizeClass, Target};
 pub struct Extent {
     /// Bytes of each entry on the device.
     pub target: Target,
-    /// How many entries.
+    /// How many entries; [`place`](Self::place) refuses one past them.
     pub entries: u64,
     /// Device address of the first entry's device part.
     pub device_base: u64,
@@ -28,7 +28,7 @@ pub struct Extent {
 pub struct Span {
     /// Address of the first byte.
     pub start: u64,
-    /// How many bytes.
+    /// Length in bytes; 0 for a place that is not there.
     pub bytes: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct Place {
     pub device: Span,
     /// Its slot in buddy memory, as an offset from the GBBR.
     pub buddy: Span,
-    /// Its metadata.
+    /// The four bits of its metadata.
     pub nibble: NibblePlace,
 }
 

@@ -24,7 +24,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Every policy.
+    /// Every policy, the simplest first.
     pub const ALL: [Self; 5] = [Self::Naive, Self::Allocation, Self::Allocation16x, Self::Page, Self::Plan];
 
     /// The name in tables, files and on the command line.
@@ -58,7 +58,7 @@ impl FromStr for Policy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// The run.
+    /// The program, its allocations and the moments of its snapshots.
     pub run: RunInfo,
     /// The Buddy Threshold: the share of entries that a target may leave to buddy memory.
     pub threshold: f64,
@@ -81,7 +81,7 @@ pub struct Profile {
     pub policy: Policy,
     /// The codec that was asked for: a name, or `auto`.
     pub codec: String,
-    /// What was chosen.
+    /// What the policy chose for each allocation, as the file of targets has it.
     pub targets: TargetTable,
     /// The plan, where a device memory was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,23 +134,23 @@ pub struct PolicyOutcome {
     pub ratio: f64,
     /// The share of the entries alive that need buddy memory, in each snapshot.
     pub overflow: Vec<f64>,
-    /// Its mean.
+    /// Mean of the overflow over the snapshots, 0 to 1.
     pub mean_overflow: f64,
-    /// Its largest.
+    /// Overflow of the worst snapshot, 0 to 1.
     pub worst_overflow: f64,
     /// Ranges of pages with one target, in all allocations.
     pub ranges: u64,
 }
 
-/// One threshold.
+/// One threshold of the sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SweepPoint {
     /// With which codec: a name, or `auto`.
     pub codec: String,
-    /// The threshold.
+    /// The Buddy Threshold that the targets were chosen with.
     pub threshold: f64,
-    /// The ratio.
+    /// Bytes of the program over device bytes, at its largest footprint.
     pub ratio: f64,
     /// The share of entries that need buddy memory, the mean over the snapshots.
     pub mean_overflow: f64,
@@ -176,7 +176,7 @@ pub struct CodecOutcome {
 pub struct PlanOutcome {
     /// The device memory asked for.
     pub device_memory: u64,
-    /// The GPU.
+    /// Name of the GPU in `specs/`.
     pub spec: String,
     /// GB/s of its memory.
     pub device_gb_per_s: f64,

@@ -29,7 +29,7 @@ pub struct Record<T> {
     /// Everything that was configured, resolved: presets and defaults filled in.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub spec: Value,
-    /// The result itself.
+    /// The result itself, whose shape the kind and the version name.
     pub data: T,
 }
 
@@ -41,7 +41,7 @@ pub enum RecordError {
     Json {
         /// The kind asked for.
         expected: &'static str,
-        /// What serde says.
+        /// What serde says, with line and column.
         source: serde_json::Error,
     },
     /// A record of something else.
@@ -49,7 +49,7 @@ pub enum RecordError {
     Kind {
         /// The kind asked for.
         expected: &'static str,
-        /// The kind found.
+        /// The kind that the file names.
         found: String,
     },
     /// A record of another version.
@@ -59,7 +59,7 @@ pub enum RecordError {
         kind: &'static str,
         /// The version this tool reads.
         expected: u32,
-        /// The version found.
+        /// The version that the file names.
         found: u32,
     },
 }

@@ -10,16 +10,20 @@ use crate::{ENTRY_BYTES, Error, SizeClass};
 /// entry's own slot in buddy memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
+    /// No ratio: the page table says that the entries lie on the device as they are. They have no metadata, so an access
+    /// looks none up; and no entry is ever smaller than four sectors, as one at 1x may be.
+    #[serde(rename = "uncompressed")]
+    Uncompressed,
     /// Nothing is saved: four sectors on the device.
     #[serde(rename = "1x")]
     X1,
     /// Three sectors on the device.
     #[serde(rename = "4/3x")]
     X4Over3,
-    /// Two sectors.
+    /// Two sectors on the device.
     #[serde(rename = "2x")]
     X2,
-    /// One sector.
+    /// One sector on the device.
     #[serde(rename = "4x")]
     X4,
     /// 8 bytes, for allocations that are mostly zero.
@@ -28,13 +32,13 @@ pub enum Target {
 }
 
 impl Target {
-    /// Every target, the most device memory first.
+    /// Every ratio, the most device memory first: the number of a ratio in a page-table entry is its place here.
     pub const ALL: [Self; 5] = [Self::X1, Self::X4Over3, Self::X2, Self::X4, Self::X16];
 
     /// Device bytes of each entry.
     #[inline]
     pub const fn device_bytes(self) -> usize {
-        const BYTES: [usize; 5] = [128, 96, 64, 32, 8];
+        const BYTES: [usize; 6] = [128, 128, 96, 64, 32, 8];
         BYTES[self as usize]
     }
 
@@ -55,6 +59,12 @@ impl Target {
         ENTRY_BYTES as f64 / self.device_bytes() as f64
     }
 
+    /// Whether entries are compressed, and have the metadata that says how.
+    #[inline]
+    pub const fn compresses(self) -> bool {
+        !matches!(self, Self::Uncompressed)
+    }
+
     /// Whether an entry of this class lies in device memory alone.
     #[inline]
     pub const fn holds(self, class: SizeClass) -> bool {
@@ -72,6 +82,7 @@ impl Target {
     pub fn split(self, class: SizeClass) -> (usize, usize) {
         let bytes = class.bytes();
         match self {
+            Self::Uncompressed => (ENTRY_BYTES, 0),
             Self::X16 if bytes > 8 => (0, bytes),
             _ => (bytes.min(self.device_bytes()), bytes.saturating_sub(self.device_bytes())),
         }
@@ -80,6 +91,7 @@ impl Target {
     /// The name in tables, files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Uncompressed => "uncompressed",
             Self::X1 => "1x",
             Self::X4Over3 => "4/3x",
             Self::X2 => "2x",
@@ -101,6 +113,7 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::ALL
             .into_iter()
+            .chain([Self::Uncompressed])
             .find(|target| target.name() == text)
             .ok_or_else(|| Error::Target(text.to_owned()))
     }
@@ -112,7 +125,7 @@ mod tests {
 
     #[test]
     fn names_go_both_ways() {
-        for target in Target::ALL {
+        for target in Target::ALL.into_iter().chain([Target::Uncompressed]) {
             assert_eq!(target.name().parse(), Ok(target));
             assert_eq!(serde_json::to_value(target).unwrap(), target.name());
         }
@@ -129,6 +142,14 @@ mod tests {
                 assert_eq!(target.holds(class), buddy == 0, "{target} {class}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_not_compressed_takes_whole_entries_of_the_device() {
+        let plain = Target::Uncompressed;
+        assert!(SizeClass::ALL.into_iter().all(|class| plain.split(class) == (128, 0) && plain.holds(class)));
+        assert_eq!((plain.device_bytes(), plain.buddy_bytes(), plain.ratio()), (128, 0, 1.0));
+        assert!(plain < Target::X1 && !plain.compresses() && Target::X1.compresses());
     }
 
     #[test]

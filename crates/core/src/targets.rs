@@ -1,158 +1,103 @@
-//! What was chosen for the allocations of a program: codecs and targets, by name and call site.
-//!
-//! The functional memory, the simulator and the GPU runtime read it; `docs/targets.md` describes the file.
-
-use std::collections::HashSet;
+//! The targets of one allocation, and the one place that says whether ranges of pages make it up.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use crate::{AllocationInfo, PAGE_BYTES, RecordKind, Target};
+use crate::Target;
 
-/// The version of the table that this library reads and writes.
-pub const TARGETS_VERSION: u32 = 1;
-
-/// A codec and a target for every allocation of a program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TargetTable {
-    /// [`TARGETS_VERSION`].
-    pub version: u32,
-    /// The program.
-    pub program: String,
-    /// Its allocations.
-    #[serde(rename = "allocation", default)]
-    pub allocations: Vec<AllocationTarget>,
+/// The targets of an allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Targets {
+    /// One for all of it, however long it is.
+    Uniform(Target),
+    /// One for each range of pages, first to last. [`ranges`](Self::ranges) checks that they make up an allocation.
+    Pages(Vec<TargetRange>),
 }
 
-/// What was chosen for one allocation: one target, or one for each range of its pages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AllocationTarget {
-    /// Its name.
-    pub name: String,
-    /// Where the program allocates it.
-    #[serde(default)]
-    pub call_site: String,
-    /// Its length.
-    pub bytes: u64,
-    /// Name of the codec.
-    pub codec: String,
-    /// What the codec learned of the allocation. Without them, a codec that learns is trained on the data.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub parameters: Map<String, Value>,
-    /// The target of all of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<Target>,
-    /// Or the targets of its pages, first to last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ranges: Vec<TargetRange>,
-}
-
-/// Pages of 8 KiB that lie one after the other with one target.
+/// Pages that lie one after the other with one target. They are of 8 KiB in a file, a simulation and on a GPU, and as
+/// long as the pages of its page table in a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetRange {
-    /// How many.
+    /// How many pages, at least one.
     pub pages: u64,
-    /// Their target.
+    /// The target of each of their entries.
     pub target: Target,
 }
 
-impl RecordKind for TargetTable {
-    const KIND: &'static str = "targets";
-    const VERSION: u32 = 1;
-}
-
-/// Why a table of targets is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TargetsError {
-    /// Written by another version.
-    #[error("the targets have version {0}; this tool reads version {TARGETS_VERSION}")]
-    Version(u32),
-    /// A name that two rows have.
-    #[error("two rows are for allocation {0:?}")]
-    Duplicate(String),
-    /// Neither a target nor ranges, or both.
-    #[error("allocation {0:?} needs either a target or ranges of pages, and not both")]
-    Which(String),
-    /// Ranges that are not the pages of the allocation.
-    #[error("the ranges of allocation {name:?} have {found} pages; it has {expected} of 8 KiB")]
-    Pages {
-        /// The allocation.
-        name: String,
-        /// Pages of its bytes.
+/// Why ranges of pages do not make up an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RangesError {
+    /// A range without pages.
+    #[error("a range has no pages; it must have one at least")]
+    Empty,
+    /// More or fewer pages than the allocation's.
+    #[error("the ranges have {found} pages; it has {expected}")]
+    Sum {
+        /// Pages of the allocation.
         expected: u64,
-        /// Pages of its ranges.
+        /// Pages of all ranges together, or the largest number there is if they are more.
         found: u64,
     },
 }
 
-impl TargetTable {
-    /// One target and one codec for all allocations of a program.
-    pub fn uniform(program: &str, allocations: &[AllocationInfo], target: Target, codec: &str) -> Self {
-        let row = |info: &AllocationInfo| AllocationTarget {
-            name: info.name.clone(),
-            call_site: info.call_site.clone(),
-            bytes: info.bytes,
-            codec: codec.to_owned(),
-            parameters: Map::new(),
-            target: Some(target),
-            ranges: Vec::new(),
-        };
-        let allocations = allocations.iter().map(row).collect();
-        Self { version: TARGETS_VERSION, program: program.to_owned(), allocations }
+impl Targets {
+    /// These ranges, or the one target where there is one range. Where there is none, as of no bytes, it is 1x.
+    pub fn of(ranges: Vec<TargetRange>) -> Self {
+        match ranges[..] {
+            [] => Self::Uniform(Target::X1),
+            [TargetRange { target, .. }] => Self::Uniform(target),
+            _ => Self::Pages(ranges),
+        }
     }
 
-    /// The row of an allocation.
-    pub fn get(&self, name: &str) -> Option<&AllocationTarget> {
-        self.allocations.iter().find(|row| row.name == name)
+    /// How many ranges there are: one where it has one target.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Uniform(_) => 1,
+            Self::Pages(ranges) => ranges.len(),
+        }
     }
 
-    /// Checks what the types cannot.
+    /// Gives the range of this number another target.
+    ///
+    /// # Panics
+    /// If there is no such range.
+    pub fn set(&mut self, range: usize, target: Target) {
+        match self {
+            Self::Uniform(all) if range == 0 => *all = target,
+            Self::Uniform(_) => panic!("range {range} of one"),
+            Self::Pages(ranges) => ranges[range].target = target,
+        }
+    }
+
+    /// The target of all of it, where it has one.
+    pub fn uniform(&self) -> Option<Target> {
+        match self {
+            Self::Uniform(target) => Some(*target),
+            Self::Pages(_) => None,
+        }
+    }
+
+    /// The ranges of an allocation of `pages` pages, first to last; one where it has one target.
     ///
     /// # Errors
-    /// The first thing that is wrong.
-    pub fn validate(&self) -> Result<(), TargetsError> {
-        if self.version != TARGETS_VERSION {
-            return Err(TargetsError::Version(self.version));
+    /// [`RangesError`] unless every range has pages and all of them together are those of the allocation.
+    pub fn ranges(&self, pages: u64) -> Result<Vec<TargetRange>, RangesError> {
+        let ranges = match self {
+            Self::Uniform(target) => return Ok(vec![TargetRange { pages, target: *target }]),
+            Self::Pages(ranges) => ranges,
+        };
+        if ranges.iter().any(|range| range.pages == 0) {
+            return Err(RangesError::Empty);
         }
-        let mut names = HashSet::new();
-        for row in &self.allocations {
-            if !names.insert(&row.name) {
-                return Err(TargetsError::Duplicate(row.name.clone()));
-            }
-            row.validate()?;
-        }
-        Ok(())
+        let found = ranges.iter().fold(0u64, |sum, range| sum.saturating_add(range.pages));
+        if found == pages { Ok(ranges.clone()) } else { Err(RangesError::Sum { expected: pages, found }) }
     }
 }
 
-impl AllocationTarget {
-    /// Its pages of 8 KiB, the last one perhaps in part.
-    pub fn pages(&self) -> u64 {
-        self.bytes.div_ceil(PAGE_BYTES as u64)
-    }
-
-    /// The targets of its pages, first to last; one range where it has one target.
-    pub fn page_targets(&self) -> Vec<TargetRange> {
-        match self.target {
-            Some(target) => vec![TargetRange { pages: self.pages(), target }],
-            None => self.ranges.clone(),
-        }
-    }
-
-    fn validate(&self) -> Result<(), TargetsError> {
-        let name = || self.name.clone();
-        if self.target.is_some() != self.ranges.is_empty() {
-            return Err(TargetsError::Which(name()));
-        }
-        let (expected, empty) = (self.pages(), self.ranges.iter().any(|range| range.pages == 0));
-        let found = self.ranges.iter().fold(0u64, |sum, range| sum.saturating_add(range.pages));
-        if self.target.is_none() && (empty || found != expected) {
-            return Err(TargetsError::Pages { name: name(), expected, found });
-        }
-        Ok(())
+impl From<Target> for Targets {
+    fn from(target: Target) -> Self {
+        Self::Uniform(target)
     }
 }
 
@@ -160,33 +105,26 @@ impl AllocationTarget {
 mod tests {
     use super::*;
 
-    fn row(target: Option<Target>, pages: &[u64]) -> AllocationTarget {
-        AllocationTarget {
-            name: "u".to_owned(),
-            call_site: String::new(),
-            bytes: 20_000,
-            codec: "bpc".to_owned(),
-            parameters: Map::new(),
-            target,
-            ranges: pages.iter().map(|&pages| TargetRange { pages, target: Target::X2 }).collect(),
-        }
-    }
-
-    fn error(rows: Vec<AllocationTarget>) -> String {
-        let table = TargetTable { version: TARGETS_VERSION, program: "p".to_owned(), allocations: rows };
-        table.validate().map_or_else(|error| error.to_string(), |()| "none".to_owned())
+    fn of(pages: &[u64]) -> Targets {
+        Targets::Pages(pages.iter().map(|&pages| TargetRange { pages, target: Target::X2 }).collect())
     }
 
     #[test]
-    fn a_row_has_a_target_or_ranges_of_all_its_pages() {
-        assert_eq!(error(vec![row(Some(Target::X4), &[])]), "none");
-        assert_eq!(error(vec![row(None, &[1, 2])]), "none");
-        assert!(error(vec![row(None, &[])]).contains("either a target or ranges"));
-        assert!(error(vec![row(Some(Target::X4), &[3])]).contains("not both"));
-        assert!(error(vec![row(None, &[1, 1])]).contains("have 2 pages; it has 3 of 8 KiB"));
-        assert!(error(vec![row(None, &[0, 3])]).contains("have 3 pages"));
-        assert!(error(vec![row(None, &[u64::MAX, 4])]).contains("it has 3"));
-        let twice = vec![row(None, &[3]), row(None, &[3])];
-        assert_eq!(error(twice), "two rows are for allocation \"u\"");
+    fn ranges_make_up_the_allocation_or_are_refused() {
+        assert_eq!(of(&[3, 4]).ranges(7).unwrap().len(), 2);
+        for pages in [6, 8] {
+            assert_eq!(of(&[3, 4]).ranges(pages), Err(RangesError::Sum { expected: pages, found: 7 }));
+        }
+        assert_eq!(of(&[]).ranges(1), Err(RangesError::Sum { expected: 1, found: 0 }));
+        assert_eq!(of(&[0, 4]).ranges(4), Err(RangesError::Empty));
+        assert_eq!(of(&[u64::MAX, 5]).ranges(4), Err(RangesError::Sum { expected: 4, found: u64::MAX }));
+    }
+
+    #[test]
+    fn one_target_is_for_any_length() {
+        let range = TargetRange { pages: 9, target: Target::Uncompressed };
+        assert_eq!(Targets::from(Target::Uncompressed).ranges(9), Ok(vec![range]));
+        assert_eq!(Targets::of(vec![range]).uniform(), Some(Target::Uncompressed));
+        assert_eq!(Targets::of(vec![range, range]).uniform(), None);
     }
 }

@@ -40,20 +40,20 @@ BUDDY_FN u32 load_nibbles(const BuddyView& view, u64 first, u32 active = ALL) {
     return load_nibble(view.memory, first + lane, active >> lane & 1);
 }
 
-// The same ahead of time: starts to bring them into 16 bytes of shared memory, where they are after `arrive`.
+// The same ahead of time: starts to bring them into 16 bytes of shared memory, where they are after `cp_async_wait_warp`.
 BUDDY_FN void fetch_nibbles(const BuddyView& view, uint4* shared, u64 first, u32 lane) {
-    if (lane == 0) fetch<16>(shared, view.memory.nibbles + first / 2);
+    if (lane == 0) cp_async<16>(shared, view.memory.nibbles + first / 2);
 }
 BUDDY_FN u32 fetched_nibble(const uint4* shared, u32 lane) { return ((const u8*)shared)[lane / 2] >> (lane % 2 * 4) & 15; }
 
-// Starts to bring the stored bytes into the tile; `arrive` waits for them.
+// Starts to bring the stored bytes into the tile; `cp_async_wait_warp` waits for them.
 BUDDY_FN void fetch_entries(const BuddyView& view, const Tile& tile, u64 first, u32 nibble) {
     Place place = place_of(view.memory, first);
     along_page(tile, place, chunks_of(nibble), Fetch());
-    if (is_small(nibble, place)) fetch<8>(tile.at(tile.lane, 0), place.device + tile.lane * SMALL);
+    if (is_small(nibble, place)) cp_async<8>(tile.at(tile.lane, 0), place.device + tile.lane * SMALL);
 }
 
-// Decodes this lane's row into `words`, after `arrive`.
+// Decodes this lane's row into `words`, after `cp_async_wait_warp`.
 template <class Codec>
 BUDDY_FN u32 decode_entry(const BuddyView& view, const Tile& tile, u64 entry, u32 nibble, u32 (&words)[WORDS]) {
     Row row(tile);
@@ -80,7 +80,7 @@ template <class Codec>
 BUDDY_FN u32 load_entries(const BuddyView& view, const Tile& tile, u64 first, u32 active = ALL) {
     u32 nibble = load_nibbles(view, first, active);
     fetch_entries(view, tile, first, nibble);
-    arrive();
+    cp_async_wait_warp();
     return decode_entry<Codec>(view, tile, first + tile.lane, nibble);
 }
 
@@ -137,8 +137,8 @@ BUDDY_FN u32 load_entry(const BuddyView& view, const Tile& tile, u64 entry, bool
     auto there = [&](u32 row) { return place_of(memory, __shfl_sync(ALL, entry, row)); };
     bool small = is_small(nibble, place);
     along_rows(tile, ALL, 0, small ? 0 : chunks_of(nibble), there, Fetch());
-    if (small) fetch<8>(tile.at(tile.lane, 0), place.device);
-    arrive();
+    if (small) cp_async<8>(tile.at(tile.lane, 0), place.device);
+    cp_async_wait_warp();
     u32 status = decode_entry<Codec>(view, tile, entry, nibble);
     return wanted && !exists ? (u32)RANGE : status;
 }

@@ -36,7 +36,7 @@ BUDDY_KERNEL buddy_write(BuddyView view, const uint4* from, u64 first, u64 count
     Range range(first, count);
     if (range.active == 0) return;
     fetch_plain(tile, from + range.skew * (long long)CHUNKS, range.active);
-    arrive();
+    cp_async_wait_warp();
     warp::store_entries<Codec>(view, tile, range.start, range.active);
 }
 
@@ -77,7 +77,7 @@ BUDDY_KERNEL buddy_scatter(BuddyView view, const uint4* from, const u32* list, u
     bool mine = listed.rows >> tile.lane & 1;
     u64 entry = mine ? list[listed.start + tile.lane] : 0;
     fetch_plain(tile, from + listed.start * CHUNKS, listed.rows);
-    arrive();
+    cp_async_wait_warp();
     warp::store_entry<Codec>(view, tile, entry, mine);
 }
 

@@ -73,7 +73,7 @@ BUDDY_FN void look(const Tile& tile, const Span& span, u64 at, Found& found) {
     u32 entries = WARP;
     if (left >= TILE_BYTES) {
         fetch_plain(tile, (const uint4*)from, ALL);
-        arrive();
+        cp_async_wait_warp();
     } else {
         fetch_tail(tile, from, (u32)left);
         entries = ((u32)left + BUDDY_ENTRY_BYTES - 1) / BUDDY_ENTRY_BYTES;

@@ -90,9 +90,9 @@ struct Row {
     }
 };
 
-// Starts a copy from global into shared memory that `arrive` waits for.
+// Starts an asynchronous copy from global into shared memory.
 template <u32 BYTES>
-BUDDY_FN void fetch(u32 to, const void* from) {
+BUDDY_FN void cp_async(u32 to, const void* from) {
     if (BYTES == 16) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
     } else {
@@ -100,14 +100,14 @@ BUDDY_FN void fetch(u32 to, const void* from) {
     }
 }
 template <u32 BYTES>
-BUDDY_FN void fetch(void* to, const void* from) {
-    fetch<BYTES>(shared_address(to), from);
+BUDDY_FN void cp_async(void* to, const void* from) {
+    cp_async<BYTES>(shared_address(to), from);
 }
 
-// Waits for this lane's, and for those of the warp.
-BUDDY_FN void arrive_alone() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-BUDDY_FN void arrive() {
-    arrive_alone();
+// Waits for this lane's asynchronous copies, and for those of the warp.
+BUDDY_FN void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+BUDDY_FN void cp_async_wait_warp() {
+    cp_async_wait_all();
     __syncwarp();
 }
 
@@ -128,7 +128,7 @@ BUDDY_FN void along_plain(const Tile& tile, u32 active, Move move) {
 
 // Entries as they are.
 BUDDY_FN void fetch_plain(const Tile& tile, const uint4* from, u32 active) {
-    along_plain(tile, active, [&](uint4* shared, u32 index) { fetch<16>(shared, from + index); });
+    along_plain(tile, active, [&](uint4* shared, u32 index) { cp_async<16>(shared, from + index); });
 }
 
 BUDDY_FN void put_plain(const Tile& tile, uint4* to, u32 active) {
@@ -184,7 +184,7 @@ BUDDY_FN void along_page(const Tile& tile, const Place& place, u32 used, Move mo
 }
 
 struct Fetch {
-    BUDDY_FN void operator()(uint4* shared, u8* global) const { fetch<16>(shared, global); }
+    BUDDY_FN void operator()(uint4* shared, u8* global) const { cp_async<16>(shared, global); }
 };
 
 struct Put {

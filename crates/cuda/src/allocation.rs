@@ -7,7 +7,7 @@ use buddy_core::{ENTRY_BYTES, Target};
 use cudarc::driver::CudaStream;
 
 use crate::{
-    BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Gpu, Stats, Targets,
+    BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Gpu, Stats,
     driver::{copy, reaches},
 };
 
@@ -36,13 +36,13 @@ impl Allocation {
         }
         let (device_bytes, buddy_bytes) = BuddyPool::room_for(target, entries);
         let mut pool = BuddyPool::new(gpu, device_bytes, Carveout::Host, buddy_bytes)?;
-        let buffer = pool.buffer(codec, Targets::Uniform(target, entries))?;
+        let buffer = pool.buffer(codec, target, entries)?;
         let short = !bytes.is_multiple_of(ENTRY_BYTES as u64);
         let tail = short.then(|| DeviceBytes::new(gpu, ENTRY_BYTES as u64)).transpose()?;
         Ok(Self { gpu: gpu.clone(), buffer, bytes, device_bytes, buddy_bytes, tail })
     }
 
-    /// Its length.
+    /// Its length, as it was asked for.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -57,7 +57,7 @@ impl Allocation {
         self.buddy_bytes
     }
 
-    /// Its entries.
+    /// The compressed entries, the last of them padded with zeros.
     pub fn buffer(&self) -> &BuddyBuffer {
         &self.buffer
     }

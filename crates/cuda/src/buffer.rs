@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use buddy_codec::Codec;
-use buddy_core::{ENTRIES_PER_PAGE, Extent, Target};
+use buddy_core::{ENTRIES_PER_PAGE, Extent, Target, Targets};
 use cudarc::driver::CudaStream;
 
 use crate::{
@@ -15,15 +15,6 @@ use crate::{
     report::{COUNTERS, REPORT_BYTES},
     source::Params,
 };
-
-/// The targets of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Targets<'a> {
-    /// One target for so many entries.
-    Uniform(Target, u64),
-    /// A target for each page of 64 entries.
-    Pages(&'a [Target]),
-}
 
 /// A buffer in a pool. Every operation is put on the caller's stream and returns at once; none waits, none takes
 /// memory, so all of them can be captured in a graph. Streams that use one buffer at a time order themselves.
@@ -42,33 +33,33 @@ pub struct BuddyBuffer {
 }
 
 impl BuddyBuffer {
-    pub(crate) fn new(pool: &mut BuddyPool, codec: Codec, targets: Targets<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        pool: &mut BuddyPool,
+        codec: Codec,
+        targets: &Targets,
+        entries: u64,
+    ) -> Result<Self, Error> {
         let used = pool.used();
-        Self::cut(pool, codec, targets).inspect_err(|_| pool.restore(used))
+        Self::cut(pool, codec, targets, entries).inspect_err(|_| pool.restore(used))
     }
 
-    fn cut(pool: &mut BuddyPool, codec: Codec, targets: Targets<'_>) -> Result<Self, Error> {
+    fn cut(pool: &mut BuddyPool, codec: Codec, targets: &Targets, entries: u64) -> Result<Self, Error> {
         let gpu = pool.regions().gpu.clone();
-        let entries = match targets {
-            Targets::Uniform(_, entries) => entries,
-            Targets::Pages(targets) => (targets.len() * ENTRIES_PER_PAGE) as u64,
-        };
         if entries > u64::from(u32::MAX) {
             return Err(Error::Range { first: 0, end: entries, entries: u64::from(u32::MAX) });
         }
-        let (device_bytes, buddy_bytes, pages) = match targets {
-            Targets::Uniform(target, _) => {
-                let padded = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
-                let (device, buddy) = (target.device_bytes() as u64, target.buddy_bytes() as u64);
-                (padded * device, padded * buddy, Vec::new())
+        let padded = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
+        let uniform = targets.uniform();
+        let targets = page_targets(targets, padded / ENTRIES_PER_PAGE as u64)?;
+        let (pages, device_bytes, buddy_bytes) = match uniform {
+            Some(target) => {
+                let bytes = |of_entry: usize| padded * of_entry as u64;
+                (Vec::new(), bytes(target.device_bytes()), bytes(target.buddy_bytes()))
             }
-            Targets::Pages(targets) => {
-                let (pages, device, buddy) = page_table(targets);
-                (device, buddy, pages)
-            }
+            None => page_table(&targets),
         };
         let kernels = gpu.codec(codec.kind())?;
-        let nibble_bytes = entries.next_multiple_of(ENTRIES_PER_PAGE as u64) / 2;
+        let nibble_bytes = padded / 2;
         let device = pool.take_device(device_bytes)?;
         let nibbles = pool.take_device(nibble_bytes)?;
         let table = pool.take_device(size_of_val(&pages[..]) as u64)?;
@@ -87,26 +78,19 @@ impl BuddyBuffer {
             pages: if pages.is_empty() { 0 } else { base + table },
             fault: base + report + 8 * COUNTERS,
             entries,
-            device_bytes: match targets {
-                Targets::Uniform(target, _) => target.device_bytes() as u32,
-                Targets::Pages(_) => 0,
-            },
+            device_bytes: uniform.map_or(0, |target| target.device_bytes() as u32),
             reserved: 0,
-        };
-        let targets = match targets {
-            Targets::Uniform(target, _) => Box::from([target]),
-            Targets::Pages(targets) => Box::from(targets),
         };
         let view = BuddyView { memory, params: Params::of(&codec) };
         Ok(Self { regions, kernels, codec, view, targets, report, report_copy, buddy })
     }
 
-    /// How many entries.
+    /// Entries that can be written and read.
     pub fn entries(&self) -> u64 {
         self.view.memory.entries
     }
 
-    /// Its codec.
+    /// The codec, with what it learned.
     pub fn codec(&self) -> &Codec {
         &self.codec
     }
@@ -242,5 +226,30 @@ impl BuddyBuffer {
             });
         }
         Ok(count > 0)
+    }
+}
+
+/// The one target of a buffer, or the target of each of its pages.
+fn page_targets(targets: &Targets, pages: u64) -> Result<Box<[Target]>, Error> {
+    if let Some(target) = targets.uniform() {
+        return Ok(Box::from([target]));
+    }
+    let ranges = targets.ranges(pages).map_err(|why| Error::Targets(why.to_string()))?;
+    Ok(ranges.iter().flat_map(|range| std::iter::repeat_n(range.target, range.pages as usize)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::TargetRange;
+
+    use super::*;
+
+    #[test]
+    fn ranges_become_pages() {
+        let range = |pages, target| TargetRange { pages, target };
+        let targets = Targets::Pages(vec![range(1, Target::X4), range(2, Target::X1)]);
+        assert_eq!(*page_targets(&targets, 3).unwrap(), [Target::X4, Target::X1, Target::X1]);
+        assert!(matches!(page_targets(&targets, 4), Err(Error::Targets(_))));
+        assert_eq!(*page_targets(&Target::X2.into(), 9).unwrap(), [Target::X2]);
     }
 }

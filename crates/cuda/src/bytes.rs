@@ -31,7 +31,7 @@ impl DeviceBytes {
         Ok(Self { gpu: gpu.clone(), region: gpu.device_region(bytes)? })
     }
 
-    /// How many bytes.
+    /// The bytes that were asked for.
     pub fn len(&self) -> u64 {
         self.region.bytes()
     }
@@ -41,7 +41,7 @@ impl DeviceBytes {
         self.len() == 0
     }
 
-    /// All of it.
+    /// All of it, to read from or to write to.
     pub fn all(&self) -> DeviceSpan<'_> {
         DeviceSpan { address: self.region.address(), bytes: self.len(), owner: PhantomData }
     }
@@ -108,7 +108,7 @@ impl DeviceSpan<'_> {
         self.address
     }
 
-    /// How many bytes.
+    /// Its length in bytes.
     pub fn bytes(self) -> u64 {
         self.bytes
     }
@@ -130,7 +130,7 @@ impl DeviceSpan<'_> {
     /// Fails unless this is whole entries, aligned for the widest access.
     ///
     /// # Errors
-    /// [`Error::Shape`].
+    /// [`Error::Shape`] for anything else.
     pub fn check_entries(self) -> Result<Self, Error> {
         self.check(ENTRY_BYTES as u64, 16, "whole entries of 128 bytes, aligned to 16")
     }

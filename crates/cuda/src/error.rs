@@ -48,7 +48,7 @@ pub enum Error {
     /// There are no kernels for this codec.
     #[error("codec '{codec}' has no GPU kernels; those that have are {list}", list = names())]
     NoKernels {
-        /// The codec.
+        /// The codec that only the CPU has.
         codec: CodecKind,
     },
     /// A table of targets that contradicts itself.
@@ -57,9 +57,9 @@ pub enum Error {
     /// The driver refused a call.
     #[error("the driver could not {what}: {reason}")]
     Driver {
-        /// What was tried.
+        /// What was tried, after "could not".
         what: &'static str,
-        /// The driver's words.
+        /// The driver's words and its name for the error.
         reason: String,
     },
     /// An error that ends the context: nothing works on it any more. Said once.
@@ -67,7 +67,7 @@ pub enum Error {
     Lost {
         /// What was tried when it showed.
         what: &'static str,
-        /// The driver's words.
+        /// The driver's words and its name for the error.
         reason: String,
     },
     /// The context was lost earlier.
@@ -79,7 +79,7 @@ pub enum Error {
     /// Not enough device memory.
     #[error("cannot take {asked} bytes of device memory: {free} are free")]
     DeviceMemory {
-        /// Bytes asked for.
+        /// Bytes that were asked for.
         asked: u64,
         /// Bytes the driver calls free.
         free: u64,
@@ -89,7 +89,7 @@ pub enum Error {
         "cannot pin {asked} bytes of host memory: {available} bytes are available, the limit of locked memory is {limit}"
     )]
     Pinned {
-        /// Bytes asked for.
+        /// Bytes that were asked for.
         asked: u64,
         /// Bytes the host could give.
         available: u64,
@@ -99,11 +99,11 @@ pub enum Error {
     /// A pool that is too full for another buffer.
     #[error("the pool's {region} memory is too full: {asked} bytes asked for, {left} left")]
     Full {
-        /// `device` or `buddy`.
+        /// Which of the pool's two: `device` or `buddy`.
         region: &'static str,
-        /// Bytes asked for.
+        /// Bytes that were asked for.
         asked: u64,
-        /// Bytes left.
+        /// Bytes that no buffer has.
         left: u64,
     },
     /// A pool that cannot be emptied yet.
@@ -125,9 +125,9 @@ pub enum Error {
         end = offset.saturating_add(*bytes)
     )]
     Bytes {
-        /// Where they begin.
+        /// Byte of the allocation that they begin at.
         offset: u64,
-        /// How many.
+        /// How many bytes were given.
         bytes: u64,
         /// Bytes of the allocation.
         length: u64,
@@ -135,9 +135,9 @@ pub enum Error {
     /// Bytes that are not what an operation takes.
     #[error("{bytes} bytes at {address:#x} do not fit: {need}")]
     Shape {
-        /// How many bytes.
+        /// How many bytes were given.
         bytes: u64,
-        /// Where they begin.
+        /// The GPU's address of the first.
         address: u64,
         /// What would be right.
         need: &'static str,

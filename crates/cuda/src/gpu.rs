@@ -32,15 +32,15 @@ pub struct Info {
     pub name: String,
     /// Compute capability, such as (9, 0).
     pub capability: (u32, u32),
-    /// Multiprocessors.
+    /// Multiprocessors (SMs), 132 on an H200.
     pub multiprocessors: u32,
     /// Highest clock of the multiprocessors.
     pub clock_khz: u32,
-    /// Device memory.
+    /// Device memory, all of it.
     pub memory_bytes: u64,
     /// Of it, free now.
     pub free_bytes: u64,
-    /// Second-level cache.
+    /// Second-level cache, shared by all multiprocessors.
     pub l2_bytes: u64,
     /// Whether the GPU reaches pinned host memory.
     pub maps_host_memory: bool,
@@ -269,7 +269,7 @@ impl Gpu {
         compiled(source, &source.options(&format!("sm_{}", self.0.capability)))
     }
 
-    /// Device memory.
+    /// Device memory, or how much of it is free.
     pub(crate) fn device_region(&self, bytes: u64) -> Result<Region, Error> {
         let context = self.context()?;
         Region::device(context, bytes).map_err(|error| match error.0 {

@@ -33,7 +33,7 @@ pub struct Memory {
     pub entries: u64,
     /// Device bytes of an entry, or 0 if pages differ.
     pub device_bytes: u32,
-    /// Nothing yet.
+    /// Fills the struct up to a multiple of 8 bytes.
     pub reserved: u32,
 }
 

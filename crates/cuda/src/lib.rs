@@ -3,12 +3,12 @@
 //! ```no_run
 //! use buddy_codec::CodecKind;
 //! use buddy_core::Target;
-//! use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Gpu, Targets};
+//! use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Gpu};
 //!
 //! let gpu = Gpu::open(0)?;
 //! let data = DeviceBytes::new(&gpu, 1 << 20)?;
 //! let mut pool = BuddyPool::new(&gpu, 1 << 20, Carveout::Host, 1 << 20)?;
-//! let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, 1 << 13))?;
+//! let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Target::X2, 1 << 13)?;
 //! let stream = gpu.stream()?;
 //! buffer.write(&stream, 0, data.all())?;
 //! buffer.read(&stream, 0, data.all())?;
@@ -39,7 +39,7 @@ mod survey;
 mod table;
 
 pub use allocation::Allocation;
-pub use buffer::{BuddyBuffer, Targets};
+pub use buffer::BuddyBuffer;
 pub use bytes::{DeviceBytes, DeviceSpan};
 pub use cache::cache_dir;
 pub use cudarc;

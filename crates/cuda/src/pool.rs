@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use buddy_codec::Codec;
-use buddy_core::{ENTRIES_PER_PAGE, Target};
+use buddy_core::{ENTRIES_PER_PAGE, Target, Targets};
 
-use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, Targets, driver::Region, report::REPORT_BYTES};
+use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, driver::Region, report::REPORT_BYTES};
 
 /// Where overflowing entries go. A peer GPU would be a third place: its memory has an address here as well, and
 /// nothing but this choice would change.
@@ -39,7 +39,7 @@ pub(crate) struct Regions {
 }
 
 impl BuddyPool {
-    /// Takes the memory.
+    /// Takes all memory that its buffers will ever have.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`], or [`Error::Pinned`] with what was asked and what the host allows.
@@ -53,12 +53,18 @@ impl BuddyPool {
         Ok(Self { regions, device_used: 0, buddy_used: 0 })
     }
 
-    /// A buffer that holds zeros. All that it will ever need is taken now.
+    /// A buffer of so many entries, which hold zeros. All that it will ever need is taken now. Ranges are of pages of 64
+    /// entries. The kernels look up the metadata of every entry, so one that is not compressed is kept as at 1x.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::NoKernels`], or what compiler or driver say.
-    pub fn buffer(&mut self, codec: Codec, targets: Targets<'_>) -> Result<BuddyBuffer, Error> {
-        BuddyBuffer::new(self, codec, targets)
+    /// [`Error::Targets`] for ranges that do not make up its pages, [`Error::Full`], [`Error::NoKernels`], or what compiler or driver say.
+    pub fn buffer(
+        &mut self,
+        codec: Codec,
+        targets: impl Into<Targets>,
+        entries: u64,
+    ) -> Result<BuddyBuffer, Error> {
+        BuddyBuffer::new(self, codec, &targets.into(), entries)
     }
 
     /// Gives the room of all buffers back.
@@ -102,7 +108,7 @@ impl BuddyPool {
         take("device", &mut self.device_used, bytes, self.regions.device.bytes())
     }
 
-    /// Cuts buddy memory.
+    /// Cuts buddy memory: the offset of its first byte in the carve-out.
     pub(crate) fn take_buddy(&mut self, bytes: u64) -> Result<u64, Error> {
         take("buddy", &mut self.buddy_used, bytes, self.regions.buddy.bytes())
     }

@@ -25,7 +25,7 @@ pub struct Stats {
 /// Why an entry did not decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Which entry.
+    /// The entry's number in the buffer.
     pub entry: u64,
     /// What is wrong with it.
     pub kind: FaultKind,

@@ -52,7 +52,7 @@ pub fn codecs() -> impl Iterator<Item = CodecKind> {
 pub struct Source {
     /// Its name in messages.
     pub name: String,
-    /// Its text.
+    /// CUDA C++, with `extern "C"` kernels.
     pub text: Cow<'static, str>,
     /// Macros it is compiled with, as `NAME=value`.
     pub defines: Vec<String>,

@@ -27,7 +27,7 @@ const RUN_ENTRIES: u64 = 8;
 pub struct Surveyed<'a> {
     /// The memory, aligned to 16 bytes. An entry that it ends in counts as padded with zeros.
     pub span: DeviceSpan<'a>,
-    /// The codec.
+    /// The codec whose sizes are asked for, trained if it learns.
     pub codec: Codec,
     /// Where each entry's size class goes, one byte for an entry.
     pub classes: Option<DeviceSpan<'a>>,

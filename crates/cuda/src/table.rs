@@ -1,9 +1,9 @@
 //! Buffers by the table of targets that `buddy profile` writes.
 
 use buddy_codec::Codec;
-use buddy_core::{AllocationTarget, ENTRY_BYTES, Target, TargetTable};
+use buddy_core::{AllocationTarget, ENTRY_BYTES, TargetTable};
 
-use crate::{BuddyBuffer, BuddyPool, Error, Targets};
+use crate::{BuddyBuffer, BuddyPool, Error};
 
 impl BuddyPool {
     /// A buffer for each row of a table of targets, by name, in the table's order. A codec that learns must have its
@@ -26,16 +26,6 @@ impl BuddyPool {
     fn buffer_of(&mut self, row: &AllocationTarget) -> Result<BuddyBuffer, Error> {
         let codec = Codec::with_parameters(&row.codec, &row.parameters, Vec::new)
             .map_err(|error| Error::Targets(format!("allocation {:?}: {error}", row.name)))?;
-        match row.target {
-            Some(target) => {
-                self.buffer(codec, Targets::Uniform(target, row.bytes.div_ceil(ENTRY_BYTES as u64)))
-            }
-            None => self.buffer(codec, Targets::Pages(&pages(row))),
-        }
+        self.buffer(codec, row.targets.clone(), row.bytes.div_ceil(ENTRY_BYTES as u64))
     }
-}
-
-/// The target of every page of a row with ranges.
-fn pages(row: &AllocationTarget) -> Vec<Target> {
-    row.ranges.iter().flat_map(|range| std::iter::repeat_n(range.target, range.pages as usize)).collect()
 }

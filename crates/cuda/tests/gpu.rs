@@ -1,12 +1,10 @@
 //! The runtime on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
 //! fail instead.
 
-use std::{io::Write, sync::Mutex};
-
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Target};
-use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Gpu, Source, Targets};
-use buddy_gpu_lab::{Fill, Lab};
+use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Source};
+use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
     LaunchConfig, PushKernelArg,
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
@@ -15,28 +13,10 @@ use cudarc::driver::{
 const ENTRIES: u64 = 1 << 12;
 const BYTES: u64 = ENTRIES * ENTRY_BYTES as u64;
 
-/// Runs a test on the GPU, one at a time, or says that there is none.
-fn on_gpu(test: impl FnOnce(&Gpu)) {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match Gpu::open(0) {
-        Ok(gpu) => test(&gpu),
-        Err(error) if std::env::var_os("BUDDY_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("BUDDY_REQUIRE_GPU is set: {error}")
-        }
-        Err(error) => skip(&error),
-    }
-}
-
 fn download(bytes: &DeviceBytes) -> Vec<u8> {
     let mut host = vec![0; bytes.len() as usize];
     bytes.download(&mut host).unwrap();
     host
-}
-
-/// Says that a test was skipped, past the test harness, which hides what passing tests print.
-fn skip(error: &Error) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED, on a GPU: {error}");
 }
 
 /// Write, read, gather, scatter and the report, captured once and replayed on other data.
@@ -49,7 +29,7 @@ fn a_graph_replays_on_new_data() {
         let numbers: Vec<u8> = (0..ENTRIES as u32).rev().flat_map(u32::to_le_bytes).collect();
         list.upload(&numbers).unwrap();
         let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Host, BYTES).unwrap();
-        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, ENTRIES)).unwrap();
+        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Target::X2, ENTRIES).unwrap();
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
         buffer.write(&stream, 0, data.all()).unwrap();
         buffer.gather(&stream, list.all(), back.all()).unwrap();
@@ -95,7 +75,7 @@ fn a_kernel_of_ones_own_works_in_a_buffer() {
         let (data, back) = (DeviceBytes::new(gpu, BYTES).unwrap(), DeviceBytes::new(gpu, BYTES).unwrap());
         Lab::new(gpu).unwrap().make(data.all(), Fill::Varied, 5, 0.1).unwrap();
         let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Host, BYTES).unwrap();
-        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, ENTRIES)).unwrap();
+        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Target::X2, ENTRIES).unwrap();
         buffer.write(&stream, 0, data.all()).unwrap();
         let module = gpu.module(&Source::new("invert.cu", KERNEL, &[])).unwrap();
         let kernel = module.load_function("invert").unwrap();
@@ -137,7 +117,7 @@ ranges = [{ pages = 1, target = "4x" }, { pages = 2, target = "1x" }]
     on_gpu(|gpu| {
         let stream = gpu.stream().unwrap();
         let mut pool = BuddyPool::new(gpu, 1 << 20, Carveout::Host, 1 << 20).unwrap();
-        let table = |text: &str| buddy_profile::read_targets(text).unwrap();
+        let table = |text: &str| buddy_core::TargetTable::parse(text).unwrap();
         let lab = Lab::new(gpu).unwrap();
         for (name, buffer) in pool.buffers_by(&table(FILE)).unwrap() {
             let bytes = buffer.entries() * ENTRY_BYTES as u64;
@@ -166,7 +146,7 @@ fn a_new_buffer_holds_zeros_and_lists_are_checked() {
         let list = DeviceBytes::new(gpu, 12).unwrap();
         list.upload(bytemuck::cast_slice(&[0u32, ENTRIES as u32, 7])).unwrap();
         let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Host, BYTES).unwrap();
-        let buffer = pool.buffer(CodecKind::Bf16.train(&[]), Targets::Uniform(Target::X4, ENTRIES)).unwrap();
+        let buffer = pool.buffer(CodecKind::Bf16.train(&[]), Target::X4, ENTRIES).unwrap();
         back.fill(0xee).unwrap();
         buffer.gather(&stream, list.all(), back.all()).unwrap();
         buffer.stats(&stream).unwrap();
@@ -187,7 +167,7 @@ fn impossible_requests_are_typed_errors() {
         let stream = gpu.stream().unwrap();
         let data = DeviceBytes::new(gpu, BYTES).unwrap();
         let mut pool = BuddyPool::new(gpu, BYTES, Carveout::Device, BYTES).unwrap();
-        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, ENTRIES)).unwrap();
+        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Target::X2, ENTRIES).unwrap();
         let write = |first, range| buffer.write(&stream, first, data.span(range));
         assert_eq!(write(1, 0..BYTES), Err(Error::Range { first: 1, end: ENTRIES + 1, entries: ENTRIES }));
         assert!(matches!(write(0, 0..100), Err(Error::Shape { .. })));
@@ -197,10 +177,10 @@ fn impossible_requests_are_typed_errors() {
             Err(Error::Shape { .. })
         ));
         assert_eq!(write(ENTRIES, 0..0), Ok(()));
-        let full = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X1, ENTRIES));
+        let full = pool.buffer(CodecKind::Bpc.train(&[]), Target::X1, ENTRIES);
         assert!(matches!(full, Err(Error::Full { region: "device", .. })), "{full:?}");
         assert_eq!(pool.clear(), Err(Error::InUse));
-        let codec = pool.buffer(CodecKind::Fpc.train(&[]), Targets::Uniform(Target::X2, 64));
+        let codec = pool.buffer(CodecKind::Fpc.train(&[]), Target::X2, 64);
         assert!(matches!(codec, Err(Error::NoKernels { codec: CodecKind::Fpc })), "{codec:?}");
     });
 }

@@ -1,25 +1,10 @@
 //! Sizes counted in place, and allocations that own their memory, on a real GPU. Without one these tests say that they
 //! were skipped; with `BUDDY_REQUIRE_GPU=1` they fail instead.
 
-use std::io::Write;
-
 use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{ENTRY_BYTES, Entry, Histogram, Target, is_zero, last_entry, optimistic_bytes};
 use buddy_cuda::{Allocation, DeviceBytes, DeviceSpan, Error, Gpu, Surveyed};
-use buddy_gpu_lab::{Fill, Lab};
-
-/// Runs a test on the GPU, or says that there is none.
-fn on_gpu(test: impl FnOnce(&Gpu)) {
-    match Gpu::open(0) {
-        Ok(gpu) => test(&gpu),
-        Err(error) if std::env::var_os("BUDDY_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("BUDDY_REQUIRE_GPU is set: {error}")
-        }
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED, on a GPU: {error}");
-        }
-    }
-}
+use buddy_gpu_lab::{Fill, Lab, on_gpu};
 
 fn download(bytes: &DeviceBytes) -> Vec<u8> {
     let mut host = vec![0; bytes.len() as usize];

@@ -4,12 +4,12 @@
 //! One value for all networks and GPUs. The sum of squared logarithms of model over published is made small, each
 //! table counted once, by moving one constant at a time in ever smaller steps.
 
-use buddy_dl::{Error, Model, Spec, TableValidation, validate};
+use buddy_dl::{Error, Model, TableValidation, validate};
 
 fn main() -> Result<(), Error> {
     let gpus: Vec<String> = std::env::args().skip(1).collect();
     let fitted = |table: &TableValidation| gpus.is_empty() || gpus.contains(&table.gpu);
-    let mut model = Spec::named("titan-xp")?.model;
+    let mut model = Model::default();
     let mut best = loss(&model, &fitted)?;
     for step in [1.5, 1.2, 1.1, 1.05, 1.02, 1.01] {
         loop {

@@ -7,7 +7,10 @@ use std::time::Instant;
 
 use buddy_core::{Target, TargetTable};
 use buddy_dl::Network;
-use buddy_sim::{ClassMap, Classes, Config, Mode, Report, Simulator, presets};
+use buddy_sim::{
+    ClassMap, Classes, Config, Mode, Report, Simulator,
+    spec::{Gpu, Link},
+};
 use buddy_trace::Application;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn run(application: &Application, mode: Mode) -> Report {
     let table = TargetTable::uniform(&application.name, &application.allocations, Target::X2, "bpc");
-    let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("150").unwrap());
+    let mut config = Config::new(Gpu::named("paper").unwrap(), Link::named("150").unwrap());
     config.mode = mode;
     let shares = [0.0, 0.0, 0.0, 0.5, 0.0, 0.5];
     config.map = ClassMap::bind(application, Some(&table), &mut |index, _| Classes::Shares {

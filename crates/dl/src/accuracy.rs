@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Accuracy {
     /// What it was trained on.
     pub dataset: String,
-    /// What was trained.
+    /// Name of the network that was trained.
     pub network: String,
     /// Images that it learnt from.
     pub training_images: u64,
@@ -21,7 +21,7 @@ pub struct Accuracy {
     pub runs: Vec<AccuracyRun>,
 }
 
-/// One training.
+/// One training from its first epoch to its last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccuracyRun {

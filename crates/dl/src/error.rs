@@ -9,14 +9,9 @@ pub enum Error {
     #[error("there is no network '{0}'; there are {list}", list = Network::ALL.join(", "))]
     Network(String),
     /// A GPU that has no figures for training.
-    #[error("there is no GPU '{0}' for training; there are {list}", list = crate::spec::names().join(", "))]
-    Gpu(String),
-    /// A specification that is no TOML, has an unknown or missing field, or a value out of range.
-    #[error("{file}: {why}")]
-    Spec {
-        /// The file or preset.
-        file: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    #[error("{0} has no [training] table; {list} have one", list = crate::spec::names().join(", "))]
+    NoTraining(String),
+    /// A GPU that does not exist, or whose file cannot be used.
+    #[error(transparent)]
+    Spec(#[from] buddy_core::spec::SpecError),
 }

@@ -18,13 +18,13 @@ pub const WORKSPACE_BYTES: u64 = 300 << 20;
 pub struct Footprint {
     /// Samples of a batch.
     pub batch: u64,
-    /// What is learnt.
+    /// Bytes of what is learnt.
     pub weights: u64,
-    /// Its gradients.
+    /// Bytes of the gradients of what is learnt.
     pub gradients: u64,
     /// The momentum of each weight.
     pub optimizer: u64,
-    /// The batch itself.
+    /// Bytes of the batch itself.
     pub input: u64,
     /// The output of every layer, and what else the backward pass needs.
     pub activations: u64,
@@ -46,7 +46,7 @@ impl Footprint {
         self.input + self.activations + self.activation_gradients
     }
 
-    /// All bytes.
+    /// Bytes of all of it together.
     pub fn total(&self) -> u64 {
         self.fixed() + self.growing()
     }

@@ -17,7 +17,7 @@ impl Graph {
         Self { layers: vec![layer], last: 0 }
     }
 
-    /// The layers.
+    /// The layers, in the order in which they run.
     pub(crate) fn finish(self) -> Vec<Layer> {
         self.layers
     }
@@ -112,7 +112,7 @@ impl Graph {
         self.next(name, Op::Embedding { words }, Shape::new(features, steps, 1))
     }
 
-    /// A recurrent layer.
+    /// A recurrent layer of long short-term memory, its output projected.
     pub(crate) fn lstm(&mut self, name: &str, hidden: u64, projection: u64) -> &mut Self {
         let steps = self.shape().height;
         self.next(name, Op::Lstm { hidden }, Shape::new(projection, steps, 1))

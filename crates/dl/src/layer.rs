@@ -81,7 +81,7 @@ pub enum Op {
     },
     /// A recurrent layer of `hidden` cells whose output is projected to fewer values.
     Lstm {
-        /// Cells.
+        /// Cells of the recurrent layer, before the projection.
         hidden: u64,
     },
     /// Probabilities, and the loss.
@@ -93,7 +93,7 @@ pub enum Op {
 pub struct Layer {
     /// Its name, unique in the network.
     pub name: String,
-    /// What it does.
+    /// What it computes, with its own dimensions.
     pub op: Op,
     /// The layers whose outputs it reads, by their number.
     pub inputs: Vec<usize>,

@@ -21,9 +21,9 @@ pub const PAPER_MEAN_RATIO: f64 = 1.5;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Projection {
-    /// The network.
+    /// Name of the network.
     pub network: String,
-    /// The GPU.
+    /// Name of the GPU in `specs/`.
     pub gpu: String,
     /// The compression ratio of all its allocations together.
     pub ratio: f64,
@@ -41,9 +41,9 @@ pub struct Projection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// The network.
+    /// Name of the network.
     pub network: String,
-    /// The GPU.
+    /// Name of the GPU in `specs/`.
     pub gpu: String,
     /// Memory at each batch size.
     pub footprints: Vec<Footprint>,

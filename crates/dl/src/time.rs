@@ -16,13 +16,13 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Time {
-    /// All of it.
+    /// Seconds of the whole iteration.
     pub seconds: f64,
     /// In convolutions and matrix products.
     pub product_seconds: f64,
     /// In kernels that only move bytes.
     pub sweep_seconds: f64,
-    /// Between kernels.
+    /// In the gaps between kernels.
     pub launch_seconds: f64,
     /// How many kernels there are.
     pub kernels: u64,

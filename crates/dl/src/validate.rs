@@ -93,19 +93,19 @@ pub struct Validation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableValidation {
-    /// Who published it.
+    /// The framework or the project that published it.
     pub source: String,
-    /// The GPU's name in `specs/training`.
+    /// The GPU's name in `specs`.
     pub gpu: String,
-    /// The network.
+    /// Name of the network.
     pub network: String,
-    /// What is compared.
+    /// Every batch size of the table.
     pub points: Vec<Point>,
     /// Mean of the absolute relative errors.
     pub mean_error: f64,
 }
 
-/// One batch size.
+/// One batch size, published and modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
@@ -113,7 +113,7 @@ pub struct Point {
     pub batch: u64,
     /// Images or words a second, as published.
     pub published: f64,
-    /// The model's.
+    /// Images or words a second, by the model.
     pub modelled: f64,
 }
 
@@ -121,11 +121,11 @@ pub struct Point {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryValidation {
-    /// The network.
+    /// Name of the network.
     pub network: String,
     /// From the published memory at batches of 10 and 40.
     pub published_bytes: f64,
-    /// The model's.
+    /// What the footprint grows by with each sample, in the model.
     pub modelled_bytes: f64,
 }
 

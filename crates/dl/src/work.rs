@@ -8,7 +8,7 @@ use crate::{Layer, Network, Op, VALUE_BYTES};
 /// What a kernel does, as far as time depends on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Work {
-    /// A matrix product.
+    /// A matrix product, or a convolution as one.
     Product(Product),
     /// A pass over arrays that moves these bytes.
     Sweep(u64),

@@ -2,12 +2,15 @@
 
 use buddy_core::{SizeClass, Target, TargetTable};
 use buddy_dl::Network;
-use buddy_sim::{ClassMap, Classes, Config, Mode, Report, Simulator, presets};
+use buddy_sim::{
+    ClassMap, Classes, Config, Mode, Report, Simulator,
+    spec::{Gpu, Link},
+};
 use buddy_trace::Application;
 
 fn run(application: &Application, mode: Mode, class: SizeClass) -> Report {
     let table = TargetTable::uniform(&application.name, &application.allocations, Target::X2, "bpc");
-    let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("50").unwrap());
+    let mut config = Config::new(Gpu::named("paper").unwrap(), Link::named("50").unwrap());
     config.mode = mode;
     config.map = ClassMap::bind(application, Some(&table), &mut |_, _| Classes::Uniform(class)).unwrap();
     let mut simulator = Simulator::new(config);

@@ -25,8 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     if wanted("product") {
-        for [warps, stages, adders] in [[8, 3, 4], [8, 3, 3], [8, 2, 4]].into_iter().take(most) {
-            let product = ProductShape { warps, stages, adders };
+        for [warps, stages, epilogue_warps] in [[8, 3, 4], [8, 3, 3], [8, 2, 4]].into_iter().take(most) {
+            let product = ProductShape { warps, stages, epilogue_warps };
             let shapes = Shapes { product, ..Shapes::default() };
             print(&gpu, Example::Product, shapes, &format!("{product:?}"));
         }

@@ -34,12 +34,12 @@ struct Packed {
         return ~(other | other >> 1 | other >> 2 | other >> 3) & 0x1111u;
     }
     // The last quarter of one that does, across the link.
-    BUDDY_FN const u8* far(u64 entry) const { return view.memory.buddy + entry * (ENTRY - BYTES); }
+    BUDDY_FN const u8* overflow_at(u64 entry) const { return view.memory.buddy + entry * (ENTRY - BYTES); }
 
     // A quarter of the entry at `at` in shared memory, in layout B.
     BUDDY_FN void load(u32 at, u64, u32 quarter, u32 (&out)[8]) const {
-        uint4 m = load_four(at + 16 * quarter);
-        uint2 c = load_two(at + 64 + 8 * quarter);
+        uint4 m = lds128(at + 16 * quarter);
+        uint2 c = lds64(at + 64 + 8 * quarter);
         const u32 bytes[4] = {m.x, m.y, m.z, m.w}, codes[2] = {c.x, c.y};
         Bf16::read_window_quarter(bytes, codes, view.params.window, out);
     }
@@ -48,18 +48,18 @@ struct Packed {
     // is slow while all others stream. The last quarter of one that overflows is on its way to `near`, if that is a place.
     BUDDY_FN void load_odd(u32 at, u64 entry, u32 quarter, u32 odd, u32 near, u32 (&out)[8]) const {
         if ((odd ^ (RAW + 1)) == RAW + 2) {
-            uint4 m = load_four(at + 16 * quarter), a = load_four(at + 64), b = load_four(at + 80);
+            uint4 m = lds128(at + 16 * quarter), a = lds128(at + 64), b = lds128(at + 80);
             const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
             Bf16::read_own_quarter(bytes, rest, quarter, out);
         } else if (odd == OVERFLOWS) {
             bool last = quarter == 3;
             if (last && near == 0) {
-                const uint4* from = (const uint4*)far(entry);
+                const uint4* from = (const uint4*)overflow_at(entry);
                 set(out, __ldg(from), __ldg(from + 1));
             } else {
-                if (last) arrive_alone();
+                if (last) cp_async_wait_all();
                 u32 from = last ? near : at + quarter * (ENTRY / 4);
-                set(out, load_four(from), load_four(from + 16));
+                set(out, lds128(from), lds128(from + 16));
             }
         } else {
             // By way of other words: those of `out` stay in registers.
@@ -80,10 +80,10 @@ struct Plain {
     BUDDY_FN u32 nibbles(u32) const { return 0; }
     static BUDDY_FN u32 odd(u32) { return 0; }
     static BUDDY_FN u32 overflows(u32) { return 0; }
-    BUDDY_FN const u8* far(u64) const { return nullptr; }
+    BUDDY_FN const u8* overflow_at(u64) const { return nullptr; }
 
     BUDDY_FN void load(u32 at, u64, u32 quarter, u32 (&out)[8]) const {
-        set(out, load_four(at + 32 * quarter), load_four(at + 32 * quarter + 16));
+        set(out, lds128(at + 32 * quarter), lds128(at + 32 * quarter + 16));
     }
 
     BUDDY_FN void load_odd(u32, u64, u32, u32, u32, u32 (&)[8]) const {}

@@ -26,7 +26,7 @@ struct Packed {
         warp::fetch_entries(columns, tiles[0], column, nibbles[0]);
         warp::fetch_entries(values, tiles[1], value, nibbles[1]);
         warp::fetch_entries(values, tiles[2], value + WARP, nibbles[2]);
-        arrive();
+        cp_async_wait_warp();
         warp::decode_entry<Bpc>(columns, tiles[0], column + tiles[0].lane, nibbles[0]);
         warp::decode_entry<Planes64>(values, tiles[1], value + tiles[1].lane, nibbles[1]);
         warp::decode_entry<Planes64>(values, tiles[2], value + WARP + tiles[2].lane, nibbles[2]);
@@ -48,7 +48,7 @@ struct Plain {
         fetch_some(tiles[0], (const uint4*)columns, chunk * WARP, elements / WORDS);
         fetch_some(tiles[1], (const uint4*)values, chunk * (2 * WARP), elements / (WORDS / 2));
         fetch_some(tiles[2], (const uint4*)values, chunk * (2 * WARP) + WARP, elements / (WORDS / 2));
-        arrive();
+        cp_async_wait_warp();
     }
 
     static BUDDY_FN void fetch_some(const Tile& tile, const uint4* from, u64 first, u64 entries) {

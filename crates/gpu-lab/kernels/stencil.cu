@@ -2,14 +2,9 @@
 // warp's tile. A block takes some rows and walks through the planes; of three planes in shared memory one is being
 // fetched, one decoded, one used. Beyond the edge of the grid lies the edge again.
 #include "buddy_device.cuh"
+#include "bulk.cuh"
 
 using namespace buddy;
-
-#if __CUDA_ARCH__ >= 900
-#define MBARRIER_WAIT "try_wait"
-#else
-#define MBARRIER_WAIT "test_wait"
-#endif
 
 // Warps of a block, from Rust. The first and the last only bring in the rows that the others need.
 constexpr u32 WARPS = BUDDY_STENCIL_WARPS, INNER = WARPS - 2;
@@ -83,30 +78,16 @@ BUDDY_FN void add_neighbours(const Row& row, const Row& below, u32 lane, double 
 }
 
 // Makes the compiler compute anew what follows from the two, which is cheaper than the registers that would keep it.
-BUDDY_FN void compute_anew(u32& lane, int& z) {
+BUDDY_FN void rematerialise(u32& lane, int& z) {
     asm volatile("" : "+r"(lane), "+r"(z));
     lane %= WARP;
 }
 
-// A barrier in two halves: a warp says that it has come, does other work, and then waits for the others.
-struct Meeting {
-    u32 at;  // shared address
-
-    BUDDY_FN void begin() const { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(WARPS) : "memory"); }
-    BUDDY_FN void come(u32 lane) const {
-        __syncwarp();
-        if (lane == 0) asm volatile("{\n.reg .b64 t;\nmbarrier.arrive.shared.b64 t, [%0];\n}" ::"r"(at) : "memory");
-    }
-    // Waits for the time of this parity.
-    BUDDY_FN void wait(u32 parity) const {
-        for (u32 met = 0; !met;) {
-            asm volatile("{\n.reg .pred p;\nmbarrier." MBARRIER_WAIT ".parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                         : "=r"(met)
-                         : "r"(at), "r"(parity)
-                         : "memory");
-        }
-    }
-};
+// A split barrier of all warps: a warp arrives, does other work, and only then waits for the others.
+BUDDY_FN void arrive_warp(Barrier barrier, u32 lane) {
+    __syncwarp();
+    if (lane == 0) barrier.arrive();
+}
 
 template <class Field>
 BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
@@ -122,26 +103,26 @@ BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
         u32 plane = min(max(z, 0), (int)grid.planes - 1), y = min(max(row(), 0), (int)grid.rows - 1);
         return (u64)(plane * grid.rows + y) * ROW_ENTRIES;
     };
-    __shared__ u64 barrier;
+    __shared__ u64 mbarrier;
     __shared__ uint4 nibbles[WARPS];
-    Meeting meeting = {shared_address(&barrier)};
-    asm volatile("" : "+r"(meeting.at));
-    if (threadIdx.x == 0) meeting.begin();
+    Barrier barrier = {shared_address(&mbarrier)};
+    asm volatile("" : "+r"(barrier.at));
+    if (threadIdx.x == 0) barrier.init(WARPS);
     __syncthreads();
     u32 nibble, words[WORDS];
     u32 first[3] = {from.nibble(first_entry(begin - 1)), from.nibble(first_entry(begin)), from.nibble(first_entry(begin + 1))};
     BUDDY_UNROLL
     for (int i = 0; i < 3; i++) from.fetch(tile_of(begin - 1 + i), first_entry(begin - 1 + i), first[i]);
     from.fetch_nibbles(nibbles + warp, first_entry(begin + 2), lane);
-    arrive();
+    cp_async_wait_warp();
     from.load(tile_of(begin - 1), first_entry(begin - 1), first[0], words);
     from.load(tile_of(begin), first_entry(begin), first[1], words);
     nibble = first[2];
-    meeting.come(lane);
+    arrive_warp(barrier, lane);
 #pragma unroll 1
     for (int z = begin; z < end; z++) {
-        compute_anew(lane, z);
-        meeting.wait((u32)(z - begin) % 2);
+        rematerialise(lane, z);
+        barrier.wait((u32)(z - begin) % 2);
         double sums[CELLS];
         if (inner()) {
             add_neighbours(Row(tile_of(z)), Row(tile_of(z - 1)), lane, sums);
@@ -150,11 +131,11 @@ BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
             BUDDY_UNROLL
             for (u32 i = 0; i < CELLS; i++) asm volatile("mov.b64 %0, 0;" : "=d"(sums[i]));
         }
-        arrive();
-        compute_anew(lane, z);
+        cp_async_wait_warp();
+        rematerialise(lane, z);
         from.load(tile_of(z + 1), first_entry(z + 1), nibble, words);
-        meeting.come(lane);
-        compute_anew(lane, z);
+        arrive_warp(barrier, lane);
+        rematerialise(lane, z);
         if (inner()) {
             BUDDY_UNROLL
             for (u32 i = 0; i < CELLS; i++) {

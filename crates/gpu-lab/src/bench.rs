@@ -3,7 +3,7 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, RecordKind, Target};
-use buddy_cuda::{BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Gpu, Surveyed, Targets};
+use buddy_cuda::{BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Gpu, Surveyed};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -14,10 +14,10 @@ use crate::{
 /// Launches of each operation that are timed together.
 const LAUNCHES: usize = 3;
 
-/// What was measured.
+/// The runtime's speed on one GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchReport {
-    /// The GPU's name.
+    /// The vendor's name for the GPU.
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
@@ -195,7 +195,7 @@ impl Bench {
         let mut without = None;
         for noise in [0.0, 0.001, 0.01, 0.1] {
             self.make(Fill::Ramp, noise)?;
-            let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(Target::X2, entries))?;
+            let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Target::X2, entries)?;
             let (_, read) = self.write_and_read(&buffer)?;
             let without = *without.get_or_insert(read);
             // Noise is stored raw: half of it lies in the carve-out.

@@ -135,12 +135,13 @@ impl Lab {
         unsafe { self.own.start("buddy_places", Launch::row(blocks, THREADS), &arguments) }
     }
 
-    /// Ends the context with an error that stays, to see what the rest makes of it.
+    /// Ends the context with an error that stays, and waits for it, to see what the rest makes of it.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Always: that the context is lost, if it was not before.
     pub fn break_context(&self) -> Result<(), Error> {
         // SAFETY: `buddy_trap` has no arguments and touches no memory.
-        unsafe { self.own.start("buddy_trap", Launch::row(1, 1), &()) }
+        unsafe { self.own.start("buddy_trap", Launch::row(1, 1), &())? };
+        self.wait()
     }
 }

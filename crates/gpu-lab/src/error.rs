@@ -3,7 +3,7 @@
 /// Why a check or a measurement gives no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The runtime refused.
+    /// The runtime, the driver or the compiler refused.
     #[error(transparent)]
     Gpu(#[from] buddy_cuda::Error),
     /// A shape that the kernels cannot have.

@@ -140,7 +140,7 @@ impl Kernels {
         Ok(Self { gpu: gpu.clone(), stream: stream.clone(), module: gpu.module(source)? })
     }
 
-    /// Starts a kernel.
+    /// Starts a kernel on the laboratory's stream.
     ///
     /// # Safety
     /// As for [`Launch::start`].

@@ -1,5 +1,5 @@
-//! The laboratory of `buddy-cuda`, which users do not link: [`check`] compares the GPU with the CPU to the bit,
-//! [`bench`] measures the runtime beside a copy, [`fused`] measures kernels that work in compressed memory beside the
+//! The laboratory of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the CPU to the bit,
+//! [`bench()`] measures the runtime beside a copy, [`fused()`] measures kernels that work in compressed memory beside the
 //! same work in plain memory and beside the vendor's library.
 //!
 //! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie in `kernels/`.
@@ -10,6 +10,7 @@ mod data;
 mod error;
 mod fused;
 mod lab;
+mod testing;
 mod vendor;
 
 pub use bench::{BenchReport, BenchRow, bench};
@@ -18,3 +19,4 @@ pub use data::Fill;
 pub use error::Error;
 pub use fused::{Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, fused, tune};
 pub use lab::{HEADERS, Lab, sources};
+pub use testing::on_gpu;

@@ -3,8 +3,8 @@
 //! `cargo run --release -p buddy-memory --example fit_24_in_12`
 
 use buddy_codec::CodecKind;
-use buddy_core::{SizeClass, Target, as_entries};
-use buddy_memory::{AllocationReport, BuddyMemory, Error, MemoryReport, PageRange, Request, Spec};
+use buddy_core::{SizeClass, Target, TargetRange, as_entries};
+use buddy_memory::{AllocationReport, BuddyMemory, Error, MemoryReport, Request, Spec};
 
 const MIB: usize = 1 << 20;
 
@@ -30,8 +30,8 @@ pub(crate) fn fit(say: &mut impl FnMut(String)) -> Result<MemoryReport, Error> {
                 data.len() as u64,
                 codec,
                 vec![
-                    PageRange { pages: pages(9), target: Target::X2 },
-                    PageRange { pages: pages(3), target: Target::X1 },
+                    TargetRange { pages: pages(9), target: Target::X2 },
+                    TargetRange { pages: pages(3), target: Target::X1 },
                 ],
             ),
         };

@@ -70,7 +70,7 @@ impl<'a> Access<'a> {
 
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         for (address, out) in cut_at_lines_mut(self.base + offset, out) {
-            match self.codec {
+            match self.codec_at(address) {
                 Some(codec) => self.read_line(codec, address, out)?,
                 None => self.read_plain(address, out)?,
             }
@@ -80,7 +80,7 @@ impl<'a> Access<'a> {
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         for (address, bytes) in cut_at_lines(self.base + offset, bytes) {
-            match self.codec {
+            match self.codec_at(address) {
                 Some(codec) => self.write_line(codec, address, bytes)?,
                 None => self.write_plain(address, bytes)?,
             }
@@ -140,6 +140,11 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
+    /// The codec of the page at `address`; none where it is kept as it is.
+    fn codec_at(&self, address: u64) -> Option<&'a Codec> {
+        self.codec.filter(|_| self.memory.page_table.compresses(address))
+    }
+
     /// The entries that share a line with the one at `address`.
     fn slots(&self, address: u64) -> Result<Slots<'a>, Error> {
         Ok(Slots::new(self.memory, self.memory.page_table.line_extent(address)?, self.base))
@@ -149,13 +154,14 @@ impl<'a> Access<'a> {
     /// are read, and both are read here first.
     fn check_ends(&self, offset: u64, len: usize) -> Result<(), Error> {
         let (first, end) = (self.base + offset, self.base + offset + len as u64);
-        let Some(codec) = self.codec else { return Ok(()) };
         if within(first) + len <= ENTRY_BYTES {
             return Ok(());
         }
         let mut entry = ZERO_ENTRY;
         for at in [first, end] {
-            if within(at) != 0 {
+            if within(at) != 0
+                && let Some(codec) = self.codec_at(at)
+            {
                 let (slots, line) = (self.slots(at)?, self.memory.lines.read(at));
                 slots.load(codec, &line, entry_of(at), &mut entry)?;
             }

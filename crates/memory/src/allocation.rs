@@ -22,7 +22,6 @@ impl fmt::Display for Handle {
     }
 }
 
-/// One allocation.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) handle: Handle,

@@ -120,7 +120,7 @@ impl MetadataCache {
         Ok(Self { spec, slices: (0..spec.slices).map(|_| Mutex::new(slice())).collect() })
     }
 
-    /// Its shape.
+    /// Its size, ways and line.
     pub fn spec(&self) -> &CacheSpec {
         &self.spec
     }

@@ -10,7 +10,7 @@ pub enum Error {
     /// A field of a spec that cannot be.
     #[error("{field}: {what}")]
     Spec {
-        /// The field.
+        /// The field of the spec.
         field: &'static str,
         /// What is wrong with it, and what would be right.
         what: String,
@@ -18,7 +18,7 @@ pub enum Error {
     /// The machine we run on has no room for the modelled memories.
     #[error("this machine cannot provide {bytes} bytes for the modelled memory")]
     Host {
-        /// Bytes asked for.
+        /// Bytes that the request asks for.
         bytes: u64,
     },
     /// An allocation of nothing.
@@ -27,20 +27,18 @@ pub enum Error {
     /// An allocation longer than everything the memory could hold.
     #[error("{bytes} bytes are more than this memory can ever hold, {capacity} bytes")]
     TooLong {
-        /// Bytes asked for.
+        /// Bytes that the request asks for.
         bytes: u64,
         /// Bytes of data that the memory can hold at its largest target.
         capacity: u64,
     },
     /// Page ranges that are not the allocation's pages.
-    #[error("the page ranges are not a division of {pages} pages of {page_bytes} bytes: {what}")]
+    #[error("the targets do not fit the allocation's pages of {page_bytes} bytes: {why}")]
     Ranges {
-        /// Pages of the allocation.
-        pages: u64,
-        /// Bytes of a page.
+        /// Bytes of a page of this memory.
         page_bytes: u64,
-        /// What is wrong.
-        what: &'static str,
+        /// What does not add up.
+        why: buddy_core::RangesError,
     },
     /// A target that the carve-out was not made for.
     #[error("target {target} is above {largest}, the largest that the carve-out is made for")]
@@ -86,15 +84,18 @@ pub enum Error {
     /// The handle is not one that this memory gave out.
     #[error("this memory has no allocation {0}")]
     Unknown(Handle),
-    /// The allocation is stored as it is, so it has no target.
-    #[error("allocation {0} is not compressed, so it has no target to change")]
+    /// The allocation, or a range of it, is or would be stored as it is: a retarget copies what is stored, and would
+    /// have to compress or decompress it.
+    #[error(
+        "a retarget of allocation {0} cannot begin or end with pages that are not compressed; allocate it anew"
+    )]
     NotCompressed(Handle),
     /// Bytes past the end of an allocation.
     #[error("{len} bytes at offset {offset} are out of range: the allocation has {bytes} bytes")]
     OutOfRange {
         /// First byte asked for.
         offset: u64,
-        /// How many.
+        /// Bytes of the read or write.
         len: u64,
         /// How many there are.
         bytes: u64,
@@ -118,9 +119,9 @@ pub enum Error {
     /// A page-table entry that cannot be packed, or unpacked.
     #[error("page-table entry: {field} {value:#x} is not below {limit:#x}")]
     PageEntry {
-        /// The field.
+        /// The field of the page-table entry.
         field: &'static str,
-        /// Its value.
+        /// The value that does not fit it.
         value: u64,
         /// The first value that is too large.
         limit: u64,

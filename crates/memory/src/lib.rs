@@ -53,7 +53,7 @@ pub use error::Error;
 pub use memory::BuddyMemory;
 pub use page::PageEntry;
 pub use report::{AllocationReport, MemoryReport, Usage};
-pub use request::{PageRange, Request, Storage, Targets};
+pub use request::Request;
 pub use retarget::Retargeted;
 pub use space::{Free, FreeSpace};
 pub use spec::Spec;

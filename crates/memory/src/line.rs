@@ -45,7 +45,7 @@ impl Line {
     }
 }
 
-/// The metadata region.
+/// The metadata region: 32 bytes and a lock for every 64 entries.
 pub(crate) struct Lines(Box<[RwLock<Line>]>);
 
 impl Lines {

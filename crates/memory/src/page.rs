@@ -19,9 +19,8 @@ const OFFSET_BITS: u32 = 20;
 pub struct PageEntry {
     /// Device address of the page's device part, in units of [`PageEntry::FRAME_BYTES`].
     pub frame: u64,
-    /// Whether the page is compressed.
-    pub compressed: bool,
-    /// Its target; 1x where it is not compressed.
+    /// The target of its entries. The bit that says whether the page is compressed is clear for
+    /// [`Target::Uncompressed`] and set for every ratio.
     pub target: Target,
     /// Offset of its buddy page from the GBBR, in quarters of a page.
     pub buddy_quarters: u32,
@@ -43,21 +42,24 @@ impl PageEntry {
     pub fn to_bits(self) -> Result<u64, Error> {
         let frame = below("device frame", self.frame, 1 << FRAME_BITS)?;
         let offset = below("buddy offset", u64::from(self.buddy_quarters), Self::BUDDY_LIMIT)?;
-        let extra = u64::from(self.compressed) | (self.target as u64) << 1 | offset << 4;
+        let ratio = Target::ALL.iter().position(|ratio| *ratio == self.target);
+        let extra = ratio.map_or(0, |number| 1 | (number as u64) << 1) | offset << 4;
         Ok(frame | extra << FRAME_BITS)
     }
 
     /// Unpacks an entry.
     ///
     /// # Errors
-    /// [`Error::PageEntry`] for the target numbers 5 to 7, which name none.
+    /// [`Error::PageEntry`] for the target numbers 5 to 7, which name none, and for a number other than 0 of a page that
+    /// is not compressed.
     pub fn from_bits(bits: u64) -> Result<Self, Error> {
         let extra = bits >> FRAME_BITS;
-        let target = below("target", extra >> 1 & 7, Target::ALL.len() as u64)?;
+        let compressed = extra & 1 == 1;
+        let numbers = if compressed { Target::ALL.len() as u64 } else { 1 };
+        let number = below("target", extra >> 1 & 7, numbers)?;
         Ok(Self {
             frame: bits & ((1 << FRAME_BITS) - 1),
-            compressed: extra & 1 == 1,
-            target: Target::ALL[target as usize],
+            target: if compressed { Target::ALL[number as usize] } else { Target::Uncompressed },
             buddy_quarters: (extra >> 4) as u32,
         })
     }
@@ -79,7 +81,7 @@ impl PageTable {
     }
 
     /// Points the pages of `extent` at it. Its nibbles say which pages they are.
-    pub(crate) fn map(&self, extent: &Extent, compressed: bool) {
+    pub(crate) fn map(&self, extent: &Extent) {
         let entries = self.page_bytes / ENTRY_BYTES as u64;
         let first = extent.nibble_base / entries;
         for page in 0..extent.entries / entries {
@@ -87,7 +89,6 @@ impl PageTable {
             let buddy = extent.buddy_base + page * entries * extent.target.buddy_bytes() as u64;
             let entry = PageEntry {
                 frame: device / PageEntry::FRAME_BYTES,
-                compressed,
                 target: extent.target,
                 buddy_quarters: (buddy / (self.page_bytes / 4)) as u32,
             };
@@ -100,6 +101,12 @@ impl PageTable {
     #[inline]
     pub(crate) fn get(&self, page: u64) -> Result<PageEntry, Error> {
         PageEntry::from_bits(self.entries[page as usize].load(Relaxed))
+    }
+
+    /// Whether the page of the data at `address` is compressed.
+    #[inline]
+    pub(crate) fn compresses(&self, address: u64) -> bool {
+        self.entries[(address / self.page_bytes) as usize].load(Relaxed) >> FRAME_BITS & 1 == 1
     }
 
     /// The 64 entries that share a metadata line with the data at `address`, as the page table has them.
@@ -130,7 +137,6 @@ mod tests {
     fn the_page_of_entry_5_of_a_2x_allocation() {
         let entry = PageEntry {
             frame: 0x10000 / PageEntry::FRAME_BYTES,
-            compressed: true,
             target: Target::X2,
             buddy_quarters: 0x4000 / 2048,
         };
@@ -139,12 +145,7 @@ mod tests {
 
     #[test]
     fn the_largest_values_fit_and_one_more_does_not() {
-        let largest = PageEntry {
-            frame: (1 << 40) - 1,
-            compressed: true,
-            target: Target::X16,
-            buddy_quarters: (1 << 20) - 1,
-        };
+        let largest = PageEntry { frame: (1 << 40) - 1, target: Target::X16, buddy_quarters: (1 << 20) - 1 };
         let bits = largest.to_bits().unwrap();
         assert_eq!(bits, 0xffff_f9ff_ffff_ffff);
         assert_eq!(PageEntry::from_bits(bits), Ok(largest));
@@ -156,8 +157,9 @@ mod tests {
     #[test]
     fn three_target_numbers_name_none() {
         for number in 0..8u64 {
-            let target = PageEntry::from_bits(number << 41).map(|entry| entry.target);
-            assert_eq!(target.ok(), Target::ALL.get(number as usize).copied());
+            let target = |bit: u64| PageEntry::from_bits(number << 41 | bit << 40).map(|entry| entry.target);
+            assert_eq!(target(1).ok(), Target::ALL.get(number as usize).copied());
+            assert_eq!(target(0).ok(), (number == 0).then_some(Target::Uncompressed));
         }
     }
 
@@ -171,7 +173,7 @@ mod tests {
             buddy_base: 3 << 14,
             nibble_base: 3 * 512,
         };
-        table.map(&extent, true);
+        table.map(&extent);
         for entry in 0..extent.entries {
             let address = (extent.nibble_base + entry) * ENTRY_BYTES as u64;
             let line = table.line_extent(address).unwrap();
@@ -183,11 +185,10 @@ mod tests {
         #[test]
         fn what_is_packed_is_unpacked(
             frame in 0u64..1 << 40,
-            compressed: bool,
-            target in proptest::sample::select(Target::ALL.to_vec()),
+            target in proptest::sample::select([&Target::ALL[..], &[Target::Uncompressed]].concat()),
             buddy_quarters in 0u32..1 << 20,
         ) {
-            let entry = PageEntry { frame, compressed, target, buddy_quarters };
+            let entry = PageEntry { frame, target, buddy_quarters };
             prop_assert_eq!(PageEntry::from_bits(entry.to_bits().unwrap()), Ok(entry));
         }
     }

@@ -15,7 +15,7 @@ use crate::{
 /// What some data takes, and what moved on its behalf.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Bytes of data.
+    /// Bytes of data, as they were asked for.
     pub bytes: u64,
     /// Bytes of device memory for it, whole pages.
     pub device_bytes: u64,
@@ -29,7 +29,7 @@ pub struct Usage {
     pub entries_by_class: [u64; 6],
     /// Compressed entries now that do not fit their device part.
     pub entries_overflowing: u64,
-    /// What moved.
+    /// Entries and sectors that moved on its behalf.
     pub traffic: Traffic,
     /// The share of device traffic that compression saved.
     pub bandwidth_saved: Option<f64>,
@@ -37,20 +37,20 @@ pub struct Usage {
     pub metadata_hit_rate: Option<f64>,
 }
 
-/// One allocation.
+/// The report on one allocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AllocationReport {
-    /// Its handle.
+    /// The handle that it was allocated under.
     pub handle: Handle,
     /// Its codec; `None` where it is kept as it is.
     pub codec: Option<CodecKind>,
     /// Its ranges of pages and where they lie.
     pub extents: Vec<Extent>,
-    /// What it takes.
+    /// Its room, its classes and its traffic.
     pub usage: Usage,
 }
 
-/// A whole memory.
+/// The report on a whole memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryReport {
     /// Bytes of the carve-out.
@@ -59,11 +59,11 @@ pub struct MemoryReport {
     pub metadata_bytes: u64,
     /// Bytes of metadata for each byte of data that the memory can hold: the paper's 0.4%.
     pub metadata_overhead: f64,
-    /// What is free.
+    /// Room that is left.
     pub free: FreeSpace,
     /// All allocations together; the traffic includes that of freed ones.
     pub total: Usage,
-    /// Each allocation.
+    /// Every live allocation, by handle.
     pub allocations: Vec<AllocationReport>,
 }
 
@@ -122,24 +122,23 @@ impl BuddyMemory {
             traffic: allocation.traffic.get(),
             ..Usage::default()
         };
-        if allocation.codec.is_some() {
-            let lines: u64 = extents.iter().map(|extent| extent.entries / LINE_ENTRIES).sum();
-            usage.metadata_bytes = lines * LINE_BYTES;
-            self.count_entries(allocation, &mut usage)?;
-        }
+        let compressed = extents.iter().filter(|extent| extent.target.compresses());
+        usage.metadata_bytes = compressed.map(|extent| extent.entries / LINE_ENTRIES * LINE_BYTES).sum();
+        self.count_entries(allocation, &mut usage)?;
         usage.finish();
         let codec = allocation.codec.as_ref().map(buddy_codec::Codec::kind);
         Ok(AllocationReport { handle: allocation.handle, codec, extents: extents.clone(), usage })
     }
 
-    /// Counts the entries of an allocation by what their nibbles say now.
+    /// Counts the compressed entries of an allocation by what their nibbles say now.
     fn count_entries(&self, allocation: &Allocation, usage: &mut Usage) -> Result<(), Error> {
         let base = self.address(allocation);
         let mut left = allocation.bytes.div_ceil(ENTRY_BYTES as u64);
         for address in (base..base + allocation.bytes).step_by(LINE_DATA_BYTES as usize) {
             let extent = self.page_table.line_extent(address)?;
             let line = self.lines.read(address);
-            for entry in 0..left.min(LINE_ENTRIES) as usize {
+            let here = if extent.target.compresses() { left.min(LINE_ENTRIES) } else { 0 };
+            for entry in 0..here as usize {
                 // A nibble that is none is reported by whoever reads the entry.
                 let Ok(nibble) = line.get(entry) else { continue };
                 usage.entries_by_class[nibble.class().index()] += 1;

@@ -3,10 +3,10 @@
 //! The paper allows it at rare moments, such as the checkpoints of a training run. The stored bytes are copied
 //! as they are: their size classes do not depend on the target, so nothing is compressed anew.
 
-use buddy_core::{ENTRY_BYTES, Extent};
+use buddy_core::{ENTRY_BYTES, Extent, Target, TargetRange, Targets};
 use serde::{Deserialize, Serialize};
 
-use crate::{BuddyMemory, Error, Handle, PageRange, Targets, line::LINE_ENTRIES, slots::Slots};
+use crate::{BuddyMemory, Error, Handle, line::LINE_ENTRIES, request::ranges, slots::Slots};
 
 /// What a retarget did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,11 +29,12 @@ impl BuddyMemory {
     pub fn retarget(&self, handle: Handle, targets: &Targets) -> Result<Retargeted, Error> {
         let allocation = self.find(handle)?;
         let mut extents = allocation.alone()?;
-        if allocation.codec.is_none() {
+        let pages = allocation.bytes.div_ceil(self.spec.page_bytes);
+        let ranges = ranges(targets, pages, &self.spec)?;
+        let old = extents.iter().map(|extent| extent.target);
+        if !old.chain(ranges.iter().map(|range| range.target)).all(Target::compresses) {
             return Err(Error::NotCompressed(handle));
         }
-        let pages = allocation.bytes.div_ceil(self.spec.page_bytes);
-        let ranges = targets.ranges(pages, &self.spec)?;
         let (new, fresh) = self.plan(&extents, &ranges, allocation.first_page)?;
         let moved = match self.copy(&fresh, self.address(&allocation)) {
             Ok(moved) => moved,
@@ -42,7 +43,7 @@ impl BuddyMemory {
                 return Err(error);
             }
         };
-        fresh.iter().for_each(|extent| self.page_table.map(extent, true));
+        fresh.iter().for_each(|extent| self.page_table.map(extent));
         let device_bytes = |extents: &[Extent]| extents.iter().map(Extent::device_bytes).sum();
         let device_bytes_before = device_bytes(&extents);
         let left: Vec<Extent> = extents.iter().filter(|old| !new.contains(old)).copied().collect();
@@ -55,7 +56,7 @@ impl BuddyMemory {
     fn plan(
         &self,
         old: &[Extent],
-        ranges: &[PageRange],
+        ranges: &[TargetRange],
         first_page: u64,
     ) -> Result<(Vec<Extent>, Vec<Extent>), Error> {
         let (mut new, mut fresh) = (Vec::new(), Vec::new());

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::Extent;
+use buddy_core::{Extent, TargetRange};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, PageRange, Spec};
+use crate::{Error, Spec};
 
 /// What is free of one address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +102,7 @@ impl Space {
     }
 
     /// Takes pages, and room for them by their ranges: everything, or an error and nothing.
-    pub(crate) fn take(&mut self, ranges: &[PageRange]) -> Result<(u64, Vec<Extent>), Error> {
+    pub(crate) fn take(&mut self, ranges: &[TargetRange]) -> Result<(u64, Vec<Extent>), Error> {
         let needed = ranges.iter().map(|range| range.pages).sum();
         let first_page = self.pages.take(needed).ok_or_else(|| {
             let Free { largest, total, .. } = self.pages.free();
@@ -118,7 +118,11 @@ impl Space {
     }
 
     /// Takes room for pages that the caller has: for every range, or an error and nothing.
-    pub(crate) fn take_room(&mut self, ranges: &[PageRange], first_page: u64) -> Result<Vec<Extent>, Error> {
+    pub(crate) fn take_room(
+        &mut self,
+        ranges: &[TargetRange],
+        first_page: u64,
+    ) -> Result<Vec<Extent>, Error> {
         let mut extents = Vec::with_capacity(ranges.len());
         let mut page = first_page;
         for range in ranges {
@@ -134,8 +138,8 @@ impl Space {
         Ok(extents)
     }
 
-    fn take_extent(&mut self, range: &PageRange, first_page: u64) -> Result<Extent, Error> {
-        let PageRange { pages, target } = *range;
+    fn take_extent(&mut self, range: &TargetRange, first_page: u64) -> Result<Extent, Error> {
+        let TargetRange { pages, target } = *range;
         let entries = pages * self.page_entries;
         let nibble_base = first_page * self.page_entries;
         let mut extent = Extent { target, entries, device_base: 0, buddy_base: 0, nibble_base };

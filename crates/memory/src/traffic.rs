@@ -15,7 +15,7 @@ pub(crate) type Classes = [u64; 6];
 pub struct Traffic {
     /// Entries read, those of read-modify-write included.
     pub entries_read: u64,
-    /// Entries written.
+    /// Entries written, whole or in part.
     pub entries_written: u64,
     /// Sectors read from device memory, metadata not included.
     pub device_sectors_read: u64,
@@ -35,7 +35,6 @@ pub struct Traffic {
     pub uncompressed_sectors: u64,
 }
 
-/// Fields of [`Traffic`].
 const FIELDS: usize = 10;
 
 impl Traffic {

@@ -16,7 +16,6 @@ fn the_page_shows_entry_5_of_a_2x_allocation() {
     let (device, buddy) = place.used(Target::X2, SizeClass::S3);
     let page = PageEntry {
         frame: extent.device_base / PageEntry::FRAME_BYTES,
-        compressed: true,
         target: extent.target,
         buddy_quarters: extent.buddy_base as u32 / (8192 / 4),
     };

@@ -1,8 +1,8 @@
 //! Random programs against the plainest memory there is: a `Vec<u8>` for each allocation.
 
 use buddy_codec::CodecKind;
-use buddy_core::Target;
-use buddy_memory::{BuddyMemory, Error, Handle, PageRange, Request, Spec, Targets};
+use buddy_core::{Target, TargetRange, Targets};
+use buddy_memory::{BuddyMemory, Error, Handle, Request, Spec};
 use proptest::{prelude::*, sample::Index};
 
 const PAGE: u64 = 8192;
@@ -98,7 +98,7 @@ fn data() -> impl Strategy<Value = Data> {
 
 /// A target for all, or for each range of the pages.
 fn plan() -> impl Strategy<Value = Vec<Target>> {
-    prop::collection::vec(prop::sample::select(Target::ALL.to_vec()), 1..4)
+    prop::collection::vec(prop::sample::select([&Target::ALL[..], &[Target::Uncompressed]].concat()), 1..4)
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -119,11 +119,11 @@ fn step() -> impl Strategy<Value = Step> {
 fn targets(plan: &[Target], bytes: u64) -> Targets {
     let pages = bytes.div_ceil(PAGE);
     if let [target] = plan {
-        return Targets::All(*target);
+        return Targets::Uniform(*target);
     }
     let count = (plan.len() as u64).min(pages);
     let range =
-        |i: u64| PageRange { pages: pages * (i + 1) / count - pages * i / count, target: plan[i as usize] };
+        |i: u64| TargetRange { pages: pages * (i + 1) / count - pages * i / count, target: plan[i as usize] };
     Targets::Pages((0..count).map(range).collect())
 }
 
@@ -143,10 +143,7 @@ impl Twins {
     fn take(&mut self, step: Step) {
         match step {
             Step::Allocate { bytes, plan } => {
-                let (codec, mut request) = (CodecKind::Bpc.train(&[]), Request::plain(bytes));
-                let targets = targets(&plan, bytes);
-                request.storage = buddy_memory::Storage::Compressed { codec, targets };
-                self.allocate(&request);
+                self.allocate(&Request::new(bytes, CodecKind::Bpc.train(&[]), targets(&plan, bytes)));
             }
             Step::AllocatePlain { bytes } => self.allocate(&Request::plain(bytes)),
             Step::UseFreed { which } if !self.freed.is_empty() => self.use_freed(*which.get(&self.freed)),

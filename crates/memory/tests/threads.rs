@@ -6,8 +6,8 @@ use std::{
 };
 
 use buddy_codec::CodecKind;
-use buddy_core::{Entry, Target, ZERO_ENTRY};
-use buddy_memory::{BuddyMemory, Error, Handle, Request, Spec, Targets};
+use buddy_core::{Entry, Target, Targets, ZERO_ENTRY};
+use buddy_memory::{BuddyMemory, Error, Handle, Request, Spec};
 
 const ENTRIES: u64 = 256;
 
@@ -130,7 +130,7 @@ fn an_allocation_may_be_retargeted_and_freed_while_others_use_it() {
             });
         }
         for round in 0..100 {
-            memory.retarget(handle, &Targets::All(Target::ALL[round % 5])).unwrap();
+            memory.retarget(handle, &Targets::Uniform(Target::ALL[round % 5])).unwrap();
         }
         memory.free(handle).unwrap();
         assert_eq!(memory.free(handle), Err(Error::Freed(handle)));

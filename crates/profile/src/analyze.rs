@@ -1,70 +1,60 @@
 //! The analysis of arrays in files: the paper's codec beside the best of ours.
 
-use buddy_codec::{Codec, CodecKind};
-use buddy_core::{Analysis, ArrayAnalysis, Fit, Histogram, Outcome, PageMap};
+use buddy_codec::CodecKind;
+use buddy_core::{
+    AllocationInfo, Analysis, ArrayAnalysis, Fit, Outcome, RunInfo, SnapshotInfo, conservative_target,
+};
 use buddy_snapshot::Array;
 
-use crate::{Progress, candidates, choose_codec, measure, page_map, sample};
+use crate::{MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, sample};
 
-/// Most rows of one page map, and of all of them together: a picture stays readable and a page small.
-const MOST_ROWS: usize = 512;
-const ALL_ROWS: usize = 16_384;
-/// Rows that even the smallest array may have.
-const FEWEST_ROWS: usize = 8;
-
-/// Analyses the arrays of files, given with the names of their files.
+/// Analyses the arrays of files, given with the names of their files. Each gets the codec and the target that a
+/// profile gives an allocation; that all of a program together stay within 4x is not asked of files.
 pub fn analyze(arrays: &[(String, Array)], threshold: f64, progress: Progress<'_>) -> Analysis {
-    let all_bytes: usize = arrays.iter().map(|(_, array)| array.bytes().len()).sum();
-    let analyze_one = |(file, array): &(String, Array)| {
-        analyze_array(file, array, threshold, rows(array.bytes().len(), all_bytes), progress)
-    };
-    let arrays: Vec<ArrayAnalysis> = arrays.iter().map(analyze_one).collect();
+    let tried = Tried { kinds: vec![CodecKind::Bpc], auto: true, threshold };
+    let codecs = arrays.iter().map(|(_, array)| tried.codecs(&[sample(array)])).collect();
+    let mut observer = Observer::new(as_run(arrays), codecs);
+    let bare: Vec<&Array> = arrays.iter().map(|(_, array)| array).collect();
+    let snapshot = SnapshotInfo { step: 0, label: String::new(), file: None };
+    observer.add(snapshot, &bare, Rows::ANALYSIS, progress);
+    let measured = observer.finish(threshold, true);
+    let analyzed = arrays.iter().zip(&measured.allocations).map(|((file, array), seen)| ArrayAnalysis {
+        file: file.clone(),
+        name: array.name.clone(),
+        dtype: array.dtype,
+        shape: array.shape.clone(),
+        bytes: array.bytes().len() as u64,
+        bpc: outcome(&seen.codecs[0], threshold),
+        auto: chosen(seen, threshold),
+    });
+    let arrays: Vec<ArrayAnalysis> = analyzed.collect();
     let bpc = Fit::total(arrays.iter().map(|array| &array.bpc.fit));
     let auto = Fit::total(arrays.iter().map(|array| &array.auto.fit));
     Analysis { threshold, arrays, bpc, auto }
 }
 
-/// How many pages of an array are shown: its share of all rows, within limits.
-fn rows(bytes: usize, all_bytes: usize) -> usize {
-    let share = ALL_ROWS as f64 * bytes as f64 / all_bytes.max(1) as f64;
-    (share as usize).clamp(FEWEST_ROWS, MOST_ROWS)
-}
-
-fn analyze_array(
-    file: &str,
-    array: &Array,
-    threshold: f64,
-    rows: usize,
-    progress: Progress<'_>,
-) -> ArrayAnalysis {
-    let sample = sample(array);
-    let bpc = CodecKind::Bpc.train(&sample);
-    let auto = choose_codec(&sample, &candidates(), threshold);
-    let same = bpc == auto;
-    let codecs = if same { vec![bpc] } else { vec![bpc, auto] };
-    let sizes = measure(array, &codecs, progress);
-    let outcomes: Vec<Outcome> = codecs
-        .iter()
-        .zip(sizes)
-        .map(|(codec, sizes)| outcome(codec, sizes.histogram, threshold, page_map(array, codec, rows)))
-        .collect();
-    let bpc = outcomes[0].clone();
-    let auto = outcomes.get(1).cloned().unwrap_or_else(|| Outcome { pages: None, ..bpc.clone() });
-    ArrayAnalysis {
-        file: file.to_owned(),
+/// The arrays as the allocations of a run.
+fn as_run(arrays: &[(String, Array)]) -> RunInfo {
+    let info = |(file, array): &(String, Array)| AllocationInfo {
         name: array.name.clone(),
-        dtype: array.dtype,
-        shape: array.shape.clone(),
+        call_site: file.clone(),
+        base: 0,
         bytes: array.bytes().len() as u64,
-        bpc,
-        auto,
-    }
+        dtype: array.dtype,
+    };
+    RunInfo::new("", Default::default(), arrays.iter().map(info).collect())
 }
 
-fn outcome(codec: &Codec, histogram: Histogram, threshold: f64, pages: PageMap) -> Outcome {
-    let target = histogram.target_at(threshold);
-    let fit = Fit::at(histogram, target);
-    Outcome { codec: codec.kind().name().to_owned(), target, fit, pages: Some(pages) }
+fn outcome(seen: &MeasuredCodec, threshold: f64) -> Outcome {
+    let target = conservative_target(&seen.histograms, threshold, true);
+    let fit = Fit::at(seen.histograms[0], target);
+    Outcome { codec: seen.kind.name().to_owned(), target, fit, pages: seen.maps[0].clone() }
+}
+
+/// With the better of the paper's codec and the one that a sample chose; of the paper's, the picture is already there.
+fn chosen(seen: &MeasuredAllocation, threshold: f64) -> Outcome {
+    let found = outcome(&seen.codecs[seen.auto], threshold);
+    Outcome { pages: found.pages.filter(|_| seen.auto > 0), ..found }
 }
 
 #[cfg(test)]
@@ -82,10 +72,10 @@ mod tests {
         let arrays = [array("zeros", vec![0; 128 * 300]), array("one", vec![1; 128]), array("none", vec![])];
         let analysis = analyze(&arrays, 0.3, &|_| ());
         let targets: Vec<Target> = analysis.arrays.iter().map(|array| array.bpc.target).collect();
-        assert_eq!(targets, [Target::X16, Target::X16, Target::X1]);
+        assert_eq!(targets, [Target::X16, Target::X4, Target::X1], "what is small is not zero");
         assert_eq!(analysis.bpc.histogram.entries(), 301);
         assert_eq!(analysis.bpc.histogram.classes[SizeClass::B8.index()], 1);
-        assert_eq!(analysis.bpc.ratio, 16.0);
+        assert_eq!(analysis.bpc.ratio, 301.0 * 128.0 / (300.0 * 8.0 + 32.0));
         let json = Record::new(analysis).to_json();
         Record::<Analysis>::from_json(&json).unwrap();
     }
@@ -105,13 +95,5 @@ mod tests {
         assert_eq!((weights.bpc.codec.as_str(), weights.bpc.target), ("bpc", Target::X1));
         assert_eq!((weights.auto.codec.as_str(), weights.auto.target), ("bf16", Target::X4Over3));
         assert!(weights.auto.pages.is_some(), "both are shown");
-    }
-
-    #[test]
-    fn rows_are_shared_out() {
-        assert_eq!(rows(100, 100), MOST_ROWS);
-        assert_eq!(rows(1, 1_000_000), FEWEST_ROWS);
-        assert_eq!(rows(100, 10_000), ALL_ROWS / 100);
-        assert_eq!(rows(0, 0), FEWEST_ROWS);
     }
 }

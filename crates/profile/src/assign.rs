@@ -1,11 +1,11 @@
 //! Targets for a whole run, by policy.
 
 use buddy_codec::CodecKind;
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange};
-
-use crate::{
-    Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, conservative_target, ranges::page_ranges,
+use buddy_core::{
+    ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets, conservative_target,
 };
+
+use crate::{Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, ranges::page_ranges};
 
 /// The most that a carve-out of three times the device memory allows over all.
 const LARGEST_RATIO: u64 = 4;
@@ -34,24 +34,24 @@ impl CodecChoice {
 pub struct Assignment {
     /// Which of its measured codecs.
     pub codec: usize,
-    /// The targets of its pages, first to last.
-    pub ranges: Vec<TargetRange>,
+    /// The targets of its pages of 8 KiB.
+    pub targets: Targets,
 }
 
 impl Assignment {
-    /// One target for all pages of an allocation of `entries`.
-    pub(crate) fn whole(codec: usize, entries: u64, target: Target) -> Self {
-        let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64);
-        Self { codec, ranges: vec![TargetRange { pages, target }] }
+    /// The ranges of an allocation of `entries`.
+    pub(crate) fn ranges(&self, entries: u64) -> Vec<TargetRange> {
+        let ranges = self.targets.ranges(entries.div_ceil(ENTRIES_PER_PAGE as u64));
+        ranges.expect("targets were chosen for the pages that were measured")
     }
 
     /// Each range with the entries that it has of `entries`; the last one may end within a page.
     pub(crate) fn entries(&self, entries: u64) -> impl Iterator<Item = (TargetRange, u64)> {
         let mut left = entries;
-        self.ranges.iter().map(move |range| {
+        self.ranges(entries).into_iter().map(move |range| {
             let here = left.min(range.pages * ENTRIES_PER_PAGE as u64);
             left -= here;
-            (*range, here)
+            (range, here)
         })
     }
 
@@ -80,8 +80,9 @@ pub fn assign(
         .map(|(allocation, &codec)| (codec, &allocation.codecs[codec]))
         .collect();
     let one_each = |target: &dyn Fn(&[Histogram]) -> Target| -> Vec<Assignment> {
-        let whole = |&(codec, sizes): &(usize, &MeasuredCodec)| {
-            Assignment::whole(codec, entries(sizes), target(&sizes.histograms))
+        let whole = |&(codec, sizes): &(usize, &MeasuredCodec)| Assignment {
+            codec,
+            targets: target(&sizes.histograms).into(),
         };
         chosen.iter().map(whole).collect()
     };
@@ -110,7 +111,10 @@ pub fn assign(
 /// Targets for ranges of pages with one codec.
 fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Result<Assignment, Error> {
     let pages = allocation.codecs[codec].pages.as_ref().ok_or(Error::NoPages)?;
-    Ok(Assignment { codec, ranges: page_ranges(pages, threshold) })
+    let targets = Targets::of(page_ranges(pages, threshold));
+    let measured = entries(&allocation.codecs[codec]).div_ceil(ENTRIES_PER_PAGE as u64);
+    targets.ranges(measured).map_err(|_| Error::NoPages)?;
+    Ok(Assignment { codec, targets })
 }
 
 /// The same with the codec that takes the least device memory so: the best for a whole allocation may not be the best
@@ -178,7 +182,7 @@ fn stay_within_four(measured: &Measured, assigned: &mut [Assignment]) {
         if all <= LARGEST_RATIO * device {
             return;
         }
-        assigned[index].ranges[part].target = Target::X4;
+        assigned[index].targets.set(part, Target::X4);
         device += entries * (Target::X4.device_bytes() - Target::X16.device_bytes()) as u64;
     }
 }
@@ -220,7 +224,7 @@ pub(crate) fn ranges_in(
         first_page += range.pages as usize;
         (range.target, histogram)
     };
-    assignment.ranges.iter().map(with_histogram).collect()
+    assignment.ranges(entries(codec)).iter().map(with_histogram).collect()
 }
 
 #[cfg(test)]
@@ -252,8 +256,9 @@ mod tests {
                 codec: None,
                 histograms: snapshots.iter().map(histogram).collect(),
                 pages: Some(snapshots.iter().map(|pages| pages.to_vec()).collect()),
+                maps: Vec::new(),
             };
-            MeasuredAllocation::new(vec![codec], None, 0.3)
+            MeasuredAllocation::new(vec![codec], 0.3)
         };
         let allocations = allocations.iter().enumerate().map(measure).collect();
         Measured { run, allocations, auto: false }
@@ -265,7 +270,9 @@ mod tests {
 
     fn targets(measured: &Measured, policy: Policy) -> Vec<Vec<Target>> {
         let assigned = assign(measured, 0.3, policy, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
-        assigned.iter().map(|one| one.ranges.iter().map(|range| range.target).collect()).collect()
+        let ranges = |(one, sizes): (&Assignment, &MeasuredAllocation)| one.ranges(entries(&sizes.codecs[0]));
+        let ranges = assigned.iter().zip(&measured.allocations).map(ranges);
+        ranges.map(|ranges| ranges.iter().map(|range| range.target).collect()).collect()
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Which codec.
+//! Which codec an allocation gets: the rule behind `auto`.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{Entry, Histogram};
+use buddy_core::{Entry, Histogram, conservative_target};
 use rayon::prelude::*;
 
-use crate::{conservative_target, measure::count};
+use crate::look::count;
 
 /// The paper's Buddy Threshold: the share of an allocation's entries that may need buddy memory.
 pub const DEFAULT_THRESHOLD: f64 = 0.30;
@@ -31,18 +31,18 @@ impl Score {
     }
 }
 
-/// The codec among `kinds` that does best on a sample: the largest target at the threshold, then the fewest
-/// entries in buddy memory at it, then the fewest bytes. The first one wins a tie.
+/// The codec among `kinds` that does best on samples of an allocation, one for each snapshot: the largest target at
+/// the threshold, then the fewest entries in buddy memory at it, then the fewest bytes. The first one wins a tie.
 ///
 /// # Panics
 /// If `kinds` is empty.
-pub fn choose_codec(sample: &[Entry], kinds: &[CodecKind], threshold: f64) -> Codec {
+pub fn choose_codec(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64) -> Codec {
     assert!(!kinds.is_empty(), "there must be a codec to choose");
+    let all: Vec<Entry> = samples.concat();
     let judge = |kind: &CodecKind| {
-        let codec = kind.train(sample);
-        let histogram = count(sample, std::slice::from_ref(&codec))[0];
-        let target = histogram.target_at(threshold);
-        ((target.device_bytes(), histogram.overflowing(target), histogram.stored_bytes()), codec)
+        let codec = kind.train(&all);
+        let histograms: Vec<Histogram> = samples.iter().map(|sample| count(sample, &codec)).collect();
+        (Score::of(&histograms, threshold), codec)
     };
     let judged: Vec<_> = kinds.par_iter().map(judge).collect();
     let best = judged.into_iter().min_by_key(|(score, _)| *score);
@@ -57,9 +57,10 @@ mod tests {
 
     #[test]
     fn a_codec_comes_out_even_of_nothing() {
-        for sample in [&[][..], &[ZERO_ENTRY][..]] {
-            assert_eq!(choose_codec(sample, &candidates(), 0.3).kind(), CodecKind::Bpc);
+        for sample in [vec![], vec![ZERO_ENTRY]] {
+            assert_eq!(choose_codec(&[sample], &candidates(), 0.3).kind(), CodecKind::Bpc);
         }
+        assert_eq!(choose_codec(&[], &candidates(), 0.3).kind(), CodecKind::Bpc);
         assert!(candidates().contains(&CodecKind::Bpc));
     }
 }

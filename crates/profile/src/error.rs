@@ -5,13 +5,13 @@ use buddy_core::{RecordError, RunError, TargetsError};
 /// Why a run cannot be profiled, or a plan not be made. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The run's files.
+    /// A snapshot of the run cannot be opened or mapped.
     #[error(transparent)]
     Snapshot(#[from] buddy_snapshot::Error),
-    /// The file of a record.
+    /// A file that is no record, or one of another kind or version.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// What is in the record.
+    /// A record that contradicts itself.
     #[error(transparent)]
     Run(#[from] RunError),
     /// A threshold that is no share.
@@ -20,17 +20,17 @@ pub enum Error {
     /// A codec that this tool does not know, or parameters that are not its own.
     #[error("allocation {name:?}: {what}")]
     Codec {
-        /// The allocation.
+        /// The allocation whose row or record names it.
         name: String,
-        /// What is wrong.
+        /// What the codec's parser said, in one line.
         what: String,
     },
     /// A record without the sizes of a codec.
     #[error("the run has no sizes of {codec} for allocation {name:?} in every snapshot")]
     NoSizes {
-        /// The codec.
+        /// The codec that was asked for, by name.
         codec: String,
-        /// The allocation.
+        /// The first allocation that lacks it.
         name: String,
     },
     /// A record without all pages.
@@ -38,20 +38,10 @@ pub enum Error {
         "targets for pages need the sizes of all pages, and this record has only some; profile the snapshots"
     )]
     NoPages,
-    /// A GPU or link that is not there.
-    #[error("unknown {what} '{name}'; known are {known}, or give the path of a .toml file")]
-    UnknownSpec {
-        /// `GPU` or `link`.
-        what: &'static str,
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
     /// A file that cannot be read, or is not what it should be.
     #[error("{path}: {what}")]
     File {
-        /// The file.
+        /// The file, as it was named.
         path: String,
         /// What is wrong with it.
         what: String,
@@ -66,9 +56,9 @@ pub enum Error {
         over = needed - memory
     )]
     NothingFits {
-        /// What there is.
+        /// Bytes of device memory that the plan may use.
         memory: u64,
-        /// What is needed.
+        /// Bytes that the smallest plan takes, metadata included.
         needed: u64,
     },
     /// A carve-out that is too small.
@@ -77,27 +67,24 @@ pub enum Error {
          lie on the device needs {needed} bytes of it, {over} too many"
     )]
     CarveOut {
-        /// The device memory.
+        /// Bytes of device memory, of which the carve-out is three times as many.
         memory: u64,
         /// Bytes of the carve-out that are needed.
         needed: u64,
         /// How many of them there are not.
         over: u64,
     },
-    /// A table of targets.
+    /// A table of targets that contradicts itself.
     #[error(transparent)]
     Targets(#[from] TargetsError),
-    /// A text that is no table of targets.
-    #[error("not a file of targets: {0}")]
-    Toml(String),
     /// A prediction that the working memory does not confirm.
     #[error("allocation {name:?}: {what} is {found} in the memory, but {predicted} was predicted")]
     Verify {
-        /// The allocation.
+        /// The first allocation that differs.
         name: String,
-        /// What was compared.
+        /// The count that was compared, such as `the s3 entries`.
         what: &'static str,
-        /// What was predicted.
+        /// The count from the size classes.
         predicted: u64,
         /// What the memory has.
         found: u64,
@@ -107,17 +94,17 @@ pub enum Error {
         "allocation {name:?}: the memory gives back other bytes than were written, from byte {offset} on"
     )]
     ReadBack {
-        /// The allocation.
+        /// The allocation that was read.
         name: String,
-        /// Where the piece begins.
+        /// Byte of the allocation at which the piece that differs begins.
         offset: u64,
     },
     /// The working memory refused.
     #[error("allocation {name:?}: {what}")]
     Memory {
-        /// The allocation.
+        /// The allocation that it would not take.
         name: String,
-        /// What it said.
+        /// The memory's own message.
         what: String,
     },
 }

@@ -49,7 +49,7 @@ const TOLERANCE: f64 = 1e-9;
 /// The best choices found within both capacities.
 ///
 /// # Errors
-/// What is lacking.
+/// Which of the two capacities is too small, and what it would have to be.
 ///
 /// # Panics
 /// If an item has no choice.
@@ -177,7 +177,7 @@ struct Search<'a> {
     items: &'a [Item],
     capacity: u64,
     side: u64,
-    /// By falling gain.
+    /// From one choice of an item to the next larger one, by falling gain.
     steps: Vec<Step>,
     /// The items by falling span: the order in which they are fixed.
     order: Vec<usize>,
@@ -289,7 +289,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// All levels together.
+    /// What all items cost and lose together at these levels.
     fn total(&self, levels: &[usize]) -> Choice {
         let chosen = self.items.iter().zip(levels).map(|(item, &level)| &item.choices[level].choice);
         chosen.fold(Choice { cost: 0, loss: 0.0, side: 0 }, |sum, choice| Choice {

@@ -1,12 +1,12 @@
 //! Memory to histograms, and histograms to targets: what the paper's profiler does.
 //!
-//! [`measure()`] counts the entries of an array by size class, streaming over the mapping; the
-//! [`Histogram`](buddy_core::Histogram) says which target a threshold allows; [`choose_codec`] picks a codec from
-//! a sample.
-//! [`analyze()`] does all of it for the arrays of files, and [`record_run`] turns a run into a record without its
-//! bytes; a [`Recorder`] does so while the program runs, and a [`Watcher`] keeps what policies need.
+//! An [`Observer`] looks at the allocations of a run, snapshot after snapshot, and sizes every entry once with each
+//! codec: in files, or in the memory of a program that runs. What it saw is a [`Measured`] run; histograms, pictures,
+//! the [record](Measured::to_record) of a run and the simulator's map of size classes are views of it. Sizes come
+//! from a record as well.
 //!
-//! A [`Measured`] run has the sizes of every allocation in every snapshot, from snapshots or from a record.
+//! [`choose_codec`] picks a codec from samples, by the one rule for targets
+//! ([`conservative_target`](buddy_core::conservative_target)); [`analyze()`] shows both for the arrays of files.
 //! [`assign()`] chooses targets for it by a policy, [`plan()`] to fit a device memory, and [`profile()`] puts all that
 //! there is to say into one record. [`write_targets`] and [`read_targets`] are the file of targets, and
 //! [`verify()`] asks a working memory whether the prediction holds.
@@ -18,34 +18,33 @@ mod assign;
 mod choose;
 mod error;
 mod knapsack;
-mod machine;
-mod measure;
+mod look;
 mod measured;
 mod memory;
+mod observer;
 mod plan;
 mod profile;
 mod prune;
 mod ranges;
 mod record;
+mod rows;
 mod sample;
 mod target_file;
 mod verify;
-mod watcher;
-mod worst;
 
 pub use analyze::analyze;
 pub use assign::{Assignment, CodecChoice, assign};
 pub use choose::{DEFAULT_THRESHOLD, candidates, choose_codec};
 pub use error::Error;
-pub use machine::{Gpu, Link};
-pub use measure::{PageClasses, Progress, Sizes, measure, page_map};
+pub use look::{PageClasses, Progress};
 pub use measured::{Measured, MeasuredAllocation, MeasuredCodec, Tried};
 pub use memory::Memory;
+pub use observer::{Observer, train};
 pub use plan::{PlanRequest, plan, read_accesses};
 pub use profile::{Settings, check_threshold, profile};
-pub use record::{Recorder, record_run};
+pub use prune::drop_beaten;
+pub use record::record_run;
+pub use rows::Rows;
 pub use sample::sample;
 pub use target_file::{read_targets, row_codec, write_targets};
 pub use verify::verify;
-pub use watcher::Watcher;
-pub use worst::{conservative_target, stays_mostly_zero, worst_overflow};

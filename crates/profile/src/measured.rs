@@ -1,21 +1,21 @@
 //! A run as policies see it: the sizes of every allocation in every snapshot.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass};
+use buddy_core::{AllocationSizes, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass};
 use buddy_snapshot::{Array, Run};
 use rayon::prelude::*;
 
 use crate::{
-    Error, PageClasses, Progress, candidates,
-    choose::Score,
-    measure::{count, measure, page_map},
+    Error, Observer, PageClasses, Progress, Rows, candidates,
+    choose::{Score, choose_codec},
+    rows::MOST_OF_PROFILE,
     sample::sample_runs,
 };
 
-/// A measured run.
+/// A run as its size classes: all that policies, plans and records look at.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// The run.
+    /// Its program, allocations and snapshots, without their bytes.
     pub run: RunInfo,
     /// Its allocations, in its order.
     pub allocations: Vec<MeasuredAllocation>,
@@ -23,21 +23,19 @@ pub struct Measured {
     pub auto: bool,
 }
 
-/// One allocation.
+/// What was seen of one allocation, with each codec that was tried on it.
 #[derive(Debug, Clone)]
 pub struct MeasuredAllocation {
     /// Its sizes with each codec that was tried.
     pub codecs: Vec<MeasuredCodec>,
     /// Which of them suits it best.
     pub auto: usize,
-    /// Some of its pages in the last snapshot that has them, with the first codec.
-    pub map: Option<PageMap>,
 }
 
 /// One allocation with one codec.
 #[derive(Debug, Clone)]
 pub struct MeasuredCodec {
-    /// The codec.
+    /// The codec's name, which records keep.
     pub kind: CodecKind,
     /// The codec with what it learned; none in a record, which does not keep that.
     pub codec: Option<Codec>,
@@ -45,6 +43,8 @@ pub struct MeasuredCodec {
     pub histograms: Vec<Histogram>,
     /// The entries of each page in each snapshot; none where not all pages are known.
     pub pages: Option<Vec<Vec<PageClasses>>>,
+    /// The class of every entry of some or all pages, in each snapshot; none where no page was kept.
+    pub maps: Vec<Option<PageMap>>,
 }
 
 /// Which codecs are tried.
@@ -62,27 +62,39 @@ pub struct Tried {
 const SAMPLE_RUNS: usize = 512;
 /// Stretches of one snapshot that are sampled at least.
 const FEWEST_RUNS: usize = 64;
-/// Most rows of one page map, and of all of them together.
-const MOST_ROWS: usize = 256;
-const ALL_ROWS: u64 = 8192;
 
 impl Measured {
-    /// Measures the snapshots of a run.
+    /// Measures the snapshots of a run. Pictures are of the last one.
     ///
     /// # Errors
     /// If a snapshot cannot be read.
     pub fn from_run(run: &Run, tried: &Tried, progress: Progress<'_>) -> Result<Self, Error> {
-        let info = run.info().clone();
+        let last = run.info().snapshots.len() - 1;
+        let rows = |snapshot| if snapshot == last { Rows::PROFILE } else { Rows::NONE };
+        Self::look_at(run, tried, rows, progress)
+    }
+
+    /// Looks at every snapshot of a run with the codecs that its allocations are given for all of it.
+    pub(crate) fn look_at(
+        run: &Run,
+        tried: &Tried,
+        rows: impl Fn(usize) -> Rows,
+        progress: Progress<'_>,
+    ) -> Result<Self, Error> {
+        let mut info = run.info().clone();
+        let names = std::mem::take(&mut info.snapshots);
         let snapshots: Vec<Vec<Array>> =
-            (0..info.snapshots.len()).map(|index| run.snapshot(index)).collect::<Result<_, _>>()?;
-        let bytes = info.bytes().max(1);
-        let of_allocation = |index: usize| {
+            (0..names.len()).map(|index| run.snapshot(index)).collect::<Result<_, _>>()?;
+        let codecs = |index: usize| {
             let arrays: Vec<&Array> = snapshots.iter().map(|arrays| &arrays[index]).collect();
-            let share = (ALL_ROWS as f64 * info.allocations[index].bytes as f64 / bytes as f64) as usize;
-            measure_allocation(&arrays, tried, share.clamp(8, MOST_ROWS), progress)
+            codecs_for(&arrays, tried)
         };
-        let allocations = (0..info.allocations.len()).into_par_iter().map(of_allocation).collect();
-        Ok(Self { run: info, allocations, auto: tried.auto })
+        let codecs = (0..info.allocations.len()).into_par_iter().map(codecs).collect();
+        let mut observer = Observer::new(info, codecs);
+        for (index, (name, arrays)) in names.into_iter().zip(&snapshots).enumerate() {
+            observer.add(name, arrays, rows(index), progress);
+        }
+        Ok(observer.finish(tried.threshold, tried.auto))
     }
 
     /// Takes the sizes from a record.
@@ -96,6 +108,25 @@ impl Measured {
         Ok(Self { run: record.run.clone(), allocations, auto: tried.auto })
     }
 
+    /// The run without its bytes: the sizes with every codec, and the pages that were kept.
+    pub fn to_record(&self) -> RunRecord {
+        let mut run = self.run.clone();
+        run.snapshots.iter_mut().for_each(|snapshot| snapshot.file = None);
+        let sizes = (0..run.snapshots.len())
+            .map(|snapshot| self.allocations.iter().map(|allocation| allocation.sizes(snapshot)).collect())
+            .collect();
+        RunRecord { run, sizes }
+    }
+
+    /// Lets go of the pages of codecs that are neither the first nor the best of their allocation.
+    pub fn drop_pages(&mut self) {
+        for allocation in &mut self.allocations {
+            let kept = [0, allocation.auto];
+            let others = allocation.codecs.iter_mut().enumerate().filter(|(index, _)| !kept.contains(index));
+            others.for_each(|(_, codec)| codec.pages = None);
+        }
+    }
+
     /// The codecs that were tried on every allocation.
     pub fn kinds(&self) -> Vec<CodecKind> {
         let everywhere =
@@ -106,12 +137,26 @@ impl Measured {
 
 impl MeasuredAllocation {
     /// Puts the codecs together and finds the best of them.
-    pub(crate) fn new(codecs: Vec<MeasuredCodec>, map: Option<PageMap>, threshold: f64) -> Self {
+    pub(crate) fn new(codecs: Vec<MeasuredCodec>, threshold: f64) -> Self {
         let may_be_chosen = candidates();
         let judged = codecs.iter().enumerate().filter(|(_, codec)| may_be_chosen.contains(&codec.kind));
         let best = judged.min_by_key(|(_, codec)| Score::of(&codec.histograms, threshold));
         let auto = best.map_or(0, |(index, _)| index);
-        Self { codecs, auto, map }
+        Self { codecs, auto }
+    }
+
+    /// Some of its pages in the last snapshot that has them, with the first codec.
+    pub fn picture(&self) -> Option<PageMap> {
+        let last = self.codecs.first()?.maps.iter().rev().flatten().next();
+        last.map(|map| map.sampled(MOST_OF_PROFILE))
+    }
+
+    /// What a record keeps of one snapshot.
+    fn sizes(&self, snapshot: usize) -> AllocationSizes {
+        let name = |codec: &MeasuredCodec| codec.kind.name().to_owned();
+        let histograms = self.codecs.iter().map(|codec| (name(codec), codec.histograms[snapshot]));
+        let pages = self.codecs.iter().filter_map(|codec| Some((name(codec), codec.maps[snapshot].clone()?)));
+        AllocationSizes { histograms: histograms.collect(), pages: pages.collect() }
     }
 
     /// Where the sizes of a codec are.
@@ -120,49 +165,36 @@ impl MeasuredAllocation {
     }
 }
 
-/// One allocation in all its snapshots.
-fn measure_allocation(
-    arrays: &[&Array],
-    tried: &Tried,
-    rows: usize,
-    progress: Progress<'_>,
-) -> MeasuredAllocation {
-    let runs = (SAMPLE_RUNS / arrays.len()).max(FEWEST_RUNS);
-    let learns = tried.auto || tried.kinds.iter().any(|kind| kind.learns());
-    let samples: Vec<Vec<Entry>> = match learns {
-        true => arrays.iter().map(|array| sample_runs(*array, runs)).collect(),
-        false => Vec::new(),
-    };
-    let codecs = codecs_for(&samples, tried);
-    let sizes: Vec<_> = arrays.iter().map(|array| measure(*array, &codecs, progress)).collect();
-    let map = codecs.first().zip(arrays.last()).map(|(codec, array)| page_map(*array, codec, rows));
-    let measured = codecs.into_iter().enumerate().map(|(index, codec)| MeasuredCodec {
-        kind: codec.kind(),
-        codec: Some(codec),
-        histograms: sizes.iter().map(|sizes| sizes[index].histogram).collect(),
-        pages: Some(sizes.iter().map(|sizes| sizes[index].pages.clone()).collect()),
-    });
-    MeasuredAllocation::new(measured.collect(), map, tried.threshold)
-}
-
 /// The codecs to try on an allocation, trained on samples of all its snapshots: it keeps what they learn for the
 /// whole run.
-fn codecs_for(samples: &[Vec<Entry>], tried: &Tried) -> Vec<Codec> {
-    let all: Vec<Entry> = samples.concat();
-    let mut codecs: Vec<Codec> = tried.kinds.iter().map(|kind| kind.train(&all)).collect();
-    if tried.auto {
-        let judge = |kind: CodecKind| {
-            let codec = [kind.train(&all)];
-            let histograms: Vec<Histogram> = samples.iter().map(|sample| count(sample, &codec)[0]).collect();
-            (Score::of(&histograms, tried.threshold), codec)
-        };
-        let best = candidates().into_iter().map(judge).min_by_key(|(score, _)| *score);
-        let [best] = best.expect("there are candidates").1;
-        if !codecs.contains(&best) {
-            codecs.push(best);
-        }
+fn codecs_for(arrays: &[&Array], tried: &Tried) -> Vec<Codec> {
+    let runs = (SAMPLE_RUNS / arrays.len()).max(FEWEST_RUNS);
+    let learns = tried.auto || tried.kinds.iter().any(|kind| kind.learns());
+    let sample = |array: &&Array| if learns { sample_runs(*array, runs) } else { Vec::new() };
+    let samples: Vec<Vec<Entry>> = arrays.iter().map(sample).collect();
+    tried.codecs(&samples)
+}
+
+impl Tried {
+    /// The codecs that are tried on memory that is not there to be sampled before: with `auto`, all that may be chosen.
+    pub fn all_kinds(&self) -> Vec<CodecKind> {
+        let more = if self.auto { candidates() } else { Vec::new() };
+        let more = more.into_iter().filter(|kind| !self.kinds.contains(kind));
+        self.kinds.iter().copied().chain(more).collect()
     }
-    codecs
+
+    /// The codecs to try on an allocation that these are samples of, one for each snapshot.
+    pub(crate) fn codecs(&self, samples: &[Vec<Entry>]) -> Vec<Codec> {
+        let all: Vec<Entry> = samples.concat();
+        let mut codecs: Vec<Codec> = self.kinds.iter().map(|kind| kind.train(&all)).collect();
+        if self.auto {
+            let best = choose_codec(samples, &candidates(), self.threshold);
+            if !codecs.contains(&best) {
+                codecs.push(best);
+            }
+        }
+        codecs
+    }
 }
 
 /// One allocation of a record. Where it is not alive it has no sizes, and its histogram is empty.
@@ -177,27 +209,26 @@ fn recorded_allocation(record: &RunRecord, index: usize, tried: &Tried) -> Resul
         let kind = codec.parse::<CodecKind>();
         let kind = kind.map_err(|error| Error::Codec { name: name(), what: error.to_string() })?;
         let histograms = sizes.iter().map(|sizes| sizes.histograms.get(codec).copied().unwrap_or_default());
-        let pages = sizes.iter().map(|sizes| sizes.pages.get(codec).and_then(all_pages));
+        let maps: Vec<Option<PageMap>> = sizes.iter().map(|sizes| sizes.pages.get(codec).cloned()).collect();
         if alive.iter().all(|sizes| sizes.histograms.contains_key(codec)) {
-            let (histograms, pages) = (histograms.collect(), pages.collect());
-            codecs.push(MeasuredCodec { kind, codec: None, histograms, pages });
+            let pages = maps.iter().map(|map| map.as_ref().and_then(all_pages)).collect();
+            codecs.push(MeasuredCodec { kind, codec: None, histograms: histograms.collect(), pages, maps });
         }
     }
     // The paper's codec first, as in what is measured here.
     codecs.sort_by_key(|codec| CodecKind::ALL.iter().position(|kind| *kind == codec.kind));
-    let map = sizes.iter().rev().find_map(|sizes| sizes.pages.get(CodecKind::Bpc.name()).cloned());
     match tried.kinds.iter().find(|kind| !codecs.iter().any(|codec| codec.kind == **kind)) {
         Some(kind) => Err(Error::NoSizes { codec: kind.name().to_owned(), name: name() }),
-        None => Ok(MeasuredAllocation::new(codecs, map, tried.threshold)),
+        None => Ok(MeasuredAllocation::new(codecs, tried.threshold)),
     }
 }
 
 /// The classes of every page, if the map has them all.
 fn all_pages(map: &PageMap) -> Option<Vec<PageClasses>> {
-    let classes = |row: &String| {
-        let mut classes = PageClasses::default();
-        row.bytes().for_each(|digit| classes[usize::from(digit - b'0') % SizeClass::ALL.len()] += 1);
-        classes
+    let counts = |row: &[SizeClass]| {
+        let mut counts = PageClasses::default();
+        row.iter().for_each(|class| counts[class.index()] += 1);
+        counts
     };
-    (map.rows.len() as u64 == map.pages).then(|| map.rows.iter().map(classes).collect())
+    map.is_whole().then(|| map.rows().map(counts).collect())
 }

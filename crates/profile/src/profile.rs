@@ -41,7 +41,7 @@ impl Settings {
     }
 }
 
-/// Checks a threshold.
+/// Checks that a threshold is a share that leaves a choice.
 ///
 /// # Errors
 /// [`Error::Threshold`] unless it is above 0 and below 1.
@@ -151,7 +151,7 @@ fn outcome(measured: &Measured, assigned: &[Assignment], policy: Policy, codec: 
         mean_overflow: overflow.iter().sum::<f64>() / overflow.len().max(1) as f64,
         worst_overflow: overflow.iter().copied().fold(0.0, f64::max),
         overflow,
-        ranges: assigned.iter().map(|one| one.ranges.len() as u64).sum(),
+        ranges: assigned.iter().map(|one| one.targets.count() as u64).sum(),
     }
 }
 
@@ -202,7 +202,7 @@ fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProf
             auto: allocation.codecs[allocation.auto].kind.name().to_owned(),
             overflowing: snapshots.clone().map(|snapshot| overflowing(codec, assigned, snapshot)).collect(),
             device_bytes: assigned.device_bytes(entries(codec)),
-            pages: allocation.map.clone(),
+            pages: allocation.picture(),
         }
     };
     measured.allocations.iter().zip(chosen).map(one).collect()
@@ -213,15 +213,13 @@ fn table(measured: &Measured, chosen: &[Assignment]) -> TargetTable {
     let infos = measured.run.allocations.iter().zip(&measured.allocations);
     let rows = infos.zip(chosen).map(|((info, allocation), assigned)| {
         let codec = &allocation.codecs[assigned.codec];
-        let one_target = assigned.ranges.len() == 1;
         AllocationTarget {
             name: info.name.clone(),
             call_site: info.call_site.clone(),
             bytes: info.bytes,
             codec: codec.kind.name().to_owned(),
             parameters: codec.codec.as_ref().map(Codec::parameters).unwrap_or_default(),
-            target: one_target.then(|| assigned.ranges[0].target),
-            ranges: if one_target { Vec::new() } else { assigned.ranges.clone() },
+            targets: assigned.targets.clone(),
         }
     });
     TargetTable {

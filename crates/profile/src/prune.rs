@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use buddy_core::{AllocationSizes, Histogram, RunRecord};
 
 /// Keeps, for every allocation, the codec named `first` and those that no other one beats.
-pub(crate) fn drop_beaten(record: &mut RunRecord, first: &str) {
+pub fn drop_beaten(record: &mut RunRecord, first: &str) {
     for allocation in 0..record.run.allocations.len() {
         let mut column: Vec<&mut AllocationSizes> =
             record.sizes.iter_mut().map(|snapshot| &mut snapshot[allocation]).collect();

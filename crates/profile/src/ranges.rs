@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Target, TargetRange};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Target, TargetRange, conservative_target};
 
-use crate::{PageClasses, conservative_target};
+use crate::PageClasses;
 
 /// Ranges begin and end at one of so many places of an allocation.
 const MOST_BLOCKS: usize = 256;

@@ -1,7 +1,7 @@
 //! The file of targets: TOML that a person can read and edit, and the codecs of its rows.
 
 use buddy_codec::Codec;
-use buddy_core::{AllocationTarget, Entry, TargetRange, TargetTable};
+use buddy_core::{AllocationTarget, Entry, TargetRange, TargetTable, Targets};
 
 use crate::Error;
 
@@ -9,7 +9,7 @@ const HEAD: &str = "\
 # A codec and a target for each allocation, for `buddy` and its libraries to read. Edit it freely.
 #
 # target  how much of every 128-byte entry lies in device memory: 1x (all), 4/3x (96 bytes), 2x (64), 4x (32) or
-#         16x (8). What does not fit goes over the link to buddy memory.
+#         16x (8). What does not fit goes over the link to buddy memory. Or uncompressed: all, and no metadata.
 # ranges  instead of a target: one for each range of 8 KiB pages, first to last.
 # codec   how entries are compressed; parameters are what the codec learned of the allocation.
 ";
@@ -40,32 +40,24 @@ fn row_text(row: &AllocationTarget) -> String {
     {
         text.push_str(&format!("parameters = {}\n", toml::Value::Table(parameters)));
     }
-    if let Some(target) = row.target {
-        text.push_str(&format!("target = \"{target}\"\n"));
+    let range =
+        |range: &TargetRange| format!("    {{ pages = {}, target = \"{}\" }},\n", range.pages, range.target);
+    text + &match &row.targets {
+        Targets::Uniform(target) => format!("target = \"{target}\"\n"),
+        Targets::Pages(ranges) => format!("ranges = [\n{}]\n", ranges.iter().map(range).collect::<String>()),
     }
-    if !row.ranges.is_empty() {
-        let range = |range: &TargetRange| {
-            format!("    {{ pages = {}, target = \"{}\" }},\n", range.pages, range.target)
-        };
-        text.push_str(&format!("ranges = [\n{}]\n", row.ranges.iter().map(range).collect::<String>()));
-    }
-    text
 }
 
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Reads a file of targets.
+/// Reads a file of targets, and looks whether its codecs are codecs.
 ///
 /// # Errors
-/// [`Error::Toml`] for a text that is not one; otherwise what the table contradicts.
+/// [`Error::Targets`] or [`Error::Codec`].
 pub fn read_targets(text: &str) -> Result<TargetTable, Error> {
-    let table: TargetTable = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
-        Error::Toml(format!("line {line}: {}", error.message().replace('\n', " ")))
-    })?;
-    table.validate()?;
+    let table = TargetTable::parse(text)?;
     for row in &table.allocations {
         row_codec(row, Vec::new)?;
     }
@@ -96,8 +88,7 @@ mod tests {
             bytes: 30_000,
             codec: codec.kind().name().to_owned(),
             parameters: codec.parameters(),
-            target: Some(Target::X4Over3),
-            ranges: Vec::new(),
+            targets: Target::X4Over3.into(),
         }
     }
 
@@ -108,9 +99,8 @@ mod tests {
             .iter()
             .map(|kind| row(&format!("of \"{kind}\"\n"), &kind.train(&sample)))
             .collect();
-        allocations[0].target = None;
-        allocations[0].ranges =
-            vec![TargetRange { pages: 1, target: Target::X16 }, TargetRange { pages: 3, target: Target::X1 }];
+        let range = |pages, target| TargetRange { pages, target };
+        allocations[0].targets = Targets::Pages(vec![range(1, Target::X16), range(3, Target::Uncompressed)]);
         TargetTable { version: TARGETS_VERSION, program: "demo".to_owned(), allocations }
     }
 
@@ -146,7 +136,9 @@ mod tests {
         assert!(error("target = \"3x\"").starts_with("not a file of targets: line 7: unknown variant `3x`"));
         assert!(error("taget = \"2x\"").contains("unknown field `taget`"));
         assert!(error("").contains("needs either a target or ranges"));
-        assert!(error("ranges = [{ pages = 1, target = \"2x\" }]").contains("have 1 pages; it has 2"));
+        assert!(
+            error("ranges = [{ pages = 1, target = \"2x\" }]").contains("the ranges have 1 pages; it has 2")
+        );
         assert!(error("target = \"2x\"\nparameters = { a = 1 }").contains("bpc has no parameters"));
         assert!(error("target = \"2x\"\n[[allocation]]").contains("missing field"));
         let codec = good.replace("bpc", "bcp") + "target = \"2x\"";

@@ -34,7 +34,7 @@ fn record() -> RunRecord {
     }
     let mut first = half.clone();
     let row = "0".repeat(64);
-    first.pages.insert("bpc".to_owned(), PageMap { pages: 2, rows: vec![row] });
+    first.pages.insert("bpc".to_owned(), PageMap::from_digits(2, &[row]).unwrap());
     let sizes = vec![
         vec![raw.clone(), first, gone.clone()],
         vec![raw.clone(), gone.clone(), half],
@@ -56,7 +56,7 @@ fn settings() -> Settings {
 fn the_ratio_is_of_the_largest_footprints() {
     let measured = Measured::from_record(&record(), &TRIED).unwrap();
     let (profile, chosen) = profile(&measured, &settings()).unwrap();
-    let targets: Vec<Target> = chosen.iter().map(|one| one.ranges[0].target).collect();
+    let targets: Vec<Target> = chosen.iter().map(|one| one.targets.uniform().unwrap()).collect();
     assert_eq!(targets, [Target::X1, Target::X2, Target::X2]);
     let outcome = profile.outcome(Policy::Allocation16x, "bpc").unwrap();
     assert_eq!(outcome.device_bytes, 100 * (128 + 64));
@@ -68,8 +68,8 @@ fn the_ratio_is_of_the_largest_footprints() {
 #[test]
 fn pages_are_of_the_last_snapshot_that_has_them() {
     let measured = Measured::from_record(&record(), &TRIED).unwrap();
-    assert_eq!(measured.allocations[1].map.as_ref().unwrap().rows.len(), 1);
-    assert!(measured.allocations[2].map.is_none());
+    assert_eq!(measured.allocations[1].picture().unwrap().rows().len(), 1);
+    assert!(measured.allocations[2].picture().is_none());
 }
 
 #[test]

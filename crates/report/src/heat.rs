@@ -1,50 +1,50 @@
 //! The paper's spatial picture: 64 entries of a page along x, pages down y, the size class as colour.
 
-use buddy_core::PageMap;
+use buddy_core::{PageMap, SizeClass};
 
 use crate::{count, escape};
 
 /// A heat map with its title and a remark. The script draws it when it comes into view.
 pub fn heat_map(title: &str, remark: &str, map: &PageMap) -> String {
-    let shown = match map.rows.len() as u64 {
-        rows if rows == map.pages => format!("{} pages", count(map.pages)),
-        rows => format!("{} of {} pages", count(rows), count(map.pages)),
+    let (rows, pages) = (map.rows().len(), map.pages());
+    let shown = match map.is_whole() {
+        true => format!("{} pages", count(pages)),
+        false => format!("{} of {} pages", count(rows as u64), count(pages)),
     };
     // A row is two pixels high where there is room, and small arrays are still seen.
-    let height = (map.rows.len() * 2).clamp(16, 320);
+    let height = (rows * 2).clamp(16, 320);
     let [title, remark] = [title, remark].map(escape);
     format!(
         "<figure class=\"heat\"><figcaption><b title=\"{title}\">{title}</b><span>{remark}</span></figcaption>\
          <canvas width=\"64\" height=\"{rows}\" style=\"height:{height}px\" role=\"img\" \
          aria-label=\"{title}: size classes of {shown}\" data-pages=\"{pages}\" data-rows=\"{data}\"></canvas>\
          <p class=\"readout\" data-rest=\"{shown}\">{shown}</p></figure>\n",
-        rows = map.rows.len().max(1),
-        pages = map.pages,
-        data = map.rows.join(","),
+        rows = rows.max(1),
+        data = map.digits().join(","),
     )
 }
 
 /// Several maps as one, in order: `rows` rows evenly spread over the pages of all of them, each the nearest
 /// sampled row.
 pub fn stack_maps(maps: &[&PageMap], rows: usize) -> PageMap {
-    let pages: u64 = maps.iter().map(|map| map.pages).sum();
+    let pages: u64 = maps.iter().map(|map| map.pages()).sum();
     let rows = rows.min(usize::try_from(pages).unwrap_or(usize::MAX));
     let row = |row| {
         let mut page = PageMap::page_of_row(pages, rows, row);
         let map = maps.iter().find(|map| {
-            let inside = page < map.pages;
-            page -= if inside { 0 } else { map.pages };
+            let inside = page < map.pages();
+            page -= if inside { 0 } else { map.pages() };
             inside
         });
-        map.map_or_else(String::new, |map| nearest(map, page))
+        map.map_or(&[][..], |map| nearest(map, page))
     };
-    PageMap { pages, rows: (0..rows).map(row).collect() }
+    PageMap::new(pages, (0..rows).map(row))
 }
 
 /// The last sampled row at or before a page.
-fn nearest(map: &PageMap, page: u64) -> String {
-    let index = u128::from(page) * map.rows.len() as u128 / u128::from(map.pages.max(1));
-    map.rows.get(index as usize).cloned().unwrap_or_default()
+fn nearest(map: &PageMap, page: u64) -> &[SizeClass] {
+    let index = u128::from(page) * map.rows().len() as u128 / u128::from(map.pages().max(1));
+    map.rows().nth(index as usize).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn map(pages: u64, rows: &[&str]) -> PageMap {
-        PageMap { pages, rows: rows.iter().map(|&row| row.to_owned()).collect() }
+        PageMap::from_digits(pages, rows).unwrap()
     }
 
     #[test]
@@ -67,8 +67,8 @@ mod tests {
     fn stacked_maps_keep_their_proportions() {
         let (small, large) = (map(2, &["0", "1"]), map(6, &["2", "3", "4"]));
         let all = stack_maps(&[&small, &large], 100);
-        assert_eq!((all.pages, all.rows.join("")), (8, "01223344".to_owned()));
-        assert_eq!(stack_maps(&[&small, &large], 4).rows.join(""), "0234");
-        assert_eq!(stack_maps(&[], 4).rows.len(), 0);
+        assert_eq!((all.pages(), all.digits().join("")), (8, "01223344".to_owned()));
+        assert_eq!(stack_maps(&[&small, &large], 4).digits().join(""), "0234");
+        assert_eq!(stack_maps(&[], 4).rows().len(), 0);
     }
 }

@@ -3,23 +3,16 @@
 /// What is wrong with a specification, an allocation or a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A specification that is no TOML, has an unknown or missing field, or a value out of range.
+    /// A GPU or a link that does not exist, or whose file cannot be used.
+    #[error(transparent)]
+    Spec(#[from] buddy_core::spec::SpecError),
+    /// A file of targets that is no TOML, has an unknown or missing field, or a value out of range.
     #[error("{file}: {why}")]
-    Spec {
-        /// The file or preset.
+    Targets {
+        /// Its path.
         file: String,
         /// The field and what is wrong with it.
         why: String,
-    },
-    /// A preset that does not exist.
-    #[error("there is no {what} '{name}'; there are {list}")]
-    Preset {
-        /// `GPU` or `link`.
-        what: &'static str,
-        /// The name asked for.
-        name: String,
-        /// Those that exist.
-        list: String,
     },
     /// An allocation that is crooked or overlaps another.
     #[error("the allocation of {bytes} bytes at {base:#x} is empty, not aligned to 128, or overlaps another")]
@@ -29,16 +22,9 @@ pub enum Error {
         /// Its length.
         bytes: u64,
     },
-    /// Targets for pages that an allocation does not have.
-    #[error("the targets of allocation {name:?} are for {found} pages of 8 KiB; it has {pages}")]
-    Pages {
-        /// The allocation.
-        name: String,
-        /// Its pages.
-        pages: u64,
-        /// Pages that the targets are for.
-        found: u64,
-    },
+    /// A table of targets that contradicts itself, or is for pages that an allocation does not have.
+    #[error(transparent)]
+    Table(#[from] buddy_core::TargetsError),
     /// A block that needs more than an SM has.
     #[error("a block of {kernel} needs {needs} {what}; an SM has {has}")]
     BlockTooBig {
@@ -70,6 +56,6 @@ impl Error {
     /// An error of the TOML reader, on one line.
     pub(crate) fn toml(file: &str, error: &toml::de::Error) -> Self {
         let why = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
-        Self::Spec { file: file.to_owned(), why }
+        Self::Targets { file: file.to_owned(), why }
     }
 }

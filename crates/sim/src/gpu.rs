@@ -214,6 +214,12 @@ impl Simulator {
         self.sms.iter().map(|sm| sm.counts.instructions).sum()
     }
 
+    /// The first address and the length of each allocation that no access has reached: where it is all of a file of
+    /// targets, the file is for another program.
+    pub fn untouched(&self) -> Vec<(u64, u64)> {
+        self.l2.memory.map.untouched()
+    }
+
     /// The present cycle.
     pub fn cycle(&self) -> u64 {
         self.now

@@ -22,15 +22,14 @@ mod map;
 mod memory;
 mod params;
 mod pipe;
-pub mod presets;
 mod request;
 mod sm;
-pub mod spec;
 mod stats;
 mod targets;
 mod timeline;
 mod um;
 
+pub use buddy_core::spec;
 pub use config::Config;
 pub use error::Error;
 pub use gpu::Simulator;
@@ -39,5 +38,5 @@ pub use memory::Mode;
 pub use stats::{
     BuddyReport, DramReport, KernelReport, L1Report, L2Report, LinkReport, Report, StallReport, UmReport,
 };
-pub use targets::{Targets, TargetsAll};
+pub use targets::{TargetsAll, TargetsFile};
 pub use timeline::Timeline;

@@ -2,7 +2,7 @@
 //!
 //! The map is an input. It comes from a profile, from a workload's snapshot or from a test; no codec is called.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use buddy_core::{ENTRY_BYTES, Extent, SizeClass, Target};
 use buddy_trace::pattern::scramble;
@@ -14,8 +14,13 @@ use crate::Error;
 pub enum Classes {
     /// Every entry the same.
     Uniform(SizeClass),
-    /// One for each entry; entries past the end are raw.
-    Each(Vec<SizeClass>),
+    /// One for each entry from `first` on, shared with whoever saw them; entries past the end are raw.
+    Each {
+        /// The classes of a whole allocation.
+        classes: Arc<[SizeClass]>,
+        /// Where in them this allocation begins.
+        first: usize,
+    },
     /// Drawn for each entry, always the same for the same entry and seed: the share of each class, in the
     /// order of [`SizeClass::ALL`].
     Shares {
@@ -27,12 +32,19 @@ pub enum Classes {
 }
 
 impl Classes {
+    /// One class for each entry.
+    pub fn each(classes: impl Into<Arc<[SizeClass]>>) -> Self {
+        Self::Each { classes: classes.into(), first: 0 }
+    }
+
     /// The class of an entry.
     #[inline]
     pub fn get(&self, entry: u64) -> SizeClass {
         match self {
             Self::Uniform(class) => *class,
-            Self::Each(classes) => classes.get(entry as usize).copied().unwrap_or(SizeClass::Raw),
+            Self::Each { classes, first } => {
+                classes.get(first + entry as usize).copied().unwrap_or(SizeClass::Raw)
+            }
             Self::Shares { shares, seed } => {
                 let draw = (scramble(entry ^ seed.rotate_left(32)) >> 11) as f64 / (1u64 << 53) as f64;
                 let mut sum = 0.0;
@@ -49,9 +61,8 @@ impl Classes {
     pub(crate) fn part(&self, entries: Range<u64>) -> Self {
         match self {
             Self::Uniform(class) => Self::Uniform(*class),
-            Self::Each(classes) => {
-                let end = classes.len().min(entries.end as usize);
-                Self::Each(classes[end.min(entries.start as usize)..end].to_vec())
+            Self::Each { classes, first } => {
+                Self::Each { classes: classes.clone(), first: first + entries.start as usize }
             }
             Self::Shares { shares, seed } => {
                 Self::Shares { shares: *shares, seed: seed.wrapping_add(entries.start) }
@@ -69,6 +80,12 @@ pub enum Home {
     Compressed(Target),
     /// In host memory, read over the link in every mode.
     Host,
+}
+
+impl From<Target> for Home {
+    fn from(target: Target) -> Self {
+        if target.compresses() { Self::Compressed(target) } else { Self::Device }
+    }
 }
 
 /// An allocation.
@@ -95,6 +112,8 @@ impl Allocation {
 pub struct ClassMap {
     /// By their first line.
     allocations: Vec<(u64, Allocation, Extent)>,
+    /// Which of them any line was found in.
+    touched: Vec<bool>,
     /// Where the last line was found: the next is most often there too.
     last: usize,
 }
@@ -134,7 +153,8 @@ impl ClassMap {
             end = base + bytes;
             placed.push((base / ENTRY_BYTES as u64, allocation, extent));
         }
-        Ok(Self { allocations: placed, last: 0 })
+        let touched = vec![false; placed.len()];
+        Ok(Self { allocations: placed, touched, last: usize::MAX })
     }
 
     /// What is known of a line.
@@ -150,10 +170,17 @@ impl ClassMap {
             if !holds(self, self.last) {
                 return None;
             }
+            self.touched[self.last] = true;
         }
         let (first, allocation, extent) = &self.allocations[self.last];
         let entry = line - first;
         Some(Found { home: allocation.home, class: allocation.classes.get(entry), entry, extent: *extent })
+    }
+
+    /// The first address and the length of each allocation that no line was found in.
+    pub(crate) fn untouched(&self) -> Vec<(u64, u64)> {
+        let all = self.ranges().zip(&self.touched);
+        all.filter(|(_, touched)| !**touched).map(|(range, _)| range).collect()
     }
 
     /// Bytes of all allocations.
@@ -193,7 +220,7 @@ mod tests {
         let mut map = ClassMap::new(vec![
             Allocation {
                 home: Home::Compressed(Target::X2),
-                classes: Classes::Each(vec![SizeClass::S1, SizeClass::Zero]),
+                classes: Classes::each([SizeClass::S1, SizeClass::Zero]),
                 ..plain(1280, 300)
             },
             plain(0, 256),
@@ -201,6 +228,7 @@ mod tests {
         .unwrap();
         assert_eq!(map.find(1).map(|found| found.entry), Some(1));
         assert!(map.find(2).is_none() && map.find(13).is_none());
+        assert_eq!(map.untouched(), [(1280, 300)]);
         let classes = [10, 11, 12].map(|line| map.find(line).unwrap().class);
         assert_eq!(classes, [SizeClass::S1, SizeClass::Zero, SizeClass::Raw]);
         assert_eq!(map.find(11).unwrap().extent.nibble_base, 64);

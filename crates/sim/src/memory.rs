@@ -75,7 +75,7 @@ pub(crate) struct Memory {
     pub(crate) dram: Dram,
     pub(crate) link: Link,
     pub(crate) um: Um,
-    map: ClassMap,
+    pub(crate) map: ClassMap,
     metadata: Cache,
     metadata_line: u64,
     metadata_sets: u32,

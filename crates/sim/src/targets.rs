@@ -1,21 +1,30 @@
-//! A map of targets and size classes from a file or a few words.
+//! Targets and size classes from a file or a few words.
 
-use buddy_core::{SizeClass, Target};
+use buddy_core::{SizeClass, Target, TargetTable};
 use serde::Deserialize;
 
 use crate::{Allocation, ClassMap, Classes, Error, Home};
 
-/// The targets and classes of a program's allocations, as TOML: a list of `[[allocation]]`.
-#[derive(Debug, Clone, Deserialize)]
+/// A file of targets, by what its rows go by. `docs/targets.md` describes both kinds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TargetsFile {
+    /// By name, for a program whose allocations have names: what `buddy profile` writes.
+    Named(TargetTable),
+    /// By address, for a trace, which has no names and no data: each row says how its entries compress.
+    Addressed(Vec<Allocation>),
+}
+
+/// The rows of a file by address.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Targets {
-    allocation: Vec<Entry>,
+struct Rows {
+    allocation: Vec<Row>,
 }
 
 /// One allocation: where it lies, its target, and the shares of its classes or one class for all.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct Row {
     base: u64,
     bytes: u64,
     /// A target, `device` for uncompressed, or `host`.
@@ -29,25 +38,40 @@ struct Entry {
     seed: u64,
 }
 
-impl Targets {
-    /// Reads the file.
+impl TargetsFile {
+    /// Reads the file and tells by the fields of its rows which kind it is.
     ///
     /// # Errors
-    /// [`Error::Spec`] that names the file and the field.
-    pub fn parse(file: &str, text: &str) -> Result<ClassMap, Error> {
-        let targets: Self = toml::from_str(text).map_err(|error| Error::toml(file, &error))?;
-        let wrong = |why| Error::Spec { file: file.to_owned(), why };
-        let allocations = targets.allocation.iter().map(|entry| entry.allocation().map_err(wrong));
-        ClassMap::new(allocations.collect::<Result<_, _>>()?)
+    /// [`Error::Targets`] that names the file and the field.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Error> {
+        let wrong = |why: String| Error::Targets { file: file.to_owned(), why };
+        let table: toml::Table = toml::from_str(text).map_err(|error| Error::toml(file, &error))?;
+        let rows = || table.get("allocation").and_then(toml::Value::as_array).into_iter().flatten();
+        let have = |field| rows().any(|row| row.get(field).is_some());
+        match (have("name") || table.contains_key("program"), have("base")) {
+            (true, false) => {
+                TargetTable::parse(text).map(Self::Named).map_err(|error| wrong(error.to_string()))
+            }
+            (false, true) => {
+                let rows: Rows = toml::from_str(text).map_err(|error| Error::toml(file, &error))?;
+                let allocations = rows.allocation.iter().map(|row| row.allocation().map_err(wrong));
+                Ok(Self::Addressed(allocations.collect::<Result<_, _>>()?))
+            }
+            _ => Err(wrong(
+                "the rows of a file of targets go either by name, as `buddy profile` writes them, or by base and \
+                 bytes, for a trace"
+                    .to_owned(),
+            )),
+        }
     }
 }
 
-impl Entry {
+impl Row {
     fn allocation(&self) -> Result<Allocation, String> {
         let home = match self.target.as_str() {
             "device" => Home::Device,
             "host" => Home::Host,
-            name => Home::Compressed(name.parse::<Target>().map_err(|error| error.to_string())?),
+            name => name.parse::<Target>().map_err(|error| error.to_string())?.into(),
         };
         let classes = match (self.class, self.shares) {
             (Some(class), None) => Classes::Uniform(class),
@@ -84,9 +108,9 @@ impl TargetsAll {
     /// # Errors
     /// [`Error`] for wrong shares or allocations that overlap.
     pub fn map(&self, allocations: &[(u64, u64)]) -> Result<ClassMap, Error> {
-        let wrong = |why| Error::Spec { file: "shares".to_owned(), why };
+        let wrong = |why| Error::Targets { file: "shares".to_owned(), why };
         let classes = shared(self.shares, 0).map_err(wrong)?;
-        let home = Home::Compressed(self.target);
+        let home = self.target.into();
         let one = |&(base, bytes): &(u64, u64)| Allocation { base, bytes, home, classes: classes.clone() };
         ClassMap::new(allocations.iter().map(one).collect())
     }
@@ -96,19 +120,35 @@ impl TargetsAll {
 mod tests {
     use super::*;
 
+    const BY_ADDRESS: &str = "[[allocation]]\nbase = 0x1000\nbytes = 4096\ntarget = \"4x\"\nclass = \"s1\"\n\
+        [[allocation]]\nbase = 0x8000\nbytes = 128\ntarget = \"host\"\n\
+        [[allocation]]\nbase = 0x9000\nbytes = 128\ntarget = \"2x\"\nshares = [0, 0, 0, 0.5, 0, 0.5]\n\
+        [[allocation]]\nbase = 0xa000\nbytes = 128\ntarget = \"uncompressed\"\n";
+
     #[test]
-    fn a_file_of_targets() {
-        let text = "[[allocation]]\nbase = 0x1000\nbytes = 4096\ntarget = \"4x\"\nclass = \"s1\"\n\
-                    [[allocation]]\nbase = 0x8000\nbytes = 128\ntarget = \"host\"\n\
-                    [[allocation]]\nbase = 0x9000\nbytes = 128\ntarget = \"2x\"\nshares = [0, 0, 0, 0.5, 0, 0.5]\n";
-        let mut map = Targets::parse("t.toml", text).unwrap();
-        assert_eq!(map.find(0x1000 / 128).unwrap().home, Home::Compressed(Target::X4));
-        assert_eq!(map.find(0x8000 / 128).unwrap().home, Home::Host);
-        let error =
-            |from: &str, to: &str| Targets::parse("t", &text.replace(from, to)).unwrap_err().to_string();
+    fn a_file_by_address() {
+        let Ok(TargetsFile::Addressed(all)) = TargetsFile::parse("t.toml", BY_ADDRESS) else { panic!() };
+        let homes: Vec<Home> = all.iter().map(|allocation| allocation.home).collect();
+        let compressed = Home::Compressed;
+        assert_eq!(homes, [compressed(Target::X4), Home::Host, compressed(Target::X2), Home::Device]);
+        let error = |from: &str, to: &str| {
+            TargetsFile::parse("t", &BY_ADDRESS.replace(from, to)).unwrap_err().to_string()
+        };
         assert!(error("4x", "5x").contains("unknown target '5x'"));
         assert!(error("0.5, 0, 0.5", "0.5, 0, 0.6").contains("must add up to 1"));
         assert!(error("bytes = 4096", "bites = 4096").contains("unknown field `bites`"));
-        assert!(error("0x8000", "0x1080").contains("overlaps another"));
+    }
+
+    #[test]
+    fn the_two_kinds_are_told_apart() {
+        let named = "version = 1\nprogram = \"p\"\n[[allocation]]\nname = \"u\"\nbytes = 128\ncodec = \"bpc\"\n\
+                     target = \"2x\"\n";
+        assert!(matches!(TargetsFile::parse("t", named), Ok(TargetsFile::Named(_))));
+        let error = |text: &str| TargetsFile::parse("t", text).unwrap_err().to_string();
+        assert!(error("[[allocation]]\nbytes = 1\n").contains("either by name"));
+        assert!(error(&format!("{named}{BY_ADDRESS}")).contains("either by name"));
+        assert!(error("").contains("either by name") && error("allocation = 1\n").contains("either by name"));
+        assert!(error(&named.replace("program = \"p\"", "")).contains("missing field `program`"));
+        assert!(error("x = ").starts_with("t: "));
     }
 }

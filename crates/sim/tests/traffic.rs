@@ -3,7 +3,10 @@
 mod common;
 
 use buddy_core::{SizeClass, Target};
-use buddy_sim::{Classes, Config, Error, Mode, Report, Simulator, presets};
+use buddy_sim::{
+    Classes, Config, Error, Mode, Report, Simulator,
+    spec::{Gpu, Link},
+};
 use buddy_trace::{
     Inst, Kernel, Launch, NO_REGISTER, Op,
     accel::{self, Reader},
@@ -103,7 +106,7 @@ fn the_same_run_gives_the_same_report() {
 
 fn by_link(config: &Config, kernel: impl Fn() -> Stream) -> Vec<u64> {
     let cycles = |link: &str| {
-        let config = Config { link: presets::link(link).unwrap(), ..config.clone() };
+        let config = Config { link: Link::named(link).unwrap(), ..config.clone() };
         run(&config, kernel()).cycles
     };
     ["50", "100", "150", "200"].map(cycles).to_vec()
@@ -156,7 +159,7 @@ fn more_overflow_is_not_faster_at_equal_fills() {
 #[test]
 fn streams_come_near_the_peak_and_scattered_sectors_to_a_third_of_it() {
     for name in ["paper", "v100", "p100", "a100"] {
-        let config = Config::new(presets::gpu(name).unwrap(), presets::link("150").unwrap());
+        let config = Config::new(Gpu::named(name).unwrap(), Link::named("150").unwrap());
         let share = |report: Report| report.dram.peak_share;
         // As many blocks as are resident at once: no second wave.
         let stream = |reads, writes| grid_stream(config.gpu.core.sms * 8, reads, writes);
@@ -260,7 +263,7 @@ fn what_cannot_run_says_why() {
 
 #[test]
 fn classes_of_single_entries_are_honoured() {
-    let each = Classes::Each(vec![SizeClass::S1; 32768]);
+    let each = Classes::each([SizeClass::S1; 32768]);
     let report = run(&paper(Mode::Bandwidth, Target::X4, each), stream(1, 0));
     // Half of the array is listed; the rest counts as raw.
     assert_eq!(report.dram.read_bytes, BYTES / 2 / 4 + BYTES / 2);

@@ -41,7 +41,7 @@ pub enum Error {
     Format {
         /// The format that was expected.
         format: &'static str,
-        /// What is wrong.
+        /// The field, and what is wrong with it.
         why: String,
     },
     /// An element type that we do not read.
@@ -110,7 +110,7 @@ pub enum Error {
     /// An allocation whose length is another one than the run says.
     #[error("allocation {name:?} has {found} bytes in this snapshot; in the run it has {expected}")]
     Changed {
-        /// The allocation.
+        /// Name of the allocation.
         name: String,
         /// Its length in the run.
         expected: u64,
@@ -120,7 +120,7 @@ pub enum Error {
     /// An allocation whose type is another one than the run says.
     #[error("allocation {name:?} is {found} in this snapshot; in the run it is {expected}")]
     Retyped {
-        /// The allocation.
+        /// Name of the allocation.
         name: String,
         /// Its type in the run.
         expected: Dtype,

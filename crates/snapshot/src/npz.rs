@@ -32,7 +32,7 @@ enum Place {
     Inflated(Range<usize>),
 }
 
-/// Reads every member.
+/// Reads every member, each as an array.
 pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     let mut zip = ZipArchive::new(Cursor::new(source.bytes())).map_err(bad)?;
     if zip.has_duplicate_names() {

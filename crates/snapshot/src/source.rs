@@ -44,7 +44,7 @@ impl Source {
         Ok(Self::Mapped(map))
     }
 
-    /// All bytes.
+    /// All bytes of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Mapped(map) => map,

@@ -2,15 +2,17 @@
 
 use std::{io, path::PathBuf};
 
+use buddy_scenario::Point;
+
 /// Why a study could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A directory cannot be made.
     #[error("cannot make {path}", path = path.display())]
     Directory {
-        /// Which.
+        /// Where records or figures were to go.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// No experiment has this name.
@@ -18,69 +20,76 @@ pub enum Error {
     Name {
         /// What was asked for.
         name: String,
-        /// What there is.
+        /// The names of all experiments, with commas.
         known: String,
     },
     /// A file cannot be written.
     #[error(transparent)]
     File(#[from] buddy_snapshot::Error),
-    /// A run cannot be profiled.
+    /// A recorded run cannot be profiled.
     #[error("{program} cannot be profiled")]
     Profile {
-        /// Of what.
+        /// The network whose record it is.
         program: String,
-        /// Why.
+        /// What the profiler found.
         source: buddy_profile::Error,
     },
+    /// A workload cannot be run and looked at.
+    #[error(transparent)]
+    Scenario(buddy_scenario::Error),
     /// A simulation cannot be made.
     #[error("{point} cannot be simulated")]
     Simulation {
-        /// Which.
+        /// The program with its settings, in words.
         point: String,
-        /// Why.
-        source: buddy_sim::Error,
+        /// What the machine, the targets or the model refuse.
+        source: Box<buddy_scenario::Error>,
     },
     /// A program whose kernels are not known.
     #[error("{program} cannot be simulated: {why}")]
     NoProgram {
-        /// Which.
+        /// The workload or network.
         program: String,
-        /// What is missing.
+        /// What is missing of its layers, record or run.
         why: String,
-    },
-    /// A record that was made with other codecs.
-    #[error("the record of {program} has no sizes of codec {codec}")]
-    NoSizes {
-        /// Of what.
-        program: String,
-        /// The codec asked for.
-        codec: &'static str,
     },
     /// A file cannot be read.
     #[error("cannot read {path}", path = path.display())]
     Read {
-        /// Which.
+        /// The file of a recorded run.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// A recorded run is none.
     #[error("the record of {name} cannot be used")]
     Recorded {
-        /// Which.
+        /// The network, or `accuracy`.
         name: String,
-        /// Why.
+        /// What is wrong with the file.
         source: buddy_core::RecordError,
     },
     /// A recorded run contradicts itself.
     #[error("the record of {name} cannot be used")]
     Run {
-        /// Which.
+        /// The network whose record it is.
         name: String,
-        /// Why.
+        /// What contradicts what.
         source: buddy_core::RunError,
     },
     /// Someone asked for the end.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<buddy_scenario::Error> for Error {
+    fn from(error: buddy_scenario::Error) -> Self {
+        if let buddy_scenario::Error::Interrupted = error { Self::Interrupted } else { Self::Scenario(error) }
+    }
+}
+
+impl Error {
+    pub(crate) fn of_point(point: &Point, source: impl Into<buddy_scenario::Error>) -> Self {
+        Self::Simulation { point: point.name(), source: Box::new(source.into()) }
+    }
 }

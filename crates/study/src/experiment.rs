@@ -6,7 +6,7 @@ use crate::{Findings, Point, figures};
 
 /// One figure or table.
 pub trait Experiment: Sync {
-    /// What it is.
+    /// Its name and its words, which do not depend on what was found.
     fn about(&self) -> About;
 
     /// Whether it looks at the memory of the HPC programs.

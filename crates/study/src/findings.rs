@@ -18,7 +18,7 @@ pub struct Findings {
     pub programs: BTreeMap<String, Program>,
     /// The recorded networks, by name.
     pub networks: BTreeMap<String, Recorded>,
-    /// What was simulated.
+    /// The result of every point that was simulated.
     pub reports: BTreeMap<Point, Report>,
     /// Accuracy by batch size, if it was recorded.
     pub accuracy: Option<Accuracy>,
@@ -29,9 +29,9 @@ pub struct Findings {
 /// One of the paper's sixteen workloads.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its name.
+    /// Its name on the command line and in records.
     pub name: &'static str,
-    /// The paper's name.
+    /// The name that figures show: the paper's.
     pub label: &'static str,
     /// Whether it is one of the HPC programs; the others are deep learning.
     pub hpc: bool,
@@ -42,7 +42,7 @@ pub struct Subject<'a> {
 }
 
 impl Findings {
-    /// Nothing yet.
+    /// A study of which nothing is known yet.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -66,7 +66,7 @@ impl Findings {
         ALL.iter().map(subject).collect()
     }
 
-    /// The six networks.
+    /// The paper's six networks, recorded or not.
     pub fn dl(&self) -> Vec<Subject<'_>> {
         let subject = |network: &crate::Network| Subject {
             name: network.name,

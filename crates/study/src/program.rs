@@ -1,9 +1,10 @@
 //! The ten HPC programs: run once, looked at ten times, and profiled.
 
 use buddy_codec::CodecKind;
-use buddy_core::{PageMap, Profile, RecordKind, SnapshotInfo};
-use buddy_profile::{DEFAULT_THRESHOLD, Settings as Ask, Tried, Watcher, page_map, profile};
-use buddy_workloads::{Check, Info, describe, run};
+use buddy_core::{PageMap, Profile, RecordKind};
+use buddy_profile::{DEFAULT_THRESHOLD, Tried};
+use buddy_scenario::{Ask, typical};
+use buddy_workloads::{Check, Info};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Settings, Watch};
@@ -29,32 +30,12 @@ impl RecordKind for Program {
 
 /// Runs a program and measures its memory after every tenth.
 pub(crate) fn observe(settings: &Settings, info: &Info, watch: &dyn Watch) -> Result<Program, Error> {
-    let mut workload = (info.build)(settings.bytes_of(info), settings.seed);
     let tried = Tried { kinds: CodecKind::ALL.to_vec(), auto: true, threshold: DEFAULT_THRESHOLD };
-    let mut watcher = Watcher::new(describe(info, workload.as_ref(), settings.seed), tried);
-    let paper = CodecKind::Bpc.train(&[]);
-    let mut seen: Vec<Vec<PageMap>> = Vec::new();
-    let checks = run(workload.as_mut(), |step, workload| {
-        if step.look {
-            let arrays: Vec<&[u8]> = workload.allocations().iter().map(|array| array.bytes).collect();
-            let label = String::new();
-            watcher.add(SnapshotInfo { step: step.done, label, file: None }, &arrays, &|_| ());
-            seen.push(arrays.iter().map(|array| page_map(array, &paper, usize::MAX)).collect());
-        }
-        if watch.goes_on() { Ok(()) } else { Err(Error::Interrupted) }
-    })?;
-    let (profile, _) = profile(&watcher.finish(), &Ask::final_design(CodecKind::Bpc))
-        .map_err(|source| Error::Profile { program: info.name.to_owned(), source })?;
-    let typical = typical(&profile);
-    let checks = checks.iter().map(|check: &Check| (check.what.to_owned(), check.passed())).collect();
-    Ok(Program { typical, classes: seen.swap_remove(typical), profile, checks })
-}
-
-/// The paper takes its traces where the ratio is the average of the run.
-pub fn typical(profile: &Profile) -> usize {
-    let all = profile.optimistic_ratio.unwrap_or(f64::INFINITY).ln();
-    let distance = |ratio: &Option<f64>| (ratio.unwrap_or(f64::INFINITY).ln() - all).abs();
-    let nearest = (0..profile.optimistic.len())
-        .min_by(|&a, &b| distance(&profile.optimistic[a]).total_cmp(&distance(&profile.optimistic[b])));
-    nearest.unwrap_or(0)
+    let (bytes, seed) = (settings.bytes_of(info), settings.seed);
+    let ask = Ask { info, bytes, seed, tried, tables: &[], snapshot: None };
+    let observed = buddy_scenario::observe(&ask, |_| watch.goes_on())?;
+    let typical = typical(&observed.profile);
+    let checks =
+        observed.checks.iter().map(|check: &Check| (check.what.to_owned(), check.passed())).collect();
+    Ok(Program { typical, classes: observed.classes(typical), profile: observed.profile, checks })
 }

@@ -41,7 +41,7 @@ pub const TODAY: [Network; 4] = [
 /// A recorded run and what targets make of it.
 #[derive(Debug, Clone)]
 pub struct Recorded {
-    /// The run.
+    /// Sizes and pages of its tensors, as they were recorded.
     pub record: RunRecord,
     /// What it was measured as.
     pub measured: Measured,
@@ -58,7 +58,7 @@ impl Recorded {
         recorded_run(dir, network.name)?.map(Self::new).transpose()
     }
 
-    /// Profiles a record.
+    /// Profiles a record with the paper's codec and policy.
     ///
     /// # Errors
     /// If the record contradicts itself.

@@ -17,10 +17,10 @@ use crate::{
     work::Work,
 };
 
-/// What to reproduce.
+/// Which experiments to make, how large, and where their records lie.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// How large.
+    /// The scale and the seed.
     pub settings: Settings,
     /// Names of the experiments; all of them if it is empty.
     pub only: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Request {
     pub recorded: Option<PathBuf>,
 }
 
-/// What came out.
+/// The figures that a study made.
 #[derive(Debug)]
 pub struct Done {
     /// The figures, in the order of the experiments.

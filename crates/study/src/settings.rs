@@ -25,7 +25,7 @@ impl Settings {
     /// What the README shows.
     pub const DEFAULT: Self =
         Self { name: "default", bytes: Some(64_000_000), network_instructions: 60_000_000, seed: 1 };
-    /// The paper's footprints.
+    /// The paper's footprints, which take hours.
     pub const FULL: Self = Self { name: "full", bytes: None, network_instructions: 1_000_000_000, seed: 1 };
 
     /// Bytes of a program, never more than the paper has.

@@ -2,23 +2,14 @@
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
-use buddy_core::{AllocationInfo, PageMap, SizeClass};
-use buddy_sim::{ClassMap, Classes, Report, Simulator};
-use buddy_trace::{
-    Application, Step,
-    pattern::{PROGRAMS, program},
-};
+use buddy_scenario::{Point, Scenario, Stage, TargetChoice};
+use buddy_sim::Report;
+use buddy_trace::pattern::PROGRAMS;
 use buddy_workloads::ALL;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Error, Findings, Key, Point, Settings, Store, Watch, network, store::hash, work::Work};
-
-/// A program that is ready to be simulated.
-pub(crate) struct Stage {
-    pub(crate) application: Application,
-    pub(crate) map: ClassMap,
-}
+use crate::{Error, Findings, Key, Settings, Store, Watch, store::hash, work::Work};
 
 /// Programs by name, each made ready when its first simulation begins.
 pub(crate) struct Stages<'a> {
@@ -75,40 +66,42 @@ impl<'a> Stages<'a> {
     }
 
     fn simulate(&self, point: &Point, watch: &dyn Watch) -> Result<Report, Error> {
-        let wrong = |source| Error::Simulation { point: point.name(), source };
         let stage = self.ready[&point.program].get_or_init(|| self.make(&point.program));
         let missing = |why: &String| Error::NoProgram { program: point.program.clone(), why: why.clone() };
         let stage = stage.as_ref().map_err(missing)?;
-        let mut config = point.config().map_err(wrong)?;
-        config.map = stage.map.clone();
-        let mut simulator = Simulator::new(config);
-        let whole = simulator.run_application(&stage.application, &mut |_| watch.goes_on()).map_err(wrong)?;
-        if whole { Ok(simulator.report()) } else { Err(Error::Interrupted) }
+        let run =
+            || Scenario::new(stage, point.clone(), &TargetChoice::Policy)?.run(&mut |_| watch.goes_on());
+        let done = run().map_err(|source| Error::of_point(point, source))?;
+        done.map(|done| done.report).ok_or(Error::Interrupted)
     }
 
     /// Builds the program again for its kernels, and binds the classes of its typical snapshot to them.
     fn make(&self, name: &str) -> Result<Stage, String> {
+        let settings = &self.found.settings;
         if PROGRAMS.contains(&name) {
-            return Ok(generated(name, generated_bytes(&self.found.settings, name)));
+            return Ok(Stage::generated(name, generated_bytes(settings, name), None));
         }
         if let Some(recorded) = self.found.networks.get(name) {
-            return network::stage(recorded, self.found.settings.network_instructions);
+            let stage = Stage::recorded(&recorded.record, settings.network_instructions);
+            return stage.map_err(|error| error.to_string());
         }
         let info = ALL.iter().find(|info| info.name == name).ok_or("there is no such program")?;
         let program = self.found.programs.get(name).ok_or("it was not run")?;
-        let settings = &self.found.settings;
         let application = (info.build)(settings.bytes_of(info), settings.seed).application();
-        let classes = &mut |index: usize, _: &AllocationInfo| classes(&program.classes[index]);
-        let map = ClassMap::bind(&application, Some(&program.profile.targets), classes);
-        Ok(Stage { application, map: map.map_err(|error| error.to_string())? })
+        Ok(Stage::of_classes(application, &program.classes, &program.profile))
     }
 }
 
 /// Where the result of a point is kept.
 fn key(point: &Point, memory: &Value) -> Result<Key, Error> {
-    let config = point.config().map_err(|source| Error::Simulation { point: point.name(), source })?;
+    let config = point.config().map_err(|source| Error::of_point(point, source))?;
+    let shape = json!({
+        "program": point.program, "gpu": point.gpu, "link": config.link.gb_per_s.round() as u64, "mode": point.mode,
+        "metadata_bytes": point.metadata_bytes,
+        "oversubscription": (100.0 * point.oversubscription.get()).round() as u64,
+    });
     let inputs = json!({
-        "point": point, "memory": memory, "gpu": config.gpu, "link": config.link,
+        "point": shape, "memory": memory, "gpu": config.gpu, "link": config.link,
         "policy": "allocation-16x", "codec": "bpc", "threshold": buddy_profile::DEFAULT_THRESHOLD,
     });
     Ok(Key { name: format!("simulation-{}-{}", point.program, point.mode.name()), inputs })
@@ -122,23 +115,6 @@ fn generated_bytes(settings: &Settings, name: &str) -> u64 {
         (_, "quick") => 48 << 20,
         _ => 192 << 20,
     }
-}
-
-/// A generated program, whose memory has no classes.
-fn generated(name: &str, bytes: u64) -> Stage {
-    let kernel = name.to_owned();
-    let make =
-        move || program(&kernel, bytes).and_then(|mut made| made.kernels.pop()).expect("a known program");
-    let step = Step::Kernel(Box::new(make));
-    let application =
-        Application { name: name.to_owned(), allocations: Vec::new(), host: Vec::new(), steps: vec![step] };
-    Stage { application, map: ClassMap::default() }
-}
-
-/// The class of every entry of an allocation, all of whose pages are in the map.
-pub fn classes(map: &PageMap) -> Classes {
-    let digit = |digit: u8| SizeClass::ALL.get(usize::from(digit - b'0')).copied().unwrap_or(SizeClass::Raw);
-    Classes::Each(map.rows.iter().flat_map(|row| row.bytes().map(digit)).collect())
 }
 
 /// Seconds of a core that a simulation takes, for a megabyte.

@@ -1,19 +1,20 @@
 //! How fast the simulator is on this machine.
 
 use buddy_core::RecordKind;
-use buddy_sim::{Simulator, bench};
+use buddy_scenario::time;
+use buddy_sim::bench;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{Error, Key, Point};
+use crate::{Error, Key};
 
 /// The simulator on one of its fixed traces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeedRow {
-    /// The trace.
+    /// Its name among the simulator's fixed traces.
     pub trace: String,
-    /// Warp instructions.
+    /// Warp instructions that were simulated in one try.
     pub instructions: u64,
     /// Million of them a second, the best of two tries.
     pub million_per_s: f64,
@@ -26,7 +27,7 @@ impl SpeedRow {
     }
 }
 
-/// All of them.
+/// A row for every fixed trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Speed {
@@ -44,25 +45,12 @@ pub(crate) fn key() -> Key {
     Key { name: "speed".to_owned(), inputs: json!({ "traces": bench::TRACES, "length": 1, "tries": TRIES }) }
 }
 
-/// Times every trace.
+/// Times every fixed trace on this machine, one after the other.
 pub(crate) fn measure() -> Result<Speed, Error> {
-    let rows: Result<_, Error> = bench::TRACES.iter().map(|trace| time(trace)).collect();
-    Ok(Speed { rows: rows? })
-}
-
-fn time(trace: &str) -> Result<SpeedRow, Error> {
-    let wrong = |source| Error::Simulation { point: trace.to_owned(), source };
-    let config = Point::new(trace, buddy_sim::Mode::Ideal).config().map_err(wrong)?;
-    let (mut seconds, mut instructions) = (f64::INFINITY, 0);
-    for _ in 0..TRIES {
-        let mut simulator = Simulator::new(config.clone());
-        let clock = bench::Clock::start();
-        for mut kernel in bench::trace(trace, 1) {
-            simulator.run(kernel.as_mut(), &mut |_| true).map_err(wrong)?;
-        }
-        seconds = seconds.min(clock.seconds());
-        instructions = simulator.instructions();
-    }
-    let million_per_s = instructions as f64 / seconds / 1e6;
-    Ok(SpeedRow { trace: trace.to_owned(), instructions, million_per_s })
+    let row = |trace: &&str| {
+        let speed = time(trace, 1, TRIES)?;
+        let (instructions, million_per_s) = (speed.instructions, speed.million_per_s());
+        Ok(SpeedRow { trace: (*trace).to_owned(), instructions, million_per_s })
+    };
+    Ok(Speed { rows: bench::TRACES.iter().map(row).collect::<Result<_, Error>>()? })
 }

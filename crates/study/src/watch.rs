@@ -24,7 +24,7 @@ pub struct Progress<'a> {
     pub all: f64,
 }
 
-/// Nobody.
+/// Lets a study run to its end and hears nothing of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nobody;
 

@@ -25,7 +25,7 @@ impl<'a> Work<'a> {
         Self { watch, counts: Mutex::new(Counts { done: 0.0, new: 0.0, all }) }
     }
 
-    /// Who watches.
+    /// Who is told, and may end the work.
     pub(crate) fn watch(&self) -> &'a dyn Watch {
         self.watch
     }

@@ -51,7 +51,7 @@ fn network(name: &str) -> Record<RunRecord> {
     let mut run = RunInfo::new(name, Default::default(), allocations);
     let sizes = |classes| {
         let histogram = Histogram { classes, optimistic_bytes: 128 * classes[5] };
-        let pages = PageMap { pages: 2, rows: Vec::new() };
+        let pages = PageMap::of_pages(2, Vec::new());
         AllocationSizes { histograms: bpc(histogram), pages: bpc(pages) }
     };
     let mut all = Vec::new();

@@ -2,7 +2,10 @@
 //! run in every mode of the model.
 
 use buddy_core::{SizeClass, Target, TargetTable};
-use buddy_sim::{ClassMap, Classes, Config, Mode, Report, Simulator, presets};
+use buddy_sim::{
+    ClassMap, Classes, Config, Mode, Report, Simulator,
+    spec::{Gpu, Link},
+};
 use buddy_trace::{Addresses, Application, At, Code, Kernel, Launch, Step};
 use buddy_workloads::{ALL, Info, describe};
 
@@ -86,12 +89,12 @@ fn kernels_stay_inside_the_arrays_of_the_snapshots() {
 
 fn config(application: &Application, mode: Mode) -> Config {
     let table = TargetTable::uniform(&application.name, &application.allocations, Target::X2, "bpc");
-    let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("150").unwrap());
+    let mut config = Config::new(Gpu::named("paper").unwrap(), Link::named("150").unwrap());
     config.mode = mode;
     config.oversubscription = if mode == Mode::Um { 0.3 } else { 0.0 };
     config.map = ClassMap::bind(application, Some(&table), &mut |_, info| {
         let class = |entry| if entry % 10 == 0 { SizeClass::Raw } else { SizeClass::S2 };
-        Classes::Each((0..info.entries()).map(class).collect())
+        Classes::each((0..info.entries()).map(class).collect::<Vec<_>>())
     })
     .unwrap();
     config

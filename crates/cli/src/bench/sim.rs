@@ -7,7 +7,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use buddy_core::{Record, RecordKind};
-use buddy_sim::{Config, Simulator, bench, presets};
+use buddy_scenario::time;
+use buddy_sim::bench;
 use buddy_snapshot::write_atomic;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ impl Sim {
             .context(STDOUT)?;
         let mut rows = Vec::new();
         for trace in traces {
-            let row = time(&trace, self.length, self.tries)?;
+            let row = Row::new(&trace, self.length, self.tries)?;
             let peer = row.accel_sim.map_or("-".to_owned(), |rate| format!("{rate:.5}"));
             let Row { instructions, cycles, seconds, million_per_s, .. } = &row;
             writeln!(
@@ -88,26 +89,16 @@ impl Sim {
 
 const STDOUT: &str = "cannot write to stdout";
 
-fn time(trace: &str, length: u32, tries: u32) -> Result<Row> {
-    let config = Config::new(presets::gpu("paper")?, presets::link("150")?);
-    let (mut seconds, mut report) = (f64::INFINITY, None);
-    for _ in 0..tries {
-        let mut simulator = Simulator::new(config.clone());
-        let clock = bench::Clock::start();
-        for mut kernel in bench::trace(trace, length) {
-            simulator.run(kernel.as_mut(), &mut |_| true)?;
-        }
-        seconds = seconds.min(clock.seconds());
-        report = Some(simulator.report());
+impl Row {
+    fn new(trace: &str, length: u32, tries: u32) -> Result<Self> {
+        let speed = time(trace, length, tries)?;
+        Ok(Self {
+            trace: trace.to_owned(),
+            instructions: speed.instructions,
+            cycles: speed.cycles,
+            seconds: speed.seconds,
+            million_per_s: speed.million_per_s(),
+            accel_sim: bench::accel_sim_million_per_s(trace),
+        })
     }
-    let report = report.context("at least one try")?;
-    let accel_sim = bench::accel_sim_million_per_s(trace);
-    Ok(Row {
-        trace: trace.to_owned(),
-        instructions: report.instructions,
-        cycles: report.cycles,
-        seconds,
-        million_per_s: report.instructions as f64 / seconds / 1e6,
-        accel_sim,
-    })
 }

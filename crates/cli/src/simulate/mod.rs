@@ -1,38 +1,41 @@
 //! `buddy simulate`: time and traffic of a workload, a network, a trace or a program on a modelled GPU.
 
-mod bound;
 mod grid;
-mod machine;
-mod network;
 mod output;
-mod source;
-mod workload;
 
-use std::{io::Write, path::PathBuf, sync::atomic::Ordering};
+use std::{path::PathBuf, sync::atomic::Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::Target;
+use buddy_core::TargetTable;
 use buddy_dl::Network;
-use buddy_sim::{ClassMap, Config, Mode, Report, Simulator, Targets, TargetsAll, Timeline};
+use buddy_profile::{DEFAULT_THRESHOLD, Tried};
+use buddy_scenario::{
+    Ask, Done, Observed, Point, Scenario, Share, Source, Stage, TargetChoice, observe, parse_mode, typical,
+};
+use buddy_sim::Mode;
 use buddy_snapshot::write_atomic;
 use buddy_study::recorded_run;
-use buddy_workloads::ALL;
+use buddy_workloads::Info;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
-use self::{
-    bound::Bound,
-    grid::{Point, Shares, Sweep},
-    machine::{gpu, link, read},
-    network::Iteration,
-    source::Source,
-};
+use self::grid::{Shares, Sweep};
 use crate::{
-    FINISHES, INTERRUPTED, output as files, say,
-    workload::scale::{Scale, parse_scale},
+    FINISHES, INTERRUPTED, machine, output as files,
+    progress::Bar,
+    say,
+    workload::{
+        decimal,
+        scale::{Scale, parse_scale},
+    },
 };
+
+/// What is random in a workload is drawn from this seed.
+const SEED: u64 = 1;
+/// Cycles between two samples of a timeline.
+const SAMPLE_CYCLES: u64 = 500;
 
 /// Run a workload, a network, a trace or a generated program on a modelled GPU
 ///
@@ -58,16 +61,14 @@ pub(crate) struct Simulate {
     /// Workload, network, trace folder, kernelslist.g, kernel file, or generated program
     what: String,
 
-    /// GPU: paper, p100, titan-xp, v100, a100, h200, gh200, or a TOML file
-    #[arg(long, value_name = "GPU", default_value = "paper")]
+    #[arg(long, value_name = "GPU", default_value = "paper", help = machine::gpu_help("GPU"))]
     spec: String,
 
     /// How memory works: ideal, bandwidth, buddy, pinned or um
-    #[arg(long, default_value = "ideal", value_parser = grid::mode)]
+    #[arg(long, default_value = "ideal", value_parser = parse_mode)]
     mode: Mode,
 
-    /// Link: 50, 100, 150, 200, pcie3, pcie4, pcie5, c2c, any number of GB/s, or a TOML file
-    #[arg(long, default_value = "150")]
+    #[arg(long, default_value = "150", help = machine::link_help("Link"))]
     link: String,
 
     /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), or a TOML file
@@ -107,8 +108,8 @@ pub(crate) struct Simulate {
     size: u64,
 
     /// With um: the share of memory that does not fit the device, 0 to 0.5
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = grid::oversubscription)]
-    oversubscription: f64,
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = Share::parse)]
+    oversubscription: Share,
 
     /// Count the time of the trace's copies from the host
     #[arg(long)]
@@ -146,49 +147,82 @@ impl Simulate {
     pub(crate) fn run(self) -> Result<()> {
         let points = grid::points(&self.first_point(), &self.sweep)?;
         self.check_output(&points)?;
-        let source = self.open(&points)?;
         if self.timeline.is_some() && points.len() > 1 {
             bail!("--timeline is for one run; the sweep has {}", points.len());
         }
+        let (what, stage) = self.open(&points)?;
         // Everything is read and checked before the first run begins.
-        let configs = points.iter().map(|point| self.config(point, &source)).collect::<Result<Vec<_>>>()?;
-        let (done, timeline) = self.simulate(&source, &configs)?;
-        let runs: Vec<(&Point, &Report)> =
-            points.iter().zip(&done).filter_map(|(point, run)| Some((point, run.as_ref()?))).collect();
+        let scenarios: Vec<Scenario<'_>> =
+            points.iter().map(|point| self.scenario(&stage, point)).collect::<Result<_>>()?;
+        let done = simulate(&scenarios)?;
+        let runs: Vec<(&Scenario<'_>, &Done)> = scenarios
+            .iter()
+            .zip(&done)
+            .filter_map(|(scenario, done)| Some((scenario, done.as_ref()?)))
+            .collect();
         output::print(&runs)?;
-        self.write_files(&source, &runs, timeline)?;
+        self.write_files(&what, &runs)?;
         if runs.len() < points.len() {
             bail!("interrupted: {} of {} runs are done", runs.len(), points.len());
         }
         Ok(())
     }
 
-    fn open(&self, points: &[Point]) -> Result<Source> {
-        if Network::ALL.contains(&self.what.as_str()) {
-            return Ok(Source::network(self.iteration(points)?));
-        }
-        let Some(info) = ALL.iter().find(|info| info.name == self.what) else {
-            return Source::open(&self.what, self.size);
+    /// What is simulated, in words and ready to run.
+    fn open(&self, points: &[Point]) -> Result<(String, Stage)> {
+        let Shares(shares) = self.shares;
+        let stage = match Source::find(&self.what)? {
+            Source::Workload(info) => self.workload(info, points)?,
+            Source::Network(network) => self.iteration(&network, points)?,
+            Source::Trace(path) => Stage::trace(&path, shares)?,
+            Source::Generated(name) => {
+                let stage = Stage::generated(name, self.size << 20, Some(shares));
+                return Ok((format!("{name} ({} MiB)", self.size), stage));
+            }
         };
+        let what = match stage.about() {
+            (name, Some(bytes)) => format!("{name} ({})", decimal(bytes)),
+            (name, None) => name.to_owned(),
+        };
+        Ok((what, stage))
+    }
+
+    /// A workload, run and looked at unless nothing that is asked for depends on its data.
+    fn workload(&self, info: &Info, points: &[Point]) -> Result<Stage> {
         // Whatever else may be wrong is found before the workload runs.
+        let mut tables: Vec<TargetTable> = Vec::new();
         for point in points {
-            gpu(&point.spec)?;
-            link(&point.link)?;
+            point.config()?;
+            tables.extend(TargetChoice::named(point.targets.as_deref()).table(info.name)?);
         }
         let bytes = self.scale.bytes(info)?;
-        Ok(Source::workload(Bound::new(info, bytes, self.codec, self.snapshot, points)?))
+        let application = (info.build)(bytes, SEED).application();
+        if !is_compressed(points) {
+            return Ok(Stage::unseen(application));
+        }
+        let tried = Tried { kinds: vec![self.codec], auto: false, threshold: DEFAULT_THRESHOLD };
+        let ask = Ask { info, bytes, seed: SEED, tried, tables: &tables, snapshot: self.snapshot };
+        let mut bar = None;
+        let observed = observe(&ask, |step| {
+            bar.get_or_insert_with(|| Bar::steps(step.of)).add(1);
+            true
+        })?;
+        bar.iter().for_each(Bar::finish);
+        let snapshot = self.snapshot.unwrap_or_else(|| typical(&observed.profile));
+        let stage = Stage::observed(application, &observed, snapshot);
+        describe(&stage, &observed, snapshot)?;
+        Ok(stage)
     }
 
     /// A training iteration, with the record of a real run, which must be there if the data matters.
-    fn iteration(&self, points: &[Point]) -> Result<Iteration> {
-        let network = Network::named(&self.what)?;
+    fn iteration(&self, network: &Network, points: &[Point]) -> Result<Stage> {
         let record = recorded_run(self.recorded.as_deref(), &self.what)?;
-        let compressed = points.iter().any(|point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy));
+        let compressed = is_compressed(points);
         if record.is_none() && compressed {
             bail!("--recorded has no {}.json, so nothing is known of how its tensors compress", self.what);
         }
         let record = record.filter(|_| compressed);
-        Iteration::new(&network, self.batch, self.sample, self.codec, record.as_ref())
+        Ok(Stage::iteration(network, self.batch, self.sample, self.codec, record.as_ref())?)
     }
 
     /// Looks for what cannot be written before the work, not after.
@@ -206,90 +240,70 @@ impl Simulate {
     /// What the options say, before any sweep.
     fn first_point(&self) -> Point {
         Point {
-            spec: self.spec.clone(),
-            mode: self.mode,
+            gpu: self.spec.clone(),
             link: self.link.clone(),
             targets: self.targets.clone(),
-            metadata: None,
             oversubscription: self.oversubscription,
+            ..Point::new(&self.what, self.mode)
         }
     }
 
-    fn config(&self, point: &Point, source: &Source) -> Result<Config> {
-        let mut config = Config::new(gpu(&point.spec)?, link(&point.link)?);
-        if let Some(bytes) = point.metadata {
-            config.gpu.buddy.metadata_bytes = bytes;
-            config.gpu.check().map_err(anyhow::Error::msg)?;
-        }
-        config.map = self.map(point, source)?;
-        config.mode = point.mode;
-        config.oversubscription = point.oversubscription;
-        config.timed_copies = self.timed_copies;
-        config.sample_cycles = self.timeline.is_some().then_some(500);
-        Ok(config)
+    fn scenario<'a>(&self, stage: &'a Stage, point: &Point) -> Result<Scenario<'a>> {
+        let mut scenario =
+            Scenario::new(stage, point.clone(), &TargetChoice::named(point.targets.as_deref()))?;
+        scenario.config.timed_copies = self.timed_copies;
+        scenario.config.sample_cycles = self.timeline.is_some().then_some(SAMPLE_CYCLES);
+        Ok(scenario)
     }
 
-    fn map(&self, point: &Point, source: &Source) -> Result<ClassMap> {
-        if let Some(map) = source.map(point.targets.as_deref()) {
-            return map;
+    fn write_files(&self, what: &str, runs: &[(&Scenario<'_>, &Done)]) -> Result<()> {
+        let Some((_, first)) = runs.first() else { return Ok(()) };
+        if let Some(path) = &self.json {
+            files::write(path, &output::record(what, runs, self.sweep.is_empty()))?;
         }
-        let Shares(shares) = self.shares;
-        Ok(match &point.targets {
-            Some(name) => match name.parse::<Target>() {
-                Ok(target) => TargetsAll { target, shares }.map(&source.allocations)?,
-                Err(_) => Targets::parse(name, &read(name).context("--targets is no ratio and no file")?)?,
-            },
-            None if matches!(point.mode, Mode::Bandwidth | Mode::Buddy) => {
-                bail!("mode {} needs --targets: a ratio such as 2x, or a file", point.mode.name())
-            }
-            None => TargetsAll { target: Target::X1, shares }.map(&source.allocations)?,
-        })
-    }
-
-    /// Runs every configuration, some at a time; those that an interruption leaves undone are `None`.
-    fn simulate(
-        &self,
-        source: &Source,
-        configs: &[Config],
-    ) -> Result<(Vec<Option<Report>>, Option<Timeline>)> {
-        FINISHES.store(true, Ordering::Relaxed);
-        let bar = ProgressBar::new(configs.len() as u64);
-        bar.set_style(ProgressStyle::with_template("{bar:32} {pos} of {len} runs, {msg}, {elapsed}")?);
-        let run = |config: &Config| {
-            let mut simulator = Simulator::new(config.clone());
-            let whole = source.run(&mut simulator, &mut |simulator| {
-                bar.set_message(format!("{} M instructions", simulator.instructions() / 1_000_000));
-                !INTERRUPTED.load(Ordering::Relaxed)
-            })?;
-            bar.inc(1);
-            Ok(whole.then(|| (simulator.report(), simulator.timeline().cloned())))
-        };
-        let mut done: Vec<_> = configs.par_iter().map(run).collect::<Result<_>>()?;
-        bar.finish_and_clear();
-        let timeline = done.first_mut().and_then(|run| run.as_mut()?.1.take());
-        Ok((done.into_iter().map(|run| Some(run?.0)).collect(), timeline))
-    }
-
-    fn write_files(
-        &self,
-        source: &Source,
-        runs: &[(&Point, &Report)],
-        timeline: Option<Timeline>,
-    ) -> Result<()> {
-        if let (Some(path), false) = (&self.json, runs.is_empty()) {
-            let record = output::record(&source.name, runs, self.sweep.is_empty(), |point| {
-                self.config(point, source)
-            })?;
-            write_atomic(path, |out| out.write_all(record.as_bytes()))?;
+        if let Some(path) = &self.html {
+            files::write(path, &output::page(what, runs))?;
         }
-        if let (Some(path), false) = (&self.html, runs.is_empty()) {
-            let page = output::page(&source.name, runs);
-            write_atomic(path, |out| out.write_all(page.as_bytes()))?;
-        }
-        if let (Some(path), Some(timeline), Some((_, report))) = (&self.timeline, timeline, runs.first()) {
-            write_atomic(path, |out| timeline.write(report, out))?;
+        if let (Some(path), Some(timeline)) = (&self.timeline, &first.timeline) {
+            write_atomic(path, |out| timeline.write(&first.report, out))?;
             say(format_args!("{} opens in ui.perfetto.dev", path.display()));
         }
         Ok(())
     }
+}
+
+/// Whether a mode is asked for in which the data matters.
+fn is_compressed(points: &[Point]) -> bool {
+    points.iter().any(|point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy))
+}
+
+/// Says which snapshot of a workload is simulated, and what the policy's targets make of it.
+fn describe(stage: &Stage, observed: &Observed, snapshot: usize) -> Result<()> {
+    let profile = &observed.profile;
+    say(format_args!(
+        "{}: snapshot {snapshot} of {}, optimistic ratio {}; with the policy's targets {:.2}% of its entries overflow",
+        profile.run.program,
+        profile.run.snapshots.len(),
+        profile.optimistic[snapshot].map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+        100.0 * stage.map(&TargetChoice::Policy, Mode::Buddy)?.overflow_share(),
+    ));
+    Ok(())
+}
+
+/// Runs every scenario, one to a core; those that an interruption leaves undone are `None`.
+fn simulate(scenarios: &[Scenario<'_>]) -> Result<Vec<Option<Done>>> {
+    FINISHES.store(true, Ordering::Relaxed);
+    let bar = ProgressBar::new(scenarios.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:32} {pos} of {len} runs, {msg}, {elapsed}")?);
+    let run = |scenario: &Scenario<'_>| {
+        let done = scenario.run(&mut |simulator| {
+            bar.set_message(format!("{} M instructions", simulator.instructions() / 1_000_000));
+            !INTERRUPTED.load(Ordering::Relaxed)
+        })?;
+        bar.inc(1);
+        Ok(done)
+    };
+    let done = scenarios.par_iter().map(run).collect();
+    bar.finish_and_clear();
+    done
 }

@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use buddy_core::{Record, RecordKind};
 use buddy_report::{Align, Axis, Cell, Column, Page, Series, Table, bar_chart, count, share};
-use buddy_sim::{Config, Report};
+use buddy_scenario::{Done, Point, Scenario};
+use buddy_sim::Report;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
-use super::grid::Point;
+use serde_json::Value;
 
 /// All runs of a sweep.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,12 +31,12 @@ impl RecordKind for Runs {
     const VERSION: u32 = 1;
 }
 
-/// Prints the table.
-pub(crate) fn print(runs: &[(&Point, &Report)]) -> Result<()> {
+/// Prints a line for each run, with times relative to the first.
+pub(crate) fn print(runs: &[(&Scenario<'_>, &Done)]) -> Result<()> {
     write!(io::stdout().lock(), "{}", table(runs).to_text()).context("cannot write to stdout")
 }
 
-fn table(runs: &[(&Point, &Report)]) -> Table {
+fn table(runs: &[(&Scenario<'_>, &Done)]) -> Table {
     let column = |name, align| Column { name, group: "", align };
     let texts = ["GPU", "mode", "link", "target"].map(|name| column(name, Align::Left));
     let numbers = [
@@ -54,10 +53,10 @@ fn table(runs: &[(&Point, &Report)]) -> Table {
         "buddy",
     ];
     let columns = texts.into_iter().chain(numbers.map(|name| column(name, Align::Right))).collect();
-    let first = runs.first().map_or(1, |(_, report)| report.cycles.max(1));
+    let first = runs.first().map_or(1, |(_, done)| done.report.cycles.max(1));
     Table {
         columns,
-        rows: runs.iter().map(|(point, report)| row(point, report, first)).collect(),
+        rows: runs.iter().map(|(scenario, done)| row(&scenario.point, &done.report, first)).collect(),
         total: Vec::new(),
     }
 }
@@ -72,8 +71,8 @@ fn row(point: &Point, report: &Report, first: u64) -> Vec<Cell> {
         Cell::text(report.mode.name()),
         Cell::text(&report.link),
         Cell::text(point.targets.as_deref().unwrap_or("-")),
-        point.metadata.map_or(Cell::text("-"), |bytes| Cell::number(bytes.into(), count(bytes.into()))),
-        part(point.oversubscription),
+        point.metadata_bytes.map_or(Cell::text("-"), |bytes| Cell::number(bytes.into(), count(bytes.into()))),
+        part(point.oversubscription.get()),
         Cell::number(report.cycles as f64, count(report.cycles)),
         Cell::number(relative, format!("{relative:.3}")),
         rate(report.ipc),
@@ -87,44 +86,32 @@ fn row(point: &Point, report: &Report, first: u64) -> Vec<Cell> {
 }
 
 /// The record: of one run, or of all runs of a sweep.
-pub(crate) fn record(
-    what: &str,
-    runs: &[(&Point, &Report)],
-    single: bool,
-    config: impl Fn(&Point) -> Result<Config>,
-) -> Result<String> {
-    let spec = |point: &Point| -> Result<Value> {
-        let config = config(point)?;
-        Ok(json!({
-            "what": what, "gpu": config.gpu, "link": config.link, "mode": config.mode, "targets": point.targets,
-            "oversubscription": config.oversubscription, "timed_copies": config.timed_copies,
-        }))
-    };
-    if let ([(point, report)], true) = (runs, single) {
-        let mut record = Record::new((*report).clone());
-        record.spec = spec(point)?;
-        return Ok(record.to_json());
+pub(crate) fn record(what: &str, runs: &[(&Scenario<'_>, &Done)], single: bool) -> String {
+    if let ([(scenario, done)], true) = (runs, single) {
+        let mut record = Record::new(done.report.clone());
+        record.spec = scenario.spec(what);
+        return record.to_json();
     }
-    let run = |(point, report): &(&Point, &Report)| Run {
+    let run = |(Scenario { point, .. }, done): &(&Scenario<'_>, &Done)| Run {
         targets: point.targets.clone(),
-        metadata_bytes: point.metadata,
-        oversubscription: point.oversubscription,
-        report: (*report).clone(),
+        metadata_bytes: point.metadata_bytes,
+        oversubscription: point.oversubscription.get(),
+        report: done.report.clone(),
     };
     let mut record = Record::new(Runs { what: what.to_owned(), runs: runs.iter().map(run).collect() });
-    record.spec = Value::Array(runs.iter().map(|(point, _)| spec(point)).collect::<Result<_>>()?);
-    Ok(record.to_json())
+    record.spec = Value::Array(runs.iter().map(|(scenario, _)| scenario.spec(what)).collect());
+    record.to_json()
 }
 
 /// A page with a bar for each run and the table.
-pub(crate) fn page(what: &str, runs: &[(&Point, &Report)]) -> String {
+pub(crate) fn page(what: &str, runs: &[(&Scenario<'_>, &Done)]) -> String {
     let names: Vec<String> = runs
         .iter()
-        .map(|(_, report)| format!("{} {} {}", report.gpu, report.mode.name(), report.link))
+        .map(|(_, Done { report, .. })| format!("{} {} {}", report.gpu, report.mode.name(), report.link))
         .collect();
     let groups: Vec<&str> = names.iter().map(String::as_str).collect();
-    let first = runs.first().map_or(1.0, |(_, report)| report.cycles.max(1) as f64);
-    let values = runs.iter().map(|(_, report)| report.cycles as f64 / first).collect();
+    let first = runs.first().map_or(1.0, |(_, done)| done.report.cycles.max(1) as f64);
+    let values = runs.iter().map(|(_, done)| done.report.cycles as f64 / first).collect();
     let axis = Axis { name: "time, relative to the first run", format: |value| format!("{value:.2}") };
     let chart = bar_chart(&groups, &[Series { name: "time".to_owned(), values }], axis);
     let tool = concat!("buddy ", env!("CARGO_PKG_VERSION"));

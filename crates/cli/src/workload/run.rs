@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use buddy_core::{Record, SnapshotInfo};
-use buddy_profile::{Recorder, candidates};
+use buddy_core::{Record, RunInfo, SnapshotInfo};
+use buddy_profile::{DEFAULT_THRESHOLD, Observer, Rows, candidates, drop_beaten, train};
 use buddy_report::bytes;
 use buddy_snapshot::{RunWriter, write_atomic};
 use buddy_workloads::{ALL, Check, Info, SNAPSHOTS, Workload, describe, run};
@@ -124,9 +124,8 @@ impl Run {
         );
         let path = self.path(info);
         let checks = if self.record {
-            let recorder = Recorder::new(described, &candidates());
             print(start)?;
-            self.record(workload.as_mut(), recorder, &path)?
+            self.record(workload.as_mut(), &described, &path)?
         } else {
             let writer = RunWriter::create(&path, described, SNAPSHOTS as usize)?;
             print(start)?;
@@ -139,14 +138,22 @@ impl Run {
         Ok(checks.iter().all(Check::passed))
     }
 
-    /// Runs with every tenth measured in place, and writes the record at the end.
-    fn record(&self, workload: &mut dyn Workload, mut recorder: Recorder, path: &Path) -> Result<Vec<Check>> {
+    /// Runs with every tenth measured in place, and writes the record at the end: with the paper's codec and every other
+    /// one that is the best choice for something.
+    fn record(&self, workload: &mut dyn Workload, described: &RunInfo, path: &Path) -> Result<Vec<Check>> {
         fs::create_dir_all(&self.out).with_context(|| format!("cannot make {}", self.out.display()))?;
+        let kinds = candidates();
+        let mut observer: Option<Observer> = None;
         let checks = watched(workload, |step, arrays| {
-            recorder.add(SnapshotInfo { step, label: String::new(), file: None }, arrays, &|_| ());
+            let begin = || Observer::new(described.clone(), train(arrays, &kinds));
+            let snapshot = SnapshotInfo { step, label: String::new(), file: None };
+            observer.get_or_insert_with(begin).add(snapshot, arrays, Rows::RECORD, &|_| ());
             Ok(())
         })?;
-        let mut record = Record::new(recorder.finish());
+        let observer = observer.context("the run was never looked at")?;
+        let mut seen = observer.finish(DEFAULT_THRESHOLD, true).to_record();
+        drop_beaten(&mut seen, kinds[0].name());
+        let mut record = Record::new(seen);
         record.seed = Some(self.seed);
         // Without line breaks: a record has thousands of small numbers, and programs read it.
         let json = serde_json::to_string(&record).context("the record is no JSON")?;

@@ -8,12 +8,12 @@ use super::list::decimal;
 /// The least that the workloads are made for.
 const LEAST_BYTES: u64 = 1_000_000;
 
-/// What `--scale` says.
+/// The footprint that `--scale` asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Scale {
     /// This share of the footprint that the program had in the paper.
     Share(f64),
-    /// This many bytes.
+    /// This many bytes of all arrays together.
     Bytes(u64),
 }
 

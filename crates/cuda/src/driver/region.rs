@@ -21,7 +21,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Device memory.
+    /// Device memory, which holds anything.
     pub(crate) fn device(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, DriverError> {
         context.bind_to_thread()?;
         // SAFETY: the memory is only ever given to kernels and copies, never read as a type.

@@ -15,7 +15,7 @@ pub(super) struct Tensors {
     pub(super) weights: Array,
     pub(super) gradients: Array,
     pub(super) momentum: Array,
-    /// What it computes.
+    /// What it computes in the forward pass.
     pub(super) output: Array,
     /// The gradient of that.
     pub(super) gradient: Array,

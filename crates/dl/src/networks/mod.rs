@@ -9,7 +9,7 @@ mod vgg16;
 
 use crate::{Error, Layer};
 
-/// A network.
+/// A network, layer by layer.
 #[derive(Debug, Clone)]
 pub struct Network {
     /// Its name, such as `resnet50`.

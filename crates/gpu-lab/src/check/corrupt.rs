@@ -3,7 +3,7 @@
 use buddy_codec::{Codec, CodecKind, Error as CodecError};
 use buddy_core::{ENTRY_BYTES, Entry, Nibble, Target, ZERO_ENTRY};
 
-use buddy_cuda::{BuddyPool, Carveout, Fault, FaultKind, Targets};
+use buddy_cuda::{BuddyPool, Carveout, Fault, FaultKind};
 
 use super::same;
 use crate::{Error, Fill, Lab};
@@ -19,7 +19,7 @@ pub(super) fn check(lab: &Lab, kind: CodecKind) -> Result<(), Error> {
     let (plain, metadata) = (lab.bytes(bytes)?, lab.bytes(ENTRIES / 2)?);
     let (mut stored, mut found) = (vec![ZERO_ENTRY; ENTRIES as usize], vec![ZERO_ENTRY; ENTRIES as usize]);
     for (seed, noise) in [(1, 0.0), (2, 1.0)] {
-        let buffer = pool.buffer(codec.clone(), Targets::Uniform(Target::X1, ENTRIES))?;
+        let buffer = pool.buffer(codec.clone(), Target::X1, ENTRIES)?;
         let part = |address, bytes| {
             let [device, _] = pool.spans();
             device.part(address - device.address()..address - device.address() + bytes)

@@ -1,9 +1,11 @@
 //! The kernels' constants and places are those of `buddy-core`.
 
 use buddy_codec::CodecKind;
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Nibble, SECTOR_BYTES, SizeClass, Target};
+use buddy_core::{
+    ENTRIES_PER_PAGE, ENTRY_BYTES, Nibble, SECTOR_BYTES, SizeClass, Target, TargetRange, Targets,
+};
 
-use buddy_cuda::{BuddyBuffer, BuddyPool, BuddyView, Carveout, Memory, Page, Params, Targets};
+use buddy_cuda::{BuddyBuffer, BuddyPool, BuddyView, Carveout, Memory, Page, Params};
 
 use super::same;
 use crate::{Error, Lab};
@@ -15,14 +17,14 @@ pub(super) fn check(lab: &Lab) -> Result<(), Error> {
     constants(lab)?;
     let entries = (PAGES * ENTRIES_PER_PAGE) as u64;
     let mut pool = BuddyPool::new(&lab.gpu, 1 << 20, Carveout::Device, 1 << 20)?;
-    let mixed: Vec<Target> = Target::ALL.into_iter().cycle().take(PAGES).collect();
+    let mixed = Target::ALL.into_iter().cycle().take(PAGES).map(|target| TargetRange { pages: 1, target });
     for target in Target::ALL {
-        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Uniform(target, entries))?;
+        let buffer = pool.buffer(CodecKind::Bpc.train(&[]), target, entries)?;
         places(lab, &pool, &buffer)?;
         drop(buffer);
         pool.clear()?;
     }
-    let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Pages(&mixed))?;
+    let buffer = pool.buffer(CodecKind::Bpc.train(&[]), Targets::Pages(mixed.collect()), entries)?;
     places(lab, &pool, &buffer)
 }
 

@@ -20,7 +20,7 @@ const LEAST: u64 = 64 * 12;
 /// What was compared, all of it equal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckReport {
-    /// The GPU's name.
+    /// The vendor's name for the GPU.
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
@@ -38,13 +38,13 @@ impl RecordKind for CheckReport {
 /// One kind of data with one codec, at every target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckCase {
-    /// The codec.
+    /// The codec, trained on the data.
     pub codec: CodecKind,
-    /// The data.
+    /// The kind of data.
     pub fill: Fill,
     /// Share of entries that were made noise.
     pub noise: f64,
-    /// Entries.
+    /// Entries that were compared.
     pub entries: u64,
     /// Entries by size class.
     pub classes: [u64; 6],

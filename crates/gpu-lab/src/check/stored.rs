@@ -3,8 +3,8 @@
 use std::sync::PoisonError;
 
 use buddy_codec::Codec;
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Place, SizeClass, Target};
-use buddy_cuda::{BuddyBuffer, BuddyPool, Targets};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Place, SizeClass, Target, TargetRange, Targets};
+use buddy_cuda::{BuddyBuffer, BuddyPool};
 use rayon::prelude::*;
 
 use super::{Bench, same};
@@ -17,28 +17,28 @@ const LISTED: usize = 4096;
 
 /// Compares at every target and with mixed pages; gives the share of entries that overflowed at each.
 pub(super) fn check(bench: &Bench, codec: &Codec, pool: &mut BuddyPool) -> Result<Vec<f64>, Error> {
-    let entries = bench.plain.len() as u64;
-    let mixed: Vec<Target> = (0..bench.plain.len().div_ceil(ENTRIES_PER_PAGE))
-        .map(|page| Target::ALL[(page * 7 + page / 11) % Target::ALL.len()])
-        .collect();
-    let uniform = Target::ALL.map(|target| Targets::Uniform(target, entries));
+    let mixed = (0..bench.plain.len().div_ceil(ENTRIES_PER_PAGE)).map(|page| TargetRange {
+        pages: 1,
+        target: Target::ALL[(page * 7 + page / 11) % Target::ALL.len()],
+    });
     let mut shares = Vec::new();
-    for targets in uniform.into_iter().chain([Targets::Pages(&mixed)]) {
+    for targets in Target::ALL.map(Targets::Uniform).into_iter().chain([Targets::Pages(mixed.collect())]) {
         shares.push(one(bench, codec, pool, targets)?);
         pool.clear()?;
     }
     Ok(shares)
 }
 
-fn one(bench: &Bench, codec: &Codec, pool: &mut BuddyPool, targets: Targets<'_>) -> Result<f64, Error> {
+fn one(bench: &Bench, codec: &Codec, pool: &mut BuddyPool, targets: Targets) -> Result<f64, Error> {
     let lab = &bench.lab;
     bench.staging.fill(POISON)?;
     pool.spans().into_iter().try_for_each(|span| lab.copy(bench.staging.all(), span))?;
     lab.wait()?;
-    let buffer = pool.buffer(codec.clone(), targets)?;
-    let name = |what: &str| match targets {
-        Targets::Uniform(target, _) => format!("{what}, {} at {target}", codec.kind()),
-        Targets::Pages(_) => format!("{what}, {} with mixed pages", codec.kind()),
+    let uniform = targets.uniform();
+    let buffer = pool.buffer(codec.clone(), targets, bench.plain.len() as u64)?;
+    let name = |what: &str| match uniform {
+        Some(target) => format!("{what}, {} at {target}", codec.kind()),
+        None => format!("{what}, {} with mixed pages", codec.kind()),
     };
     buffer.write(&lab.stream, 0, bench.data.all())?;
     buffer.stats(&lab.stream)?;

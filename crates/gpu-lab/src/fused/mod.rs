@@ -20,10 +20,10 @@ const TWIN: &str = "the same kernel, plain";
 /// Bytes by which the speed of memory is measured.
 const PROBE: u64 = 1 << 30;
 
-/// What was measured.
+/// Fused kernels on one GPU, each beside its plain peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FusedReport {
-    /// The GPU's name.
+    /// The vendor's name for the GPU.
     pub gpu: String,
     /// CUDA version of its driver.
     pub driver: u32,
@@ -33,7 +33,7 @@ pub struct FusedReport {
     pub copy_gb_per_s: f64,
     /// The shapes of the kernels.
     pub shapes: Shapes,
-    /// The measurements.
+    /// A row for each kernel and size, in the order they were measured.
     pub rows: Vec<FusedRow>,
 }
 
@@ -45,7 +45,7 @@ impl RecordKind for FusedReport {
 /// One kernel in compressed memory and one in plain memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FusedRow {
-    /// The work.
+    /// The work, with its size.
     pub what: String,
     /// Codecs and target of the compressed memory.
     pub memory: String,
@@ -56,7 +56,7 @@ pub struct FusedRow {
     pub overlapped_us: Option<f64>,
     /// What it is compared with.
     pub against: String,
-    /// Microseconds of that.
+    /// Microseconds of what it is compared with.
     pub against_us: f64,
     /// Microseconds of the same kernel with plain memory.
     pub twin_us: f64,
@@ -106,14 +106,14 @@ impl Shapes {
     }
 }
 
-/// One of the examples.
+/// The kernels that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Example {
-    /// The 7-point stencil.
+    /// A 7-point stencil over doubles, from compressed to compressed memory.
     Stencil,
-    /// The sparse product.
+    /// The product of a sparse matrix in CSR form and a vector.
     Spmv,
-    /// The product with bf16 weights.
+    /// The product of bf16 weights and 1 to 8 vectors.
     Product,
 }
 
@@ -152,7 +152,7 @@ pub fn fused(
 /// Verifies and measures one example at one shape, without the vendor's library: to choose shapes with.
 ///
 /// # Errors
-/// As for [`fused`].
+/// As for [`fused()`].
 pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>, Error> {
     shapes.check()?;
     let lab = Lab::new(gpu)?;

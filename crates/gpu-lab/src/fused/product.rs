@@ -15,22 +15,23 @@ use crate::{
 /// How the product is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProductShape {
-    /// Warps of a block that multiply, each with four entries of a row in a step.
+    /// Consumer warps of a block, each with four entries of a row in a step.
     pub warps: u32,
-    /// Steps of 16 rows in shared memory.
+    /// Stages of the ring in shared memory, each a step of 16 rows.
     pub stages: u32,
-    /// Warps of a block that add up.
-    pub adders: u32,
+    /// Epilogue warps of a block, called `adders` in records.
+    #[serde(rename = "adders")]
+    pub epilogue_warps: u32,
 }
 
 impl Default for ProductShape {
     fn default() -> Self {
-        Self { warps: 8, stages: 3, adders: 4 }
+        Self { warps: 8, stages: 3, epilogue_warps: 4 }
     }
 }
 
 /// The shape for plain weights, which take more room.
-const PLAIN: ProductShape = ProductShape { warps: 8, stages: 2, adders: 4 };
+const PLAIN: ProductShape = ProductShape { warps: 8, stages: 2, epilogue_warps: 4 };
 /// Bytes of an entry at 4/3x, and plain.
 const PACKED_BYTES: u32 = 96;
 const PLAIN_BYTES: u32 = 128;
@@ -39,26 +40,26 @@ const ROWS: u32 = 16;
 const SHARE: u32 = 4;
 /// Shared memory that a block can have.
 const MOST_SHARED: u32 = 227 << 10;
-/// Bytes between a right-hand side and the next one in shared memory, so that they are in different banks.
-const OUT_OF_STEP: u32 = 16;
+/// Padding after a right-hand side in shared memory, so that two of them are in different banks.
+const PADDING: u32 = 16;
 
 impl ProductShape {
     pub(super) fn check(self) -> Result<(), Error> {
         // Eight sides of one step have room, and steps divide the columns that are measured.
-        let sane = [1, 2, 4, 8, 16].contains(&self.warps) && self.stages > 0 && self.adders > 0;
-        let few = self.stages <= 16 && self.warps + self.adders < 32;
-        let possible = sane
-            && few
-            && self.shared(PACKED_BYTES) + (self.step() * 128 + OUT_OF_STEP) * SIDES <= MOST_SHARED;
-        let why = "a power of two of warps to 16, and stages and adders that have room in shared memory";
+        let sane = [1, 2, 4, 8, 16].contains(&self.warps) && self.stages > 0 && self.epilogue_warps > 0;
+        let few = self.stages <= 16 && self.warps + self.epilogue_warps < 32;
+        let possible =
+            sane && few && self.shared(PACKED_BYTES) + (self.step() * 128 + PADDING) * SIDES <= MOST_SHARED;
+        let why =
+            "a power of two of warps to 16, and stages and epilogue warps that have room in shared memory";
         possible.then_some(()).ok_or(Error::Cut { of: "product", why })
     }
 
     pub(super) fn source(self) -> Source {
         let defines = [
-            format!("BUDDY_PRODUCT_WARPS={}", self.warps),
+            format!("BUDDY_PRODUCT_MMA_WARPS={}", self.warps),
             format!("BUDDY_PRODUCT_STAGES={}", self.stages),
-            format!("BUDDY_PRODUCT_ADDERS={}", self.adders),
+            format!("BUDDY_PRODUCT_EPILOGUE_WARPS={}", self.epilogue_warps),
             format!("BUDDY_PRODUCT_SHARED={}", self.shared(PACKED_BYTES)),
             format!("BUDDY_PRODUCT_SHARED_PLAIN={}", self.shared(PLAIN_BYTES)),
         ];
@@ -67,10 +68,11 @@ impl ProductShape {
         Source { least: 90, ..source }
     }
 
-    /// Shared memory of a block but for the right-hand sides: steps, sums, notes, what comes over the link, and barriers.
+    /// Shared memory of a block but for the right-hand sides (`SharedStorage::AT_X`): stages with their descriptors and
+    /// barriers, slots of sums with theirs, what is prefetched across the link, and the barrier of x.
     fn shared(self, entry: u32) -> u32 {
         let (stage, slot) = (ROWS * self.step() * entry + 32, self.warps * 512 + 24);
-        (self.stages * stage + self.adders * slot + self.warps * 256 + 8).next_multiple_of(128)
+        (self.stages * stage + self.epilogue_warps * slot + self.warps * 256 + 8).next_multiple_of(128)
     }
 
     /// Entries of a row in a step.
@@ -81,15 +83,14 @@ impl ProductShape {
     /// Entries of a row in a panel: as many as have room in shared memory, in panels of about the same width.
     fn panel(self, entry: u32, columns: u32, sides: u32) -> u32 {
         let per_row = columns / 64;
-        let room =
-            ((MOST_SHARED - self.shared(entry)) / sides - OUT_OF_STEP) / 128 / self.step() * self.step();
+        let room = ((MOST_SHARED - self.shared(entry)) / sides - PADDING) / 128 / self.step() * self.step();
         let panels = per_row.div_ceil(room.max(self.step()));
         per_row.div_ceil(panels).next_multiple_of(self.step())
     }
 
     fn launch(self, entry: u32, multiprocessors: u32, shape: Shape) -> Launch {
-        let shared = self.shared(entry) + (shape.panel * 128 + OUT_OF_STEP) * shape.sides;
-        Launch::new((multiprocessors, 1), 32 * (self.warps + self.adders + 1), shared)
+        let shared = self.shared(entry) + (shape.panel * 128 + PADDING) * shape.sides;
+        Launch::new((multiprocessors, 1), 32 * (self.warps + self.epilogue_warps + 1), shared)
     }
 }
 
@@ -139,8 +140,8 @@ struct Matrix<'a> {
     x: DeviceBytes,
     y: DeviceBytes,
     other: DeviceBytes,
-    sums: DeviceBytes,
-    counts: DeviceBytes,
+    partials: DeviceBytes,
+    counters: DeviceBytes,
 }
 
 /// Measures both matrices with one to eight right-hand sides.
@@ -198,12 +199,12 @@ impl<'a> Matrix<'a> {
         }
         let x = lab.bytes(u64::from(SIDES * size.1) * 2)?;
         let y = || lab.bytes(u64::from(SIDES * size.0) * 4);
-        // Sums: four to a lane for every tile and panel, which is a step at the least. Counts: of blocks, of each tile, of each
-        // panel.
+        // Partial sums: four to a lane for every tile and panel, which is a step at the least. Counters: of blocks, of each
+        // tile, of each panel.
         let (tiles, panels) = (size.0 / ROWS, size.1 / (64 * shape.step().min(PLAIN.step())));
-        let sums = lab.bytes(u64::from(tiles * panels) * 32 * 16)?;
-        let counts = lab.bytes(u64::from(1 + tiles + panels) * 4)?;
-        counts.fill(0)?;
+        let partials = lab.bytes(u64::from(tiles * panels) * 32 * 16)?;
+        let counters = lab.bytes(u64::from(1 + tiles + panels) * 4)?;
+        counters.fill(0)?;
         let (y, other) = (y()?, y()?);
         Ok(Self {
             lab,
@@ -217,8 +218,8 @@ impl<'a> Matrix<'a> {
             x,
             y,
             other,
-            sums,
-            counts,
+            partials,
+            counters,
         })
     }
 
@@ -244,17 +245,22 @@ impl<'a> Matrix<'a> {
     ) -> Result<(), Error> {
         let (shape, launch) = self.cut(kernel, sides);
         let launch = Launch { overlaps, ..launch };
-        let (x, y, sums, counts) = (at(&self.x), at(y), at(&self.sums), at(&self.counts));
+        let (x, y) = (at(&self.x), at(y));
+        let (partials, counters) = (at(&self.partials), at(&self.counters));
         let (view, weights) = (self.packed[copy].buffer().view(), at(&self.plain[copy]));
         let (fused, plain) = (&self.kernels, &self.plain_kernels);
         // SAFETY: the arguments of the kernels, with memory for the matrix, eight sides, and the sums of all panels. They wait
         // for the kernel before them but for the weights, which were written before that one began.
         unsafe {
             match kernel {
-                Kernel::Fused => fused.start("product_fused", launch, &(view, x, y, sums, counts, shape)),
-                Kernel::Plain => plain.start("product_plain", launch, &(weights, x, y, sums, counts, shape)),
+                Kernel::Fused => {
+                    fused.start("product_fused", launch, &(view, x, y, partials, counters, shape))
+                }
+                Kernel::Plain => {
+                    plain.start("product_plain", launch, &(weights, x, y, partials, counters, shape))
+                }
                 Kernel::Ordered => {
-                    fused.start("product_ordered", launch, &(weights, view, x, y, sums, counts, shape))
+                    fused.start("product_ordered", launch, &(weights, view, x, y, partials, counters, shape))
                 }
             }
         }
@@ -267,7 +273,7 @@ impl<'a> Matrix<'a> {
             self.x.fill(0)?;
             self.y.fill(0xee)?;
             self.other.fill(0xee)?;
-            // Each overlaps with the one before, which wrote its x, or uses the same counts and sums.
+            // Each overlaps with the one before, which wrote its x, or uses the same counters and partial sums.
             fill(&self.kernels, &self.x, X, 0.0)?;
             self.start(Kernel::Fused, true, 0, sides, &self.y)?;
             self.start(Kernel::Fused, true, 0, sides, &self.other)?;

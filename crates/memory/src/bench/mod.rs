@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BuddyMemory, Error, Handle, Request, Spec, region::Region};
 
-/// What to measure.
+/// What to measure, and how often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BenchSpec {
@@ -25,7 +25,7 @@ pub struct BenchSpec {
     pub bytes: u64,
     /// Passes of each kind.
     pub rounds: u32,
-    /// The codec.
+    /// The codec of the compressed allocation.
     pub codec: CodecKind,
     /// The target of the allocation.
     pub target: Target,
@@ -40,7 +40,7 @@ impl Default for BenchSpec {
 /// One comparison: nanoseconds for each entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What is done.
+    /// What is timed: reads or writes, and how they come.
     pub what: String,
     /// What it is compared with.
     pub with: String,
@@ -57,7 +57,7 @@ impl Comparison {
     }
 }
 
-/// What was measured.
+/// What was measured, with the plain copies beside it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryBench {
     /// What was to be measured.

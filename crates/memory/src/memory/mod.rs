@@ -8,11 +8,12 @@ use std::{
 use buddy_core::{ENTRY_BYTES, Extent, Place, Target};
 
 use crate::{
-    Error, FreeSpace, Handle, MetadataCache, PageEntry, PageRange, Request, Spec, Storage, Traffic,
+    Error, FreeSpace, Handle, MetadataCache, PageEntry, Request, Spec, Traffic,
     allocation::Allocation,
     line::{LINE_DATA_BYTES, LINE_ENTRIES, Lines},
     page::PageTable,
     region::Region,
+    request::ranges,
     space::Space,
 };
 
@@ -83,15 +84,13 @@ impl BuddyMemory {
             _ => {}
         }
         let pages = bytes.div_ceil(self.spec.page_bytes);
-        let (codec, ranges) = match &request.storage {
-            Storage::Compressed { codec, targets } if self.spec.compression => {
-                (Some(codec.clone()), targets.ranges(pages, &self.spec)?)
-            }
-            _ => (None, vec![PageRange { pages, target: Target::X1 }]),
-        };
+        let codec = request.codec.clone().filter(|_| self.spec.compression);
+        let plain = Target::Uncompressed.into();
+        let targets = if codec.is_some() { &request.targets } else { &plain };
+        let ranges = ranges(targets, pages, &self.spec)?;
         let (first_page, extents) = self.space().take(&ranges)?;
         for extent in &extents {
-            self.page_table.map(extent, codec.is_some());
+            self.page_table.map(extent);
         }
         let mut table = self.table.write().expect("no holder of the table panics");
         let handle = Handle(table.next);
@@ -147,7 +146,7 @@ impl BuddyMemory {
         self.page_table.get(allocation.first_page + page)
     }
 
-    /// What is free.
+    /// Free device bytes, carve-out bytes and pages, and how scattered they are.
     pub fn free_space(&self) -> FreeSpace {
         self.space().free()
     }
@@ -162,7 +161,7 @@ impl BuddyMemory {
         }
     }
 
-    /// Every live allocation.
+    /// Every live allocation, by handle.
     pub(crate) fn live(&self) -> Vec<Arc<Allocation>> {
         let table = self.table.read().expect("no holder of the table panics");
         table.live.values().cloned().collect()

@@ -3,9 +3,9 @@
 use std::{sync::mpsc, thread, time::Duration};
 
 use buddy_codec::{Codec, CodecKind, Packed};
-use buddy_core::{ENTRY_BYTES, Entry, Nibble, SizeClass, Span, Target, ZERO_ENTRY};
+use buddy_core::{ENTRY_BYTES, Entry, Nibble, SizeClass, Span, Target, TargetRange, Targets, ZERO_ENTRY};
 
-use crate::{BuddyMemory, CacheSpec, Error, Handle, PageRange, Request, Spec, Targets, region::Region};
+use crate::{BuddyMemory, CacheSpec, Error, Handle, Request, Spec, region::Region};
 
 const PAGE: u64 = 8192;
 
@@ -86,7 +86,7 @@ fn the_bytes_lie_where_the_map_says() {
             assert_eq!(stored, packed.bytes(), "{target} {class}");
         }
         let page = memory.page_entry(handle, 0).unwrap();
-        assert!(page.compressed && page.target == target);
+        assert_eq!(page.target, target);
         assert_eq!(page.frame * 512, memory.place(handle, 0).unwrap().device.start);
         assert_eq!(u64::from(page.buddy_quarters) * 2048, memory.place(handle, 0).unwrap().buddy.start);
     }
@@ -95,15 +95,22 @@ fn the_bytes_lie_where_the_map_says() {
 #[test]
 fn pages_of_one_allocation_may_have_targets_of_their_own() {
     let memory = memory(16);
-    let ranges = Target::ALL.map(|target| PageRange { pages: 2, target }).to_vec();
-    let handle = memory.allocate(&Request::by_pages(10 * PAGE - 5, codec(), ranges)).unwrap();
-    let data: Vec<u8> = (0..10 * PAGE - 5).map(|i| (i * i / 32) as u8).collect();
+    let targets = [Target::X1, Target::X4Over3, Target::Uncompressed, Target::X2, Target::X4, Target::X16];
+    let ranges = targets.map(|target| TargetRange { pages: 2, target }).to_vec();
+    let handle = memory.allocate(&Request::by_pages(12 * PAGE - 5, codec(), ranges)).unwrap();
+    let data: Vec<u8> = (0..12 * PAGE - 5).map(|i| (i * i / 32) as u8).collect();
     memory.write(handle, 0, &data).unwrap();
     assert_eq!(read(&memory, handle, 0, data.len()).unwrap(), data);
     let report = memory.report_allocation(handle).unwrap();
-    assert_eq!(report.extents.iter().map(|extent| extent.target).collect::<Vec<_>>(), Target::ALL);
-    assert_eq!(report.usage.device_bytes, 2 * (8192 + 6144 + 4096 + 2048 + 512));
-    assert!(matches!(memory.page_entry(handle, 10), Err(Error::OutOfRange { .. })));
+    assert_eq!(report.extents.iter().map(|extent| extent.target).collect::<Vec<_>>(), targets);
+    assert_eq!(
+        report.usage.entries_by_class.iter().sum::<u64>(),
+        10 * 64,
+        "what is not compressed has no class"
+    );
+    assert_eq!(report.usage.metadata_bytes, 10 * 32);
+    assert_eq!(report.usage.device_bytes, 2 * (8192 + 6144 + 8192 + 4096 + 2048 + 512));
+    assert!(matches!(memory.page_entry(handle, 12), Err(Error::OutOfRange { .. })));
 }
 
 #[test]
@@ -168,8 +175,8 @@ fn compression_switched_off_costs_no_metadata_and_no_carve_out() {
     let usage = report.total;
     assert_eq!((usage.ratio, usage.metadata_bytes, usage.bandwidth_saved), (Some(1.0), 0, Some(0.0)));
     assert_eq!(usage.traffic.metadata_hits + usage.traffic.metadata_misses, 0);
-    assert!(!memory.page_entry(handle, 0).unwrap().compressed);
-    let retarget = memory.retarget(handle, &Targets::All(Target::X2));
+    assert_eq!(memory.page_entry(handle, 0).unwrap().target, Target::Uncompressed);
+    let retarget = memory.retarget(handle, &Targets::Uniform(Target::X2));
     assert_eq!(retarget, Err(Error::NotCompressed(handle)));
 }
 
@@ -215,7 +222,7 @@ fn free_room_is_all_zero() {
         memory.write(handle, 0, &secret).unwrap();
         memory.write(handle, 1000, &noise).unwrap();
         if memory.report_allocation(handle).unwrap().codec.is_some() {
-            memory.retarget(handle, &Targets::All(Target::X4Over3)).unwrap();
+            memory.retarget(handle, &Targets::Uniform(Target::X4Over3)).unwrap();
         }
         memory.free(handle).unwrap();
         for (region, bytes) in [(&memory.device, 16 * PAGE), (&memory.carve_out, 48 * PAGE)] {
@@ -269,7 +276,9 @@ fn every_refusal_leaves_the_memory_as_it_was() {
     refuses(&memory, &Error::Freed(freed), || memory.free(freed));
     refuses(&memory, &Error::Freed(freed), || memory.write(freed, 0, &[9]));
     refuses(&memory, &Error::Freed(freed), || read(&memory, freed, 0, 1).map(drop));
-    refuses(&memory, &Error::Freed(freed), || memory.retarget(freed, &Targets::All(Target::X2)).map(drop));
+    refuses(&memory, &Error::Freed(freed), || {
+        memory.retarget(freed, &Targets::Uniform(Target::X2)).map(drop)
+    });
     refuses(&memory, &Error::Unknown(Handle(99)), || memory.free(Handle(99)));
     for (offset, len) in [(300, 1), (0, 301), (u64::MAX, 1), (u64::MAX - 127, 128), (u64::MAX, 0)] {
         let range = Error::OutOfRange { offset, len, bytes: 300 };
@@ -283,7 +292,7 @@ fn every_refusal_leaves_the_memory_as_it_was() {
 #[test]
 fn a_later_range_that_finds_no_room_gives_the_earlier_ones_back() {
     let memory = memory(4);
-    let ranges = [(2, Target::X2), (4, Target::X1)].map(|(pages, target)| PageRange { pages, target });
+    let ranges = [(2, Target::X2), (4, Target::X1)].map(|(pages, target)| TargetRange { pages, target });
     let request = Request::by_pages(6 * PAGE, codec(), ranges.to_vec());
     let exhausted = Error::DeviceExhausted { needed: 4 * PAGE, largest: 3 * PAGE, free: 3 * PAGE };
     refuses(&memory, &exhausted, || memory.allocate(&request).map(drop));
@@ -324,15 +333,16 @@ fn a_retarget_that_meets_bad_metadata_leaves_the_old_place() {
     memory.write(handle, 0, &[7; 2 * PAGE as usize]).unwrap();
     memory.lines.write(PAGE).bytes_mut()[2] = 0xf1;
     let bad = Error::Metadata { offset: PAGE + 5 * 128, source: buddy_core::Error::Nibble(15) };
-    refuses(&memory, &bad, || memory.retarget(handle, &Targets::All(Target::X4)).map(drop));
+    refuses(&memory, &bad, || memory.retarget(handle, &Targets::Uniform(Target::X4)).map(drop));
     assert_eq!(read(&memory, handle, 0, PAGE as usize).unwrap(), [7; PAGE as usize]);
 }
 
 #[test]
 fn a_retarget_moves_what_changes_and_keeps_the_rest() {
     let memory = memory(16);
-    let plan =
-        |targets: [Target; 3]| Targets::Pages(targets.map(|target| PageRange { pages: 2, target }).to_vec());
+    let plan = |targets: [Target; 3]| {
+        Targets::Pages(targets.map(|target| TargetRange { pages: 2, target }).to_vec())
+    };
     let Targets::Pages(ranges) = plan([Target::X1, Target::X2, Target::X4]) else { unreachable!() };
     let handle = memory.allocate(&Request::by_pages(6 * PAGE, codec(), ranges)).unwrap();
     let data: Vec<u8> = (0..6 * 64).flat_map(|i| entry_of(SizeClass::ALL[i % 6])).collect();
@@ -347,7 +357,7 @@ fn a_retarget_moves_what_changes_and_keeps_the_rest() {
     assert_eq!(read(&memory, handle, 0, data.len()).unwrap(), data);
     let classes = memory.report_allocation(handle).unwrap().usage.entries_by_class;
     assert_eq!(classes, [64; 6]);
-    assert_eq!(memory.retarget(handle, &Targets::All(Target::X2)).unwrap().bytes_moved, 64 * 328);
+    assert_eq!(memory.retarget(handle, &Targets::Uniform(Target::X2)).unwrap().bytes_moved, 64 * 328);
     assert_eq!(read(&memory, handle, 0, data.len()).unwrap(), data);
     memory.free(handle).unwrap();
     assert_eq!((memory.free_space().device.largest, memory.free_space().carve_out.runs), (16 * PAGE, 1));
@@ -359,8 +369,8 @@ fn a_retarget_without_room_leaves_the_old_target() {
     let handle = memory.allocate(&Request::new(6 * PAGE, codec(), Target::X2)).unwrap();
     memory.write(handle, 0, &entry_of(SizeClass::Raw)).unwrap();
     let exhausted = Error::DeviceExhausted { needed: 3 * PAGE / 2, largest: PAGE, free: PAGE };
-    refuses(&memory, &exhausted, || memory.retarget(handle, &Targets::All(Target::X4)).map(drop));
-    let ranges = [(3, Target::X4), (3, Target::X1)].map(|(pages, target)| PageRange { pages, target });
+    refuses(&memory, &exhausted, || memory.retarget(handle, &Targets::Uniform(Target::X4)).map(drop));
+    let ranges = [(3, Target::X4), (3, Target::X1)].map(|(pages, target)| TargetRange { pages, target });
     let exhausted = Error::DeviceExhausted { needed: 3 * PAGE, largest: PAGE / 4, free: PAGE / 4 };
     refuses(&memory, &exhausted, || memory.retarget(handle, &Targets::Pages(ranges.to_vec())).map(drop));
 }

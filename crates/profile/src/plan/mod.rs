@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use buddy_core::{
     AllocationInfo, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PlanOutcome, RunInfo, SECTOR_BYTES, Target,
+    spec::{Gpu, Link},
 };
 
 use crate::{
-    Assignment, Error, Gpu, Link, Measured, MeasuredAllocation,
+    Assignment, Error, Measured, MeasuredAllocation,
     assign::entries,
     candidates,
     knapsack::{Choice, Lacks, solve},
@@ -23,7 +24,7 @@ const METADATA_BYTES: u64 = ENTRIES_PER_PAGE as u64 / 2;
 pub struct PlanRequest {
     /// Bytes of device memory that the run may have.
     pub device_memory: u64,
-    /// The GPU.
+    /// The GPU, of which a plan takes the bandwidth of its memory.
     pub gpu: Gpu,
     /// The link to buddy memory.
     pub link: Link,
@@ -39,7 +40,7 @@ struct Offer {
     choice: Choice,
 }
 
-/// Makes the plan.
+/// Finds the codecs and targets that fit and lose the least time, and what they give.
 ///
 /// # Errors
 /// [`Error::NothingFits`] or [`Error::CarveOut`], with what is lacking.
@@ -60,14 +61,12 @@ pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignmen
     })?;
     let chosen: Vec<&Offer> =
         offers.iter().zip(&solution.picks).map(|(offers, &pick)| &offers[pick]).collect();
-    let assigned = measured.allocations.iter().zip(&chosen).map(|(allocation, offer)| {
-        Assignment::whole(offer.codec, entries(&allocation.codecs[offer.codec]), offer.target)
-    });
+    let assigned = chosen.iter().map(|offer| Assignment { codec: offer.codec, targets: offer.target.into() });
     let link_seconds = chosen.iter().map(|offer| offer.choice.loss).sum();
     let outcome = PlanOutcome {
         device_memory: memory,
         spec: request.gpu.name.clone(),
-        device_gb_per_s: request.gpu.gb_per_s,
+        device_gb_per_s: request.gpu.dram_gb_per_s(),
         link: request.link.name.clone(),
         link_gb_per_s: request.link.gb_per_s,
         counted: request.accesses.is_some(),
@@ -122,7 +121,7 @@ fn device_seconds(measured: &Measured, request: &PlanRequest) -> f64 {
         let entries = entries(&allocation.codecs[0]);
         passes(request, index, entries) * entries as f64
     });
-    accesses.sum::<f64>() * ENTRY_BYTES as f64 / (request.gpu.gb_per_s * 1e9)
+    accesses.sum::<f64>() * ENTRY_BYTES as f64 / (request.gpu.dram_gb_per_s() * 1e9)
 }
 
 /// Reads counts of accesses: a JSON object from the name of each allocation to how many of its entries the

@@ -48,15 +48,18 @@ fn measured(random: &mut Random, allocations: u64) -> Measured {
             codec: None,
             histograms: (0..2).map(|_| random.histogram(entries)).collect(),
             pages: None,
+            maps: Vec::new(),
         };
-        all.push(MeasuredAllocation::new(vec![codec(CodecKind::Bpc), codec(CodecKind::Planes64)], None, 0.3));
+        all.push(MeasuredAllocation::new(vec![codec(CodecKind::Bpc), codec(CodecKind::Planes64)], 0.3));
     }
     Measured { run, allocations: all, auto: true }
 }
 
 fn request(device_memory: u64, accesses: Option<Vec<u64>>) -> PlanRequest {
-    let gpu = Gpu { name: "g".to_owned(), memory_bytes: 1 << 34, gb_per_s: 1000.0 };
-    PlanRequest { device_memory, gpu, link: Link { name: "l".to_owned(), gb_per_s: 50.0 }, accesses }
+    let mut gpu = Gpu::named("paper").unwrap();
+    gpu.dram.clock_mhz = 1e6 / 32.0 / 32.0;
+    assert_eq!(gpu.dram_gb_per_s(), 1000.0);
+    PlanRequest { device_memory, gpu, link: Link::named("50").unwrap(), accesses }
 }
 
 /// Of every assignment that fits, the least seconds on the link; written without the planner's code.

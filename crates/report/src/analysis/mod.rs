@@ -1,6 +1,8 @@
 //! `buddy analyze` for the terminal and as a page.
 
-use buddy_core::{Analysis, ArrayAnalysis, Fit, Outcome, PageMap, Record, SizeClass, Target};
+use buddy_core::{
+    Analysis, ArrayAnalysis, Fit, Outcome, PageMap, Record, SizeClass, Target, conservative_target,
+};
 
 use crate::{
     Align, Axis, Card, Cell, Column, Line, Page, Series, Table, bar_chart, bytes, cards, class_bar,
@@ -160,7 +162,7 @@ fn sweep(analysis: &Analysis) -> String {
     let ratio_at = |outcome: fn(&ArrayAnalysis) -> &Outcome, threshold: f64| {
         let refit = |array: &ArrayAnalysis| {
             let histogram = outcome(array).fit.histogram;
-            Fit::at(histogram, histogram.target_at(threshold))
+            Fit::at(histogram, conservative_target(&[histogram], threshold, true))
         };
         let fits: Vec<Fit> = analysis.arrays.iter().map(refit).collect();
         Fit::total(fits.iter()).ratio

@@ -6,11 +6,9 @@ use super::*;
 
 fn outcome(codec: &str, classes: [u64; 6]) -> Outcome {
     let histogram = Histogram { classes, optimistic_bytes: 128 * classes[5] };
-    let target = histogram.target_at(0.3);
+    let target = conservative_target(&[histogram], 0.3, true);
     let entries = histogram.entries();
-    let rows =
-        (0..entries.div_ceil(64)).map(|page| "5".repeat((entries - page * 64).min(64) as usize)).collect();
-    let pages = PageMap { pages: entries.div_ceil(64), rows };
+    let pages = PageMap::of_pages(entries.div_ceil(64), vec![SizeClass::Raw; entries as usize]);
     Outcome { codec: codec.to_owned(), target, fit: Fit::at(histogram, target), pages: Some(pages) }
 }
 

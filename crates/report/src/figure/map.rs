@@ -15,7 +15,7 @@ pub(super) fn maps(heats: &[&Heat]) -> (f64, f64, String) {
         let (x, y) = ((index % ACROSS) as f64 * CELL.0, (index / ACROSS) as f64 * CELL.1);
         let name = escape(&format!("{}  {}", heat.title, heat.remark));
         let map = stack_maps(&[&heat.map], ROWS);
-        let (wide, high) = ((CELL.0 - 20.0) / 64.0, (CELL.1 - 34.0) / map.rows.len().max(1) as f64);
+        let (wide, high) = ((CELL.0 - 20.0) / 64.0, (CELL.1 - 34.0) / map.rows().len().max(1) as f64);
         format!(
             "<text x=\"{:.0}\" y=\"{:.0}\">{name}</text><g transform=\"translate({:.0} {:.0}) scale({wide:.4} {high:.4})\">{}</g>",
             x + 10.0,
@@ -33,13 +33,11 @@ pub(super) fn maps(heats: &[&Heat]) -> (f64, f64, String) {
 /// One path for each class, a rectangle for each run of equal entries in a row.
 fn runs(map: &PageMap) -> String {
     let mut paths = vec![String::new(); SizeClass::ALL.len()];
-    for (y, row) in map.rows.iter().enumerate() {
+    for (y, row) in map.rows().enumerate() {
         let mut x = 0;
-        for run in row.as_bytes().chunk_by(|a, b| a == b) {
+        for run in row.chunk_by(|a, b| a == b) {
             let length = run.len();
-            if let Some(path) = paths.get_mut(usize::from(run[0].wrapping_sub(b'0'))) {
-                path.push_str(&format!("M{x} {y}h{length}v1h-{length}z"));
-            }
+            paths[run[0].index()].push_str(&format!("M{x} {y}h{length}v1h-{length}z"));
             x += length;
         }
     }
@@ -56,7 +54,7 @@ mod tests {
 
     #[test]
     fn equal_entries_are_one_rectangle() {
-        let map = PageMap { pages: 1, rows: vec!["0005".to_owned()] };
+        let map = PageMap::from_digits(1, &["0005"]).unwrap();
         assert_eq!(
             runs(&map),
             "<path class=\"c0\" d=\"M0 0h3v1h-3z\"/><path class=\"c5\" d=\"M3 0h1v1h-1z\"/>"

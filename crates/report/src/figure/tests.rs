@@ -20,7 +20,7 @@ fn quantity(ours: Option<f64>) -> Quantity {
 }
 
 fn record() -> Record<Figure> {
-    let map = PageMap { pages: 2, rows: vec!["05".to_owned(), "50".to_owned()] };
+    let map = PageMap::from_digits(2, &["05", "50"]).unwrap();
     let heat = Heat { title: "cg".to_owned(), remark: String::new(), map };
     let rows = vec![vec![GridCell::from("a<b"), GridCell::from(0.5)]];
     let columns = vec![("name".to_owned(), Unit::Number), ("share".to_owned(), Unit::Percent)];

@@ -7,7 +7,7 @@ mod text;
 pub use page::profile_page;
 pub use text::profile_text;
 
-use buddy_core::{AllocationTarget, ENTRY_BYTES, Histogram, PolicyOutcome, Profile};
+use buddy_core::{AllocationTarget, ENTRY_BYTES, Histogram, PolicyOutcome, Profile, Targets};
 
 /// The share of an allocation's entries that overflow: the mean over the snapshots that it lives in, and the worst.
 fn overflow(profile: &Profile, index: usize) -> (f64, f64) {
@@ -30,9 +30,9 @@ fn ratio_of(profile: &Profile, index: usize) -> f64 {
 
 /// A target, or how many ranges there are.
 fn target_text(row: &AllocationTarget) -> String {
-    match row.target {
-        Some(target) => target.to_string(),
-        None => format!("{} ranges", row.ranges.len()),
+    match &row.targets {
+        Targets::Uniform(target) => target.to_string(),
+        Targets::Pages(ranges) => format!("{} ranges", ranges.len()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use buddy_core::{
     AllocationInfo, AllocationProfile, CodecOutcome, Dtype, PageMap, PlanOutcome, Policy, Record, RunInfo,
-    SnapshotInfo, SweepPoint, TARGETS_VERSION, Target, TargetTable, Verification,
+    SnapshotInfo, SweepPoint, TARGETS_VERSION, Target, TargetTable, Targets, Verification,
 };
 
 use super::*;
@@ -26,7 +26,7 @@ fn profile() -> Profile {
         auto: "bpc".to_owned(),
         overflowing: overflowing.to_vec(),
         device_bytes,
-        pages: Some(PageMap { pages: 2, rows: vec!["0".repeat(64), "3".repeat(36)] }),
+        pages: PageMap::from_digits(2, &["0".repeat(64), "3".repeat(36)]).ok(),
     };
     let row = |name: &str, target| AllocationTarget {
         name: name.to_owned(),
@@ -34,8 +34,7 @@ fn profile() -> Profile {
         bytes: 100 * 128,
         codec: "bpc".to_owned(),
         parameters: Default::default(),
-        target: Some(target),
-        ranges: Vec::new(),
+        targets: Targets::Uniform(target),
     };
     let outcome = |policy, ratio, mean_overflow| PolicyOutcome {
         policy,

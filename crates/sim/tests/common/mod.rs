@@ -2,7 +2,10 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 use buddy_core::{SizeClass, Target};
-use buddy_sim::{Allocation, ClassMap, Classes, Config, Home, Mode, Report, Simulator, presets};
+use buddy_sim::{
+    Allocation, ClassMap, Classes, Config, Home, Mode, Report, Simulator,
+    spec::{Gpu, Link},
+};
 use buddy_trace::{At, Code, Error, Inst, Kernel, Launch};
 
 /// One block whose warps all run the same instructions once.
@@ -31,12 +34,12 @@ impl Kernel for Script {
 
 /// The V100 in ideal mode with a link of 150 GB/s.
 pub(crate) fn v100() -> Config {
-    Config::new(presets::gpu("v100").unwrap(), presets::link("150").unwrap())
+    Config::new(Gpu::named("v100").unwrap(), Link::named("150").unwrap())
 }
 
 /// The paper's GPU in a mode with 64 MiB at 0 that compress to `classes`.
 pub(crate) fn paper(mode: Mode, target: Target, classes: Classes) -> Config {
-    let mut config = Config::new(presets::gpu("paper").unwrap(), presets::link("150").unwrap());
+    let mut config = Config::new(Gpu::named("paper").unwrap(), Link::named("150").unwrap());
     config.mode = mode;
     let home = Home::Compressed(target);
     config.map = ClassMap::new(vec![Allocation { base: 0, bytes: 64 << 20, home, classes }]).unwrap();

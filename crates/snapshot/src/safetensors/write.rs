@@ -44,7 +44,7 @@ impl Header {
         Ok(Self { json, order })
     }
 
-    /// Writes the file.
+    /// Writes the header, then the tensors in its order.
     pub(crate) fn write(&self, out: &mut impl Write, tensors: &[Tensor<'_>]) -> io::Result<()> {
         out.write_all(&(self.json.len() as u64).to_le_bytes())?;
         out.write_all(&self.json)?;

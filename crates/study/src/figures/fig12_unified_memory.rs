@@ -6,7 +6,7 @@ use buddy_workloads::ALL;
 
 use super::{charts, fig11_performance::speed, line_chart};
 use crate::{
-    About, Experiment, Findings, Point,
+    About, Experiment, Findings, Point, Share,
     experiment::{Explained, quantity},
 };
 
@@ -68,8 +68,8 @@ fn on_v100(program: &str, mode: Mode) -> Point {
     Point { gpu: "v100".to_owned(), ..Point::new(program, mode).link(LINK) }
 }
 
-fn um(program: &str, oversubscription: u32) -> Point {
-    Point { oversubscription, ..on_v100(program, Mode::Um) }
+fn um(program: &str, percent: u32) -> Point {
+    Point { oversubscription: Share::percent(percent), ..on_v100(program, Mode::Um) }
 }
 
 /// Time of a point beside the ideal V100.

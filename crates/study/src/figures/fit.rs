@@ -1,7 +1,10 @@
 //! Beyond the paper: what a smaller device memory costs on today's cards and links.
 
-use buddy_core::{AllocationSizes, AxisInfo, Figure, Profile, RunRecord, SeriesInfo, Unit};
-use buddy_profile::{Gpu, Link, Measured, PlanRequest, Tried, plan};
+use buddy_core::{
+    AllocationSizes, AxisInfo, Figure, Profile, RunRecord, SeriesInfo, Unit,
+    spec::{Gpu, Link},
+};
+use buddy_profile::{Measured, PlanRequest, Tried, plan};
 
 use super::{charts, line_chart};
 use crate::{About, Experiment, Findings, Subject, TODAY, geometric};

@@ -1,8 +1,8 @@
 //! The design's constants and the evaluated GPU: the paper's beside what our crates have.
 
+use buddy_core::spec::Gpu;
 use buddy_core::{ENTRY_BYTES, Figure, Grid, GridCell, Panel, Target, Unit};
 use buddy_memory::{CacheSpec, PageEntry, Spec};
-use buddy_sim::presets;
 
 use crate::{About, Experiment, Findings, experiment::quantity};
 
@@ -52,7 +52,7 @@ impl Experiment for Design {
                 "section 3.2",
             ),
         ];
-        if let Ok(gpu) = presets::gpu("paper") {
+        if let Ok(gpu) = Gpu::named("paper") {
             quantities.push(row("Device memory, GB/s", Unit::Number, 900.0, gpu.dram_gb_per_s(), "table 2"));
         }
         Figure { quantities, panels: parameters().into_iter().collect(), ..self.about().figure() }
@@ -61,7 +61,7 @@ impl Experiment for Design {
 
 /// The evaluated GPU as the simulator has it.
 fn parameters() -> Option<Panel> {
-    let gpu = presets::gpu("paper").ok()?;
+    let gpu = Gpu::named("paper").ok()?;
     let rows: Vec<(&str, &str, String)> = vec![
         ("clock", "1.3 GHz", format!("{} MHz", gpu.core.clock_mhz)),
         (

@@ -3,7 +3,7 @@
 //! A run keeps its targets from beginning to end, so an allocation that begins as zeros and fills up gets what its
 //! worst snapshot allows, not what the mean would.
 
-use buddy_core::{Histogram, Target};
+use crate::{Histogram, Target};
 
 /// The share of zero entries from which on memory counts as mostly zero.
 const MOSTLY: f64 = 0.5;
@@ -19,7 +19,7 @@ pub fn stays_mostly_zero(snapshots: &[Histogram]) -> bool {
 }
 
 /// The largest target up to 4x that leaves no more than the threshold's share of entries to buddy memory in any
-/// snapshot; with `zeros` also 16x, where memory stays mostly zero.
+/// snapshot; with `zeros` also 16x, where memory stays mostly zero. Memory that is nowhere alive gets 1x.
 pub fn conservative_target(snapshots: &[Histogram], threshold: f64, zeros: bool) -> Target {
     if snapshots.iter().all(|histogram| histogram.entries() == 0) {
         return Target::X1;
@@ -57,5 +57,27 @@ mod tests {
         assert_eq!(conservative_target(&[more, constant], 0.3, true), Target::X4);
         assert_eq!(conservative_target(&[Histogram::default()], 0.3, true), Target::X1);
         assert_eq!(conservative_target(&[more, Histogram::default()], 0.3, true), Target::X16, "not alive");
+    }
+
+    fn target(classes: [u64; 6], threshold: f64) -> Target {
+        conservative_target(&[histogram(classes)], threshold, true)
+    }
+
+    #[test]
+    fn the_threshold_is_a_share_of_entries_and_counts_as_within() {
+        assert_eq!(target([0, 0, 0, 70, 0, 30], 0.30), Target::X2);
+        assert_eq!(target([0, 0, 0, 69, 0, 31], 0.30), Target::X1);
+        assert_eq!(target([0, 0, 0, 69, 1, 30], 0.30), Target::X4Over3);
+        assert_eq!(target([0, 0, 70, 30, 0, 0], 0.30), Target::X4);
+        assert_eq!(target([70, 0, 30, 0, 0, 0], 0.30), Target::X16);
+        assert_eq!(target([70, 0, 30, 0, 0, 0], 0.29), Target::X4);
+    }
+
+    #[test]
+    fn the_ends_of_the_threshold() {
+        assert_eq!(target([1, 0, 0, 0, 0, 1], 0.0), Target::X1);
+        assert_eq!(target([2, 1, 0, 0, 0, 0], 0.0), Target::X16);
+        assert_eq!(target([0, 0, 0, 0, 0, 9], 1.0), Target::X4);
+        assert_eq!(target([0; 6], 1.0), Target::X1);
     }
 }

@@ -1,0 +1,178 @@
+//! What the figures of a GPU and a link may be.
+
+use super::{Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Training, Um};
+
+type Checked = Result<(), String>;
+
+impl Gpu {
+    /// Looks at the figures, for a GPU that was changed after it was read.
+    ///
+    /// # Errors
+    /// A text that names the field.
+    pub fn check(&self) -> Checked {
+        self.core.check()?;
+        self.latency.check("latency")?;
+        self.interval.check("interval")?;
+        self.shared.check()?;
+        self.l1.check()?;
+        self.l2.check()?;
+        self.interconnect.check()?;
+        self.dram.check(self.l2.slices)?;
+        self.buddy.check()?;
+        self.um.check()?;
+        self.training.as_ref().map_or(Ok(()), Training::check)
+    }
+}
+
+impl Core {
+    fn check(&self) -> Checked {
+        within("core.sms", self.sms, 1, 1024)?;
+        within("core.clock_mhz", self.clock_mhz, 100.0, 10_000.0)?;
+        within("core.schedulers", self.schedulers, 1, 8)?;
+        within("core.issue_width", self.issue_width, 1, 4)?;
+        within("core.max_warps", self.max_warps, self.schedulers, 64 * self.schedulers)?;
+        within("core.max_blocks", self.max_blocks, 1, 128)?;
+        within("core.registers", self.registers, 1024, 1 << 20)?;
+        within("core.block_launch_cycles", self.block_launch_cycles, 0, 100_000)
+    }
+}
+
+impl Arithmetic {
+    fn check(&self, table: &str) -> Checked {
+        for (name, value) in [
+            ("int", self.int),
+            ("fp32", self.fp32),
+            ("fp64", self.fp64),
+            ("fp16", self.fp16),
+            ("sfu", self.sfu),
+            ("tensor", self.tensor),
+            ("control", self.control),
+            ("constant", self.constant),
+        ] {
+            within(&format!("{table}.{name}"), value, 1, 1000)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn check(&self) -> Checked {
+        within("shared.bytes", self.bytes, 0, 1 << 20)?;
+        within("shared.latency_cycles", self.latency_cycles, 1, 1000)?;
+        within("shared.barrier_cycles", self.barrier_cycles, 1, 1000)
+    }
+}
+
+impl L1 {
+    fn check(&self) -> Checked {
+        within("l1.ways", self.ways, 1, 1024)?;
+        within("l1.bytes", self.bytes, 128 * self.ways, 1 << 20)?;
+        within("l1.latency_cycles", self.latency_cycles, 1, 1000)?;
+        within("l1.misses", self.misses, 1, 4096)?;
+        within("l1.stores", self.stores, 1, 4096)?;
+        within("l1.queue_cycles", self.queue_cycles, 1, 1000)
+    }
+}
+
+impl L2 {
+    fn check(&self) -> Checked {
+        within("l2.slices", self.slices, 1, 512)?;
+        within("l2.ways", self.ways, 1, 64)?;
+        let smallest = u64::from(self.slices) * u64::from(self.ways) * 128;
+        within("l2.bytes", self.bytes, smallest, 1 << 32)?;
+        within("l2.latency_cycles", self.latency_cycles, 1, 10_000)?;
+        within("l2.sectors_per_cycle", self.sectors_per_cycle, 0.1, 16.0)?;
+        within("l2.misses", self.misses, 1, 65_536)?;
+        within("l2.atomic_cycles", self.atomic_cycles, 1, 1000)
+    }
+}
+
+impl Interconnect {
+    fn check(&self) -> Checked {
+        within("interconnect.latency_cycles", self.latency_cycles, 4, 1000)?;
+        within("interconnect.request_bytes_per_cycle", self.request_bytes_per_cycle, 1, 1024)?;
+        within("interconnect.reply_bytes_per_cycle", self.reply_bytes_per_cycle, 1, 1024)
+    }
+}
+
+impl Dram {
+    fn check(&self, slices: u32) -> Checked {
+        within("dram.capacity_bytes", self.capacity_bytes, 1 << 20, 1 << 44)?;
+        within("dram.channels", self.channels, 1, slices)?;
+        multiple("l2.slices", slices.into(), self.channels.into())?;
+        within("dram.clock_mhz", self.clock_mhz, 100.0, 20_000.0)?;
+        within("dram.bytes_per_clock", self.bytes_per_clock, 1.0, 1024.0)?;
+        within("dram.banks", self.banks, 1, 256)?;
+        within("dram.row_bytes", self.row_bytes, 128, 1 << 16)?;
+        multiple("dram.row_bytes", self.row_bytes.into(), 128)?;
+        for (name, clocks) in [
+            ("dram.t_rcd", self.t_rcd),
+            ("dram.t_cl", self.t_cl),
+            ("dram.t_rp", self.t_rp),
+            ("dram.t_rc", self.t_rc),
+            ("dram.t_rrd", self.t_rrd),
+            ("dram.t_turnaround", self.t_turnaround),
+        ] {
+            within(name, clocks, 0, 1000)?;
+        }
+        within("dram.write_batch", self.write_batch, 1, 4096)?;
+        within("dram.refresh_share", self.refresh_share, 0.0, 0.5)?;
+        within("dram.controller_cycles", self.controller_cycles, 0, 10_000)
+    }
+}
+
+impl Buddy {
+    fn check(&self) -> Checked {
+        within("buddy.metadata_line_bytes", self.metadata_line_bytes, 32, 4096)?;
+        multiple("buddy.metadata_line_bytes", self.metadata_line_bytes.into(), 32)?;
+        within("buddy.metadata_ways", self.metadata_ways, 1, 64)?;
+        let set = self.metadata_line_bytes * self.metadata_ways;
+        within("buddy.metadata_bytes", self.metadata_bytes, set, 1 << 24)?;
+        within("buddy.codec_clocks", self.codec_clocks, 0, 10_000)
+    }
+}
+
+impl Um {
+    fn check(&self) -> Checked {
+        within("um.batch_us", self.batch_us, 0.0, 10_000.0)?;
+        within("um.batch_faults", self.batch_faults, 1, 65_536)?;
+        within("um.block_bytes", self.block_bytes, 4096, 1 << 30)?;
+        within("um.region_bytes", self.region_bytes, self.block_bytes, 1 << 30)?;
+        multiple("um.block_bytes", self.block_bytes, 128)?;
+        multiple("um.region_bytes", self.region_bytes, self.block_bytes)
+    }
+}
+
+impl Training {
+    fn check(&self) -> Checked {
+        within("training.clock_mhz", self.clock_mhz, 100.0, 10_000.0)?;
+        within("training.usable_bytes", self.usable_bytes, 1 << 20, 1 << 44)
+    }
+}
+
+impl Link {
+    /// Looks at the figures of a link that did not come from a file.
+    ///
+    /// # Errors
+    /// A text that names the field.
+    pub fn check(&self) -> Checked {
+        within("gb_per_s", self.gb_per_s, 0.1, 100_000.0)?;
+        within("latency_ns", self.latency_ns, 0.0, 1_000_000.0)
+    }
+}
+
+fn within<T: PartialOrd + Copy + std::fmt::Display>(field: &str, value: T, least: T, most: T) -> Checked {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("{field} is {value}; it must lie between {least} and {most}"))
+    }
+}
+
+fn multiple(field: &str, value: u64, unit: u64) -> Checked {
+    if value.is_multiple_of(unit) {
+        Ok(())
+    } else {
+        Err(format!("{field} is {value}; it must be a multiple of {unit}"))
+    }
+}

@@ -1,0 +1,181 @@
+//! GPUs and links as data: `specs/*.toml`, read in one place and validated once.
+//!
+//! The simulator, the planner and the model of training take what they need of the same [`Gpu`]. `docs/model.md` lists
+//! every parameter with its value, its source and its effect. A file may extend a built-in one: `base = "h200"` and only
+//! what differs.
+
+mod check;
+mod files;
+mod gpu;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+pub use self::gpu::{Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Training, Um};
+
+/// The link whose latency a link has that is given by its bandwidth alone.
+const PLAIN_LINK: &str = "150";
+
+/// Why there is no such GPU or link.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// A name that is not built in and no path of a file.
+    #[error("there is no {what} '{name}'; there are {known}, or give the path of a .toml file")]
+    Unknown {
+        /// `GPU` or `link`, as the message says it.
+        what: &'static str,
+        /// The name asked for.
+        name: String,
+        /// The names that are built in, with commas.
+        known: String,
+    },
+    /// A file that cannot be read, is no TOML, has an unknown or missing field, or a value out of range.
+    #[error("{file}: {why}")]
+    File {
+        /// Its path, or its name where it is built in.
+        file: String,
+        /// The field and what is wrong with it.
+        why: String,
+    },
+}
+
+impl SpecError {
+    fn file(file: &str, why: impl ToString) -> Self {
+        let why = why.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        Self::File { file: file.to_owned(), why }
+    }
+}
+
+impl Gpu {
+    /// A GPU by its name, or by the path of its file.
+    ///
+    /// # Errors
+    /// [`SpecError`] that names what is wrong, and the GPUs there are.
+    pub fn named(name: &str) -> Result<Self, SpecError> {
+        Self::parse(name, &GPUS.text(name)?)
+    }
+
+    /// Reads and checks the text of a GPU's file; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// [`SpecError::File`] that names the field.
+    pub fn parse(file: &str, text: &str) -> Result<Self, SpecError> {
+        let gpu: Self = GPUS.parse(file, text)?;
+        gpu.check().map_err(|why| SpecError::file(file, why))?;
+        Ok(gpu)
+    }
+
+    /// Names of the GPUs that are built in.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        GPUS.names()
+    }
+}
+
+impl Link {
+    /// A link by its name, by the path of its file, or by its bandwidth (`75`, `75 GB/s`) with the latency of the
+    /// paper's link.
+    ///
+    /// # Errors
+    /// [`SpecError`] that names what is wrong, and the links there are.
+    pub fn named(name: &str) -> Result<Self, SpecError> {
+        let known = Self::names().any(|known| known == name);
+        match name.trim_end_matches(" GB/s").parse::<f64>() {
+            Ok(gb_per_s) if !known => Self::plain(name, gb_per_s),
+            _ => Self::parse(name, &LINKS.text(name)?),
+        }
+    }
+
+    /// A link of this bandwidth with the latency of the paper's.
+    ///
+    /// # Errors
+    /// [`SpecError::File`] for a bandwidth that is out of range.
+    pub fn plain(name: &str, gb_per_s: f64) -> Result<Self, SpecError> {
+        let link = Self { name: name.to_owned(), gb_per_s, ..Self::named(PLAIN_LINK)? };
+        link.check().map_err(|why| SpecError::file(&format!("link {name}"), why))?;
+        Ok(link)
+    }
+
+    /// Reads and checks the text of a link's file; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// [`SpecError::File`] that names the field.
+    pub fn parse(file: &str, text: &str) -> Result<Self, SpecError> {
+        let link: Self = LINKS.parse(file, text)?;
+        link.check().map_err(|why| SpecError::file(file, why))?;
+        Ok(link)
+    }
+
+    /// Names of the links that are built in.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        LINKS.names()
+    }
+}
+
+/// The built-in files of one kind.
+struct Files {
+    what: &'static str,
+    texts: &'static [(&'static str, &'static str)],
+}
+
+const GPUS: Files = Files { what: "GPU", texts: files::GPUS };
+const LINKS: Files = Files { what: "link", texts: files::LINKS };
+
+impl Files {
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.texts.iter().map(|(name, _)| *name)
+    }
+
+    fn built_in(&self, name: &str) -> Option<&'static str> {
+        self.texts.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
+    fn unknown(&self, name: &str) -> SpecError {
+        let known = self.names().collect::<Vec<_>>().join(", ");
+        SpecError::Unknown { what: self.what, name: name.to_owned(), known }
+    }
+
+    fn text(&self, name: &str) -> Result<String, SpecError> {
+        match self.built_in(name) {
+            Some(text) => Ok(text.to_owned()),
+            None if Path::new(name).extension().is_some_and(|extension| extension == "toml") => {
+                std::fs::read_to_string(name).map_err(|error| SpecError::file(name, error))
+            }
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    fn parse<T: DeserializeOwned>(&self, file: &str, text: &str) -> Result<T, SpecError> {
+        let table = self.table(file, text)?;
+        table
+            .try_into()
+            .map_err(|error| SpecError::file(file, format!("not the file of a {}: {error}", self.what)))
+    }
+
+    /// A file's fields, on top of those of the built-in file that it extends.
+    fn table(&self, file: &str, text: &str) -> Result<Table, SpecError> {
+        let mut own: Table = toml::from_str(text).map_err(|error| SpecError::file(file, error))?;
+        let Some(base) = own.remove("base") else { return Ok(own) };
+        let base =
+            base.as_str().ok_or_else(|| SpecError::file(file, "base must be the name of a built-in file"))?;
+        let text = self.built_in(base).ok_or_else(|| SpecError::file(file, self.unknown(base)))?;
+        let mut table = self.table(base, text)?;
+        // A changed GPU is another one: its file says what it is called.
+        table.remove("name");
+        extend(&mut table, own);
+        Ok(table)
+    }
+}
+
+/// Puts the fields of `own` into `base`, table by table.
+fn extend(base: &mut Table, own: Table) {
+    for (key, value) in own {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(base)), Value::Table(own)) => extend(base, own),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+}

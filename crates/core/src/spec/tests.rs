@@ -1,0 +1,115 @@
+use super::*;
+
+#[test]
+fn every_built_in_file_is_valid_and_has_its_name() {
+    for name in Gpu::names() {
+        assert_eq!(Gpu::named(name).unwrap().name, name);
+    }
+    for name in Link::names() {
+        assert_eq!(Link::named(name).unwrap().name, name);
+    }
+    let h200 = Gpu::named("h200").unwrap();
+    assert_eq!((h200.dram_gb_per_s(), h200.dram.capacity_bytes >> 30), (4800.0, 131));
+}
+
+#[test]
+fn what_is_no_name_is_refused_with_those_there_are() {
+    let error = Gpu::named("k80").unwrap_err().to_string();
+    assert!(error.starts_with("there is no GPU 'k80'; there are paper, p100"), "{error}");
+    assert!(Link::named("pcie9").unwrap_err().to_string().contains("pcie5, c2c"));
+    assert!(Gpu::named("/no/such.toml").unwrap_err().to_string().contains("No such file"));
+}
+
+#[test]
+fn a_link_may_be_a_bandwidth() {
+    let paper = Link::named("150").unwrap();
+    assert_eq!(Link::named("80").unwrap(), Link { name: "80".to_owned(), gb_per_s: 80.0, ..paper });
+    assert_eq!(
+        Link::named("-1").unwrap_err().to_string(),
+        "link -1: gb_per_s is -1; it must lie between 0.1 and 100000"
+    );
+    assert_eq!(Link::named("80 GB/s").unwrap().gb_per_s, 80.0);
+    assert!(Link::named("nan").is_err());
+}
+
+#[test]
+fn the_paper_s_table() {
+    let gpu = Gpu::named("paper").unwrap();
+    assert_eq!((gpu.core.clock_mhz, gpu.core.schedulers, gpu.core.max_warps), (1300.0, 2, 64));
+    assert_eq!((gpu.l1.bytes, gpu.shared.bytes), (24 << 10, 64 << 10));
+    assert_eq!((gpu.l2.bytes, gpu.l2.slices, gpu.l2.ways), (4 << 20, 32, 16));
+    assert_eq!((gpu.dram.channels, gpu.dram.clock_mhz), (32, 875.0));
+    assert_eq!(gpu.dram_gb_per_s(), 896.0, "which the table calls 900");
+    let buddy = &gpu.buddy;
+    assert_eq!((buddy.metadata_bytes, buddy.metadata_line_bytes, buddy.metadata_ways), (4096, 128, 4));
+    assert_eq!((buddy.codec_clocks, Link::named("150").unwrap().gb_per_s), (11, 150.0));
+}
+
+#[test]
+fn a_wrong_field_is_named_on_one_line() {
+    let paper = GPUS.built_in("paper").unwrap();
+    let error = |from: &str, to: &str| {
+        assert!(paper.contains(from));
+        let error = Gpu::parse("x.toml", &paper.replacen(from, to, 1)).unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 1);
+        error
+    };
+    assert_eq!(error("sms = 56", "sms = 0"), "x.toml: core.sms is 0; it must lie between 1 and 1024");
+    assert!(error("sms = 56", "smms = 56").contains("unknown field `smms`"));
+    assert!(error("sms = 56", "").contains("missing field `sms`"));
+    assert!(error("sms = 56", "sms = ?").contains("line 6"));
+    assert!(error("slices = 32", "slices = 48").contains("l2.slices is 48; it must be a multiple of 32"));
+    assert!(error("refresh_share = 0.067", "refresh_share = nan").contains("dram.refresh_share is NaN"));
+    assert!(
+        Gpu::parse("x.toml", "name = \"x\"\ngb_per_s = 1.0\n")
+            .unwrap_err()
+            .to_string()
+            .contains("file of a GPU")
+    );
+}
+
+#[test]
+fn a_file_may_extend_a_built_in_one() {
+    let small = Gpu::parse("x.toml", "name = \"small\"\nbase = \"h200\"\n[l2]\nbytes = 4194304\n").unwrap();
+    let mut expected = Gpu::named("h200").unwrap();
+    expected.name = "small".to_owned();
+    expected.l2.bytes = 4 << 20;
+    assert_eq!(small, expected);
+    let error = |text: &str| Gpu::parse("x.toml", text).unwrap_err().to_string();
+    assert!(error("base = \"h200\"\n").contains("missing field `name`"));
+    assert!(
+        error("name = \"x\"\nbase = \"h300\"\n")
+            .starts_with("x.toml: there is no GPU 'h300'; there are paper")
+    );
+    assert!(error("name = \"x\"\nbase = 1\n").contains("base must be the name"));
+    assert!(error("name = \"x\"\nbase = \"h200\"\n[l3]\nbytes = 1\n").contains("unknown field `l3`"));
+}
+
+/// A simulation runs at the clock that the latencies were measured at, the model of training at that of the published
+/// throughputs; `docs/model.md` says which is which.
+#[test]
+fn a_clock_for_each_use() {
+    let clocks = |name: &str| {
+        let gpu = Gpu::named(name).unwrap();
+        (gpu.core.clock_mhz, gpu.training.map(|training| training.clock_mhz))
+    };
+    assert_eq!(clocks("p100"), (1328.0, Some(1480.0)));
+    assert_eq!(clocks("v100"), (1380.0, Some(1530.0)));
+    assert_eq!(clocks("h200"), (1980.0, None));
+}
+
+#[test]
+fn the_pages_name_every_gpu_and_link() {
+    let model = include_str!("../../../../docs/model.md");
+    let header = model.lines().find(|line| line.starts_with("| parameter |")).unwrap();
+    for name in Gpu::names() {
+        assert!(header.contains(name), "docs/model.md has no column for {name}");
+    }
+    for name in Link::names() {
+        let rows = || model.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+        assert!(
+            rows().any(|row| row.split(", ").any(|known| known == name)),
+            "docs/model.md has no row for {name}"
+        );
+    }
+}

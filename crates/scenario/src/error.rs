@@ -1,0 +1,56 @@
+//! What can go wrong on the way to a simulation.
+
+/// Why a scenario cannot be made or run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither a file nor a name that is known.
+    #[error("'{what}' is no trace and no program; {known}")]
+    Unknown {
+        /// What was asked for.
+        what: String,
+        /// A sentence with the names of all programs, workloads and networks.
+        known: String,
+    },
+    /// A setting that is none, or does not go with the others.
+    #[error("{0}")]
+    Setting(String),
+    /// A file of targets that cannot be used here.
+    #[error("{path}: {why}")]
+    Targets {
+        /// The file, or what was taken for one.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The memory of a program cannot be profiled.
+    #[error("{program} cannot be profiled")]
+    Profile {
+        /// The workload or network.
+        program: String,
+        /// What the profiler found.
+        source: buddy_profile::Error,
+    },
+    /// A record of a network that was made with other codecs.
+    #[error("the record of {program} has no sizes of codec {codec}")]
+    NoSizes {
+        /// The network whose record it is.
+        program: String,
+        /// The codec asked for.
+        codec: &'static str,
+    },
+    /// There is no such GPU or link, or its file is wrong.
+    #[error(transparent)]
+    Spec(#[from] buddy_core::spec::SpecError),
+    /// The model refuses allocations or a kernel.
+    #[error(transparent)]
+    Sim(#[from] buddy_sim::Error),
+    /// A trace is none.
+    #[error(transparent)]
+    Trace(#[from] buddy_trace::Error),
+    /// A network is none.
+    #[error(transparent)]
+    Network(#[from] buddy_dl::Error),
+    /// Whoever watched a workload's run asked for its end.
+    #[error("interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,34 @@
+//! All that turns a program into a simulation, once: `buddy simulate`, the study and the benches are built on it.
+//!
+//! ```text
+//!  workload ─► observe ─► Observed ─┐
+//!  network  ─► its record ──────────┼─► Stage ─┐
+//!  trace, generated kernel ─────────┘          ├─► Scenario ─► run ─► Done
+//!  GPU, link, mode, ... ─► Point ──────────────┤
+//!  policy, ratio, file  ─► TargetChoice ───────┘
+//! ```
+//!
+//! A [`Stage`] is a program that is ready to run: what it does, and the size classes of its memory. A [`Point`] is
+//! everything that can be swept, by name; a [`TargetChoice`] is what it calls its targets. Together they are a [`Scenario`],
+//! which is checked when it is made and can be run any number of times, on several threads at once.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod network;
+mod observe;
+mod point;
+mod run;
+mod source;
+mod speed;
+mod stage;
+mod targets;
+
+pub use error::Error;
+pub use observe::{Ask, Observed, observe, typical};
+pub use point::{Point, Share, parse_mode};
+pub use run::{Done, Scenario};
+pub use source::Source;
+pub use speed::{Speed, time};
+pub use stage::Stage;
+pub use targets::TargetChoice;

@@ -1,0 +1,123 @@
+//! What a name stands for, and the programs that know nothing of their data: traces and generated kernels.
+
+use std::path::{Path, PathBuf};
+
+use buddy_codec::CodecKind;
+use buddy_dl::Network;
+use buddy_trace::{
+    Application, Item, Step, accel,
+    pattern::{PROGRAMS, program},
+};
+use buddy_workloads::{ALL, Info};
+
+use crate::{
+    Error, Stage,
+    stage::{Memory, Work},
+};
+
+/// What can be simulated.
+pub enum Source {
+    /// One of the HPC programs.
+    Workload(&'static Info),
+    /// One training iteration of a network.
+    Network(Network),
+    /// A generated program, by its name.
+    Generated(&'static str),
+    /// A folder of an Accel-Sim trace, its list, or one kernel's file.
+    Trace(PathBuf),
+}
+
+impl Source {
+    /// Finds the program of a name, or else the file.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], with the names that there are.
+    pub fn find(what: &str) -> Result<Self, Error> {
+        if let Some(info) = ALL.iter().find(|info| info.name == what) {
+            return Ok(Self::Workload(info));
+        }
+        if Network::ALL.contains(&what) {
+            return Ok(Self::Network(Network::named(what)?));
+        }
+        if let Some(name) = PROGRAMS.into_iter().find(|name| *name == what) {
+            return Ok(Self::Generated(name));
+        }
+        if Path::new(what).exists() {
+            return Ok(Self::Trace(PathBuf::from(what)));
+        }
+        let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+        let known = format!(
+            "the programs are {}, the workloads {} and the networks {}",
+            PROGRAMS.join(", "),
+            workloads.join(", "),
+            Network::ALL.join(", ")
+        );
+        Err(Error::Unknown { what: what.to_owned(), known })
+    }
+}
+
+impl Stage {
+    /// A trace. Its entries are of each class in these shares: what it copies from the host is its memory.
+    ///
+    /// # Errors
+    /// A list that cannot be read. The kernels are read when they run.
+    pub fn trace(path: &Path, shares: [f64; 6]) -> Result<Self, Error> {
+        let name = path.to_string_lossy();
+        let kernel = name.ends_with(".traceg") || name.ends_with(".traceg.xz");
+        let items = if kernel { vec![Item::Kernel(path.to_owned())] } else { accel::read_list(path)? };
+        let memory = Memory::Ranges { ranges: copied(&items), shares };
+        Ok(Self::new(Work::Trace { name: name.into_owned(), items }, memory, CodecKind::Bpc))
+    }
+
+    /// A generated program of so many bytes, 1 MiB to 1 TiB. Its entries are of each class in these shares; without
+    /// shares it has plain memory and no allocations.
+    ///
+    /// # Panics
+    /// If there is no such program or size.
+    pub fn generated(name: &str, bytes: u64, shares: Option<[f64; 6]>) -> Self {
+        let kernel = name.to_owned();
+        let make = move || program(&kernel, bytes).expect("a known program");
+        let ranges = make().allocations;
+        let step = Step::Kernel(Box::new(move || make().kernels.swap_remove(0)));
+        let application = Application {
+            name: name.to_owned(),
+            allocations: Vec::new(),
+            host: Vec::new(),
+            steps: vec![step],
+        };
+        let memory = shares.map_or(Memory::Unknown, |shares| Memory::Ranges { ranges, shares });
+        Self::new(Work::Application(application), memory, CodecKind::Bpc)
+    }
+}
+
+/// The memory that a trace copies to, as whole entries, without overlaps. Other addresses are plain device memory.
+fn copied(items: &[Item]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Copy { address, bytes } if *bytes > 0 => Some((address / 128 * 128, address + bytes)),
+            _ => None,
+        })
+        .collect();
+    ranges.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        match merged.last_mut() {
+            Some((_, last)) if start / 128 <= (*last - 1) / 128 => *last = end.max(*last),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged.into_iter().map(|(start, end)| (start, end - start)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_become_entries_without_overlaps() {
+        let copy = |address, bytes| Item::Copy { address, bytes };
+        let items = [copy(1000, 24), copy(0, 0), copy(256, 128), copy(300, 200), copy(1024, 1)];
+        assert_eq!(copied(&items), [(256, 244), (896, 128), (1024, 1)]);
+    }
+}
