@@ -98,6 +98,8 @@ codecs! { $
     /// Differences of 64-bit words.
     Delta64(Delta64) = "delta64", |_| Delta64;
 }
+// The lint takes the export of a macro for an import.
+#[allow(clippy::single_component_path_imports)]
 pub(crate) use each;
 
 impl CodecKind {

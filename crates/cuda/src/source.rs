@@ -60,6 +60,8 @@ pub struct Source {
     pub headers: &'static [Header],
     /// The least architecture it is for: 80 for `sm_80`.
     pub least: u32,
+    /// Options of the compiler besides the architecture, the language and the macros.
+    pub extra: &'static [&'static str],
 }
 
 impl Source {
@@ -67,7 +69,7 @@ impl Source {
     /// map are added.
     pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>, defines: &[String]) -> Self {
         let defines = [&constants(), defines].concat();
-        Self { name: name.into(), text: text.into(), defines, headers: &[], least: 80 }
+        Self { name: name.into(), text: text.into(), defines, headers: &[], least: 80, extra: &[] }
     }
 
     /// The kernels of a codec.
@@ -92,6 +94,7 @@ impl Source {
     pub fn options(&self, architecture: &str) -> Vec<String> {
         let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
         options.extend(self.defines.iter().map(|define| format!("--define-macro={define}")));
+        options.extend(self.extra.iter().map(ToString::to_string));
         options
     }
 

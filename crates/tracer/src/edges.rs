@@ -1,0 +1,58 @@
+//! How often a warp went from one instruction to the next, from how often each was executed.
+//!
+//! What goes into an instruction is what it is executed, and so is what goes out. An edge that is the only unknown one of an
+//! instruction follows from that; one by one, most do. Diverged warps take both sides of a branch, which these sums
+//! leave out: they are near, not exact.
+
+use std::collections::HashMap;
+
+use crate::{
+    counts::Counts,
+    flow::successors,
+    sass::{Instruction, Next},
+};
+
+/// The edges that the counts determine.
+pub(crate) fn solve(code: &[Instruction], counts: &Counts) -> HashMap<(usize, usize), f64> {
+    let ahead: Vec<Vec<usize>> = (0..code.len()).map(|at| successors(code, at)).collect();
+    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); code.len()];
+    for (at, next) in ahead.iter().enumerate() {
+        next.iter().for_each(|&to| behind[to].push(at));
+    }
+    // What comes from elsewhere: the kernel's entry, and entries of functions that are called.
+    let mut entered = vec![false; code.len()];
+    entered[..1.min(code.len())].fill(true);
+    for instruction in code {
+        if let Next::Call(Some(target)) = instruction.next
+            && target < code.len()
+        {
+            entered[target] = true;
+        }
+    }
+    let mut edges = HashMap::new();
+    loop {
+        let before = edges.len();
+        for at in 0..code.len() {
+            let count = counts.0[at] as f64;
+            // What leaves by an exit or a return is not among the edges.
+            let leaves = matches!(code[at].next, Next::Exit | Next::Return);
+            if !leaves {
+                complete(&mut edges, count, ahead[at].iter().map(|&to| (at, to)));
+            }
+            if !entered[at] {
+                complete(&mut edges, count, behind[at].iter().map(|&from| (from, at)));
+            }
+        }
+        if edges.len() == before {
+            return edges;
+        }
+    }
+}
+
+/// Gives the only unknown edge of an instruction what the others leave.
+fn complete(edges: &mut HashMap<(usize, usize), f64>, count: f64, all: impl Iterator<Item = (usize, usize)> + Clone) {
+    let mut unknown = all.clone().filter(|edge| !edges.contains_key(edge));
+    let (Some(edge), None) = (unknown.next(), unknown.next()) else { return };
+    let known: f64 = all.filter_map(|edge| edges.get(&edge)).sum();
+    edges.insert(edge, (count - known).max(0.0));
+}
