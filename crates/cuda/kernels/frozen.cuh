@@ -1,0 +1,41 @@
+// Where what overflows lies: in a slot of its own for each entry, or, in a frozen buffer, compact behind an index (docs/format.md,
+// "Frozen buffers"; the Rust twin is crates/memory/src/frozen). Plain C++, so that a machine without a GPU proves it.
+#pragma once
+#include "map.cuh"
+
+namespace buddy {
+
+// Sectors of an entry that do not fit its part on the device.
+BUDDY_FN u32 sectors_over(u32 nibble, u32 device_bytes) {
+    if (nibble >= NIBBLES) return 0;
+    u32 bytes = class_bytes(class_of(nibble));
+    if (bytes <= device_bytes) return 0;
+    return (device_bytes == SMALL ? bytes : bytes - device_bytes) / SECTOR;
+}
+
+// Nibbles of a word that are `nibble`: a one at the beginning of each.
+BUDDY_FN u32 equal_nibbles(u32 word, u32 nibble) {
+    u32 other = word ^ nibble * 0x11111111u;
+    return ~(other | other >> 1 | other >> 2 | other >> 3) & 0x11111111u;
+}
+
+// The same sum over the first `count` nibbles of a word.
+BUDDY_FN u32 sectors_over_word(u32 word, u32 count, u32 device_bytes) {
+    u32 kept = count >= 8 ? ~0u : (1u << 4 * count) - 1, sum = 0;
+    for (u32 nibble = B8; nibble < NIBBLES; nibble++) {
+        u32 over = sectors_over(nibble, device_bytes);
+        if (over != 0) sum += over * ones_in(equal_nibbles(word, nibble) & kept);
+    }
+    return sum;
+}
+
+// An entry's first sector among those that overflow: those of the pages before it, and of the entries before it in its page.
+BUDDY_FN u32 first_sector(const u32* index, const u32* nibbles, u64 entry, u32 device_bytes) {
+    u64 page = entry / PAGE_ENTRIES;
+    u32 sum = index[page], within = (u32)(entry % PAGE_ENTRIES);
+    const u32* line = nibbles + page * (PAGE_ENTRIES / 8);
+    for (u32 i = 0; i <= within / 8; i++) sum += sectors_over_word(line[i], within - 8 * i, device_bytes);
+    return sum;
+}
+
+}  // namespace buddy

@@ -1,0 +1,35 @@
+// y = W x with bf16 weights in compressed memory at 4/3x, on tensor cores: any number of tokens. linear_plan.cuh says who does
+// what, linear_fetch.cuh brings it into shared memory, linear_multiply.cuh multiplies.
+//
+// A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel writes meanwhile,
+// come at once; x, y and all else waits.
+#include "linear_fetch.cuh"
+#include "linear_multiply.cuh"
+
+using namespace buddy;
+
+template <class S>
+BUDDY_FN void linear(const Linear& linear) {
+    extern __shared__ __align__(1024) u8 memory[];
+    Room<S> room = {shared_address(memory)};
+    if (threadIdx.x == 0) room.init();
+    __syncthreads();
+    let_kernel_after_begin();
+    Line<S> line(linear);
+    u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
+    if (warp < S::WARPS) {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        multiply_steps(linear, line, room);
+    } else {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (warp == S::WARPS) fetch_weights(linear, line, room);
+        else if (warp == S::WARPS + 1) fetch_nibbles(linear, line, room);
+        else fetch_x(linear, line, room, warp - S::WARPS - 2);
+    }
+}
+
+#define BUDDY_LINEAR(tokens, fragments, entries, stages)                                                                       \
+    extern "C" __global__ void __launch_bounds__((GROUPS + 1) * GROUP, 1)                                                      \
+        linear_##tokens##_##fragments##_##entries##_##stages(const __grid_constant__ Linear of) {                              \
+        linear<Shape<tokens, fragments, entries, stages>>(of);                                                                 \
+    }
