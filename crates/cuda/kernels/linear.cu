@@ -18,18 +18,19 @@ BUDDY_FN void linear(const Linear& linear) {
     Line<S> line(linear);
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     if (warp < S::WARPS) {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
         multiply_steps(linear, line, room);
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (warp == S::WARPS) fetch_weights(linear, line, room);
-        else if (warp == S::WARPS + 1) fetch_nibbles(linear, line, room);
-        else fetch_x(linear, line, room, warp - S::WARPS - 2);
+        u32 fetcher = warp - S::WARPS;
+        if (fetcher < WEIGHT_WARPS) fetch_weights(linear, line, room, fetcher);
+        else if (fetcher == WEIGHT_WARPS) fetch_nibbles(linear, line, room);
+        else fetch_x(linear, line, room, fetcher - WEIGHT_WARPS - 1);
     }
 }
 
 #define BUDDY_LINEAR(tokens, fragments, entries, stages)                                                                       \
-    extern "C" __global__ void __launch_bounds__((GROUPS + 1) * GROUP, 1)                                                      \
+    extern "C" __global__ void __launch_bounds__((GROUPS + FETCHERS) * GROUP, 1)                                                      \
         linear_##tokens##_##fragments##_##entries##_##stages(const __grid_constant__ Linear of) {                              \
         linear<Shape<tokens, fragments, entries, stages>>(of);                                                                 \
     }

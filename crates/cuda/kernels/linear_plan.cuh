@@ -14,6 +14,8 @@ namespace buddy {
 
 constexpr u32 GROUP = 128;         // threads of a warpgroup
 constexpr u32 GROUPS = 2;          // warpgroups that multiply
+// Warps that fetch: two warpgroups of them, one warp of which looks at nibbles.
+constexpr u32 FETCHERS = 2, WEIGHT_WARPS = 4, X_WARPS = 4 * FETCHERS - WEIGHT_WARPS - 1;
 constexpr u32 VALUES = ENTRY / 2;  // of an entry
 
 // A matrix in compressed memory at 4/3x.
@@ -102,7 +104,7 @@ struct Room {
 
     BUDDY_FN void init() const {
         // Each lane of the warps that fetch arrives with its copies, and the one that looks at nibbles once more.
-        for (u32 i = 0; i < S::STAGES; i++) come(i).init(GROUP + 1), used(i).init(S::WARPS);
+        for (u32 i = 0; i < S::STAGES; i++) come(i).init(FETCHERS * GROUP + 1), used(i).init(S::WARPS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 };
