@@ -1,6 +1,6 @@
 // Packs a buffer once and for all (docs/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
 // in a row: parts on the device, nibbles and how many sectors overflow of each page; the index, a running sum of these; and the
-// sectors themselves, which are then known by their places. BUDDY_CODEC names the codec's struct.
+// sectors themselves, which are then known by their places, with the header. BUDDY_CODEC names the codec's struct.
 #include "buddy_device.cuh"
 #include "frozen.cuh"
 
@@ -8,6 +8,8 @@ using namespace buddy;
 typedef BUDDY_CODEC Codec;
 
 constexpr u32 WARPS = PAGE_ENTRIES / WARP, SCANNERS = 1024;
+// The index is made by so many blocks. Meanwhile their sums lie in the header, which has room for them.
+constexpr u32 SUMS = 16, HEADER_WORDS = 32, AT_SUMS = 16, AT_SECTORS = 12;
 
 struct Packing {
     const uint4* from;
@@ -15,15 +17,18 @@ struct Packing {
     u8* nibbles;
     u32* index;  // one for each page, and the sum of all
     u8* overflow;
+    u32* header;  // zeros before
     u64 entries;
     u32 device_bytes, capacity;  // sectors that there is room for
     Params params;
+    u32 head[HEADER_WORDS];  // what the header shall be, but for the sectors
 
     BUDDY_FN u64 pages() const { return (entries + PAGE_ENTRIES - 1) / PAGE_ENTRIES; }
+    BUDDY_FN u64 pages_of_sum() const { return (pages() + SUMS - 1) / SUMS; }
 };
 
 // A block to a page. Entries past the end are zeros.
-extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_pack(Packing of) {
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_pack(const __grid_constant__ Packing of) {
     __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
     __shared__ u32 sums[WARPS];
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -55,46 +60,58 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_p
         u32 sum = 0;
         for (u32 i = 0; i < WARPS; i++) sum += sums[i];
         of.index[blockIdx.x] = sum;
+        if (sum != 0) atomicAdd(of.header + AT_SUMS + blockIdx.x / of.pages_of_sum(), sum);
     }
 }
 
-// One block: counts become the sums of those before them.
-extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(Packing of) {
-    __shared__ u32 sums[SCANNERS];
-    u64 pages = of.pages(), each = (pages + SCANNERS - 1) / SCANNERS;
-    u64 begin = min(threadIdx.x * each, pages), end = min(begin + each, pages);
-    u32 sum = 0;
-#pragma unroll 8
-    for (u64 i = begin; i < end; i++) sum += of.index[i];
-    sums[threadIdx.x] = sum;
+// The sum of the values of threads up to this one.
+BUDDY_FN u32 running_sum(u32 value, u32 (&sums)[WARP]) {
+    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    auto along = [&](u32 value) {
+        for (u32 step = 1; step < WARP; step *= 2) {
+            u32 other = __shfl_up_sync(ALL, value, step);
+            value += lane >= step ? other : 0;
+        }
+        return value;
+    };
+    value = along(value);
+    if (lane == WARP - 1) sums[warp] = value;
     __syncthreads();
-    for (u32 step = 1; step < SCANNERS; step *= 2) {
-        u32 other = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-        __syncthreads();
-        sums[threadIdx.x] += other;
-        __syncthreads();
-    }
-    u32 before = sums[threadIdx.x] - sum;
-#pragma unroll 8
-    for (u64 i = begin; i < end; i++) {
-        u32 count = of.index[i];
-        of.index[i] = before, before += count;
-    }
-    if (threadIdx.x == SCANNERS - 1) of.index[pages] = sums[SCANNERS - 1];
+    if (warp == 0) sums[lane] = along(sums[lane]);
+    __syncthreads();
+    return value + (warp == 0 ? 0 : sums[warp - 1]);
 }
 
-// A thread to eight entries: those that overflow are encoded once more, and their last sectors put in place. Nothing is written
-// past the room that there is.
-extern "C" __global__ void __launch_bounds__(128) frozen_overflow(Packing of) {
+// Counts become the sums of those before them.
+extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(const __grid_constant__ Packing of) {
+    __shared__ u32 sums[WARP];
+    u64 begin = min(blockIdx.x * of.pages_of_sum(), of.pages()), end = min(begin + of.pages_of_sum(), of.pages());
+    u32 before = 0;
+    for (u32 i = 0; i < blockIdx.x; i++) before += of.header[AT_SUMS + i];
+    for (u64 first = begin; first < end; first += SCANNERS) {
+        u64 at = first + threadIdx.x;
+        u32 count = at < end ? of.index[at] : 0, sum = running_sum(count, sums);
+        if (at < end) of.index[at] = before + sum - count;
+        before += sums[WARP - 1];
+        __syncthreads();
+    }
+    if (blockIdx.x == SUMS - 1 && threadIdx.x == 0) of.index[of.pages()] = before;
+}
+
+// A thread to eight entries: those that overflow are encoded once more, and their last sectors put in place. If there is no room
+// for all of them, none is, and the header says of itself only how many there are.
+extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_constant__ Packing of) {
     u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= of.pages() * (PAGE_ENTRIES / 8)) return;
+    u32 all = of.index[of.pages()];
+    bool fits = all <= of.capacity;
+    if (at < HEADER_WORDS) of.header[at] = at == AT_SECTORS ? all : fits ? of.head[at] : 0;
+    if (!fits || at >= of.pages() * (PAGE_ENTRIES / 8)) return;
     u32 word = ((const u32*)of.nibbles)[at];
     if (sectors_over_word(word, 8, of.device_bytes) == 0) return;
     u32 sector = first_sector(of.index, (const u32*)of.nibbles, at * 8, of.device_bytes);
     for (u32 i = 0; i < 8; i++) {
         u32 nibble = word >> 4 * i & 15, over = sectors_over(nibble, of.device_bytes);
         if (over == 0) continue;
-        if (sector + over > of.capacity) return;
         const uint4* plain = of.from + (at * 8 + i) * CHUNKS;
         thread::OwnRow row = {};
         u32 words[WORDS];
@@ -110,7 +127,8 @@ extern "C" __global__ void __launch_bounds__(128) frozen_overflow(Packing of) {
             for (u32 k = 0; k < WORDS; k++) row.store(k, words[k]);
         }
         u32 kept = of.device_bytes == SMALL ? 0 : of.device_bytes / CHUNK;
-        for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) ((Quad*)of.overflow)[sector * (SECTOR / CHUNK) + c] = row.chunks[kept + c];
+        Quad* to = (Quad*)of.overflow + (u64)sector * (SECTOR / CHUNK);
+        for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
         sector += over;
     }
 }

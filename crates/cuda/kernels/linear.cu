@@ -3,6 +3,7 @@
 //
 // A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel writes meanwhile,
 // come at once; x, y and all else waits.
+#include "wgmma.cuh"
 #include "linear_fetch.cuh"
 #include "linear_multiply.cuh"
 
@@ -18,14 +19,18 @@ BUDDY_FN void linear(const Linear& linear) {
     Line<S> line(linear);
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     if (warp < S::WARPS) {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
         multiply_steps(linear, line, room);
     } else {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 48;");
         u32 fetcher = warp - S::WARPS;
-        if (fetcher < WEIGHT_WARPS) fetch_weights(linear, line, room, fetcher);
-        else if (fetcher == WEIGHT_WARPS) fetch_nibbles(linear, line, room);
-        else fetch_x(linear, line, room, fetcher - WEIGHT_WARPS - 1);
+        if (fetcher == 0) {
+            if (elect()) fetch_weights(linear, line, room);
+        } else if (fetcher == 1) {
+            fetch_nibbles(linear, line, room);
+        } else {
+            FetchX<S>{linear, line, room, threadIdx.x % WARP, fetcher - 2}.all();
+        }
     }
 }
 

@@ -1,99 +1,78 @@
-// What brings the steps of a linear layer into shared memory: warps for weights, one for their nibbles and for what overflows,
-// and some for x. Each goes its own way, as far ahead as there is room.
+// What brings the steps of a linear layer into shared memory: a thread that asks the copy engine for weights, a warp for their
+// nibbles and for what overflows, and some for x. Each goes its own way, as far ahead as there is room.
 #pragma once
 #include "linear_plan.cuh"
 
 namespace buddy {
 
-BUDDY_FN void fetch_word(u32 to, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
-}
 // The barrier counts this lane once its copies so far have come.
 BUDDY_FN void arrive_with_copies(Barrier barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.at) : "memory");
 }
 
-// Weights of all steps of this block, by some warps, each of which takes rows of every step.
+// Weights of all steps of this block, by one thread.
 template <class S>
-BUDDY_FN void fetch_weights(const Linear& linear, const Line<S>& line, const Room<S>& room, u32 warp) {
-    // 96 chunks, three to a lane, are a whole number of rows.
-    constexpr u32 CHUNKS_OF_ROW = S::ROW / CHUNK, ROWS = 3 * WARP / CHUNKS_OF_ROW, EACH = S::ROWS / WEIGHT_WARPS;
-    u32 lane = threadIdx.x % WARP, row[3], byte[3], to[3];
-    BUDDY_UNROLL
-    for (u32 i = 0; i < 3; i++) {
-        u32 at = i * WARP + lane;
-        row[i] = warp * EACH + at / CHUNKS_OF_ROW, byte[i] = at % CHUNKS_OF_ROW * CHUNK, to[i] = S::place(row[i], byte[i]);
-    }
-    u32 pitch = line.per_row * Weights::BYTES;
-    Turn<S::STAGES> turn;
-    u64 end = line.start(blockIdx.x + 1);
+BUDDY_FN void fetch_weights(const Linear& linear, const Line<S>& line, const Room<S>& room) {
+    u64 pitch = (u64)line.per_row * Weights::COLUMN, policy = read_once(), end = line.start(blockIdx.x + 1);
+    u32 all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
     Step<S> step(line, line.start(blockIdx.x));
+    Turn<S::STAGES> turn;
 #pragma unroll 1
     for (u64 i = line.start(blockIdx.x); i < end; i++, step.next(line), turn.next()) {
         room.used(turn.place).wait(turn.round ^ 1);
-        u32 first = step.row(line), rows = min(S::ROWS, linear.outputs - first), bytes = step.entries(line) * Weights::BYTES;
-        const u8* from = linear.weights.device + (u64)first * pitch + step.at * S::ROW;
-        u32 stage = room.step(turn.place);
-        if (rows == S::ROWS && bytes == S::ROW) {
-            const u8* at[3];
-            BUDDY_UNROLL
-            for (u32 k = 0; k < 3; k++) at[k] = from + (u64)row[k] * pitch + byte[k];
-            BUDDY_UNROLL
-            for (u32 r = 0; r < EACH; r += ROWS) {
-                BUDDY_UNROLL
-                for (u32 k = 0; k < 3; k++) fetch<CHUNK>(stage + to[k] + r * S::ROW, at[k] + (u64)r * pitch);
-            }
-        } else {
-            BUDDY_ROLLED
-            for (u32 r = 0; r < EACH; r += ROWS) {
-                BUDDY_UNROLL
-                for (u32 k = 0; k < 3; k++) {
-                    // Rows below the last are the last once more; nobody looks at their sums.
-                    const u8* at = from + (u64)min(row[k] + r, rows - 1) * pitch + byte[k];
-                    if (byte[k] < bytes) fetch<CHUNK>(stage + to[k] + r * S::ROW, at);
-                }
-            }
-        }
-        arrive_with_copies(room.come(turn.place));
+        u32 first = step.row_tile(line), tiles = min(S::TILES, all - first), bytes = step.entries(line) * Weights::COLUMN;
+        const u8* from = linear.weights.device + first * pitch + step.at * S::TILE;
+        room.come(turn.place).expect(tiles * bytes);
+#pragma unroll 8
+        for (u32 t = 0; t < tiles; t++) copy_bulk(room.column(turn.place, t, 0), from + t * pitch, bytes, room.come(turn.place), policy);
     }
 }
 
-// Nibbles, by one warp, and for each lane the last sector of the first of its entries that overflows.
+// Nibbles, by one warp, a column of sixteen to a lane at a time; and for each lane the last sector of the first of its entries
+// that overflows.
 template <class S>
 BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Room<S>& room) {
-    constexpr u32 EACH = S::ROWS / WARP, KEPT = (1u << 4 * S::ENTRIES) - 1;
-    u32 lane = threadIdx.x % WARP, next[EACH];
+    constexpr u32 EACH = (S::COLUMNS + WARP - 1) / WARP;
+    u32 lane = threadIdx.x % WARP, all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
     const Weights& weights = linear.weights;
+    uint2 next[EACH];
     Turn<S::STAGES> turn;
     u64 begin = line.start(blockIdx.x), end = line.start(blockIdx.x + 1);
     Step<S> step(line, begin);
-    auto entry = [&](const Step<S>& step, u32 i) {
-        u32 row = min(step.row(line) + i * WARP + lane, linear.outputs - 1);
-        return (u64)row * line.per_row + step.at * S::ENTRIES;
-    };
+    // Where there is no column, as if all its entries were in layout B: nobody looks at their sums.
     auto look_at = [&](const Step<S>& step) {
+        u32 entries = step.entries(line), first = step.row_tile(line);
         BUDDY_UNROLL
-        for (u32 i = 0; i < EACH; i++) next[i] = weights.nibbles_from(entry(step, i));
+        for (u32 i = 0; i < EACH; i++) {
+            u32 column = i * WARP + lane, tile = first + column / S::ENTRIES, e = column % S::ENTRIES;
+            u64 at = (u64)tile * line.per_row + step.at * S::ENTRIES + e;
+            bool is = column < S::COLUMNS && tile < all && e < entries;
+            next[i] = is ? __ldg((const uint2*)weights.nibbles + at) : make_uint2(0x66666666u, 0x66666666u);
+        }
     };
     if (begin < end) look_at(step);
 #pragma unroll 1
-    for (u64 at = begin; at < end; at++, turn.next()) {
-        u32 now[EACH], raw[EACH], tag = ~0u, kept = KEPT >> 4 * (S::ENTRIES - step.entries(line));
+    for (u64 i = begin; i < end; i++, turn.next()) {
+        uint2 now[EACH];
         BUDDY_UNROLL
-        for (u32 i = 0; i < EACH; i++) now[i] = next[i], raw[i] = equal_nibbles(now[i], RAW) & kept;
+        for (u32 k = 0; k < EACH; k++) now[k] = next[k];
         Step<S> after = step;
         after.next(line);
-        if (at + 1 < end) look_at(after);
+        if (i + 1 < end) look_at(after);
         room.used(turn.place).wait(turn.round ^ 1);
+        u32 tag = ~0u;
         BUDDY_UNROLL
-        for (u32 i = 0; i < EACH; i++) {
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.nibbles(turn.place, i * WARP + lane)), "r"(now[i]) : "memory");
-            if (raw[i] != 0 && tag == ~0u) {
-                u32 e = trailing_zeros(raw[i]) / 4;
-                const u8* from = weights.last_sector(entry(step, i) + e);
+        for (u32 k = 0; k < EACH; k++) {
+            u32 column = k * WARP + lane;
+            if (column < S::COLUMNS) store_two(room.nibbles(turn.place, column), now[k]);
+            u32 upper = equal_nibbles(now[k].x, RAW), lower = equal_nibbles(now[k].y, RAW);
+            if ((upper | lower) != 0 && tag == ~0u) {
+                u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
+                u64 at = (u64)(step.row_tile(line) + column / S::ENTRIES) * line.per_row + step.at * S::ENTRIES + column % S::ENTRIES;
+                const u8* from = weights.last_sector(at * TILE_ROWS + row);
                 if (from == nullptr) continue;
                 fetch<CHUNK>(room.near(turn.place, lane), from), fetch<CHUNK>(room.near(turn.place, lane) + CHUNK, from + CHUNK);
-                tag = (i * WARP + lane) * 4 + e;
+                tag = column * TILE_ROWS + row;
             }
         }
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
@@ -104,30 +83,66 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
     }
 }
 
-// x, by some warps, each with every so manieth token. Pair 8q + k of an entry's 32 pairs of values goes to chunk k, place q: a lane
-// with quarter q of an entry of W has pairs 8q to 8q + 7, and products take chunks.
+// x, by some warps: 64 columns of sixteen tokens at a time, half of a token's to a lane. Pair 8q + k of an entry's 32 pairs of values
+// goes to chunk k, place q: a lane with quarter q of an entry of W has pairs 8q to 8q + 7, and products take chunks.
 template <class S>
-BUDDY_FN void fetch_x(const Linear& linear, const Line<S>& line, const Room<S>& room, u32 warp) {
-    u32 lane = threadIdx.x % WARP, chunk = lane % 8 * CHUNK, quarter = lane / 8 * 4;
-    Turn<S::STAGES> turn;
-    u64 end = line.start(blockIdx.x + 1), pitch = (u64)linear.inputs * 2;
-    Step<S> step(line, line.start(blockIdx.x));
-    wait_for_kernel_before();
-#pragma unroll 1
-    for (u64 i = line.start(blockIdx.x); i < end; i++, step.next(line), turn.next()) {
-        room.used(turn.place).wait(turn.round ^ 1);
-        u32 first = step.token(line), tokens = min(S::TOKENS, linear.tokens - first), entries = step.entries(line);
-        const u8* from = linear.x + first * pitch + (u64)step.at * S::ENTRIES * ENTRY + lane * 4;
-        for (u32 e = 0; e < entries; e++) {
-            u32 to = room.x(turn.place, e) + quarter;
-            const u8* row = from + e * ENTRY + warp * pitch;
-#pragma unroll 4
-            for (u32 t = warp; t < tokens; t += X_WARPS, row += X_WARPS * pitch) {
-                fetch_word(to + t * ENTRY + (chunk ^ t % 8 * CHUNK), row);
-            }
-        }
-        arrive_with_copies(room.come(turn.place));
+struct FetchX {
+    static constexpr u32 EACH = S::TOKENS > TILE_ROWS ? S::TOKENS / TILE_ROWS : 1;  // pieces of an entry
+    static constexpr u32 PIECES = S::ENTRIES * EACH;
+    const Linear& linear;
+    const Line<S>& line;
+    const Room<S>& room;
+    u32 lane, warp;
+
+    BUDDY_FN bool is(const Step<S>& step, u32 piece, u32& token) const {
+        token = step.token(line) + piece % EACH * TILE_ROWS + lane / 2;
+        return piece / EACH < step.entries(line) && piece % EACH * TILE_ROWS + lane / 2 < S::TOKENS && token < linear.tokens;
     }
-}
+    BUDDY_FN void load(const Step<S>& step, u32 piece, uint4 (&v)[4]) const {
+        u32 token;
+        if (!is(step, piece, token)) return;
+        u64 at = (u64)token * line.per_row + step.at * S::ENTRIES + piece / EACH;
+        const uint4* from = (const uint4*)(linear.x + at * ENTRY) + lane % 2;
+        BUDDY_UNROLL
+        for (u32 q = 0; q < 4; q++) v[q] = __ldcg(from + 2 * q);
+    }
+    BUDDY_FN void store(const Step<S>& step, u32 place, u32 piece, const uint4 (&v)[4]) const {
+        u32 token, row = piece % EACH * TILE_ROWS + lane / 2;
+        if (!is(step, piece, token)) return;
+        u32 to = room.x(place, piece / EACH) + row * ENTRY, first = lane % 2 * 4;
+        store_four(to + ((first + 0) ^ row % 8) * CHUNK, make_uint4(v[0].x, v[1].x, v[2].x, v[3].x));
+        store_four(to + ((first + 1) ^ row % 8) * CHUNK, make_uint4(v[0].y, v[1].y, v[2].y, v[3].y));
+        store_four(to + ((first + 2) ^ row % 8) * CHUNK, make_uint4(v[0].z, v[1].z, v[2].z, v[3].z));
+        store_four(to + ((first + 3) ^ row % 8) * CHUNK, make_uint4(v[0].w, v[1].w, v[2].w, v[3].w));
+    }
+    BUDDY_FN void all() const {
+        u64 begin = line.start(blockIdx.x), end = line.start(blockIdx.x + 1);
+        Step<S> step(line, begin);
+        Turn<S::STAGES> turn;
+        uint4 next[4];
+        wait_for_kernel_before();
+        if (begin < end && warp < PIECES) load(step, warp, next);
+#pragma unroll 1
+        for (u64 i = begin; i < end; i++, turn.next()) {
+            Step<S> after = step;
+            after.next(line);
+            room.used(turn.place).wait(turn.round ^ 1);
+#pragma unroll 1
+            for (u32 piece = warp; piece < PIECES; piece += X_WARPS) {
+                uint4 now[4];
+                BUDDY_UNROLL
+                for (u32 q = 0; q < 4; q++) now[q] = next[q];
+                // The next piece is on its way meanwhile.
+                if (piece + X_WARPS < PIECES) load(step, piece + X_WARPS, next);
+                else if (i + 1 < end) load(after, warp, next);
+                store(step, turn.place, piece, now);
+            }
+            publish_to_products();
+            __syncwarp();
+            if (lane == 0) room.come(turn.place).arrive();
+            step = after;
+        }
+    }
+};
 
 }  // namespace buddy

@@ -13,19 +13,17 @@ BUDDY_FN u32 load_one(u32 at) {
     return v;
 }
 
-// An entry in shared memory, whose chunks are out of place.
-template <class S>
+// An entry in shared memory.
 struct Staged {
-    u32 stage, row, byte;
+    u32 start;
 
-    BUDDY_FN u32 at(u32 offset) const { return stage + S::place(row, byte + offset); }
-    BUDDY_FN u32 load(u32 k) const { return load_one(at(4 * k)); }
+    BUDDY_FN u32 at(u32 offset) const { return start + offset; }
+    BUDDY_FN u32 load(u32 k) const { return load_one(start + 4 * k); }
 };
 
-// A quarter of an entry that is not in layout B. `tail` is where its last sector is in shared memory, or 0.
-template <class S>
-BUDDY_FN void load_odd(const Weights& weights, const Staged<S>& staged, u64 entry, u32 quarter, u32 nibble, u32 tail, u32 scratch,
-                       u32 (&out)[8]) {
+// A quarter of an entry that is not in layout B. `tail` is where its last sector is in shared memory, or 0; `far` where it is else.
+template <class Tail, class Far>
+BUDDY_FN void load_odd(const Staged& staged, u32 quarter, u32 nibble, Tail tail, Far far, u32 scratch, u32 (&out)[8]) {
     auto set = [&](uint4 a, uint4 b) {
         out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
     };
@@ -34,12 +32,12 @@ BUDDY_FN void load_odd(const Weights& weights, const Staged<S>& staged, u64 entr
         const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
         Bf16::read_own_quarter(bytes, rest, quarter, out);
     } else if (nibble == RAW) {
-        if (quarter < 3) {
-            set(load_four(staged.at(32 * quarter)), load_four(staged.at(32 * quarter + 16)));
-        } else if (tail != 0) {
-            set(load_four(tail), load_four(tail + 16));
+        u32 near = quarter < 3 ? staged.at(32 * quarter) : tail();
+        if (near != 0) {
+            u32 next = quarter < 3 ? staged.at(32 * quarter + 16) : near + 16;
+            set(load_four(near), load_four(next));
         } else {
-            const uint4* from = (const uint4*)weights.last_sector(entry);
+            const uint4* from = (const uint4*)far();
             uint4 none = make_uint4(0, 0, 0, 0);
             set(from ? __ldg(from) : none, from ? __ldg(from + 1) : none);
         }
@@ -79,13 +77,13 @@ struct Sums {
         }
     }
     // Lane l has tokens 8j + l % 4 * 2 and the next, of two rows.
-    BUDDY_FN void put(const Linear& linear, u32 row, u32 token) const {
+    BUDDY_FN void put(const Linear& linear, u32 row_tile, u32 token) const {
         u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
         BUDDY_UNROLL
         for (u32 f = 0; f < S::FRAGMENTS; f++) {
             BUDDY_UNROLL
             for (u32 half = 0; half < 2; half++) {
-                u32 at = row + (warp / 4 * S::FRAGMENTS + f) * 64 + warp % 4 * 16 + S::row_of(lane) + 8 * half;
+                u32 at = (row_tile + (warp / 4 * S::FRAGMENTS + f) * 4 + warp % 4) * TILE_ROWS + S::row_of(lane) + 8 * half;
                 if (at >= linear.outputs) continue;
                 float bias = linear.bias ? __uint_as_float((u32)__ldg((const unsigned short*)linear.bias + at) << 16) : 0;
                 BUDDY_UNROLL
@@ -141,49 +139,51 @@ BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& r
             sums.add(linear, 2 * block + (line.start(block) < first_of_tile), block == first);
         }
     }
-    sums.put(linear, step.row(line), step.token(line));
+    sums.put(linear, step.row_tile(line), step.token(line));
 }
 
-// What a warp that multiplies keeps: its fragments, two of them, so that one is made while the other is multiplied; its sums, and
-// which step it is at.
+// A warp that multiplies: a tile of sixteen rows for each of its fragments, two rows and a quarter of each entry to a lane.
 template <class S>
 struct Multiplier {
-    static constexpr u32 AT_ONCE = S::TOKENS > 128 ? 128 : S::TOKENS;
+    static constexpr u32 AT_ONCE = S::TOKENS > 128 ? 128 : S::TOKENS, BELOW = 8 * Weights::BYTES;
     const Linear& linear;
     const Line<S>& line;
     const Room<S>& room;
-    u32 lane, quarter, row;
+    u32 lane, quarter, row, tile;
 
     BUDDY_FN Multiplier(const Linear& linear, const Line<S>& line, const Room<S>& room) : linear(linear), line(line), room(room) {
         u32 warp = threadIdx.x / WARP;
-        lane = threadIdx.x % WARP, quarter = lane % 4;
-        row = warp / 4 * S::FRAGMENTS * 64 + warp % 4 * 16 + S::row_of(lane);
+        lane = threadIdx.x % WARP, quarter = lane % 4, row = S::row_of(lane), tile = warp / 4 * S::FRAGMENTS * 4 + warp % 4;
     }
 
-    // A lane's quarters of entry `e` of two rows, in layout B.
-    BUDDY_FN void load(u32 stage, u32 e, u32 f, u32 (&upper)[8], u32 (&lower)[8]) const {
-        u32 m = stage + S::place(row, e * Weights::BYTES + 16 * quarter) + f * 64 * S::ROW;
-        u32 c = stage + S::place(row, e * Weights::BYTES + 64 + 8 * quarter) + f * 64 * S::ROW;
+    // A lane's quarters of an entry of two rows, in layout B.
+    BUDDY_FN void load(u32 column, u32 (&upper)[8], u32 (&lower)[8]) const {
+        u32 at = column + row * Weights::BYTES;
         auto one = [&](u32 below, u32 (&out)[8]) {
-            uint4 v = load_four(m + below);
-            uint2 w = load_two(c + below);
+            uint4 v = load_four(at + 16 * quarter + below);
+            uint2 w = load_two(at + 8 * quarter + 64 + below);
             const u32 bytes[4] = {v.x, v.y, v.z, v.w}, codes[2] = {w.x, w.y};
             Bf16::read_window_quarter(bytes, codes, linear.weights.window, out);
         };
-        one(0, upper), one(8 * S::ROW, lower);
+        one(0, upper), one(BELOW, lower);
     }
 
-    // The same of those that are not; four bits of `odd` say so of each.
-    BUDDY_FN void load_others(u32 place, const Step<S>& step, u32 e, u32 f, const u32 (&odd)[2], u32 (&upper)[8], u32 (&lower)[8]) const {
+    // The same of those that are not; `odd` has four bits for each of eight rows, of upper and of lower ones. `first` is the
+    // column's first entry in the matrix.
+    BUDDY_FN void load_others(u32 place, u32 in_step, u32 column, u64 first, uint2 odd, u32 (&upper)[8], u32 (&lower)[8]) const {
         BUDDY_ROLLED
         for (u32 h = 0; h < 2; h++) {
-            u32 bits = (h ? odd[1] : odd[0]) >> 4 * e & 15, out[8] = {};
+            u32 word = h ? odd.y : odd.x;
+            if (word == 0) continue;
+            u32 bits = word >> 4 * row & 15, out[8] = {};
             if (bits) {
-                u32 of = row + 64 * f + 8 * h, tail = 0;
-                u64 entry = (u64)min(step.row(line) + of, linear.outputs - 1) * line.per_row + step.at * S::ENTRIES + e;
-                if (load_one(room.tag(place, of % WARP)) == of * 4 + e) tail = room.near(place, of % WARP);
-                Staged<S> staged = {room.step(place), of, e * Weights::BYTES};
-                load_odd(linear.weights, staged, entry, quarter, bits ^ (RAW + 1), tail, room.scratch(), out);
+                u32 of = row + 8 * h;
+                auto tail = [&]() -> u32 {
+                    u32 slot = in_step % WARP;
+                    return load_one(room.tag(place, slot)) == in_step * TILE_ROWS + of ? room.near(place, slot) : 0;
+                };
+                auto far = [&] { return linear.weights.last_sector(first + of); };
+                load_odd(Staged{column + of * Weights::BYTES}, quarter, bits ^ (RAW + 1), tail, far, room.scratch(), out);
             }
             __syncwarp();
             BUDDY_UNROLL
@@ -219,22 +219,13 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
     Step<S> step(line, begin);
 #pragma unroll 1
     while (begin < end) {
-        u32 steps = (u32)min(end - begin, (u64)(line.per_tile - step.at)), before = ~0u;
+        u32 steps = (u32)min(end - begin, (u64)(line.per_tile - step.at)), before = ~0u, first_tile = keep(step.row_tile(line));
         float sums[S::FRAGMENTS][S::TOKENS / 2];
         u32 upper[2][8], lower[2][8];
 #pragma unroll 1
         for (u32 i = 0; i < steps; i++, turn.next(), step.at++) {
             room.come(turn.place).wait(turn.round);
-            publish_to_products();
-            u32 entries = step.entries(line), odd[S::FRAGMENTS][2], any[S::FRAGMENTS];
-            BUDDY_UNROLL
-            for (u32 f = 0; f < S::FRAGMENTS; f++) {
-                BUDDY_UNROLL
-                for (u32 h = 0; h < 2; h++) {
-                    odd[f][h] = load_one(room.nibbles(turn.place, of.row + 64 * f + 8 * h)) ^ (RAW + 1) * 0x11111111u;
-                }
-                any[f] = __reduce_or_sync(ALL, odd[f][0] | odd[f][1]);
-            }
+            u32 entries = step.entries(line);
             BUDDY_UNROLL
             for (u32 e = 0; e < S::ENTRIES; e++) {
                 if (e > 0 && e >= entries) {
@@ -244,8 +235,14 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
                 BUDDY_UNROLL
                 for (u32 f = 0; f < S::FRAGMENTS; f++) {
                     u32 (&a)[8] = upper[(e * S::FRAGMENTS + f) % 2], (&b)[8] = lower[(e * S::FRAGMENTS + f) % 2];
-                    of.load(room.step(turn.place), e, f, a, b);
-                    if (any[f] >> 4 * e & 15) of.load_others(turn.place, step, e, f, odd[f], a, b);
+                    u32 tile = of.tile + 4 * f, column = room.column(turn.place, tile, e);
+                    uint2 odd = load_two(room.nibbles(turn.place, tile * S::ENTRIES + e));
+                    odd.x ^= (RAW + 1) * 0x11111111u, odd.y ^= (RAW + 1) * 0x11111111u;
+                    of.load(column, a, b);
+                    if (odd.x | odd.y) {
+                        u64 first = ((u64)(first_tile + tile) * line.per_row + step.at * S::ENTRIES + e) * TILE_ROWS;
+                        of.load_others(turn.place, tile * S::ENTRIES + e, column, first, odd, a, b);
+                    }
                     of.multiply(sums[f], a, b, room.x(turn.place, e), i > 0 || e > 0);
                     wait_for_products<1>();
                     // Nobody needs the step before any more.
