@@ -18,12 +18,12 @@ struct Packing {
     u32* index;  // one for each page, and the sum of all
     u8* overflow;
     u32* header;  // zeros before
-    u64 entries;
+    Order order;
     u32 device_bytes, capacity;  // sectors that there is room for
     Params params;
     u32 head[HEADER_WORDS];  // what the header shall be, but for the sectors
 
-    BUDDY_FN u64 pages() const { return (entries + PAGE_ENTRIES - 1) / PAGE_ENTRIES; }
+    BUDDY_FN u64 pages() const { return (order.places() + PAGE_ENTRIES - 1) / PAGE_ENTRIES; }
     BUDDY_FN u64 pages_of_sum() const { return (pages() + SUMS - 1) / SUMS; }
 };
 
@@ -34,14 +34,20 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_p
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     Tile tile = {chunks + warp * (WARP * CHUNKS), lane};
     u64 start = (u64)blockIdx.x * PAGE_ENTRIES + warp * WARP;
-    u32 active = start >= of.entries ? 0 : of.entries - start < WARP ? ALL >> (WARP - (u32)(of.entries - start)) : ALL;
+    u64 entry = of.order.entry_at(start + lane);
+    u32 active = __ballot_sync(ALL, start + lane < of.order.places() && entry < of.order.entries);
     Row row(tile);
     if (active != ALL) {
         BUDDY_UNROLL
         for (u32 c = 0; c < CHUNKS; c++) row.store_chunk(c, 0, 0, 0, 0);
         __syncwarp();
     }
-    fetch_plain(tile, of.from + start * CHUNKS, active);
+    BUDDY_UNROLL
+    for (u32 i = 0; i < CHUNKS; i++) {
+        u32 of_row = i * (WARP / CHUNKS) + lane / CHUNKS, chunk = lane % CHUNKS;
+        u64 from = __shfl_sync(ALL, entry, of_row);
+        if (active >> of_row & 1) fetch<16>(tile.at(of_row, chunk), of.from + from * CHUNKS + chunk);
+    }
     arrive();
     u32 words[WORDS];
     row.load_all(words);
@@ -112,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_c
     for (u32 i = 0; i < 8; i++) {
         u32 nibble = word >> 4 * i & 15, over = sectors_over(nibble, of.device_bytes);
         if (over == 0) continue;
-        const uint4* plain = of.from + (at * 8 + i) * CHUNKS;
+        const uint4* plain = of.from + of.order.entry_at(at * 8 + i) * CHUNKS;
         thread::OwnRow row = {};
         u32 words[WORDS];
         BUDDY_UNROLL

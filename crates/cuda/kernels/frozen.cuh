@@ -5,6 +5,29 @@
 
 namespace buddy {
 
+// In which order entries lie: as they are, or, for a matrix whose rows have so many entries, in tiles of sixteen rows.
+struct Order {
+    u64 entries;  // of the data
+    u32 row;      // 0 for no matrix
+
+    static constexpr u32 ROWS = 16;
+
+    BUDDY_FN u64 rows() const { return entries / row; }
+    // How many places there are, those past the last row being empty.
+    BUDDY_FN u64 places() const { return row == 0 ? entries : (rows() + ROWS - 1) / ROWS * ROWS * row; }
+    // The entry of a place; there may be none.
+    BUDDY_FN u64 entry_at(u64 place) const {
+        if (row == 0) return place;
+        u64 column = place / ROWS, at = column / row * ROWS + place % ROWS;
+        return at < rows() ? at * row + column % row : entries;
+    }
+    BUDDY_FN u64 place_of(u64 entry) const {
+        if (row == 0) return entry;
+        u64 at = entry / row;
+        return (at / ROWS * row + entry % row) * ROWS + at % ROWS;
+    }
+};
+
 // Sectors of an entry that do not fit its part on the device.
 BUDDY_FN u32 sectors_over(u32 nibble, u32 device_bytes) {
     if (nibble >= NIBBLES) return 0;

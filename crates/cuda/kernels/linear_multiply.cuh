@@ -1,53 +1,10 @@
 // The warps of a linear layer that multiply: entries from shared memory to fragments in registers, fragments by x on tensor
 // cores, sums to memory. No plain weight is ever stored.
 #pragma once
-#include "linear_plan.cuh"
-#include "quarter.cuh"
+#include "linear_odd.cuh"
 #include "wgmma.cuh"
 
 namespace buddy {
-
-BUDDY_FN u32 load_one(u32 at) {
-    u32 v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
-    return v;
-}
-
-// An entry in shared memory.
-struct Staged {
-    u32 start;
-
-    BUDDY_FN u32 at(u32 offset) const { return start + offset; }
-    BUDDY_FN u32 load(u32 k) const { return load_one(start + 4 * k); }
-};
-
-// A quarter of an entry that is not in layout B. `tail` is where its last sector is in shared memory, or 0; `far` where it is else.
-template <class Tail, class Far>
-BUDDY_FN void load_odd(const Staged& staged, u32 quarter, u32 nibble, Tail tail, Far far, u32 scratch, u32 (&out)[8]) {
-    auto set = [&](uint4 a, uint4 b) {
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
-    };
-    if (nibble == RAW + 2) {
-        uint4 m = load_four(staged.at(16 * quarter)), a = load_four(staged.at(64)), b = load_four(staged.at(80));
-        const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-        Bf16::read_own_quarter(bytes, rest, quarter, out);
-    } else if (nibble == RAW) {
-        u32 near = quarter < 3 ? staged.at(32 * quarter) : tail();
-        if (near != 0) {
-            u32 next = quarter < 3 ? staged.at(32 * quarter + 16) : near + 16;
-            set(load_four(near), load_four(next));
-        } else {
-            const uint4* from = (const uint4*)far();
-            uint4 none = make_uint4(0, 0, 0, 0);
-            set(from ? __ldg(from) : none, from ? __ldg(from + 1) : none);
-        }
-    } else {
-        read_loose_quarter(staged, nibble, quarter, [&](u32 i, u32 pair) {
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(scratch + 4 * i), "r"(pair) : "memory");
-        });
-        set(load_four(scratch), load_four(scratch + 16));
-    }
-}
 
 // Sums of a tile: to memory as they are, and from there in the order of blocks; or to y.
 template <class S>
@@ -81,29 +38,11 @@ struct Sums {
         u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
         BUDDY_UNROLL
         for (u32 f = 0; f < S::FRAGMENTS; f++) {
+            u32 row = (row_tile + (warp / 4 * S::FRAGMENTS + f) * 4 + warp % 4) * TILE_ROWS + Lanes::row_of(lane);
             BUDDY_UNROLL
-            for (u32 half = 0; half < 2; half++) {
-                u32 at = (row_tile + (warp / 4 * S::FRAGMENTS + f) * 4 + warp % 4) * TILE_ROWS + S::row_of(lane) + 8 * half;
-                if (at >= linear.outputs) continue;
-                float bias = linear.bias ? __uint_as_float((u32)__ldg((const unsigned short*)linear.bias + at) << 16) : 0;
-                BUDDY_UNROLL
-                for (u32 j = 0; j < EACH; j += 4) {
-                    BUDDY_UNROLL
-                    for (u32 k = 0; k < 2; k++) {
-                        u32 of = token + 2 * j + lane % 4 * 2 + k;
-                        if (of < linear.tokens) put_one(linear, (u64)of * linear.outputs + at, sums[f][j + 2 * half + k] + bias);
-                    }
-                }
+            for (u32 i = 0; i < EACH; i++) {
+                put_sum(linear, row + 8 * (i / 2 % 2), token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[f][i]);
             }
-        }
-    }
-    static BUDDY_FN void put_one(const Linear& linear, u64 at, float value) {
-        if (linear.wide) {
-            ((float*)linear.y)[at] = value;
-        } else {
-            unsigned short narrow;
-            asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow) : "f"(value));
-            ((unsigned short*)linear.y)[at] = narrow;
         }
     }
 };
@@ -142,60 +81,10 @@ BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& r
     sums.put(linear, step.row_tile(line), step.token(line));
 }
 
-// A warp that multiplies: a tile of sixteen rows for each of its fragments, two rows and a quarter of each entry to a lane.
+// Begins the products of 64 columns.
 template <class S>
-struct Multiplier {
-    static constexpr u32 AT_ONCE = S::TOKENS > 128 ? 128 : S::TOKENS, BELOW = 8 * Weights::BYTES;
-    const Linear& linear;
-    const Line<S>& line;
-    const Room<S>& room;
-    u32 lane, quarter, row, tile;
-
-    BUDDY_FN Multiplier(const Linear& linear, const Line<S>& line, const Room<S>& room) : linear(linear), line(line), room(room) {
-        u32 warp = threadIdx.x / WARP;
-        lane = threadIdx.x % WARP, quarter = lane % 4, row = S::row_of(lane), tile = warp / 4 * S::FRAGMENTS * 4 + warp % 4;
-    }
-
-    // A lane's quarters of an entry of two rows, in layout B.
-    BUDDY_FN void load(u32 column, u32 (&upper)[8], u32 (&lower)[8]) const {
-        u32 at = column + row * Weights::BYTES;
-        auto one = [&](u32 below, u32 (&out)[8]) {
-            uint4 v = load_four(at + 16 * quarter + below);
-            uint2 w = load_two(at + 8 * quarter + 64 + below);
-            const u32 bytes[4] = {v.x, v.y, v.z, v.w}, codes[2] = {w.x, w.y};
-            Bf16::read_window_quarter(bytes, codes, linear.weights.window, out);
-        };
-        one(0, upper), one(BELOW, lower);
-    }
-
-    // The same of those that are not; `odd` has four bits for each of eight rows, of upper and of lower ones. `first` is the
-    // column's first entry in the matrix.
-    BUDDY_FN void load_others(u32 place, u32 in_step, u32 column, u64 first, uint2 odd, u32 (&upper)[8], u32 (&lower)[8]) const {
-        BUDDY_ROLLED
-        for (u32 h = 0; h < 2; h++) {
-            u32 word = h ? odd.y : odd.x;
-            if (word == 0) continue;
-            u32 bits = word >> 4 * row & 15, out[8] = {};
-            if (bits) {
-                u32 of = row + 8 * h;
-                auto tail = [&]() -> u32 {
-                    u32 slot = in_step % WARP;
-                    return load_one(room.tag(place, slot)) == in_step * TILE_ROWS + of ? room.near(place, slot) : 0;
-                };
-                auto far = [&] { return linear.weights.last_sector(first + of); };
-                load_odd(Staged{column + of * Weights::BYTES}, quarter, bits ^ (RAW + 1), tail, far, room.scratch(), out);
-            }
-            __syncwarp();
-            BUDDY_UNROLL
-            for (u32 k = 0; k < 8; k++) {
-                upper[k] = bits && h == 0 ? out[k] : upper[k];
-                lower[k] = bits && h == 1 ? out[k] : lower[k];
-            }
-        }
-    }
-
-    // Begins the products of 64 columns.
-    static BUDDY_FN void multiply(float (&sums)[S::TOKENS / 2], const u32 (&upper)[8], const u32 (&lower)[8], u32 x_at, u32 add) {
+BUDDY_FN void multiply_columns(float (&sums)[S::TOKENS / 2], const u32 (&upper)[8], const u32 (&lower)[8], u32 x_at, u32 add) {
+        constexpr u32 AT_ONCE = S::TOKENS > 128 ? 128 : S::TOKENS;
         begin_products();
         u64 x = operand_at(x_at);
         BUDDY_UNROLL
@@ -209,11 +98,11 @@ struct Multiplier {
         }
         end_products();
     }
-};
 
 template <class S>
 BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Room<S>& room) {
-    Multiplier<S> of(linear, line, room);
+    Lanes lanes(linear.weights);
+    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, first_of_warp = warp / 4 * S::FRAGMENTS * 4 + warp % 4;
     Turn<S::STAGES> turn;
     u64 begin = line.start(blockIdx.x), end = line.start(blockIdx.x + 1);
     Step<S> step(line, begin);
@@ -235,25 +124,25 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
                 BUDDY_UNROLL
                 for (u32 f = 0; f < S::FRAGMENTS; f++) {
                     u32 (&a)[8] = upper[(e * S::FRAGMENTS + f) % 2], (&b)[8] = lower[(e * S::FRAGMENTS + f) % 2];
-                    u32 tile = of.tile + 4 * f, column = room.column(turn.place, tile, e);
-                    uint2 odd = load_two(room.nibbles(turn.place, tile * S::ENTRIES + e));
-                    odd.x ^= (RAW + 1) * 0x11111111u, odd.y ^= (RAW + 1) * 0x11111111u;
-                    of.load(column, a, b);
+                    u32 tile = first_of_warp + 4 * f, number = tile * S::ENTRIES + e, column = room.column(turn.place, tile, e);
+                    uint2 odd = odd_of(load_two(room.nibbles(turn.place, number)));
+                    lanes.load(column, a, b);
                     if (odd.x | odd.y) {
                         u64 first = ((u64)(first_tile + tile) * line.per_row + step.at * S::ENTRIES + e) * TILE_ROWS;
-                        of.load_others(turn.place, tile * S::ENTRIES + e, column, first, odd, a, b);
+                        lanes.load_others(room.tag(turn.place, number % WARP), room.near(turn.place, number % WARP), number, column,
+                                          first, odd, room.scratch(), a, b);
                     }
-                    of.multiply(sums[f], a, b, room.x(turn.place, e), i > 0 || e > 0);
+                    multiply_columns<S>(sums[f], a, b, room.x(turn.place, e), i > 0 || e > 0);
                     wait_for_products<1>();
                     // Nobody needs the step before any more.
-                    if (e == 0 && f == 0 && before != ~0u && of.lane == 0) room.used(before).arrive();
+                    if (e == 0 && f == 0 && before != ~0u && lane == 0) room.used(before).arrive();
                 }
             }
             if ((S::ENTRIES * S::FRAGMENTS) % 2 == 1) wait_for_products<0>();
             before = turn.place;
         }
         wait_for_products<0>();
-        if (of.lane == 0) room.used(before).arrive();
+        if (lane == 0) room.used(before).arrive();
         step.at -= steps;
         finish(linear, line, room, step, begin, begin + steps, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;

@@ -63,12 +63,6 @@ struct Shape {
     static constexpr u32 AT_NIBBLES = AT_TAGS + STAGES * WARP * 4, AT_SCRATCH = AT_NIBBLES + STAGES * COLUMNS * 8;
     static constexpr u32 AT_BARRIERS = AT_SCRATCH + WARPS * WARP * 32, BYTES = AT_BARRIERS + STAGES * 16 + 16;
     static_assert(STEP % 1024 == 0 && X_ENTRY % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
-
-    // The row of a lane's fragment: such that lanes of neighbouring rows read from different banks.
-    static BUDDY_FN u32 row_of(u32 lane) {
-        u32 row = lane / 4;
-        return (row & 4) | (row & 1) << 1 | (row >> 1 & 1);
-    }
 };
 
 // Where things lie in shared memory.

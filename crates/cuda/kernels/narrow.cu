@@ -1,0 +1,239 @@
+// y = W x with bf16 weights in frozen memory at 4/3x, for 1 to 8 tokens: the decode step of a language model.
+//
+// Weights go from their places to tensor cores without being plain anywhere but in registers. The sixteen rows of a fragment are
+// a tile of W. Four lanes share an entry of a row, each with a quarter of it: 16 values that follow one another, four of them to
+// each of four fragments. The order of columns in a product is free as long as both operands have the same one, so a lane's share
+// of x is 16 values that follow one another too.
+//
+// In a block, one warp asks the bulk copy engine for entries, step by step along a tile; most warps multiply; and some add up
+// what these found. A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel
+// writes meanwhile, come at once; x, y and all else waits.
+#include "narrow_plan.cuh"
+#include "linear_fetch.cuh"
+#include "linear_odd.cuh"
+
+using namespace buddy;
+using namespace buddy::narrow;
+
+// Brings in steps, by one warp; one lane of it asks for weights, and each looks at the nibbles of its columns.
+BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, const narrow::Room& room) {
+    const Weights& weights = linear.weights;
+    u64 policy = read_once();
+    u32 lane = threadIdx.x % WARP, panels = cut.panels(), panel = blockIdx.x % panels, taken = 0;
+    // A block's first tile is given. It takes each other one a step before it must know it, and no earlier: what one block has
+    // taken, no other can help with at the end.
+    auto take = [&] {
+        wait_for_kernel_before();
+        if (lane == 0) taken = (gridDim.x + panels - 1 - panel) / panels + atomicAdd(counts.taken(cut, panel), 1);
+    };
+    constexpr u32 EACH = STEP / WARP;
+    uint2 nibbles[EACH];
+    auto look_at = [&](const Part& part) {
+        u32 columns = part.none() ? 0 : part.columns(cut);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < EACH; i++) {
+            u32 column = i * WARP + lane;
+            nibbles[i] = column < columns ? __ldg((const uint2*)weights.nibbles + part.column(cut) + column) : make_uint2(0x66666666u, 0x66666666u);
+        }
+    };
+    Part part = Part::first(cut);
+    if (!part.none()) {
+        look_at(part);
+        if (part.is_last(cut)) take();
+    }
+#pragma unroll 1
+    for (Turn<STAGES> turn; !part.none(); turn.next()) {
+        room.used(turn.place).wait(turn.round ^ 1);
+        u32 bytes = part.columns(cut) * Weights::COLUMN, tag = ~0u;
+        u64 first = part.column(cut);
+        if (lane == 0) copy_bulk(room.column(turn.place, 0), weights.device + first * Weights::COLUMN, bytes, room.come(turn.place), policy);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < EACH; i++) {
+            u32 column = i * WARP + lane;
+            store_two(room.nibbles(turn.place, column), nibbles[i]);
+            u32 upper = equal_nibbles(nibbles[i].x, RAW), lower = equal_nibbles(nibbles[i].y, RAW);
+            if ((upper | lower) != 0 && tag == ~0u) {
+                u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
+                const u8* from = weights.last_sector((first + column) * TILE_ROWS + row);
+                if (from == nullptr) continue;
+                fetch<CHUNK>(room.near(turn.place, lane), from), fetch<CHUNK>(room.near(turn.place, lane) + CHUNK, from + CHUNK);
+                tag = column * TILE_ROWS + row;
+            }
+        }
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
+        arrive_with_copies(room.come(turn.place));
+        if (part.is_last(cut)) {
+            taken = __shfl_sync(ALL, taken, 0);
+            // Where a panel has no more, the next one may.
+            for (u32 i = 1; i < panels && taken >= cut.tiles(); i++) {
+                panel = panel + 1 == panels ? 0 : panel + 1;
+                take();
+                taken = __shfl_sync(ALL, taken, 0);
+            }
+            part = Part::of(cut, taken, panel);
+        } else {
+            part.step++;
+        }
+        Note note = Note::of(cut, part);
+        __syncwarp();
+        // Only now: a step has come when its nibbles and its note have, too.
+        if (lane == 0) {
+            store_four(room.note(turn.place), make_uint4(note.tile, note.panel, note.columns, note.side));
+            room.come(turn.place).expect(bytes);
+        }
+        look_at(part);
+        if (!part.none() && part.is_last(cut)) take();
+    }
+    wait_for_kernel_before();
+    if (lane == 0 && add_and_publish(counts.blocks(), 1) == gridDim.x - 1) {
+        see_published();
+        *counts.blocks() = 0;
+        for (u32 i = 0; i < panels; i++) *counts.taken(cut, i) = 0;
+    }
+}
+
+// Brings in a panel of x, by one lane.
+BUDDY_FN void fetch_sides(const Linear& linear, const Cut& cut, u32 panel, const narrow::Room& room) {
+    u32 bytes = cut.width(panel) * ENTRY;
+    room.sides().expect(bytes * cut.tokens);
+    // All blocks begin at once: each with another token, so that they do not all ask for the same bytes.
+    for (u32 i = 0; i < cut.tokens; i++) {
+        u32 token = (i + blockIdx.x) % cut.tokens;
+        copy_bulk(room.side(cut, token), linear.x + ((u64)token * cut.per_row + panel * cut.panel) * ENTRY, bytes, room.sides());
+    }
+}
+
+// Adds to four sums the product of an entry of two rows, `a` and `b`, and of x.
+BUDDY_FN void add(float (&sums)[4][4], const u32 (&a)[8], const u32 (&b)[8], const u32 (&v)[8]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 4; i++) multiply(sums[i], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], v[2 * i], v[2 * i + 1]);
+}
+
+// Multiplies a warp's share of all steps.
+BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, const narrow::Room& room) {
+    // Columns of a product beyond the tokens hold anything: nobody looks at them.
+    Lanes lanes(linear.weights);
+    u32 lane = threadIdx.x % WARP, side = min(lane / 4, cut.tokens - 1);
+    u32 sides = keep(room.side(cut, side) + warp * SHARE * ENTRY + lane % 4 * (ENTRY / 4)), round = 0;
+    Note note = Note::of(cut, Part::first(cut));
+    u32 panel = note.panel;
+    if (threadIdx.x == 0 && !note.none()) {
+        wait_for_kernel_before();
+        fetch_sides(linear, cut, panel, room);
+    }
+    if (!note.none()) room.sides().wait(round);
+    float sums[4][4] = {};
+    // Gives them to the warp that adds up this tile's.
+    Turn<ADDERS> slot;
+    auto hand_over = [&] {
+        float c[4];
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) {
+            c[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+            sums[0][i] = sums[1][i] = sums[2][i] = sums[3][i] = 0;
+        }
+        room.added(slot.place).wait(slot.round ^ 1);
+        store_four(room.sums(slot.place) + (warp * WARP + lane) * 16,
+                   make_uint4(__float_as_uint(c[0]), __float_as_uint(c[1]), __float_as_uint(c[2]), __float_as_uint(c[3])));
+        if (warp == 0 && lane == 0) store_two(room.name(slot.place), make_uint2(note.tile, note.panel));
+        __syncwarp();
+        if (lane == 0) room.found(slot.place).arrive();
+        slot.next();
+    };
+#pragma unroll 1
+    for (Turn<STAGES> turn; !note.none(); turn.next()) {
+        if (note.panel != panel) {
+            // Once all are here, nobody needs the one before.
+            asm volatile("bar.sync 1, %0;" ::"n"(narrow::WARPS * WARP) : "memory");
+            panel = note.panel;
+            if (threadIdx.x == 0) fetch_sides(linear, cut, panel, room);
+            room.sides().wait(round ^= 1);
+        }
+        room.come(turn.place).wait(turn.round);
+        uint4 next = load_four(room.note(turn.place));
+        BUDDY_UNROLL
+        for (u32 e = 0; e < SHARE; e++) {
+            u32 at = warp * SHARE + e, a[8], b[8];
+            if (at >= note.columns) break;
+            uint2 odd = odd_of(load_two(room.nibbles(turn.place, at)));
+            u32 column = room.column(turn.place, at), x = sides + note.side_at() + e * ENTRY;
+            uint4 v = load_four(x), w = load_four(x + 16);
+            lanes.load(column, a, b);
+            if (odd.x | odd.y) {
+                u64 first = ((u64)note.tile * cut.per_row + note.panel * cut.panel + note.side_at() / ENTRY + at) * TILE_ROWS;
+                lanes.load_others(room.tag(turn.place, at % WARP), room.near(turn.place, at % WARP), at, column, first, odd, room.scratch(), a, b);
+            }
+            const u32 values[8] = {v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w};
+            add(sums, a, b, values);
+        }
+        __syncwarp();
+        if (lane == 0) room.used(turn.place).arrive();
+        if (note.is_last()) hand_over();
+        note = {next.x, next.y, next.z, next.w};
+    }
+    // No tile, to each of them.
+    for (u32 i = 0; i < ADDERS; i++) hand_over();
+}
+
+// Adds up what the warps found for the tiles of a slot: four sums to a lane, two tokens of its row and of the eighth below.
+BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Counts& counts, const narrow::Room& room) {
+    u32 lane = threadIdx.x % WARP, token = lane % 4 * 2, tiles = cut.tiles(), panels = cut.panels();
+    auto put = [&](u32 tile, const float (&sum)[4]) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) {
+            put_sum(linear, tile * TILE_ROWS + Lanes::row_of(lane) + 8 * (i / 2), token + i % 2, sum[i]);
+        }
+    };
+    wait_for_kernel_before();
+#pragma unroll 1
+    for (u32 round = 0;; round ^= 1) {
+        room.found(slot).wait(round);
+        uint2 name = load_two(room.name(slot));
+        u32 tile = name.x, panel = name.y;
+        if (tile == Part::NONE) break;
+        float sum[4] = {};
+        BUDDY_UNROLL
+        for (u32 warp = 0; warp < narrow::WARPS; warp++) {
+            uint4 v = load_four(room.sums(slot) + (warp * WARP + lane) * 16);
+            sum[0] += __uint_as_float(v.x), sum[1] += __uint_as_float(v.y);
+            sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
+        }
+        __syncwarp();
+        if (lane == 0) room.added(slot).arrive();
+        if (panels == 1) {
+            put(tile, sum);
+            continue;
+        }
+        __stcg(linear.parts + (panel * tiles + tile) * WARP + lane, make_float4(sum[0], sum[1], sum[2], sum[3]));
+        __syncwarp();
+        // The last panel of a tile to be done adds up what all gave.
+        bool last = lane == 0 && add_and_publish(counts.done(tile), 1) == panels - 1;
+        if (last) *counts.done(tile) = 0, see_published();
+        if (!__any_sync(ALL, last)) continue;
+        __syncwarp();
+        float all[4] = {};
+        for (u32 i = 0; i < panels; i++) {
+            float4 part = __ldcg(linear.parts + (i * tiles + tile) * WARP + lane);
+            all[0] += part.x, all[1] += part.y, all[2] += part.z, all[3] += part.w;
+        }
+        put(tile, all);
+    }
+}
+
+// `panel` is a multiple of a step's entries; x and weights are aligned to 128 bytes. Counts are zeros, `parts` has 16 bytes to a lane
+// for every tile and panel.
+extern "C" __global__ void __launch_bounds__((narrow::WARPS + ADDERS + 1) * WARP, 1)
+    linear_narrow(const __grid_constant__ Linear linear, u32 panel) {
+    extern __shared__ __align__(128) u8 memory[];
+    narrow::Room room = {shared_address(memory)};
+    if (threadIdx.x == 0) room.init();
+    __syncthreads();
+    let_kernel_after_begin();
+    Cut cut = {linear.outputs, linear.per_row(), linear.tokens, panel};
+    Counts counts = {linear.counts};
+    // The compiler knows of this that it is the same for the whole warp.
+    u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
+    if (warp < narrow::WARPS) return multiply_steps(linear, cut, warp, room);
+    if (warp < narrow::WARPS + ADDERS) return add_up(linear, cut, warp - narrow::WARPS, counts, room);
+    fetch(linear, cut, counts, room);
+}
