@@ -112,7 +112,7 @@ fn every_frozen_buffer_is_true() {
         let fields: HashMap<_, _> = example.iter().copied().collect();
         let data: Vec<u8> = words(fields["words"]).into_iter().flat_map(u32::to_le_bytes).collect();
         let target = fields["target"].trim().parse().unwrap();
-        let frozen = freeze(&codec(&fields), target, &data).unwrap();
+        let frozen = freeze(&codec(&fields), target, 0, &data).unwrap();
         let open = Frozen::open(&frozen).unwrap();
         let parts = open.header().parts();
         let part = |range: std::ops::Range<u64>| frozen[range.start as usize..range.end as usize].to_vec();

@@ -12,6 +12,8 @@ const MAGIC: [u8; 8] = *b"BUDDYFZ\0";
 const VERSION: u32 = 1;
 /// Bytes of the header; every part begins at a multiple of it.
 pub const HEADER_BYTES: usize = 128;
+/// Rows of a matrix that lie together.
+const TILE_ROWS: u64 = 16;
 /// Room for the codec's name.
 const NAME: Range<usize> = 16..32;
 
@@ -24,6 +26,8 @@ pub struct FrozenHeader {
     pub target: Target,
     /// Bytes of the data; the last entry may be cut short.
     pub bytes: u64,
+    /// For a matrix, the entries of a row: rows lie in tiles of sixteen. 0 if entries lie in their order.
+    pub row: u32,
     /// Sectors that overflow, in all.
     pub sectors: u32,
 }
@@ -49,9 +53,26 @@ impl FrozenHeader {
         self.bytes.div_ceil(ENTRY_BYTES as u64)
     }
 
-    /// How many pages of 64 entries; the last is filled up with zeros.
+    /// How many places there are for entries: one for each, and those that fill up the last tile of a matrix.
+    pub fn places(&self) -> u64 {
+        let tile = TILE_ROWS * u64::from(self.row).max(1);
+        if self.row == 0 { self.entries() } else { self.entries().next_multiple_of(tile) }
+    }
+
+    /// The place of an entry.
+    pub fn place(&self, entry: u64) -> u64 {
+        match u64::from(self.row) {
+            0 => entry,
+            row => {
+                let (at, column) = (entry / row, entry % row);
+                (at / TILE_ROWS * row + column) * TILE_ROWS + at % TILE_ROWS
+            }
+        }
+    }
+
+    /// How many pages of 64 places; the last is filled up with zeros.
     pub fn pages(&self) -> u64 {
-        self.entries().div_ceil(ENTRIES_PER_PAGE as u64)
+        self.places().div_ceil(ENTRIES_PER_PAGE as u64)
     }
 
     /// Where the parts lie.
@@ -68,6 +89,15 @@ impl FrozenHeader {
         let index = part((pages + 1) * 4);
         let overflow = part(u64::from(self.sectors) * SECTOR_BYTES as u64);
         FrozenParts { device, nibbles, index, overflow, total: at }
+    }
+
+    /// A matrix has whole rows.
+    pub(super) fn check_rows(&self) -> Result<(), Error> {
+        let row_bytes = u64::from(self.row) * ENTRY_BYTES as u64;
+        if row_bytes != 0 && !self.bytes.is_multiple_of(row_bytes) {
+            return Err(refused("a matrix has whole rows of whole entries"));
+        }
+        Ok(())
     }
 
     /// The header's bytes.
@@ -87,6 +117,7 @@ impl FrozenHeader {
         out[12..16].copy_from_slice(&(self.target as u32).to_le_bytes());
         out[NAME][..name.len()].copy_from_slice(name);
         out[32..36].copy_from_slice(&window.to_le_bytes());
+        out[36..40].copy_from_slice(&self.row.to_le_bytes());
         out[40..48].copy_from_slice(&self.bytes.to_le_bytes());
         out[48..52].copy_from_slice(&self.sectors.to_le_bytes());
         Ok(out)
@@ -112,7 +143,9 @@ impl FrozenHeader {
         if length > u64::from(u32::MAX) * ENTRY_BYTES as u64 {
             return Err(refused("it has more than 2^32 - 1 entries"));
         }
-        let found = Self { codec: codec(&header[NAME], word(32))?, target, bytes: length, sectors: word(48) };
+        let (row, sectors) = (word(36), word(48));
+        let found = Self { codec: codec(&header[NAME], word(32))?, target, bytes: length, row, sectors };
+        found.check_rows()?;
         if found.encode()? != *header {
             return Err(refused("a field that is not used is not zero"));
         }

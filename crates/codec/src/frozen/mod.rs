@@ -24,34 +24,33 @@ fn sectors_over(target: Target, nibble: Nibble) -> u32 {
     (target.split(nibble.class()).1 / SECTOR_BYTES) as u32
 }
 
-/// Packs data into a frozen buffer; its last entry is filled up with zeros.
+/// Packs data into a frozen buffer; its last entry is filled up with zeros. `row` is 0, or, for a matrix, the entries of a row:
+/// rows then lie in tiles of sixteen, as products want them.
 ///
 /// # Errors
-/// [`Error::Frozen`] for a codec with a table, and for more than 2^32 - 1 entries or overflowing sectors.
-pub fn freeze(codec: &Codec, target: Target, data: &[u8]) -> Result<Vec<u8>, Error> {
-    let (mut device, mut nibbles, mut index, mut overflow) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut packed = Packed::default();
-    for page in data.chunks(ENTRIES_PER_PAGE * ENTRY_BYTES) {
-        index.extend(sectors(&overflow)?.to_le_bytes());
-        let mut line = [0u8; ENTRIES_PER_PAGE / 2];
-        for i in 0..ENTRIES_PER_PAGE {
-            let mut entry = ZERO_ENTRY;
-            let part = page.get(i * ENTRY_BYTES..).unwrap_or_default();
-            let part = &part[..part.len().min(ENTRY_BYTES)];
-            entry[..part.len()].copy_from_slice(part);
-            codec.pack(&entry, &mut packed);
-            let (here, there) = packed.bytes().split_at(target.split(packed.nibble().class()).0);
-            let end = device.len() + target.device_bytes();
-            device.extend(here);
-            device.resize(end, 0);
-            overflow.extend(there);
-            line[i / 2] |= packed.nibble().bits() << (i % 2 * 4);
-        }
-        nibbles.extend(line);
+/// [`Error::Frozen`] for a codec with a table, for a matrix without whole rows, and for more than 2^32 - 1 sectors that overflow.
+pub fn freeze(codec: &Codec, target: Target, row: u32, data: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut header = FrozenHeader { codec: codec.clone(), target, bytes: data.len() as u64, row, sectors: 0 };
+    header.check_rows()?;
+    let places = header.pages() as usize * ENTRIES_PER_PAGE;
+    let mut entries = vec![ZERO_ENTRY; places];
+    for (i, part) in data.chunks(ENTRY_BYTES).enumerate() {
+        entries[header.place(i as u64) as usize][..part.len()].copy_from_slice(part);
     }
-    index.extend(sectors(&overflow)?.to_le_bytes());
-    let header =
-        FrozenHeader { codec: codec.clone(), target, bytes: data.len() as u64, sectors: sectors(&overflow)? };
+    let (mut device, mut nibbles) = (vec![0; places * target.device_bytes()], vec![0; places / 2]);
+    let (mut index, mut overflow, mut packed) = (Vec::new(), Vec::new(), Packed::default());
+    for (i, (entry, place)) in entries.iter().zip(device.chunks_mut(target.device_bytes())).enumerate() {
+        if i.is_multiple_of(ENTRIES_PER_PAGE) {
+            index.extend(sectors(&overflow)?.to_le_bytes());
+        }
+        codec.pack(entry, &mut packed);
+        let (here, there) = packed.bytes().split_at(target.split(packed.nibble().class()).0);
+        place[..here.len()].copy_from_slice(here);
+        overflow.extend(there);
+        nibbles[i / 2] |= packed.nibble().bits() << (i % 2 * 4);
+    }
+    header.sectors = sectors(&overflow)?;
+    index.extend(header.sectors.to_le_bytes());
     let parts = header.parts();
     let mut out = header.encode()?.to_vec();
     for (at, part) in [(parts.device, device), (parts.nibbles, nibbles), (parts.index, index), (parts.overflow, overflow)] {
@@ -94,6 +93,7 @@ impl<'a> Frozen<'a> {
         if entry >= self.header.entries() {
             return Err(refused("there is no such entry"));
         }
+        let entry = self.header.place(entry);
         let nibble = self.nibble(entry)?;
         let (here, there) = self.header.target.split(nibble.class());
         let mut stored = ZERO_ENTRY;
