@@ -1,6 +1,7 @@
 // Packs a buffer once and for all (docs/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
 // in a row: parts on the device, nibbles and how many sectors overflow of each page; the index, a running sum of these; and the
-// sectors themselves, which are then known by their places, with the header. BUDDY_CODEC names the codec's struct.
+// sectors themselves, which are then known by their places, with the header. Two more read: a range of places, and single entries.
+// BUDDY_CODEC names the codec's struct.
 #include "buddy_device.cuh"
 #include "frozen.cuh"
 
@@ -114,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_c
     if (!fits || at >= of.pages() * (PAGE_ENTRIES / 8)) return;
     u32 word = ((const u32*)of.nibbles)[at];
     if (sectors_over_word(word, 8, of.device_bytes) == 0) return;
-    u32 sector = first_sector(of.index, (const u32*)of.nibbles, at * 8, of.device_bytes);
+    u64 sector = first_sector(of.index, (const u32*)of.nibbles, at * 8, of.device_bytes);
     for (u32 i = 0; i < 8; i++) {
         u32 nibble = word >> 4 * i & 15, over = sectors_over(nibble, of.device_bytes);
         if (over == 0) continue;
@@ -133,8 +134,80 @@ extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_c
             for (u32 k = 0; k < WORDS; k++) row.store(k, words[k]);
         }
         u32 kept = of.device_bytes == SMALL ? 0 : of.device_bytes / CHUNK;
-        Quad* to = (Quad*)of.overflow + (u64)sector * (SECTOR / CHUNK);
+        Quad* to = (Quad*)of.overflow + sector * (SECTOR / CHUNK);
         for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
         sector += over;
     }
+}
+
+struct Reading {
+    Frozen from;
+    uint4* to;
+    Params params;
+};
+
+BUDDY_FN Tile this_tile() {
+    __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
+    return {chunks + threadIdx.x / WARP * (WARP * CHUNKS), threadIdx.x % WARP};
+}
+
+// Fetches and decodes the entries at 32 places, one to a lane; those that are not wanted, or cannot be decoded, become zeros.
+BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool wanted) {
+    const Frozen& from = of.from;
+    u32 nibble = wanted ? from.nibbles[place / 2] >> (place % 2 * 4) & 15 : (u32)ZERO;
+    u32 over = sectors_over(nibble, from.device_bytes);
+    const u8* rest = over == 0 ? nullptr : from.sectors_of(place, over);
+    // An index that names sectors that are not there: as if the nibble were reserved.
+    if (over != 0 && rest == nullptr) nibble = NIBBLES;
+    Place mine = {(u8*)from.device + place * from.device_bytes, (u8*)rest, from.device_bytes};
+    auto there = [&](u32 row) {
+        return Place{(u8*)__shfl_sync(ALL, (u64)mine.device, row), (u8*)__shfl_sync(ALL, (u64)mine.buddy, row), mine.device_bytes};
+    };
+    bool small = is_small(nibble, mine);
+    along_rows(tile, ALL, 0, small ? 0 : chunks_of(nibble), there, Fetch());
+    if (small) fetch<8>(tile.at(tile.lane, 0), mine.device);
+    arrive();
+    if (nibble == RAW) return;
+    u32 words[WORDS];
+    Row row(tile);
+    if (decode_words<Codec>(row, nibble, words, of.params) != OK && from.fault != nullptr) atomicMin(from.fault, place << 8 | INVALID);
+    row.store_all(words);
+}
+
+// The tile's rows to where lanes say.
+BUDDY_FN void put_rows(const Tile& tile, uint4* to, u64 entry, u32 active) {
+    __syncwarp();
+    BUDDY_UNROLL
+    for (u32 i = 0; i < CHUNKS; i++) {
+        u32 row = i * (WARP / CHUNKS) + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
+        u64 at = __shfl_sync(ALL, entry, row);
+        if (active >> row & 1) __stcg(to + at * CHUNKS + chunk, *tile.at(row, chunk));
+    }
+}
+
+// A warp to 32 places from `first` on, `count` of them. `to` begins with entry `base`.
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
+    frozen_read(const __grid_constant__ Reading of, u64 first, u64 count, u64 base) {
+    Tile tile = this_tile();
+    u64 place = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + tile.lane;
+    bool wanted = place < count;
+    u64 entry = of.from.order.entry_at(first + place);
+    wanted = wanted && entry < of.from.order.entries;
+    u32 active = __ballot_sync(ALL, wanted);
+    if (active == 0) return;
+    load_places(of, tile, first + place, wanted);
+    put_rows(tile, of.to, entry - base, active);
+}
+
+// The i-th of `to` becomes entry list[i]; one that does not exist is zeros.
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
+    frozen_gather(const __grid_constant__ Reading of, const u32* list, u64 count) {
+    Tile tile = this_tile();
+    u64 at = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + tile.lane;
+    u32 active = __ballot_sync(ALL, at < count);
+    if (active == 0) return;
+    u64 entry = at < count ? list[at] : 0;
+    bool wanted = at < count && entry < of.from.order.entries;
+    load_places(of, tile, wanted ? of.from.order.place_of(entry) : 0, wanted);
+    put_rows(tile, of.to, at, active);
 }

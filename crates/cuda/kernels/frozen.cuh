@@ -53,12 +53,31 @@ BUDDY_FN u32 sectors_over_word(u32 word, u32 count, u32 device_bytes) {
 }
 
 // An entry's first sector among those that overflow: those of the pages before it, and of the entries before it in its page.
-BUDDY_FN u32 first_sector(const u32* index, const u32* nibbles, u64 entry, u32 device_bytes) {
+BUDDY_FN u64 first_sector(const u32* index, const u32* nibbles, u64 entry, u32 device_bytes) {
     u64 page = entry / PAGE_ENTRIES;
-    u32 sum = index[page], within = (u32)(entry % PAGE_ENTRIES);
+    u64 sum = index[page];
+    u32 within = (u32)(entry % PAGE_ENTRIES);
     const u32* line = nibbles + page * (PAGE_ENTRIES / 8);
     for (u32 i = 0; i <= within / 8; i++) sum += sectors_over_word(line[i], within - 8 * i, device_bytes);
     return sum;
 }
+
+// A frozen buffer. Rust fills the same struct.
+struct Frozen {
+    const u8* device;
+    const u8* nibbles;
+    const u32* index;
+    const u8* overflow;
+    u64* fault;  // the lowest (place << 8 | status) that did not decode; null if nobody asks
+    Order order;
+    u32 device_bytes;
+    u32 sectors;  // of the overflow
+
+    // What overflows of the entry at a place, so many sectors; none if the index names some that are not there.
+    BUDDY_FN const u8* sectors_of(u64 place, u32 count) const {
+        u64 first = first_sector(index, (const u32*)nibbles, place, device_bytes);
+        return first + count <= sectors ? overflow + first * SECTOR : nullptr;
+    }
+};
 
 }  // namespace buddy

@@ -19,10 +19,10 @@ BUDDY_FN void linear(const Linear& linear) {
     Line<S> line(linear);
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     if (warp < S::WARPS) {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::MULTIPLYING));
         multiply_steps(linear, line, room);
     } else {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 48;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::FETCHING));
         u32 fetcher = warp - S::WARPS;
         if (fetcher == 0) {
             if (elect()) fetch_weights(linear, line, room);
@@ -34,8 +34,15 @@ BUDDY_FN void linear(const Linear& linear) {
     }
 }
 
-#define BUDDY_LINEAR(tokens, fragments, entries, stages)                                                                       \
-    extern "C" __global__ void __launch_bounds__((GROUPS + FETCHERS) * GROUP, 1)                                                      \
-        linear_##tokens##_##fragments##_##entries##_##stages(const __grid_constant__ Linear of) {                              \
-        linear<Shape<tokens, fragments, entries, stages>>(of);                                                                 \
-    }
+// The shape is Rust's, which also asks for the shared memory.
+#ifdef BUDDY_LINEAR_TOKENS
+typedef Shape<BUDDY_LINEAR_TOKENS, BUDDY_LINEAR_GROUPS, BUDDY_LINEAR_FETCHERS, BUDDY_LINEAR_FRAGMENTS,
+              BUDDY_LINEAR_ENTRIES, BUDDY_LINEAR_STAGES>
+    Chosen;
+static_assert(Chosen::BYTES == BUDDY_LINEAR_SHARED, "Rust asks for the shared memory that the kernel uses");
+
+// x and weights are aligned to 16 bytes. Counts are zeros; `parts` has room for the sums of two tiles of each block.
+extern "C" __global__ void __launch_bounds__(Chosen::THREADS, 1) linear_wide(const __grid_constant__ Linear of) {
+    linear<Chosen>(of);
+}
+#endif

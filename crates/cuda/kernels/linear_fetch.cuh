@@ -128,12 +128,12 @@ struct FetchX {
             after.next(line);
             room.used(turn.place).wait(turn.round ^ 1);
 #pragma unroll 1
-            for (u32 piece = warp; piece < PIECES; piece += X_WARPS) {
+            for (u32 piece = warp; piece < PIECES; piece += S::X_WARPS) {
                 uint4 now[4];
                 BUDDY_UNROLL
                 for (u32 q = 0; q < 4; q++) now[q] = next[q];
                 // The next piece is on its way meanwhile.
-                if (piece + X_WARPS < PIECES) load(step, piece + X_WARPS, next);
+                if (piece + S::X_WARPS < PIECES) load(step, piece + S::X_WARPS, next);
                 else if (i + 1 < end) load(after, warp, next);
                 store(step, turn.place, piece, now);
             }

@@ -13,21 +13,21 @@ struct Sums {
     float (&sums)[S::FRAGMENTS][EACH];
 
     BUDDY_FN float4* part(const Linear& linear, u32 slot) const {
-        return linear.parts + (u64)slot * (BYTES4 * GROUPS * GROUP) + threadIdx.x;
+        return linear.parts + (u64)slot * (BYTES4 * S::GROUPS * GROUP) + threadIdx.x;
     }
     BUDDY_FN void leave(const Linear& linear, u32 slot) const {
         float4* to = part(linear, slot);
         BUDDY_UNROLL
         for (u32 i = 0; i < BYTES4; i++) {
             const float* from = &sums[4 * i / EACH][4 * i % EACH];
-            __stcg(to + i * (GROUPS * GROUP), make_float4(from[0], from[1], from[2], from[3]));
+            __stcg(to + i * (S::GROUPS * GROUP), make_float4(from[0], from[1], from[2], from[3]));
         }
     }
     BUDDY_FN void add(const Linear& linear, u32 slot, bool first) {
         const float4* from = part(linear, slot);
         BUDDY_UNROLL
         for (u32 i = 0; i < BYTES4; i++) {
-            float4 v = __ldcg(from + i * (GROUPS * GROUP));
+            float4 v = __ldcg(from + i * (S::GROUPS * GROUP));
             float* to = &sums[4 * i / EACH][4 * i % EACH];
             to[0] = first ? v.x : to[0] + v.x, to[1] = first ? v.y : to[1] + v.y;
             to[2] = first ? v.z : to[2] + v.z, to[3] = first ? v.w : to[3] + v.w;
@@ -48,7 +48,10 @@ struct Sums {
 };
 
 // All warps that multiply meet.
-BUDDY_FN void meet() { asm volatile("bar.sync 1, %0;" ::"n"(GROUPS * GROUP) : "memory"); }
+template <class S>
+BUDDY_FN void meet() {
+    asm volatile("bar.sync 1, %0;" ::"n"(S::GROUPS * GROUP) : "memory");
+}
 
 // A block's share of a tile is done, steps `begin` to `end` of the line.
 template <class S>
@@ -60,7 +63,7 @@ BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& r
     if (!whole) {
         sums.leave(linear, 2 * blockIdx.x + (begin != line.start(blockIdx.x)));
         __threadfence();
-        meet();
+        meet<S>();
         u32 first = line.owner(first_of_tile), last = line.owner(first_of_tile + line.per_tile - 1);
         if (threadIdx.x == 0) {
             bool all = atomicAdd(linear.counts + step.tile, 1) == last - first;
@@ -68,9 +71,9 @@ BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& r
             __threadfence();
             asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.message()), "r"((u32)all) : "memory");
         }
-        meet();
+        meet<S>();
         bool all = load_one(room.message()) != 0;
-        meet();
+        meet<S>();
         if (!all) return;
         __threadfence();
 #pragma unroll 1
@@ -130,7 +133,7 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
                     if (odd.x | odd.y) {
                         u64 first = ((u64)(first_tile + tile) * line.per_row + step.at * S::ENTRIES + e) * TILE_ROWS;
                         lanes.load_others(room.tag(turn.place, number % WARP), room.near(turn.place, number % WARP), number, column,
-                                          first, odd, room.scratch(), a, b);
+                                          first, odd, a, b);
                     }
                     multiply_columns<S>(sums[f], a, b, room.x(turn.place, e), i > 0 || e > 0);
                     wait_for_products<1>();

@@ -21,7 +21,7 @@ struct Staged {
 
 // A quarter of an entry that is not in layout B. `tail` is where its last sector is in shared memory, or 0; `far` where it is else.
 template <class Tail, class Far>
-BUDDY_FN void load_odd(const Staged& staged, u32 quarter, u32 nibble, Tail tail, Far far, u32 scratch, u32 (&out)[8]) {
+BUDDY_FN void load_odd(const Staged& staged, u32 quarter, u32 nibble, Tail tail, Far far, u32 (&out)[8]) {
     auto set = [&](uint4 a, uint4 b) {
         out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
     };
@@ -40,10 +40,11 @@ BUDDY_FN void load_odd(const Staged& staged, u32 quarter, u32 nibble, Tail tail,
             set(from ? __ldg(from) : none, from ? __ldg(from + 1) : none);
         }
     } else {
+        // One at a time, and each to its register: short code for what is rare.
         read_loose_quarter(staged, nibble, quarter, [&](u32 i, u32 pair) {
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(scratch + 4 * i), "r"(pair) : "memory");
+            BUDDY_UNROLL
+            for (u32 k = 0; k < 8; k++) out[k] = i == k ? pair : out[k];
         });
-        set(load_four(scratch), load_four(scratch + 16));
     }
 }
 
@@ -83,7 +84,7 @@ struct Lanes {
     // The same of those that are not; `odd` has four bits for each of eight rows, of upper and of lower ones. `first` is the
     // column's first entry in the matrix, `number` its number in the step; `tag` and `near` are where the last sector of one
     // entry may be, and whose.
-    BUDDY_FN void load_others(u32 tag, u32 near, u32 number, u32 column, u64 first, uint2 odd, u32 scratch, u32 (&upper)[8],
+    BUDDY_FN void load_others(u32 tag, u32 near, u32 number, u32 column, u64 first, uint2 odd, u32 (&upper)[8],
                               u32 (&lower)[8]) const {
         BUDDY_ROLLED
         for (u32 h = 0; h < 2; h++) {
@@ -94,7 +95,7 @@ struct Lanes {
                 u32 of = row + 8 * h;
                 auto tail = [&]() -> u32 { return load_one(tag) == number * TILE_ROWS + of ? near : 0; };
                 auto far = [&] { return weights.last_sector(first + of); };
-                load_odd(Staged{column + of * Weights::BYTES}, quarter, bits ^ (RAW + 1), tail, far, scratch, out);
+                load_odd(Staged{column + of * Weights::BYTES}, quarter, bits ^ (RAW + 1), tail, far, out);
             }
             __syncwarp();
             BUDDY_UNROLL

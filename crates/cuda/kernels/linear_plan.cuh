@@ -13,9 +13,6 @@
 namespace buddy {
 
 constexpr u32 GROUP = 128;         // threads of a warpgroup
-constexpr u32 GROUPS = 2;          // warpgroups that multiply
-// Warps that fetch: two warpgroups of them. One asks for weights, one looks at nibbles, the others bring x.
-constexpr u32 FETCHERS = 2, X_WARPS = 4 * FETCHERS - 2;
 constexpr u32 VALUES = ENTRY / 2;  // of an entry
 constexpr u32 TILE_ROWS = 16;      // rows of W that lie together
 
@@ -32,8 +29,8 @@ struct Weights {
 
     // The last sector of an entry that overflows; none if the index names one that is not there.
     BUDDY_FN const u8* last_sector(u64 entry) const {
-        u32 sector = first_sector(index, (const u32*)nibbles, entry, BYTES);
-        return sector < sectors ? overflow + (u64)sector * SECTOR : nullptr;
+        u64 sector = first_sector(index, (const u32*)nibbles, entry, BYTES);
+        return sector < sectors ? overflow + sector * SECTOR : nullptr;
     }
 };
 
@@ -50,18 +47,25 @@ struct Linear {
     BUDDY_FN u32 per_row() const { return inputs / VALUES; }
 };
 
-// A block's shape: tokens of a tile, fragments of 64 rows to a warpgroup, entries of a row to a step, steps in shared memory.
-template <u32 TOKENS_, u32 FRAGMENTS_, u32 ENTRIES_, u32 STAGES_>
+// A block's shape: tokens of a tile; warpgroups that multiply, and those that fetch; fragments of 64 rows to one that multiplies;
+// entries of a row to a step, steps in shared memory.
+template <u32 TOKENS_, u32 GROUPS_, u32 FETCHERS_, u32 FRAGMENTS_, u32 ENTRIES_, u32 STAGES_>
 struct Shape {
-    static constexpr u32 TOKENS = TOKENS_, FRAGMENTS = FRAGMENTS_, ENTRIES = ENTRIES_, STAGES = STAGES_;
+    static constexpr u32 TOKENS = TOKENS_, GROUPS = GROUPS_, FETCHERS = FETCHERS_, FRAGMENTS = FRAGMENTS_;
+    static constexpr u32 ENTRIES = ENTRIES_, STAGES = STAGES_, THREADS = (GROUPS + FETCHERS) * GROUP;
+    // Of the warps that fetch, one asks for weights, one looks at nibbles, the others bring x.
+    static constexpr u32 X_WARPS = 4 * FETCHERS - 2;
+    // Registers of a thread: at the start, and what those that fetch leave to those that multiply.
+    static constexpr u32 REGISTERS = 65536 / THREADS / 8 * 8, FETCHING = FETCHERS == 1 ? 64 : 48;
+    static constexpr u32 MULTIPLYING = (REGISTERS * THREADS - FETCHING * FETCHERS * GROUP) / (GROUPS * GROUP) / 8 * 8;
     static constexpr u32 ROWS = GROUPS * FRAGMENTS * 64, TILES = ROWS / TILE_ROWS, WARPS = GROUPS * 4;
     // Bytes of a tile of W in a step, of a step, and of its part of x.
     static constexpr u32 TILE = ENTRIES * Weights::COLUMN, STEP = TILES * TILE;
     static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STEP = ENTRIES * X_ENTRY;
     static constexpr u32 COLUMNS = TILES * ENTRIES;  // of entries, sixteen to each
     static constexpr u32 AT_X = STAGES * STEP, AT_NEAR = AT_X + STAGES * X_STEP, AT_TAGS = AT_NEAR + STAGES * WARP * SECTOR;
-    static constexpr u32 AT_NIBBLES = AT_TAGS + STAGES * WARP * 4, AT_SCRATCH = AT_NIBBLES + STAGES * COLUMNS * 8;
-    static constexpr u32 AT_BARRIERS = AT_SCRATCH + WARPS * WARP * 32, BYTES = AT_BARRIERS + STAGES * 16 + 16;
+    static constexpr u32 AT_NIBBLES = AT_TAGS + STAGES * WARP * 4, AT_BARRIERS = AT_NIBBLES + STAGES * COLUMNS * 8;
+    static constexpr u32 BYTES = AT_BARRIERS + STAGES * 16 + 16;
     static_assert(STEP % 1024 == 0 && X_ENTRY % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
 };
 
@@ -80,8 +84,6 @@ struct Room {
     BUDDY_FN u32 tag(u32 stage, u32 lane) const { return shared + S::AT_TAGS + (stage * WARP + lane) * 4; }
     // The nibbles of a column: eight bytes.
     BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + S::AT_NIBBLES + (stage * S::COLUMNS + column) * 8; }
-    // 32 bytes of a lane.
-    BUDDY_FN u32 scratch() const { return shared + S::AT_SCRATCH + threadIdx.x * 32; }
     BUDDY_FN u32 message() const { return shared + S::AT_BARRIERS + S::STAGES * 16; }
     // A step has come; all are done with it.
     BUDDY_FN Barrier come(u32 stage) const { return {shared + S::AT_BARRIERS + 16 * stage}; }
@@ -89,7 +91,7 @@ struct Room {
 
     BUDDY_FN void init() const {
         // Weights arrive once, with their bytes; the lanes that look at nibbles each with their copies, and together once more.
-        for (u32 i = 0; i < S::STAGES; i++) come(i).init(1 + WARP + 1 + X_WARPS), used(i).init(S::WARPS);
+        for (u32 i = 0; i < S::STAGES; i++) come(i).init(1 + WARP + 1 + S::X_WARPS), used(i).init(S::WARPS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 };

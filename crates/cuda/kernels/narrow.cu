@@ -15,6 +15,8 @@
 using namespace buddy;
 using namespace buddy::narrow;
 
+static_assert(narrow::Room::AT_SIDES == BUDDY_NARROW_SHARED, "Rust asks for the shared memory that the kernel uses, and for x");
+
 // Brings in steps, by one warp; one lane of it asks for weights, and each looks at the nibbles of its columns.
 BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, const narrow::Room& room) {
     const Weights& weights = linear.weights;
@@ -161,7 +163,7 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
             lanes.load(column, a, b);
             if (odd.x | odd.y) {
                 u64 first = ((u64)note.tile * cut.per_row + note.panel * cut.panel + note.side_at() / ENTRY + at) * TILE_ROWS;
-                lanes.load_others(room.tag(turn.place, at % WARP), room.near(turn.place, at % WARP), at, column, first, odd, room.scratch(), a, b);
+                lanes.load_others(room.tag(turn.place, at % WARP), room.near(turn.place, at % WARP), at, column, first, odd, a, b);
             }
             const u32 values[8] = {v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w};
             add(sums, a, b, values);

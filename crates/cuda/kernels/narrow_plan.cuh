@@ -69,8 +69,8 @@ struct Counts {
 struct Room {
     static constexpr u32 STAGE = STEP * Weights::COLUMN, SLOT = WARPS * WARP * 16;
     static constexpr u32 AT_SUMS = STAGES * STAGE, AT_NIBBLES = AT_SUMS + ADDERS * SLOT, AT_NEAR = AT_NIBBLES + STAGES * STEP * 8;
-    static constexpr u32 AT_TAGS = AT_NEAR + STAGES * WARP * SECTOR, AT_SCRATCH = AT_TAGS + STAGES * WARP * 4;
-    static constexpr u32 AT_NOTES = AT_SCRATCH + WARPS * WARP * 32, AT_NAMES = AT_NOTES + 16 * STAGES;
+    static constexpr u32 AT_TAGS = AT_NEAR + STAGES * WARP * SECTOR, AT_NOTES = AT_TAGS + STAGES * WARP * 4;
+    static constexpr u32 AT_NAMES = AT_NOTES + 16 * STAGES;
     static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * ADDERS;
     static constexpr u32 AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 8 + 127) / 128 * 128;
     u32 shared;
@@ -80,7 +80,6 @@ struct Room {
     BUDDY_FN u32 nibbles(u32 place, u32 column) const { return shared + AT_NIBBLES + (place * STEP + column) * 8; }
     BUDDY_FN u32 near(u32 place, u32 lane) const { return shared + AT_NEAR + (place * WARP + lane) * SECTOR; }
     BUDDY_FN u32 tag(u32 place, u32 lane) const { return shared + AT_TAGS + (place * WARP + lane) * 4; }
-    BUDDY_FN u32 scratch() const { return shared + AT_SCRATCH + threadIdx.x * 32; }
     // What the step after the one in this place is, and whose sums these are: a tile and a panel.
     BUDDY_FN u32 note(u32 place) const { return shared + AT_NOTES + 16 * place; }
     BUDDY_FN u32 name(u32 slot) const { return shared + AT_NAMES + 8 * slot; }
