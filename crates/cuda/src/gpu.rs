@@ -315,6 +315,11 @@ impl Gpu {
         self.0.multiprocessors
     }
 
+    /// Whether it has the instructions that are Hopper's alone.
+    pub(crate) fn is_hopper(&self) -> bool {
+        self.0.capability == 90
+    }
+
     /// The context, if it still works.
     pub(crate) fn context(&self) -> Result<&Arc<CudaContext>, Error> {
         self.alive()?;
