@@ -77,27 +77,41 @@ impl<'a> FrozenBuffer<'a> {
         Ok(Self { gpu: gpu.clone(), kernels: gpu.frozen(header.codec.kind())?, header, memory })
     }
 
-    /// Packs `from` into `memory` when the stream gets there. `row` is 0, or the entries of a row of a matrix. All of the memory that
-    /// the other parts leave is room for what overflows. If that is too small, the buffer's header says so: see
-    /// [`header`](Self::header).
+    /// A frozen buffer that lies in this memory, or will when it is packed: data of so many bytes. All of the memory that the other
+    /// parts leave is room for what overflows. `row` is 0, or the entries of a row of a matrix.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or as for [`new`](Self::new).
+    pub fn over(
+        gpu: &Gpu,
+        (codec, target, row): (&Codec, Target, u32),
+        bytes: u64,
+        memory: DeviceSpan<'a>,
+    ) -> Result<Self, Error> {
+        let header = FrozenHeader { codec: codec.clone(), target, bytes, row, sectors: 0 };
+        let mut buffer = Self::new(gpu, header, memory)?;
+        let left = memory.bytes() - buffer.header.parts().overflow.start;
+        buffer.header.sectors = u32::try_from(left / SECTOR_BYTES as u64).unwrap_or(u32::MAX);
+        Ok(buffer)
+    }
+
+    /// Packs `from` into a buffer [`over`](Self::over) this memory when the stream gets there. If it has no room for all that
+    /// overflows, none is written, and its header says so: it does not begin as one, and names the sectors that there are.
     ///
     /// # Errors
     /// [`Error::Shape`] for memory that is too small even if nothing overflows, or not whole entries to pack, or not whole rows.
     pub fn pack(
         gpu: &Gpu,
         on: &CudaStream,
-        (codec, target, row): (&Codec, Target, u32),
+        how: (&Codec, Target, u32),
         from: DeviceSpan<'_>,
         memory: DeviceSpan<'a>,
     ) -> Result<Self, Error> {
-        let from = from.check(ENTRY_BYTES as u64 * u64::from(row).max(1), 16, "whole entries, and whole rows of a matrix, aligned to 16")?;
-        let header = FrozenHeader { codec: codec.clone(), target, bytes: from.bytes(), row, sectors: 0 };
-        let mut buffer = Self::new(gpu, header, memory)?;
-        let left = memory.bytes() - buffer.header.parts().overflow.start;
-        let head = buffer.head()?;
-        buffer.header.sectors = u32::try_from(left / SECTOR_BYTES as u64).unwrap_or(u32::MAX);
+        let whole = ENTRY_BYTES as u64 * u64::from(how.2).max(1);
+        let from = from.check(whole, 16, "whole entries, and whole rows of a matrix, aligned to 16")?;
+        let buffer = Self::over(gpu, how, from.bytes(), memory)?;
         if buffer.header.entries() > 0 {
-            let packed = buffer.start_packing(on, from, head);
+            let packed = buffer.start_packing(on, from, buffer.head()?);
             gpu.check("start packing", packed)?;
         }
         Ok(buffer)
@@ -106,7 +120,8 @@ impl<'a> FrozenBuffer<'a> {
     /// The header's words as they shall be once all is packed.
     fn head(&self) -> Result<[u32; 32], Error> {
         let unfit = |_| Error::NoKernels { codec: self.header.codec.kind() };
-        let bytes = self.header.encode().map_err(unfit)?;
+        // The kernel fills in the sectors.
+        let bytes = FrozenHeader { sectors: 0, ..self.header.clone() }.encode().map_err(unfit)?;
         Ok(std::array::from_fn(|i| u32::from_le_bytes(*bytes[4 * i..].first_chunk().expect("four bytes"))))
     }
 
@@ -126,7 +141,7 @@ impl<'a> FrozenBuffer<'a> {
             head,
         };
         let (pages, arguments) = (self.header.pages(), (packing,));
-        driver::clear(on, self.memory.part(0..FROZEN_HEADER_BYTES as u64))?;
+        driver::fill(on, self.memory.part(0..FROZEN_HEADER_BYTES as u64), 0)?;
         let moves = Launch::row((pages * PAGE / OVERFLOW.1).div_ceil(u64::from(OVERFLOW.0)), OVERFLOW.0);
         // SAFETY: the arguments of the kernels; the memory has all parts, and as many sectors as it says.
         unsafe {

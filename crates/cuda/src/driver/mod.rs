@@ -54,9 +54,9 @@ pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>
     unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, stream.cu_stream()) }
 }
 
-/// Sets all bytes of a span to zero when the stream gets there.
-pub(crate) fn clear(stream: &CudaStream, span: DeviceSpan<'_>) -> Result<(), DriverError> {
+/// Sets all bytes of a span when the stream gets there.
+pub(crate) fn fill(stream: &CudaStream, span: DeviceSpan<'_>, value: u8) -> Result<(), DriverError> {
     stream.context().bind_to_thread()?;
     // SAFETY: the span is memory of this GPU for as long as the work on it lasts.
-    unsafe { result::memset_d8_async(span.address(), 0, span.bytes() as usize, stream.cu_stream()) }
+    unsafe { result::memset_d8_async(span.address(), value, span.bytes() as usize, stream.cu_stream()) }
 }

@@ -91,7 +91,7 @@ impl Linear<'_> {
     /// What the driver says.
     pub fn prepare(gpu: &Gpu, on: &CudaStream, scratch: DeviceSpan<'_>) -> Result<(), Error> {
         gpu.alive()?;
-        gpu.check("clear memory", driver::clear(on, scratch))
+        gpu.check("clear memory", driver::fill(on, scratch, 0))
     }
 
     /// Starts it. Nothing waits, nothing is taken; all of it can be captured in a graph.
