@@ -1,4 +1,4 @@
-// y = W x with bf16 weights in frozen memory at 4/3x, for 1 to 8 tokens: the decode step of a language model.
+// y = W x with bf16 weights in frozen memory at 4/3x, for few tokens: the decode step of a language model.
 //
 // Weights go from their places to tensor cores without being plain anywhere but in registers. The sixteen rows of a fragment are
 // a tile of W. Four lanes share an entry of a row, each with a quarter of it: 16 values that follow one another, four of them to
@@ -28,7 +28,7 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
         wait_for_kernel_before();
         if (lane == 0) taken = (gridDim.x + panels - 1 - panel) / panels + atomicAdd(counts.taken(cut, panel), 1);
     };
-    constexpr u32 EACH = STEP / WARP;
+    constexpr u32 EACH = (STEP + WARP - 1) / WARP;
     uint2 nibbles[EACH];
     auto look_at = [&](const Part& part) {
         u32 columns = part.none() ? 0 : part.columns(cut);
@@ -52,7 +52,7 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
         BUDDY_UNROLL
         for (u32 i = 0; i < EACH; i++) {
             u32 column = i * WARP + lane;
-            store_two(room.nibbles(turn.place, column), nibbles[i]);
+            if (column < STEP) store_two(room.nibbles(turn.place, column), nibbles[i]);
             u32 upper = equal_nibbles(nibbles[i].x, RAW), lower = equal_nibbles(nibbles[i].y, RAW);
             if ((upper | lower) != 0 && tag == ~0u) {
                 u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
@@ -105,18 +105,27 @@ BUDDY_FN void fetch_sides(const Linear& linear, const Cut& cut, u32 panel, const
     }
 }
 
-// Adds to four sums the product of an entry of two rows, `a` and `b`, and of x.
-BUDDY_FN void add(float (&sums)[4][4], const u32 (&a)[8], const u32 (&b)[8], const u32 (&v)[8]) {
+// Sums of a lane: of each eight tokens, several, so that products need not wait for one another.
+constexpr u32 APART = 4 / EIGHTS;
+typedef float Found[APART][4];
+
+// Adds the product of an entry of two rows, `a` and `b`, and of x.
+BUDDY_FN void add(Found& sums, const u32 (&a)[8], const u32 (&b)[8], uint4 v, uint4 w) {
+    const u32 x[8] = {v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w};
     BUDDY_UNROLL
-    for (u32 i = 0; i < 4; i++) multiply(sums[i], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], v[2 * i], v[2 * i + 1]);
+    for (u32 i = 0; i < 4; i++) multiply(sums[i % APART], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], x[2 * i], x[2 * i + 1]);
 }
 
 // Multiplies a warp's share of all steps.
 BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, const narrow::Room& room) {
     // Columns of a product beyond the tokens hold anything: nobody looks at them.
     Lanes lanes(linear.weights);
-    u32 lane = threadIdx.x % WARP, side = min(lane / 4, cut.tokens - 1);
-    u32 sides = keep(room.side(cut, side) + warp * SHARE * ENTRY + lane % 4 * (ENTRY / 4)), round = 0;
+    u32 lane = threadIdx.x % WARP, sides[EIGHTS], round = 0;
+    BUDDY_UNROLL
+    for (u32 i = 0; i < EIGHTS; i++) {
+        u32 token = min(8 * i + lane / 4, cut.tokens - 1);
+        sides[i] = keep(room.side(cut, token) + warp * SHARE * ENTRY + lane % 4 * (ENTRY / 4));
+    }
     Note note = Note::of(cut, Part::first(cut));
     u32 panel = note.panel;
     if (threadIdx.x == 0 && !note.none()) {
@@ -124,19 +133,23 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
         fetch_sides(linear, cut, panel, room);
     }
     if (!note.none()) room.sides().wait(round);
-    float sums[4][4] = {};
+    Found sums[EIGHTS] = {};
     // Gives them to the warp that adds up this tile's.
     Turn<ADDERS> slot;
     auto hand_over = [&] {
-        float c[4];
-        BUDDY_UNROLL
-        for (u32 i = 0; i < 4; i++) {
-            c[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
-            sums[0][i] = sums[1][i] = sums[2][i] = sums[3][i] = 0;
-        }
         room.added(slot.place).wait(slot.round ^ 1);
-        store_four(room.sums(slot.place) + (warp * WARP + lane) * 16,
-                   make_uint4(__float_as_uint(c[0]), __float_as_uint(c[1]), __float_as_uint(c[2]), __float_as_uint(c[3])));
+        BUDDY_UNROLL
+        for (u32 t = 0; t < EIGHTS; t++) {
+            u32 c[4];
+            BUDDY_UNROLL
+            for (u32 i = 0; i < 4; i++) {
+                float sum = 0;
+                BUDDY_UNROLL
+                for (u32 k = 0; k < APART; k++) sum += sums[t][k][i], sums[t][k][i] = 0;
+                c[i] = __float_as_uint(sum);
+            }
+            store_four(room.sums(slot.place, warp, t), make_uint4(c[0], c[1], c[2], c[3]));
+        }
         if (warp == 0 && lane == 0) store_two(room.name(slot.place), make_uint2(note.tile, note.panel));
         __syncwarp();
         if (lane == 0) room.found(slot.place).arrive();
@@ -158,15 +171,17 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
             u32 at = warp * SHARE + e, a[8], b[8];
             if (at >= note.columns) break;
             uint2 odd = odd_of(load_two(room.nibbles(turn.place, at)));
-            u32 column = room.column(turn.place, at), x = sides + note.side_at() + e * ENTRY;
-            uint4 v = load_four(x), w = load_four(x + 16);
+            u32 column = room.column(turn.place, at);
             lanes.load(column, a, b);
             if (odd.x | odd.y) {
                 u64 first = ((u64)note.tile * cut.per_row + note.panel * cut.panel + note.side_at() / ENTRY + at) * TILE_ROWS;
                 lanes.load_others(room.tag(turn.place, at % WARP), room.near(turn.place, at % WARP), at, column, first, odd, a, b);
             }
-            const u32 values[8] = {v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w};
-            add(sums, a, b, values);
+            BUDDY_UNROLL
+            for (u32 t = 0; t < EIGHTS; t++) {
+                u32 x = sides[t] + note.side_at() + e * ENTRY;
+                add(sums[t], a, b, load_four(x), load_four(x + 16));
+            }
         }
         __syncwarp();
         if (lane == 0) room.used(turn.place).arrive();
@@ -177,15 +192,17 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
     for (u32 i = 0; i < ADDERS; i++) hand_over();
 }
 
-// Adds up what the warps found for the tiles of a slot: four sums to a lane, two tokens of its row and of the eighth below.
+// Adds up what the warps found for the tiles of a slot: four sums to a lane of each eight tokens, two tokens of its row and of the
+// eighth below.
 BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Counts& counts, const narrow::Room& room) {
-    u32 lane = threadIdx.x % WARP, token = lane % 4 * 2, tiles = cut.tiles(), panels = cut.panels();
-    auto put = [&](u32 tile, const float (&sum)[4]) {
-        BUDDY_UNROLL
-        for (u32 i = 0; i < 4; i++) {
-            put_sum(linear, tile * TILE_ROWS + Lanes::row_of(lane) + 8 * (i / 2), token + i % 2, sum[i]);
-        }
+    u32 lane = threadIdx.x % WARP, tiles = cut.tiles(), panels = cut.panels();
+    auto put = [&](u32 tile, u32 eight, float4 sum) {
+        u32 row = tile * TILE_ROWS + Lanes::row_of(lane), token = 8 * eight + lane % 4 * 2;
+        put_sum(linear, row, token, sum.x), put_sum(linear, row, token + 1, sum.y);
+        put_sum(linear, row + 8, token, sum.z), put_sum(linear, row + 8, token + 1, sum.w);
     };
+    auto part = [&](u32 panel, u32 tile, u32 eight) { return linear.parts + ((panel * tiles + tile) * EIGHTS + eight) * WARP + lane; };
+    auto add = [](float4& sum, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; };
     wait_for_kernel_before();
 #pragma unroll 1
     for (u32 round = 0;; round ^= 1) {
@@ -193,37 +210,41 @@ BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Count
         uint2 name = load_two(room.name(slot));
         u32 tile = name.x, panel = name.y;
         if (tile == Part::NONE) break;
-        float sum[4] = {};
+        float4 sums[EIGHTS] = {};
         BUDDY_UNROLL
         for (u32 warp = 0; warp < narrow::WARPS; warp++) {
-            uint4 v = load_four(room.sums(slot) + (warp * WARP + lane) * 16);
-            sum[0] += __uint_as_float(v.x), sum[1] += __uint_as_float(v.y);
-            sum[2] += __uint_as_float(v.z), sum[3] += __uint_as_float(v.w);
+            BUDDY_UNROLL
+            for (u32 t = 0; t < EIGHTS; t++) {
+                uint4 v = load_four(room.sums(slot, warp, t));
+                add(sums[t], make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)));
+            }
         }
         __syncwarp();
         if (lane == 0) room.added(slot).arrive();
         if (panels == 1) {
-            put(tile, sum);
+            BUDDY_UNROLL
+            for (u32 t = 0; t < EIGHTS; t++) put(tile, t, sums[t]);
             continue;
         }
-        __stcg(linear.parts + (panel * tiles + tile) * WARP + lane, make_float4(sum[0], sum[1], sum[2], sum[3]));
+        BUDDY_UNROLL
+        for (u32 t = 0; t < EIGHTS; t++) __stcg(part(panel, tile, t), sums[t]);
         __syncwarp();
         // The last panel of a tile to be done adds up what all gave.
         bool last = lane == 0 && add_and_publish(counts.done(tile), 1) == panels - 1;
         if (last) *counts.done(tile) = 0, see_published();
         if (!__any_sync(ALL, last)) continue;
         __syncwarp();
-        float all[4] = {};
-        for (u32 i = 0; i < panels; i++) {
-            float4 part = __ldcg(linear.parts + (i * tiles + tile) * WARP + lane);
-            all[0] += part.x, all[1] += part.y, all[2] += part.z, all[3] += part.w;
+        BUDDY_UNROLL
+        for (u32 t = 0; t < EIGHTS; t++) {
+            float4 all = {};
+            for (u32 i = 0; i < panels; i++) add(all, __ldcg(part(i, tile, t)));
+            put(tile, t, all);
         }
-        put(tile, all);
     }
 }
 
 // `panel` is a multiple of a step's entries; x and weights are aligned to 128 bytes. Counts are zeros, `parts` has 16 bytes to a lane
-// for every tile and panel.
+// for every tile, panel and eight tokens.
 extern "C" __global__ void __launch_bounds__((narrow::WARPS + ADDERS + 1) * WARP, 1)
     linear_narrow(const __grid_constant__ Linear linear, u32 panel) {
     extern __shared__ __align__(128) u8 memory[];

@@ -1,4 +1,4 @@
-// The plan of a linear layer for 1 to 8 tokens: what there is to do, in which order and by whom, and where it lies in shared memory.
+// The plan of a linear layer for few tokens, 1 to 8 or to 16: what there is to do, in which order and by whom, and where it lies in shared memory.
 //
 // Blocks stay on their multiprocessor and take tiles of sixteen rows, when they have room for them: equal shares would not take
 // equal time. x lies in shared memory; where it has no room, it is cut into panels. A block keeps to one while that has work, and
@@ -11,9 +11,8 @@ namespace narrow {
 
 // Warps that multiply, steps that have room in shared memory, warps that add up.
 constexpr u32 WARPS = BUDDY_NARROW_WARPS, STAGES = BUDDY_NARROW_STAGES, ADDERS = BUDDY_NARROW_ADDERS;
-// Columns of entries of a tile that are a warp's in a step, and a step's.
-constexpr u32 SHARE = 4, STEP = WARPS * SHARE;
-static_assert(STEP % WARP == 0, "a lane of the warp that fetches looks at the same number of columns as any other");
+// Columns of entries of a tile that are a warp's in a step, and a step's; and how many times eight tokens there are.
+constexpr u32 SHARE = BUDDY_NARROW_SHARE, STEP = WARPS * SHARE, EIGHTS = BUDDY_NARROW_EIGHTS;
 
 struct Cut {
     u32 outputs, per_row, tokens;
@@ -67,7 +66,7 @@ struct Counts {
 // Where things lie in shared memory: steps, their nibbles, sums of warps, what steps and sums are of, last sectors of entries that
 // overflow and whose they are, barriers, and x.
 struct Room {
-    static constexpr u32 STAGE = STEP * Weights::COLUMN, SLOT = WARPS * WARP * 16;
+    static constexpr u32 STAGE = STEP * Weights::COLUMN, SLOT = EIGHTS * WARPS * WARP * 16;
     static constexpr u32 AT_SUMS = STAGES * STAGE, AT_NIBBLES = AT_SUMS + ADDERS * SLOT, AT_NEAR = AT_NIBBLES + STAGES * STEP * 8;
     static constexpr u32 AT_TAGS = AT_NEAR + STAGES * WARP * SECTOR, AT_NOTES = AT_TAGS + STAGES * WARP * 4;
     static constexpr u32 AT_NAMES = AT_NOTES + 16 * STAGES;
@@ -76,7 +75,10 @@ struct Room {
     u32 shared;
 
     BUDDY_FN u32 column(u32 place, u32 column) const { return shared + place * STAGE + column * Weights::COLUMN; }
-    BUDDY_FN u32 sums(u32 slot) const { return shared + AT_SUMS + slot * SLOT; }
+    // A lane's sums of eight tokens, from a warp.
+    BUDDY_FN u32 sums(u32 slot, u32 warp, u32 eight) const {
+        return shared + AT_SUMS + slot * SLOT + ((warp * EIGHTS + eight) * WARP + threadIdx.x % WARP) * 16;
+    }
     BUDDY_FN u32 nibbles(u32 place, u32 column) const { return shared + AT_NIBBLES + (place * STEP + column) * 8; }
     BUDDY_FN u32 near(u32 place, u32 lane) const { return shared + AT_NEAR + (place * WARP + lane) * SECTOR; }
     BUDDY_FN u32 tag(u32 place, u32 lane) const { return shared + AT_TAGS + (place * WARP + lane) * 4; }
