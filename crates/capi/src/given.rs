@@ -127,7 +127,8 @@ pub unsafe extern "C" fn buddyBufferWrite(
         let first = entry(offset)?;
         let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
             // SAFETY: the caller's promises.
-            let (stream, from) = unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(from, bytes as u64)) };
+            let (stream, from) =
+                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(from, bytes as u64)) };
             Ok(buffer.write(&stream, first, from)?)
         };
         // SAFETY: the caller's promises.
@@ -151,7 +152,8 @@ pub unsafe extern "C" fn buddyBufferRead(
         let first = entry(offset)?;
         let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
             // SAFETY: the caller's promises.
-            let (stream, to) = unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
+            let (stream, to) =
+                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
             Ok(buffer.read(&stream, first, to)?)
         };
         // SAFETY: the caller's promises.
@@ -176,8 +178,10 @@ pub unsafe extern "C" fn buddyFrozenRoom(
         let room = some(room, "room")?;
         // SAFETY: the caller's promise.
         let codec = unsafe { codec(codec_name) }?;
-        let sectors = u32::try_from(sectors).map_err(|_| Failure::Value("at most 2^32 - 1 sectors overflow".to_owned()))?;
-        let bytes = FrozenBuffer::room(&codec, target(target_number)?, row(row_bytes)?, bytes as u64, sectors);
+        let sectors = u32::try_from(sectors)
+            .map_err(|_| Failure::Value("at most 2^32 - 1 sectors overflow".to_owned()))?;
+        let bytes =
+            FrozenBuffer::room(&codec, target(target_number)?, row(row_bytes)?, bytes as u64, sectors);
         // SAFETY: the caller's promise.
         unsafe { room.write(bytes as usize) };
         Ok(())
@@ -190,7 +194,11 @@ pub unsafe extern "C" fn buddyFrozenRoom(
 /// `frozen` is null or names memory that is writable until the stream has passed this call; its codec is null or a string that ends
 /// in NUL; `from` has its bytes; `stream` is one of the current context.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyFreeze(frozen: *const FrozenMemory, from: DevicePointer, stream: Stream) -> Code {
+pub unsafe extern "C" fn buddyFreeze(
+    frozen: *const FrozenMemory,
+    from: DevicePointer,
+    stream: Stream,
+) -> Code {
     guard(|| {
         let frozen = some(frozen.cast_mut(), "frozen")?;
         // SAFETY: the caller's promises.
@@ -226,7 +234,8 @@ pub unsafe extern "C" fn buddyFrozenRead(
         let first = entry(offset)?;
         let go = |gpu: &Gpu, frozen: &FrozenBuffer<'_>| {
             // SAFETY: the caller's promises.
-            let (stream, to) = unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
+            let (stream, to) =
+                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
             Ok(frozen.read(&stream, first, to)?)
         };
         // SAFETY: the caller's promises.
@@ -239,10 +248,15 @@ pub unsafe extern "C" fn buddyFrozenRead(
 /// # Safety
 /// As for [`buddyFreeze`]; `room` is null or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyLinearRoom(frozen: *const FrozenMemory, tokens: usize, room: *mut usize) -> Code {
+pub unsafe extern "C" fn buddyLinearRoom(
+    frozen: *const FrozenMemory,
+    tokens: usize,
+    room: *mut usize,
+) -> Code {
     guard(|| {
         let room = some(room, "room")?;
-        let tokens = u32::try_from(tokens).map_err(|_| Failure::Value("fewer than 2^32 tokens".to_owned()))?;
+        let tokens =
+            u32::try_from(tokens).map_err(|_| Failure::Value("fewer than 2^32 tokens".to_owned()))?;
         let go = |gpu: &Gpu, frozen: &FrozenBuffer<'_>| {
             let bytes = Linear::room(gpu, frozen.header(), tokens)?;
             // SAFETY: the caller's promise.
@@ -263,7 +277,8 @@ pub unsafe extern "C" fn buddyLinearPrepare(scratch: DevicePointer, bytes: usize
     guard(|| {
         let gpu = state::gpu()?;
         // SAFETY: the caller's promises.
-        let (stream, scratch) = unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(scratch, bytes as u64)) };
+        let (stream, scratch) =
+            unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(scratch, bytes as u64)) };
         Ok(Linear::prepare(&gpu, &stream, scratch)?)
     })
 }
@@ -273,7 +288,11 @@ pub unsafe extern "C" fn buddyLinearPrepare(scratch: DevicePointer, bytes: usize
 /// # Safety
 /// As for [`buddyFreeze`]; `layer` is null or names memory that is as large as `buddy.h` says until the stream has passed this call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyLinear(frozen: *const FrozenMemory, layer: *const Layer, stream: Stream) -> Code {
+pub unsafe extern "C" fn buddyLinear(
+    frozen: *const FrozenMemory,
+    layer: *const Layer,
+    stream: Stream,
+) -> Code {
     guard(|| {
         let layer = some(layer.cast_mut(), "layer")?;
         // SAFETY: the caller's promise.
@@ -315,7 +334,8 @@ unsafe fn on(
     let target = target(buffer.target)?;
     let room = Room::of(target, buffer.bytes as u64);
     // SAFETY: the caller's promises.
-    let (codec, span) = unsafe { (codec(buffer.codec)?, |address, bytes| DeviceSpan::from_raw(address, bytes)) };
+    let (codec, span) =
+        unsafe { (codec(buffer.codec)?, |address, bytes| DeviceSpan::from_raw(address, bytes)) };
     let given = Given {
         device: span(buffer.device, room.device),
         metadata: span(buffer.metadata, room.metadata),
@@ -336,9 +356,8 @@ unsafe fn on_frozen(
     // SAFETY: the caller's promise.
     let (gpu, frozen) = (state::gpu()?, unsafe { frozen.read() });
     // SAFETY: the caller's promises.
-    let (codec, memory) = unsafe {
-        (codec(frozen.codec)?, DeviceSpan::from_raw(frozen.memory, frozen.memory_bytes as u64))
-    };
+    let (codec, memory) =
+        unsafe { (codec(frozen.codec)?, DeviceSpan::from_raw(frozen.memory, frozen.memory_bytes as u64)) };
     let how = (&codec, target(frozen.target)?, row(frozen.row_bytes)?);
     go(&gpu, &FrozenBuffer::over(&gpu, how, frozen.bytes as u64, memory)?)
 }

@@ -126,7 +126,7 @@ struct FetchX {
         for (u64 i = begin; i < end; i++, turn.next()) {
             Step<S> after = step;
             after.next(line);
-            room.used(turn.place).wait(turn.round ^ 1);
+            room.multiplied(turn.place).wait(turn.round ^ 1);
 #pragma unroll 1
             for (u32 piece = warp; piece < PIECES; piece += S::X_WARPS) {
                 uint4 now[4];

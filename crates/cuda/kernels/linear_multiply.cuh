@@ -137,15 +137,18 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
                     }
                     multiply_columns<S>(sums[f], a, b, room.x(turn.place, e), i > 0 || e > 0);
                     wait_for_products<1>();
-                    // Nobody needs the step before any more.
-                    if (e == 0 && f == 0 && before != ~0u && lane == 0) room.used(before).arrive();
+                    // The products of the step before are done.
+                    if (e == 0 && f == 0 && before != ~0u && lane == 0) room.multiplied(before).arrive();
                 }
             }
+            // All weights of this step are in registers, or multiplied.
+            __syncwarp();
+            if (lane == 0) room.used(turn.place).arrive();
             if ((S::ENTRIES * S::FRAGMENTS) % 2 == 1) wait_for_products<0>();
             before = turn.place;
         }
         wait_for_products<0>();
-        if (lane == 0) room.used(before).arrive();
+        if (lane == 0) room.multiplied(before).arrive();
         step.at -= steps;
         finish(linear, line, room, step, begin, begin + steps, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;

@@ -65,7 +65,7 @@ struct Shape {
     static constexpr u32 COLUMNS = TILES * ENTRIES;  // of entries, sixteen to each
     static constexpr u32 AT_X = STAGES * STEP, AT_NEAR = AT_X + STAGES * X_STEP, AT_TAGS = AT_NEAR + STAGES * WARP * SECTOR;
     static constexpr u32 AT_NIBBLES = AT_TAGS + STAGES * WARP * 4, AT_BARRIERS = AT_NIBBLES + STAGES * COLUMNS * 8;
-    static constexpr u32 BYTES = AT_BARRIERS + STAGES * 16 + 16;
+    static constexpr u32 BYTES = AT_BARRIERS + STAGES * 24 + 16;
     static_assert(STEP % 1024 == 0 && X_ENTRY % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
 };
 
@@ -84,14 +84,15 @@ struct Room {
     BUDDY_FN u32 tag(u32 stage, u32 lane) const { return shared + S::AT_TAGS + (stage * WARP + lane) * 4; }
     // The nibbles of a column: eight bytes.
     BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + S::AT_NIBBLES + (stage * S::COLUMNS + column) * 8; }
-    BUDDY_FN u32 message() const { return shared + S::AT_BARRIERS + S::STAGES * 16; }
-    // A step has come; all are done with it.
-    BUDDY_FN Barrier come(u32 stage) const { return {shared + S::AT_BARRIERS + 16 * stage}; }
+    BUDDY_FN u32 message() const { return shared + S::AT_BARRIERS + S::STAGES * 24; }
+    // A step has come; all have read its weights; all are done with its part of x.
+    BUDDY_FN Barrier come(u32 stage) const { return {shared + S::AT_BARRIERS + 24 * stage}; }
     BUDDY_FN Barrier used(u32 stage) const { return {come(stage).at + 8}; }
+    BUDDY_FN Barrier multiplied(u32 stage) const { return {come(stage).at + 16}; }
 
     BUDDY_FN void init() const {
         // Weights arrive once, with their bytes; the lanes that look at nibbles each with their copies, and together once more.
-        for (u32 i = 0; i < S::STAGES; i++) come(i).init(1 + WARP + 1 + S::X_WARPS), used(i).init(S::WARPS);
+        for (u32 i = 0; i < S::STAGES; i++) come(i).init(1 + WARP + 1 + S::X_WARPS), used(i).init(S::WARPS), multiplied(i).init(S::WARPS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 };

@@ -125,7 +125,12 @@ impl<'a> FrozenBuffer<'a> {
         Ok(std::array::from_fn(|i| u32::from_le_bytes(*bytes[4 * i..].first_chunk().expect("four bytes"))))
     }
 
-    fn start_packing(&self, on: &CudaStream, from: DeviceSpan<'_>, head: [u32; 32]) -> Result<(), DriverError> {
+    fn start_packing(
+        &self,
+        on: &CudaStream,
+        from: DeviceSpan<'_>,
+        head: [u32; 32],
+    ) -> Result<(), DriverError> {
         let view = self.view();
         let packing = Packing {
             from: from.address(),
@@ -194,7 +199,11 @@ impl<'a> FrozenBuffer<'a> {
         let row = u64::from(self.header.row);
         let tile = row * TILE_ROWS;
         if row > 0 && (!first.is_multiple_of(tile) || !count.is_multiple_of(row)) {
-            return Err(Error::Shape { bytes: to.bytes(), address: to.address(), need: "whole rows, from a multiple of 16 on" });
+            return Err(Error::Shape {
+                bytes: to.bytes(),
+                address: to.address(),
+                need: "whole rows, from a multiple of 16 on",
+            });
         }
         // Places of a matrix come by tiles; the last may have empty ones.
         let places = if row > 0 { count.next_multiple_of(tile) } else { count };

@@ -70,7 +70,13 @@ impl<'a> GivenBuffer<'a> {
     ///
     /// # Errors
     /// [`Error::Shape`] for memory that is too small or not aligned, [`Error::NoKernels`], or what the compiler says.
-    pub fn new(gpu: &Gpu, codec: &Codec, target: Target, bytes: u64, given: Given<'a>) -> Result<Self, Error> {
+    pub fn new(
+        gpu: &Gpu,
+        codec: &Codec,
+        target: Target,
+        bytes: u64,
+        given: Given<'a>,
+    ) -> Result<Self, Error> {
         let entries = bytes / ENTRY_BYTES as u64;
         if !bytes.is_multiple_of(ENTRY_BYTES as u64) || entries > u64::from(u32::MAX) {
             return Err(Error::Bytes { offset: 0, bytes, length: u64::from(u32::MAX) * ENTRY_BYTES as u64 });
@@ -105,7 +111,8 @@ impl<'a> GivenBuffer<'a> {
     pub fn clear(&self, on: &CudaStream) -> Result<(), Error> {
         self.gpu.alive()?;
         let end = self.metadata.bytes();
-        let (nibbles, fault) = (self.metadata.part(0..end - FAULT_BYTES), self.metadata.part(end - FAULT_BYTES..end));
+        let (nibbles, fault) =
+            (self.metadata.part(0..end - FAULT_BYTES), self.metadata.part(end - FAULT_BYTES..end));
         self.gpu.check("clear the metadata", driver::fill(on, nibbles, 0).and(driver::fill(on, fault, 0xff)))
     }
 

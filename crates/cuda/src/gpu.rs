@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, cache,
     driver::{self, Region},
-    host,
     frozen::FrozenKernels,
+    host,
     kernels::CodecKernels,
     linear::LinearKernels,
     source::Source,

@@ -107,9 +107,9 @@ impl Source {
         Ok(Self::new(format!("{kind}-frozen.cu"), text, &codec_defines(kind)?))
     }
 
-    /// The kernel of a linear layer for 1 to 8 tokens, with macros that say its shape.
-    pub(crate) fn narrow(defines: &[String]) -> Self {
-        let source = Self::new("linear-narrow.cu", include_str!("../kernels/narrow.cu"), defines);
+    /// The kernel of a linear layer for few tokens, with macros that say its shape.
+    pub(crate) fn narrow(name: String, defines: &[String]) -> Self {
+        let source = Self::new(name, include_str!("../kernels/narrow.cu"), defines);
         // The bulk copy engine.
         Self { least: 90, ..source }
     }
@@ -154,7 +154,8 @@ impl Source {
     /// Every program of the library.
     pub fn all() -> Vec<Self> {
         let of_codec = |kind| {
-            [Self::codec(kind), Self::survey(kind), Self::frozen(kind)].map(|one| one.expect("a codec of the table"))
+            [Self::codec(kind), Self::survey(kind), Self::frozen(kind)]
+                .map(|one| one.expect("a codec of the table"))
         };
         codecs().flat_map(of_codec).chain(linear::sources()).collect()
     }

@@ -57,7 +57,8 @@ fn data(row: usize) -> Vec<u8> {
     for seed in 0..200u32 {
         let value = |i: u32| {
             let hash = (seed * 64 + i).wrapping_mul(0x9e37_79b9).rotate_left(13).wrapping_mul(0x85eb_ca6b);
-            let low = if hash.is_multiple_of(29) && seed % 3 == 0 { 40 + seed } else { 116 + (hash >> 8) % 6 };
+            let low =
+                if hash.is_multiple_of(29) && seed % 3 == 0 { 40 + seed } else { 116 + (hash >> 8) % 6 };
             ((hash & 0x807f | low << 7) as u16).to_le_bytes()
         };
         entries.push(std::array::from_fn(|i| value(i as u32 / 2)[i % 2]));

@@ -219,7 +219,8 @@ fn frozen_buffers_are_the_cpus() {
                     let memory = DeviceBytes::new(gpu, most).unwrap();
                     memory.fill(0).unwrap();
                     let packed =
-                        FrozenBuffer::pack(gpu, &stream, (&codec, target, row), data.all(), memory.all()).unwrap();
+                        FrozenBuffer::pack(gpu, &stream, (&codec, target, row), data.all(), memory.all())
+                            .unwrap();
                     back.fill(0xee).unwrap();
                     packed.read(&stream, 0, back.all()).unwrap();
                     gpu.wait(&stream).unwrap();
@@ -227,7 +228,10 @@ fn frozen_buffers_are_the_cpus() {
                     assert_eq!(plain, download(&back), "{codec:?} at {target}, rows of {row}");
                     let ours = buddy_codec::freeze(&codec, target, row, &plain).unwrap();
                     let theirs = download(&memory);
-                    assert!(ours == theirs[..ours.len()], "{codec:?} at {target}, rows of {row}: other bytes");
+                    assert!(
+                        ours == theirs[..ours.len()],
+                        "{codec:?} at {target}, rows of {row}: other bytes"
+                    );
                     assert_eq!(Frozen::open(&ours).unwrap().read().unwrap(), plain);
                 }
             }
@@ -249,7 +253,10 @@ fn a_graph_of_a_layer_replays_a_thousand_times() {
         let (target, row) = (Target::X4Over3, (columns / 64) as u32);
         let memory =
             DeviceBytes::new(gpu, FrozenBuffer::room(&codec, target, row, weights.len(), 1 << 14)).unwrap();
-        let (y, back) = (DeviceBytes::new(gpu, tokens * rows * 4).unwrap(), DeviceBytes::new(gpu, weights.len()).unwrap());
+        let (y, back) = (
+            DeviceBytes::new(gpu, tokens * rows * 4).unwrap(),
+            DeviceBytes::new(gpu, weights.len()).unwrap(),
+        );
         let room = {
             let packed =
                 FrozenBuffer::pack(gpu, &stream, (&codec, target, row), weights.all(), memory.all()).unwrap();
@@ -262,8 +269,15 @@ fn a_graph_of_a_layer_replays_a_thousand_times() {
             Linear::prepare(gpu, &stream, scratch.all()).unwrap();
             for overlaps in [false, true] {
                 let (output, scratch) = (Output::Fp32, scratch.all());
-                let linear =
-                    Linear { weights: &packed, x: x.all(), bias: None, y: y.all(), output, scratch, overlaps };
+                let linear = Linear {
+                    weights: &packed,
+                    x: x.all(),
+                    bias: None,
+                    y: y.all(),
+                    output,
+                    scratch,
+                    overlaps,
+                };
                 linear.start(&stream).unwrap();
             }
             packed.read(&stream, 0, back.all()).unwrap();

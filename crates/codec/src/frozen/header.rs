@@ -106,7 +106,9 @@ impl FrozenHeader {
     /// [`Error::Frozen`] for a codec with a table, which has no room here.
     pub fn encode(&self) -> Result<[u8; HEADER_BYTES], Error> {
         let window = match &self.codec {
-            Codec::Fvc(_) => return Err(refused("a codec with a table cannot be frozen; take another codec")),
+            Codec::Fvc(_) => {
+                return Err(refused("a codec with a table cannot be frozen; take another codec"));
+            }
             Codec::Bf16(bf16) => u32::from(bf16.window()),
             _ => 0,
         };
@@ -131,14 +133,18 @@ impl FrozenHeader {
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let header: &[u8; HEADER_BYTES] =
             bytes.first_chunk().ok_or_else(|| refused("it is shorter than its header of 128 bytes"))?;
-        let word = |at: usize| u32::from_le_bytes(*header[at..].first_chunk().expect("four bytes of the header"));
+        let word =
+            |at: usize| u32::from_le_bytes(*header[at..].first_chunk().expect("four bytes of the header"));
         if header[..8] != MAGIC {
             return Err(refused("it does not begin with BUDDYFZ"));
         }
         if word(8) != VERSION {
             return Err(refused("its version is not 1"));
         }
-        let target = Target::ALL.get(word(12) as usize).copied().ok_or_else(|| refused("its target is none of 0 to 4"))?;
+        let target = Target::ALL
+            .get(word(12) as usize)
+            .copied()
+            .ok_or_else(|| refused("its target is none of 0 to 4"))?;
         let length = u64::from_le_bytes(*header[40..].first_chunk().expect("eight bytes of the header"));
         if length > u64::from(u32::MAX) * ENTRY_BYTES as u64 {
             return Err(refused("it has more than 2^32 - 1 entries"));

@@ -53,7 +53,9 @@ pub fn freeze(codec: &Codec, target: Target, row: u32, data: &[u8]) -> Result<Ve
     index.extend(header.sectors.to_le_bytes());
     let parts = header.parts();
     let mut out = header.encode()?.to_vec();
-    for (at, part) in [(parts.device, device), (parts.nibbles, nibbles), (parts.index, index), (parts.overflow, overflow)] {
+    for (at, part) in
+        [(parts.device, device), (parts.nibbles, nibbles), (parts.index, index), (parts.overflow, overflow)]
+    {
         out.resize(at.start as usize, 0);
         out.extend(part);
     }
@@ -132,8 +134,9 @@ impl<'a> Frozen<'a> {
         let page = entry / ENTRIES_PER_PAGE as u64;
         let at = (self.parts.index.start + 4 * page) as usize;
         let before = u32::from_le_bytes(*self.bytes[at..].first_chunk().expect("the index has every page"));
-        let within = (page * ENTRIES_PER_PAGE as u64..entry)
-            .map(|other| Ok(self.nibble(other).map_or(0, |nibble| u64::from(sectors_over(self.header.target, nibble)))));
+        let within = (page * ENTRIES_PER_PAGE as u64..entry).map(|other| {
+            Ok(self.nibble(other).map_or(0, |nibble| u64::from(sectors_over(self.header.target, nibble))))
+        });
         within.sum::<Result<u64, Error>>().map(|within| u64::from(before) + within)
     }
 }

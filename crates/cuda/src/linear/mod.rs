@@ -6,17 +6,17 @@
 mod plan;
 mod vendor;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::Hash};
 
 use buddy_codec::{Codec, FrozenHeader};
 use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream};
-use plan::{Narrow, Plan, Wide};
 pub(crate) use plan::sources;
+use plan::{Narrow, Plan, Wide};
 use vendor::Vendor;
 
 use crate::{
-    DeviceSpan, Error, FrozenBuffer, Gpu,
+    DeviceSpan, Error, FrozenBuffer, Gpu, Source,
     driver::{self, Launch},
     layout::LinearView,
 };
@@ -58,7 +58,7 @@ pub struct Linear<'a> {
 /// The kernels that are loaded so far, by what they are for.
 #[derive(Debug, Default)]
 pub(crate) struct LinearKernels {
-    narrow: Option<CudaFunction>,
+    narrow: HashMap<Narrow, CudaFunction>,
     wide: HashMap<Wide, CudaFunction>,
     vendor: Option<Vendor>,
 }
@@ -148,14 +148,7 @@ impl Linear<'_> {
 
     fn narrow(&self, on: &CudaStream, narrow: Narrow, view: LinearView) -> Result<(), Error> {
         let gpu = self.weights.gpu();
-        let kernel = {
-            let mut kernels = gpu.linear_kernels();
-            if kernels.narrow.is_none() {
-                let module = gpu.module(&narrow.source())?;
-                kernels.narrow = Some(gpu.check("find the kernels", module.load_function("linear_narrow"))?);
-            }
-            kernels.narrow.clone().expect("loaded above")
-        };
+        let kernel = kernel(gpu, |kernels| &mut kernels.narrow, narrow, "linear_narrow", || narrow.source())?;
         let (panel, launch) = narrow.launch(gpu, view.inputs, view.tokens);
         let launch = Launch { overlaps: self.overlaps, ..launch };
         // SAFETY: the arguments of `linear_narrow`; `check` and `start` saw that all memory is as large as it must be.
@@ -165,18 +158,7 @@ impl Linear<'_> {
 
     fn wide(&self, on: &CudaStream, wide: Wide, view: LinearView) -> Result<(), Error> {
         let gpu = self.weights.gpu();
-        let kernel = {
-            let mut kernels = gpu.linear_kernels();
-            match kernels.wide.get(&wide) {
-                Some(kernel) => kernel.clone(),
-                None => {
-                    let module = gpu.module(&wide.source())?;
-                    let kernel = gpu.check("find the kernels", module.load_function("linear_wide"))?;
-                    kernels.wide.insert(wide, kernel.clone());
-                    kernel
-                }
-            }
-        };
+        let kernel = kernel(gpu, |kernels| &mut kernels.wide, wide, "linear_wide", || wide.source())?;
         let sizes = Sizes { outputs: view.outputs, inputs: view.inputs, tokens: view.tokens };
         let launch = Launch { overlaps: self.overlaps, ..wide.launch(gpu, sizes) };
         // SAFETY: the arguments of `linear_wide`, as above.
@@ -188,7 +170,8 @@ impl Linear<'_> {
     fn plain(&self, on: &CudaStream, sizes: Sizes, rows: u32, work: DeviceSpan<'_>) -> Result<(), Error> {
         let gpu = self.weights.gpu();
         let row_bytes = u64::from(sizes.inputs) * 2;
-        let (piece, workspace) = (work.part(0..u64::from(rows) * row_bytes), work.part(u64::from(rows) * row_bytes..work.bytes()));
+        let (piece, workspace) =
+            (work.part(0..u64::from(rows) * row_bytes), work.part(u64::from(rows) * row_bytes..work.bytes()));
         let mut kernels = gpu.linear_kernels();
         let vendor = match &mut kernels.vendor {
             Some(vendor) => vendor,
@@ -216,13 +199,38 @@ impl Linear<'_> {
         let value = if self.output == Output::Fp32 { 4 } else { 2 };
         let y = self.y.check(value, value, "aligned results")?;
         if y.bytes() < u64::from(tokens) * u64::from(sizes.outputs) * value {
-            return Err(Error::Shape { bytes: y.bytes(), address: y.address(), need: "a result for each token and output" });
+            return Err(Error::Shape {
+                bytes: y.bytes(),
+                address: y.address(),
+                need: "a result for each token and output",
+            });
         }
         if let Some(bias) = self.bias.filter(|bias| bias.bytes() < 2 * u64::from(sizes.outputs)) {
-            return Err(Error::Shape { bytes: bias.bytes(), address: bias.address(), need: "a bias for each output" });
+            return Err(Error::Shape {
+                bytes: bias.bytes(),
+                address: bias.address(),
+                need: "a bias for each output",
+            });
         }
         Ok(sizes)
     }
+}
+
+/// A kernel of a shape, loaded at its first use.
+fn kernel<Shape: Copy + Eq + Hash>(
+    gpu: &Gpu,
+    known: fn(&mut LinearKernels) -> &mut HashMap<Shape, CudaFunction>,
+    shape: Shape,
+    name: &str,
+    source: impl FnOnce() -> Source,
+) -> Result<CudaFunction, Error> {
+    let mut kernels = gpu.linear_kernels();
+    if let Some(kernel) = known(&mut kernels).get(&shape) {
+        return Ok(kernel.clone());
+    }
+    let kernel = gpu.check("find the kernels", gpu.module(&source())?.load_function(name))?;
+    known(&mut kernels).insert(shape, kernel.clone());
+    Ok(kernel)
 }
 
 fn sizes(weights: &FrozenHeader, tokens: u32) -> Result<Sizes, Error> {

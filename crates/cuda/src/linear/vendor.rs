@@ -56,7 +56,10 @@ impl Product {
         let (inputs, tokens) = (u64::from(sizes.inputs), u64::from(sizes.tokens));
         // The library counts matrices by columns: ours is one of rows, transposed.
         let layout = |of, rows, columns, pitch: u64| {
-            Ok(Owned(result::create_matrix_layout(of, rows, columns, pitch as i64)?, result::destroy_matrix_layout))
+            Ok(Owned(
+                result::create_matrix_layout(of, rows, columns, pitch as i64)?,
+                result::destroy_matrix_layout,
+            ))
         };
         let what = result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, single)?;
         let what = Owned(what, result::destroy_matmul_desc);
@@ -105,7 +108,9 @@ impl Vendor {
     pub(crate) fn new(gpu: &Gpu) -> Result<Self, Error> {
         // SAFETY: loading libcublasLt runs only its own initialisers.
         if !unsafe { sys::is_culib_present() } {
-            return Err(Error::Vendor("libcublasLt is not on this machine; it comes with the CUDA toolkit".to_owned()));
+            return Err(Error::Vendor(
+                "libcublasLt is not on this machine; it comes with the CUDA toolkit".to_owned(),
+            ));
         }
         gpu.check("bind the context", gpu.context()?.bind_to_thread())?;
         Ok(Self { handle: result::create_handle().map_err(said)?, algorithms: HashMap::new() })

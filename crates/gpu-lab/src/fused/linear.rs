@@ -51,7 +51,13 @@ pub(crate) struct Layer<'a> {
 
 impl<'a> Layer<'a> {
     /// Normal weights; a share of the entries are zeros, sparse, or overflow.
-    pub(crate) fn new(lab: &'a Lab, size: (u32, u32), tokens: u32, copies: usize, odd: f64) -> Result<Self, Error> {
+    pub(crate) fn new(
+        lab: &'a Lab,
+        size: (u32, u32),
+        tokens: u32,
+        copies: usize,
+        odd: f64,
+    ) -> Result<Self, Error> {
         let bytes = u64::from(size.0) * u64::from(size.1) * 2;
         let kernels = lab.kernels(&ProductShape::default().source())?;
         let (mut plain, mut frozen, mut headers) = (Vec::new(), Vec::new(), Vec::new());
@@ -63,15 +69,20 @@ impl<'a> Layer<'a> {
             // Room for all that could overflow.
             let most = u32::try_from(bytes / 128 + u64::from(row) * 16).unwrap_or(u32::MAX);
             let memory = lab.bytes(FrozenBuffer::room(&codec, target, row, bytes, most))?;
-            let packed =
-                FrozenBuffer::pack(&lab.gpu, &lab.stream, (&codec, target, row), weights.all(), memory.all())?;
+            let packed = FrozenBuffer::pack(
+                &lab.gpu,
+                &lab.stream,
+                (&codec, target, row),
+                weights.all(),
+                memory.all(),
+            )?;
             headers.push(packed.header().clone());
             plain.push(weights);
             frozen.push(memory);
         }
         let x = lab.bytes(u64::from(tokens) * u64::from(size.1) * 2)?;
         fill(&kernels, &x, 77, 0.0)?;
-        let y = || lab.bytes(u64::from(tokens) * u64::from(size.0) * 4);
+        let y = || lab.bytes((u64::from(tokens) * u64::from(size.0) * 4).next_multiple_of(128));
         let scratch = lab.bytes(Linear::room(&lab.gpu, &headers[0], tokens)?)?;
         Linear::prepare(&lab.gpu, &lab.stream, scratch.all())?;
         let (y, other) = (y()?, y()?);
@@ -196,7 +207,9 @@ pub fn check_linear(lab: &Lab, shapes: u64, most: u32) -> Result<(), Error> {
     for i in 0..shapes {
         let (rows, columns, tokens) = (1 + next(1000), 64 * (1 + next(40)), 1 + next(most));
         let layer = Layer::new(lab, (rows, columns), tokens, 1, [0.0, 0.02, 0.5][i as usize % 3])?;
-        layer.verify(tokens).map_err(|error| Error::Differs(format!("{rows} x {columns}, {tokens} tokens: {error}")))?;
+        layer
+            .verify(tokens)
+            .map_err(|error| Error::Differs(format!("{rows} x {columns}, {tokens} tokens: {error}")))?;
     }
     Ok(())
 }

@@ -135,7 +135,10 @@ pub fn fused(
     // A GPU that is too old for one of them is refused before anything is measured.
     let sources = shapes.sources();
     let source = |example: Example| sources.get(example as usize);
-    examples.iter().filter_map(|&example| source(example)).try_for_each(|source| gpu.module(source).map(drop))?;
+    examples
+        .iter()
+        .filter_map(|&example| source(example))
+        .try_for_each(|source| gpu.module(source).map(drop))?;
     let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
     let speeds = Speeds::measure(&lab)?;
     let mut rows = Vec::new();
