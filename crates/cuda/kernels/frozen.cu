@@ -47,9 +47,9 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_p
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 of_row = i * (WARP / CHUNKS) + lane / CHUNKS, chunk = lane % CHUNKS;
         u64 from = __shfl_sync(ALL, entry, of_row);
-        if (active >> of_row & 1) fetch<16>(tile.at(of_row, chunk), of.from + from * CHUNKS + chunk);
+        if (active >> of_row & 1) cp_async<16>(tile.at(of_row, chunk), of.from + from * CHUNKS + chunk);
     }
-    arrive();
+    cp_async_wait_warp();
     u32 words[WORDS];
     row.load_all(words);
     u32 nibble = encode_words<Codec>(words, row, of.params);
@@ -165,8 +165,8 @@ BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool w
     };
     bool small = is_small(nibble, mine);
     along_rows(tile, ALL, 0, small ? 0 : chunks_of(nibble), there, Fetch());
-    if (small) fetch<8>(tile.at(tile.lane, 0), mine.device);
-    arrive();
+    if (small) cp_async<8>(tile.at(tile.lane, 0), mine.device);
+    cp_async_wait_warp();
     if (nibble == RAW) return;
     u32 words[WORDS];
     Row row(tile);

@@ -15,7 +15,7 @@ BUDDY_FN void linear(const Linear& linear) {
     Room<S> room = {shared_address(memory)};
     if (threadIdx.x == 0) room.init();
     __syncthreads();
-    let_kernel_after_begin();
+    launch_dependent_grids();
     Line<S> line(linear);
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     if (warp < S::WARPS) {
@@ -25,7 +25,7 @@ BUDDY_FN void linear(const Linear& linear) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::FETCHING));
         u32 fetcher = warp - S::WARPS;
         if (fetcher == 0) {
-            if (elect()) fetch_weights(linear, line, room);
+            if (elect_one()) fetch_weights(linear, line, room);
         } else if (fetcher == 1) {
             fetch_nibbles(linear, line, room);
         } else {

@@ -6,25 +6,25 @@
 namespace buddy {
 
 // The barrier counts this lane once its copies so far have come.
-BUDDY_FN void arrive_with_copies(Barrier barrier) {
+BUDDY_FN void cp_async_mbarrier_arrive(Barrier barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.at) : "memory");
 }
 
 // Weights of all steps of this block, by one thread.
 template <class S>
 BUDDY_FN void fetch_weights(const Linear& linear, const Line<S>& line, const Room<S>& room) {
-    u64 pitch = (u64)line.per_row * Weights::COLUMN, policy = read_once(), end = line.start(blockIdx.x + 1);
+    u64 pitch = (u64)line.per_row * Weights::COLUMN, policy = evict_first_policy(), end = line.start(blockIdx.x + 1);
     u32 all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
     Step<S> step(line, line.start(blockIdx.x));
     Turn<S::STAGES> turn;
 #pragma unroll 1
     for (u64 i = line.start(blockIdx.x); i < end; i++, step.next(line), turn.next()) {
-        room.used(turn.place).wait(turn.round ^ 1);
+        room.empty(turn.place).wait(turn.round ^ 1);
         u32 first = step.row_tile(line), tiles = min(S::TILES, all - first), bytes = step.entries(line) * Weights::COLUMN;
         const u8* from = linear.weights.device + first * pitch + step.at * S::TILE;
-        room.come(turn.place).expect(tiles * bytes);
+        room.full(turn.place).arrive_expect_tx(tiles * bytes);
 #pragma unroll 8
-        for (u32 t = 0; t < tiles; t++) copy_bulk(room.column(turn.place, t, 0), from + t * pitch, bytes, room.come(turn.place), policy);
+        for (u32 t = 0; t < tiles; t++) cp_async_bulk(room.column(turn.place, t, 0), from + t * pitch, bytes, room.full(turn.place), policy);
     }
 }
 
@@ -59,26 +59,26 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
         Step<S> after = step;
         after.next(line);
         if (i + 1 < end) look_at(after);
-        room.used(turn.place).wait(turn.round ^ 1);
+        room.empty(turn.place).wait(turn.round ^ 1);
         u32 tag = ~0u;
         BUDDY_UNROLL
         for (u32 k = 0; k < EACH; k++) {
             u32 column = k * WARP + lane;
-            if (column < S::COLUMNS) store_two(room.nibbles(turn.place, column), now[k]);
+            if (column < S::COLUMNS) sts64(room.nibbles(turn.place, column), now[k]);
             u32 upper = equal_nibbles(now[k].x, RAW), lower = equal_nibbles(now[k].y, RAW);
             if ((upper | lower) != 0 && tag == ~0u) {
                 u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
                 u64 at = (u64)(step.row_tile(line) + column / S::ENTRIES) * line.per_row + step.at * S::ENTRIES + column % S::ENTRIES;
                 const u8* from = weights.last_sector(at * TILE_ROWS + row);
                 if (from == nullptr) continue;
-                fetch<CHUNK>(room.near(turn.place, lane), from), fetch<CHUNK>(room.near(turn.place, lane) + CHUNK, from + CHUNK);
+                cp_async<CHUNK>(room.near(turn.place, lane), from), cp_async<CHUNK>(room.near(turn.place, lane) + CHUNK, from + CHUNK);
                 tag = column * TILE_ROWS + row;
             }
         }
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
-        arrive_with_copies(room.come(turn.place));
+        cp_async_mbarrier_arrive(room.full(turn.place));
         __syncwarp();
-        if (lane == 0) room.come(turn.place).arrive();
+        if (lane == 0) room.full(turn.place).arrive();
         step = after;
     }
 }
@@ -110,23 +110,23 @@ struct FetchX {
         u32 token, row = piece % EACH * TILE_ROWS + lane / 2;
         if (!is(step, piece, token)) return;
         u32 to = room.x(place, piece / EACH) + row * ENTRY, first = lane % 2 * 4;
-        store_four(to + ((first + 0) ^ row % 8) * CHUNK, make_uint4(v[0].x, v[1].x, v[2].x, v[3].x));
-        store_four(to + ((first + 1) ^ row % 8) * CHUNK, make_uint4(v[0].y, v[1].y, v[2].y, v[3].y));
-        store_four(to + ((first + 2) ^ row % 8) * CHUNK, make_uint4(v[0].z, v[1].z, v[2].z, v[3].z));
-        store_four(to + ((first + 3) ^ row % 8) * CHUNK, make_uint4(v[0].w, v[1].w, v[2].w, v[3].w));
+        sts128(to + ((first + 0) ^ row % 8) * CHUNK, make_uint4(v[0].x, v[1].x, v[2].x, v[3].x));
+        sts128(to + ((first + 1) ^ row % 8) * CHUNK, make_uint4(v[0].y, v[1].y, v[2].y, v[3].y));
+        sts128(to + ((first + 2) ^ row % 8) * CHUNK, make_uint4(v[0].z, v[1].z, v[2].z, v[3].z));
+        sts128(to + ((first + 3) ^ row % 8) * CHUNK, make_uint4(v[0].w, v[1].w, v[2].w, v[3].w));
     }
     BUDDY_FN void all() const {
         u64 begin = line.start(blockIdx.x), end = line.start(blockIdx.x + 1);
         Step<S> step(line, begin);
         Turn<S::STAGES> turn;
         uint4 next[4];
-        wait_for_kernel_before();
+        wait_on_dependent_grids();
         if (begin < end && warp < PIECES) load(step, warp, next);
 #pragma unroll 1
         for (u64 i = begin; i < end; i++, turn.next()) {
             Step<S> after = step;
             after.next(line);
-            room.multiplied(turn.place).wait(turn.round ^ 1);
+            room.x_empty(turn.place).wait(turn.round ^ 1);
 #pragma unroll 1
             for (u32 piece = warp; piece < PIECES; piece += S::X_WARPS) {
                 uint4 now[4];
@@ -137,9 +137,9 @@ struct FetchX {
                 else if (i + 1 < end) load(after, warp, next);
                 store(step, turn.place, piece, now);
             }
-            publish_to_products();
+            fence_proxy_async();
             __syncwarp();
-            if (lane == 0) room.come(turn.place).arrive();
+            if (lane == 0) room.full(turn.place).arrive();
             step = after;
         }
     }

@@ -57,7 +57,7 @@ BUDDY_FN void meet() {
 template <class S>
 BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& room, const Step<S>& step, u64 begin, u64 end,
                      Sums<S> sums) {
-    wait_for_kernel_before();
+    wait_on_dependent_grids();
     u64 first_of_tile = (u64)step.tile * line.per_tile;
     bool whole = end - begin == line.per_tile;
     if (!whole) {
@@ -72,7 +72,7 @@ BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& r
             asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.message()), "r"((u32)all) : "memory");
         }
         meet<S>();
-        bool all = load_one(room.message()) != 0;
+        bool all = lds32(room.message()) != 0;
         meet<S>();
         if (!all) return;
         __threadfence();
@@ -88,18 +88,18 @@ BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& r
 template <class S>
 BUDDY_FN void multiply_columns(float (&sums)[S::TOKENS / 2], const u32 (&upper)[8], const u32 (&lower)[8], u32 x_at, u32 add) {
         constexpr u32 AT_ONCE = S::TOKENS > 128 ? 128 : S::TOKENS;
-        begin_products();
-        u64 x = operand_at(x_at);
+        wgmma_fence();
+        u64 x = smem_descriptor(x_at);
         BUDDY_UNROLL
         for (u32 k = 0; k < 4; k++) {
             BUDDY_UNROLL
             for (u32 n = 0; n < S::TOKENS; n += AT_ONCE) {
                 float (&part)[AT_ONCE / 2] = *(float (*)[AT_ONCE / 2])&sums[n / 2];
-                multiply_group<AT_ONCE>(part, upper[2 * k], lower[2 * k], upper[2 * k + 1], lower[2 * k + 1], x + 2 * k + n * ENTRY / 16,
+                wgmma<AT_ONCE>(part, upper[2 * k], lower[2 * k], upper[2 * k + 1], lower[2 * k + 1], x + 2 * k + n * ENTRY / 16,
                                         k > 0 ? 1 : add);
             }
         }
-        end_products();
+        wgmma_commit_group();
     }
 
 template <class S>
@@ -116,19 +116,19 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
         u32 upper[2][8], lower[2][8];
 #pragma unroll 1
         for (u32 i = 0; i < steps; i++, turn.next(), step.at++) {
-            room.come(turn.place).wait(turn.round);
+            room.full(turn.place).wait(turn.round);
             u32 entries = step.entries(line);
             BUDDY_UNROLL
             for (u32 e = 0; e < S::ENTRIES; e++) {
                 if (e > 0 && e >= entries) {
-                    wait_for_products<0>();
+                    wgmma_wait_group<0>();
                     break;
                 }
                 BUDDY_UNROLL
                 for (u32 f = 0; f < S::FRAGMENTS; f++) {
                     u32 (&a)[8] = upper[(e * S::FRAGMENTS + f) % 2], (&b)[8] = lower[(e * S::FRAGMENTS + f) % 2];
                     u32 tile = first_of_warp + 4 * f, number = tile * S::ENTRIES + e, column = room.column(turn.place, tile, e);
-                    uint2 odd = odd_of(load_two(room.nibbles(turn.place, number)));
+                    uint2 odd = odd_of(lds64(room.nibbles(turn.place, number)));
                     lanes.load(column, a, b);
                     if (odd.x | odd.y) {
                         u64 first = ((u64)(first_tile + tile) * line.per_row + step.at * S::ENTRIES + e) * TILE_ROWS;
@@ -136,19 +136,19 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
                                           first, odd, a, b);
                     }
                     multiply_columns<S>(sums[f], a, b, room.x(turn.place, e), i > 0 || e > 0);
-                    wait_for_products<1>();
+                    wgmma_wait_group<1>();
                     // The products of the step before are done.
-                    if (e == 0 && f == 0 && before != ~0u && lane == 0) room.multiplied(before).arrive();
+                    if (e == 0 && f == 0 && before != ~0u && lane == 0) room.x_empty(before).arrive();
                 }
             }
             // All weights of this step are in registers, or multiplied.
             __syncwarp();
-            if (lane == 0) room.used(turn.place).arrive();
-            if ((S::ENTRIES * S::FRAGMENTS) % 2 == 1) wait_for_products<0>();
+            if (lane == 0) room.empty(turn.place).arrive();
+            if ((S::ENTRIES * S::FRAGMENTS) % 2 == 1) wgmma_wait_group<0>();
             before = turn.place;
         }
-        wait_for_products<0>();
-        if (lane == 0) room.multiplied(before).arrive();
+        wgmma_wait_group<0>();
+        if (lane == 0) room.x_empty(before).arrive();
         step.at -= steps;
         finish(linear, line, room, step, begin, begin + steps, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;

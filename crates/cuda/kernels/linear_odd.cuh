@@ -5,7 +5,7 @@
 
 namespace buddy {
 
-BUDDY_FN u32 load_one(u32 at) {
+BUDDY_FN u32 lds32(u32 at) {
     u32 v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
     return v;
@@ -16,7 +16,7 @@ struct Staged {
     u32 start;
 
     BUDDY_FN u32 at(u32 offset) const { return start + offset; }
-    BUDDY_FN u32 load(u32 k) const { return load_one(start + 4 * k); }
+    BUDDY_FN u32 load(u32 k) const { return lds32(start + 4 * k); }
 };
 
 // A quarter of an entry that is not in layout B. `tail` is where its last sector is in shared memory, or 0; `far` where it is else.
@@ -26,14 +26,14 @@ BUDDY_FN void load_odd(const Staged& staged, u32 quarter, u32 nibble, Tail tail,
         out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
     };
     if (nibble == RAW + 2) {
-        uint4 m = load_four(staged.at(16 * quarter)), a = load_four(staged.at(64)), b = load_four(staged.at(80));
+        uint4 m = lds128(staged.at(16 * quarter)), a = lds128(staged.at(64)), b = lds128(staged.at(80));
         const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
         Bf16::read_own_quarter(bytes, rest, quarter, out);
     } else if (nibble == RAW) {
         u32 near = quarter < 3 ? staged.at(32 * quarter) : tail();
         if (near != 0) {
             u32 next = quarter < 3 ? staged.at(32 * quarter + 16) : near + 16;
-            set(load_four(near), load_four(next));
+            set(lds128(near), lds128(next));
         } else {
             const uint4* from = (const uint4*)far();
             uint4 none = make_uint4(0, 0, 0, 0);
@@ -73,8 +73,8 @@ struct Lanes {
     BUDDY_FN void load(u32 column, u32 (&upper)[8], u32 (&lower)[8]) const {
         u32 at = column + row * Weights::BYTES;
         auto one = [&](u32 below, u32 (&out)[8]) {
-            uint4 v = load_four(at + 16 * quarter + below);
-            uint2 w = load_two(at + 8 * quarter + 64 + below);
+            uint4 v = lds128(at + 16 * quarter + below);
+            uint2 w = lds64(at + 8 * quarter + 64 + below);
             const u32 bytes[4] = {v.x, v.y, v.z, v.w}, codes[2] = {w.x, w.y};
             Bf16::read_window_quarter(bytes, codes, weights.window, out);
         };
@@ -93,7 +93,7 @@ struct Lanes {
             u32 bits = word >> 4 * row & 15, out[8] = {};
             if (bits) {
                 u32 of = row + 8 * h;
-                auto tail = [&]() -> u32 { return load_one(tag) == number * TILE_ROWS + of ? near : 0; };
+                auto tail = [&]() -> u32 { return lds32(tag) == number * TILE_ROWS + of ? near : 0; };
                 auto far = [&] { return weights.last_sector(first + of); };
                 load_odd(Staged{column + of * Weights::BYTES}, quarter, bits ^ (RAW + 1), tail, far, out);
             }

@@ -86,13 +86,13 @@ struct Room {
     BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + S::AT_NIBBLES + (stage * S::COLUMNS + column) * 8; }
     BUDDY_FN u32 message() const { return shared + S::AT_BARRIERS + S::STAGES * 24; }
     // A step has come; all have read its weights; all are done with its part of x.
-    BUDDY_FN Barrier come(u32 stage) const { return {shared + S::AT_BARRIERS + 24 * stage}; }
-    BUDDY_FN Barrier used(u32 stage) const { return {come(stage).at + 8}; }
-    BUDDY_FN Barrier multiplied(u32 stage) const { return {come(stage).at + 16}; }
+    BUDDY_FN Barrier full(u32 stage) const { return {shared + S::AT_BARRIERS + 24 * stage}; }
+    BUDDY_FN Barrier empty(u32 stage) const { return {full(stage).at + 8}; }
+    BUDDY_FN Barrier x_empty(u32 stage) const { return {full(stage).at + 16}; }
 
     BUDDY_FN void init() const {
         // Weights arrive once, with their bytes; the lanes that look at nibbles each with their copies, and together once more.
-        for (u32 i = 0; i < S::STAGES; i++) come(i).init(1 + WARP + 1 + S::X_WARPS), used(i).init(S::WARPS), multiplied(i).init(S::WARPS);
+        for (u32 i = 0; i < S::STAGES; i++) full(i).init(1 + WARP + 1 + S::X_WARPS), empty(i).init(S::WARPS), x_empty(i).init(S::WARPS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 };

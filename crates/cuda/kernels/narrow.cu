@@ -20,12 +20,12 @@ static_assert(narrow::Room::AT_SIDES == BUDDY_NARROW_SHARED, "Rust asks for the 
 // Brings in steps, by one warp; one lane of it asks for weights, and each looks at the nibbles of its columns.
 BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, const narrow::Room& room) {
     const Weights& weights = linear.weights;
-    u64 policy = read_once();
+    u64 policy = evict_first_policy();
     u32 lane = threadIdx.x % WARP, panels = cut.panels(), panel = blockIdx.x % panels, taken = 0;
     // A block's first tile is given. It takes each other one a step before it must know it, and no earlier: what one block has
     // taken, no other can help with at the end.
     auto take = [&] {
-        wait_for_kernel_before();
+        wait_on_dependent_grids();
         if (lane == 0) taken = (gridDim.x + panels - 1 - panel) / panels + atomicAdd(counts.taken(cut, panel), 1);
     };
     constexpr u32 EACH = (STEP + WARP - 1) / WARP;
@@ -45,25 +45,25 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
     }
 #pragma unroll 1
     for (Turn<STAGES> turn; !part.none(); turn.next()) {
-        room.used(turn.place).wait(turn.round ^ 1);
+        room.empty(turn.place).wait(turn.round ^ 1);
         u32 bytes = part.columns(cut) * Weights::COLUMN, tag = ~0u;
         u64 first = part.column(cut);
-        if (lane == 0) copy_bulk(room.column(turn.place, 0), weights.device + first * Weights::COLUMN, bytes, room.come(turn.place), policy);
+        if (lane == 0) cp_async_bulk(room.column(turn.place, 0), weights.device + first * Weights::COLUMN, bytes, room.full(turn.place), policy);
         BUDDY_UNROLL
         for (u32 i = 0; i < EACH; i++) {
             u32 column = i * WARP + lane;
-            if (column < STEP) store_two(room.nibbles(turn.place, column), nibbles[i]);
+            if (column < STEP) sts64(room.nibbles(turn.place, column), nibbles[i]);
             u32 upper = equal_nibbles(nibbles[i].x, RAW), lower = equal_nibbles(nibbles[i].y, RAW);
             if ((upper | lower) != 0 && tag == ~0u) {
                 u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
                 const u8* from = weights.last_sector((first + column) * TILE_ROWS + row);
                 if (from == nullptr) continue;
-                fetch<CHUNK>(room.near(turn.place, lane), from), fetch<CHUNK>(room.near(turn.place, lane) + CHUNK, from + CHUNK);
+                cp_async<CHUNK>(room.near(turn.place, lane), from), cp_async<CHUNK>(room.near(turn.place, lane) + CHUNK, from + CHUNK);
                 tag = column * TILE_ROWS + row;
             }
         }
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
-        arrive_with_copies(room.come(turn.place));
+        cp_async_mbarrier_arrive(room.full(turn.place));
         if (part.is_last(cut)) {
             taken = __shfl_sync(ALL, taken, 0);
             // Where a panel has no more, the next one may.
@@ -80,15 +80,15 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
         __syncwarp();
         // Only now: a step has come when its nibbles and its note have, too.
         if (lane == 0) {
-            store_four(room.note(turn.place), make_uint4(note.tile, note.panel, note.columns, note.side));
-            room.come(turn.place).expect(bytes);
+            sts128(room.note(turn.place), make_uint4(note.tile, note.panel, note.columns, note.side));
+            room.full(turn.place).arrive_expect_tx(bytes);
         }
         look_at(part);
         if (!part.none() && part.is_last(cut)) take();
     }
-    wait_for_kernel_before();
-    if (lane == 0 && add_and_publish(counts.blocks(), 1) == gridDim.x - 1) {
-        see_published();
+    wait_on_dependent_grids();
+    if (lane == 0 && atomic_add_release(counts.blocks(), 1) == gridDim.x - 1) {
+        fence_acq_rel();
         *counts.blocks() = 0;
         for (u32 i = 0; i < panels; i++) *counts.taken(cut, i) = 0;
     }
@@ -97,11 +97,11 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
 // Brings in a panel of x, by one lane.
 BUDDY_FN void fetch_sides(const Linear& linear, const Cut& cut, u32 panel, const narrow::Room& room) {
     u32 bytes = cut.width(panel) * ENTRY;
-    room.sides().expect(bytes * cut.tokens);
+    room.x_full().arrive_expect_tx(bytes * cut.tokens);
     // All blocks begin at once: each with another token, so that they do not all ask for the same bytes.
     for (u32 i = 0; i < cut.tokens; i++) {
         u32 token = (i + blockIdx.x) % cut.tokens;
-        copy_bulk(room.side(cut, token), linear.x + ((u64)token * cut.per_row + panel * cut.panel) * ENTRY, bytes, room.sides());
+        cp_async_bulk(room.side(cut, token), linear.x + ((u64)token * cut.per_row + panel * cut.panel) * ENTRY, bytes, room.x_full());
     }
 }
 
@@ -113,7 +113,7 @@ typedef float Found[APART][4];
 BUDDY_FN void add(Found& sums, const u32 (&a)[8], const u32 (&b)[8], uint4 v, uint4 w) {
     const u32 x[8] = {v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w};
     BUDDY_UNROLL
-    for (u32 i = 0; i < 4; i++) multiply(sums[i % APART], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], x[2 * i], x[2 * i + 1]);
+    for (u32 i = 0; i < 4; i++) mma_m16n8k16(sums[i % APART], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], x[2 * i], x[2 * i + 1]);
 }
 
 // Multiplies a warp's share of all steps.
@@ -129,15 +129,15 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
     Note note = Note::of(cut, Part::first(cut));
     u32 panel = note.panel;
     if (threadIdx.x == 0 && !note.none()) {
-        wait_for_kernel_before();
+        wait_on_dependent_grids();
         fetch_sides(linear, cut, panel, room);
     }
-    if (!note.none()) room.sides().wait(round);
+    if (!note.none()) room.x_full().wait(round);
     Found sums[EIGHTS] = {};
     // Gives them to the warp that adds up this tile's.
     Turn<ADDERS> slot;
     auto hand_over = [&] {
-        room.added(slot.place).wait(slot.round ^ 1);
+        room.sums_empty(slot.place).wait(slot.round ^ 1);
         BUDDY_UNROLL
         for (u32 t = 0; t < EIGHTS; t++) {
             u32 c[4];
@@ -148,11 +148,11 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
                 for (u32 k = 0; k < APART; k++) sum += sums[t][k][i], sums[t][k][i] = 0;
                 c[i] = __float_as_uint(sum);
             }
-            store_four(room.sums(slot.place, warp, t), make_uint4(c[0], c[1], c[2], c[3]));
+            sts128(room.sums(slot.place, warp, t), make_uint4(c[0], c[1], c[2], c[3]));
         }
-        if (warp == 0 && lane == 0) store_two(room.name(slot.place), make_uint2(note.tile, note.panel));
+        if (warp == 0 && lane == 0) sts64(room.name(slot.place), make_uint2(note.tile, note.panel));
         __syncwarp();
-        if (lane == 0) room.found(slot.place).arrive();
+        if (lane == 0) room.sums_full(slot.place).arrive();
         slot.next();
     };
 #pragma unroll 1
@@ -162,15 +162,15 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
             asm volatile("bar.sync 1, %0;" ::"n"(narrow::WARPS * WARP) : "memory");
             panel = note.panel;
             if (threadIdx.x == 0) fetch_sides(linear, cut, panel, room);
-            room.sides().wait(round ^= 1);
+            room.x_full().wait(round ^= 1);
         }
-        room.come(turn.place).wait(turn.round);
-        uint4 next = load_four(room.note(turn.place));
+        room.full(turn.place).wait(turn.round);
+        uint4 next = lds128(room.note(turn.place));
         BUDDY_UNROLL
         for (u32 e = 0; e < SHARE; e++) {
             u32 at = warp * SHARE + e, a[8], b[8];
             if (at >= note.columns) break;
-            uint2 odd = odd_of(load_two(room.nibbles(turn.place, at)));
+            uint2 odd = odd_of(lds64(room.nibbles(turn.place, at)));
             u32 column = room.column(turn.place, at);
             lanes.load(column, a, b);
             if (odd.x | odd.y) {
@@ -180,11 +180,11 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
             BUDDY_UNROLL
             for (u32 t = 0; t < EIGHTS; t++) {
                 u32 x = sides[t] + note.side_at() + e * ENTRY;
-                add(sums[t], a, b, load_four(x), load_four(x + 16));
+                add(sums[t], a, b, lds128(x), lds128(x + 16));
             }
         }
         __syncwarp();
-        if (lane == 0) room.used(turn.place).arrive();
+        if (lane == 0) room.empty(turn.place).arrive();
         if (note.is_last()) hand_over();
         note = {next.x, next.y, next.z, next.w};
     }
@@ -203,11 +203,11 @@ BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Count
     };
     auto part = [&](u32 panel, u32 tile, u32 eight) { return linear.parts + ((panel * tiles + tile) * EIGHTS + eight) * WARP + lane; };
     auto add = [](float4& sum, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; };
-    wait_for_kernel_before();
+    wait_on_dependent_grids();
 #pragma unroll 1
     for (u32 round = 0;; round ^= 1) {
-        room.found(slot).wait(round);
-        uint2 name = load_two(room.name(slot));
+        room.sums_full(slot).wait(round);
+        uint2 name = lds64(room.name(slot));
         u32 tile = name.x, panel = name.y;
         if (tile == Part::NONE) break;
         float4 sums[EIGHTS] = {};
@@ -215,12 +215,12 @@ BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Count
         for (u32 warp = 0; warp < narrow::WARPS; warp++) {
             BUDDY_UNROLL
             for (u32 t = 0; t < EIGHTS; t++) {
-                uint4 v = load_four(room.sums(slot, warp, t));
+                uint4 v = lds128(room.sums(slot, warp, t));
                 add(sums[t], make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)));
             }
         }
         __syncwarp();
-        if (lane == 0) room.added(slot).arrive();
+        if (lane == 0) room.sums_empty(slot).arrive();
         if (panels == 1) {
             BUDDY_UNROLL
             for (u32 t = 0; t < EIGHTS; t++) put(tile, t, sums[t]);
@@ -230,8 +230,8 @@ BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Count
         for (u32 t = 0; t < EIGHTS; t++) __stcg(part(panel, tile, t), sums[t]);
         __syncwarp();
         // The last panel of a tile to be done adds up what all gave.
-        bool last = lane == 0 && add_and_publish(counts.done(tile), 1) == panels - 1;
-        if (last) *counts.done(tile) = 0, see_published();
+        bool last = lane == 0 && atomic_add_release(counts.done(tile), 1) == panels - 1;
+        if (last) *counts.done(tile) = 0, fence_acq_rel();
         if (!__any_sync(ALL, last)) continue;
         __syncwarp();
         BUDDY_UNROLL
@@ -251,7 +251,7 @@ extern "C" __global__ void __launch_bounds__((narrow::WARPS + ADDERS + 1) * WARP
     narrow::Room room = {shared_address(memory)};
     if (threadIdx.x == 0) room.init();
     __syncthreads();
-    let_kernel_after_begin();
+    launch_dependent_grids();
     Cut cut = {linear.outputs, linear.per_row(), linear.tokens, panel};
     Counts counts = {linear.counts};
     // The compiler knows of this that it is the same for the whole warp.

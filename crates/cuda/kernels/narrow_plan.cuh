@@ -86,20 +86,20 @@ struct Room {
     BUDDY_FN u32 note(u32 place) const { return shared + AT_NOTES + 16 * place; }
     BUDDY_FN u32 name(u32 slot) const { return shared + AT_NAMES + 8 * slot; }
     // A step has come; all are done with it; a tile's sums are there; they are added up; a panel of x has come.
-    BUDDY_FN Barrier come(u32 place) const { return {shared + AT_BARRIERS + 16 * place}; }
-    BUDDY_FN Barrier used(u32 place) const { return {come(place).at + 8}; }
-    BUDDY_FN Barrier found(u32 slot) const { return {shared + AT_BARRIERS + 16 * (STAGES + slot)}; }
-    BUDDY_FN Barrier added(u32 slot) const { return {found(slot).at + 8}; }
-    BUDDY_FN Barrier sides() const { return {shared + AT_BARRIERS + 16 * (STAGES + ADDERS)}; }
+    BUDDY_FN Barrier full(u32 place) const { return {shared + AT_BARRIERS + 16 * place}; }
+    BUDDY_FN Barrier empty(u32 place) const { return {full(place).at + 8}; }
+    BUDDY_FN Barrier sums_full(u32 slot) const { return {shared + AT_BARRIERS + 16 * (STAGES + slot)}; }
+    BUDDY_FN Barrier sums_empty(u32 slot) const { return {sums_full(slot).at + 8}; }
+    BUDDY_FN Barrier x_full() const { return {shared + AT_BARRIERS + 16 * (STAGES + ADDERS)}; }
     // A token's part of the panel of x. Each begins 16 bytes out of step with the one before, so that lanes of two of them read
     // from different banks.
     BUDDY_FN u32 side(const Cut& cut, u32 token) const { return shared + AT_SIDES + token * (cut.panel * ENTRY + 16); }
 
     BUDDY_FN void init() const {
         // A step comes with its bytes, and each lane of the warp that fetches with its copies of last sectors.
-        for (u32 place = 0; place < STAGES; place++) come(place).init(1 + WARP), used(place).init(WARPS);
-        for (u32 slot = 0; slot < ADDERS; slot++) found(slot).init(WARPS), added(slot).init(1);
-        sides().init(1);
+        for (u32 place = 0; place < STAGES; place++) full(place).init(1 + WARP), empty(place).init(WARPS);
+        for (u32 slot = 0; slot < ADDERS; slot++) sums_full(slot).init(WARPS), sums_empty(slot).init(1);
+        x_full().init(1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 };

@@ -7,31 +7,31 @@
 namespace buddy {
 
 // The place of an operand in shared memory: K runs along rows of 128 bytes, eight rows are 1024 bytes.
-BUDDY_FN u64 operand_at(u32 shared) {
+BUDDY_FN u64 smem_descriptor(u32 shared) {
     return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
-BUDDY_FN void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-BUDDY_FN void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+BUDDY_FN void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+BUDDY_FN void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most so many groups of products are not done.
 template <u32 LEFT>
-BUDDY_FN void wait_for_products() {
+BUDDY_FN void wgmma_wait_group() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
 // What generic instructions wrote to shared memory is seen by products after it.
-BUDDY_FN void publish_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+BUDDY_FN void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Sums become products, or have them added. A lane has columns 8j + 2 * (lane % 4) and the next of rows lane / 4 and the
 // eighth below, for every j.
 template <u32 COLUMNS>
-BUDDY_FN void multiply_group(float (&d)[COLUMNS / 2], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add);
+BUDDY_FN void wgmma(float (&d)[COLUMNS / 2], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add);
 
 #define BUDDY_SUMS_8(d, i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 
 template <>
-BUDDY_FN void multiply_group<8>(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+BUDDY_FN void wgmma<8>(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3"
@@ -41,7 +41,7 @@ BUDDY_FN void multiply_group<8>(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u
 }
 
 template <>
-BUDDY_FN void multiply_group<16>(float (&d)[8], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+BUDDY_FN void wgmma<16>(float (&d)[8], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7"
@@ -51,7 +51,7 @@ BUDDY_FN void multiply_group<16>(float (&d)[8], u32 a0, u32 a1, u32 a2, u32 a3, 
 }
 
 template <>
-BUDDY_FN void multiply_group<32>(float (&d)[16], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+BUDDY_FN void wgmma<32>(float (&d)[16], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -61,7 +61,7 @@ BUDDY_FN void multiply_group<32>(float (&d)[16], u32 a0, u32 a1, u32 a2, u32 a3,
 }
 
 template <>
-BUDDY_FN void multiply_group<64>(float (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+BUDDY_FN void wgmma<64>(float (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
@@ -72,7 +72,7 @@ BUDDY_FN void multiply_group<64>(float (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3,
 }
 
 template <>
-BUDDY_FN void multiply_group<128>(float (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+BUDDY_FN void wgmma<128>(float (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
