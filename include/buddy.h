@@ -132,6 +132,88 @@ buddyError buddyHistograms(const buddySpan *spans, size_t count, buddySizes *siz
 buddyError buddyTrain(const char *codec, buddyDevicePtr data, size_t bytes, char *trained, size_t room,
                       buddyStream stream);
 
+/*
+ * Memory of the caller's. From here on no function waits, none takes memory, and there are no handles: a struct of the caller's says
+ * where things lie, and may be made anew for every call. All of them can be captured in a graph. Kernels are compiled at the first
+ * use of a codec or of a kind of layer, which a capture should not be: call once before.
+ */
+
+/* A compressed buffer. Every part is aligned to 128 bytes and lives until the last call on it has passed its stream. */
+typedef struct buddyBuffer {
+    buddyDevicePtr device;   /* device memory for what the target keeps of each entry */
+    buddyDevicePtr metadata; /* device memory */
+    buddyDevicePtr overflow; /* memory that the GPU reaches: pinned host memory by its device address, or device memory */
+    size_t bytes;            /* of the data; a multiple of 128 */
+    const char *codec;
+    buddyTarget target;
+} buddyBuffer;
+
+/* Bytes of a buffer's parts. */
+typedef struct buddyRoom {
+    size_t device;
+    size_t metadata;
+    size_t overflow;
+} buddyRoom;
+
+/* What a buffer of so many bytes needs. */
+buddyError buddyBufferRoom(size_t bytes, buddyTarget target, buddyRoom *room);
+
+/* Makes a buffer hold zeros: its creation, when the stream gets there. To free it, use its memory for something else. */
+buddyError buddyBufferClear(const buddyBuffer *buffer, buddyStream stream);
+
+/* Compresses and decompresses whole entries, as buddyWrite and buddyRead do. */
+buddyError buddyBufferWrite(const buddyBuffer *buffer, size_t offset, buddyDevicePtr from, size_t bytes, buddyStream stream);
+buddyError buddyBufferRead(const buddyBuffer *buffer, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
+
+/*
+ * A frozen buffer: data that will not change, packed once into one piece of device memory that holds all of it, what overflows
+ * included (docs/format.md). A matrix of bf16 whose rows are whole entries lies in tiles of sixteen rows, as buddyLinear wants it.
+ */
+typedef struct buddyFrozen {
+    buddyDevicePtr memory; /* aligned to 128 bytes */
+    size_t memory_bytes;
+    size_t bytes;          /* of the data: whole entries of 128 bytes, whole rows of a matrix */
+    size_t row_bytes;      /* of a matrix's row, a multiple of 128; 0 for no matrix */
+    const char *codec;
+    buddyTarget target;
+} buddyFrozen;
+
+/*
+ * Bytes of memory that data needs if so many 32-byte sectors overflow. buddyHistogram says how many do: at 4/3x one for each raw
+ * entry, at any target what its class has more than the target keeps.
+ */
+buddyError buddyFrozenRoom(size_t bytes, size_t row_bytes, buddyTarget target, const char *codec, size_t sectors, size_t *room);
+
+/*
+ * Packs device memory. If what overflows has no room, nothing of it is written, and the buffer's first 8 bytes are zeros instead of
+ * "BUDDYFZ"; its bytes 48 to 51 then say how many sectors there are.
+ */
+buddyError buddyFreeze(const buddyFrozen *frozen, buddyDevicePtr from, buddyStream stream);
+
+/* Decompresses whole entries; of a matrix whole rows, from one whose number is a multiple of 16 on. */
+buddyError buddyFrozenRead(const buddyFrozen *frozen, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
+
+/* One linear layer, y = W x. */
+typedef struct buddyLayer {
+    buddyDevicePtr x;       /* bf16, a row for each token, one after the other; aligned to 16 bytes */
+    buddyDevicePtr bias;    /* bf16, one for each output; 0 for none */
+    buddyDevicePtr y;       /* a row of results for each token */
+    buddyDevicePtr scratch; /* aligned to 128 bytes */
+    size_t scratch_bytes;
+    size_t tokens;
+    int wide;               /* results are fp32; otherwise bf16 */
+    int overlaps;           /* may begin while the kernel before it in the stream ends, if that does not write the weights */
+} buddyLayer;
+
+/* Bytes of scratch memory for layers of these weights with up to so many tokens. Layers that run at a time need their own. */
+buddyError buddyLinearRoom(const buddyFrozen *weights, size_t tokens, size_t *room);
+
+/* Makes scratch memory ready, once. Layers leave it ready for the next. */
+buddyError buddyLinearPrepare(buddyDevicePtr scratch, size_t bytes, buddyStream stream);
+
+/* Multiplies x by weights that are a frozen matrix of bf16 at 4/3x. Needs compute capability 9.0, or cuBLASLt. */
+buddyError buddyLinear(const buddyFrozen *weights, const buddyLayer *layer, buddyStream stream);
+
 /* What a code means. The string is static. */
 const char *buddyGetErrorString(buddyError error);
 

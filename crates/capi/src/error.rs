@@ -60,9 +60,13 @@ impl Failure {
                 Error::Pinned { .. } => 7,
                 Error::NoKernels { .. } => 8,
                 Error::NoCompiler { .. } | Error::Compile { .. } | Error::TooOld { .. } => 9,
-                Error::Driver { .. } => 10,
+                Error::Driver { .. } | Error::Vendor(_) => 10,
                 Error::Lost { .. } | Error::Refused { .. } => 11,
-                Error::Range { .. } | Error::Bytes { .. } | Error::Shape { .. } | Error::Targets(_) => 1,
+                Error::Range { .. }
+                | Error::Bytes { .. }
+                | Error::Shape { .. }
+                | Error::Targets(_)
+                | Error::Weights { .. } => 1,
                 Error::InUse => 12,
             },
         }

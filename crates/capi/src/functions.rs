@@ -218,6 +218,6 @@ unsafe fn surveyed(span: &Span) -> Result<Surveyed<'static>, Failure> {
 }
 
 /// Where an answer goes.
-fn some<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
+pub(crate) fn some<T>(pointer: *mut T, what: &str) -> Result<NonNull<T>, Failure> {
     NonNull::new(pointer).ok_or_else(|| Failure::Value(format!("{what} must not be null")))
 }

@@ -7,8 +7,10 @@
 mod codec;
 mod error;
 mod functions;
+mod given;
 mod state;
 mod types;
 
 pub use functions::*;
+pub use given::*;
 pub use types::*;

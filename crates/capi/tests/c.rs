@@ -41,12 +41,22 @@ fn the_header_is_c11_and_cpp17() {
 fn structs_agree_with_the_header() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sizes");
     let source = program.with_extension("c");
-    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu\", \
-                sizeof(buddySizes), sizeof(buddySpan), sizeof(buddyStatistics), sizeof(buddyError)); return 0; }\n";
+    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu\", \
+                sizeof(buddySizes), sizeof(buddySpan), sizeof(buddyStatistics), sizeof(buddyBuffer), \
+                sizeof(buddyRoom), sizeof(buddyFrozen), sizeof(buddyLayer), sizeof(buddyError)); return 0; }\n";
     std::fs::write(&source, text).unwrap();
     succeed(compiler("CC", "cc").arg("-std=c11").arg(&source).arg("-o").arg(&program));
     let seen = String::from_utf8(succeed(&mut Command::new(program)).stdout).unwrap();
-    let sizes = [size_of::<buddy::Sizes>(), size_of::<buddy::Span>(), size_of::<buddy::Stats>(), 4];
+    let sizes = [
+        size_of::<buddy::Sizes>(),
+        size_of::<buddy::Span>(),
+        size_of::<buddy::Stats>(),
+        size_of::<buddy::Buffer>(),
+        size_of::<buddy::Parts>(),
+        size_of::<buddy::FrozenMemory>(),
+        size_of::<buddy::Layer>(),
+        4,
+    ];
     assert_eq!(seen, sizes.map(|size| size.to_string()).join(" "));
 }
 

@@ -29,6 +29,7 @@ mod cpack;
 mod delta64;
 mod float;
 mod fpc;
+mod frozen;
 mod fvc;
 mod kinds;
 mod lanes;
@@ -49,6 +50,7 @@ pub use cpack::Cpack;
 pub use delta64::Delta64;
 pub use float::{Bf16, Fp16, Fp32};
 pub use fpc::Fpc;
+pub use frozen::{Frozen, FrozenHeader, FrozenParts, HEADER_BYTES as FROZEN_HEADER_BYTES, freeze};
 pub use fvc::Fvc;
 pub use kinds::{Codec, CodecKind};
 pub use planes::Planes;
@@ -90,6 +92,12 @@ pub enum Error {
     Table {
         /// How many values there were.
         values: usize,
+    },
+    /// Bytes that are no frozen buffer, or data that cannot become one.
+    #[error("not a frozen buffer: {what}")]
+    Frozen {
+        /// What is wrong.
+        what: &'static str,
     },
     /// No codec has this name.
     #[error("unknown codec '{name}'; the codecs are {known}")]

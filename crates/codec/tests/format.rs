@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use buddy_codec::{
-    Codec, CodecKind, EntryCodec, Fvc, Packed,
+    Codec, CodecKind, EntryCodec, Frozen, Fvc, Packed, freeze,
     testing::{entry_of, hex, stream_of},
 };
 
@@ -11,7 +11,11 @@ const PAGE: &str = include_str!("../../../docs/format.md");
 
 /// The blocks marked `example`, each line cut into its first word and the rest.
 fn examples() -> impl Iterator<Item = Vec<(&'static str, &'static str)>> {
-    PAGE.split("```example\n").skip(1).map(|block| {
+    blocks("```example\n")
+}
+
+fn blocks(mark: &str) -> impl Iterator<Item = Vec<(&'static str, &'static str)>> {
+    PAGE.split(mark).skip(1).map(|block| {
         let (block, _) = block.split_once("```").expect("an example ends");
         block.lines().map(|line| line.split_once(' ').expect("a key and a value")).collect()
     })
@@ -99,4 +103,34 @@ fn every_codec_has_an_example() {
         let shown = examples().any(|example| example[0].1.trim() == kind.name());
         assert!(shown, "{kind} has no example");
     }
+}
+
+#[test]
+fn every_frozen_buffer_is_true() {
+    let mut shown = 0;
+    for example in blocks("```frozen\n") {
+        let fields: HashMap<_, _> = example.iter().copied().collect();
+        let data: Vec<u8> = words(fields["words"]).into_iter().flat_map(u32::to_le_bytes).collect();
+        let target = fields["target"].trim().parse().unwrap();
+        let frozen = freeze(&codec(&fields), target, 0, &data).unwrap();
+        let open = Frozen::open(&frozen).unwrap();
+        let parts = open.header().parts();
+        let part = |range: std::ops::Range<u64>| frozen[range.start as usize..range.end as usize].to_vec();
+        let until_zeros = |mut bytes: Vec<u8>| {
+            bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+            bytes
+        };
+        let listed = |key: &str| {
+            let lines = example.iter().filter(|(other, _)| *other == key);
+            hex(&lines.flat_map(|(_, text)| text.split_whitespace()).collect::<String>())
+        };
+        assert_eq!(until_zeros(part(0..128)), listed("header"));
+        assert_eq!(until_zeros(part(parts.nibbles.clone())), listed("nibbles"));
+        assert_eq!(until_zeros(part(parts.index.clone())), listed("index"));
+        assert_eq!(part(parts.overflow.clone()), listed("overflow"));
+        assert_eq!(frozen.len().to_string(), fields["bytes"].trim());
+        assert_eq!(open.read().unwrap(), data);
+        shown += 1;
+    }
+    assert!(shown > 0, "the page shows a frozen buffer");
 }

@@ -6,9 +6,11 @@
 #ifdef __CUDACC__
 #define BUDDY_FN __device__ __forceinline__
 #define BUDDY_UNROLL _Pragma("unroll")
+#define BUDDY_ROLLED _Pragma("unroll 1")
 #else
 #define BUDDY_FN inline
 #define BUDDY_UNROLL
+#define BUDDY_ROLLED
 #endif
 
 namespace buddy {

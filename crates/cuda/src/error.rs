@@ -96,6 +96,15 @@ pub enum Error {
         /// The process's limit of locked memory, in the kernel's words.
         limit: String,
     },
+    /// Weights that no linear layer takes.
+    #[error("not the weights of a linear layer: {what}")]
+    Weights {
+        /// What is wrong with them.
+        what: &'static str,
+    },
+    /// What the vendor's library of products says.
+    #[error("cuBLASLt refused: {0}")]
+    Vendor(String),
     /// A pool that is too full for another buffer.
     #[error("the pool's {region} memory is too full: {asked} bytes asked for, {left} left")]
     Full {

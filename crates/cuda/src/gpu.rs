@@ -19,8 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, cache,
     driver::{self, Region},
+    frozen::FrozenKernels,
     host,
     kernels::CodecKernels,
+    linear::LinearKernels,
     source::Source,
     survey::Scratch,
 };
@@ -64,6 +66,8 @@ struct Inner {
     lost: OnceLock<String>,
     codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
     surveys: Mutex<HashMap<CodecKind, CudaFunction>>,
+    frozen: Mutex<HashMap<CodecKind, Arc<FrozenKernels>>>,
+    linear: Mutex<LinearKernels>,
     scratch: Mutex<Option<Scratch>>,
 }
 
@@ -136,6 +140,8 @@ impl Gpu {
             lost: OnceLock::new(),
             codecs: Mutex::default(),
             surveys: Mutex::default(),
+            frozen: Mutex::default(),
+            linear: Mutex::default(),
             scratch: Mutex::default(),
         })))
     }
@@ -208,6 +214,26 @@ impl Gpu {
         Ok(kernels)
     }
 
+    /// The kernels of a codec's frozen buffers, compiled or from the cache.
+    ///
+    /// # Errors
+    /// As for a codec's.
+    pub(crate) fn frozen(&self, kind: CodecKind) -> Result<Arc<FrozenKernels>, Error> {
+        let mut frozen = self.0.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernels) = frozen.get(&kind) {
+            return Ok(kernels.clone());
+        }
+        let module = self.module(&Source::frozen(kind)?)?;
+        let kernels = Arc::new(self.check("find the kernels", FrozenKernels::new(&module))?);
+        frozen.insert(kind, kernels.clone());
+        Ok(kernels)
+    }
+
+    /// The kernels of linear layers that are loaded so far.
+    pub(crate) fn linear_kernels(&self) -> MutexGuard<'_, LinearKernels> {
+        self.0.linear.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The kernel that counts sizes with a codec.
     ///
     /// # Errors
@@ -234,7 +260,7 @@ impl Gpu {
     /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or what the driver says.
     pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
         let (needs, has) = (source.least, self.0.capability);
-        if has < needs {
+        if !source.is_for(has) {
             return Err(Error::TooOld { program: source.name.clone(), needs, has });
         }
         let options = source.options(&format!("sm_{}", self.0.capability));
@@ -291,6 +317,11 @@ impl Gpu {
     /// Multiprocessors: the blocks of a persistent kernel.
     pub fn multiprocessors(&self) -> u32 {
         self.0.multiprocessors
+    }
+
+    /// Whether it has the instructions that are Hopper's alone.
+    pub(crate) fn is_hopper(&self) -> bool {
+        self.0.capability == 90
     }
 
     /// The context, if it still works.

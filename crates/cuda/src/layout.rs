@@ -37,6 +37,76 @@ pub struct Memory {
     pub reserved: u32,
 }
 
+/// The order of a frozen buffer's entries: the struct `Order` of `frozen.cuh`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Order {
+    pub(crate) entries: u64,
+    pub(crate) row: u32,
+    pub(crate) reserved: u32,
+}
+
+/// A frozen buffer: the struct `Frozen` of `frozen.cuh`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct FrozenView {
+    pub(crate) device: u64,
+    pub(crate) nibbles: u64,
+    pub(crate) index: u64,
+    pub(crate) overflow: u64,
+    pub(crate) fault: u64,
+    pub(crate) order: Order,
+    pub(crate) device_bytes: u32,
+    pub(crate) sectors: u32,
+}
+
+/// What packs a frozen buffer: the struct `Packing` of `frozen.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Packing {
+    pub(crate) from: u64,
+    pub(crate) device: u64,
+    pub(crate) nibbles: u64,
+    pub(crate) index: u64,
+    pub(crate) overflow: u64,
+    pub(crate) header: u64,
+    pub(crate) order: Order,
+    pub(crate) device_bytes: u32,
+    pub(crate) capacity: u32,
+    pub(crate) params: Params,
+    pub(crate) head: [u32; 32],
+}
+
+/// What reads one: the struct `Reading` of `frozen.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Reading {
+    pub(crate) from: FrozenView,
+    pub(crate) to: u64,
+    pub(crate) params: Params,
+}
+
+/// A linear layer: the struct `Linear` of `linear_plan.cuh`, its weights first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct LinearView {
+    pub(crate) device: u64,
+    pub(crate) nibbles: u64,
+    pub(crate) overflow: u64,
+    pub(crate) index: u64,
+    pub(crate) sectors: u32,
+    pub(crate) window: u32,
+    pub(crate) x: u64,
+    pub(crate) bias: u64,
+    pub(crate) y: u64,
+    pub(crate) parts: u64,
+    pub(crate) counts: u64,
+    pub(crate) outputs: u32,
+    pub(crate) inputs: u32,
+    pub(crate) tokens: u32,
+    pub(crate) wide: u32,
+}
+
 /// Device bytes of a page at the smallest target: what page offsets are counted in.
 pub(crate) const DEVICE_UNIT: u64 = (ENTRIES_PER_PAGE * Target::X16.device_bytes()) as u64;
 /// The same for buddy memory.

@@ -5,23 +5,31 @@ use std::borrow::Cow;
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
-use crate::{Error, driver};
+use crate::{Error, driver, linear};
 
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 12] = [
+const HEADERS: [Header; 20] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
+    ("frozen.cuh", include_str!("../kernels/frozen.cuh")),
+    ("linear_fetch.cuh", include_str!("../kernels/linear_fetch.cuh")),
+    ("linear_multiply.cuh", include_str!("../kernels/linear_multiply.cuh")),
+    ("linear_odd.cuh", include_str!("../kernels/linear_odd.cuh")),
+    ("linear_plan.cuh", include_str!("../kernels/linear_plan.cuh")),
     ("map.cuh", include_str!("../kernels/map.cuh")),
+    ("narrow_plan.cuh", include_str!("../kernels/narrow_plan.cuh")),
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
+    ("quarter.cuh", include_str!("../kernels/quarter.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
     ("tile.cuh", include_str!("../kernels/tile.cuh")),
+    ("wgmma.cuh", include_str!("../kernels/wgmma.cuh")),
     ("zeros.cuh", include_str!("../kernels/zeros.cuh")),
 ];
 
@@ -60,6 +68,8 @@ pub struct Source {
     pub headers: &'static [Header],
     /// The least architecture it is for: 80 for `sm_80`.
     pub least: u32,
+    /// Whether it is for that architecture alone, with instructions that no other has: `sm_90a`.
+    pub alone: bool,
     /// Options of the compiler besides the architecture, the language and the macros.
     pub extra: &'static [&'static str],
 }
@@ -69,7 +79,7 @@ impl Source {
     /// map are added.
     pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>, defines: &[String]) -> Self {
         let defines = [&constants(), defines].concat();
-        Self { name: name.into(), text: text.into(), defines, headers: &[], least: 80, extra: &[] }
+        Self { name: name.into(), text: text.into(), defines, headers: &[], least: 80, alone: false, extra: &[] }
     }
 
     /// The kernels of a codec.
@@ -90,9 +100,38 @@ impl Source {
         Ok(Self::new(format!("{kind}-survey.cu"), text, &codec_defines(kind)?))
     }
 
+    /// The kernels that pack and read frozen buffers with a codec.
+    ///
+    /// # Errors
+    /// [`Error::NoKernels`] if the codec has none.
+    pub fn frozen(kind: CodecKind) -> Result<Self, Error> {
+        let text = include_str!("../kernels/frozen.cu");
+        Ok(Self::new(format!("{kind}-frozen.cu"), text, &codec_defines(kind)?))
+    }
+
+    /// The kernel of a linear layer for few tokens, with macros that say its shape.
+    pub(crate) fn narrow(name: String, defines: &[String]) -> Self {
+        let source = Self::new(name, include_str!("../kernels/narrow.cu"), defines);
+        // The bulk copy engine.
+        Self { least: 90, ..source }
+    }
+
+    /// The kernel of a linear layer for more tokens, with macros that say its shape.
+    pub(crate) fn wide(name: String, defines: &[String]) -> Self {
+        let source = Self::new(name, include_str!("../kernels/linear.cu"), defines);
+        // Products of a warpgroup are Hopper's alone.
+        Self { least: 90, alone: true, ..source }
+    }
+
+    /// Whether it is for an architecture: 90 for `sm_90`.
+    pub fn is_for(&self, architecture: u32) -> bool {
+        if self.alone { architecture == self.least } else { architecture >= self.least }
+    }
+
     /// The compiler's options for an architecture such as `sm_90`.
     pub fn options(&self, architecture: &str) -> Vec<String> {
-        let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
+        let alone = if self.alone { "a" } else { "" };
+        let mut options = vec![format!("--gpu-architecture={architecture}{alone}"), "--std=c++17".to_owned()];
         options.extend(self.defines.iter().map(|define| format!("--define-macro={define}")));
         options.extend(self.extra.iter().map(ToString::to_string));
         options
@@ -131,9 +170,11 @@ impl Source {
 
     /// Every program of the library.
     pub fn all() -> Vec<Self> {
-        let of_codec =
-            |kind| [Self::codec(kind), Self::survey(kind)].map(|one| one.expect("a codec of the table"));
-        codecs().flat_map(of_codec).collect()
+        let of_codec = |kind| {
+            [Self::codec(kind), Self::survey(kind), Self::frozen(kind)]
+                .map(|one| one.expect("a codec of the table"))
+        };
+        codecs().flat_map(of_codec).chain(linear::sources()).collect()
     }
 }
 

@@ -1,9 +1,11 @@
 //! The runtime on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
 //! fail instead.
 
-use buddy_codec::CodecKind;
+use buddy_codec::{Bf16, Codec, CodecKind, Frozen};
 use buddy_core::{ENTRY_BYTES, Target};
-use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, Source};
+use buddy_cuda::{
+    BuddyPool, Carveout, DeviceBytes, Error, FaultKind, FrozenBuffer, Linear, Output, Source,
+};
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
     LaunchConfig, PushKernelArg,
@@ -198,5 +200,103 @@ fn too_much_memory_is_refused_with_what_there_is() {
         assert!(
             matches!(refused, Err(Error::DeviceMemory { asked: said, free }) if said == asked && free > 0)
         );
+    });
+}
+
+/// What the GPU packs is the CPU's frozen buffer to the byte, for every codec and target, and it reads it back.
+#[test]
+fn frozen_buffers_are_the_cpus() {
+    on_gpu(|gpu| {
+        let (stream, lab) = (gpu.stream().unwrap(), Lab::new(gpu).unwrap());
+        let entries = 61 * 40;
+        let (data, back) =
+            (DeviceBytes::new(gpu, 128 * entries).unwrap(), DeviceBytes::new(gpu, 128 * entries).unwrap());
+        for codec in buddy_cuda::codecs().map(|kind| kind.train(&[])) {
+            lab.make(data.all(), Fill::Varied, 3, 0.05).unwrap();
+            for target in Target::ALL {
+                for row in [0, 40] {
+                    let most = FrozenBuffer::room(&codec, target, row, data.len(), 1 << 16);
+                    let memory = DeviceBytes::new(gpu, most).unwrap();
+                    memory.fill(0).unwrap();
+                    let packed =
+                        FrozenBuffer::pack(gpu, &stream, (&codec, target, row), data.all(), memory.all())
+                            .unwrap();
+                    back.fill(0xee).unwrap();
+                    packed.read(&stream, 0, back.all()).unwrap();
+                    gpu.wait(&stream).unwrap();
+                    let plain = download(&data);
+                    assert_eq!(plain, download(&back), "{codec:?} at {target}, rows of {row}");
+                    let ours = buddy_codec::freeze(&codec, target, row, &plain).unwrap();
+                    let theirs = download(&memory);
+                    assert!(
+                        ours == theirs[..ours.len()],
+                        "{codec:?} at {target}, rows of {row}: other bytes"
+                    );
+                    assert_eq!(Frozen::open(&ours).unwrap().read().unwrap(), plain);
+                }
+            }
+        }
+    });
+}
+
+/// Packing, a layer and a read, captured once: a thousand replays give the same to the bit.
+#[test]
+fn a_graph_of_a_layer_replays_a_thousand_times() {
+    on_gpu(|gpu| {
+        let (stream, lab) = (gpu.stream().unwrap(), Lab::new(gpu).unwrap());
+        let (rows, columns, tokens) = (1000u64, 1024u64, 20u64);
+        let weights = DeviceBytes::new(gpu, rows * columns * 2).unwrap();
+        let x = DeviceBytes::new(gpu, tokens * columns * 2).unwrap();
+        lab.make(weights.all(), Fill::Weights, 1, 0.01).unwrap();
+        lab.make(x.all(), Fill::Weights, 2, 0.0).unwrap();
+        let codec = Codec::Bf16(Bf16::new(108).unwrap());
+        let (target, row) = (Target::X4Over3, (columns / 64) as u32);
+        let memory =
+            DeviceBytes::new(gpu, FrozenBuffer::room(&codec, target, row, weights.len(), 1 << 14)).unwrap();
+        let (y, back) = (
+            DeviceBytes::new(gpu, tokens * rows * 4).unwrap(),
+            DeviceBytes::new(gpu, weights.len()).unwrap(),
+        );
+        let room = {
+            let packed =
+                FrozenBuffer::pack(gpu, &stream, (&codec, target, row), weights.all(), memory.all()).unwrap();
+            Linear::room(gpu, packed.header(), tokens as u32).unwrap()
+        };
+        let scratch = DeviceBytes::new(gpu, room).unwrap();
+        let work = || {
+            let packed =
+                FrozenBuffer::pack(gpu, &stream, (&codec, target, row), weights.all(), memory.all()).unwrap();
+            Linear::prepare(gpu, &stream, scratch.all()).unwrap();
+            for overlaps in [false, true] {
+                let (output, scratch) = (Output::Fp32, scratch.all());
+                let linear = Linear {
+                    weights: &packed,
+                    x: x.all(),
+                    bias: None,
+                    y: y.all(),
+                    output,
+                    scratch,
+                    overlaps,
+                };
+                linear.start(&stream).unwrap();
+            }
+            packed.read(&stream, 0, back.all()).unwrap();
+        };
+        work();
+        gpu.wait(&stream).unwrap();
+        let (expected, plain) = (download(&y), download(&weights));
+        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+        work();
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0)).unwrap().expect("a graph of work");
+        y.fill(0xee).unwrap();
+        for replay in 0..1000 {
+            graph.launch().unwrap();
+            if replay % 100 == 0 {
+                gpu.wait(&stream).unwrap();
+                assert!(download(&y) == expected && download(&back) == plain, "replay {replay}");
+            }
+        }
+        gpu.wait(&stream).unwrap();
+        assert!(download(&y) == expected, "the last replay");
     });
 }

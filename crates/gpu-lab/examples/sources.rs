@@ -15,11 +15,11 @@ fn main() {
             "options": source.options(architecture),
         })
     };
-    // A program is not asked of an architecture below the one it is for.
+    // A program is asked only of architectures that it is for.
     let number = |name: &String| name.trim_start_matches("sm_").parse::<u32>().unwrap_or(u32::MAX);
     let for_each = |source: &Source| {
-        let least = source.least;
-        architectures.iter().filter(move |name| number(name) >= least)
+        let source = source.clone();
+        architectures.iter().filter(move |name| source.is_for(number(name)))
     };
     let jobs: Vec<Value> =
         programs.iter().flat_map(|source| for_each(source).map(|a| compile(source, a))).collect();

@@ -19,7 +19,9 @@ pub use bench::{BenchReport, BenchRow, bench};
 pub use check::{CheckCase, CheckReport, check};
 pub use data::Fill;
 pub use error::Error;
-pub use fused::{Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, fused, tune};
+pub use fused::{
+    Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, check_linear, fused, tune,
+};
 pub use lab::{HEADERS, Lab, sources};
 pub use micro::{MicroRow, micro, micro_once, micro_sources};
 pub use testing::on_gpu;

@@ -1,7 +1,7 @@
 //! The laboratory on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
 //! fail instead.
 
-use buddy_gpu_lab::{Error, Example, Shapes, check, on_gpu, tune};
+use buddy_gpu_lab::{Error, Example, Lab, Shapes, check, check_linear, on_gpu, tune};
 
 #[test]
 fn every_codec_and_target_is_the_cpus() {
@@ -22,5 +22,16 @@ fn fused_kernels_give_what_plain_memory_gives() {
                 Err(error) => panic!("{example:?}: {error}"),
             }
         }
+    });
+}
+
+/// Every plan: few tokens, tiles of them, and so many that weights are made plain.
+#[test]
+fn linear_layers_are_right_at_shapes_at_random() {
+    on_gpu(|gpu| {
+        let lab = Lab::new(gpu).unwrap();
+        check_linear(&lab, 200, 8).unwrap();
+        check_linear(&lab, 700, 128).unwrap();
+        check_linear(&lab, 100, 600).unwrap();
     });
 }

@@ -27,6 +27,7 @@ enum Name {
     Stencil,
     Spmv,
     Product,
+    Linear,
 }
 
 #[derive(Args)]
@@ -45,7 +46,7 @@ impl Fused {
         )?;
         let mut failed = None;
         let examples: Vec<Example> = match self.only.as_slice() {
-            [] => vec![Example::Stencil, Example::Spmv, Example::Product],
+            [] => vec![Example::Stencil, Example::Spmv, Example::Product, Example::Linear],
             only => only.iter().map(|&name| name.into()).collect(),
         };
         let report = buddy_gpu_lab::fused(gpu, &examples, |row| {
@@ -69,6 +70,7 @@ impl From<Name> for Example {
             Name::Stencil => Self::Stencil,
             Name::Spmv => Self::Spmv,
             Name::Product => Self::Product,
+            Name::Linear => Self::Linear,
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) use region::Region;
 
 use crate::{
     bytes::DeviceSpan,
-    layout::{BuddyView, Memory},
+    layout::{BuddyView, LinearView, Memory, Packing, Reading},
     source::Params,
 };
 
@@ -24,6 +24,13 @@ unsafe impl DeviceRepr for Memory {}
 unsafe impl DeviceRepr for Params {}
 // SAFETY: likewise, the struct of `entry.cuh`.
 unsafe impl DeviceRepr for BuddyView {}
+
+// SAFETY: likewise, the structs of `frozen.cu` and `linear_plan.cuh`.
+unsafe impl DeviceRepr for Packing {}
+// SAFETY: likewise.
+unsafe impl DeviceRepr for Reading {}
+// SAFETY: likewise.
+unsafe impl DeviceRepr for LinearView {}
 
 /// Whether the driver's library can be loaded.
 pub(crate) fn has_driver() -> bool {
@@ -45,4 +52,11 @@ pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>
     let bytes = from.bytes().min(to.bytes()) as usize;
     // SAFETY: both spans are memory of this GPU for as long as the work on them lasts.
     unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, stream.cu_stream()) }
+}
+
+/// Sets all bytes of a span when the stream gets there.
+pub(crate) fn fill(stream: &CudaStream, span: DeviceSpan<'_>, value: u8) -> Result<(), DriverError> {
+    stream.context().bind_to_thread()?;
+    // SAFETY: the span is memory of this GPU for as long as the work on it lasts.
+    unsafe { result::memset_d8_async(span.address(), value, span.bytes() as usize, stream.cu_stream()) }
 }

@@ -1,6 +1,7 @@
 //! Kernels that work in compressed memory, beside the same work in plain memory, in one run: the examples of
 //! `buddy_device.cuh`, verified and measured.
 
+mod linear;
 mod product;
 mod spmv;
 mod stencil;
@@ -9,6 +10,7 @@ use buddy_core::RecordKind;
 use buddy_cuda::{Gpu, Source};
 use serde::{Deserialize, Serialize};
 
+pub use linear::check_linear;
 pub use product::ProductShape;
 pub use spmv::SpmvShape;
 pub use stencil::StencilShape;
@@ -115,6 +117,8 @@ pub enum Example {
     Spmv,
     /// The product of bf16 weights and 1 to 8 vectors.
     Product,
+    /// Linear layers from frozen weights.
+    Linear,
 }
 
 /// Verifies and measures examples; `progress` hears of each row.
@@ -130,7 +134,11 @@ pub fn fused(
     let shapes = Shapes::default();
     // A GPU that is too old for one of them is refused before anything is measured.
     let sources = shapes.sources();
-    examples.iter().try_for_each(|&example| gpu.module(&sources[example as usize]).map(drop))?;
+    let source = |example: Example| sources.get(example as usize);
+    examples
+        .iter()
+        .filter_map(|&example| source(example))
+        .try_for_each(|source| gpu.module(source).map(drop))?;
     let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
     let speeds = Speeds::measure(&lab)?;
     let mut rows = Vec::new();
@@ -143,6 +151,7 @@ pub fn fused(
             Example::Stencil => add(stencil::measure(&lab, speeds, shapes.stencil)?),
             Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut add)?,
             Example::Product => product::measure(&lab, speeds, shapes.product, &mut add)?,
+            Example::Linear => linear::measure(&lab, speeds, &mut add)?,
         }
     }
     let Speeds { read_gb_per_s, copy_gb_per_s } = speeds;
@@ -162,6 +171,8 @@ pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>
         Example::Stencil => rows.push(stencil::measure(&lab, speeds, shapes.stencil)?),
         Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut |row| rows.push(row))?,
         Example::Product => product::tune(&lab, speeds, shapes.product, &mut |row| rows.push(row))?,
+        // Its shapes are the library's own.
+        Example::Linear => linear::measure(&lab, speeds, &mut |row| rows.push(row))?,
     }
     Ok(rows)
 }

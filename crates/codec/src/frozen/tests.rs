@@ -1,0 +1,123 @@
+use buddy_core::{ENTRY_BYTES, Entry, Target};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Bf16, CodecKind, testing};
+
+fn codecs() -> impl Iterator<Item = Codec> {
+    CodecKind::ALL.into_iter().filter(|&kind| kind != CodecKind::Fvc).map(|kind| kind.train(&[]))
+}
+
+/// Samples of every kind, three times, so that there are several pages; the last entry is cut short.
+fn data() -> Vec<u8> {
+    let mut data = testing::samples().repeat(3).into_flattened();
+    data.truncate(data.len() - 5);
+    data
+}
+
+#[test]
+fn what_is_frozen_is_read_back_with_every_codec_and_target() {
+    let data = data();
+    for codec in codecs() {
+        for target in Target::ALL {
+            let frozen = freeze(&codec, target, 0, &data).unwrap();
+            let open = Frozen::open(&frozen).unwrap();
+            assert_eq!(open.header().codec, codec);
+            assert_eq!(open.read().unwrap(), data, "{codec:?} at {target}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_matrix_lie_in_tiles() {
+    let codec = CodecKind::Bf16.train(&[]);
+    for (rows, row) in [(1, 3), (16, 1), (17, 5), (40, 2)] {
+        let data: Vec<u8> = testing::samples().into_iter().cycle().take(rows * row).flatten().collect();
+        let frozen = freeze(&codec, Target::X4Over3, row as u32, &data).unwrap();
+        let open = Frozen::open(&frozen).unwrap();
+        assert_eq!(open.read().unwrap(), data, "{rows} rows of {row}");
+        let places: std::collections::BTreeSet<u64> =
+            (0..(rows * row) as u64).map(|entry| open.header().place(entry)).collect();
+        assert_eq!(places.len(), rows * row, "no two entries share a place");
+        assert!(places.iter().all(|&place| place < open.header().places()));
+    }
+    // Entry 1 of row 18: the second tile, its second column, its third row.
+    let header = FrozenHeader { codec, target: Target::X2, bytes: 0, row: 5, sectors: 0 };
+    assert_eq!(header.place(18 * 5 + 1), 16 * 5 + 16 + 2);
+}
+
+#[test]
+fn a_matrix_has_whole_rows() {
+    let codec = CodecKind::Bf16.train(&[]);
+    assert!(matches!(freeze(&codec, Target::X2, 2, &[1; 3 * ENTRY_BYTES]), Err(Error::Frozen { .. })));
+}
+
+#[test]
+fn nothing_is_stored_that_does_not_overflow() {
+    let codec = CodecKind::Bpc.train(&[]);
+    let frozen = freeze(&codec, Target::X2, 0, &[0; 200 * ENTRY_BYTES]).unwrap();
+    let parts = FrozenHeader::parse(&frozen).unwrap().parts();
+    assert!(parts.overflow.is_empty());
+    assert_eq!(frozen.len() as u64, parts.total);
+}
+
+#[test]
+fn a_table_cannot_be_frozen() {
+    let codec = CodecKind::Fvc.train(&[]);
+    assert!(matches!(freeze(&codec, Target::X2, 0, &[1; 128]), Err(Error::Frozen { .. })));
+}
+
+#[test]
+fn normal_weights_take_less_than_757_thousandths() {
+    // Sums of twelve uniform numbers are nearly normal.
+    let mut seed = 1u64;
+    let mut uniform = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 40) as f32 / (1 << 24) as f32
+    };
+    let value = |_| (0.02 * ((0..12).map(|_| uniform()).sum::<f32>() - 6.0)).to_bits() >> 16;
+    let data: Vec<u8> = (0..1 << 20).map(value).flat_map(|bits| (bits as u16).to_le_bytes()).collect();
+    let entries: Vec<Entry> = data.as_chunks::<ENTRY_BYTES>().0.to_vec();
+    let frozen = freeze(&CodecKind::Bf16.train(&entries), Target::X4Over3, 0, &data).unwrap();
+    let share = frozen.len() as f64 / data.len() as f64;
+    assert!(share < 0.757, "{share}");
+    assert_eq!(Frozen::open(&frozen).unwrap().read().unwrap(), data);
+}
+
+proptest! {
+    /// A frozen buffer with some of its bytes changed, or cut off, gives entries or errors.
+    #[test]
+    fn any_bytes_are_safe(
+        target in prop::sample::select(Target::ALL.to_vec()),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+        cut in 0usize..3,
+    ) {
+        let codec = Codec::Bf16(Bf16::new(112).unwrap());
+        let mut frozen = freeze(&codec, target, 0, &testing::samples().into_flattened()).unwrap();
+        for (at, byte) in changes {
+            let at = at.index(frozen.len());
+            frozen[at] = byte;
+        }
+        frozen.truncate(frozen.len() - cut);
+        if let Ok(open) = Frozen::open(&frozen) {
+            for entry in 0..open.header().entries() + 1 {
+                let _ = open.entry(entry);
+            }
+        }
+    }
+
+    /// An index that names other sectors gives entries or errors, never sectors that are not there.
+    #[test]
+    fn any_index_is_survived(words in prop::collection::vec(any::<u32>(), 1..8)) {
+        let codec = Codec::Bf16(Bf16::new(112).unwrap());
+        let mut frozen = freeze(&codec, Target::X2, 0, &data()).unwrap();
+        let index = FrozenHeader::parse(&frozen).unwrap().parts().index;
+        for (place, word) in frozen[index.start as usize..index.end as usize].chunks_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let open = Frozen::open(&frozen).unwrap();
+        for entry in 0..open.header().entries() {
+            let _ = open.entry(entry);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+// Packs a buffer once and for all (docs/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
+// in a row: parts on the device, nibbles and how many sectors overflow of each page; the index, a running sum of these; and the
+// sectors themselves, which are then known by their places, with the header. Two more read: a range of places, and single entries.
+// BUDDY_CODEC names the codec's struct.
+#include "buddy_device.cuh"
+#include "frozen.cuh"
+
+using namespace buddy;
+typedef BUDDY_CODEC Codec;
+
+constexpr u32 WARPS = PAGE_ENTRIES / WARP, SCANNERS = 1024;
+// The index is made by so many blocks. Meanwhile their sums lie in the header, which has room for them.
+constexpr u32 SUMS = 16, HEADER_WORDS = 32, AT_SUMS = 16, AT_SECTORS = 12;
+
+struct Packing {
+    const uint4* from;
+    u8* device;
+    u8* nibbles;
+    u32* index;  // one for each page, and the sum of all
+    u8* overflow;
+    u32* header;  // zeros before
+    Order order;
+    u32 device_bytes, capacity;  // sectors that there is room for
+    Params params;
+    u32 head[HEADER_WORDS];  // what the header shall be, but for the sectors
+
+    BUDDY_FN u64 pages() const { return (order.places() + PAGE_ENTRIES - 1) / PAGE_ENTRIES; }
+    BUDDY_FN u64 pages_of_sum() const { return (pages() + SUMS - 1) / SUMS; }
+};
+
+// A block to a page. Entries past the end are zeros.
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_pack(const __grid_constant__ Packing of) {
+    __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
+    __shared__ u32 sums[WARPS];
+    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    Tile tile = {chunks + warp * (WARP * CHUNKS), lane};
+    u64 start = (u64)blockIdx.x * PAGE_ENTRIES + warp * WARP;
+    u64 entry = of.order.entry_at(start + lane);
+    u32 active = __ballot_sync(ALL, start + lane < of.order.places() && entry < of.order.entries);
+    Row row(tile);
+    if (active != ALL) {
+        BUDDY_UNROLL
+        for (u32 c = 0; c < CHUNKS; c++) row.store_chunk(c, 0, 0, 0, 0);
+        __syncwarp();
+    }
+    BUDDY_UNROLL
+    for (u32 i = 0; i < CHUNKS; i++) {
+        u32 of_row = i * (WARP / CHUNKS) + lane / CHUNKS, chunk = lane % CHUNKS;
+        u64 from = __shfl_sync(ALL, entry, of_row);
+        if (active >> of_row & 1) cp_async<16>(tile.at(of_row, chunk), of.from + from * CHUNKS + chunk);
+    }
+    cp_async_wait_warp();
+    u32 words[WORDS];
+    row.load_all(words);
+    u32 nibble = encode_words<Codec>(words, row, of.params);
+    __syncwarp();
+    u32 per_row = of.device_bytes / CHUNK, used = chunks_to_put(nibble, of.device_bytes);
+    Place place = {of.device + start * of.device_bytes, nullptr, of.device_bytes};
+    if (per_row != 0) along_page(tile, place, used < per_row ? used : per_row, Put());
+    if (is_small(nibble, place)) *(uint2*)(place.device + lane * SMALL) = make_uint2(row.load(0), row.load(1));
+    u32 pair = nibble | __shfl_down_sync(ALL, nibble, 1) << 4;
+    if (lane % 2 == 0) of.nibbles[(start + lane) / 2] = (u8)pair;
+    u32 over = __reduce_add_sync(ALL, sectors_over(nibble, of.device_bytes));
+    if (lane == 0) sums[warp] = over;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u32 sum = 0;
+        for (u32 i = 0; i < WARPS; i++) sum += sums[i];
+        of.index[blockIdx.x] = sum;
+        if (sum != 0) atomicAdd(of.header + AT_SUMS + blockIdx.x / of.pages_of_sum(), sum);
+    }
+}
+
+// The sum of the values of threads up to this one.
+BUDDY_FN u32 running_sum(u32 value, u32 (&sums)[WARP]) {
+    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    auto along = [&](u32 value) {
+        for (u32 step = 1; step < WARP; step *= 2) {
+            u32 other = __shfl_up_sync(ALL, value, step);
+            value += lane >= step ? other : 0;
+        }
+        return value;
+    };
+    value = along(value);
+    if (lane == WARP - 1) sums[warp] = value;
+    __syncthreads();
+    if (warp == 0) sums[lane] = along(sums[lane]);
+    __syncthreads();
+    return value + (warp == 0 ? 0 : sums[warp - 1]);
+}
+
+// Counts become the sums of those before them.
+extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(const __grid_constant__ Packing of) {
+    __shared__ u32 sums[WARP];
+    u64 begin = min(blockIdx.x * of.pages_of_sum(), of.pages()), end = min(begin + of.pages_of_sum(), of.pages());
+    u32 before = 0;
+    for (u32 i = 0; i < blockIdx.x; i++) before += of.header[AT_SUMS + i];
+    for (u64 first = begin; first < end; first += SCANNERS) {
+        u64 at = first + threadIdx.x;
+        u32 count = at < end ? of.index[at] : 0, sum = running_sum(count, sums);
+        if (at < end) of.index[at] = before + sum - count;
+        before += sums[WARP - 1];
+        __syncthreads();
+    }
+    if (blockIdx.x == SUMS - 1 && threadIdx.x == 0) of.index[of.pages()] = before;
+}
+
+// A thread to eight entries: those that overflow are encoded once more, and their last sectors put in place. If there is no room
+// for all of them, none is, and the header says of itself only how many there are.
+extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_constant__ Packing of) {
+    u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    u32 all = of.index[of.pages()];
+    bool fits = all <= of.capacity;
+    if (at < HEADER_WORDS) of.header[at] = at == AT_SECTORS ? all : fits ? of.head[at] : 0;
+    if (!fits || at >= of.pages() * (PAGE_ENTRIES / 8)) return;
+    u32 word = ((const u32*)of.nibbles)[at];
+    if (sectors_over_word(word, 8, of.device_bytes) == 0) return;
+    u64 sector = first_sector(of.index, (const u32*)of.nibbles, at * 8, of.device_bytes);
+    for (u32 i = 0; i < 8; i++) {
+        u32 nibble = word >> 4 * i & 15, over = sectors_over(nibble, of.device_bytes);
+        if (over == 0) continue;
+        const uint4* plain = of.from + of.order.entry_at(at * 8 + i) * CHUNKS;
+        thread::OwnRow row = {};
+        u32 words[WORDS];
+        BUDDY_UNROLL
+        for (u32 c = 0; c < CHUNKS; c++) {
+            uint4 v = plain[c];
+            words[4 * c] = v.x, words[4 * c + 1] = v.y, words[4 * c + 2] = v.z, words[4 * c + 3] = v.w;
+        }
+        if (nibble != RAW) {
+            encode_words<Codec>(words, row, of.params);
+        } else {
+            BUDDY_UNROLL
+            for (u32 k = 0; k < WORDS; k++) row.store(k, words[k]);
+        }
+        u32 kept = of.device_bytes == SMALL ? 0 : of.device_bytes / CHUNK;
+        Quad* to = (Quad*)of.overflow + sector * (SECTOR / CHUNK);
+        for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
+        sector += over;
+    }
+}
+
+struct Reading {
+    Frozen from;
+    uint4* to;
+    Params params;
+};
+
+BUDDY_FN Tile this_tile() {
+    __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
+    return {chunks + threadIdx.x / WARP * (WARP * CHUNKS), threadIdx.x % WARP};
+}
+
+// Fetches and decodes the entries at 32 places, one to a lane; those that are not wanted, or cannot be decoded, become zeros.
+BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool wanted) {
+    const Frozen& from = of.from;
+    u32 nibble = wanted ? from.nibbles[place / 2] >> (place % 2 * 4) & 15 : (u32)ZERO;
+    u32 over = sectors_over(nibble, from.device_bytes);
+    const u8* rest = over == 0 ? nullptr : from.sectors_of(place, over);
+    // An index that names sectors that are not there: as if the nibble were reserved.
+    if (over != 0 && rest == nullptr) nibble = NIBBLES;
+    Place mine = {(u8*)from.device + place * from.device_bytes, (u8*)rest, from.device_bytes};
+    auto there = [&](u32 row) {
+        return Place{(u8*)__shfl_sync(ALL, (u64)mine.device, row), (u8*)__shfl_sync(ALL, (u64)mine.buddy, row), mine.device_bytes};
+    };
+    bool small = is_small(nibble, mine);
+    along_rows(tile, ALL, 0, small ? 0 : chunks_of(nibble), there, Fetch());
+    if (small) cp_async<8>(tile.at(tile.lane, 0), mine.device);
+    cp_async_wait_warp();
+    if (nibble == RAW) return;
+    u32 words[WORDS];
+    Row row(tile);
+    if (decode_words<Codec>(row, nibble, words, of.params) != OK && from.fault != nullptr) atomicMin(from.fault, place << 8 | INVALID);
+    row.store_all(words);
+}
+
+// The tile's rows to where lanes say.
+BUDDY_FN void put_rows(const Tile& tile, uint4* to, u64 entry, u32 active) {
+    __syncwarp();
+    BUDDY_UNROLL
+    for (u32 i = 0; i < CHUNKS; i++) {
+        u32 row = i * (WARP / CHUNKS) + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
+        u64 at = __shfl_sync(ALL, entry, row);
+        if (active >> row & 1) __stcg(to + at * CHUNKS + chunk, *tile.at(row, chunk));
+    }
+}
+
+// A warp to 32 places from `first` on, `count` of them. `to` begins with entry `base`.
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
+    frozen_read(const __grid_constant__ Reading of, u64 first, u64 count, u64 base) {
+    Tile tile = this_tile();
+    u64 place = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + tile.lane;
+    bool wanted = place < count;
+    u64 entry = of.from.order.entry_at(first + place);
+    wanted = wanted && entry < of.from.order.entries;
+    u32 active = __ballot_sync(ALL, wanted);
+    if (active == 0) return;
+    load_places(of, tile, first + place, wanted);
+    put_rows(tile, of.to, entry - base, active);
+}
+
+// The i-th of `to` becomes entry list[i]; one that does not exist is zeros.
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
+    frozen_gather(const __grid_constant__ Reading of, const u32* list, u64 count) {
+    Tile tile = this_tile();
+    u64 at = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + tile.lane;
+    u32 active = __ballot_sync(ALL, at < count);
+    if (active == 0) return;
+    u64 entry = at < count ? list[at] : 0;
+    bool wanted = at < count && entry < of.from.order.entries;
+    load_places(of, tile, wanted ? of.from.order.place_of(entry) : 0, wanted);
+    put_rows(tile, of.to, at, active);
+}

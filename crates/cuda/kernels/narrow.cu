@@ -1,0 +1,262 @@
+// y = W x with bf16 weights in frozen memory at 4/3x, for few tokens: the decode step of a language model.
+//
+// Weights go from their places to tensor cores without being plain anywhere but in registers. The sixteen rows of a fragment are
+// a tile of W. Four lanes share an entry of a row, each with a quarter of it: 16 values that follow one another, four of them to
+// each of four fragments. The order of columns in a product is free as long as both operands have the same one, so a lane's share
+// of x is 16 values that follow one another too.
+//
+// In a block, one warp asks the bulk copy engine for entries, step by step along a tile; most warps multiply; and some add up
+// what these found. A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel
+// writes meanwhile, come at once; x, y and all else waits.
+#include "narrow_plan.cuh"
+#include "linear_fetch.cuh"
+#include "linear_odd.cuh"
+
+using namespace buddy;
+using namespace buddy::narrow;
+
+static_assert(narrow::Room::AT_SIDES == BUDDY_NARROW_SHARED, "Rust asks for the shared memory that the kernel uses, and for x");
+
+// Brings in steps, by one warp; one lane of it asks for weights, and each looks at the nibbles of its columns.
+BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, const narrow::Room& room) {
+    const Weights& weights = linear.weights;
+    u64 policy = evict_first_policy();
+    u32 lane = threadIdx.x % WARP, panels = cut.panels(), panel = blockIdx.x % panels, taken = 0;
+    // A block's first tile is given. It takes each other one a step before it must know it, and no earlier: what one block has
+    // taken, no other can help with at the end.
+    auto take = [&] {
+        wait_on_dependent_grids();
+        if (lane == 0) taken = (gridDim.x + panels - 1 - panel) / panels + atomicAdd(counts.taken(cut, panel), 1);
+    };
+    constexpr u32 EACH = (STEP + WARP - 1) / WARP;
+    uint2 nibbles[EACH];
+    auto look_at = [&](const Part& part) {
+        u32 columns = part.none() ? 0 : part.columns(cut);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < EACH; i++) {
+            u32 column = i * WARP + lane;
+            nibbles[i] = column < columns ? __ldg((const uint2*)weights.nibbles + part.column(cut) + column) : make_uint2(0x66666666u, 0x66666666u);
+        }
+    };
+    Part part = Part::first(cut);
+    if (!part.none()) {
+        look_at(part);
+        if (part.is_last(cut)) take();
+    }
+#pragma unroll 1
+    for (Turn<STAGES> turn; !part.none(); turn.next()) {
+        room.empty(turn.place).wait(turn.round ^ 1);
+        u32 bytes = part.columns(cut) * Weights::COLUMN, tag = ~0u;
+        u64 first = part.column(cut);
+        if (lane == 0) cp_async_bulk(room.column(turn.place, 0), weights.device + first * Weights::COLUMN, bytes, room.full(turn.place), policy);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < EACH; i++) {
+            u32 column = i * WARP + lane;
+            if (column < STEP) sts64(room.nibbles(turn.place, column), nibbles[i]);
+            u32 upper = equal_nibbles(nibbles[i].x, RAW), lower = equal_nibbles(nibbles[i].y, RAW);
+            if ((upper | lower) != 0 && tag == ~0u) {
+                u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
+                const u8* from = weights.last_sector((first + column) * TILE_ROWS + row);
+                if (from == nullptr) continue;
+                cp_async<CHUNK>(room.near(turn.place, lane), from), cp_async<CHUNK>(room.near(turn.place, lane) + CHUNK, from + CHUNK);
+                tag = column * TILE_ROWS + row;
+            }
+        }
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
+        cp_async_mbarrier_arrive(room.full(turn.place));
+        if (part.is_last(cut)) {
+            taken = __shfl_sync(ALL, taken, 0);
+            // Where a panel has no more, the next one may.
+            for (u32 i = 1; i < panels && taken >= cut.tiles(); i++) {
+                panel = panel + 1 == panels ? 0 : panel + 1;
+                take();
+                taken = __shfl_sync(ALL, taken, 0);
+            }
+            part = Part::of(cut, taken, panel);
+        } else {
+            part.step++;
+        }
+        Note note = Note::of(cut, part);
+        __syncwarp();
+        // Only now: a step has come when its nibbles and its note have, too.
+        if (lane == 0) {
+            sts128(room.note(turn.place), make_uint4(note.tile, note.panel, note.columns, note.side));
+            room.full(turn.place).arrive_expect_tx(bytes);
+        }
+        look_at(part);
+        if (!part.none() && part.is_last(cut)) take();
+    }
+    wait_on_dependent_grids();
+    if (lane == 0 && atomic_add_release(counts.blocks(), 1) == gridDim.x - 1) {
+        fence_acq_rel();
+        *counts.blocks() = 0;
+        for (u32 i = 0; i < panels; i++) *counts.taken(cut, i) = 0;
+    }
+}
+
+// Brings in a panel of x, by one lane.
+BUDDY_FN void fetch_sides(const Linear& linear, const Cut& cut, u32 panel, const narrow::Room& room) {
+    u32 bytes = cut.width(panel) * ENTRY;
+    room.x_full().arrive_expect_tx(bytes * cut.tokens);
+    // All blocks begin at once: each with another token, so that they do not all ask for the same bytes.
+    for (u32 i = 0; i < cut.tokens; i++) {
+        u32 token = (i + blockIdx.x) % cut.tokens;
+        cp_async_bulk(room.side(cut, token), linear.x + ((u64)token * cut.per_row + panel * cut.panel) * ENTRY, bytes, room.x_full());
+    }
+}
+
+// Sums of a lane: of each eight tokens, several, so that products need not wait for one another.
+constexpr u32 APART = 4 / EIGHTS;
+typedef float Found[APART][4];
+
+// Adds the product of an entry of two rows, `a` and `b`, and of x.
+BUDDY_FN void add(Found& sums, const u32 (&a)[8], const u32 (&b)[8], uint4 v, uint4 w) {
+    const u32 x[8] = {v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w};
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 4; i++) mma_m16n8k16(sums[i % APART], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], x[2 * i], x[2 * i + 1]);
+}
+
+// Multiplies a warp's share of all steps.
+BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, const narrow::Room& room) {
+    // Columns of a product beyond the tokens hold anything: nobody looks at them.
+    Lanes lanes(linear.weights);
+    u32 lane = threadIdx.x % WARP, sides[EIGHTS], round = 0;
+    BUDDY_UNROLL
+    for (u32 i = 0; i < EIGHTS; i++) {
+        u32 token = min(8 * i + lane / 4, cut.tokens - 1);
+        sides[i] = keep(room.side(cut, token) + warp * SHARE * ENTRY + lane % 4 * (ENTRY / 4));
+    }
+    Note note = Note::of(cut, Part::first(cut));
+    u32 panel = note.panel;
+    if (threadIdx.x == 0 && !note.none()) {
+        wait_on_dependent_grids();
+        fetch_sides(linear, cut, panel, room);
+    }
+    if (!note.none()) room.x_full().wait(round);
+    Found sums[EIGHTS] = {};
+    // Gives them to the warp that adds up this tile's.
+    Turn<ADDERS> slot;
+    auto hand_over = [&] {
+        room.sums_empty(slot.place).wait(slot.round ^ 1);
+        BUDDY_UNROLL
+        for (u32 t = 0; t < EIGHTS; t++) {
+            u32 c[4];
+            BUDDY_UNROLL
+            for (u32 i = 0; i < 4; i++) {
+                float sum = 0;
+                BUDDY_UNROLL
+                for (u32 k = 0; k < APART; k++) sum += sums[t][k][i], sums[t][k][i] = 0;
+                c[i] = __float_as_uint(sum);
+            }
+            sts128(room.sums(slot.place, warp, t), make_uint4(c[0], c[1], c[2], c[3]));
+        }
+        if (warp == 0 && lane == 0) sts64(room.name(slot.place), make_uint2(note.tile, note.panel));
+        __syncwarp();
+        if (lane == 0) room.sums_full(slot.place).arrive();
+        slot.next();
+    };
+#pragma unroll 1
+    for (Turn<STAGES> turn; !note.none(); turn.next()) {
+        if (note.panel != panel) {
+            // Once all are here, nobody needs the one before.
+            asm volatile("bar.sync 1, %0;" ::"n"(narrow::WARPS * WARP) : "memory");
+            panel = note.panel;
+            if (threadIdx.x == 0) fetch_sides(linear, cut, panel, room);
+            room.x_full().wait(round ^= 1);
+        }
+        room.full(turn.place).wait(turn.round);
+        uint4 next = lds128(room.note(turn.place));
+        BUDDY_UNROLL
+        for (u32 e = 0; e < SHARE; e++) {
+            u32 at = warp * SHARE + e, a[8], b[8];
+            if (at >= note.columns) break;
+            uint2 odd = odd_of(lds64(room.nibbles(turn.place, at)));
+            u32 column = room.column(turn.place, at);
+            lanes.load(column, a, b);
+            if (odd.x | odd.y) {
+                u64 first = ((u64)note.tile * cut.per_row + note.panel * cut.panel + note.side_at() / ENTRY + at) * TILE_ROWS;
+                lanes.load_others(room.tag(turn.place, at % WARP), room.near(turn.place, at % WARP), at, column, first, odd, a, b);
+            }
+            BUDDY_UNROLL
+            for (u32 t = 0; t < EIGHTS; t++) {
+                u32 x = sides[t] + note.side_at() + e * ENTRY;
+                add(sums[t], a, b, lds128(x), lds128(x + 16));
+            }
+        }
+        __syncwarp();
+        if (lane == 0) room.empty(turn.place).arrive();
+        if (note.is_last()) hand_over();
+        note = {next.x, next.y, next.z, next.w};
+    }
+    // No tile, to each of them.
+    for (u32 i = 0; i < ADDERS; i++) hand_over();
+}
+
+// Adds up what the warps found for the tiles of a slot: four sums to a lane of each eight tokens, two tokens of its row and of the
+// eighth below.
+BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Counts& counts, const narrow::Room& room) {
+    u32 lane = threadIdx.x % WARP, tiles = cut.tiles(), panels = cut.panels();
+    auto put = [&](u32 tile, u32 eight, float4 sum) {
+        u32 row = tile * TILE_ROWS + Lanes::row_of(lane), token = 8 * eight + lane % 4 * 2;
+        put_sum(linear, row, token, sum.x), put_sum(linear, row, token + 1, sum.y);
+        put_sum(linear, row + 8, token, sum.z), put_sum(linear, row + 8, token + 1, sum.w);
+    };
+    auto part = [&](u32 panel, u32 tile, u32 eight) { return linear.parts + ((panel * tiles + tile) * EIGHTS + eight) * WARP + lane; };
+    auto add = [](float4& sum, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; };
+    wait_on_dependent_grids();
+#pragma unroll 1
+    for (u32 round = 0;; round ^= 1) {
+        room.sums_full(slot).wait(round);
+        uint2 name = lds64(room.name(slot));
+        u32 tile = name.x, panel = name.y;
+        if (tile == Part::NONE) break;
+        float4 sums[EIGHTS] = {};
+        BUDDY_UNROLL
+        for (u32 warp = 0; warp < narrow::WARPS; warp++) {
+            BUDDY_UNROLL
+            for (u32 t = 0; t < EIGHTS; t++) {
+                uint4 v = lds128(room.sums(slot, warp, t));
+                add(sums[t], make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)));
+            }
+        }
+        __syncwarp();
+        if (lane == 0) room.sums_empty(slot).arrive();
+        if (panels == 1) {
+            BUDDY_UNROLL
+            for (u32 t = 0; t < EIGHTS; t++) put(tile, t, sums[t]);
+            continue;
+        }
+        BUDDY_UNROLL
+        for (u32 t = 0; t < EIGHTS; t++) __stcg(part(panel, tile, t), sums[t]);
+        __syncwarp();
+        // The last panel of a tile to be done adds up what all gave.
+        bool last = lane == 0 && atomic_add_release(counts.done(tile), 1) == panels - 1;
+        if (last) *counts.done(tile) = 0, fence_acq_rel();
+        if (!__any_sync(ALL, last)) continue;
+        __syncwarp();
+        BUDDY_UNROLL
+        for (u32 t = 0; t < EIGHTS; t++) {
+            float4 all = {};
+            for (u32 i = 0; i < panels; i++) add(all, __ldcg(part(i, tile, t)));
+            put(tile, t, all);
+        }
+    }
+}
+
+// `panel` is a multiple of a step's entries; x and weights are aligned to 128 bytes. Counts are zeros, `parts` has 16 bytes to a lane
+// for every tile, panel and eight tokens.
+extern "C" __global__ void __launch_bounds__((narrow::WARPS + ADDERS + 1) * WARP, 1)
+    linear_narrow(const __grid_constant__ Linear linear, u32 panel) {
+    extern __shared__ __align__(128) u8 memory[];
+    narrow::Room room = {shared_address(memory)};
+    if (threadIdx.x == 0) room.init();
+    __syncthreads();
+    launch_dependent_grids();
+    Cut cut = {linear.outputs, linear.per_row(), linear.tokens, panel};
+    Counts counts = {linear.counts};
+    // The compiler knows of this that it is the same for the whole warp.
+    u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
+    if (warp < narrow::WARPS) return multiply_steps(linear, cut, warp, room);
+    if (warp < narrow::WARPS + ADDERS) return add_up(linear, cut, warp - narrow::WARPS, counts, room);
+    fetch(linear, cut, counts, room);
+}

@@ -1,0 +1,89 @@
+// Products of a warpgroup on Hopper's tensor cores: 64 rows, 16 columns and some columns of the other operand at a time. The
+// first operand is in registers, as for a warp's own products, 16 rows to each of four warps; the other in shared memory,
+// rows of 128 bytes in eight chunks, chunk c of row r in place c ^ r % 8. They run while other instructions do.
+#pragma once
+#include "bits.cuh"
+
+namespace buddy {
+
+// The place of an operand in shared memory: K runs along rows of 128 bytes, eight rows are 1024 bytes.
+BUDDY_FN u64 smem_descriptor(u32 shared) {
+    return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+
+BUDDY_FN void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+BUDDY_FN void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most so many groups of products are not done.
+template <u32 LEFT>
+BUDDY_FN void wgmma_wait_group() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+// What generic instructions wrote to shared memory is seen by products after it.
+BUDDY_FN void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Sums become products, or have them added. A lane has columns 8j + 2 * (lane % 4) and the next of rows lane / 4 and the
+// eighth below, for every j.
+template <u32 COLUMNS>
+BUDDY_FN void wgmma(float (&d)[COLUMNS / 2], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add);
+
+#define BUDDY_SUMS_8(d, i) \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+
+template <>
+BUDDY_FN void wgmma<8>(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3"
+        "}, {%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
+}
+
+template <>
+BUDDY_FN void wgmma<16>(float (&d)[8], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7"
+        "}, {%8, %9, %10, %11}, %12, p, 1, 1, 0;\n}"
+        : BUDDY_SUMS_8(d, 0)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
+}
+
+template <>
+BUDDY_FN void wgmma<32>(float (&d)[16], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+        "}, {%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}"
+        : BUDDY_SUMS_8(d, 0), BUDDY_SUMS_8(d, 8)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
+}
+
+template <>
+BUDDY_FN void wgmma<64>(float (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
+        : BUDDY_SUMS_8(d, 0), BUDDY_SUMS_8(d, 8), BUDDY_SUMS_8(d, 16), BUDDY_SUMS_8(d, 24)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
+}
+
+template <>
+BUDDY_FN void wgmma<128>(float (&d)[64], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}"
+        : BUDDY_SUMS_8(d, 0), BUDDY_SUMS_8(d, 8), BUDDY_SUMS_8(d, 16), BUDDY_SUMS_8(d, 24), BUDDY_SUMS_8(d, 32), BUDDY_SUMS_8(d, 40), BUDDY_SUMS_8(d, 48), BUDDY_SUMS_8(d, 56)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
+}
+
+#undef BUDDY_SUMS_8
+
+}  // namespace buddy

@@ -1,0 +1,244 @@
+//! Frozen buffers on the GPU (`docs/format.md`): packed once, in one piece of memory that the caller gives, then read in place.
+
+use std::sync::Arc;
+
+use buddy_codec::{Codec, FROZEN_HEADER_BYTES, FrozenHeader};
+use buddy_core::{ENTRY_BYTES, SECTOR_BYTES, Target};
+use cudarc::driver::{CudaFunction, CudaModule, CudaStream, DriverError};
+
+use crate::{
+    DeviceSpan, Error, Gpu,
+    driver::{self, Launch},
+    layout::{FrozenView, Order, Packing, Reading},
+    source::Params,
+};
+
+/// Threads of a block that packs or reads: two warps, a page.
+const THREADS: u32 = 64;
+/// Blocks that make the index, and their threads.
+const SCANNERS: (u64, u32) = (16, 1024);
+/// Threads of a block that moves what overflows, and entries that one of them looks at.
+const OVERFLOW: (u32, u64) = (128, 8);
+/// Places that a block of two warps reads.
+const PAGE: u64 = 64;
+/// Rows of a matrix that lie together.
+pub(crate) const TILE_ROWS: u64 = 16;
+
+/// The kernels of frozen buffers of one codec.
+#[derive(Debug)]
+pub(crate) struct FrozenKernels {
+    pack: CudaFunction,
+    index: CudaFunction,
+    overflow: CudaFunction,
+    read: CudaFunction,
+    gather: CudaFunction,
+}
+
+impl FrozenKernels {
+    pub(crate) fn new(module: &Arc<CudaModule>) -> Result<Self, DriverError> {
+        Ok(Self {
+            pack: module.load_function("frozen_pack")?,
+            index: module.load_function("frozen_index")?,
+            overflow: module.load_function("frozen_overflow")?,
+            read: module.load_function("frozen_read")?,
+            gather: module.load_function("frozen_gather")?,
+        })
+    }
+}
+
+/// A frozen buffer in device memory that someone else owns. Every operation is put on the caller's stream and returns at once;
+/// none waits, none takes memory, so all of them, packing included, can be captured in a graph.
+#[derive(Debug, Clone)]
+pub struct FrozenBuffer<'a> {
+    gpu: Gpu,
+    kernels: Arc<FrozenKernels>,
+    header: FrozenHeader,
+    memory: DeviceSpan<'a>,
+}
+
+impl<'a> FrozenBuffer<'a> {
+    /// Bytes of memory that data needs if so many of its sectors overflow. How many do is the count of a survey: none of an entry
+    /// that fits the target, and for any other what is missing.
+    pub fn room(codec: &Codec, target: Target, row: u32, bytes: u64, sectors: u32) -> u64 {
+        FrozenHeader { codec: codec.clone(), target, bytes, row, sectors }.parts().total
+    }
+
+    /// A frozen buffer that lies in this memory, with the header that it begins with.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the memory is too small for it or not aligned to 128 bytes, [`Error::NoKernels`], or what compiler or
+    /// driver say.
+    pub fn new(gpu: &Gpu, header: FrozenHeader, memory: DeviceSpan<'a>) -> Result<Self, Error> {
+        let memory = memory.check(1, FROZEN_HEADER_BYTES as u64, "memory that is aligned to 128 bytes")?;
+        if memory.bytes() < header.parts().total {
+            let need = "as many bytes as the header says";
+            return Err(Error::Shape { bytes: memory.bytes(), address: memory.address(), need });
+        }
+        Ok(Self { gpu: gpu.clone(), kernels: gpu.frozen(header.codec.kind())?, header, memory })
+    }
+
+    /// A frozen buffer that lies in this memory, or will when it is packed: data of so many bytes. All of the memory that the other
+    /// parts leave is room for what overflows. `row` is 0, or the entries of a row of a matrix.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or as for [`new`](Self::new).
+    pub fn over(
+        gpu: &Gpu,
+        (codec, target, row): (&Codec, Target, u32),
+        bytes: u64,
+        memory: DeviceSpan<'a>,
+    ) -> Result<Self, Error> {
+        let header = FrozenHeader { codec: codec.clone(), target, bytes, row, sectors: 0 };
+        let mut buffer = Self::new(gpu, header, memory)?;
+        let left = memory.bytes() - buffer.header.parts().overflow.start;
+        buffer.header.sectors = u32::try_from(left / SECTOR_BYTES as u64).unwrap_or(u32::MAX);
+        Ok(buffer)
+    }
+
+    /// Packs `from` into a buffer [`over`](Self::over) this memory when the stream gets there. If it has no room for all that
+    /// overflows, none is written, and its header says so: it does not begin as one, and names the sectors that there are.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or not whole entries to pack, or not whole rows.
+    pub fn pack(
+        gpu: &Gpu,
+        on: &CudaStream,
+        how: (&Codec, Target, u32),
+        from: DeviceSpan<'_>,
+        memory: DeviceSpan<'a>,
+    ) -> Result<Self, Error> {
+        let whole = ENTRY_BYTES as u64 * u64::from(how.2).max(1);
+        let from = from.check(whole, 16, "whole entries, and whole rows of a matrix, aligned to 16")?;
+        let buffer = Self::over(gpu, how, from.bytes(), memory)?;
+        if buffer.header.entries() > 0 {
+            let packed = buffer.start_packing(on, from, buffer.head()?);
+            gpu.check("start packing", packed)?;
+        }
+        Ok(buffer)
+    }
+
+    /// The header's words as they shall be once all is packed.
+    fn head(&self) -> Result<[u32; 32], Error> {
+        let unfit = |_| Error::NoKernels { codec: self.header.codec.kind() };
+        // The kernel fills in the sectors.
+        let bytes = FrozenHeader { sectors: 0, ..self.header.clone() }.encode().map_err(unfit)?;
+        Ok(std::array::from_fn(|i| u32::from_le_bytes(*bytes[4 * i..].first_chunk().expect("four bytes"))))
+    }
+
+    fn start_packing(
+        &self,
+        on: &CudaStream,
+        from: DeviceSpan<'_>,
+        head: [u32; 32],
+    ) -> Result<(), DriverError> {
+        let view = self.view();
+        let packing = Packing {
+            from: from.address(),
+            device: view.device,
+            nibbles: view.nibbles,
+            index: view.index,
+            overflow: view.overflow,
+            header: self.memory.address(),
+            order: view.order,
+            device_bytes: view.device_bytes,
+            capacity: view.sectors,
+            params: Params::of(&self.header.codec),
+            head,
+        };
+        let (pages, arguments) = (self.header.pages(), (packing,));
+        driver::fill(on, self.memory.part(0..FROZEN_HEADER_BYTES as u64), 0)?;
+        let moves = Launch::row((pages * PAGE / OVERFLOW.1).div_ceil(u64::from(OVERFLOW.0)), OVERFLOW.0);
+        // SAFETY: the arguments of the kernels; the memory has all parts, and as many sectors as it says.
+        unsafe {
+            Launch::row(pages, THREADS).start(on, &self.kernels.pack, &arguments)?;
+            Launch::row(SCANNERS.0, SCANNERS.1).start(on, &self.kernels.index, &arguments)?;
+            moves.start(on, &self.kernels.overflow, &arguments)
+        }
+    }
+
+    /// What the buffer is. After [`pack`](Self::pack) its sectors are those that there is room for.
+    pub fn header(&self) -> &FrozenHeader {
+        &self.header
+    }
+
+    /// How many entries.
+    pub fn entries(&self) -> u64 {
+        self.header.entries()
+    }
+
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// The parts' addresses, as kernels take them.
+    pub(crate) fn view(&self) -> FrozenView {
+        let (base, parts) = (self.memory.address(), self.header.parts());
+        FrozenView {
+            device: base + parts.device.start,
+            nibbles: base + parts.nibbles.start,
+            index: base + parts.index.start,
+            overflow: base + parts.overflow.start,
+            fault: 0,
+            order: Order { entries: self.header.entries(), row: self.header.row, reserved: 0 },
+            device_bytes: self.header.target.device_bytes() as u32,
+            sectors: self.header.sectors,
+        }
+    }
+
+    /// Decompresses the entries from `first` on into `to`. In a matrix these are whole rows, and `first` is one of a row whose number
+    /// is a multiple of 16. An entry that does not decode becomes zeros.
+    ///
+    /// # Errors
+    /// [`Error::Range`], [`Error::Shape`], or what the driver says.
+    pub fn read(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let count = to.check_entries()?.entries();
+        let end = first.saturating_add(count);
+        if end > self.entries() {
+            return Err(Error::Range { first, end, entries: self.entries() });
+        }
+        let row = u64::from(self.header.row);
+        let tile = row * TILE_ROWS;
+        if row > 0 && (!first.is_multiple_of(tile) || !count.is_multiple_of(row)) {
+            return Err(Error::Shape {
+                bytes: to.bytes(),
+                address: to.address(),
+                need: "whole rows, from a multiple of 16 on",
+            });
+        }
+        // Places of a matrix come by tiles; the last may have empty ones.
+        let places = if row > 0 { count.next_multiple_of(tile) } else { count };
+        if places == 0 {
+            return Ok(());
+        }
+        let arguments = (self.reading(to), first, places, first);
+        let launch = Launch::row(places.div_ceil(PAGE), THREADS);
+        // SAFETY: the arguments of `frozen_read`; `to` has the entries of these places.
+        let started = unsafe { launch.start(on, &self.kernels.read, &arguments) };
+        self.gpu.check("start reading", started)
+    }
+
+    /// Decompresses single entries: the i-th of `to` is the one whose number, 32 bits, is the i-th of `list`; zeros past the end.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there is a number for each entry, or what the driver says.
+    pub fn gather(&self, on: &CudaStream, list: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let count = to.check_entries()?.entries();
+        let need = "one 32-bit number for each entry";
+        let list = list.check(4, 4, need)?;
+        if list.bytes() / 4 != count {
+            return Err(Error::Shape { bytes: list.bytes(), address: list.address(), need });
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let arguments = (self.reading(to), list.address(), count);
+        let launch = Launch::row(count.div_ceil(PAGE), THREADS);
+        // SAFETY: the arguments of `frozen_gather`; the list is as long as `to`, and the kernel checks what is listed.
+        let started = unsafe { launch.start(on, &self.kernels.gather, &arguments) };
+        self.gpu.check("start gathering", started)
+    }
+
+    fn reading(&self, to: DeviceSpan<'_>) -> Reading {
+        Reading { from: self.view(), to: to.address(), params: Params::of(&self.header.codec) }
+    }
+}

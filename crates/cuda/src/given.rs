@@ -1,0 +1,216 @@
+//! Compressed buffers over memory that the caller gives, and a pool of pinned memory for what overflows of many of them.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use buddy_codec::Codec;
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Target};
+use cudarc::driver::CudaStream;
+
+use crate::{
+    DeviceSpan, Error, Gpu,
+    driver::{self, Region},
+    kernels::CodecKernels,
+    layout::{BuddyView, Memory},
+    source::Params,
+};
+
+/// Bytes after the nibbles, for the lowest entry that did not decode.
+const FAULT_BYTES: u64 = 128;
+/// What every part is aligned to.
+const ALIGN: u64 = 128;
+
+/// Bytes that a buffer needs, by part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Device memory for what the target keeps of each entry.
+    pub device: u64,
+    /// Device memory for four bits for each entry, and a little.
+    pub metadata: u64,
+    /// Memory that the GPU reaches, on the host or elsewhere, for what overflows.
+    pub overflow: u64,
+}
+
+impl Room {
+    /// What a buffer of so many bytes needs.
+    pub fn of(target: Target, bytes: u64) -> Self {
+        let padded = bytes.div_ceil(ENTRY_BYTES as u64).next_multiple_of(ENTRIES_PER_PAGE as u64);
+        Self {
+            device: padded * target.device_bytes() as u64,
+            metadata: (padded / 2).next_multiple_of(ALIGN) + FAULT_BYTES,
+            overflow: padded * target.buddy_bytes() as u64,
+        }
+    }
+}
+
+/// The memory of a buffer: each part as large as [`Room`] says or larger, aligned to 128 bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    /// What the target keeps of each entry.
+    pub device: DeviceSpan<'a>,
+    /// Nibbles.
+    pub metadata: DeviceSpan<'a>,
+    /// What overflows.
+    pub overflow: DeviceSpan<'a>,
+}
+
+/// A buffer of whole entries over given memory. Making it costs no call of the driver; every operation, also to
+/// [`clear`](Self::clear) it, which it begins with, is put on the caller's stream, waits for nothing and takes no memory: all can
+/// be captured in a graph. To free it is to use its memory for something else.
+#[derive(Debug, Clone)]
+pub struct GivenBuffer<'a> {
+    gpu: Gpu,
+    kernels: Arc<CodecKernels>,
+    view: BuddyView,
+    metadata: DeviceSpan<'a>,
+    memory: PhantomData<Given<'a>>,
+}
+
+impl<'a> GivenBuffer<'a> {
+    /// A buffer over this memory, whatever it holds.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for memory that is too small or not aligned, [`Error::NoKernels`], or what the compiler says.
+    pub fn new(
+        gpu: &Gpu,
+        codec: &Codec,
+        target: Target,
+        bytes: u64,
+        given: Given<'a>,
+    ) -> Result<Self, Error> {
+        let entries = bytes / ENTRY_BYTES as u64;
+        if !bytes.is_multiple_of(ENTRY_BYTES as u64) || entries > u64::from(u32::MAX) {
+            return Err(Error::Bytes { offset: 0, bytes, length: u64::from(u32::MAX) * ENTRY_BYTES as u64 });
+        }
+        let room = Room::of(target, bytes);
+        let fits = |span: DeviceSpan<'_>, least: u64, need: &'static str| match span.check(1, ALIGN, need) {
+            Ok(span) if span.bytes() >= least => Ok(span.address()),
+            _ => Err(Error::Shape { bytes: span.bytes(), address: span.address(), need }),
+        };
+        let device = fits(given.device, room.device, "the device memory that `Room` says, aligned to 128")?;
+        let nibbles = fits(given.metadata, room.metadata, "the metadata that `Room` says, aligned to 128")?;
+        let buddy = fits(given.overflow, room.overflow, "the overflow that `Room` says, aligned to 128")?;
+        let memory = Memory {
+            device,
+            buddy,
+            nibbles,
+            pages: 0,
+            fault: nibbles + room.metadata - FAULT_BYTES,
+            entries,
+            device_bytes: target.device_bytes() as u32,
+            reserved: 0,
+        };
+        let view = BuddyView { memory, params: Params::of(codec) };
+        let (kernels, metadata) = (gpu.codec(codec.kind())?, given.metadata.part(0..room.metadata));
+        Ok(Self { gpu: gpu.clone(), kernels, view, metadata, memory: PhantomData })
+    }
+
+    /// Makes it hold zeros when the stream gets there.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn clear(&self, on: &CudaStream) -> Result<(), Error> {
+        self.gpu.alive()?;
+        let end = self.metadata.bytes();
+        let (nibbles, fault) =
+            (self.metadata.part(0..end - FAULT_BYTES), self.metadata.part(end - FAULT_BYTES..end));
+        self.gpu.check("clear the metadata", driver::fill(on, nibbles, 0).and(driver::fill(on, fault, 0xff)))
+    }
+
+    /// How many entries.
+    pub fn entries(&self) -> u64 {
+        self.view.memory.entries
+    }
+
+    /// Compresses `from` into the entries from `first` on.
+    ///
+    /// # Errors
+    /// [`Error::Range`], [`Error::Shape`], or what the driver says.
+    pub fn write(&self, on: &CudaStream, first: u64, from: DeviceSpan<'_>) -> Result<(), Error> {
+        let Some(from) = self.check(first, from)? else { return Ok(()) };
+        self.gpu.check("start writing", self.kernels.write(on, &self.view, from, first))
+    }
+
+    /// Decompresses the entries from `first` on into `to`. An entry that does not decode becomes zeros.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn read(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let Some(to) = self.check(first, to)? else { return Ok(()) };
+        self.gpu.check("start reading", self.kernels.read(on, &self.view, to, first))
+    }
+
+    /// What a kernel of your own takes, as of any buffer.
+    pub fn view(&self) -> BuddyView {
+        self.view
+    }
+
+    /// The span, unless it is empty.
+    fn check<'b>(&self, first: u64, plain: DeviceSpan<'b>) -> Result<Option<DeviceSpan<'b>>, Error> {
+        self.gpu.alive()?;
+        let entries = plain.check_entries()?.entries();
+        let end = first.saturating_add(entries);
+        if end > self.entries() {
+            return Err(Error::Range { first, end, entries: self.entries() });
+        }
+        Ok((entries > 0).then_some(plain))
+    }
+}
+
+/// Pinned host memory, taken once, from which overflow parts are cut and to which they are given back, without a wait.
+#[derive(Debug)]
+pub struct OverflowPool {
+    region: Region,
+    /// Free runs, in order: where each begins, and its bytes.
+    free: Vec<(u64, u64)>,
+}
+
+impl OverflowPool {
+    /// Takes the memory.
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] with what was asked and what the host allows.
+    pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self, Error> {
+        let bytes = bytes.next_multiple_of(ALIGN);
+        Ok(Self { region: gpu.pinned_region(bytes)?, free: vec![(0, bytes)] })
+    }
+
+    /// Cuts a part: where the GPU sees it begin.
+    ///
+    /// # Errors
+    /// [`Error::Full`] with the longest run that is left; nothing was written then.
+    pub fn cut(&mut self, bytes: u64) -> Result<u64, Error> {
+        let left = self.free.iter().map(|&(_, run)| run).max().unwrap_or(0);
+        let full = Error::Full { region: "overflow", asked: bytes, left };
+        let need = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or(full.clone())?;
+        let found = self.free.iter_mut().find(|(_, run)| *run >= need).ok_or(full)?;
+        let start = found.0;
+        *found = (start + need, found.1 - need);
+        self.free.retain(|&(_, run)| run > 0);
+        Ok(self.region.address() + start)
+    }
+
+    /// Gives a part back that was cut with these bytes, once the GPU is done with it.
+    pub fn give_back(&mut self, address: u64, bytes: u64) {
+        let (start, bytes) = (address - self.region.address(), bytes.max(1).next_multiple_of(ALIGN));
+        let at = self.free.partition_point(|&(other, _)| other < start);
+        self.free.insert(at, (start, bytes));
+        // Runs that touch become one.
+        self.free.dedup_by(|next, before| {
+            let touch = before.0 + before.1 == next.0;
+            before.1 += if touch { next.1 } else { 0 };
+            touch
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_what_the_address_map_says() {
+        let room = Room::of(Target::X4Over3, 100 * 128);
+        assert_eq!(room, Room { device: 128 * 96, metadata: 128 + 128, overflow: 128 * 32 });
+        assert_eq!(Room::of(Target::X1, 128).overflow, 0);
+    }
+}

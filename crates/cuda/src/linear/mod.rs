@@ -1,0 +1,244 @@
+//! `linear`: y = W x, with a bias if there is one. W is a frozen matrix of bf16 at 4/3x, x has a row for each token.
+//!
+//! Weights are read as they lie, once, and are plain only in registers, or, for very many tokens, in scratch memory for the
+//! vendor's product. Which way is taken follows from the shape, by what was measured ([`plan`]).
+
+mod plan;
+mod vendor;
+
+use std::{collections::HashMap, hash::Hash};
+
+use buddy_codec::{Codec, FrozenHeader};
+use buddy_core::Target;
+use cudarc::driver::{CudaFunction, CudaStream};
+pub(crate) use plan::sources;
+use plan::{Narrow, Plan, Wide};
+use vendor::Vendor;
+
+use crate::{
+    DeviceSpan, Error, FrozenBuffer, Gpu, Source,
+    driver::{self, Launch},
+    layout::LinearView,
+};
+
+/// Scratch begins with counts; they are zeros between layers.
+const ALIGN: u64 = 128;
+
+/// What a linear layer's result is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Output {
+    /// bf16, rounded to nearest.
+    #[default]
+    Bf16,
+    /// fp32, as it was added up.
+    Fp32,
+}
+
+/// One linear layer on some tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Linear<'a> {
+    /// A frozen matrix of bf16 at 4/3x.
+    pub weights: &'a FrozenBuffer<'a>,
+    /// A row of bf16 for each token, one after the other, aligned to 16 bytes.
+    pub x: DeviceSpan<'a>,
+    /// A bf16 value for each output.
+    pub bias: Option<DeviceSpan<'a>>,
+    /// A row of outputs for each token.
+    pub y: DeviceSpan<'a>,
+    /// What `y` holds.
+    pub output: Output,
+    /// Memory to work in, [`room`](Linear::room) bytes or more, which [`prepare`](Linear::prepare) was called for once. Layers
+    /// that share it must not run at the same time.
+    pub scratch: DeviceSpan<'a>,
+    /// Whether it may begin while the kernel before it in the stream ends. Its weights must have been there before that one
+    /// began; x may be what that one writes.
+    pub overlaps: bool,
+}
+
+/// The kernels that are loaded so far, by what they are for.
+#[derive(Debug, Default)]
+pub(crate) struct LinearKernels {
+    narrow: HashMap<Narrow, CudaFunction>,
+    wide: HashMap<Wide, CudaFunction>,
+    vendor: Option<Vendor>,
+}
+
+/// N, K and M.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Sizes {
+    pub(crate) outputs: u32,
+    pub(crate) inputs: u32,
+    pub(crate) tokens: u32,
+}
+
+impl Linear<'_> {
+    /// Bytes of scratch memory for layers of these weights with up to so many tokens.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] unless they are a matrix of bf16 at 4/3x.
+    pub fn room(gpu: &Gpu, weights: &FrozenHeader, tokens: u32) -> Result<u64, Error> {
+        let most = Plan::steps(tokens).map(|tokens| {
+            let sizes = sizes(weights, tokens)?;
+            let (counts, rest) = Plan::of(gpu, sizes).room(gpu, sizes);
+            Ok(counts.next_multiple_of(ALIGN) + rest)
+        });
+        most.collect::<Result<Vec<u64>, Error>>().map(|most| most.into_iter().max().unwrap_or(0))
+    }
+
+    /// Makes scratch memory ready, when the stream gets there. Layers leave it ready for the next.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn prepare(gpu: &Gpu, on: &CudaStream, scratch: DeviceSpan<'_>) -> Result<(), Error> {
+        gpu.alive()?;
+        gpu.check("clear memory", driver::fill(on, scratch, 0))
+    }
+
+    /// Starts it. Nothing waits, nothing is taken; all of it can be captured in a graph.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], [`Error::Shape`] for memory that does not fit the weights, [`Error::TooOld`] before Hopper, or what the
+    /// driver says.
+    pub fn start(&self, on: &CudaStream) -> Result<(), Error> {
+        let gpu = self.weights.gpu();
+        gpu.alive()?;
+        let sizes = self.check()?;
+        if sizes.tokens == 0 || sizes.outputs == 0 {
+            return Ok(());
+        }
+        let plan = Plan::of(gpu, sizes);
+        let (counts, rest) = plan.room(gpu, sizes);
+        let need = counts.next_multiple_of(ALIGN) + rest;
+        if self.scratch.bytes() < need || !self.scratch.address().is_multiple_of(ALIGN) {
+            let need = "as much scratch memory as `room` says, aligned to 128 bytes";
+            return Err(Error::Shape { bytes: self.scratch.bytes(), address: self.scratch.address(), need });
+        }
+        let work = self.scratch.part(counts.next_multiple_of(ALIGN)..need);
+        match plan {
+            Plan::Narrow(narrow) => self.narrow(on, narrow, self.view(sizes, work)),
+            Plan::Wide(wide) => self.wide(on, wide, self.view(sizes, work)),
+            Plan::Plain(rows) => self.plain(on, sizes, rows, work),
+        }
+    }
+
+    fn view(&self, sizes: Sizes, parts: DeviceSpan<'_>) -> LinearView {
+        let weights = self.weights.view();
+        let window = match &self.weights.header().codec {
+            Codec::Bf16(bf16) => u32::from(bf16.window()),
+            _ => 0,
+        };
+        LinearView {
+            device: weights.device,
+            nibbles: weights.nibbles,
+            overflow: weights.overflow,
+            index: weights.index,
+            sectors: weights.sectors,
+            window,
+            x: self.x.address(),
+            bias: self.bias.map_or(0, DeviceSpan::address),
+            y: self.y.address(),
+            parts: parts.address(),
+            counts: self.scratch.address(),
+            outputs: sizes.outputs,
+            inputs: sizes.inputs,
+            tokens: sizes.tokens,
+            wide: u32::from(self.output == Output::Fp32),
+        }
+    }
+
+    fn narrow(&self, on: &CudaStream, narrow: Narrow, view: LinearView) -> Result<(), Error> {
+        let gpu = self.weights.gpu();
+        let kernel = kernel(gpu, |kernels| &mut kernels.narrow, narrow, "linear_narrow", || narrow.source())?;
+        let (panel, launch) = narrow.launch(gpu, view.inputs, view.tokens);
+        let launch = Launch { overlaps: self.overlaps, ..launch };
+        // SAFETY: the arguments of `linear_narrow`; `check` and `start` saw that all memory is as large as it must be.
+        let started = unsafe { launch.start(on, &kernel, &(view, panel)) };
+        gpu.check("start a linear layer", started)
+    }
+
+    fn wide(&self, on: &CudaStream, wide: Wide, view: LinearView) -> Result<(), Error> {
+        let gpu = self.weights.gpu();
+        let kernel = kernel(gpu, |kernels| &mut kernels.wide, wide, "linear_wide", || wide.source())?;
+        let sizes = Sizes { outputs: view.outputs, inputs: view.inputs, tokens: view.tokens };
+        let launch = Launch { overlaps: self.overlaps, ..wide.launch(gpu, sizes) };
+        // SAFETY: the arguments of `linear_wide`, as above.
+        let started = unsafe { launch.start(on, &kernel, &(view,)) };
+        gpu.check("start a linear layer", started)
+    }
+
+    /// Some rows at a time: made plain, and multiplied by the vendor's library.
+    fn plain(&self, on: &CudaStream, sizes: Sizes, rows: u32, work: DeviceSpan<'_>) -> Result<(), Error> {
+        let gpu = self.weights.gpu();
+        let row_bytes = u64::from(sizes.inputs) * 2;
+        let (piece, workspace) =
+            (work.part(0..u64::from(rows) * row_bytes), work.part(u64::from(rows) * row_bytes..work.bytes()));
+        let mut kernels = gpu.linear_kernels();
+        let vendor = match &mut kernels.vendor {
+            Some(vendor) => vendor,
+            none => none.insert(Vendor::new(gpu)?),
+        };
+        for first in (0..sizes.outputs).step_by(rows as usize) {
+            let some = rows.min(sizes.outputs - first);
+            let plain = piece.part(0..u64::from(some) * row_bytes);
+            self.weights.read(on, u64::from(first) * row_bytes / 128, plain)?;
+            vendor.multiply(gpu, on, self, sizes, first..first + some, plain, workspace)?;
+        }
+        Ok(())
+    }
+
+    /// Whether everything fits, and the sizes.
+    fn check(&self) -> Result<Sizes, Error> {
+        let header = self.weights.header();
+        let row_bytes = u64::from(header.row) * 128;
+        if row_bytes == 0 {
+            return Err(Error::Weights { what: "they are no matrix: freeze them with the entries of a row" });
+        }
+        let x = self.x.check(row_bytes, 16, "whole rows of x, aligned to 16")?;
+        let tokens = u32::try_from(x.bytes() / row_bytes).unwrap_or(u32::MAX);
+        let sizes = sizes(header, tokens)?;
+        let value = if self.output == Output::Fp32 { 4 } else { 2 };
+        let y = self.y.check(value, value, "aligned results")?;
+        if y.bytes() < u64::from(tokens) * u64::from(sizes.outputs) * value {
+            return Err(Error::Shape {
+                bytes: y.bytes(),
+                address: y.address(),
+                need: "a result for each token and output",
+            });
+        }
+        if let Some(bias) = self.bias.filter(|bias| bias.bytes() < 2 * u64::from(sizes.outputs)) {
+            return Err(Error::Shape {
+                bytes: bias.bytes(),
+                address: bias.address(),
+                need: "a bias for each output",
+            });
+        }
+        Ok(sizes)
+    }
+}
+
+/// A kernel of a shape, loaded at its first use.
+fn kernel<Shape: Copy + Eq + Hash>(
+    gpu: &Gpu,
+    known: fn(&mut LinearKernels) -> &mut HashMap<Shape, CudaFunction>,
+    shape: Shape,
+    name: &str,
+    source: impl FnOnce() -> Source,
+) -> Result<CudaFunction, Error> {
+    let mut kernels = gpu.linear_kernels();
+    if let Some(kernel) = known(&mut kernels).get(&shape) {
+        return Ok(kernel.clone());
+    }
+    let kernel = gpu.check("find the kernels", gpu.module(&source())?.load_function(name))?;
+    known(&mut kernels).insert(shape, kernel.clone());
+    Ok(kernel)
+}
+
+fn sizes(weights: &FrozenHeader, tokens: u32) -> Result<Sizes, Error> {
+    if !matches!(weights.codec, Codec::Bf16(_)) || weights.target != Target::X4Over3 {
+        return Err(Error::Weights { what: "they are not bf16 at 4/3x" });
+    }
+    let refused = Error::Weights { what: "they are no matrix of fewer than 2^32 rows and columns" };
+    let inputs = weights.row.checked_mul(64).filter(|&inputs| inputs > 0).ok_or(refused.clone())?;
+    let outputs = u32::try_from(weights.entries() / u64::from(weights.row)).map_err(|_| refused)?;
+    Ok(Sizes { outputs, inputs, tokens })
+}
