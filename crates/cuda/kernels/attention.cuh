@@ -1,0 +1,181 @@
+// One warp's share of attention: sixteen tokens at a time against all columns, in registers.
+//
+// Scores are keys times queries: the rows of the first operand are sixteen tokens, four lanes to an entry, each with a quarter of
+// it, and the second operand's columns are heads that ask. Results are values, turned, times weights: rows are sixteen of a
+// head's values, and a lane has the same 8 or 16 values of four tokens, which it pairs. So both operands are decoded where they
+// are needed. The order of tokens among the rows is free: theirs below lets lanes of both products read from different banks.
+#pragma once
+#include "attention_source.cuh"
+
+namespace buddy {
+
+// Eight rows' tokens, four bits to each: 0 2 1 3 6 4 7 5.
+constexpr u32 TOKENS = 0x57463120u;
+// A score that is far below any, and what a larger one may exceed the largest so far by before sums are scaled anew.
+constexpr float LOWEST = -1e30f, SLACK = 8;
+
+BUDDY_FN float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+// Two bf16, the first in the low half.
+BUDDY_FN u32 to_bf16(float low, float high) {
+    u32 out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+    return out;
+}
+// An 8 x 8 matrix of 16 bits, turned: a lane has two values of row lane / 4 before and after.
+BUDDY_FN u32 turned(u32 two) {
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(two));
+    return two;
+}
+
+// What a lane keeps of a span: its share of queries, sums, and of two columns of each set the largest score and the sum of weights.
+template <class R>
+struct Asked {
+    u32 queries[R::PARTS][R::SETS][8];
+    float out[R::FRAGMENTS][R::SETS][4];
+    float most[R::SETS][2], sum[R::SETS][2];
+
+    BUDDY_FN void start(const Attention& of, const Span& span, u32 lane) {
+        BUDDY_UNROLL
+        for (u32 n = 0; n < R::SETS; n++) {
+            u32 column = 8 * n + lane / 4;
+            const uint4* at = (const uint4*)(of.queries + of.column_at(span.sequence, span.head, column)) + 2 * (lane % 4);
+            BUDDY_UNROLL
+            for (u32 part = 0; part < R::PARTS; part++) {
+                uint4 a = {}, b = {};
+                if (column < of.columns()) a = at[8 * part], b = at[8 * part + 1];
+                u32(&q)[8] = queries[part][n];
+                q[0] = a.x, q[1] = a.y, q[2] = a.z, q[3] = a.w, q[4] = b.x, q[5] = b.y, q[6] = b.z, q[7] = b.w;
+            }
+            most[n][0] = most[n][1] = LOWEST, sum[n][0] = sum[n][1] = 0;
+            BUDDY_UNROLL
+            for (u32 f = 0; f < R::FRAGMENTS; f++) out[f][n][0] = out[f][n][1] = out[f][n][2] = out[f][n][3] = 0;
+        }
+    }
+
+    // A larger score: sums so far are scaled to it.
+    BUDDY_FN void raise(const float (&scores)[R::SETS][4]) {
+        BUDDY_UNROLL
+        for (u32 n = 0; n < R::SETS; n++) {
+            BUDDY_UNROLL
+            for (u32 k = 0; k < 2; k++) {
+                float now = fmaxf(scores[n][k], scores[n][k + 2]);
+                for (u32 step = 4; step < WARP; step *= 2) now = fmaxf(now, __shfl_xor_sync(ALL, now, step));
+                now = fmaxf(now, most[n][k]);
+                float scale = exp2_fast(most[n][k] - now);
+                most[n][k] = now, sum[n][k] *= scale;
+                BUDDY_UNROLL
+                for (u32 f = 0; f < R::FRAGMENTS; f++) out[f][n][k] *= scale, out[f][n][k + 2] *= scale;
+            }
+        }
+    }
+};
+
+// Sixteen tokens in shared memory.
+struct Sixteen {
+    u32 data, nibbles, note;
+    u32 key_window, value_window;
+    u32 base, length;  // its first token, and the tokens of the sequence
+
+    // The nibble of an entry of a token: that of zeros past the end. Plain memory has none, and takes any other.
+    template <class R>
+    BUDDY_FN u32 nibble(u32 piece, u32 token) const {
+        if (base + token >= length) return ZERO;
+        return R::From::HAS_NIBBLES ? SharedStream{nibbles + piece * (SIXTEEN / 2) + token / 8 * 4}.load(0) >> token % 8 * 4 & 15 : RAW;
+    }
+    template <class R>
+    BUDDY_FN bool all_usual() const {
+        if (!R::From::HAS_NIBBLES) return true;
+        u32 other = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < R::NIBBLE_BYTES; i += 16) {
+            uint4 four = load_four(nibbles + i);
+            const u32 usual = (RAW + 1) * 0x11111111u;
+            other |= four.x ^ usual | four.y ^ usual | four.z ^ usual | four.w ^ usual;
+        }
+        return other == 0;
+    }
+
+    // A quarter of an entry of a piece, one of its keys' or values' 16. CAREFUL is for any; the others are in layout B.
+    template <class R, bool CAREFUL>
+    BUDDY_FN void quarter(const Attention& of, u32 piece, u32 token, u32 which, u32 window, u32 (&out)[8]) const {
+        u32 at = data + piece * R::PIECE + token * R::From::BYTES;
+        if (!CAREFUL) return R::From::load(at, which, window, out);
+        uint2 first = load_two(note);
+        const u8* far = of.cache.memory.buddy + (((u64)first.y << 32 | first.x) + piece * SIXTEEN + token) * SECTOR;
+        R::From::load_any(at, far, nibble<R>(piece, token), which, window, out);
+    }
+
+    // A lane's share of a token's values: the quarter of two entries' or the eighth of one's that goes with its rows.
+    template <class R, bool CAREFUL>
+    BUDDY_FN void values(const Attention& of, u32 token, u32 row, u32 (&out)[R::FRAGMENTS]) const {
+        if constexpr (R::PARTS == 2) {
+            quarter<R, CAREFUL>(of, 2 + row / 4, token, row % 4, value_window, out);
+        } else if constexpr (CAREFUL) {
+            u32 both[8];
+            quarter<R, CAREFUL>(of, 1, token, row / 2, value_window, both);
+            BUDDY_UNROLL
+            for (u32 i = 0; i < 4; i++) out[i] = row % 2 ? both[4 + i] : both[i];
+        } else {
+            R::From::load_eighth(data + R::PIECE + token * R::From::BYTES, row, value_window, out);
+        }
+    }
+};
+
+template <class R, bool CAREFUL>
+BUDDY_FN void attend(const Attention& of, const Sixteen& tokens, u32 lane, Asked<R>& asked) {
+    u32 row = lane / 4, column = lane % 4, token = TOKENS >> 4 * row & 7;
+    float halves[2][R::SETS][4] = {}, scores[R::SETS][4];
+    BUDDY_UNROLL
+    for (u32 part = 0; part < R::PARTS; part++) {
+        u32 a[8], b[8];
+        tokens.quarter<R, CAREFUL>(of, part, token, column, tokens.key_window, a);
+        tokens.quarter<R, CAREFUL>(of, part, token + 8, column, tokens.key_window, b);
+        if (CAREFUL) __syncwarp();
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) {
+            BUDDY_UNROLL
+            for (u32 n = 0; n < R::SETS; n++) {
+                const u32(&q)[8] = asked.queries[part][n];
+                multiply(halves[i % 2][n], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], q[2 * i], q[2 * i + 1]);
+            }
+        }
+    }
+    bool above = false;
+    BUDDY_UNROLL
+    for (u32 n = 0; n < R::SETS; n++) {
+        BUDDY_UNROLL
+        for (u32 k = 0; k < 4; k++) {
+            scores[n][k] = (halves[0][n][k] + halves[1][n][k]) * of.scale;
+            if (CAREFUL && tokens.base + token + k / 2 * 8 >= of.limit(tokens.length, 8 * n + 2 * column + k % 2)) scores[n][k] = -INFINITY;
+            above |= scores[n][k] > asked.most[n][k % 2] + SLACK;
+        }
+    }
+    if (__any_sync(ALL, above)) asked.raise(scores);
+    u32 weights[R::SETS][2];
+    BUDDY_UNROLL
+    for (u32 n = 0; n < R::SETS; n++) {
+        BUDDY_UNROLL
+        for (u32 k = 0; k < 4; k++) {
+            scores[n][k] = exp2_fast(scores[n][k] - asked.most[n][k % 2]);
+            asked.sum[n][k % 2] += scores[n][k];
+        }
+        weights[n][0] = turned(to_bf16(scores[n][0], scores[n][1])), weights[n][1] = turned(to_bf16(scores[n][2], scores[n][3]));
+    }
+    u32 w[4][R::FRAGMENTS];
+    BUDDY_UNROLL
+    for (u32 k = 0; k < 4; k++) tokens.values<R, CAREFUL>(of, (TOKENS >> 4 * (2 * column + k % 2) & 7) + k / 2 * 8, row, w[k]);
+    if (CAREFUL) __syncwarp();
+    BUDDY_UNROLL
+    for (u32 f = 0; f < R::FRAGMENTS; f++) {
+        u32 a0 = permute_bytes(w[0][f], w[1][f], 0x5410), a1 = permute_bytes(w[0][f], w[1][f], 0x7632);
+        u32 a2 = permute_bytes(w[2][f], w[3][f], 0x5410), a3 = permute_bytes(w[2][f], w[3][f], 0x7632);
+        BUDDY_UNROLL
+        for (u32 n = 0; n < R::SETS; n++) multiply(asked.out[f][n], a0, a1, a2, a3, weights[n][0], weights[n][1]);
+    }
+}
+
+}  // namespace buddy
