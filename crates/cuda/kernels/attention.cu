@@ -79,10 +79,11 @@ BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lan
     }
 }
 
-template <class Source, u32 PARTS, u32 SETS>
-BUDDY_FN void attention(const Attention& of) {
+// From Rust: where keys and values come from, the values of a head, and the columns that there may be, 8 or 16.
+typedef Room<BUDDY_ATTENTION_SOURCE, BUDDY_ATTENTION_VALUES / VALUES, BUDDY_ATTENTION_COLUMNS / 8> R;
+
+extern "C" __global__ void __launch_bounds__(R::THREADS + WARP, 1) attention(const __grid_constant__ Attention of) {
     extern __shared__ __align__(128) u8 memory[];
-    typedef Room<Source, PARTS, SETS> R;
     R room = {shared_address(memory)};
     if (threadIdx.x == 0) room.init();
     __syncthreads();
@@ -92,18 +93,3 @@ BUDDY_FN void attention(const Attention& of) {
     if (warp < R::WARPS) attend_tiles(of, room, warp, lane);
     else fetch_tiles(of, room, lane);
 }
-
-// The source, values of a head, columns at most.
-#define BUDDY_ATTENTION(name, source, values, columns)                                                           \
-    extern "C" __global__ void __launch_bounds__(Room<source, values / VALUES, columns / 8>::THREADS + WARP, 1)                                              \
-        attention_##name##_##values##_##columns(const __grid_constant__ Attention of) {                          \
-        attention<source, values / VALUES, columns / 8>(of);                                                     \
-    }
-BUDDY_ATTENTION(packed, Packed, 128, 8)
-BUDDY_ATTENTION(packed, Packed, 64, 8)
-BUDDY_ATTENTION(packed, Packed, 128, 16)
-BUDDY_ATTENTION(packed, Packed, 64, 16)
-BUDDY_ATTENTION(plain, Plain, 128, 8)
-BUDDY_ATTENTION(plain, Plain, 64, 8)
-BUDDY_ATTENTION(plain, Plain, 128, 16)
-BUDDY_ATTENTION(plain, Plain, 64, 16)

@@ -150,7 +150,7 @@ BUDDY_FN void attend(const Attention& of, const Sixteen& tokens, u32 lane, Asked
         BUDDY_UNROLL
         for (u32 k = 0; k < 4; k++) {
             scores[n][k] = (halves[0][n][k] + halves[1][n][k]) * of.scale;
-            if (CAREFUL && tokens.base + token + k / 2 * 8 >= of.limit(tokens.length, 8 * n + 2 * column + k % 2)) scores[n][k] = -INFINITY;
+            if (CAREFUL && tokens.base + token + k / 2 * 8 >= of.limit(tokens.length, 8 * n + 2 * column + k % 2)) scores[n][k] = __int_as_float(0xff800000);
             above |= scores[n][k] > asked.most[n][k % 2] + SLACK;
         }
     }

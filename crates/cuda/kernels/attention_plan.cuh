@@ -102,8 +102,7 @@ template <class Source, u32 PARTS_, u32 SETS_>
 struct Room {
     typedef Source From;
     static constexpr u32 PARTS = PARTS_, SETS = SETS_, FRAGMENTS = 4 * PARTS;
-    // Teams: more columns take more registers.
-    static constexpr u32 TEAMS = SETS == 1 ? BUDDY_ATTENTION_TEAMS : 2, WARPS = TEAM * TEAMS, THREADS = WARPS * WARP;
+    static constexpr u32 TEAMS = BUDDY_ATTENTION_TEAMS, WARPS = TEAM * TEAMS, THREADS = WARPS * WARP;
     static constexpr u32 PIECE = SIXTEEN * Source::BYTES;  // sixteen entries
     static constexpr u32 DATA = 2 * PARTS * PIECE, NIBBLE_BYTES = 2 * PARTS * SIXTEEN / 2;  // of a sixteen
     static constexpr u32 SUMS = FRAGMENTS * SETS * WARP * 16;                               // of a warp

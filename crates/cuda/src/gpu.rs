@@ -21,6 +21,7 @@ use crate::{
     driver::{self, Region},
     host,
     kernels::CodecKernels,
+    kv::KvKernels,
     source::Source,
     survey::Scratch,
 };
@@ -65,6 +66,7 @@ struct Inner {
     codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
     surveys: Mutex<HashMap<CodecKind, CudaFunction>>,
     scratch: Mutex<Option<Scratch>>,
+    kv: Mutex<Option<Arc<KvKernels>>>,
 }
 
 impl fmt::Debug for Gpu {
@@ -137,6 +139,7 @@ impl Gpu {
             codecs: Mutex::default(),
             surveys: Mutex::default(),
             scratch: Mutex::default(),
+            kv: Mutex::default(),
         })))
     }
 
@@ -226,6 +229,11 @@ impl Gpu {
     /// Memory that surveys share, one at a time.
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Option<Scratch>> {
         self.0.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernels of caches of keys and values, if they are there.
+    pub(crate) fn kv(&self) -> &Mutex<Option<Arc<KvKernels>>> {
+        &self.0.kv
     }
 
     /// Compiles a program, or takes it from the cache, and loads it.

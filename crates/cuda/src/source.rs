@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use buddy_codec::{Codec, CodecKind};
+use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
 use crate::Error;
@@ -10,20 +10,40 @@ use crate::Error;
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 12] = [
+const HEADERS: [Header; 14] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
+    ("kv.cuh", include_str!("../kernels/kv.cuh")),
     ("map.cuh", include_str!("../kernels/map.cuh")),
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
+    ("quad.cuh", include_str!("../kernels/quad.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
     ("tile.cuh", include_str!("../kernels/tile.cuh")),
     ("zeros.cuh", include_str!("../kernels/zeros.cuh")),
 ];
+
+/// The headers of attention, which no other program needs.
+const ATTENTION_HEADERS: [Header; 4] = [
+    ("attention.cuh", include_str!("../kernels/attention.cuh")),
+    ("attention_plan.cuh", include_str!("../kernels/attention_plan.cuh")),
+    ("attention_source.cuh", include_str!("../kernels/attention_source.cuh")),
+    ("attention_sum.cuh", include_str!("../kernels/attention_sum.cuh")),
+];
+
+/// Shared memory of a block of attention: all that there is.
+pub(crate) const ATTENTION_SHARED: u32 = 227 << 10;
+/// The least architecture that attention is for: it uses bulk copies.
+const ATTENTION_LEAST: u32 = 90;
+
+/// Teams of four warps in a block of attention: more columns take more registers.
+pub(crate) fn attention_teams(columns: u32) -> u32 {
+    if columns <= 8 { 3 } else { 2 }
+}
 
 /// Warps of a block in the codecs' kernels; two measured best on an H200, by a few percent over four.
 pub(crate) const WARPS: u32 = 2;
@@ -88,6 +108,26 @@ impl Source {
         Ok(Self::new(format!("{kind}-survey.cu"), text, &codec_defines(kind)?))
     }
 
+    /// The kernels of caches of keys and values.
+    pub fn kv() -> Self {
+        let window = format!("BUDDY_KV_WINDOW={}", Bf16::default().window());
+        Self { least: ATTENTION_LEAST, ..Self::new("kv.cu", include_str!("../kernels/kv.cu"), &[window]) }
+    }
+
+    /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns.
+    pub fn attention(source: &str, values: u32, columns: u32) -> Self {
+        let defines = [
+            format!("BUDDY_ATTENTION_SOURCE={source}"),
+            format!("BUDDY_ATTENTION_VALUES={values}"),
+            format!("BUDDY_ATTENTION_COLUMNS={columns}"),
+            format!("BUDDY_ATTENTION_TEAMS={}", attention_teams(columns)),
+            format!("BUDDY_ATTENTION_SHARED={ATTENTION_SHARED}"),
+        ];
+        let name = format!("attention-{}-{values}-{columns}.cu", source.to_lowercase());
+        let text = include_str!("../kernels/attention.cu");
+        Self { headers: &ATTENTION_HEADERS, least: ATTENTION_LEAST, ..Self::new(name, text, &defines) }
+    }
+
     /// The compiler's options for an architecture such as `sm_90`.
     pub fn options(&self, architecture: &str) -> Vec<String> {
         let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
@@ -116,7 +156,9 @@ impl Source {
     pub fn all() -> Vec<Self> {
         let of_codec =
             |kind| [Self::codec(kind), Self::survey(kind)].map(|one| one.expect("a codec of the table"));
-        codecs().flat_map(of_codec).collect()
+        let attention = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| (values, columns)));
+        let attention = attention.map(|(values, columns)| Self::attention("Packed", values, columns));
+        codecs().flat_map(of_codec).chain([Self::kv()]).chain(attention).collect()
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) use region::Region;
 
 use crate::{
     bytes::DeviceSpan,
+    kv::{AttentionArguments, KvView, RowsView},
     layout::{BuddyView, Memory},
     source::Params,
 };
@@ -24,6 +25,13 @@ unsafe impl DeviceRepr for Memory {}
 unsafe impl DeviceRepr for Params {}
 // SAFETY: likewise, the struct of `entry.cuh`.
 unsafe impl DeviceRepr for BuddyView {}
+
+// SAFETY: likewise, the struct `KvCache` of `kv.cuh`.
+unsafe impl DeviceRepr for KvView {}
+// SAFETY: likewise, the struct `KvRows` of `kv.cu`.
+unsafe impl DeviceRepr for RowsView {}
+// SAFETY: likewise, the struct `Attention` of `attention_plan.cuh`.
+unsafe impl DeviceRepr for AttentionArguments {}
 
 /// Whether the driver's library can be loaded.
 pub(crate) fn has_driver() -> bool {
@@ -45,4 +53,11 @@ pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>
     let bytes = from.bytes().min(to.bytes()) as usize;
     // SAFETY: both spans are memory of this GPU for as long as the work on them lasts.
     unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, stream.cu_stream()) }
+}
+
+/// Sets bytes when the stream gets there.
+pub(crate) fn fill(stream: &CudaStream, to: DeviceSpan<'_>, value: u8) -> Result<(), DriverError> {
+    stream.context().bind_to_thread()?;
+    // SAFETY: the span is memory of this GPU for as long as the work on it lasts.
+    unsafe { result::memset_d8_async(to.address(), value, to.bytes() as usize, stream.cu_stream()) }
 }
