@@ -7,8 +7,10 @@
 mod codec;
 mod error;
 mod functions;
+mod kv;
 mod state;
 mod types;
 
 pub use functions::*;
+pub use kv::*;
 pub use types::*;

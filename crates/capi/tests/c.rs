@@ -41,13 +41,16 @@ fn the_header_is_c11_and_cpp17() {
 fn structs_agree_with_the_header() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sizes");
     let source = program.with_extension("c");
-    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu\", \
-                sizeof(buddySizes), sizeof(buddySpan), sizeof(buddyStatistics), sizeof(buddyError)); return 0; }\n";
+    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu\", \
+                sizeof(buddySizes), sizeof(buddySpan), sizeof(buddyStatistics), sizeof(buddyError), \
+                sizeof(buddyKv), sizeof(buddyKvSizes), sizeof(buddyKvRows), sizeof(buddyKvAsked)); return 0; }\n";
     std::fs::write(&source, text).unwrap();
     succeed(compiler("CC", "cc").arg("-std=c11").arg(&source).arg("-o").arg(&program));
     let seen = String::from_utf8(succeed(&mut Command::new(program)).stdout).unwrap();
     let sizes = [size_of::<buddy::Sizes>(), size_of::<buddy::Span>(), size_of::<buddy::Stats>(), 4];
-    assert_eq!(seen, sizes.map(|size| size.to_string()).join(" "));
+    let kv = [size_of::<buddy::Kv>(), size_of::<buddy::KvSizes>(), size_of::<buddy::Rows>(), size_of::<buddy::Asked>()];
+    let sizes = [sizes, kv].concat();
+    assert_eq!(seen, sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" "));
 }
 
 #[test]

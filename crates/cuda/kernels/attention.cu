@@ -4,8 +4,9 @@
 
 using namespace buddy;
 
-// Brings in tiles, by one warp: its lanes look up pages ahead of time, and one of them asks for copies.
-template <class R>
+// Brings in tiles, their entries by one warp and their nibbles by another: its lanes look up pages ahead of time, and one of them
+// asks for copies.
+template <class R, bool NIBBLES>
 BUDDY_FN void fetch_tiles(const Attention& of, const R& room, u32 lane) {
     const KvCache& cache = of.cache;
     u64 policy = read_once();
@@ -24,23 +25,25 @@ BUDDY_FN void fetch_tiles(const Attention& of, const R& room, u32 lane) {
         for (u32 tile = span.from, run = 0; tile < span.to; tile++, turn.next()) {
             if (run % WARP == 0 && run != 0) now = ahead, ahead = page_of(run + WARP + lane);
             room.used(turn.place).wait(turn.round ^ 1);
-            u32 bytes = 0;
+            Barrier come = room.come(turn.place);
+            u32 sixteens = 0;
             for (u32 i = 0; i < TEAM; i += together, run++) {
                 u32 page = __shfl_sync(ALL, now, run % WARP), token = tile * TILE_TOKENS + i * SIXTEEN;
                 if (token >= span.length) continue;
                 u32 count = min((span.length - token + SIXTEEN - 1) / SIXTEEN, together);
                 u64 entry = cache.first_entry(of.layer, page, span.head, token % cache.page_tokens);
-                bytes += count * (R::DATA + (R::From::HAS_NIBBLES ? R::NIBBLE_BYTES : 0));
+                sixteens += count;
                 if (lane != 0) continue;
-                copy_bulk(room.data(turn.place, i), cache.memory.device + entry * R::From::BYTES, count * R::DATA, room.come(turn.place), policy);
-                if (!R::From::HAS_NIBBLES) continue;
-                copy_bulk(room.nibbles(turn.place, i), cache.memory.nibbles + entry / 2, count * R::NIBBLE_BYTES, room.come(turn.place));
-                for (u32 k = 0; k < count; k++) {
-                    u64 first = entry + k * cache.sixteen_entries();
-                    store_two(room.note(turn.place, i + k), make_uint2((u32)first, (u32)(first >> 32)));
+                if (!NIBBLES) {
+                    copy_bulk(room.data(turn.place, i), cache.memory.device + entry * R::From::BYTES, count * R::DATA, come, policy);
+                    continue;
+                }
+                copy_bulk(room.nibbles(turn.place, i), cache.memory.nibbles + entry / 2, count * R::NIBBLE_BYTES, come);
+                for (u32 k = 0; k < count; k++, entry += cache.sixteen_entries()) {
+                    store_two(room.note(turn.place, i + k), make_uint2((u32)entry, (u32)(entry >> 32)));
                 }
             }
-            if (lane == 0) room.come(turn.place).expect(bytes);
+            if (lane == 0) come.expect(sixteens * (NIBBLES ? R::NIBBLE_BYTES : R::DATA));
             __syncwarp();
         }
     }
@@ -54,7 +57,8 @@ BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lan
     for (Span span; walk.next(span);) {
         Asked<R> asked;
         asked.start(of, span, lane);
-        Sixteen tokens = {};
+        Sixteen<R> tokens = {};
+        tokens.sides = room.sides(warp);
         tokens.length = span.length;
         if (R::From::HAS_NIBBLES) {
             tokens.key_window = *of.cache.window(of.layer, span.head, 0), tokens.value_window = *of.cache.window(of.layer, span.head, 1);
@@ -68,9 +72,12 @@ BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lan
             tokens.base = tile * TILE_TOKENS + sixteen * SIXTEEN;
             tokens.data = room.data(turn.place, sixteen), tokens.nibbles = room.nibbles(turn.place, sixteen), tokens.note = room.note(turn.place, sixteen);
             if (tokens.base < span.length) {
-                bool usual = tokens.base + SIXTEEN + of.tokens <= span.length + 1 && tokens.all_usual<R>();
-                if (usual) attend<R, false>(of, tokens, lane, asked);
-                else attend<R, true>(of, tokens, lane, asked);
+                if (tokens.usual(of.tokens)) {
+                    attend<R, false>(of, tokens, lane, asked);
+                } else {
+                    tokens.unfold(of, lane);
+                    attend<R, true>(of, tokens, lane, asked);
+                }
             }
             __syncwarp();
             if (lane == 0) room.used(turn.place).arrive();
@@ -82,7 +89,7 @@ BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lan
 // From Rust: where keys and values come from, the values of a head, and the columns that there may be, 8 or 16.
 typedef Room<BUDDY_ATTENTION_SOURCE, BUDDY_ATTENTION_VALUES / VALUES, BUDDY_ATTENTION_COLUMNS / 8> R;
 
-extern "C" __global__ void __launch_bounds__(R::THREADS + WARP, 1) attention(const __grid_constant__ Attention of) {
+extern "C" __global__ void __launch_bounds__(R::THREADS + R::FETCHERS * WARP, 1) attention(const __grid_constant__ Attention of) {
     extern __shared__ __align__(128) u8 memory[];
     R room = {shared_address(memory)};
     if (threadIdx.x == 0) room.init();
@@ -91,5 +98,6 @@ extern "C" __global__ void __launch_bounds__(R::THREADS + WARP, 1) attention(con
     wait_for_kernel_before();
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
     if (warp < R::WARPS) attend_tiles(of, room, warp, lane);
-    else fetch_tiles(of, room, lane);
+    else if (warp == R::WARPS) fetch_tiles<R, false>(of, room, lane);
+    else fetch_tiles<R, true>(of, room, lane);
 }

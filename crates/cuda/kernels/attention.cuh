@@ -75,66 +75,88 @@ struct Asked {
 };
 
 // Sixteen tokens in shared memory.
+template <class R>
 struct Sixteen {
-    u32 data, nibbles, note;
+    typedef typename R::From From;
+    u32 data, nibbles, note, sides;
     u32 key_window, value_window;
-    u32 base, length;  // its first token, and the tokens of the sequence
+    u32 base, length;     // its first token, and the tokens of the sequence
+    u32 odd[R::PARTS];    // a bit for each entry that was unfolded
 
-    // The nibble of an entry of a token: that of zeros past the end. Plain memory has none, and takes any other.
-    template <class R>
-    BUDDY_FN u32 nibble(u32 piece, u32 token) const {
-        if (base + token >= length) return ZERO;
-        return R::From::HAS_NIBBLES ? SharedStream{nibbles + piece * (SIXTEEN / 2) + token / 8 * 4}.load(0) >> token % 8 * 4 & 15 : RAW;
-    }
-    template <class R>
-    BUDDY_FN bool all_usual() const {
-        if (!R::From::HAS_NIBBLES) return true;
-        u32 other = 0;
+    // Whether all entries are in layout B, and no token is past what any column may see.
+    BUDDY_FN bool usual(u32 tokens) const {
+        u32 other = base + SIXTEEN + tokens > length + 1;
         BUDDY_UNROLL
-        for (u32 i = 0; i < R::NIBBLE_BYTES; i += 16) {
+        for (u32 i = 0; i < R::NIBBLE_BYTES && From::HAS_NIBBLES; i += 16) {
             uint4 four = load_four(nibbles + i);
-            const u32 usual = (RAW + 1) * 0x11111111u;
-            other |= four.x ^ usual | four.y ^ usual | four.z ^ usual | four.w ^ usual;
+            const u32 all = (RAW + 1) * 0x11111111u;
+            other |= four.x ^ all | four.y ^ all | four.z ^ all | four.w ^ all;
         }
         return other == 0;
     }
 
-    // A quarter of an entry of a piece, one of its keys' or values' 16. CAREFUL is for any; the others are in layout B.
-    template <class R, bool CAREFUL>
-    BUDDY_FN void quarter(const Attention& of, u32 piece, u32 token, u32 which, u32 window, u32 (&out)[8]) const {
-        u32 at = data + piece * R::PIECE + token * R::From::BYTES;
-        if (!CAREFUL) return R::From::load(at, which, window, out);
+    // Entries that are not in layout B become plain: three quarters in their places, the last at the warp's side. Four lanes to
+    // an entry. Those of tokens past the end become zeros.
+    BUDDY_FN void unfold(const Attention& of, u32 lane) {
         uint2 first = load_two(note);
-        const u8* far = of.cache.memory.buddy + (((u64)first.y << 32 | first.x) + piece * SIXTEEN + token) * SECTOR;
-        R::From::load_any(at, far, nibble<R>(piece, token), which, window, out);
+        const u8* far = of.cache.memory.buddy + ((u64)first.y << 32 | first.x) * SECTOR;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < R::PARTS; i++) odd[i] = __ballot_sync(ALL, nibble(WARP * i + lane) != RAW + 1);
+#pragma unroll 1
+        for (u32 entry = lane / 4; entry < 2 * R::PARTS * SIXTEEN; entry += 8) {
+            u32 quarter = lane % 4, out[8], at = data + entry * From::BYTES;
+            bool mine = (entry < WARP ? odd[0] : odd[R::PARTS - 1]) >> entry % WARP & 1;
+            if (mine) From::load_any(at, far + entry * SECTOR, nibble(entry), quarter, out);
+            __syncwarp();
+            u32 to = From::unfolded(at, sides + entry * SECTOR, quarter);
+            if (mine) store_four(to, make_uint4(out[0], out[1], out[2], out[3])), store_four(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
+        }
+        // The copy engine will write there after these stores.
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncwarp();
+    }
+    // Plain memory has none, and all are as layout B's: as they are.
+    BUDDY_FN u32 nibble(u32 entry) const {
+        if (base + entry % SIXTEEN >= length) return ZERO;
+        return From::HAS_NIBBLES ? SharedStream{nibbles + entry / 8 * 4}.load(0) >> entry % 8 * 4 & 15 : (u32)RAW + 1;
+    }
+    BUDDY_FN bool was_unfolded(u32 piece, u32 token) const { return odd[piece / 2] >> (piece % 2 * SIXTEEN + token) & 1; }
+
+    // A quarter of an entry of a piece, one of its keys' or values' 16. CAREFUL is after `unfold`.
+    template <bool CAREFUL>
+    BUDDY_FN void quarter(u32 piece, u32 token, u32 which, u32 window, u32 (&out)[8]) const {
+        u32 entry = piece * SIXTEEN + token, at = data + entry * From::BYTES;
+        From::load(at, which, window, out);
+        if (CAREFUL && From::HAS_NIBBLES && was_unfolded(piece, token)) {
+            u32 from = From::unfolded(at, sides + entry * SECTOR, which);
+            set(out, load_four(from), load_four(from + 16));
+        }
     }
 
     // A lane's share of a token's values: the quarter of two entries' or the eighth of one's that goes with its rows.
-    template <class R, bool CAREFUL>
-    BUDDY_FN void values(const Attention& of, u32 token, u32 row, u32 (&out)[R::FRAGMENTS]) const {
+    template <bool CAREFUL>
+    BUDDY_FN void values(u32 token, u32 row, u32 (&out)[R::FRAGMENTS]) const {
         if constexpr (R::PARTS == 2) {
-            quarter<R, CAREFUL>(of, 2 + row / 4, token, row % 4, value_window, out);
-        } else if constexpr (CAREFUL) {
-            u32 both[8];
-            quarter<R, CAREFUL>(of, 1, token, row / 2, value_window, both);
-            BUDDY_UNROLL
-            for (u32 i = 0; i < 4; i++) out[i] = row % 2 ? both[4 + i] : both[i];
+            quarter<CAREFUL>(2 + row / 4, token, row % 4, value_window, out);
         } else {
-            R::From::load_eighth(data + R::PIECE + token * R::From::BYTES, row, value_window, out);
+            u32 entry = SIXTEEN + token, at = data + entry * From::BYTES;
+            From::load_eighth(at, row, value_window, out);
+            if (CAREFUL && From::HAS_NIBBLES && was_unfolded(1, token)) {
+                set(out, load_four(From::unfolded(at, sides + entry * SECTOR, row / 2) + row % 2 * 16));
+            }
         }
     }
 };
 
 template <class R, bool CAREFUL>
-BUDDY_FN void attend(const Attention& of, const Sixteen& tokens, u32 lane, Asked<R>& asked) {
+BUDDY_FN void attend(const Attention& of, const Sixteen<R>& tokens, u32 lane, Asked<R>& asked) {
     u32 row = lane / 4, column = lane % 4, token = TOKENS >> 4 * row & 7;
     float halves[2][R::SETS][4] = {}, scores[R::SETS][4];
     BUDDY_UNROLL
     for (u32 part = 0; part < R::PARTS; part++) {
         u32 a[8], b[8];
-        tokens.quarter<R, CAREFUL>(of, part, token, column, tokens.key_window, a);
-        tokens.quarter<R, CAREFUL>(of, part, token + 8, column, tokens.key_window, b);
-        if (CAREFUL) __syncwarp();
+        tokens.template quarter<CAREFUL>(part, token, column, tokens.key_window, a);
+        tokens.template quarter<CAREFUL>(part, token + 8, column, tokens.key_window, b);
         BUDDY_UNROLL
         for (u32 i = 0; i < 4; i++) {
             BUDDY_UNROLL
@@ -149,7 +171,8 @@ BUDDY_FN void attend(const Attention& of, const Sixteen& tokens, u32 lane, Asked
     for (u32 n = 0; n < R::SETS; n++) {
         BUDDY_UNROLL
         for (u32 k = 0; k < 4; k++) {
-            scores[n][k] = (halves[0][n][k] + halves[1][n][k]) * of.scale;
+            // Rounded here in every copy of this code, so that results are those of the plain twin to the bit.
+            scores[n][k] = __fmul_rn(halves[0][n][k] + halves[1][n][k], of.scale);
             if (CAREFUL && tokens.base + token + k / 2 * 8 >= of.limit(tokens.length, 8 * n + 2 * column + k % 2)) scores[n][k] = __int_as_float(0xff800000);
             above |= scores[n][k] > asked.most[n][k % 2] + SLACK;
         }
@@ -167,8 +190,7 @@ BUDDY_FN void attend(const Attention& of, const Sixteen& tokens, u32 lane, Asked
     }
     u32 w[4][R::FRAGMENTS];
     BUDDY_UNROLL
-    for (u32 k = 0; k < 4; k++) tokens.values<R, CAREFUL>(of, (TOKENS >> 4 * (2 * column + k % 2) & 7) + k / 2 * 8, row, w[k]);
-    if (CAREFUL) __syncwarp();
+    for (u32 k = 0; k < 4; k++) tokens.template values<CAREFUL>((TOKENS >> 4 * (2 * column + k % 2) & 7) + k / 2 * 8, row, w[k]);
     BUDDY_UNROLL
     for (u32 f = 0; f < R::FRAGMENTS; f++) {
         u32 a0 = permute_bytes(w[0][f], w[1][f], 0x5410), a1 = permute_bytes(w[0][f], w[1][f], 0x7632);

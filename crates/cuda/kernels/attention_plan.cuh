@@ -106,13 +106,16 @@ struct Room {
     static constexpr u32 PIECE = SIXTEEN * Source::BYTES;  // sixteen entries
     static constexpr u32 DATA = 2 * PARTS * PIECE, NIBBLE_BYTES = 2 * PARTS * SIXTEEN / 2;  // of a sixteen
     static constexpr u32 SUMS = FRAGMENTS * SETS * WARP * 16;                               // of a warp
-    static constexpr u32 FIXED = TEAM * SUMS + WARPS * SETS * 64 + 16;
+    static constexpr u32 SIDES = Source::HAS_NIBBLES ? 2 * PARTS * SIXTEEN * SECTOR : 0;     // of a warp
+    static constexpr u32 FETCHERS = Source::HAS_NIBBLES ? 2 : 1;
+    static constexpr u32 FIXED = TEAM * SUMS + WARPS * (SETS * 64 + SIDES) + 16;
     static constexpr u32 STAGE = TEAM * (DATA + NIBBLE_BYTES + 8) + 16;
-    static constexpr u32 STAGES = (BUDDY_ATTENTION_SHARED - FIXED) / STAGE;
+    // A stage is always the same team's: no other one sees whether its barrier is a round behind.
+    static constexpr u32 STAGES = (BUDDY_ATTENTION_SHARED - FIXED) / STAGE / TEAMS * TEAMS;
     static constexpr u32 AT_NIBBLES = STAGES * TEAM * DATA, AT_SUMS = AT_NIBBLES + STAGES * TEAM * NIBBLE_BYTES;
-    static constexpr u32 AT_STATS = AT_SUMS + TEAM * SUMS, AT_NOTES = AT_STATS + WARPS * SETS * 64;
+    static constexpr u32 AT_SIDES = AT_SUMS + TEAM * SUMS, AT_STATS = AT_SIDES + WARPS * SIDES, AT_NOTES = AT_STATS + WARPS * SETS * 64;
     static constexpr u32 AT_BARRIERS = AT_NOTES + STAGES * TEAM * 8, AT_LAST = AT_BARRIERS + STAGES * 16;
-    static_assert(AT_LAST + 16 <= BUDDY_ATTENTION_SHARED && STAGES >= 2, "Rust asks for the shared memory that the kernels use");
+    static_assert(AT_LAST + 16 <= BUDDY_ATTENTION_SHARED && STAGES >= TEAMS, "Rust asks for the shared memory that the kernels use");
     u32 shared;
 
     BUDDY_FN u32 data(u32 place, u32 sixteen) const { return shared + (place * TEAM + sixteen) * DATA; }
@@ -120,6 +123,8 @@ struct Room {
     // A sixteen's first entry, for what lies elsewhere.
     BUDDY_FN u32 note(u32 place, u32 sixteen) const { return shared + AT_NOTES + (place * TEAM + sixteen) * 8; }
     BUDDY_FN u32 sums(u32 warp) const { return shared + AT_SUMS + warp * SUMS; }
+    // The last quarters of a warp's entries that are not in layout B.
+    BUDDY_FN u32 sides(u32 warp) const { return shared + AT_SIDES + warp * SIDES; }
     // The largest score and the sum of a warp's column.
     BUDDY_FN u32 stats(u32 warp, u32 column) const { return shared + AT_STATS + (warp * SETS * 8 + column) * 8; }
     BUDDY_FN u32 last() const { return shared + AT_LAST; }
@@ -128,7 +133,7 @@ struct Room {
     BUDDY_FN Barrier used(u32 place) const { return {come(place).at + 8}; }
 
     BUDDY_FN void init() const {
-        for (u32 place = 0; place < STAGES; place++) come(place).init(1), used(place).init(TEAM);
+        for (u32 place = 0; place < STAGES; place++) come(place).init(FETCHERS), used(place).init(TEAM);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 };

@@ -16,6 +16,11 @@ struct SharedStream {
     }
 };
 
+BUDDY_FN void set(u32 (&out)[8], uint4 a, uint4 b) {
+    out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+}
+BUDDY_FN void set(u32 (&out)[4], uint4 a) { out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w; }
+
 // Sixteen values.
 struct Quarter {
     u32 words[8];
@@ -25,7 +30,7 @@ struct Quarter {
 static __device__ __noinline__ Quarter load_loose(u32 at, u32 nibble, u32 quarter) {
     u32 words[WORDS];
     Quarter out = {};
-    decode_words<Bf16>(SharedStream{at}, nibble, words, Params{0});
+    if (nibble > S3 || Bf16::Loose::read(SharedStream{at}, class_bytes(nibble) * 8, words) != OK) return out;
     for (u32 i = 0; i < 8; i++) out.words[i] = words[8 * quarter + i];
     return out;
 }
@@ -49,10 +54,8 @@ struct Packed {
     }
 
     // Of any entry, by its nibble. Layout C is decoded in registers; `far` is where the last quarter of one that overflows lies.
-    static BUDDY_FN void load_any(u32 at, const u8* far, u32 nibble, u32 quarter, u32 window, u32 (&out)[8]) {
-        if (nibble == RAW + 1) {
-            load(at, quarter, window, out);
-        } else if (nibble == RAW + 2) {
+    static BUDDY_FN void load_any(u32 at, const u8* far, u32 nibble, u32 quarter, u32 (&out)[8]) {
+        if (nibble == RAW + 2) {
             uint4 m = load_four(at + 16 * quarter), a = load_four(at + 64), b = load_four(at + 80);
             const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
             Bf16::read_own_quarter(bytes, rest, quarter, out);
@@ -60,7 +63,7 @@ struct Packed {
             uint4 a, b;
             if (quarter == 3) a = ((const uint4*)far)[0], b = ((const uint4*)far)[1];
             else a = load_four(at + SECTOR * quarter), b = load_four(at + SECTOR * quarter + 16);
-            out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+            set(out, a, b);
         } else {
             Quarter loose = {};
             if (nibble != ZERO) loose = load_loose(at, nibble, quarter);
@@ -68,6 +71,8 @@ struct Packed {
             for (u32 i = 0; i < 8; i++) out[i] = loose.words[i];
         }
     }
+    // Where a quarter lies after it was unfolded.
+    static BUDDY_FN u32 unfolded(u32 at, u32 side, u32 quarter) { return quarter == 3 ? side : at + SECTOR * quarter; }
 };
 
 struct Plain {
@@ -75,18 +80,14 @@ struct Plain {
     static constexpr bool HAS_NIBBLES = false;
 
     static BUDDY_FN void load(u32 at, u32 quarter, u32, u32 (&out)[8]) {
-        uint4 a = load_four(at + SECTOR * quarter), b = load_four(at + SECTOR * quarter + 16);
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+        set(out, load_four(at + SECTOR * quarter), load_four(at + SECTOR * quarter + 16));
     }
     static BUDDY_FN void load_eighth(u32 at, u32 eighth, u32, u32 (&out)[4]) {
-        uint4 a = load_four(at + 16 * eighth);
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
+        set(out, load_four(at + 16 * eighth));
     }
-    static BUDDY_FN void load_any(u32 at, const u8*, u32 nibble, u32 quarter, u32 window, u32 (&out)[8]) {
-        load(at, quarter, window, out);
-        BUDDY_UNROLL
-        for (u32 i = 0; i < 8; i++) out[i] = nibble == ZERO ? 0 : out[i];
-    }
+    // Only what is past the end is not as it is.
+    static BUDDY_FN void load_any(u32, const u8*, u32, u32, u32 (&out)[8]) { set(out, uint4{}, uint4{}); }
+    static BUDDY_FN u32 unfolded(u32 at, u32, u32 quarter) { return at + SECTOR * quarter; }
 };
 
 }  // namespace buddy

@@ -81,23 +81,24 @@ BUDDY_FN void append_quarter(const KvCache& cache, u64 entry, u32 quarter, const
 constexpr u32 APPEND_THREADS = 128;
 
 // Appends tokens: token i goes to slot slots[i], which is page * page_tokens + its place in the page; one below zero, or past
-// the end, is left out. Four lanes to an entry. The cache's windows are there.
+// the end, is left out. Four lanes to an entry, and a row of blocks to a layer. The cache's windows are there.
 extern "C" __global__ void __launch_bounds__(APPEND_THREADS) kv_append(const __grid_constant__ KvCache cache,
                                                                        const __grid_constant__ KvRows rows, const long long* slots) {
     let_kernel_after_begin();
     wait_for_kernel_before();
-    u64 at = ((u64)blockIdx.x * APPEND_THREADS + threadIdx.x) / 4;
+    u32 at = blockIdx.x * (APPEND_THREADS / 4) + threadIdx.x / 4, layer_at = blockIdx.y;
     u32 quarter = threadIdx.x % 4;
-    u32 part = at % cache.parts, head = at / cache.parts % cache.heads;
-    u64 rest = at / cache.parts / cache.heads;
-    u32 which = rest % 2, token = rest / 2 % rows.tokens, layer_at = (u32)(rest / 2 / rows.tokens);
-    if (layer_at >= rows.layers) return;
+    u32 part = at & (cache.parts - 1), rest = at >> (cache.parts - 1), token = rest / (2 * cache.heads);
+    u32 head = rest % (2 * cache.heads), which = head >= cache.heads;
+    if (token >= rows.tokens) return;
+    head -= which * cache.heads;
     long long slot = __ldg(slots + token);
     const uint4* from = rows.entry(cache, layer_at, token, which, head, part);
     u32 words[8], window = *cache.window(rows.layer + layer_at, head, which);
     set(words, from[2 * quarter], from[2 * quarter + 1]);
     if (slot < 0 || slot >= (long long)cache.pages * cache.page_tokens) return;
-    u64 entry = cache.entry(rows.layer + layer_at, (u32)(slot / cache.page_tokens), head, (u32)(slot % cache.page_tokens), which, part);
+    u32 page = (u32)slot / cache.page_tokens, place = (u32)slot % cache.page_tokens;
+    u64 entry = cache.entry(rows.layer + layer_at, page, head, place, which, part);
     QuadRange range = range_of_quad(words);
     u32 escapes = quad_escapes(words, range.high), mine = ones_in(escapes);
     u32 counts = or_quad(mine << 8 * quarter);

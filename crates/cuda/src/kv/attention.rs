@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::PoisonError};
 use cudarc::driver::{CudaFunction, CudaStream};
 
 use super::{
-    KvCache, KvView, overlapping,
+    KvCache, KvShape, KvView, overlapping,
     shape::{ALIGN, fits},
 };
 use crate::{
@@ -14,8 +14,9 @@ use crate::{
     source::{ATTENTION_SHARED, Source, attention_teams},
 };
 
-/// Warps of a team, and threads of a warp.
+/// Threads of a team, and of the warps that fetch.
 const TEAM_THREADS: u32 = 4 * 32;
+const FETCHING_THREADS: u32 = 2 * 32;
 /// Columns, heads times tokens that ask, that the widest kernel takes.
 const MOST_COLUMNS: u32 = 16;
 
@@ -73,19 +74,23 @@ impl Attend<'_> {
     }
 }
 
+impl KvShape {
+    /// Bytes that attention of so many sequences works in on a GPU of so many multiprocessors: a count for each head of a
+    /// sequence, and of each block two parts of a head: a float for each value and column, and two for each column.
+    pub fn scratch_bytes(self, sequences: u32, multiprocessors: u32) -> u64 {
+        let part = 4 * (u64::from(self.head_values) + 2) * u64::from(MOST_COLUMNS);
+        self.counts_bytes(sequences) + 2 * u64::from(multiprocessors) * part
+    }
+
+    fn counts_bytes(self, sequences: u32) -> u64 {
+        (4 * u64::from(sequences) * u64::from(self.heads)).next_multiple_of(ALIGN)
+    }
+}
+
 impl KvCache<'_> {
-    /// Bytes that attention works in.
+    /// Bytes that attention of so many sequences works in.
     pub fn scratch_bytes(&self, sequences: u32) -> u64 {
-        self.counts_bytes(sequences) + 2 * u64::from(self.gpu.multiprocessors()) * self.part_bytes(MOST_COLUMNS)
-    }
-
-    fn counts_bytes(&self, sequences: u32) -> u64 {
-        (4 * u64::from(sequences) * u64::from(self.shape.heads)).next_multiple_of(ALIGN)
-    }
-
-    /// What a block leaves of a head: a float for each value and column, and two for each column.
-    fn part_bytes(&self, columns: u32) -> u64 {
-        4 * (u64::from(self.shape.head_values) + 2) * u64::from(columns)
+        self.shape.scratch_bytes(sequences, self.gpu.multiprocessors())
     }
 
     /// Attention of the last tokens of each sequence over all that is in the cache, when the stream gets there.
@@ -99,7 +104,7 @@ impl KvCache<'_> {
     pub unsafe fn attend(&self, on: &CudaStream, asked: &Attend<'_>) -> Result<(), Error> {
         let arguments = self.arguments(asked)?;
         let (kernel, columns) = (self.attention(asked)?, asked.columns());
-        let threads = (attention_teams(columns) * TEAM_THREADS) + 32;
+        let threads = attention_teams(columns) * TEAM_THREADS + FETCHING_THREADS;
         let launch = Launch::new((self.gpu.multiprocessors(), 1), threads, ATTENTION_SHARED);
         // SAFETY: the arguments of `attention`, checked above, and the caller's promise.
         let started = unsafe { overlapping(launch).start(on, &kernel, &(arguments,)) };
@@ -130,7 +135,7 @@ impl KvCache<'_> {
             out: out.address(),
             table: table.address(),
             lengths: lengths.address(),
-            parts: scratch.address() + self.counts_bytes(sequences),
+            parts: scratch.address() + self.shape.counts_bytes(sequences),
             counts: scratch.address(),
             table_stride: (table.bytes() / 4 / u64::from(sequences)) as u32,
             sequences,

@@ -158,9 +158,9 @@ impl<'a> KvCache<'a> {
     pub fn append(&self, on: &CudaStream, rows: &KvRows<'_>, slots: DeviceSpan<'_>) -> Result<(), Error> {
         let view = rows.check(self.shape)?;
         fits(slots, 8 * u64::from(rows.tokens), 8, "a slot of 8 bytes for each token")?;
-        let entries = [rows.layers, rows.tokens, 2 * self.shape.heads * self.shape.parts()];
-        let threads = 4 * entries.into_iter().map(u64::from).product::<u64>();
-        let launch = Launch::row(threads.div_ceil(APPEND_THREADS), APPEND_THREADS as u32);
+        let threads = 4 * u64::from(rows.tokens) * u64::from(2 * self.shape.heads * self.shape.parts());
+        let row = Launch::row(threads.div_ceil(APPEND_THREADS), APPEND_THREADS as u32);
+        let launch = Launch { blocks: (row.blocks.0, rows.layers), ..row };
         // SAFETY: the arguments of `kv_append`, checked above; the kernel checks slots.
         let started =
             unsafe { overlapping(launch).start(on, &self.kernels.append, &(self.view(), view, slots.address())) };
