@@ -4,47 +4,41 @@
 
 using namespace buddy;
 
-// Brings in tiles, their entries by one warp and their nibbles by another: its lanes look up pages ahead of time, and one of them
-// asks for copies.
+// Brings in tiles, their entries by one warp and their nibbles by another. A lane looks up a run, sixteens of a tile that lie
+// together in a page, 32 of them at a time; one lane then asks for the copies.
 template <class R, bool NIBBLES>
 BUDDY_FN void fetch_tiles(const Attention& of, const R& room, u32 lane) {
     const KvCache& cache = of.cache;
+    const u32 bytes = NIBBLES ? R::NIBBLE_BYTES : R::DATA;
+    u32 together = min(cache.sixteens(), TEAM), runs = TEAM / together, sum = 0;
     u64 policy = read_once();
-    // Sixteens that lie together in a page.
-    u32 together = min(cache.sixteens(), TEAM);
     Walk walk(of);
     Turn<R::STAGES> turn;
     for (Span span; walk.next(span);) {
         const int* table = of.table + (u64)span.sequence * of.table_stride;
-        u32 pages = (span.length + cache.page_tokens - 1) / cache.page_tokens;
-        auto page_of = [&](u32 run) {
-            u32 page = (span.from * TEAM + run * together) / cache.sixteens();
-            return page < pages ? (u32)__ldg(table + page) : 0;
-        };
-        u32 now = page_of(lane), ahead = page_of(WARP + lane);
-        for (u32 tile = span.from, run = 0; tile < span.to; tile++, turn.next()) {
-            if (run % WARP == 0 && run != 0) now = ahead, ahead = page_of(run + WARP + lane);
-            room.used(turn.place).wait(turn.round ^ 1);
-            Barrier come = room.come(turn.place);
-            u32 sixteens = 0;
-            for (u32 i = 0; i < TEAM; i += together, run++) {
-                u32 page = __shfl_sync(ALL, now, run % WARP), token = tile * TILE_TOKENS + i * SIXTEEN;
-                if (token >= span.length) continue;
-                u32 count = min((span.length - token + SIXTEEN - 1) / SIXTEEN, together);
-                u64 entry = cache.first_entry(of.layer, page, span.head, token % cache.page_tokens);
-                sixteens += count;
-                if (lane != 0) continue;
-                if (!NIBBLES) {
-                    copy_bulk(room.data(turn.place, i), cache.memory.device + entry * R::From::BYTES, count * R::DATA, come, policy);
-                    continue;
-                }
-                copy_bulk(room.nibbles(turn.place, i), cache.memory.nibbles + entry / 2, count * R::NIBBLE_BYTES, come);
-                for (u32 k = 0; k < count; k++, entry += cache.sixteen_entries()) {
-                    store_two(room.note(turn.place, i + k), make_uint2((u32)entry, (u32)(entry >> 32)));
-                }
+        u32 end = span.to * runs;
+        auto token_of = [&](u32 run) { return run * together * SIXTEEN; };
+        auto page_of = [&](u32 run) { return run < end && token_of(run) < span.length ? __ldg(table + token_of(run) / cache.page_tokens) : 0; };
+        u32 ahead = page_of(span.from * runs + lane);
+        for (u32 first = span.from * runs; first < end; first += WARP) {
+            u32 page = ahead, token = token_of(first + lane);
+            ahead = page_of(first + WARP + lane);
+            u32 mine = token < span.length ? min((span.length - token + SIXTEEN - 1) / SIXTEEN, together) : 0;
+            u64 entry = cache.first_entry(of.layer, page, span.head, token % cache.page_tokens);
+            const u8* from = NIBBLES ? cache.memory.nibbles + entry / 2 : cache.memory.device + entry * R::From::BYTES;
+#pragma unroll 1
+            for (u32 i = 0; i < WARP && first + i < end; i++) {
+                u32 count = __shfl_sync(ALL, mine, i), part = i & (runs - 1);
+                const u8* at = (const u8*)__shfl_sync(ALL, (u64)from, i);
+                Barrier come = room.come(turn.place);
+                if (part == 0) room.used(turn.place).wait(turn.round ^ 1), sum = 0;
+                u32 to = NIBBLES ? room.nibbles(turn.place, part * together) : room.data(turn.place, part * together);
+                sum += count * bytes;
+                if (lane == 0 && count != 0) copy_bulk(to, at, count * bytes, come, policy);
+                if (part + 1 < runs) continue;
+                if (lane == 0) come.expect(sum);
+                turn.next();
             }
-            if (lane == 0) come.expect(sixteens * (NIBBLES ? R::NIBBLE_BYTES : R::DATA));
-            __syncwarp();
         }
     }
 }
@@ -52,9 +46,10 @@ BUDDY_FN void fetch_tiles(const Attention& of, const R& room, u32 lane) {
 template <class R>
 BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lane) {
     Walk walk(of);
-    Turn<R::STAGES> turn;
-    u32 sixteen = warp % TEAM, wait = warp / TEAM;
-    for (Span span; walk.next(span);) {
+    Turn<R::ROUND> turn;
+    // Tiles of this block before the span, and before the next one of this team.
+    u32 sixteen = warp % TEAM, team = warp / TEAM, before = 0, next = team;
+    for (Span span; walk.next(span); before += span.to - span.from) {
         Asked<R> asked;
         asked.start(of, span, lane);
         Sixteen<R> tokens = {};
@@ -64,23 +59,21 @@ BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lan
             tokens.key_window = *of.cache.window(of.layer, span.head, 0), tokens.value_window = *of.cache.window(of.layer, span.head, 1);
         }
 #pragma unroll 1
-        for (u32 tile = span.from; tile < span.to; tile++, turn.next()) {
-            bool mine = wait == 0;
-            wait = mine ? R::TEAMS - 1 : wait - 1;
-            if (!mine) continue;
-            room.come(turn.place).wait(turn.round);
-            tokens.base = tile * TILE_TOKENS + sixteen * SIXTEEN;
-            tokens.data = room.data(turn.place, sixteen), tokens.nibbles = room.nibbles(turn.place, sixteen), tokens.note = room.note(turn.place, sixteen);
+        for (; next - before < span.to - span.from; next += R::TEAMS, turn.next()) {
+            u32 place = turn.place * R::TEAMS + team;
+            room.come(place).wait(turn.round);
+            tokens.base = (span.from + next - before) * TILE_TOKENS + sixteen * SIXTEEN;
+            tokens.data = room.data(place, sixteen), tokens.nibbles = room.nibbles(place, sixteen);
             if (tokens.base < span.length) {
                 if (tokens.usual(of.tokens)) {
                     attend<R, false>(of, tokens, lane, asked);
                 } else {
-                    tokens.unfold(of, lane);
+                    tokens.unfold(of, span, lane);
                     attend<R, true>(of, tokens, lane, asked);
                 }
             }
             __syncwarp();
-            if (lane == 0) room.used(turn.place).arrive();
+            if (lane == 0) room.used(place).arrive();
         }
         finish(of, walk, span, room, warp, lane, asked);
     }

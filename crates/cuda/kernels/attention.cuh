@@ -78,7 +78,7 @@ struct Asked {
 template <class R>
 struct Sixteen {
     typedef typename R::From From;
-    u32 data, nibbles, note, sides;
+    u32 data, nibbles, sides;
     u32 key_window, value_window;
     u32 base, length;     // its first token, and the tokens of the sequence
     u32 odd[R::PARTS];    // a bit for each entry that was unfolded
@@ -97,16 +97,17 @@ struct Sixteen {
 
     // Entries that are not in layout B become plain: three quarters in their places, the last at the warp's side. Four lanes to
     // an entry. Those of tokens past the end become zeros.
-    BUDDY_FN void unfold(const Attention& of, u32 lane) {
-        uint2 first = load_two(note);
-        const u8* far = of.cache.memory.buddy + ((u64)first.y << 32 | first.x) * SECTOR;
+    BUDDY_FN void unfold(const Attention& of, const Span& span, u32 lane) {
         BUDDY_UNROLL
         for (u32 i = 0; i < R::PARTS; i++) odd[i] = __ballot_sync(ALL, nibble(WARP * i + lane) != RAW + 1);
 #pragma unroll 1
-        for (u32 entry = lane / 4; entry < 2 * R::PARTS * SIXTEEN; entry += 8) {
-            u32 quarter = lane % 4, out[8], at = data + entry * From::BYTES;
-            bool mine = (entry < WARP ? odd[0] : odd[R::PARTS - 1]) >> entry % WARP & 1;
-            if (mine) From::load_any(at, far + entry * SECTOR, nibble(entry), quarter, out);
+        for (u32 first = 0; first < 2 * R::PARTS * SIXTEEN; first += 8) {
+            u32 eight = (first < WARP ? odd[0] : odd[R::PARTS - 1]) >> first % WARP & 0xff;
+            if (eight == 0) continue;
+            u32 entry = first + lane / 4, quarter = lane % 4, out[8], at = data + entry * From::BYTES;
+            bool mine = eight >> lane / 4 & 1;
+            auto far = [&] { return (const uint4*)(of.cache.memory.buddy + (first_entry(of, span) + entry) * SECTOR); };
+            if (mine) From::load_any(at, far, nibble(entry), quarter, out);
             __syncwarp();
             u32 to = From::unfolded(at, sides + entry * SECTOR, quarter);
             if (mine) store_four(to, make_uint4(out[0], out[1], out[2], out[3])), store_four(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
@@ -114,6 +115,10 @@ struct Sixteen {
         // The copy engine will write there after these stores.
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncwarp();
+    }
+    BUDDY_FN u64 first_entry(const Attention& of, const Span& span) const {
+        u32 page = (u32)__ldg(of.table + (u64)span.sequence * of.table_stride + base / of.cache.page_tokens);
+        return of.cache.first_entry(of.layer, page, span.head, base % of.cache.page_tokens);
     }
     // Plain memory has none, and all are as layout B's: as they are.
     BUDDY_FN u32 nibble(u32 entry) const {
@@ -166,6 +171,10 @@ BUDDY_FN void attend(const Attention& of, const Sixteen<R>& tokens, u32 lane, As
             }
         }
     }
+    // Decoded while tensor cores are at the scores.
+    u32 w[4][R::FRAGMENTS];
+    BUDDY_UNROLL
+    for (u32 k = 0; k < 4; k++) tokens.template values<CAREFUL>((TOKENS >> 4 * (2 * column + k % 2) & 7) + k / 2 * 8, row, w[k]);
     bool above = false;
     BUDDY_UNROLL
     for (u32 n = 0; n < R::SETS; n++) {
@@ -188,9 +197,6 @@ BUDDY_FN void attend(const Attention& of, const Sixteen<R>& tokens, u32 lane, As
         }
         weights[n][0] = turned(to_bf16(scores[n][0], scores[n][1])), weights[n][1] = turned(to_bf16(scores[n][2], scores[n][3]));
     }
-    u32 w[4][R::FRAGMENTS];
-    BUDDY_UNROLL
-    for (u32 k = 0; k < 4; k++) tokens.template values<CAREFUL>((TOKENS >> 4 * (2 * column + k % 2) & 7) + k / 2 * 8, row, w[k]);
     BUDDY_UNROLL
     for (u32 f = 0; f < R::FRAGMENTS; f++) {
         u32 a0 = permute_bytes(w[0][f], w[1][f], 0x5410), a1 = permute_bytes(w[0][f], w[1][f], 0x7632);

@@ -1,6 +1,6 @@
 // Attention's plan: how the tokens of all sequences and heads are dealt to blocks, and what lies where in shared memory.
 //
-// An item is a head of keys and values of a sequence; its tokens are cut into tiles of 64. All tiles of all items, in order, are
+// An item is a head of keys and values of a sequence; its tokens are cut into tiles of 32. All tiles of all items, in order, are
 // cut into as many equal runs as there are blocks: lengths are known on the device alone. Where a run ends within an item, its
 // blocks leave their parts in memory, and the last of them to be done adds up.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace buddy {
 
-// A tile is four sixteens, one to each warp of a team; teams take tiles in turn.
-constexpr u32 TEAM = 4, TILE_TOKENS = TEAM * SIXTEEN;
+// A tile is two sixteens, one to each warp of a team; teams take tiles in turn.
+constexpr u32 TEAM = 2, TILE_TOKENS = TEAM * SIXTEEN;
 
 struct Attention {
     KvCache cache;
@@ -36,10 +36,10 @@ struct Attention {
         u64 token = (u64)sequence * tokens + column / group;
         return ((token * cache.heads + head) * group + column % group) * cache.parts * ENTRY;
     }
-    // How many tokens a column may see.
+    // How many tokens a column may see. One that nobody asks for sees all, as if none were masked: it shares the others' warp.
     BUDDY_FN u32 limit(u32 length, u32 column) const {
         u32 after = tokens - 1 - column / group;
-        return column < columns() && length > after ? length - after : 0;
+        return column >= columns() ? ~0u : length > after ? length - after : 0;
     }
 };
 
@@ -96,8 +96,8 @@ struct Walk {
     }
 };
 
-// Shared memory: tiles, their nibbles, what warps add up, what tiles are of, barriers. `Source` is where keys and values come
-// from; a head is of PARTS entries, and there are up to 8 * SETS columns.
+// Shared memory: tiles, their nibbles, what warps add up, barriers. `Source` is where keys and values come from; a head is of PARTS
+// entries, and there are up to 8 * SETS columns.
 template <class Source, u32 PARTS_, u32 SETS_>
 struct Room {
     typedef Source From;
@@ -106,25 +106,25 @@ struct Room {
     static constexpr u32 PIECE = SIXTEEN * Source::BYTES;  // sixteen entries
     static constexpr u32 DATA = 2 * PARTS * PIECE, NIBBLE_BYTES = 2 * PARTS * SIXTEEN / 2;  // of a sixteen
     static constexpr u32 SUMS = FRAGMENTS * SETS * WARP * 16;                               // of a warp
-    static constexpr u32 SIDES = Source::HAS_NIBBLES ? 2 * PARTS * SIXTEEN * SECTOR : 0;     // of a warp
+    static constexpr u32 SIDES = Source::HAS_NIBBLES ? 2 * PARTS * SIXTEEN * SECTOR : 0;    // of a warp
     static constexpr u32 FETCHERS = Source::HAS_NIBBLES ? 2 : 1;
-    static constexpr u32 FIXED = TEAM * SUMS + WARPS * (SETS * 64 + SIDES) + 16;
-    static constexpr u32 STAGE = TEAM * (DATA + NIBBLE_BYTES + 8) + 16;
+    // Sums of as many warps as there are teams have room at once. At the end of a span nobody needs the sides any more.
+    static constexpr u32 SHARED_BY_WARPS = TEAMS * SUMS > WARPS * SIDES ? TEAMS * SUMS : WARPS * SIDES;
+    static constexpr u32 FIXED = SHARED_BY_WARPS + WARPS * SETS * 64 + 16;
+    static constexpr u32 STAGE = TEAM * (DATA + NIBBLE_BYTES) + 16;
     // A stage is always the same team's: no other one sees whether its barrier is a round behind.
-    static constexpr u32 STAGES = (BUDDY_ATTENTION_SHARED - FIXED) / STAGE / TEAMS * TEAMS;
+    static constexpr u32 ROUND = (BUDDY_ATTENTION_SHARED - FIXED) / STAGE / TEAMS, STAGES = ROUND * TEAMS;
     static constexpr u32 AT_NIBBLES = STAGES * TEAM * DATA, AT_SUMS = AT_NIBBLES + STAGES * TEAM * NIBBLE_BYTES;
-    static constexpr u32 AT_SIDES = AT_SUMS + TEAM * SUMS, AT_STATS = AT_SIDES + WARPS * SIDES, AT_NOTES = AT_STATS + WARPS * SETS * 64;
-    static constexpr u32 AT_BARRIERS = AT_NOTES + STAGES * TEAM * 8, AT_LAST = AT_BARRIERS + STAGES * 16;
-    static_assert(AT_LAST + 16 <= BUDDY_ATTENTION_SHARED && STAGES >= TEAMS, "Rust asks for the shared memory that the kernels use");
+    static constexpr u32 AT_STATS = AT_SUMS + SHARED_BY_WARPS, AT_BARRIERS = AT_STATS + WARPS * SETS * 64;
+    static constexpr u32 AT_LAST = AT_BARRIERS + STAGES * 16;
+    static_assert(AT_LAST + 16 <= BUDDY_ATTENTION_SHARED && ROUND >= 2, "Rust asks for the shared memory that the kernels use");
     u32 shared;
 
     BUDDY_FN u32 data(u32 place, u32 sixteen) const { return shared + (place * TEAM + sixteen) * DATA; }
     BUDDY_FN u32 nibbles(u32 place, u32 sixteen) const { return shared + AT_NIBBLES + (place * TEAM + sixteen) * NIBBLE_BYTES; }
-    // A sixteen's first entry, for what lies elsewhere.
-    BUDDY_FN u32 note(u32 place, u32 sixteen) const { return shared + AT_NOTES + (place * TEAM + sixteen) * 8; }
-    BUDDY_FN u32 sums(u32 warp) const { return shared + AT_SUMS + warp * SUMS; }
+    BUDDY_FN u32 sums(u32 slot) const { return shared + AT_SUMS + slot * SUMS; }
     // The last quarters of a warp's entries that are not in layout B.
-    BUDDY_FN u32 sides(u32 warp) const { return shared + AT_SIDES + warp * SIDES; }
+    BUDDY_FN u32 sides(u32 warp) const { return shared + AT_SUMS + warp * SIDES; }
     // The largest score and the sum of a warp's column.
     BUDDY_FN u32 stats(u32 warp, u32 column) const { return shared + AT_STATS + (warp * SETS * 8 + column) * 8; }
     BUDDY_FN u32 last() const { return shared + AT_LAST; }
@@ -138,7 +138,7 @@ struct Room {
     }
 };
 
-// The next of the stages, and the parity of the rounds so far, by which a barrier is waited for.
+// The next of some places, and the parity of the rounds so far, by which a barrier is waited for.
 template <u32 OF>
 struct Turn {
     u32 place = 0, round = 0;

@@ -53,15 +53,16 @@ struct Packed {
         for (u32 i = 0; i < 4; i++) out[i] = Bf16::widen(bytes[i / 2], i % 2, Bf16::window_exponents(codes, i, window));
     }
 
-    // Of any entry, by its nibble. Layout C is decoded in registers; `far` is where the last quarter of one that overflows lies.
-    static BUDDY_FN void load_any(u32 at, const u8* far, u32 nibble, u32 quarter, u32 (&out)[8]) {
+    // Of any entry, by its nibble. Layout C is decoded in registers; `far` says where the last quarter of one that overflows lies.
+    template <class Far>
+    static BUDDY_FN void load_any(u32 at, Far far, u32 nibble, u32 quarter, u32 (&out)[8]) {
         if (nibble == RAW + 2) {
             uint4 m = load_four(at + 16 * quarter), a = load_four(at + 64), b = load_four(at + 80);
             const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
             Bf16::read_own_quarter(bytes, rest, quarter, out);
         } else if (nibble == RAW) {
             uint4 a, b;
-            if (quarter == 3) a = ((const uint4*)far)[0], b = ((const uint4*)far)[1];
+            if (quarter == 3) a = far()[0], b = far()[1];
             else a = load_four(at + SECTOR * quarter), b = load_four(at + SECTOR * quarter + 16);
             set(out, a, b);
         } else {
@@ -86,7 +87,8 @@ struct Plain {
         set(out, load_four(at + 16 * eighth));
     }
     // Only what is past the end is not as it is.
-    static BUDDY_FN void load_any(u32, const u8*, u32, u32, u32 (&out)[8]) { set(out, uint4{}, uint4{}); }
+    template <class Far>
+    static BUDDY_FN void load_any(u32, Far, u32, u32, u32 (&out)[8]) { set(out, uint4{}, uint4{}); }
     static BUDDY_FN u32 unfolded(u32 at, u32, u32 quarter) { return at + SECTOR * quarter; }
 };
 

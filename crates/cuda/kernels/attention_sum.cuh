@@ -40,7 +40,7 @@ BUDDY_FN float2 joined(const R& room, u32 column) {
     return make_float2(most, sum);
 }
 
-// Adds up the warps' sums, team after team.
+// Adds up the warps' sums, as many at a time as have room.
 template <class R>
 BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 (&total)[Pairs<R>::EACH]) {
     BUDDY_UNROLL
@@ -61,14 +61,14 @@ BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 
     }
     BUDDY_UNROLL
     for (u32 i = 0; i < Pairs<R>::EACH; i++) total[i] = make_float2(0, 0);
-    for (u32 team = 0; team < R::TEAMS; team++) {
-        if (warp / TEAM == team) {
+    for (u32 turn = 0; turn < TEAM; turn++) {
+        if (warp / R::TEAMS == turn) {
             BUDDY_UNROLL
             for (u32 f = 0; f < R::FRAGMENTS; f++) {
                 BUDDY_UNROLL
                 for (u32 n = 0; n < R::SETS; n++) {
                     const float(&o)[4] = asked.out[f][n];
-                    store_four(room.sums(warp % TEAM) + ((f * R::SETS + n) * WARP + lane) * 16,
+                    store_four(room.sums(warp % R::TEAMS) + ((f * R::SETS + n) * WARP + lane) * 16,
                                make_uint4(__float_as_uint(o[0] * scale[n][0]), __float_as_uint(o[1] * scale[n][1]),
                                           __float_as_uint(o[2] * scale[n][0]), __float_as_uint(o[3] * scale[n][1])));
                 }
@@ -77,7 +77,7 @@ BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 
         meet<R>();
         BUDDY_UNROLL
         for (u32 i = 0; i < Pairs<R>::EACH; i++) {
-            for (u32 w = 0; w < TEAM && Pairs<R>::has(i); w++) {
+            for (u32 w = 0; w < R::TEAMS && Pairs<R>::has(i); w++) {
                 float2 one = load_pair(room.sums(w) + Pairs<R>::at(i) * 8);
                 total[i].x += one.x, total[i].y += one.y;
             }

@@ -48,7 +48,9 @@ pub use cudarc::driver::CudaStream;
 pub use driver::{Arguments, Launch};
 pub use error::Error;
 pub use gpu::{Gpu, Info};
-pub use kv::{Attend, KvBytes, KvCache, KvMemory, KvRows, KvShape};
+pub use kv::{
+    Attend, AttentionArguments, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView, attention_launch,
+};
 pub use layout::{BuddyView, Memory, Page};
 pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};

@@ -23,11 +23,12 @@ const MOST_COLUMNS: u32 = 16;
 /// The kernels by values of a head and columns.
 pub(crate) type Attentions = HashMap<(u32, u32), CudaFunction>;
 
-/// The struct `Attention` of `attention_plan.cuh`.
+/// What the kernel takes: the struct `Attention` of `attention_plan.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(crate) struct AttentionArguments {
-    cache: KvView,
+pub struct AttentionArguments {
+    /// The cache.
+    pub cache: KvView,
     queries: u64,
     out: u64,
     table: u64,
@@ -69,9 +70,16 @@ pub struct Attend<'a> {
 
 impl Attend<'_> {
     /// Columns that the kernel is made for.
-    fn columns(&self) -> u32 {
+    pub fn columns(&self) -> u32 {
         if self.tokens * self.group <= 8 { 8 } else { MOST_COLUMNS }
     }
+}
+
+/// The grid of attention: a block for each multiprocessor. Only compressed memory has metadata to fetch.
+pub fn attention_launch(multiprocessors: u32, columns: u32, metadata: bool) -> Launch {
+    let fetching = if metadata { FETCHING_THREADS } else { FETCHING_THREADS / 2 };
+    let threads = attention_teams(columns) * TEAM_THREADS + fetching;
+    Launch::new((multiprocessors, 1), threads, ATTENTION_SHARED)
 }
 
 impl KvShape {
@@ -103,15 +111,18 @@ impl KvCache<'_> {
     /// table for as many.
     pub unsafe fn attend(&self, on: &CudaStream, asked: &Attend<'_>) -> Result<(), Error> {
         let arguments = self.arguments(asked)?;
-        let (kernel, columns) = (self.attention(asked)?, asked.columns());
-        let threads = attention_teams(columns) * TEAM_THREADS + FETCHING_THREADS;
-        let launch = Launch::new((self.gpu.multiprocessors(), 1), threads, ATTENTION_SHARED);
+        let kernel = self.attention(asked)?;
+        let launch = attention_launch(self.gpu.multiprocessors(), asked.columns(), true);
         // SAFETY: the arguments of `attention`, checked above, and the caller's promise.
         let started = unsafe { overlapping(launch).start(on, &kernel, &(arguments,)) };
         self.gpu.check("start attention", started)
     }
 
-    fn arguments(&self, asked: &Attend<'_>) -> Result<AttentionArguments, Error> {
+    /// What the kernel takes, for one that works otherwise on the same: the plain twin that is measured beside it.
+    ///
+    /// # Errors
+    /// [`Error::Kv`] or [`Error::Shape`].
+    pub fn arguments(&self, asked: &Attend<'_>) -> Result<AttentionArguments, Error> {
         let Attend { layer, sequences, tokens, group, scale, queries, out, table, lengths, scratch } = *asked;
         let columns = tokens.checked_mul(group).filter(|columns| (1..=MOST_COLUMNS).contains(columns));
         if columns.is_none() {

@@ -11,8 +11,8 @@ use buddy_codec::Bf16;
 use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream};
 
-pub use attention::Attend;
-pub(crate) use attention::{AttentionArguments, Attentions};
+pub(crate) use attention::Attentions;
+pub use attention::{Attend, AttentionArguments, attention_launch};
 pub use shape::{KvBytes, KvMemory, KvShape};
 
 use crate::{
@@ -28,11 +28,12 @@ const APPEND_THREADS: u64 = 128;
 const TRAIN_THREADS: u32 = 256;
 const READ_WARPS: u64 = 2;
 
-/// The struct `KvCache` of `kv.cuh`.
+/// A cache as a kernel takes it: the struct `KvCache` of `kv.cuh`, passed by value.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(crate) struct KvView {
-    memory: Memory,
+pub struct KvView {
+    /// Where its entries lie.
+    pub memory: Memory,
     windows: u64,
     layers: u32,
     pages: u32,
@@ -201,7 +202,8 @@ impl<'a> KvCache<'a> {
         self.gpu.check("start reading", started)
     }
 
-    pub(crate) fn view(&self) -> KvView {
+    /// The cache as kernels take it.
+    pub fn view(&self) -> KvView {
         let KvShape { layers, pages, heads, page_tokens, .. } = self.shape;
         let KvMemory { entries, overflow, metadata } = self.memory;
         let [windows, fault, _] = self.shape.metadata();
