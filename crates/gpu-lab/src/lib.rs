@@ -4,6 +4,7 @@
 //!
 //! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie in `kernels/`.
 
+mod attention;
 mod bench;
 mod check;
 mod data;
@@ -13,6 +14,7 @@ mod lab;
 mod testing;
 mod vendor;
 
+pub use attention::{AttentionReport, AttentionRow, attention};
 pub use bench::{BenchReport, BenchRow, bench};
 pub use check::{CheckCase, CheckReport, check};
 pub use data::Fill;

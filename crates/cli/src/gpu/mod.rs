@@ -1,5 +1,6 @@
 //! `buddy gpu`: the memory on a real GPU. Needs a GPU and its driver; without, it says so and ends with 1.
 
+mod attention;
 mod fused;
 
 use std::{
@@ -14,6 +15,7 @@ use buddy_cuda::Gpu;
 use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
 use clap::{Args, Subcommand};
 
+use attention::Attention;
 use fused::{Fused, Headers};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -38,6 +40,8 @@ enum What {
     Bench(Bench),
     /// Measure kernels that work in compressed memory, beside the same work in plain memory
     Fused(Fused),
+    /// Measure attention over keys and values in compressed memory, beside the same kernel on plain memory
+    Attention(Attention),
     /// Write the headers for CUDA kernels of your own
     Headers(Headers),
 }
@@ -91,6 +95,7 @@ impl GpuVerb {
             What::Test(test) => test.run(&gpu()?),
             What::Bench(bench) => bench.run(&gpu()?),
             What::Fused(fused) => fused.run(&gpu()?),
+            What::Attention(attention) => attention.run(&gpu()?),
             // They need no GPU.
             What::Headers(headers) => headers.run(),
         }
