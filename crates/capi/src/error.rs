@@ -62,7 +62,11 @@ impl Failure {
                 Error::NoCompiler { .. } | Error::Compile { .. } | Error::TooOld { .. } => 9,
                 Error::Driver { .. } => 10,
                 Error::Lost { .. } | Error::Refused { .. } => 11,
-                Error::Range { .. } | Error::Bytes { .. } | Error::Shape { .. } | Error::Targets(_) | Error::Kv(_) => 1,
+                Error::Range { .. }
+                | Error::Bytes { .. }
+                | Error::Shape { .. }
+                | Error::Targets(_)
+                | Error::Kv(_) => 1,
                 Error::InUse => 12,
             },
         }

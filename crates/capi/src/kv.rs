@@ -144,12 +144,8 @@ pub unsafe extern "C" fn buddyKvSizesOf(kv: *const Kv, sequences: u32, sizes: *m
         let (shape, sizes) = unsafe { (given(kv, "the cache")?.shape().check()?, sizes.as_mut()) };
         let bytes = shape.bytes();
         let scratch = shape.scratch_bytes(sequences, state::gpu()?.multiprocessors());
-        *sizes.ok_or_else(|| null("sizes"))? = KvSizes {
-            entries: bytes.entries,
-            overflow: bytes.overflow,
-            metadata: bytes.metadata,
-            scratch,
-        };
+        *sizes.ok_or_else(|| null("sizes"))? =
+            KvSizes { entries: bytes.entries, overflow: bytes.overflow, metadata: bytes.metadata, scratch };
         Ok(())
     })
 }

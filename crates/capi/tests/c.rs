@@ -48,7 +48,12 @@ fn structs_agree_with_the_header() {
     succeed(compiler("CC", "cc").arg("-std=c11").arg(&source).arg("-o").arg(&program));
     let seen = String::from_utf8(succeed(&mut Command::new(program)).stdout).unwrap();
     let sizes = [size_of::<buddy::Sizes>(), size_of::<buddy::Span>(), size_of::<buddy::Stats>(), 4];
-    let kv = [size_of::<buddy::Kv>(), size_of::<buddy::KvSizes>(), size_of::<buddy::Rows>(), size_of::<buddy::Asked>()];
+    let kv = [
+        size_of::<buddy::Kv>(),
+        size_of::<buddy::KvSizes>(),
+        size_of::<buddy::Rows>(),
+        size_of::<buddy::Asked>(),
+    ];
     let sizes = [sizes, kv].concat();
     assert_eq!(seen, sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" "));
 }

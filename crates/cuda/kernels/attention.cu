@@ -11,7 +11,7 @@ BUDDY_FN void fetch_tiles(const Attention& of, const R& room, u32 lane) {
     const KvCache& cache = of.cache;
     const u32 bytes = NIBBLES ? R::NIBBLE_BYTES : R::DATA;
     u32 together = min(cache.sixteens(), TEAM), runs = TEAM / together, sum = 0;
-    u64 policy = read_once();
+    u64 policy = evict_first_policy();
     Walk walk(of);
     Turn<R::STAGES> turn;
     for (Span span; walk.next(span);) {
@@ -34,9 +34,9 @@ BUDDY_FN void fetch_tiles(const Attention& of, const R& room, u32 lane) {
                 if (part == 0) room.used(turn.place).wait(turn.round ^ 1), sum = 0;
                 u32 to = NIBBLES ? room.nibbles(turn.place, part * together) : room.data(turn.place, part * together);
                 sum += count * bytes;
-                if (lane == 0 && count != 0) copy_bulk(to, at, count * bytes, come, policy);
+                if (lane == 0 && count != 0) cp_async_bulk(to, at, count * bytes, come, policy);
                 if (part + 1 < runs) continue;
-                if (lane == 0) come.expect(sum);
+                if (lane == 0) come.arrive_expect_tx(sum);
                 turn.next();
             }
         }
@@ -87,8 +87,8 @@ extern "C" __global__ void __launch_bounds__(R::THREADS + R::FETCHERS * WARP, 1)
     R room = {shared_address(memory)};
     if (threadIdx.x == 0) room.init();
     __syncthreads();
-    let_kernel_after_begin();
-    wait_for_kernel_before();
+    launch_dependent_grids();
+    wait_on_dependent_grids();
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
     if (warp < R::WARPS) attend_tiles(of, room, warp, lane);
     else if (warp == R::WARPS) fetch_tiles<R, false>(of, room, lane);

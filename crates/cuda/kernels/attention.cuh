@@ -88,7 +88,7 @@ struct Sixteen {
         u32 other = base + SIXTEEN + tokens > length + 1;
         BUDDY_UNROLL
         for (u32 i = 0; i < R::NIBBLE_BYTES && From::HAS_NIBBLES; i += 16) {
-            uint4 four = load_four(nibbles + i);
+            uint4 four = lds128(nibbles + i);
             const u32 all = (RAW + 1) * 0x11111111u;
             other |= four.x ^ all | four.y ^ all | four.z ^ all | four.w ^ all;
         }
@@ -100,17 +100,19 @@ struct Sixteen {
     BUDDY_FN void unfold(const Attention& of, const Span& span, u32 lane) {
         BUDDY_UNROLL
         for (u32 i = 0; i < R::PARTS; i++) odd[i] = __ballot_sync(ALL, nibble(WARP * i + lane) != RAW + 1);
+        u64 rest = R::PARTS == 2 ? (u64)odd[R::PARTS - 1] << 32 | odd[0] : odd[0];
 #pragma unroll 1
-        for (u32 first = 0; first < 2 * R::PARTS * SIXTEEN; first += 8) {
-            u32 eight = (first < WARP ? odd[0] : odd[R::PARTS - 1]) >> first % WARP & 0xff;
-            if (eight == 0) continue;
+        while (rest != 0) {
+            // The first eight entries that have such a one.
+            u32 first = (u32)(__ffsll((long long)rest) - 1) & ~7u, eight = (u32)(rest >> first) & 0xff;
+            rest &= ~(0xffull << first);
             u32 entry = first + lane / 4, quarter = lane % 4, out[8], at = data + entry * From::BYTES;
             bool mine = eight >> lane / 4 & 1;
             auto far = [&] { return (const uint4*)(of.cache.memory.buddy + (first_entry(of, span) + entry) * SECTOR); };
             if (mine) From::load_any(at, far, nibble(entry), quarter, out);
             __syncwarp();
             u32 to = From::unfolded(at, sides + entry * SECTOR, quarter);
-            if (mine) store_four(to, make_uint4(out[0], out[1], out[2], out[3])), store_four(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
+            if (mine) sts128(to, make_uint4(out[0], out[1], out[2], out[3])), sts128(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
         }
         // The copy engine will write there after these stores.
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -134,7 +136,7 @@ struct Sixteen {
         From::load(at, which, window, out);
         if (CAREFUL && From::HAS_NIBBLES && was_unfolded(piece, token)) {
             u32 from = From::unfolded(at, sides + entry * SECTOR, which);
-            set(out, load_four(from), load_four(from + 16));
+            set(out, lds128(from), lds128(from + 16));
         }
     }
 
@@ -147,7 +149,7 @@ struct Sixteen {
             u32 entry = SIXTEEN + token, at = data + entry * From::BYTES;
             From::load_eighth(at, row, value_window, out);
             if (CAREFUL && From::HAS_NIBBLES && was_unfolded(1, token)) {
-                set(out, load_four(From::unfolded(at, sides + entry * SECTOR, row / 2) + row % 2 * 16));
+                set(out, lds128(From::unfolded(at, sides + entry * SECTOR, row / 2) + row % 2 * 16));
             }
         }
     }
@@ -167,7 +169,7 @@ BUDDY_FN void attend(const Attention& of, const Sixteen<R>& tokens, u32 lane, As
             BUDDY_UNROLL
             for (u32 n = 0; n < R::SETS; n++) {
                 const u32(&q)[8] = asked.queries[part][n];
-                multiply(halves[i % 2][n], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], q[2 * i], q[2 * i + 1]);
+                mma_m16n8k16(halves[i % 2][n], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], q[2 * i], q[2 * i + 1]);
             }
         }
     }
@@ -202,7 +204,7 @@ BUDDY_FN void attend(const Attention& of, const Sixteen<R>& tokens, u32 lane, As
         u32 a0 = permute_bytes(w[0][f], w[1][f], 0x5410), a1 = permute_bytes(w[0][f], w[1][f], 0x7632);
         u32 a2 = permute_bytes(w[2][f], w[3][f], 0x5410), a3 = permute_bytes(w[2][f], w[3][f], 0x7632);
         BUDDY_UNROLL
-        for (u32 n = 0; n < R::SETS; n++) multiply(asked.out[f][n], a0, a1, a2, a3, weights[n][0], weights[n][1]);
+        for (u32 n = 0; n < R::SETS; n++) mma_m16n8k16(asked.out[f][n], a0, a1, a2, a3, weights[n][0], weights[n][1]);
     }
 }
 

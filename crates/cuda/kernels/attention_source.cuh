@@ -41,13 +41,13 @@ struct Packed {
 
     // Of the entry at `at`, in layout B.
     static BUDDY_FN void load(u32 at, u32 quarter, u32 window, u32 (&out)[8]) {
-        uint4 m = load_four(at + 16 * quarter);
-        uint2 c = load_two(at + 64 + 8 * quarter);
+        uint4 m = lds128(at + 16 * quarter);
+        uint2 c = lds64(at + 64 + 8 * quarter);
         const u32 bytes[4] = {m.x, m.y, m.z, m.w}, codes[2] = {c.x, c.y};
         Bf16::read_window_quarter(bytes, codes, window, out);
     }
     static BUDDY_FN void load_eighth(u32 at, u32 eighth, u32 window, u32 (&out)[4]) {
-        uint2 m = load_two(at + 8 * eighth);
+        uint2 m = lds64(at + 8 * eighth);
         u32 codes = SharedStream{at + 64 + 4 * eighth}.load(0), bytes[2] = {m.x, m.y};
         BUDDY_UNROLL
         for (u32 i = 0; i < 4; i++) out[i] = Bf16::widen(bytes[i / 2], i % 2, Bf16::window_exponents(codes, i, window));
@@ -57,13 +57,13 @@ struct Packed {
     template <class Far>
     static BUDDY_FN void load_any(u32 at, Far far, u32 nibble, u32 quarter, u32 (&out)[8]) {
         if (nibble == RAW + 2) {
-            uint4 m = load_four(at + 16 * quarter), a = load_four(at + 64), b = load_four(at + 80);
+            uint4 m = lds128(at + 16 * quarter), a = lds128(at + 64), b = lds128(at + 80);
             const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
             Bf16::read_own_quarter(bytes, rest, quarter, out);
         } else if (nibble == RAW) {
             uint4 a, b;
             if (quarter == 3) a = far()[0], b = far()[1];
-            else a = load_four(at + SECTOR * quarter), b = load_four(at + SECTOR * quarter + 16);
+            else a = lds128(at + SECTOR * quarter), b = lds128(at + SECTOR * quarter + 16);
             set(out, a, b);
         } else {
             Quarter loose = {};
@@ -81,10 +81,10 @@ struct Plain {
     static constexpr bool HAS_NIBBLES = false;
 
     static BUDDY_FN void load(u32 at, u32 quarter, u32, u32 (&out)[8]) {
-        set(out, load_four(at + SECTOR * quarter), load_four(at + SECTOR * quarter + 16));
+        set(out, lds128(at + SECTOR * quarter), lds128(at + SECTOR * quarter + 16));
     }
     static BUDDY_FN void load_eighth(u32 at, u32 eighth, u32, u32 (&out)[4]) {
-        set(out, load_four(at + 16 * eighth));
+        set(out, lds128(at + 16 * eighth));
     }
     // Only what is past the end is not as it is.
     template <class Far>

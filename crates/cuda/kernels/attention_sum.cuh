@@ -11,7 +11,7 @@ BUDDY_FN void meet() {
 }
 
 BUDDY_FN float2 load_pair(u32 at) {
-    uint2 v = load_two(at);
+    uint2 v = lds64(at);
     return make_float2(__uint_as_float(v.x), __uint_as_float(v.y));
 }
 
@@ -49,7 +49,7 @@ BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 
         for (u32 k = 0; k < 2; k++) {
             float& sum = asked.sum[n][k];
             for (u32 step = 4; step < WARP; step *= 2) sum += __shfl_xor_sync(ALL, sum, step);
-            if (lane < 4) store_two(room.stats(warp, 8 * n + 2 * lane + k), make_uint2(__float_as_uint(asked.most[n][k]), __float_as_uint(sum)));
+            if (lane < 4) sts64(room.stats(warp, 8 * n + 2 * lane + k), make_uint2(__float_as_uint(asked.most[n][k]), __float_as_uint(sum)));
         }
     }
     meet<R>();
@@ -68,7 +68,7 @@ BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 
                 BUDDY_UNROLL
                 for (u32 n = 0; n < R::SETS; n++) {
                     const float(&o)[4] = asked.out[f][n];
-                    store_four(room.sums(warp % R::TEAMS) + ((f * R::SETS + n) * WARP + lane) * 16,
+                    sts128(room.sums(warp % R::TEAMS) + ((f * R::SETS + n) * WARP + lane) * 16,
                                make_uint4(__float_as_uint(o[0] * scale[n][0]), __float_as_uint(o[1] * scale[n][1]),
                                           __float_as_uint(o[2] * scale[n][0]), __float_as_uint(o[3] * scale[n][1])));
                 }
@@ -110,12 +110,12 @@ BUDDY_FN void share(const Attention& of, const Walk& walk, const Span& span, con
     meet<R>();
     if (threadIdx.x == 0) {
         u32* count = of.counts + (u64)span.sequence * of.cache.heads + span.head;
-        bool last = add_and_publish(count, 1) == to - from;
-        if (last) *count = 0, see_published();
-        store_two(room.last(), make_uint2(last, 0));
+        bool last = atomic_add_release(count, 1) == to - from;
+        if (last) *count = 0, fence_acq_rel();
+        sts64(room.last(), make_uint2(last, 0));
     }
     meet<R>();
-    if (load_two(room.last()).x == 0) return;
+    if (lds64(room.last()).x == 0) return;
     BUDDY_UNROLL
     for (u32 i = 0; i < P::EACH; i++) {
         if (!P::has(i)) continue;

@@ -84,8 +84,8 @@ constexpr u32 APPEND_THREADS = 128;
 // the end, is left out. Four lanes to an entry, and a row of blocks to a layer. The cache's windows are there.
 extern "C" __global__ void __launch_bounds__(APPEND_THREADS) kv_append(const __grid_constant__ KvCache cache,
                                                                        const __grid_constant__ KvRows rows, const long long* slots) {
-    let_kernel_after_begin();
-    wait_for_kernel_before();
+    launch_dependent_grids();
+    wait_on_dependent_grids();
     u32 at = blockIdx.x * (APPEND_THREADS / 4) + threadIdx.x / 4, layer_at = blockIdx.y;
     u32 quarter = threadIdx.x % 4;
     u32 part = at & (cache.parts - 1), rest = at >> (cache.parts - 1), token = rest / (2 * cache.heads);
@@ -116,11 +116,11 @@ constexpr u32 TRAIN_THREADS = 256;
 // Chooses the windows of layers: a block for each layer, head, and keys or values. The rule is docs/format.md's.
 extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __grid_constant__ KvCache cache,
                                                                      const __grid_constant__ KvRows rows) {
-    let_kernel_after_begin();
+    launch_dependent_grids();
     __shared__ int change[257];
     for (u32 i = threadIdx.x; i < 257; i += TRAIN_THREADS) change[i] = 0;
     __syncthreads();
-    wait_for_kernel_before();
+    wait_on_dependent_grids();
     u32 which = blockIdx.x % 2, head = blockIdx.x / 2 % cache.heads, layer_at = blockIdx.x / 2 / cache.heads;
     u32 quarter = threadIdx.x % 4;
     for (u32 at = threadIdx.x / 4; at < rows.tokens * cache.parts; at += TRAIN_THREADS / 4) {
@@ -150,8 +150,8 @@ extern "C" __global__ void __launch_bounds__(READ_WARPS* WARP, 12)
     kv_read(const __grid_constant__ KvCache cache, u32 layer, const int* table, u32 first, u32 count, unsigned short* keys,
             unsigned short* values) {
     __shared__ __align__(128) uint4 chunks[READ_WARPS * WARP * CHUNKS];
-    let_kernel_after_begin();
-    wait_for_kernel_before();
+    launch_dependent_grids();
+    wait_on_dependent_grids();
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, index = blockIdx.x * READ_WARPS + warp;
     Tile tile = {chunks + warp * (WARP * CHUNKS), lane};
     u32 which = cache.parts == 2 ? index % 2 : lane / SIXTEEN, part = cache.parts == 2 ? lane / SIXTEEN : 0;

@@ -47,7 +47,9 @@ impl Attention {
 
 fn print_row(out: &mut impl Write, row: &AttentionRow) -> Result<()> {
     let AttentionRow { sequences, length, heads, group, head_values, page_tokens, .. } = row;
-    let what = format!("{sequences} x {length} tokens, {heads} heads of {head_values} x {group}, pages of {page_tokens}");
+    let what = format!(
+        "{sequences} x {length} tokens, {heads} heads of {head_values} x {group}, pages of {page_tokens}"
+    );
     Ok(writeln!(
         out,
         "{what:<48} {:>10.1} {:>10.1} {:>6.2} {:>6.1}% {:>10.1} {:>8.1}",

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     DeviceSpan, Error,
     driver::Launch,
-    source::{ATTENTION_SHARED, ATTENTION_TEAMS, Source},
+    source::{ATTENTION_SHARED, Source, attention_teams},
 };
 
 /// Threads of a team, and of the warps that fetch.
@@ -76,9 +76,9 @@ impl Attend<'_> {
 }
 
 /// The grid of attention: a block for each multiprocessor. Only compressed memory has metadata to fetch.
-pub fn attention_launch(multiprocessors: u32, metadata: bool) -> Launch {
+pub fn attention_launch(multiprocessors: u32, columns: u32, metadata: bool) -> Launch {
     let fetching = if metadata { FETCHING_THREADS } else { FETCHING_THREADS / 2 };
-    let threads = ATTENTION_TEAMS * TEAM_THREADS + fetching;
+    let threads = attention_teams(columns) * TEAM_THREADS + fetching;
     Launch::new((multiprocessors, 1), threads, ATTENTION_SHARED)
 }
 
@@ -112,7 +112,7 @@ impl KvCache<'_> {
     pub unsafe fn attend(&self, on: &CudaStream, asked: &Attend<'_>) -> Result<(), Error> {
         let arguments = self.arguments(asked)?;
         let kernel = self.attention(asked)?;
-        let launch = attention_launch(self.gpu.multiprocessors(), true);
+        let launch = attention_launch(self.gpu.multiprocessors(), asked.columns(), true);
         // SAFETY: the arguments of `attention`, checked above, and the caller's promise.
         let started = unsafe { overlapping(launch).start(on, &kernel, &(arguments,)) };
         self.gpu.check("start attention", started)

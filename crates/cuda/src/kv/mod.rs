@@ -131,7 +131,8 @@ impl<'a> KvCache<'a> {
         let [windows, fault, end] = self.shape.metadata();
         let parts = [(0..windows, 0), (windows..fault, Bf16::default().window()), (fault..end, 0xff)];
         for (range, value) in parts {
-            self.gpu.check("clear a cache", driver::fill(on, self.memory.metadata.part(range), value as u8))?;
+            self.gpu
+                .check("clear a cache", driver::fill(on, self.memory.metadata.part(range), value as u8))?;
         }
         Ok(())
     }
@@ -146,7 +147,11 @@ impl<'a> KvCache<'a> {
         let blocks = u64::from(rows.layers) * u64::from(self.shape.heads) * 2;
         // SAFETY: the arguments of `kv_train`, checked above.
         let started = unsafe {
-            overlapping(Launch::row(blocks, TRAIN_THREADS)).start(on, &self.kernels.train, &(self.view(), view))
+            overlapping(Launch::row(blocks, TRAIN_THREADS)).start(
+                on,
+                &self.kernels.train,
+                &(self.view(), view),
+            )
         };
         self.gpu.check("start training", started)
     }
@@ -163,8 +168,9 @@ impl<'a> KvCache<'a> {
         let row = Launch::row(threads.div_ceil(APPEND_THREADS), APPEND_THREADS as u32);
         let launch = Launch { blocks: (row.blocks.0, rows.layers), ..row };
         // SAFETY: the arguments of `kv_append`, checked above; the kernel checks slots.
-        let started =
-            unsafe { overlapping(launch).start(on, &self.kernels.append, &(self.view(), view, slots.address())) };
+        let started = unsafe {
+            overlapping(launch).start(on, &self.kernels.append, &(self.view(), view, slots.address()))
+        };
         self.gpu.check("start appending", started)
     }
 
@@ -191,12 +197,13 @@ impl<'a> KvCache<'a> {
         let bytes = u64::from(count) * u64::from(shape.heads * shape.head_values) * 2;
         let table = 4 * u64::from((first + count).div_ceil(shape.page_tokens));
         fits(pages, table, 4, "4 bytes for each page of the sequence")?;
-        [keys, values].into_iter().try_for_each(|to| fits(to, bytes, 16, "room for all heads of each token"))?;
+        [keys, values]
+            .into_iter()
+            .try_for_each(|to| fits(to, bytes, 16, "room for all heads of each token"))?;
         let sixteens = u64::from((first % SIXTEEN + count).div_ceil(SIXTEEN));
         let warps = sixteens * u64::from(shape.heads * shape.parts());
         let launch = Launch::row(warps.div_ceil(READ_WARPS), READ_WARPS as u32 * 32);
-        let arguments =
-            (self.view(), layer, pages.address(), first, count, keys.address(), values.address());
+        let arguments = (self.view(), layer, pages.address(), first, count, keys.address(), values.address());
         // SAFETY: the arguments of `kv_read`, checked above, and the caller's promise.
         let started = unsafe { overlapping(launch).start(on, &self.kernels.read, &arguments) };
         self.gpu.check("start reading", started)
@@ -227,7 +234,9 @@ impl KvRows<'_> {
         let Self { keys, values, layer_stride, token_stride, layer, layers, tokens } = *self;
         let row = u64::from(shape.heads * shape.head_values);
         if layers == 0 || tokens == 0 || layer.checked_add(layers).is_none_or(|end| end > shape.layers) {
-            return Err(Error::Kv(format!("{tokens} tokens of layers {layer} and on, {layers} of them, do not fit")));
+            return Err(Error::Kv(format!(
+                "{tokens} tokens of layers {layer} and on, {layers} of them, do not fit"
+            )));
         }
         if !layer_stride.is_multiple_of(8) || !token_stride.is_multiple_of(8) {
             return Err(Error::Kv("strides are multiples of 8 values".to_owned()));

@@ -62,7 +62,9 @@ impl KvShape {
             return Err(Error::Kv(format!("heads of {head_values} values; those of 64 and 128 are known")));
         }
         if page_tokens < SIXTEEN || !page_tokens.is_power_of_two() {
-            return Err(Error::Kv(format!("pages of {page_tokens} tokens; a power of two from 16 on is needed")));
+            return Err(Error::Kv(format!(
+                "pages of {page_tokens} tokens; a power of two from 16 on is needed"
+            )));
         }
         let tokens = u64::from(pages) * u64::from(page_tokens);
         if tokens > u64::from(u32::MAX) {
@@ -78,7 +80,10 @@ impl KvShape {
 
     /// Entries of all layers.
     pub fn entries(self) -> u64 {
-        [self.layers, self.pages, self.heads, self.page_tokens, 2 * self.parts()].into_iter().map(u64::from).product()
+        [self.layers, self.pages, self.heads, self.page_tokens, 2 * self.parts()]
+            .into_iter()
+            .map(u64::from)
+            .product()
     }
 
     /// Windows: for each layer and head those of its keys and of its values.

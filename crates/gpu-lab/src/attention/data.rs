@@ -1,8 +1,8 @@
 //! Sequences in a cache, and the same keys and values in plain memory.
 
 use buddy_cuda::{
-    Attend, BuddyPool, Carveout, DeviceBytes, DeviceSpan, KvBytes, KvCache, KvMemory, KvRows, KvShape, Launch,
-    Source, attention_launch,
+    Attend, BuddyPool, Carveout, DeviceBytes, DeviceSpan, KvBytes, KvCache, KvMemory, KvRows, KvShape,
+    Launch, Source, attention_launch,
 };
 use cudarc::driver::DeviceRepr;
 
@@ -91,7 +91,9 @@ impl Case {
                     page = (page + step) % pages;
                     table[sequence * stride + (token / self.page_tokens) as usize] = page as i32;
                 }
-                slots.push(i64::from(page) * i64::from(self.page_tokens) + i64::from(token % self.page_tokens));
+                slots.push(
+                    i64::from(page) * i64::from(self.page_tokens) + i64::from(token % self.page_tokens),
+                );
             }
         }
         (table, slots)
@@ -224,7 +226,12 @@ impl<'a> Sequences<'a> {
     }
 
     /// Reads one sequence, and says what came: keys, then values.
-    pub(crate) fn read(&self, cache: &KvCache<'_>, sequence: usize, to: [DeviceSpan<'_>; 2]) -> Result<(), Error> {
+    pub(crate) fn read(
+        &self,
+        cache: &KvCache<'_>,
+        sequence: usize,
+        to: [DeviceSpan<'_>; 2],
+    ) -> Result<(), Error> {
         let row = 4 * u64::from(self.case.table_pages());
         let pages = self.table.span(sequence as u64 * row..(sequence as u64 + 1) * row);
         // SAFETY: the table's pages are the cache's.
@@ -266,9 +273,10 @@ impl<'a> Sequences<'a> {
 
     /// The same from plain memory.
     pub(crate) fn attend_plain(&self, cache: &KvCache<'_>) -> Result<(), Error> {
-        let mut arguments = cache.arguments(&self.asked(1))?;
+        let asked = self.asked(1);
+        let mut arguments = cache.arguments(&asked)?;
         arguments.cache.memory.device = at(&self.plain);
-        let launch = attention_launch(self.lab.gpu.multiprocessors(), false);
+        let launch = attention_launch(self.lab.gpu.multiprocessors(), asked.columns(), false);
         // SAFETY: the arguments of `attention`; the plain memory has an entry for each of the cache's.
         unsafe { self.twin.start("attention", launch, &(arguments,)) }
     }
@@ -290,12 +298,21 @@ impl<'a> Sequences<'a> {
         let starts = upload(self.lab, &bytes_of(&starts, i64::to_le_bytes))?;
         let wrong = self.lab.count(|wrong| {
             let pointers =
-                [&self.queries, &self.keys, &self.values, &self.outs[0], &starts, &self.lengths, &scores].map(at);
+                [&self.queries, &self.keys, &self.values, &self.outs[0], &starts, &self.lengths, &scores]
+                    .map(at);
             let numbers = [tokens, heads, group, head_values];
-            let arguments =
-                Reference { pointers, room, numbers, scale: self.scale(), limit: LIMIT, wrong: wrong.address() };
+            let arguments = Reference {
+                pointers,
+                room,
+                numbers,
+                scale: self.scale(),
+                limit: LIMIT,
+                wrong: wrong.address(),
+            };
             // SAFETY: the arguments of `attention_check`; every sequence has its rows.
-            unsafe { self.kernels.start("attention_check", Launch::row(blocks, CHECK_THREADS), &(arguments,)) }
+            unsafe {
+                self.kernels.start("attention_check", Launch::row(blocks, CHECK_THREADS), &(arguments,))
+            }
         })?;
         none_wrong(&what, wrong)
     }

@@ -171,8 +171,7 @@ fn measure_append(lab: &Lab) -> Result<[f64; 2], Error> {
     let memory = [bytes.entries, bytes.overflow, bytes.metadata].map(|bytes| lab.bytes(bytes));
     let [entries, overflow, metadata] = memory;
     let (entries, overflow, metadata) = (entries?, overflow?, metadata?);
-    let memory =
-        KvMemory { entries: entries.all(), overflow: overflow.all(), metadata: metadata.all() };
+    let memory = KvMemory { entries: entries.all(), overflow: overflow.all(), metadata: metadata.all() };
     let cache = KvCache::over(&lab.gpu, shape, memory)?;
     let row = u64::from(heads * head_values);
     let plain = lab.bytes(2 * 2 * row * u64::from(BATCH * layers))?;
@@ -185,7 +184,15 @@ fn measure_append(lab: &Lab) -> Result<[f64; 2], Error> {
         let from = u64::from(layer) * row * u64::from(BATCH) * 2;
         let (keys, values) = (plain.span(from..half), plain.span(half + from..plain.len()));
         let strides = (row * u64::from(BATCH), row);
-        KvRows { keys, values, layer_stride: strides.0, token_stride: strides.1, layer, layers, tokens: BATCH }
+        KvRows {
+            keys,
+            values,
+            layer_stride: strides.0,
+            token_stride: strides.1,
+            layer,
+            layers,
+            tokens: BATCH,
+        }
     };
     cache.clear(&lab.stream)?;
     cache.train(&lab.stream, &rows(0, layers))?;
