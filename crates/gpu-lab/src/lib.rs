@@ -14,7 +14,7 @@ mod lab;
 mod testing;
 mod vendor;
 
-pub use attention::{AttentionReport, AttentionRow, attention};
+pub use attention::{AttentionReport, AttentionRow, attention, check_attention};
 pub use bench::{BenchReport, BenchRow, bench};
 pub use check::{CheckCase, CheckReport, check};
 pub use data::Fill;

@@ -1,7 +1,7 @@
 //! The laboratory on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
 //! fail instead.
 
-use buddy_gpu_lab::{Error, Example, Shapes, check, on_gpu, tune};
+use buddy_gpu_lab::{Error, Example, Lab, Shapes, check, check_attention, on_gpu, tune};
 
 #[test]
 fn every_codec_and_target_is_the_cpus() {
@@ -22,5 +22,14 @@ fn fused_kernels_give_what_plain_memory_gives() {
                 Err(error) => panic!("{example:?}: {error}"),
             }
         }
+    });
+}
+
+#[test]
+fn attention_gives_what_plain_memory_gives() {
+    on_gpu(|gpu| match check_attention(&Lab::new(gpu).unwrap(), 10) {
+        // Not on every GPU.
+        Ok(()) | Err(Error::Gpu(buddy_cuda::Error::TooOld { .. })) => {}
+        Err(error) => panic!("{error}"),
     });
 }

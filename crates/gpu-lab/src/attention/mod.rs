@@ -94,7 +94,7 @@ pub fn attention(
     mut progress: impl FnMut(&AttentionRow),
 ) -> Result<AttentionReport, Error> {
     let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
-    (0..checks).try_for_each(|seed| check(&lab, u64::from(seed)))?;
+    check_attention(&lab, checks)?;
     let measured = SHAPES.into_iter().map(|shape| measure(&lab, shape).inspect(|row| progress(row)));
     let rows = measured.collect::<Result<Vec<_>, _>>()?;
     let [append_at_once_us, append_by_layer_us] = measure_append(&lab)?;
@@ -102,8 +102,16 @@ pub fn attention(
     Ok(AttentionReport { gpu, driver, checked: checks, rows, append_at_once_us, append_by_layer_us })
 }
 
+/// Verifies so many random shapes.
+///
+/// # Errors
+/// As for [`attention`].
+pub fn check_attention(lab: &Lab, checks: u32) -> Result<(), Error> {
+    (0..u64::from(checks)).try_for_each(|seed| check(lab, seed))
+}
+
 /// Verifies one random shape: what was appended is read back, and attended to as plain memory is.
-pub(crate) fn check(lab: &Lab, seed: u64) -> Result<(), Error> {
+fn check(lab: &Lab, seed: u64) -> Result<(), Error> {
     let mut random = Random(seed);
     let group = random.to(8);
     let case = Case {
