@@ -214,6 +214,81 @@ buddyError buddyLinearPrepare(buddyDevicePtr scratch, size_t bytes, buddyStream 
 /* Multiplies x by weights that are a frozen matrix of bf16 at 4/3x. Needs compute capability 9.0, or cuBLASLt. */
 buddyError buddyLinear(const buddyFrozen *weights, const buddyLayer *layer, buddyStream stream);
 
+/*
+ * Keys and values of attention (bf16) in compressed memory, at 4/3x, in memory of the caller; docs/attention.md leads through
+ * it. A cache is what this says and nothing else: it is not created, and nothing is kept. No function here waits or takes
+ * memory, and each can be captured in a graph (the first use of one compiles its kernels, before the capture). They need a GPU
+ * of sm_90 or later.
+ */
+typedef struct buddyKv {
+    uint32_t layers;
+    uint32_t pages;           /* of each layer */
+    uint32_t heads;           /* of keys and values */
+    uint32_t head_values;     /* 64 or 128 */
+    uint32_t page_tokens;     /* a power of two from 16 on */
+    uint32_t reserved;
+    buddyDevicePtr entries;   /* device memory, aligned to 128, as the two below */
+    buddyDevicePtr overflow;  /* pinned host memory, as the GPU sees it, or device memory */
+    buddyDevicePtr metadata;  /* device memory */
+} buddyKv;
+
+/* How many bytes each needs. */
+typedef struct buddyKvSizes {
+    uint64_t entries;
+    uint64_t overflow;
+    uint64_t metadata;
+    uint64_t scratch;         /* device memory for attention to work in */
+} buddyKvSizes;
+
+/* Plain keys and values of some tokens, of each all its heads. Strides are in values, multiples of 8; memory is aligned to 16. */
+typedef struct buddyKvRows {
+    buddyDevicePtr keys;
+    buddyDevicePtr values;
+    uint64_t layer_stride;
+    uint64_t token_stride;
+    uint32_t layer;           /* the first layer */
+    uint32_t layers;          /* how many */
+    uint32_t tokens;
+    uint32_t reserved;
+} buddyKvRows;
+
+/* What is asked of a layer. Heads that ask times tokens that ask, for one head of keys and values, are at most 16. */
+typedef struct buddyKvAsked {
+    buddyDevicePtr queries;   /* of each sequence its tokens that ask, of each all heads that ask */
+    buddyDevicePtr out;       /* in the same order */
+    buddyDevicePtr table;     /* table_pages numbers of pages (32 bits) for each sequence */
+    buddyDevicePtr lengths;   /* tokens of each sequence (32 bits), those that ask included */
+    buddyDevicePtr scratch;   /* zeros before the first use; it is left ready for the next */
+    uint32_t table_pages;
+    uint32_t sequences;
+    uint32_t tokens;          /* of each sequence that ask: its last ones; each sees those before it and itself */
+    uint32_t group;           /* heads that ask for each head of keys and values */
+    uint32_t layer;
+    float scale;              /* of scores; usually one over the root of head_values */
+} buddyKvAsked;
+
+/* How many bytes a cache of this shape needs; its memory is not looked at. */
+buddyError buddyKvSizesOf(const buddyKv *cache, uint32_t sequences, buddyKvSizes *sizes);
+
+/* Makes every token zeros, and windows those of an untrained codec. */
+buddyError buddyKvClear(const buddyKv *cache, buddyStream stream);
+
+/* Chooses the windows of the rows' layers by these tokens; before the layers' first tokens are appended, and never after. */
+buddyError buddyKvTrain(const buddyKv *cache, const buddyKvRows *rows, buddyStream stream);
+
+/*
+ * Appends tokens: that of row i goes to slots[i] (64 bits, device memory), which is page * page_tokens + its place there. One below
+ * zero, or past the end, is left out; no two may be the same.
+ */
+buddyError buddyKvAppend(const buddyKv *cache, const buddyKvRows *rows, buddyDevicePtr slots, buddyStream stream);
+
+/* Reads tokens of one sequence, by its pages (32 bits, device memory), as they were: of each all its heads. */
+buddyError buddyKvRead(const buddyKv *cache, uint32_t layer, buddyDevicePtr pages, uint32_t first, uint32_t count,
+                       buddyDevicePtr keys, buddyDevicePtr values, buddyStream stream);
+
+/* Attention of the last tokens of each sequence over its keys and values, read in place. */
+buddyError buddyKvAttend(const buddyKv *cache, const buddyKvAsked *asked, buddyStream stream);
+
 /* What a code means. The string is static. */
 const char *buddyGetErrorString(buddyError error);
 

@@ -66,7 +66,8 @@ impl Failure {
                 | Error::Bytes { .. }
                 | Error::Shape { .. }
                 | Error::Targets(_)
-                | Error::Weights { .. } => 1,
+                | Error::Weights { .. }
+                | Error::Kv(_) => 1,
                 Error::InUse => 12,
             },
         }

@@ -8,9 +8,11 @@ mod codec;
 mod error;
 mod functions;
 mod given;
+mod kv;
 mod state;
 mod types;
 
 pub use functions::*;
 pub use given::*;
+pub use kv::*;
 pub use types::*;

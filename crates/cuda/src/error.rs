@@ -141,6 +141,9 @@ pub enum Error {
         /// Bytes of the allocation.
         length: u64,
     },
+    /// A cache of keys and values, or a use of one, that cannot be.
+    #[error("keys and values: {0}")]
+    Kv(String),
     /// Bytes that are not what an operation takes.
     #[error("{bytes} bytes at {address:#x} do not fit: {need}")]
     Shape {

@@ -22,6 +22,7 @@ use crate::{
     frozen::FrozenKernels,
     host,
     kernels::CodecKernels,
+    kv::KvKernels,
     linear::LinearKernels,
     source::Source,
     survey::Scratch,
@@ -69,6 +70,7 @@ struct Inner {
     frozen: Mutex<HashMap<CodecKind, Arc<FrozenKernels>>>,
     linear: Mutex<LinearKernels>,
     scratch: Mutex<Option<Scratch>>,
+    kv: Mutex<Option<Arc<KvKernels>>>,
 }
 
 impl fmt::Debug for Gpu {
@@ -143,6 +145,7 @@ impl Gpu {
             frozen: Mutex::default(),
             linear: Mutex::default(),
             scratch: Mutex::default(),
+            kv: Mutex::default(),
         })))
     }
 
@@ -252,6 +255,11 @@ impl Gpu {
     /// Memory that surveys share, one at a time.
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Option<Scratch>> {
         self.0.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernels of caches of keys and values, if they are there.
+    pub(crate) fn kv(&self) -> &Mutex<Option<Arc<KvKernels>>> {
+        &self.0.kv
     }
 
     /// Compiles a program, or takes it from the cache, and loads it.

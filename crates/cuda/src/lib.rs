@@ -33,6 +33,7 @@ mod given;
 mod gpu;
 mod host;
 mod kernels;
+mod kv;
 mod layout;
 mod linear;
 mod pool;
@@ -52,6 +53,9 @@ pub use error::Error;
 pub use frozen::FrozenBuffer;
 pub use given::{Given, GivenBuffer, OverflowPool, Room};
 pub use gpu::{Gpu, Info};
+pub use kv::{
+    Attend, AttentionArguments, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView, attention_launch,
+};
 pub use layout::{BuddyView, Memory, Page};
 pub use linear::{Linear, Output};
 pub use pool::{BuddyPool, Carveout};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use buddy_codec::{Codec, CodecKind};
+use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
 use crate::{Error, driver, linear};
@@ -10,7 +10,7 @@ use crate::{Error, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 20] = [
+const HEADERS: [Header; 22] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
@@ -18,6 +18,7 @@ const HEADERS: [Header; 20] = [
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
     ("frozen.cuh", include_str!("../kernels/frozen.cuh")),
+    ("kv.cuh", include_str!("../kernels/kv.cuh")),
     ("linear_fetch.cuh", include_str!("../kernels/linear_fetch.cuh")),
     ("linear_multiply.cuh", include_str!("../kernels/linear_multiply.cuh")),
     ("linear_odd.cuh", include_str!("../kernels/linear_odd.cuh")),
@@ -25,6 +26,7 @@ const HEADERS: [Header; 20] = [
     ("map.cuh", include_str!("../kernels/map.cuh")),
     ("narrow_plan.cuh", include_str!("../kernels/narrow_plan.cuh")),
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
+    ("quad.cuh", include_str!("../kernels/quad.cuh")),
     ("quarter.cuh", include_str!("../kernels/quarter.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
@@ -32,6 +34,25 @@ const HEADERS: [Header; 20] = [
     ("wgmma.cuh", include_str!("../kernels/wgmma.cuh")),
     ("zeros.cuh", include_str!("../kernels/zeros.cuh")),
 ];
+
+/// The headers of attention, which no other program needs.
+const ATTENTION_HEADERS: [Header; 4] = [
+    ("attention.cuh", include_str!("../kernels/attention.cuh")),
+    ("attention_plan.cuh", include_str!("../kernels/attention_plan.cuh")),
+    ("attention_source.cuh", include_str!("../kernels/attention_source.cuh")),
+    ("attention_sum.cuh", include_str!("../kernels/attention_sum.cuh")),
+];
+
+/// Shared memory of a block of attention: all that there is.
+pub(crate) const ATTENTION_SHARED: u32 = 227 << 10;
+/// The least architecture that attention is for: it uses bulk copies.
+const ATTENTION_LEAST: u32 = 90;
+
+/// Teams of two warps in a block of attention. Four measured best on an H200, by 2% over five and six; more columns take more
+/// registers.
+pub(crate) fn attention_teams(columns: u32) -> u32 {
+    if columns <= 8 { 4 } else { 3 }
+}
 
 /// Warps of a block in the codecs' kernels; two measured best on an H200, by a few percent over four.
 pub(crate) const WARPS: u32 = 2;
@@ -128,6 +149,26 @@ impl Source {
         if self.alone { architecture == self.least } else { architecture >= self.least }
     }
 
+    /// The kernels of caches of keys and values.
+    pub fn kv() -> Self {
+        let window = format!("BUDDY_KV_WINDOW={}", Bf16::default().window());
+        Self { least: ATTENTION_LEAST, ..Self::new("kv.cu", include_str!("../kernels/kv.cu"), &[window]) }
+    }
+
+    /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns.
+    pub fn attention(source: &str, values: u32, columns: u32) -> Self {
+        let defines = [
+            format!("BUDDY_ATTENTION_SOURCE={source}"),
+            format!("BUDDY_ATTENTION_VALUES={values}"),
+            format!("BUDDY_ATTENTION_COLUMNS={columns}"),
+            format!("BUDDY_ATTENTION_TEAMS={}", attention_teams(columns)),
+            format!("BUDDY_ATTENTION_SHARED={ATTENTION_SHARED}"),
+        ];
+        let name = format!("attention-{}-{values}-{columns}.cu", source.to_lowercase());
+        let text = include_str!("../kernels/attention.cu");
+        Self { headers: &ATTENTION_HEADERS, least: ATTENTION_LEAST, ..Self::new(name, text, &defines) }
+    }
+
     /// The compiler's options for an architecture such as `sm_90`.
     pub fn options(&self, architecture: &str) -> Vec<String> {
         let alone = if self.alone { "a" } else { "" };
@@ -174,7 +215,9 @@ impl Source {
             [Self::codec(kind), Self::survey(kind), Self::frozen(kind)]
                 .map(|one| one.expect("a codec of the table"))
         };
-        codecs().flat_map(of_codec).chain(linear::sources()).collect()
+        let attention = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| (values, columns)));
+        let attention = attention.map(|(values, columns)| Self::attention("Packed", values, columns));
+        codecs().flat_map(of_codec).chain(linear::sources()).chain([Self::kv()]).chain(attention).collect()
     }
 }
 

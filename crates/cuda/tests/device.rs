@@ -1,5 +1,5 @@
 //! `buddy_device.cuh`, compiled as plain C++: what a thread stores is where the one address map says, as the Rust codec
-//! packs it, and comes back. Quarters of bf16 entries are quarters of the whole.
+//! packs it, and comes back. Quarters of bf16 entries are quarters of the whole, read and written.
 
 use std::{
     io::Write,
@@ -133,4 +133,11 @@ fn quarters_are_quarters_of_the_whole() {
         }
     }
     assert!(layouts[1] > 20 && layouts[2] > 20, "{layouts:?}");
+}
+
+/// Entries that four lanes write, and the places of a cache of keys and values.
+#[test]
+fn four_lanes_write_what_a_thread_writes() {
+    let answer = ask(&program("quad"), Vec::new());
+    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
 }

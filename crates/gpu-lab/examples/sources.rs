@@ -1,7 +1,9 @@
 //! Prints every kernel program as JSON: its text, its headers, and the compiler's options for an architecture.
 //! `tools/nvrtc_check.py` compiles them on machines without a GPU.
 
-use buddy_cuda::Source;
+use std::collections::BTreeSet;
+
+use buddy_cuda::{Header, Source};
 use serde_json::{Value, json};
 
 fn main() {
@@ -23,9 +25,11 @@ fn main() {
     };
     let jobs: Vec<Value> =
         programs.iter().flat_map(|source| for_each(source).map(|a| compile(source, a))).collect();
-    let headers: Vec<Value> = [Source::headers(), &buddy_gpu_lab::HEADERS]
-        .concat()
+    let own: BTreeSet<Header> = programs.iter().flat_map(|source| source.headers.iter().copied()).collect();
+    let headers: Vec<Value> = Source::headers()
         .iter()
+        .copied()
+        .chain(own)
         .map(|(name, text)| json!({ "name": name, "text": text }))
         .collect();
     println!("{}", json!({ "headers": headers, "jobs": jobs }));

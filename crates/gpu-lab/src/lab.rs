@@ -24,6 +24,7 @@ pub fn sources() -> Vec<Source> {
     [program("lab.cu", include_str!("../kernels/lab.cu"), &[])]
         .into_iter()
         .chain(Shapes::default().sources())
+        .chain(crate::attention::sources())
         .collect()
 }
 

@@ -5,6 +5,7 @@
 //!
 //! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie in `kernels/`.
 
+mod attention;
 mod bench;
 mod check;
 mod data;
@@ -15,6 +16,7 @@ mod micro;
 mod testing;
 mod vendor;
 
+pub use attention::{AttentionReport, AttentionRow, attention, check_attention};
 pub use bench::{BenchReport, BenchRow, bench};
 pub use check::{CheckCase, CheckReport, check};
 pub use data::Fill;

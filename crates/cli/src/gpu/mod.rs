@@ -1,5 +1,6 @@
 //! `buddy gpu`: the memory on a real GPU. Needs a GPU and its driver; without, it says so and ends with 1.
 
+mod attention;
 mod correlate;
 mod fused;
 
@@ -15,6 +16,7 @@ use buddy_cuda::Gpu;
 use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
 use clap::{Args, Subcommand};
 
+use attention::Attention;
 use correlate::Correlate;
 use fused::{Fused, Headers};
 
@@ -41,6 +43,8 @@ enum What {
     /// Measure kernels that work in compressed memory, beside the same work in plain memory
     Fused(Fused),
     Correlate(Correlate),
+    /// Measure attention over keys and values in compressed memory, beside the same kernel on plain memory
+    Attention(Attention),
     /// Write the headers for CUDA kernels of your own
     Headers(Headers),
 }
@@ -96,6 +100,7 @@ impl GpuVerb {
             What::Fused(fused) => fused.run(&gpu()?),
             // With --traces it needs no GPU.
             What::Correlate(correlate) => correlate.run(gpu),
+            What::Attention(attention) => attention.run(&gpu()?),
             // They need no GPU.
             What::Headers(headers) => headers.run(),
         }

@@ -14,6 +14,7 @@ pub(crate) use region::Region;
 
 use crate::{
     bytes::DeviceSpan,
+    kv::{AttentionArguments, KvView, RowsView},
     layout::{BuddyView, LinearView, Memory, Packing, Reading},
     source::Params,
 };
@@ -31,6 +32,12 @@ unsafe impl DeviceRepr for Packing {}
 unsafe impl DeviceRepr for Reading {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for LinearView {}
+// SAFETY: likewise, the struct `KvCache` of `kv.cuh`.
+unsafe impl DeviceRepr for KvView {}
+// SAFETY: likewise, the struct `KvRows` of `kv.cu`.
+unsafe impl DeviceRepr for RowsView {}
+// SAFETY: likewise, the struct `Attention` of `attention_plan.cuh`.
+unsafe impl DeviceRepr for AttentionArguments {}
 
 /// Whether the driver's library can be loaded.
 pub(crate) fn has_driver() -> bool {

@@ -1,0 +1,152 @@
+// Attention's plan: how the tokens of all sequences and heads are dealt to blocks, and what lies where in shared memory.
+//
+// An item is a head of keys and values of a sequence; its tokens are cut into tiles of 32. All tiles of all items, in order, are
+// cut into as many equal runs as there are blocks: lengths are known on the device alone. Where a run ends within an item, its
+// blocks leave their parts in memory, and the last of them to be done adds up.
+#pragma once
+#include "buddy_device.cuh"
+#include "bulk.cuh"
+#include "kv.cuh"
+
+namespace buddy {
+
+// A tile is two sixteens, one to each warp of a team; teams take tiles in turn.
+constexpr u32 TEAM = 2, TILE_TOKENS = TEAM * SIXTEEN;
+
+struct Attention {
+    KvCache cache;
+    const u8* queries;      // bf16: of each sequence its tokens, of each all heads
+    u8* out;                // the same
+    const int* table;       // the pages of each sequence
+    const int* lengths;     // tokens of each, the ones that ask included
+    float* parts;           // room for what blocks leave one another
+    u32* counts;            // zeros, before and after: a count for each item
+    u32 table_stride, sequences;
+    u32 tokens;             // of a sequence that ask: its last ones
+    u32 group;              // heads that ask for one of keys and values
+    u32 layer;
+    float scale;            // of scores, times log2(e)
+
+    BUDDY_FN u32 length(u32 sequence) const { return (u32)max(__ldg(lengths + sequence), 0); }
+    // A sequence without tokens has a tile too, an empty one: somebody must write its result.
+    BUDDY_FN u32 tiles(u32 sequence) const { return max((length(sequence) + TILE_TOKENS - 1) / TILE_TOKENS, 1u); }
+    BUDDY_FN u32 columns() const { return tokens * group; }
+    // Bytes from the beginning of queries and of results to a column's, a head of one token.
+    BUDDY_FN u64 column_at(u32 sequence, u32 head, u32 column) const {
+        u64 token = (u64)sequence * tokens + column / group;
+        return ((token * cache.heads + head) * group + column % group) * cache.parts * ENTRY;
+    }
+    // How many tokens a column may see. One that nobody asks for sees all, as if none were masked: it shares the others' warp.
+    BUDDY_FN u32 limit(u32 length, u32 column) const {
+        u32 after = tokens - 1 - column / group;
+        return column >= columns() ? ~0u : length > after ? length - after : 0;
+    }
+};
+
+// A run of tiles of one item.
+struct Span {
+    u32 sequence, head, length;
+    u32 first, tiles;  // the item's first tile among all, and how many it has
+    u32 from, to;      // those of the run
+
+    BUDDY_FN bool whole() const { return from == 0 && to == tiles; }
+};
+
+// A block's run, span by span. All lanes of a warp walk together.
+struct Walk {
+    const Attention& of;
+    u32 total = 0, blocks, at, end;
+    u32 sequence = 0, before = 0;  // where it is, and the first tile of that sequence
+
+    BUDDY_FN explicit Walk(const Attention& of) : of(of) {
+        u32 lane = threadIdx.x % WARP;
+        for (u32 i = lane; i < of.sequences; i += WARP) total += of.tiles(i);
+        total = __reduce_add_sync(ALL, total) * of.cache.heads;
+        blocks = min(gridDim.x, total);
+        at = end = 0;
+        if (blockIdx.x >= blocks) return;
+        at = begin(blockIdx.x), end = begin(blockIdx.x + 1);
+        find(lane);
+    }
+    BUDDY_FN u32 begin(u32 block) const { return (u32)((u64)total * block / blocks); }
+    // The block whose run has a tile.
+    BUDDY_FN u32 owner(u32 tile) const { return (u32)((((u64)tile + 1) * blocks - 1) / total); }
+    BUDDY_FN void find(u32 lane) {
+        for (u32 first = 0;; first += WARP) {
+            u32 mine = first + lane < of.sequences ? of.tiles(first + lane) : 0, sum = mine;
+            for (u32 step = 1; step < WARP; step *= 2) {
+                u32 other = __shfl_up_sync(ALL, sum, step);
+                if (lane >= step) sum += other;
+            }
+            u32 found = __ballot_sync(ALL, before + sum * of.cache.heads > at);
+            u32 last = found ? trailing_zeros(found) : WARP - 1;
+            sequence = first + last;
+            before += __shfl_sync(ALL, found ? sum - mine : sum, last) * of.cache.heads;
+            if (found) return;
+        }
+    }
+    BUDDY_FN bool next(Span& span) {
+        if (at >= end) return false;
+        u32 tiles = of.tiles(sequence), all = tiles * of.cache.heads;
+        while (at - before >= all) before += all, sequence++, tiles = of.tiles(sequence), all = tiles * of.cache.heads;
+        u32 head = (at - before) / tiles, first = before + head * tiles;
+        span = {sequence, head, of.length(sequence), first, tiles, at - first, min(tiles, end - first)};
+        at = first + span.to;
+        return true;
+    }
+};
+
+// Shared memory: tiles, their nibbles, what warps add up, barriers. `Source` is where keys and values come from; a head is of PARTS
+// entries, and there are up to 8 * SETS columns.
+template <class Source, u32 PARTS_, u32 SETS_>
+struct Room {
+    typedef Source From;
+    static constexpr u32 PARTS = PARTS_, SETS = SETS_, FRAGMENTS = 4 * PARTS;
+    static constexpr u32 TEAMS = BUDDY_ATTENTION_TEAMS, WARPS = TEAM * TEAMS, THREADS = WARPS * WARP;
+    static constexpr u32 PIECE = SIXTEEN * Source::BYTES;  // sixteen entries
+    static constexpr u32 DATA = 2 * PARTS * PIECE, NIBBLE_BYTES = 2 * PARTS * SIXTEEN / 2;  // of a sixteen
+    static constexpr u32 SUMS = FRAGMENTS * SETS * WARP * 16;                               // of a warp
+    static constexpr u32 SIDES = Source::HAS_NIBBLES ? 2 * PARTS * SIXTEEN * SECTOR : 0;    // of a warp
+    static constexpr u32 FETCHERS = Source::HAS_NIBBLES ? 2 : 1;
+    // Sums of as many warps as there are teams have room at once. At the end of a span nobody needs the sides any more.
+    static constexpr u32 SHARED_BY_WARPS = TEAMS * SUMS > WARPS * SIDES ? TEAMS * SUMS : WARPS * SIDES;
+    static constexpr u32 FIXED = SHARED_BY_WARPS + WARPS * SETS * 64 + 16;
+    static constexpr u32 STAGE = TEAM * (DATA + NIBBLE_BYTES) + 16;
+    // A stage is always the same team's: no other one sees whether its barrier is a round behind.
+    static constexpr u32 ROUND = (BUDDY_ATTENTION_SHARED - FIXED) / STAGE / TEAMS, STAGES = ROUND * TEAMS;
+    static constexpr u32 AT_NIBBLES = STAGES * TEAM * DATA, AT_SUMS = AT_NIBBLES + STAGES * TEAM * NIBBLE_BYTES;
+    static constexpr u32 AT_STATS = AT_SUMS + SHARED_BY_WARPS, AT_BARRIERS = AT_STATS + WARPS * SETS * 64;
+    static constexpr u32 AT_LAST = AT_BARRIERS + STAGES * 16;
+    static_assert(AT_LAST + 16 <= BUDDY_ATTENTION_SHARED && ROUND >= 2, "Rust asks for the shared memory that the kernels use");
+    u32 shared;
+
+    BUDDY_FN u32 data(u32 place, u32 sixteen) const { return shared + (place * TEAM + sixteen) * DATA; }
+    BUDDY_FN u32 nibbles(u32 place, u32 sixteen) const { return shared + AT_NIBBLES + (place * TEAM + sixteen) * NIBBLE_BYTES; }
+    BUDDY_FN u32 sums(u32 slot) const { return shared + AT_SUMS + slot * SUMS; }
+    // The last quarters of a warp's entries that are not in layout B.
+    BUDDY_FN u32 sides(u32 warp) const { return shared + AT_SUMS + warp * SIDES; }
+    // The largest score and the sum of a warp's column.
+    BUDDY_FN u32 stats(u32 warp, u32 column) const { return shared + AT_STATS + (warp * SETS * 8 + column) * 8; }
+    BUDDY_FN u32 last() const { return shared + AT_LAST; }
+    // A tile has come; its team is done with it.
+    BUDDY_FN Barrier come(u32 place) const { return {shared + AT_BARRIERS + 16 * place}; }
+    BUDDY_FN Barrier used(u32 place) const { return {come(place).at + 8}; }
+
+    BUDDY_FN void init() const {
+        for (u32 place = 0; place < STAGES; place++) come(place).init(FETCHERS), used(place).init(TEAM);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+};
+
+// The next of some places, and the parity of the rounds so far, by which a barrier is waited for.
+template <u32 OF>
+struct Turn {
+    u32 place = 0, round = 0;
+
+    BUDDY_FN void next() {
+        place = place + 1 == OF ? 0 : place + 1;
+        round ^= place == 0;
+    }
+};
+
+}  // namespace buddy
