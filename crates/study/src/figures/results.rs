@@ -21,7 +21,7 @@ const CHOICES: [Choice; 6] = [
 ];
 
 /// What a row shows of a column and of the paper's figure for it.
-type Value = dyn Fn(&(Column, Option<f64>)) -> Option<f64>;
+type Value<'a> = dyn Fn(&(Column, Option<f64>)) -> Option<f64> + 'a;
 
 impl Experiment for Results {
     fn about(&self) -> About {
@@ -49,7 +49,7 @@ impl Experiment for Results {
             filled.push((Column::shares(&subjects, |profile| Some(of(profile)?.mean_overflow)), share));
             columns.extend([(name.to_owned(), Unit::Ratio), ("overflow".to_owned(), Unit::Percent)]);
         }
-        let row = |name: &str, value: &Value| -> Vec<GridCell> {
+        let row = |name: &str, value: &Value<'_>| -> Vec<GridCell> {
             let cells = filled.iter().map(|column| GridCell::from(value(column)));
             std::iter::once(GridCell::from(name)).chain(cells).collect()
         };
