@@ -88,7 +88,7 @@ mod tests {
         {
             near(bar(ratios, threshold, "354.cg"), cg);
             near(bar(ratios, threshold, "355.seismic"), seismic);
-            near(bar(ratios, threshold, "HPC mean"), (cg * seismic as f64).sqrt());
+            near(bar(ratios, threshold, "HPC mean"), (cg * seismic).sqrt());
             near(bar(shares, threshold, "HPC mean"), share);
         }
         // In its largest snapshot cg stores 10240 + 10240 bytes of 32768.
