@@ -51,6 +51,8 @@ bench() {
 
 fused() { "$bin/buddy" gpu fused --json "$out/fused.json"; }
 
+attention() { "$bin/buddy" gpu attention --json "$out/attention.json"; }
+
 # A program of nvcc's alone.
 halve() {
     "$bin/buddy" gpu headers "$out/headers" &&
@@ -64,5 +66,6 @@ step sanitizer sanitizer
 step nvcomp nvcomp
 step bench bench
 step fused fused
+step attention attention
 step halve halve
 exit $failed

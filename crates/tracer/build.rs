@@ -7,7 +7,13 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("libbuddy_tracer.so");
     let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
     let target = env::var("TARGET").expect("cargo sets TARGET");
-    let flags = ["--edition=2024", "--crate-type=cdylib", "--crate-name=buddy_tracer", "-Copt-level=2", "-Cstrip=symbols"];
+    let flags = [
+        "--edition=2024",
+        "--crate-type=cdylib",
+        "--crate-name=buddy_tracer",
+        "-Copt-level=2",
+        "-Cstrip=symbols",
+    ];
     let status = Command::new(rustc)
         .args(flags)
         .args(["-Cpanic=abort", "--target", &target, "inject/lib.rs", "-o"])

@@ -100,7 +100,15 @@ impl Source {
     /// map are added.
     pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>, defines: &[String]) -> Self {
         let defines = [&constants(), defines].concat();
-        Self { name: name.into(), text: text.into(), defines, headers: &[], least: 80, alone: false, extra: &[] }
+        Self {
+            name: name.into(),
+            text: text.into(),
+            defines,
+            headers: &[],
+            least: 80,
+            alone: false,
+            extra: &[],
+        }
     }
 
     /// The kernels of a codec.

@@ -3,9 +3,7 @@
 
 use buddy_codec::{Bf16, Codec, CodecKind, Frozen};
 use buddy_core::{ENTRY_BYTES, Target};
-use buddy_cuda::{
-    BuddyPool, Carveout, DeviceBytes, Error, FaultKind, FrozenBuffer, Linear, Output, Source,
-};
+use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, FrozenBuffer, Linear, Output, Source};
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
     LaunchConfig, PushKernelArg,

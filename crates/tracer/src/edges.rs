@@ -50,7 +50,11 @@ pub(crate) fn solve(code: &[Instruction], counts: &Counts) -> HashMap<(usize, us
 }
 
 /// Gives the only unknown edge of an instruction what the others leave.
-fn complete(edges: &mut HashMap<(usize, usize), f64>, count: f64, all: impl Iterator<Item = (usize, usize)> + Clone) {
+fn complete(
+    edges: &mut HashMap<(usize, usize), f64>,
+    count: f64,
+    all: impl Iterator<Item = (usize, usize)> + Clone,
+) {
     let mut unknown = all.clone().filter(|edge| !edges.contains_key(edge));
     let (Some(edge), None) = (unknown.next(), unknown.next()) else { return };
     let known: f64 = all.filter_map(|edge| edges.get(&edge)).sum();

@@ -72,7 +72,10 @@ impl<'a> Flow<'a> {
             let distances = &self.distances[&goal];
             let reach = |&next: &usize| distances.get(next).copied().flatten().is_some();
             if distances.get(at).copied().flatten().is_none() {
-                return Err(Error::NoPath { from, to: if let Goal::At(to) = goal { Some(to) } else { None } });
+                return Err(Error::NoPath {
+                    from,
+                    to: if let Goal::At(to) = goal { Some(to) } else { None },
+                });
             }
             path.push(at);
             let instruction = &self.code[at];
@@ -195,7 +198,13 @@ mod tests {
     use super::*;
 
     fn plain() -> Instruction {
-        Instruction { opcode: "IADD3".to_owned(), conditional: false, written: None, read: vec![], next: Next::On }
+        Instruction {
+            opcode: "IADD3".to_owned(),
+            conditional: false,
+            written: None,
+            read: vec![],
+            next: Next::On,
+        }
     }
 
     fn jump(to: usize, conditional: bool) -> Instruction {

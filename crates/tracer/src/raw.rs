@@ -87,7 +87,8 @@ impl Launch {
             return Err(Error::Raw("another version"));
         }
         let mut field = |name: &'static str| -> Result<&str, Error> {
-            let line = lines.next().and_then(|line| line.strip_prefix(name)).and_then(|rest| rest.strip_prefix(' '));
+            let line =
+                lines.next().and_then(|line| line.strip_prefix(name)).and_then(|rest| rest.strip_prefix(' '));
             line.ok_or(Error::Raw("a head without one of its lines"))
         };
         let kernel = field("kernel")?.to_owned();

@@ -64,7 +64,13 @@ pub fn trace(request: &Request, say: &mut dyn FnMut(&str)) -> Result<(ExitStatus
     fs::write(&library, INJECTED)?;
     fs::write(&patches, &request.patches)?;
     say("running the program with patched kernels");
-    let status = injected(request, &sanitizer, &library.canonicalize()?, &patches.canonicalize()?, &raw.canonicalize()?)?;
+    let status = injected(
+        request,
+        &sanitizer,
+        &library.canonicalize()?,
+        &patches.canonicalize()?,
+        &raw.canonicalize()?,
+    )?;
     let counts = match tools::profiler().filter(|_| request.counts) {
         Some(ncu) => {
             say("running it again under ncu, to count instructions");
@@ -96,7 +102,13 @@ fn file_name(path: &Path) -> String {
 }
 
 /// Runs the program with the injected library; its input, output and exit are its own.
-fn injected(request: &Request, sanitizer: &Path, library: &Path, patches: &Path, raw: &Path) -> Result<ExitStatus, Error> {
+fn injected(
+    request: &Request,
+    sanitizer: &Path,
+    library: &Path,
+    patches: &Path,
+    raw: &Path,
+) -> Result<ExitStatus, Error> {
     let status = Command::new(&request.command[0])
         .args(&request.command[1..])
         .env("CUDA_INJECTION64_PATH", library)
@@ -116,9 +128,13 @@ fn injected(request: &Request, sanitizer: &Path, library: &Path, patches: &Path,
 fn profiled(request: &Request, ncu: &Path, raw: &Path) -> Result<Vec<Counts>, Error> {
     let report = raw.join("counts.ncu-rep");
     let mut command = Command::new(ncu);
-    command.args(["--clock-control", "none", "--section", "SourceCounters", "--force-overwrite", "--export"]).arg(&report);
+    command
+        .args(["--clock-control", "none", "--section", "SourceCounters", "--force-overwrite", "--export"])
+        .arg(&report);
     if !request.kernel.is_empty() {
-        command.args(["--kernel-name-base", "mangled", "--kernel-name"]).arg(format!("regex:{}", escaped(&request.kernel)));
+        command
+            .args(["--kernel-name-base", "mangled", "--kernel-name"])
+            .arg(format!("regex:{}", escaped(&request.kernel)));
     }
     command.args(["--launch-skip", &request.skip.to_string(), "--launch-count", &request.count.to_string()]);
     let output = command.args(&request.command).output();

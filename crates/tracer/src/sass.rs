@@ -114,7 +114,8 @@ fn instruction(line: &str, labels: &HashMap<&str, usize>) -> Result<Instruction,
         _ => Next::On,
     };
     // `BRA P1, target` and `BRA.DIV` go on where the operand does not hold.
-    conditional |= matches!(next, Next::Jump(_)) && base == "BRA" && (operands.contains(',') || opcode.contains("DIV"));
+    conditional |=
+        matches!(next, Next::Jump(_)) && base == "BRA" && (operands.contains(',') || opcode.contains("DIV"));
     Ok(Instruction { opcode: opcode.to_owned(), conditional, written, read, next })
 }
 
@@ -125,8 +126,8 @@ fn branch_targets(comment: &str) -> impl Iterator<Item = &str> {
 
 /// Opcodes that write no general register although one comes first.
 const WRITE_NOTHING: [&str; 16] = [
-    "ST", "STG", "STS", "STL", "STAS", "RED", "REDG", "REDS", "BAR", "BRX", "RET", "CALL", "WARPSYNC", "R2UR", "MEMBAR",
-    "UBLKCP",
+    "ST", "STG", "STS", "STL", "STAS", "RED", "REDG", "REDS", "BAR", "BRX", "RET", "CALL", "WARPSYNC",
+    "R2UR", "MEMBAR", "UBLKCP",
 ];
 
 /// The general registers among the operands: the first one is written if it comes before all else.
@@ -145,9 +146,12 @@ fn registers(opcode: &str, operands: &str) -> (Option<u8>, Vec<u8>) {
         }
     }
     let first = found.first().copied();
-    let predicates = |text: &str| text.split(',').all(|part| part.trim().is_empty() || is_predicate(part.trim()));
+    let predicates =
+        |text: &str| text.split(',').all(|part| part.trim().is_empty() || is_predicate(part.trim()));
     match first {
-        Some((at, register)) if !WRITE_NOTHING.contains(&base) && predicates(&operands[..at]) && comes_first(base, at) => {
+        Some((at, register))
+            if !WRITE_NOTHING.contains(&base) && predicates(&operands[..at]) && comes_first(base, at) =>
+        {
             (Some(register), found[1..].iter().map(|&(_, register)| register).collect())
         }
         _ => (None, found.iter().map(|&(_, register)| register).collect()),

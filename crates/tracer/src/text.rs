@@ -80,7 +80,10 @@ pub fn write(
         let done = assemble(code, &mut flow, events)?;
         written.instructions += done.len() as u64;
         writeln!(out, "warp = {warp}\ninsts = {}", done.len())?;
-        let place = Local { warp: u64::from(*block) * u64::from(warps_of_block) + u64::from(*warp), words: local_words };
+        let place = Local {
+            warp: u64::from(*block) * u64::from(warps_of_block) + u64::from(*warp),
+            words: local_words,
+        };
         for executed in &done {
             line(out, code, executed, events, place)?;
         }
@@ -188,7 +191,9 @@ fn addresses(out: &mut impl Write, event: &Event, local: Local) -> io::Result<()
             for index in 0..lanes as usize {
                 let lane = of_lane.next().unwrap_or(0);
                 let address = match list {
-                    Lanes::Strided(first, stride) => first.wrapping_add_signed(stride.wrapping_mul(index as i64)),
+                    Lanes::Strided(first, stride) => {
+                        first.wrapping_add_signed(stride.wrapping_mul(index as i64))
+                    }
                     Lanes::List(list) => list[index],
                 };
                 let address = if kind == Kind::Local { local.address(address, lane) } else { address };

@@ -27,10 +27,15 @@ fn program(name: &'static str) -> Result<PathBuf, Error> {
 /// [`Error::Missing`] if no toolkit has it.
 pub fn sanitizer() -> Result<PathBuf, Error> {
     const NAME: &str = "libsanitizer-public.so";
-    let folders = toolkits().into_iter().flat_map(|toolkit| [toolkit.join("compute-sanitizer"), toolkit.join("lib")]);
+    let folders =
+        toolkits().into_iter().flat_map(|toolkit| [toolkit.join("compute-sanitizer"), toolkit.join("lib")]);
     let beside = program("compute-sanitizer").ok().and_then(|file| file.canonicalize().ok());
     let beside = beside.and_then(|file| file.parent().map(Path::to_path_buf));
-    folders.chain(beside).map(|folder| folder.join(NAME)).find(|file| file.is_file()).ok_or(Error::Missing(NAME))
+    folders
+        .chain(beside)
+        .map(|folder| folder.join(NAME))
+        .find(|file| file.is_file())
+        .ok_or(Error::Missing(NAME))
 }
 
 /// The profiler, if there is one.
@@ -61,13 +66,16 @@ pub fn disassemble(module: &Path) -> Result<String, Error> {
 /// # Errors
 /// [`Error`] if `cuobjdump` is missing, or says nothing of the kernel.
 pub fn resources(module: &Path, kernel: &str) -> Result<Resources, Error> {
-    let text = output("cuobjdump", Command::new(program("cuobjdump")?).arg("-res-usage").arg(module).output())?;
+    let text =
+        output("cuobjdump", Command::new(program("cuobjdump")?).arg("-res-usage").arg(module).output())?;
     parse_resources(&text, kernel).ok_or_else(|| Error::NoCode(kernel.to_owned()))
 }
 
 fn parse_resources(text: &str, kernel: &str) -> Option<Resources> {
     let mut lines = text.lines().map(str::trim);
-    lines.find(|line| line.strip_prefix("Function ").and_then(|rest| rest.strip_suffix(':')) == Some(kernel))?;
+    lines.find(|line| {
+        line.strip_prefix("Function ").and_then(|rest| rest.strip_suffix(':')) == Some(kernel)
+    })?;
     let usage = lines.next()?;
     let field = |name: &str| usage.split(' ').find_map(|part| part.strip_prefix(name)?.parse().ok());
     Some(Resources { registers: field("REG:")?, shared_bytes: field("SHARED:")? })

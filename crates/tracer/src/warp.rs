@@ -98,7 +98,8 @@ impl Warp<'_> {
         let Some((last, lanes, main)) = paths.pop() else { return Ok(()) };
         for (other, lanes, path) in paths {
             // Lanes that exit do not meet again.
-            let own = if goal == Goal::Exit { path.len() } else { path.len() - self.common_end(&path, &main) };
+            let own =
+                if goal == Goal::Exit { path.len() } else { path.len() - self.common_end(&path, &main) };
             self.emit(other, lanes, &path[..own], goal);
         }
         self.emit(last, if goal == Goal::Exit { lanes } else { mask }, &main, goal);
@@ -123,7 +124,8 @@ impl Warp<'_> {
                 // Others were here with these lanes.
                 self.join(same, where_, lanes);
                 (known, place) = (known + 1, Some(where_));
-            } else if let Some(&(same, where_, next)) = self.follow.get(&event).filter(|_| known == walked.len())
+            } else if let Some(&(same, where_, next)) =
+                self.follow.get(&event).filter(|_| known == walked.len())
                 && same == at
             {
                 // An event of others, at which these lanes were turned off: they went on with them.
@@ -207,7 +209,15 @@ mod tests {
     }
 
     fn event(at: u32, mask: u32, kind: Kind) -> Event {
-        Event { pc: at * INSTRUCTION_BYTES, mask, block: 0, warp: 0, bytes: 4, kind, lanes: Lanes::Strided(0, 4) }
+        Event {
+            pc: at * INSTRUCTION_BYTES,
+            mask,
+            block: 0,
+            warp: 0,
+            bytes: 4,
+            kind,
+            lanes: Lanes::Strided(0, 4),
+        }
     }
 
     /// Instructions with their masks, as they were executed.
@@ -252,8 +262,17 @@ mod tests {
             event(4, 0xf0, Kind::Shared),
             event(7, 0xff, Kind::Global),
         ];
-        let expected =
-            [(0, 0xff), (1, 0xff), (2, 0x0f), (4, 0xf0), (3, 0x0f), (5, 0xff), (6, 0xff), (7, 0xff), (8, 0xff)];
+        let expected = [
+            (0, 0xff),
+            (1, 0xff),
+            (2, 0x0f),
+            (4, 0xf0),
+            (3, 0x0f),
+            (5, 0xff),
+            (6, 0xff),
+            (7, 0xff),
+            (8, 0xff),
+        ];
         assert_eq!(run(&code, &events), expected);
     }
 

@@ -42,7 +42,9 @@ impl Record {
     /// Runs the program, traced.
     pub(crate) fn run(self) -> Result<()> {
         if self.command.is_empty() {
-            bail!("nothing to trace: name a program, as in 'buddy trace -- ./program', or a command, as in 'buddy trace convert'");
+            bail!(
+                "nothing to trace: name a program, as in 'buddy trace -- ./program', or a command, as in 'buddy trace convert'"
+            );
         }
         let gpu = Gpu::open(0).context("a program is traced on the GPU that it runs on")?;
         let (major, minor) = gpu.info()?.capability;
@@ -66,7 +68,9 @@ impl Record {
             say(format_args!("note: the program ended with {status}"));
         }
         if traced.is_empty() {
-            bail!("no kernel was launched that matches; --kernel takes a part of a mangled name, --skip and --count choose among them");
+            bail!(
+                "no kernel was launched that matches; --kernel takes a part of a mangled name, --skip and --count choose among them"
+            );
         }
         traced.iter().for_each(print);
         say(format_args!("{} traces in {}", traced.len(), request.out.join("kernelslist.g").display()));

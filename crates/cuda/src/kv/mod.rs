@@ -131,8 +131,7 @@ impl<'a> KvCache<'a> {
         let [windows, fault, end] = self.shape.metadata();
         let parts = [(0..windows, 0), (windows..fault, Bf16::default().window()), (fault..end, 0xff)];
         for (range, value) in parts {
-            self.gpu
-                .check("clear a cache", driver::fill(on, self.memory.metadata.part(range), value))?;
+            self.gpu.check("clear a cache", driver::fill(on, self.memory.metadata.part(range), value))?;
         }
         Ok(())
     }

@@ -68,6 +68,9 @@ pub struct AttentionRow {
     pub read_us: f64,
 }
 
+/// Replays of a graph that must all give the same.
+const REPLAYS: u32 = 1000;
+
 /// Sequences, tokens of each, heads, heads that ask for each, values of a head, tokens of a page.
 const SHAPES: [[u32; 6]; 6] = [
     [8, 32768, 8, 4, 128, 64],
@@ -95,11 +98,43 @@ pub fn attention(
 ) -> Result<AttentionReport, Error> {
     let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
     check_attention(&lab, checks)?;
+    replay(&lab)?;
     let measured = SHAPES.into_iter().map(|shape| measure(&lab, shape).inspect(|row| progress(row)));
     let rows = measured.collect::<Result<Vec<_>, _>>()?;
     let [append_at_once_us, append_by_layer_us] = measure_append(&lab)?;
     let (gpu, driver) = (info.name, info.driver);
     Ok(AttentionReport { gpu, driver, checked: checks, rows, append_at_once_us, append_by_layer_us })
+}
+
+/// A graph that clears a cache, trains and appends, attends and reads gives the same bits in every replay.
+fn replay(lab: &Lab) -> Result<(), Error> {
+    let lengths = vec![700, 33];
+    let case =
+        Case { lengths, heads: 4, group: 4, tokens: 2, head_values: 128, page_tokens: 16, odd: 0.3, seed: 5 };
+    let total = case.lengths.iter().sum();
+    let all = Sequences::new(lab, case)?;
+    let (cache, plain) = (all.cache()?, all.plain(0));
+    let to = [lab.bytes(plain[0].bytes())?, lab.bytes(plain[1].bytes())?];
+    let work = || {
+        all.prepare(&cache)?;
+        all.append(&cache, 0, total)?;
+        all.attend(&cache)?;
+        all.read(&cache, 0, [to[0].all(), to[1].all()])
+    };
+    // Once outside, which compiles what it needs.
+    work()?;
+    all.attend_plain(&cache)?;
+    all.verify()?;
+    let graph = lab.graph(work)?;
+    for index in 0..REPLAYS {
+        all.spoil()?;
+        to.iter().try_for_each(|bytes| bytes.fill(0xff))?;
+        lab.gpu.check("start a graph", graph.launch())?;
+        all.same_as_twin(&format!("replay {index}"))?;
+        lab.same(&format!("keys of replay {index}"), plain[0], to[0].all())?;
+        lab.same(&format!("values of replay {index}"), plain[1], to[1].all())?;
+    }
+    Ok(())
 }
 
 /// Verifies so many random shapes.
