@@ -103,7 +103,7 @@ impl FrozenHeader {
     /// The header's bytes.
     ///
     /// # Errors
-    /// [`Error::Frozen`] for a codec with a table, which has no room here.
+    /// [`Error::Frozen`] for a codec with a table, which has no room here, and for a target that does not compress.
     pub fn encode(&self) -> Result<[u8; HEADER_BYTES], Error> {
         let window = match &self.codec {
             Codec::Fvc(_) => {
@@ -112,11 +112,13 @@ impl FrozenHeader {
             Codec::Bf16(bf16) => u32::from(bf16.window()),
             _ => 0,
         };
+        let target = Target::ALL.iter().position(|&target| target == self.target);
+        let target = target.ok_or_else(|| refused("memory that is not compressed has no target"))? as u32;
         let mut out = [0; HEADER_BYTES];
         let name = self.codec.kind().name().as_bytes();
         out[..8].copy_from_slice(&MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        out[12..16].copy_from_slice(&(self.target as u32).to_le_bytes());
+        out[12..16].copy_from_slice(&target.to_le_bytes());
         out[NAME][..name.len()].copy_from_slice(name);
         out[32..36].copy_from_slice(&window.to_le_bytes());
         out[36..40].copy_from_slice(&self.row.to_le_bytes());
