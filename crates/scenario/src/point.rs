@@ -43,6 +43,11 @@ impl Share {
         }
     }
 
+    /// In hundredths: from the millionths themselves, so that 7% is 7.
+    pub fn as_percent(self) -> f64 {
+        f64::from(self.0) / 1e4
+    }
+
     /// It as a fraction of 1.
     pub fn get(self) -> f64 {
         f64::from(self.0) / 1e6
@@ -97,7 +102,7 @@ impl Point {
         let Self { program, mode, link, .. } = self;
         let metadata = self.metadata_bytes.map(|bytes| format!(", {bytes} B of metadata a slice"));
         let over = (self.oversubscription > Share::default())
-            .then(|| format!(", {}% over", 100.0 * self.oversubscription.get()));
+            .then(|| format!(", {}% over", self.oversubscription.as_percent()));
         let more = [metadata, over].into_iter().flatten().collect::<String>();
         format!("{program} {} at {link}{more}", mode.name())
     }

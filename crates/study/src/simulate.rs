@@ -98,7 +98,7 @@ fn key(point: &Point, memory: &Value) -> Result<Key, Error> {
     let shape = json!({
         "program": point.program, "gpu": point.gpu, "link": config.link.gb_per_s.round() as u64, "mode": point.mode,
         "metadata_bytes": point.metadata_bytes,
-        "oversubscription": (100.0 * point.oversubscription.get()).round() as u64,
+        "oversubscription": point.oversubscription.as_percent().round() as u64,
     });
     let inputs = json!({
         "point": shape, "memory": memory, "gpu": config.gpu, "link": config.link,
