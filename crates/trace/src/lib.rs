@@ -3,7 +3,7 @@
 //! A [`Kernel`] hands out the [instructions](Inst) of its warps a piece at a time. There are two kinds. A
 //! [generated](pattern) kernel is a small description that makes each piece when it is asked for, so that a
 //! billion instructions need no file. A traced kernel reads a file and keeps only the blocks that are being executed:
-//! the [text](accel) that Accel-Sim's tracer writes, plain or compressed with xz, or our own [packed](packed) format.
+//! the [text](accel) that Accel-Sim's tracer writes, plain or compressed with xz, or our own [packed] format.
 
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 //!
 //! Integers, predicates, addresses and single precision are computed for every lane; shared memory and the arrays that a
 //! kernel is given hold what it stores there. What is not known (arrays whose content was not given, double and half precision,
-//! tensor cores, an opcode that is not in [`exec`]) is marked as such in every register that it reaches. A kernel
+//! tensor cores, an opcode that is not in `exec`) is marked as such in every register that it reaches. A kernel
 //! whose branches, masks or addresses depend on it is refused, with the instruction that asked: no path is guessed.
 //!
 //! Two things are assumed. Lanes that part meet again at the lowest address that any of them stands at, which is where
