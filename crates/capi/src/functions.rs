@@ -8,7 +8,7 @@ use std::{
 use buddy_cuda::{Allocation, DeviceSpan, Surveyed};
 
 use crate::{
-    codec::{codec, name},
+    codec::codec,
     error::{Failure, guard, last_message, meaning},
     state,
     types::{Code, DevicePointer, Handle, Sizes, Span, Stats, Stream, target},
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn buddyTrain(
         // SAFETY: the caller's promises.
         let (stream, span) =
             unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(data, bytes as u64)) };
-        let text = CString::new(name(&gpu.train(&stream, kind, span)?)).expect("names hold no NUL");
+        let text = CString::new(gpu.train(&stream, kind, span)?.to_string()).expect("names hold no NUL");
         let text = text.as_bytes_with_nul();
         if trained.is_null() || room < text.len() {
             return Err(Failure::Value(format!("the name needs {} bytes; {room} were given", text.len())));

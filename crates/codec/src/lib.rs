@@ -39,6 +39,7 @@ pub mod samples;
 mod simd;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod text;
 mod zeros;
 
 pub use batch::BatchError;

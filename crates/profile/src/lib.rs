@@ -36,7 +36,7 @@ pub use analyze::analyze;
 pub use assign::{Assignment, CodecChoice, assign};
 pub use choose::{DEFAULT_THRESHOLD, candidates, choose_codec};
 pub use error::Error;
-pub use look::{PageClasses, Progress};
+pub use look::{PageClasses, Progress, histogram};
 pub use measured::{Measured, MeasuredAllocation, MeasuredCodec, Tried};
 pub use memory::Memory;
 pub use observer::{Observer, train};

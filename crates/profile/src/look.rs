@@ -64,6 +64,12 @@ pub(crate) fn look(array: &impl Memory, codecs: &[Codec], shown: Shown, progress
     totals.into_iter().enumerate().map(look).collect()
 }
 
+/// The sizes of some memory under one codec, on all threads.
+pub fn histogram(memory: &impl Memory, codec: &Codec) -> Histogram {
+    let shown = Shown { codecs: 0, rows: 0 };
+    look(memory, std::slice::from_ref(codec), shown, &|_| ())[0].histogram
+}
+
 /// The histogram of some entries under a codec.
 pub(crate) fn count(entries: &[Entry], codec: &Codec) -> Histogram {
     let codecs = std::slice::from_ref(codec);

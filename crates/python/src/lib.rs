@@ -1,0 +1,25 @@
+//! `buddy._native`: what the Python package calls. Its stubs are `python/buddy/_native.pyi`.
+//!
+//! Thin: results are records as JSON, which Python wraps; tensors are addresses and lengths, on the CPU or on a GPU, so that
+//! neither NumPy nor PyTorch is needed to build or to import it. Memory is the caller's, streams too, and nothing waits but where
+//! a function says so. Work that takes long is done without Python's lock.
+
+mod failure;
+mod frozen;
+mod linear;
+mod looking;
+mod place;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::frozen::{freeze, frozen_room, read_frozen};
+    #[pymodule_export]
+    use super::linear::{linear, linear_room};
+    #[pymodule_export]
+    use super::looking::{
+        analysis_html, analysis_text, analyze_files, analyze_memory, command, histograms, train,
+    };
+}

@@ -1,0 +1,49 @@
+//! Linear layers from frozen weights on a GPU.
+
+use buddy_codec::FrozenHeader;
+use buddy_cuda::{FrozenBuffer, Linear, Output};
+use pyo3::prelude::*;
+
+use crate::{
+    failure,
+    frozen::{How, parse},
+    place::{Place, Span, gpu, on_gpu},
+};
+
+const NO_GPU: &str = "products from compressed weights are for GPUs; on the CPU unpack and multiply";
+
+/// Bytes of scratch memory for so many tokens; it begins as zeros, and layers leave it so that it can be used again.
+#[pyfunction]
+pub(crate) fn linear_room(place: Place, how: How, weight_bytes: u64, tokens: u32) -> PyResult<u64> {
+    let (codec, target, row) = parse(&how)?;
+    let (gpu, _) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
+    let header = FrozenHeader { codec, target, bytes: weight_bytes, row, sectors: 0 };
+    Linear::room(&gpu, &header, tokens).map_err(failure::gpu)
+}
+
+/// y = W x and the bias, if its span is not empty, when the stream gets there. `weights` is the buffer and the bytes of its data.
+#[pyfunction]
+pub(crate) fn linear(
+    place: Place,
+    how: How,
+    weights: (Span, u64),
+    x: Span,
+    bias: Span,
+    y: Span,
+    scratch: Span,
+) -> PyResult<()> {
+    let (codec, target, row) = parse(&how)?;
+    let (gpu, stream) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
+    let frozen = FrozenBuffer::over(&gpu, (&codec, target, row), weights.1, on_gpu(weights.0));
+    let frozen = frozen.map_err(failure::gpu)?;
+    let linear = Linear {
+        weights: &frozen,
+        x: on_gpu(x),
+        bias: (bias.1 > 0).then(|| on_gpu(bias)),
+        y: on_gpu(y),
+        output: Output::Bf16,
+        scratch: on_gpu(scratch),
+        overlaps: false,
+    };
+    linear.start(&stream).map_err(failure::gpu)
+}

@@ -1,0 +1,114 @@
+//! Looking at memory: files, arrays, tensors where they lie, and the command itself.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use buddy_codec::{Codec, CodecKind};
+use buddy_core::{Analysis, Dtype, Histogram, Record};
+use buddy_cuda::Surveyed;
+use buddy_snapshot::{Array, open};
+use pyo3::prelude::*;
+
+use crate::{
+    failure,
+    place::{Place, Span, bytes, gpu, on_gpu},
+};
+
+/// Runs the command `buddy` with these arguments, its name first; returns the exit code.
+#[pyfunction]
+pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| buddy_cli::run(arguments))
+}
+
+/// Analyses the arrays of files; returns the record as JSON.
+#[pyfunction]
+pub(crate) fn analyze_files(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    dtype: Option<&str>,
+    threshold: f64,
+) -> PyResult<String> {
+    let dtype = dtype.map(str::parse::<Dtype>).transpose().map_err(failure::value)?;
+    py.detach(|| {
+        let mut arrays = Vec::new();
+        for path in &paths {
+            let file = path.display().to_string();
+            let found = open(path, dtype).map_err(failure::value)?;
+            arrays.extend(found.into_iter().map(|array| (file.clone(), array)));
+        }
+        Ok(analyze(&arrays, threshold))
+    })
+}
+
+/// Analyses arrays in memory, given as name, type, shape and span; returns the record as JSON.
+#[pyfunction]
+pub(crate) fn analyze_memory(
+    py: Python<'_>,
+    arrays: Vec<(String, String, Vec<u64>, Span)>,
+    threshold: f64,
+) -> PyResult<String> {
+    let array = |(name, dtype, shape, span): (String, String, Vec<u64>, Span)| {
+        let dtype: Dtype = dtype.parse().map_err(failure::value)?;
+        let mut array = Array::from_memory(&name, dtype, bytes(span)?.to_vec()).map_err(failure::value)?;
+        array.shape = shape;
+        Ok(("memory".to_owned(), array))
+    };
+    let arrays = arrays.into_iter().map(array).collect::<PyResult<Vec<_>>>()?;
+    Ok(py.detach(|| analyze(&arrays, threshold)))
+}
+
+fn analyze(arrays: &[(String, Array)], threshold: f64) -> String {
+    let mut record = Record::new(buddy_profile::analyze(arrays, threshold, &|_| ()));
+    record.spec = serde_json::json!({ "threshold": threshold });
+    record.to_json()
+}
+
+/// The page of an analysis.
+#[pyfunction]
+pub(crate) fn analysis_html(record: &str) -> PyResult<String> {
+    Ok(buddy_report::analysis_page(&Record::<Analysis>::from_json(record).map_err(failure::value)?))
+}
+
+/// The tables of an analysis as text.
+#[pyfunction]
+pub(crate) fn analysis_text(record: &str) -> PyResult<String> {
+    Ok(buddy_report::analysis_text(&Record::<Analysis>::from_json(record).map_err(failure::value)?.data))
+}
+
+/// How many entries of each span have which size with its codec: six counts in the order zero, b8, s1, s2, s3, raw. On a GPU this
+/// waits for the stream once.
+#[pyfunction]
+pub(crate) fn histograms(
+    py: Python<'_>,
+    place: Place,
+    spans: Vec<(Span, String)>,
+) -> PyResult<Vec<[u64; 6]>> {
+    let gpu = gpu(place)?;
+    let codecs = spans.iter().map(|(_, codec)| codec.parse::<Codec>().map_err(failure::value));
+    let codecs = codecs.collect::<PyResult<Vec<Codec>>>()?;
+    let found: Vec<Histogram> = if let Some((gpu, stream)) = gpu {
+        let surveyed = spans.iter().zip(codecs).map(|((span, _), codec)| Surveyed {
+            span: on_gpu(*span),
+            codec,
+            classes: None,
+        });
+        let surveyed: Vec<Surveyed<'_>> = surveyed.collect();
+        py.detach(|| gpu.survey(&stream, &surveyed)).map_err(failure::gpu)?
+    } else {
+        let memory = spans.iter().map(|(span, _)| bytes(*span)).collect::<PyResult<Vec<&[u8]>>>()?;
+        let look = |(memory, codec): (&&[u8], &Codec)| buddy_profile::histogram(memory, codec);
+        py.detach(|| memory.iter().zip(&codecs).map(look).collect())
+    };
+    Ok(found.iter().map(|histogram| histogram.classes).collect())
+}
+
+/// The codec of a name, such as `bf16`, trained on a span: its name with what it learned. On a GPU this waits for the stream if the
+/// codec learns.
+#[pyfunction]
+pub(crate) fn train(place: Place, codec: &str, span: Span) -> PyResult<String> {
+    let kind: CodecKind = codec.parse().map_err(failure::value)?;
+    let trained = match gpu(place)? {
+        Some((gpu, stream)) => gpu.train(&stream, kind, on_gpu(span)).map_err(failure::gpu)?,
+        None => kind.train(&buddy_profile::sample(&bytes(span)?)),
+    };
+    Ok(trained.to_string())
+}
