@@ -27,6 +27,13 @@ pub(crate) fn frozen_room(how: How, data_bytes: u64, sectors: u32) -> PyResult<u
     Ok(FrozenBuffer::room(&codec, target, row, data_bytes, sectors))
 }
 
+/// What the first 128 bytes of a buffer, on the CPU, say: codec, target, entries of a row, bytes of data, sectors that overflow.
+#[pyfunction]
+pub(crate) fn frozen_header(header: Span) -> PyResult<(String, &'static str, u32, u64, u32)> {
+    let header = FrozenHeader::parse(bytes(header)?).map_err(failure::value)?;
+    Ok((header.codec.to_string(), header.target.name(), header.row, header.bytes, header.sectors))
+}
+
 /// Packs whole entries into a buffer when the stream gets there. If more sectors overflow than there is room for, the buffer does
 /// not begin as one, and its header says how many there are.
 #[pyfunction]

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::frozen::{freeze, frozen_room, read_frozen};
+    use super::frozen::{freeze, frozen_header, frozen_room, read_frozen};
     #[pymodule_export]
     use super::linear::{linear, linear_room};
     #[pymodule_export]

@@ -1,0 +1,27 @@
+"""Buddy Compression: compressed GPU memory that never moves.
+
+    import buddy
+    print(buddy.analyze("model.safetensors"))
+
+Needs neither PyTorch nor a GPU. ``buddy.torch`` has tensors, operators and training; importing it imports PyTorch.
+docs/python.md is the guide.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+
+from .analysis import Analysis, ArrayAnalysis, Fit, Outcome, analyze
+
+try:
+    __version__ = version("buddy-memory")
+except PackageNotFoundError:  # from a source tree
+    __version__ = "0"
+
+__all__ = ["Analysis", "ArrayAnalysis", "Fit", "Outcome", "analyze", "torch"]
+
+
+def __getattr__(name):
+    # PyTorch is imported by whoever asks for it.
+    if name == "torch":
+        return import_module(".torch", __name__)
+    raise AttributeError(f"module 'buddy' has no attribute {name!r}")

@@ -1,0 +1,143 @@
+"""How compressible files, arrays and tensors are: what ``buddy analyze`` prints, as objects."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import _native
+from .record import Record
+
+# NumPy's names of types, and PyTorch's, as the command has them.
+DTYPES = {
+    "bool": "bool", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
+    "int64": "i64", "uint64": "u64", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "float16": "f16",
+    "bfloat16": "bf16", "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """What a target makes of an array, or of all."""
+
+    ratio: float
+    """Bytes of data for each byte in device memory."""
+    overflow_share: float
+    """Entries that do not fit the target, 0 to 1."""
+    optimistic_ratio: float | None
+    """Each entry at the best of the paper's eight sizes; None if all are zeros."""
+    device_bytes: int
+    """Bytes in device memory."""
+    histogram: dict[str, int]
+    """Entries by size class: zero, b8, s1, s2, s3, raw."""
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Fit:
+        classes = dict(zip(["zero", "b8", "s1", "s2", "s3", "raw"], data["histogram"]["classes"]))
+        return cls(data["ratio"], data["overflow_share"], data["optimistic_ratio"], data["device_bytes"], classes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """An array with one codec."""
+
+    codec: str
+    target: str
+    fit: Fit
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Outcome:
+        return cls(data["codec"], data["target"], Fit.of(data["fit"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayAnalysis:
+    """One array: with the paper's codec (``bpc``), and with the one that suits it best (``auto``)."""
+
+    file: str
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    bpc: Outcome
+    auto: Outcome
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> ArrayAnalysis:
+        about = (data[key] for key in ["file", "name", "dtype"])
+        return cls(*about, tuple(data["shape"]), data["bytes"], Outcome.of(data["bpc"]), Outcome.of(data["auto"]))
+
+
+class Analysis(Record):
+    """What ``analyze`` found. Prints as the command's tables; a notebook shows the command's page."""
+
+    _text, _page = staticmethod(_native.analysis_text), staticmethod(_native.analysis_html)
+
+    @property
+    def arrays(self) -> list[ArrayAnalysis]:
+        """Every array, in the order given."""
+        return [ArrayAnalysis.of(one) for one in self.data["arrays"]]
+
+    @property
+    def bpc(self) -> Fit:
+        """All arrays with the paper's codec."""
+        return Fit.of(self.data["bpc"])
+
+    @property
+    def auto(self) -> Fit:
+        """All arrays, each with the codec that suits it best."""
+        return Fit.of(self.data["auto"])
+
+    @property
+    def ratio(self) -> float:
+        """Bytes of data for each byte in device memory, each array with the codec that suits it best."""
+        return self.auto.ratio
+
+
+def analyze(what: Any, *, dtype: str | None = None, threshold: float = 0.3) -> Analysis:
+    """Says how compressible something is, and which targets that allows.
+
+    ``what`` is a path (.npy, .npz, .safetensors, or raw bytes), a NumPy array, a PyTorch tensor, a mapping from names to
+    arrays or tensors such as a ``state_dict``, or a list of any of these. ``dtype`` names the elements of raw files
+    (``"f32"``). ``threshold`` is the share of an array's entries that may overflow its target. Tensors of a GPU are copied to
+    the host; ``buddy.torch.look`` looks at them in place.
+    """
+    if not 0 <= threshold <= 1:
+        raise ValueError(f"threshold is from 0 to 1, not {threshold}")
+    if isinstance(what, (str, os.PathLike)):
+        return Analysis(_native.analyze_files([what], dtype, threshold))
+    things = list(what) if isinstance(what, (list, tuple)) else [what]
+    if things and all(isinstance(one, (str, os.PathLike)) for one in things):
+        return Analysis(_native.analyze_files(things, dtype, threshold))
+    # The arrays live until they were looked at.
+    arrays = [_described(name, array) for name, array in _named(things)]
+    return Analysis(_native.analyze_memory([row for row, _ in arrays], threshold))
+
+
+def _named(things: Iterable[Any]) -> Iterable[tuple[str, Any]]:
+    for number, thing in enumerate(things):
+        if isinstance(thing, Mapping):
+            yield from thing.items()
+        else:
+            yield f"array{number}" if number else "array", thing
+
+
+def _described(name: str, array: Any) -> tuple[tuple, Any]:
+    """Name, type, shape and span of an array, and what keeps its memory alive."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        array = array.detach().cpu().contiguous()
+        kind, span = str(array.dtype).removeprefix("torch."), (array.data_ptr(), array.numel() * array.element_size())
+    elif hasattr(array, "__array_interface__"):
+        import numpy
+
+        array = numpy.ascontiguousarray(array)
+        kind, span = array.dtype.name, (array.ctypes.data, array.nbytes)
+    else:
+        raise TypeError(f"'{name}' is a {type(array).__name__}; analyze takes paths, arrays and tensors")
+    if kind not in DTYPES:
+        raise TypeError(f"'{name}' has elements of type {kind}; those known are {', '.join(DTYPES)}")
+    return (name, DTYPES[kind], list(array.shape), span), array

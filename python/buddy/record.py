@@ -1,0 +1,49 @@
+"""What every result is: a record of the command's, with its tables and its page."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+
+class Record:
+    """A versioned record. ``print`` shows its tables, a notebook its page."""
+
+    _text: Callable[[str], str]
+    _page: Callable[[str], str]
+
+    def __init__(self, text: str):
+        self._json = text
+        self._record: dict[str, Any] = json.loads(text)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What was found, without what says how."""
+        return self._record["data"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole record, as the command writes it with ``--json``."""
+        return json.loads(self._json)
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return self._json
+
+    def to_html(self) -> str:
+        """A page with tables and pictures; one file that needs no network."""
+        return type(self)._page(self._json)
+
+    def save_html(self, path: str | os.PathLike) -> None:
+        """Writes the page to a file."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_html())
+
+    def __str__(self) -> str:
+        return type(self)._text(self._json)
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:600px;border:0"></iframe>'

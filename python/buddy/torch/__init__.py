@@ -1,0 +1,16 @@
+"""Compressed tensors for PyTorch, on the CPU and on NVIDIA GPUs.
+
+    p = buddy.torch.pack(tensor)       # the same bits in fewer bytes
+    tensor = buddy.torch.unpack(p)     # bit for bit
+    y = buddy.torch.linear(x, p)       # from packed bf16 weights
+
+The operators are ``torch.ops.buddy.pack``, ``unpack`` and ``linear``: they take plain tensors, work in ``torch.compile`` and in
+CUDA graphs, and use PyTorch's memory and current stream.
+"""
+
+from . import ops as _ops
+from .report import SavedReport
+from .saved import SavedMemory, compress_saved
+from .packed import PackedTensor, linear, linear_room, pack, pack_weight, unpack
+
+__all__ = ["PackedTensor", "SavedMemory", "SavedReport", "compress_saved", "linear", "linear_room", "pack", "pack_weight", "unpack"]

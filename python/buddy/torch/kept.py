@@ -1,0 +1,137 @@
+"""One piece of memory that autograd keeps: packed once, whatever views of it are saved, and unpacked when one is asked for.
+
+The unit is the storage, all of it: what is saved of it, transposed, expanded or at an odd offset, is type, size, strides and offset
+over the same bytes. Plain memory is let go only when the GPU has said that what overflowed had room; until then, and if it had not,
+the plain memory is what is read. So no one waits, and nothing is ever lost.
+"""
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .. import _native
+from .layout import padded, room
+from .ops import on_device, place, span
+
+# Where a buffer's header has the number of sectors that overflow.
+AT_SECTORS = slice(48, 52)
+
+
+def over(storage, dtype, size, stride, offset):
+    """A tensor over a storage."""
+    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+
+
+class Kept:
+    """A storage as it was when autograd saved it. ``tensor`` is what was saved first, cut off from the graph."""
+
+    __slots__ = ("tensor", "storage", "address", "version", "size", "device", "packed", "how", "capacity", "sectors", "site",
+                 "event", "stream", "told", "restored", "__weakref__")
+
+    def __init__(self, tensor, site):
+        storage = tensor.untyped_storage()
+        self.tensor, self.version, self.site = tensor, tensor._version, site
+        # While the weak reference lives, no other storage has this one's identity.
+        self.storage, self.address, self.size = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
+        self.device, self.packed, self.sectors, self.restored = tensor.device, None, 0, None
+        self.event = self.stream = self.told = None
+
+    def is_of(self, tensor, storage):
+        """Whether a tensor's memory is this one, unchanged. Its storage is alive, and so is the identity compared here."""
+        return (not self.storage.expired() and tensor._version == self.version
+                and (storage.data_ptr(), storage.nbytes()) == (self.address, self.size))
+
+    def pack(self, codec, target, sectors):
+        """Packs it, when the stream gets there. ``settle`` says later whether it had room."""
+        flat = over(self.tensor.untyped_storage(), torch.uint8, (self.size,), (1,), 0)
+        if self.size != padded(self.size) or self.address % 16:
+            filled = flat.new_zeros(padded(self.size))
+            filled[: self.size] = flat
+            flat = filled
+        self.how, self.capacity = (codec, target, 0), sectors
+        self.packed = flat.new_empty(room(target, 0, flat.numel(), sectors))
+        with on_device(flat):
+            _native.freeze(place(flat), self.how, span(flat), span(self.packed))
+
+    def watch(self, told, event):
+        """On a GPU: asks how many sectors overflow, without a wait."""
+        self.stream, self.told, self.event = torch.cuda.current_stream(self.device), told, event
+        # Should the plain memory go before the kernel has read it, the allocator waits for this stream.
+        self.tensor.record_stream(self.stream)
+        told.copy_(self.packed[AT_SECTORS].view(torch.int32)[0], non_blocking=True)
+        event.record(self.stream)
+
+    def settle(self):
+        """The answer is there: lets go of the plain memory, or of the packed if it had no room. Returns whether it had."""
+        self.sectors = int(self.packed[AT_SECTORS].view(torch.int32)[0] if self.told is None else self.told) & 0xFFFFFFFF
+        self.told = None
+        if self.sectors > self.capacity:
+            self.packed = None
+            return False
+        self.tensor = None
+        return True
+
+    def plain(self):
+        """The storage as PyTorch keeps it, if that is still there and unchanged; raises if it is all there is and was changed."""
+        if self.tensor is None:
+            return None
+        if self.tensor._version != self.version:
+            if self.packed is None:
+                raise changed(self.tensor, self.version)
+            return None
+        return self.tensor.untyped_storage()
+
+    def restore(self):
+        """A storage with the bytes as they were."""
+        if (storage := self.plain()) is not None:
+            return storage
+        if self.told is not None:
+            # Changed in place while it was being packed: now the answer counts.
+            self.event.synchronize()
+            if not self.settle():
+                raise changed(self.tensor, self.version)
+        if self.restored is not None and not self.restored.expired():
+            # Another view of it is in use: the same memory, as without packing.
+            if (storage := torch.UntypedStorage._new_with_weak_ptr(self.restored.cdata)) is not None:
+                return storage
+        whole = torch.empty(padded(self.size), dtype=torch.uint8, device=self.device)
+        with on_device(whole):
+            if self.event is not None and (current := torch.cuda.current_stream(self.device)) != self.stream:
+                current.wait_event(self.event)
+                self.packed.record_stream(current)
+            _native.read_frozen(place(whole), self.how, span(self.packed), span(whole))
+        storage = whole.untyped_storage()
+        self.restored = StorageWeakRef(storage)
+        return storage
+
+
+def changed(tensor, version):
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {version} instead")
+
+
+class Part:
+    """A saved tensor: which part of which memory."""
+
+    __slots__ = ("kept", "dtype", "size", "stride", "offset")
+
+    def __init__(self, kept, tensor):
+        self.kept, self.dtype, self.size = kept, tensor.dtype, tensor.size()
+        self.stride, self.offset = tensor.stride(), tensor.storage_offset()
+
+    def unpack(self):
+        return over(self.kept.restore(), self.dtype, self.size, self.stride, self.offset)
+
+
+class Passed:
+    """A saved tensor that is passed through."""
+
+    __slots__ = ("tensor", "version")
+
+    def __init__(self, tensor):
+        self.tensor, self.version = tensor, None if tensor.is_inference() else tensor._version
+
+    def unpack(self):
+        if self.version is not None and self.tensor._version != self.version:
+            raise changed(self.tensor, self.version)
+        return self.tensor

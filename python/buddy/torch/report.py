@@ -1,0 +1,77 @@
+"""What a step's saved tensors took."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from typing import Any
+
+
+@dataclasses.dataclass
+class SavedReport:
+    """What ``compress_saved`` did in a step."""
+
+    tensors: int = 0
+    """Pieces of memory that were packed."""
+    plain_bytes: int = 0
+    """What they take plain."""
+    packed_bytes: int = 0
+    """What they take packed."""
+    overflow_bytes: int = 0
+    """Of it, what overflowed its target."""
+    saved_again: int = 0
+    """How often memory was saved again that was packed already."""
+    codecs: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Plain bytes by codec and target."""
+    skipped: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """How many tensors were passed through and their bytes, by reason."""
+
+    @property
+    def ratio(self) -> float:
+        """Plain bytes over packed bytes."""
+        return self.plain_bytes / self.packed_bytes if self.packed_bytes else 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {**dataclasses.asdict(self), "ratio": self.ratio}
+
+    def packed(self, kept):
+        self.tensors += 1
+        self.plain_bytes += kept.size
+        self.packed_bytes += kept.packed.numel()
+        self.overflow_bytes += 32 * kept.sectors
+        name = f"{kept.how[0].split(':')[0]} at {kept.how[1]}"
+        self.codecs[name] = self.codecs.get(name, 0) + kept.size
+
+    def again(self, _size):
+        self.saved_again += 1
+
+    def skip(self, reason, tensor):
+        count, size = self.skipped.get(reason, (0, 0))
+        self.skipped[reason] = (count + 1, size + tensor.numel() * tensor.element_size())
+
+    def _rows(self):
+        yield "packed", self.tensors, self.plain_bytes, f"to {_size(self.packed_bytes)}, {self.ratio:.2f}x"
+        for codec, size in sorted(self.codecs.items()):
+            yield f"  {codec}", "", size, ""
+        yield "  saved again", self.saved_again, 0, "packed once"
+        for reason, (count, size) in sorted(self.skipped.items(), key=lambda one: -one[1][1]):
+            yield f"passed: {reason}", count, size, ""
+
+    def __str__(self) -> str:
+        lines = [f"{name:<42}{count!s:>6}  {_size(size) if size else '':>10}  {note}" for name, count, size, note in self._rows()]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        rows = ("".join(f"<td>{html.escape(str(cell))}</td>" for cell in (name, count, _size(size) if size else "", note))
+                for name, count, size, note in self._rows())
+        return "<table><tr><th>saved tensors</th><th>count</th><th>bytes</th><th></th></tr>" \
+            + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+
+
+def _size(size: float) -> str:
+    for unit in ["B", "KB", "MB"]:
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

@@ -1,0 +1,202 @@
+"""Saved activations in fewer bytes, exact to the bit: ``with compress_saved(model):`` around the forward pass."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from .kept import Kept, Part, Passed, over
+from .policy import Policy, Site
+from .report import SavedReport
+
+# What is kept of a model between steps: how its tensors are packed.
+_MODELS: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, SavedMemory]] = weakref.WeakKeyDictionary()
+
+
+def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: int = 1 << 20, most_overflow: float = 0.1,
+                   least_saved: float = 0.1, in_flight_bytes: int = 512 << 20) -> SavedMemory:
+    """Packs what autograd saves for the backward pass. Gradients are those without it, to the bit.
+
+    Put it around the forward pass; the backward pass may be inside or after it::
+
+        with buddy.torch.compress_saved(model) as mem:
+            loss = model(batch).mean()
+        loss.backward()
+        print(mem.report())
+
+    By default only tensors that reach 2x are packed (what follows a ReLU, masks, sparse ones), found by a look in the first
+    steps; ``least="4/3x"`` packs dense bf16 too. At most ``most_overflow`` of a tensor's entries may be beyond its target, and
+    at least ``least_saved`` of its bytes must be saved.
+    Parameters, buffers, subclasses of tensors and what is smaller than ``least_bytes`` are passed through. The same model and
+    options give the same memory, so it may be written into the training loop. Plain memory is let go once the GPU says that its
+    packed form had room; at most ``in_flight_bytes`` of it wait for that answer.
+
+    Memory that is changed behind autograd's back (through ``.data``, or by kernels that do not say so) between two operations
+    that save it must not be used with this.
+    """
+    options = (least, least_bytes, most_overflow, least_saved, in_flight_bytes)
+    kept = _MODELS.setdefault(model, {})
+    if options not in kept:
+        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:-1]), in_flight_bytes)
+    return kept[options]
+
+
+class SavedMemory:
+    """What ``compress_saved`` keeps of a model: how each saved tensor is packed, and what the last step gave."""
+
+    def __init__(self, model: weakref.ref[torch.nn.Module], policy: Policy, in_flight_bytes: int):
+        self.policy, self.in_flight_bytes, self.step = policy, in_flight_bytes, 0
+        self._model, self._owned, self._numbers = model, set(), {}
+        self._sites: dict[Any, Site] = {}
+        # By the identity of the storage; a Kept holds a weak reference that keeps it from being given to another.
+        self._known: weakref.WeakValueDictionary[int, Kept] = weakref.WeakValueDictionary()
+        self._lock, self._pending, self._waiting, self._told, self._events = threading.Lock(), deque(), 0, [], []
+        self._inside, self._hooks, self._report = [], [], SavedReport()
+
+    def report(self) -> SavedReport:
+        """What the last step gave: bytes, ratio, overflow, and what was passed through and why."""
+        self._settle(0)
+        return self._report
+
+    def __enter__(self) -> SavedMemory:
+        if not self._inside:
+            self.step += 1
+            self._numbers, self._report = {}, SavedReport()
+            self._find_owned()
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+        hooks.__enter__()
+        self._inside.append(hooks)
+        return self
+
+    def __exit__(self, *about: Any) -> None:
+        self._inside.pop().__exit__(*about)
+        if not self._inside:
+            for hook in self._hooks:
+                hook.remove()
+            self._hooks = []
+
+    def _find_owned(self):
+        """The memory of parameters and buffers. Sharded ones are gathered when a module runs: they are noted then."""
+        model = self._model()
+        self._owned = set()
+        if model is None:
+            return
+        for tensor in [*model.parameters(), *model.buffers()]:
+            self._own(tensor)
+        if any(type(module).__name__.startswith("FSDP") for module in model.modules()):
+            self._hooks = [module.register_forward_pre_hook(self._note) for module in model.modules()
+                           if module._parameters]
+
+    def _note(self, module, _):
+        for tensor in module._parameters.values():
+            if tensor is not None:
+                self._own(tensor)
+
+    def _own(self, tensor):
+        tensor = getattr(tensor, "_local_tensor", tensor)
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # some have no storage
+            self._owned.add(tensor.untyped_storage()._cdata)
+
+    def _pack(self, tensor):
+        """The hook: what autograd shall keep instead of a tensor."""
+        if torch._C._len_torch_dispatch_stack():
+            # Our own work is no one else's to count or to keep.
+            with _disable_current_modes():
+                return self._pack_one(tensor)
+        return self._pack_one(tensor)
+
+    def _pack_one(self, tensor):
+        reason = self._unfit(tensor)
+        if reason is None:
+            storage = tensor.untyped_storage()
+            kept = self._known.get(storage._cdata)
+            if kept is None:
+                kept, reason = self._keep(tensor, storage)
+            elif kept.is_of(tensor, storage):
+                self._report.again(kept.size)
+            else:
+                reason = "changed in place since it was packed"
+            if reason is None:
+                return Part(kept, tensor)
+        self._report.skip(reason, tensor)
+        return Passed(tensor)
+
+    def _unfit(self, tensor):
+        """Why a tensor is passed through, before anyone looks at it."""
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            return "a subclass of tensors"
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference():
+            return "not plain memory"
+        if tensor.device.type not in ("cpu", "cuda"):
+            return "not on the CPU or an NVIDIA GPU"
+        storage = tensor.untyped_storage()
+        if storage._cdata in self._owned:
+            return "a parameter or a buffer"
+        if storage.nbytes() < self.policy.least_bytes:
+            return "small"
+        if tensor.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            return "captured in a graph"
+        return None
+
+    def _keep(self, tensor, storage):
+        """Packs memory that was not seen before, or says why not."""
+        self._settle(self.in_flight_bytes)
+        place = (tensor.device, tensor.dtype, storage.nbytes())
+        number = self._numbers[place] = self._numbers.get(place, 0) + 1
+        site = self._sites.setdefault((*place, number), Site())
+        if site.is_due(self.step):
+            flat = over(storage, torch.uint8, (storage.nbytes(),), (1,), 0)
+            self.policy.look(site, self.step, flat, tensor.dtype)
+        if site.reason is not None:
+            return None, site.reason
+        kept = Kept(tensor, site)
+        kept.pack(site.codec, site.target, site.sectors)
+        self._known[storage._cdata] = kept
+        if tensor.device.type == "cuda":
+            with self._lock:
+                told = self._told.pop() if self._told else torch.empty((), dtype=torch.int32, pin_memory=True)
+                event = torch.cuda.Event()
+                kept.watch(told, event)
+                self._pending.append((weakref.ref(kept), told, event, kept.size, self._report))
+                self._waiting += kept.size
+        else:
+            self._settled(kept, self._report)
+        return kept, None
+
+    def _settle(self, most):
+        """Takes the answers that are there, and waits for some while more bytes than these are in flight."""
+        with self._lock:
+            while self._pending:
+                kept, told, event, size, report = self._pending[0]
+                if not event.query():
+                    if self._waiting <= most:
+                        break
+                    event.synchronize()
+                self._pending.popleft()
+                self._waiting -= size
+                if (kept := kept()) is not None and kept.told is not None:
+                    self._settled(kept, report)
+                self._told.append(told)
+
+    def _settled(self, kept, report):
+        fitted = kept.settle()
+        if fitted:
+            report.packed(kept)
+        else:
+            # Another look at the next step.
+            kept.site.looked = 0
+            report.skip("overflowed its room", kept.tensor)
+
+
+def _unpack(saved):
+    if isinstance(saved, Part) and (kept := saved.kept).tensor is None and not kept.storage.expired():
+        kept.site.held += 1
+        if kept.site.held > 2:
+            kept.site.reason = "held by someone else too"
+    return saved.unpack()

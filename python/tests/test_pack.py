@@ -1,0 +1,132 @@
+"""Packing, unpacking and products: exact to the bit, in eager mode, compiled, and by PyTorch's own checks of operators."""
+
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import buddy
+from buddy import _native
+from buddy.torch import PackedTensor, linear, pack, pack_weight, unpack
+from buddy.torch.layout import DEVICE, room
+
+TYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool,
+         torch.complex64]
+
+
+def made(dtype, *shape, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    numbers = torch.randn(shape, generator=generator).relu() * 3
+    return (numbers > 0) if dtype == torch.bool else numbers.to(dtype)
+
+
+def same(left, right):
+    """Equal to the bit, also where values are NaN."""
+    assert (left.shape, left.dtype) == (right.shape, right.dtype)
+    return torch.equal(left.contiguous().reshape(-1).view(torch.uint8), right.contiguous().reshape(-1).view(torch.uint8))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_type_comes_back(dtype):
+    for shape in [(100, 64), (7,), (1,), (0, 3), ()]:
+        tensor = made(dtype, *shape)
+        packed = pack(tensor)
+        assert same(unpack(packed), tensor) and packed.fits()
+        assert packed.plain_bytes == tensor.numel() * tensor.element_size()
+
+
+def test_specials_come_back():
+    words = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16)
+    for dtype in [torch.bfloat16, torch.float16]:
+        assert same(unpack(pack(words.view(dtype))), words.view(dtype))
+
+
+def test_views_are_taken_as_they_read():
+    base = made(torch.bfloat16, 40, 96)
+    for view in [base.t(), base[3:, 5::2], base[0].expand(9, 96), base.flatten()[1:], base[:0]]:
+        assert same(unpack(pack(view)), view)
+
+
+def test_every_codec_and_target_has_the_room_that_the_native_module_says():
+    tensor = made(torch.bfloat16, 33, 128)
+    for target in DEVICE:
+        for matrix in [False, True]:
+            packed = pack(tensor, codec="bf16", target=target, matrix=matrix)
+            *_, sectors = _native.frozen_header((packed.data.data_ptr(), 128))
+            how = (packed.codec, target, packed.row)
+            assert packed.nbytes == room(target, packed.row, 33 * 256, sectors) == _native.frozen_room(how, 33 * 256, sectors)
+            assert same(packed.unpack(), tensor)
+
+
+def test_zeros_and_weights_take_what_their_targets_say():
+    assert pack(torch.zeros(1 << 16)).target == "16x"
+    weights = torch.randn(512, 512, generator=torch.Generator().manual_seed(2)).to(torch.bfloat16) * 0.02
+    packed = pack(weights)
+    assert (packed.codec.split(":")[0], packed.target) == ("bf16", "4/3x") and packed.ratio > 1.3
+
+
+def test_room_that_is_too_small_is_said_and_never_read_as_data():
+    noise = torch.randint(0, 256, (128 * 64,), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    packed = pack(noise, codec="bpc", target="2x", sectors=5)
+    assert not packed.fits()
+    with pytest.raises(ValueError, match="not a frozen buffer"):
+        unpack(packed)
+
+
+def test_it_describes_itself_moves_and_pickles():
+    tensor = made(torch.float32, 50, 50)
+    packed = pack(tensor)
+    again = PackedTensor.read(packed.data, (50, 50), torch.float32)
+    assert again == packed or again.codec == packed.codec
+    assert same(pickle.loads(pickle.dumps(packed)).to("cpu").unpack(), tensor)
+    assert "50x50" in repr(packed)
+    with pytest.raises(ValueError, match="not a tensor of"):
+        PackedTensor.read(packed.data, (50, 60), torch.float32)
+
+
+def layer(rows=5, inputs=128, outputs=48):
+    weight = made(torch.bfloat16, outputs, inputs, seed=4) - 1
+    bias, x = made(torch.bfloat16, outputs, seed=5), made(torch.bfloat16, 2, rows, inputs, seed=6)
+    return x.requires_grad_(), weight, bias.requires_grad_()
+
+
+def test_a_product_is_pytorchs_and_so_are_its_gradients():
+    x, weight, bias = layer()
+    packed = pack_weight(weight)
+    for exact in [False, True]:
+        found = linear(x, packed, bias, exact=exact)
+        wanted = torch.nn.functional.linear(x, weight, bias)
+        assert same(found, wanted)
+        grads = torch.autograd.grad(found.float().square().sum(), [x, bias])
+        for one, other in zip(grads, torch.autograd.grad(wanted.float().square().sum(), [x, bias])):
+            assert same(one, other)
+    with pytest.raises(ValueError, match="use pack_weight"):
+        linear(x, pack(weight))
+    with pytest.raises(ValueError, match="multiple of 64 inputs"):
+        pack_weight(weight[:, :100])
+
+
+def test_pytorchs_checks_of_operators_pass():
+    x, weight, bias = layer()
+    packed = pack_weight(weight)
+    ops = torch.ops.buddy
+    cases = [(ops.pack.default, (weight, packed.codec, "4/3x", packed.row, 64)),
+             (ops.unpack.default, (packed.data, packed.codec, "4/3x", packed.row, list(weight.shape), weight.dtype)),
+             (ops.linear.default, (x, packed.data, bias, None, packed.codec, 48, False))]
+    for op, arguments in cases:
+        torch.library.opcheck(op, arguments)
+
+
+def test_all_of_it_compiles_into_one_graph():
+    x, weight, bias = layer()
+    packed = pack_weight(weight)
+
+    def step(x):
+        saved = pack(x, codec="bf16:112", target="2x", sectors=4096)
+        return linear(unpack(saved).relu(), packed, bias) + 1
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    assert same(compiled(x), step(x))
+    wide = made(torch.bfloat16, 3, 11, 128)
+    assert same(torch.compile(step, fullgraph=True, backend="aot_eager", dynamic=True)(wide), step(wide))

@@ -1,0 +1,353 @@
+"""Saved activations: every rule under which packing them changes no gradient and leaks nothing."""
+
+import copy
+import gc
+import weakref
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import checkpoint as checkpoints
+
+from buddy.torch import compress_saved
+from networks import ALL, Block, Convolutions, SMALL, SquaredRelu, compare, equal, gradients, mlp
+
+checkpoint = checkpoints.checkpoint
+CASES = {
+    "mlp": (mlp, (32, 64)), "gelu block": (Block, (2, 16, 64)), "convolutions": (Convolutions, (2, 16, 12, 12)),
+    "relu block": (lambda: Block(activation=nn.ReLU()), (2, 16, 64)),
+    "squared relu": (lambda: Block(activation=SquaredRelu()), (2, 16, 64)),
+    "lstm": (lambda: nn.LSTM(32, 32, batch_first=True), (4, 9, 32)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_equal_to_the_bit(name, dtype):
+    make, shape = CASES[name]
+    mem = compare(make().to(dtype), torch.randn(*shape, dtype=dtype))
+    assert mem.report().tensors > 0
+
+
+def test_under_autocast_too():
+    model = nn.Sequential(Block(), Block())
+
+    class Cast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.inner(x)
+
+    compare(Cast(), torch.randn(2, 16, 64))
+
+
+class Twice(nn.Module):
+    """Two operations save the same tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = (x * 2).relu()
+        return self.one(x) + self.two(x)
+
+
+def test_what_is_saved_twice_is_packed_once():
+    report = compare(Twice(), torch.randn(32, 64, requires_grad=True)).report()
+    # ReLU and both layers save one tensor, the loss another one.
+    assert (report.tensors, report.saved_again) == (2, 2)
+    assert report.plain_bytes == 2 * 32 * 64 * 4
+
+
+class Function(nn.Module):
+    """A module of a function of x."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.weight = function, nn.Parameter(torch.randn(64))
+
+    def forward(self, x):
+        return self.function(x * self.weight)
+
+
+def test_memory_that_is_used_again_is_not_taken_for_what_it_was():
+    def reuse(x):
+        total = 0
+        for step in range(20):
+            # Each product is freed at once, and the next lies where it lay.
+            total = total + (x + step).square().sin()
+        return total
+
+    compare(Function(reuse), torch.randn(32, 64))
+
+
+VIEWS = {
+    "transposed": lambda x: x.t().contiguous().t() @ x.t() @ x,
+    "a tensor and its transpose": lambda x: (x[:32, :32] @ x[:32, :32].t()) @ x[:32, :32],
+    "strided": lambda x: x[::2, 1::3].square() * x[::2, 1::3],
+    "at an odd offset": lambda x: x.flatten()[1:].square(),
+    "expanded": lambda x: x[0].expand(32, 64) * x,
+    "expanded alone": lambda x: (x[:, :1].expand(32, 64) * x[0].expand(32, 64)),
+    "of another type": lambda x: torch.view_as_complex(x.view(32, 32, 2)).abs() * 2,
+    "unbound": lambda x: torch.stack([a * b for a, b in zip(x.unbind(0), x.flip(0).unbind(0))]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_right(name):
+    compare(Function(VIEWS[name]), torch.randn(32, 64))
+
+
+def saved_names(mem):
+    return mem.report().skipped
+
+
+def test_parameters_buffers_subclasses_and_small_tensors_are_passed_through():
+    class Sub(torch.Tensor):
+        pass
+
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(64, 64))
+            self.register_buffer("scale", torch.randn(32, 64))
+
+        def forward(self, x):
+            small = x[:, :1].clone()
+            sub = (x @ self.weight).as_subclass(Sub)
+            return (sub * sub).as_subclass(torch.Tensor) * self.scale + small.exp()
+
+    report = compare(Mixed(), torch.randn(32, 64, requires_grad=True)).report()
+    assert {"a parameter or a buffer", "a subclass of tensors", "small"} <= set(report.skipped)
+
+
+def test_weights_are_known_by_their_memory_also_as_views():
+    layer = nn.Linear(64, 64, bias=False)
+    report = compare(Function(lambda x: x @ layer.weight.t() @ layer.weight), torch.randn(32, 64)).report()
+    assert report.tensors > 0
+    model = nn.Sequential(layer)
+    assert "a parameter or a buffer" in compare(model, torch.randn(32, 64).requires_grad_()).report().skipped
+
+
+def test_what_was_passed_through_and_changed_in_place_raises():
+    model = nn.Linear(64, 64)
+    x = torch.randn(32, 64, requires_grad=True)
+    with compress_saved(model, **ALL):
+        loss = model(x).sum()
+    with torch.no_grad():
+        model.weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    # An output of the operation that saves it.
+    with compress_saved(model, least_bytes=1 << 30):
+        y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_what_was_packed_and_then_changed_in_place_keeps_its_gradient():
+    x = torch.randn(32, 64, requires_grad=True)
+    model = nn.Identity()
+    with compress_saved(model, **ALL):
+        middle = x * 2
+        y = middle.sin()
+        middle.add_(1)
+        z = middle.cos()
+    (found,) = torch.autograd.grad(y.sum() + z.sum(), x)
+    (wanted,) = torch.autograd.grad(((x * 2).sin() + (x * 2 + 1).cos()).sum(), x)
+    assert torch.equal(found, wanted)
+    assert "changed in place since it was packed" in compress_saved(model, **ALL).report().skipped
+
+
+def test_unpacking_goes_in_any_order_and_twice():
+    x = torch.randn(32, 64, requires_grad=True)
+    with compress_saved(nn.Identity(), **ALL) as mem:
+        one = (x * 2).exp()
+        two = (one * 3).sin()
+    nodes = [two.grad_fn, one.grad_fn, two.grad_fn, one.grad_fn]
+    read = [node._saved_self if hasattr(node, "_saved_self") else node._saved_result for node in nodes]
+    assert torch.equal(read[0], read[2]) and torch.equal(read[1], read[3]) and torch.equal(read[1], (x * 2).exp())
+    first = torch.autograd.grad(two.sum(), x, retain_graph=True)[0]
+    assert torch.equal(first, torch.autograd.grad(two.sum(), x)[0])
+    assert mem.report().tensors == 2
+
+
+def test_double_backward_is_equal():
+    def twice(pack):
+        x = torch.linspace(-2, 2, 2048, dtype=torch.float64).view(32, 64).requires_grad_()
+        context = compress_saved(nn.Identity(), **ALL) if pack else torch.enable_grad()
+        with context:
+            y = (x.sin() * x.exp()).square().sum()
+            (first,) = torch.autograd.grad(y, x, create_graph=True)
+            return torch.autograd.grad(first.square().sum(), x)[0]
+
+    assert torch.equal(twice(True), twice(False))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, inside, **how):
+        super().__init__()
+        self.blocks, self.inside, self.how = nn.ModuleList([Block(), Block()]), inside, how
+
+    def forward(self, x):
+        x = x * 1.5
+        for block in self.blocks:
+            def run(x, block=block):
+                if self.inside:
+                    with compress_saved(self, **ALL):
+                        return block(x)
+                return block(x)
+
+            x = checkpoint(run, x, **self.how)
+        return x
+
+
+def selective():
+    kept = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
+    return checkpoints.create_selective_checkpoint_contexts(kept)
+
+
+HOW = {"plain": {"use_reentrant": False}, "reentrant": {"use_reentrant": True},
+       "selective": {"use_reentrant": False, "context_fn": selective}}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_around_checkpoints(how):
+    report = compare(Checkpointed(False, **HOW[how]), torch.randn(2, 16, 64, requires_grad=True)).report()
+    if how == "plain":
+        # What a checkpoint keeps, its inputs, is packed.
+        assert report.plain_bytes >= 2 * 2 * 16 * 64 * 4
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_inside_checkpoints(how):
+    model = Checkpointed(True, **HOW[how])
+    plain = copy.deepcopy(model)
+    plain.inside = False
+    batch = torch.randn(2, 16, 64, requires_grad=True)
+    for _ in range(2):
+        equal(gradients(model, batch), gradients(plain, batch))
+
+
+def test_plain_memory_is_let_go_and_packed_memory_too():
+    model = nn.Identity()
+    x = torch.randn(256, 64, requires_grad=True)
+    mem = compress_saved(model, **ALL)
+    with mem:
+        middle = x.relu()
+        watched = StorageWeakRef(middle.untyped_storage())
+        y = middle.square().sum()
+        del middle
+    gc.collect()
+    assert watched.expired() and len(mem._known) == 1
+    kept = weakref.ref(next(iter(mem._known.values())))
+    y.backward()
+    del y
+    gc.collect()
+    assert kept() is None and len(mem._known) == 0
+
+
+def test_a_forward_without_a_backward_and_an_exception_leak_nothing():
+    model = nn.Identity()
+    x = torch.randn(256, 64, requires_grad=True)
+    mem = compress_saved(model, **ALL)
+    for _ in range(3):
+        with mem:
+            y = x.exp().sin()
+        assert len(mem._known) > 0
+        del y
+        with pytest.raises(ZeroDivisionError), mem:
+            z = x.exp().sin()
+            1 / 0
+        del z
+        gc.collect()
+        assert len(mem._known) == 0
+    before = x.exp()
+    assert before.grad_fn._saved_result is not None and len(mem._known) == 0, "no hook is left behind"
+
+
+def test_by_default_only_what_pays_is_packed():
+    x = torch.randn(512, 512, requires_grad=True)
+    mem = compress_saved(nn.Identity())
+    with mem:
+        y = ((x * 2).sin() + (x - 1.5).relu().square()).sum()
+    report = mem.report()
+    assert report.tensors == 1 and report.ratio > 1.7 and report.codecs.keys() == {"fp32 at 2x"} or report.ratio > 2
+    assert report.skipped["does not reach 2x"][0] >= 1
+    y.backward()
+    with pytest.raises(ValueError, match="least is one of"):
+        compress_saved(nn.Identity(), least="3x")
+
+
+def test_data_that_stops_compressing_stays_plain_and_right():
+    model = Function(lambda x: (x.relu() * 2).square())
+    sparse, dense = torch.randn(128, 64) - 2, torch.rand(128, 64) + 1
+    model.weight.data.fill_(1)
+    mem = compare(model, sparse, steps=1, least="2x", most_overflow=0.1, least_saved=0.1)
+    assert mem.report().tensors > 0
+    mem.step = 1
+    wanted = gradients(copy.deepcopy(model), dense)
+    with mem:
+        found = gradients(model, dense)
+    equal(found, wanted)
+    assert "overflowed its room" in mem.report().skipped
+    # And it is looked at again.
+    with mem:
+        gradients(model, dense)
+    assert mem.report().tensors == 0
+
+
+def test_what_someone_else_holds_is_left_alone_after_a_while():
+    model = nn.Identity()
+    held = (torch.randn(256, 64) - 1).relu()
+    scale = torch.randn(256, 64, requires_grad=True)
+    for _ in range(5):
+        with compress_saved(model, **SMALL) as mem:
+            loss = (held * scale).sum()
+        loss.backward()
+        del loss
+    assert "held by someone else too" in mem.report().skipped
+
+
+def test_a_compiled_model_trains_to_the_bit():
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+    plain = copy.deepcopy(model)
+    compiled = torch.compile(model, backend="aot_eager")
+    batch = torch.randn(32, 64)
+    mem = compress_saved(model, **ALL)
+    for _ in range(2):
+        wanted = gradients(torch.compile(plain, backend="aot_eager"), batch)
+        with mem:
+            found = gradients(compiled, batch)
+        equal(found[:-1], wanted[:-1])
+
+
+def test_ten_steps_of_training_give_the_same_weights():
+    models = [Convolutions().to(torch.bfloat16)]
+    models.append(copy.deepcopy(models[0]))
+    for model, pack in zip(models, [True, False]):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        generator = torch.Generator().manual_seed(3)
+        for _ in range(10):
+            batch = torch.randn(2, 16, 12, 12, generator=generator).to(torch.bfloat16)
+            with compress_saved(model, **ALL) if pack else torch.enable_grad():
+                loss = model(batch).float().square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    equal(list(models[0].parameters()), list(models[1].parameters()))
+
+
+def test_the_report_says_it_in_words():
+    mem = compare(mlp(), torch.randn(32, 64))
+    report = mem.report()
+    assert "packed" in str(report) and "passed: a parameter or a buffer" in str(report)
+    assert report._repr_html_().startswith("<table>") and report.to_dict()["tensors"] == report.tensors
