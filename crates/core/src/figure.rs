@@ -27,6 +27,9 @@ pub struct Figure {
     /// What is missing, and why.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// What an interruption left undone; where there is any, all that the figure shows is of the rest alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<String>,
     /// Numbers of the deviations that belong to all of it.
     #[serde(default)]
     pub deviations: Vec<u32>,

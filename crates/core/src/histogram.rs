@@ -4,7 +4,7 @@ use std::{iter::Sum, ops::AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ENTRY_BYTES, SECTOR_BYTES, SizeClass, Target};
+use crate::{ENTRY_BYTES, PageMap, SECTOR_BYTES, SizeClass, Target, optimistic_bytes};
 
 /// The entries of an array, an allocation or a whole run by size class, under one codec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -32,6 +32,25 @@ impl Histogram {
     /// Bytes of the entries before compression.
     pub fn bytes(&self) -> u64 {
         self.entries() * ENTRY_BYTES as u64
+    }
+
+    /// Whether an array of `entries` can have these sizes: all of its entries are counted, and the bytes of the eight
+    /// sizes lie between the least and the most that the classes allow.
+    pub fn fits(&self, entries: u64) -> bool {
+        let count = |class: SizeClass| u128::from(self.classes[class.index()]);
+        let total: u128 = SizeClass::ALL.into_iter().map(count).sum();
+        let bytes = |of: fn(SizeClass) -> usize| -> u128 {
+            SizeClass::ALL.into_iter().map(|class| count(class) * of(class) as u128).sum()
+        };
+        let range = bytes(least_bytes)..=bytes(most_bytes);
+        total == u128::from(entries) && range.contains(&u128::from(self.optimistic_bytes))
+    }
+
+    /// Whether a map can be of the same entries: it shows no more of a class than there are, and all where it is whole.
+    pub fn allows(&self, map: &PageMap) -> bool {
+        let mut shown = [0; 6];
+        map.classes().iter().for_each(|class| shown[class.index()] += 1);
+        if map.is_whole() { shown == self.classes } else { shown.iter().zip(self.classes).all(|(a, b)| *a <= b) }
     }
 
     /// How many entries need their buddy slot at this target.
@@ -69,6 +88,17 @@ impl Histogram {
     pub fn optimistic_ratio(&self) -> Option<f64> {
         (self.optimistic_bytes > 0).then(|| self.bytes() as f64 / self.optimistic_bytes as f64)
     }
+}
+
+/// The most that an entry of this class takes among the eight sizes.
+fn most_bytes(class: SizeClass) -> usize {
+    optimistic_bytes(class.bytes() as u32 * 8, class == SizeClass::Zero)
+}
+
+/// The least: one bit more than the class below holds.
+fn least_bytes(class: SizeClass) -> usize {
+    let below = class.index().checked_sub(1).map_or(0, |below| SizeClass::ALL[below].bytes());
+    optimistic_bytes(below as u32 * 8 + 1, class == SizeClass::Zero)
 }
 
 impl AddAssign for Histogram {
@@ -110,6 +140,27 @@ mod tests {
         assert_eq!(one_of_each.sectors(Target::X2), (1 + 1 + 2 + 2 + 2, 1 + 2));
         assert_eq!(one_of_each.sectors(Target::X16), (1, 1 + 2 + 3 + 4));
         assert_eq!((one_of_each.stored_bytes(), one_of_each.zero_share()), (328, 1.0 / 6.0));
+    }
+
+    #[test]
+    fn sizes_that_no_entries_have_do_not_fit() {
+        let bounds = SizeClass::ALL.map(|class| (least_bytes(class), most_bytes(class)));
+        assert_eq!(bounds, [(0, 0), (8, 8), (16, 32), (64, 64), (80, 96), (128, 128)]);
+        let sizes = |optimistic_bytes| Histogram { classes: [1, 1, 1, 1, 1, 1], optimistic_bytes };
+        assert!(sizes(8 + 16 + 64 + 80 + 128).fits(6) && sizes(8 + 32 + 64 + 96 + 128).fits(6));
+        assert!(!sizes(8 + 15 + 64 + 80 + 128).fits(6) && !sizes(8 + 32 + 64 + 97 + 128).fits(6));
+        assert!(!sizes(8 + 16 + 64 + 80 + 128).fits(5));
+        assert!(!Histogram { classes: [u64::MAX; 6], optimistic_bytes: 0 }.fits(u64::MAX - 5));
+    }
+
+    #[test]
+    fn a_map_that_shows_other_classes_is_not_allowed() {
+        let sizes = Histogram { classes: [65, 0, 0, 0, 0, 1], optimistic_bytes: 128 };
+        let rows = |last| [vec![SizeClass::Zero; 64], vec![SizeClass::Zero, last]];
+        assert!(sizes.allows(&PageMap::new(2, rows(SizeClass::Raw))));
+        assert!(!sizes.allows(&PageMap::new(2, rows(SizeClass::Zero))));
+        assert!(sizes.allows(&PageMap::new(2, &rows(SizeClass::Raw)[..1])));
+        assert!(!sizes.allows(&PageMap::new(2, [[SizeClass::Raw; 64]])));
     }
 
     #[test]

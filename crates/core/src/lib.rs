@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod analysis;
+mod checksum;
 mod class;
 mod dtype;
 mod entry;
@@ -24,9 +25,11 @@ pub mod spec;
 mod table;
 mod target;
 mod targets;
+mod text;
 mod worst;
 
 pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
+pub use checksum::{checksum, json_checksum};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
 pub use dtype::Dtype;
 pub use entry::{
@@ -47,6 +50,7 @@ pub use run::{AllocationInfo, AllocationSizes, RUN_VERSION, RunError, RunInfo, R
 pub use table::{AllocationTarget, TARGETS_VERSION, TargetTable, TargetsError};
 pub use target::Target;
 pub use targets::{RangesError, TargetRange, Targets};
+pub use text::{read_text, visible};
 pub use worst::{conservative_target, stays_mostly_zero, worst_overflow};
 
 /// Why a value of the vocabulary is not one.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Histogram, PageMap, RecordKind, RunInfo, TargetTable};
+use crate::{AllocationInfo, Histogram, PageMap, RecordKind, RunInfo, TargetTable};
 
 /// How targets are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -94,6 +94,42 @@ pub struct Profile {
 impl RecordKind for Profile {
     const KIND: &'static str = "profile";
     const VERSION: u32 = 1;
+
+    fn check(&self) -> Result<(), String> {
+        self.run.validate().map_err(|error| error.to_string())?;
+        self.targets.validate().map_err(|error| error.to_string())?;
+        let (allocations, snapshots) = (&self.run.allocations, self.run.snapshots.len());
+        if self.allocations.len() != allocations.len() || self.targets.allocations.len() != allocations.len() {
+            return Err(format!("the run has {} allocations, the profile another number", allocations.len()));
+        }
+        for (info, found) in allocations.iter().zip(&self.allocations) {
+            found.check(info, snapshots).map_err(|why| format!("allocation {:?}: {why}", info.name))?;
+        }
+        let lengths = self.policies.iter().map(|policy| policy.overflow.len()).chain([self.optimistic.len()]);
+        match { lengths }.find(|&length| length != snapshots) {
+            Some(length) => Err(format!("the run has {snapshots} snapshots, but {length} were looked at")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl AllocationProfile {
+    fn check(&self, info: &AllocationInfo, snapshots: usize) -> Result<(), String> {
+        let lists = self.histograms.values();
+        let lengths = lists.map(Vec::len).chain([self.overflowing.len()]);
+        if let Some(length) = { lengths }.find(|&length| length != snapshots) {
+            return Err(format!("{length} of {snapshots} snapshots were looked at"));
+        }
+        let entries = info.entries();
+        let alive = |histogram: &&Histogram| **histogram != Histogram::default();
+        if self.histograms.values().flatten().filter(alive).any(|histogram| !histogram.fits(entries)) {
+            return Err(format!("the sizes are not of its {entries} entries"));
+        }
+        match &self.pages {
+            Some(map) if !map.fits(entries) => Err("its page map has rows of other lengths".to_owned()),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Profile {

@@ -86,6 +86,10 @@ pub struct AllocationSizes {
 impl RecordKind for RunRecord {
     const KIND: &'static str = "run";
     const VERSION: u32 = 1;
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
 }
 
 /// Why a run is not one.
@@ -112,6 +116,9 @@ pub enum RunError {
         /// The type whose size does not divide them.
         dtype: Dtype,
     },
+    /// Allocations whose bytes together cannot be counted.
+    #[error("the allocations have more than 2^63 bytes in all snapshots together, which no memory has")]
+    Total,
     /// A record whose tables have another shape than its run.
     #[error("the record has {found} {what}, but its run has {expected}")]
     Shape {
@@ -122,9 +129,9 @@ pub enum RunError {
         /// How many were found.
         found: usize,
     },
-    /// A histogram that does not count the entries of its allocation.
+    /// A histogram or a page map that its allocation cannot have.
     #[error(
-        "snapshot {snapshot}, allocation {name:?}, codec {codec:?}: the sizes are not of its {entries} entries"
+        "snapshot {snapshot}, allocation {name:?}, codec {codec:?}: the sizes are not of its {entries} entries: {why}"
     )]
     Sizes {
         /// Index of the snapshot.
@@ -135,6 +142,8 @@ pub enum RunError {
         codec: String,
         /// Entries of the allocation.
         entries: u64,
+        /// What contradicts what.
+        why: &'static str,
     },
 }
 
@@ -194,6 +203,9 @@ impl RunInfo {
                 return Err(RunError::Duplicate(allocation.name.clone()));
             }
         }
+        if self.bytes().saturating_mul(self.snapshots.len() as u64) > 1 << 63 {
+            return Err(RunError::Total);
+        }
         if self.snapshots.is_empty() { Err(RunError::Empty("snapshots")) } else { Ok(()) }
     }
 }
@@ -219,16 +231,27 @@ impl RunRecord {
 impl AllocationSizes {
     fn validate(&self, snapshot: usize, allocation: &AllocationInfo) -> Result<(), RunError> {
         let entries = allocation.entries();
-        let counted = |histogram: &Histogram| {
-            histogram.classes.iter().try_fold(0u64, |sum, &count| sum.checked_add(count)) == Some(entries)
+        let wrong = |codec: &str, why| RunError::Sizes {
+            snapshot,
+            name: allocation.name.clone(),
+            codec: codec.to_owned(),
+            entries,
+            why,
         };
-        let wrong = self.histograms.iter().find(|(_, histogram)| !counted(histogram)).map(|(codec, _)| codec);
-        let wrong =
-            wrong.or_else(|| self.pages.iter().find(|(_, map)| !map.fits(entries)).map(|(codec, _)| codec));
-        match wrong.cloned() {
-            Some(codec) => Err(RunError::Sizes { snapshot, name: allocation.name.clone(), codec, entries }),
-            None => Ok(()),
+        for (codec, histogram) in &self.histograms {
+            if !histogram.fits(entries) {
+                return Err(wrong(codec, "the classes or the bytes do not add up"));
+            }
         }
+        for (codec, map) in &self.pages {
+            if !map.fits(entries) {
+                return Err(wrong(codec, "the page map has rows of other lengths"));
+            }
+            if self.histograms.get(codec).is_some_and(|histogram| !histogram.allows(map)) {
+                return Err(wrong(codec, "the page map shows classes that the histogram does not count"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -249,11 +272,11 @@ mod tests {
         let allocations = vec![allocation("x", 300, Dtype::F32), allocation("y", 128, Dtype::U8)];
         let mut run = RunInfo::new("demo", Map::new(), allocations);
         run.snapshots.push(SnapshotInfo { step: 7, label: String::new(), file: None });
-        let sizes = |classes| {
-            let histogram = Histogram { classes, optimistic_bytes: 64 };
+        let sizes = |classes, optimistic_bytes| {
+            let histogram = Histogram { classes, optimistic_bytes };
             AllocationSizes { histograms: [("bpc".to_owned(), histogram)].into(), pages: BTreeMap::new() }
         };
-        RunRecord { run, sizes: vec![vec![sizes([1, 0, 2, 0, 0, 0]), sizes([0, 0, 0, 0, 0, 1])]] }
+        RunRecord { run, sizes: vec![vec![sizes([1, 0, 2, 0, 0, 0], 48), sizes([0, 0, 0, 0, 0, 1], 128)]] }
     }
 
     #[test]
@@ -295,5 +318,28 @@ mod tests {
             error(|r| r.sizes[0][0].histograms.get_mut("bpc").unwrap().classes = [u64::MAX; 6])
                 .contains("bpc")
         );
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let error = |spoil: fn(&mut RunRecord)| {
+            let mut record = record();
+            spoil(&mut record);
+            record.validate().unwrap_err().to_string()
+        };
+        assert!(
+            error(|r| r.sizes[0][1].histograms.get_mut("bpc").unwrap().optimistic_bytes = 1)
+                .ends_with("1 entries: the classes or the bytes do not add up")
+        );
+        let three = |r: &mut RunRecord| {
+            let huge = |name: &str| allocation(name, 1 << 63, Dtype::U8);
+            r.run.allocations = ["a", "b", "c"].map(huge).into();
+        };
+        assert!(error(three).starts_with("the allocations have more than 2^63 bytes"));
+        let raw = |r: &mut RunRecord| {
+            let map = PageMap::new(1, [[crate::SizeClass::Raw; 3]]);
+            r.sizes[0][0].pages.insert("bpc".to_owned(), map);
+        };
+        assert!(error(raw).contains("the page map shows classes"));
     }
 }

@@ -90,6 +90,10 @@ impl From<AllocationTarget> for Row {
 impl RecordKind for TargetTable {
     const KIND: &'static str = "targets";
     const VERSION: u32 = 1;
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
 }
 
 /// Why a table of targets is none.
