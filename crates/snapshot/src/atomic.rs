@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all.
 //!
-//! A file is written under another name beside its own and renamed when it is complete. Whoever is interrupted
-//! calls [`discard_partial`] before the end, so that not even the other name stays behind.
+//! A file is written under another name beside its own and renamed when it is complete and on the disk, so that
+//! not even a power cut leaves half of it. Whoever is interrupted calls [`discard_partial`] before the end, so that not even the other name stays behind.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ fn partial() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 }
 
 /// Writes a file through `write` and puts it in place when it is complete. Something that is no regular file,
-/// such as a pipe, is written to directly.
+/// such as a pipe, is written to directly; of a symbolic link, what it names is written, and the link stays.
 ///
 /// # Errors
 /// Whatever went wrong, with the path; nothing is left behind, and what was there before stays.
@@ -31,8 +31,26 @@ pub fn write_atomic(
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), Error> {
     let special = std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
-    let result = if special { write_direct(path, write) } else { write_beside(path, write) };
+    let result = match special {
+        true => write_direct(path, write),
+        false => behind_links(path).and_then(|path| write_beside(&path, write)),
+    };
     result.map_err(|error| Error::Io(error).at(path.display()))
+}
+
+/// The most links that lead from one to the next, as Linux has it.
+const MOST_LINKS: usize = 40;
+
+/// The file that a path names behind symbolic links, whether it is there yet or not.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match std::fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many symbolic links lead from one to the next"))
 }
 
 fn write_direct(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
@@ -54,13 +72,22 @@ fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Res
         let mut out = BufWriter::with_capacity(1 << 20, file);
         write(&mut out)?;
         out.flush()?;
-        std::fs::rename(&beside, path)
+        out.get_ref().sync_all()?;
+        std::fs::rename(&beside, path)?;
+        sync_folder(path);
+        Ok(())
     });
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
     partial().remove(&beside);
     written
+}
+
+/// Brings the new name to the disk. The file is whole either way, so a file system that cannot is no error.
+fn sync_folder(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }
 
 /// Removes every file that is not complete, and lets no new one begin. For the end of an interrupted process,

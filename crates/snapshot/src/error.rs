@@ -84,6 +84,17 @@ pub enum Error {
         /// The most that is accepted for this file.
         limit: u64,
     },
+    /// Members of an archive that share bytes.
+    #[error("not a valid .npz file: its members {0:?} and {1:?} lie over one another")]
+    Overlap(String, String),
+    /// A member whose bytes are not those that were stored.
+    #[error("its bytes have the checksum {found:08x}, but {stated:08x} was stored with them: the file is damaged")]
+    Damaged {
+        /// What the archive says.
+        stated: u32,
+        /// What the bytes give.
+        found: u32,
+    },
     /// A description of a run that contradicts itself.
     #[error(transparent)]
     Run(#[from] buddy_core::RunError),
@@ -98,6 +109,9 @@ pub enum Error {
     /// A directory among the snapshots that is none.
     #[error("the directory {0:?} is no snapshot; snapshots are named snapshot-0, snapshot-1, ...")]
     Stray(String),
+    /// A directory that another process writes to.
+    #[error("another process is writing to this directory; wait for it, or give another one")]
+    Claimed,
     /// A directory for a new run that holds something.
     #[error("this directory is not empty; give a new one for a new run")]
     NotEmpty,

@@ -13,6 +13,7 @@
 
 mod array;
 mod atomic;
+mod claim;
 mod dumps;
 mod error;
 mod npy;
@@ -24,6 +25,7 @@ mod writer;
 
 pub use array::{Array, Format, open, read_memory};
 pub use atomic::{discard_partial, write_atomic};
+pub use claim::Claim;
 pub use error::Error;
 pub use npz::inflate_limit;
 pub use run::Run;

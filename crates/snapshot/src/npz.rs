@@ -1,6 +1,7 @@
 //! NumPy's `.npz`: a zip of `.npy` members, stored or deflated.
 //!
-//! A stored member is a view of the mapping. A deflated one is inflated into a temporary file without a name,
+//! A stored member is a view of the mapping; its checksum is compared, and no two may lie over one another, so that
+//! a small file cannot hold more arrays than it has bytes. A deflated one is inflated into a temporary file without a name,
 //! which is mapped in turn: memory stays bounded, and nothing is left behind. [`inflate_limit`] bounds what a
 //! small file may become.
 
@@ -32,6 +33,9 @@ enum Place {
     Inflated(Range<usize>),
 }
 
+/// A member's name, its bytes, and the checksum that the archive has of them.
+type Member = (String, Place, u32);
+
 /// Reads every member, each as an array.
 pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     let mut zip = ZipArchive::new(Cursor::new(source.bytes())).map_err(bad)?;
@@ -44,10 +48,14 @@ pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Arr
         let mut member = zip.by_index(index).map_err(bad)?;
         let name = member.name().map_err(bad)?.into_owned();
         let place = locate(&mut member, &mut inflater).map_err(|error| error.at(&name))?;
-        members.push((name, place));
+        members.push((name, place, member.crc32()));
+    }
+    refuse_overlaps(&members)?;
+    for (name, place, sum) in &members {
+        compare(source, place, *sum).map_err(|error| error.at(name))?;
     }
     let inflated = inflater.finish()?;
-    let array = |(name, place): (String, Place)| {
+    let array = |(name, place, _): Member| {
         let (source, range) = match place {
             Place::Stored(range) => (source, range),
             Place::Inflated(range) => (&inflated, range),
@@ -70,6 +78,29 @@ fn locate(member: &mut ZipFile<'_, Cursor<&[u8]>>, inflater: &mut Inflater) -> R
     let start = member.data_start().ok_or_else(|| bad("a member has no data"))?;
     let end = start.checked_add(member.size()).ok_or_else(|| bad("a member ends past 2^64"))?;
     Ok(Place::Stored(start as usize..end as usize))
+}
+
+/// Refuses stored members that share bytes of the file.
+fn refuse_overlaps(members: &[Member]) -> Result<(), Error> {
+    let stored = |(name, place, _): &'_ Member| match place {
+        Place::Stored(range) if !range.is_empty() => Some((range.start, range.end, name.clone())),
+        _ => None,
+    };
+    let mut stored: Vec<(usize, usize, String)> = members.iter().filter_map(stored).collect();
+    stored.sort();
+    match stored.windows(2).find(|pair| pair[1].0 < pair[0].1) {
+        Some(pair) => Err(Error::Overlap(pair[0].2.clone(), pair[1].2.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Compares the bytes of a stored member with its checksum; what was inflated was compared as it came out.
+fn compare(source: &Source, place: &Place, stated: u32) -> Result<(), Error> {
+    let Place::Stored(range) = place else { return Ok(()) };
+    let bytes = source.bytes().get(range.clone()).ok_or_else(|| bad("a member goes past the end of the file"))?;
+    let found = buddy_core::checksum(bytes);
+    source.release(range.clone());
+    if found == stated { Ok(()) } else { Err(Error::Damaged { stated, found }) }
 }
 
 /// Collects inflated members in one temporary file.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fs,
     path::{Component, Path, PathBuf},
 };
 
@@ -63,7 +62,7 @@ impl Run {
 }
 
 fn read_info(path: &Path) -> Result<RunInfo, Error> {
-    let text = fs::read_to_string(path)?;
+    let text = buddy_core::read_text(path)?;
     serde_json::from_str(&text).map_err(|error| Error::format(RUN_FILE, error.to_string()))
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use buddy_core::{RunInfo, SnapshotInfo};
 
-use crate::{Error, run::RUN_FILE, safetensors, source::free_bytes, write_atomic};
+use crate::{Claim, Error, run::RUN_FILE, safetensors, source::free_bytes, write_atomic};
 
 /// A run that is being written. After every snapshot the directory holds a whole run, so that an interruption
 /// costs the snapshots that were not taken and nothing else.
@@ -16,6 +16,7 @@ use crate::{Error, run::RUN_FILE, safetensors, source::free_bytes, write_atomic}
 pub struct RunWriter {
     dir: PathBuf,
     info: RunInfo,
+    _claim: Claim,
 }
 
 impl RunWriter {
@@ -23,26 +24,16 @@ impl RunWriter {
     /// snapshots.
     ///
     /// # Errors
-    /// If the directory holds something, the disk is too full, or the allocations are not possible ones.
+    /// If the directory holds something or another process writes to it, the disk is too full, or the allocations are
+    /// not possible ones.
     pub fn create(dir: &Path, info: RunInfo, snapshots: usize) -> Result<Self, Error> {
-        let writer = Self { dir: dir.to_owned(), info };
-        writer.begin(snapshots).map_err(|error| error.at(dir.display()))?;
-        Ok(writer)
-    }
-
-    fn begin(&self, snapshots: usize) -> Result<(), Error> {
-        let planned = SnapshotInfo { step: 0, label: String::new(), file: None };
-        RunInfo { snapshots: vec![planned], ..self.info.clone() }.validate()?;
-        let needed = self.info.bytes().saturating_mul(snapshots as u64);
-        let free = free_bytes(&self.dir)?;
-        if needed > free {
-            return Err(Error::NoSpace { needed, free });
+        make_room(dir, &info, snapshots).map_err(|error| error.at(dir.display()))?;
+        let claim = Claim::new(dir)?;
+        // Looked at only now, so that of two writers the second sees what the first has written.
+        if fs::read_dir(dir).map_err(|error| Error::Io(error).at(dir.display()))?.next().is_some() {
+            return Err(Error::NotEmpty.at(dir.display()));
         }
-        fs::create_dir_all(&self.dir)?;
-        if fs::read_dir(&self.dir)?.next().is_some() {
-            return Err(Error::NotEmpty);
-        }
-        Ok(())
+        Ok(Self { dir: dir.to_owned(), info, _claim: claim })
     }
 
     /// Writes one snapshot: the bytes of every allocation, in the order of the run.
@@ -89,4 +80,16 @@ impl RunWriter {
     pub fn info(&self) -> &RunInfo {
         &self.info
     }
+}
+
+/// Makes the directory of a run that can be and that the disk has room for.
+fn make_room(dir: &Path, info: &RunInfo, snapshots: usize) -> Result<(), Error> {
+    let planned = SnapshotInfo { step: 0, label: String::new(), file: None };
+    RunInfo { snapshots: vec![planned], ..info.clone() }.validate()?;
+    let needed = info.bytes().saturating_mul(snapshots as u64);
+    let free = free_bytes(dir)?;
+    if needed > free {
+        return Err(Error::NoSpace { needed, free });
+    }
+    Ok(fs::create_dir_all(dir)?)
 }

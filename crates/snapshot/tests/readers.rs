@@ -117,6 +117,27 @@ fn npz_that_is_none_or_holds_something_else() {
 
 /// 2 GiB of zeros deflate to 2 MB. A directory that understates them is caught as they come out.
 #[test]
+fn npz_stored_members_are_compared_with_their_checksum() {
+    let mut file = files::npz(&[("a.npy", files::floats(64))], Stored);
+    let (last, _) = 63f32.to_le_bytes().into_iter().enumerate().next_back().unwrap();
+    let at = file.windows(4).position(|bytes| bytes == 63f32.to_le_bytes()).unwrap() + last;
+    file[at] ^= 1;
+    let message = refuse(Format::Npz, &file);
+    assert!(message.starts_with("a.npy: its bytes have the checksum"), "{message}");
+}
+
+#[test]
+fn npz_stored_members_that_share_bytes_are_refused() {
+    let mut file = files::npz(&[("a.npy", files::floats(64)), ("b.npy", files::floats(64))], Stored);
+    // The second member of the central directory gets the place of the first: 42 bytes into its header.
+    let header = |file: &[u8], from| from + file[from..].windows(4).position(|b| b == b"PK\x01\x02").unwrap();
+    let second = header(&file, header(&file, 0) + 4);
+    file[second + 42..second + 46].fill(0);
+    let message = refuse(Format::Npz, &file);
+    assert!(message.contains("\"a.npy\" and \"b.npy\" lie over one another"), "{message}");
+}
+
+#[test]
 fn npz_bombs_are_refused() {
     let mut bomb = files::npz(&[("a.npy", vec![0; 1 << 20])], Deflated);
     let directory = bomb.windows(4).position(|w| w == b"PK\x01\x02").unwrap();

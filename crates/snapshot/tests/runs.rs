@@ -203,3 +203,33 @@ fn a_failed_write_leaves_what_was_there() {
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
 }
+
+#[test]
+fn a_folder_has_one_writer() {
+    let dir = TempDir::new().unwrap();
+    let mut first = RunWriter::create(dir.path(), info(), 2).unwrap();
+    let second = RunWriter::create(dir.path(), info(), 2).unwrap_err().to_string();
+    assert!(second.contains("another process is writing to this directory"), "{second}");
+    first.write(10, &[&[1; 5], &[2; 24], &[3; 6]]).unwrap();
+    drop(first);
+    let third = RunWriter::create(dir.path(), info(), 2).unwrap_err().to_string();
+    assert!(third.contains("not empty"), "{third}");
+    assert_eq!(Run::open(dir.path()).unwrap().info().snapshots.len(), 1);
+}
+
+#[test]
+fn what_a_link_names_is_written_and_the_link_stays() {
+    let dir = TempDir::new().unwrap();
+    let real = dir.path().join("real");
+    fs::create_dir(&real).unwrap();
+    for name in ["there", "dangling"] {
+        let link = dir.path().join(name);
+        std::os::unix::fs::symlink(format!("real/{name}"), &link).unwrap();
+        fs::write(real.join("there"), "old").unwrap();
+        write_atomic(&link, |out| std::io::Write::write_all(out, b"new")).unwrap();
+        assert!(link.is_symlink() && fs::read(real.join(name)).unwrap() == b"new", "{name}");
+    }
+    let circle = dir.path().join("circle");
+    std::os::unix::fs::symlink("circle", &circle).unwrap();
+    assert!(write_atomic(&circle, |_| Ok(())).is_err() && circle.is_symlink());
+}
