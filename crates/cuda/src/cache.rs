@@ -1,13 +1,15 @@
 //! Compiled kernels on disk, one file for each source, option and driver.
 //!
-//! A file begins with all that it was compiled from; it counts only if that is the same to the byte, so that
-//! neither a hash that two sources share nor a damaged file can give a wrong kernel.
+//! A file begins with all that it was compiled from and ends in its checksum; it counts only if the first is the same to
+//! the byte and the last is right, so that neither a hash that two sources share nor a damaged file gives a wrong kernel.
 
 use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
 };
+
+use buddy_core::checksum;
 
 /// Ends the key in a file; no source holds it.
 const END: &[u8] = b"\0buddy kernels end of key\0";
@@ -29,6 +31,10 @@ fn file_of(dir: &Path, key: &str) -> PathBuf {
 /// What was stored under a key.
 pub(crate) fn load(dir: &Path, key: &str) -> Option<Vec<u8>> {
     let file = fs::read(file_of(dir, key)).ok()?;
+    let (file, stated) = file.split_last_chunk()?;
+    if checksum(file) != u32::from_le_bytes(*stated) {
+        return None;
+    }
     let image = file.strip_prefix(key.as_bytes())?.strip_prefix(END)?;
     (!image.is_empty()).then(|| image.to_vec())
 }
@@ -37,8 +43,9 @@ pub(crate) fn load(dir: &Path, key: &str) -> Option<Vec<u8>> {
 pub(crate) fn store(dir: &Path, key: &str, image: &[u8]) {
     let file = file_of(dir, key);
     let part = file.with_extension(format!("{}.part", std::process::id()));
-    let written =
-        fs::create_dir_all(dir).and_then(|()| fs::write(&part, [key.as_bytes(), END, image].concat()));
+    let mut whole = [key.as_bytes(), END, image].concat();
+    whole.extend(checksum(&whole).to_le_bytes());
+    let written = fs::create_dir_all(dir).and_then(|()| fs::write(&part, whole));
     // A rename is whole or not at all, also with two processes at it.
     if written.and_then(|()| fs::rename(&part, &file)).is_err() {
         let _ = fs::remove_file(part);
@@ -59,6 +66,12 @@ mod tests {
         // A file with another key under this one's name, and one cut off.
         fs::copy(file_of(&dir, "source and options"), file_of(&dir, "other options")).unwrap();
         assert_eq!(load(&dir, "other options"), None);
+        let file = file_of(&dir, "source and options");
+        let mut bytes = fs::read(&file).unwrap();
+        let middle = bytes.len() - 6;
+        bytes[middle] ^= 1;
+        fs::write(&file, bytes).unwrap();
+        assert_eq!(load(&dir, "source and options"), None, "a bit of the machine code was turned");
         fs::write(file_of(&dir, "source and options"), b"source and opt").unwrap();
         assert_eq!(load(&dir, "source and options"), None);
         fs::remove_dir_all(dir).unwrap();

@@ -56,6 +56,32 @@ pub struct AccuracySummary {
 impl RecordKind for Accuracy {
     const KIND: &'static str = "accuracy";
     const VERSION: u32 = 1;
+
+    fn check(&self) -> Result<(), String> {
+        if self.runs.is_empty() {
+            return Err("it has no runs".to_owned());
+        }
+        self.runs.iter().try_for_each(|run| {
+            run.check(self.epochs).map_err(|why| format!("batch {}, seed {}: {why}", run.batch, run.seed))
+        })
+    }
+}
+
+impl AccuracyRun {
+    fn check(&self, epochs: u64) -> Result<(), String> {
+        for (what, values) in [("accuracies", &self.validation), ("losses", &self.training_loss)] {
+            if values.len() as u64 != epochs {
+                return Err(format!("it has {} {what} for {epochs} epochs", values.len()));
+            }
+        }
+        if self.batch == 0 {
+            return Err("a batch has at least one image".to_owned());
+        }
+        match self.validation.iter().find(|share| !(0.0..=1.0).contains(*share)) {
+            Some(share) => Err(format!("{share} is no share of the images; shares are from 0 to 1")),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Accuracy {
@@ -127,6 +153,22 @@ mod tests {
         assert_eq!((small.batch, small.range, large.batch), (16, [0.5, 0.7], 32));
         assert!((small.last - 0.6).abs() < 1e-12 && (small.curve[2] - 0.55).abs() < 1e-12);
         assert!((small.jitter - 0.05).abs() < 1e-12 && (large.jitter - 0.2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_record_that_contradicts_itself_is_refused() {
+        let text = include_str!("../../../data/recorded/accuracy.json");
+        let good = Record::<Accuracy>::from_json(text).unwrap();
+        let error = |spoil: fn(&mut Accuracy)| {
+            let mut spoiled = good.clone();
+            spoil(&mut spoiled.data);
+            Record::<Accuracy>::from_json(&spoiled.to_json()).unwrap_err().to_string()
+        };
+        assert!(error(|all| all.epochs = u64::MAX).contains("accuracies for 18446744073709551615 epochs"));
+        assert!(error(|all| all.runs.clear()).contains("no runs"));
+        assert!(error(|all| all.runs[0].validation[0] = 1.5).contains("1.5 is no share"));
+        assert!(error(|all| all.runs[0].batch = 0).contains("at least one image"));
+        assert!(error(|all| all.runs[0].training_loss.clear()).contains("0 losses"));
     }
 
     #[test]

@@ -12,7 +12,8 @@ use buddy_profile::{CodecChoice, Measured, Settings, Tried, profile};
 const TRIED: Tried = Tried { kinds: Vec::new(), auto: true, threshold: 0.3 };
 
 fn sizes(classes: [u64; 6]) -> AllocationSizes {
-    let histogram = Histogram { classes, optimistic_bytes: 0 };
+    let mut histogram = Histogram { classes, optimistic_bytes: 0 };
+    histogram.optimistic_bytes = histogram.stored_bytes();
     let histograms = ["bpc", "zeros32"].map(|codec| (codec.to_owned(), histogram));
     AllocationSizes { histograms: histograms.into(), pages: BTreeMap::new() }
 }
@@ -33,7 +34,7 @@ fn record() -> RunRecord {
         run.snapshots.push(SnapshotInfo { step, label: String::new(), file: None });
     }
     let mut first = half.clone();
-    let row = "0".repeat(64);
+    let row = "0".repeat(60) + "3333";
     first.pages.insert("bpc".to_owned(), PageMap::from_digits(2, &[row]).unwrap());
     let sizes = vec![
         vec![raw.clone(), first, gone.clone()],

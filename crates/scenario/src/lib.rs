@@ -32,3 +32,7 @@ pub use source::Source;
 pub use speed::{Speed, time};
 pub use stage::Stage;
 pub use targets::TargetChoice;
+
+/// Name, version and build of this tool, as a kept result has it: the build is a fingerprint of all sources that decide
+/// a result, so that nothing is taken for what another build would find.
+pub const TOOL: &str = concat!("buddy ", env!("CARGO_PKG_VERSION"), "+", env!("BUDDY_BUILD"));

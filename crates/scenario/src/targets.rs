@@ -61,5 +61,5 @@ fn read(path: &str) -> Result<TargetsFile, Error> {
         path: path.to_owned(),
         why: format!("neither a ratio, such as 2x, nor a file that can be read: {error}"),
     };
-    Ok(TargetsFile::parse(path, &std::fs::read_to_string(path).map_err(wrong)?)?)
+    Ok(TargetsFile::parse(path, &buddy_core::read_text(path.as_ref()).map_err(wrong)?)?)
 }

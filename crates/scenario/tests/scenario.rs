@@ -125,7 +125,8 @@ fn record(codec: &str) -> RunRecord {
     let sizes = |info: &AllocationInfo| {
         let mut classes = [0; 6];
         classes[SizeClass::S2.index()] = info.entries();
-        let histogram = Histogram { classes, optimistic_bytes: 0 };
+        let mut histogram = Histogram { classes, optimistic_bytes: 0 };
+        histogram.optimistic_bytes = histogram.stored_bytes();
         AllocationSizes { histograms: [(codec.to_owned(), histogram)].into(), pages: Default::default() }
     };
     let sizes = vec![allocations.iter().map(sizes).collect()];

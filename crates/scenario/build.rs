@@ -1,0 +1,44 @@
+//! A fingerprint of the sources that decide a result, so that what one build keeps is not taken for what another
+//! would find.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The crates between a program and a kept result.
+const CRATES: [&str; 10] =
+    ["core", "codec", "snapshot", "memory", "profile", "trace", "workloads", "sim", "dl", "scenario"];
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    let mut files = Vec::new();
+    for name in CRATES.iter().chain(&["study"]) {
+        let sources = Path::new("..").join(name).join("src");
+        println!("cargo:rerun-if-changed={}", sources.display());
+        collect(&sources, &mut files);
+    }
+    for folder in ["../../specs", "../../data/recorded"] {
+        println!("cargo:rerun-if-changed={folder}");
+        collect(Path::new(folder), &mut files);
+    }
+    files.sort();
+    let sum = files.iter().fold(0xcbf2_9ce4_8422_2325, |sum, path| {
+        let sum = mix(sum, path.to_string_lossy().as_bytes());
+        mix(sum, &fs::read(path).unwrap_or_default())
+    });
+    println!("cargo:rustc-env=BUDDY_BUILD={sum:016x}");
+}
+
+/// All files below a folder.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() { collect(&path, files) } else { files.push(path) }
+    }
+}
+
+/// FNV-1a, as the stores of records have it.
+fn mix(sum: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(sum, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
