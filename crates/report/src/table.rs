@@ -1,5 +1,7 @@
 //! One table, for the terminal and for a page.
 
+use buddy_core::visible;
+
 use crate::escape;
 
 /// Which side of a column its cells lie on.
@@ -33,7 +35,7 @@ pub struct Cell {
 impl Cell {
     /// A text, which is also what it is sorted by.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
+        Self { text: visible(&text.into()).into_owned(), ..Self::default() }
     }
 
     /// A number, shown as `text` and sorted by its value.

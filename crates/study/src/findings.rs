@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use buddy_core::Profile;
-use buddy_dl::{Accuracy, NetworkInfo, PAPER};
+use buddy_dl::{Accuracy, NetworkInfo, PAPER, TODAY};
 use buddy_sim::Report;
 use buddy_workloads::{ALL, Info};
 
-use crate::{Point, Program, Recorded, Settings, SpeedRow};
+use crate::{Experiment, Point, Program, Recorded, Settings, SpeedRow};
 
 /// What is known so far. A figure is a function of this alone.
 #[derive(Debug)]
@@ -76,6 +76,39 @@ impl Findings {
     /// All sixteen, in the paper's order.
     pub fn subjects(&self) -> Vec<Subject<'_>> {
         self.hpc().into_iter().chain(self.dl()).collect()
+    }
+
+    /// What an experiment looks at and an interruption left undone: programs, simulations, speed.
+    pub(crate) fn unfinished(&self, experiment: &dyn Experiment) -> Vec<String> {
+        let mut gone = Vec::new();
+        if experiment.needs_programs() {
+            let programs: Vec<&str> =
+                self.hpc().iter().filter(|one| one.profile.is_none()).map(|one| one.label).collect();
+            if !programs.is_empty() {
+                gone.push(format!("Programs that did not run: {}.", programs.join(", ")));
+            }
+        }
+        let points = experiment.points(self);
+        let mut undone: BTreeMap<&str, usize> = BTreeMap::new();
+        for point in points.iter().filter(|point| self.is_pending(point)) {
+            *undone.entry(&point.program).or_default() += 1;
+        }
+        if !undone.is_empty() {
+            let names: Vec<String> = undone.iter().map(|(name, count)| format!("{name} ({count})")).collect();
+            let count: usize = undone.values().sum();
+            gone.push(format!("{count} of {} simulations: {}.", points.len(), names.join(", ")));
+        }
+        if experiment.needs_speed() && self.speed.is_empty() {
+            gone.push("The speed of the simulator.".to_owned());
+        }
+        gone
+    }
+
+    /// Whether a point can be simulated and was not. A network without a record never can.
+    fn is_pending(&self, point: &Point) -> bool {
+        let unknown = PAPER.iter().chain(&TODAY).any(|network| network.name == point.program)
+            && !self.networks.contains_key(&point.program);
+        !unknown && !self.reports.contains_key(point)
     }
 
     /// A sentence for each network that was not recorded.

@@ -2,20 +2,20 @@
 
 use std::{fs, io::Write, path::Path};
 
-use buddy_core::{Figure, Record};
 use buddy_report::{figure_files, study_page, summary_picture, summary_text};
 use buddy_snapshot::write_atomic;
 
-use crate::{Error, Settings, deviations};
+use crate::{Done, Error, Settings, deviations};
 
 /// Writes `index.html`, `figures/*.svg`, `summary.svg` and `summary.md` into a directory.
 ///
 /// # Errors
 /// If one of them cannot be written.
-pub fn write(dir: &Path, settings: &Settings, figures: &[Record<Figure>]) -> Result<(), Error> {
+pub fn write(dir: &Path, settings: &Settings, done: &Done) -> Result<(), Error> {
+    let figures = &done.figures;
     let pictures = dir.join("figures");
     fs::create_dir_all(&pictures).map_err(|source| Error::Directory { path: pictures.clone(), source })?;
-    let page = study_page(figures, &deviations(), &settings.describe());
+    let page = study_page(figures, &done.undrawn, &deviations(), &settings.describe());
     put(&dir.join("index.html"), &page)?;
     put(&dir.join("summary.svg"), &summary_picture(figures))?;
     put(&dir.join("summary.md"), &summary_text(figures))?;

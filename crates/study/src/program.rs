@@ -1,7 +1,7 @@
 //! The ten HPC programs: run once, looked at ten times, and profiled.
 
 use buddy_codec::CodecKind;
-use buddy_core::{PageMap, Profile, RecordKind};
+use buddy_core::{AllocationInfo, PageMap, Profile, RecordKind};
 use buddy_profile::{DEFAULT_THRESHOLD, Tried};
 use buddy_scenario::{Ask, typical};
 use buddy_workloads::{Check, Info};
@@ -26,6 +26,19 @@ pub struct Program {
 impl RecordKind for Program {
     const KIND: &'static str = "program";
     const VERSION: u32 = 1;
+
+    fn check(&self) -> Result<(), String> {
+        self.profile.check()?;
+        let run = &self.profile.run;
+        if self.typical >= run.snapshots.len() || self.classes.len() != run.allocations.len() {
+            return Err("its typical snapshot is none of the run's".to_owned());
+        }
+        let fits = |(map, info): (&PageMap, &AllocationInfo)| map.is_whole() && map.fits(info.entries());
+        match self.classes.iter().zip(&run.allocations).all(fits) {
+            true => Ok(()),
+            false => Err("its classes are not those of its allocations' entries".to_owned()),
+        }
+    }
 }
 
 /// Runs a program and measures its memory after every tenth.

@@ -1,9 +1,9 @@
 //! The deep-learning runs: recorded once on a GPU during real training, and profiled here from their records.
 
-use std::{borrow::Cow, fs, io, path::Path};
+use std::{borrow::Cow, io, path::Path};
 
 use buddy_codec::CodecKind;
-use buddy_core::{Profile, Record, RecordKind, RunRecord};
+use buddy_core::{Profile, Record, RecordKind, RunRecord, read_text};
 use buddy_dl::{Accuracy, NetworkInfo};
 use buddy_profile::{DEFAULT_THRESHOLD, Measured, Settings as Ask, Tried, profile};
 
@@ -75,7 +75,7 @@ fn text(dir: Option<&Path>, name: &str) -> Result<Option<Cow<'static, str>>, Err
         return Ok(accuracy.or_else(|| Some(NetworkInfo::named(name)?.record)).map(Cow::Borrowed));
     };
     let path = dir.join(format!("{name}.json"));
-    match fs::read_to_string(&path) {
+    match read_text(&path) {
         Ok(text) => Ok(Some(Cow::Owned(text))),
         // A directory need not have every record.
         Err(source) if source.kind() == io::ErrorKind::NotFound && dir.is_dir() => Ok(None),

@@ -36,7 +36,9 @@ pub struct Request {
 pub struct Done {
     /// The figures, in the order of the experiments.
     pub figures: Vec<Record<Figure>>,
-    /// Whether it was interrupted, so that figures are missing.
+    /// Names of the figures that an interruption left without anything to draw.
+    pub undrawn: Vec<String>,
+    /// Whether it was interrupted, so that figures are missing or unfinished.
     pub interrupted: bool,
 }
 
@@ -55,9 +57,11 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
         Err(Error::Interrupted) => true,
         Err(error) => return Err(error),
     };
-    let ready = chosen.iter().filter(|one| !one.needs_programs() || !found.programs.is_empty());
-    let figures = ready.map(|one| keep(&store, *one, &found)).collect::<Result<_, _>>()?;
-    Ok(Done { figures, interrupted })
+    let is_ready = |one: &&&dyn Experiment| !one.needs_programs() || !found.programs.is_empty();
+    let (ready, rest): (Vec<&&dyn Experiment>, Vec<&&dyn Experiment>) = chosen.iter().partition(is_ready);
+    let figures = ready.into_iter().map(|one| keep(&store, *one, &found)).collect::<Result<_, _>>()?;
+    let undrawn = rest.into_iter().map(|one| one.about().name.to_owned()).collect();
+    Ok(Done { figures, undrawn, interrupted })
 }
 
 /// Runs the programs and the simulations that the experiments need.
@@ -116,7 +120,11 @@ fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<
         "network_instructions": network_instructions,
         "networks": found.networks.keys().collect::<Vec<_>>(),
     });
-    store.save(&Key { name: format!("figure-{name}"), inputs }, experiment.draw(found))
+    let mut figure = Figure { unfinished: found.unfinished(experiment), ..experiment.draw(found) };
+    if !figure.unfinished.is_empty() {
+        figure.quantities.iter_mut().for_each(|quantity| quantity.name.push_str(" (partial)"));
+    }
+    store.save(&Key { name: format!("figure-{name}"), inputs }, figure)
 }
 
 /// Runs the programs one after the other; each uses all cores.

@@ -1,7 +1,8 @@
 //! Finished records in a directory, found by what went into them.
 //!
-//! A record's name ends in a hash of its inputs, and its `spec` holds them: a record is taken only if they are
-//! the same. So a run that was killed goes on where it was, and a change of scale, seed or version starts afresh.
+//! A record's name ends in a hash of its inputs, and its `spec` holds them: a record is taken only if they and the
+//! build that made it are the same, and its checksum is right. So a run that was killed goes on where it was, and a
+//! change of scale, seed or code starts afresh.
 
 use std::{
     fs,
@@ -9,7 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use buddy_core::{Record, RecordKind};
+use buddy_core::{Record, RecordKind, read_text};
+use buddy_scenario::TOOL;
 use buddy_snapshot::write_atomic;
 use serde_json::Value;
 
@@ -47,9 +49,9 @@ impl Store {
 
     /// A record, if it is there and was made from the same inputs by the same tool.
     pub fn load<T: RecordKind>(&self, key: &Key) -> Option<Record<T>> {
-        let text = fs::read_to_string(self.path(key)).ok()?;
+        let text = read_text(&self.path(key)).ok()?;
         let record = Record::from_json(&text).ok()?;
-        (record.spec == key.inputs && record.tool == tool()).then_some(record)
+        (record.spec == key.inputs && record.tool == TOOL).then_some(record)
     }
 
     /// Keeps a result, whole or not at all.
@@ -58,19 +60,12 @@ impl Store {
     /// If it cannot be written.
     pub fn save<T: RecordKind>(&self, key: &Key, data: T) -> Result<Record<T>, Error> {
         let mut record = Record::new(data);
+        record.tool = TOOL.to_owned();
         record.spec = key.inputs.clone();
         record.seed = key.inputs.get("seed").and_then(Value::as_u64);
-        write_atomic(&self.path(key), |out| {
-            serde_json::to_writer(&mut *out, &record)?;
-            writeln!(out)
-        })?;
+        write_atomic(&self.path(key), |out| out.write_all(record.to_json_line().as_bytes()))?;
         Ok(record)
     }
-}
-
-/// Name and version of this tool, as records have it.
-fn tool() -> &'static str {
-    concat!("buddy ", env!("CARGO_PKG_VERSION"))
 }
 
 /// FNV-1a, which is the same everywhere and for ever; equal inputs are compared besides.
@@ -105,9 +100,14 @@ mod tests {
         let record = store.save(&key, Figure::default()).unwrap();
         fs::write(store.path(&key), &record.to_json()[..40]).unwrap();
         assert!(store.load::<Figure>(&key).is_none());
-        let other = Record { tool: "buddy 0.0.0".to_owned(), ..record };
+        let other = Record { tool: "buddy 0.1.0+another-build".to_owned(), ..record.clone() };
         fs::write(store.path(&key), other.to_json()).unwrap();
         assert!(store.load::<Figure>(&key).is_none());
+        let changed = record.to_json().replace("\"title\": \"\"", "\"title\": \"x\"");
+        fs::write(store.path(&key), changed).unwrap();
+        assert!(store.load::<Figure>(&key).is_none(), "its checksum is another's");
+        fs::write(store.path(&key), record.to_json()).unwrap();
+        assert!(store.load::<Figure>(&key).is_some());
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn a_recorded_network_is_drawn_and_an_absent_one_is_said() {
     assert_eq!(chart.series[0].points[0], (1.0, 0.05));
     assert_eq!(fig8.quantities[1].ours.map(|ratio| (ratio * 100.0).round()), Some(188.0));
     assert!(fig8.missing[0].contains("SqueezeNetv1.1") && !fig8.missing[0].contains("ResNet50"));
-    output::write(dir.path(), &TINY, &done.figures).unwrap();
+    output::write(dir.path(), &TINY, &done).unwrap();
     assert!(fs::read_to_string(dir.path().join("index.html")).unwrap().contains("id=\"fig8\""));
     assert!(dir.path().join("figures/fig8.svg").exists());
 }
@@ -131,7 +131,7 @@ fn an_interrupted_study_goes_on_where_it_was() {
     fs::create_dir(dir.path().join("recorded")).unwrap();
     let stopped = Impatient { stops: true, ..Impatient::default() };
     let done = reproduce(&request(dir.path(), &["table1"]), &stopped).unwrap();
-    assert!(done.interrupted && done.figures.is_empty());
+    assert!(done.interrupted && done.figures.is_empty() && done.undrawn == ["table1"]);
     let kept = || fs::read_dir(dir.path().join("records")).unwrap().count();
     assert_eq!(kept(), 1, "the first program");
 
@@ -143,4 +143,33 @@ fn an_interrupted_study_goes_on_where_it_was() {
     assert_eq!(*third.made.lock().unwrap(), 0.0, "everything was found");
     assert!(*second.made.lock().unwrap() > 0.0 && third.told.load(Ordering::Relaxed) == 10);
     assert_eq!(figure(&done, "table1").panels.len(), 1);
+}
+
+/// Stops at the first simulation that is done.
+struct UntilSimulated(AtomicBool);
+
+impl Watch for UntilSimulated {
+    fn goes_on(&self) -> bool {
+        !self.0.load(Ordering::Relaxed)
+    }
+
+    fn progress(&self, progress: &Progress<'_>) {
+        // The names of programs have no settings; those of points do.
+        self.0.store(self.0.load(Ordering::Relaxed) || progress.what.contains(' '), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_is_drawn_of_a_part_says_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("recorded")).unwrap();
+    let done = reproduce(&request(dir.path(), &["fig11"]), &UntilSimulated(AtomicBool::new(false))).unwrap();
+    let fig11 = figure(&done, "fig11");
+    assert!(done.interrupted && fig11.unfinished.len() == 1, "{:?}", fig11.unfinished);
+    assert!(fig11.unfinished[0].contains("simulations: ") && fig11.unfinished[0].contains("cg ("));
+    assert!(fig11.quantities.iter().all(|quantity| quantity.name.ends_with("(partial)")));
+    output::write(dir.path(), &TINY, &done).unwrap();
+    assert!(fs::read_to_string(dir.path().join("index.html")).unwrap().contains("PARTIAL"));
+    let whole = reproduce(&request(dir.path(), &["table1"]), &Nobody).unwrap();
+    assert!(whole.figures[0].data.unfinished.is_empty() && whole.undrawn.is_empty());
 }

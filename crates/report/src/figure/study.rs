@@ -24,13 +24,23 @@ const LEAD: &str = "Buddy Compression: Enabling Larger Memory for Deep Learning 
 const SUMMARY_REMARK: &str = "Every number that the paper's text states and that is studied here. A ratio in red differs \
     by more than 15%; the last column links to the reason. Click a column to sort.";
 
-/// The page: summary, every figure, the deviations that they name.
-pub fn study_page(figures: &[Record<Figure>], deviations: &[Deviation], scale: &str) -> String {
+/// The page: summary, every figure, the deviations that they name; first of all what an interruption left out: figures
+/// that could not be drawn, and what is missing of those that are.
+pub fn study_page(
+    figures: &[Record<Figure>],
+    undrawn: &[String],
+    deviations: &[Deviation],
+    scale: &str,
+) -> String {
     let named = named(figures);
     let known = |number: u32| deviations.iter().any(|one| one.number == number);
     let tool = figures.first().map_or("buddy", |record| record.tool.as_str());
     let table = summary::summary_table(figures, &known);
-    let mut page = Page::new("Buddy Compression, reproduced", &format!("{LEAD} Scale: {scale}."))
+    let mut page = Page::new("Buddy Compression, reproduced", &format!("{LEAD} Scale: {scale}."));
+    if let Some(html) = partial(figures, undrawn) {
+        page = page.part("partial", "", "", &html);
+    }
+    page = page
         .part("contents", "", "", &contents(figures))
         .part("summary", "Ours and the paper's", SUMMARY_REMARK, &(summary::picture_html(figures) + &table));
     for record in figures {
@@ -45,6 +55,22 @@ pub fn study_page(figures: &[Record<Figure>], deviations: &[Deviation], scale: &
         &shown,
     )
     .render(tool)
+}
+
+/// What is missing of an interrupted study; none where it is whole.
+fn partial(figures: &[Record<Figure>], undrawn: &[String]) -> Option<String> {
+    let unfinished = figures.iter().map(|record| &record.data).filter(|figure| !figure.unfinished.is_empty());
+    let item = |name: &str, what: &str| format!("<li><b>{}</b> {}</li>", escape(name), escape(what));
+    let mut items: Vec<String> =
+        unfinished.map(|figure| item(&figure.title, &figure.unfinished.join(" "))).collect();
+    items.extend(undrawn.iter().map(|name| item(name, "Not drawn at all.")));
+    let list = items.concat();
+    (!items.is_empty()).then(|| {
+        format!(
+            "<div class=\"partial\"><p>PARTIAL: the study was interrupted. Numbers marked partial are of what had \
+             finished; what is missing:</p><ul>{list}</ul></div>\n"
+        )
+    })
 }
 
 /// Numbers of all deviations that figures name.
@@ -75,11 +101,18 @@ fn part(record: &Record<Figure>, known: &dyn Fn(u32) -> bool) -> String {
         .map(|number| format!("<a href=\"#D{number}\">D{number}</a>"))
         .collect();
     let differ = if links.is_empty() { String::new() } else { format!(" See {}.", links.join(", ")) };
+    let unfinished = match figure.unfinished.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<p class=\"partial\">PARTIAL, interrupted. Missing: {}</p>\n",
+            escape(&figure.unfinished.join(" "))
+        ),
+    };
     let missing: String =
         figure.missing.iter().map(|text| format!("<p class=\"missing\">{}</p>\n", escape(text))).collect();
     let quantities: Vec<_> = figure.quantities.iter().collect();
     format!(
-        "<p class=\"remark\"><span class=\"place\">{}</span> {}{differ}</p>\n{missing}{}{}{}",
+        "{unfinished}<p class=\"remark\"><span class=\"place\">{}</span> {}{differ}</p>\n{missing}{}{}{}",
         escape(&figure.place),
         escape(&figure.text),
         panels(figure),

@@ -71,12 +71,25 @@ fn charts_of_nothing_are_drawn() {
 fn what_differs_is_marked_and_explained() {
     let page = study_page(
         &[record()],
+        &[],
         &[Deviation { number: 46, title: "Less".to_owned(), paragraphs: vec!["<why>".to_owned()] }],
         "quick",
     );
     assert!(page.contains("class=\"n far\" data-key=\"0.57") && page.contains("<a href=\"#D46\">D46</a>"));
     assert!(page.contains("id=\"D46\"") && page.contains("&lt;why&gt;") && page.contains("not measured"));
     assert!(page.contains("Not recorded: VGG16.") && page.contains("id=\"fig7\""));
+    assert!(!page.contains("PARTIAL"));
+}
+
+#[test]
+fn an_interrupted_study_says_so_first_of_all() {
+    let mut record = record();
+    record.data.unfinished = vec!["2 of 9 simulations: cg (2).".to_owned()];
+    let page = study_page(&[record], &["fig11".to_owned()], &[], "quick");
+    let (banner, summary) = (page.find("PARTIAL: the study was interrupted"), page.find("id=\"summary\""));
+    assert!(banner.is_some() && banner < summary);
+    assert_eq!(page.matches("2 of 9 simulations: cg (2).").count(), 2, "in the banner and at the figure");
+    assert!(page.contains("<b>fig11</b> Not drawn at all."));
 }
 
 #[test]

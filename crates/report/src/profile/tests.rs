@@ -7,6 +7,11 @@ use buddy_core::{
 
 use super::*;
 
+fn histogram(classes: [u64; 6]) -> Histogram {
+    let sizes = Histogram { classes, optimistic_bytes: 0 };
+    Histogram { optimistic_bytes: sizes.stored_bytes(), ..sizes }
+}
+
 fn profile() -> Profile {
     let info = |name: &str| AllocationInfo {
         name: name.to_owned(),
@@ -20,7 +25,7 @@ fn profile() -> Profile {
     let one = |classes: [[u64; 6]; 2], overflowing: [u64; 2], device_bytes| AllocationProfile {
         histograms: [(
             "bpc".to_owned(),
-            classes.map(|classes| Histogram { classes, optimistic_bytes: 0 }).to_vec(),
+            classes.map(histogram).to_vec(),
         )]
         .into(),
         auto: "bpc".to_owned(),

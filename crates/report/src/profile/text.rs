@@ -1,6 +1,6 @@
 //! The profile for a terminal.
 
-use buddy_core::{PlanOutcome, PolicyOutcome, Profile};
+use buddy_core::{PlanOutcome, PolicyOutcome, Profile, visible};
 
 use super::{overflow, ratio_of, target_text};
 use crate::{Cell, Table, analysis::left, analysis::right, analysis::shorten, bytes, count, ratio, share};
@@ -15,7 +15,7 @@ pub fn profile_text(profile: &Profile) -> String {
     let run = &profile.run;
     let mut text = format!(
         "{}: {} in {} allocations, {} snapshots. Optimistic {}, from {} to {}; each entry at its own class, at worst, {}.\n\n",
-        run.program,
+        visible(&run.program),
         bytes(run.bytes()),
         count(run.allocations.len() as u64),
         run.snapshots.len(),

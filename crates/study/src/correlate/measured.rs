@@ -46,7 +46,7 @@ impl Measured {
 pub fn read_measured(folder: &Path) -> Result<Vec<Measured>, String> {
     let path = folder.join("measured.json");
     let wrong = |why: String| format!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let text = buddy_core::read_text(&path).map_err(|error| wrong(error.to_string()))?;
     let measured: Vec<Measured> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if measured.is_empty() {
         return Err(wrong("it lists no trace".to_owned()));
