@@ -70,10 +70,9 @@ impl Inspect {
     pub(crate) fn run(self) -> Result<()> {
         let mut input = Input::open(&self.file)?;
         let summary = if self.codec.learns() {
-            let entries: Vec<Entry> = input.by_ref().collect::<Result<_>>()?;
-            let step = entries.len().div_ceil(SAMPLE).max(1);
-            let sample: Vec<Entry> = entries.iter().step_by(step).copied().collect();
-            self.print(self.codec.train(&sample), entries.into_iter().map(Ok))?
+            let (sample, again) = input.sample(SAMPLE)?;
+            input = again;
+            self.print(self.codec.train(&sample), input.by_ref())?
         } else {
             self.print(self.codec.train(&[]), input.by_ref())?
         };

@@ -110,7 +110,7 @@ fn stop() {
 
 /// Prints one line on stderr. Nobody may be reading there, and that is no reason to fail.
 fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{}", line.to_string().replace('\n', " "));
+    let _ = writeln!(io::stderr(), "{}", buddy_core::visible(&line.to_string().replace('\n', " ")));
 }
 
 /// Whether the reader of our stdout has gone, as in `buddy ... | head -1`: it has what it wanted.

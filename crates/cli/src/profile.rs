@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use buddy_codec::CodecKind;
 use buddy_core::{
-    Policy, Profile, Record, RunRecord,
+    Policy, Profile, Record, RunRecord, read_text,
     spec::{Gpu, Link},
 };
 use buddy_profile::{
@@ -169,7 +169,7 @@ impl ProfileVerb {
     fn with_accesses(&self, plan: PlanRequest, measured: &Measured) -> Result<PlanRequest> {
         let Some(path) = &self.accesses else { return Ok(plan) };
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).with_context(|| name.clone())?;
+        let text = read_text(path).with_context(|| name.clone())?;
         Ok(PlanRequest { accesses: Some(read_accesses(&name, &text, &measured.run)?), ..plan })
     }
 
@@ -262,11 +262,12 @@ impl Source {
             return Ok(Self::Snapshots(Run::open(path)?));
         }
         let name = || path.display().to_string();
-        let bytes = fs::read(path).with_context(name)?;
-        let text = String::from_utf8(bytes)
-            .ok()
-            .context("neither a run's directory nor a record")
-            .with_context(name)?;
+        let text = match read_text(path) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(anyhow!("neither a run's directory nor a record")).with_context(name);
+            }
+            text => text.with_context(name)?,
+        };
         Ok(Self::Record(Record::from_json(&text).with_context(name)?.data))
     }
 }

@@ -1,6 +1,7 @@
 //! `buddy reproduce`: every figure and table of the paper.
 
 use std::{
+    fs,
     io::{self, Write},
     path::PathBuf,
     sync::atomic::Ordering,
@@ -9,6 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use buddy_report::summary_table_text;
+use buddy_snapshot::Claim;
 use buddy_study::{Progress, Request, Settings, Watch, docs, output, reproduce};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -70,13 +72,15 @@ impl Reproduce {
             _ => Settings::DEFAULT,
         };
         FINISHES.store(true, Ordering::Relaxed);
+        fs::create_dir_all(&self.out).with_context(|| format!("cannot make {}", self.out.display()))?;
+        let _claim = Claim::new(&self.out)?;
         let request =
             Request { settings, only: self.only, records: self.out.join("records"), recorded: self.recorded };
         let bar = Bar::new();
         let done = reproduce(&request, &bar);
         bar.bar.finish_and_clear();
         let done = done?;
-        output::write(&self.out, &settings, &done.figures)?;
+        output::write(&self.out, &settings, &done)?;
         if let Some(dir) = self.docs.filter(|_| !done.interrupted) {
             docs::write(&dir, &done.figures)?;
         }
@@ -85,7 +89,7 @@ impl Reproduce {
         let figures = done.figures.len();
         say(format_args!("{figures} figure{} in {}", if figures == 1 { "" } else { "s" }, page.display()));
         if done.interrupted {
-            bail!("interrupted: the page shows what is done; the same command goes on");
+            bail!("interrupted: the page says what is missing; the same command goes on");
         }
         Ok(())
     }

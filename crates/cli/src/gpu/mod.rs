@@ -5,13 +5,12 @@ mod correlate;
 mod fused;
 
 use std::{
-    fs,
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
-use buddy_core::{Record, RecordKind, SizeClass};
+use buddy_core::{Record, RecordKind, SizeClass, read_text};
 use buddy_cuda::Gpu;
 use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
 use clap::{Args, Subcommand};
@@ -207,7 +206,7 @@ fn print_row(out: &mut impl Write, row: &BenchRow) -> Result<()> {
 
 /// The rows of a peer, measured by a tool of its own.
 fn peers(path: &Path) -> Result<Vec<BenchRow>> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} does not hold rows", path.display()))
 }
 
