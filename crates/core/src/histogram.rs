@@ -50,7 +50,11 @@ impl Histogram {
     pub fn allows(&self, map: &PageMap) -> bool {
         let mut shown = [0; 6];
         map.classes().iter().for_each(|class| shown[class.index()] += 1);
-        if map.is_whole() { shown == self.classes } else { shown.iter().zip(self.classes).all(|(a, b)| *a <= b) }
+        if map.is_whole() {
+            shown == self.classes
+        } else {
+            shown.iter().zip(self.classes).all(|(a, b)| *a <= b)
+        }
     }
 
     /// How many entries need their buddy slot at this target.

@@ -99,7 +99,8 @@ impl RecordKind for Profile {
         self.run.validate().map_err(|error| error.to_string())?;
         self.targets.validate().map_err(|error| error.to_string())?;
         let (allocations, snapshots) = (&self.run.allocations, self.run.snapshots.len());
-        if self.allocations.len() != allocations.len() || self.targets.allocations.len() != allocations.len() {
+        if self.allocations.len() != allocations.len() || self.targets.allocations.len() != allocations.len()
+        {
             return Err(format!("the run has {} allocations, the profile another number", allocations.len()));
         }
         for (info, found) in allocations.iter().zip(&self.allocations) {

@@ -4,7 +4,10 @@
 //! record is its checksum ([`json_checksum`] of the rest); a record without one, as scripts and people write them, is
 //! taken as it is.
 
-use serde::{Deserialize, Serialize, de::{DeserializeOwned, IgnoredAny}};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::Value;
 
 use crate::json_checksum;

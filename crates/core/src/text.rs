@@ -27,7 +27,8 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// A text from a file as a terminal may show it: characters that would move the cursor, change colours or turn the
 /// direction are spelled out.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    let is_hidden = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_hidden =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }

@@ -88,7 +88,9 @@ pub enum Error {
     #[error("not a valid .npz file: its members {0:?} and {1:?} lie over one another")]
     Overlap(String, String),
     /// A member whose bytes are not those that were stored.
-    #[error("its bytes have the checksum {found:08x}, but {stated:08x} was stored with them: the file is damaged")]
+    #[error(
+        "its bytes have the checksum {found:08x}, but {stated:08x} was stored with them: the file is damaged"
+    )]
     Damaged {
         /// What the archive says.
         stated: u32,

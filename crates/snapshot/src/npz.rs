@@ -97,7 +97,8 @@ fn refuse_overlaps(members: &[Member]) -> Result<(), Error> {
 /// Compares the bytes of a stored member with its checksum; what was inflated was compared as it came out.
 fn compare(source: &Source, place: &Place, stated: u32) -> Result<(), Error> {
     let Place::Stored(range) = place else { return Ok(()) };
-    let bytes = source.bytes().get(range.clone()).ok_or_else(|| bad("a member goes past the end of the file"))?;
+    let bytes =
+        source.bytes().get(range.clone()).ok_or_else(|| bad("a member goes past the end of the file"))?;
     let found = buddy_core::checksum(bytes);
     source.release(range.clone());
     if found == stated { Ok(()) } else { Err(Error::Damaged { stated, found }) }

@@ -40,9 +40,12 @@ pub fn study_page(
     if let Some(html) = partial(figures, undrawn) {
         page = page.part("partial", "", "", &html);
     }
-    page = page
-        .part("contents", "", "", &contents(figures))
-        .part("summary", "Ours and the paper's", SUMMARY_REMARK, &(summary::picture_html(figures) + &table));
+    page = page.part("contents", "", "", &contents(figures)).part(
+        "summary",
+        "Ours and the paper's",
+        SUMMARY_REMARK,
+        &(summary::picture_html(figures) + &table),
+    );
     for record in figures {
         let figure = &record.data;
         page = page.part(&figure.name, &figure.title, "", &part(record, &known));

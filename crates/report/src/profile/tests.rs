@@ -23,11 +23,7 @@ fn profile() -> Profile {
     let mut run = RunInfo::new("demo", Default::default(), vec![info("<u>"), info("v")]);
     run.snapshots = [0, 10].map(|step| SnapshotInfo { step, label: String::new(), file: None }).to_vec();
     let one = |classes: [[u64; 6]; 2], overflowing: [u64; 2], device_bytes| AllocationProfile {
-        histograms: [(
-            "bpc".to_owned(),
-            classes.map(histogram).to_vec(),
-        )]
-        .into(),
+        histograms: [("bpc".to_owned(), classes.map(histogram).to_vec())].into(),
         auto: "bpc".to_owned(),
         overflowing: overflowing.to_vec(),
         device_bytes,
