@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Trains networks on the GPU and records how their memory would compress, without copying it off the GPU.
 
-    cargo build --release -p buddy-capi
-    tools/record_dl.py --library target/release/libbuddy.so --out data/recorded
+    pip install target/wheels/buddy_memory-*.whl        # docs/python.md
+    tools/record_dl.py --out data/recorded
 
-Needs PyTorch, NumPy, Pillow and scikit-image (for its photographs). One run record per network; docs/deep-learning.md
+Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). One run record per network; docs/deep-learning.md
 says what they show, docs/snapshots.md what is in them.
 """
 
@@ -21,8 +21,8 @@ import torch
 
 from dl import networks
 from dl.inputs import PHOTOGRAPHS, Photographs, Words, find_photographs
-from dl.libbuddy import Buddy
 from dl.recorder import Recorder
+from dl.survey import Buddy
 from dl.tensors import SMALLEST, Tensors
 
 DEVICE, SEED, SNAPSHOTS, WARM_UP = "cuda", 1, 10, 60
@@ -193,7 +193,6 @@ def write(path, record):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; all by default")
-    parser.add_argument("--library", default="target/release/libbuddy.so", help="libbuddy.so")
     parser.add_argument("--images", help="folder with scikit-image's photographs")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("data/recorded"), help="folder for the records")
     parser.add_argument("--warm-up", type=int, default=WARM_UP, metavar="STEPS", help="steps before the recording")
@@ -204,7 +203,7 @@ def main():
     if not torch.cuda.is_available():
         sys.exit("record_dl.py needs a GPU that PyTorch can use")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    buddy, images = Buddy(options.library), find_photographs(options.images)
+    buddy, images = Buddy(), find_photographs(options.images)
     options.out.mkdir(parents=True, exist_ok=True)
     torch.zeros(1, device=DEVICE)
     failed = []

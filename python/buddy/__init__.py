@@ -11,13 +11,15 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from .analysis import Analysis, ArrayAnalysis, Fit, Outcome, analyze
+from .verbs import AllocationTarget, Profile, Simulation, profile, simulate
 
 try:
     __version__ = version("buddy-memory")
 except PackageNotFoundError:  # from a source tree
     __version__ = "0"
 
-__all__ = ["Analysis", "ArrayAnalysis", "Fit", "Outcome", "analyze", "torch"]
+__all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "Fit", "Outcome", "Profile", "Simulation", "analyze", "profile",
+           "simulate", "torch"]
 
 
 def __getattr__(name):

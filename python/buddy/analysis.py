@@ -74,7 +74,12 @@ class ArrayAnalysis:
 class Analysis(Record):
     """What ``analyze`` found. Prints as the command's tables; a notebook shows the command's page."""
 
-    _text, _page = staticmethod(_native.analysis_text), staticmethod(_native.analysis_html)
+    def to_html(self) -> str:
+        """The command's page: tables and heat maps; one file that needs no network."""
+        return _native.analysis_html(self._json)
+
+    def __str__(self) -> str:
+        return _native.analysis_text(self._json)
 
     @property
     def arrays(self) -> list[ArrayAnalysis]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 
 class Record:
     """A versioned record. ``print`` shows its tables, a notebook its page."""
-
-    _text: Callable[[str], str]
-    _page: Callable[[str], str]
 
     def __init__(self, text: str):
         self._json = text
@@ -34,15 +30,12 @@ class Record:
 
     def to_html(self) -> str:
         """A page with tables and pictures; one file that needs no network."""
-        return type(self)._page(self._json)
+        raise NotImplementedError
 
-    def save_html(self, path: str | os.PathLike) -> None:
+    def save_html(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to a file."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.to_html())
-
-    def __str__(self) -> str:
-        return type(self)._text(self._json)
 
     def _repr_html_(self) -> str:
         page = html.escape(self.to_html(), quote=True)

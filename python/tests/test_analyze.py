@@ -1,5 +1,6 @@
 """Looking at files and arrays, without PyTorch."""
 
+import ast
 import json
 import pathlib
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 import buddy
+import buddy._native
 
 numpy = pytest.importorskip("numpy")
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/run/snapshot-2.safetensors"
@@ -41,6 +43,12 @@ def test_arrays_have_names_types_and_targets():
     assert two.auto.target == "1x" and two.auto.fit.ratio == 1
     # A view that is not contiguous is taken as it reads.
     assert buddy.analyze(noise[::2]).arrays[0].bytes == noise.nbytes // 2
+
+
+def test_the_stubs_have_what_the_native_module_has():
+    stubs = ast.parse(pathlib.Path(buddy._native.__file__).with_name("_native.pyi").read_text())
+    named = {one.name for one in stubs.body if isinstance(one, ast.FunctionDef)}
+    assert named == {name for name in dir(buddy._native) if not name.startswith("_")}
 
 
 def test_a_notebook_shows_the_page():

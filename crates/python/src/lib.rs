@@ -20,6 +20,6 @@ mod _native {
     use super::linear::{linear, linear_room};
     #[pymodule_export]
     use super::looking::{
-        analysis_html, analysis_text, analyze_files, analyze_memory, command, histograms, train,
+        analysis_html, analysis_text, analyze_files, analyze_memory, command, survey, train,
     };
 }

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{Analysis, Dtype, Histogram, Record};
+use buddy_core::{Analysis, Dtype, ENTRY_BYTES, Histogram, Record};
 use buddy_cuda::Surveyed;
 use buddy_snapshot::{Array, open};
 use pyo3::prelude::*;
@@ -74,31 +74,35 @@ pub(crate) fn analysis_text(record: &str) -> PyResult<String> {
     Ok(buddy_report::analysis_text(&Record::<Analysis>::from_json(record).map_err(failure::value)?.data))
 }
 
-/// How many entries of each span have which size with its codec: six counts in the order zero, b8, s1, s2, s3, raw. On a GPU this
-/// waits for the stream once.
+/// A span, its codec, and the address where each entry's size class goes, a byte for each, or 0.
+type Asked = (Span, String, u64);
+
+/// Of each span with its codec: how many entries have which size (six counts in the order zero, b8, s1, s2, s3, raw), and the bytes
+/// at the best of the paper's eight sizes. On a GPU this waits for the stream once; only there classes are written.
 #[pyfunction]
-pub(crate) fn histograms(
-    py: Python<'_>,
-    place: Place,
-    spans: Vec<(Span, String)>,
-) -> PyResult<Vec<[u64; 6]>> {
-    let gpu = gpu(place)?;
-    let codecs = spans.iter().map(|(_, codec)| codec.parse::<Codec>().map_err(failure::value));
+pub(crate) fn survey(py: Python<'_>, place: Place, spans: Vec<Asked>) -> PyResult<Vec<([u64; 6], u64)>> {
+    let codecs = spans.iter().map(|(_, codec, _)| codec.parse::<Codec>().map_err(failure::value));
     let codecs = codecs.collect::<PyResult<Vec<Codec>>>()?;
-    let found: Vec<Histogram> = if let Some((gpu, stream)) = gpu {
-        let surveyed = spans.iter().zip(codecs).map(|((span, _), codec)| Surveyed {
-            span: on_gpu(*span),
-            codec,
-            classes: None,
-        });
-        let surveyed: Vec<Surveyed<'_>> = surveyed.collect();
-        py.detach(|| gpu.survey(&stream, &surveyed)).map_err(failure::gpu)?
-    } else {
-        let memory = spans.iter().map(|(span, _)| bytes(*span)).collect::<PyResult<Vec<&[u8]>>>()?;
-        let look = |(memory, codec): (&&[u8], &Codec)| buddy_profile::histogram(memory, codec);
-        py.detach(|| memory.iter().zip(&codecs).map(look).collect())
+    let found: Vec<Histogram> = match gpu(place)? {
+        Some((gpu, stream)) => {
+            let surveyed = spans.iter().zip(codecs).map(|(&(span, _, classes), codec)| Surveyed {
+                span: on_gpu(span),
+                codec,
+                classes: (classes != 0).then(|| on_gpu((classes, span.1.div_ceil(ENTRY_BYTES as u64)))),
+            });
+            let surveyed: Vec<Surveyed<'_>> = surveyed.collect();
+            py.detach(|| gpu.survey(&stream, &surveyed)).map_err(failure::gpu)?
+        }
+        None if spans.iter().any(|&(.., classes)| classes != 0) => {
+            return Err(failure::value("size classes by entry are written on a GPU only"));
+        }
+        None => {
+            let memory = spans.iter().map(|(span, ..)| bytes(*span)).collect::<PyResult<Vec<&[u8]>>>()?;
+            let look = |(memory, codec): (&&[u8], &Codec)| buddy_profile::histogram(memory, codec);
+            py.detach(|| memory.iter().zip(&codecs).map(look).collect())
+        }
     };
-    Ok(found.iter().map(|histogram| histogram.classes).collect())
+    Ok(found.iter().map(|found| (found.classes, found.optimistic_bytes)).collect())
 }
 
 /// The codec of a name, such as `bf16`, trained on a span: its name with what it learned. On a GPU this waits for the stream if the

@@ -9,8 +9,11 @@ CUDA graphs, and use PyTorch's memory and current stream.
 """
 
 from . import ops as _ops
+from .looking import Look, TensorLook, look
+from .modules import SquaredReLU, SwiGLU
 from .report import SavedReport
 from .saved import SavedMemory, compress_saved
 from .packed import PackedTensor, linear, linear_room, pack, pack_weight, unpack
 
-__all__ = ["PackedTensor", "SavedMemory", "SavedReport", "compress_saved", "linear", "linear_room", "pack", "pack_weight", "unpack"]
+__all__ = ["Look", "PackedTensor", "SavedMemory", "SavedReport", "SquaredReLU", "SwiGLU", "TensorLook", "compress_saved", "linear", "linear_room", "look",
+           "pack", "pack_weight", "unpack"]

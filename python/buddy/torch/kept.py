@@ -25,7 +25,7 @@ class Kept:
     """A storage as it was when autograd saved it. ``tensor`` is what was saved first, cut off from the graph."""
 
     __slots__ = ("tensor", "storage", "address", "version", "size", "device", "packed", "how", "capacity", "sectors", "site",
-                 "event", "stream", "told", "restored", "__weakref__")
+                 "event", "stream", "told", "restored", "held", "__weakref__")
 
     def __init__(self, tensor, site):
         storage = tensor.untyped_storage()
@@ -33,7 +33,7 @@ class Kept:
         # While the weak reference lives, no other storage has this one's identity.
         self.storage, self.address, self.size = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
         self.device, self.packed, self.sectors, self.restored = tensor.device, None, 0, None
-        self.event = self.stream = self.told = None
+        self.event = self.stream = self.told = self.held = None
 
     def is_of(self, tensor, storage):
         """Whether a tensor's memory is this one, unchanged. Its storage is alive, and so is the identity compared here."""
@@ -80,10 +80,17 @@ class Kept:
             return None
         return self.tensor.untyped_storage()
 
-    def restore(self):
-        """A storage with the bytes as they were."""
+    def restore(self, hold=False):
+        """A storage with the bytes as they were; if ``hold``, it is there for the next time too."""
         if (storage := self.plain()) is not None:
             return storage
+        storage, self.held = self.held, None
+        storage = storage or self._read()
+        if hold:
+            self.held = storage
+        return storage
+
+    def _read(self):
         if self.told is not None:
             # Changed in place while it was being packed: now the answer counts.
             self.event.synchronize()
@@ -111,7 +118,7 @@ def changed(tensor, version):
 
 
 class Part:
-    """A saved tensor: which part of which memory."""
+    """A saved tensor: which part of which memory, a ``Kept`` or an ``Again``."""
 
     __slots__ = ("kept", "dtype", "size", "stride", "offset")
 
@@ -119,8 +126,14 @@ class Part:
         self.kept, self.dtype, self.size = kept, tensor.dtype, tensor.size()
         self.stride, self.offset = tensor.stride(), tensor.storage_offset()
 
-    def unpack(self):
-        return over(self.kept.restore(), self.dtype, self.size, self.stride, self.offset)
+    def of(self, kept):
+        """The same part of this memory."""
+        part = object.__new__(Part)
+        part.kept, part.dtype, part.size, part.stride, part.offset = kept, self.dtype, self.size, self.stride, self.offset
+        return part
+
+    def unpack(self, hold=False):
+        return over(self.kept.restore(hold), self.dtype, self.size, self.stride, self.offset)
 
 
 class Passed:

@@ -75,7 +75,8 @@ def measure(flat: torch.Tensor, dtype: torch.dtype, codec: str | None = None) ->
     with on_device(flat):
         where = place(flat)
         words = [name if ":" in name else _native.train(where, name, span(flat)) for name in names]
-        return dict(zip(words, _native.histograms(where, [(span(flat), word) for word in words])))
+        found = _native.survey(where, [(span(flat), word, 0) for word in words])
+        return {word: classes for word, (classes, _) in zip(words, found)}
 
 
 def choose(found: dict[str, list[int]], size: int, row: int = 0, target: str | None = None,

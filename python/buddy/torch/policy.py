@@ -1,6 +1,7 @@
 """What is packed, and how: found by a look at each saved tensor in the first steps."""
 
 import dataclasses
+import weakref
 
 from .layout import DEVICE, ENTRY, overflow, padded, room
 from .packed import choose, measure
@@ -20,6 +21,10 @@ class Site:
     """Why it is passed through."""
     looked: int = 0
     """The step of the last look."""
+    maker: weakref.ref | None = None
+    """The module that makes it, if it can be computed again."""
+    differs: bool = False
+    """Whether computing it again gave other bits."""
     held: int = 0
     """How often the plain memory was still there when the packed one was asked for: someone else holds it."""
 

@@ -21,6 +21,10 @@ class SavedReport:
     """Of it, what overflowed its target."""
     saved_again: int = 0
     """How often memory was saved again that was packed already."""
+    recomputed: int = 0
+    """Pieces of memory that are computed again instead."""
+    recomputed_bytes: int = 0
+    """What they take plain."""
     codecs: dict[str, int] = dataclasses.field(default_factory=dict)
     """Plain bytes by codec and target."""
     skipped: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -43,33 +47,39 @@ class SavedReport:
         name = f"{kept.how[0].split(':')[0]} at {kept.how[1]}"
         self.codecs[name] = self.codecs.get(name, 0) + kept.size
 
-    def again(self, _size):
-        self.saved_again += 1
+    def computed(self, size):
+        self.recomputed += 1
+        self.recomputed_bytes += size
+
+    def again(self, kept):
+        self.saved_again += getattr(kept, "packed", None) is not None
 
     def skip(self, reason, tensor):
         count, size = self.skipped.get(reason, (0, 0))
         self.skipped[reason] = (count + 1, size + tensor.numel() * tensor.element_size())
 
     def _rows(self):
-        yield "packed", self.tensors, self.plain_bytes, f"to {_size(self.packed_bytes)}, {self.ratio:.2f}x"
+        yield "packed", self.tensors, self.plain_bytes, f"to {size_text(self.packed_bytes)}, {self.ratio:.2f}x"
         for codec, size in sorted(self.codecs.items()):
             yield f"  {codec}", "", size, ""
         yield "  saved again", self.saved_again, 0, "packed once"
+        yield "computed again", self.recomputed, self.recomputed_bytes, ""
         for reason, (count, size) in sorted(self.skipped.items(), key=lambda one: -one[1][1]):
             yield f"passed: {reason}", count, size, ""
 
     def __str__(self) -> str:
-        lines = [f"{name:<42}{count!s:>6}  {_size(size) if size else '':>10}  {note}" for name, count, size, note in self._rows()]
+        lines = [f"{name:<42}{count!s:>6}  {size_text(size) if size else '':>10}  {note}" for name, count, size, note in self._rows()]
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
-        rows = ("".join(f"<td>{html.escape(str(cell))}</td>" for cell in (name, count, _size(size) if size else "", note))
+        rows = ("".join(f"<td>{html.escape(str(cell))}</td>" for cell in (name, count, size_text(size) if size else "", note))
                 for name, count, size, note in self._rows())
         return "<table><tr><th>saved tensors</th><th>count</th><th>bytes</th><th></th></tr>" \
             + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
 
 
-def _size(size: float) -> str:
+def size_text(size: float) -> str:
+    """Bytes for people."""
     for unit in ["B", "KB", "MB"]:
         if size < 1000:
             return f"{size:.3g} {unit}"

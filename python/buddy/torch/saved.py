@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .again import CHEAP, Again, Made, plain_call
 from .kept import Kept, Part, Passed, over
 from .policy import Policy, Site
 from .report import SavedReport
@@ -20,7 +21,7 @@ _MODELS: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, SavedMemory]] = we
 
 
 def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: int = 1 << 20, most_overflow: float = 0.1,
-                   least_saved: float = 0.1, in_flight_bytes: int = 512 << 20) -> SavedMemory:
+                   least_saved: float = 0.1, recompute: tuple[type, ...] = CHEAP, in_flight_bytes: int = 512 << 20) -> SavedMemory:
     """Packs what autograd saves for the backward pass. Gradients are those without it, to the bit.
 
     Put it around the forward pass; the backward pass may be inside or after it::
@@ -33,31 +34,34 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
     By default only tensors that reach 2x are packed (what follows a ReLU, masks, sparse ones), found by a look in the first
     steps; ``least="4/3x"`` packs dense bf16 too. At most ``most_overflow`` of a tensor's entries may be beyond its target, and
     at least ``least_saved`` of its bytes must be saved.
-    Parameters, buffers, subclasses of tensors and what is smaller than ``least_bytes`` are passed through. The same model and
+    What is cheap to compute again from a tensor that is kept anyway, the output of a module of the types ``recompute``, is not
+    packed but computed. Parameters, buffers, subclasses of tensors and what is smaller than ``least_bytes`` are passed through. The same model and
     options give the same memory, so it may be written into the training loop. Plain memory is let go once the GPU says that its
     packed form had room; at most ``in_flight_bytes`` of it wait for that answer.
 
     Memory that is changed behind autograd's back (through ``.data``, or by kernels that do not say so) between two operations
     that save it must not be used with this.
     """
-    options = (least, least_bytes, most_overflow, least_saved, in_flight_bytes)
+    options = (least, least_bytes, most_overflow, least_saved, tuple(recompute), in_flight_bytes)
     kept = _MODELS.setdefault(model, {})
     if options not in kept:
-        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:-1]), in_flight_bytes)
+        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:4]), tuple(recompute), in_flight_bytes)
     return kept[options]
 
 
 class SavedMemory:
     """What ``compress_saved`` keeps of a model: how each saved tensor is packed, and what the last step gave."""
 
-    def __init__(self, model: weakref.ref[torch.nn.Module], policy: Policy, in_flight_bytes: int):
-        self.policy, self.in_flight_bytes, self.step = policy, in_flight_bytes, 0
+    def __init__(self, model: weakref.ref[torch.nn.Module], policy: Policy, recompute: tuple[type, ...],
+                 in_flight_bytes: int):
+        self.policy, self.recompute, self.in_flight_bytes, self.step = policy, recompute, in_flight_bytes, 0
         self._model, self._owned, self._numbers = model, set(), {}
         self._sites: dict[Any, Site] = {}
         # By the identity of the storage; a Kept holds a weak reference that keeps it from being given to another.
         self._known: weakref.WeakValueDictionary[int, Kept] = weakref.WeakValueDictionary()
         self._lock, self._pending, self._waiting, self._told, self._events = threading.Lock(), deque(), 0, [], []
         self._inside, self._hooks, self._report = [], [], SavedReport()
+        self._made: dict[int, Made] = {}
 
     def report(self) -> SavedReport:
         """What the last step gave: bytes, ratio, overflow, and what was passed through and why."""
@@ -80,6 +84,7 @@ class SavedMemory:
             for hook in self._hooks:
                 hook.remove()
             self._hooks = []
+            self._made.clear()
 
     def _find_owned(self):
         """The memory of parameters and buffers. Sharded ones are gathered when a module runs: they are noted then."""
@@ -89,14 +94,22 @@ class SavedMemory:
             return
         for tensor in [*model.parameters(), *model.buffers()]:
             self._own(tensor)
-        if any(type(module).__name__.startswith("FSDP") for module in model.modules()):
-            self._hooks = [module.register_forward_pre_hook(self._note) for module in model.modules()
-                           if module._parameters]
+        sharded = any(type(module).__name__.startswith("FSDP") for module in model.modules())
+        for module in model.modules():
+            if sharded and module._parameters:
+                self._hooks.append(module.register_forward_pre_hook(self._note))
+            elif type(module) in self.recompute and not (module._forward_hooks or module._forward_pre_hooks):
+                self._hooks.append(module.register_forward_hook(self._note_made))
 
     def _note(self, module, _):
         for tensor in module._parameters.values():
             if tensor is not None:
                 self._own(tensor)
+
+    def _note_made(self, module, inputs, output):
+        # Within a compiled graph there is nothing to note: the compiler decides what it keeps.
+        if not torch.compiler.is_compiling() and plain_call(module, inputs, output):
+            self._made[output.untyped_storage()._cdata] = Made(module, inputs, output)
 
     def _own(self, tensor):
         tensor = getattr(tensor, "_local_tensor", tensor)
@@ -117,9 +130,9 @@ class SavedMemory:
             storage = tensor.untyped_storage()
             kept = self._known.get(storage._cdata)
             if kept is None:
-                kept, reason = self._keep(tensor, storage)
+                kept = self._keep(tensor, storage)
             elif kept.is_of(tensor, storage):
-                self._report.again(kept.size)
+                self._report.again(kept)
             else:
                 reason = "changed in place since it was packed"
             if reason is None:
@@ -145,19 +158,24 @@ class SavedMemory:
         return None
 
     def _keep(self, tensor, storage):
-        """Packs memory that was not seen before, or says why not."""
+        """Packs memory that was not seen before, if that pays."""
         self._settle(self.in_flight_bytes)
         place = (tensor.device, tensor.dtype, storage.nbytes())
         number = self._numbers[place] = self._numbers.get(place, 0) + 1
         site = self._sites.setdefault((*place, number), Site())
+        if (again := self._again(tensor, storage, site)) is not None:
+            self._report.computed(again.size)
+            self._known[storage._cdata] = again
+            return again
         if site.is_due(self.step):
             flat = over(storage, torch.uint8, (storage.nbytes(),), (1,), 0)
             self.policy.look(site, self.step, flat, tensor.dtype)
+        kept = self._known[storage._cdata] = Kept(tensor, site)
         if site.reason is not None:
-            return None, site.reason
-        kept = Kept(tensor, site)
+            # Kept as it is; what is cheap may be computed from it.
+            self._report.skip(site.reason, tensor)
+            return kept
         kept.pack(site.codec, site.target, site.sectors)
-        self._known[storage._cdata] = kept
         if tensor.device.type == "cuda":
             with self._lock:
                 told = self._told.pop() if self._told else torch.empty((), dtype=torch.int32, pin_memory=True)
@@ -167,7 +185,26 @@ class SavedMemory:
                 self._waiting += kept.size
         else:
             self._settled(kept, self._report)
-        return kept, None
+        return kept
+
+    def _again(self, tensor, storage, site):
+        """How to compute memory again, if that gives the same bits."""
+        made = self._made.get(storage._cdata)
+        if made is None or made.output.expired() or made.version != tensor._version or site.differs:
+            return None
+        sources = made.sources(self._known)
+        if sources is None:
+            return None
+        again = Again(tensor, made, sources)
+        if site.is_due(self.step) or site.maker is None or site.maker() is not made.module:
+            site.looked, site.reason, site.maker = self.step, None, weakref.ref(made.module)
+            wanted = over(storage, torch.uint8, (again.size,), (1,), 0)
+            found = again.compute().untyped_storage()
+            site.differs = found.nbytes() != again.size or not torch.equal(over(found, torch.uint8, (again.size,), (1,), 0), wanted)
+            if site.differs:
+                site.looked = 0
+                return None
+        return again
 
     def _settle(self, most):
         """Takes the answers that are there, and waits for some while more bytes than these are in flight."""
@@ -195,7 +232,7 @@ class SavedMemory:
 
 
 def _unpack(saved):
-    if isinstance(saved, Part) and (kept := saved.kept).tensor is None and not kept.storage.expired():
+    if isinstance(saved, Part) and isinstance(kept := saved.kept, Kept) and kept.tensor is None and not kept.storage.expired():
         kept.site.held += 1
         if kept.site.held > 2:
             kept.site.reason = "held by someone else too"

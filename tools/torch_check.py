@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Checks the Python package on a GPU: the same bits as the CPU's, graphs, compilation, streams, training to the bit.
+
+    pip install target/wheels/buddy_memory-*.whl
+    tools/torch_check.py
+
+Needs PyTorch and a GPU. Each check prints a line; a failed one ends with its traceback, and the exit code is 1.
+"""
+
+import copy
+import gc
+import pathlib
+import sys
+import time
+import traceback
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python/tests"))
+
+from buddy.torch import compress_saved, linear, linear_room, pack, pack_weight, unpack
+from networks import ALL, Block, Convolutions, SquaredRelu, compare, equal, gradients, mlp
+
+GPU = torch.device("cuda")
+
+
+def raw(tensor):
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def same(left, right):
+    assert (left.shape, left.dtype) == (right.shape, right.dtype) and torch.equal(raw(left), raw(right))
+
+
+def tensors():
+    for dtype in [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int64, torch.uint8]:
+        for shape in [(1000, 64), (7,), (333, 65), (0,)]:
+            yield (torch.randn(shape).relu() * 3).to(dtype)
+    yield torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+
+
+def check_the_gpu_writes_the_bits_of_the_cpu():
+    for plain in tensors():
+        here = pack(plain)
+        there = pack(plain.to(GPU), codec=here.codec, target=here.target)
+        assert here.nbytes == there.nbytes, (here, there)
+        same(there.data.cpu(), here.data)
+        same(unpack(there).cpu(), plain)
+        same(pack(plain.to(GPU)).unpack().cpu(), plain)
+
+
+def check_views_and_other_streams():
+    base = torch.randn(400, 96, device=GPU).bfloat16()
+    side = torch.cuda.Stream()
+    for view in [base.t(), base[3:, 5::2], base[0].expand(9, 96), base.flatten()[1:]]:
+        same(unpack(pack(view)), view.contiguous())
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            found = unpack(pack(view))
+        torch.cuda.current_stream().wait_stream(side)
+        same(found, view.contiguous())
+
+
+def check_products():
+    for outputs, inputs in [(512, 256), (1000, 4096), (4096, 1024)]:
+        weight = (torch.randn(outputs, inputs, device=GPU) * 0.02).bfloat16()
+        packed, bias = pack_weight(weight), torch.randn(outputs, device=GPU).bfloat16()
+        for tokens in [1, 5, 8, 13, 16, 40, 128, 300]:
+            x = torch.randn(tokens, inputs, device=GPU).bfloat16().requires_grad_()
+            wanted = torch.nn.functional.linear(x, weight, bias)
+            same(linear(x, packed, bias, exact=True), wanted)
+            scratch = torch.zeros(linear_room(packed, tokens), dtype=torch.uint8, device=GPU)
+            for found in [linear(x, packed, bias), linear(x, packed, bias, scratch=scratch), linear(x, packed, bias, scratch=scratch)]:
+                error = (found.float() - wanted.float()).abs().max() / wanted.float().abs().max()
+                assert error < 0.01, (outputs, inputs, tokens, error)
+            (one,) = torch.autograd.grad(linear(x, packed, bias).float().sum(), x)
+            (other,) = torch.autograd.grad(wanted.float().sum(), x)
+            same(one, other)
+
+
+def check_graphs():
+    weight, x = (torch.randn(512, 256, device=GPU) * 0.02).bfloat16(), torch.randn(8, 256, device=GPU).bfloat16()
+    packed = pack_weight(weight)
+
+    def step():
+        saved = pack(x, codec="bf16:112", target="4/3x", sectors=64)
+        return linear(unpack(saved), packed), linear(x, packed)
+
+    step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = step()
+    for _ in range(3):
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        for output, wanted in zip(outputs, step()):
+            same(output, wanted)
+
+
+def check_compilation():
+    weight, x = (torch.randn(512, 256, device=GPU) * 0.02).bfloat16(), torch.randn(8, 256, device=GPU).bfloat16()
+    packed = pack_weight(weight)
+
+    def step(x):
+        saved = pack(x, codec="bf16:112", target="4/3x", sectors=64)
+        return linear(unpack(saved), packed).relu() + 1
+
+    for options in [{}, {"mode": "reduce-overhead"}]:
+        compiled = torch.compile(step, fullgraph=True, **options)
+        for _ in range(4):
+            x = torch.randn_like(x)
+            same(compiled(x).clone(), step(x))
+
+
+def check_pytorchs_checks_of_operators():
+    weight, x = (torch.randn(96, 128, device=GPU)).bfloat16(), torch.randn(5, 128, device=GPU).bfloat16()
+    packed, ops = pack_weight(weight), torch.ops.buddy
+    torch.library.opcheck(ops.pack.default, (weight, packed.codec, "4/3x", packed.row, 192))
+    torch.library.opcheck(ops.unpack.default, (packed.data, packed.codec, "4/3x", packed.row, [96, 128], torch.bfloat16))
+    torch.library.opcheck(ops.linear.default, (x.requires_grad_(), packed.data, None, None, packed.codec, 96, False))
+
+
+def check_saved_activations():
+    cases = [(mlp(), (32, 64)), (Block(), (2, 128, 64)), (Block(activation=SquaredRelu()), (2, 128, 64)),
+             (Convolutions(), (2, 16, 24, 24)), (nn.LSTM(32, 32, batch_first=True), (4, 9, 32))]
+    for model, shape in cases:
+        for dtype in [torch.float32, torch.bfloat16]:
+            for options in [{}, {"in_flight_bytes": 0}, {"most_overflow": 0.1}]:
+                mem = compare(copy.deepcopy(model).to(GPU, dtype), torch.randn(shape, device=GPU, dtype=dtype), steps=3, **options)
+                assert mem.report().tensors > 0 and not mem._pending
+
+
+def check_saved_on_other_streams():
+    model = nn.Sequential(Block(), Block(activation=nn.ReLU())).to(GPU, torch.bfloat16)
+    plain, side = copy.deepcopy(model), torch.cuda.Stream()
+    batch = torch.randn(8, 256, 64, device=GPU, dtype=torch.bfloat16)
+    for _ in range(5):
+        wanted = gradients(plain, batch)
+        side.wait_stream(torch.cuda.current_stream())
+        model.zero_grad()
+        with compress_saved(model, **ALL):
+            middle = model[0](batch)
+            with torch.cuda.stream(side):
+                side.wait_stream(torch.cuda.default_stream())
+                # Saved on one stream and again on another.
+                output = model[1](middle) + 0 * middle.square()
+                del middle
+                loss = output.float().square().mean()
+            junk = [torch.randn(8, 256, 256, device=GPU) for _ in range(20)]
+        torch.cuda.current_stream().wait_stream(side)
+        loss.backward()
+        torch.cuda.synchronize()
+        equal([p.grad for p in model.parameters()], wanted[:-1])
+        del junk
+
+
+def check_plain_memory_goes():
+    model = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(2048, 2048), nn.ReLU())]).to(GPU, torch.bfloat16)
+    batch, used = torch.randn(16384, 2048, device=GPU, dtype=torch.bfloat16), {}
+    for name in ["plain", "packed", "packed"]:
+        gc.collect()
+        start = torch.cuda.memory_allocated()
+        with compress_saved(model) if name == "packed" else torch.enable_grad():
+            loss = model(batch).float().square().mean()
+        torch.cuda.synchronize()
+        if name == "packed":
+            print("   ", str(compress_saved(model).report()).replace("\n", "\n    "))
+        used[name] = torch.cuda.memory_allocated() - start
+        loss.backward()
+        model.zero_grad(set_to_none=True)
+        del loss
+        gc.collect()
+        torch.cuda.synchronize()
+        compress_saved(model)._settle(0)
+        print(f"    {name}: {used[name] / 1e6:.0f} MB after the forward pass, {torch.cuda.memory_allocated() - start} bytes left")
+    assert used["packed"] < 0.7 * used["plain"], used
+
+
+def main():
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    failed = 0
+    for name, check in list(globals().items()):
+        if not name.startswith("check_"):
+            continue
+        torch.manual_seed(1)
+        start = time.perf_counter()
+        try:
+            check()
+            torch.cuda.synchronize()
+            print(f"ok     {name[6:].replace('_', ' ')} ({time.perf_counter() - start:.1f} s)", flush=True)
+        except Exception:
+            failed += 1
+            traceback.print_exc()
+            print(f"FAILED {name[6:].replace('_', ' ')}", flush=True)
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

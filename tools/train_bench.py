@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Memory and time of a training step: plain, with activation checkpointing and its kin, and with packed activations, in one run.
+
+    pip install target/wheels/buddy_memory-*.whl
+    tools/train_bench.py gpt --out training.json
+
+Needs PyTorch and a GPU. docs/training.md shows what it measured.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import pathlib
+import time
+import traceback
+
+import torch
+from torch import nn
+from torch.utils import checkpoint as checkpoints
+
+from dl import networks
+
+from buddy.torch import SquaredReLU, compress_saved
+
+GPU = torch.device("cuda")
+
+
+def gpt(activation=None, width=1024, layers=24, batch=32, length=1024):
+    model = networks.Gpt(width=width, layers=layers, length=length)
+    for block in model.blocks:
+        block.gelu = activation() if activation else block.gelu
+    tokens = torch.randint(0, model.vocabulary, (batch, length + 1), device=GPU)
+    return model, tokens[:, :-1], tokens[:, 1:].flatten()
+
+
+def images(make, batch, size=224):
+    return make(), torch.randn(batch, 3, size, size, device=GPU).bfloat16(), torch.randint(0, 1000, (batch,), device=GPU)
+
+
+NETWORKS = {
+    "gpt": gpt, "gpt-relu": lambda: gpt(nn.ReLU), "gpt-relu2": lambda: gpt(SquaredReLU),
+    "resnet50": lambda: images(networks.resnet50, 256), "vit": lambda: images(networks.vit_b16, 256),
+    "gpt-small": lambda: gpt(width=512, layers=6, batch=8, length=512),
+    "gpt-relu2-small": lambda: gpt(SquaredReLU, width=512, layers=6, batch=8, length=512),
+    "vit-small": lambda: images(networks.vit_b16, 16), "resnet-small": lambda: images(networks.resnet50, 32),
+}
+
+
+def blocks(model):
+    return [module for module in model.modules() if isinstance(module, (networks.Block, networks.Bottleneck))]
+
+
+def checkpointed(model, **how):
+    for block in blocks(model):
+        block.forward = lambda *inputs, run=block.forward: checkpoints.checkpoint(run, *inputs, use_reentrant=False, **how)
+
+
+def selective():
+    """Products and attention are kept, what lies between them is computed again."""
+    aten = torch.ops.aten
+    kept = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default,
+            aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_cudnn_attention.default,
+            aten._scaled_dot_product_efficient_attention.default]
+    return checkpoints.create_selective_checkpoint_contexts(kept)
+
+
+def budget(model, share):
+    import torch._functorch.config
+
+    torch._functorch.config.activation_memory_budget = share
+    for block in blocks(model):
+        block.compile()
+
+
+@contextlib.contextmanager
+def mode(name, model):
+    """Sets a model up; gives the context of a forward pass."""
+    around = contextlib.nullcontext
+    if name.startswith("checkpoint"):
+        checkpointed(model)
+    if name.startswith("selective"):
+        checkpointed(model, context_fn=selective)
+    if name == "save_on_cpu":
+        around = lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)
+    if name.startswith("compiled"):
+        budget(model, float(name.partition(" ")[2] or 1))
+    if "packed" in name:
+        around = lambda: compress_saved(model, **packed_options(name))
+    yield around
+
+
+def packed_options(name):
+    """`packed alone` packs without computing anything again."""
+    return {"least": "4/3x" if "4/3x" in name else "2x", **({"recompute": ()} if "alone" in name else {})}
+
+
+def measure(network, name, steps, warm_up):
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.manual_seed(1)
+    model, inputs, labels = NETWORKS[network]()
+    model = networks.initialise(model).to(GPU, torch.bfloat16).train()
+    if inputs.dim() == 4:
+        model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    base = torch.cuda.mem_get_info()[0]
+    with mode(name, model) as around:
+        times = []
+        for step in range(warm_up + steps):
+            if step == warm_up:
+                torch.cuda.synchronize()
+                torch.cuda.reset_peak_memory_stats()
+            start = time.perf_counter()
+            with around():
+                loss = nn.functional.cross_entropy(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            torch.cuda.synchronize()
+            times.append(1e3 * (time.perf_counter() - start))
+        report = compress_saved(model, **packed_options(name)).report() if "packed" in name else None
+    times = sorted(times[warm_up:])
+    free, total = torch.cuda.mem_get_info()
+    found = {"network": network, "mode": name, "ms": times[len(times) // 2], "ms_least": times[0], "ms_most": times[-1],
+             "allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(), "driver": total - free,
+             "loss": loss.item(), "report": report and report.to_dict()}
+    print(f"{network:10} {name:22} {found['ms']:8.1f} ms  {found['allocated'] / 1e9:7.2f} GB allocated "
+          f"{found['reserved'] / 1e9:7.2f} reserved {found['driver'] / 1e9:7.2f} driver  loss {found['loss']:.6f}", flush=True)
+    if report:
+        print("    " + str(report).replace("\n", "\n    "), flush=True)
+    torch.compiler.reset()
+    return found
+
+
+def weights_after(network, steps, packed, least):
+    torch.manual_seed(1)
+    model, inputs, labels = NETWORKS[network]()
+    model = networks.initialise(model).to(GPU, torch.bfloat16).train()
+    optimizer, generator = torch.optim.AdamW(model.parameters(), lr=3e-4), torch.Generator(GPU).manual_seed(2)
+    for _ in range(steps):
+        order = torch.randperm(len(inputs), generator=generator, device=GPU)
+        batch = inputs[order]
+        wanted = labels.view(len(inputs), -1)[order].flatten()
+        with compress_saved(model, least=least) if packed else contextlib.nullcontext():
+            loss = nn.functional.cross_entropy(model(batch), wanted)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    tensors = compress_saved(model, least=least).report().tensors if packed else 0
+    return [p.detach().cpu() for p in [*model.parameters(), *model.buffers()]], loss.item(), tensors
+
+
+def equality(network, steps, least):
+    """Whether training with and without gives the same weights, to the bit."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    start = time.perf_counter()
+    plain, loss, _ = weights_after(network, steps, False, least)
+    packed, _, tensors = weights_after(network, steps, True, least)
+    torch.use_deterministic_algorithms(False)
+    equal = all(torch.equal(one.view(-1).view(torch.uint8), other.view(-1).view(torch.uint8)) for one, other in zip(plain, packed))
+    print(f"{network}: {steps} steps at {least}, loss {loss:.6f}, {tensors} tensors packed a step: "
+          f"{'weights equal to the bit' if equal else 'WEIGHTS DIFFER'} ({time.perf_counter() - start:.1f} s)", flush=True)
+    return {"network": network, "steps": steps, "least": least, "tensors": tensors, "loss": loss, "equal": equal}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("networks", nargs="+", choices=NETWORKS)
+    parser.add_argument("--modes", default="plain,checkpoint,selective,packed alone 4/3x,packed 4/3x,packed 2x,checkpoint packed 4/3x",
+                        help="also save_on_cpu, compiled, compiled 0.5")
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--warm-up", type=int, default=3)
+    parser.add_argument("--equal", type=int, metavar="STEPS", help="train so many steps with and without, and compare the weights")
+    parser.add_argument("--out", type=pathlib.Path, help="file for the record")
+    options = parser.parse_args()
+    found = []
+    for network in options.networks:
+        for name in options.modes.split(",") if not options.equal else ["4/3x"]:
+            try:
+                found.append(equality(network, options.equal, name) if options.equal
+                             else measure(network, name, options.steps, options.warm_up))
+            except Exception:
+                # The others may still be had.
+                traceback.print_exc()
+    if options.out:
+        record = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "found": found}
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
