@@ -11,6 +11,7 @@ mod gpu;
 mod input;
 mod inspect;
 mod machine;
+mod model;
 mod output;
 mod profile;
 mod progress;
@@ -58,6 +59,8 @@ enum Verb {
     Reproduce(reproduce::Reproduce),
     Bench(bench::Bench),
     Gpu(gpu::GpuVerb),
+    Pack(model::Pack),
+    Unpack(model::Unpack),
 }
 
 /// Does what the arguments say, the program's name first, and returns the exit code.
@@ -83,6 +86,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Reproduce(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Gpu(verb) => verb.run(),
+        Verb::Pack(verb) => verb.run(),
+        Verb::Unpack(verb) => verb.run(),
     };
     match done {
         Ok(()) => 0,

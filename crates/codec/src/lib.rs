@@ -51,7 +51,9 @@ pub use cpack::Cpack;
 pub use delta64::Delta64;
 pub use float::{Bf16, Fp16, Fp32};
 pub use fpc::Fpc;
-pub use frozen::{Frozen, FrozenHeader, FrozenParts, HEADER_BYTES as FROZEN_HEADER_BYTES, freeze};
+pub use frozen::{
+    Frozen, FrozenHeader, FrozenParts, FrozenPiece, HEADER_BYTES as FROZEN_HEADER_BYTES, freeze,
+};
 pub use fvc::Fvc;
 pub use kinds::{Codec, CodecKind};
 pub use planes::Planes;

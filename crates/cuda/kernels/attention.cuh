@@ -19,12 +19,6 @@ BUDDY_FN float exp2_fast(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-// Two bf16, the first in the low half.
-BUDDY_FN u32 to_bf16(float low, float high) {
-    u32 out;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-    return out;
-}
 // An 8 x 8 matrix of 16 bits, turned: a lane has two values of row lane / 4 before and after.
 BUDDY_FN u32 turned(u32 two) {
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(two));

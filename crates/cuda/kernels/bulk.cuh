@@ -91,6 +91,14 @@ BUDDY_FN u32 atomic_add_release(u32* count, u32 by) {
 }
 BUDDY_FN void fence_acq_rel() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
+// Two bf16, the first in the low half, rounded to nearest; and the one in a low half.
+BUDDY_FN u32 to_bf16(float low, float high) {
+    u32 out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+    return out;
+}
+BUDDY_FN float from_bf16(u32 low) { return __uint_as_float(low << 16); }
+
 // One tensor-core product: sum += a b, with 16 rows of bf16 in a, 8 columns in b, and k = 16.
 BUDDY_FN void mma_m16n8k16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

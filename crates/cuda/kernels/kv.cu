@@ -43,13 +43,10 @@ BUDDY_FN QuadRange range_of_quad(const u32 (&words)[8]) {
 }
 
 // An entry whose layout takes all of it to know, by one thread.
-__device__ __noinline__ void append_rare(const KvCache* cache, const uint4* from, u64 entry, u32 window) {
-    u32 words[WORDS];
-    for (u32 i = 0; i < CHUNKS; i++) {
-        uint4 v = from[i];
-        words[4 * i] = v.x, words[4 * i + 1] = v.y, words[4 * i + 2] = v.z, words[4 * i + 3] = v.w;
-    }
-    thread::store_entry<Bf16>(view_of(*cache, window), entry, words);
+__device__ __noinline__ void append_rare(const KvCache* cache, const u32 (&words)[WORDS], u64 entry, u32 window) {
+    u32 own[WORDS];
+    for (u32 i = 0; i < WORDS; i++) own[i] = words[i];
+    thread::store_entry<Bf16>(view_of(*cache, window), entry, own);
 }
 
 // Writes an entry in the layout that its nibble names, a quarter of it by each of four lanes.
@@ -78,6 +75,33 @@ BUDDY_FN void append_quarter(const KvCache& cache, u64 entry, u32 quarter, const
     if (quarter == 0) *(uint2*)(at + Bf16::BASE_BYTE) = make_uint2(low_word | high, high_word);
 }
 
+// Where a head's part of a token goes.
+struct Spot {
+    u32 layer, head, which, part;
+    long long slot;
+};
+
+// Appends an entry, a quarter of it by each of four lanes.
+BUDDY_FN void append(const KvCache& cache, const Spot& spot, u32 quarter, const u32 (&words)[8]) {
+    if (spot.slot < 0 || spot.slot >= (long long)cache.pages * cache.page_tokens) return;
+    u32 page = (u32)spot.slot / cache.page_tokens, place = (u32)spot.slot % cache.page_tokens;
+    u64 entry = cache.entry(spot.layer, page, spot.head, place, spot.which, spot.part);
+    u32 window = *cache.window(spot.layer, spot.head, spot.which);
+    QuadRange range = range_of_quad(words);
+    u32 escapes = quad_escapes(words, range.high), mine = ones_in(escapes);
+    u32 counts = or_quad(mine << 8 * quarter);
+    u32 sums = counts * 0x01010101u, nibble = range.nibble(window, sums >> 24);
+    if (nibble == NIBBLES) {
+        u32 all[WORDS], first = threadIdx.x % WARP & ~3u;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) all[i] = __shfl_sync(15u << first, words[i % 8], first + i / 8);
+        if (quarter == 0) append_rare(&cache, all, entry, window);
+        return;
+    }
+    append_quarter(cache, entry, quarter, words, nibble, window, range.high, escapes, quarter == 0 ? 0 : sums >> 8 * (quarter - 1) & 0xff);
+    if (quarter == 0) store_nibble(cache.memory, entry, nibble);
+}
+
 constexpr u32 APPEND_THREADS = 128;
 
 // Appends tokens: token i goes to slot slots[i], which is page * page_tokens + its place in the page; one below zero, or past
@@ -92,23 +116,63 @@ extern "C" __global__ void __launch_bounds__(APPEND_THREADS) kv_append(const __g
     u32 head = rest % (2 * cache.heads), which = head >= cache.heads;
     if (token >= rows.tokens) return;
     head -= which * cache.heads;
-    long long slot = __ldg(slots + token);
     const uint4* from = rows.entry(cache, layer_at, token, which, head, part);
-    u32 words[8], window = *cache.window(rows.layer + layer_at, head, which);
+    u32 words[8];
     set(words, from[2 * quarter], from[2 * quarter + 1]);
-    if (slot < 0 || slot >= (long long)cache.pages * cache.page_tokens) return;
-    u32 page = (u32)slot / cache.page_tokens, place = (u32)slot % cache.page_tokens;
-    u64 entry = cache.entry(rows.layer + layer_at, page, head, place, which, part);
-    QuadRange range = range_of_quad(words);
-    u32 escapes = quad_escapes(words, range.high), mine = ones_in(escapes);
-    u32 counts = or_quad(mine << 8 * quarter);
-    u32 sums = counts * 0x01010101u, nibble = range.nibble(window, sums >> 24);
-    if (nibble == NIBBLES) {
-        if (quarter == 0) append_rare(&cache, from, entry, window);
+    append(cache, {rows.layer + layer_at, head, which, part, __ldg(slots + token)}, quarter, words);
+}
+
+// One token of each sequence as the product of queries, keys and values leaves it: of each all heads of queries, of keys and of
+// values, one after the other.
+struct Fresh {
+    const unsigned short* rows;
+    unsigned short* queries;  // turned: of each sequence all heads
+    const float2* turns;      // for each position and half the values of a head the cosine and the sine
+    const int* lengths;       // tokens of each sequence, this one included
+    const int* table;         // pages
+    u32 table_stride, sequences, group, layer;
+};
+
+// Rotary embedding: a value and the one half a head away turn together, as in the Llama family.
+BUDDY_FN void turn(u32 (&words)[8], const u32 (&others)[8], const float2* turns, bool first) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) {
+        float4 by = ((const float4*)turns)[i];  // two of them
+        float sign = first ? -1.0f : 1.0f;
+        float low = from_bf16(words[i]) * by.x + sign * from_bf16(others[i]) * by.y;
+        float high = from_bf16(words[i] >> 16) * by.z + sign * from_bf16(others[i] >> 16) * by.w;
+        words[i] = to_bf16(low, high);
+    }
+}
+
+// Turns queries and keys of one token of each sequence by its position, and appends keys and values. Four lanes to 64 values.
+extern "C" __global__ void __launch_bounds__(APPEND_THREADS) kv_append_turned(const __grid_constant__ KvCache cache,
+                                                                              const __grid_constant__ Fresh fresh) {
+    launch_dependent_grids();
+    wait_on_dependent_grids();
+    u32 queries = cache.heads * fresh.group, heads = queries + 2 * cache.heads, values = cache.parts * VALUES;
+    u32 at = blockIdx.x * (APPEND_THREADS / 4) + threadIdx.x / 4, quarter = threadIdx.x % 4;
+    u32 part = at & (cache.parts - 1), rest = at >> (cache.parts - 1), sequence = rest / heads, head = rest % heads;
+    if (sequence >= fresh.sequences) return;
+    u32 start = part * VALUES + quarter * (VALUES / 4), half = values / 2;
+    const unsigned short* row = fresh.rows + ((u64)sequence * heads + head) * values;
+    const uint4 *own = (const uint4*)(row + start), *away = (const uint4*)(row + (start + half) % values);
+    u32 words[8], others[8];
+    set(words, own[0], own[1]);
+    int position = fresh.lengths[sequence] - 1;
+    if (position < 0) return;
+    if (head < queries + cache.heads) {
+        set(others, away[0], away[1]);
+        turn(words, others, fresh.turns + (u64)position * half + start % half, start < half);
+    }
+    if (head < queries) {
+        uint4* to = (uint4*)(fresh.queries + ((u64)sequence * queries + head) * values + start);
+        to[0] = make_uint4(words[0], words[1], words[2], words[3]), to[1] = make_uint4(words[4], words[5], words[6], words[7]);
         return;
     }
-    append_quarter(cache, entry, quarter, words, nibble, window, range.high, escapes, quarter == 0 ? 0 : sums >> 8 * (quarter - 1) & 0xff);
-    if (quarter == 0) store_nibble(cache.memory, entry, nibble);
+    u32 which = head >= queries + cache.heads, page = fresh.table[sequence * fresh.table_stride + position / cache.page_tokens];
+    long long slot = (long long)page * cache.page_tokens + position % cache.page_tokens;
+    append(cache, {fresh.layer, head - queries - which * cache.heads, which, part, slot}, quarter, words);
 }
 
 constexpr u32 TRAIN_THREADS = 256;

@@ -26,6 +26,7 @@ mod allocation;
 mod buffer;
 mod bytes;
 mod cache;
+mod decode;
 mod driver;
 mod error;
 mod frozen;
@@ -48,13 +49,14 @@ pub use bytes::{DeviceBytes, DeviceSpan};
 pub use cache::cache_dir;
 pub use cudarc;
 pub use cudarc::driver::CudaStream;
+pub use decode::{Decoding, Pick, RmsNorm};
 pub use driver::{Arguments, Launch};
 pub use error::Error;
 pub use frozen::FrozenBuffer;
 pub use given::{Given, GivenBuffer, OverflowPool, Room};
 pub use gpu::{Gpu, Info};
 pub use kv::{
-    Attend, AttentionArguments, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView, attention_launch,
+    Attend, AttentionArguments, Fresh, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView, attention_launch,
 };
 pub use layout::{BuddyView, Memory, Page};
 pub use linear::{Linear, Output};

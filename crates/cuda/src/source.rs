@@ -163,6 +163,11 @@ impl Source {
         Self { least: ATTENTION_LEAST, ..Self::new("kv.cu", include_str!("../kernels/kv.cu"), &[window]) }
     }
 
+    /// What lies between the products of a decode step.
+    pub fn decode() -> Self {
+        Self { least: ATTENTION_LEAST, ..Self::new("decode.cu", include_str!("../kernels/decode.cu"), &[]) }
+    }
+
     /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns.
     pub fn attention(source: &str, values: u32, columns: u32) -> Self {
         let defines = [
@@ -225,7 +230,12 @@ impl Source {
         };
         let attention = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| (values, columns)));
         let attention = attention.map(|(values, columns)| Self::attention("Packed", values, columns));
-        codecs().flat_map(of_codec).chain(linear::sources()).chain([Self::kv()]).chain(attention).collect()
+        codecs()
+            .flat_map(of_codec)
+            .chain(linear::sources())
+            .chain([Self::kv(), Self::decode()])
+            .chain(attention)
+            .collect()
     }
 }
 

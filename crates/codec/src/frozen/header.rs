@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// Bytes of the header; every part begins at a multiple of it.
 pub const HEADER_BYTES: usize = 128;
 /// Rows of a matrix that lie together.
-const TILE_ROWS: u64 = 16;
+pub(super) const TILE_ROWS: u64 = 16;
 /// Room for the codec's name.
 const NAME: Range<usize> = 16..32;
 

@@ -2,12 +2,14 @@
 //! behind an index, so that one piece of memory holds all: no slots that stay empty, no second memory.
 
 mod header;
+mod piece;
 #[cfg(test)]
 mod tests;
 
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Nibble, SECTOR_BYTES, Target, ZERO_ENTRY};
 use header::refused;
 pub use header::{FrozenHeader, FrozenParts, HEADER_BYTES};
+pub use piece::FrozenPiece;
 
 use crate::{Codec, Error, Packed};
 
@@ -103,12 +105,7 @@ impl<'a> Frozen<'a> {
         stored[..here].copy_from_slice(&self.bytes[at as usize..][..here]);
         if there > 0 {
             let first = self.first_sector(entry)?;
-            let sectors = there.div_ceil(SECTOR_BYTES) as u64;
-            if first + sectors > u64::from(self.header.sectors) {
-                return Err(refused("the index names a sector that is not there"));
-            }
-            let at = self.parts.overflow.start + first * SECTOR_BYTES as u64;
-            stored[here..here + there].copy_from_slice(&self.bytes[at as usize..][..there]);
+            stored[here..here + there].copy_from_slice(self.sector(first, there)?);
         }
         self.header.codec.unpack(nibble, &stored)
     }
@@ -132,11 +129,25 @@ impl<'a> Frozen<'a> {
     /// The sectors of the pages before an entry's, and of the entries before it in its page.
     fn first_sector(&self, entry: u64) -> Result<u64, Error> {
         let page = entry / ENTRIES_PER_PAGE as u64;
-        let at = (self.parts.index.start + 4 * page) as usize;
-        let before = u32::from_le_bytes(*self.bytes[at..].first_chunk().expect("the index has every page"));
+        let before = self.sectors_before(page);
         let within = (page * ENTRIES_PER_PAGE as u64..entry).map(|other| {
             Ok(self.nibble(other).map_or(0, |nibble| u64::from(sectors_over(self.header.target, nibble))))
         });
         within.sum::<Result<u64, Error>>().map(|within| u64::from(before) + within)
+    }
+
+    /// What the index says of a page.
+    fn sectors_before(&self, page: u64) -> u32 {
+        let at = (self.parts.index.start + 4 * page) as usize;
+        u32::from_le_bytes(*self.bytes[at..].first_chunk().expect("the index has every page"))
+    }
+
+    /// Bytes of the overflow from a sector on.
+    fn sector(&self, first: u64, bytes: usize) -> Result<&[u8], Error> {
+        if first + bytes.div_ceil(SECTOR_BYTES) as u64 > u64::from(self.header.sectors) {
+            return Err(refused("the index names a sector that is not there"));
+        }
+        let at = self.parts.overflow.start + first * SECTOR_BYTES as u64;
+        Ok(&self.bytes[at as usize..][..bytes])
     }
 }

@@ -121,3 +121,78 @@ proptest! {
         }
     }
 }
+
+/// A frozen buffer made of pieces of so many steps.
+fn freeze_by_pieces(codec: &Codec, target: Target, row: u32, data: &[u8], steps: usize) -> Vec<u8> {
+    let mut header = FrozenHeader { codec: codec.clone(), target, bytes: data.len() as u64, row, sectors: 0 };
+    let (mut whole, mut index) = (FrozenPiece::default(), Vec::new());
+    for part in data.chunks(steps * header.step() as usize * ENTRY_BYTES) {
+        let piece = FrozenPiece::pack(codec, target, row, part).unwrap();
+        whole.device.extend(piece.device);
+        whole.nibbles.extend(piece.nibbles);
+        whole.overflow.extend(piece.overflow);
+        for sectors in piece.sectors {
+            index.extend(header.sectors.to_le_bytes());
+            header.sectors += sectors;
+        }
+    }
+    index.extend(header.sectors.to_le_bytes());
+    let parts = header.parts();
+    let mut out = vec![0; parts.total as usize];
+    out[..HEADER_BYTES].copy_from_slice(&header.encode().unwrap());
+    for (at, part) in [
+        (parts.device, whole.device),
+        (parts.nibbles, whole.nibbles),
+        (parts.index, index),
+        (parts.overflow, whole.overflow),
+    ] {
+        out[at.start as usize..at.end as usize].copy_from_slice(&part);
+    }
+    out
+}
+
+#[test]
+fn pieces_are_what_freezing_gives() {
+    let samples = testing::samples();
+    for codec in codecs() {
+        for target in Target::ALL {
+            for (rows, row) in [(0, 0), (150, 1), (64, 2), (129, 3), (7, 40)] {
+                let data = match row {
+                    0 => data(),
+                    _ => samples.iter().copied().cycle().take(rows * row as usize).flatten().collect(),
+                };
+                let frozen = freeze(&codec, target, row, &data).unwrap();
+                assert_eq!(freeze_by_pieces(&codec, target, row, &data, 1), frozen, "{codec:?} at {target}");
+                let open = Frozen::open(&frozen).unwrap();
+                let (step, mut out) = (open.header().step(), vec![0; data.len()]);
+                for (i, part) in out.chunks_mut(2 * step as usize * ENTRY_BYTES).enumerate() {
+                    open.read_piece(2 * i as u64 * step, part).unwrap();
+                }
+                assert_eq!(out, data, "{codec:?} at {target}, {rows} rows of {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_piece_that_no_page_begins_is_refused() {
+    let data = data();
+    let frozen = freeze(&CodecKind::Bf16.train(&[]), Target::X4Over3, 0, &data).unwrap();
+    let open = Frozen::open(&frozen).unwrap();
+    for (first, bytes) in [(1, 128), (0, 128), (0, data.len() + 1), (64, data.len())] {
+        assert!(open.read_piece(first, &mut vec![0; bytes]).is_err(), "{bytes} bytes from {first}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn pieces_of_any_bytes_are_read_or_refused(at in 0usize..20000, byte in any::<u8>()) {
+        let data = data();
+        let mut frozen = freeze(&CodecKind::Bf16.train(&[]), Target::X2, 0, &data).unwrap();
+        let at = at % frozen.len();
+        frozen[at] = byte;
+        if let Ok(open) = Frozen::open(&frozen) {
+            let _ = open.read_piece(0, &mut vec![0; open.header().bytes.min(1 << 20) as usize]);
+        }
+    }
+}

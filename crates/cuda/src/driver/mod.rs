@@ -14,7 +14,8 @@ pub(crate) use region::Region;
 
 use crate::{
     bytes::DeviceSpan,
-    kv::{AttentionArguments, KvView, RowsView},
+    decode::{GateView, NormView, PickView},
+    kv::{AttentionArguments, FreshView, KvView, RowsView},
     layout::{BuddyView, LinearView, Memory, Packing, Reading},
     source::Params,
 };
@@ -38,6 +39,14 @@ unsafe impl DeviceRepr for KvView {}
 unsafe impl DeviceRepr for RowsView {}
 // SAFETY: likewise, the struct `Attention` of `attention_plan.cuh`.
 unsafe impl DeviceRepr for AttentionArguments {}
+// SAFETY: likewise, the struct `Fresh` of `kv.cu`.
+unsafe impl DeviceRepr for FreshView {}
+// SAFETY: likewise, the structs of `decode.cu`.
+unsafe impl DeviceRepr for NormView {}
+// SAFETY: likewise.
+unsafe impl DeviceRepr for GateView {}
+// SAFETY: likewise.
+unsafe impl DeviceRepr for PickView {}
 
 /// Whether the driver's library can be loaded.
 pub(crate) fn has_driver() -> bool {

@@ -1,0 +1,160 @@
+//! Whole pages of a frozen buffer at once: what [`freeze`](super::freeze) and [`Frozen::entry`] do entry by entry, in batches, so
+//! that a large buffer is packed and read piece by piece, on many threads, without being in memory.
+
+use buddy_core::{
+    ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Layout, Nibble, SECTOR_BYTES, SizeClass, Target, ZERO_ENTRY,
+};
+
+use super::{Frozen, FrozenHeader, header::refused, sectors_over};
+use crate::{Codec, Error};
+
+/// What some whole pages of a frozen buffer hold, each part as it lies there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FrozenPiece {
+    /// The fixed places of the entries.
+    pub device: Vec<u8>,
+    /// Four bits for each entry.
+    pub nibbles: Vec<u8>,
+    /// How many sectors overflow, by page.
+    pub sectors: Vec<u32>,
+    /// The sectors that overflow.
+    pub overflow: Vec<u8>,
+}
+
+impl FrozenPiece {
+    /// Packs data that begins at a multiple of [`FrozenHeader::step`] entries of a buffer, and ends at one or with the buffer.
+    ///
+    /// # Errors
+    /// [`Error::Frozen`] for a matrix without whole rows.
+    pub fn pack(codec: &Codec, target: Target, row: u32, data: &[u8]) -> Result<Self, Error> {
+        let header = FrozenHeader { codec: codec.clone(), target, bytes: data.len() as u64, row, sectors: 0 };
+        header.check_rows()?;
+        let (pages, bytes) = (header.pages() as usize, target.device_bytes());
+        let mut piece = Self {
+            device: vec![0; pages * ENTRIES_PER_PAGE * bytes],
+            nibbles: Vec::with_capacity(pages * ENTRIES_PER_PAGE / 2),
+            sectors: Vec::with_capacity(pages),
+            overflow: Vec::new(),
+        };
+        let mut page = Page::new();
+        for (number, places) in piece.device.chunks_exact_mut(ENTRIES_PER_PAGE * bytes).enumerate() {
+            page.gather(&header, number, data);
+            codec.pack_all(&page.entries, &mut page.nibbles, &mut page.slots);
+            let before = piece.overflow.len();
+            for ((nibble, slot), place) in page.nibbles.iter().zip(&page.slots).zip(places.chunks_mut(bytes))
+            {
+                let (here, there) = target.split(nibble.class());
+                place[..here].copy_from_slice(&slot[..here]);
+                piece.overflow.extend_from_slice(&slot[here..here + there]);
+            }
+            piece.sectors.push(((piece.overflow.len() - before) / SECTOR_BYTES) as u32);
+            let pairs = page.nibbles.as_chunks::<2>().0;
+            piece.nibbles.extend(pairs.iter().map(|[low, high]| low.bits() | high.bits() << 4));
+        }
+        Ok(piece)
+    }
+}
+
+/// A page of entries, plain and packed.
+struct Page {
+    entries: Vec<Entry>,
+    nibbles: Vec<Nibble>,
+    slots: Vec<Entry>,
+}
+
+impl Page {
+    fn new() -> Self {
+        let zeros = vec![ZERO_ENTRY; ENTRIES_PER_PAGE];
+        let nibbles = vec![Nibble::new(SizeClass::Zero, Layout::A); ENTRIES_PER_PAGE];
+        Self { entries: zeros.clone(), nibbles, slots: zeros }
+    }
+
+    /// Fills a page with the entries that have their places there; zeros where there is none.
+    fn gather(&mut self, header: &FrozenHeader, number: usize, data: &[u8]) {
+        let first = (number * ENTRIES_PER_PAGE) as u64;
+        for (place, entry) in (first..).zip(&mut self.entries) {
+            let from = header.entry_at(place).and_then(|at| data.get(at as usize * ENTRY_BYTES..));
+            match from.unwrap_or_default() {
+                [] => *entry = ZERO_ENTRY,
+                part => match part.first_chunk() {
+                    Some(whole) => *entry = *whole,
+                    None => {
+                        *entry = ZERO_ENTRY;
+                        entry[..part.len()].copy_from_slice(part);
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl FrozenHeader {
+    /// Pieces begin at multiples of so many entries: a page, of a matrix as many rows.
+    pub fn step(&self) -> u64 {
+        ENTRIES_PER_PAGE as u64 * u64::from(self.row).max(1)
+    }
+
+    /// The entry that has a place, if one has.
+    fn entry_at(&self, place: u64) -> Option<u64> {
+        let entry = match u64::from(self.row) {
+            0 => place,
+            row => {
+                let (column, at) = (place / super::header::TILE_ROWS, place % super::header::TILE_ROWS);
+                (column / row * super::header::TILE_ROWS + at) * row + column % row
+            }
+        };
+        (entry < self.entries()).then_some(entry)
+    }
+}
+
+impl Frozen<'_> {
+    /// Reads data from an entry on, whose number is a multiple of [`FrozenHeader::step`], as much as `out` takes.
+    ///
+    /// # Errors
+    /// [`Error::Frozen`] for a range that does not begin or end as [`FrozenPiece::pack`]'s does, or what an entry says that cannot
+    /// be read.
+    pub fn read_piece(&self, first: u64, out: &mut [u8]) -> Result<(), Error> {
+        let step = self.header.step();
+        let end = first.saturating_mul(ENTRY_BYTES as u64).saturating_add(out.len() as u64);
+        if !first.is_multiple_of(step)
+            || end > self.header.bytes
+            || (end < self.header.bytes && !end.is_multiple_of(step * ENTRY_BYTES as u64))
+        {
+            return Err(refused("a piece begins and ends with pages of the buffer"));
+        }
+        let part = FrozenHeader { bytes: out.len() as u64, ..self.header.clone() };
+        let mut page = Page::new();
+        for number in 0..part.pages() {
+            self.load(first / ENTRIES_PER_PAGE as u64 + number, &mut page)?;
+            let done = self.header.codec.unpack_all(&page.nibbles, &page.slots, &mut page.entries);
+            done.map_err(|error| error.source)?;
+            for (place, entry) in (number * ENTRIES_PER_PAGE as u64..).zip(&page.entries) {
+                if let Some(at) = part.entry_at(place) {
+                    let to = &mut out[at as usize * ENTRY_BYTES..];
+                    let bytes = to.len().min(ENTRY_BYTES);
+                    to[..bytes].copy_from_slice(&entry[..bytes]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is stored of a page's entries.
+    fn load(&self, page: u64, to: &mut Page) -> Result<(), Error> {
+        let target = self.header.target;
+        let (first, bytes) = (page * ENTRIES_PER_PAGE as u64, target.device_bytes());
+        let device = &self.bytes[(self.parts.device.start + first * bytes as u64) as usize..];
+        let mut overflow = u64::from(self.sectors_before(page));
+        for (i, slot) in to.slots.iter_mut().enumerate() {
+            let nibble = self.nibble(first + i as u64)?;
+            let (here, there) = target.split(nibble.class());
+            slot[..here].copy_from_slice(&device[i * bytes..][..here]);
+            if there > 0 {
+                slot[here..here + there].copy_from_slice(self.sector(overflow, there)?);
+                overflow += u64::from(sectors_over(target, nibble));
+            }
+            to.nibbles[i] = nibble;
+        }
+        Ok(())
+    }
+}

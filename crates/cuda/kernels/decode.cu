@@ -1,0 +1,131 @@
+// What lies between the products of a decode step of a language model: sums of residuals with their norm, gates, and the choice
+// of the next token. Each is small, so what counts is that it begins at once: all of them begin while the kernel before ends, and
+// let the next product fetch its weights meanwhile. Values are bf16 and rounded as a framework rounds them, step by step.
+#include "bulk.cuh"
+
+using namespace buddy;
+
+// Values of a chunk, 16 bytes, and chunks that a thread of a row has at most.
+constexpr u32 CHUNK_VALUES = 8, MOST_CHUNKS = 4, LANES = 32, ALL_LANES = 0xffffffffu;
+
+BUDDY_FN float low_of(u32 two) { return from_bf16(two); }
+BUDDY_FN float high_of(u32 two) { return __uint_as_float(two & 0xffff0000u); }
+
+// Joins the values of two chunks one by one, and rounds.
+template <class Join>
+BUDDY_FN uint4 join(uint4 a, uint4 b, Join join) {
+    auto two = [&](u32 a, u32 b) { return to_bf16(join(low_of(a), low_of(b)), join(high_of(a), high_of(b))); };
+    return make_uint4(two(a.x, b.x), two(a.y, b.y), two(a.z, b.z), two(a.w, b.w));
+}
+
+BUDDY_FN float squares(u32 two) { return low_of(two) * low_of(two) + high_of(two) * high_of(two); }
+
+// What all threads of a block have, joined; every one gets it. `warps` has room for 32.
+template <class Value, class Join>
+BUDDY_FN Value join_block(Value value, Value* warps, Join join) {
+    for (u32 step = LANES / 2; step > 0; step /= 2) value = join(value, __shfl_xor_sync(ALL_LANES, value, step));
+    if (threadIdx.x % LANES == 0) warps[threadIdx.x / LANES] = value;
+    __syncthreads();
+    value = warps[threadIdx.x % LANES < blockDim.x / LANES ? threadIdx.x % LANES : 0];
+    for (u32 step = LANES / 2; step > 0; step /= 2) value = join(value, __shfl_xor_sync(ALL_LANES, value, step));
+    return value;
+}
+
+// A residual stream, what is added to it, and the norm of the sum (RMSNorm): a block to a row.
+struct Norm {
+    uint4* stream;       // becomes the sum
+    const uint4* added;  // or null
+    const uint4* weights;
+    uint4* out;
+    u32 chunks;  // of a row
+    float epsilon;
+};
+
+extern "C" __global__ void __launch_bounds__(1024) decode_norm(const __grid_constant__ Norm norm) {
+    __shared__ float warps[LANES];
+    launch_dependent_grids();
+    u64 row = (u64)blockIdx.x * norm.chunks;
+    uint4 weights[MOST_CHUNKS], values[MOST_CHUNKS];
+    auto each = [&](auto work) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < MOST_CHUNKS; i++) {
+            u32 at = threadIdx.x + i * blockDim.x;
+            if (at < norm.chunks) work(i, at);
+        }
+    };
+    each([&](u32 i, u32 at) { weights[i] = norm.weights[at]; });
+    wait_on_dependent_grids();
+    float sum = 0;
+    each([&](u32 i, u32 at) {
+        values[i] = norm.stream[row + at];
+        if (norm.added != nullptr) {
+            values[i] = join(values[i], norm.added[row + at], [](float a, float b) { return a + b; });
+            norm.stream[row + at] = values[i];
+        }
+        sum += squares(values[i].x) + squares(values[i].y) + squares(values[i].z) + squares(values[i].w);
+    });
+    sum = join_block(sum, warps, [](float a, float b) { return a + b; });
+    float scale = rsqrtf(sum / (norm.chunks * CHUNK_VALUES) + norm.epsilon);
+    each([&](u32 i, u32 at) {
+        uint4 scaled = join(values[i], values[i], [&](float a, float) { return a * scale; });
+        norm.out[row + at] = join(scaled, weights[i], [](float a, float b) { return a * b; });
+    });
+}
+
+// SwiGLU: of each token first all gates, then as many values; silu(gate) * value. A row of blocks to a token.
+struct Gate {
+    const uint4* both;
+    uint4* out;
+    u32 chunks;  // of a row of results
+    u32 reserved;
+};
+
+extern "C" __global__ void __launch_bounds__(128) decode_gate(const __grid_constant__ Gate gate) {
+    launch_dependent_grids();
+    wait_on_dependent_grids();
+    u32 at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= gate.chunks) return;
+    const uint4* row = gate.both + (u64)blockIdx.y * 2 * gate.chunks;
+    uint4 gates = row[at], values = row[gate.chunks + at];
+    uint4 open = join(gates, gates, [](float a, float) { return a / (1.0f + __expf(-a)); });
+    gate.out[(u64)blockIdx.y * gate.chunks + at] = join(open, values, [](float a, float b) { return a * b; });
+}
+
+// The token of the highest score, of equal ones the first: a block to a sequence, which gets one token longer.
+struct Pick {
+    const uint4* scores;  // bf16
+    int* history;         // tokens of each sequence at their positions
+    int* lengths;
+    u32* entries;         // the numbers of the entries that hold its embedding
+    u32 chunks;           // of a row of scores
+    u32 history_stride, row;  // entries of an embedding
+    u32 reserved;
+};
+
+// A score as a number in the same order, and the token below it such that the first is the largest.
+BUDDY_FN u64 ranked(u32 score, u32 token) {
+    u32 order = score & 0x8000 ? ~score & 0xffff : score | 0x8000;
+    return (u64)order << 32 | ~token;
+}
+
+extern "C" __global__ void __launch_bounds__(1024) decode_pick(const __grid_constant__ Pick pick) {
+    __shared__ u64 warps[LANES];
+    launch_dependent_grids();
+    wait_on_dependent_grids();
+    u32 sequence = blockIdx.x;
+    u64 best = 0;
+    auto larger = [](u64 a, u64 b) { return a > b ? a : b; };
+    auto look = [&](u32 two, u32 token) { best = larger(best, larger(ranked(two & 0xffff, token), ranked(two >> 16, token + 1))); };
+#pragma unroll 4
+    for (u32 at = threadIdx.x; at < pick.chunks; at += blockDim.x) {
+        uint4 v = pick.scores[(u64)sequence * pick.chunks + at];
+        u32 first = at * CHUNK_VALUES;
+        look(v.x, first), look(v.y, first + 2), look(v.z, first + 4), look(v.w, first + 6);
+    }
+    u32 token = ~(u32)join_block(best, warps, larger);
+    for (u32 i = threadIdx.x; i < pick.row; i += blockDim.x) pick.entries[sequence * pick.row + i] = token * pick.row + i;
+    if (threadIdx.x != 0) return;
+    int length = pick.lengths[sequence];
+    if (length >= 0 && (u32)length < pick.history_stride) pick.history[(u64)sequence * pick.history_stride + length] = (int)token;
+    pick.lengths[sequence] = length + 1;
+}

@@ -1,0 +1,201 @@
+//! What lies between the products of a decode step of a language model (`decode.cu`): norms with their residuals, gates, the
+//! choice of a token. Each begins while the kernel before it in the stream ends; nothing waits, nothing is taken.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaFunction, CudaStream};
+
+use crate::{DeviceSpan, Error, Gpu, Source, driver::Launch};
+
+/// Values that a thread takes at a time.
+const CHUNK: u64 = 8;
+/// Threads of a block at most, and chunks that one of them has of a row of a norm at most.
+const THREADS: (u64, u64) = (1024, 4);
+/// Threads of a block of gates.
+const GATE_THREADS: u32 = 128;
+const ALIGNED: &str = "whole rows of a multiple of 8 bf16 values, aligned to 16 bytes";
+
+/// The kernels of a decode step.
+#[derive(Debug, Clone)]
+pub struct Decoding {
+    gpu: Gpu,
+    kernels: Arc<[CudaFunction; 3]>,
+}
+
+/// The sum of a residual stream and of what a block of the model gives, and its norm: a row for each token.
+#[derive(Debug, Clone, Copy)]
+pub struct RmsNorm<'a> {
+    /// The stream, which becomes the sum.
+    pub stream: DeviceSpan<'a>,
+    /// What is added, if anything.
+    pub added: Option<DeviceSpan<'a>>,
+    /// One for each value of a row.
+    pub weights: DeviceSpan<'a>,
+    /// The norm.
+    pub out: DeviceSpan<'a>,
+    /// Added to the mean of squares.
+    pub epsilon: f32,
+}
+
+/// The choice of the most likely token of each sequence.
+#[derive(Debug, Clone, Copy)]
+pub struct Pick<'a> {
+    /// bf16: a row for each sequence.
+    pub scores: DeviceSpan<'a>,
+    /// 32 bits for each: a row for each sequence; the token is written at its position.
+    pub history: DeviceSpan<'a>,
+    /// Tokens of each sequence, 32 bits: each becomes one more.
+    pub lengths: DeviceSpan<'a>,
+    /// The entries of a frozen embedding that hold the token's row, 32 bits each, as [`gather`](crate::FrozenBuffer::gather)
+    /// takes them; as many for each sequence.
+    pub entries: DeviceSpan<'a>,
+}
+
+/// The structs of `decode.cu`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct NormView {
+    stream: u64,
+    added: u64,
+    weights: u64,
+    out: u64,
+    chunks: u32,
+    epsilon: f32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct GateView {
+    both: u64,
+    out: u64,
+    chunks: u32,
+    reserved: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PickView {
+    scores: u64,
+    history: u64,
+    lengths: u64,
+    entries: u64,
+    chunks: u32,
+    history_stride: u32,
+    row: u32,
+    reserved: u32,
+}
+
+impl Decoding {
+    /// Compiles the kernels, or takes them from the cache of compiled ones.
+    ///
+    /// # Errors
+    /// What compiler or driver say.
+    pub fn new(gpu: &Gpu) -> Result<Self, Error> {
+        let module = gpu.module(&Source::decode())?;
+        let find = |name| gpu.check("find the kernels", module.load_function(name));
+        let kernels = Arc::new([find("decode_norm")?, find("decode_gate")?, find("decode_pick")?]);
+        Ok(Self { gpu: gpu.clone(), kernels })
+    }
+
+    /// Adds, and takes the norm.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for memory that does not fit, or what the driver says.
+    pub fn norm(&self, on: &CudaStream, norm: &RmsNorm<'_>) -> Result<(), Error> {
+        let row = norm.weights.bytes();
+        let weights = norm.weights.check(2 * CHUNK, 16, ALIGNED)?;
+        let chunks = weights.bytes() / 2 / CHUNK;
+        let stream = norm.stream.check(row.max(1), 16, ALIGNED)?;
+        if chunks == 0 || chunks > THREADS.0 * THREADS.1 {
+            return Err(shape(weights, "1 to 32768 values to a row"));
+        }
+        for span in [Some(norm.out), norm.added].into_iter().flatten() {
+            same(span, stream)?;
+        }
+        let threads = chunks.next_multiple_of(32).min(THREADS.0) as u32;
+        let arguments = NormView {
+            stream: stream.address(),
+            added: norm.added.map_or(0, DeviceSpan::address),
+            weights: weights.address(),
+            out: norm.out.address(),
+            chunks: chunks as u32,
+            epsilon: norm.epsilon,
+        };
+        self.start(on, 0, (stream.bytes() / row, 1), threads, &(arguments,))
+    }
+
+    /// silu(gate) * value, of rows that hold all gates and then as many values.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for memory that does not fit, or what the driver says.
+    pub fn gate(
+        &self,
+        on: &CudaStream,
+        both: DeviceSpan<'_>,
+        out: DeviceSpan<'_>,
+        tokens: u32,
+    ) -> Result<(), Error> {
+        let out = out.check(2 * CHUNK * u64::from(tokens).max(1), 16, ALIGNED)?;
+        if both.bytes() != 2 * out.bytes() || !both.address().is_multiple_of(16) {
+            return Err(shape(both, "a gate and a value for each result"));
+        }
+        let chunks = out.bytes() / 2 / CHUNK / u64::from(tokens).max(1);
+        let arguments =
+            GateView { both: both.address(), out: out.address(), chunks: chunks as u32, reserved: 0 };
+        let blocks = (chunks.div_ceil(u64::from(GATE_THREADS)), tokens);
+        self.start(on, 1, blocks, GATE_THREADS, &(arguments,))
+    }
+
+    /// Chooses the next tokens.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for memory that does not fit, or what the driver says.
+    pub fn pick(&self, on: &CudaStream, pick: &Pick<'_>) -> Result<(), Error> {
+        let sequences = pick.lengths.check(4, 4, "32 bits for each sequence")?.bytes() / 4;
+        let whole = sequences.max(1);
+        let scores = pick.scores.check(2 * CHUNK * whole, 16, ALIGNED)?;
+        let history = pick.history.check(4 * whole, 4, "as many tokens for each sequence")?;
+        let entries = pick.entries.check(4 * whole, 4, "as many entries for each sequence")?;
+        let arguments = PickView {
+            scores: scores.address(),
+            history: history.address(),
+            lengths: pick.lengths.address(),
+            entries: entries.address(),
+            chunks: (scores.bytes() / 2 / CHUNK / whole) as u32,
+            history_stride: (history.bytes() / 4 / whole) as u32,
+            row: (entries.bytes() / 4 / whole) as u32,
+            reserved: 0,
+        };
+        self.start(on, 2, (sequences, 1), THREADS.0 as u32, &(arguments,))
+    }
+
+    fn start(
+        &self,
+        on: &CudaStream,
+        kernel: usize,
+        (blocks, rows): (u64, u32),
+        threads: u32,
+        arguments: &impl crate::Arguments,
+    ) -> Result<(), Error> {
+        self.gpu.alive()?;
+        if blocks == 0 || rows == 0 {
+            return Ok(());
+        }
+        let launch = Launch { overlaps: true, ..Launch::new((blocks as u32, rows), threads, 0) };
+        // SAFETY: the arguments of the kernel; the callers saw that all memory is as large as it must be.
+        let started = unsafe { launch.start(on, &self.kernels[kernel], arguments) };
+        self.gpu.check("start a part of a decode step", started)
+    }
+}
+
+fn shape(span: DeviceSpan<'_>, need: &'static str) -> Error {
+    Error::Shape { bytes: span.bytes(), address: span.address(), need }
+}
+
+/// Memory of as many bytes as the stream, aligned as it is.
+fn same(span: DeviceSpan<'_>, stream: DeviceSpan<'_>) -> Result<(), Error> {
+    if span.bytes() != stream.bytes() || !span.address().is_multiple_of(16) {
+        return Err(shape(span, "as many values as the residual stream, aligned to 16 bytes"));
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! The header of a packed file: which tensors of the original are frozen, where each lies, and the original header.
+
+use std::path::Path;
+
+use buddy_core::{Dtype, ENTRY_BYTES};
+use buddy_snapshot::Array;
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+
+/// Under which name the metadata of a packed file keep the original header.
+const ORIGINAL: &str = "buddy.header";
+/// Where the tensors' bytes begin: at a multiple of it, so that frozen buffers do too.
+const ALIGN: usize = 128;
+/// Bytes that say how long a header is.
+pub(crate) const LENGTH: usize = 8;
+
+/// What becomes of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// A frozen matrix whose rows have so many entries.
+    Freeze {
+        /// Entries of a row.
+        row: u32,
+    },
+    /// It stays as it is.
+    Keep,
+}
+
+impl Plan {
+    /// A matrix of bf16, with rows of whole entries, is frozen. A tensor of more dimensions is the matrix of its rows.
+    pub fn of(array: &Array) -> Self {
+        let row = array.shape.last().map_or(0, |&columns| columns * 2);
+        let whole = row > 0 && row.is_multiple_of(ENTRY_BYTES as u64);
+        match u32::try_from(row / ENTRY_BYTES as u64) {
+            Ok(row) if whole && array.dtype == Dtype::Bf16 && array.shape.len() > 1 => Self::Freeze { row },
+            _ => Self::Keep,
+        }
+    }
+}
+
+/// A safetensors file: its header as it is, and its tensors, in the order of their bytes.
+pub(crate) struct Plain {
+    /// The header's text.
+    pub(crate) text: String,
+    /// The tensors.
+    pub(crate) arrays: Vec<Array>,
+}
+
+impl Plain {
+    /// Maps a file.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let arrays = buddy_snapshot::open(path, None)?;
+        Ok(Self { text: header_text(path)?, arrays })
+    }
+
+    /// What it says of itself besides its tensors.
+    pub(crate) fn metadata(&self) -> Result<Map<String, Value>, Error> {
+        let mut header = parse(&self.text)?;
+        match header.remove("__metadata__") {
+            None | Some(Value::Null) => Ok(Map::new()),
+            Some(Value::Object(map)) => Ok(map),
+            Some(_) => Err(not_packed("its metadata are no map")),
+        }
+    }
+
+    /// The original header, if this is a packed file.
+    pub(crate) fn original(&self) -> Result<Option<String>, Error> {
+        let found = self.metadata()?.remove(ORIGINAL);
+        Ok(found.and_then(|text| text.as_str().map(str::to_owned)))
+    }
+}
+
+/// The text of a file's header; the file was opened as a safetensors file before.
+fn header_text(path: &Path) -> Result<String, Error> {
+    use std::io::Read;
+    let mut file = std::fs::File::open(path)?;
+    let mut length = [0; LENGTH];
+    file.read_exact(&mut length)?;
+    let mut text = String::new();
+    file.take(u64::from_le_bytes(length)).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn parse(text: &str) -> Result<Map<String, Value>, Error> {
+    serde_json::from_str(text).map_err(|error| not_packed(format!("its header is wrong: {error}")))
+}
+
+/// The tensors of an original header, in the order of their bytes: names and lengths.
+pub(crate) fn tensors(text: &str) -> Result<Vec<(String, u64)>, Error> {
+    let mut found = Vec::new();
+    for (name, info) in parse(text)? {
+        if name == "__metadata__" {
+            continue;
+        }
+        let offset = |i: usize| info.get("data_offsets").and_then(|offsets| offsets.get(i)?.as_u64());
+        let (Some(start), Some(end)) = (offset(0), offset(1)) else {
+            return Err(not_packed(format!("the original header has no offsets for {name}")));
+        };
+        found.push((start, end, name));
+    }
+    found.sort();
+    let mut at = 0;
+    for (start, end, name) in &found {
+        if *start != at || end < start {
+            return Err(not_packed(format!("the original header leaves a hole before {name}")));
+        }
+        at = *end;
+    }
+    Ok(found.into_iter().map(|(start, end, name)| (name, end - start)).collect())
+}
+
+/// What is written for a tensor: its name, whether it is frozen, and its bytes.
+pub(crate) struct Written<'a> {
+    pub(crate) array: &'a Array,
+    pub(crate) frozen: bool,
+    pub(crate) bytes: u64,
+}
+
+/// Bytes that the header of a packed file may take, with the 8 before it, whatever becomes of the tensors.
+pub(crate) fn room(plain: &Plain) -> Result<usize, Error> {
+    let total = plain.arrays.iter().map(|array| array.bytes().len() as u64).sum();
+    let most: Vec<_> = plain.arrays.iter().map(|array| Written { array, frozen: false, bytes: 0 }).collect();
+    Ok((LENGTH + text(plain, &most, total)?.len()).next_multiple_of(ALIGN))
+}
+
+/// The header of a packed file, filled up with blanks to [`room`] bytes.
+pub(crate) fn encode(plain: &Plain, tensors: &[Written<'_>], room: usize) -> Result<Vec<u8>, Error> {
+    let mut text = text(plain, tensors, 0)?;
+    debug_assert!(LENGTH + text.len() <= room, "a frozen tensor's line is no longer than the plain one's");
+    text.resize(text.len().max(room - LENGTH), b' ');
+    let mut out = (text.len() as u64).to_le_bytes().to_vec();
+    out.extend(text);
+    Ok(out)
+}
+
+/// The header's text for tensors that follow one another from an offset on.
+fn text(plain: &Plain, tensors: &[Written<'_>], mut at: u64) -> Result<Vec<u8>, Error> {
+    let mut metadata = plain.metadata()?;
+    metadata.insert(ORIGINAL.to_owned(), Value::String(plain.text.clone()));
+    let mut map = Map::new();
+    map.insert("__metadata__".to_owned(), Value::Object(metadata));
+    let original = parse(&plain.text)?;
+    for tensor in tensors {
+        let (start, end) = (at, at + tensor.bytes);
+        let name = &tensor.array.name;
+        let shape = if tensor.frozen { json!([tensor.bytes]) } else { json!(tensor.array.shape) };
+        let dtype = if tensor.frozen { json!("U8") } else { original[name]["dtype"].clone() };
+        map.insert(name.clone(), json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] }));
+        at = end;
+    }
+    serde_json::to_vec(&map).map_err(|error| not_packed(error.to_string()))
+}
+
+pub(crate) fn not_packed(why: impl Into<String>) -> Error {
+    Error::NotPacked { why: why.into() }
+}

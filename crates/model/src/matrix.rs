@@ -1,0 +1,119 @@
+//! One matrix: written as a frozen buffer piece by piece on all threads, and read back.
+
+use std::{fs::File, ops::Range, os::unix::fs::FileExt};
+
+use buddy_codec::{Bf16, Codec, Frozen, FrozenHeader, FrozenPiece};
+use buddy_core::{ENTRY_BYTES, Entry, Target};
+use buddy_snapshot::Array;
+use rayon::prelude::*;
+
+use crate::{Error, Progress};
+
+/// Plain bytes of a piece, about: enough to be worth a thread's while, few enough to stay in its cache.
+const PIECE: usize = 1 << 20;
+/// Pieces between two looks at what overflowed.
+const BATCH: usize = 32;
+/// Entries that the window is chosen by, spread over the matrix.
+const SAMPLE: usize = 1 << 14;
+
+/// The codec for a matrix: its window is chosen by entries from all over it.
+pub(crate) fn codec(data: &[u8]) -> Codec {
+    let entries: &[Entry] = data.as_chunks().0;
+    let every = entries.len().div_ceil(SAMPLE).max(1);
+    let sample: Vec<Entry> = entries.iter().step_by(every).copied().collect();
+    Codec::Bf16(Bf16::train(&sample))
+}
+
+/// Ranges of the data that are packed and read at a time.
+fn pieces(header: &FrozenHeader) -> Vec<Range<usize>> {
+    let step = header.step() as usize * ENTRY_BYTES;
+    let piece = PIECE.div_ceil(step).max(1) * step;
+    let bytes = header.bytes as usize;
+    (0..bytes).step_by(piece).map(|start| start..bytes.min(start + piece)).collect()
+}
+
+/// What a matrix leaves behind besides the fixed places, which are written at once.
+#[derive(Default)]
+struct Rest {
+    nibbles: Vec<u8>,
+    index: Vec<u8>,
+    overflow: Vec<u8>,
+}
+
+impl Rest {
+    /// Adds what a piece has, and counts its sectors.
+    fn add(&mut self, piece: &FrozenPiece, header: &mut FrozenHeader) -> Option<()> {
+        self.nibbles.extend_from_slice(&piece.nibbles);
+        self.overflow.extend_from_slice(&piece.overflow);
+        for &sectors in &piece.sectors {
+            self.index.extend_from_slice(&header.sectors.to_le_bytes());
+            header.sectors = header.sectors.checked_add(sectors)?;
+        }
+        Some(())
+    }
+
+    fn write(mut self, out: &File, at: u64, header: &FrozenHeader) -> Result<(), Error> {
+        self.index.extend_from_slice(&header.sectors.to_le_bytes());
+        let parts = header.parts();
+        out.write_all_at(&header.encode()?, at)?;
+        out.write_all_at(&self.nibbles, at + parts.nibbles.start)?;
+        out.write_all_at(&self.index, at + parts.index.start)?;
+        Ok(out.write_all_at(&self.overflow, at + parts.overflow.start)?)
+    }
+}
+
+/// Writes a matrix, whose rows have `row` entries, into a file of zeros from `at` on, and says how many bytes it took. None if
+/// that would not be fewer than the plain ones.
+pub(crate) fn write(
+    out: &File,
+    at: u64,
+    array: &Array,
+    row: u32,
+    progress: Progress<'_>,
+) -> Result<Option<u64>, Error> {
+    let (data, target) = (array.bytes(), Target::X4Over3);
+    let mut header = FrozenHeader { codec: codec(data), target, bytes: data.len() as u64, row, sectors: 0 };
+    let (mut rest, device) = (Rest::default(), at + header.parts().device.start);
+    for batch in pieces(&header).chunks(BATCH) {
+        let packed = batch.par_iter().map(|range| {
+            let piece = FrozenPiece::pack(&header.codec, target, row, &data[range.clone()])?;
+            let places = (range.start / ENTRY_BYTES * target.device_bytes()) as u64;
+            out.write_all_at(&piece.device, device + places)?;
+            progress(range.len() as u64);
+            Ok(FrozenPiece { device: Vec::new(), ..piece })
+        });
+        for piece in packed.collect::<Result<Vec<_>, Error>>()? {
+            if rest.add(&piece, &mut header).is_none() {
+                return Ok(None);
+            }
+        }
+        array.release(batch[0].start..batch[batch.len() - 1].end);
+        if header.parts().total >= header.bytes {
+            return Ok(None);
+        }
+    }
+    rest.write(out, at, &header)?;
+    Ok(Some(header.parts().total))
+}
+
+/// Reads a frozen matrix piece by piece: each is given to `put` with its place in the plain data.
+pub(crate) fn read(
+    packed: &Array,
+    expected: u64,
+    put: impl Fn(u64, &[u8]) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
+    let frozen = Frozen::open(packed.bytes())?;
+    if frozen.header().bytes != expected {
+        let why = format!("it holds {} bytes where the original has {expected}", frozen.header().bytes);
+        return Err(crate::header::not_packed(why));
+    }
+    for batch in pieces(frozen.header()).chunks(BATCH) {
+        batch.par_iter().try_for_each_init(Vec::new, |buffer, range| {
+            buffer.resize(range.len(), 0);
+            frozen.read_piece((range.start / ENTRY_BYTES) as u64, buffer)?;
+            put(range.start as u64, buffer)
+        })?;
+    }
+    packed.release(0..packed.bytes().len());
+    Ok(())
+}
