@@ -81,7 +81,8 @@ fn timed(job: &Job<'_>, what: &str, work: Work) -> Result<()> {
     for folder in &report.left_out {
         say(format_args!("note: the folder {} is left out", folder.display()));
     }
-    let kept = if report.resumed > 0 { format!(", {} were there already", report.resumed) } else { String::new() };
+    let kept =
+        if report.resumed > 0 { format!(", {} were there already", report.resumed) } else { String::new() };
     println!(
         "{what} {} files{kept}: {} bytes plain, {} packed ({:.1}%), {seconds:.1} s, {:.2} GB/s of plain bytes",
         report.files,

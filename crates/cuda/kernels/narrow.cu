@@ -38,11 +38,10 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
             nibbles[i] = column < columns ? __ldg((const uint2*)weights.nibbles + part.column(cut) + column) : make_uint2(0x66666666u, 0x66666666u);
         }
     };
+    // Of the first tile all is asked for that has room before anything waits for the kernel before: the next is taken after that.
     Part part = Part::first(cut);
-    if (!part.none()) {
-        look_at(part);
-        if (part.is_last(cut)) take();
-    }
+    bool is_first = true;
+    if (!part.none()) look_at(part);
 #pragma unroll 1
     for (Turn<STAGES> turn; !part.none(); turn.next()) {
         room.empty(turn.place).wait(turn.round ^ 1);
@@ -65,6 +64,8 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
         cp_async_mbarrier_arrive(room.full(turn.place));
         if (part.is_last(cut)) {
+            if (is_first) take();
+            is_first = false;
             taken = __shfl_sync(ALL, taken, 0);
             // Where a panel has no more, the next one may.
             for (u32 i = 1; i < panels && taken >= cut.tiles(); i++) {
@@ -84,7 +85,7 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
             room.full(turn.place).arrive_expect_tx(bytes);
         }
         look_at(part);
-        if (!part.none() && part.is_last(cut)) take();
+        if (!part.none() && part.is_last(cut) && !is_first) take();
     }
     wait_on_dependent_grids();
     if (lane == 0 && atomic_add_release(counts.blocks(), 1) == gridDim.x - 1) {

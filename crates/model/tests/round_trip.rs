@@ -178,15 +178,15 @@ fn any_damage_gives_a_file_or_an_error() {
     job(&plain, &packed).unwrap();
     let bytes = fs::read(&packed).unwrap();
     let mut refused = 0;
-    for at in (0..bytes.len()).filter(|at| *at < 900 || at % 31 == 0) {
-        for damage in [bytes[at] ^ 1, bytes[at] ^ 0x80, b'9', 0xff] {
+    for at in (0..bytes.len()).filter(|at| *at < 500 || at % 31 == 0) {
+        for damage in [bytes[at] ^ 1, b'9', 0xff] {
             let mut bytes = bytes.clone();
             bytes[at] = damage;
             fs::write(&packed, bytes).unwrap();
             refused += u32::from(unpack(&Job { from: &packed, to: &back, verify: false }, &|_| ()).is_err());
         }
     }
-    for length in (0..bytes.len()).step_by(97) {
+    for length in (0..bytes.len()).step_by(301) {
         fs::write(&packed, &bytes[..length]).unwrap();
         unpack(&Job { from: &packed, to: &back, verify: false }, &|_| ()).unwrap_err();
     }

@@ -1,0 +1,38 @@
+//! `buddy pack` and `buddy unpack`, as a user calls them.
+
+mod common;
+
+use std::fs;
+
+use common::buddy;
+
+/// A safetensors file of one bf16 matrix of 64 rows.
+fn model() -> Vec<u8> {
+    let value = |i: u32| (0x3c00 + (i.wrapping_mul(2_654_435_761) >> 25) as u16) | ((i % 3) as u16) << 14;
+    let values: Vec<u8> = (0..64 * 128).flat_map(|i| value(i).to_le_bytes()).collect();
+    let header =
+        r#"{"__metadata__":{"format":"pt"},"w":{"dtype":"BF16","shape":[64,128],"data_offsets":[0,16384]}}"#;
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &values].concat()
+}
+
+#[test]
+fn a_model_is_packed_and_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (plain, packed, back) =
+        (path("plain.safetensors"), path("packed.safetensors"), path("back.safetensors"));
+    fs::write(&plain, model()).unwrap();
+    let run = buddy(&["pack", &plain, "--out", &packed, "--verify"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("verified: every byte"), "{}", run.stdout);
+    assert!(fs::metadata(&packed).unwrap().len() < 14_000);
+    assert_eq!(buddy(&["unpack", &packed, "--out", &back]).code, 0);
+    assert_eq!(fs::read(&back).unwrap(), model());
+}
+
+#[test]
+fn what_is_no_model_is_an_error_of_one_line() {
+    let run = buddy(&["pack", "examples/sample.bin", "--out", "nowhere"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("no .safetensors file here"), "{}", run.stderr);
+}
