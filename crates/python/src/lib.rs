@@ -4,10 +4,13 @@
 //! neither NumPy nor PyTorch is needed to build or to import it. Memory is the caller's, streams too, and nothing waits but where
 //! a function says so. Work that takes long is done without Python's lock.
 
+mod decode;
 mod failure;
 mod frozen;
+mod kv;
 mod linear;
 mod looking;
+mod model;
 mod place;
 
 use pyo3::prelude::*;
@@ -15,11 +18,17 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use super::decode::{decode_gate, decode_norm, decode_pick, gather_frozen, linear_ahead};
+    #[pymodule_export]
     use super::frozen::{freeze, frozen_header, frozen_room, read_frozen};
+    #[pymodule_export]
+    use super::kv::{kv_append, kv_append_turned, kv_attend, kv_bytes, kv_clear, kv_read, kv_train};
     #[pymodule_export]
     use super::linear::{linear, linear_room};
     #[pymodule_export]
     use super::looking::{
         analysis_html, analysis_text, analyze_files, analyze_memory, command, survey, train,
     };
+    #[pymodule_export]
+    use super::model::{pack_model, unpack_model};
 }

@@ -1,0 +1,153 @@
+"""``python -m buddy.bench decode``: a decode step from compressed memory beside PyTorch on plain memory, in one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+import torch
+
+from .llm import SHAPES, Decoder, PagedCache, packed_layer
+from .llm.plain import PlainDecoder
+from .llm.shapes import Shape, matrix, random_layers
+from .torch import PackedTensor, pack_weight
+
+# What a kernel reads of HBM on an H200, measured by `buddy gpu bench`: the bound that bytes set.
+READS_GB_S = 4620
+WARM_UP, REPEATS = 8, 64
+
+
+def seconds(replay, count: int = REPEATS) -> float:
+    """Seconds of a step, the fastest of three runs of some."""
+    for _ in range(WARM_UP):
+        replay()
+    best = float("inf")
+    for _ in range(3):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(count):
+            replay()
+        end.record()
+        end.synchronize()
+        best = min(best, start.elapsed_time(end) / 1000 / count)
+    return best
+
+
+def say(row: dict) -> None:
+    print(json.dumps(row), flush=True)
+
+
+class Model:
+    """Weights of a shape on the card: packed, and plain beside them if asked for."""
+
+    def __init__(self, shape: Shape, plain: bool, device: str = "cuda"):
+        generator = torch.Generator(device=device).manual_seed(1)
+        started = time.perf_counter()
+        self.shape, self.plain, self.packed = shape, [], []
+        for layer in random_layers(shape, generator):
+            self.packed.append(packed_layer(layer))
+            if plain:
+                self.plain.append(layer)
+        self.embedding = matrix(shape.vocabulary, shape.hidden, generator)
+        self.packed_embedding = pack_weight(self.embedding)
+        self.embedding = self.embedding if plain else None
+        self.head = matrix(shape.vocabulary, shape.hidden, generator)
+        self.packed_head = pack_weight(self.head)
+        self.head = self.head if plain else None
+        self.norm = torch.ones(shape.hidden, dtype=torch.bfloat16, device=device)
+        torch.cuda.synchronize()
+        self.seconds = time.perf_counter() - started
+
+    def decoder(self, cache: PagedCache) -> Decoder:
+        return Decoder(self.shape, self.packed, self.packed_embedding, self.packed_head, self.norm, cache)
+
+    def plain_decoder(self, sequences: int, tokens: int) -> PlainDecoder:
+        return PlainDecoder(self.shape, self.plain, self.embedding, self.head, self.norm, sequences, tokens)
+
+
+def fill(shape: Shape, cache: PagedCache, plain: PlainDecoder | None, tokens: int) -> None:
+    """Normal keys and values for the first tokens: the same in both, layer by layer."""
+    generator = torch.Generator(device="cuda").manual_seed(2)
+    for layer in range(shape.layers):
+        for first in range(0, tokens, 8192):
+            size = (cache.sequences, min(8192, tokens - first), shape.kv_heads, shape.head)
+            keys, values = (torch.randn(size, generator=generator, device="cuda").to(torch.bfloat16) for _ in range(2))
+            cache.append(layer, keys, values, first)
+            if plain is not None:
+                plain.keys[layer][:, :, first : first + size[1]] = keys.transpose(1, 2)
+                plain.values[layer][:, :, first : first + size[1]] = values.transpose(1, 2)
+
+
+def difference(ours: torch.Tensor, plain: torch.Tensor) -> dict:
+    """How far scores are apart, beside how far they spread; and how many sequences choose the same token."""
+    ours, plain = ours.float(), plain.float()
+    return {"most": (ours - plain).abs().max().item(), "spread": plain.std().item(),
+            "same_token": (ours.argmax(-1) == plain.argmax(-1)).float().mean().item()}
+
+
+def decode(model: Model, sequences: int, context: int, compiled: bool = True) -> dict:
+    """One case: a step of so many sequences with so many tokens each."""
+    shape, room = model.shape, context + 4 * (REPEATS + WARM_UP) + 8
+    row = {"sequences": sequences, "context": context}
+    cache = PagedCache(shape.layers, shape.kv_heads, shape.head, sequences, room)
+    plain = model.plain_decoder(sequences, context) if model.plain else None
+    fill(shape, cache, plain, context - 1)
+    decoder = model.decoder(cache)
+    tokens = torch.arange(sequences, device="cuda")
+    cache.lengths.fill_(context - 1)
+    decoder.ask(tokens)
+    decoder.capture()
+    kept = [one.clone() for one in [cache.lengths, decoder.entries]]
+    decoder.graph.replay()
+    if plain is not None:
+        plain.tokens.copy_(tokens)
+        for name in ["eager", "compiled"] if compiled else ["eager"]:
+            plain.capture(name == "compiled")
+            plain.graph.replay()
+            row[f"difference_to_{name}"] = difference(decoder.scores, plain.scores)
+            row[f"plain_{name}_s"] = seconds(plain.graph.replay)
+    for one, was in zip([cache.lengths, decoder.entries], kept):
+        one.copy_(was)
+    row["buddy_s"] = seconds(decoder.graph.replay)
+    read = decoder.weight_bytes - model.packed_embedding.nbytes + int(cache.entries.numel() * context / cache.capacity)
+    row |= {"buddy_bytes": read, "plain_bytes": shape.weight_bytes + sequences * shape.kv_bytes(context),
+            "weights": decoder.weight_bytes, "cache": cache.device_bytes, "plain_cache": sequences * shape.kv_bytes(context)}
+    for name in ["buddy", "plain"]:
+        row[f"{name}_bound_s"] = row[f"{name}_bytes"] / READS_GB_S / 1e9
+    for name in ["buddy", "plain_eager", "plain_compiled"]:
+        if f"{name}_s" in row:
+            row[f"{name}_tokens_s"] = sequences / row[f"{name}_s"]
+    return row
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m buddy.bench", description=__doc__)
+    parser.add_argument("what", choices=["decode"])
+    parser.add_argument("--shape", choices=SHAPES, default="llama-8b")
+    parser.add_argument("--cases", default="1x1024,8x1024,32x1024", help="sequences x tokens, with commas")
+    parser.add_argument("--no-plain", action="store_true", help="measure Buddy alone, where plain does not fit")
+    parser.add_argument("--eager", action="store_true", help="leave the compiled plain step out")
+    parser.add_argument("--json", help="write the record here")
+    asked = parser.parse_args(arguments)
+    if not torch.cuda.is_available():
+        print("buddy.bench: no GPU here", file=sys.stderr)
+        return 1
+    model = Model(SHAPES[asked.shape], not asked.no_plain)
+    record = {"shape": asked.shape, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+              "making_and_packing_s": model.seconds, "cases": []}
+    for case in asked.cases.split(","):
+        sequences, context = map(int, case.split("x"))
+        row = decode(model, sequences, context, not asked.eager)
+        say(row)
+        record["cases"].append(row)
+    record["allocated_most"] = torch.cuda.max_memory_allocated()
+    if asked.json:
+        with open(asked.json, "w") as file:
+            json.dump(record, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""Language models from compressed weights, keys and values (docs/llm.md)."""
+
+from .cache import PagedCache
+from .decoder import Decoder, packed_layer
+from .shapes import SHAPES, Shape
+
+__all__ = ["SHAPES", "Decoder", "PagedCache", "Shape", "packed_layer"]
