@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from .analysis import Analysis, ArrayAnalysis, Fit, Outcome, analyze
+from .models import PackedModel, pack_model, unpack_model
 from .verbs import AllocationTarget, Profile, Simulation, profile, simulate
 
 try:
@@ -18,8 +19,8 @@ try:
 except PackageNotFoundError:  # from a source tree
     __version__ = "0"
 
-__all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "Fit", "Outcome", "Profile", "Simulation", "analyze", "profile",
-           "simulate", "torch"]
+__all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "Fit", "Outcome", "PackedModel", "Profile", "Simulation", "analyze",
+           "pack_model", "profile", "simulate", "torch", "unpack_model"]
 
 
 def __getattr__(name):

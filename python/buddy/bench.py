@@ -8,11 +8,12 @@ import sys
 import time
 
 import torch
+from torch.nn import functional
 
 from .llm import SHAPES, Decoder, PagedCache, packed_layer
-from .llm.plain import PlainDecoder
-from .llm.shapes import Shape, matrix, random_layers
-from .torch import PackedTensor, pack_weight
+from .llm.plain import PlainDecoder, norm, rotate
+from .llm.shapes import Shape, matrix, random_layers, turns
+from .torch import PackedTensor, linear, linear_room, pack_weight
 
 # What a kernel reads of HBM on an H200, measured by `buddy gpu bench`: the bound that bytes set.
 READS_GB_S = 4620
@@ -87,10 +88,10 @@ def difference(ours: torch.Tensor, plain: torch.Tensor) -> dict:
             "same_token": (ours.argmax(-1) == plain.argmax(-1)).float().mean().item()}
 
 
-def decode(model: Model, sequences: int, context: int, compiled: bool = True) -> dict:
-    """One case: a step of so many sequences with so many tokens each."""
-    shape, room = model.shape, context + 4 * (REPEATS + WARM_UP) + 8
-    row = {"sequences": sequences, "context": context}
+def decode(model: Model, sequences: int, context: int, compiled: bool = True, count: int = REPEATS) -> dict:
+    """One case: steps of so many sequences with so many tokens each, and on from there."""
+    shape, room = model.shape, context + 3 * count + WARM_UP + 8
+    row = {"sequences": sequences, "context": context, "written": 3 * count + WARM_UP}
     cache = PagedCache(shape.layers, shape.kv_heads, shape.head, sequences, room)
     plain = model.plain_decoder(sequences, context) if model.plain else None
     fill(shape, cache, plain, context - 1)
@@ -110,7 +111,9 @@ def decode(model: Model, sequences: int, context: int, compiled: bool = True) ->
             row[f"plain_{name}_s"] = seconds(plain.graph.replay)
     for one, was in zip([cache.lengths, decoder.entries], kept):
         one.copy_(was)
-    row["buddy_s"] = seconds(decoder.graph.replay)
+    row["buddy_s"] = seconds(decoder.graph.replay, count)
+    free, total = torch.cuda.mem_get_info()
+    row |= {"card_used": total - free, "card": total}
     read = decoder.weight_bytes - model.packed_embedding.nbytes + int(cache.entries.numel() * context / cache.capacity)
     row |= {"buddy_bytes": read, "plain_bytes": shape.weight_bytes + sequences * shape.kv_bytes(context),
             "weights": decoder.weight_bytes, "cache": cache.device_bytes, "plain_cache": sequences * shape.kv_bytes(context)}
@@ -122,11 +125,44 @@ def decode(model: Model, sequences: int, context: int, compiled: bool = True) ->
     return row
 
 
+def forward(shape: Shape, layers: list[dict], multiply, x: torch.Tensor, turned: torch.Tensor) -> torch.Tensor:
+    """All layers on the tokens of one prompt."""
+    tokens, heads = x.shape[0], [shape.heads, shape.kv_heads, shape.kv_heads]
+    cos, sin = (torch.cat([one, one], -1).to(torch.bfloat16).unsqueeze(1) for one in turned.unbind(-1))
+    for layer in layers:
+        qkv = multiply(norm(x, layer["norm"], shape.epsilon), layer["qkv"]).view(tokens, -1, shape.head)
+        q, k, v = qkv.split(heads, 1)
+        q, k, v = (one.transpose(0, 1).unsqueeze(0) for one in [rotate(q, cos, sin), rotate(k, cos, sin), v])
+        out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        x = x + multiply(out[0].transpose(0, 1).reshape(tokens, -1), layer["o"])
+        gate, up = multiply(norm(x, layer["inner_norm"], shape.epsilon), layer["gate_up"]).chunk(2, -1)
+        x = x + multiply(functional.silu(gate) * up, layer["down"])
+    return x
+
+
+def prefill(model: Model, tokens: int) -> dict:
+    """A prompt of so many tokens through all layers: everything but the products is the same, PyTorch's."""
+    shape = model.shape
+    x = torch.randn(tokens, shape.hidden, device="cuda").to(torch.bfloat16)
+    turned = turns(shape, tokens, "cuda")
+    room = max(linear_room(one, tokens) for one in model.packed[0].values() if isinstance(one, PackedTensor))
+    scratch = torch.zeros(room, dtype=torch.uint8, device="cuda")
+    ours = lambda: forward(shape, model.packed, lambda x, w: linear(x, w, scratch=scratch), x, turned)
+    row = {"prefill": tokens, "buddy_s": seconds(ours, 4)}
+    if model.plain:
+        plain = lambda: forward(shape, model.plain, functional.linear, x, turned)
+        row["plain_s"] = seconds(plain, 4)
+        row["difference"] = difference(ours(), plain())
+    return row
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m buddy.bench", description=__doc__)
     parser.add_argument("what", choices=["decode"])
     parser.add_argument("--shape", choices=SHAPES, default="llama-8b")
     parser.add_argument("--cases", default="1x1024,8x1024,32x1024", help="sequences x tokens, with commas")
+    parser.add_argument("--prefill", type=int, default=0, help="also measure a prompt of so many tokens")
+    parser.add_argument("--tokens", type=int, default=REPEATS, help="tokens that are written three times, each timed")
     parser.add_argument("--no-plain", action="store_true", help="measure Buddy alone, where plain does not fit")
     parser.add_argument("--eager", action="store_true", help="leave the compiled plain step out")
     parser.add_argument("--json", help="write the record here")
@@ -136,12 +172,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     model = Model(SHAPES[asked.shape], not asked.no_plain)
     record = {"shape": asked.shape, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
-              "making_and_packing_s": model.seconds, "cases": []}
-    for case in asked.cases.split(","):
+              "making_and_packing_s": model.seconds, "cases": [],
+              "plain_weights": model.shape.weight_bytes + 2 * model.shape.hidden * model.shape.vocabulary}
+    for case in filter(None, asked.cases.split(",")):
         sequences, context = map(int, case.split("x"))
-        row = decode(model, sequences, context, not asked.eager)
+        row = decode(model, sequences, context, not asked.eager, asked.tokens)
         say(row)
         record["cases"].append(row)
+    if asked.prefill:
+        record["prefill"] = prefill(model, asked.prefill)
+        say(record["prefill"])
     record["allocated_most"] = torch.cuda.max_memory_allocated()
     if asked.json:
         with open(asked.json, "w") as file:

@@ -5,13 +5,14 @@ use std::{
     sync::{LazyLock, Mutex, PoisonError},
 };
 
+use buddy_codec::Frozen;
 use buddy_cuda::{CudaStream, Decoding, FrozenBuffer, Linear, Output, Pick, RmsNorm};
 use pyo3::prelude::*;
 
 use crate::{
     failure,
     frozen::{How, parse},
-    place::{Place, Span, gpu, on_gpu},
+    place::{Place, Span, bytes, bytes_mut, gpu, on_gpu},
 };
 
 const NO_GPU: &str = "the parts of a decode step are for GPUs";
@@ -91,8 +92,18 @@ pub(crate) fn gather_frozen(
     list: Span,
     to: Span,
 ) -> PyResult<()> {
+    let Some((gpu, stream)) = gpu(place)? else {
+        return gather_here(bytes(from.0)?, bytes(list)?, bytes_mut(to)?);
+    };
     let (codec, target, row) = parse(&how)?;
-    let (gpu, stream) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
     let frozen = FrozenBuffer::over(&gpu, (&codec, target, row), from.1, on_gpu(from.0));
     frozen.and_then(|frozen| frozen.gather(&stream, on_gpu(list), on_gpu(to))).map_err(failure::gpu)
+}
+
+fn gather_here(from: &[u8], list: &[u8], to: &mut [u8]) -> PyResult<()> {
+    let frozen = Frozen::open(from).map_err(failure::value)?;
+    for (number, entry) in list.as_chunks().0.iter().zip(to.as_chunks_mut().0) {
+        *entry = frozen.entry(u64::from(u32::from_le_bytes(*number))).map_err(failure::value)?;
+    }
+    Ok(())
 }

@@ -71,9 +71,10 @@ pub(crate) fn kv_append(place: Place, cache: Cache, of: Rows, slots: Span) -> Py
 pub(crate) fn kv_append_turned(
     place: Place,
     cache: Cache,
-    (layer, sequences, group): (u32, u32, u32),
+    asked: (u32, u32, u32),
     spans: [Span; 5],
 ) -> PyResult<()> {
+    let (layer, sequences, group) = asked;
     let [rows, queries, turns, table, lengths] = spans.map(on_gpu);
     let fresh = Fresh { layer, sequences, group, rows, queries, turns, table, lengths };
     // SAFETY: the package gives tables and turns for every position that a sequence may reach.
@@ -85,13 +86,14 @@ pub(crate) fn kv_append_turned(
 pub(crate) fn kv_attend(
     place: Place,
     cache: Cache,
-    (layer, sequences, tokens, group, scale): (u32, u32, u32, u32, f32),
+    asked: (u32, u32, u32, u32, f32),
     spans: [Span; 5],
 ) -> PyResult<()> {
+    let (layer, sequences, tokens, group, scale) = asked;
     let [queries, out, table, lengths, scratch] = spans.map(on_gpu);
-    let asked = Attend { layer, sequences, tokens, group, scale, queries, out, table, lengths, scratch };
+    let attend = Attend { layer, sequences, tokens, group, scale, queries, out, table, lengths, scratch };
     // SAFETY: the package gives lengths of tokens that were appended, and their pages.
-    with(place, cache, |cache, stream| unsafe { cache.attend(stream, &asked) })
+    with(place, cache, |cache, stream| unsafe { cache.attend(stream, &attend) })
 }
 
 /// Reads tokens of one sequence as they were. `spans`: its pages, keys and values.
@@ -99,9 +101,10 @@ pub(crate) fn kv_attend(
 pub(crate) fn kv_read(
     place: Place,
     cache: Cache,
-    (layer, first, count): (u32, u32, u32),
+    asked: (u32, u32, u32),
     spans: [Span; 3],
 ) -> PyResult<()> {
+    let (layer, first, count) = asked;
     let [pages, keys, values] = spans.map(on_gpu);
     // SAFETY: the package gives the pages of the cache that hold these tokens.
     with(place, cache, |cache, stream| unsafe {

@@ -9,11 +9,13 @@ CUDA graphs, and use PyTorch's memory and current stream.
 """
 
 from . import ops as _ops
+from .compress import compress_
+from .layers import PackedEmbedding, PackedLinear
 from .looking import Look, TensorLook, look
 from .modules import SquaredReLU, SwiGLU
 from .report import SavedReport
 from .saved import SavedMemory, compress_saved
 from .packed import PackedTensor, linear, linear_room, pack, pack_weight, unpack
 
-__all__ = ["Look", "PackedTensor", "SavedMemory", "SavedReport", "SquaredReLU", "SwiGLU", "TensorLook", "compress_saved", "linear", "linear_room", "look",
-           "pack", "pack_weight", "unpack"]
+__all__ = ["Look", "PackedEmbedding", "PackedLinear", "PackedTensor", "SavedMemory", "SavedReport", "SquaredReLU", "SwiGLU", "TensorLook",
+           "compress_", "compress_saved", "linear", "linear_room", "look", "pack", "pack_weight", "unpack"]

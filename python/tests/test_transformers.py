@@ -1,0 +1,88 @@
+"""Transformers' models with packed weights, keys and values: the tokens of plain ones, to the bit, on the CPU."""
+
+import json
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import buddy
+from buddy.torch import PackedEmbedding, PackedLinear
+from buddy.transformers import BuddyCache, BuddyConfig
+
+SMALL = dict(vocab_size=512, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=512, attn_implementation="eager")
+FAMILIES = {
+    "llama": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=False),
+    "llama-tied": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=True),
+    "qwen": lambda: transformers.Qwen3Config(**SMALL, head_dim=64),
+    "gemma": lambda: transformers.Gemma3TextConfig(**SMALL, head_dim=64, sliding_window=16),
+}
+IDS = torch.tensor([[1, 5, 9, 2, 77, 300]])
+
+
+@pytest.fixture(params=FAMILIES)
+def folder(request, tmp_path):
+    torch.manual_seed(5)
+    config = FAMILIES[request.param]()
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    model.save_pretrained(tmp_path / "plain")
+    return tmp_path / "plain"
+
+
+def load(folder, **kwargs):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", **kwargs).eval()
+
+
+def written(model, **kwargs):
+    return model.generate(IDS, max_new_tokens=80, do_sample=False, **kwargs)
+
+
+def check_packed(model, plain):
+    assert any(isinstance(one, PackedLinear) for one in model.modules())
+    assert not any(type(one) is torch.nn.Linear and one.weight.dtype == torch.bfloat16 for one in model.modules())
+    assert torch.equal(model(IDS).logits, plain(IDS).logits)
+    for name, one in plain.state_dict().items():
+        assert torch.equal(model.state_dict()[name], one), name
+
+
+def test_a_plain_folder_loads_packed(folder):
+    plain = load(folder, dtype=torch.bfloat16)
+    check_packed(load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(exact=True)), plain)
+
+
+def test_a_packed_folder_loads_packed_and_unpacks_to_the_byte(folder, tmp_path):
+    buddy.pack_model(folder, tmp_path / "packed", verify=True)
+    plain = load(folder, dtype=torch.bfloat16)
+    packed = load(tmp_path / "packed", dtype=torch.bfloat16)
+    check_packed(packed, plain)
+    buddy.unpack_model(tmp_path / "packed", tmp_path / "back")
+    for name in os.listdir(folder):
+        assert (folder / name).read_bytes() == (tmp_path / "back" / name).read_bytes(), name
+    assert json.loads((tmp_path / "packed" / "config.json").read_text())["quantization_config"] == {"quant_method": "buddy"}
+
+
+def test_what_is_saved_is_plain_and_loads_again(folder, tmp_path):
+    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig())
+    packed.save_pretrained(tmp_path / "saved")
+    check_packed(load(tmp_path / "saved", dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16))
+
+
+def test_generate_writes_the_same_with_packed_weights_keys_and_values(folder):
+    plain = load(folder, dtype=torch.bfloat16)
+    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig())
+    expected = written(plain)
+    assert torch.equal(written(packed), expected)
+    cache = BuddyCache(packed.config, capacity=128)
+    if "sliding_attention" in getattr(packed.config, "layer_types", []):
+        pytest.skip("a cache of the whole context and one of a window add up in another order")
+    assert torch.equal(written(packed, past_key_values=cache), expected)
+    assert cache.get_seq_length() == expected.shape[1] - 1
+
+
+def test_a_cache_that_is_full_says_so(folder):
+    plain = load(folder, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="larger capacity"):
+        written(plain, past_key_values=BuddyCache(plain.config, capacity=16))
