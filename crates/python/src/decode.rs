@@ -85,13 +85,7 @@ pub(crate) fn linear_ahead(
 
 /// Single entries of a frozen buffer: the i-th of `to` is the one whose number, 32 bits, is the i-th of `list`.
 #[pyfunction]
-pub(crate) fn gather_frozen(
-    place: Place,
-    how: How,
-    from: (Span, u64),
-    list: Span,
-    to: Span,
-) -> PyResult<()> {
+pub(crate) fn gather_frozen(place: Place, how: How, from: (Span, u64), list: Span, to: Span) -> PyResult<()> {
     let Some((gpu, stream)) = gpu(place)? else {
         return gather_here(bytes(from.0)?, bytes(list)?, bytes_mut(to)?);
     };

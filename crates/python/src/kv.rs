@@ -98,12 +98,7 @@ pub(crate) fn kv_attend(
 
 /// Reads tokens of one sequence as they were. `spans`: its pages, keys and values.
 #[pyfunction]
-pub(crate) fn kv_read(
-    place: Place,
-    cache: Cache,
-    asked: (u32, u32, u32),
-    spans: [Span; 3],
-) -> PyResult<()> {
+pub(crate) fn kv_read(place: Place, cache: Cache, asked: (u32, u32, u32), spans: [Span; 3]) -> PyResult<()> {
     let (layer, first, count) = asked;
     let [pages, keys, values] = spans.map(on_gpu);
     // SAFETY: the package gives the pages of the cache that hold these tokens.
