@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod analysis;
+mod blocks;
 mod checksum;
 mod class;
 mod dtype;
@@ -29,6 +30,7 @@ mod text;
 mod worst;
 
 pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
+pub use blocks::Blocks;
 pub use checksum::{checksum, json_checksum};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
 pub use dtype::Dtype;

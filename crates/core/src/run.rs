@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Dtype, ENTRY_BYTES, Histogram, PageMap, RecordKind};
+use crate::{Blocks, Dtype, ENTRY_BYTES, Histogram, PageMap, RecordKind};
 
 /// The version of `run.json` that this library reads and writes.
 pub const RUN_VERSION: u32 = 1;
@@ -81,6 +81,9 @@ pub struct AllocationSizes {
     /// Sampled pages, by the codec's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pages: BTreeMap<String, PageMap>,
+    /// All pages, block by block, by the codec's name: what targets by page are chosen from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub blocks: BTreeMap<String, Blocks>,
 }
 
 impl RecordKind for RunRecord {
@@ -251,6 +254,14 @@ impl AllocationSizes {
                 return Err(wrong(codec, "the page map shows classes that the histogram does not count"));
             }
         }
+        for (codec, blocks) in &self.blocks {
+            let counts = |histogram: &Histogram| {
+                histogram.classes == blocks.histogram(0..blocks.counts().len()).classes
+            };
+            if !blocks.fits(entries) || !self.histograms.get(codec).is_none_or(counts) {
+                return Err(wrong(codec, "the blocks are not those of the histogram"));
+            }
+        }
         Ok(())
     }
 }
@@ -274,7 +285,7 @@ mod tests {
         run.snapshots.push(SnapshotInfo { step: 7, label: String::new(), file: None });
         let sizes = |classes, optimistic_bytes| {
             let histogram = Histogram { classes, optimistic_bytes };
-            AllocationSizes { histograms: [("bpc".to_owned(), histogram)].into(), pages: BTreeMap::new() }
+            AllocationSizes { histograms: [("bpc".to_owned(), histogram)].into(), ..Default::default() }
         };
         RunRecord { run, sizes: vec![vec![sizes([1, 0, 2, 0, 0, 0], 48), sizes([0, 0, 0, 0, 0, 1], 128)]] }
     }
@@ -318,6 +329,10 @@ mod tests {
             error(|r| r.sizes[0][0].histograms.get_mut("bpc").unwrap().classes = [u64::MAX; 6])
                 .contains("bpc")
         );
+        let blocks = |r: &mut RunRecord| {
+            r.sizes[0][0].blocks.insert("bpc".to_owned(), Blocks::new(1, vec![[4, 0, 0, 0, 0, 0]]));
+        };
+        assert!(error(blocks).contains("its 3 entries"));
     }
 
     #[test]

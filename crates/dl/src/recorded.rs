@@ -69,7 +69,6 @@ fn shares(histogram: &Histogram) -> [f64; 6] {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use buddy_core::{AllocationSizes, Dtype, RunInfo, SnapshotInfo};
 
@@ -122,7 +121,7 @@ mod tests {
         run.snapshots = vec![SnapshotInfo { step: 0, label: String::new(), file: None }; 3];
         let alive = |classes| {
             let histogram = Histogram { classes, optimistic_bytes: 0 };
-            AllocationSizes { histograms: [("bpc".to_owned(), histogram)].into(), pages: BTreeMap::new() }
+            AllocationSizes { histograms: [("bpc".to_owned(), histogram)].into(), ..Default::default() }
         };
         let sizes = vec![
             vec![alive([10, 0, 0, 0, 0, 0])],

@@ -2,7 +2,7 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::{
-    ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets, conservative_target,
+    Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets, conservative_target,
 };
 
 use crate::{Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, ranges::page_ranges};
@@ -110,10 +110,9 @@ pub fn assign(
 
 /// Targets for ranges of pages with one codec.
 fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Result<Assignment, Error> {
-    let pages = allocation.codecs[codec].pages.as_ref().ok_or(Error::NoPages)?;
-    let targets = Targets::of(page_ranges(pages, threshold));
-    let measured = entries(&allocation.codecs[codec]).div_ceil(ENTRIES_PER_PAGE as u64);
-    targets.ranges(measured).map_err(|_| Error::NoPages)?;
+    let blocks = allocation.codecs[codec].blocks.as_ref().ok_or(Error::NoPages)?;
+    let pages = entries(&allocation.codecs[codec]).div_ceil(ENTRIES_PER_PAGE as u64);
+    let targets = Targets::of(page_ranges(blocks, pages, threshold));
     Ok(Assignment { codec, targets })
 }
 
@@ -200,13 +199,11 @@ fn overflowing(codec: &MeasuredCodec, snapshot: usize, first_page: usize, range:
 
 /// The entries of some pages by class, without their optimistic bytes unless they are all pages.
 fn range_histogram(codec: &MeasuredCodec, snapshot: usize, first_page: usize, pages: u64) -> Histogram {
-    match &codec.pages {
-        Some(of_pages) if (pages as usize) < of_pages[snapshot].len() => {
-            let mut classes = [0; 6];
-            for page in &of_pages[snapshot][first_page..first_page + pages as usize] {
-                classes.iter_mut().zip(page).for_each(|(sum, &more)| *sum += u64::from(more));
-            }
-            Histogram { classes, optimistic_bytes: 0 }
+    let of_all = entries(codec).div_ceil(ENTRIES_PER_PAGE as u64);
+    match &codec.blocks {
+        Some(blocks) if pages < of_all => {
+            let each = Blocks::pages_of(of_all) as usize;
+            blocks[snapshot].histogram(first_page / each..(first_page + pages as usize).div_ceil(each))
         }
         _ => codec.histograms[snapshot],
     }
@@ -255,7 +252,7 @@ mod tests {
                 kind: CodecKind::Bpc,
                 codec: None,
                 histograms: snapshots.iter().map(histogram).collect(),
-                pages: Some(snapshots.iter().map(|pages| pages.to_vec()).collect()),
+                blocks: Some(snapshots.iter().map(|pages| Blocks::from_pages(pages)).collect()),
                 maps: Vec::new(),
             };
             MeasuredAllocation::new(vec![codec], 0.3)
@@ -322,7 +319,7 @@ mod tests {
         let error = assign(&run, 0.3, Policy::Naive, CodecChoice::Fixed(CodecKind::Fvc)).unwrap_err();
         assert_eq!(error.to_string(), "the run has no sizes of fvc for allocation \"0\" in every snapshot");
         let mut run = run;
-        run.allocations[0].codecs[0].pages = None;
+        run.allocations[0].codecs[0].blocks = None;
         let error = assign(&run, 0.3, Policy::Page, CodecChoice::Auto).unwrap_err();
         assert!(error.to_string().contains("need the sizes of all pages"));
     }

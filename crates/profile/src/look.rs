@@ -164,6 +164,8 @@ impl PageSizes {
     }
 }
 
+const _: () = assert!(ENTRIES_PER_PAGE <= u8::MAX as usize, "the classes of a page are counted in bytes");
+
 /// Nothing for zeros, whatever their stream has; at least one bit for all others.
 #[inline(always)]
 fn stored_bits(bits: u32, entry: &Entry) -> u32 {

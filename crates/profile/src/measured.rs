@@ -1,7 +1,7 @@
 //! A run as policies see it: the sizes of every allocation in every snapshot.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{AllocationSizes, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass};
+use buddy_core::{AllocationSizes, Blocks, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass};
 use buddy_snapshot::{Array, Run};
 use rayon::prelude::*;
 
@@ -41,8 +41,8 @@ pub struct MeasuredCodec {
     pub codec: Option<Codec>,
     /// The allocation's entries in each snapshot; none where it is not alive.
     pub histograms: Vec<Histogram>,
-    /// The entries of each page in each snapshot; none where not all pages are known.
-    pub pages: Option<Vec<Vec<PageClasses>>>,
+    /// The entries of all pages in each snapshot, block by block; none where not all pages are known.
+    pub blocks: Option<Vec<Blocks>>,
     /// The class of every entry of some or all pages, in each snapshot; none where no page was kept.
     pub maps: Vec<Option<PageMap>>,
 }
@@ -118,12 +118,12 @@ impl Measured {
         RunRecord { run, sizes }
     }
 
-    /// Lets go of the pages of codecs that are neither the first nor the best of their allocation.
-    pub fn drop_pages(&mut self) {
+    /// Lets go of the blocks of codecs that are neither the first nor the best of their allocation.
+    pub fn drop_blocks(&mut self) {
         for allocation in &mut self.allocations {
             let kept = [0, allocation.auto];
             let others = allocation.codecs.iter_mut().enumerate().filter(|(index, _)| !kept.contains(index));
-            others.for_each(|(_, codec)| codec.pages = None);
+            others.for_each(|(_, codec)| codec.blocks = None);
         }
     }
 
@@ -156,7 +156,7 @@ impl MeasuredAllocation {
         let name = |codec: &MeasuredCodec| codec.kind.name().to_owned();
         let histograms = self.codecs.iter().map(|codec| (name(codec), codec.histograms[snapshot]));
         let pages = self.codecs.iter().filter_map(|codec| Some((name(codec), codec.maps[snapshot].clone()?)));
-        AllocationSizes { histograms: histograms.collect(), pages: pages.collect() }
+        AllocationSizes { histograms: histograms.collect(), pages: pages.collect(), ..Default::default() }
     }
 
     /// Where the sizes of a codec are.
@@ -211,8 +211,8 @@ fn recorded_allocation(record: &RunRecord, index: usize, tried: &Tried) -> Resul
         let histograms = sizes.iter().map(|sizes| sizes.histograms.get(codec).copied().unwrap_or_default());
         let maps: Vec<Option<PageMap>> = sizes.iter().map(|sizes| sizes.pages.get(codec).cloned()).collect();
         if alive.iter().all(|sizes| sizes.histograms.contains_key(codec)) {
-            let pages = maps.iter().map(|map| map.as_ref().and_then(all_pages)).collect();
-            codecs.push(MeasuredCodec { kind, codec: None, histograms: histograms.collect(), pages, maps });
+            let blocks = sizes.iter().map(|sizes| recorded_blocks(sizes, codec)).collect();
+            codecs.push(MeasuredCodec { kind, codec: None, histograms: histograms.collect(), blocks, maps });
         }
     }
     // The paper's codec first, as in what is measured here.
@@ -223,12 +223,20 @@ fn recorded_allocation(record: &RunRecord, index: usize, tried: &Tried) -> Resul
     }
 }
 
-/// The classes of every page, if the map has them all.
-fn all_pages(map: &PageMap) -> Option<Vec<PageClasses>> {
+/// The blocks of an allocation in one snapshot, if the record has them, or a map of all its pages. Where it is not alive
+/// there are none.
+fn recorded_blocks(sizes: &AllocationSizes, codec: &str) -> Option<Blocks> {
+    if sizes.histograms.is_empty() {
+        return Some(Blocks::default());
+    }
     let counts = |row: &[SizeClass]| {
         let mut counts = PageClasses::default();
         row.iter().for_each(|class| counts[class.index()] += 1);
         counts
     };
-    map.is_whole().then(|| map.rows().map(counts).collect())
+    let whole = || {
+        let map = sizes.pages.get(codec).filter(|map| map.is_whole())?;
+        Some(Blocks::from_pages(&map.rows().map(counts).collect::<Vec<_>>()))
+    };
+    sizes.blocks.get(codec).cloned().or_else(whole)
 }

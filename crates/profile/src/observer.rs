@@ -3,7 +3,7 @@
 //! Profiles, records, pictures and the simulator's map of size classes are views of what an [`Observer`] saw.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{AllocationInfo, PageMap, RunInfo, SnapshotInfo};
+use buddy_core::{AllocationInfo, Blocks, PageMap, RunInfo, SnapshotInfo};
 use rayon::prelude::*;
 
 use crate::{
@@ -69,12 +69,12 @@ impl Observer {
 impl MeasuredCodec {
     fn new(codec: Codec) -> Self {
         let (histograms, maps) = (Vec::new(), Vec::new());
-        Self { kind: codec.kind(), codec: Some(codec), histograms, pages: Some(Vec::new()), maps }
+        Self { kind: codec.kind(), codec: Some(codec), histograms, blocks: Some(Vec::new()), maps }
     }
 
     fn add(&mut self, look: Look) {
         self.histograms.push(look.histogram);
-        self.pages.get_or_insert_default().push(look.pages);
+        self.blocks.get_or_insert_default().push(Blocks::from_pages(&look.pages));
         // Much of a program's memory never changes: equal maps are kept once.
         let last: Option<&PageMap> = self.maps.last().and_then(Option::as_ref);
         let same = last.filter(|last| Some(*last) == look.map.as_ref()).cloned();

@@ -5,15 +5,12 @@
 
 use std::ops::Range;
 
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Target, TargetRange, conservative_target};
+use buddy_core::{Blocks, ENTRY_BYTES, Histogram, Target, TargetRange, conservative_target};
 
-use crate::PageClasses;
-
-/// Ranges begin and end at one of so many places of an allocation.
-const MOST_BLOCKS: usize = 256;
 /// A further range must save this share of the allocation.
 const RANGE_COST: f64 = 0.01;
-/// The ranges of an allocation, given the classes of its pages in each snapshot.
+
+/// The ranges of an allocation of so many pages, given the classes of its blocks in each snapshot.
 ///
 /// Every page has the largest target that the threshold allows it in every snapshot; a range has the smallest one
 /// of its pages, so that what lies in it is never worse off. The ranges are those that take the least device memory
@@ -22,19 +19,21 @@ const RANGE_COST: f64 = 0.01;
 ///
 /// Large allocations are cut at blocks of pages rather than at any page; the best cut is found by dynamic
 /// programming.
-pub(crate) fn page_ranges(snapshots: &[Vec<PageClasses>], threshold: f64) -> Vec<TargetRange> {
-    let pages = snapshots.first().map_or(0, Vec::len);
-    let block = pages.div_ceil(MOST_BLOCKS).next_power_of_two();
-    let whole = Block::new(snapshots, 0..pages, threshold);
-    let starts = (0..pages).step_by(block);
-    let blocks: Vec<Block> =
-        starts.map(|start| Block::new(snapshots, start..pages.min(start + block), threshold)).collect();
+pub(crate) fn page_ranges(snapshots: &[Blocks], pages: u64, threshold: f64) -> Vec<TargetRange> {
+    let each = Blocks::pages_of(pages);
+    let count = pages.div_ceil(each) as usize;
+    let whole = Block::new(snapshots, 0..count, pages, threshold);
+    let block = |index: usize| {
+        let pages = each.min(pages - index as u64 * each);
+        Block::new(snapshots, index..index + 1, pages, threshold)
+    };
+    let blocks: Vec<Block> = (0..count).map(block).collect();
     let cost = RANGE_COST * (whole.entries * ENTRY_BYTES as u64) as f64;
     let (device, ranges) = cut(&blocks, cost);
     if device < whole.device_bytes() as f64 + cost {
         return ranges;
     }
-    vec![TargetRange { pages: pages as u64, target: whole.target }]
+    vec![TargetRange { pages, target: whole.target }]
 }
 
 /// Pages that get one target.
@@ -46,11 +45,11 @@ struct Block {
 }
 
 impl Block {
-    fn new(snapshots: &[Vec<PageClasses>], pages: Range<usize>, threshold: f64) -> Self {
-        let over_time: Vec<Histogram> = snapshots.iter().map(|all| histogram(&all[pages.clone()])).collect();
+    fn new(snapshots: &[Blocks], blocks: Range<usize>, pages: u64, threshold: f64) -> Self {
+        let over_time: Vec<Histogram> = snapshots.iter().map(|all| all.histogram(blocks.clone())).collect();
         Self {
-            pages: pages.len() as u64,
-            entries: over_time.first().map_or(0, Histogram::entries),
+            pages,
+            entries: over_time.iter().map(Histogram::entries).max().unwrap_or(0),
             target: conservative_target(&over_time, threshold, true),
         }
     }
@@ -67,15 +66,6 @@ impl Block {
             target: self.target.min(other.target),
         }
     }
-}
-
-/// The entries of pages by class.
-fn histogram(pages: &[PageClasses]) -> Histogram {
-    let mut classes = [0; 6];
-    for page in pages {
-        classes.iter_mut().zip(page).for_each(|(sum, &more)| *sum += u64::from(more));
-    }
-    Histogram { classes, optimistic_bytes: 0 }
 }
 
 /// The ranges with the least device bytes plus `cost` for each of them, and that sum.
@@ -105,20 +95,19 @@ fn cut(blocks: &[Block], cost: f64) -> (f64, Vec<TargetRange>) {
     (best[blocks.len()].0, ranges)
 }
 
-const _: () = assert!(ENTRIES_PER_PAGE <= u8::MAX as usize, "the classes of a page are counted in bytes");
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::PageClasses;
 
     const ZERO: PageClasses = [64, 0, 0, 0, 0, 0];
     const HALF: PageClasses = [0, 0, 0, 64, 0, 0];
     const RAW: PageClasses = [0, 0, 0, 0, 0, 64];
 
     fn ranges(pages: &[PageClasses]) -> Vec<(u64, Target)> {
-        let ranges = page_ranges(&[pages.to_vec()], 0.3);
+        let ranges = page_ranges(&[Blocks::from_pages(pages)], pages.len() as u64, 0.3);
         ranges.into_iter().map(|range| (range.pages, range.target)).collect()
     }
 
@@ -158,14 +147,14 @@ mod tests {
             threshold in 0.05f64..0.9,
         ) {
             let page = |class: usize| -> PageClasses { std::array::from_fn(|i| if i == class { 64 } else { 0 }) };
-            let snapshots: Vec<Vec<PageClasses>> =
-                (0..2).map(|snapshot| pages.iter().map(|classes| page(classes[snapshot])).collect()).collect();
+            let snapshot = |at: usize| pages.iter().map(|classes| page(classes[at])).collect::<Vec<_>>();
+            let snapshots = [0, 1].map(|at| Blocks::from_pages(&snapshot(at)));
             let target = |range: Range<usize>| {
                 let over_time: Vec<Histogram> =
-                    snapshots.iter().map(|pages| histogram(&pages[range.clone()])).collect();
+                    snapshots.iter().map(|pages| pages.histogram(range.clone())).collect();
                 conservative_target(&over_time, threshold, true)
             };
-            let found = page_ranges(&snapshots, threshold);
+            let found = page_ranges(&snapshots, pages.len() as u64, threshold);
             let whole = target(0..pages.len());
             let mut first = 0;
             for range in &found {

@@ -181,9 +181,9 @@ mod tests {
                 let codec = &mut wrong.allocations[0].codecs[chosen[0].codec];
                 codec.histograms[0].classes[5] -= 1;
                 codec.histograms[0].classes[4] += 1;
-                if let Some(page) = codec.pages.as_mut().and_then(|pages| pages[0].last_mut()) {
-                    page[5] -= 1;
-                    page[4] += 1;
+                if let Some(block) = codec.blocks.as_mut().and_then(|all| all[0].counts_mut().last_mut()) {
+                    block[5] -= 1;
+                    block[4] += 1;
                 }
                 let error = check(&wrong).unwrap_err().to_string();
                 assert!(error.starts_with("allocation \"parts\": the s3 entries is"), "{error}");

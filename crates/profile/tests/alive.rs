@@ -1,7 +1,5 @@
 //! Allocations that come and go during a run: they count while they are alive.
 
-use std::collections::BTreeMap;
-
 use buddy_codec::CodecKind;
 use buddy_core::{
     AllocationInfo, AllocationSizes, Dtype, Histogram, PageMap, Policy, RunInfo, RunRecord, SnapshotInfo,
@@ -15,7 +13,7 @@ fn sizes(classes: [u64; 6]) -> AllocationSizes {
     let mut histogram = Histogram { classes, optimistic_bytes: 0 };
     histogram.optimistic_bytes = histogram.stored_bytes();
     let histograms = ["bpc", "zeros32"].map(|codec| (codec.to_owned(), histogram));
-    AllocationSizes { histograms: histograms.into(), pages: BTreeMap::new() }
+    AllocationSizes { histograms: histograms.into(), ..Default::default() }
 }
 
 /// Weights that live throughout and do not compress, and two activations of which one lives at a time.

@@ -61,7 +61,7 @@ pub fn observe(ask: &Ask<'_>, mut goes_on: impl FnMut(Step) -> bool) -> Result<O
     let Tried { threshold, auto, .. } = ask.tried;
     let observer = observer.expect("a run has at least ten steps, and a look after every tenth");
     let mut measured = observer.finish(threshold, auto);
-    measured.drop_pages();
+    measured.drop_blocks();
     let kind = ask.tried.kinds[0];
     let (profile, _) = profile(&measured, &Settings::final_design(kind)).map_err(|error| ask.wrong(error))?;
     Ok(Observed { checks, measured, profile })

@@ -127,7 +127,7 @@ fn record(codec: &str) -> RunRecord {
         classes[SizeClass::S2.index()] = info.entries();
         let mut histogram = Histogram { classes, optimistic_bytes: 0 };
         histogram.optimistic_bytes = histogram.stored_bytes();
-        AllocationSizes { histograms: [(codec.to_owned(), histogram)].into(), pages: Default::default() }
+        AllocationSizes { histograms: [(codec.to_owned(), histogram)].into(), ..Default::default() }
     };
     let sizes = vec![allocations.iter().map(sizes).collect()];
     let mut run = RunInfo::new("squeezenet", Default::default(), allocations);

@@ -52,7 +52,7 @@ fn network(name: &str) -> Record<RunRecord> {
     let sizes = |classes| {
         let histogram = Histogram { classes, optimistic_bytes: 128 * classes[5] };
         let pages = PageMap::of_pages(2, Vec::new());
-        AllocationSizes { histograms: bpc(histogram), pages: bpc(pages) }
+        AllocationSizes { histograms: bpc(histogram), pages: bpc(pages), ..Default::default() }
     };
     let mut all = Vec::new();
     for step in 0..10 {

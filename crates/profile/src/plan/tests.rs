@@ -47,7 +47,7 @@ fn measured(random: &mut Random, allocations: u64) -> Measured {
             kind,
             codec: None,
             histograms: (0..2).map(|_| random.histogram(entries)).collect(),
-            pages: None,
+            blocks: None,
             maps: Vec::new(),
         };
         all.push(MeasuredAllocation::new(vec![codec(CodecKind::Bpc), codec(CodecKind::Planes64)], 0.3));

@@ -95,6 +95,7 @@ fn sizes(codecs: &[(&str, Classes)], snapshot: usize) -> AllocationSizes {
     AllocationSizes {
         histograms: alive.iter().map(|(codec, classes)| (codec.clone(), histogram(*classes))).collect(),
         pages: alive.iter().map(|(codec, classes)| (codec.clone(), pages(classes))).collect(),
+        ..Default::default()
     }
 }
 

@@ -1,0 +1,149 @@
+//! How the parts of an allocation compress: its pages in blocks, few enough to keep for every snapshot.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ENTRIES_PER_PAGE, Histogram};
+
+/// Blocks of an allocation at most: targets by page change at one of so many places.
+const MOST_BLOCKS: u64 = 256;
+
+/// The entries of an allocation by size class, block by block; a block is a few pages of 8 KiB, and the last one may be
+/// short. Without blocks the allocation is not alive.
+///
+/// In JSON a row is a text of six counts, with `3* ` before it where three blocks are alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "Rows", try_from = "Rows")]
+pub struct Blocks {
+    pages: u64,
+    counts: Vec<[u64; 6]>,
+}
+
+/// Blocks as JSON has them.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename = "Blocks")]
+struct Rows {
+    /// Pages of each block.
+    pages: u64,
+    rows: Vec<String>,
+}
+
+impl Blocks {
+    /// Pages of each block of an allocation of `pages` pages: a power of two.
+    pub fn pages_of(pages: u64) -> u64 {
+        pages.div_ceil(MOST_BLOCKS).next_power_of_two()
+    }
+
+    /// Blocks of `pages` pages each, by their counts.
+    pub fn new(pages: u64, counts: Vec<[u64; 6]>) -> Self {
+        Self { pages, counts }
+    }
+
+    /// The blocks of an allocation, whose pages these are.
+    pub fn from_pages(pages: &[[u8; 6]]) -> Self {
+        let each = Self::pages_of(pages.len() as u64);
+        let sum = |block: &[[u8; 6]]| {
+            std::array::from_fn(|class| block.iter().map(|page| u64::from(page[class])).sum())
+        };
+        Self { pages: each, counts: pages.chunks(each as usize).map(sum).collect() }
+    }
+
+    /// Pages of each block, but perhaps the last.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// The counts of each block, first to last.
+    pub fn counts(&self) -> &[[u64; 6]] {
+        &self.counts
+    }
+
+    /// Those of one block, to change them.
+    pub fn counts_mut(&mut self) -> &mut [[u64; 6]] {
+        &mut self.counts
+    }
+
+    /// Whether these can be the blocks of an allocation of `entries`.
+    pub fn fits(&self, entries: u64) -> bool {
+        let per_page = ENTRIES_PER_PAGE as u64;
+        let pages = entries.div_ceil(per_page);
+        let each = Self::pages_of(pages) * per_page;
+        let counted = |(block, counts): (u64, &[u64; 6])| {
+            let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
+            sum == Some(each.min(entries.saturating_sub(block * each)))
+        };
+        self.pages * per_page == each
+            && self.counts.len() as u64 == entries.div_ceil(each)
+            && (0..).zip(&self.counts).all(counted)
+    }
+
+    /// The entries of some blocks together, without their optimistic bytes. Blocks that are not there have none.
+    pub fn histogram(&self, blocks: Range<usize>) -> Histogram {
+        let mut classes = [0; 6];
+        let end = blocks.end.min(self.counts.len());
+        for block in &self.counts[blocks.start.min(end)..end] {
+            classes.iter_mut().zip(block).for_each(|(sum, &more)| *sum += more);
+        }
+        Histogram { classes, optimistic_bytes: 0 }
+    }
+}
+
+impl From<Blocks> for Rows {
+    fn from(blocks: Blocks) -> Self {
+        let same = blocks.counts.chunk_by(|one, next| one == next);
+        let row = |same: &[[u64; 6]]| {
+            let counts = same[0].map(|count| count.to_string()).join(" ");
+            if same.len() == 1 { counts } else { format!("{}* {counts}", same.len()) }
+        };
+        Self { pages: blocks.pages, rows: same.map(row).collect() }
+    }
+}
+
+impl TryFrom<Rows> for Blocks {
+    type Error = String;
+
+    fn try_from(Rows { pages, rows }: Rows) -> Result<Self, String> {
+        let mut counts = Vec::new();
+        for row in rows {
+            let wrong = || format!("{row:?} is not six counts, or a number of blocks, `*` and six counts");
+            let (times, six) = row.split_once('*').unwrap_or(("1", &row));
+            let times: u64 = times.trim().parse().map_err(|_| wrong())?;
+            let six: Option<Vec<u64>> = six.split_whitespace().map(|count| count.parse().ok()).collect();
+            let six: [u64; 6] = six.and_then(|six| six.try_into().ok()).ok_or_else(wrong)?;
+            if times > MOST_BLOCKS - counts.len() as u64 {
+                return Err(format!("more than {MOST_BLOCKS} blocks"));
+            }
+            counts.extend((0..times).map(|_| six));
+        }
+        Ok(Self { pages, counts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_together_in_blocks() {
+        assert_eq!([0, 1, 256, 257, 1025].map(Blocks::pages_of), [1, 1, 1, 2, 8]);
+        let mut pages = vec![[64, 0, 0, 0, 0, 0]; 300];
+        pages[299] = [0, 0, 0, 0, 0, 5];
+        let blocks = Blocks::from_pages(&pages);
+        assert_eq!((blocks.pages(), blocks.counts().len()), (2, 150));
+        assert_eq!(blocks.histogram(148..150).classes, [192, 0, 0, 0, 0, 5]);
+        assert!(blocks.fits(299 * 64 + 5) && !blocks.fits(299 * 64 + 6) && !Blocks::default().fits(1));
+        assert_eq!(Blocks::default().histogram(3..9), Histogram::default());
+    }
+
+    #[test]
+    fn rows_that_are_alike_are_written_once() {
+        let blocks = Blocks::new(2, vec![[1, 0, 0, 0, 0, 127]; 3]);
+        let text = r#"{"pages":2,"rows":["3* 1 0 0 0 0 127"]}"#;
+        assert_eq!(serde_json::to_string(&blocks).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Blocks>(text).unwrap(), blocks);
+        for wrong in ["1 2 3", "x* 1 2 3 4 5 6", "-1 0 0 0 0 0", "257* 1 1 1 1 1 1"] {
+            assert!(serde_json::from_str::<Blocks>(&text.replace("3* 1 0 0 0 0 127", wrong)).is_err());
+        }
+    }
+}
