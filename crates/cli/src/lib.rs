@@ -18,6 +18,7 @@ mod progress;
 mod reproduce;
 mod simulate;
 mod trace;
+mod watch;
 mod workload;
 
 use std::{
@@ -44,6 +45,7 @@ Examples:
   buddy inspect examples/sample.bin
   buddy analyze examples/run/snapshot-2.safetensors --html heat.html
   buddy profile examples/run
+  buddy profile -- ./my_program its arguments
   buddy reproduce --quick --out out
 
 Exit codes: 0 done, 1 could not, 2 wrong usage.";
@@ -55,6 +57,7 @@ enum Verb {
     Workload(workload::Workload),
     Profile(profile::ProfileVerb),
     Simulate(simulate::Simulate),
+    Watch(watch::Watch),
     Trace(trace::Trace),
     Reproduce(reproduce::Reproduce),
     Bench(bench::Bench),
@@ -73,28 +76,43 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return said.exit_code() as u8;
         }
     };
-    if let Err(error) = ctrlc::set_handler(stop) {
+    // A program that is watched gets the signals itself.
+    if !command.verb.runs_a_program()
+        && let Err(error) = ctrlc::set_handler(stop)
+    {
         say(format_args!("note: an interruption may leave a partial file behind: {error}"));
     }
     let done = match command.verb {
-        Verb::Analyze(verb) => verb.run(),
-        Verb::Inspect(verb) => verb.run(),
-        Verb::Workload(verb) => verb.run(),
+        Verb::Analyze(verb) => verb.run().map(|()| 0),
+        Verb::Inspect(verb) => verb.run().map(|()| 0),
+        Verb::Workload(verb) => verb.run().map(|()| 0),
         Verb::Profile(verb) => verb.run(),
-        Verb::Simulate(verb) => verb.run(),
-        Verb::Trace(verb) => verb.run(),
-        Verb::Reproduce(verb) => verb.run(),
-        Verb::Bench(verb) => verb.run(),
-        Verb::Gpu(verb) => verb.run(),
-        Verb::Pack(verb) => verb.run(),
-        Verb::Unpack(verb) => verb.run(),
+        Verb::Simulate(verb) => verb.run().map(|()| 0),
+        Verb::Watch(verb) => verb.run(),
+        Verb::Trace(verb) => verb.run().map(|()| 0),
+        Verb::Reproduce(verb) => verb.run().map(|()| 0),
+        Verb::Bench(verb) => verb.run().map(|()| 0),
+        Verb::Gpu(verb) => verb.run().map(|()| 0),
+        Verb::Pack(verb) => verb.run().map(|()| 0),
+        Verb::Unpack(verb) => verb.run().map(|()| 0),
     };
     match done {
-        Ok(()) => 0,
+        Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             say(format_args!("buddy: {error:#}"));
             1
+        }
+    }
+}
+
+impl Verb {
+    /// Whether it runs a program of the user's, whose signals and exit code are its own.
+    fn runs_a_program(&self) -> bool {
+        match self {
+            Self::Watch(_) => true,
+            Self::Profile(verb) => verb.runs_a_program(),
+            _ => false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `buddy profile`: from snapshots to targets.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -26,6 +27,7 @@ use clap::{
 use crate::{
     machine, output,
     progress::Bar,
+    watch::Watching,
     workload::scale::{Scale, parse_scale},
 };
 
@@ -42,8 +44,15 @@ use crate::{
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProfileVerb {
     /// A run's directory, or the record of a run
-    #[arg(value_name = "RUN")]
-    path: PathBuf,
+    #[arg(value_name = "RUN", required_unless_present = "program", conflicts_with = "program")]
+    path: Option<PathBuf>,
+
+    /// A CUDA program and its arguments, after `--`: it runs, is watched, and is profiled when it has ended
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+
+    #[command(flatten)]
+    watching: Watching,
 
     /// Share of an allocation's entries that may overflow to buddy memory, above 0 and below 1
     #[arg(long, default_value_t = DEFAULT_THRESHOLD, allow_negative_numbers = true)]
@@ -72,13 +81,18 @@ pub(crate) struct ProfileVerb {
     #[arg(long, value_name = "LINK", default_value = "pcie5", requires = "device_memory", help = machine::link_help("Link of the plan"))]
     link: String,
 
-    /// JSON object from allocation to how many of its entries are accessed in all, for the plan
-    #[arg(long, value_name = "PATH", requires = "device_memory")]
+    /// JSON object from allocation to how many of its entries are accessed in all, for the plan; a program that runs is
+    /// counted instead
+    #[arg(long, value_name = "PATH", requires = "device_memory", conflicts_with = "program")]
     accesses: Option<PathBuf>,
 
     /// Load this snapshot (the last) into a working memory with the chosen targets and compare
     #[arg(long, value_name = "SNAPSHOT", num_args = 0..=1, require_equals = true)]
     verify: Option<Option<usize>>,
+
+    /// Keep the record of a program that runs here
+    #[arg(long, value_name = "PATH", requires = "program")]
+    record: Option<PathBuf>,
 
     /// Write the targets here, as TOML that a person can edit
     #[arg(long, value_name = "PATH")]
@@ -100,6 +114,9 @@ Examples:
 
   The best codec for each allocation and targets by page, checked in a working memory:
     buddy profile examples/run --codec auto --policy page --verify
+
+  A program as it runs, with nothing written before:
+    buddy profile --html profile.html -- ./my_program its arguments
 
   What fits 12 GiB of an H200 and loses the least time to PCIe 5:
     buddy profile run.json --device-memory 12GiB --spec h200 --link pcie5";
@@ -132,18 +149,46 @@ enum Source {
 
 impl ProfileVerb {
     /// Does the verb's job.
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(self) -> Result<u8> {
         check_threshold(self.threshold).context("--threshold")?;
         let machine = self.device_memory.map(|memory| self.machine(memory)).transpose()?;
-        let source = Source::open(&self.path)?;
-        self.check_outputs(&source)?;
-        let measured = self.measure(&source)?;
-        let plan = machine.map(|machine| self.with_accesses(machine, &measured)).transpose()?;
+        self.check_outputs()?;
+        let (source, accesses, code) = self.open()?;
+        let Some(source) = source else { return Ok(code) };
+        self.profile(&source, machine, accesses)?;
+        Ok(code)
+    }
+
+    /// Whether a program runs first.
+    pub(crate) fn runs_a_program(&self) -> bool {
+        !self.program.is_empty()
+    }
+
+    /// The run, counts of accesses where they are known, and the program's exit code. A program that was not seen has
+    /// no run.
+    fn open(&self) -> Result<(Option<Source>, Option<String>, u8)> {
+        let Some(path) = &self.path else {
+            let watched = self.watching.run(&self.program, self.device_memory.is_some())?;
+            let Some((record, accesses)) = watched.largest() else { return Ok((None, None, watched.code)) };
+            if let Some(path) = &self.record {
+                output::write(path, &record.to_json())?;
+            }
+            return Ok((Some(Source::Record(record.data)), accesses, watched.code));
+        };
+        let accesses = self.accesses.as_ref();
+        let accesses =
+            accesses.map(|path| read_text(path).with_context(|| path.display().to_string()));
+        Ok((Some(Source::open(path)?), accesses.transpose()?, 0))
+    }
+
+    fn profile(&self, source: &Source, machine: Option<PlanRequest>, accesses: Option<String>) -> Result<()> {
+        let measured = self.measure(source)?;
+        let plan = machine.map(|machine| self.with_accesses(machine, accesses, &measured)).transpose()?;
         let spec = self.spec(plan.as_ref());
         let settings =
             Settings { threshold: self.threshold, policy: self.policy, codec: self.codec_choice()?, plan };
         let (mut found, chosen) = profile(&measured, &settings)?;
-        if let (Some(snapshot), Source::Snapshots(run)) = (self.verify, &source) {
+        if let (Some(snapshot), Source::Snapshots(run)) = (self.verify, source) {
             let last = run.info().snapshots.len() - 1;
             let bar = Bar::new(run.info().bytes());
             let rows = &found.targets.allocations;
@@ -166,10 +211,15 @@ impl ProfileVerb {
         Ok(PlanRequest { device_memory, gpu, link, accesses: None })
     }
 
-    fn with_accesses(&self, plan: PlanRequest, measured: &Measured) -> Result<PlanRequest> {
-        let Some(path) = &self.accesses else { return Ok(plan) };
-        let name = path.display().to_string();
-        let text = read_text(path).with_context(|| name.clone())?;
+    fn with_accesses(
+        &self,
+        plan: PlanRequest,
+        accesses: Option<String>,
+        measured: &Measured,
+    ) -> Result<PlanRequest> {
+        let Some(text) = accesses else { return Ok(plan) };
+        let name =
+            self.accesses.as_ref().map_or_else(|| "accesses".to_owned(), |path| path.display().to_string());
         Ok(PlanRequest { accesses: Some(read_accesses(&name, &text, &measured.run)?), ..plan })
     }
 
@@ -217,7 +267,7 @@ impl ProfileVerb {
                 Ok(measured?)
             }
             Source::Record(_) if self.verify.is_some() => {
-                bail!("--verify needs the snapshots; {} is a record without them", self.path.display())
+                bail!("--verify needs the snapshots; {} is a record without them", self.name())
             }
             Source::Record(record) => {
                 // A record keeps the codecs that may be the best choice; those it must have are the two that count.
@@ -227,18 +277,27 @@ impl ProfileVerb {
                     .copied()
                     .filter(|kind| [CodecKind::Bpc.name(), &self.codec].contains(&kind.name()));
                 let tried = Tried { kinds: kinds.collect(), ..tried };
-                Measured::from_record(record, &tried).with_context(|| self.path.display().to_string())
+                Measured::from_record(record, &tried).with_context(|| self.name())
             }
         }
     }
 
-    fn check_outputs(&self, source: &Source) -> Result<()> {
-        let mut inputs = vec![self.path.clone()];
-        inputs.extend(self.accesses.clone());
-        if let Source::Snapshots(_) = source {
-            inputs.extend(files_below(&self.path));
+    /// What is profiled, in messages.
+    fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| "a watched program".to_owned(), |path| path.display().to_string())
+    }
+
+    fn check_outputs(&self) -> Result<()> {
+        let mut inputs: Vec<PathBuf> = self.path.iter().chain(&self.accesses).cloned().collect();
+        if let Some(path) = self.path.as_ref().filter(|path| path.is_dir()) {
+            inputs.extend(files_below(path));
         }
-        let outputs = [("--targets", &self.targets), ("--json", &self.json), ("--html", &self.html)];
+        let outputs = [
+            ("--targets", &self.targets),
+            ("--json", &self.json),
+            ("--html", &self.html),
+            ("--record", &self.record),
+        ];
         output::check(&outputs.map(|(option, path)| (option, path.as_ref())), &inputs)
     }
 

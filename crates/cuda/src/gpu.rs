@@ -367,6 +367,32 @@ impl Gpu {
     }
 }
 
+/// The architectures of the GPUs that there are, as 90, each once. Opens none of them.
+///
+/// # Errors
+/// [`Error::NoDriver`], [`Error::NoGpu`], or what the driver says.
+pub fn architectures() -> Result<Vec<u32>, Error> {
+    if !driver::has_driver() {
+        return Err(Error::NoDriver);
+    }
+    let count = match CudaContext::device_count() {
+        Ok(count) => count,
+        Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => 0,
+        Err(error) => return Err(Error::Driver { what: "start", reason: reason(error) }),
+    };
+    if count == 0 {
+        return Err(Error::NoGpu { ordinal: 0, count: 0 });
+    }
+    let mut all = Vec::new();
+    for ordinal in 0..count {
+        let found = driver::architecture(ordinal);
+        all.push(found.map_err(|error| Error::Driver { what: "describe the GPU", reason: reason(error) })?);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
 /// Errors after which every further call in the context fails the same way.
 fn is_sticky(error: CUresult) -> bool {
     matches!(

@@ -54,7 +54,7 @@ pub use driver::{Arguments, Launch};
 pub use error::Error;
 pub use frozen::FrozenBuffer;
 pub use given::{Given, GivenBuffer, OverflowPool, Room};
-pub use gpu::{Gpu, Info};
+pub use gpu::{Gpu, Info, architectures};
 pub use kv::{
     Attend, AttentionArguments, Fresh, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView, attention_launch,
 };
@@ -62,5 +62,5 @@ pub use layout::{BuddyView, Memory, Page};
 pub use linear::{Linear, Output};
 pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};
-pub use source::{Header, Params, Source, codecs, constants, constants_header};
+pub use source::{Header, Params, SURVEY_SHAPE, Source, codecs, constants, constants_header};
 pub use survey::Surveyed;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
-use crate::{Error, driver, linear};
+use crate::{Error, cache, driver, linear};
 
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
@@ -58,6 +58,9 @@ pub(crate) fn attention_teams(columns: u32) -> u32 {
 pub(crate) const WARPS: u32 = 2;
 /// Blocks that a multiprocessor shall hold: at most 80 registers a thread.
 pub(crate) const BLOCKS: u32 = 12;
+
+/// How the survey kernels are launched: warps of a block, and blocks that a multiprocessor shall hold.
+pub const SURVEY_SHAPE: (u32, u32) = (WARPS, BLOCKS);
 
 /// The codecs that have kernels, and their structs there.
 const CODECS: [(CodecKind, &str); 8] = [
@@ -203,6 +206,24 @@ impl Source {
         }
         driver::compile(&self.name, &self.text, &self.all_headers(), &self.options(architecture))
             .map_err(|log| Error::Compile { program, log })
+    }
+
+    /// The machine code of an architecture, as 90, from the cache or compiled and kept there. Needs no GPU.
+    ///
+    /// # Errors
+    /// As for [`compile`](Self::compile).
+    pub fn cached(&self, architecture: u32) -> Result<Vec<u8>, Error> {
+        let architecture = format!("sm_{architecture}");
+        let key = self.key(&self.options(&architecture), driver::version().unwrap_or(0));
+        let dir = cache::cache_dir();
+        if let Some(image) = dir.as_deref().and_then(|dir| cache::load(dir, &key)) {
+            return Ok(image);
+        }
+        let image = self.compile(&architecture)?;
+        if let Some(dir) = dir {
+            cache::store(&dir, &key, &image);
+        }
+        Ok(image)
     }
 
     /// All that the compiled program depends on.

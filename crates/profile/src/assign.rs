@@ -2,7 +2,8 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::{
-    Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets, conservative_target,
+    Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets,
+    conservative_target,
 };
 
 use crate::{Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, ranges::page_ranges};

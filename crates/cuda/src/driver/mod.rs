@@ -62,6 +62,16 @@ pub(crate) fn version() -> Result<i32, DriverError> {
     Ok(version)
 }
 
+/// The architecture of a GPU by its number, as 90, without a context.
+pub(crate) fn architecture(ordinal: i32) -> Result<u32, DriverError> {
+    use sys::CUdevice_attribute as Attribute;
+    let device = result::device::get(ordinal)?;
+    // SAFETY: the driver writes one number for a device that it has just named.
+    let number = |attribute| unsafe { result::device::get_attribute(device, attribute) };
+    let major = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    Ok((10 * major + number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?) as u32)
+}
+
 /// Copies from one span to another when the stream gets there, as far as the shorter one reaches.
 pub(crate) fn copy(stream: &CudaStream, from: DeviceSpan<'_>, to: DeviceSpan<'_>) -> Result<(), DriverError> {
     stream.context().bind_to_thread()?;

@@ -1,0 +1,238 @@
+//! `buddy watch`: the memory of a CUDA program while it runs.
+
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{self, ExitStatus},
+};
+
+use anyhow::{Context, Result};
+use buddy_codec::CodecKind;
+use buddy_core::{Record, RunRecord};
+use buddy_cuda::{SURVEY_SHAPE, Source, architectures};
+use buddy_inject::{Request, Watched, When, collect, report, run_unwatched, watch};
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+
+use crate::{output, say};
+
+/// Watch the memory of a CUDA program while it runs, and record how it compresses
+///
+/// The program runs as it is: its input, output, signals and exit code are its own. Its allocations are followed and
+/// looked at in place, ten to nineteen times in a run of any length (docs/watching.md). The record is what `buddy
+/// profile` takes.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Watch {
+    /// Write the record here; a process of several, or one with a rank, has that in the name
+    #[arg(long, value_name = "PATH", default_value = "watch.json")]
+    out: PathBuf,
+
+    #[command(flatten)]
+    watching: Watching,
+
+    /// Count which allocations launches are given, and write that beside the record, for `buddy profile --accesses`
+    #[arg(long)]
+    accesses: bool,
+
+    /// The program and its arguments, after `--`
+    #[arg(last = true, value_name = "PROGRAM", required = true)]
+    program: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  buddy watch --out cg.json -- ./cg C
+  buddy watch --kernel gemm --dump snapshots -- python3 train.py
+  mpirun -n 4 buddy watch --every-ms 500 -- ./solver input";
+
+/// How a program is watched.
+#[derive(Args)]
+#[command(next_help_heading = "Watching")]
+pub(crate) struct Watching {
+    /// Look after every N launches at first; as the run goes on, every second snapshot is dropped and N doubled
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+
+    /// Look at times instead, after every MS milliseconds at first
+    #[arg(long, value_name = "MS", conflicts_with_all = ["every", "kernel"], value_parser = clap::value_parser!(u64).range(1..))]
+    every_ms: Option<u64>,
+
+    /// Count only launches of kernels whose mangled name holds NAME
+    #[arg(long, value_name = "NAME", default_value = "")]
+    kernel: String,
+
+    /// Look when the program asks, by buddy_watch_look of include/buddy_watch.h, and keep every snapshot
+    #[arg(long, conflicts_with_all = ["every", "every_ms", "kernel"])]
+    asked: bool,
+
+    /// Write full snapshots to this new folder too, as a run
+    #[arg(long, value_name = "DIR")]
+    dump: Option<PathBuf>,
+
+    /// Codecs to measure while it runs: names, or `all` that a GPU can measure without training
+    #[arg(long = "watch-codecs", value_name = "LIST", default_value = "all", hide_possible_values = true, value_delimiter = ',', value_parser = codecs_parser())]
+    codecs: Vec<String>,
+
+    /// Keep the program's calls in the log, and the log
+    #[arg(long, hide = true)]
+    keep_log: bool,
+}
+
+/// What came of a program.
+pub(crate) struct Outcome {
+    /// Its exit code, or 128 and the number of the signal that ended it.
+    pub(crate) code: u8,
+    watched: Vec<Watched>,
+    counted: bool,
+}
+
+impl Watch {
+    /// Does the verb's job.
+    pub(crate) fn run(self) -> Result<u8> {
+        output::check(&[("--out", Some(&self.out))], &[])?;
+        let outcome = self.watching.run(&self.program, self.accesses)?;
+        for watched in &outcome.watched {
+            let Some(record) = recorded(watched) else { continue };
+            let path = named(&self.out, watched, outcome.watched.len());
+            output::write(&path, &record.to_json())?;
+            say(format_args!("  record: {}", path.display()));
+            if outcome.counted {
+                let path = path.with_extension("accesses.json");
+                output::write(&path, &watched.accesses_json())?;
+                say(format_args!("  accesses, by the pointers that launches were given: {}", path.display()));
+            }
+        }
+        Ok(outcome.code)
+    }
+}
+
+impl Watching {
+    /// Runs a program, watched if that can be, and says what came of it.
+    pub(crate) fn run(&self, program: &[OsString], accesses: bool) -> Result<Outcome> {
+        let kernels = match self.kernels() {
+            Ok(kernels) => kernels,
+            Err(why) => {
+                say(format_args!("buddy watch: {why:#}; the program runs unwatched"));
+                let code = code(run_unwatched(program)?);
+                return Ok(Outcome { code, watched: Vec::new(), counted: accesses });
+            }
+        };
+        let folder = env::temp_dir().join(format!("buddy-watch-{}", process::id()));
+        let request = Request {
+            command: program.to_vec(),
+            kernels,
+            shape: SURVEY_SHAPE,
+            when: self.when(),
+            dump: self.dump.as_ref().map(|dir| absolute(dir)).transpose()?,
+            accesses,
+            log: self.keep_log,
+            folder,
+        };
+        let (status, watched) = watch(&request)?;
+        if watched.iter().all(|one| one.record().is_none()) {
+            say(format_args!("buddy watch: no memory of a GPU was seen"));
+        }
+        for one in &watched {
+            report(one).lines().for_each(|line| say(format_args!("{line}")));
+        }
+        self.collect(&watched)?;
+        Ok(Outcome { code: code(status), watched, counted: accesses })
+    }
+
+    fn when(&self) -> When {
+        match (self.asked, self.every_ms) {
+            (true, _) => When::Asked,
+            (_, Some(milliseconds)) => When::Milliseconds(milliseconds),
+            _ => When::Launches { kernel: self.kernel.clone(), every: self.every },
+        }
+    }
+
+    /// The size kernels of every codec for every GPU, from the cache or compiled.
+    fn kernels(&self) -> Result<Vec<(u32, String, Vec<u8>)>> {
+        let all = self.codecs.iter().any(|name| name == "all");
+        let wanted = |kind: &CodecKind| all || self.codecs.iter().any(|name| name == kind.name());
+        let mut kernels = Vec::new();
+        for architecture in architectures()? {
+            for kind in watchable().filter(wanted) {
+                let code = Source::survey(kind)?.cached(architecture)?;
+                kernels.push((architecture, kind.name().to_owned(), code));
+            }
+        }
+        Ok(kernels)
+    }
+
+    /// Full snapshots become runs.
+    fn collect(&self, watched: &[Watched]) -> Result<()> {
+        let Some(dir) = &self.dump else { return Ok(()) };
+        for one in watched {
+            let to = if watched.len() == 1 { dir.clone() } else { dir.join(suffix(one)) };
+            let sometimes = collect(one, &dir.join(one.pid.to_string()), &to)?;
+            let left = if sometimes == 0 {
+                String::new()
+            } else {
+                format!("; {sometimes} allocations that do not live throughout are in sometimes/")
+            };
+            say(format_args!("  snapshots: {}{left}", to.display()));
+        }
+        Ok(())
+    }
+}
+
+impl Outcome {
+    /// The record of the process with the most memory, and what its launches were given if that was counted.
+    pub(crate) fn largest(&self) -> Option<(Record<RunRecord>, Option<String>)> {
+        let seen = self.watched.iter().filter(|one| one.record().is_some());
+        let largest = seen.max_by_key(|one| one.totals.peak_bytes)?;
+        if self.watched.len() > 1 {
+            let name = suffix(largest);
+            say(format_args!("profiling {name}, which has the most memory; `buddy watch` records them all"));
+        }
+        Some((recorded(largest)?, self.counted.then(|| largest.accesses_json())))
+    }
+}
+
+/// The codecs that a GPU measures without seeing a sample first, the paper's first.
+fn watchable() -> impl Iterator<Item = CodecKind> {
+    buddy_cuda::codecs().filter(|kind| !kind.learns())
+}
+
+fn codecs_parser() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(watchable().map(CodecKind::name).chain(["all"]))
+}
+
+fn recorded(watched: &Watched) -> Option<Record<RunRecord>> {
+    let mut record = Record::new(watched.record()?);
+    record.spec =
+        serde_json::json!({ "taken": watched.taken, "cost_seconds": watched.cost_nanoseconds as f64 / 1e9 });
+    Some(record)
+}
+
+/// What tells a process from its fellows.
+fn suffix(watched: &Watched) -> String {
+    watched.rank.map_or_else(|| watched.pid.to_string(), |rank| format!("rank{rank}"))
+}
+
+/// The record's name: with the rank where there is one, with the process's number where there are several.
+fn named(out: &Path, watched: &Watched, processes: usize) -> PathBuf {
+    if watched.rank.is_none() && processes == 1 {
+        return out.to_owned();
+    }
+    let ending =
+        out.extension().map_or_else(|| "json".into(), |ending| ending.to_string_lossy().into_owned());
+    out.with_extension(format!("{}.{ending}", suffix(watched)))
+}
+
+fn absolute(dir: &Path) -> Result<PathBuf> {
+    std::path::absolute(dir).with_context(|| dir.display().to_string())
+}
+
+/// The exit code as shells have it.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

@@ -1,0 +1,43 @@
+//! `buddy watch` and `buddy profile -- PROGRAM`: the program's output, exit and signals are its own.
+
+mod common;
+
+use common::buddy;
+
+/// Where there is no GPU the command says so; where there is one, that the program did not use it.
+fn says_so(stderr: &str) -> bool {
+    stderr.contains("the program runs unwatched") || stderr.contains("no memory of a GPU was seen")
+}
+
+#[test]
+fn output_and_exit_code_are_the_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("watch.json");
+    for verb in [&["watch", "--out", out.to_str().unwrap()][..], &["profile"]] {
+        let args = [verb, &["--", "sh", "-c", "echo to stdout; echo to stderr >&2; exit 7"]].concat();
+        let run = buddy(&args);
+        assert_eq!((run.code, run.stdout.as_str()), (7, "to stdout\n"), "{args:?}");
+        assert!(
+            run.stderr.starts_with("to stderr\n") || run.stderr.contains("\nto stderr\n"),
+            "{}",
+            run.stderr
+        );
+        assert_eq!(run.stderr.lines().filter(|line| says_so(line)).count(), 1, "once: {}", run.stderr);
+    }
+    assert!(!out.exists(), "nothing was seen");
+}
+
+#[test]
+fn a_signal_that_ends_the_program_is_told_as_shells_do() {
+    assert_eq!(buddy(&["watch", "--", "sh", "-c", "kill -TERM $$"]).code, 143);
+}
+
+#[test]
+fn what_cannot_run_is_named() {
+    let run = buddy(&["watch", "--", "./no-such-program"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("cannot run ./no-such-program"), "{}", run.stderr);
+    assert_eq!(buddy(&["watch"]).code, 2, "a program is needed");
+    assert_eq!(buddy(&["profile"]).code, 2, "a run or a program is needed");
+    assert_eq!(buddy(&["profile", "examples/run", "--", "true"]).code, 2, "not both");
+}

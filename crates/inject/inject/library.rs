@@ -1,0 +1,46 @@
+//! Shared libraries that are opened while the program runs; the injected library links none of them.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    mem::transmute_copy,
+};
+
+/// A handle that only a library looks into.
+pub(crate) type Handle = *mut c_void;
+
+unsafe extern "C" {
+    fn dlopen(file: *const c_char, flags: c_int) -> Handle;
+    fn dlsym(library: Handle, name: *const c_char) -> Handle;
+}
+
+const RTLD_NOW: c_int = 2;
+
+/// An open library. It stays open as long as the process lives.
+#[derive(Clone, Copy)]
+pub(crate) struct Library(Handle);
+
+impl Library {
+    /// Opens the first of these files that can be opened.
+    pub(crate) fn open<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        files.into_iter().find_map(|file| {
+            let file = CString::new(file).ok()?;
+            // SAFETY: a name that ends in zero; these libraries' initialisers are what the program loads anyway.
+            let handle = unsafe { dlopen(file.as_ptr(), RTLD_NOW) };
+            (!handle.is_null()).then_some(Self(handle))
+        })
+    }
+
+    /// A function of the library.
+    ///
+    /// # Safety
+    /// `F` must be the function's type.
+    pub(crate) unsafe fn find<F>(self, name: &CStr) -> Result<F, String> {
+        // SAFETY: an open library and a name that ends in zero.
+        let found = unsafe { dlsym(self.0, name.as_ptr()) };
+        if found.is_null() {
+            return Err(format!("there is no {} in this version", name.to_string_lossy()));
+        }
+        // SAFETY: a function pointer of the caller's type.
+        Ok(unsafe { transmute_copy(&found) })
+    }
+}

@@ -1,0 +1,90 @@
+//! What the command asks for: a folder that the environment names, with a file of settings in it.
+
+use std::{env, fs, path::PathBuf};
+
+/// The environment's name for the folder.
+const FOLDER: &str = "BUDDY_WATCH";
+/// What launchers call the number of a process among its fellows.
+const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
+
+/// When snapshots are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum When {
+    /// By launches: of all kernels, or of those whose name holds a text.
+    Launches { kernel: String },
+    /// By milliseconds, at the next launch.
+    Time,
+    /// When the program asks.
+    Asked,
+}
+
+/// What is watched, and where it is written.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) folder: PathBuf,
+    /// Where CUPTI may be, the likeliest first.
+    pub(crate) cupti: Vec<String>,
+    /// Names of the codecs, whose kernels are `sm_90-NAME.cubin`.
+    pub(crate) codecs: Vec<String>,
+    /// Warps of a block of the kernels, and blocks that a multiprocessor holds.
+    pub(crate) warps: u32,
+    pub(crate) blocks: u32,
+    pub(crate) when: When,
+    /// Ticks between the first snapshots.
+    pub(crate) every: u64,
+    /// Whether snapshots are thinned when there are many.
+    pub(crate) limited: bool,
+    /// A folder for full snapshots.
+    pub(crate) dump: Option<PathBuf>,
+    /// Whether launches' arguments are searched for pointers.
+    pub(crate) accesses: bool,
+    /// Whether the books' events are written to the log too.
+    pub(crate) events: bool,
+}
+
+impl Settings {
+    pub(crate) fn read() -> Result<Self, String> {
+        let folder = PathBuf::from(env::var_os(FOLDER).ok_or_else(|| format!("{FOLDER} is not set"))?);
+        let file = folder.join("settings");
+        let text =
+            fs::read_to_string(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        Self::parse(folder, &text)
+    }
+
+    fn parse(folder: PathBuf, text: &str) -> Result<Self, String> {
+        let all = |key: &str| -> Vec<String> {
+            let of_key =
+                text.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| *name == key);
+            of_key.map(|(_, value)| value.to_owned()).collect()
+        };
+        let one = |key: &str| all(key).into_iter().next();
+        let number = |key: &str| -> Result<u64, String> {
+            one(key)
+                .and_then(|value| value.parse().ok())
+                .ok_or_else(|| format!("the settings lack a number {key}"))
+        };
+        let when = match one("when").as_deref() {
+            Some("time") => When::Time,
+            Some("asked") => When::Asked,
+            _ => When::Launches { kernel: one("kernel").unwrap_or_default() },
+        };
+        Ok(Self {
+            cupti: all("cupti"),
+            codecs: all("codec"),
+            warps: number("warps")? as u32,
+            blocks: number("blocks")? as u32,
+            when,
+            every: number("every")?,
+            limited: one("limited").is_some(),
+            dump: one("dump").map(PathBuf::from),
+            accesses: one("accesses").is_some(),
+            events: one("events").is_some(),
+            folder,
+        })
+    }
+}
+
+/// The number of this process among its fellows, where a launcher says it.
+pub(crate) fn rank() -> Option<String> {
+    RANKS.iter().find_map(|name| env::var(name).ok()).filter(|rank| rank.parse::<u32>().is_ok())
+}

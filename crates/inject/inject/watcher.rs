@@ -1,0 +1,359 @@
+//! All that the callbacks share: the books, when to look, and the log.
+
+use std::{
+    collections::BTreeMap,
+    ffi::CStr,
+    fmt::Write as _,
+    fs::{self, File, OpenOptions},
+    io::Write as _,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use crate::{
+    accesses::Accesses,
+    book::{Book, Event},
+    calls::{Call, Parameters},
+    driver::Driver,
+    look::Eyes,
+    settings::{Settings, When, rank},
+    site::Sites,
+    spacing::Spacing,
+};
+
+pub(crate) struct Watcher {
+    settings: Settings,
+    driver: Driver,
+    began: Instant,
+    /// The process that was started; a fork of it has no GPU and writes nothing.
+    pid: u32,
+    launches: AtomicU64,
+    /// Launches that count for the spacing, and from which on a snapshot is due.
+    ticks: AtomicU64,
+    next: AtomicU64,
+    /// Whether a thread is looking: launches of others wait for it.
+    looking: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    log: File,
+    book: Book,
+    sites: Sites,
+    spacing: Spacing,
+    eyes: Eyes,
+    accesses: Accesses,
+    unfollowed: u64,
+    /// Snapshots in the log, and those whose dump is kept.
+    looks: u64,
+    dumped: Vec<u64>,
+    described: bool,
+}
+
+impl Watcher {
+    pub(crate) fn open() -> Result<Self, String> {
+        let (settings, driver, pid) = (Settings::read()?, Driver::open()?, std::process::id());
+        let file = settings.folder.join(format!("{pid}.log"));
+        let log = OpenOptions::new().create(true).append(true).open(&file);
+        let mut log = log.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        let _ = log.write_all(header(&settings, pid).as_bytes());
+        let spacing = Spacing::new(settings.every, settings.limited);
+        let state = State {
+            log,
+            book: Book::default(),
+            sites: Sites::default(),
+            spacing,
+            eyes: Eyes::default(),
+            accesses: Accesses::default(),
+            unfollowed: 0,
+            looks: 0,
+            dumped: Vec::new(),
+            described: false,
+        };
+        Ok(Self {
+            next: AtomicU64::new(spacing.next()),
+            settings,
+            driver,
+            began: Instant::now(),
+            pid,
+            launches: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
+            looking: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a line to the log.
+    pub(crate) fn note(&self, line: &str) {
+        if std::process::id() == self.pid {
+            self.state().write(&format!("{line}\n"));
+        }
+    }
+
+    /// Writes the last lines, when the process ends by itself.
+    pub(crate) fn end(&self) {
+        if std::process::id() != self.pid {
+            return;
+        }
+        let mut state = self.state();
+        let lines = state.accesses.lines();
+        let unknown = state.accesses.unknown;
+        let totals = self.totals(&state);
+        let unfollowed = state.unfollowed;
+        let nanoseconds = self.began.elapsed().as_nanos();
+        state.write(&format!(
+            "{lines}unknown {unknown}\nunfollowed {unfollowed}\n{totals}end {nanoseconds}\n"
+        ));
+    }
+
+    /// The line `totals LAUNCHES ALLOCATIONS SHORT SHORT-BYTES PEAK-BYTES`.
+    fn totals(&self, state: &State) -> String {
+        let counts = state.book.counts();
+        let launches = self.launches.load(Ordering::Relaxed);
+        let (short, bytes) = (counts.short, counts.short_bytes);
+        format!("totals {launches} {} {short} {bytes} {}\n", counts.allocations, counts.peak_bytes)
+    }
+
+    pub(crate) fn context_ends(&self, context: u64) -> Result<(), String> {
+        let mut state = self.state();
+        state.eyes.forget(context);
+        state.apply(&Event::ContextEnds { context }, self.settings.events);
+        Ok(())
+    }
+
+    /// An allocating, freeing, mapping or capturing call.
+    ///
+    /// # Safety
+    /// These are the parameters of the call.
+    pub(crate) unsafe fn called(
+        &self,
+        call: Call,
+        parameters: Parameters,
+        context: u64,
+    ) -> Result<(), String> {
+        let mut state = self.state();
+        if call == Call::Unfollowed {
+            state.unfollowed += 1;
+            return Ok(());
+        }
+        let (Call::Allocate(_, stream) | Call::Free(stream)) = call else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.apply(&mut state, call, parameters, context) };
+        };
+        // What a captured stream allocates or frees is only done when its graph is launched.
+        let of_graph = state.book.is_capturing()
+            // SAFETY: likewise.
+            && stream.is_some_and(|at| unsafe { self.driver.is_capturing(parameters.stream(at)) });
+        if of_graph {
+            state.unfollowed += 1;
+            return Ok(());
+        }
+        // SAFETY: likewise.
+        unsafe { self.apply(&mut state, call, parameters, context) }
+    }
+
+    /// # Safety
+    /// As for [`called`](Self::called).
+    unsafe fn apply(
+        &self,
+        state: &mut State,
+        call: Call,
+        parameters: Parameters,
+        context: u64,
+    ) -> Result<(), String> {
+        let new = matches!(call, Call::Allocate(..) | Call::Map);
+        let site = if new { state.site() } else { 0 };
+        // SAFETY: the caller's promise.
+        if let Some(event) = unsafe { parameters.event(call, context, site) } {
+            state.apply(&event, self.settings.events);
+        }
+        if new && !state.described {
+            state.described = true;
+            if let Ok((name, version)) = self.driver.card() {
+                state.write(&format!("card {name}\ndriver {version}\n"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A launch of a kernel or a graph that has just been made.
+    ///
+    /// # Safety
+    /// These are the parameters of the call.
+    pub(crate) unsafe fn launched(
+        &self,
+        call: Call,
+        parameters: Parameters,
+        kernel: &CStr,
+    ) -> Result<(), String> {
+        self.launches.fetch_add(1, Ordering::Relaxed);
+        if self.looking.load(Ordering::Acquire) {
+            drop(self.state());
+        }
+        if let Call::Launch { kernel, arguments, packed } = call
+            && self.settings.accesses
+        {
+            let State { book, accesses, .. } = &mut *self.state();
+            // SAFETY: the caller's promise.
+            unsafe { accesses.count(&self.driver, book, parameters, (kernel, arguments, packed)) };
+        }
+        let tick = match &self.settings.when {
+            When::Launches { kernel: part } => {
+                let wanted = part.is_empty() || kernel.to_string_lossy().contains(part);
+                self.ticks.fetch_add(u64::from(wanted), Ordering::Relaxed) + u64::from(wanted)
+            }
+            When::Time => self.began.elapsed().as_millis() as u64,
+            When::Asked => 0,
+        };
+        if tick < self.next.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.look_if_due(tick, &kernel.to_string_lossy())
+    }
+
+    fn look_if_due(&self, tick: u64, label: &str) -> Result<(), String> {
+        let mut state = self.state();
+        if tick < state.spacing.next() || state.book.is_capturing() {
+            return Ok(());
+        }
+        if !self.look(&mut state, label)? {
+            return Ok(());
+        }
+        if state.spacing.taken(tick) {
+            state.halve(&self.settings);
+        }
+        self.next.store(state.spacing.next(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The program wants to be looked at now.
+    pub(crate) fn asked(&self, label: &CStr) -> Result<(), String> {
+        let mut state = self.state();
+        if self.settings.when == When::Asked && !state.book.is_capturing() {
+            self.look(&mut state, &label.to_string_lossy())?;
+        }
+        Ok(())
+    }
+
+    /// Looks at all that lives, context by context. Returns whether there was anything.
+    fn look(&self, state: &mut State, label: &str) -> Result<bool, String> {
+        let mut contexts: BTreeMap<u64, Vec<(usize, u64, u64)>> = BTreeMap::new();
+        for (base, live) in state.book.readable() {
+            contexts.entry(live.context).or_default().push((live.slot, base, live.bytes));
+        }
+        if contexts.is_empty() {
+            return Ok(false);
+        }
+        self.looking.store(true, Ordering::Release);
+        // What the program would have waited for anyway is not counted.
+        let settled = contexts
+            .keys()
+            .try_for_each(|&context| self.driver.within(context, || self.driver.synchronize()));
+        let began = Instant::now();
+        let label: String = label.chars().filter(|c| !c.is_control()).take(200).collect();
+        let mut text = format!(
+            "look {} {} {label}\n",
+            self.launches.load(Ordering::Relaxed),
+            self.began.elapsed().as_nanos()
+        );
+        let mut seen = settled;
+        for (&context, allocations) in &contexts {
+            if seen.is_err() {
+                break;
+            }
+            seen = self.driver.within(context, || {
+                let State { eyes, .. } = state;
+                eyes.look(&self.driver, &self.settings, context, allocations, &mut text)?;
+                self.dump(state, context, allocations)
+            });
+        }
+        self.looking.store(false, Ordering::Release);
+        seen?;
+        state.apply(&Event::Looked, self.settings.events);
+        let _ = write!(text, "{}done {}\n", self.totals(state), began.elapsed().as_nanos());
+        state.write(&text);
+        state.dumped.push(state.looks);
+        state.looks += 1;
+        Ok(true)
+    }
+
+    /// Writes the bytes of allocations to files, if they are wanted.
+    fn dump(&self, state: &State, context: u64, allocations: &[(usize, u64, u64)]) -> Result<(), String> {
+        let Some(folder) = &self.settings.dump else { return Ok(()) };
+        let folder = folder.join(self.pid.to_string()).join(format!("snapshot-{}", state.looks));
+        fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        let named = |&(slot, base, bytes): &(usize, u64, u64)| (slot.to_string(), base, bytes);
+        let named: Vec<_> = allocations.iter().map(named).collect();
+        state.eyes.dump(&self.driver, context, &named, &folder)
+    }
+}
+
+impl State {
+    fn write(&mut self, text: &str) {
+        // The log is kept as far as it goes: a full disk is no reason to stop the program.
+        let _ = self.log.write_all(text.as_bytes());
+    }
+
+    /// The call site that this thread is at, written to the log when it is new.
+    fn site(&mut self) -> u32 {
+        let (site, new) = self.sites.here();
+        if let Some(name) = new {
+            self.write(&format!("site {site} {name}\n"));
+        }
+        site
+    }
+
+    fn apply(&mut self, event: &Event, written: bool) {
+        if written {
+            self.write(&format!("event {}\n", event.line()));
+        }
+        if let Some(slot) = self.book.apply(event)
+            && let Some(new) = self.book.slot(slot)
+        {
+            let line = format!("slot {slot} {} {} {} {}\n", new.site, new.number, new.bytes, new.how.name());
+            self.write(&line);
+        }
+    }
+
+    /// Drops every second snapshot so far.
+    fn halve(&mut self, settings: &Settings) {
+        self.write("halve\n");
+        let gone: Vec<u64> = self.dumped.iter().copied().step_by(2).collect();
+        self.dumped = self.dumped.iter().copied().skip(1).step_by(2).collect();
+        if let Some(folder) = &settings.dump {
+            for look in gone {
+                let _ = fs::remove_dir_all(
+                    folder.join(std::process::id().to_string()).join(format!("snapshot-{look}")),
+                );
+            }
+        }
+    }
+}
+
+/// The log's first lines: who is watched, with which codecs.
+fn header(settings: &Settings, pid: u32) -> String {
+    let one_line = |text: String| text.replace(['\n', '\r'], " ");
+    let mut text = format!("buddy-watch 1\npid {pid}\n");
+    if let Some(rank) = rank() {
+        let _ = writeln!(text, "rank {rank}");
+    }
+    let arguments = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    for argument in arguments.split(|byte| *byte == 0).filter(|argument| !argument.is_empty()) {
+        let _ = writeln!(text, "argument {}", one_line(String::from_utf8_lossy(argument).into_owned()));
+    }
+    for codec in &settings.codecs {
+        let _ = writeln!(text, "codec {codec}");
+    }
+    text
+}

@@ -1,0 +1,28 @@
+//! The memory of any CUDA program, watched while it runs.
+//!
+//! A library that the program loads when CUDA starts ([`INJECTED`]) follows its allocations through NVIDIA's CUPTI and has
+//! the size kernels look at them in place. It writes a log; [`watch`] runs the program and reads the log of each of its
+//! processes ([`Watched`]), whose [`record`](Watched::record) is that of a run. `docs/watching.md` is the guide.
+
+#![forbid(unsafe_code)]
+
+mod child;
+mod dump;
+mod error;
+mod log;
+mod looks;
+mod record;
+mod report;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use dump::collect;
+pub use error::Error;
+pub use log::{Slot, Totals, Watched, parse};
+pub use looks::{Look, Seen};
+pub use report::report;
+pub use run::{Request, When, cupti_files, run_unwatched, watch};
+
+/// The library that a watched program loads.
+pub const INJECTED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libbuddy_watch.so"));

@@ -1,0 +1,213 @@
+//! The log of a watched process, as the injected library writes it: a line for each thing, in the order of time.
+//!
+//! A program that crashes leaves a log that ends anywhere; a look counts when its last line, `done`, is there.
+
+use std::{collections::BTreeMap, str::SplitWhitespace};
+
+use crate::{Error, Look};
+
+/// What is known of one process.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Watched {
+    /// The system's number of the process.
+    pub pid: u32,
+    /// Its number among its fellows, where a launcher gave it one.
+    pub rank: Option<u32>,
+    /// The program and its arguments.
+    pub arguments: Vec<String>,
+    /// The vendor's name of the GPU.
+    pub card: String,
+    /// The driver's version, such as 13000.
+    pub driver: u32,
+    /// Names of the codecs.
+    pub codecs: Vec<String>,
+    /// Call sites.
+    pub sites: Vec<String>,
+    /// Allocations as they are named.
+    pub slots: Vec<Slot>,
+    /// The looks that were kept.
+    pub looks: Vec<Look>,
+    /// Looks that were taken, also those that were dropped, and what all of them cost.
+    pub taken: u64,
+    /// Nanoseconds that they cost.
+    pub cost_nanoseconds: u64,
+    /// Entries that launches were given, by slot; none if they were not counted.
+    pub accesses: BTreeMap<usize, u64>,
+    /// Launches whose arguments the driver could not describe.
+    pub unknown: u64,
+    /// Allocations of kinds that are not followed.
+    pub unfollowed: u64,
+    /// Counts as of the last look, or the end.
+    pub totals: Totals,
+    /// When the process ended by itself, from the start of CUDA.
+    pub ended: Option<u64>,
+    /// Why watching stopped before.
+    pub stopped: Option<String>,
+}
+
+/// Memory of one length from one call site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// Which call site.
+    pub site: usize,
+    /// 1 for the first of its site.
+    pub number: u32,
+    /// Its length.
+    pub bytes: u64,
+    /// How it was allocated: plain, async, managed, pitched or mapped.
+    pub how: String,
+}
+
+/// What was counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Launches of kernels and graphs.
+    pub launches: u64,
+    /// Allocations.
+    pub allocations: u64,
+    /// Those that were freed before a look saw them.
+    pub short: u64,
+    /// Bytes of these.
+    pub short_bytes: u64,
+    /// The most bytes that lived at a time.
+    pub peak_bytes: u64,
+}
+
+/// The words of a line after the first.
+pub(crate) struct Words<'a>(&'a str);
+
+impl<'a> Words<'a> {
+    pub(crate) fn rest(&self) -> &'a str {
+        self.0
+    }
+
+    fn word(&mut self) -> Option<&'a str> {
+        let mut words: SplitWhitespace<'a> = self.0.split_whitespace();
+        let word = words.next()?;
+        self.0 = self.0.trim_start().strip_prefix(word)?.trim_start();
+        Some(word)
+    }
+
+    /// A number, hexadecimal after `0x`.
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let word = self.word()?;
+        word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+    }
+
+    pub(crate) fn six(&mut self) -> Option<[u64; 6]> {
+        let mut six = [0; 6];
+        for count in &mut six {
+            *count = self.number()?;
+        }
+        Some(six)
+    }
+
+    /// Runs of equal blocks, `TIMES* SIX COUNTS`, to the end of the line.
+    pub(crate) fn runs(&mut self) -> Option<Vec<[u64; 6]>> {
+        let mut counts = Vec::new();
+        while let Some(times) = self.word() {
+            let times: usize = times.strip_suffix('*')?.parse().ok().filter(|times| *times <= 256)?;
+            let six = self.six()?;
+            counts.extend((0..times).map(|_| six));
+        }
+        Some(counts)
+    }
+}
+
+/// Reads a log as far as it goes.
+///
+/// # Errors
+/// [`Error::Log`] for a line that is no line of this version, but for the last one.
+pub fn parse(text: &str) -> Result<Watched, Error> {
+    let mut reader = Reader::default();
+    let mut lines = text.split_inclusive('\n').enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
+        let cut_off = lines.peek().is_none() && !line.ends_with('\n');
+        let line = line.trim_end();
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if reader.line(kind, Words(rest)).is_none() && !cut_off {
+            return Err(Error::Log { line: index + 1, text: line.to_owned() });
+        }
+    }
+    Ok(reader.watched)
+}
+
+#[derive(Default)]
+struct Reader {
+    watched: Watched,
+    /// The look whose lines are being read.
+    open: Option<Look>,
+}
+
+impl Reader {
+    /// Takes one line; none if it is not one.
+    fn line(&mut self, kind: &str, mut words: Words<'_>) -> Option<()> {
+        let watched = &mut self.watched;
+        match kind {
+            "buddy-watch" => return (words.number()? == 1).then_some(()),
+            "pid" => watched.pid = words.number()?.try_into().ok()?,
+            "rank" => watched.rank = Some(words.number()?.try_into().ok()?),
+            "argument" => watched.arguments.push(words.rest().to_owned()),
+            "codec" => watched.codecs.push(words.rest().to_owned()),
+            "card" => watched.card = words.rest().to_owned(),
+            "driver" => watched.driver = words.number()?.try_into().ok()?,
+            "site" => {
+                let site = words.number()?;
+                watched.sites.push(words.rest().to_owned());
+                return (site as usize + 1 == watched.sites.len()).then_some(());
+            }
+            "slot" => return self.slot(&mut words),
+            "halve" => self.halve(),
+            "accesses" => {
+                watched.accesses.insert(words.number()? as usize, words.number()?);
+            }
+            "unknown" => watched.unknown = words.number()?,
+            "unfollowed" => watched.unfollowed = words.number()?,
+            "totals" => watched.totals = totals(&mut words)?,
+            "end" => watched.ended = Some(words.number()?),
+            "stopped" => watched.stopped = Some(words.rest().to_owned()),
+            "event" => {}
+            "look" => {
+                let (launches, nanoseconds) = (words.number()?, words.number()?);
+                let label = words.rest().to_owned();
+                self.open =
+                    Some(Look { index: watched.taken, launches, nanoseconds, label, ..Look::default() });
+            }
+            "done" => {
+                let cost_nanoseconds = words.number()?;
+                watched.taken += 1;
+                watched.cost_nanoseconds += cost_nanoseconds;
+                watched.looks.push(Look { cost_nanoseconds, ..self.open.take()? });
+            }
+            _ => return self.open.as_mut()?.add(kind, &mut words),
+        }
+        Some(())
+    }
+
+    fn slot(&mut self, words: &mut Words<'_>) -> Option<()> {
+        let (index, site, number) = (words.number()?, words.number()? as usize, words.number()? as u32);
+        let slot = Slot { site, number, bytes: words.number()?, how: words.rest().to_owned() };
+        let slots = &mut self.watched.slots;
+        slots.push(slot);
+        (index as usize + 1 == slots.len()).then_some(())
+    }
+
+    /// Every second look so far is dropped, from the first on.
+    fn halve(&mut self) {
+        let mut index = 0;
+        self.watched.looks.retain(|_| {
+            index += 1;
+            index % 2 == 0
+        });
+    }
+}
+
+fn totals(words: &mut Words<'_>) -> Option<Totals> {
+    Some(Totals {
+        launches: words.number()?,
+        allocations: words.number()?,
+        short: words.number()?,
+        short_bytes: words.number()?,
+        peak_bytes: words.number()?,
+    })
+}

@@ -1,0 +1,78 @@
+//! What is said at the end: snapshots, what they cost, and what they did not see.
+
+use std::fmt::Write;
+
+use crate::Watched;
+
+/// A few lines on one process.
+pub fn report(watched: &Watched) -> String {
+    let mut text = String::new();
+    let rank = watched.rank.map_or_else(String::new, |rank| format!(", rank {rank}"));
+    let totals = &watched.totals;
+    let _ = writeln!(
+        text,
+        "{} (process {}{rank}): {} snapshots of {} allocations, {:.1} MB at most, {} launches",
+        watched.program(),
+        watched.pid,
+        watched.looks.len(),
+        watched.seen().len(),
+        totals.peak_bytes as f64 / 1e6,
+        totals.launches,
+    );
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    let of_run = watched.ended.map_or_else(String::new, |ended| format!(" of {:.2} s", seconds(ended)));
+    let _ = writeln!(
+        text,
+        "  {} snapshots were taken in {:.3} s{of_run}",
+        watched.taken,
+        seconds(watched.cost_nanoseconds)
+    );
+    for line in notes(watched) {
+        let _ = writeln!(text, "  {line}");
+    }
+    text
+}
+
+fn notes(watched: &Watched) -> Vec<String> {
+    let mut notes = Vec::new();
+    let totals = &watched.totals;
+    if totals.short > 0 {
+        let bytes = totals.short_bytes as f64 / 1e6;
+        let all = totals.allocations;
+        notes.push(format!(
+            "{} of {all} allocations ({bytes:.1} MB) were freed before a snapshot saw them",
+            totals.short
+        ));
+    }
+    if watched.unfollowed > 0 {
+        let count = watched.unfollowed;
+        notes.push(format!("{count} allocations of texture arrays or inside graphs were not followed"));
+    }
+    if watched.unknown > 0 {
+        let count = watched.unknown;
+        notes.push(format!(
+            "{count} launches have arguments that the driver cannot describe: no accesses counted"
+        ));
+    }
+    if watched.is_pytorch() {
+        notes.push(
+            "these are the segments of PyTorch's allocator, not tensors: `buddy.torch.look` sees those"
+                .to_owned(),
+        );
+    }
+    if let Some(why) = &watched.stopped {
+        notes.push(format!("stopped: {why}"));
+    } else if watched.ended.is_none() {
+        notes.push("the process did not end by itself: what was seen until then is kept".to_owned());
+    }
+    notes
+}
+
+impl Watched {
+    /// Whether memory comes from PyTorch's caching allocator.
+    fn is_pytorch(&self) -> bool {
+        self.sites
+            .iter()
+            .any(|site| site.starts_with("libc10_cuda") || site.starts_with("CUDACachingAllocator"))
+    }
+}

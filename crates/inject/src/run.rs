@@ -1,0 +1,169 @@
+//! Runs a program with the injected library, and reads what it left.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+};
+
+use crate::{Error, INJECTED, Watched, child::run, parse};
+
+/// When snapshots are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum When {
+    /// Every so many launches at first, of kernels whose name holds a text; thinned as the run goes on.
+    Launches {
+        /// A part of the kernel's mangled name; empty for every kernel.
+        kernel: String,
+        /// Launches between the first snapshots.
+        every: u64,
+    },
+    /// Every so many milliseconds at first, at the next launch; thinned likewise.
+    Milliseconds(u64),
+    /// When the program asks.
+    Asked,
+}
+
+/// What to watch.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Machine code of the size kernels: architecture, as 90, codec, and code. The first codec's pages are kept.
+    pub kernels: Vec<(u32, String, Vec<u8>)>,
+    /// Warps of a block of these, and blocks that a multiprocessor holds.
+    pub shape: (u32, u32),
+    /// When to look.
+    pub when: When,
+    /// A folder for full snapshots.
+    pub dump: Option<PathBuf>,
+    /// Whether to count what launches are given.
+    pub accesses: bool,
+    /// Whether the log keeps the program's calls too, and is kept.
+    pub log: bool,
+    /// A folder for logs, which is made, and removed unless the log is kept.
+    pub folder: PathBuf,
+}
+
+/// Runs the program, and reads the logs of its processes, by rank and number.
+///
+/// # Errors
+/// [`Error`] if the program cannot be started, or files of ours not be written or read.
+pub fn watch(request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
+    let folder = &request.folder;
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    let folder = folder.canonicalize().map_err(Error::file(folder))?;
+    let library = folder.join("libbuddy_watch.so");
+    fs::write(&library, INJECTED).map_err(Error::file(&library))?;
+    for (architecture, codec, code) in &request.kernels {
+        let file = folder.join(format!("sm_{architecture}-{codec}.cubin"));
+        fs::write(&file, code).map_err(Error::file(&file))?;
+    }
+    let file = folder.join("settings");
+    fs::write(&file, settings(request)).map_err(Error::file(&file))?;
+    let mut program = program(&request.command);
+    let status = run(program.env("CUDA_INJECTION64_PATH", &library).env("BUDDY_WATCH", &folder))?;
+    let watched = logs(&folder)?;
+    if !request.log {
+        fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
+    }
+    Ok((status, watched))
+}
+
+/// Runs a program that nobody watches.
+///
+/// # Errors
+/// [`Error::Start`] if it cannot be started.
+pub fn run_unwatched(command: &[OsString]) -> Result<ExitStatus, Error> {
+    run(&mut program(command))
+}
+
+/// The library's settings: a key and a value to a line.
+fn settings(request: &Request) -> String {
+    let mut lines = vec![format!("warps {}", request.shape.0), format!("blocks {}", request.shape.1)];
+    lines.extend(cupti_files().iter().map(|file| format!("cupti {file}")));
+    let mut codecs: Vec<&String> = Vec::new();
+    for (_, codec, _) in &request.kernels {
+        if !codecs.contains(&codec) {
+            codecs.push(codec);
+        }
+    }
+    lines.extend(codecs.iter().map(|codec| format!("codec {codec}")));
+    match &request.when {
+        When::Launches { kernel, every } => {
+            lines.push(format!("kernel {kernel}\nevery {every}\nlimited yes"));
+        }
+        When::Milliseconds(every) => lines.push(format!("when time\nevery {every}\nlimited yes")),
+        When::Asked => lines.push("when asked\nevery 1".to_owned()),
+    }
+    lines.extend(request.dump.iter().map(|folder| format!("dump {}", folder.display())));
+    lines.extend(request.accesses.then(|| "accesses yes".to_owned()));
+    lines.extend(request.log.then(|| "events yes".to_owned()));
+    lines.join("\n") + "\n"
+}
+
+/// Where CUPTI may be: what the environment names, toolkits, Python's packages, and the loader's own places.
+pub fn cupti_files() -> Vec<String> {
+    let named = |name: &str| env::var_os(name).map(PathBuf::from);
+    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(named);
+    let toolkits = toolkits.chain([PathBuf::from("/usr/local/cuda"), PathBuf::from("/opt/cuda")]);
+    let places = ["extras/CUPTI/lib64", "lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"];
+    let in_toolkits = toolkits.flat_map(|toolkit| places.map(|place| toolkit.join(place)));
+    let prefixes = named("VIRTUAL_ENV").into_iter().chain(named("CONDA_PREFIX"));
+    let prefixes = prefixes.chain(["/usr", "/usr/local"].map(PathBuf::from));
+    let wheels = prefixes.flat_map(|prefix| wheels(&prefix));
+    let files = named("BUDDY_CUPTI")
+        .into_iter()
+        .chain(in_toolkits.chain(wheels).flat_map(|folder| libraries(&folder)));
+    let files = files.map(|file| file.to_string_lossy().into_owned());
+    let loaders = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"].map(str::to_owned);
+    // The loader's own places first: LD_LIBRARY_PATH is what a user sets on purpose.
+    loaders.into_iter().chain(files).collect()
+}
+
+/// Libraries named libcupti in a folder.
+fn libraries(folder: &Path) -> Vec<PathBuf> {
+    let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let is_cupti = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libcupti.so"))
+    };
+    let mut found: Vec<PathBuf> = all.filter(is_cupti).collect();
+    found.sort();
+    found
+}
+
+/// The folders of NVIDIA's packages for Python under a prefix.
+fn wheels(prefix: &Path) -> Vec<PathBuf> {
+    let children = |folder: &Path| -> Vec<PathBuf> {
+        fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+    };
+    let python =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3"));
+    let pythons = children(&prefix.join("lib")).into_iter().filter(python);
+    let packages =
+        pythons.flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)));
+    packages.flat_map(|folder| children(&folder.join("nvidia"))).map(|folder| folder.join("lib")).collect()
+}
+
+/// The program and its arguments.
+fn program(command: &[OsString]) -> Command {
+    let mut program = Command::new(&command[0]);
+    program.args(&command[1..]);
+    program
+}
+
+/// The logs in a folder.
+fn logs(folder: &Path) -> Result<Vec<Watched>, Error> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::file(folder))? {
+        let path = entry.map_err(Error::file(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            let bytes = fs::read(&path).map_err(Error::file(&path))?;
+            all.push(parse(&String::from_utf8_lossy(&bytes))?);
+        }
+    }
+    all.sort_by_key(|watched: &Watched| (watched.rank, watched.pid));
+    Ok(all)
+}

@@ -1,0 +1,17 @@
+//! The library's books, driven by sequences of calls, and logs read to records.
+
+#[path = "../inject/book.rs"]
+#[allow(dead_code)]
+mod book;
+#[path = "../inject/frames.rs"]
+mod frames;
+#[path = "../inject/spacing.rs"]
+mod spacing;
+#[path = "../inject/spans.rs"]
+#[allow(dead_code)]
+mod spans;
+
+mod books;
+mod logs;
+mod places;
+mod times;

@@ -1,0 +1,131 @@
+//! Sequences of calls: `tests/sequences` has those that were recorded on a GPU.
+
+use super::book::{Book, Event, How};
+
+/// Reads a line of a recorded sequence.
+fn event(line: &str) -> Event {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = |at: usize| -> u64 {
+        let word: &str = words[at];
+        let hex = word.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));
+        hex.unwrap_or_else(|| word.parse()).unwrap_or_else(|_| panic!("{line}"))
+    };
+    match words[0] {
+        "allocated" => Event::Allocated {
+            address: number(1),
+            bytes: number(2),
+            how: How::ALL.iter().find(|(_, name)| *name == words[3]).expect("a kind of allocation").0,
+            context: number(4),
+            site: number(5) as u32,
+        },
+        "freed" => Event::Freed { address: number(1) },
+        "access" => Event::Access { address: number(1), bytes: number(2), allowed: number(3) != 0 },
+        "unmapped" => Event::Unmapped { address: number(1), bytes: number(2) },
+        "context-ends" => Event::ContextEnds { context: number(1) },
+        "capture-begins" => Event::CaptureBegins,
+        "capture-ends" => Event::CaptureEnds,
+        "looked" => Event::Looked,
+        _ => panic!("{line}"),
+    }
+}
+
+/// The books after a sequence, every line of which is written as it was read.
+fn after(sequence: &str) -> Book {
+    let mut book = Book::default();
+    for line in sequence.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let event = event(line);
+        assert_eq!(event.line(), line, "a sequence is written as it is read");
+        book.apply(&event);
+    }
+    book
+}
+
+fn live(book: &Book) -> Vec<(u64, usize)> {
+    book.readable().map(|(address, live)| (address, live.slot)).collect()
+}
+
+#[test]
+fn what_is_allocated_lives_until_it_is_freed() {
+    let book = after(
+        "allocated 0x1000 4096 plain 0xc1 0
+         allocated 0x3000 100 pitched 0xc1 1
+         allocated 0x5000 8192 managed 0xc1 2
+         freed 0x3000
+         freed 0x9999",
+    );
+    assert_eq!(live(&book), [(0x1000, 0), (0x5000, 2)]);
+    let counts = book.counts();
+    assert_eq!((counts.allocations, counts.short, counts.short_bytes), (3, 1, 100));
+    assert_eq!((counts.live_bytes, counts.peak_bytes), (12_288, 12_388));
+    assert_eq!(book.find(0x1fff).map(|live| live.slot), Some(0));
+    assert!(book.find(0x2000).is_none() && book.find(0xfff).is_none());
+}
+
+#[test]
+fn an_allocation_of_a_loop_is_one_slot_and_those_beside_it_are_numbered() {
+    let book = after(
+        "allocated 0x1000 64 async 0xc1 7
+         freed 0x1000
+         allocated 0x2000 64 async 0xc1 7
+         allocated 0x3000 64 async 0xc1 7
+         allocated 0x4000 65 async 0xc1 7",
+    );
+    assert_eq!(live(&book), [(0x2000, 0), (0x3000, 1), (0x4000, 2)]);
+    let numbers: Vec<u32> = (0..3).map(|slot| book.slot(slot).unwrap().number).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert!(book.slot(3).is_none());
+}
+
+#[test]
+fn mapped_memory_is_looked_at_once_the_gpu_may_read_it() {
+    let mapped = "allocated 0x200000 2097152 mapped 0xc1 1
+                  allocated 0x400000 2097152 mapped 0xc1 1";
+    assert!(live(&after(mapped)).is_empty());
+    let opened = format!("{mapped}\naccess 0x200000 4194304 1");
+    assert_eq!(live(&after(&opened)).len(), 2);
+    assert_eq!(live(&after(&format!("{opened}\naccess 0x400000 2097152 0"))), [(0x20_0000, 0)]);
+    assert!(live(&after(&format!("{opened}\nunmapped 0x200000 4194304"))).is_empty());
+}
+
+#[test]
+fn a_context_takes_its_memory_with_it() {
+    let book = after(
+        "allocated 0x1000 64 plain 0xc1 0
+         allocated 0x2000 64 plain 0xc2 0
+         context-ends 0xc1",
+    );
+    assert_eq!(live(&book), [(0x2000, 1)]);
+}
+
+#[test]
+fn memory_that_was_freed_unseen_makes_room() {
+    let book = after(
+        "allocated 0x1000 4096 plain 0xc1 0
+         allocated 0x1800 64 plain 0xc1 1",
+    );
+    assert_eq!(live(&book), [(0x1800, 1)]);
+    assert_eq!(book.counts().live_bytes, 64);
+}
+
+#[test]
+fn only_what_no_look_saw_is_short_lived() {
+    let book = after(
+        "allocated 0x1000 64 plain 0xc1 0
+         looked
+         allocated 0x2000 64 plain 0xc1 1
+         freed 0x1000
+         freed 0x2000",
+    );
+    assert_eq!(book.counts().short, 1);
+}
+
+#[test]
+fn captures_of_two_streams_end_one_by_one() {
+    assert!(after("capture-begins\ncapture-begins\ncapture-ends").is_capturing());
+    assert!(!after("capture-begins\ncapture-ends\ncapture-ends").is_capturing());
+}
+
+#[test]
+fn failed_and_empty_allocations_are_none() {
+    assert!(live(&after("allocated 0x0 64 plain 0xc1 0\nallocated 0x1000 0 plain 0xc1 0")).is_empty());
+}

@@ -1,0 +1,93 @@
+//! Logs to records.
+
+use crate::{collect, parse, report};
+
+const HEAD: &str = "buddy-watch 1\npid 42\nrank 3\nargument /opt/cg\nargument C\ncodec bpc\ncodec zeros32\n\
+                    card NVIDIA H200\ndriver 13000\nsite 0 cg.cu:5\nslot 0 0 1 8320 plain\nslot 1 0 2 128 async\n";
+
+/// A look at launch `n` that sees the first allocation, of 65 entries.
+fn look(n: u64) -> String {
+    let rows = format!("{} 5", "0".repeat(64));
+    format!(
+        "look {n} {n}000 kernel_{n}\nsizes 0 0x1000 0 64 0 0 0 0 1 128\nblocks 0 0 1 1* 64 0 0 0 0 0 1* 0 0 0 0 0 1\n\
+         sizes 0 0x1000 1 0 0 0 0 0 65 8320\nblocks 0 1 1 1* 0 0 0 0 0 64 1* 0 0 0 0 0 1\nrows 0 {rows}\n\
+         totals {n} 2 1 128 8448\ndone 500\n"
+    )
+}
+
+#[test]
+fn a_log_becomes_the_record_of_a_run() {
+    let watched = parse(&format!("{HEAD}{}{}accesses 0 130\nend 9000\n", look(1), look(2))).unwrap();
+    assert_eq!((watched.pid, watched.rank, watched.ended), (42, Some(3), Some(9000)));
+    let record = watched.record().unwrap();
+    record.validate().unwrap();
+    assert_eq!(record.run.program, "cg");
+    assert_eq!(record.run.allocations.len(), 1, "the other one was never seen");
+    assert_eq!(record.run.allocations[0].name, "cg.cu:5");
+    assert_eq!(record.run.snapshots[1].label, "kernel_2");
+    assert_eq!(record.sizes[0][0].histograms["zeros32"].classes[5], 65);
+    assert!(record.sizes[0][0].pages["bpc"].is_whole());
+    assert_eq!(record.sizes[0][0].blocks["bpc"].counts()[1], [0, 0, 0, 0, 0, 1]);
+    assert_eq!(watched.name(1), "cg.cu:5#2");
+    assert_eq!(watched.accesses_json(), "{\n  \"cg.cu:5\": 130\n}\n");
+    let text = report(&watched);
+    assert!(text.contains("process 42, rank 3") && text.contains("1 of 2 allocations"), "{text}");
+}
+
+#[test]
+fn a_crash_keeps_what_was_seen() {
+    let whole = format!("{HEAD}{}{}", look(1), look(2));
+    for end in HEAD.len()..whole.len() {
+        let watched = parse(&whole[..end]).unwrap();
+        assert!(watched.looks.len() <= 2);
+        if let Some(record) = watched.record() {
+            record.validate().unwrap();
+        }
+    }
+    let watched = parse(&whole[..whole.len() - 5]).unwrap();
+    assert_eq!(watched.looks.len(), 1);
+    assert!(report(&watched).contains("did not end by itself"));
+}
+
+#[test]
+fn every_second_look_goes_when_there_are_many() {
+    let looks: String = (1..=20).map(look).collect();
+    let watched = parse(&format!("{HEAD}{looks}halve\n{}", look(22))).unwrap();
+    let launches: Vec<u64> = watched.looks.iter().map(|look| look.launches).collect();
+    assert_eq!(launches, [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22]);
+    assert_eq!((watched.taken, watched.cost_nanoseconds), (21, 10_500));
+    assert_eq!(watched.looks[10].index, 20);
+}
+
+#[test]
+fn a_line_that_is_none_is_named() {
+    let error = parse(&format!("{HEAD}sizes 0 0 0\nend 5\n")).unwrap_err().to_string();
+    assert!(error.starts_with("line 13 of the log"), "{error}");
+    assert!(parse("buddy-watch 2\npid 1\n").is_err());
+}
+
+#[test]
+fn dumps_become_a_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("42"), dir.path().join("run"));
+    let mut second = look(2);
+    second.insert_str(
+        second.find("rows").unwrap(),
+        "sizes 1 0x9000 0 1 0 0 0 0 0 0\nblocks 1 0 1 1* 1 0 0 0 0 0\n\
+                       sizes 1 0x9000 1 1 0 0 0 0 0 0\nblocks 1 1 1 1* 1 0 0 0 0 0\nrows 1 0\n",
+    );
+    let watched = parse(&format!("{HEAD}{}{second}", look(1))).unwrap();
+    for (snapshot, slot, bytes) in [(0, 0, 8320), (1, 0, 8320), (1, 1, 128)] {
+        let folder = from.join(format!("snapshot-{snapshot}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(slot.to_string()), vec![7u8; bytes]).unwrap();
+    }
+    assert_eq!(collect(&watched, &from, &to).unwrap(), 1);
+    let run: buddy_core::RunInfo =
+        serde_json::from_str(&std::fs::read_to_string(to.join("run.json")).unwrap()).unwrap();
+    assert_eq!(run.allocations.len(), 1);
+    assert_eq!(run.snapshots[1].file.as_deref(), Some("snapshot-1"));
+    assert_eq!(std::fs::read(to.join("snapshot-1/cg.cu:5")).unwrap().len(), 8320);
+    assert_eq!(std::fs::read(to.join("sometimes/snapshot-1/cg.cu:5#2")).unwrap().len(), 128);
+    assert!(!from.exists());
+}

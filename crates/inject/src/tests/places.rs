@@ -1,0 +1,59 @@
+//! Call sites from backtraces, and tables of spans.
+
+use buddy_core::{Blocks, PageMap};
+
+use super::{frames::parse, spans::Table};
+
+#[test]
+fn a_backtrace_has_files_and_lines_where_there_are_symbols() {
+    let text = "   0:     0x7f0000000010 - __cudart549
+   1:     0x7f0000000020 - cudaMalloc
+   2:     0x55d000000030 - _ZL10cudaMallocIdE9cudaErrorPPT_m
+                               at /usr/include/cuda_runtime.h:730:1
+                           make(int)
+                               at /home/me/src/cg.cu:512:9
+   3:     0x55d000000040 - main
+   4:                0x0 - <unknown>";
+    let frames = parse(text);
+    assert_eq!(frames.len(), 5);
+    assert_eq!(frames[2].place.as_deref(), Some("cg.cu:512"));
+    assert_eq!((frames[2].address, frames[3].place.clone()), (0x55d0_0000_0030, None));
+    let runtime: Vec<bool> = frames.iter().map(|frame| frame.is_runtime()).collect();
+    assert_eq!(runtime, [true, true, false, false, false]);
+}
+
+#[test]
+fn allocations_are_cut_at_the_blocks_of_a_record() {
+    for bytes in [1u64, 8192, 8193, 3 << 20, (5 << 30) + 77] {
+        let table = Table::new(&[(0, 0x1000, bytes)]);
+        let part = table.parts[0];
+        let pages = bytes.div_ceil(8192);
+        assert_eq!(part.pages, Blocks::pages_of(pages));
+        assert_eq!(part.blocks as u64, pages.div_ceil(part.pages));
+        let spans: Vec<&[u64]> = table.numbers.chunks(5).collect();
+        assert_eq!(spans[..part.blocks].iter().map(|span| span[1]).sum::<u64>(), bytes);
+        let last = spans[part.blocks - 1];
+        assert_eq!(last[0] + last[1], 0x1000 + bytes);
+        for (row, span) in spans[part.blocks..].iter().enumerate() {
+            assert_eq!(span[0], 0x1000 + PageMap::page_of_row(pages, part.rows, row) * 8192);
+        }
+        assert_eq!(table.spans, spans.len());
+    }
+}
+
+#[test]
+fn tiles_follow_each_other_and_pictures_are_shared_out() {
+    let mut table = Table::new(&[(3, 0, 1 << 20), (4, 1 << 30, 3 << 20), (5, 1 << 31, 5)]);
+    let tiles = |bytes: u64| bytes.div_ceil(4096);
+    let mut sum = 0;
+    for span in table.numbers.chunks(5) {
+        assert_eq!(span[2], sum);
+        sum += tiles(span[1]);
+    }
+    assert_eq!(sum, table.tiles);
+    assert_eq!(table.parts.iter().map(|part| part.rows).collect::<Vec<_>>(), [15, 47, 1]);
+    table.place_classes(1000);
+    let places: Vec<u64> = table.numbers.chunks(5).map(|span| span[3]).collect();
+    assert_eq!(places[table.blocks - 1..table.blocks + 2], [0, 1000, 1064]);
+    assert_eq!(table.entries_of_row(62), 1);
+}

@@ -1,0 +1,72 @@
+#!/bin/bash
+# Watches the test programs on a GPU: `run.sh BUDDY [FOLDER]`. Each runs plain and watched; output and exit code must be the
+# same, and live histograms those of the full snapshots of the same moments. Needs nvcc and g++, or the programs in FOLDER.
+buddy=$(realpath "${1:-buddy}")
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(realpath "${2:-$(mktemp -d)}")
+codecs=bpc,planes64,zeros16,zeros32,zeros64,fp16,fp32
+failed=0
+say() { printf '%-8s %-16s %s\n' "$1" "$2" "$3"; [ "$1" != FAILED ] || failed=1; }
+
+cd "$work" || exit 1
+if [ ! -x static ]; then
+    include="-I$here -I$here/../../../../include"
+    nvcc -O2 -g -arch=native $include -cudart static "$here/watched.cu" -o static &
+    nvcc -O2 -g -arch=native $include -cudart shared "$here/watched.cu" -o shared &
+    g++ -O1 -g -I"$(dirname "$(command -v nvcc)")/../include" "$here/driver.cpp" -o driver -ldl
+    wait
+fi
+
+# Runs a program plain and watched, and compares what it prints and returns: NAME OPTIONS -- PROGRAM ARGUMENTS.
+same() {
+    local name=$1 options=() expected
+    shift
+    while [ "$1" != -- ]; do options+=("$1"); shift; done
+    shift
+    "$@" > plain.out 2> plain.err; expected=$?
+    "$buddy" watch --out "$name.json" "${options[@]}" -- "$@" > watched.out 2> "$name.err"; local code=$?
+    if [ $code = $expected ] && cmp -s plain.out watched.out; then
+        say ok "$name" "exit $code, $(grep -o '[0-9]* snapshots of [0-9]* allocations' "$name.err" | tr '\n' ' ')"
+    else
+        say FAILED "$name" "exit $code, not $expected, or other output"; tail -5 "$name.err"
+    fi
+}
+
+# Live histograms against full snapshots: NAME.
+equal() {
+    "$buddy" profile "$1.json" --json live.json > /dev/null && "$buddy" profile "$1.dump" --codecs $codecs --json dumped.json > /dev/null
+    if text=$(python3 "$here/compare.py" live.json dumped.json); then say ok "$1" "$text"; else say FAILED "$1" "$text"; fi
+    "$buddy" profile "$1.json" --policy page > /dev/null || say FAILED "$1" "no targets by page"
+    rm -rf "$1.dump"
+}
+
+for mode in plain pitched async pool managed mapped graph threads fork crash abort; do
+    same "$mode" --dump "$mode.dump" -- ./static $mode
+    case $mode in plain | pitched | managed | mapped | graph) equal $mode ;; esac
+done
+same shared -- ./shared plain
+same driver --accesses -- ./driver
+same asked --asked -- ./static ask
+same accesses --accesses -- ./static plain
+same kernel --kernel fill --every 2 -- ./static graph
+same time --every-ms 1 -- ./static async
+grep -q '"after three steps"' asked.json && say ok label "a snapshot has the program's label" || say FAILED label ""
+grep -q 'watched.cu:' plain.json && say ok site "$(grep -o 'watched.cu:[0-9]*' plain.json | sort -u | tr '\n' ' ')" || say FAILED site ""
+ls fork.*.json > /dev/null && say ok fork "$(ls fork.*.json | wc -l) records" || say FAILED fork ""
+
+# Two processes of a launcher, each with its rank.
+for rank in 0 1; do OMPI_COMM_WORLD_RANK=$rank "$buddy" watch --out mpi.json -- ./static plain > mpi$rank.out 2> mpi$rank.err & done
+wait
+[ -e mpi.rank0.json ] && [ -e mpi.rank1.json ] && cmp -s mpi0.out mpi1.out && say ok ranks "a record each" || say FAILED ranks ""
+
+# A signal reaches the program, and what was seen is kept.
+"$buddy" watch --out killed.json -- ./static big 2 > /dev/null 2> killed.err & pid=$!
+sleep 1.5; kill -TERM $pid 2> /dev/null; wait $pid; code=$?
+[ $code = 143 ] || [ $code = 0 ] && say ok signal "exit $code" || say FAILED signal "exit $code"
+
+# Without CUPTI the program runs as it is, and one line says why.
+if command -v ncu > /dev/null; then
+    ncu --clock-control none --section SpeedOfLight "$buddy" watch --out ncu.json -- ./static pitched > ncu.out 2> ncu.err
+    grep -q 'runs on unwatched' ncu.err ncu.out && say ok profiler "$(grep -h 'runs on unwatched' ncu.err ncu.out | head -1)" || say note profiler "watched beside ncu"
+fi
+exit $failed
