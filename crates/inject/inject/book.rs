@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// How memory was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum How {
+pub(crate) enum How {
     Plain,
     Async,
     Managed,
@@ -16,7 +16,7 @@ pub enum How {
 
 impl How {
     /// Every way with its name in logs and recorded sequences.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
         (Self::Plain, "plain"),
         (Self::Async, "async"),
         (Self::Managed, "managed"),
@@ -24,14 +24,14 @@ impl How {
         (Self::Mapped, "mapped"),
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::ALL.iter().find(|(how, _)| *how == self).map_or("plain", |(_, name)| name)
     }
 }
 
 /// One thing that the program did, as the driver saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// Memory was allocated, or physical memory mapped to addresses.
     Allocated { address: u64, bytes: u64, how: How, context: u64, site: u32 },
     /// Memory is about to be freed.
@@ -52,7 +52,7 @@ pub enum Event {
 
 impl Event {
     /// One line of a recorded sequence.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         match self {
             Self::Allocated { address, bytes, how, context, site } => {
                 format!("allocated {address:#x} {bytes} {} {context:#x} {site}", how.name())
@@ -73,44 +73,44 @@ impl Event {
 /// What an allocation is across the run: memory of one length from one call site. When it is freed and allocated
 /// again, as in a loop, it is the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot {
-    pub site: u32,
+pub(crate) struct Slot {
+    pub(crate) site: u32,
     /// 1 for the first of its site, 2 for the next that lives beside it or has another length.
-    pub number: u32,
-    pub bytes: u64,
-    pub how: How,
+    pub(crate) number: u32,
+    pub(crate) bytes: u64,
+    pub(crate) how: How,
 }
 
 /// An allocation that lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Live {
-    pub slot: usize,
-    pub bytes: u64,
-    pub context: u64,
+pub(crate) struct Live {
+    pub(crate) slot: usize,
+    pub(crate) bytes: u64,
+    pub(crate) context: u64,
     /// Whether the GPU may read it now.
-    pub readable: bool,
+    pub(crate) readable: bool,
     /// Whether it was looked at since it was allocated.
     seen: bool,
 }
 
 /// What is counted for the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Allocations so far.
-    pub allocations: u64,
+    pub(crate) allocations: u64,
     /// Those that were freed before anyone looked.
-    pub short: u64,
+    pub(crate) short: u64,
     /// Bytes of these.
-    pub short_bytes: u64,
+    pub(crate) short_bytes: u64,
     /// Bytes that live now.
-    pub live_bytes: u64,
+    pub(crate) live_bytes: u64,
     /// The most that lived at a time.
-    pub peak_bytes: u64,
+    pub(crate) peak_bytes: u64,
 }
 
 /// The books.
 #[derive(Debug, Default)]
-pub struct Book {
+pub(crate) struct Book {
     live: BTreeMap<u64, Live>,
     slots: Vec<Slot>,
     /// Slots whose memory was freed, by site and length.
@@ -122,7 +122,7 @@ pub struct Book {
 
 impl Book {
     /// Writes down what happened. Returns the slot of an allocation if it is a new one.
-    pub fn apply(&mut self, event: &Event) -> Option<usize> {
+    pub(crate) fn apply(&mut self, event: &Event) -> Option<usize> {
         match *event {
             Event::Allocated { address, bytes, how, context, site } => {
                 return self.allocate(address, bytes, how, context, site);
@@ -189,26 +189,26 @@ impl Book {
     }
 
     /// What lives and may be read, by address.
-    pub fn readable(&self) -> impl Iterator<Item = (u64, &Live)> {
+    pub(crate) fn readable(&self) -> impl Iterator<Item = (u64, &Live)> {
         self.live.iter().filter(|(_, live)| live.readable).map(|(address, live)| (*address, live))
     }
 
     /// The allocation that holds an address.
-    pub fn find(&self, address: u64) -> Option<&Live> {
+    pub(crate) fn find(&self, address: u64) -> Option<&Live> {
         let (base, live) = self.live.range(..=address).next_back()?;
         (address - base < live.bytes).then_some(live)
     }
 
     /// Whether a stream is being captured: the GPU cannot be waited for then.
-    pub fn is_capturing(&self) -> bool {
+    pub(crate) fn is_capturing(&self) -> bool {
         self.captures > 0
     }
 
-    pub fn slot(&self, slot: usize) -> Option<&Slot> {
+    pub(crate) fn slot(&self, slot: usize) -> Option<&Slot> {
         self.slots.get(slot)
     }
 
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 }

@@ -5,7 +5,7 @@ const TOO_MANY: u32 = 20;
 
 /// A snapshot every so many ticks, which are launches or milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spacing {
+pub(crate) struct Spacing {
     every: u64,
     next: u64,
     kept: u32,
@@ -14,19 +14,19 @@ pub struct Spacing {
 
 impl Spacing {
     /// Begins with this distance. If it is not `limited`, all snapshots are kept and the distance stays.
-    pub fn new(every: u64, limited: bool) -> Self {
+    pub(crate) fn new(every: u64, limited: bool) -> Self {
         let every = every.max(1);
         Self { every, next: every, kept: 0, limited }
     }
 
     /// The tick from which on a snapshot is due.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
     /// Counts a snapshot at this tick. Returns whether every second of those so far, the first and third and so on, is to
     /// be dropped.
-    pub fn taken(&mut self, tick: u64) -> bool {
+    pub(crate) fn taken(&mut self, tick: u64) -> bool {
         self.kept += 1;
         let halve = self.limited && self.kept == TOO_MANY;
         if halve {

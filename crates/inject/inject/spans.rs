@@ -11,41 +11,41 @@ const PICTURE_PAGES: u64 = 64;
 /// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window.
 const FIELDS: usize = 5;
 /// Bytes of the classes of a page.
-pub const PAGE_CLASSES: u64 = 64;
+pub(crate) const PAGE_CLASSES: u64 = 64;
 
 /// An allocation in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    pub slot: usize,
-    pub base: u64,
-    pub bytes: u64,
+pub(crate) struct Part {
+    pub(crate) slot: usize,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
     /// Pages of each block.
-    pub pages: u64,
+    pub(crate) pages: u64,
     /// Its blocks in the table.
-    pub first: usize,
-    pub blocks: usize,
+    pub(crate) first: usize,
+    pub(crate) blocks: usize,
     /// Its pages in the picture, and how many.
-    pub row: usize,
-    pub rows: usize,
+    pub(crate) row: usize,
+    pub(crate) rows: usize,
 }
 
 /// The kernel's table: all blocks first, then the pages of the picture.
 #[derive(Debug, Default)]
-pub struct Table {
-    pub parts: Vec<Part>,
-    pub numbers: Vec<u64>,
+pub(crate) struct Table {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) numbers: Vec<u64>,
     /// Spans that are blocks, and tiles of these.
-    pub blocks: usize,
-    pub block_tiles: u64,
+    pub(crate) blocks: usize,
+    pub(crate) block_tiles: u64,
     /// Spans in all, and their tiles.
-    pub spans: usize,
-    pub tiles: u64,
-    pub picture_pages: usize,
+    pub(crate) spans: usize,
+    pub(crate) tiles: u64,
+    pub(crate) picture_pages: usize,
 }
 
 impl Table {
     /// A table of these allocations: slot, address and bytes.
-    pub fn new(allocations: &[(usize, u64, u64)]) -> Self {
+    pub(crate) fn new(allocations: &[(usize, u64, u64)]) -> Self {
         let mut table = Self::default();
         let all: u64 = allocations.iter().map(|(_, _, bytes)| bytes).sum();
         for &(slot, base, bytes) in allocations {
@@ -82,7 +82,7 @@ impl Table {
     }
 
     /// Says where the classes of the picture's pages go.
-    pub fn place_classes(&mut self, classes: u64) {
+    pub(crate) fn place_classes(&mut self, classes: u64) {
         for (row, span) in (self.blocks..self.spans).enumerate() {
             if let Some(place) = self.numbers.get_mut(span * FIELDS + 3) {
                 *place = classes + row as u64 * PAGE_CLASSES;
@@ -91,7 +91,7 @@ impl Table {
     }
 
     /// Entries of one page of the picture.
-    pub fn entries_of_row(&self, row: usize) -> usize {
+    pub(crate) fn entries_of_row(&self, row: usize) -> usize {
         let bytes = self.numbers.get((self.blocks + row) * FIELDS + 1).copied().unwrap_or(0);
         bytes.div_ceil(ENTRY_BYTES) as usize
     }

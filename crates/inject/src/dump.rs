@@ -26,7 +26,9 @@ pub fn collect(watched: &Watched, from: &Path, to: &Path) -> Result<usize, Error
     if let Some(mut run) = watched.record().map(|record| record.run) {
         let names: Vec<String> = kept.iter().map(|&slot| watched.name(slot)).collect();
         run.allocations.retain(|allocation| names.contains(&allocation.name));
-        write_run(run, to)?;
+        if !run.allocations.is_empty() {
+            write_run(run, to)?;
+        }
     }
     Ok(others.len())
 }

@@ -104,9 +104,12 @@ fn settings(request: &Request) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where CUPTI may be: what the environment names, toolkits, Python's packages, and the loader's own places.
+/// Where CUPTI may be: where `BUDDY_CUPTI` says, or else the toolkits that the environment names, usual ones, Python's packages, and the loader's own places.
 pub fn cupti_files() -> Vec<String> {
     let named = |name: &str| env::var_os(name).map(PathBuf::from);
+    if let Some(file) = named("BUDDY_CUPTI") {
+        return vec![file.to_string_lossy().into_owned()];
+    }
     let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(named);
     let toolkits = toolkits.chain([PathBuf::from("/usr/local/cuda"), PathBuf::from("/opt/cuda")]);
     let places = ["extras/CUPTI/lib64", "lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"];
@@ -114,9 +117,7 @@ pub fn cupti_files() -> Vec<String> {
     let prefixes = named("VIRTUAL_ENV").into_iter().chain(named("CONDA_PREFIX"));
     let prefixes = prefixes.chain(["/usr", "/usr/local"].map(PathBuf::from));
     let wheels = prefixes.flat_map(|prefix| wheels(&prefix));
-    let files = named("BUDDY_CUPTI")
-        .into_iter()
-        .chain(in_toolkits.chain(wheels).flat_map(|folder| libraries(&folder)));
+    let files = in_toolkits.chain(wheels).flat_map(|folder| libraries(&folder));
     let files = files.map(|file| file.to_string_lossy().into_owned());
     let loaders = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"].map(str::to_owned);
     // The loader's own places first: LD_LIBRARY_PATH is what a user sets on purpose.

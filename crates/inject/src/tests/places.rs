@@ -18,7 +18,7 @@ fn a_backtrace_has_files_and_lines_where_there_are_symbols() {
     assert_eq!(frames.len(), 5);
     assert_eq!(frames[2].place.as_deref(), Some("cg.cu:512"));
     assert_eq!((frames[2].address, frames[3].place.clone()), (0x55d0_0000_0030, None));
-    let runtime: Vec<bool> = frames.iter().map(|frame| frame.is_runtime()).collect();
+    let runtime: Vec<bool> = frames.iter().map(super::frames::Frame::is_runtime).collect();
     assert_eq!(runtime, [true, true, false, false, false]);
 }
 

@@ -1,5 +1,5 @@
-"""Compares the histograms of two profiles (`buddy profile --json`): one of a live record, one of the full snapshots that were
-written at the same moments. Exits with 1 unless every allocation of the second has equal histograms in the first."""
+"""Compares a live record (`buddy watch`) with the profile (`buddy profile --json`) of the full snapshots that were written at the
+same moments. Exits with 1 unless every histogram of every codec that both have is equal."""
 import json
 import sys
 
@@ -7,10 +7,10 @@ live, dumped = (json.load(open(path))["data"] for path in sys.argv[1:3])
 names = [allocation["name"] for allocation in live["run"]["allocations"]]
 compared = different = 0
 for at, allocation in enumerate(dumped["run"]["allocations"]):
-    here = live["allocations"][names.index(allocation["name"])]["histograms"]
-    there = dumped["allocations"][at]["histograms"]
-    for codec in sorted(set(here) & set(there)):
-        compared += len(there[codec])
-        different += sum(one != other for one, other in zip(here[codec], there[codec], strict=True))
+    sizes = [snapshot[names.index(allocation["name"])]["histograms"] for snapshot in live["sizes"]]
+    for codec, histograms in dumped["allocations"][at]["histograms"].items():
+        if codec in sizes[0]:
+            compared += len(histograms)
+            different += sum(one[codec] != other for one, other in zip(sizes, histograms, strict=True))
 print(f"{compared} histograms compared, {different} differ")
 sys.exit(different > 0 or compared == 0)

@@ -1,6 +1,7 @@
 // A program of the driver's interface alone: no runtime, two contexts, a module from PTX.
 #include <cuda.h>
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -42,7 +43,7 @@ static unsigned long long once(CUdevice device, unsigned packed) {
     for (unsigned step = 1; step <= 12; step++) {
         void* list[] = {&words, &step};
         struct { CUdeviceptr words; unsigned step; } arguments = {words, step};
-        size_t size = sizeof arguments;
+        size_t size = offsetof(decltype(arguments), step) + sizeof step;
         void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
         CALL(cuLaunchKernel, ramp, 1024, 1, 1, 256, 1, 1, 0, 0, packed ? nullptr : list, packed ? extra : nullptr);
     }
