@@ -129,3 +129,23 @@ fn captures_of_two_streams_end_one_by_one() {
 fn failed_and_empty_allocations_are_none() {
     assert!(live(&after("allocated 0x0 64 plain 0xc1 0\nallocated 0x1000 0 plain 0xc1 0")).is_empty());
 }
+
+/// Programs of `tests/gpu`, recorded on an H200 with `--keep-log`: allocations, slots, short-lived ones, what lives at the
+/// end, and the most bytes, each counted by hand from the sequence.
+#[test]
+fn sequences_of_real_programs() {
+    for (sequence, expected) in [
+        (include_str!("../../tests/sequences/async.txt"), (30, 2, 6, 0, 5_242_888)),
+        (include_str!("../../tests/sequences/driver.txt"), (2, 1, 0, 1, 1_048_576)),
+        (include_str!("../../tests/sequences/graph.txt"), (2, 2, 0, 1, 4_194_312)),
+        (include_str!("../../tests/sequences/mapped.txt"), (4, 3, 0, 0, 8_388_616)),
+        (include_str!("../../tests/sequences/threads.txt"), (171, 14, 26, 10, 8_503_344)),
+    ] {
+        let book = after(sequence);
+        let slots = (0..).take_while(|slot| book.slot(*slot).is_some()).count();
+        let counts = book.counts();
+        let found = (counts.allocations, slots, counts.short, live(&book).len(), counts.peak_bytes);
+        assert_eq!(found, expected);
+        assert!(!book.is_capturing());
+    }
+}
