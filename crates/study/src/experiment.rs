@@ -74,6 +74,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &figures::Results,
     &figures::Codecs,
     &figures::Pages,
+    &figures::Public,
     &figures::Fit,
     &figures::Networks,
     &figures::Roles,

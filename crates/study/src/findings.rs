@@ -7,7 +7,7 @@ use buddy_dl::{Accuracy, NetworkInfo, PAPER, TODAY};
 use buddy_sim::Report;
 use buddy_workloads::{ALL, Info};
 
-use crate::{Experiment, Point, Program, Recorded, Settings, SpeedRow};
+use crate::{Experiment, PUBLIC, Point, Program, Recorded, Settings, SpeedRow};
 
 /// What is known so far. A figure is a function of this alone.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct Findings {
     pub programs: BTreeMap<String, Program>,
     /// The recorded networks, by name.
     pub networks: BTreeMap<String, Recorded>,
+    /// Public programs that were watched, by name.
+    pub public: BTreeMap<String, Recorded>,
     /// The result of every point that was simulated.
     pub reports: BTreeMap<Point, Report>,
     /// Accuracy by batch size, if it was recorded.
@@ -48,6 +50,7 @@ impl Findings {
             settings,
             programs: BTreeMap::new(),
             networks: BTreeMap::new(),
+            public: BTreeMap::new(),
             reports: BTreeMap::new(),
             accuracy: None,
             speed: Vec::new(),
@@ -62,6 +65,12 @@ impl Findings {
             Subject { name, label, hpc: true, paper_bytes, profile }
         };
         ALL.iter().map(subject).collect()
+    }
+
+    /// The public program that computes what one of our ten does.
+    pub fn twin(&self, name: &str) -> Option<&Profile> {
+        let twin = PUBLIC.iter().find(|info| info.twin == Some(name))?;
+        self.public.get(twin.name).map(|recorded| &recorded.profile)
     }
 
     /// The paper's six networks, recorded or not.

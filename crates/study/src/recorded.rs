@@ -62,6 +62,20 @@ pub(crate) fn accuracy(dir: Option<&Path>) -> Result<Option<Accuracy>, Error> {
     record(dir, "accuracy")
 }
 
+/// The record of a public program by its name, from a directory or the one that is built in.
+pub(crate) fn public_run(
+    dir: Option<&Path>,
+    name: &str,
+    built_in: &'static str,
+) -> Result<Option<RunRecord>, Error> {
+    let text = match dir {
+        Some(dir) => file(dir, name)?,
+        None => Some(Cow::Borrowed(built_in)),
+    };
+    let wrong = |source| Error::Recorded { name: name.to_owned(), source };
+    text.map(|text| Ok(Record::from_json(&text).map_err(wrong)?.data)).transpose()
+}
+
 fn record<T: RecordKind>(dir: Option<&Path>, name: &str) -> Result<Option<T>, Error> {
     let Some(text) = text(dir, name)? else { return Ok(None) };
     let wrong = |source| Error::Recorded { name: name.to_owned(), source };
@@ -74,6 +88,11 @@ fn text(dir: Option<&Path>, name: &str) -> Result<Option<Cow<'static, str>>, Err
         let accuracy = (name == "accuracy").then_some(ACCURACY);
         return Ok(accuracy.or_else(|| Some(NetworkInfo::named(name)?.record)).map(Cow::Borrowed));
     };
+    file(dir, name)
+}
+
+/// The text of a directory's file; none if it is not there.
+fn file(dir: &Path, name: &str) -> Result<Option<Cow<'static, str>>, Error> {
     let path = dir.join(format!("{name}.json"));
     match read_text(&path) {
         Ok(text) => Ok(Some(Cow::Owned(text))),

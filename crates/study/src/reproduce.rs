@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::{
     EXPERIMENTS, Error, Experiment, Findings, Key, Point, Program, Recorded, Settings, Store, Watch, program,
+    public::public_programs,
     recorded,
     simulate::{self, Stages},
     speed,
@@ -51,7 +52,8 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let store = Store::open(&request.records)?;
     let settings = request.settings;
     let accuracy = recorded::accuracy(request.recorded.as_deref())?;
-    let mut found = Findings { networks: networks(request)?, accuracy, ..Findings::new(settings) };
+    let public = public_programs(request.recorded.as_deref())?;
+    let mut found = Findings { networks: networks(request)?, public, accuracy, ..Findings::new(settings) };
     let interrupted = match gather(&chosen, &mut found, &store, watch) {
         Ok(()) => false,
         Err(Error::Interrupted) => true,
@@ -119,6 +121,7 @@ fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<
         "figure": name, "scale": scale, "bytes": bytes, "seed": seed,
         "network_instructions": network_instructions,
         "networks": found.networks.keys().collect::<Vec<_>>(),
+        "public": found.public.keys().collect::<Vec<_>>(),
     });
     let mut figure = Figure { unfinished: found.unfinished(experiment), ..experiment.draw(found) };
     if !figure.unfinished.is_empty() {

@@ -1,6 +1,6 @@
 //! One target for the program, one for each allocation, and 16x for what stays zero.
 
-use buddy_core::{AxisInfo, Chart, Figure, Mark, Policy, PolicyOutcome, Unit};
+use buddy_core::{AxisInfo, Chart, Figure, Mark, Policy, PolicyOutcome, SeriesInfo, Unit};
 
 use super::{Column, bar_chart, charts};
 use crate::{
@@ -63,7 +63,7 @@ impl Experiment for Optimisations {
         }
         Figure {
             quantities,
-            panels: charts([ratio_chart(&subjects, &ratios), share_chart(&subjects, &shares)]),
+            panels: charts([ratio_chart(found, &subjects, &ratios), share_chart(&subjects, &shares)]),
             missing: found.missing(),
             deviations: vec![40, 41, 42, 45, 46, 49, 71, 75],
             ..self.about().figure()
@@ -84,8 +84,13 @@ fn outcome(profile: &buddy_core::Profile, policy: Policy) -> Option<&PolicyOutco
     profile.outcome(policy, "bpc")
 }
 
-fn ratio_chart(subjects: &[Subject<'_>], columns: &[Column; 3]) -> Chart {
-    let series = columns.iter().zip(STEPS).map(|(column, (_, name))| column.bars(name)).collect();
+/// The three steps, and beside our programs the final design of public ones that compute the same.
+fn ratio_chart(found: &Findings, subjects: &[Subject<'_>], columns: &[Column; 3]) -> Chart {
+    let mut series: Vec<SeriesInfo> =
+        columns.iter().zip(STEPS).map(|(column, (_, name))| column.bars(name)).collect();
+    let twin = |subject: &Subject<'_>| Some(outcome(found.twin(subject.name)?, STEPS[2].0)?.ratio);
+    let twins = SeriesInfo::bars("final design, public program", subjects.iter().map(twin));
+    series.extend((!twins.points.is_empty()).then_some(twins));
     let y = AxisInfo::new("ratio", Unit::Ratio).starting_at(0.0);
     let marks = (0..3).flat_map(|step| mean_marks(subjects, step, RATIOS[step])).collect();
     Chart { marks, ..bar_chart("Compression ratio", subjects, y, series) }
@@ -129,6 +134,13 @@ mod tests {
         // Both programs 1/16; alexnet 1/4 and resnet50 none.
         near(ours(&figure, "Buddy accesses, final design, HPC"), 0.0625);
         near(ours(&figure, "Buddy accesses, final design, DL"), 0.125);
+    }
+
+    #[test]
+    fn a_public_program_stands_beside_ours() {
+        let ratios = Optimisations.draw(&findings());
+        near(bar(chart(&ratios, 0), "final design, public program", "354.cg"), 4.0 / 3.0);
+        assert_eq!(bar(chart(&ratios, 0), "final design, public program", "355.seismic"), None);
     }
 
     #[test]

@@ -12,6 +12,8 @@
 //! | alexnet | x | zero x 48, 32 B x 48, 64 B x 32 (25%) | the same | 4x |
 //! | resnet50 | w | raw x 128 | the same | 1x |
 //! | resnet50 | g | not alive | 96 B x 128 | 4/3x |
+//! | public cg | cg.cu:1, cg.cu:2 | as cg | as cg | as cg |
+//! | public is | is.cu:1 | zero x 128 | 64 B x 128 | 2x |
 //! | resnet50_bf16 | t | raw x 128; with bf16 96 B x 128 | the same | 1x; 4/3x |
 //!
 //! Device memory: cg 8192 + 16384 of 32768 bytes, so 4/3; seismic 1024 + 16384 of 32768, so 32/17; alexnet 4096 of
@@ -55,6 +57,16 @@ pub(crate) fn findings() -> Findings {
         network("alexnet", &[("activations/x", &[("bpc", x)])]),
         network("resnet50", &[("weights/w", &[("bpc", q)]), ("gradients/g", &[("bpc", g)])]),
         network("resnet50_bf16", &[("activations/t", &[("bpc", q), ("bf16", half)])]),
+    ]
+    .into();
+    // A public cg that is like ours, and an is whose memory is all zeros at first.
+    let keys = [[128, 0, 0, 0, 0, 0], [0, 0, 0, 128, 0, 0]];
+    found.public = [
+        network(
+            "cg",
+            &[("cg.cu:1", &[("bpc", a), ("planes64", small)]), ("cg.cu:2", &[("bpc", b), ("planes64", b)])],
+        ),
+        network("is", &[("is.cu:1", &[("bpc", keys)])]),
     ]
     .into();
     found
