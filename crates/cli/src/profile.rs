@@ -176,8 +176,7 @@ impl ProfileVerb {
             return Ok((Some(Source::Record(record.data)), accesses, watched.code));
         };
         let accesses = self.accesses.as_ref();
-        let accesses =
-            accesses.map(|path| read_text(path).with_context(|| path.display().to_string()));
+        let accesses = accesses.map(|path| read_text(path).with_context(|| path.display().to_string()));
         Ok((Some(Source::open(path)?), accesses.transpose()?, 0))
     }
 
