@@ -46,6 +46,7 @@ def check_the_gpu_writes_the_bits_of_the_cpu():
         there = pack(plain.to(GPU), codec=here.codec, target=here.target)
         assert here.nbytes == there.nbytes, (here, there)
         same(there.data.cpu(), here.data)
+        same(here.to(GPU).unpack().cpu(), plain)
         same(unpack(there).cpu(), plain)
         same(pack(plain.to(GPU)).unpack().cpu(), plain)
 
@@ -129,7 +130,8 @@ def check_saved_activations():
         for dtype in [torch.float32, torch.bfloat16]:
             for options in [{}, {"in_flight_bytes": 0}, {"most_overflow": 0.1}]:
                 mem = compare(copy.deepcopy(model).to(GPU, dtype), torch.randn(shape, device=GPU, dtype=dtype), steps=3, **options)
-                assert mem.report().tensors > 0 and not mem._pending
+                assert mem.report().tensors > 0 or "most_overflow" in options
+                assert not mem._pending
 
 
 def check_saved_on_other_streams():
@@ -179,7 +181,7 @@ def check_plain_memory_goes():
 
 
 def main():
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True)
     failed = 0
     for name, check in list(globals().items()):
         if not name.startswith("check_"):

@@ -95,7 +95,7 @@ def packed_options(name):
     return {"least": "4/3x" if "4/3x" in name else "2x", **({"recompute": ()} if "alone" in name else {})}
 
 
-def measure(network, name, steps, warm_up):
+def measure(network, name, steps, warm_up, profile):
     gc.collect()
     torch.cuda.empty_cache()
     torch.manual_seed(1)
@@ -104,7 +104,6 @@ def measure(network, name, steps, warm_up):
     if inputs.dim() == 4:
         model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    base = torch.cuda.mem_get_info()[0]
     with mode(name, model) as around:
         times = []
         for step in range(warm_up + steps):
@@ -119,6 +118,12 @@ def measure(network, name, steps, warm_up):
             optimizer.zero_grad(set_to_none=True)
             torch.cuda.synchronize()
             times.append(1e3 * (time.perf_counter() - start))
+            if step == warm_up + steps - 2 and profile:
+                profiler = torch.profiler.profile()
+                profiler.start()
+        if profile:
+            profiler.stop()
+            print(profiler.key_averages().table(sort_by="self_device_time_total", row_limit=14, max_name_column_width=40))
         report = compress_saved(model, **packed_options(name)).report() if "packed" in name else None
     times = sorted(times[warm_up:])
     free, total = torch.cuda.mem_get_info()
@@ -153,7 +158,7 @@ def weights_after(network, steps, packed, least):
 
 def equality(network, steps, least):
     """Whether training with and without gives the same weights, to the bit."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True)
     start = time.perf_counter()
     plain, loss, _ = weights_after(network, steps, False, least)
     packed, _, tensors = weights_after(network, steps, True, least)
@@ -171,6 +176,7 @@ def main():
                         help="also save_on_cpu, compiled, compiled 0.5")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--warm-up", type=int, default=3)
+    parser.add_argument("--profile", action="store_true", help="print the kernels that take the most time")
     parser.add_argument("--equal", type=int, metavar="STEPS", help="train so many steps with and without, and compare the weights")
     parser.add_argument("--out", type=pathlib.Path, help="file for the record")
     options = parser.parse_args()
@@ -179,7 +185,7 @@ def main():
         for name in options.modes.split(",") if not options.equal else ["4/3x"]:
             try:
                 found.append(equality(network, options.equal, name) if options.equal
-                             else measure(network, name, options.steps, options.warm_up))
+                             else measure(network, name, options.steps, options.warm_up, options.profile))
             except Exception:
                 # The others may still be had.
                 traceback.print_exc()

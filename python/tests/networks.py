@@ -10,7 +10,7 @@ from buddy.torch import compress_saved
 
 SMALL = {"least_bytes": 256}
 # Everything is packed, whether that saves anything or not.
-ALL = {"least": "4/3x", "most_overflow": 1.0, "least_saved": -9.0, **SMALL}
+ALL = {"least": "4/3x", "most_overflow": 1.0, "least_saved": -9.0, "learn": False, **SMALL}
 
 
 class Block(nn.Module):

@@ -10,6 +10,7 @@ import pytest
 
 import buddy
 import buddy._native
+from buddy import libraries
 
 numpy = pytest.importorskip("numpy")
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/run/snapshot-2.safetensors"
@@ -72,3 +73,16 @@ def test_the_command_is_in_the_package():
     assert run("--version").stdout.startswith("buddy 0.")
     assert run("analyze").returncode == 2
     assert run("analyze", "nowhere.bin").returncode == 1
+
+
+def test_the_compiler_is_found_in_the_wheels(tmp_path, monkeypatch):
+    for name in ["cu13/lib/libnvrtc.so.13", "cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc-builtins.so.13.0"]:
+        (tmp_path / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "nvidia" / name).touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+    found = {path.name for path in libraries._in_wheels()}
+    assert found == {"libnvrtc.so.13", "libnvrtc.so.12"}
+    # Files that are no libraries are passed over.
+    monkeypatch.setattr(libraries, "NAMES", [])
+    assert not libraries.load_compiler()

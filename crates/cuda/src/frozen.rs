@@ -107,11 +107,31 @@ impl<'a> FrozenBuffer<'a> {
         from: DeviceSpan<'_>,
         memory: DeviceSpan<'a>,
     ) -> Result<Self, Error> {
+        // SAFETY: nothing is told.
+        unsafe { Self::pack_and_tell(gpu, on, how, from, memory, 0) }
+    }
+
+    /// [`pack`](Self::pack), and says how many sectors overflow in a 32-bit word of the host's as well, so that its owner need not
+    /// wait to see whether there was room. If there is nothing to pack, nothing is said.
+    ///
+    /// # Errors
+    /// As for [`pack`](Self::pack).
+    ///
+    /// # Safety
+    /// `told` is 0 or the address of pinned host memory that the GPU reaches, writable until the stream has passed this call.
+    pub unsafe fn pack_and_tell(
+        gpu: &Gpu,
+        on: &CudaStream,
+        how: (&Codec, Target, u32),
+        from: DeviceSpan<'_>,
+        memory: DeviceSpan<'a>,
+        told: u64,
+    ) -> Result<Self, Error> {
         let whole = ENTRY_BYTES as u64 * u64::from(how.2).max(1);
         let from = from.check(whole, 16, "whole entries, and whole rows of a matrix, aligned to 16")?;
         let buffer = Self::over(gpu, how, from.bytes(), memory)?;
         if buffer.header.entries() > 0 {
-            let packed = buffer.start_packing(on, from, buffer.head()?);
+            let packed = buffer.start_packing(on, from, buffer.head()?, told);
             gpu.check("start packing", packed)?;
         }
         Ok(buffer)
@@ -130,6 +150,7 @@ impl<'a> FrozenBuffer<'a> {
         on: &CudaStream,
         from: DeviceSpan<'_>,
         head: [u32; 32],
+        told: u64,
     ) -> Result<(), DriverError> {
         let view = self.view();
         let packing = Packing {
@@ -139,6 +160,7 @@ impl<'a> FrozenBuffer<'a> {
             index: view.index,
             overflow: view.overflow,
             header: self.memory.address(),
+            told,
             order: view.order,
             device_bytes: view.device_bytes,
             capacity: view.sectors,

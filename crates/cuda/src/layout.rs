@@ -70,6 +70,7 @@ pub(crate) struct Packing {
     pub(crate) index: u64,
     pub(crate) overflow: u64,
     pub(crate) header: u64,
+    pub(crate) told: u64,
     pub(crate) order: Order,
     pub(crate) device_bytes: u32,
     pub(crate) capacity: u32,

@@ -35,14 +35,23 @@ pub(crate) fn frozen_header(header: Span) -> PyResult<(String, &'static str, u32
 }
 
 /// Packs whole entries into a buffer when the stream gets there. If more sectors overflow than there is room for, the buffer does
-/// not begin as one, and its header says how many there are.
+/// not begin as one, and its header says how many there are; on a GPU so does the 32-bit word of pinned memory at `told`, unless 0.
 #[pyfunction]
-pub(crate) fn freeze(py: Python<'_>, place: Place, how: How, from: Span, to: Span) -> PyResult<()> {
+pub(crate) fn freeze(
+    py: Python<'_>,
+    place: Place,
+    how: How,
+    from: Span,
+    to: Span,
+    told: u64,
+) -> PyResult<()> {
     let (codec, target, row) = parse(&how)?;
     if let Some((gpu, stream)) = gpu(place)? {
+        let (from, to) = (on_gpu(from), on_gpu(to));
+        // SAFETY: Python keeps the word until it was written.
         let packed =
-            FrozenBuffer::pack(&gpu, &stream, (&codec, target, row), on_gpu(from), on_gpu(to)).map(|_| ());
-        return packed.map_err(failure::gpu);
+            unsafe { FrozenBuffer::pack_and_tell(&gpu, &stream, (&codec, target, row), from, to, told) };
+        return packed.map(|_| ()).map_err(failure::gpu);
     }
     let (from, to) = (bytes(from)?, bytes_mut(to)?);
     py.detach(|| freeze_here((&codec, target, row), from, to))

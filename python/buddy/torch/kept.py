@@ -12,6 +12,8 @@ from .. import _native
 from .layout import padded, room
 from .ops import on_device, place, span
 
+# What stands where a GPU will say how many sectors overflow.
+UNTOLD = -1
 # Where a buffer's header has the number of sectors that overflow.
 AT_SECTORS = slice(48, 52)
 
@@ -25,7 +27,7 @@ class Kept:
     """A storage as it was when autograd saved it. ``tensor`` is what was saved first, cut off from the graph."""
 
     __slots__ = ("tensor", "storage", "address", "version", "size", "device", "packed", "how", "capacity", "sectors", "site",
-                 "event", "stream", "told", "restored", "held", "__weakref__")
+                 "stream", "told", "restored", "held", "at", "__weakref__")
 
     def __init__(self, tensor, site):
         storage = tensor.untyped_storage()
@@ -33,36 +35,33 @@ class Kept:
         # While the weak reference lives, no other storage has this one's identity.
         self.storage, self.address, self.size = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
         self.device, self.packed, self.sectors, self.restored = tensor.device, None, 0, None
-        self.event = self.stream = self.told = self.held = None
+        self.stream = self.told = self.held = self.at = None
 
     def is_of(self, tensor, storage):
         """Whether a tensor's memory is this one, unchanged. Its storage is alive, and so is the identity compared here."""
         return (not self.storage.expired() and tensor._version == self.version
                 and (storage.data_ptr(), storage.nbytes()) == (self.address, self.size))
 
-    def pack(self, codec, target, sectors):
-        """Packs it, when the stream gets there. ``settle`` says later whether it had room."""
+    def pack(self, codec, target, sectors, told=None):
+        """Packs it, when the stream gets there. On a GPU ``told``, pinned memory, then holds how many sectors overflow."""
         flat = over(self.tensor.untyped_storage(), torch.uint8, (self.size,), (1,), 0)
         if self.size != padded(self.size) or self.address % 16:
             filled = flat.new_zeros(padded(self.size))
             filled[: self.size] = flat
             flat = filled
-        self.how, self.capacity = (codec, target, 0), sectors
+        self.how, self.capacity, self.told = (codec, target, 0), sectors, told
         self.packed = flat.new_empty(room(target, 0, flat.numel(), sectors))
         with on_device(flat):
-            _native.freeze(place(flat), self.how, span(flat), span(self.packed))
-
-    def watch(self, told, event):
-        """On a GPU: asks how many sectors overflow, without a wait."""
-        self.stream, self.told, self.event = torch.cuda.current_stream(self.device), told, event
-        # Should the plain memory go before the kernel has read it, the allocator waits for this stream.
-        self.tensor.record_stream(self.stream)
-        told.copy_(self.packed[AT_SECTORS].view(torch.int32)[0], non_blocking=True)
-        event.record(self.stream)
+            where = place(flat)
+            _native.freeze(where, self.how, span(flat), span(self.packed), told.data_ptr() if told is not None else 0)
+            if told is not None:
+                self.stream = torch.cuda.current_stream(self.device)
+                # Should the plain memory go before the kernel has read it, the allocator waits for this stream.
+                self.tensor.record_stream(self.stream)
 
     def settle(self):
         """The answer is there: lets go of the plain memory, or of the packed if it had no room. Returns whether it had."""
-        self.sectors = int(self.packed[AT_SECTORS].view(torch.int32)[0] if self.told is None else self.told) & 0xFFFFFFFF
+        self.sectors = int(self.packed[AT_SECTORS].view(torch.int32)[0] if self.told is None else self.told)
         self.told = None
         if self.sectors > self.capacity:
             self.packed = None
@@ -93,7 +92,7 @@ class Kept:
     def _read(self):
         if self.told is not None:
             # Changed in place while it was being packed: now the answer counts.
-            self.event.synchronize()
+            torch.cuda.synchronize(self.device)
             if not self.settle():
                 raise changed(self.tensor, self.version)
         if self.restored is not None and not self.restored.expired():
@@ -102,10 +101,12 @@ class Kept:
                 return storage
         whole = torch.empty(padded(self.size), dtype=torch.uint8, device=self.device)
         with on_device(whole):
-            if self.event is not None and (current := torch.cuda.current_stream(self.device)) != self.stream:
-                current.wait_event(self.event)
+            where = place(whole)
+            if self.stream is not None and where[1] != self.stream.cuda_stream:
+                current = torch.cuda.current_stream(self.device)
+                current.wait_stream(self.stream)
                 self.packed.record_stream(current)
-            _native.read_frozen(place(whole), self.how, span(self.packed), span(whole))
+            _native.read_frozen(where, self.how, span(self.packed), span(whole))
         storage = whole.untyped_storage()
         self.restored = StorageWeakRef(storage)
         return storage

@@ -66,9 +66,10 @@ def flat_bytes(tensor):
 
 def _pack(data, codec, target, row, sectors):
     flat = flat_bytes(data)
-    packed = torch.empty(room(target, row, flat.numel(), sectors), dtype=torch.uint8, device=data.device)
+    # Zeros where nothing is written, so that the GPU's bytes are the CPU's, all of them.
+    packed = torch.zeros(room(target, row, flat.numel(), sectors), dtype=torch.uint8, device=data.device)
     with on_device(data):
-        _native.freeze(place(data), (codec, target, row), span(flat), span(packed))
+        _native.freeze(place(data), (codec, target, row), span(flat), span(packed), 0)
     return packed
 
 

@@ -19,6 +19,8 @@ class Site:
     sectors: int = 0
     reason: str | None = None
     """Why it is passed through."""
+    sticks: str | None = None
+    """The same, learnt from how it is used: no look changes it."""
     looked: int = 0
     """The step of the last look."""
     maker: weakref.ref | None = None
@@ -41,6 +43,7 @@ class Policy:
     least_bytes: int = 1 << 20
     most_overflow: float = 0.1
     least_saved: float = 0.1
+    learn: bool = True
 
     def __post_init__(self):
         if self.least not in DEVICE or self.least == "1x":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import weakref
 from collections import deque
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .again import CHEAP, Again, Made, plain_call
-from .kept import Kept, Part, Passed, over
+from .kept import UNTOLD, Kept, Part, Passed, over
 from .policy import Policy, Site
 from .report import SavedReport
 
@@ -21,7 +22,8 @@ _MODELS: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, SavedMemory]] = we
 
 
 def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: int = 1 << 20, most_overflow: float = 0.1,
-                   least_saved: float = 0.1, recompute: tuple[type, ...] = CHEAP, in_flight_bytes: int = 512 << 20) -> SavedMemory:
+                   least_saved: float = 0.1, recompute: tuple[type, ...] = CHEAP, learn: bool = True,
+                   in_flight_bytes: int = 1 << 30) -> SavedMemory:
     """Packs what autograd saves for the backward pass. Gradients are those without it, to the bit.
 
     Put it around the forward pass; the backward pass may be inside or after it::
@@ -35,17 +37,18 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
     steps; ``least="4/3x"`` packs dense bf16 too. At most ``most_overflow`` of a tensor's entries may be beyond its target, and
     at least ``least_saved`` of its bytes must be saved.
     What is cheap to compute again from a tensor that is kept anyway, the output of a module of the types ``recompute``, is not
-    packed but computed. Parameters, buffers, subclasses of tensors and what is smaller than ``least_bytes`` are passed through. The same model and
+    packed but computed. What is wanted again at once, or held by someone else too, is left alone in later steps unless ``learn`` is
+    off. Parameters, buffers, subclasses of tensors and what is smaller than ``least_bytes`` are passed through. The same model and
     options give the same memory, so it may be written into the training loop. Plain memory is let go once the GPU says that its
     packed form had room; at most ``in_flight_bytes`` of it wait for that answer.
 
     Memory that is changed behind autograd's back (through ``.data``, or by kernels that do not say so) between two operations
     that save it must not be used with this.
     """
-    options = (least, least_bytes, most_overflow, least_saved, tuple(recompute), in_flight_bytes)
+    options = (least, least_bytes, most_overflow, least_saved, learn, tuple(recompute), in_flight_bytes)
     kept = _MODELS.setdefault(model, {})
     if options not in kept:
-        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:4]), tuple(recompute), in_flight_bytes)
+        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:5]), tuple(recompute), in_flight_bytes)
     return kept[options]
 
 
@@ -59,7 +62,7 @@ class SavedMemory:
         self._sites: dict[Any, Site] = {}
         # By the identity of the storage; a Kept holds a weak reference that keeps it from being given to another.
         self._known: weakref.WeakValueDictionary[int, Kept] = weakref.WeakValueDictionary()
-        self._lock, self._pending, self._waiting, self._told, self._events = threading.Lock(), deque(), 0, [], []
+        self._lock, self._pending, self._waiting, self._told, self._saved = threading.Lock(), deque(), 0, [], 0
         self._inside, self._hooks, self._report = [], [], SavedReport()
         self._made: dict[int, Made] = {}
 
@@ -73,7 +76,7 @@ class SavedMemory:
             self.step += 1
             self._numbers, self._report = {}, SavedReport()
             self._find_owned()
-        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
         hooks.__enter__()
         self._inside.append(hooks)
         return self
@@ -151,7 +154,7 @@ class SavedMemory:
         storage = tensor.untyped_storage()
         if storage._cdata in self._owned:
             return "a parameter or a buffer"
-        if storage.nbytes() < self.policy.least_bytes:
+        if storage.nbytes() < max(self.policy.least_bytes, 1):
             return "small"
         if tensor.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             return "captured in a graph"
@@ -167,24 +170,26 @@ class SavedMemory:
             self._report.computed(again.size)
             self._known[storage._cdata] = again
             return again
-        if site.is_due(self.step):
+        if site.sticks is None and site.is_due(self.step):
             flat = over(storage, torch.uint8, (storage.nbytes(),), (1,), 0)
             self.policy.look(site, self.step, flat, tensor.dtype)
         kept = self._known[storage._cdata] = Kept(tensor, site)
-        if site.reason is not None:
+        self._saved += kept.size
+        kept.at = self._saved
+        if reason := site.sticks or site.reason:
             # Kept as it is; what is cheap may be computed from it.
-            self._report.skip(site.reason, tensor)
+            self._report.skip(reason, tensor)
             return kept
-        kept.pack(site.codec, site.target, site.sectors)
-        if tensor.device.type == "cuda":
-            with self._lock:
-                told = self._told.pop() if self._told else torch.empty((), dtype=torch.int32, pin_memory=True)
-                event = torch.cuda.Event()
-                kept.watch(told, event)
-                self._pending.append((weakref.ref(kept), told, event, kept.size, self._report))
-                self._waiting += kept.size
-        else:
+        if tensor.device.type == "cpu":
+            kept.pack(site.codec, site.target, site.sectors)
             self._settled(kept, self._report)
+            return kept
+        with self._lock:
+            told = self._told.pop() if self._told else torch.empty((), dtype=torch.int32, pin_memory=True)
+            told.fill_(UNTOLD)
+            kept.pack(site.codec, site.target, site.sectors, told)
+            self._pending.append((weakref.ref(kept), told, kept.size, tensor.device, self._report))
+            self._waiting += kept.size
         return kept
 
     def _again(self, tensor, storage, site):
@@ -210,11 +215,11 @@ class SavedMemory:
         """Takes the answers that are there, and waits for some while more bytes than these are in flight."""
         with self._lock:
             while self._pending:
-                kept, told, event, size, report = self._pending[0]
-                if not event.query():
+                kept, told, size, device, report = self._pending[0]
+                if int(told) == UNTOLD:
                     if self._waiting <= most:
                         break
-                    event.synchronize()
+                    wait_for(told, device)
                 self._pending.popleft()
                 self._waiting -= size
                 if (kept := kept()) is not None and kept.told is not None:
@@ -231,9 +236,32 @@ class SavedMemory:
             report.skip("overflowed its room", kept.tensor)
 
 
-def _unpack(saved):
-    if isinstance(saved, Part) and isinstance(kept := saved.kept, Kept) and kept.tensor is None and not kept.storage.expired():
-        kept.site.held += 1
-        if kept.site.held > 2:
-            kept.site.reason = "held by someone else too"
-    return saved.unpack()
+    def _unpack(self, saved):
+        """The hook: the tensor again. Before the first of a backward pass all plain memory that can go is let go."""
+        if self._pending:
+            self._settle(0)
+        if isinstance(saved, Part) and isinstance(kept := saved.kept, Kept):
+            if self.policy.learn:
+                self._learn(kept)
+        return saved.unpack()
+
+    def _learn(self, kept):
+        """What its first use says of the next step: memory that is wanted again at once, or that others hold, is not worth packing."""
+        site = kept.site
+        if kept.at is not None and self._saved - kept.at < kept.size:
+            site.sticks = "wanted again at once"
+        kept.at = None
+        if kept.tensor is None and not kept.storage.expired():
+            site.held += 1
+            if site.held > 2:
+                site.sticks = "held by someone else too"
+
+
+def wait_for(told, device):
+    """Waits until the GPU has said something; what went wrong there is raised."""
+    start = time.perf_counter()
+    while int(told) == UNTOLD:
+        time.sleep(2e-5)
+        if time.perf_counter() - start > 5:
+            torch.cuda.synchronize(device)
+            start = time.perf_counter()
