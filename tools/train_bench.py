@@ -99,8 +99,9 @@ def measure(network, name, steps, warm_up, profile):
     gc.collect()
     torch.cuda.empty_cache()
     torch.manual_seed(1)
-    model, inputs, labels = NETWORKS[network]()
-    model = networks.initialise(model).to(GPU, torch.bfloat16).train()
+    with GPU:
+        model, inputs, labels = NETWORKS[network]()
+    model = networks.initialise(model).to(torch.bfloat16).train()
     if inputs.dim() == 4:
         model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -109,6 +110,8 @@ def measure(network, name, steps, warm_up, profile):
         for step in range(warm_up + steps):
             if step == warm_up:
                 torch.cuda.synchronize()
+                # What the first steps took is no longer needed.
+                torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
             start = time.perf_counter()
             with around():
@@ -140,8 +143,9 @@ def measure(network, name, steps, warm_up, profile):
 
 def weights_after(network, steps, packed, least):
     torch.manual_seed(1)
-    model, inputs, labels = NETWORKS[network]()
-    model = networks.initialise(model).to(GPU, torch.bfloat16).train()
+    with GPU:
+        model, inputs, labels = NETWORKS[network]()
+    model = networks.initialise(model).to(torch.bfloat16).train()
     optimizer, generator = torch.optim.AdamW(model.parameters(), lr=3e-4), torch.Generator(GPU).manual_seed(2)
     for _ in range(steps):
         order = torch.randperm(len(inputs), generator=generator, device=GPU)

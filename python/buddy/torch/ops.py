@@ -66,6 +66,9 @@ def flat_bytes(tensor):
 
 def _pack(data, codec, target, row, sectors):
     flat = flat_bytes(data)
+    if flat.numel() == 0 and data.device.type != "cpu":
+        # A kernel without blocks would write no header.
+        return _pack(data.cpu(), codec, target, row, sectors).to(data.device)
     # Zeros where nothing is written, so that the GPU's bytes are the CPU's, all of them.
     packed = torch.zeros(room(target, row, flat.numel(), sectors), dtype=torch.uint8, device=data.device)
     with on_device(data):
