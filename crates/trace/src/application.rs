@@ -8,13 +8,13 @@ use crate::Kernel;
 ///
 /// It can be run any number of times, on several threads at once: a step makes its kernel anew each time.
 pub struct Application {
-    /// Its name.
+    /// Name of the program in records.
     pub name: String,
     /// Its allocations, by address; none overlap and each begins at an entry.
     pub allocations: Vec<AllocationInfo>,
     /// Names of the allocations that lie in host memory.
     pub host: Vec<String>,
-    /// What it does.
+    /// Copies and kernels, in the order in which they run; none overlap.
     pub steps: Vec<Step>,
 }
 
@@ -22,7 +22,7 @@ pub struct Application {
 pub enum Step {
     /// Copies bytes from the host to device memory.
     Copy {
-        /// How many.
+        /// Bytes that cross the link.
         bytes: u64,
     },
     /// Runs the kernel that this makes.

@@ -8,7 +8,7 @@ pub struct Error {
     pub file: String,
     /// The line, counted from 1; 0 where no line is to blame.
     pub line: u64,
-    /// What is wrong.
+    /// The problem, with the offending value and what would be right.
     pub problem: Problem,
 }
 
@@ -43,9 +43,9 @@ pub enum Problem {
     /// A number outside its range.
     #[error("{what} is {found}; it must be {range}")]
     Range {
-        /// The quantity.
+        /// The quantity that is out of range, as the message names it.
         what: &'static str,
-        /// Its value.
+        /// The value that the file has.
         found: u64,
         /// What would be right.
         range: &'static str,
@@ -53,7 +53,7 @@ pub enum Problem {
     /// Fewer or more pieces than the header or the block announced.
     #[error("found {found} {what} of {expected}")]
     Count {
-        /// What is counted.
+        /// What is counted, in the plural: blocks, warps, instructions.
         what: &'static str,
         /// How many there are.
         found: u64,
@@ -91,15 +91,15 @@ pub enum Problem {
     Twice {
         /// `thread block` or `warp`.
         what: &'static str,
-        /// Which one.
+        /// Number of the block or warp that comes again.
         index: u64,
     },
     /// An active mask that does not fit the addresses beside it.
     #[error("mask {mask:08x} does not fit: {why}")]
     Mask {
-        /// The mask.
+        /// Active mask of the instruction, lane 0 lowest.
         mask: u32,
-        /// What it contradicts.
+        /// Which rule of the format the mask breaks.
         why: &'static str,
     },
 }

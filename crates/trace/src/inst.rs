@@ -13,9 +13,9 @@ pub enum Op {
     Int,
     /// Integer multiply-add, which has a pipe of its own beside [`Op::Int`].
     Imad,
-    /// Single precision.
+    /// Single-precision arithmetic (FADD, FMUL, FFMA).
     Fp32,
-    /// Double precision.
+    /// Double-precision arithmetic (DADD, DMUL, DFMA).
     Fp64,
     /// Half precision, two at a time.
     Fp16,
@@ -104,7 +104,7 @@ pub struct Inst {
     stride: i32,
     /// The lanes that take part.
     pub mask: u32,
-    /// What it does.
+    /// Kind of instruction: it decides the unit, the latency and where its addresses go.
     pub op: Op,
     /// The register it writes, or [`NO_REGISTER`]. A load of more than four bytes writes those after it as well.
     pub dst: u8,
@@ -130,6 +130,12 @@ pub enum Addresses<'a> {
 }
 
 impl Inst {
+    /// Whether it loads a constant whose place a register says, not the instruction itself.
+    #[inline]
+    pub fn is_indexed_constant(&self) -> bool {
+        self.op == Op::LoadConstant && self.src[0] != NO_REGISTER
+    }
+
     /// An instruction without memory access, for all lanes. At most four sources.
     #[inline]
     pub fn new(op: Op, dst: u8, sources: &[u8]) -> Self {
@@ -185,7 +191,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Appends an instruction.
+    /// Appends an instruction without a list of addresses.
     #[inline]
     pub fn push(&mut self, inst: Inst) {
         self.insts.push(inst);

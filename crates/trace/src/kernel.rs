@@ -10,7 +10,7 @@ pub const MAX_BLOCK_THREADS: u64 = 1024;
 /// The shape of a kernel and what one of its blocks needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// Its name.
+    /// Name of the kernel in reports; not unique in a program.
     pub name: String,
     /// Thread blocks in x, y and z.
     pub grid: [u32; 3],
@@ -76,7 +76,7 @@ pub struct At {
 
 /// A source of warp instructions.
 pub trait Kernel {
-    /// Its shape.
+    /// Grid, block and resources of the launch; the same for the kernel's whole life.
     fn launch(&self) -> &Launch;
 
     /// Puts the next piece of a warp into `code`, which comes empty; it stays empty at the end of the warp.
@@ -105,9 +105,9 @@ pub trait Kernel {
 pub enum Item {
     /// Copies bytes from the host to device memory.
     Copy {
-        /// Where to.
+        /// First device address that is written.
         address: u64,
-        /// How many bytes.
+        /// Bytes that cross the link.
         bytes: u64,
     },
     /// Runs the kernel of this file.

@@ -37,10 +37,10 @@ impl Opcodes {
         Ok(number)
     }
 
-    /// Notes that an opcode was executed.
+    /// Notes that an opcode was executed by these lanes. Where there are none, it has no addresses and needs none.
     #[inline]
-    pub(crate) fn count(&mut self, number: u16) {
-        self.executed[usize::from(number)].0 += 1;
+    pub(crate) fn count(&mut self, number: u16, mask: u32) {
+        self.executed[usize::from(number)].0 += u64::from(mask != 0);
     }
 
     pub(crate) fn names(&self) -> &[String] {
@@ -92,7 +92,8 @@ mod tests {
         for (index, (name, addresses, _)) in cases.into_iter().enumerate() {
             let number = opcodes.intern(name, addresses).unwrap();
             assert_eq!((usize::from(number), opcodes.intern(name, addresses).unwrap()), (index, number));
-            opcodes.count(number);
+            opcodes.count(number, 1);
+            opcodes.count(number, 0);
         }
         let expected = cases.into_iter().filter_map(|(_, _, shown)| Some((shown?.to_owned(), 1)));
         assert_eq!(opcodes.unknown(), expected.collect());

@@ -13,7 +13,7 @@ pub(super) struct Header {
     pub(super) leading_words: usize,
 }
 
-/// Reads the header.
+/// Reads the header and leaves `lines` after the first line that begins with `#`.
 pub(super) fn read(lines: &mut Lines) -> Result<Header, Error> {
     let (mut grid, mut block) = (None, None);
     let mut header = Header {

@@ -2,7 +2,7 @@
 //! `PC MASK ndst [R%d] OPCODE nsrc [R%d ...] width [mode addresses] imm`.
 //!
 //! What stands between the mask and the addresses is the same each time one instruction is executed. It is read
-//! once and then only compared, which makes reading 4 times as fast.
+//! once and then only compared.
 
 use super::{
     header::Header,
@@ -83,7 +83,7 @@ impl Parser {
             }
         };
         let Instruction { inst, access, opcode, .. } = &self.known[place];
-        self.opcodes.count(*opcode);
+        self.opcodes.count(*opcode, mask);
         push(inst.masked(mask), *access, &mut words, header, code)?;
         code.name_last(*opcode);
         Ok(())

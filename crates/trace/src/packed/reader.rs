@@ -183,7 +183,7 @@ impl Unpacker {
         walk.begin(warp, *instructions);
         for &number in path {
             let step = &table.steps[number as usize];
-            table.opcodes.count(step.opcode);
+            table.opcodes.count(step.opcode, step.inst.mask);
             match step.shape {
                 Shape::None => code.push(step.inst),
                 Shape::Strided(_) => {

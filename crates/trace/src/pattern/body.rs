@@ -52,7 +52,7 @@ impl Place {
 pub struct Index {
     /// The array that holds the list.
     pub array: Array,
-    /// What it holds.
+    /// The numbers themselves, so that addresses follow the program's data.
     pub list: List,
     /// Which number of the list, or, with `rows`, which row.
     pub place: Place,
@@ -82,7 +82,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Loads an element.
+    /// Loads one element of an array for each thread.
     pub fn load(mut self, array: Array, place: Place) -> Self {
         self.parts.push(Part::Even { op: Op::LoadGlobal, array, place });
         self
@@ -93,7 +93,7 @@ impl Body {
         offsets.iter().fold(self, |body, &offset| body.load(array, place.plus(offset)))
     }
 
-    /// Stores an element.
+    /// Stores one element of an array for each thread.
     pub fn store(mut self, array: Array, place: Place) -> Self {
         self.parts.push(Part::Even { op: Op::StoreGlobal, array, place });
         self

@@ -14,7 +14,7 @@ pub struct Stride {
 }
 
 impl Stride {
-    /// Evenly spaced.
+    /// Elements `step` apart, without runs.
     pub const fn even(step: u64) -> Self {
         Self { step, run: u64::MAX, outer: 0 }
     }
@@ -39,12 +39,12 @@ pub enum Operand {
         array: Array,
         /// Along the result's side.
         side: Stride,
-        /// Along the depth.
+        /// Distance of neighbours along the depth, over which the product sums.
         depth: Stride,
     },
     /// The patches of images under a filter, which are not stored: an element is looked up in its image.
     Patches {
-        /// The images.
+        /// The images and the filter whose patches are the matrix.
         images: Images,
         /// Whether the depth runs over the pixels rather than over the taps of the filter.
         deep_pixels: bool,

@@ -17,7 +17,7 @@ pub struct Pool {
 /// The windows of images: each channel of each image is a plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Planes.
+    /// Planes of all images: their number times the channels of one.
     pub planes: u64,
     /// Rows and columns of a plane of the input.
     pub input: [u64; 2],

@@ -5,7 +5,7 @@ use crate::{Kernel, Launch, Op};
 
 /// A generated program: its kernels in order, and the memory they use.
 pub struct Program {
-    /// Its kernels.
+    /// Kernels in the order in which they run.
     pub kernels: Vec<Box<dyn Kernel>>,
     /// First address and length of each of its arrays.
     pub allocations: Vec<(u64, u64)>,

@@ -10,11 +10,13 @@
 //! after the other, so that atomics return what that order gives; only kernels whose paths do not depend on it are traced
 //! truly.
 
+mod access;
 mod bits;
 mod decode;
 mod exec;
 mod float;
 mod kernel;
+mod lanes;
 mod memory;
 mod operand;
 mod parse;
