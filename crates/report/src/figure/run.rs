@@ -7,7 +7,10 @@ use crate::{classes::meaning, escape, stack_maps};
 
 /// Rows of a map: enough to see regions and stripes.
 const ROWS: usize = 96;
+/// Room for names at the left, at least; longer ones get what they need.
 const LEFT: f64 = 140.0;
+/// About as wide as a letter.
+const LETTER: f64 = 7.6;
 const TOP: f64 = 30.0;
 const WIDE: f64 = 192.0;
 const HIGH: f64 = 360.0;
@@ -22,11 +25,14 @@ pub fn run_picture(record: &RunRecord) -> String {
         .iter()
         .map(|sizes| sizes.iter().filter_map(|sizes| sizes.pages.get("bpc")).collect())
         .collect();
+    let names: Vec<&str> = record.run.allocations.iter().map(|allocation| allocation.name.as_str()).collect();
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let left = LEFT.max(20.0 + LETTER * longest as f64);
     let last = maps.len().saturating_sub(1);
     let map = |place: usize| {
         let snapshot = last * place / (SHOWN - 1);
         let map = stack_maps(maps.get(snapshot).map_or(&[], Vec::as_slice), ROWS);
-        let (x, high) = (LEFT + place as f64 * (WIDE + GAP), HIGH / map.rows().len().max(1) as f64);
+        let (x, high) = (left + place as f64 * (WIDE + GAP), HIGH / map.rows().len().max(1) as f64);
         format!(
             "<text x=\"{x:.0}\" y=\"{:.0}\">snapshot {} of {}</text>\
              <g transform=\"translate({x:.0} {TOP:.0}) scale({:.4} {high:.4})\">{}</g>",
@@ -37,15 +43,14 @@ pub fn run_picture(record: &RunRecord) -> String {
             runs(&map)
         )
     };
-    let names: Vec<&str> = record.run.allocations.iter().map(|allocation| allocation.name.as_str()).collect();
-    let labels = labels(&names, maps.first().map_or(&[], Vec::as_slice));
+    let labels = labels(left, &names, maps.first().map_or(&[], Vec::as_slice));
     let pictures: String = (0..SHOWN).map(map).collect();
-    let width = LEFT + SHOWN as f64 * (WIDE + GAP);
-    file(width, TOP + HIGH + 36.0, &record.run.program, &(labels + &pictures + &legend()))
+    let width = left + SHOWN as f64 * (WIDE + GAP);
+    file(width, TOP + HIGH + 36.0, &record.run.program, &(labels + &pictures + &legend(left)))
 }
 
 /// A tick where each allocation begins, and its name if it does not touch the one above.
-fn labels(names: &[&str], maps: &[&PageMap]) -> String {
+fn labels(left: f64, names: &[&str], maps: &[&PageMap]) -> String {
     let all = maps.iter().map(|map| map.pages()).sum::<u64>().max(1) as f64;
     let (mut text, mut page, mut free) = (String::new(), 0, 0.0);
     for (name, map) in names.iter().zip(maps) {
@@ -53,12 +58,12 @@ fn labels(names: &[&str], maps: &[&PageMap]) -> String {
         let (y, middle) = (at(page), (at(page) + at(page + map.pages())) / 2.0);
         text += &format!(
             "<line class=\"grid\" x1=\"{:.0}\" x2=\"{:.0}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>",
-            LEFT - 7.0,
-            LEFT - 2.0
+            left - 7.0,
+            left - 2.0
         );
         if middle - 6.0 >= free {
             free = middle + 6.0;
-            let (x, y) = (LEFT - 10.0, middle + 4.0);
+            let (x, y) = (left - 10.0, middle + 4.0);
             text += &format!("<text x=\"{x:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", escape(name));
         }
         page += map.pages();
@@ -66,9 +71,9 @@ fn labels(names: &[&str], maps: &[&PageMap]) -> String {
     text
 }
 
-fn legend() -> String {
+fn legend(left: f64) -> String {
     let item = |class: SizeClass| {
-        let (x, y) = (LEFT + class.index() as f64 * 104.0, TOP + HIGH + 14.0);
+        let (x, y) = (left + class.index() as f64 * 104.0, TOP + HIGH + 14.0);
         let meaning = meaning(class).rsplit(", ").next().unwrap_or_default();
         format!(
             "<rect class=\"c{}\" x=\"{x:.0}\" y=\"{y:.0}\" width=\"12\" height=\"12\"/><text x=\"{:.0}\" y=\"{:.0}\">{meaning}</text>",
@@ -86,28 +91,43 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn three_snapshots_stand_side_by_side_with_the_names_that_have_room() {
-        let allocation = |name: &str| AllocationInfo {
+    /// A run of ten snapshots, whose allocations have a name, pages and one digit for all of their entries.
+    fn record(allocations: &[(&str, u64, &str)]) -> RunRecord {
+        let info = |&(name, pages, _): &(&str, u64, &str)| AllocationInfo {
             name: name.to_owned(),
             call_site: String::new(),
             base: 0,
-            bytes: 8192,
+            bytes: 8192 * pages,
             dtype: Dtype::F64,
         };
-        let mut run =
-            RunInfo::new("cg", Default::default(), ["a<", "tiny", "next", "b"].map(allocation).into());
-        run.snapshots = vec![SnapshotInfo { step: 0, label: String::new(), file: None }; 10];
-        let sizes = |pages: u64, digit: &str| {
+        let sizes = |&(_, pages, digit): &(&str, u64, &str)| {
             let map = PageMap::from_digits(pages, &[digit.repeat(64)]).unwrap();
             AllocationSizes { pages: [("bpc".to_owned(), map)].into(), ..Default::default() }
         };
-        let all = vec![vec![sizes(100, "0"), sizes(1, "1"), sizes(1, "1"), sizes(100, "5")]; 10];
-        let svg = run_picture(&RunRecord { run, sizes: all });
+        let mut run = RunInfo::new("cg", Default::default(), allocations.iter().map(info).collect());
+        run.snapshots = vec![SnapshotInfo { step: 0, label: String::new(), file: None }; 10];
+        RunRecord { run, sizes: vec![allocations.iter().map(sizes).collect(); 10] }
+    }
+
+    #[test]
+    fn three_snapshots_stand_side_by_side_with_the_names_that_have_room() {
+        let svg =
+            run_picture(&record(&[("a<", 100, "0"), ("tiny", 1, "1"), ("next", 1, "1"), ("b", 100, "5")]));
         for title in ["snapshot 1 of 10", "snapshot 5 of 10", "snapshot 10 of 10", ">a&lt;<", ">b<"] {
             assert!(svg.contains(title), "{title}");
         }
         assert!(svg.contains(">tiny<") && !svg.contains(">next<"), "of two small ones the first has room");
         assert_eq!(svg.matches("<path class=\"c5\"").count(), 3);
+    }
+
+    #[test]
+    fn long_names_get_the_room_that_they_need() {
+        let name = "a_name_of_thirty_three_characters";
+        let svg = run_picture(&record(&[(name, 10, "5")]));
+        let end = 20.0 + 33.0 * LETTER - 10.0;
+        assert!(
+            svg.contains(&format!("<text x=\"{end:.0}\"")),
+            "it ends 10 before the map and begins 10 from the edge"
+        );
     }
 }
