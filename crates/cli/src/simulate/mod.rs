@@ -16,7 +16,8 @@ use buddy_scenario::{
 use buddy_sim::Mode;
 use buddy_snapshot::write_atomic;
 use buddy_study::recorded_run;
-use buddy_workloads::Info;
+use buddy_trace::pattern::PROGRAMS;
+use buddy_workloads::{ALL, Info};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
@@ -39,10 +40,6 @@ const SAMPLE_CYCLES: u64 = 500;
 
 /// Run a workload, a network, a trace or a generated program on a modelled GPU
 ///
-/// WHAT is the name of a workload (`buddy workload list`) or of a network, a folder with an Accel-Sim trace, its kernelslist.g, one
-/// kernel's .traceg, .traceg.xz or .warps, or the name of a generated program: arithmetic, stream, stencil, csr, lattice, gemm or
-/// random.
-///
 /// The modes are ideal (device memory without limit), bandwidth (compressed between L2 and device memory only), buddy,
 /// pinned (everything in host memory) and um (Unified Memory).
 ///
@@ -50,15 +47,15 @@ const SAMPLE_CYCLES: u64 = 500;
 /// mean of the run, with the targets of the policy allocation-16x, or with --targets: a ratio, or a file that
 /// `buddy profile` wrote.
 ///
-/// A network (biglstm, alexnet, inception_v2, squeezenet, vgg16, resnet50) is one training iteration, or a sample of it.
-/// Its tensors compress as in the record of a real run. For other programs the modes bandwidth and buddy need --targets: a ratio for all allocations,
-/// with --shares, or a TOML file that lists them by address.
+/// A network is one training iteration, or a sample of it. Its tensors compress as in the record of a real run. For other
+/// programs the modes bandwidth and buddy need --targets: a ratio for all allocations, with --shares, or a TOML file that
+/// lists them by address.
 ///
 /// A sweep runs every combination of its values, one simulation to a core. An interruption ends it with what is done.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Simulate {
-    /// Workload, network, trace folder, kernelslist.g, kernel file, or generated program
+    #[arg(help = what_help())]
     what: String,
 
     #[arg(long, value_name = "GPU", default_value = "paper", help = machine::gpu_help("GPU"))]
@@ -277,6 +274,18 @@ impl Simulate {
         }
         Ok(())
     }
+}
+
+/// Help of what is simulated: the names come from the data.
+fn what_help() -> String {
+    let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+    format!(
+        "A workload ({}), a network ({}), a generated program ({}), or a trace: a folder of Accel-Sim's, its \
+         kernelslist.g, or one kernel's .traceg, .traceg.xz or .warps",
+        workloads.join(", "),
+        Network::names().join(", "),
+        PROGRAMS.join(", ")
+    )
 }
 
 /// Whether a mode is asked for in which the data matters.
