@@ -53,7 +53,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Begins now.
+    /// Starts counting the time that this thread spends on a core.
     pub fn start() -> Self {
         Self { begin: Instant::now(), worked: Self::worked() }
     }

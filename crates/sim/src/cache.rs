@@ -87,7 +87,7 @@ impl Cache {
         self.tags[place] == number + 1
     }
 
-    /// Forgets everything.
+    /// Invalidates every line; dirty sectors are dropped, not written back.
     pub(crate) fn clear(&mut self) {
         self.tags.fill(0);
         self.lines.fill(Line::default());
@@ -102,14 +102,14 @@ impl Cache {
 /// Spreads line numbers over `count` places: neighbours, and lines at any stride, come out evenly
 /// (multiplication by the golden ratio, the upper bits scaled).
 #[inline]
-pub(crate) fn spread(number: u64, count: u32) -> u32 {
+pub(crate) fn hash_slice(number: u64, count: u32) -> u32 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     ((mixed * u64::from(count)) >> 32) as u32
 }
 
-/// The same for sets within what [`spread`] made one place, from other bits.
+/// The same for sets within what [`hash_slice`] made one place, from other bits.
 #[inline]
-pub(crate) fn spread_set(number: u64, count: u32) -> u32 {
+pub(crate) fn hash_set(number: u64, count: u32) -> u32 {
     let mixed = number.wrapping_mul(0xd6e8_feb8_6659_fd93);
     let mixed = ((mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 32;
     ((mixed * u64::from(count)) >> 32) as u32
@@ -150,7 +150,7 @@ mod tests {
             for count in [32, 40, 64, 80, 96] {
                 let mut hits = vec![0u32; count as usize];
                 let lines = 200 * u64::from(count);
-                (0..lines).for_each(|i| hits[spread(0x5_5555 + i * stride, count) as usize] += 1);
+                (0..lines).for_each(|i| hits[hash_slice(0x5_5555 + i * stride, count) as usize] += 1);
                 assert!(hits.iter().all(|&n| (180..=220).contains(&n)), "{stride} {count} {hits:?}");
             }
         }

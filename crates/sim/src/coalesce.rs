@@ -5,7 +5,7 @@ use buddy_trace::{Addresses, Inst, Op};
 
 /// What one instruction does to one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Touch {
+pub(crate) struct Transaction {
     /// The line's number: its address over 128.
     pub(crate) line: u64,
     /// The bytes touched, one bit each.
@@ -14,8 +14,8 @@ pub(crate) struct Touch {
     passes: u8,
 }
 
-impl Touch {
-    /// The sectors touched.
+impl Transaction {
+    /// The sectors of the line that any lane touches, one bit each.
     #[inline]
     pub(crate) fn sectors(&self) -> u8 {
         self.quarters(|quarter| quarter != 0)
@@ -39,8 +39,8 @@ impl Touch {
     }
 }
 
-/// Collects the lines that an instruction touches, in the order of its lanes.
-pub(crate) fn touches(inst: &Inst, addresses: Addresses<'_>, out: &mut Vec<Touch>) {
+/// Coalesces the accesses of a warp: the lines that an instruction touches, in the order of its lanes.
+pub(crate) fn coalesce(inst: &Inst, addresses: Addresses<'_>, out: &mut Vec<Transaction>) {
     out.clear();
     if inst.mask == 0 {
         return;
@@ -65,7 +65,7 @@ pub(crate) fn touches(inst: &Inst, addresses: Addresses<'_>, out: &mut Vec<Touch
 
 /// Counts how often a slice goes over each line of an atomic: once for each sector, and once more for each further lane
 /// on the word of it that most lanes want.
-pub(crate) fn count_passes(inst: &Inst, addresses: Addresses<'_>, touched: &mut [Touch]) {
+pub(crate) fn count_passes(inst: &Inst, addresses: Addresses<'_>, touched: &mut [Transaction]) {
     let mut lanes = [[0u8; 32]; 32];
     for lane in 0..inst.lanes() as usize {
         let address = match addresses {
@@ -91,7 +91,7 @@ fn is_run(mask: u32) -> bool {
 
 /// The lanes of a gather. A table of where each line was met saves the search, which for 32 different lines
 /// took a quarter of the time of a random load.
-fn gather(list: &[u64], width: u64, out: &mut Vec<Touch>) {
+fn gather(list: &[u64], width: u64, out: &mut Vec<Transaction>) {
     if list.iter().any(|address| address % ENTRY_BYTES as u64 + width > ENTRY_BYTES as u64) {
         return list.iter().for_each(|&address| touch(address, width, out));
     }
@@ -106,26 +106,26 @@ fn gather(list: &[u64], width: u64, out: &mut Vec<Touch>) {
             Some(_) => merge(line, bytes, out),
             None => {
                 *slot = out.len() as u8;
-                out.push(Touch { line, bytes, passes: 0 });
+                out.push(Transaction { line, bytes, passes: 0 });
             }
         }
     }
 }
 
 /// Bytes one after the other, over as many lines as they need.
-fn touch_stretch(base: u64, bytes: u64, out: &mut Vec<Touch>) {
+fn touch_stretch(base: u64, bytes: u64, out: &mut Vec<Transaction>) {
     let (mut at, end) = (base, base.saturating_add(bytes));
     while at < end {
         let line = at / ENTRY_BYTES as u64;
         let stop = end.min((line + 1) * ENTRY_BYTES as u64);
-        out.push(Touch { line, bytes: bits(at % ENTRY_BYTES as u64, stop - at), passes: 0 });
+        out.push(Transaction { line, bytes: bits(at % ENTRY_BYTES as u64, stop - at), passes: 0 });
         at = stop;
     }
 }
 
 /// The bytes of one lane, merged with what lanes before it touched.
 #[inline]
-fn touch(address: u64, width: u64, out: &mut Vec<Touch>) {
+fn touch(address: u64, width: u64, out: &mut Vec<Transaction>) {
     let (line, offset) = (address / ENTRY_BYTES as u64, address % ENTRY_BYTES as u64);
     merge(line, bits(offset, width.min(ENTRY_BYTES as u64 - offset)), out);
     if offset + width > ENTRY_BYTES as u64 {
@@ -134,11 +134,11 @@ fn touch(address: u64, width: u64, out: &mut Vec<Touch>) {
 }
 
 #[inline]
-fn merge(line: u64, bytes: u128, out: &mut Vec<Touch>) {
+fn merge(line: u64, bytes: u128, out: &mut Vec<Transaction>) {
     // Backwards: neighbours in a warp are most often neighbours in memory.
     match out.iter_mut().rev().find(|touch| touch.line == line) {
         Some(touch) => touch.bytes |= bytes,
-        None => out.push(Touch { line, bytes, passes: 0 }),
+        None => out.push(Transaction { line, bytes, passes: 0 }),
     }
 }
 
@@ -150,7 +150,7 @@ fn bits(from: u64, count: u64) -> u128 {
 
 /// Cycles that a warp's access to shared memory takes: the most different words that fall into one of the 32
 /// banks of 4 bytes, for each group of lanes that moves 128 bytes at once.
-pub(crate) fn bank_cycles(inst: &Inst, addresses: Addresses<'_>) -> u32 {
+pub(crate) fn bank_conflict_cycles(inst: &Inst, addresses: Addresses<'_>) -> u32 {
     let group = (32 * 4 / u32::from(inst.width.max(4))).max(1) as usize;
     // Lanes that read or write the same word share it; atomics take turns.
     let share = inst.op != Op::AtomicShared;
@@ -172,6 +172,21 @@ pub(crate) fn bank_cycles(inst: &Inst, addresses: Addresses<'_>) -> u32 {
         }
         Addresses::List(list) => conflicts(list, group, share),
     }
+}
+
+/// How many different words lanes read; one where their addresses were not traced, as tables are mostly read.
+pub(crate) fn count_words(inst: &Inst, addresses: Addresses<'_>) -> u64 {
+    let mut words: Vec<u64> = match addresses {
+        _ if inst.width == 0 => return 1,
+        Addresses::Strided { stride: 0, .. } => return 1,
+        Addresses::Strided { base, stride } => (0..inst.lanes())
+            .map(|lane| base.wrapping_add_signed(i64::from(stride) * i64::from(lane)) / 4)
+            .collect(),
+        Addresses::List(list) => list.iter().map(|address| address / 4).collect(),
+    };
+    words.sort_unstable();
+    words.dedup();
+    words.len().max(1) as u64
 }
 
 fn conflicts(list: &[u64], group: usize, share: bool) -> u32 {
@@ -199,7 +214,7 @@ mod tests {
     fn strided(base: u64, stride: i32, width: u8, mask: u32) -> Vec<(u64, u8, u8)> {
         let inst = Inst::new(Op::StoreGlobal, 255, &[]).at(base, stride, width).masked(mask);
         let mut out = Vec::new();
-        touches(&inst, Addresses::Strided { base, stride }, &mut out);
+        coalesce(&inst, Addresses::Strided { base, stride }, &mut out);
         out.iter().map(|touch| (touch.line, touch.sectors(), touch.full())).collect()
     }
 
@@ -225,12 +240,12 @@ mod tests {
     fn banks_conflict_on_different_words_only() {
         let cycles = |base, stride, width| {
             let inst = Inst::new(Op::LoadShared, 4, &[]).at(base, stride, width);
-            bank_cycles(&inst, Addresses::Strided { base, stride })
+            bank_conflict_cycles(&inst, Addresses::Strided { base, stride })
         };
         assert_eq!([cycles(0, 4, 4), cycles(0, 0, 4), cycles(0, 8, 4), cycles(0, 128, 4)], [1, 1, 2, 32]);
         assert_eq!([cycles(0, 8, 8), cycles(0, 16, 16), cycles(0, 132, 4)], [2, 4, 1]);
         let mut code = Code::default();
         code.push_list(Inst::new(Op::LoadShared, 4, &[]).masked(0b111), 4, &[0, 128, 0]);
-        assert_eq!(bank_cycles(&code.insts()[0], code.addresses(&code.insts()[0])), 2);
+        assert_eq!(bank_conflict_cycles(&code.insts()[0], code.addresses(&code.insts()[0])), 2);
     }
 }

@@ -5,9 +5,9 @@ use crate::{ClassMap, Mode, spec};
 /// What to simulate on.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The GPU.
+    /// The GPU that is modelled, as `specs/` describes it.
     pub gpu: spec::Gpu,
-    /// Its link.
+    /// The link to buddy or host memory.
     pub link: spec::Link,
     /// How its memory works.
     pub mode: Mode,

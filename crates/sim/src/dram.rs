@@ -7,8 +7,8 @@
 //! drained together, so that the bus turns rarely. Refresh stretches every transfer by its share of the time.
 
 use crate::{
-    cache::{spread, spread_set},
-    pipe::{Pipe, TICKS},
+    cache::{hash_set, hash_slice},
+    pipe::{BandwidthServer, TICKS},
     spec::Gpu,
 };
 
@@ -29,8 +29,8 @@ struct Bank {
 
 #[derive(Debug)]
 struct Channel {
-    bus: Pipe,
-    activations: Pipe,
+    bus: BandwidthServer,
+    activations: BandwidthServer,
     banks: Vec<Bank>,
     /// Writes that wait for the bus to turn: their rows and sectors.
     writes: Vec<(u64, u32)>,
@@ -50,7 +50,7 @@ pub(crate) struct Traffic {
     pub(crate) wait_ticks: u64,
 }
 
-/// Times in ticks.
+/// The timing parameters of a channel, in ticks of the core clock ([`TICKS`] to a cycle).
 #[derive(Debug)]
 struct Timing {
     rcd: u64,
@@ -93,8 +93,8 @@ impl Dram {
         };
         let bank = Bank { rows: [u64::MAX; ROWS], open: [0; ROWS], closed: [0; ROWS], latest: 0, free: 0 };
         let channel = || Channel {
-            bus: Pipe::new(),
-            activations: Pipe::new(),
+            bus: BandwidthServer::new(),
+            activations: BandwidthServer::new(),
             banks: vec![bank.clone(); spec.banks as usize],
             writes: Vec::new(),
             waiting: 0,
@@ -116,7 +116,7 @@ impl Dram {
     #[inline]
     fn place(&self, line: u64) -> (usize, u64) {
         (
-            (spread(line >> self.interleave, self.slices) / self.slices_per_channel) as usize,
+            (hash_slice(line >> self.interleave, self.slices) / self.slices_per_channel) as usize,
             line / self.row_lines,
         )
     }
@@ -161,7 +161,7 @@ impl Channel {
     #[inline]
     fn access(&mut self, t: &Timing, floor: u64, at: u64, row: u64, cost: u64) -> (u64, bool) {
         let count = self.banks.len() as u32;
-        let bank = &mut self.banks[spread_set(row, count) as usize];
+        let bank = &mut self.banks[hash_set(row, count) as usize];
         // A row may stand there twice, opened, closed and opened again: any time that is not over will do.
         let open =
             |index: usize| bank.rows[index] == row && (index == bank.latest || bank.closed[index] > at);
@@ -199,7 +199,14 @@ impl Channel {
 impl Bank {
     /// Opens a row; gives the tick at which its data can be on the bus.
     #[inline]
-    fn activate(&mut self, activations: &mut Pipe, t: &Timing, floor: u64, at: u64, row: u64) -> u64 {
+    fn activate(
+        &mut self,
+        activations: &mut BandwidthServer,
+        t: &Timing,
+        floor: u64,
+        at: u64,
+        row: u64,
+    ) -> u64 {
         let start = activations.send(floor, at.max(self.free), t.rrd).saturating_sub(t.rrd);
         self.closed[self.latest] = start;
         self.latest = (self.latest + 1) % ROWS;

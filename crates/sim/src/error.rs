@@ -17,9 +17,9 @@ pub enum Error {
     /// An allocation that is crooked or overlaps another.
     #[error("the allocation of {bytes} bytes at {base:#x} is empty, not aligned to 128, or overlaps another")]
     Allocation {
-        /// Its first address.
+        /// First address of the allocation; it must be a multiple of 128.
         base: u64,
-        /// Its length.
+        /// Length of the allocation in bytes; it must not be 0.
         bytes: u64,
     },
     /// A table of targets that contradicts itself, or is for pages that an allocation does not have.
@@ -28,13 +28,13 @@ pub enum Error {
     /// A block that needs more than an SM has.
     #[error("a block of {kernel} needs {needs} {what}; an SM has {has}")]
     BlockTooBig {
-        /// The kernel.
+        /// Name of the kernel, as its launch gives it.
         kernel: String,
         /// What there is too little of.
         what: &'static str,
         /// What the block needs.
         needs: u64,
-        /// What there is.
+        /// How much of it an SM has.
         has: u64,
     },
     /// Warps that wait for each other.
@@ -44,7 +44,7 @@ pub enum Error {
     Deadlock {
         /// The kernel.
         kernel: String,
-        /// When.
+        /// Cycle of the core at which nothing could happen any more.
         cycle: u64,
     },
     /// The kernel's trace cannot be read.

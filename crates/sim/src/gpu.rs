@@ -12,7 +12,7 @@ use crate::{
     Config, Error,
     l2::{L2, Want},
     params::Params,
-    pipe::{Pipe, TICKS},
+    pipe::{BandwidthServer, TICKS},
     request::{Kind, Request, Requests},
     sm::{NEVER, Outside, Sm},
     stats::{KernelReport, Report},
@@ -31,7 +31,7 @@ pub struct Simulator {
     arrived: Vec<Request>,
     now: u64,
     /// Starts the blocks, one after the other.
-    dispatcher: Pipe,
+    dispatcher: BandwidthServer,
     tlb: Tlb,
     reply_tick: u64,
     kernels: Vec<KernelReport>,
@@ -50,7 +50,7 @@ impl Simulator {
             requests: Requests::new(params.interconnect),
             arrived: Vec::new(),
             now: 0,
-            dispatcher: Pipe::new(),
+            dispatcher: BandwidthServer::new(),
             tlb: Tlb::new(&config.gpu),
             reply_tick: (32.0 / reply * TICKS as f64).round() as u64,
             kernels: Vec::new(),
@@ -198,7 +198,7 @@ impl Simulator {
     /// Serves a request that arrives at L2.
     #[inline]
     fn arrive(&mut self, floor: u64, cycle: u64, request: &Request) {
-        let Request { line, sectors, full, ticket, place, .. } = *request;
+        let Request { line, sectors, full, load_id, place, .. } = *request;
         let sm = &mut self.sms[usize::from(request.sm)];
         let want = match request.kind {
             Kind::Read => Want::Read,
@@ -207,7 +207,7 @@ impl Simulator {
             Kind::Atomic | Kind::Reduce => Want::Atomic { passes: full },
             Kind::Merge => {
                 let done = sm.arrival(place);
-                return sm.complete(ticket, done);
+                return sm.complete(load_id, done);
             }
         };
         let wait = self.tlb.wait(cycle * TICKS, line);
@@ -218,7 +218,7 @@ impl Simulator {
         let bytes = u64::from(sectors.count_ones()) * self.reply_tick;
         let done = sm.reply.send(floor, leaves + self.params.interconnect * TICKS, bytes).div_ceil(TICKS);
         sm.fill(place, line, done);
-        sm.complete(ticket, done);
+        sm.complete(load_id, done);
     }
 
     /// Warp instructions issued so far.
@@ -232,7 +232,7 @@ impl Simulator {
         self.l2.memory.map.untouched()
     }
 
-    /// The present cycle.
+    /// Cycles of the core since the start, over all kernels and timed copies.
     pub fn cycle(&self) -> u64 {
         self.now
     }
@@ -253,7 +253,7 @@ impl Simulator {
         sample
     }
 
-    /// What has happened.
+    /// Time and traffic of everything that has run so far.
     pub fn report(&self) -> Report {
         let cycles = self.kernels.iter().map(|kernel| kernel.cycles).sum::<u64>() + self.copy_cycles;
         let mut counts = crate::stats::SmCounts::default();

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use crate::{
     Config,
-    cache::{Cache, UNKNOWN, spread, spread_set},
+    cache::{Cache, UNKNOWN, hash_set, hash_slice},
     memory::Memory,
     pipe::TICKS,
 };
@@ -12,7 +12,7 @@ use crate::{
 /// What a request wants from L2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// The sectors.
+    /// To read the sectors; those that are missing are fetched.
     Read,
     /// To write the sectors; those in `full` are overwritten whole.
     Write { full: u8 },
@@ -20,7 +20,7 @@ pub(crate) enum Want {
     Atomic { passes: u8 },
 }
 
-/// What L2 did.
+/// Requests and traffic of L2 since the start, over all slices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) reads: u64,
@@ -108,7 +108,7 @@ impl L2 {
     /// Requests come in the order of their times, and none before `floor` comes any more.
     #[inline]
     pub(crate) fn access(&mut self, floor: u64, at: u64, sm: u16, line: u64, sectors: u8, want: Want) -> u64 {
-        let home = spread(line >> self.interleave, self.slices.len() as u32);
+        let home = hash_slice(line >> self.interleave, self.slices.len() as u32);
         if self.partitions == 1 || home / self.part == u32::from(sm) % self.partitions {
             let (done, missing) = self.serve(floor, at, home, line, sectors, want);
             self.count(want, missing);
@@ -199,7 +199,7 @@ impl L2 {
 
     #[inline]
     fn set(&self, slice: u32, line: u64) -> usize {
-        (slice * self.sets + spread_set(line, self.sets)) as usize
+        (slice * self.sets + hash_set(line, self.sets)) as usize
     }
 
     /// The place of a line in a slice, made if need be, and the sectors that are there.

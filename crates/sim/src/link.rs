@@ -1,14 +1,14 @@
 //! The full-duplex link to buddy or host memory: a latency, and a bandwidth in each direction.
 
 use crate::{
-    pipe::{Pipe, TICKS},
+    pipe::{BandwidthServer, TICKS},
     spec::{Gpu, Link as Spec},
 };
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    to_device: Pipe,
-    to_host: Pipe,
+    to_device: BandwidthServer,
+    to_host: BandwidthServer,
     latency: u64,
     /// Ticks of 32 bytes, times 2^16: a fast link moves a sector in a fraction of a tick.
     sector: u64,
@@ -23,8 +23,8 @@ impl Link {
         let cycles_per_ns = gpu.core.clock_mhz / 1000.0;
         let ticks_per_byte = cycles_per_ns / spec.gb_per_s * TICKS as f64;
         Self {
-            to_device: Pipe::new(),
-            to_host: Pipe::new(),
+            to_device: BandwidthServer::new(),
+            to_host: BandwidthServer::new(),
             latency: (spec.latency_ns * cycles_per_ns * TICKS as f64).round() as u64,
             sector: (ticks_per_byte * 32.0 * 65536.0).round() as u64,
             read_bytes: 0,

@@ -26,7 +26,7 @@ pub enum Classes {
     Shares {
         /// The shares; what is missing to 1 is raw.
         shares: [f64; 6],
-        /// Chooses another draw.
+        /// Another seed gives the same shares to other entries.
         seed: u64,
     },
 }
@@ -88,14 +88,14 @@ impl From<Target> for Home {
     }
 }
 
-/// An allocation.
+/// A range of addresses with one home, and how each of its entries compresses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allocation {
     /// Its first address, a multiple of 128.
     pub base: u64,
     /// Its length; the last entry may be partly used.
     pub bytes: u64,
-    /// Where it lies.
+    /// Device memory, compressed with a target, or host memory.
     pub home: Home,
     /// The classes of its entries.
     pub classes: Classes,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Config,
-    cache::{Cache, spread, spread_set},
+    cache::{Cache, hash_set, hash_slice},
     dram::Dram,
     link::Link,
     map::{ClassMap, Found, Home},
@@ -13,7 +13,7 @@ use crate::{
     um::Um,
 };
 
-/// How memory works.
+/// What lies behind L2, and what a miss of it costs (`docs/model.md`, "Modes").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -21,7 +21,7 @@ pub enum Mode {
     Ideal,
     /// Compressed between L2 and device memory only: fewer sectors, no metadata, no buddy memory.
     Bandwidth,
-    /// Buddy Compression.
+    /// Buddy Compression: a target for each allocation, metadata cached at each slice, overflow over the link.
     Buddy,
     /// Everything in host memory, read over the link.
     Pinned,
@@ -30,7 +30,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every mode.
+    /// Every mode, in the order of the command line's help.
     pub const ALL: [Self; 5] = [Self::Ideal, Self::Bandwidth, Self::Buddy, Self::Pinned, Self::Um];
 
     /// Its name on the command line and in records.
@@ -114,7 +114,7 @@ impl Memory {
         let found = if self.mode == Mode::Ideal && self.map_is_plain() { None } else { self.map.find(line) };
         let fill = match (self.mode, found) {
             (_, Some(Found { home: Home::Host, .. })) | (Mode::Pinned, _) => self.fetch_host(floor, at, need),
-            (Mode::Bandwidth, Some(found)) => self.fetch_fewer(floor, at, line, need, &found),
+            (Mode::Bandwidth, Some(found)) => self.fetch_compressed(floor, at, line, need, &found),
             (Mode::Buddy, Some(found)) if found.home != Home::Device => {
                 self.fetch_buddy(floor, at, need, &found)
             }
@@ -143,7 +143,7 @@ impl Memory {
     }
 
     /// Bandwidth compression: a compressed line comes whole, in the sectors it needs and at least one.
-    fn fetch_fewer(&mut self, floor: u64, at: u64, line: u64, need: u8, found: &Found) -> Fill {
+    fn fetch_compressed(&mut self, floor: u64, at: u64, line: u64, need: u8, found: &Found) -> Fill {
         if found.class == SizeClass::Raw {
             return self.fetch_plain(floor, at, line, need);
         }
@@ -153,7 +153,7 @@ impl Memory {
 
     /// Buddy Compression: the metadata says how many sectors lie where.
     fn fetch_buddy(&mut self, floor: u64, at: u64, need: u8, found: &Found) -> Fill {
-        let (known, hit) = self.look_up(floor, at, found);
+        let (known, hit) = self.look_up_metadata(floor, at, found);
         let parts = Parts::new(found, need);
         let mut ready = known;
         // Until the metadata is there, all of the entry's device sectors are fetched.
@@ -170,12 +170,12 @@ impl Memory {
     }
 
     /// The tick at which the metadata of an entry is known, and whether its cache had it.
-    fn look_up(&mut self, floor: u64, at: u64, found: &Found) -> (u64, bool) {
+    fn look_up_metadata(&mut self, floor: u64, at: u64, found: &Found) -> (u64, bool) {
         let byte = (found.extent.nibble_base + found.entry) / 2;
         let number = byte / self.metadata_line;
         let line = METADATA_LINE + byte / 128;
         // The slice of a piece of metadata follows from its own address, as for any other line.
-        let set = spread(line, self.slices) * self.metadata_sets + spread_set(number, self.metadata_sets);
+        let set = hash_slice(line, self.slices) * self.metadata_sets + hash_set(number, self.metadata_sets);
         if let Some(place) = self.metadata.find(set as usize, number) {
             self.counts.metadata_hits += 1;
             return (at.max(self.metadata.line(place).ready), true);
@@ -220,7 +220,7 @@ impl Memory {
     }
 
     fn write_buddy(&mut self, floor: u64, at: u64, dirty: u8, valid: u8, found: &Found) -> u64 {
-        let (mut at, _) = self.look_up(floor, at, found);
+        let (mut at, _) = self.look_up_metadata(floor, at, found);
         let parts = Parts::new(found, dirty);
         if parts.compressed && valid != WHOLE && found.class != SizeClass::Zero {
             if parts.device > 0 {

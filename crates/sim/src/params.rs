@@ -7,7 +7,7 @@ use crate::{Error, pipe::TICKS, spec::Gpu};
 /// Execution units of a scheduler. The memory unit belongs to the SM; ending a warp takes no unit.
 pub(crate) const UNITS: usize = 11;
 pub(crate) const UNIT_MEMORY: usize = 9;
-pub(crate) const UNIT_RETIRE: usize = 10;
+pub(crate) const UNIT_EXIT: usize = 10;
 
 /// The most banks that a scheduler's registers can have.
 pub(crate) const MAX_BANKS: usize = 8;
@@ -22,7 +22,7 @@ pub(crate) fn unit(op: Op) -> usize {
     TABLE[op as usize]
 }
 
-/// Everything in cycles.
+/// What the SMs need of a GPU, with every time in cycles of the core.
 #[derive(Debug)]
 pub(crate) struct Params {
     pub(crate) schedulers: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Params {
     pub(crate) l1: u64,
     pub(crate) l1_sets: u32,
     pub(crate) l1_ways: u32,
-    pub(crate) miss_limit: u32,
+    pub(crate) mshrs: u32,
     pub(crate) store_limit: u32,
     pub(crate) lsu_queue: u64,
     pub(crate) lsu_issue: u64,
@@ -98,7 +98,7 @@ impl Params {
             l1: gpu.l1.latency_cycles.into(),
             l1_sets: gpu.l1.bytes / 128 / gpu.l1.ways,
             l1_ways: gpu.l1.ways,
-            miss_limit: gpu.l1.misses,
+            mshrs: gpu.l1.misses,
             store_limit: gpu.l1.stores,
             lsu_queue: gpu.l1.queue_cycles.into(),
             lsu_issue: gpu.l1.issue_cycles.into(),

@@ -11,7 +11,7 @@ const SLOT: u64 = 16 * TICKS;
 
 /// Work of one server over time.
 #[derive(Debug)]
-pub(crate) struct Pipe {
+pub(crate) struct BandwidthServer {
     /// Ticks taken of each slot, a ring.
     taken: Vec<u32>,
     /// Of a full slot: how many slots further there may be room.
@@ -22,7 +22,7 @@ pub(crate) struct Pipe {
     pub(crate) busy: u64,
 }
 
-impl Pipe {
+impl BandwidthServer {
     pub(crate) fn new() -> Self {
         Self { taken: vec![0; 64], skip: vec![0; 64], base: 0, busy: 0 }
     }
@@ -88,7 +88,7 @@ impl Pipe {
         self.base = base;
     }
 
-    /// Doubles the ring.
+    /// Doubles the ring, so that it reaches further into the future.
     fn grow(&mut self) {
         let old = self.taken.len();
         let (mut taken, mut skip) = (vec![0; 2 * old], vec![0; 2 * old]);
@@ -108,21 +108,21 @@ mod tests {
 
     #[test]
     fn alone_a_request_takes_its_own_time() {
-        let mut pipe = Pipe::new();
+        let mut pipe = BandwidthServer::new();
         assert_eq!(pipe.send(0, 1000, 300), 1300);
         assert_eq!(pipe.send(0, 10 * SLOT + 5, 300), 10 * SLOT + 305);
     }
 
     #[test]
     fn an_early_request_is_not_held_up_by_a_late_one() {
-        let mut pipe = Pipe::new();
+        let mut pipe = BandwidthServer::new();
         assert_eq!(pipe.send(0, 100 * SLOT, 10), 100 * SLOT + 10);
         assert_eq!(pipe.send(0, 0, 10), 10);
     }
 
     #[test]
     fn a_long_transfer_fills_slot_after_slot() {
-        let mut pipe = Pipe::new();
+        let mut pipe = BandwidthServer::new();
         assert_eq!(pipe.send(0, 0, 500 * SLOT), 500 * SLOT);
         assert_eq!(pipe.send(0, 0, SLOT), 501 * SLOT);
     }
@@ -133,7 +133,7 @@ mod tests {
         fn the_bandwidth_is_never_passed(
             requests in proptest::collection::vec((0u64..200 * SLOT, 1u64..3 * SLOT), 1..200),
         ) {
-            let mut pipe = Pipe::new();
+            let mut pipe = BandwidthServer::new();
             let mut done = Vec::new();
             for &(at, cost) in &requests {
                 let end = pipe.send(0, at, cost);

@@ -3,9 +3,9 @@
 /// What a request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A load.
+    /// A load of sectors, with a reply.
     Read,
-    /// A store.
+    /// A store of sectors; L2 takes it without a reply.
     Write,
     /// An atomic that returns a value.
     Atomic,
@@ -22,7 +22,7 @@ pub(crate) const NO_PLACE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) line: u64,
-    pub(crate) ticket: u32,
+    pub(crate) load_id: u32,
     pub(crate) place: u32,
     pub(crate) sm: u16,
     pub(crate) sectors: u8,
@@ -38,10 +38,10 @@ impl Request {
         line: u64,
         sectors: u8,
         full: u8,
-        ticket: u32,
+        load_id: u32,
         place: u32,
     ) -> Self {
-        Self { line, ticket, place, sm, sectors, full, kind }
+        Self { line, load_id, place, sm, sectors, full, kind }
     }
 }
 

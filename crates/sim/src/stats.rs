@@ -10,7 +10,7 @@ use crate::{Config, Mode, l2::L2, pipe::TICKS};
 /// Why a scheduler has nothing to issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Cause {
+pub(crate) enum StallReason {
     Arithmetic,
     Memory,
     Unit,
@@ -19,7 +19,7 @@ pub(crate) enum Cause {
     Empty,
 }
 
-impl Cause {
+impl StallReason {
     pub(crate) const ALL: [Self; 6] =
         [Self::Arithmetic, Self::Memory, Self::Unit, Self::MemoryQueue, Self::Barrier, Self::Empty];
 }
@@ -65,13 +65,13 @@ impl SmCounts {
 /// One kernel of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KernelReport {
-    /// Its name.
+    /// Name of the kernel, as its launch gives it.
     pub name: String,
     /// The cycle it began at.
     pub start: u64,
     /// How long it took.
     pub cycles: u64,
-    /// Its warp instructions.
+    /// Warp instructions that it issued.
     pub instructions: u64,
     /// Those of them whose timing is a guess, by opcode.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -137,7 +137,7 @@ pub struct L2Report {
     pub misses_in_flight: f64,
 }
 
-/// Device memory.
+/// Device memory: bytes moved, how much of the peak that is, and what held requests up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct DramReport {
@@ -175,7 +175,7 @@ pub struct BuddyReport {
     pub read_modify_writes: u64,
 }
 
-/// Unified Memory.
+/// Unified Memory: page faults, the batches they came in, blocks moved each way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct UmReport {

@@ -96,7 +96,7 @@ fn shared(shares: [f64; 6], seed: u64) -> Result<Classes, String> {
 /// One target and one mix of classes for all allocations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TargetsAll {
-    /// The target.
+    /// Target of every allocation.
     pub target: Target,
     /// The share of each class, in the order of [`SizeClass::ALL`].
     pub shares: [f64; 6],

@@ -70,6 +70,16 @@ fn a_shuffle_takes_24_cycles_and_the_sm_does_one_a_cycle() {
 }
 
 #[test]
+fn constants_at_an_index_come_one_to_a_warp_and_a_word_in_two_cycles() {
+    let load = |stride| Inst::new(Op::LoadConstant, 4, &[5]).at(0, stride, 4);
+    // The next one waits for the last, though nothing it reads does.
+    assert_eq!((ten(&h200(), 1, load(0)), ten(&h200(), 1, load(4))), (10 * 29, 10 * (29 + 31 * 2)));
+    assert_eq!((ten(&h200(), 32, load(0)), ten(&h200(), 32, load(4))), (10 * 32 * 2, 10 * 32 * 32 * 2));
+    let direct = Inst::new(Op::LoadConstant, 4, &[]);
+    assert!(ten(&h200(), 32, direct) < 10 * 32, "a constant of the instruction itself");
+}
+
+#[test]
 fn shared_atomics_on_one_word_take_turns_and_loads_share_it() {
     let atomic = |stride| Inst::new(Op::AtomicShared, 4, &[4]).at(0, stride, 4);
     assert_eq!([4, 8, 0].map(|stride| ten(&h200(), 1, atomic(stride))), [260, 270, 260 + 10 * 31]);

@@ -2,10 +2,10 @@
 
 use buddy_trace::{Inst, NO_REGISTER, Op};
 
-use super::{NEVER, Outside, Sm, Ticket, lsu::Access};
+use super::{NEVER, Outside, PendingLoad, Sm, lsu::Access};
 use crate::{
     Error,
-    coalesce::{bank_cycles, count_passes, touches},
+    coalesce::{bank_conflict_cycles, coalesce, count_passes, count_words},
     params::{MAX_BANKS, unit},
 };
 
@@ -33,6 +33,7 @@ impl Sm {
                 self.issue_shared(sched, slot, &inst, now, out)
             }
             Op::Shuffle => self.issue_shuffle(sched, slot, &inst, now, out),
+            Op::LoadConstant if inst.is_indexed_constant() => self.issue_constant(slot, &inst, now, out),
             Op::Barrier => return self.issue_barrier(sched, slot, now, out),
             Op::Branch => return self.advance(slot, now + out.params.branch, out),
             op => {
@@ -74,7 +75,7 @@ impl Sm {
     /// Notes when registers are ready.
     #[inline]
     pub(super) fn write(&mut self, slot: usize, dst: u8, written: u8, ready: u64) {
-        let registers = &mut self.registers[slot];
+        let registers = &mut self.scoreboard[slot];
         for register in dst..dst.saturating_add(written) {
             registers[usize::from(register)] = ready;
         }
@@ -84,16 +85,16 @@ impl Sm {
         let at = self.send(sched, now, out);
         let mut touched = std::mem::take(&mut self.lsu.touched);
         let addresses = self.warps[slot].code.addresses(inst);
-        touches(inst, addresses, &mut touched);
+        coalesce(inst, addresses, &mut touched);
         if matches!(inst.op, Op::Atomic | Op::Reduce) {
             count_passes(inst, addresses, &mut touched);
         }
         self.counts.accesses += 1;
         let returns = matches!(inst.op, Op::LoadGlobal | Op::LoadStrong | Op::Atomic);
-        let ticket = if returns { self.expect(slot, inst, touched.len() as u16) } else { u32::MAX };
+        let load_id = if returns { self.expect(slot, inst, touched.len() as u16) } else { u32::MAX };
         for touch in &touched {
             let (sectors, full) = (touch.sectors(), touch.full_or_passes());
-            self.access(Access { line: touch.line, at, ticket, op: inst.op, sectors, full }, out);
+            self.access(Access { line: touch.line, at, load_id, op: inst.op, sectors, full }, out);
         }
         self.lsu.touched = touched;
         self.limit_memory(now, out);
@@ -101,22 +102,33 @@ impl Sm {
 
     fn issue_shared(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
         let at = self.send(sched, now, out);
-        let cycles = bank_cycles(inst, self.warps[slot].code.addresses(inst));
+        let cycles = bank_conflict_cycles(inst, self.warps[slot].code.addresses(inst));
         self.counts.shared += 1;
         self.counts.bank_conflicts += u64::from(cycles) - 1;
         let returns = inst.op != Op::StoreShared && inst.dst != NO_REGISTER;
-        let ticket = if returns { self.expect(slot, inst, 1) } else { u32::MAX };
+        let load_id = if returns { self.expect(slot, inst, 1) } else { u32::MAX };
         let line = u64::from(cycles);
-        self.access(Access { line, at, ticket, op: inst.op, sectors: 0, full: 0 }, out);
+        self.access(Access { line, at, load_id, op: inst.op, sectors: 0, full: 0 }, out);
         self.limit_memory(now, out);
     }
 
     /// An exchange between lanes takes the crossbar of shared memory for a cycle.
     fn issue_shuffle(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
         let at = self.send(sched, now, out);
-        let ticket = self.expect(slot, inst, 1);
-        self.access(Access { line: 1, at, ticket, op: inst.op, sectors: 0, full: 0 }, out);
+        let load_id = self.expect(slot, inst, 1);
+        self.access(Access { line: 1, at, load_id, op: inst.op, sectors: 0, full: 0 }, out);
         self.limit_memory(now, out);
+    }
+
+    /// The constant cache of the SM gives one word after the other; a warp asks for the next one when it has the last.
+    fn issue_constant(&mut self, slot: usize, inst: &Inst, now: u64, out: &Outside<'_>) {
+        let index = inst.op as usize;
+        let words = count_words(inst, self.warps[slot].code.addresses(inst));
+        let last = now.max(self.constant_free) + (words - 1) * out.params.interval[index];
+        self.constant_free = last + out.params.interval[index];
+        let ready = last + out.params.latency[index];
+        self.warps[slot].constant = ready;
+        self.write(slot, inst.dst, inst.written(), ready << 1);
     }
 
     /// Sends a memory instruction to the memory unit; gives the cycle at which it gets there.
@@ -127,12 +139,12 @@ impl Sm {
         at
     }
 
-    /// Opens a ticket for a load of so many parts; its registers wait.
+    /// Opens a load of so many parts; its registers wait.
     fn expect(&mut self, slot: usize, inst: &Inst, parts: u16) -> u32 {
         self.warps[slot].pending += 1;
         let (dst, written) = (inst.dst, inst.written());
         self.write(slot, dst, written, NEVER);
-        self.new_ticket(Ticket { done: 0, parts, slot: slot as u16, dst, written })
+        self.new_pending_load(PendingLoad { done: 0, parts, slot: slot as u16, dst, written })
     }
 
     /// A barrier takes its arrivals one by one; what its scheduler has for memory comes after it.

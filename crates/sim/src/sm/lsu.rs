@@ -9,8 +9,8 @@ use buddy_trace::Op;
 
 use super::{NEVER, Outside, Sm};
 use crate::{
-    cache::{UNKNOWN, spread_set},
-    coalesce::Touch,
+    cache::{UNKNOWN, hash_set},
+    coalesce::Transaction,
     request::{Kind, NO_PLACE, Request},
 };
 
@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Access {
     pub(super) line: u64,
     pub(super) at: u64,
-    pub(super) ticket: u32,
+    pub(super) load_id: u32,
     pub(super) op: Op,
     pub(super) sectors: u8,
     pub(super) full: u8,
@@ -35,7 +35,7 @@ pub(super) struct Lsu {
     free: u64,
     port_free: u64,
     /// Room for the lines of one instruction.
-    pub(super) touched: Vec<Touch>,
+    pub(super) touched: Vec<Transaction>,
 }
 
 impl Default for Lsu {
@@ -116,13 +116,13 @@ impl Sm {
         match access.op {
             Op::LoadShared | Op::StoreShared | Op::AtomicShared | Op::Shuffle => {
                 self.lsu.free = now + access.line;
-                if access.ticket != u32::MAX {
+                if access.load_id != u32::MAX {
                     let latency = match access.op {
                         Op::AtomicShared => out.params.shared_atomic,
                         Op::Shuffle => out.params.shuffle,
                         _ => out.params.shared,
                     };
-                    self.complete(access.ticket, now + latency + access.line - 1);
+                    self.complete(access.load_id, now + latency + access.line - 1);
                 }
                 Served::Yes
             }
@@ -136,10 +136,10 @@ impl Sm {
 
     fn serve_load(&mut self, access: &Access, now: u64, out: &mut Outside<'_>) -> Served {
         let Access { line, sectors, .. } = *access;
-        let set = spread_set(line, self.l1_sets) as usize;
+        let set = hash_set(line, self.l1_sets) as usize;
         let Some(place) = self.l1.find(set, line) else {
-            if !self.has_room(now, out) {
-                return self.wait_for_miss(now);
+            if !self.has_free_mshr(now, out) {
+                return self.wait_for_mshr(now);
             }
             let place = self.l1.insert(set, line, now).map_or(NO_PLACE, |(place, _)| place as u32);
             return self.send_miss(access, sectors, place, now, out);
@@ -155,15 +155,15 @@ impl Sm {
         self.counts.l1_sectors += u64::from(sectors.count_ones());
         let hit = now + out.params.l1;
         if entry.flight & sectors == 0 || entry.ready <= now {
-            self.complete(access.ticket, hit);
+            self.complete(access.load_id, hit);
         } else if entry.ready == UNKNOWN {
             self.counts.l1_merged += 1;
             let request =
-                Request::new(self.number, Kind::Merge, access.line, 0, 0, access.ticket, place as u32);
+                Request::new(self.number, Kind::Merge, access.line, 0, 0, access.load_id, place as u32);
             out.requests.push(now + out.params.interconnect, request);
         } else {
             self.counts.l1_merged += 1;
-            self.complete(access.ticket, hit.max(entry.ready));
+            self.complete(access.load_id, hit.max(entry.ready));
         }
         Served::Yes
     }
@@ -201,15 +201,15 @@ impl Sm {
         now: u64,
         out: &mut Outside<'_>,
     ) -> Served {
-        if !self.has_room(now, out) {
-            return self.wait_for_miss(now);
+        if !self.has_free_mshr(now, out) {
+            return self.wait_for_mshr(now);
         }
         if self.lsu.port_free > now {
             return Served::NotBefore(self.lsu.port_free);
         }
         self.misses += 1;
         (self.lsu.free, self.lsu.port_free) = (now + 1, now + 1);
-        let request = Request::new(self.number, kind, access.line, need, 0, access.ticket, place);
+        let request = Request::new(self.number, kind, access.line, need, 0, access.load_id, place);
         out.requests.push(now + out.params.interconnect, request);
         Served::Yes
     }
@@ -235,12 +235,12 @@ impl Sm {
 
     /// Whether one more miss may be on its way.
     #[inline]
-    fn has_room(&mut self, now: u64, out: &Outside<'_>) -> bool {
-        self.misses -= drain(&mut self.miss_ends, now, self.misses == out.params.miss_limit);
-        self.misses < out.params.miss_limit
+    fn has_free_mshr(&mut self, now: u64, out: &Outside<'_>) -> bool {
+        self.misses -= drain(&mut self.miss_ends, now, self.misses == out.params.mshrs);
+        self.misses < out.params.mshrs
     }
 
-    fn wait_for_miss(&self, _now: u64) -> Served {
+    fn wait_for_mshr(&self, _now: u64) -> Served {
         Served::NotBefore(first(&self.miss_ends))
     }
 }

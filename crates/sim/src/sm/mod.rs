@@ -13,12 +13,12 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use buddy_trace::{Kernel, Launch};
 
-use self::{block::Block, lsu::Lsu, sched::Sched, warp::Warp};
+use self::{block::Block, lsu::Lsu, sched::WarpScheduler, warp::Warp};
 use crate::{
     Error,
     cache::Cache,
     params::Params,
-    pipe::Pipe,
+    pipe::BandwidthServer,
     request::{NO_PLACE, Requests},
     stats::SmCounts,
 };
@@ -38,13 +38,13 @@ pub(crate) struct Outside<'a> {
     pub(crate) blocks: u64,
     pub(crate) requests: &'a mut Requests,
     /// Starts the blocks of the whole GPU; nothing is asked of it before the tick `floor` any more.
-    pub(crate) dispatcher: &'a mut Pipe,
+    pub(crate) dispatcher: &'a mut BandwidthServer,
     pub(crate) floor: u64,
 }
 
 /// A load whose parts are on their way.
 #[derive(Debug, Clone, Copy, Default)]
-struct Ticket {
+struct PendingLoad {
     done: u64,
     parts: u16,
     slot: u16,
@@ -56,8 +56,8 @@ struct Ticket {
 pub(crate) struct Sm {
     number: u16,
     warps: Vec<Warp>,
-    /// When each register of each warp is ready: the cycle, doubled, plus one if memory makes it.
-    registers: Vec<[u64; REGISTERS]>,
+    /// The scoreboard (RAW and WAW): when each register of each warp is ready, as the cycle, doubled, plus one if memory makes it.
+    scoreboard: Vec<[u64; REGISTERS]>,
     /// When each warp can issue next, on which unit, and what it waits for.
     ready: Vec<u64>,
     unit: Vec<u8>,
@@ -66,22 +66,24 @@ pub(crate) struct Sm {
     places: Vec<u8>,
     /// The scheduler of each slot.
     sched_of: Vec<u8>,
-    scheds: Vec<Sched>,
+    scheds: Vec<WarpScheduler>,
     blocks: Vec<Block>,
     live_blocks: u32,
     /// When the barriers take the next arrival.
     barrier_free: u64,
+    /// When the constant cache gives the next word.
+    constant_free: u64,
     lsu: Lsu,
     l1: Cache,
     l1_sets: u32,
-    tickets: Vec<Ticket>,
-    free_tickets: Vec<u32>,
+    pending_loads: Vec<PendingLoad>,
+    free_load_ids: Vec<u32>,
     /// Loads and stores on their way, and when those whose end is known end.
     misses: u32,
     miss_ends: BinaryHeap<Reverse<u64>>,
     stores: u32,
     store_ends: BinaryHeap<Reverse<u64>>,
-    pub(crate) reply: Pipe,
+    pub(crate) reply: BandwidthServer,
     /// The next cycle at which something can happen here.
     pub(crate) next: u64,
     /// The last cycle at which a warp ended or a store was taken.
@@ -95,26 +97,27 @@ impl Sm {
         Self {
             number,
             warps: (0..slots).map(|_| Warp::default()).collect(),
-            registers: vec![[0; REGISTERS]; slots],
+            scoreboard: vec![[0; REGISTERS]; slots],
             ready: vec![NEVER; slots],
             unit: vec![0; slots],
             cause: vec![0; slots],
             places: vec![0; slots],
             sched_of: (0..params.warps).map(|slot| (slot % params.schedulers) as u8).collect(),
-            scheds: (0..params.schedulers).map(|index| Sched::new(index, params)).collect(),
+            scheds: (0..params.schedulers).map(|index| WarpScheduler::new(index, params)).collect(),
             blocks: Vec::new(),
             live_blocks: 0,
             barrier_free: 0,
+            constant_free: 0,
             lsu: Lsu::default(),
             l1: Cache::new(params.l1_sets as usize, params.l1_ways as usize),
             l1_sets: params.l1_sets,
-            tickets: Vec::new(),
-            free_tickets: Vec::new(),
+            pending_loads: Vec::new(),
+            free_load_ids: Vec::new(),
             misses: 0,
             miss_ends: BinaryHeap::new(),
             stores: 0,
             store_ends: BinaryHeap::new(),
-            reply: Pipe::new(),
+            reply: BandwidthServer::new(),
             next: NEVER,
             last: 0,
             counts: SmCounts::default(),
@@ -164,26 +167,26 @@ impl Sm {
         self.next = self.next.min(ready);
     }
 
-    fn new_ticket(&mut self, ticket: Ticket) -> u32 {
-        if let Some(index) = self.free_tickets.pop() {
-            self.tickets[index as usize] = ticket;
+    fn new_pending_load(&mut self, load_id: PendingLoad) -> u32 {
+        if let Some(index) = self.free_load_ids.pop() {
+            self.pending_loads[index as usize] = load_id;
             return index;
         }
-        self.tickets.push(ticket);
-        self.tickets.len() as u32 - 1
+        self.pending_loads.push(load_id);
+        self.pending_loads.len() as u32 - 1
     }
 
     /// One part of a load is there at cycle `done`; with the last one its registers are ready.
     #[inline]
     pub(crate) fn complete(&mut self, index: u32, done: u64) {
-        let ticket = &mut self.tickets[index as usize];
-        ticket.parts -= 1;
-        ticket.done = ticket.done.max(done);
-        if ticket.parts > 0 {
+        let load_id = &mut self.pending_loads[index as usize];
+        load_id.parts -= 1;
+        load_id.done = load_id.done.max(done);
+        if load_id.parts > 0 {
             return;
         }
-        let Ticket { done, slot, dst, written, .. } = *ticket;
-        self.free_tickets.push(index);
+        let PendingLoad { done, slot, dst, written, .. } = *load_id;
+        self.free_load_ids.push(index);
         let slot = usize::from(slot);
         self.write(slot, dst, written, done << 1 | 1);
         let warp = &mut self.warps[slot];

@@ -5,12 +5,12 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use super::{NEVER, Outside, Sm};
 use crate::{
     Error,
-    params::{Params, UNIT_MEMORY, UNIT_RETIRE, UNITS},
-    stats::Cause,
+    params::{Params, UNIT_EXIT, UNIT_MEMORY, UNITS},
+    stats::StallReason,
 };
 
 #[derive(Debug)]
-pub(super) struct Sched {
+pub(super) struct WarpScheduler {
     /// Its warps, the oldest first.
     order: Vec<u16>,
     /// By their places in the order: those that can issue soon, and those that want memory next. With them a
@@ -32,7 +32,7 @@ pub(super) struct Sched {
     memory_from: u64,
     /// Since when it has nothing to issue, and why.
     idle_since: u64,
-    idle_cause: Cause,
+    idle_cause: StallReason,
 }
 
 const NO_WARP: u16 = u16::MAX;
@@ -40,10 +40,10 @@ const NO_WARP: u16 = u16::MAX;
 /// What a look at the warps finds.
 enum Pick {
     Warp(usize),
-    Nothing { next: u64, cause: Cause },
+    Nothing { next: u64, cause: StallReason },
 }
 
-impl Sched {
+impl WarpScheduler {
     pub(super) fn new(index: u32, params: &Params) -> Self {
         let slots = (index..params.warps).step_by(params.schedulers as usize);
         Self {
@@ -58,7 +58,7 @@ impl Sched {
             memory_free: 0,
             memory_from: 0,
             idle_since: NEVER,
-            idle_cause: Cause::Empty,
+            idle_cause: StallReason::Empty,
         }
     }
 
@@ -117,7 +117,7 @@ impl Sm {
         let mut issued = 0;
         while issued < out.params.issue_width {
             match self.pick(index, now) {
-                Pick::Warp(slot) if usize::from(self.unit[slot]) == UNIT_RETIRE => {
+                Pick::Warp(slot) if usize::from(self.unit[slot]) == UNIT_EXIT => {
                     self.retire(slot, now, out)?
                 }
                 Pick::Warp(slot) => {
@@ -165,20 +165,20 @@ impl Sm {
             }
         }
         if blocked != 0 && (memory_free < next || first.is_none()) {
-            return Pick::Nothing { next: memory_free.min(next), cause: Cause::MemoryQueue };
+            return Pick::Nothing { next: memory_free.min(next), cause: StallReason::MemoryQueue };
         }
         // With no time to wait for, the oldest warp says why.
         let slot = first.or_else(|| sched.order.first().map(|&slot| usize::from(slot)));
-        Pick::Nothing { next, cause: slot.map_or(Cause::Empty, |slot| self.why(index, slot)) }
+        Pick::Nothing { next, cause: slot.map_or(StallReason::Empty, |slot| self.why(index, slot)) }
     }
 
     /// Why a warp does not issue.
-    fn why(&self, index: usize, slot: usize) -> Cause {
+    fn why(&self, index: usize, slot: usize) -> StallReason {
         let unit = usize::from(self.unit[slot]);
         if self.scheds[index].unit_free[unit] >= self.ready[slot] {
-            return Cause::Unit;
+            return StallReason::Unit;
         }
-        Cause::ALL[usize::from(self.cause[slot])]
+        StallReason::ALL[usize::from(self.cause[slot])]
     }
 
     #[inline]
@@ -191,7 +191,7 @@ impl Sm {
     }
 
     #[inline]
-    fn begin_idle(&mut self, index: usize, since: u64, next: u64, cause: Cause) {
+    fn begin_idle(&mut self, index: usize, since: u64, next: u64, cause: StallReason) {
         let sched = &mut self.scheds[index];
         if sched.idle_since == NEVER && next > since {
             (sched.idle_since, sched.idle_cause) = (since, cause);

@@ -5,11 +5,11 @@ use buddy_trace::{At, Code, Op};
 use super::{NEVER, Outside, Sm};
 use crate::{
     Error,
-    params::{UNIT_MEMORY, UNIT_RETIRE},
-    stats::Cause,
+    params::{UNIT_EXIT, UNIT_MEMORY},
+    stats::StallReason,
 };
 
-/// A resident warp.
+/// A resident warp: its code, where it is in it, and what it waits for besides registers.
 #[derive(Debug, Default)]
 pub(super) struct Warp {
     pub(super) code: Code,
@@ -23,6 +23,8 @@ pub(super) struct Warp {
     pub(super) loaded: u64,
     /// When the last comparison is done.
     pub(super) predicate: u64,
+    /// When the last constant is there whose place a register says.
+    pub(super) constant: u64,
     pub(super) at_barrier: bool,
     pub(super) finished: bool,
 }
@@ -40,7 +42,7 @@ impl Sm {
         let warp = &mut self.warps[slot];
         let code = std::mem::take(&mut warp.code);
         *warp = Warp { code, block, at: Some(at), from, ..Warp::default() };
-        self.registers[slot].fill(0);
+        self.scoreboard[slot].fill(0);
         self.refill(slot, out)?;
         self.refresh(slot);
         self.wake(slot);
@@ -77,11 +79,11 @@ impl Sm {
     /// ready.
     #[inline]
     pub(super) fn refresh(&mut self, slot: usize) {
-        let (ready, unit, cause) = self.find_ready(slot);
+        let (ready, unit, cause) = self.warp_issue(slot);
         (self.ready[slot], self.unit[slot], self.cause[slot]) = (ready, unit as u8, cause as u8);
         let sched = &mut self.scheds[usize::from(self.sched_of[slot])];
         // What memory delays is looked at when its time comes; the rest is worth a look each time.
-        let asleep = cause == Cause::Memory && ready > self.warps[slot].from;
+        let asleep = cause == StallReason::Memory && ready > self.warps[slot].from;
         if asleep && ready != NEVER {
             sched.sleep(slot as u16, ready);
         }
@@ -90,17 +92,17 @@ impl Sm {
 
     /// When the next instruction of a warp can be issued, on which unit, and what it waits for until then.
     #[inline]
-    fn find_ready(&self, slot: usize) -> (u64, usize, Cause) {
+    fn warp_issue(&self, slot: usize) -> (u64, usize, StallReason) {
         let warp = &self.warps[slot];
         if warp.at_barrier {
-            return (NEVER, 0, Cause::Barrier);
+            return (NEVER, 0, StallReason::Barrier);
         }
         if warp.finished {
             let ready = if warp.pending == 0 { warp.from.max(warp.loaded) } else { NEVER };
-            return (ready, UNIT_RETIRE, Cause::Memory);
+            return (ready, UNIT_EXIT, StallReason::Memory);
         }
         let inst = &warp.code.insts()[warp.position];
-        let registers = &self.registers[slot];
+        let registers = &self.scoreboard[slot];
         // Register 255 is none: nothing writes it, so that it is always ready.
         let mut latest = warp.from << 1;
         for source in inst.src {
@@ -112,7 +114,10 @@ impl Sm {
         if inst.op == Op::Branch {
             latest = latest.max(warp.predicate << 1);
         }
-        let cause = if latest & 1 == 1 { Cause::Memory } else { Cause::Arithmetic };
+        if inst.is_indexed_constant() {
+            latest = latest.max(warp.constant << 1);
+        }
+        let cause = if latest & 1 == 1 { StallReason::Memory } else { StallReason::Arithmetic };
         (if latest == NEVER { NEVER } else { latest >> 1 }, crate::params::unit(inst.op), cause)
     }
 }
