@@ -2,11 +2,17 @@
 //!
 //! A run keeps its targets from beginning to end, so an allocation that begins as zeros and fills up gets what its
 //! worst snapshot allows, not what the mean would.
+//!
+//! What stays at 1x saves no memory. It is compressed only where that saves traffic ([`or_uncompressed`], D78).
 
 use crate::{Histogram, Target};
 
 /// The share of zero entries from which on memory counts as mostly zero.
 const MOSTLY: f64 = 0.5;
+/// Sectors of a line of metadata, which a lookup fetches that misses its cache.
+const METADATA_SECTORS: u64 = 4;
+/// One lookup in so many is taken to miss, as it is for kernels that do not follow the order of memory.
+const LOOKUPS_PER_MISS: u64 = 2;
 
 /// The largest share of entries that need buddy memory at this target in any of the snapshots.
 pub fn worst_overflow(snapshots: &[Histogram], target: Target) -> f64 {
@@ -27,6 +33,14 @@ pub fn conservative_target(snapshots: &[Histogram], threshold: f64, zeros: bool)
     let allowed = |target: &Target| *target != Target::X16 || (zeros && stays_mostly_zero(snapshots));
     let within = |target: &Target| worst_overflow(snapshots, *target) <= threshold;
     Target::ALL.into_iter().rev().filter(allowed).find(within).unwrap_or(Target::X1)
+}
+
+/// This target, or [`Target::Uncompressed`] in place of 1x where metadata costs more than small entries save. `entries` are
+/// those of all snapshots together: a small one saves sectors when it is accessed, and every access needs its metadata.
+pub fn or_uncompressed(target: Target, entries: &Histogram) -> Target {
+    let saved = entries.sectors(Target::Uncompressed).0 - entries.sectors(Target::X1).0;
+    let pays = saved * LOOKUPS_PER_MISS >= entries.entries() * METADATA_SECTORS;
+    if target == Target::X1 && !pays { Target::Uncompressed } else { target }
 }
 
 #[cfg(test)]
@@ -79,5 +93,19 @@ mod tests {
         assert_eq!(target([2, 1, 0, 0, 0, 0], 0.0), Target::X16);
         assert_eq!(target([0, 0, 0, 0, 0, 9], 1.0), Target::X4);
         assert_eq!(target([0; 6], 1.0), Target::X1);
+    }
+
+    /// Ten entries: at two sectors saved by each on average they are worth their metadata.
+    #[test]
+    fn what_saves_less_than_half_a_line_of_metadata_is_left_as_it_is() {
+        let plain = |classes| or_uncompressed(Target::X1, &histogram(classes)) == Target::Uncompressed;
+        assert!(plain([0, 0, 0, 0, 0, 10]) && plain([0, 0, 0, 9, 0, 1]) && plain([4, 0, 1, 0, 0, 5]));
+        assert!(!plain([5, 0, 0, 0, 0, 5]) && !plain([0, 0, 0, 10, 0, 0]), "20 sectors of 40");
+        assert!(!plain([0; 6]), "where nothing is alive nothing changes");
+        assert_eq!(
+            or_uncompressed(Target::X2, &histogram([0, 0, 0, 0, 0, 10])),
+            Target::X2,
+            "it saves memory"
+        );
     }
 }

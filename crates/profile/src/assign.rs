@@ -3,7 +3,7 @@
 use buddy_codec::CodecKind;
 use buddy_core::{
     Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets,
-    conservative_target,
+    conservative_target, or_uncompressed,
 };
 
 use crate::{Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, ranges::page_ranges};
@@ -106,7 +106,22 @@ pub fn assign(
         }
     };
     stay_within_four(measured, &mut assigned);
+    leave_uncompressed(measured, &mut assigned);
     Ok(assigned)
+}
+
+/// Leaves ranges at 1x uncompressed where their metadata costs more than their small entries save.
+fn leave_uncompressed(measured: &Measured, assigned: &mut [Assignment]) {
+    for (allocation, assignment) in measured.allocations.iter().zip(assigned) {
+        let codec = &allocation.codecs[assignment.codec];
+        let mut first_page = 0;
+        for (part, range) in assignment.ranges(entries(codec)).into_iter().enumerate() {
+            let in_snapshot = |snapshot| range_histogram(codec, snapshot, first_page, range.pages);
+            let all: Histogram = (0..codec.histograms.len()).map(in_snapshot).sum();
+            assignment.targets.set(part, or_uncompressed(range.target, &all));
+            first_page += range.pages as usize;
+        }
+    }
 }
 
 /// Targets for ranges of pages with one codec.
@@ -275,17 +290,19 @@ mod tests {
 
     #[test]
     fn each_policy_sees_what_the_one_before_it_does_not() {
-        use Target::{X1, X2, X4, X16};
+        use Target::{Uncompressed, X1, X2, X4, X16};
         let run = measured(&[
             &[&[ZERO; 8]],
             &[&[HALF; 8]],
             &[&[RAW; 6]],
             &[&[ZERO, ZERO, ZERO, HALF, RAW, RAW, RAW, RAW]],
         ]);
-        assert_eq!(targets(&run, Policy::Naive), [[X1], [X1], [X1], [X1]]);
-        assert_eq!(targets(&run, Policy::Allocation), [[X4], [X2], [X1], [X1]]);
-        assert_eq!(targets(&run, Policy::Allocation16x), [[X16], [X2], [X1], [X1]]);
-        let by_page = [vec![X16], vec![X2], vec![X1], vec![X16, X2, X1]];
+        // The last one saves 14 of 32 sectors where it is read, and half a line of metadata would be 16.
+        let raw = Uncompressed;
+        assert_eq!(targets(&run, Policy::Naive), [[X1], [X1], [raw], [raw]]);
+        assert_eq!(targets(&run, Policy::Allocation), [[X4], [X2], [raw], [raw]]);
+        assert_eq!(targets(&run, Policy::Allocation16x), [[X16], [X2], [raw], [raw]]);
+        let by_page = [vec![X16], vec![X2], vec![raw], vec![X16, X2, raw]];
         assert_eq!(targets(&run, Policy::Page), by_page);
     }
 
@@ -293,7 +310,7 @@ mod tests {
     fn zeros_that_fill_up_are_not_zeros() {
         let run = measured(&[&[&[ZERO; 4], &[HALF; 4]], &[&[RAW; 4], &[RAW; 4]]]);
         for policy in [Policy::Allocation, Policy::Allocation16x, Policy::Page] {
-            assert_eq!(targets(&run, policy), [[Target::X2], [Target::X1]]);
+            assert_eq!(targets(&run, policy), [[Target::X2], [Target::Uncompressed]]);
         }
     }
 
@@ -310,7 +327,7 @@ mod tests {
         let run = measured(&[&[&[ZERO; 4]], &[&[some_over; 8]], &[&[RAW; 2]]]);
         assert_eq!(
             targets(&run, Policy::Allocation16x),
-            [[Target::X16], [Target::X4], [Target::X1]].map(Vec::from)
+            [[Target::X16], [Target::X4], [Target::Uncompressed]].map(Vec::from)
         );
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use buddy_core::{
     AllocationInfo, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PlanOutcome, RunInfo, SECTOR_BYTES, Target,
+    or_uncompressed,
     spec::{Gpu, Link},
 };
 
@@ -85,11 +86,14 @@ fn offers(allocation: &MeasuredAllocation, request: &PlanRequest, index: usize) 
     let codecs = allocation.codecs.iter().enumerate().filter(|(_, codec)| eligible.contains(&codec.kind));
     let all = |codec: usize| {
         let sizes = &allocation.codecs[codec];
+        let over_time: Histogram = sizes.histograms.iter().copied().sum();
         Target::ALL.map(|target| {
+            let target = or_uncompressed(target, &over_time);
             let entries = entries(sizes);
             let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64);
             let page_entries = pages * ENTRIES_PER_PAGE as u64;
-            let cost = page_entries * target.device_bytes() as u64 + pages * METADATA_BYTES;
+            let metadata = if target.compresses() { pages * METADATA_BYTES } else { 0 };
+            let cost = page_entries * target.device_bytes() as u64 + metadata;
             let passes = passes(request, index, entries);
             let loss = passes * mean_buddy_bytes(&sizes.histograms, target) / (request.link.gb_per_s * 1e9);
             let side = page_entries * target.buddy_bytes() as u64;
