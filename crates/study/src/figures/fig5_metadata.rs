@@ -62,7 +62,9 @@ fn point(program: &str, bytes: u32) -> Point {
 fn line(found: &Findings, subject: &Subject<'_>) -> Option<SeriesInfo> {
     let rate = |bytes: u32| {
         let report = found.reports.get(&point(subject.name, bytes))?;
-        Some((f64::from(bytes * SLICES / 1024), report.buddy.metadata_hit_rate))
+        // What is nowhere compressed looks nothing up.
+        let lookups = report.buddy.metadata_hits + report.buddy.metadata_misses;
+        (lookups > 0).then(|| (f64::from(bytes * SLICES / 1024), report.buddy.metadata_hit_rate))
     };
     let points: Vec<(f64, f64)> = BYTES.into_iter().filter_map(rate).collect();
     (!points.is_empty()).then(|| SeriesInfo::new(subject.label, points))
@@ -80,11 +82,17 @@ mod tests {
         for (bytes, rate) in [(512, 0.25), (4096, 0.75)] {
             let mut one = report(1);
             one.buddy.metadata_hit_rate = rate;
+            one.buddy.metadata_hits = 1;
             found.reports.insert(point("cg", bytes), one);
+            found.reports.insert(point("sp", bytes), report(1));
         }
         let figure = Metadata.draw(&found);
         assert_eq!(points(chart(&figure, 0), "354.cg"), [(16.0, 0.25), (128.0, 0.75)]);
-        assert_eq!(chart(&figure, 0).series.len(), 1, "what was not simulated has no line");
+        assert_eq!(
+            chart(&figure, 0).series.len(),
+            1,
+            "what looked nothing up or was not simulated has no line"
+        );
     }
 
     #[test]
