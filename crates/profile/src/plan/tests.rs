@@ -69,6 +69,12 @@ fn brute_force(measured: &Measured, memory: u64, accesses: Option<&[u64]>) -> Op
         let entries = measured.run.allocations[index].bytes / 128;
         let mut next = Vec::new();
         for codec in &allocation.codecs {
+            // What saves less than two sectors an entry at 128 bytes has no metadata.
+            let classes = || {
+                codec.histograms.iter().flat_map(|histogram| histogram.classes.iter().zip([4, 3, 3, 2, 1, 0]))
+            };
+            let plain = classes().map(|(count, saved)| count * saved).sum::<u64>()
+                < 2 * classes().map(|(count, _)| count).sum::<u64>();
             for (device, slot) in [(128, 0), (96, 32), (64, 64), (32, 96), (8, 128)] {
                 let over = |histogram: &Histogram| -> u64 {
                     let sizes = [0, 8, 32, 64, 96, 128];
@@ -81,7 +87,8 @@ fn brute_force(measured: &Measured, memory: u64, accesses: Option<&[u64]>) -> Op
                 let mean = codec.histograms.iter().map(over).sum::<u64>() as f64 / 2.0;
                 let passes = accesses.map_or(1.0, |accesses| accesses[index] as f64 / entries as f64);
                 for &(cost, buddy, loss) in &partial {
-                    let cost = cost + entries * device + entries / 2;
+                    let metadata = if device == 128 && plain { 0 } else { entries / 2 };
+                    let cost = cost + entries * device + metadata;
                     if cost <= memory {
                         next.push((cost, buddy + entries * slot, loss + passes * mean / 50e9));
                     }

@@ -10,7 +10,7 @@ const ROWS: usize = 96;
 /// Room for names at the left, at least; longer ones get what they need.
 const LEFT: f64 = 140.0;
 /// About as wide as a letter.
-const LETTER: f64 = 7.6;
+const LETTER: f64 = 8.4;
 const TOP: f64 = 30.0;
 const WIDE: f64 = 192.0;
 const HIGH: f64 = 360.0;
