@@ -75,8 +75,8 @@ pub(crate) struct Watching {
     dump: Option<PathBuf>,
 
     /// Codecs to measure while it runs: names, or `all` that a GPU can measure without training
-    #[arg(long = "watch-codecs", value_name = "LIST", default_value = "all", hide_possible_values = true, value_delimiter = ',', value_parser = codecs_parser())]
-    codecs: Vec<String>,
+    #[arg(long, value_name = "LIST", default_value = "all", hide_possible_values = true, value_delimiter = ',', value_parser = codecs_parser())]
+    watch_codecs: Vec<String>,
 
     /// Keep the program's calls in the log, and the log
     #[arg(long, hide = true)]
@@ -154,8 +154,8 @@ impl Watching {
 
     /// The size kernels of every codec for every GPU, from the cache or compiled.
     fn kernels(&self) -> Result<Vec<(u32, String, Vec<u8>)>> {
-        let all = self.codecs.iter().any(|name| name == "all");
-        let wanted = |kind: &CodecKind| all || self.codecs.iter().any(|name| name == kind.name());
+        let all = self.watch_codecs.iter().any(|name| name == "all");
+        let wanted = |kind: &CodecKind| all || self.watch_codecs.iter().any(|name| name == kind.name());
         let mut kernels = Vec::new();
         for architecture in architectures()? {
             for kind in watchable().filter(wanted) {
