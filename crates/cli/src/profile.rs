@@ -359,7 +359,8 @@ fn targets_text(record: &Record<Profile>) -> String {
         let worst = found.overflowing.iter().max().copied().unwrap_or(0) as f64 / entries;
         let mean =
             found.overflowing.iter().sum::<u64>() as f64 / entries / found.overflowing.len().max(1) as f64;
-        format!("{:.2}% of its entries overflow, {:.2}% at worst", mean * 100.0, worst * 100.0)
+        let learned = if found.learned.is_empty() { String::new() } else { format!("; {}", found.learned) };
+        format!("{:.2}% of its entries overflow, {:.2}% at worst{learned}", mean * 100.0, worst * 100.0)
     };
     write_targets(&profile.targets, &about, note)
 }

@@ -9,7 +9,10 @@ use std::{fmt, str::FromStr};
 use buddy_core::{ENTRY_BYTES, Entry};
 use serde::{Deserialize, Serialize};
 
-use crate::{Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Planes, Zeros};
+use crate::{
+    Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Planes, Scaled, Stride, Table,
+    Zeros,
+};
 
 /// Makes the two enums and what goes over their variants. Each call of a codec must know its type, so that loops over
 /// entries are compiled for it: neither a table of values nor a trait object does that.
@@ -97,6 +100,16 @@ codecs! { $
     Fp32(Fp32) = "fp32", |_| Fp32::default();
     /// Differences of 64-bit words.
     Delta64(Delta64) = "delta64", |_| Delta64;
+    /// Places in a table of 32-bit values, trained on the allocation.
+    Table32(Table<32>) = "table32", Table::train;
+    /// Places in a table of 64-bit values, trained on the allocation.
+    Table64(Table<16>) = "table64", Table::train;
+    /// Differences of 32-bit words at a stride trained on the allocation.
+    Stride32(Stride<32>) = "stride32", Stride::train;
+    /// Differences of 64-bit words at a stride trained on the allocation.
+    Stride64(Stride<16>) = "stride64", Stride::train;
+    /// Doubles as counts of a unit trained on the allocation.
+    Scaled64(Scaled) = "scaled64", Scaled::train;
 }
 // The lint takes the export of a macro for an import.
 #[allow(clippy::single_component_path_imports)]
@@ -133,8 +146,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_learn_are_the_two_that_keep_parameters() {
+    fn those_that_learn_are_those_that_keep_parameters() {
         let learn: Vec<CodecKind> = CodecKind::ALL.into_iter().filter(|kind| kind.learns()).collect();
-        assert_eq!(learn, [CodecKind::Fvc, CodecKind::Bf16]);
+        use CodecKind::{Bf16, Fvc, Scaled64, Stride32, Stride64, Table32, Table64};
+        assert_eq!(learn, [Fvc, Bf16, Table32, Table64, Stride32, Stride64, Scaled64]);
     }
 }

@@ -6,6 +6,20 @@ use serde_json::{Map, Value};
 use crate::{Codec, CodecKind, Error};
 
 impl Codec {
+    /// What it learned, in words; none for a codec that does not learn.
+    pub fn learned(&self) -> Option<String> {
+        Some(match self {
+            Self::Fvc(fvc) => format!("{} frequent values", fvc.values().len()),
+            Self::Bf16(bf16) => format!("window {}", bf16.window()),
+            Self::Table32(table) => format!("{} values", table.values().len()),
+            Self::Table64(table) => format!("{} values", table.values().len()),
+            Self::Stride32(codec) => codec.to_string(),
+            Self::Stride64(codec) => codec.to_string(),
+            Self::Scaled64(codec) => codec.to_string(),
+            _ => return None,
+        })
+    }
+
     /// What it learned, field by field; nothing for a codec that does not learn.
     pub fn parameters(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {

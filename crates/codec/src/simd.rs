@@ -18,6 +18,7 @@ pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512cd")
             && is_x86_feature_detected!("bmi2")
         {
             // SAFETY: the machine has every feature that `with_avx512` enables: the 512 ones and BMI2 were looked
@@ -38,7 +39,7 @@ pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn with_avx512<R>(work: impl FnOnce() -> R) -> R {
     work()
 }

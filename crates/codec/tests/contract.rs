@@ -47,6 +47,15 @@ fn zeros_are_short_also_as_a_stream() {
             CodecKind::Bf16 | CodecKind::Fp16 => 24 + 64,
             CodecKind::Fp32 => 24 + 32,
             CodecKind::Delta64 => 80,
+            // What they learned decides; zeros take no more than a sector.
+            CodecKind::Table32
+            | CodecKind::Table64
+            | CodecKind::Stride32
+            | CodecKind::Stride64
+            | CodecKind::Scaled64 => {
+                assert!(codec.size_bits(&ZERO_ENTRY) <= 256, "{}", codec.kind());
+                continue;
+            }
         };
         assert_eq!(codec.size_bits(&ZERO_ENTRY), bits, "{}", codec.kind());
     }

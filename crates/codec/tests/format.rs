@@ -54,9 +54,13 @@ fn part(text: &str) -> &str {
 }
 
 fn codec(fields: &HashMap<&str, &str>) -> Codec {
-    match fields.get("table") {
-        Some(table) => Codec::Fvc(Fvc::new(words(table)).unwrap()),
-        None => fields["codec"].trim().parse::<CodecKind>().unwrap().train(&[]),
+    let name = fields["codec"].trim();
+    match (fields.get("table"), fields.get("parameters")) {
+        (Some(table), _) => Codec::Fvc(Fvc::new(words(table)).unwrap()),
+        (None, Some(parameters)) => {
+            Codec::with_parameters(name, &serde_json::from_str(parameters).unwrap(), Vec::new).unwrap()
+        }
+        (None, None) => name.parse::<CodecKind>().unwrap().train(&[]),
     }
 }
 

@@ -83,6 +83,12 @@ impl Fit {
         Self::new(histogram, device_bytes, histogram.overflowing(target))
     }
 
+    /// The same with so many bytes more in device memory, which the codec keeps beside the entries.
+    #[must_use]
+    pub fn beside(self, parameter_bytes: u64) -> Self {
+        Self::new(self.histogram, self.device_bytes + parameter_bytes, self.overflowing)
+    }
+
     /// Several of them together.
     pub fn total<'a>(parts: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let histogram = parts.clone().map(|fit| fit.histogram).sum();

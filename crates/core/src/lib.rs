@@ -19,6 +19,7 @@ mod figure;
 mod histogram;
 mod map;
 mod pages;
+mod phase;
 mod profile;
 mod record;
 mod run;
@@ -44,6 +45,7 @@ pub use figure::{
 pub use histogram::Histogram;
 pub use map::{Extent, NibblePlace, Place, Span};
 pub use pages::PageMap;
+pub use phase::{PhaseChange, PhasePlan, PhaseSnapshot};
 pub use profile::{
     AllocationProfile, CodecOutcome, PlanOutcome, Policy, PolicyOutcome, Profile, SweepPoint, Verification,
 };

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AllocationInfo, Histogram, PageMap, RecordKind, RunInfo, TargetTable};
+use crate::{AllocationInfo, Histogram, PageMap, PhasePlan, RecordKind, RunInfo, TargetTable};
 
 /// How targets are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,6 +86,9 @@ pub struct Profile {
     /// The plan, where a device memory was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanOutcome>,
+    /// Targets by phase with the policy and the codecs that were chosen; none for one snapshot, or where there is a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<PhasePlan>,
     /// What a working memory said of the prediction, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verification>,
@@ -150,8 +153,11 @@ pub struct AllocationProfile {
     pub auto: String,
     /// Overflowing entries in each snapshot at what was chosen for it.
     pub overflowing: Vec<u64>,
-    /// Bytes of device memory at what was chosen for it.
+    /// Bytes of device memory at what was chosen for it, with what its codec keeps beside the entries.
     pub device_bytes: u64,
+    /// What its codec learned of it, in words; empty where it learns nothing, or a record does not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub learned: String,
     /// Some of its pages in the last snapshot that has them, with the paper's codec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageMap>,
@@ -165,7 +171,7 @@ pub struct PolicyOutcome {
     pub policy: Policy,
     /// With which codec: a name, or `auto`.
     pub codec: String,
-    /// Bytes in device memory, without the four bits of metadata per entry, in the snapshot that has most of them.
+    /// Bytes in device memory, tables of codecs included, without the four bits of metadata per entry, in the snapshot that has most of them.
     pub device_bytes: u64,
     /// Bytes of entries for each byte in device memory, each in the snapshot that has most of them.
     pub ratio: f64,

@@ -84,6 +84,9 @@ pub struct AllocationSizes {
     /// All pages, block by block, by the codec's name: what targets by page are chosen from.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub blocks: BTreeMap<String, Blocks>,
+    /// Bytes that codecs keep of it beside its entries, such as a table, by the codec's name; none where there are none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameter_bytes: BTreeMap<String, u64>,
 }
 
 impl RecordKind for RunRecord {

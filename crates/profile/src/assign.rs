@@ -56,6 +56,11 @@ impl Assignment {
         })
     }
 
+    /// Device bytes of an allocation with what its codec keeps beside the entries, without metadata.
+    pub(crate) fn device_bytes_with(&self, codec: &MeasuredCodec) -> u64 {
+        self.device_bytes(entries(codec)) + codec.parameter_bytes
+    }
+
     /// Device bytes of an allocation of `entries`, without metadata.
     pub fn device_bytes(&self, entries: u64) -> u64 {
         self.entries(entries).map(|(range, entries)| entries * range.target.device_bytes() as u64).sum()
@@ -139,10 +144,10 @@ fn best_by_pages(allocation: &MeasuredAllocation, threshold: f64) -> Result<Assi
     let others = (0..allocation.codecs.len())
         .filter(|&codec| codec != allocation.auto && eligible.contains(&allocation.codecs[codec].kind));
     let mut best = by_pages(allocation, allocation.auto, threshold)?;
-    let entries = entries(&allocation.codecs[allocation.auto]);
+    let device = |one: &Assignment| one.device_bytes_with(&allocation.codecs[one.codec]);
     for codec in others {
         match by_pages(allocation, codec, threshold) {
-            Ok(other) if other.device_bytes(entries) < best.device_bytes(entries) => best = other,
+            Ok(other) if device(&other) < device(&best) => best = other,
             _ => {}
         }
     }
@@ -175,14 +180,14 @@ pub(crate) fn entries(codec: &MeasuredCodec) -> u64 {
 
 /// Turns 16x back to 4x until all of it together is within 4x: first where most entries overflow, then the
 /// smallest ranges, so that as little as possible is turned back.
-fn stay_within_four(measured: &Measured, assigned: &mut [Assignment]) {
+pub(crate) fn stay_within_four(measured: &Measured, assigned: &mut [Assignment]) {
     let mut all = 0;
     let mut device = 0;
     let mut sixteen = Vec::new();
     for (index, (allocation, assignment)) in measured.allocations.iter().zip(assigned.iter()).enumerate() {
         let codec = &allocation.codecs[assignment.codec];
         all += entries(codec) * ENTRY_BYTES as u64;
-        device += assignment.device_bytes(entries(codec));
+        device += assignment.device_bytes_with(codec);
         let mut first_page = 0;
         for (part, (range, entries)) in assignment.entries(entries(codec)).enumerate() {
             if range.target == Target::X16 {
@@ -267,6 +272,7 @@ mod tests {
             let codec = MeasuredCodec {
                 kind: CodecKind::Bpc,
                 codec: None,
+                parameter_bytes: 0,
                 histograms: snapshots.iter().map(histogram).collect(),
                 blocks: Some(snapshots.iter().map(|pages| Blocks::from_pages(pages)).collect()),
                 maps: Vec::new(),

@@ -1,6 +1,6 @@
 //! Which codec an allocation gets: the rule behind `auto`.
 
-use buddy_codec::{Codec, CodecKind};
+use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{Entry, Histogram, conservative_target};
 use rayon::prelude::*;
 
@@ -16,37 +16,52 @@ pub fn candidates() -> Vec<CodecKind> {
     CodecKind::ALL.into_iter().filter(eligible).collect()
 }
 
-/// How well a codec does: the device bytes of the largest target at the threshold, then the entries in buddy memory
-/// at it, then the bytes of all. Less is better.
+/// How well a codec does: the device bytes at the largest target that the threshold allows, with those of its parameters,
+/// then the entries in buddy memory at it, then the bytes of all. Less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Score(usize, u64, u64);
+pub(crate) struct Score(u64, u64, u64);
 
 impl Score {
-    /// The score of a codec on an allocation, whose snapshots these are.
-    pub(crate) fn of(snapshots: &[Histogram], threshold: f64) -> Self {
+    /// The score of a codec on an allocation, whose snapshots these are, if it keeps so many bytes beside them.
+    pub(crate) fn of(snapshots: &[Histogram], parameter_bytes: u64, threshold: f64) -> Self {
         let target = conservative_target(snapshots, threshold, true);
-        let sum = |count: fn(&Histogram) -> u64| snapshots.iter().map(count).sum();
+        let sum = |count: fn(&Histogram) -> u64| snapshots.iter().map(count).sum::<u64>();
         let overflowing = snapshots.iter().map(|histogram| histogram.overflowing(target)).sum();
-        Self(target.device_bytes(), overflowing, sum(Histogram::stored_bytes))
+        let entries = snapshots.iter().map(Histogram::entries).max().unwrap_or(0);
+        let stored = sum(Histogram::stored_bytes) + parameter_bytes * snapshots.len() as u64;
+        Self(entries * target.device_bytes() as u64 + parameter_bytes, overflowing, stored)
     }
 }
 
-/// The codec among `kinds` that does best on samples of an allocation, one for each snapshot: the largest target at
+/// The codec among `kinds` that does best on samples of an allocation, one for each snapshot: the least device memory at
 /// the threshold, then the fewest entries in buddy memory at it, then the fewest bytes. The first one wins a tie.
 ///
 /// # Panics
 /// If `kinds` is empty.
 pub fn choose_codec(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64) -> Codec {
+    choose_codecs(samples, kinds, threshold).remove(0)
+}
+
+/// The best codec of [`choose_codec`] first, and then the one whose entries take the fewest bytes, if that is another:
+/// where parts of an allocation have targets of their own, it may be the better one.
+///
+/// # Panics
+/// If `kinds` is empty.
+pub fn choose_codecs(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64) -> Vec<Codec> {
     assert!(!kinds.is_empty(), "there must be a codec to choose");
     let all: Vec<Entry> = samples.concat();
     let judge = |kind: &CodecKind| {
         let codec = kind.train(&all);
         let histograms: Vec<Histogram> = samples.iter().map(|sample| count(sample, &codec)).collect();
-        (Score::of(&histograms, threshold), codec)
+        (Score::of(&histograms, codec.parameter_bytes() as u64, threshold), codec)
     };
-    let judged: Vec<_> = kinds.par_iter().map(judge).collect();
-    let best = judged.into_iter().min_by_key(|(score, _)| *score);
-    best.expect("kinds is not empty").1
+    let judged: Vec<(Score, Codec)> = kinds.par_iter().map(judge).collect();
+    let best =
+        |key: fn(&Score) -> Score| judged.iter().min_by_key(|(score, _)| key(score)).map(|(_, codec)| codec);
+    let found = [best(|score| *score), best(|score| Score(score.2, 0, 0))];
+    let mut codecs: Vec<Codec> = found.into_iter().flatten().cloned().collect();
+    codecs.dedup();
+    codecs
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::{
     Error, Observer, PageClasses, Progress, Rows, candidates,
-    choose::{Score, choose_codec},
+    choose::{Score, choose_codecs},
     rows::MOST_OF_PROFILE,
     sample::sample_runs,
 };
@@ -39,6 +39,8 @@ pub struct MeasuredCodec {
     pub kind: CodecKind,
     /// The codec with what it learned; none in a record, which does not keep that.
     pub codec: Option<Codec>,
+    /// Bytes that the codec keeps of the allocation beside its entries.
+    pub parameter_bytes: u64,
     /// The allocation's entries in each snapshot; none where it is not alive.
     pub histograms: Vec<Histogram>,
     /// The entries of all pages in each snapshot, block by block; none where not all pages are known.
@@ -52,7 +54,7 @@ pub struct MeasuredCodec {
 pub struct Tried {
     /// These on every allocation.
     pub kinds: Vec<CodecKind>,
-    /// And on each allocation the one that a sample of it chooses.
+    /// And on each allocation those that a sample of it chooses.
     pub auto: bool,
     /// The threshold at which codecs are judged.
     pub threshold: f64,
@@ -140,7 +142,8 @@ impl MeasuredAllocation {
     pub(crate) fn new(codecs: Vec<MeasuredCodec>, threshold: f64) -> Self {
         let may_be_chosen = candidates();
         let judged = codecs.iter().enumerate().filter(|(_, codec)| may_be_chosen.contains(&codec.kind));
-        let best = judged.min_by_key(|(_, codec)| Score::of(&codec.histograms, threshold));
+        let score = |codec: &MeasuredCodec| Score::of(&codec.histograms, codec.parameter_bytes, threshold);
+        let best = judged.min_by_key(|(_, codec)| score(codec));
         let auto = best.map_or(0, |(index, _)| index);
         Self { codecs, auto }
     }
@@ -156,7 +159,10 @@ impl MeasuredAllocation {
         let name = |codec: &MeasuredCodec| codec.kind.name().to_owned();
         let histograms = self.codecs.iter().map(|codec| (name(codec), codec.histograms[snapshot]));
         let pages = self.codecs.iter().filter_map(|codec| Some((name(codec), codec.maps[snapshot].clone()?)));
-        AllocationSizes { histograms: histograms.collect(), pages: pages.collect(), ..Default::default() }
+        let kept = self.codecs.iter().filter(|codec| codec.parameter_bytes > 0);
+        let parameter_bytes = kept.map(|codec| (name(codec), codec.parameter_bytes)).collect();
+        let (histograms, pages) = (histograms.collect(), pages.collect());
+        AllocationSizes { histograms, pages, parameter_bytes, ..Default::default() }
     }
 
     /// Where the sizes of a codec are.
@@ -188,9 +194,10 @@ impl Tried {
         let all: Vec<Entry> = samples.concat();
         let mut codecs: Vec<Codec> = self.kinds.iter().map(|kind| kind.train(&all)).collect();
         if self.auto {
-            let best = choose_codec(samples, &candidates(), self.threshold);
-            if !codecs.contains(&best) {
-                codecs.push(best);
+            for best in choose_codecs(samples, &candidates(), self.threshold) {
+                if !codecs.contains(&best) {
+                    codecs.push(best);
+                }
             }
         }
         codecs
@@ -212,7 +219,9 @@ fn recorded_allocation(record: &RunRecord, index: usize, tried: &Tried) -> Resul
         let maps: Vec<Option<PageMap>> = sizes.iter().map(|sizes| sizes.pages.get(codec).cloned()).collect();
         if alive.iter().all(|sizes| sizes.histograms.contains_key(codec)) {
             let blocks = sizes.iter().map(|sizes| recorded_blocks(sizes, codec)).collect();
-            codecs.push(MeasuredCodec { kind, codec: None, histograms: histograms.collect(), blocks, maps });
+            let parameter_bytes = first.parameter_bytes.get(codec).copied().unwrap_or(0);
+            let histograms = histograms.collect();
+            codecs.push(MeasuredCodec { kind, codec: None, parameter_bytes, histograms, blocks, maps });
         }
     }
     // The paper's codec first, as in what is measured here.

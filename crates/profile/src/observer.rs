@@ -2,7 +2,7 @@
 //!
 //! Profiles, records, pictures and the simulator's map of size classes are views of what an [`Observer`] saw.
 
-use buddy_codec::{Codec, CodecKind};
+use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{AllocationInfo, Blocks, PageMap, RunInfo, SnapshotInfo};
 use rayon::prelude::*;
 
@@ -69,7 +69,9 @@ impl Observer {
 impl MeasuredCodec {
     fn new(codec: Codec) -> Self {
         let (histograms, maps) = (Vec::new(), Vec::new());
-        Self { kind: codec.kind(), codec: Some(codec), histograms, blocks: Some(Vec::new()), maps }
+        let parameter_bytes = codec.parameter_bytes() as u64;
+        let (kind, codec, blocks) = (codec.kind(), Some(codec), Some(Vec::new()));
+        Self { kind, codec, parameter_bytes, histograms, blocks, maps }
     }
 
     fn add(&mut self, look: Look) {

@@ -11,6 +11,7 @@ use buddy_core::{
 use crate::{
     Assignment, CodecChoice, DEFAULT_THRESHOLD, Error, Measured, MeasuredCodec, PlanRequest, assign,
     assign::{entries, ranges_in, totals},
+    phases::phases,
     plan,
 };
 
@@ -66,6 +67,8 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
     let over_time = totals(&paper);
     let most = |bytes: fn(&Histogram) -> u64| over_time.iter().map(bytes).max().unwrap_or(0);
     let stored = most(Histogram::stored_bytes);
+    let follows = planned.is_none() && measured.run.snapshots.len() > 1;
+    let by_phase = follows.then(|| phases(measured, &chosen, policy, settings.threshold));
     let profile = Profile {
         run: measured.run.clone(),
         threshold: settings.threshold,
@@ -79,6 +82,7 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
         policy,
         codec,
         targets: table(measured, &chosen),
+        phases: by_phase,
         plan: planned,
         verified: None,
     };
@@ -133,7 +137,7 @@ fn outcome(measured: &Measured, assigned: &[Assignment], policy: Policy, codec: 
     };
     let snapshots = 0..measured.run.snapshots.len();
     let alive = |snapshot| parts(snapshot).map(|(codec, _)| entries(codec)).sum::<u64>();
-    let device = |snapshot| parts(snapshot).map(|(codec, one)| one.device_bytes(entries(codec))).sum::<u64>();
+    let device = |snapshot| parts(snapshot).map(|(codec, one)| one.device_bytes_with(codec)).sum::<u64>();
     let overflow: Vec<f64> = snapshots
         .clone()
         .map(|snapshot| {
@@ -201,7 +205,8 @@ fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProf
             histograms,
             auto: allocation.codecs[allocation.auto].kind.name().to_owned(),
             overflowing: snapshots.clone().map(|snapshot| overflowing(codec, assigned, snapshot)).collect(),
-            device_bytes: assigned.device_bytes(entries(codec)),
+            device_bytes: assigned.device_bytes_with(codec),
+            learned: codec.codec.as_ref().and_then(Codec::learned).unwrap_or_default(),
             pages: allocation.picture(),
         }
     };

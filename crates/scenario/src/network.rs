@@ -90,7 +90,9 @@ fn policy(application: &Application, kind: CodecKind, record: &RunRecord) -> Res
     };
     let measured = |numbers: &Vec<usize>| {
         let histograms = snapshots.clone().map(|snapshot| in_snapshot(numbers, snapshot)).collect();
-        let codec = MeasuredCodec { kind, codec: None, histograms, blocks: None, maps: Vec::new() };
+        let (codec, parameter_bytes) = (None, 0);
+        let codec =
+            MeasuredCodec { kind, codec, parameter_bytes, histograms, blocks: None, maps: Vec::new() };
         MeasuredAllocation { codecs: vec![codec], auto: 0 }
     };
     let found = matches(&record.run.allocations, ours);

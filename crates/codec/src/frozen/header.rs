@@ -106,10 +106,10 @@ impl FrozenHeader {
     /// [`Error::Frozen`] for a codec with a table, which has no room here, and for a target that does not compress.
     pub fn encode(&self) -> Result<[u8; HEADER_BYTES], Error> {
         let window = match &self.codec {
-            Codec::Fvc(_) => {
-                return Err(refused("a codec with a table cannot be frozen; take another codec"));
-            }
             Codec::Bf16(bf16) => u32::from(bf16.window()),
+            other if other.kind().learns() => {
+                return Err(refused("a codec with parameters cannot be frozen; take another codec"));
+            }
             _ => 0,
         };
         let target = Target::ALL.iter().position(|&target| target == self.target);

@@ -11,28 +11,28 @@ use buddy_core::{Entry, Layout};
 use proptest::{prelude::*, sample::Index};
 
 /// The low bits of a number, the lowest first.
-fn field(value: i128, bits: usize) -> String {
+pub(crate) fn field(value: i128, bits: usize) -> String {
     (0..bits).map(|bit| if value >> bit & 1 == 1 { '1' } else { '0' }).collect()
 }
 
 /// The entry as numbers from zero up, of `bits` bits.
-fn numbers(entry: &Entry, bits: usize) -> Vec<i128> {
+pub(crate) fn numbers(entry: &Entry, bits: usize) -> Vec<i128> {
     let number = |chunk: &[u8]| chunk.iter().rev().fold(0, |number, &byte| number * 256 + i128::from(byte));
     entry.chunks(bits / 8).map(number).collect()
 }
 
 /// The entry of such numbers.
-fn joined(numbers: &[i128], bits: usize) -> Entry {
+pub(crate) fn joined(numbers: &[i128], bits: usize) -> Entry {
     let bytes: Vec<u8> =
         numbers.iter().flat_map(|number| number.to_le_bytes()[..bits / 8].to_vec()).collect();
     bytes.try_into().unwrap()
 }
 
 /// What is left of a stream.
-struct Rest(String);
+pub(crate) struct Rest(pub(crate) String);
 
 impl Rest {
-    fn of(stream: &[u8]) -> Self {
+    pub(crate) fn of(stream: &[u8]) -> Self {
         Self(stream.iter().map(|&byte| field(byte.into(), 8)).collect())
     }
 
@@ -42,7 +42,7 @@ impl Rest {
         Some(text[..bits].to_owned())
     }
 
-    fn number(&mut self, bits: usize) -> Option<i128> {
+    pub(crate) fn number(&mut self, bits: usize) -> Option<i128> {
         Some(self.text(bits)?.chars().rev().fold(0, |number, bit| 2 * number + i128::from(bit == '1')))
     }
 }

@@ -93,7 +93,8 @@ fn offers(allocation: &MeasuredAllocation, request: &PlanRequest, index: usize) 
             let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64);
             let page_entries = pages * ENTRIES_PER_PAGE as u64;
             let metadata = if target.compresses() { pages * METADATA_BYTES } else { 0 };
-            let cost = page_entries * target.device_bytes() as u64 + metadata;
+            let parameters = if target.compresses() { sizes.parameter_bytes } else { 0 };
+            let cost = page_entries * target.device_bytes() as u64 + metadata + parameters;
             let passes = passes(request, index, entries);
             let loss = passes * mean_buddy_bytes(&sizes.histograms, target) / (request.link.gb_per_s * 1e9);
             let side = page_entries * target.buddy_bytes() as u64;

@@ -46,6 +46,7 @@ fn measured(random: &mut Random, allocations: u64) -> Measured {
         let mut codec = |kind| MeasuredCodec {
             kind,
             codec: None,
+            parameter_bytes: 0,
             histograms: (0..2).map(|_| random.histogram(entries)).collect(),
             blocks: None,
             maps: Vec::new(),

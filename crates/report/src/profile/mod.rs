@@ -36,6 +36,15 @@ fn target_text(row: &AllocationTarget) -> String {
     }
 }
 
+/// The codec of an allocation, and what it learned.
+fn codec_text(profile: &Profile, index: usize) -> String {
+    let codec = &profile.targets.allocations[index].codec;
+    match profile.allocations[index].learned.as_str() {
+        "" => codec.clone(),
+        learned => format!("{codec}: {learned}"),
+    }
+}
+
 /// What the policy and codec give whose targets were chosen.
 fn chosen(profile: &Profile) -> Option<&PolicyOutcome> {
     profile.outcome(profile.policy, &profile.codec)

@@ -191,7 +191,7 @@ fn table(profile: &Profile) -> Table {
             Cell::text(shorten(&info.call_site, 34)),
             Cell::text(info.dtype.name()),
             Cell::number(info.bytes as f64, bytes(info.bytes)),
-            Cell::text(&target.codec),
+            Cell::text(super::codec_text(profile, index)),
             Cell::number(ratio_here, "").with_html(class_bar(&last)),
             Cell::number(ratio_here, target_text(target)),
             Cell::number(ratio_here, ratio(ratio_here)),

@@ -27,6 +27,7 @@ fn profile() -> Profile {
         auto: "bpc".to_owned(),
         overflowing: overflowing.to_vec(),
         device_bytes,
+        learned: String::new(),
         pages: PageMap::from_digits(2, &["0".repeat(64), "3".repeat(36)]).ok(),
     };
     let row = |name: &str, target| AllocationTarget {
@@ -78,6 +79,7 @@ fn profile() -> Profile {
             allocations: vec![row("<u>", Target::X2), row("v", Target::X1)],
         },
         plan: None,
+        phases: None,
         verified: None,
     }
 }

@@ -1,6 +1,6 @@
 //! The profile for a terminal.
 
-use buddy_core::{PlanOutcome, PolicyOutcome, Profile, visible};
+use buddy_core::{PhasePlan, PlanOutcome, PolicyOutcome, Profile, visible};
 
 use super::{overflow, ratio_of, target_text};
 use crate::{Cell, Table, analysis::left, analysis::right, analysis::shorten, bytes, count, ratio, share};
@@ -40,6 +40,9 @@ pub fn profile_text(profile: &Profile) -> String {
     if hidden > 0 {
         text.push_str(&format!("and {} smaller allocations\n", count(hidden as u64)));
     }
+    if let Some(phases) = profile.phases.as_ref().filter(|phases| !phases.changes.is_empty()) {
+        text.push_str(&phases_text(phases));
+    }
     if let Some(plan) = &profile.plan {
         text.push_str(&plan_text(plan));
     }
@@ -55,6 +58,19 @@ pub fn profile_text(profile: &Profile) -> String {
         ));
     }
     text
+}
+
+/// What targets that follow the program would give.
+fn phases_text(phases: &PhasePlan) -> String {
+    format!(
+        "\nWith targets by phase: {} on average over the run, {} where it needs most, {} of entries overflow; {} changes of \
+         targets copy {} in all.\n",
+        ratio(phases.average_ratio),
+        ratio(phases.peak_ratio),
+        share(phases.mean_overflow),
+        count(phases.changes.len() as u64),
+        bytes(phases.bytes_moved)
+    )
 }
 
 fn or_zeros(value: Option<f64>) -> String {
@@ -123,7 +139,7 @@ fn allocations(profile: &Profile) -> Table {
             Cell::text(shorten(&info.name, NAME_CHARS)),
             Cell::text(shorten(&info.call_site, NAME_CHARS)),
             Cell::text(bytes(info.bytes)),
-            Cell::text(&target.codec),
+            Cell::text(super::codec_text(profile, index)),
             Cell::text(target_text(target)),
             Cell::text(ratio(ratio_of(profile, index))),
             Cell::text(share(mean)),

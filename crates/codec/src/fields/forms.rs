@@ -1,0 +1,210 @@
+//! How numbers are packed: one of sixteen forms, each with fixed widths and room for a few exceptions.
+//!
+//! A form fills a size class: 8, 32, 64 or 96 bytes. The widths of its fields follow from what the codec learned, never
+//! from the entry, so the four bits that name the form say where every field begins. A number that does not fit
+//! its field is an exception: its place and the rest of it stand at the end. The last form is the entry as it is.
+
+use buddy_core::Entry;
+
+use super::words;
+use crate::{
+    Error, Stream,
+    bits::{LsbReader, LsbWriter},
+};
+
+/// Bits that name the form.
+const NAME_BITS: u32 = 4;
+/// The form of an entry that no other form holds: its 1024 bits.
+const RAW: usize = 15;
+/// For each form the bits of its class, and how many exceptions it has room for.
+const ROOM: [(u32, usize); RAW] = [
+    (64, 0),
+    (256, 0),
+    (256, 1),
+    (256, 2),
+    (256, 3),
+    (512, 0),
+    (512, 1),
+    (512, 2),
+    (512, 4),
+    (512, 6),
+    (768, 0),
+    (768, 1),
+    (768, 2),
+    (768, 4),
+    (768, 6),
+];
+/// Which of the three numbers of sectors a form has; the first form counts as one.
+pub(super) const fn sectors(form: usize) -> usize {
+    ROOM[form].0.div_ceil(256) as usize
+}
+
+/// The longest stream: the entry as it is.
+pub(super) const MAX_BITS: u32 = NAME_BITS + 1024;
+
+/// What stands in an exception beside its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// The bits of the number above its field.
+    High,
+    /// The entry's word, whatever the number.
+    Word,
+}
+
+/// The widths of one form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Form<const N: usize> {
+    widths: [u8; N],
+    /// How many exceptions.
+    exceptions: usize,
+    /// Bits of what stands in each beside its place.
+    rest_bits: u32,
+    /// Bits of the whole stream.
+    bits: u32,
+}
+
+/// All forms of one codec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Forms<const N: usize> {
+    forms: [Option<Form<N>>; RAW],
+    rest: Rest,
+}
+
+/// What a stream holds: the entry itself, or numbers and the words that replace some of them.
+#[allow(clippy::large_enum_variant)] // either lives for one entry, on the stack
+pub(super) enum Content<const N: usize> {
+    Raw(Entry),
+    Numbers([u64; N], Words),
+}
+
+/// Words and their places, as many as the count says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Words {
+    count: usize,
+    words: [(u8, u64); 6],
+}
+
+impl Words {
+    /// Puts the words into their places.
+    #[inline(always)]
+    pub(super) fn replace<const N: usize>(&self, words: &mut [u64; N]) {
+        for &(place, word) in &self.words[..self.count] {
+            words[place as usize] = word;
+        }
+    }
+}
+
+impl<const N: usize> Forms<N> {
+    /// The forms of a codec whose first fields have widths that are `fixed` for a form of so many sectors. All others are
+    /// equal, and as wide as fits the class, `most` at most; a form that does not fit without any is none.
+    pub(super) fn new(rest: Rest, most: u32, fixed: impl Fn(usize) -> Vec<u8>) -> Self {
+        let form = |index: usize| {
+            let (room, exceptions) = ROOM[index];
+            let fixed = fixed(sectors(index));
+            let fixed_bits: u32 = fixed.iter().map(|&width| u32::from(width)).sum();
+            let narrowest = fixed.iter().copied().map(u32::from).min().unwrap_or(u32::MAX);
+            let rest_bits =
+                |width: u32| words::bits(N) - if rest == Rest::High { width.min(narrowest) } else { 0 };
+            let bits = |width: u32| {
+                let fields = fixed_bits + (N - fixed.len()) as u32 * width;
+                NAME_BITS + fields + exceptions as u32 * (N.ilog2() + rest_bits(width))
+            };
+            let width = (0..=most).rev().find(|&width| bits(width) <= room)?;
+            let widths = std::array::from_fn(|i| fixed.get(i).copied().unwrap_or(width as u8));
+            Some(Form { widths, exceptions, rest_bits: rest_bits(width), bits: bits(width) })
+        };
+        Self { forms: std::array::from_fn(form), rest }
+    }
+
+    /// The first form that holds numbers of these lengths; exceptions are those longer than their fields.
+    #[inline(always)]
+    fn choose(&self, lengths: &[u8; N]) -> usize {
+        for (index, form) in self.forms.iter().enumerate() {
+            if let Some(form) = form {
+                let over = lengths.iter().zip(&form.widths).map(|(length, width)| u8::from(length > width));
+                if usize::from(over.sum::<u8>()) <= form.exceptions {
+                    return index;
+                }
+            }
+        }
+        RAW
+    }
+
+    /// Bits of the stream of numbers of these lengths.
+    #[inline(always)]
+    pub(super) fn size(&self, lengths: &[u8; N]) -> u32 {
+        self.forms.get(self.choose(lengths)).map_or(MAX_BITS, |form| form.map_or(MAX_BITS, |form| form.bits))
+    }
+
+    /// Writes numbers of these lengths, which stand for the words of `entry`.
+    #[inline(always)]
+    pub(super) fn write(&self, entry: &Entry, numbers: &[u64; N], lengths: &[u8; N], stream: &mut Stream) {
+        let index = self.choose(lengths);
+        let mut writer = LsbWriter::new(stream);
+        writer.put(index as u64, NAME_BITS);
+        let Some(Some(form)) = self.forms.get(index) else {
+            words::split::<16>(entry).iter().for_each(|&word| writer.put(word, 64));
+            return writer.finish();
+        };
+        let mut over = 0u32;
+        for (i, ((&number, &length), &width)) in numbers.iter().zip(lengths).zip(&form.widths).enumerate() {
+            over |= u32::from(length > width) << i;
+            if width > 0 {
+                writer.put(number & u64::MAX >> (64 - width), width.into());
+            }
+        }
+        let words: [u64; N] = words::split(entry);
+        for _ in 0..form.exceptions {
+            // The last one again where there are fewer: it says the same twice.
+            let place = over.trailing_zeros() as usize % N;
+            over = if over.count_ones() > 1 { over & (over - 1) } else { over };
+            let rest = match self.rest {
+                Rest::High => numbers[place].unbounded_shr(form.widths[place].into()),
+                Rest::Word => words[place],
+            };
+            writer.put(place as u64, N.ilog2());
+            if form.rest_bits > 0 {
+                writer.put(rest, form.rest_bits);
+            }
+        }
+        writer.finish();
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    #[inline(always)]
+    pub(super) fn read(&self, stream: &[u8]) -> Result<Content<N>, Error> {
+        let mut reader = LsbReader::new(stream);
+        let index = reader.take(NAME_BITS)? as usize;
+        if index == RAW {
+            let mut words = [0; 16];
+            for word in &mut words {
+                *word = reader.take(64)?;
+            }
+            return Ok(Content::Raw(words::join(&words)));
+        }
+        let form = self.forms[index].as_ref();
+        let form = form.ok_or(Error::Invalid { at: 0, what: "a form that this codec does not have" })?;
+        reader.need(form.bits as usize)?;
+        let mut numbers = [0; N];
+        for (number, &width) in numbers.iter_mut().zip(&form.widths) {
+            *number = if width == 0 { 0 } else { reader.take(width.into())? };
+        }
+        let mut replaced = Words::default();
+        for _ in 0..form.exceptions {
+            let place = reader.take(N.ilog2())? as usize;
+            let rest = if form.rest_bits == 0 { 0 } else { reader.take(form.rest_bits)? };
+            match self.rest {
+                Rest::High => {
+                    let width = u32::from(form.widths[place]);
+                    let low = if width == 0 { 0 } else { numbers[place] & u64::MAX >> (64 - width) };
+                    numbers[place] = (low | rest.unbounded_shl(width)) & words::mask(N);
+                }
+                Rest::Word => {
+                    replaced.words[replaced.count] = (place as u8, rest);
+                    replaced.count += 1;
+                }
+            }
+        }
+        Ok(Content::Numbers(numbers, replaced))
+    }
+}

@@ -1,0 +1,207 @@
+//! Doubles as counts of a unit (`docs/format.md`, "scaled64").
+//!
+//! Many doubles are quotients: of a random integer by the largest one, of cents by a hundred, of an integer by a power of
+//! two. The dividend has far fewer bits than the quotient.
+
+use std::fmt;
+
+use buddy_core::{Entry, Layout, SizeClass, is_zero};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    forms::{Content, Forms, MAX_BITS, Rest},
+    words,
+};
+use crate::{EntryCodec, Error, Stream, codec::only_a};
+
+const N: usize = 16;
+/// Added and taken away, it rounds to an integer: 1.5 times 2^52.
+const ROUNDS: f64 = 6_755_399_441_055_744.0;
+/// Divisors that programs take, beside powers of two: of decimals, and the largest random integers.
+const DIVISORS: [u64; 14] = [
+    10,
+    100,
+    1000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+    1_000_000_000,
+    0x7fff,
+    0xff,
+    0xffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+];
+/// Entries of a sample that divisors are tried on.
+const FEW: usize = 256;
+
+/// Counts of a unit, 16 in an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Learned", into = "Learned")]
+pub struct Scaled {
+    learned: Learned,
+    /// The bits of the divisor as a double.
+    divisor: u64,
+    forms: Forms<N>,
+}
+
+/// What the codec learns of its allocation: a double is a whole number, divided by `divisor` times 2 to the `exponent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Learned {
+    divisor: u64,
+    exponent: i16,
+    /// The smallest of the whole numbers, which is taken from all.
+    least: i64,
+}
+
+impl From<Scaled> for Learned {
+    fn from(codec: Scaled) -> Self {
+        codec.learned
+    }
+}
+
+impl TryFrom<Learned> for Scaled {
+    type Error = Error;
+
+    fn try_from(learned: Learned) -> Result<Self, Error> {
+        let possible = (1..1 << 32).contains(&learned.divisor) && (-960..=960).contains(&learned.exponent);
+        if !possible || learned.least.unsigned_abs() > 1 << 51 {
+            let Learned { divisor, exponent, least } = learned;
+            let what = format!(
+                "no scaled64: divisor {divisor} (1 to 2^32), exponent {exponent} (within 960), least {least} (within 2^51)"
+            );
+            return Err(Error::Parameters(what));
+        }
+        Ok(Self::of(learned))
+    }
+}
+
+impl Scaled {
+    fn of(learned: Learned) -> Self {
+        let power = f64::from_bits(((1023 + i64::from(learned.exponent)) as u64) << 52);
+        let divisor = (learned.divisor as f64 * power).to_bits();
+        Self { learned, divisor, forms: Forms::new(Rest::Word, 51, |_| Vec::new()) }
+    }
+
+    /// Finds the divisor and the least count with which the entries of a sample take the fewest bytes, of equal ones
+    /// the first: powers of two that make nearly all or all words of the sample whole, then common divisors.
+    pub fn train(sample: &[Entry]) -> Self {
+        let step = sample.len().div_ceil(FEW).max(1);
+        let few: Vec<Entry> = sample.iter().step_by(step).filter(|entry| !is_zero(entry)).copied().collect();
+        let powers = fractions(&few).into_iter().map(|exponent| (1, exponent));
+        let divisors = powers.chain(DIVISORS.map(|divisor| (divisor, 0)));
+        let judged = divisors.flat_map(|(divisor, exponent)| {
+            let tried = Self::of(Learned { divisor, exponent, least: 0 });
+            tried
+                .leasts(&few)
+                .map(|least| Self { learned: Learned { least, ..tried.learned }, ..tried.clone() })
+        });
+        let bytes = |codec: &Self| {
+            few.iter().map(|entry| SizeClass::from_bits(codec.size_bits(entry)).bytes()).sum::<usize>()
+        };
+        judged.min_by_key(bytes).expect("there are divisors")
+    }
+
+    /// The least count of a sample, and one below which few are.
+    fn leasts(&self, sample: &[Entry]) -> [i64; 2] {
+        let counts = sample.iter().flat_map(words::split::<N>).filter_map(|word| {
+            let (count, whole) = self.count(word);
+            whole.then_some(count)
+        });
+        let mut counts: Vec<i64> = counts.collect();
+        counts.sort_unstable();
+        [0, counts.len() / 50].map(|at| counts.get(at).copied().unwrap_or(0))
+    }
+
+    /// The count nearest to a word, and whether it stands for the word to the bit.
+    #[inline(always)]
+    fn count(&self, word: u64) -> (i64, bool) {
+        let divisor = f64::from_bits(self.divisor);
+        // Subnormal ones have no count: a processor takes a hundred times as long for them.
+        let normal = if word >> 52 & 0x7ff == 0 { 0 } else { word };
+        let rounded = f64::from_bits(normal) * divisor + ROUNDS;
+        let count = rounded.to_bits().wrapping_sub(ROUNDS.to_bits()) as i64;
+        // Outside of 2^52 to 2^53 the sum is not in steps of one.
+        let whole = rounded.to_bits() >> 52 == ROUNDS.to_bits() >> 52;
+        (count, whole & (((rounded - ROUNDS) / divisor).to_bits() == word))
+    }
+
+    /// The entry's words as counts above the least, and how long each is; longer than any where it is no count.
+    #[inline(always)]
+    fn numbers(&self, entry: &Entry) -> ([u64; N], [u8; N]) {
+        let counts = words::split::<N>(entry).map(|word| self.count(word));
+        let above = |count: i64| count.wrapping_sub(self.learned.least) as u64;
+        let numbers = counts.map(|(count, whole)| if whole { above(count) } else { 0 });
+        let lengths = words::lengths(&numbers);
+        (numbers, std::array::from_fn(|i| if counts[i].1 { lengths[i] } else { u8::MAX }))
+    }
+
+    /// The word of a number.
+    #[inline(always)]
+    fn word(&self, number: u64) -> u64 {
+        // Below 2^52 in size, so that the double is exact.
+        let count = number.wrapping_add(self.learned.least as u64) as i64;
+        (count as f64 / f64::from_bits(self.divisor)).to_bits()
+    }
+}
+
+impl fmt::Display for Scaled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.learned {
+            Learned { divisor: 1, exponent, .. } => write!(f, "divided by 2^{exponent}"),
+            Learned { divisor, .. } => write!(f, "divided by {divisor}"),
+        }
+    }
+}
+
+/// How many bits after the point the words of a sample have, nearly all of them and all.
+fn fractions(sample: &[Entry]) -> Vec<i16> {
+    let exponent = |word: u64| {
+        let (exponent, mantissa) = ((word >> 52 & 0x7ff) as i32, word & ((1 << 52) - 1));
+        let zeros = if mantissa == 0 { 52 } else { mantissa.trailing_zeros() as i32 };
+        (1..0x7ff).contains(&exponent).then_some(1075 - exponent - zeros)
+    };
+    let mut exponents: Vec<i32> = sample.iter().flat_map(words::split::<N>).filter_map(exponent).collect();
+    exponents.sort_unstable();
+    let at = |share: usize| exponents.get((exponents.len() * share / 100).saturating_sub(1)).copied();
+    let mut found: Vec<i16> =
+        [90, 97, 100].into_iter().filter_map(at).map(|exponent| exponent.clamp(-960, 960) as i16).collect();
+    found.dedup();
+    found
+}
+
+impl EntryCodec for Scaled {
+    fn max_bits(&self) -> u32 {
+        MAX_BITS
+    }
+
+    fn parameter_bytes(&self) -> usize {
+        size_of::<Learned>()
+    }
+
+    #[inline(always)]
+    fn size_bits(&self, entry: &Entry) -> u32 {
+        self.forms.size(&self.numbers(entry).1)
+    }
+
+    #[inline(always)]
+    fn encode(&self, entry: &Entry, stream: &mut Stream) {
+        let (numbers, lengths) = self.numbers(entry);
+        self.forms.write(entry, &numbers, &lengths, stream);
+    }
+
+    #[inline(always)]
+    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
+        only_a(layout)?;
+        let (numbers, replaced) = match self.forms.read(stream)? {
+            Content::Raw(entry) => return Ok(entry),
+            Content::Numbers(numbers, replaced) => (numbers, replaced),
+        };
+        let mut words = numbers.map(|number| self.word(number));
+        replaced.replace(&mut words);
+        Ok(words::join(&words))
+    }
+}

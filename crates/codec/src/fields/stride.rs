@@ -1,0 +1,245 @@
+//! Words as differences at a stride (`docs/format.md`, "stride32, stride64").
+//!
+//! For what comes back every few words: the corners of a mesh's cells, the columns of a matrix's rows, records, and
+//! fields that are smooth, whose differences are small or whose differences of differences are.
+
+use std::fmt;
+
+use buddy_core::{Entry, Layout, SizeClass, is_zero};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    forms::{Content, Forms, MAX_BITS, Rest},
+    words,
+};
+use crate::{EntryCodec, Error, Stream, codec::only_a};
+
+/// Entries of a sample that the widths of the first words are found with.
+const FEW: usize = 256;
+
+/// Differences of words, `N` of which make an entry: 32 or 16.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Learned", into = "Learned")]
+pub struct Stride<const N: usize> {
+    learned: Learned,
+    forms: Forms<N>,
+}
+
+/// What a stride codec learns of its allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Learned {
+    /// How many words back the word is that another one is compared with.
+    stride: u8,
+    /// 1 for differences, 2 for differences of differences.
+    order: u8,
+    /// Low bits that are zero in most words; they are turned to the top.
+    shift: u8,
+    /// Widths of the first fields, where a form has one, two or three sectors.
+    first: [u8; 3],
+}
+
+impl<const N: usize> From<Stride<N>> for Learned {
+    fn from(codec: Stride<N>) -> Self {
+        codec.learned
+    }
+}
+
+impl<const N: usize> TryFrom<Learned> for Stride<N> {
+    type Error = Error;
+
+    fn try_from(learned: Learned) -> Result<Self, Error> {
+        let Learned { stride, order, shift, first } = learned;
+        let bits = words::bits(N);
+        let possible = (1..=2).contains(&order)
+            && (1..=N / 2).contains(&(usize::from(stride) * usize::from(order)))
+            && u32::from(shift) < bits
+            && first.iter().all(|&width| u32::from(width) <= bits);
+        if !possible {
+            let what = format!(
+                "no stride codec of {bits} bits: stride {stride}, order {order}, shift {shift}, first {first:?}"
+            );
+            return Err(Error::Parameters(what));
+        }
+        Ok(Self::of(learned))
+    }
+}
+
+impl<const N: usize> Stride<N> {
+    fn of(learned: Learned) -> Self {
+        let firsts = usize::from(learned.stride * learned.order);
+        let forms = Forms::new(Rest::High, words::bits(N), |sectors| {
+            let mut fixed = vec![learned.first[sectors - 1]; firsts];
+            fixed[0] = words::bits(N) as u8;
+            fixed
+        });
+        Self { learned, forms }
+    }
+
+    /// Finds the stride, the order and the widths for which the entries of a sample take the fewest bytes, of equal ones
+    /// the first: differences at every stride up to half of an entry, then differences of differences up to a quarter.
+    pub fn train(sample: &[Entry]) -> Self {
+        let step = sample.len().div_ceil(FEW).max(1);
+        let few: Vec<Entry> = sample.iter().step_by(step).filter(|entry| !is_zero(entry)).copied().collect();
+        let shift = common_zeros::<N>(&few);
+        let shapes = (1..=2).flat_map(|order| (1..=N / 2).map(move |stride| (stride, order)));
+        let shapes = shapes.filter(|(stride, order)| stride * order <= N / 2);
+        let trained = shapes.map(|(stride, order)| Self::with_widths(stride as u8, order as u8, shift, &few));
+        let best = trained.min_by_key(|(bytes, _)| *bytes);
+        best.expect("there are shapes").1
+    }
+
+    /// The codec of one shape with its best widths, and the bytes that it takes for a sample.
+    fn with_widths(stride: u8, order: u8, shift: u8, sample: &[Entry]) -> (usize, Self) {
+        let mut learned = Learned { stride, order, shift, first: [0; 3] };
+        let lengths: Vec<[u8; N]> =
+            sample.iter().map(|entry| words::lengths(&numbers(&learned, entry))).collect();
+        let firsts = usize::from(stride * order);
+        if firsts > 1 {
+            let longest = |all: &[u8; N]| all[1..firsts].iter().copied().max().unwrap_or(0);
+            let mut longest: Vec<u8> = lengths.iter().map(longest).collect();
+            longest.sort_unstable();
+            for sectors in 1..=3 {
+                learned.first[sectors - 1] = Self::first_width(learned, sectors, &longest, &lengths);
+            }
+        }
+        let codec = Self::of(learned);
+        let bytes =
+            lengths.iter().map(|lengths| SizeClass::from_bits(codec.forms.size(lengths)).bytes()).sum();
+        (bytes, codec)
+    }
+
+    /// The width of the first fields with which most entries fit so many sectors, of equal ones the narrowest.
+    fn first_width(learned: Learned, sectors: usize, longest: &[u8], lengths: &[[u8; N]]) -> u8 {
+        let quantile = |share: usize| longest.get((longest.len() * share / 100).saturating_sub(1)).copied();
+        let fits = |&first: &u8| {
+            let mut tried = learned;
+            tried.first[sectors - 1] = first;
+            let forms = Self::of(tried).forms;
+            lengths.iter().filter(|lengths| forms.size(lengths) <= 256 * sectors as u32).count()
+        };
+        // Of equal ones max_by_key takes the last.
+        [100, 98, 90, 75, 50].into_iter().filter_map(quantile).max_by_key(fits).unwrap_or(0)
+    }
+}
+
+impl<const N: usize> fmt::Display for Stride<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.learned.stride;
+        write!(f, "stride {words}, period {} bytes", usize::from(words) * 128 / N)?;
+        if self.learned.order == 2 { f.write_str(", twice") } else { Ok(()) }
+    }
+}
+
+/// The low bits that are zero in nearly every word.
+fn common_zeros<const N: usize>(sample: &[Entry]) -> u8 {
+    let words = sample.iter().flat_map(words::split::<N>).filter(|&word| word != 0);
+    let mut zeros: Vec<u8> = words.map(|word| word.trailing_zeros() as u8).collect();
+    zeros.sort_unstable();
+    zeros.get(zeros.len() / 50).copied().unwrap_or(0)
+}
+
+/// The first word, then folded differences: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
+#[inline(always)]
+fn numbers<const N: usize>(learned: &Learned, entry: &Entry) -> [u64; N] {
+    let words = words::split::<N>(entry).map(|word| turned::<N>(word, learned.shift.into()));
+    // The compiler moves words by a stride that it knows within registers.
+    match learned.stride {
+        1 => differences(words, 1, learned.order),
+        2 => differences(words, 2, learned.order),
+        3 => differences(words, 3, learned.order),
+        4 => differences(words, 4, learned.order),
+        8 => differences(words, 8, learned.order),
+        stride => differences(words, stride.into(), learned.order),
+    }
+}
+
+#[inline(always)]
+fn differences<const N: usize>(words: [u64; N], stride: usize, order: u8) -> [u64; N] {
+    let (near, far) = (before(&words, 1), before(&words, stride));
+    let mut differences: [u64; N] = std::array::from_fn(|i| words[i].wrapping_sub(far[i]));
+    if order == 2 {
+        let earlier = before(&differences, stride);
+        for (i, difference) in differences.iter_mut().enumerate() {
+            *difference = difference.wrapping_sub(if i < 2 * stride { 0 } else { earlier[i] });
+        }
+    }
+    std::array::from_fn(|i| match i {
+        0 => words[0],
+        _ => fold::<N>(if i < stride { words[i].wrapping_sub(near[i]) } else { differences[i] }),
+    })
+}
+
+/// The word `stride` places before each, zero before the first.
+#[inline(always)]
+fn before<const N: usize>(words: &[u64; N], stride: usize) -> [u64; N] {
+    let mut room = [0; 64];
+    room[32..32 + N].copy_from_slice(words);
+    *room[32 - stride % 32..].first_chunk().expect("no stride is longer than the room before the words")
+}
+
+/// A word turned right by so many bits.
+#[inline(always)]
+fn turned<const N: usize>(word: u64, shift: u32) -> u64 {
+    if N == 32 { (word | word << 32) >> shift & words::mask(N) } else { word.rotate_right(shift) }
+}
+
+#[inline(always)]
+fn fold<const N: usize>(difference: u64) -> u64 {
+    let sign = (difference >> (words::bits(N) - 1) & 1).wrapping_neg();
+    (difference << 1 ^ sign) & words::mask(N)
+}
+
+#[inline(always)]
+fn unfold(number: u64) -> u64 {
+    number >> 1 ^ (number & 1).wrapping_neg()
+}
+
+/// The words whose [`numbers`] these are.
+#[inline(always)]
+fn restored<const N: usize>(learned: &Learned, numbers: &[u64; N]) -> [u64; N] {
+    let (stride, order) = (usize::from(learned.stride), learned.order);
+    let mut words = [0u64; N];
+    words[0] = numbers[0];
+    for i in 1..N {
+        let back = |places: usize| words[i - places];
+        let guess = match i {
+            _ if i < stride => back(1),
+            _ if order == 1 || i < 2 * stride => back(stride),
+            _ => back(stride).wrapping_mul(2).wrapping_sub(back(2 * stride)),
+        };
+        words[i] = guess.wrapping_add(unfold(numbers[i])) & words::mask(N);
+    }
+    let bits = words::bits(N);
+    words.map(|word| turned::<N>(word, (bits - u32::from(learned.shift)) % bits))
+}
+
+impl<const N: usize> EntryCodec for Stride<N> {
+    fn max_bits(&self) -> u32 {
+        MAX_BITS
+    }
+
+    fn parameter_bytes(&self) -> usize {
+        size_of::<Learned>()
+    }
+
+    #[inline(always)]
+    fn size_bits(&self, entry: &Entry) -> u32 {
+        self.forms.size(&words::lengths(&numbers(&self.learned, entry)))
+    }
+
+    #[inline(always)]
+    fn encode(&self, entry: &Entry, stream: &mut Stream) {
+        let numbers = numbers(&self.learned, entry);
+        self.forms.write(entry, &numbers, &words::lengths(&numbers), stream);
+    }
+
+    #[inline(always)]
+    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
+        only_a(layout)?;
+        Ok(match self.forms.read(stream)? {
+            Content::Raw(entry) => entry,
+            Content::Numbers(numbers, _) => words::join(&restored(&self.learned, &numbers)),
+        })
+    }
+}

@@ -1,0 +1,12 @@
+use super::*;
+use crate::testing;
+
+#[test]
+fn every_codec_keeps_the_contract() {
+    let samples = testing::samples();
+    testing::contract(&Table::<32>::train(&samples), &samples);
+    testing::contract(&Table::<16>::train(&samples), &samples);
+    testing::contract(&Stride::<32>::train(&samples), &samples);
+    testing::contract(&Stride::<16>::train(&samples), &samples);
+    testing::contract(&Scaled::train(&samples), &samples);
+}

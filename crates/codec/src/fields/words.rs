@@ -1,0 +1,54 @@
+//! An entry as `N` words, each held in a `u64`: 32 of 32 bits or 16 of 64.
+
+use buddy_core::{Entry, ZERO_ENTRY};
+
+/// Bits of a word where an entry has `n` of them.
+pub(super) const fn bits(n: usize) -> u32 {
+    1024 / n as u32
+}
+
+/// All bits of a word.
+pub(super) const fn mask(n: usize) -> u64 {
+    u64::MAX >> (64 - bits(n))
+}
+
+/// The words of an entry.
+#[inline(always)]
+pub(super) fn split<const N: usize>(entry: &Entry) -> [u64; N] {
+    let mut words = [0; N];
+    if N == 32 {
+        words
+            .iter_mut()
+            .zip(entry.as_chunks().0)
+            .for_each(|(word, &bytes)| *word = u32::from_le_bytes(bytes).into());
+    } else {
+        words
+            .iter_mut()
+            .zip(entry.as_chunks().0)
+            .for_each(|(word, &bytes)| *word = u64::from_le_bytes(bytes));
+    }
+    words
+}
+
+/// The entry of some words.
+#[inline(always)]
+pub(super) fn join<const N: usize>(words: &[u64; N]) -> Entry {
+    let mut entry = ZERO_ENTRY;
+    if N == 32 {
+        entry
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .zip(words)
+            .for_each(|(bytes, &word)| *bytes = (word as u32).to_le_bytes());
+    } else {
+        entry.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, &word)| *bytes = word.to_le_bytes());
+    }
+    entry
+}
+
+/// How many bits each number needs.
+#[inline(always)]
+pub(super) fn lengths<const N: usize>(numbers: &[u64; N]) -> [u8; N] {
+    numbers.map(|number| (64 - number.leading_zeros()) as u8)
+}

@@ -1,0 +1,175 @@
+//! Targets that follow the program: the retarget at checkpoints that the paper names.
+//!
+//! A program that begins with zeros keeps, with one set of targets, what its end allows. Here an allocation's run is cut
+//! into few phases, each with the targets of its own snapshots. At the snapshot that begins a phase the memory is
+//! [retargeted](https://docs.rs/buddy-memory): one pass over the allocation, which a change must pay for.
+
+use buddy_core::{
+    ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PhaseChange, PhasePlan, PhaseSnapshot, Policy, Targets,
+    conservative_target,
+};
+
+use crate::{
+    Assignment, Measured, MeasuredCodec,
+    assign::{entries, ranges_in, stay_within_four},
+    ranges::page_ranges,
+};
+
+/// A change of targets must save this share of the allocation, as the mean over the run.
+const CHANGE_COST: f64 = 0.02;
+
+/// Plans targets by phase for allocations that keep the codecs that were chosen for them.
+pub fn phases(measured: &Measured, chosen: &[Assignment], policy: Policy, threshold: f64) -> PhasePlan {
+    let of_allocation = |(allocation, one): (&crate::MeasuredAllocation, &Assignment)| {
+        targets_over_time(&allocation.codecs[one.codec], policy, threshold)
+    };
+    let over_time: Vec<Vec<Targets>> = measured.allocations.iter().zip(chosen).map(of_allocation).collect();
+    let at = |snapshot: usize| {
+        let with = |(one, targets): (&Assignment, &Vec<Targets>)| Assignment {
+            codec: one.codec,
+            targets: targets[snapshot].clone(),
+        };
+        let mut assigned: Vec<Assignment> = chosen.iter().zip(&over_time).map(with).collect();
+        stay_within_four(measured, &mut assigned);
+        assigned
+    };
+    let moments: Vec<Vec<Assignment>> = (0..measured.run.snapshots.len()).map(at).collect();
+    let snapshots: Vec<PhaseSnapshot> = moments
+        .iter()
+        .enumerate()
+        .map(|(snapshot, assigned)| outcome(measured, assigned, snapshot))
+        .collect();
+    let changes =
+        (1..moments.len()).flat_map(|at| changes(measured, &moments[at - 1], &moments[at], at)).collect();
+    PhasePlan::new(snapshots, changes)
+}
+
+/// The targets of an allocation at every snapshot: the same throughout a phase.
+fn targets_over_time(codec: &MeasuredCodec, policy: Policy, threshold: f64) -> Vec<Targets> {
+    let mut all = Vec::new();
+    for phase in cut(&codec.histograms, threshold, policy) {
+        let pages = entries(codec).div_ceil(ENTRIES_PER_PAGE as u64);
+        let blocks = codec.blocks.as_ref().filter(|_| policy == Policy::Page);
+        let targets = match blocks.and_then(|blocks| blocks.get(phase.clone())) {
+            Some(blocks) => Targets::of(page_ranges(blocks, pages, threshold)),
+            None => conservative_target(&codec.histograms[phase.clone()], threshold, zeros(policy)).into(),
+        };
+        all.extend(vec![targets; phase.len()]);
+    }
+    all
+}
+
+/// Whether a policy knows 16x.
+fn zeros(policy: Policy) -> bool {
+    !matches!(policy, Policy::Naive | Policy::Allocation)
+}
+
+/// The phases of an allocation, as ranges of its snapshots: those with the least device bytes over time when every change
+/// costs its share. One target for the allocation decides, whatever the policy.
+fn cut(snapshots: &[Histogram], threshold: f64, policy: Policy) -> Vec<std::ops::Range<usize>> {
+    let entries = snapshots.iter().map(Histogram::entries).max().unwrap_or(0) as f64;
+    let cost = CHANGE_COST * entries * (ENTRY_BYTES * snapshots.len()) as f64;
+    // For the first so many snapshots: the least sum, and where their last phase begins.
+    let mut best = vec![(0.0, 0)];
+    for end in 1..=snapshots.len() {
+        let sum = |start: usize| {
+            let target = conservative_target(&snapshots[start..end], threshold, zeros(policy));
+            let bytes = entries * ((end - start) * target.device_bytes()) as f64;
+            (best[start].0 + bytes + if start > 0 { cost } else { 0.0 }, start)
+        };
+        let least = (0..end).map(sum).min_by(|left, right| left.0.total_cmp(&right.0));
+        best.push(least.expect("a phase has a snapshot"));
+    }
+    let mut phases = Vec::new();
+    let mut end = snapshots.len();
+    while end > 0 {
+        phases.push(best[end].1..end);
+        end = best[end].1;
+    }
+    phases.reverse();
+    phases
+}
+
+/// What the targets of one snapshot give in it; allocations count while they are alive.
+fn outcome(measured: &Measured, assigned: &[Assignment], snapshot: usize) -> PhaseSnapshot {
+    let mut found = PhaseSnapshot::default();
+    for (allocation, one) in measured.allocations.iter().zip(assigned) {
+        let codec = &allocation.codecs[one.codec];
+        if codec.histograms[snapshot].entries() == 0 {
+            continue;
+        }
+        found.bytes += entries(codec) * ENTRY_BYTES as u64;
+        found.device_bytes += one.device_bytes_with(codec);
+        let ranges = ranges_in(codec, one, snapshot);
+        found.overflowing += ranges.iter().map(|(target, all)| all.overflowing(*target)).sum::<u64>();
+    }
+    found
+}
+
+/// What a program has to change at a snapshot.
+fn changes(
+    measured: &Measured,
+    before: &[Assignment],
+    after: &[Assignment],
+    snapshot: usize,
+) -> Vec<PhaseChange> {
+    let infos = measured.run.allocations.iter().zip(&measured.allocations);
+    let differ =
+        infos.zip(before.iter().zip(after)).filter(|(_, (before, after))| before.targets != after.targets);
+    let change = |((info, allocation), (_, after)): (
+        (&buddy_core::AllocationInfo, &crate::MeasuredAllocation),
+        (&Assignment, &Assignment),
+    )| {
+        let codec = &allocation.codecs[after.codec];
+        PhaseChange {
+            snapshot,
+            name: info.name.clone(),
+            ranges: after.ranges(entries(codec)),
+            bytes_moved: codec.histograms[snapshot].stored_bytes(),
+        }
+    };
+    differ.map(change).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::Target;
+
+    use super::*;
+
+    fn of(classes: [u64; 6]) -> Histogram {
+        Histogram { classes, optimistic_bytes: 0 }
+    }
+
+    #[test]
+    fn a_run_that_fills_up_has_phases_and_one_that_does_not_has_one() {
+        let (zero, half, raw) = (of([64, 0, 0, 0, 0, 0]), of([0, 0, 0, 64, 0, 0]), of([0, 0, 0, 0, 0, 64]));
+        let run = [[zero; 5].as_slice(), &[half; 4], &[raw]].concat();
+        assert_eq!(cut(&run, 0.01, Policy::Allocation16x), [0..5, 5..9, 9..10]);
+        assert_eq!(cut(&[raw; 4], 0.01, Policy::Allocation16x), [0..4]);
+        let codec = MeasuredCodec {
+            kind: buddy_codec::CodecKind::Bpc,
+            codec: None,
+            parameter_bytes: 0,
+            histograms: run,
+            blocks: None,
+            maps: Vec::new(),
+        };
+        let targets = targets_over_time(&codec, Policy::Allocation16x, 0.01);
+        let found: Vec<Option<Target>> = targets.iter().map(Targets::uniform).collect();
+        assert_eq!(found[..5], [Some(Target::X16); 5]);
+        assert_eq!(
+            found[5..],
+            [Some(Target::X2), Some(Target::X2), Some(Target::X2), Some(Target::X2), Some(Target::X1)]
+        );
+    }
+
+    /// One snapshot in ten is not worth a change and the change back.
+    #[test]
+    fn a_change_must_pay() {
+        let (half, third) = (of([0, 0, 0, 64, 0, 0]), of([0, 0, 0, 0, 64, 0]));
+        let mut run = vec![third; 40];
+        run[7] = half;
+        assert_eq!(cut(&run, 0.01, Policy::Allocation), [0..40]);
+    }
+}
