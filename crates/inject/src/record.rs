@@ -80,6 +80,7 @@ impl Watched {
             histograms: histograms.collect(),
             pages: pages.ok().map(|map| (named(0), map)).into_iter().collect(),
             blocks: blocks.collect(),
+            ..Default::default()
         }
     }
 
