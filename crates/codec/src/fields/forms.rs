@@ -39,6 +39,9 @@ pub(super) const fn sectors(form: usize) -> usize {
     ROOM[form].0.div_ceil(256) as usize
 }
 
+/// The length of a word that has no number: longer than any field, and within seven bits.
+pub(super) const ABSENT: u8 = 127;
+
 /// The longest stream: the entry as it is.
 pub(super) const MAX_BITS: u32 = NAME_BITS + 1024;
 
@@ -55,6 +58,8 @@ pub(super) enum Rest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Form<const N: usize> {
     widths: [u8; N],
+    /// For each width how much more makes 127: with any longer length it has its top bit set.
+    above: [u8; N],
     /// How many exceptions.
     exceptions: usize,
     /// Bits of what stands in each beside its place.
@@ -111,7 +116,8 @@ impl<const N: usize> Forms<N> {
             };
             let width = (0..=most).rev().find(|&width| bits(width) <= room)?;
             let widths = std::array::from_fn(|i| fixed.get(i).copied().unwrap_or(width as u8));
-            Some(Form { widths, exceptions, rest_bits: rest_bits(width), bits: bits(width) })
+            let above = widths.map(|width: u8| ABSENT - width);
+            Some(Form { widths, above, exceptions, rest_bits: rest_bits(width), bits: bits(width) })
         };
         Self { forms: std::array::from_fn(form), rest }
     }
@@ -119,10 +125,16 @@ impl<const N: usize> Forms<N> {
     /// The first form that holds numbers of these lengths; exceptions are those longer than their fields.
     #[inline(always)]
     fn choose(&self, lengths: &[u8; N]) -> usize {
+        let lengths = lengths.as_chunks::<8>().0;
         for (index, form) in self.forms.iter().enumerate() {
             if let Some(form) = form {
-                let over = lengths.iter().zip(&form.widths).map(|(length, width)| u8::from(length > width));
-                if usize::from(over.sum::<u8>()) <= form.exceptions {
+                // Eight lengths at a time: the top bit of a byte is set where a length is above its width. As a loop over
+                // bytes it takes more than twice as long.
+                let above = form.above.as_chunks::<8>().0.iter().zip(lengths).map(|(above, lengths)| {
+                    let sums = u64::from_le_bytes(*above).wrapping_add(u64::from_le_bytes(*lengths));
+                    (sums & 0x8080_8080_8080_8080).count_ones()
+                });
+                if above.sum::<u32>() <= form.exceptions as u32 {
                     return index;
                 }
             }

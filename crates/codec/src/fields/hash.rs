@@ -3,8 +3,10 @@
 //! A value's hash names a bucket; the bucket's number, mixed into the hash, names a slot that no other value of the
 //! table has. The numbers are found when the table is made, the largest buckets first.
 
+use super::forms::ABSENT;
+
 /// How far a value is from the table's start if it is not in it: longer than any place.
-pub(super) const ABSENT: Place = Place { index: 0, length: u8::MAX };
+pub(super) const NOWHERE: Place = Place { index: 0, length: ABSENT };
 
 /// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +41,7 @@ impl Places {
     }
 
     fn with_seed(values: &[u64], seed: u32, slots: usize) -> Option<Self> {
-        let mut found = Self { seed, buckets: vec![0; slots / 8], slots: vec![(0, ABSENT); slots] };
+        let mut found = Self { seed, buckets: vec![0; slots / 8], slots: vec![(0, NOWHERE); slots] };
         let mut buckets: Vec<Vec<usize>> = vec![Vec::new(); slots / 8];
         values
             .iter()
@@ -93,11 +95,11 @@ impl Places {
         ((hash ^ mix).wrapping_mul(0x9e37_79b1) >> 13) as usize & (self.slots.len() - 1)
     }
 
-    /// The place of a value, or [`ABSENT`].
+    /// The place of a value, or [`NOWHERE`].
     #[inline(always)]
     pub(super) fn find(&self, value: u64) -> Place {
         let hash = self.hash(value);
         let (key, place) = self.slots[self.slot(hash, self.buckets[self.bucket(hash)])];
-        if key == value { place } else { ABSENT }
+        if key == value { place } else { NOWHERE }
     }
 }

@@ -9,7 +9,7 @@ use buddy_core::{Entry, Layout, SizeClass, is_zero};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    forms::{Content, Forms, MAX_BITS, Rest},
+    forms::{ABSENT, Content, Forms, MAX_BITS, Rest},
     words,
 };
 use crate::{EntryCodec, Error, Stream, codec::only_a};
@@ -136,7 +136,7 @@ impl Scaled {
         let above = |count: i64| count.wrapping_sub(self.learned.least) as u64;
         let numbers = counts.map(|(count, whole)| if whole { above(count) } else { 0 });
         let lengths = words::lengths(&numbers);
-        (numbers, std::array::from_fn(|i| if counts[i].1 { lengths[i] } else { u8::MAX }))
+        (numbers, std::array::from_fn(|i| if counts[i].1 { lengths[i] } else { ABSENT }))
     }
 
     /// The word of a number.

@@ -6,7 +6,7 @@ use buddy_core::{Entry, Layout, SizeClass, is_zero};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    forms::{Content, Forms, MAX_BITS, Rest},
+    forms::{ABSENT, Content, Forms, MAX_BITS, Rest},
     hash::Places,
     words,
 };
@@ -95,7 +95,7 @@ impl<const N: usize> Table<N> {
             let bytes = |ranks: &Vec<Option<usize>>| {
                 let length = |rank: Option<usize>| {
                     rank.filter(|rank| *rank < len)
-                        .map_or(u8::MAX, |rank| (usize::BITS - rank.leading_zeros()) as u8)
+                        .map_or(ABSENT, |rank| (usize::BITS - rank.leading_zeros()) as u8)
                 };
                 SizeClass::from_bits(forms.size(&std::array::from_fn(|i| length(ranks[i])))).bytes()
             };
