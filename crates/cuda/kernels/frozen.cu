@@ -53,7 +53,9 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_p
     cp_async_wait_warp();
     u32 words[WORDS];
     row.load_all(words);
+    of.order.to_stored(words);
     u32 nibble = encode_words<Codec>(words, row, of.params);
+    if (nibble == RAW && of.order.row != 0) row.store_all(words);
     __syncwarp();
     u32 per_row = of.device_bytes / CHUNK, used = chunks_to_put(nibble, of.device_bytes);
     Place place = {of.device + start * of.device_bytes, nullptr, of.device_bytes};
@@ -129,6 +131,7 @@ extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_c
             uint4 v = plain[c];
             words[4 * c] = v.x, words[4 * c + 1] = v.y, words[4 * c + 2] = v.z, words[4 * c + 3] = v.w;
         }
+        of.order.to_stored(words);
         if (nibble != RAW) {
             encode_words<Codec>(words, row, of.params);
         } else {
@@ -169,10 +172,12 @@ BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool w
     along_rows(tile, ALL, 0, small ? 0 : chunks_of(nibble), there, Fetch());
     if (small) cp_async<8>(tile.at(tile.lane, 0), mine.device);
     cp_async_wait_warp();
-    if (nibble == RAW) return;
+    if (nibble == RAW && from.order.row == 0) return;
     u32 words[WORDS];
     Row row(tile);
-    if (decode_words<Codec>(row, nibble, words, of.params) != OK && from.fault != nullptr) atomicMin(from.fault, place << 8 | INVALID);
+    if (nibble == RAW) row.load_all(words);
+    else if (decode_words<Codec>(row, nibble, words, of.params) != OK && from.fault != nullptr) atomicMin(from.fault, place << 8 | INVALID);
+    from.order.to_plain(words);
     row.store_all(words);
 }
 

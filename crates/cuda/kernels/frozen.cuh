@@ -26,6 +26,26 @@ struct Order {
         u64 at = entry / row;
         return (at / ROWS * row + entry % row) * ROWS + at % ROWS;
     }
+
+    // Word k of an entry of a matrix, as it is stored, is this word of the data: each quarter of a stored entry has a pair of
+    // values of every eight, as a lane of a tensor core's product takes them.
+    static BUDDY_FN u32 word_at(u32 k) { return k % 8 * 4 + k / 8; }
+    BUDDY_FN void to_stored(u32 (&words)[WORDS]) const {
+        if (row == 0) return;
+        u32 plain[WORDS];
+        BUDDY_UNROLL
+        for (u32 k = 0; k < WORDS; k++) plain[k] = words[k];
+        BUDDY_UNROLL
+        for (u32 k = 0; k < WORDS; k++) words[k] = plain[word_at(k)];
+    }
+    BUDDY_FN void to_plain(u32 (&words)[WORDS]) const {
+        if (row == 0) return;
+        u32 stored[WORDS];
+        BUDDY_UNROLL
+        for (u32 k = 0; k < WORDS; k++) stored[k] = words[k];
+        BUDDY_UNROLL
+        for (u32 k = 0; k < WORDS; k++) words[word_at(k)] = stored[k];
+    }
 };
 
 // Sectors of an entry that do not fit its part on the device.

@@ -55,11 +55,14 @@ int main() {
         const u8* rest = over == 0 ? nullptr : from.sectors_of(place, over);
         u64 answer[2] = {place, rest == nullptr ? ~0ull : (u64)(rest - from.overflow) / SECTOR};
         fwrite(answer, 1, sizeof answer, stdout);
+        u32 words[WORDS];
         for (u32 quarter = 0; quarter < 4; quarter++) {
             u32 out[8];
             read_quarter(from, place, nibble, head[3], rest, quarter, out);
-            fwrite(out, 1, sizeof out, stdout);
+            memcpy(words + 8 * quarter, out, sizeof out);
         }
+        from.order.to_plain(words);
+        fwrite(words, 1, sizeof words, stdout);
     }
     return 0;
 }

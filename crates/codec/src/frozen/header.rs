@@ -9,7 +9,7 @@ use crate::{Bf16, Codec, CodecKind, Error};
 /// The first bytes of every frozen buffer.
 const MAGIC: [u8; 8] = *b"BUDDYFZ\0";
 /// The version of the format that we write and read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of the header; every part begins at a multiple of it.
 pub const HEADER_BYTES: usize = 128;
 /// Rows of a matrix that lie together.
@@ -141,7 +141,7 @@ impl FrozenHeader {
             return Err(refused("it does not begin with BUDDYFZ"));
         }
         if word(8) != VERSION {
-            return Err(refused("its version is not 1"));
+            return Err(refused("its version is not 2; pack the data again"));
         }
         let target = Target::ALL
             .get(word(12) as usize)

@@ -26,8 +26,28 @@ fn sectors_over(target: Target, nibble: Nibble) -> u32 {
     (target.split(nibble.class()).1 / SECTOR_BYTES) as u32
 }
 
+/// Word `k` of an entry of a matrix, as it is stored, is this word of the data: each quarter of a stored entry has a pair of values
+/// of every eight, as a lane of a tensor core's product takes them.
+fn word_at(k: usize) -> usize {
+    k % 8 * 4 + k / 8
+}
+
+/// The entry of a matrix as it is stored.
+fn to_stored(plain: &Entry) -> Entry {
+    std::array::from_fn(|i| plain[4 * word_at(i / 4) + i % 4])
+}
+
+/// And back.
+fn to_plain(stored: &Entry) -> Entry {
+    let mut plain = ZERO_ENTRY;
+    for (k, word) in stored.chunks(4).enumerate() {
+        plain[4 * word_at(k)..][..4].copy_from_slice(word);
+    }
+    plain
+}
+
 /// Packs data into a frozen buffer; its last entry is filled up with zeros. `row` is 0, or, for a matrix, the entries of a row:
-/// rows then lie in tiles of sixteen, as products want them.
+/// rows then lie in tiles of sixteen, and values as products want them.
 ///
 /// # Errors
 /// [`Error::Frozen`] for a codec with a table, for a matrix without whole rows, and for more than 2^32 - 1 sectors that overflow.
@@ -38,6 +58,9 @@ pub fn freeze(codec: &Codec, target: Target, row: u32, data: &[u8]) -> Result<Ve
     let mut entries = vec![ZERO_ENTRY; places];
     for (i, part) in data.chunks(ENTRY_BYTES).enumerate() {
         entries[header.place(i as u64) as usize][..part.len()].copy_from_slice(part);
+    }
+    if row != 0 {
+        entries.iter_mut().for_each(|entry| *entry = to_stored(entry));
     }
     let (mut device, mut nibbles) = (vec![0; places * target.device_bytes()], vec![0; places / 2]);
     let (mut index, mut overflow, mut packed) = (Vec::new(), Vec::new(), Packed::default());
@@ -107,7 +130,8 @@ impl<'a> Frozen<'a> {
             let first = self.first_sector(entry)?;
             stored[here..here + there].copy_from_slice(self.sector(first, there)?);
         }
-        self.header.codec.unpack(nibble, &stored)
+        let entry = self.header.codec.unpack(nibble, &stored)?;
+        Ok(if self.header.row == 0 { entry } else { to_plain(&entry) })
     }
 
     /// Reads all of it.
