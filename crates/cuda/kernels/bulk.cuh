@@ -49,6 +49,19 @@ BUDDY_FN void cp_async_bulk(u32 to, const void* from, u32 bytes, Barrier done) {
                  : "memory");
 }
 
+// A matrix in global memory as the copy engine sees it: a `CUtensorMap`, which the host makes.
+struct alignas(64) TensorMap {
+    u64 opaque[16];
+};
+
+// Copies a box of it, from this column and row on.
+BUDDY_FN void cp_async_bulk_tensor(u32 to, const TensorMap& map, u32 column, u32 row, Barrier done) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+                 "l"(&map), "r"(column), "r"(row), "r"(done.at)
+                 : "memory");
+}
+BUDDY_FN void prefetch_tensor_map(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
+
 BUDDY_FN uint4 lds128(u32 at) {
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at) : "memory");
@@ -63,6 +76,29 @@ BUDDY_FN uint2 lds64(u32 at) {
     uint2 v;
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
     return v;
+}
+
+// Four matrices of eight rows of 16 bytes, whose addresses lanes 8m + r have: a word of row lane / 4 of each.
+BUDDY_FN uint4 ldmatrix4(u32 at) {
+    uint4 v;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+
+// The same four turned, from lanes that each have two columns of row lane / 4.
+BUDDY_FN void stmatrix4_transposed(u32 at, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+// Two numbers as bf16, the first in the lower half.
+BUDDY_FN u32 bf16_pair(float first, float second) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
 }
 
 BUDDY_FN void sts64(u32 at, uint2 v) {

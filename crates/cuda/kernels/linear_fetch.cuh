@@ -1,5 +1,5 @@
-// What brings the steps of a linear layer into shared memory: a thread that asks the copy engine for weights, a warp for their
-// nibbles and for what overflows, and some for x. Each goes its own way, as far ahead as there is room.
+// What brings the steps of a linear layer into shared memory: a warp that asks the copy engine for weights, one for their
+// nibbles and for what overflows, and a thread for x. Each goes its own way, as far ahead as there is room.
 #pragma once
 #include "linear_plan.cuh"
 
@@ -10,21 +10,21 @@ BUDDY_FN void cp_async_mbarrier_arrive(Barrier barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.at) : "memory");
 }
 
-// Weights of all steps of this block, by one thread.
+// Weights of all steps of this block, by one warp: a lane asks for the entries of a tile. One thread alone begins a copy in 66 ns, which
+// is too slow for short ones.
 template <class S>
 BUDDY_FN void fetch_weights(const Linear& linear, const Line<S>& line, const Room<S>& room) {
-    u64 pitch = (u64)line.per_row * Weights::COLUMN, policy = evict_first_policy(), end = line.start(blockIdx.x + 1);
-    u32 all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
-    Step<S> step(line, line.start(blockIdx.x));
+    u64 pitch = (u64)line.per_row * Weights::COLUMN, policy = evict_first_policy();
+    u32 all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS, begin = line.begin(), end = line.end(), lane = threadIdx.x % WARP;
+    Step<S> step(line, begin);
     Turn<S::STAGES> turn;
 #pragma unroll 1
-    for (u64 i = line.start(blockIdx.x); i < end; i++, step.next(line), turn.next()) {
+    for (u32 i = begin; i < end; i++, step.next(line), turn.next()) {
         room.empty(turn.place).wait(turn.round ^ 1);
         u32 first = step.row_tile(line), tiles = min(S::TILES, all - first), bytes = step.entries(line) * Weights::COLUMN;
-        const u8* from = linear.weights.device + first * pitch + step.at * S::TILE;
-        room.full(turn.place).arrive_expect_tx(tiles * bytes);
-#pragma unroll 8
-        for (u32 t = 0; t < tiles; t++) cp_async_bulk(room.column(turn.place, t, 0), from + t * pitch, bytes, room.full(turn.place), policy);
+        if (lane == 0) room.come(turn.place).arrive_expect_tx(tiles * bytes);
+        const u8* from = linear.weights.device + (first + lane) * pitch + step.at * S::TILE;
+        if (lane < tiles) cp_async_bulk(room.column(turn.place, lane, 0), from, bytes, room.come(turn.place), policy);
     }
 }
 
@@ -35,30 +35,30 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
     constexpr u32 EACH = (S::COLUMNS + WARP - 1) / WARP;
     u32 lane = threadIdx.x % WARP, all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
     const Weights& weights = linear.weights;
-    uint2 next[EACH];
+    // Those of the next step and of the one after it are on their way.
+    uint2 next[2][EACH];
     Turn<S::STAGES> turn;
-    u64 begin = line.start(blockIdx.x), end = line.start(blockIdx.x + 1);
-    Step<S> step(line, begin);
+    u32 begin = line.begin(), end = line.end();
+    Step<S> step(line, begin), ahead = step;
     // Where there is no column, as if all its entries were in layout B: nobody looks at their sums.
-    auto look_at = [&](const Step<S>& step) {
-        u32 entries = step.entries(line), first = step.row_tile(line);
+    auto look_ahead = [&](uint2 (&to)[EACH]) {
+        u32 entries = ahead.entries(line), first = ahead.row_tile(line);
         BUDDY_UNROLL
         for (u32 i = 0; i < EACH; i++) {
             u32 column = i * WARP + lane, tile = first + column / S::ENTRIES, e = column % S::ENTRIES;
-            u64 at = (u64)tile * line.per_row + step.at * S::ENTRIES + e;
+            u64 at = (u64)tile * line.per_row + ahead.at * S::ENTRIES + e;
             bool is = column < S::COLUMNS && tile < all && e < entries;
-            next[i] = is ? __ldg((const uint2*)weights.nibbles + at) : make_uint2(0x66666666u, 0x66666666u);
+            to[i] = is ? __ldg((const uint2*)weights.nibbles + at) : make_uint2(0x66666666u, 0x66666666u);
         }
+        ahead.next(line);
     };
-    if (begin < end) look_at(step);
+    look_ahead(next[0]), look_ahead(next[1]);
 #pragma unroll 1
-    for (u64 i = begin; i < end; i++, turn.next()) {
+    for (u32 i = begin; i < end; i++, step.next(line), turn.next()) {
         uint2 now[EACH];
         BUDDY_UNROLL
-        for (u32 k = 0; k < EACH; k++) now[k] = next[k];
-        Step<S> after = step;
-        after.next(line);
-        if (i + 1 < end) look_at(after);
+        for (u32 k = 0; k < EACH; k++) now[k] = next[0][k], next[0][k] = next[1][k];
+        look_ahead(next[1]);
         room.empty(turn.place).wait(turn.round ^ 1);
         u32 tag = ~0u;
         BUDDY_UNROLL
@@ -76,73 +76,29 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
             }
         }
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
-        cp_async_mbarrier_arrive(room.full(turn.place));
+        cp_async_mbarrier_arrive(room.come(turn.place));
         __syncwarp();
-        if (lane == 0) room.full(turn.place).arrive();
-        step = after;
+        if (lane == 0) room.come(turn.place).arrive();
     }
 }
 
-// x, by some warps: 64 columns of sixteen tokens at a time, half of a token's to a lane. Pair 8q + k of an entry's 32 pairs of values
-// goes to chunk k, place q: a lane with quarter q of an entry of W has pairs 8q to 8q + 7, and products take chunks.
+// x, by one thread: 64 columns of all tokens of a tile at a time, as products want them; tokens past the last are zeros.
 template <class S>
-struct FetchX {
-    static constexpr u32 EACH = S::TOKENS > TILE_ROWS ? S::TOKENS / TILE_ROWS : 1;  // pieces of an entry
-    static constexpr u32 PIECES = S::ENTRIES * EACH;
-    const Linear& linear;
-    const Line<S>& line;
-    const Room<S>& room;
-    u32 lane, warp;
-
-    BUDDY_FN bool is(const Step<S>& step, u32 piece, u32& token) const {
-        token = step.token(line) + piece % EACH * TILE_ROWS + lane / 2;
-        return piece / EACH < step.entries(line) && piece % EACH * TILE_ROWS + lane / 2 < S::TOKENS && token < linear.tokens;
-    }
-    BUDDY_FN void load(const Step<S>& step, u32 piece, uint4 (&v)[4]) const {
-        u32 token;
-        if (!is(step, piece, token)) return;
-        u64 at = (u64)token * line.per_row + step.at * S::ENTRIES + piece / EACH;
-        const uint4* from = (const uint4*)(linear.x + at * ENTRY) + lane % 2;
-        BUDDY_UNROLL
-        for (u32 q = 0; q < 4; q++) v[q] = __ldcg(from + 2 * q);
-    }
-    BUDDY_FN void store(const Step<S>& step, u32 place, u32 piece, const uint4 (&v)[4]) const {
-        u32 token, row = piece % EACH * TILE_ROWS + lane / 2;
-        if (!is(step, piece, token)) return;
-        u32 to = room.x(place, piece / EACH) + row * ENTRY, first = lane % 2 * 4;
-        sts128(to + ((first + 0) ^ row % 8) * CHUNK, make_uint4(v[0].x, v[1].x, v[2].x, v[3].x));
-        sts128(to + ((first + 1) ^ row % 8) * CHUNK, make_uint4(v[0].y, v[1].y, v[2].y, v[3].y));
-        sts128(to + ((first + 2) ^ row % 8) * CHUNK, make_uint4(v[0].z, v[1].z, v[2].z, v[3].z));
-        sts128(to + ((first + 3) ^ row % 8) * CHUNK, make_uint4(v[0].w, v[1].w, v[2].w, v[3].w));
-    }
-    BUDDY_FN void all() const {
-        u64 begin = line.start(blockIdx.x), end = line.start(blockIdx.x + 1);
-        Step<S> step(line, begin);
-        Turn<S::STAGES> turn;
-        uint4 next[4];
-        wait_on_dependent_grids();
-        if (begin < end && warp < PIECES) load(step, warp, next);
+BUDDY_FN void fetch_x(const TensorMap& x, const Line<S>& line, const Room<S>& room) {
+    u32 begin = line.begin(), end = line.end();
+    Step<S> step(line, begin);
+    Turn<S::STAGES> turn;
+    wait_on_dependent_grids();
 #pragma unroll 1
-        for (u64 i = begin; i < end; i++, turn.next()) {
-            Step<S> after = step;
-            after.next(line);
-            room.x_empty(turn.place).wait(turn.round ^ 1);
+    for (u32 i = begin; i < end; i++, step.next(line), turn.next()) {
+        room.x_empty(turn.place).wait(turn.round ^ 1);
+        u32 entries = step.entries(line);
+        room.full(turn.place).arrive_expect_tx(entries * S::X_ENTRY);
 #pragma unroll 1
-            for (u32 piece = warp; piece < PIECES; piece += S::X_WARPS) {
-                uint4 now[4];
-                BUDDY_UNROLL
-                for (u32 q = 0; q < 4; q++) now[q] = next[q];
-                // The next piece is on its way meanwhile.
-                if (piece + S::X_WARPS < PIECES) load(step, piece + S::X_WARPS, next);
-                else if (i + 1 < end) load(after, warp, next);
-                store(step, turn.place, piece, now);
-            }
-            fence_proxy_async();
-            __syncwarp();
-            if (lane == 0) room.full(turn.place).arrive();
-            step = after;
+        for (u32 e = 0; e < entries; e++) {
+            cp_async_bulk_tensor(room.x(turn.place, e), x, (step.at * S::ENTRIES + e) * VALUES, step.token(line), room.full(turn.place));
         }
     }
-};
+}
 
 }  // namespace buddy

@@ -6,150 +6,237 @@
 
 namespace buddy {
 
-// Sums of a tile: to memory as they are, and from there in the order of blocks; or to y.
+// Sums of a warp's part of a tile: to memory as they are, and from there in the order of blocks; or to y.
 template <class S>
 struct Sums {
-    static constexpr u32 EACH = S::TOKENS / 2, BYTES4 = S::FRAGMENTS * EACH / 4;
+    static constexpr u32 EACH = S::TOKENS / 2, FOURS = S::FRAGMENTS * EACH / 4, STRIDE = S::GROUPS * GROUP;
     float (&sums)[S::FRAGMENTS][EACH];
 
-    BUDDY_FN float4* part(const Linear& linear, u32 slot) const {
-        return linear.parts + (u64)slot * (BYTES4 * S::GROUPS * GROUP) + threadIdx.x;
-    }
+    BUDDY_FN float* four(u32 i) const { return &sums[4 * i / EACH][4 * i % EACH]; }
+    BUDDY_FN float4* part(const Linear& linear, u32 slot) const { return linear.parts + (u64)slot * (FOURS * STRIDE) + threadIdx.x; }
+
     BUDDY_FN void leave(const Linear& linear, u32 slot) const {
         float4* to = part(linear, slot);
         BUDDY_UNROLL
-        for (u32 i = 0; i < BYTES4; i++) {
-            const float* from = &sums[4 * i / EACH][4 * i % EACH];
-            __stcg(to + i * (S::GROUPS * GROUP), make_float4(from[0], from[1], from[2], from[3]));
+        for (u32 i = 0; i < FOURS; i++) {
+            const float* from = four(i);
+            __stcg(to + i * STRIDE, make_float4(from[0], from[1], from[2], from[3]));
         }
     }
-    BUDDY_FN void add(const Linear& linear, u32 slot, bool first) {
-        const float4* from = part(linear, slot);
+    // What several blocks left, in their order: some at a time, since each is a way to L2 and back.
+    template <class SlotOf>
+    BUDDY_FN void gather(const Linear& linear, u32 first, u32 last, SlotOf slot_of) {
+        constexpr u32 SOME = FOURS < 4 ? FOURS : 4, AT_ONCE = (S::AHEAD ? 16 : 8) / SOME;
         BUDDY_UNROLL
-        for (u32 i = 0; i < BYTES4; i++) {
-            float4 v = __ldcg(from + i * (S::GROUPS * GROUP));
-            float* to = &sums[4 * i / EACH][4 * i % EACH];
-            to[0] = first ? v.x : to[0] + v.x, to[1] = first ? v.y : to[1] + v.y;
-            to[2] = first ? v.z : to[2] + v.z, to[3] = first ? v.w : to[3] + v.w;
-        }
-    }
-    // Lane l has tokens 8j + l % 4 * 2 and the next, of two rows.
-    BUDDY_FN void put(const Linear& linear, u32 row_tile, u32 token) const {
-        u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-        BUDDY_UNROLL
-        for (u32 f = 0; f < S::FRAGMENTS; f++) {
-            u32 row = (row_tile + (warp / 4 * S::FRAGMENTS + f) * 4 + warp % 4) * TILE_ROWS + Lanes::row_of(lane);
+        for (u32 i = 0; i < FOURS; i += SOME) {
             BUDDY_UNROLL
-            for (u32 i = 0; i < EACH; i++) {
-                put_sum(linear, row + 8 * (i / 2 % 2), token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[f][i]);
+            for (u32 k = 0; k < 4 * SOME; k++) four(i + k / 4)[k % 4] = 0;
+#pragma unroll 1
+            for (u32 block = first; block <= last; block += AT_ONCE) {
+                float4 v[AT_ONCE][SOME];
+                BUDDY_UNROLL
+                for (u32 b = 0; b < AT_ONCE; b++) {
+                    const float4* from = part(linear, slot_of(min(block + b, last)));
+                    BUDDY_UNROLL
+                    for (u32 k = 0; k < SOME; k++) v[b][k] = __ldcg(from + (i + k) * STRIDE);
+                }
+                BUDDY_UNROLL
+                for (u32 b = 0; b < AT_ONCE; b++) {
+                    if (block + b > last) break;
+                    BUDDY_UNROLL
+                    for (u32 k = 0; k < SOME; k++) {
+                        float* to = four(i + k);
+                        to[0] += v[b][k].x, to[1] += v[b][k].y, to[2] += v[b][k].z, to[3] += v[b][k].w;
+                    }
+                }
             }
         }
     }
-};
-
-// All warps that multiply meet.
-template <class S>
-BUDDY_FN void meet() {
-    asm volatile("bar.sync 1, %0;" ::"n"(S::GROUPS * GROUP) : "memory");
-}
-
-// A block's share of a tile is done, steps `begin` to `end` of the line.
-template <class S>
-BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& room, const Step<S>& step, u64 begin, u64 end,
-                     Sums<S> sums) {
-    wait_on_dependent_grids();
-    u64 first_of_tile = (u64)step.tile * line.per_tile;
-    bool whole = end - begin == line.per_tile;
-    if (!whole) {
-        sums.leave(linear, 2 * blockIdx.x + (begin != line.start(blockIdx.x)));
-        __threadfence();
-        meet<S>();
-        u32 first = line.owner(first_of_tile), last = line.owner(first_of_tile + line.per_tile - 1);
-        if (threadIdx.x == 0) {
-            bool all = atomicAdd(linear.counts + step.tile, 1) == last - first;
-            if (all) linear.counts[step.tile] = 0;
-            __threadfence();
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.message()), "r"((u32)all) : "memory");
-        }
-        meet<S>();
-        bool all = lds32(room.message()) != 0;
-        meet<S>();
-        if (!all) return;
-        __threadfence();
-#pragma unroll 1
-        for (u32 block = first; block <= last; block++) {
-            sums.add(linear, 2 * block + (line.start(block) < first_of_tile), block == first);
+    // Lane l has tokens 8j + l % 4 * 2 and the next, of two rows.
+    BUDDY_FN void put(const Linear& linear, const Room<S>& room, u32 row_tile, u32 token) const {
+        u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+        BUDDY_UNROLL
+        for (u32 f = 0; f < S::FRAGMENTS; f++) {
+            u32 first = (row_tile + (warp / 4 * S::FRAGMENTS + f) * 4 + warp % 4) * TILE_ROWS, row = first + Lanes::row_of(lane);
+            float bias[2] = {bias_of(linear, row), bias_of(linear, row + 8)};
+            BUDDY_UNROLL
+            for (u32 i = 0; i < EACH; i++) {
+                if (linear.wide) put_wide(linear, row + i / 2 % 2 * 8, token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[f][i] + bias[i / 2 % 2]);
+            }
+            if (linear.wide) continue;
+            BUDDY_UNROLL
+            for (u32 i = 0; i < EACH; i += 8) put_sixteen(linear, room.out(warp), first, token + 2 * i, &sums[f][i], bias);
         }
     }
-    sums.put(linear, step.row_tile(line), step.token(line));
+    static BUDDY_FN float bias_of(const Linear& linear, u32 row) {
+        return linear.bias && row < linear.outputs ? __uint_as_float((u32)__ldg((const unsigned short*)linear.bias + row) << 16) : 0.0f;
+    }
+    static BUDDY_FN void put_wide(const Linear& linear, u32 row, u32 token, float value) {
+        if (row < linear.outputs && token < linear.tokens) ((float*)linear.y)[(u64)token * linear.outputs + row] = value;
+    }
+    // Sixteen rows of sixteen tokens, or of eight, as bf16: turned in shared memory, so that a lane has eight rows of a token.
+    static BUDDY_FN void put_sixteen(const Linear& linear, u32 out, u32 first, u32 token, const float* v, const float (&bias)[2]) {
+        u32 lane = threadIdx.x % WARP;
+        constexpr u32 PAIRS = EACH < 8 ? 2 : 4;
+        u32 pairs[4] = {};
+        BUDDY_UNROLL
+        for (u32 i = 0; i < PAIRS; i++) pairs[i] = bf16_pair(v[2 * i] + bias[i % 2], v[2 * i + 1] + bias[i % 2]);
+        // Matrix m is of tokens 8 (m / 2) and on, rows 8 (m % 2) and on; a lane says where a token of one goes.
+        u32 at = out + (lane / 16 * 8 + lane % 8) * (2 * TILE_ROWS) + lane / 8 % 2 * CHUNK;
+        __syncwarp();
+        stmatrix4_transposed(at, pairs[0], pairs[1], pairs[2], pairs[3]);
+        __syncwarp();
+        u32 of = token + lane / 2, row = first + lane % 2 * 8;
+        uint4 got = lds128(out + lane * CHUNK);
+        if (lane / 2 >= S::TOKENS || of >= linear.tokens || row >= linear.outputs) return;
+        // Rows lie in the order of lanes.
+        uint4 words = make_uint4(permute_bytes(got.x, got.y, 0x5410), permute_bytes(got.x, got.y, 0x7632),
+                                 permute_bytes(got.z, got.w, 0x5410), permute_bytes(got.z, got.w, 0x7632));
+        unsigned short* to = (unsigned short*)linear.y + (u64)of * linear.outputs + row;
+        if (row + 8 <= linear.outputs && (u64)to % CHUNK == 0) {
+            *(uint4*)to = words;
+            return;
+        }
+        u64 low = (u64)words.y << 32 | words.x, high = (u64)words.w << 32 | words.z;
+#pragma unroll 1
+        for (u32 i = 0; i < min(8u, linear.outputs - row); i++) to[i] = (unsigned short)((i < 4 ? low : high) >> i % 4 * 16);
+    }
+};
+
+// A warp's share of a tile is done, steps `begin` to `end` of the line.
+template <class S>
+BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& room, const Step<S>& step, u32 begin, u32 end, Sums<S> sums) {
+    wait_on_dependent_grids();
+    u32 first_of_tile = step.tile * line.per_tile;
+    if (end - begin != line.per_tile) {
+        sums.leave(linear, 2 * blockIdx.x + (begin != line.begin()));
+        u32 first = line.owner(first_of_tile), last = line.owner(first_of_tile + line.per_tile - 1);
+        u32* count = linear.counts + first * S::WARPS + threadIdx.x / WARP;
+        __syncwarp();
+        // What all lanes left before they met is released with this one's count.
+        bool all = threadIdx.x % WARP == 0 && atomic_add_release(count, 1) == last - first;
+        if (all) *count = 0, fence_acq_rel();
+        if (!__any_sync(ALL, all)) return;
+        __syncwarp();
+        // All but the first begin in this tile.
+        bool second = line.start(first) < first_of_tile;
+        sums.gather(linear, first, last, [&](u32 block) { return 2 * block + (block == first && second); });
+    }
+    sums.put(linear, room, step.row_tile(line), step.token(line));
 }
 
 // Begins the products of 64 columns.
 template <class S>
 BUDDY_FN void multiply_columns(float (&sums)[S::TOKENS / 2], const u32 (&upper)[8], const u32 (&lower)[8], u32 x_at, u32 add) {
-        constexpr u32 AT_ONCE = S::TOKENS > 128 ? 128 : S::TOKENS;
-        wgmma_fence();
-        u64 x = smem_descriptor(x_at);
-        BUDDY_UNROLL
-        for (u32 k = 0; k < 4; k++) {
-            BUDDY_UNROLL
-            for (u32 n = 0; n < S::TOKENS; n += AT_ONCE) {
-                float (&part)[AT_ONCE / 2] = *(float (*)[AT_ONCE / 2])&sums[n / 2];
-                wgmma<AT_ONCE>(part, upper[2 * k], lower[2 * k], upper[2 * k + 1], lower[2 * k + 1], x + 2 * k + n * ENTRY / 16,
-                                        k > 0 ? 1 : add);
-            }
-        }
-        wgmma_commit_group();
+    wgmma_fence();
+    u64 x = smem_descriptor(x_at);
+    BUDDY_UNROLL
+    for (u32 k = 0; k < 4; k++) {
+        wgmma<S::TOKENS>(sums, upper[2 * k], lower[2 * k], upper[2 * k + 1], lower[2 * k + 1], x + 2 * k, k > 0 ? 1 : add);
     }
+    wgmma_commit_group();
+}
+
+// The registers of fragments: while those of one set are multiplied, the others are filled.
+struct Fragments {
+    u32 upper[2][8], lower[2][8];
+};
+
+// A fragment on its way: what a lane has of it in layout B, and where the rest is.
+struct Coming {
+    Lanes::Stored stored;
+    uint2 map;
+};
+
+// What the warps that multiply go through, step by step.
+template <class S>
+struct Multiply {
+    const Line<S>& line;
+    const Room<S>& room;
+    const Lanes& lanes;
+    u32 first_of_warp;  // of its tiles in a step
+
+    BUDDY_FN Coming fetch(u32 place, u32 e, u32 f) const {
+        u32 tile = first_of_warp + 4 * f;
+        return {lanes.fetch(room.column(place, tile, e)), lds64(room.map(place, tile * S::ENTRIES + e))};
+    }
+    BUDDY_FN void decode(const Coming& coming, const Step<S>& step, u32 place, u32 e, u32 f, u32 (&a)[8], u32 (&b)[8]) const {
+        uint2 map = coming.map;
+        lanes.decode(coming.stored, a, b);
+        if ((map.x | map.y) == 0) return;
+        lanes.load_slots(room.slots(place), map, a, b);
+        uint2 none = make_uint2(equal_nibbles(map.x, 15) * 15, equal_nibbles(map.y, 15) * 15);
+        if ((none.x | none.y) == 0) return;
+        u32 tile = first_of_warp + 4 * f, number = tile * S::ENTRIES + e;
+        u64 first = ((u64)(step.row_tile(line) + tile) * line.per_row + step.at * S::ENTRIES + e) * TILE_ROWS;
+        uint2 odd = odd_of(lds64(room.nibbles(place, number)));
+        odd.x &= none.x, odd.y &= none.y;
+        lanes.load_others(room.tag(place, number % WARP), room.near(place, number % WARP), number, room.column(place, tile, e), first, odd, a, b);
+    }
+    // One step of a tile: its fragments decoded one after the other, and their products begun; the first is there, and the next
+    // step's first comes, if there is one. `ODD` is 1 if the step before took an odd number of fragments.
+    template <u32 ODD>
+    BUDDY_FN void one(const Step<S>& step, Turn<S::STAGES>& turn, u32& before, bool last, Coming& coming, Fragments& of,
+                      float (&sums)[S::FRAGMENTS][S::TOKENS / 2]) const {
+        u32 entries = step.entries(line), place = turn.place;
+        turn.next();
+        BUDDY_UNROLL
+        for (u32 i = 0; i < S::ENTRIES * S::FRAGMENTS; i++) {
+            u32 e = i / S::FRAGMENTS, f = i % S::FRAGMENTS;
+            if (e > 0 && e >= entries) break;
+            bool ends = i + 1 == S::ENTRIES * S::FRAGMENTS || (i + 1) / S::FRAGMENTS >= entries;
+            u32 (&a)[8] = of.upper[(ODD + i) % 2], (&b)[8] = of.lower[(ODD + i) % 2];
+            if (!S::AHEAD) coming = fetch(place, e, f);
+            decode(coming, step, place, e, f, a, b);
+            multiply_columns<S>(sums[f], a, b, room.x(place, e), before != ~0u || e > 0);
+            if (ends) {
+                // All weights of this step are in registers, or multiplied.
+                __syncwarp();
+                if (threadIdx.x % WARP == 0) room.empty(place).arrive();
+                if (!last) {
+                    room.full(turn.place).wait(turn.round);
+                    if (S::AHEAD) coming = fetch(turn.place, 0, 0);
+                }
+            } else if (S::AHEAD) {
+                coming = fetch(place, (i + 1) / S::FRAGMENTS, (i + 1) % S::FRAGMENTS);
+            }
+            // A step that ends early leaves the other registers to the next.
+            if (ends && i + 1 < S::ENTRIES * S::FRAGMENTS) wgmma_wait_group<0>();
+            else wgmma_wait_group<1>();
+            // The products of the step before are done.
+            if (i == 0 && before != ~0u && threadIdx.x % WARP == 0) room.x_empty(before).arrive();
+        }
+        before = place;
+    }
+};
 
 template <class S>
 BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Room<S>& room) {
     Lanes lanes(linear.weights);
-    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, first_of_warp = warp / 4 * S::FRAGMENTS * 4 + warp % 4;
+    u32 warp = threadIdx.x / WARP, first_of_warp = warp / 4 * S::FRAGMENTS * 4 + warp % 4;
+    Multiply<S> multiply = {line, room, lanes, first_of_warp};
     Turn<S::STAGES> turn;
-    u64 begin = line.start(blockIdx.x), end = line.start(blockIdx.x + 1);
+    u32 begin = line.begin(), end = line.end();
     Step<S> step(line, begin);
 #pragma unroll 1
     while (begin < end) {
-        u32 steps = (u32)min(end - begin, (u64)(line.per_tile - step.at)), before = ~0u, first_tile = keep(step.row_tile(line));
+        u32 steps = min(end - begin, line.per_tile - step.at), first_step = step.at, before = ~0u;
         float sums[S::FRAGMENTS][S::TOKENS / 2];
-        u32 upper[2][8], lower[2][8];
+        Fragments of;
+        room.full(turn.place).wait(turn.round);
+        Coming coming;
+        if (S::AHEAD) coming = multiply.fetch(turn.place, 0, 0);
 #pragma unroll 1
-        for (u32 i = 0; i < steps; i++, turn.next(), step.at++) {
-            room.full(turn.place).wait(turn.round);
-            u32 entries = step.entries(line);
-            BUDDY_UNROLL
-            for (u32 e = 0; e < S::ENTRIES; e++) {
-                if (e > 0 && e >= entries) {
-                    wgmma_wait_group<0>();
-                    break;
-                }
-                BUDDY_UNROLL
-                for (u32 f = 0; f < S::FRAGMENTS; f++) {
-                    u32 (&a)[8] = upper[(e * S::FRAGMENTS + f) % 2], (&b)[8] = lower[(e * S::FRAGMENTS + f) % 2];
-                    u32 tile = first_of_warp + 4 * f, number = tile * S::ENTRIES + e, column = room.column(turn.place, tile, e);
-                    uint2 odd = odd_of(lds64(room.nibbles(turn.place, number)));
-                    lanes.load(column, a, b);
-                    if (odd.x | odd.y) {
-                        u64 first = ((u64)(first_tile + tile) * line.per_row + step.at * S::ENTRIES + e) * TILE_ROWS;
-                        lanes.load_others(room.tag(turn.place, number % WARP), room.near(turn.place, number % WARP), number, column,
-                                          first, odd, a, b);
-                    }
-                    multiply_columns<S>(sums[f], a, b, room.x(turn.place, e), i > 0 || e > 0);
-                    wgmma_wait_group<1>();
-                    // The products of the step before are done.
-                    if (e == 0 && f == 0 && before != ~0u && lane == 0) room.x_empty(before).arrive();
-                }
-            }
-            // All weights of this step are in registers, or multiplied.
-            __syncwarp();
-            if (lane == 0) room.empty(turn.place).arrive();
-            if ((S::ENTRIES * S::FRAGMENTS) % 2 == 1) wgmma_wait_group<0>();
-            before = turn.place;
+        for (u32 i = 0; i < steps; i++, step.at++) {
+            multiply.template one<0>(step, turn, before, i + 1 == steps, coming, of, sums);
+            if (S::ENTRIES * S::FRAGMENTS % 2 == 0) continue;
+            if (++i == steps) break;
+            step.at++;
+            multiply.template one<1>(step, turn, before, i + 1 == steps, coming, of, sums);
         }
         wgmma_wait_group<0>();
-        if (lane == 0) room.x_empty(before).arrive();
-        step.at -= steps;
+        if (threadIdx.x % WARP == 0) room.x_empty(before).arrive();
+        step.at = first_step;
         finish(linear, line, room, step, begin, begin + steps, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;
     }

@@ -11,6 +11,8 @@ BUDDY_FN u32 lds32(u32 at) {
     return v;
 }
 
+BUDDY_FN void sts32(u32 at, u32 v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory"); }
+
 // An entry in shared memory.
 struct Staged {
     u32 start;
@@ -54,6 +56,79 @@ BUDDY_FN uint2 odd_of(uint2 nibbles) {
     return make_uint2(nibbles.x ^ usual, nibbles.y ^ usual);
 }
 
+// Fills the slots of all steps, by one warp: the first few entries of a step that are not in layout B, four lanes to each. Warps
+// that multiply go in step with three others: what one of them decoded by itself, all would wait for.
+template <class S>
+struct FillSlots {
+    const Linear& linear;
+    const Line<S>& line;
+    const Room<S>& room;
+    u32 lane;
+
+    // Gives slots to the odd entries of this lane's column, from `next` on, and says so in its map.
+    BUDDY_FN u32 take(u32 place, u32 column, u32 word, u32 half, u32& next) const {
+        u32 map = 0;
+        for (u32 odd = (word | word >> 1 | word >> 2 | word >> 3) & 0x11111111u; odd != 0; odd &= odd - 1, next++) {
+            u32 at = trailing_zeros(odd);
+            map |= (next < SLOTS ? next + 1 : 15) << at;
+            if (next < SLOTS) sts32(room.owner(place, next), column * TILE_ROWS + half * 8 + at / 4);
+        }
+        return map;
+    }
+    BUDDY_FN static u32 count(uint2 odd) {
+        auto one = [](u32 word) { return ones_in((word | word >> 1 | word >> 2 | word >> 3) & 0x11111111u); };
+        return one(odd.x) + one(odd.y);
+    }
+    // The maps of a step, and how many slots are taken.
+    BUDDY_FN u32 look(u32 place) const {
+        u32 taken = 0;
+#pragma unroll 1
+        for (u32 column = lane; column < (S::COLUMNS + WARP - 1) / WARP * WARP; column += WARP) {
+            bool is = column < S::COLUMNS;
+            uint2 odd = is ? odd_of(lds64(room.nibbles(place, column))) : make_uint2(0, 0), map = make_uint2(0, 0);
+            if (__any_sync(ALL, (odd.x | odd.y) != 0)) {
+                u32 mine = count(odd), sum = mine;
+                for (u32 step = 1; step < WARP; step *= 2) {
+                    u32 other = __shfl_up_sync(ALL, sum, step);
+                    sum += lane >= step ? other : 0;
+                }
+                u32 next = taken + sum - mine;
+                map.x = take(place, column, odd.x, 0, next), map.y = take(place, column, odd.y, 1, next);
+                taken += __shfl_sync(ALL, sum, WARP - 1);
+                __syncwarp();
+            }
+            if (is) sts64(room.map(place, column), map);
+        }
+        return min(taken, SLOTS);
+    }
+    // A quarter of the entry of a slot.
+    BUDDY_FN void fill(u32 place, const Step<S>& step, u32 slot) const {
+        u32 owner = lds32(room.owner(place, slot)), column = owner / TILE_ROWS, row = owner % TILE_ROWS, quarter = lane % 4, out[8] = {};
+        u32 tile = column / S::ENTRIES, e = column % S::ENTRIES, word = lds32(room.nibbles(place, column) + row / 8 * 4);
+        auto tail = [&]() -> u32 { return lds32(room.tag(place, column % WARP)) == owner ? room.near(place, column % WARP) : 0; };
+        auto far = [&] {
+            u64 at = (u64)(step.row_tile(line) + tile) * line.per_row + step.at * S::ENTRIES + e;
+            return linear.weights.last_sector(at * TILE_ROWS + row);
+        };
+        load_odd(Staged{room.column(place, tile, e) + row * Weights::BYTES}, quarter, word >> row % 8 * 4 & 15, tail, far, out);
+        u32 to = room.slots(place) + slot * ENTRY + quarter * (ENTRY / 4);
+        sts128(to, make_uint4(out[0], out[1], out[2], out[3])), sts128(to + CHUNK, make_uint4(out[4], out[5], out[6], out[7]));
+    }
+    BUDDY_FN void all() const {
+        u32 begin = line.begin(), end = line.end();
+        Step<S> step(line, begin);
+        Turn<S::STAGES> turn;
+#pragma unroll 1
+        for (u32 i = begin; i < end; i++, step.next(line), turn.next()) {
+            room.come(turn.place).wait(turn.round);
+            u32 taken = look(turn.place);
+            if (lane / 4 < taken) fill(turn.place, step, lane / 4);
+            __syncwarp();
+            if (lane == 0) room.full(turn.place).arrive();
+        }
+    }
+};
+
 struct Lanes {
     static constexpr u32 BELOW = 8 * Weights::BYTES;
     const Weights& weights;
@@ -69,16 +144,34 @@ struct Lanes {
         quarter = threadIdx.x % 4, row = row_of(threadIdx.x % WARP);
     }
 
-    // A lane's quarters of an entry of two rows, in layout B.
-    BUDDY_FN void load(u32 column, u32 (&upper)[8], u32 (&lower)[8]) const {
-        u32 at = column + row * Weights::BYTES;
-        auto one = [&](u32 below, u32 (&out)[8]) {
-            uint4 v = lds128(at + 16 * quarter + below);
-            uint2 w = lds64(at + 8 * quarter + 64 + below);
+    // A lane's quarters of an entry of two rows, as they are stored in layout B.
+    struct Stored {
+        uint4 bytes[2];
+        uint2 codes[2];
+    };
+    BUDDY_FN Stored fetch(u32 column) const {
+        u32 at = column + row * Weights::BYTES, bytes = at + 16 * quarter, codes = at + 8 * quarter + 64;
+        return {{lds128(bytes), lds128(bytes + BELOW)}, {lds64(codes), lds64(codes + BELOW)}};
+    }
+    BUDDY_FN void decode(const Stored& stored, u32 (&upper)[8], u32 (&lower)[8]) const {
+        auto one = [&](uint4 v, uint2 w, u32 (&out)[8]) {
             const u32 bytes[4] = {v.x, v.y, v.z, v.w}, codes[2] = {w.x, w.y};
             Bf16::read_window_quarter(bytes, codes, weights.window, out);
         };
-        one(0, upper), one(BELOW, lower);
+        one(stored.bytes[0], stored.codes[0], upper), one(stored.bytes[1], stored.codes[1], lower);
+    }
+    BUDDY_FN void load(u32 column, u32 (&upper)[8], u32 (&lower)[8]) const { decode(fetch(column), upper, lower); }
+
+    // The same of those in slots, as their column's map says.
+    BUDDY_FN void load_slots(u32 slots, uint2 map, u32 (&upper)[8], u32 (&lower)[8]) const {
+        auto one = [&](u32 word, u32 (&out)[8]) {
+            u32 slot = word >> 4 * row & 15;
+            if (slot == 0 || slot > SLOTS) return;
+            u32 at = slots + (slot - 1) * ENTRY + quarter * (ENTRY / 4);
+            uint4 v = lds128(at), w = lds128(at + CHUNK);
+            out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w, out[4] = w.x, out[5] = w.y, out[6] = w.z, out[7] = w.w;
+        };
+        one(map.x, upper), one(map.y, lower);
     }
 
     // The same of those that are not; `odd` has four bits for each of eight rows, of upper and of lower ones. `first` is the
@@ -107,11 +200,8 @@ struct Lanes {
     }
 };
 
-// A sum to its place in y, if it has one.
-BUDDY_FN void put_sum(const Linear& linear, u32 output, u32 token, float value) {
-    if (output >= linear.outputs || token >= linear.tokens) return;
-    if (linear.bias) value += __uint_as_float((u32)__ldg((const unsigned short*)linear.bias + output) << 16);
-    u64 at = (u64)token * linear.outputs + output;
+// A value to its place in y.
+BUDDY_FN void put_value(const Linear& linear, u64 at, float value) {
     if (linear.wide) {
         ((float*)linear.y)[at] = value;
     } else {
@@ -119,6 +209,13 @@ BUDDY_FN void put_sum(const Linear& linear, u32 output, u32 token, float value) 
         asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow) : "f"(value));
         ((unsigned short*)linear.y)[at] = narrow;
     }
+}
+
+// A sum to its place in y, if it has one.
+BUDDY_FN void put_sum(const Linear& linear, u32 output, u32 token, float value) {
+    if (output >= linear.outputs || token >= linear.tokens) return;
+    if (linear.bias) value += __uint_as_float((u32)__ldg((const unsigned short*)linear.bias + output) << 16);
+    put_value(linear, (u64)token * linear.outputs + output, value);
 }
 
 }  // namespace buddy

@@ -3,7 +3,7 @@
 // y = W x: W has N rows (outputs) of K values, x has M rows (tokens) of K values, y M rows of N. A block multiplies some tiles of W's
 // rows by a tile of tokens, 64 columns at a time. All tiles one after the other, K along each, are one line of steps that is cut
 // into equal pieces, one for each block: every multiprocessor has the same bytes to read. Where a cut falls into a tile, the
-// blocks that share it leave their sums in memory, and the last to come adds them up, always in the same order.
+// warps that share a part of it leave their sums in memory, and the last to come adds them up, always in the same order.
 #pragma once
 #include "entry.cuh"
 #include "frozen.cuh"
@@ -15,6 +15,8 @@ namespace buddy {
 constexpr u32 GROUP = 128;         // threads of a warpgroup
 constexpr u32 VALUES = ENTRY / 2;  // of an entry
 constexpr u32 TILE_ROWS = 16;      // rows of W that lie together
+constexpr u32 SLOTS = 8;           // entries of a step that are decoded ahead
+constexpr u32 OUT = 16 * 2 * TILE_ROWS;  // bytes of a warp's results of sixteen tokens
 
 // A matrix in compressed memory at 4/3x, in tiles of 16 rows: entry e of the rows of a tile, one after the other, then entry e + 1.
 struct Weights {
@@ -40,33 +42,37 @@ struct Linear {
     const u8* bias;  // bf16, or null
     void* y;
     float4* parts;  // sums of tiles that several blocks share: two to a block
-    u32* counts;    // one for each tile: zeros before and after
+    u32* counts;    // for each block that has the beginning of such a tile, one for each warp that multiplies: zeros before and after
     u32 outputs, inputs, tokens;
     u32 wide;  // y is fp32, otherwise bf16
 
     BUDDY_FN u32 per_row() const { return inputs / VALUES; }
 };
 
-// A block's shape: tokens of a tile; warpgroups that multiply, and those that fetch; fragments of 64 rows to one that multiplies;
-// entries of a row to a step, steps in shared memory.
-template <u32 TOKENS_, u32 GROUPS_, u32 FETCHERS_, u32 FRAGMENTS_, u32 ENTRIES_, u32 STAGES_>
+// A block's shape: tokens of a tile; warpgroups that multiply; fragments of 64 rows to each of them; entries of a row to a step,
+// steps in shared memory.
+template <u32 TOKENS_, u32 GROUPS_, u32 FRAGMENTS_, u32 ENTRIES_, u32 STAGES_>
 struct Shape {
-    static constexpr u32 TOKENS = TOKENS_, GROUPS = GROUPS_, FETCHERS = FETCHERS_, FRAGMENTS = FRAGMENTS_;
-    static constexpr u32 ENTRIES = ENTRIES_, STAGES = STAGES_, THREADS = (GROUPS + FETCHERS) * GROUP;
-    // Of the warps that fetch, one asks for weights, one looks at nibbles, the others bring x.
-    static constexpr u32 X_WARPS = 4 * FETCHERS - 2;
-    // Registers of a thread: at the start, and what those that fetch leave to those that multiply.
-    static constexpr u32 REGISTERS = 65536 / THREADS / 8 * 8, FETCHING = FETCHERS == 1 ? 64 : 48;
-    static constexpr u32 MULTIPLYING = (REGISTERS * THREADS - FETCHING * FETCHERS * GROUP) / (GROUPS * GROUP) / 8 * 8;
+    static constexpr u32 TOKENS = TOKENS_, GROUPS = GROUPS_, FRAGMENTS = FRAGMENTS_;
+    static constexpr u32 ENTRIES = ENTRIES_, STAGES = STAGES_, THREADS = (GROUPS + 1) * GROUP;
+    // Registers of a thread: at the start, of those that fetch, and of those that multiply.
+    static constexpr u32 REGISTERS = 65536 / THREADS / 8 * 8, FETCHING = 56;
+    static constexpr u32 LEFT = (REGISTERS * THREADS - FETCHING * GROUP) / (GROUPS * GROUP) / 8 * 8, MULTIPLYING = LEFT < 240 ? LEFT : 240;
     static constexpr u32 ROWS = GROUPS * FRAGMENTS * 64, TILES = ROWS / TILE_ROWS, WARPS = GROUPS * 4;
     // Bytes of a tile of W in a step, of a step, and of its part of x.
     static constexpr u32 TILE = ENTRIES * Weights::COLUMN, STEP = TILES * TILE;
     static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STEP = ENTRIES * X_ENTRY;
     static constexpr u32 COLUMNS = TILES * ENTRIES;  // of entries, sixteen to each
-    static constexpr u32 AT_X = STAGES * STEP, AT_NEAR = AT_X + STAGES * X_STEP, AT_TAGS = AT_NEAR + STAGES * WARP * SECTOR;
-    static constexpr u32 AT_NIBBLES = AT_TAGS + STAGES * WARP * 4, AT_BARRIERS = AT_NIBBLES + STAGES * COLUMNS * 8;
-    static constexpr u32 BYTES = AT_BARRIERS + STAGES * 24 + 16;
+    static constexpr u32 AT_X = STAGES * STEP, AT_SLOTS = AT_X + STAGES * X_STEP, AT_NEAR = AT_SLOTS + STAGES * SLOTS * ENTRY;
+    static constexpr u32 AT_OUT = AT_NEAR + STAGES * WARP * SECTOR, AT_TAGS = AT_OUT + WARPS * OUT;
+    static constexpr u32 AT_OWNERS = AT_TAGS + STAGES * WARP * 4, AT_NIBBLES = AT_OWNERS + STAGES * SLOTS * 4;
+    static constexpr u32 AT_MAPS = AT_NIBBLES + STAGES * COLUMNS * 8, AT_BARRIERS = AT_MAPS + STAGES * COLUMNS * 8;
+    static constexpr u32 BYTES = AT_BARRIERS + STAGES * 32;
     static_assert(STEP % 1024 == 0 && X_ENTRY % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
+    // Whether there are registers for a fragment that is fetched while the one before is multiplied.
+    static constexpr bool AHEAD = MULTIPLYING >= FRAGMENTS * TOKENS / 2 + 104;
+    static_assert(STAGES > 2 || (STAGES == 2 && ENTRIES * FRAGMENTS > 1), "a step waits for the next before it gives back x of the one before");
+    static_assert(TILES <= WARP, "a lane fetches a tile");
 };
 
 // Where things lie in shared memory.
@@ -79,20 +85,29 @@ struct Room {
         return shared + stage * S::STEP + tile * S::TILE + entry * Weights::COLUMN;
     }
     BUDDY_FN u32 x(u32 stage, u32 entry) const { return shared + S::AT_X + stage * S::X_STEP + entry * S::X_ENTRY; }
+    // Entries that are not in layout B, decoded ahead, and whose they are.
+    BUDDY_FN u32 slots(u32 stage) const { return shared + S::AT_SLOTS + stage * SLOTS * ENTRY; }
+    BUDDY_FN u32 owner(u32 stage, u32 slot) const { return shared + S::AT_OWNERS + (stage * SLOTS + slot) * 4; }
     // Last sectors of entries that overflow, fetched ahead: one for each lane of the warp that does it, and whose it is.
     BUDDY_FN u32 near(u32 stage, u32 lane) const { return shared + S::AT_NEAR + (stage * WARP + lane) * SECTOR; }
     BUDDY_FN u32 tag(u32 stage, u32 lane) const { return shared + S::AT_TAGS + (stage * WARP + lane) * 4; }
-    // The nibbles of a column: eight bytes.
+    // The nibbles of a column, eight bytes; and as many bits that say where its entries are: 0 for their places, else a slot and 1,
+    // or 15 for those that no slot was left for.
     BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + S::AT_NIBBLES + (stage * S::COLUMNS + column) * 8; }
-    BUDDY_FN u32 message() const { return shared + S::AT_BARRIERS + S::STAGES * 24; }
-    // A step has come; all have read its weights; all are done with its part of x.
-    BUDDY_FN Barrier full(u32 stage) const { return {shared + S::AT_BARRIERS + 24 * stage}; }
-    BUDDY_FN Barrier empty(u32 stage) const { return {full(stage).at + 8}; }
-    BUDDY_FN Barrier x_empty(u32 stage) const { return {full(stage).at + 16}; }
+    BUDDY_FN u32 map(u32 stage, u32 column) const { return shared + S::AT_MAPS + (stage * S::COLUMNS + column) * 8; }
+    BUDDY_FN u32 out(u32 warp) const { return shared + S::AT_OUT + warp * OUT; }
+    // A step's weights have come; x has, too, and slots are filled; all have read its weights; all are done with its part of x.
+    BUDDY_FN Barrier come(u32 stage) const { return {shared + S::AT_BARRIERS + 32 * stage}; }
+    BUDDY_FN Barrier full(u32 stage) const { return {come(stage).at + 8}; }
+    BUDDY_FN Barrier empty(u32 stage) const { return {come(stage).at + 16}; }
+    BUDDY_FN Barrier x_empty(u32 stage) const { return {come(stage).at + 24}; }
 
     BUDDY_FN void init() const {
-        // Weights arrive once, with their bytes; the lanes that look at nibbles each with their copies, and together once more.
-        for (u32 i = 0; i < S::STAGES; i++) full(i).init(1 + WARP + 1 + S::X_WARPS), empty(i).init(S::WARPS), x_empty(i).init(S::WARPS);
+        // Weights arrive once, with their bytes; the lanes that look at nibbles each with their copies, and together once more. Then
+        // x with its bytes, and the warp that fills slots.
+        for (u32 i = 0; i < S::STAGES; i++) {
+            come(i).init(1 + WARP + 1), full(i).init(2), empty(i).init(S::WARPS), x_empty(i).init(S::WARPS);
+        }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 };
@@ -111,18 +126,18 @@ struct Turn {
 // The line of steps, and how blocks share it.
 template <class S>
 struct Line {
-    u32 per_row, per_tile, token_tiles, tiles;
-    u64 steps;
+    u32 per_row, per_tile, token_tiles, steps;
 
     BUDDY_FN explicit Line(const Linear& linear) {
         per_row = linear.per_row();
         per_tile = (per_row + S::ENTRIES - 1) / S::ENTRIES;
         token_tiles = (linear.tokens + S::TOKENS - 1) / S::TOKENS;
-        tiles = (linear.outputs + S::ROWS - 1) / S::ROWS * token_tiles;
-        steps = (u64)tiles * per_tile;
+        steps = (linear.outputs + S::ROWS - 1) / S::ROWS * token_tiles * per_tile;
     }
-    BUDDY_FN u64 start(u32 block) const { return steps * block / gridDim.x; }
-    BUDDY_FN u32 owner(u64 step) const { return (u32)(((step + 1) * gridDim.x + steps - 1) / steps) - 1; }
+    BUDDY_FN u32 start(u32 block) const { return (u32)((u64)steps * block / gridDim.x); }
+    BUDDY_FN u32 begin() const { return start(blockIdx.x); }
+    BUDDY_FN u32 end() const { return start(blockIdx.x + 1); }
+    BUDDY_FN u32 owner(u32 step) const { return (u32)(((step + 1ull) * gridDim.x + steps - 1) / steps) - 1; }
 };
 
 // A place in the line: a tile of rows and one of tokens, and a step in it.
@@ -130,7 +145,7 @@ template <class S>
 struct Step {
     u32 tile, at;
 
-    BUDDY_FN Step(const Line<S>& line, u64 step) : tile((u32)(step / line.per_tile)), at((u32)(step % line.per_tile)) {}
+    BUDDY_FN Step(const Line<S>& line, u32 step) : tile(step / line.per_tile), at(step % line.per_tile) {}
     BUDDY_FN void next(const Line<S>& line) {
         if (++at == line.per_tile) at = 0, tile++;
     }

@@ -1,9 +1,8 @@
 // y = W x with bf16 weights in frozen memory at 4/3x, for few tokens: the decode step of a language model.
 //
 // Weights go from their places to tensor cores without being plain anywhere but in registers. The sixteen rows of a fragment are
-// a tile of W. Four lanes share an entry of a row, each with a quarter of it: 16 values that follow one another, four of them to
-// each of four fragments. The order of columns in a product is free as long as both operands have the same one, so a lane's share
-// of x is 16 values that follow one another too.
+// a tile of W. Four lanes share an entry of a row, each with a quarter of it as it is stored: two pairs of values to each of four
+// fragments, so that x can be as it is.
 //
 // In a block, one warp asks the bulk copy engine for entries, step by step along a tile; most warps multiply; and some add up
 // what these found. A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel
@@ -124,8 +123,8 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
     u32 lane = threadIdx.x % WARP, sides[EIGHTS], round = 0;
     BUDDY_UNROLL
     for (u32 i = 0; i < EIGHTS; i++) {
-        u32 token = min(8 * i + lane / 4, cut.tokens - 1);
-        sides[i] = keep(room.side(cut, token) + warp * SHARE * ENTRY + lane % 4 * (ENTRY / 4));
+        u32 token = min(8 * i + lane % 8, cut.tokens - 1);
+        sides[i] = keep(room.side(cut, token) + warp * SHARE * ENTRY + lane / 8 * CHUNK);
     }
     Note note = Note::of(cut, Part::first(cut));
     u32 panel = note.panel;
@@ -181,7 +180,7 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
             BUDDY_UNROLL
             for (u32 t = 0; t < EIGHTS; t++) {
                 u32 x = sides[t] + note.side_at() + e * ENTRY;
-                add(sums[t], a, b, lds128(x), lds128(x + 16));
+                add(sums[t], a, b, ldmatrix4(x), ldmatrix4(x + ENTRY / 2));
             }
         }
         __syncwarp();

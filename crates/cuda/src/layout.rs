@@ -87,16 +87,35 @@ pub(crate) struct Reading {
     pub(crate) params: Params,
 }
 
-/// A linear layer: the struct `Linear` of `linear_plan.cuh`, its weights first.
+/// A frozen matrix of bf16 at 4/3x: the struct `Weights` of `linear_plan.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct LinearView {
+pub(crate) struct WeightsView {
     pub(crate) device: u64,
     pub(crate) nibbles: u64,
     pub(crate) overflow: u64,
     pub(crate) index: u64,
     pub(crate) sectors: u32,
     pub(crate) window: u32,
+}
+
+/// What makes some of its rows plain: the struct `Unpacking` of `unpack.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Unpacking {
+    pub(crate) weights: WeightsView,
+    pub(crate) to: u64,
+    pub(crate) per_row: u32,
+    pub(crate) first_tile: u32,
+    pub(crate) tiles: u32,
+    pub(crate) rows: u32,
+}
+
+/// A linear layer: the struct `Linear` of `linear_plan.cuh`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct LinearView {
+    pub(crate) weights: WeightsView,
     pub(crate) x: u64,
     pub(crate) bias: u64,
     pub(crate) y: u64,

@@ -155,6 +155,12 @@ impl Source {
         Self { least: 90, alone: true, ..source }
     }
 
+    /// The kernel that makes rows of a frozen matrix plain, with a macro for its shared memory.
+    pub(crate) fn unpack(defines: &[String]) -> Self {
+        let source = Self::new("unpack.cu", include_str!("../kernels/unpack.cu"), defines);
+        Self { least: 90, ..source }
+    }
+
     /// Whether it is for an architecture: 90 for `sm_90`.
     pub fn is_for(&self, architecture: u32) -> bool {
         if self.alone { architecture == self.least } else { architecture >= self.least }

@@ -4,6 +4,7 @@ mod compiler;
 mod current;
 mod launch;
 mod region;
+mod tensor;
 
 use cudarc::driver::{CudaStream, DeviceRepr, DriverError, result, sys};
 
@@ -11,12 +12,13 @@ pub(crate) use compiler::{compile, has_compiler};
 pub(crate) use current::{Current, borrow_context, current, reaches};
 pub use launch::{Arguments, Launch};
 pub(crate) use region::Region;
+pub(crate) use tensor::TensorMap;
 
 use crate::{
     bytes::DeviceSpan,
     decode::{GateView, NormView, PickView},
     kv::{AttentionArguments, FreshView, KvView, RowsView},
-    layout::{BuddyView, LinearView, Memory, Packing, Reading},
+    layout::{BuddyView, LinearView, Memory, Packing, Reading, Unpacking},
     source::Params,
 };
 
@@ -33,6 +35,8 @@ unsafe impl DeviceRepr for Packing {}
 unsafe impl DeviceRepr for Reading {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for LinearView {}
+// SAFETY: likewise, the struct of `unpack.cu`.
+unsafe impl DeviceRepr for Unpacking {}
 // SAFETY: likewise, the struct `KvCache` of `kv.cuh`.
 unsafe impl DeviceRepr for KvView {}
 // SAFETY: likewise, the struct `KvRows` of `kv.cu`.

@@ -4,6 +4,7 @@
 //! vendor's product. Which way is taken follows from the shape, by what was measured ([`plan`]).
 
 mod plan;
+mod unpack;
 mod vendor;
 
 use std::{collections::HashMap, hash::Hash};
@@ -12,17 +13,14 @@ use buddy_codec::{Codec, FrozenHeader};
 use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream};
 pub(crate) use plan::sources;
-use plan::{Narrow, Plan, Wide};
+use plan::{ALIGN, Narrow, Plan, Wide};
 use vendor::Vendor;
 
 use crate::{
     DeviceSpan, Error, FrozenBuffer, Gpu, Source,
-    driver::{self, Launch},
-    layout::LinearView,
+    driver::{self, Launch, TensorMap},
+    layout::{LinearView, WeightsView},
 };
-
-/// Scratch begins with counts; they are zeros between layers.
-const ALIGN: u64 = 128;
 
 /// What a linear layer's result is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,6 +58,7 @@ pub struct Linear<'a> {
 pub(crate) struct LinearKernels {
     narrow: HashMap<Narrow, CudaFunction>,
     wide: HashMap<Wide, CudaFunction>,
+    unpack: HashMap<(), CudaFunction>,
     vendor: Option<Vendor>,
 }
 
@@ -80,7 +79,7 @@ impl Linear<'_> {
         let most = Plan::steps(tokens).map(|tokens| {
             let sizes = sizes(weights, tokens)?;
             let (counts, rest) = Plan::of(gpu, sizes).room(gpu, sizes);
-            Ok(counts.next_multiple_of(ALIGN) + rest)
+            Ok(counts + rest)
         });
         most.collect::<Result<Vec<u64>, Error>>().map(|most| most.into_iter().max().unwrap_or(0))
     }
@@ -108,12 +107,12 @@ impl Linear<'_> {
         }
         let plan = Plan::of(gpu, sizes);
         let (counts, rest) = plan.room(gpu, sizes);
-        let need = counts.next_multiple_of(ALIGN) + rest;
+        let need = counts + rest;
         if self.scratch.bytes() < need || !self.scratch.address().is_multiple_of(ALIGN) {
             let need = "as much scratch memory as `room` says, aligned to 128 bytes";
             return Err(Error::Shape { bytes: self.scratch.bytes(), address: self.scratch.address(), need });
         }
-        let work = self.scratch.part(counts.next_multiple_of(ALIGN)..need);
+        let work = self.scratch.part(counts..need);
         match plan {
             Plan::Narrow(narrow) => self.narrow(on, narrow, self.view(sizes, work)),
             Plan::Wide(wide) => self.wide(on, wide, self.view(sizes, work)),
@@ -121,19 +120,25 @@ impl Linear<'_> {
         }
     }
 
-    fn view(&self, sizes: Sizes, parts: DeviceSpan<'_>) -> LinearView {
-        let weights = self.weights.view();
+    fn weights_view(&self) -> WeightsView {
+        let view = self.weights.view();
         let window = match &self.weights.header().codec {
             Codec::Bf16(bf16) => u32::from(bf16.window()),
             _ => 0,
         };
-        LinearView {
-            device: weights.device,
-            nibbles: weights.nibbles,
-            overflow: weights.overflow,
-            index: weights.index,
-            sectors: weights.sectors,
+        WeightsView {
+            device: view.device,
+            nibbles: view.nibbles,
+            overflow: view.overflow,
+            index: view.index,
+            sectors: view.sectors,
             window,
+        }
+    }
+
+    fn view(&self, sizes: Sizes, parts: DeviceSpan<'_>) -> LinearView {
+        LinearView {
+            weights: self.weights_view(),
             x: self.x.address(),
             bias: self.bias.map_or(0, DeviceSpan::address),
             y: self.y.address(),
@@ -161,8 +166,10 @@ impl Linear<'_> {
         let kernel = kernel(gpu, |kernels| &mut kernels.wide, wide, "linear_wide", || wide.source())?;
         let sizes = Sizes { outputs: view.outputs, inputs: view.inputs, tokens: view.tokens };
         let launch = Launch { overlaps: self.overlaps, ..wide.launch(gpu, sizes) };
+        let x = TensorMap::rows(self.x, sizes.inputs, sizes.tokens, wide.tokens());
+        let x = gpu.check("describe x to the copy engine", x)?;
         // SAFETY: the arguments of `linear_wide`, as above.
-        let started = unsafe { launch.start(on, &kernel, &(view,)) };
+        let started = unsafe { launch.start(on, &kernel, &(view, x)) };
         gpu.check("start a linear layer", started)
     }
 
@@ -172,15 +179,15 @@ impl Linear<'_> {
         let row_bytes = u64::from(sizes.inputs) * 2;
         let (piece, workspace) =
             (work.part(0..u64::from(rows) * row_bytes), work.part(u64::from(rows) * row_bytes..work.bytes()));
-        let mut kernels = gpu.linear_kernels();
-        let vendor = match &mut kernels.vendor {
-            Some(vendor) => vendor,
-            none => none.insert(Vendor::new(gpu)?),
-        };
         for first in (0..sizes.outputs).step_by(rows as usize) {
             let some = rows.min(sizes.outputs - first);
             let plain = piece.part(0..u64::from(some) * row_bytes);
-            self.weights.read(on, u64::from(first) * row_bytes / 128, plain)?;
+            self.make_plain(on, first..first + some, plain)?;
+            let mut kernels = gpu.linear_kernels();
+            let vendor = match &mut kernels.vendor {
+                Some(vendor) => vendor,
+                none => none.insert(Vendor::new(gpu)?),
+            };
             vendor.multiply(gpu, on, self, sizes, first..first + some, plain, workspace)?;
         }
         Ok(())

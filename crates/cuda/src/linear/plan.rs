@@ -1,12 +1,22 @@
 //! Which kernel a linear layer takes, its shape, and the memory it works in.
 
-use crate::{Gpu, Source, driver::Launch, linear::Sizes};
+use super::{Sizes, unpack};
+use crate::{Gpu, Source, driver::Launch};
 
 /// Shared memory that a block of Hopper's may have.
 const MOST_SHARED: u32 = 227 << 10;
 /// Bytes of a column of sixteen compressed entries, and of a plain entry.
-const COLUMN: u32 = 16 * 96;
-const ENTRY: u32 = 128;
+pub(super) const COLUMN: u32 = 16 * 96;
+pub(super) const ENTRY: u32 = 128;
+/// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen tokens.
+const SLOTS: u32 = 8;
+const OUT: u32 = 16 * 32;
+/// Weights of a small matrix, at most, and of a large one, at least.
+const SMALL: u64 = 32 << 20;
+const LARGE: u64 = 128 << 20;
+/// What scratch is aligned to. It begins with counts, which are zeros between layers, and have so much room, at least.
+pub(super) const ALIGN: u64 = 128;
+const COUNTS: u64 = 64 << 10;
 /// Memory that the vendor's library may work in.
 const WORKSPACE: u64 = 32 << 20;
 /// Results of a piece of plain weights: two waves of the vendor's tiles on 132 multiprocessors.
@@ -40,68 +50,83 @@ pub(crate) struct Narrow {
 pub(crate) struct Wide {
     tokens: u32,
     groups: u32,
-    fetchers: u32,
     fragments: u32,
     entries: u32,
     stages: u32,
 }
 
-/// What measured best on an H200, by the most tokens; three warps that add up leave room for 4096 columns of eight tokens.
-const NARROW: [Narrow; 2] = [
-    Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4 },
-    Narrow { eights: 2, warps: 8, stages: 4, adders: 3, share: 2 },
-];
+/// What measured best on an H200; three warps that add up leave room for 4096 columns of eight tokens.
+const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4 };
+/// Tokens that the narrow kernel takes even of large matrices whose x has no room in shared memory; and those above which weights
+/// are made plain.
+const FEW: u32 = 4;
+const MANY: u32 = 512;
 
-const fn wide(tokens: u32, groups: u32, fetchers: u32, fragments: u32, entries: u32, stages: u32) -> Wide {
-    Wide { tokens, groups, fetchers, fragments, entries, stages }
+const fn wide(tokens: u32, [groups, fragments, entries, stages]: [u32; 4]) -> Wide {
+    Wide { tokens, groups, fragments, entries, stages }
 }
 
-/// By the most tokens of a tile.
-const WIDE: [Wide; 3] = [wide(32, 3, 2, 1, 2, 4), wide(64, 3, 2, 1, 2, 3), wide(128, 2, 2, 1, 2, 3)];
+/// By the most tokens of a tile; larger numbers have several.
+const WIDE: [Wide; 5] = [
+    wide(8, [3, 1, 2, 5]),
+    wide(16, [3, 1, 2, 5]),
+    wide(32, [3, 1, 2, 4]),
+    wide(64, [3, 1, 2, 4]),
+    wide(128, [3, 1, 2, 3]),
+];
+/// For small matrices, in place of the last.
+const WIDE_SMALL: Wide = wide(128, [2, 1, 2, 3]);
 
 /// Every program of linear layers.
 pub(crate) fn sources() -> Vec<Source> {
-    WIDE.iter().map(Wide::source).chain(NARROW.iter().map(Narrow::source)).collect()
+    let others = [WIDE_SMALL.source(), NARROW.source(), unpack::source()];
+    WIDE.iter().map(Wide::source).chain(others).collect()
 }
 
 impl Plan {
     /// The plan of a layer.
     pub(crate) fn of(gpu: &Gpu, sizes: Sizes) -> Self {
-        let Sizes { outputs, tokens, .. } = sizes;
-        if !gpu.is_hopper() || tokens > WIDE[WIDE.len() - 1].tokens {
+        let Sizes { outputs, inputs, tokens } = sizes;
+        if !gpu.is_hopper() || tokens > MANY {
+            // What is small is one piece: more would cost more launches than they save memory.
+            let all = outputs.next_multiple_of(16);
             let rows = PIECE.div_ceil(tokens.max(1)).next_multiple_of(256);
-            return Self::Plain(rows.min(outputs.next_multiple_of(16)));
+            let small = u64::from(outputs) * u64::from(inputs) <= SMALL;
+            return Self::Plain(if small { all } else { rows.min(all) });
         }
-        if let Some(narrow) = NARROW.iter().find(|narrow| tokens <= 8 * narrow.eights) {
-            return Self::Narrow(*narrow);
+        let weights = u64::from(outputs) * u64::from(inputs);
+        let has_room = NARROW.panel(inputs, tokens.min(8)) * 64 >= inputs;
+        if tokens <= FEW || (tokens <= 8 && (has_room || weights < LARGE)) {
+            return Self::Narrow(NARROW);
         }
-        Self::Wide(*WIDE.iter().find(|wide| tokens <= wide.tokens).expect("the last takes them"))
+        let small = weights <= SMALL;
+        let found = WIDE.iter().find(|wide| tokens <= wide.tokens).unwrap_or(&WIDE[WIDE.len() - 1]);
+        Self::Wide(if small && found.tokens == WIDE_SMALL.tokens { WIDE_SMALL } else { *found })
     }
 
     /// Numbers of tokens up to this one, such that every plan up to it is that of one of them or of fewer tokens.
     pub(crate) fn steps(tokens: u32) -> impl Iterator<Item = u32> {
-        let few = 1..=8 * NARROW[NARROW.len() - 1].eights;
         let tiles = WIDE.iter().map(|wide| wide.tokens);
-        few.chain(tiles)
-            .chain([1 + WIDE[WIDE.len() - 1].tokens])
-            .filter(move |&step| step < tokens)
-            .chain([tokens])
+        (1..=8).chain(tiles).chain([MANY, MANY + 1]).filter(move |&step| step < tokens).chain([tokens])
     }
 
-    /// Bytes of counts, and of other memory to work in.
+    /// Bytes of counts, and of other memory to work in. Counts have the same room whatever the layer, unless it has very many: what one
+    /// layer works in must not be the counts of the next.
     pub(crate) fn room(self, gpu: &Gpu, sizes: Sizes) -> (u64, u64) {
         let (per_row, tiles) = (u64::from(sizes.inputs / 64), u64::from(sizes.outputs.div_ceil(16)));
-        match self {
+        let (counts, rest) = match self {
             Self::Narrow(narrow) => {
                 let panels = per_row.div_ceil(u64::from(narrow.panel(sizes.inputs, sizes.tokens)));
-                (4 * (1 + tiles + panels), panels * tiles * 32 * 16 * u64::from(narrow.eights))
+                (1 + tiles + panels, panels * tiles * 32 * 16 * u64::from(narrow.eights))
             }
             Self::Wide(wide) => {
                 let sums = 4 * u64::from(wide.rows() * wide.tokens);
-                (4 * wide.tiles(sizes), 2 * sums * u64::from(gpu.multiprocessors()))
+                let blocks = u64::from(gpu.multiprocessors());
+                (u64::from(4 * wide.groups) * blocks, 2 * sums * blocks)
             }
             Self::Plain(rows) => (0, u64::from(rows) * u64::from(sizes.inputs) * 2 + WORKSPACE),
-        }
+        };
+        ((4 * counts).max(COUNTS).next_multiple_of(ALIGN), rest)
     }
 }
 
@@ -127,13 +152,13 @@ impl Narrow {
     pub(crate) fn source(&self) -> Source {
         let names = ["EIGHTS", "WARPS", "STAGES", "ADDERS", "SHARE", "SHARED"];
         let values = [self.eights, self.warps, self.stages, self.adders, self.share, self.shared()];
-        Source::narrow(format!("linear-{}.cu", 8 * self.eights), &defines("NARROW", &names, &values))
+        Source::narrow("narrow.cu".to_owned(), &defines("NARROW", &names, &values))
     }
 
     /// Entries of a row of x that have room, as few panels of them as can be.
     fn panel(&self, inputs: u32, tokens: u32) -> u32 {
         let per_row = inputs / 64;
-        let room = ((MOST_SHARED - self.shared()) / tokens - 16) / ENTRY / self.step() * self.step();
+        let room = ((MOST_SHARED - self.shared()) / tokens.max(1) - 16) / ENTRY / self.step() * self.step();
         let panels = per_row.div_ceil(room.max(self.step()));
         per_row.div_ceil(panels).next_multiple_of(self.step())
     }
@@ -146,6 +171,11 @@ impl Narrow {
 }
 
 impl Wide {
+    /// Tokens of a tile.
+    pub(crate) fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
     /// Rows of W of a tile.
     fn rows(&self) -> u32 {
         64 * self.groups * self.fragments
@@ -158,28 +188,24 @@ impl Wide {
     /// Shared memory: as `Shape` in `linear_plan.cuh` has it.
     fn shared(&self) -> u32 {
         let columns = self.rows() / 16 * self.entries;
-        let step = columns * (COLUMN + 8) + self.entries * self.tokens * ENTRY + 32 * (32 + 4);
-        self.stages * (step + 24) + 16
+        let step = columns * (COLUMN + 16) + self.entries * self.tokens * ENTRY;
+        let odd = SLOTS * (ENTRY + 4) + 32 * (32 + 4);
+        self.stages * (step + odd + 32) + 4 * self.groups * OUT
     }
 
     pub(crate) fn source(&self) -> Source {
-        let names = ["TOKENS", "GROUPS", "FETCHERS", "FRAGMENTS", "ENTRIES", "STAGES", "SHARED"];
-        let values = [
-            self.tokens,
-            self.groups,
-            self.fetchers,
-            self.fragments,
-            self.entries,
-            self.stages,
-            self.shared(),
-        ];
-        Source::wide(format!("linear-{}.cu", self.tokens), &defines("LINEAR", &names, &values))
+        let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "SHARED"];
+        let values = [self.tokens, self.groups, self.fragments, self.entries, self.stages, self.shared()];
+        Source::wide(
+            format!("linear-{}-{}.cu", self.tokens, self.groups),
+            &defines("LINEAR", &names, &values),
+        )
     }
 
     pub(crate) fn launch(&self, gpu: &Gpu, sizes: Sizes) -> Launch {
         let steps = self.tiles(sizes) * u64::from((sizes.inputs / 64).div_ceil(self.entries));
         let blocks = u64::from(gpu.multiprocessors()).min(steps) as u32;
-        Launch::new((blocks, 1), 128 * (self.groups + self.fetchers), self.shared())
+        Launch::new((blocks, 1), 128 * (self.groups + 1), self.shared())
     }
 }
 
@@ -189,29 +215,22 @@ mod tests {
 
     #[test]
     fn every_shape_has_room_in_shared_memory() {
-        assert!(WIDE.iter().all(|wide| wide.shared() <= MOST_SHARED));
+        assert!(WIDE.iter().chain([&WIDE_SMALL]).all(|wide| wide.shared() <= MOST_SHARED));
     }
 
     #[test]
     fn eight_tokens_of_4096_columns_need_one_panel() {
-        assert_eq!(NARROW[0].panel(4096, 8), 64);
-        assert_eq!(NARROW[0].panel(4096, 1), 64);
+        assert_eq!(NARROW.panel(4096, 8), 64);
+        assert_eq!(NARROW.panel(4096, 1), 64);
     }
 
     #[test]
     fn panels_are_whole_steps_that_have_room() {
-        for narrow in NARROW {
-            for (inputs, tokens) in (64..40_000)
-                .step_by(64)
-                .flat_map(|inputs| (1..=8 * narrow.eights).map(move |tokens| (inputs, tokens)))
-            {
-                let panel = narrow.panel(inputs, tokens);
-                assert!(panel.is_multiple_of(narrow.step()) && panel > 0);
-                assert!(
-                    narrow.shared() + (panel * ENTRY + 16) * tokens <= MOST_SHARED,
-                    "{inputs} x {tokens}"
-                );
-            }
+        let shapes = (64..40_000).step_by(64).flat_map(|inputs| (1..=8).map(move |tokens| (inputs, tokens)));
+        for (inputs, tokens) in shapes {
+            let panel = NARROW.panel(inputs, tokens);
+            assert!(panel.is_multiple_of(NARROW.step()) && panel > 0);
+            assert!(NARROW.shared() + (panel * ENTRY + 16) * tokens <= MOST_SHARED, "{inputs} x {tokens}");
         }
     }
 }
