@@ -5,7 +5,10 @@ use std::sync::Arc;
 use buddy_codec::CodecKind;
 use buddy_core::{SizeClass, Target};
 use buddy_cuda::{Allocation, Arguments, BuddyBuffer, DeviceBytes, DeviceSpan, Gpu, Header, Launch, Source};
-use cudarc::driver::{CudaModule, CudaStream, sys::CUevent_flags};
+use cudarc::driver::{
+    CudaGraph, CudaModule, CudaStream,
+    sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode},
+};
 
 use crate::{Error, Shapes};
 
@@ -74,6 +77,24 @@ impl Lab {
         times.remove(0);
         times.sort_by(f64::total_cmp);
         Ok(times[GROUPS / 2])
+    }
+
+    /// What an operation starts, as a graph.
+    pub(crate) fn graph(&self, operation: impl FnOnce() -> Result<(), Error>) -> Result<CudaGraph, Error> {
+        self.wait()?;
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.gpu.check("begin a graph", self.stream.begin_capture(mode))?;
+        let done = operation();
+        let flags = CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        let graph = self.gpu.check("end a graph", self.stream.end_capture(flags))?;
+        done?;
+        Ok(graph.expect("something was captured"))
+    }
+
+    /// Median microseconds of each of the `launches` that a graph holds: no call of the host's is in them.
+    pub(crate) fn time_graph(&self, launches: usize, graph: &CudaGraph) -> Result<f64, Error> {
+        let once = self.time(1, |_| Ok(self.gpu.check("start a graph", graph.launch())?))?;
+        Ok(once / launches as f64)
     }
 
     /// Waits for all that was started.

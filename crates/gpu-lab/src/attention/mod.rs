@@ -5,7 +5,6 @@ mod data;
 
 use buddy_core::RecordKind;
 use buddy_cuda::{DeviceBytes, Gpu, KvCache, KvMemory, KvRows, KvShape, Source};
-use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Fill, Lab};
@@ -242,27 +241,7 @@ fn measure_append(lab: &Lab) -> Result<[f64; 2], Error> {
     let append = |rows: &KvRows<'_>| cache.append(&lab.stream, rows, slots_at.all()).map_err(Error::from);
     let at_once = lab.graph(|| append(&rows(0, layers)))?;
     let by_layer = lab.graph(|| (0..layers).try_for_each(|layer| append(&rows(layer, 1))))?;
-    let time = |graph: &cudarc::driver::CudaGraph| {
-        lab.time(1, |_| Ok(lab.gpu.check("start a graph", graph.launch())?))
-    };
-    Ok([time(&at_once)?, time(&by_layer)?])
-}
-
-impl Lab {
-    /// What an operation starts, as a graph.
-    fn graph(
-        &self,
-        operation: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<cudarc::driver::CudaGraph, Error> {
-        self.wait()?;
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        self.gpu.check("begin a graph", self.stream.begin_capture(mode))?;
-        let done = operation();
-        let flags = CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-        let graph = self.gpu.check("end a graph", self.stream.end_capture(flags))?;
-        done?;
-        Ok(graph.expect("something was captured"))
-    }
+    Ok([lab.time_graph(1, &at_once)?, lab.time_graph(1, &by_layer)?])
 }
 
 /// Numbers by splitmix64.
