@@ -5,7 +5,7 @@ use buddy_core::{
     ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Layout, Nibble, SECTOR_BYTES, SizeClass, Target, ZERO_ENTRY,
 };
 
-use super::{Frozen, FrozenHeader, header::refused, sectors_over};
+use super::{Frozen, FrozenHeader, header::refused, sectors_over, to_plain, to_stored};
 use crate::{Codec, Error};
 
 /// What some whole pages of a frozen buffer hold, each part as it lies there.
@@ -84,6 +84,9 @@ impl Page {
                     }
                 },
             }
+            if header.row != 0 {
+                *entry = to_stored(entry);
+            }
         }
     }
 }
@@ -132,6 +135,7 @@ impl Frozen<'_> {
                 if let Some(at) = part.entry_at(place) {
                     let to = &mut out[at as usize * ENTRY_BYTES..];
                     let bytes = to.len().min(ENTRY_BYTES);
+                    let entry = if part.row == 0 { *entry } else { to_plain(entry) };
                     to[..bytes].copy_from_slice(&entry[..bytes]);
                 }
             }
