@@ -6,7 +6,8 @@
  *
  * Every function works in the CUDA context that is current on the calling thread, and in no other. The CUDA runtime
  * makes one current by itself (cudaSetDevice, or the first call that needs it); with the driver API it is the
- * caller's. Destroy a context only after its allocations were freed. Functions may be called from several threads;
+ * caller's. Destroy a context only after its allocations were freed; one of a context that is gone answers with
+ * BUDDY_ERROR_CONTEXT_LOST, and only buddyFree takes it. Needs a driver for CUDA 13.0 or later (driver 580). Functions may be called from several threads;
  * calls that touch the same bytes must be ordered by the caller, through streams or otherwise.
  *
  * docs/c-interface.md leads from buddyMalloc to reading data back; examples/c/round_trip.c is a whole program.
@@ -45,7 +46,8 @@ typedef enum buddyError {
     BUDDY_ERROR_COMPILER = 9,              /* no NVRTC, or it refused the kernels */
     BUDDY_ERROR_DRIVER = 10,               /* the CUDA driver refused a call */
     BUDDY_ERROR_CONTEXT_LOST = 11,         /* an earlier error ended the context */
-    BUDDY_ERROR_INTERNAL = 12              /* a defect of this library */
+    BUDDY_ERROR_INTERNAL = 12,             /* a defect of this library */
+    BUDDY_ERROR_DATA = 13                  /* data did not decode: it was damaged, or never written */
 } buddyError;
 
 /* How many bytes of a 128-byte entry lie in device memory: 128, 96, 64, 32 or 8. */
@@ -103,8 +105,13 @@ typedef struct buddyStatistics {
  */
 buddyError buddyMalloc(buddyHandle *handle, size_t bytes, buddyTarget target, const char *codec);
 
-/* Gives the memory back, after all work on it. */
+/*
+ * Gives the memory back, after all work on it. What it held stays in device memory and on the host until someone else
+ * overwrites it, and so does what an entry held before zeros were written to it. buddyFreeScrubbed overwrites all of it with
+ * zeros first, at the cost of a pass over both; if it fails, the allocation is still there.
+ */
 buddyError buddyFree(buddyHandle handle);
+buddyError buddyFreeScrubbed(buddyHandle handle);
 
 /*
  * Compresses `bytes` bytes of device memory into the allocation from `offset` on, when the stream gets there. The call
@@ -113,10 +120,15 @@ buddyError buddyFree(buddyHandle handle);
  */
 buddyError buddyWrite(buddyHandle handle, size_t offset, buddyDevicePtr from, size_t bytes, buddyStream stream);
 
-/* Decompresses into device memory; otherwise as buddyWrite. */
+/*
+ * Decompresses into device memory; otherwise as buddyWrite. An entry that does not decode, which only damaged memory has,
+ * becomes zeros, and the call has returned BUDDY_SUCCESS long before: the next buddyStats says which entry it was.
+ * buddyReadChecked waits for the stream instead, and returns BUDDY_ERROR_DATA with the lowest such entry in its message.
+ */
 buddyError buddyRead(buddyHandle handle, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
+buddyError buddyReadChecked(buddyHandle handle, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
 
-/* What the allocation holds at this point of the stream. Waits for the stream. */
+/* What the allocation holds at this point of the stream. Waits for the stream, and for other threads that ask the same. */
 buddyError buddyStats(buddyHandle handle, buddyStatistics *stats, buddyStream stream);
 
 /* How plain device memory would compress, at this point of the stream. Waits for the stream. */
@@ -161,9 +173,10 @@ buddyError buddyBufferRoom(size_t bytes, buddyTarget target, buddyRoom *room);
 /* Makes a buffer hold zeros: its creation, when the stream gets there. To free it, use its memory for something else. */
 buddyError buddyBufferClear(const buddyBuffer *buffer, buddyStream stream);
 
-/* Compresses and decompresses whole entries, as buddyWrite and buddyRead do. */
+/* Compresses and decompresses whole entries, as buddyWrite, buddyRead and buddyReadChecked, which alone waits, do. */
 buddyError buddyBufferWrite(const buddyBuffer *buffer, size_t offset, buddyDevicePtr from, size_t bytes, buddyStream stream);
 buddyError buddyBufferRead(const buddyBuffer *buffer, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
+buddyError buddyBufferReadChecked(const buddyBuffer *buffer, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
 
 /*
  * A frozen buffer: data that will not change, packed once into one piece of device memory that holds all of it, what overflows

@@ -12,7 +12,7 @@ use buddy_cuda::Error;
 use crate::types::Code;
 
 /// Every code, in the order of `buddy.h`, and what it means.
-const CODES: [&CStr; 13] = [
+const CODES: [&CStr; 14] = [
     c"success",
     c"an argument has a value that it cannot have",
     c"this is no allocation, or it was freed",
@@ -26,6 +26,7 @@ const CODES: [&CStr; 13] = [
     c"the CUDA driver refused a call",
     c"the CUDA context is lost: an earlier error ended it",
     c"a defect of this library",
+    c"data did not decode: it was damaged, or never written",
 ];
 
 /// Why a call failed.
@@ -39,6 +40,8 @@ pub(crate) enum Failure {
     Handle(u64),
     #[error("the allocation belongs to another context than the current one")]
     Context,
+    #[error("the context of this allocation was destroyed, and its memory with it; free the handle")]
+    Destroyed,
     #[error(transparent)]
     Cuda(#[from] Error),
     #[error("a defect of this library: {0}")]
@@ -51,10 +54,13 @@ impl Failure {
             Self::Value(_) => 1,
             Self::Handle(_) => 2,
             Self::Context => 5,
+            Self::Destroyed => 11,
             Self::Codec(_) => 8,
             Self::Panic(_) => 12,
             Self::Cuda(error) => match error {
-                Error::NoDriver | Error::NoGpu { .. } => 3,
+                Error::NoDriver | Error::BadDriver { .. } | Error::OldDriver { .. } | Error::NoGpu { .. } => {
+                    3
+                }
                 Error::NoContext => 4,
                 Error::DeviceMemory { .. } | Error::Full { .. } => 6,
                 Error::Pinned { .. } => 7,
@@ -69,6 +75,7 @@ impl Failure {
                 | Error::Weights { .. }
                 | Error::Kv(_) => 1,
                 Error::InUse => 12,
+                Error::Fault { .. } => 13,
             },
         }
     }
@@ -138,6 +145,6 @@ mod tests {
         assert_eq!(values, (1..CODES.len()).collect::<Vec<_>>());
         assert_eq!(text(meaning(0)), "success");
         assert_eq!(text(meaning(-1)), "unknown code");
-        assert_eq!(text(meaning(13)), "unknown code");
+        assert_eq!(text(meaning(14)), "unknown code");
     }
 }

@@ -46,6 +46,20 @@ pub extern "C" fn buddyFree(handle: Handle) -> Code {
     guard(|| state::take(handle))
 }
 
+/// Overwrites an allocation with zeros, on the device and on the host, and gives it back.
+#[unsafe(no_mangle)]
+pub extern "C" fn buddyFreeScrubbed(handle: Handle) -> Code {
+    guard(|| {
+        match state::find(handle) {
+            Ok(allocation) => allocation.scrub()?,
+            // Its memory went with the context, which nobody can overwrite any more.
+            Err(Failure::Destroyed) => {}
+            Err(failure) => return Err(failure),
+        }
+        state::take(handle)
+    })
+}
+
 /// Compresses device memory into an allocation.
 ///
 /// # Safety
@@ -85,6 +99,27 @@ pub unsafe extern "C" fn buddyRead(
         let (stream, to) =
             unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
         Ok(allocation.read(&stream, offset as u64, to)?)
+    })
+}
+
+/// The same, and waits for the stream: data that does not decode is an error.
+///
+/// # Safety
+/// As for [`buddyRead`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyReadChecked(
+    handle: Handle,
+    offset: usize,
+    to: DevicePointer,
+    bytes: usize,
+    stream: Stream,
+) -> Code {
+    guard(|| {
+        let allocation = state::find(handle)?;
+        // SAFETY: the caller's promises.
+        let (stream, to) =
+            unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
+        Ok(allocation.read_checked(&stream, offset as u64, to)?)
     })
 }
 

@@ -129,7 +129,7 @@ pub unsafe extern "C" fn buddyBufferWrite(
             // SAFETY: the caller's promises.
             let (stream, from) =
                 unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(from, bytes as u64)) };
-            Ok(buffer.write(&stream, first, from)?)
+            Ok(buffer.write(&stream, first, from.check_reach()?)?)
         };
         // SAFETY: the caller's promises.
         unsafe { on(buffer, go) }
@@ -154,7 +154,32 @@ pub unsafe extern "C" fn buddyBufferRead(
             // SAFETY: the caller's promises.
             let (stream, to) =
                 unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
-            Ok(buffer.read(&stream, first, to)?)
+            Ok(buffer.read(&stream, first, to.check_reach()?)?)
+        };
+        // SAFETY: the caller's promises.
+        unsafe { on(buffer, go) }
+    })
+}
+
+/// The same, and waits for the stream: data that does not decode is an error.
+///
+/// # Safety
+/// As for [`buddyBufferRead`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyBufferReadChecked(
+    buffer: *const Buffer,
+    offset: usize,
+    to: DevicePointer,
+    bytes: usize,
+    stream: Stream,
+) -> Code {
+    guard(|| {
+        let first = entry(offset)?;
+        let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
+            // SAFETY: the caller's promises.
+            let (stream, to) =
+                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
+            Ok(buffer.read_checked(&stream, first, to.check_reach()?)?)
         };
         // SAFETY: the caller's promises.
         unsafe { on(buffer, go) }

@@ -56,8 +56,18 @@ pub(crate) fn find(handle: Handle) -> Result<Arc<Allocation>, Failure> {
 /// Takes an allocation out; its memory goes with the last call that uses it.
 pub(crate) fn take(handle: Handle) -> Result<(), Failure> {
     let mut state = state();
-    check(&state, handle)?;
+    let destroyed = match check(&state, handle) {
+        Ok(_) => false,
+        Err(Failure::Destroyed) => true,
+        Err(failure) => return Err(failure),
+    };
     let taken = state.allocations.remove(&handle);
+    if let Some(owned) = taken.as_ref().filter(|_| destroyed) {
+        // The driver freed the memory, the streams and the kernels with their context: nothing may be freed again.
+        std::mem::forget(state.gpus.remove(&owned.context));
+        std::mem::forget(taken);
+        return Ok(());
+    }
     drop(state);
     // Freeing waits for the GPU: not while others wait for the state.
     drop(taken);
@@ -66,5 +76,14 @@ pub(crate) fn take(handle: Handle) -> Result<(), Failure> {
 
 fn check(state: &State, handle: Handle) -> Result<Arc<Allocation>, Failure> {
     let owned = state.allocations.get(&handle).ok_or(Failure::Handle(handle))?;
-    if Gpu::current_id()? == owned.context { Ok(owned.allocation.clone()) } else { Err(Failure::Context) }
+    let current = Gpu::current_id();
+    if current.as_ref().is_ok_and(|id| *id == owned.context) {
+        return Ok(owned.allocation.clone());
+    }
+    let lives = state.gpus.get(&owned.context).is_some_and(|gpu| gpu.has_context(owned.context));
+    match (lives, current) {
+        (false, _) => Err(Failure::Destroyed),
+        (true, Ok(_)) => Err(Failure::Context),
+        (true, Err(error)) => Err(error.into()),
+    }
 }

@@ -135,3 +135,112 @@ fn contexts_streams_and_handles() {
         sys::cuCtxDestroy_v2(first).result().unwrap();
     }
 }
+
+/// Memory that ends before a call says is refused, whole or in pieces; nothing is written past it.
+#[test]
+fn a_short_destination_is_refused() {
+    if !gpu() {
+        return;
+    }
+    // SAFETY: the context and the memory are made here, used while they live, and ended here.
+    unsafe {
+        let context = context();
+        let (mut memory, plain) = (0, result::malloc_sync(1 << 20).unwrap());
+        assert_eq!(buddyMalloc(&mut memory, 2 << 20, 2, c"bpc".as_ptr()), 0, "{}", message());
+        assert_eq!(buddyRead(memory, 0, plain, 1 << 20, null_mut()), 0, "{}", message());
+        assert_eq!(buddyRead(memory, 0, plain, (1 << 20) + 128, null_mut()), 1);
+        assert!(message().contains("ends before"), "{}", message());
+        assert_eq!(buddyWrite(memory, 0, plain + 128, 1 << 20, null_mut()), 1);
+        let mut sizes = Sizes::default();
+        assert_eq!(buddyHistogram(plain, 2 << 20, c"bpc".as_ptr(), &mut sizes, null_mut()), 1);
+        assert_eq!(buddyReadChecked(memory, 0, plain, 1 << 20, null_mut()), 0, "{}", message());
+        assert_eq!(buddyFreeScrubbed(memory), 0, "{}", message());
+        assert_eq!(buddyFreeScrubbed(memory), 2);
+        result::free_sync(plain).unwrap();
+        sys::cuCtxDestroy_v2(context).result().unwrap();
+    }
+}
+
+/// Damaged metadata gives zeros and a code, of a checked read alone.
+#[test]
+fn damage_is_an_error_of_a_checked_read() {
+    if !gpu() {
+        return;
+    }
+    const LENGTH: usize = 1 << 20;
+    // SAFETY: the context and the memory are made here, used while they live, and ended here.
+    unsafe {
+        let context = context();
+        let mut room = Parts { device: 0, metadata: 0, overflow: 0 };
+        assert_eq!(buddyBufferRoom(LENGTH, 2, &mut room), 0);
+        let [device, metadata, overflow, plain] = [room.device, room.metadata, room.overflow, LENGTH]
+            .map(|bytes| result::malloc_sync(bytes).unwrap());
+        let buffer = Buffer { device, metadata, overflow, bytes: LENGTH, codec: c"bpc".as_ptr(), target: 2 };
+        assert_eq!(buddyBufferClear(&buffer, null_mut()), 0, "{}", message());
+        assert_eq!(buddyBufferReadChecked(&buffer, 0, plain, LENGTH, null_mut()), 0, "{}", message());
+        // The nibbles of entries 200 and 201 name no class.
+        result::memset_d8_sync(metadata + 100, 0xff, 1).unwrap();
+        assert_eq!(buddyBufferRead(&buffer, 0, plain, LENGTH, null_mut()), 0);
+        assert_eq!(buddyBufferReadChecked(&buffer, 0, plain, LENGTH, null_mut()), 13);
+        assert!(message().starts_with("entry 200 did not decode: its nibble"), "{}", message());
+        assert_eq!(buddyBufferReadChecked(&buffer, 0, plain, 128 * 200, null_mut()), 0, "{}", message());
+        [device, metadata, overflow, plain].iter().for_each(|&address| result::free_sync(address).unwrap());
+        sys::cuCtxDestroy_v2(context).result().unwrap();
+    }
+}
+
+/// Threads that ask one allocation at once get its numbers, each for itself.
+#[test]
+fn statistics_of_many_threads_do_not_mix() {
+    if !gpu() {
+        return;
+    }
+    // SAFETY: the context is made here, lives until the threads have ended, and ends here.
+    unsafe {
+        let context = context();
+        let mut memory = 0;
+        assert_eq!(buddyMalloc(&mut memory, 128 * 100_000, 3, c"bpc".as_ptr()), 0, "{}", message());
+        let whole = context as usize;
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(move || {
+                    let mut stream = null_mut();
+                    sys::cuCtxSetCurrent(whole as sys::CUcontext).result().unwrap();
+                    sys::cuStreamCreate(&mut stream, 1).result().unwrap();
+                    for _ in 0..200 {
+                        let mut stats = Stats::default();
+                        assert_eq!(buddyStats(memory, &mut stats, stream.cast()), 0, "{}", message());
+                        assert_eq!(stats.classes, [100_000, 0, 0, 0, 0, 0]);
+                    }
+                    sys::cuStreamDestroy_v2(stream).result().unwrap();
+                });
+            }
+        });
+        assert_eq!(buddyFree(memory), 0);
+        sys::cuCtxDestroy_v2(context).result().unwrap();
+    }
+}
+
+/// The handles of a context that is gone say so, and can be freed.
+#[test]
+fn a_destroyed_context_leaves_no_handle() {
+    if !gpu() {
+        return;
+    }
+    // SAFETY: the contexts are made here; the first is not used by us after its end.
+    unsafe {
+        let first = context();
+        let mut memory = 0;
+        assert_eq!(buddyMalloc(&mut memory, 1 << 20, 2, c"bpc".as_ptr()), 0, "{}", message());
+        sys::cuCtxDestroy_v2(first).result().unwrap();
+        let second = context();
+        let mut stats = Stats::default();
+        assert_eq!(buddyStats(memory, &mut stats, null_mut()), 11, "{}", message());
+        assert_eq!(buddyFree(memory), 0, "{}", message());
+        assert_eq!(buddyFree(memory), 2);
+        let mut other = 0;
+        assert_eq!(buddyMalloc(&mut other, 1 << 20, 2, c"bpc".as_ptr()), 0, "{}", message());
+        assert_eq!(buddyFree(other), 0);
+        sys::cuCtxDestroy_v2(second).result().unwrap();
+    }
+}

@@ -1,14 +1,13 @@
 //! One compressed allocation that owns its memory: what a program takes and gives back one by one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use buddy_codec::Codec;
 use buddy_core::{ENTRY_BYTES, Target};
 use cudarc::driver::CudaStream;
 
 use crate::{
-    BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Gpu, Stats,
-    driver::{copy, reaches},
+    BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Fault, Gpu, Stats, driver::copy,
 };
 
 /// Bytes in compressed memory, with a pool of their own, freed when dropped. Offsets and lengths count bytes; both
@@ -22,6 +21,8 @@ pub struct Allocation {
     buddy_bytes: u64,
     /// One plain entry, if the last one is cut short.
     tail: Option<DeviceBytes>,
+    /// Held while the buffer's counters and its fault are in use: there is one block of them.
+    report: Mutex<()>,
 }
 
 impl Allocation {
@@ -39,7 +40,7 @@ impl Allocation {
         let buffer = pool.buffer(codec, target, entries)?;
         let short = !bytes.is_multiple_of(ENTRY_BYTES as u64);
         let tail = short.then(|| DeviceBytes::new(gpu, ENTRY_BYTES as u64)).transpose()?;
-        Ok(Self { gpu: gpu.clone(), buffer, bytes, device_bytes, buddy_bytes, tail })
+        Ok(Self { gpu: gpu.clone(), buffer, bytes, device_bytes, buddy_bytes, tail, report: Mutex::new(()) })
     }
 
     /// Its length, as it was asked for.
@@ -76,7 +77,8 @@ impl Allocation {
         self.buffer.write(on, end, tail.all())
     }
 
-    /// Decompresses the bytes from `offset` on into `to`.
+    /// Decompresses the bytes from `offset` on into `to`. An entry that does not decode becomes zeros, and the next
+    /// [`stats`](Self::stats) say which; [`read_checked`](Self::read_checked) says it at once.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -88,11 +90,34 @@ impl Allocation {
         self.gpu.check("copy the tail", copy(on, tail.all(), last))
     }
 
-    /// What it holds at this point of the stream. Waits for the stream.
+    /// The same, and waits for the stream: an entry that does not decode is an error.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] with the lowest entry that did not decode; otherwise as for [`write`](Self::write).
+    pub fn read_checked(&self, on: &CudaStream, offset: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let _one = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        self.buffer.clear_fault(on)?;
+        self.read(on, offset, to)?;
+        Fault::checked(self.buffer.fault(on)?)
+    }
+
+    /// Overwrites its memory with zeros, on the device and on the host, and waits: nothing of what it held can be found
+    /// there once it is given back. It holds zeros then.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn scrub(&self) -> Result<(), Error> {
+        let _one = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        self.buffer.scrub()?;
+        self.tail.as_ref().map_or(Ok(()), |tail| tail.fill(0))
+    }
+
+    /// What it holds at this point of the stream. Waits for the stream, and for others that ask the same.
     ///
     /// # Errors
     /// What the driver says.
     pub fn stats(&self, on: &Arc<CudaStream>) -> Result<Stats, Error> {
+        let _one = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         self.buffer.stats(on)?;
         self.gpu.wait(on)?;
         Ok(self.buffer.latest())
@@ -105,13 +130,7 @@ impl Allocation {
         if !offset.is_multiple_of(entry) || !end.is_some_and(whole) {
             return Err(Error::Bytes { offset, bytes: plain.bytes(), length: self.bytes });
         }
-        if plain.bytes() > 0 && !reaches(plain.address()) {
-            return Err(Error::Shape {
-                bytes: plain.bytes(),
-                address: plain.address(),
-                need: "memory of the GPU",
-            });
-        }
+        plain.check_reach()?;
         let middle = plain.bytes() / entry * entry;
         let (whole, last) = (plain.part(0..middle), plain.part(middle..plain.bytes()));
         Ok(Parts { first: offset / entry, whole, last: (last.bytes() > 0).then_some(last) })

@@ -7,8 +7,8 @@ use buddy_core::{ENTRIES_PER_PAGE, Extent, Target, Targets};
 use cudarc::driver::CudaStream;
 
 use crate::{
-    BuddyPool, DeviceSpan, Error, Stats,
-    driver::Region,
+    BuddyPool, DeviceSpan, Error, Fault, Stats,
+    driver::{self, Region},
     kernels::CodecKernels,
     layout::{BuddyView, Memory, page_table},
     pool::Regions,
@@ -183,6 +183,29 @@ impl BuddyBuffer {
         gpu.check("start counting", self.kernels.stats(on, &self.view.memory, counts))?;
         gpu.check("copy the report", device.copy_on(on, self.report, &self.report_copy, REPORT_BYTES))?;
         gpu.check("clear the fault", device.fill_on(on, self.report + 8 * COUNTERS, 8, 0xff))
+    }
+
+    /// Forgets which entry did not decode, when the stream gets there.
+    pub(crate) fn clear_fault(&self, on: &CudaStream) -> Result<(), Error> {
+        let (gpu, device) = (&self.regions.gpu, &self.regions.device);
+        gpu.alive()?;
+        gpu.check("clear the fault", device.fill_on(on, self.report + 8 * COUNTERS, 8, 0xff))
+    }
+
+    /// The lowest entry that did not decode since that was last asked or forgotten. Waits for the stream.
+    pub(crate) fn fault(&self, on: &CudaStream) -> Result<Option<Fault>, Error> {
+        let found = driver::read_number(on, self.view.memory.fault);
+        Ok(Fault::from_bits(self.regions.gpu.check("read the fault", found)?))
+    }
+
+    /// Overwrites all memory of its pool with zeros, on the device and on the host, and waits. Nothing of what any buffer
+    /// of the pool held can be found there afterwards; they hold zeros.
+    pub(crate) fn scrub(&self) -> Result<(), Error> {
+        let Regions { gpu, device, buddy } = &*self.regions;
+        gpu.alive()?;
+        gpu.check("overwrite device memory", device.fill(0, device.bytes(), 0))?;
+        gpu.check("overwrite buddy memory", buddy.fill(0, buddy.bytes(), 0))?;
+        gpu.check("clear the report", device.fill(self.report, REPORT_BYTES, 0xff))
     }
 
     /// The latest report. A report that the stream has not passed yet is not in it.

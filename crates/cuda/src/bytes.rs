@@ -5,7 +5,10 @@ use std::{marker::PhantomData, ops::Range};
 use buddy_core::ENTRY_BYTES;
 use cudarc::driver::{CudaStream, DriverError};
 
-use crate::{Error, Gpu, driver::Region};
+use crate::{
+    Error, Gpu,
+    driver::{self, Region},
+};
 
 /// Device memory that is owned, freed when dropped.
 #[derive(Debug)]
@@ -125,6 +128,19 @@ impl DeviceSpan<'_> {
     pub fn part(self, range: Range<u64>) -> Self {
         assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} of {} bytes", self.bytes);
         Self { address: self.address + range.start, bytes: range.end - range.start, ..self }
+    }
+
+    /// Fails unless the driver knows all of it as memory that the GPU reaches.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for memory of the host, or for memory that ends before the span does.
+    pub fn check_reach(self) -> Result<Self, Error> {
+        let need = match driver::reach(self.address, self.bytes) {
+            reach if reach >= self.bytes => return Ok(self),
+            0 => "memory of the GPU",
+            _ => "memory of the GPU to its end; the allocation that it begins in ends before it",
+        };
+        Err(Error::Shape { bytes: self.bytes, address: self.address, need })
     }
 
     /// Fails unless this is whole entries, aligned for the widest access.

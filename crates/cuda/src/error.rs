@@ -8,6 +8,25 @@ pub enum Error {
     /// The driver's library is not there.
     #[error("no CUDA driver: libcuda is not on this machine")]
     NoDriver,
+    /// A library of the driver's name that is not the driver.
+    #[error("the libcuda on this machine is no CUDA driver: it has no {function}")]
+    BadDriver {
+        /// A function that every driver has.
+        function: &'static str,
+    },
+    /// A driver that is too old.
+    #[error(
+        "the driver is for CUDA {}.{}; this needs one for CUDA {}.{} or later, which is driver {driver} or later",
+        found / 1000, found % 1000 / 10, least / 1000, least % 1000 / 10
+    )]
+    OldDriver {
+        /// Its CUDA version, such as 12040.
+        found: i32,
+        /// The least that works.
+        least: i32,
+        /// The first driver that has it.
+        driver: &'static str,
+    },
     /// The driver is there, the GPU is not.
     #[error("no GPU {ordinal}: the driver sees {count}")]
     NoGpu {
@@ -140,6 +159,14 @@ pub enum Error {
         bytes: u64,
         /// Bytes of the allocation.
         length: u64,
+    },
+    /// Entries that did not decode: their bytes are zeros where they were read to.
+    #[error("entry {entry} did not decode: {what}")]
+    Fault {
+        /// The lowest of them.
+        entry: u64,
+        /// What is wrong with it.
+        what: &'static str,
     },
     /// A cache of keys and values, or a use of one, that cannot be.
     #[error("keys and values: {0}")]

@@ -7,7 +7,7 @@ use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Target};
 use cudarc::driver::CudaStream;
 
 use crate::{
-    DeviceSpan, Error, Gpu,
+    DeviceSpan, Error, Fault, Gpu,
     driver::{self, Region},
     kernels::CodecKernels,
     layout::{BuddyView, Memory},
@@ -137,6 +137,20 @@ impl<'a> GivenBuffer<'a> {
     pub fn read(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
         let Some(to) = self.check(first, to)? else { return Ok(()) };
         self.gpu.check("start reading", self.kernels.read(on, &self.view, to, first))
+    }
+
+    /// As [`read`](Self::read), and waits for the stream: an entry that does not decode is an error.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] with the lowest entry that did not decode; otherwise as for [`write`](Self::write).
+    pub fn read_checked(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
+        let end = self.metadata.bytes();
+        let fault = self.metadata.part(end - FAULT_BYTES..end);
+        self.gpu.alive()?;
+        self.gpu.check("clear the fault", driver::fill(on, fault, 0xff))?;
+        self.read(on, first, to)?;
+        let found = self.gpu.check("read the fault", driver::read_number(on, fault.address()))?;
+        Fault::checked(Fault::from_bits(found))
     }
 
     /// What a kernel of your own takes, as of any buffer.

@@ -85,9 +85,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::NoDriver`], [`Error::NoGpu`], or what the driver says.
     pub fn open(ordinal: usize) -> Result<Self, Error> {
-        if !driver::has_driver() {
-            return Err(Error::NoDriver);
-        }
+        driver::usable()?;
         let driver_error = |what| move |error: DriverError| Error::Driver { what, reason: reason(error) };
         let count = match CudaContext::device_count() {
             Ok(count) => count as usize,
@@ -124,10 +122,13 @@ impl Gpu {
     }
 
     fn current_context() -> Result<driver::Current, Error> {
-        if !driver::has_driver() {
-            return Err(Error::NoDriver);
-        }
+        driver::usable()?;
         driver::current().ok_or(Error::NoContext)
+    }
+
+    /// Whether the context with this number, which was current when this was made, is still there.
+    pub fn has_context(&self, id: u64) -> bool {
+        driver::lives(self.0.context.cu_ctx(), id)
     }
 
     fn of(context: Arc<CudaContext>) -> Result<Self, Error> {

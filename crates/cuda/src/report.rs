@@ -4,6 +4,8 @@ use std::fmt;
 
 use buddy_core::SizeClass;
 
+use crate::Error;
+
 /// Counters of the report: nine kinds of nibbles, and overflowing entries. The fault follows them.
 pub(crate) const COUNTERS: u64 = 10;
 /// Bytes of the report.
@@ -46,22 +48,33 @@ pub enum FaultKind {
     Range,
 }
 
+impl FaultKind {
+    /// The same in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Truncated => "its stream ends early",
+            Self::Invalid => "its stream has an invalid code",
+            Self::Layout => "its layout is none of the codec's",
+            Self::Nibble => "its nibble names no size class",
+            Self::Range => "it is past the end of the buffer",
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.kind {
-            FaultKind::Truncated => "its stream ends early",
-            FaultKind::Invalid => "its stream has an invalid code",
-            FaultKind::Layout => "its layout is none of the codec's",
-            FaultKind::Nibble => "its nibble names no size class",
-            FaultKind::Range => "it is past the end of the buffer",
-        };
-        write!(f, "entry {}: {what}", self.entry)
+        write!(f, "entry {}: {}", self.entry, self.kind.words())
     }
 }
 
 impl Fault {
+    /// The fault as an error of a checked read.
+    pub(crate) fn checked(found: Option<Self>) -> Result<(), Error> {
+        found.map_or(Ok(()), |Self { entry, kind }| Err(Error::Fault { entry, what: kind.words() }))
+    }
+
     /// Reads `entry << 8 | status`, all ones for none.
-    fn from_bits(bits: u64) -> Option<Self> {
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let kind = match bits & 0xff {
             1 => FaultKind::Truncated,
             2 => FaultKind::Invalid,

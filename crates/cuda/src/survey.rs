@@ -8,7 +8,7 @@ use cudarc::driver::CudaStream;
 
 use crate::{
     DeviceSpan, Error, Gpu, Params,
-    driver::{Launch, Region, reaches},
+    driver::{Launch, Region},
     source::{BLOCKS, WARPS},
 };
 
@@ -63,13 +63,8 @@ impl Surveyed<'_> {
 
     /// A pointer that the GPU cannot follow would end the context.
     fn check_reach(&self) -> Result<(), Error> {
-        let spans = [Some(self.span), self.classes];
-        match spans.into_iter().flatten().find(|span| span.bytes() > 0 && !reaches(span.address())) {
-            Some(span) => {
-                Err(Error::Shape { bytes: span.bytes(), address: span.address(), need: "memory of the GPU" })
-            }
-            None => Ok(()),
-        }
+        let classes = self.classes.map(|classes| classes.part(0..self.entries()));
+        [Some(self.span), classes].into_iter().flatten().try_for_each(|span| span.check_reach().map(|_| ()))
     }
 }
 

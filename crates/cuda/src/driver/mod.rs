@@ -6,15 +6,18 @@ mod launch;
 mod region;
 mod tensor;
 
+use std::sync::OnceLock;
+
 use cudarc::driver::{CudaStream, DeviceRepr, DriverError, result, sys};
 
 pub(crate) use compiler::{compile, has_compiler};
-pub(crate) use current::{Current, borrow_context, current, reaches};
+pub(crate) use current::{Current, borrow_context, current, lives, reach};
 pub use launch::{Arguments, Launch};
 pub(crate) use region::Region;
 pub(crate) use tensor::TensorMap;
 
 use crate::{
+    Error,
     bytes::DeviceSpan,
     decode::{GateView, NormView, PickView},
     kv::{AttentionArguments, FreshView, KvView, RowsView},
@@ -52,10 +55,54 @@ unsafe impl DeviceRepr for GateView {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for PickView {}
 
-/// Whether the driver's library can be loaded.
-pub(crate) fn has_driver() -> bool {
+/// The least CUDA version that the driver must have, and the first driver that has it: what the kernels' machine code
+/// and the calls here are of.
+const LEAST_VERSION: (i32, &str) = (13000, "580");
+
+/// What a driver must have to be asked for its version, and what only one of our version has.
+const FUNCTIONS: [&str; 4] = ["cuInit", "cuDriverGetVersion", "cuCtxGetId", "cuPointerGetAttribute"];
+
+/// Whether there is a driver that can be used: its library, its functions, its version. Asked until it is.
+pub(crate) fn usable() -> Result<(), Error> {
+    static FOUND: OnceLock<()> = OnceLock::new();
+    if FOUND.get().is_none() {
+        look()?;
+        let _ = FOUND.set(());
+    }
+    Ok(())
+}
+
+fn look() -> Result<(), Error> {
     // SAFETY: loading libcuda runs only its own initialisers.
-    unsafe { sys::is_culib_present() }
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::NoDriver);
+    }
+    let has = |name: &str| {
+        // SAFETY: the library was found a moment ago; the symbol is looked up and not called.
+        unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok()
+    };
+    let lacks = |names: &[&'static str]| names.iter().find(|name| !has(name)).copied();
+    if let Some(function) = lacks(&FUNCTIONS[..2]) {
+        return Err(Error::BadDriver { function });
+    }
+    let found =
+        version().map_err(|error| Error::Driver { what: "tell its version", reason: error.to_string() })?;
+    let (least, driver) = LEAST_VERSION;
+    if found < least {
+        return Err(Error::OldDriver { found, least, driver });
+    }
+    lacks(&FUNCTIONS).map_or(Ok(()), |function| Err(Error::BadDriver { function }))
+}
+
+/// Reads eight bytes of device memory once the stream has passed everything before, and waits for them.
+pub(crate) fn read_number(stream: &CudaStream, address: u64) -> Result<u64, DriverError> {
+    stream.context().bind_to_thread()?;
+    let mut number = 0u64;
+    let to = (&raw mut number).cast();
+    // SAFETY: the caller's address is in a span of this GPU; the number lives until the stream was waited for.
+    unsafe { sys::cuMemcpyDtoHAsync_v2(to, address, 8, stream.cu_stream()) }.result()?;
+    stream.synchronize()?;
+    Ok(number)
 }
 
 /// The driver's version, such as 13000.

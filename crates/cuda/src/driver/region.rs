@@ -197,13 +197,14 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        self.context.record_err(self.context.bind_to_thread());
+        // Nobody can be told that this failed, and the next call, which has no part in it, must not be.
+        let _ = self.context.bind_to_thread();
         let freed = match self.host {
             // SAFETY: allocated by `pinned`, freed once; the call waits for the GPU's work on it.
             Some(host) => unsafe { result::free_host(host.cast()) },
             // SAFETY: allocated by `device`, freed once; the call waits likewise.
             None => unsafe { result::free_sync(self.address) },
         };
-        self.context.record_err(freed);
+        let _ = freed;
     }
 }
