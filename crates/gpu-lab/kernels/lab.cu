@@ -98,3 +98,39 @@ extern "C" __global__ void buddy_gather_plain(const uint4* from, u64 entries, ui
 
 // Stops the context with an error that stays.
 extern "C" __global__ void buddy_trap() { asm volatile("trap;"); }
+
+// Word `word` of an entry that is hard for some codec: sizes just under and over every class, special floats, single bits.
+BUDDY_FN u32 hard_word(u64 entry, u32 word, u64 seed) {
+    u64 of_entry = mix(seed ^ mix(entry)), random = mix(of_entry ^ mix(word + 1));
+    u32 noise = (u32)random, some = (u32)(of_entry >> 32), count = some % 33, bits = (some >> 8) % 33;
+    u32 low = bits == 32 ? 0xffffffffu : (1u << bits) - 1;
+    const u32 specials[8] = {0x7f800000, 0xff800000, 0x7fc00001, 0xffffffff, 0x80000000, 1, 0x007fffff, 0x3f800000};
+    switch (of_entry % 16) {
+        case 0: return 0;
+        case 1: return 0xffffffffu;
+        case 2: return word == count % 32 ? 1u << (some >> 16) % 32 : 0;
+        case 3: return word < count ? noise : 0;                            // so many words, for codecs of zeros
+        case 4: return (mix(random) & 31) < count ? noise | 1 : 0;          // the same, scattered
+        case 5: return some + 3 * word + (noise & low);                     // a ramp with so many noisy bits, for planes
+        case 6: return some - 0x01000193u * word;
+        case 7: return word & 1 ? some : ~some;
+        case 8: return specials[random % 8];                                // of fp32
+        case 9: return (specials[random % 8] >> 16) | (specials[(random >> 8) % 8] & 0xffff0000u);  // of bf16 and fp16
+        case 10: return word & 1 ? 0x3ff00000u + (noise & low & 0xfffff) : noise & low;             // doubles near 1
+        case 11: return word & 1 ? specials[random % 2] + (word << 2) : 0;
+        case 12: return word < count ? 0x3d803d80u ^ (noise & 0x807f807fu) : 0x01000100u * (noise & 0x7f);  // exponents apart
+        case 13: return 0x3c003c00u ^ (noise & 0x83ff83ffu);
+        case 14: return word == 31 ? noise : some;                          // all equal but the last
+        default: return noise;
+    }
+}
+
+// Fills entries with such data.
+extern "C" __global__ void buddy_fill_hard(u32* to, u64 entries, u64 seed) {
+    for (u64 at = thread_index(); at < entries * WORDS; at += thread_count()) to[at] = hard_word(at / WORDS, at % WORDS, seed);
+}
+
+// Sets 16 bytes at a time to one word.
+extern "C" __global__ void buddy_set(uint4* to, u64 count, u32 word) {
+    for (u64 at = thread_index(); at < count; at += thread_count()) to[at] = make_uint4(word, word, word, word);
+}

@@ -1,6 +1,7 @@
 //! The laboratory of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the CPU to the bit,
 //! [`bench()`] measures the runtime beside a copy, [`fused()`] measures kernels that work in compressed memory beside the
-//! same work in plain memory and beside the vendor's library, [`micro()`] times and traces small kernels to compare the
+//! same work in plain memory and beside the vendor's library, [`soak()`] writes and reads for
+//! a long time, [`micro()`] times and traces small kernels to compare the
 //! simulator with.
 //!
 //! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie in `kernels/`.
@@ -13,6 +14,7 @@ mod error;
 mod fused;
 mod lab;
 mod micro;
+mod soak;
 mod testing;
 mod vendor;
 
@@ -26,4 +28,5 @@ pub use fused::{
 };
 pub use lab::{HEADERS, Lab, sources};
 pub use micro::{MicroRow, micro, micro_once, micro_sources};
+pub use soak::{SoakAsk, SoakReport, soak};
 pub use testing::on_gpu;

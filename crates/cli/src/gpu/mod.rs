@@ -3,6 +3,7 @@
 mod attention;
 mod correlate;
 mod fused;
+mod soak;
 
 use std::{
     io::{self, Write},
@@ -18,6 +19,7 @@ use clap::{Args, Subcommand};
 use attention::Attention;
 use correlate::Correlate;
 use fused::{Fused, Headers};
+use soak::Soak;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -44,6 +46,7 @@ enum What {
     Correlate(Correlate),
     /// Measure attention over keys and values in compressed memory, beside the same kernel on plain memory
     Attention(Attention),
+    Soak(Soak),
     /// Write the headers for CUDA kernels of your own
     Headers(Headers),
 }
@@ -100,6 +103,7 @@ impl GpuVerb {
             // With --traces it needs no GPU.
             What::Correlate(correlate) => correlate.run(gpu),
             What::Attention(attention) => attention.run(&gpu()?),
+            What::Soak(soak) => soak.run(&gpu()?),
             // They need no GPU.
             What::Headers(headers) => headers.run(),
         }

@@ -1,0 +1,65 @@
+//! `buddy gpu soak`: a terabyte through compressed memory, and not one bit changed.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use anyhow::Result;
+use buddy_cuda::Gpu;
+use buddy_gpu_lab::{SoakAsk, soak};
+use clap::Args;
+
+use crate::progress::Bar;
+
+/// Write, overwrite, move and read back data of many kinds for a long time, compared to the bit on the GPU
+///
+/// Structured, random and adversarial data goes through every codec and target, with overflow into device memory and over
+/// the link. It ends when the volume was written and read back, or after the seconds, whichever comes first; with the
+/// first bit that differs it ends with an error.
+#[derive(Args)]
+pub(super) struct Soak {
+    /// GB (10^9 bytes) to write and to read back
+    #[arg(long, default_value_t = 100.0, value_name = "NUMBER")]
+    gb: f64,
+    /// Seconds after which it ends in any case
+    #[arg(long, default_value_t = 3600.0, value_name = "NUMBER")]
+    seconds: f64,
+    /// Streams with memory of their own that work beside one another
+    #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
+    streams: u16,
+    /// Another seed gives other data in another order
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+    /// Write the result as a record
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+}
+
+impl Soak {
+    pub(super) fn run(self, gpu: &Gpu) -> Result<()> {
+        let bytes = (self.gb.max(0.0) * 1e9) as u64;
+        let ask =
+            SoakAsk { bytes, seconds: self.seconds, streams: usize::from(self.streams), seed: self.seed };
+        let bar = Bar::new(bytes);
+        let report = soak(gpu, ask, |written| bar.add(written));
+        bar.finish();
+        let report = report?;
+        let gb = |bytes: u64| bytes as f64 / 1e9;
+        writeln!(
+            io::stdout(),
+            "{:.1} GB written, {:.1} GB read back and equal to the bit, in {:.1} s on {}: {} rounds on {} streams, {} retargets, \
+             {} frees, {:.1} GB of entries that overflowed",
+            gb(report.written_bytes),
+            gb(report.read_bytes),
+            report.seconds,
+            report.gpu,
+            report.rounds,
+            report.streams,
+            report.retargets,
+            report.frees,
+            gb(report.overflowing_entries * 128),
+        )?;
+        super::record(self.json.as_deref(), report)
+    }
+}
