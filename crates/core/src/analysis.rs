@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Dtype, Histogram, PageMap, RecordKind, Target};
+use crate::{Dtype, ENTRY_BYTES, Histogram, PageMap, RecordKind, Target};
 
 /// What was found in some files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,20 @@ pub struct Analysis {
 impl RecordKind for Analysis {
     const KIND: &'static str = "analysis";
     const VERSION: u32 = 1;
+
+    fn check(&self) -> Result<(), String> {
+        let bytes = self.arrays.iter().fold(0, |sum: u64, array| sum.saturating_add(array.bytes));
+        if bytes > 1 << 63 {
+            return Err("the arrays have more than 2^63 bytes together".to_owned());
+        }
+        for array in &self.arrays {
+            for outcome in [&array.bpc, &array.auto] {
+                let at = |why| format!("array {:?}, codec {}: {why}", array.name, outcome.codec);
+                outcome.check(array.bytes.div_ceil(ENTRY_BYTES as u64)).map_err(at)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One array with the paper's codec and with the one chosen for it.
@@ -56,6 +70,22 @@ pub struct Outcome {
     /// Some of its pages; none where another outcome shows the same ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageMap>,
+}
+
+impl Outcome {
+    fn check(&self, entries: u64) -> Result<(), &'static str> {
+        let Fit { histogram, device_bytes, overflowing, .. } = self.fit;
+        if !histogram.fits(entries) || overflowing > entries {
+            return Err("the sizes are not of its entries");
+        }
+        if self.fit != Fit::new(histogram, device_bytes, overflowing) {
+            return Err("the ratios are not of its sizes");
+        }
+        match &self.pages {
+            Some(map) if !map.fits(entries) => Err("the page map has rows of other lengths"),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What targets make of entries.

@@ -22,6 +22,12 @@ pub enum Error {
         /// Length of the allocation in bytes; it must not be 0.
         bytes: u64,
     },
+    /// Allocations that are larger than any memory.
+    #[error("the allocations have {bytes} bytes together; at most 2^40 bytes, 1 TiB, can be simulated")]
+    TooLarge {
+        /// Bytes of all of them, as far as they were added up.
+        bytes: u64,
+    },
     /// A table of targets that contradicts itself, or is for pages that an allocation does not have.
     #[error(transparent)]
     Table(#[from] buddy_core::TargetsError),

@@ -107,6 +107,9 @@ impl Allocation {
     }
 }
 
+/// The most bytes of all allocations together: more than a GPU's memory, and few enough to count entry by entry.
+const MOST_BYTES: u64 = 1 << 40;
+
 /// The allocations of a program. Addresses outside all of them are plain device memory.
 #[derive(Debug, Clone, Default)]
 pub struct ClassMap {
@@ -131,9 +134,14 @@ impl ClassMap {
     /// Puts the allocations into the map and gives each its places in device and buddy memory.
     ///
     /// # Errors
-    /// [`Error::Allocation`] if one is not aligned to an entry, is empty, wraps around or overlaps another.
+    /// [`Error::Allocation`] if one is not aligned to an entry, is empty, wraps around or overlaps another;
+    /// [`Error::TooLarge`] if all together are larger than any memory.
     pub fn new(mut allocations: Vec<Allocation>) -> Result<Self, Error> {
         allocations.sort_by_key(|allocation| allocation.base);
+        let bytes = allocations.iter().fold(0, |sum: u64, allocation| sum.saturating_add(allocation.bytes));
+        if bytes > MOST_BYTES {
+            return Err(Error::TooLarge { bytes });
+        }
         let (mut device_base, mut buddy_base, mut nibble_base, mut end) = (0, 0, 0, 0);
         let mut placed = Vec::with_capacity(allocations.len());
         for allocation in allocations {
@@ -199,8 +207,19 @@ impl ClassMap {
         for (_, allocation, extent) in &self.allocations {
             if let Home::Compressed(target) = allocation.home {
                 entries += extent.entries;
-                let all = 0..extent.entries;
-                over += all.filter(|&entry| !target.holds(allocation.classes.get(entry))).count() as u64;
+                over += match allocation.classes {
+                    Classes::Uniform(class) => {
+                        if target.holds(class) {
+                            0
+                        } else {
+                            extent.entries
+                        }
+                    }
+                    _ => {
+                        let is_over = |entry: &u64| !target.holds(allocation.classes.get(*entry));
+                        (0..extent.entries).filter(is_over).count() as u64
+                    }
+                };
             }
         }
         if entries == 0 { 0.0 } else { over as f64 / entries as f64 }
@@ -213,6 +232,18 @@ mod tests {
 
     fn plain(base: u64, bytes: u64) -> Allocation {
         Allocation { base, bytes, home: Home::Device, classes: Classes::Uniform(SizeClass::Raw) }
+    }
+
+    #[test]
+    fn more_than_any_memory_is_refused() {
+        let error = |bytes| ClassMap::new(vec![plain(0, 128), plain(128, bytes)]).unwrap_err().to_string();
+        assert!(error(1 << 50).contains("can be simulated") && error(u64::MAX - 200).contains("1 TiB"));
+        let half = Allocation { home: Home::Compressed(Target::X2), ..plain(0, 1 << 40) };
+        assert_eq!(
+            ClassMap::new(vec![half]).unwrap().overflow_share(),
+            1.0,
+            "without a walk over its entries"
+        );
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Which files are traces, and how each is opened.
 
-use std::{fs::File, io, path::Path};
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+};
 
 use crate::{
     Error, Kernel, Problem,
@@ -37,6 +41,17 @@ pub fn write_kernel(path: &Path, kernel: &mut dyn Kernel) -> Result<(), Error> {
         packed::write_file(path, kernel).map(|_| ())
     } else {
         accel::write_file(path, kernel)
+    }
+}
+
+/// The same into any writer, of which the file's name only says the format.
+///
+/// # Errors
+/// As [`write_kernel`].
+pub fn write_kernel_to(path: &Path, mut out: impl Write, kernel: &mut dyn Kernel) -> Result<(), Error> {
+    match is_packed(path) {
+        true => packed::write(&mut out, kernel).map(|_| ()),
+        false => accel::write_named(path, out, kernel),
     }
 }
 

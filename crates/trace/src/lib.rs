@@ -22,7 +22,7 @@ pub mod sass;
 
 pub use application::{Application, MakeKernel, Step};
 pub use error::{Error, Problem};
-pub use files::{is_kernel, open_kernel, write_kernel};
+pub use files::{is_kernel, open_kernel, write_kernel, write_kernel_to};
 pub use inst::{Addresses, Code, Inst, NO_REGISTER, Op, WARP_LANES};
 use kernel::check_launch;
 pub use kernel::{At, Item, Kernel, Launch, MAX_BLOCK_THREADS};

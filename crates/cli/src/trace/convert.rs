@@ -2,12 +2,14 @@
 
 use std::{
     fmt::Write as _,
-    fs,
+    fs::{self, File},
+    io::{self, BufWriter},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
-use buddy_trace::{Item, accel, is_kernel, open_kernel, write_kernel};
+use buddy_snapshot::write_atomic;
+use buddy_trace::{Item, accel, is_kernel, open_kernel, write_kernel_to};
 use clap::{Args, ValueEnum};
 
 use crate::{output, say, workload::decimal};
@@ -78,17 +80,16 @@ impl Convert {
     }
 }
 
-/// Converts one kernel; a file that could not be finished is removed.
+/// Converts one kernel; the new file is whole, or what was there before stays.
 fn one(from: &Path, to: &Path) -> Result<()> {
     if !is_kernel(&to.to_string_lossy()) {
         bail!("{}: a kernel's trace ends in .warps, .traceg or .traceg.xz", to.display());
     }
     output::check(&[("the trace", Some(&to.to_owned()))], &[from.to_owned()])?;
     let mut kernel = open_kernel(from)?;
-    if let Err(error) = write_kernel(to, kernel.as_mut()) {
-        let _ = fs::remove_file(to);
-        return Err(error).with_context(|| format!("cannot convert {}", from.display()));
-    }
+    let write =
+        |out: &mut BufWriter<File>| write_kernel_to(to, out, kernel.as_mut()).map_err(io::Error::other);
+    write_atomic(to, write).with_context(|| format!("cannot convert {}", from.display()))?;
     let bytes = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
     say(format_args!("{}: {} from {}", to.display(), decimal(bytes(to)), decimal(bytes(from))));
     Ok(())

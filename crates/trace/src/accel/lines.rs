@@ -35,12 +35,16 @@ impl Lines {
     /// Opens a file; one whose name ends in `.xz` is decompressed.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let (file, name) = (open(path)?, path.display().to_string());
-        Ok(if path.extension().is_some_and(|end| end == "xz") {
-            let xz = XzReader::new_mem_limit(BufReader::new(file), true, MAX_XZ_KIB);
-            Self::new(&name, Box::new(xz))
-        } else {
-            Self::new(&name, Box::new(file))
+        Ok(match path.extension().is_some_and(|end| end == "xz") {
+            true => Self::compressed(&name, Box::new(file)),
+            false => Self::new(&name, Box::new(file)),
         })
+    }
+
+    /// Lines of a reader of an `.xz` file.
+    pub(super) fn compressed(file: &str, reader: Box<dyn Read + Send>) -> Self {
+        let xz = XzReader::new_mem_limit(BufReader::new(reader), true, MAX_XZ_KIB);
+        Self::new(file, Box::new(xz))
     }
 
     /// Lines of any reader; `file` is its name in messages.

@@ -15,4 +15,5 @@ mod writer;
 pub(crate) use line::op_of;
 pub use list::read_list;
 pub use reader::Reader;
+pub(crate) use writer::write_named;
 pub use writer::{write, write_file};

@@ -41,6 +41,14 @@ impl Reader {
         Self::start(Lines::new(name, Box::new(text)))
     }
 
+    /// The same for the bytes of an `.xz` file.
+    ///
+    /// # Errors
+    /// [`Error`] if they cannot be decompressed, or the header is no header.
+    pub fn new_xz(name: &str, bytes: impl Read + Send + 'static) -> Result<Self, Error> {
+        Self::start(Lines::compressed(name, Box::new(bytes)))
+    }
+
     fn start(mut lines: Lines) -> Result<Self, Error> {
         let header = header::read(&mut lines)?;
         let parser = Parser::new();

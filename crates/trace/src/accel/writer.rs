@@ -16,16 +16,20 @@ use crate::{Addresses, At, Code, Error, Inst, Kernel, NO_REGISTER, Problem, opco
 /// [`Error`] if the file cannot be written or the kernel cannot be read.
 pub fn write_file(path: &Path, kernel: &mut dyn Kernel) -> Result<(), Error> {
     let failed = |error| Error { file: path.display().to_string(), line: 0, problem: Problem::Io(error) };
-    let file = BufWriter::new(File::create(path).map_err(failed)?);
-    if path.extension().is_some_and(|end| end == "xz") {
-        let mut xz = XzWriter::new(file, XzOptions::with_preset(6)).map_err(failed)?;
-        write(&mut xz, kernel)?;
-        xz.finish().and_then(|mut file| file.flush()).map_err(failed)
-    } else {
-        let mut file = file;
-        write(&mut file, kernel)?;
-        file.flush().map_err(failed)
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    write_named(path, &mut file, kernel)?;
+    file.flush().map_err(failed)
+}
+
+/// Writes a kernel as text, compressed if the file's name ends in `.xz`.
+pub(crate) fn write_named(path: &Path, mut out: impl Write, kernel: &mut dyn Kernel) -> Result<(), Error> {
+    let failed = |error| Error { file: path.display().to_string(), line: 0, problem: Problem::Io(error) };
+    if !path.extension().is_some_and(|end| end == "xz") {
+        return write(&mut out, kernel);
     }
+    let mut xz = XzWriter::new(out, XzOptions::with_preset(6)).map_err(failed)?;
+    write(&mut xz, kernel)?;
+    xz.finish().map(|_| ()).map_err(failed)
 }
 
 /// Writes a kernel as text.

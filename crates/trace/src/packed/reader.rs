@@ -129,7 +129,8 @@ impl Reader {
             let (what, found) = ("instructions", self.instructions);
             return Err(Problem::Count { what, found, expected });
         }
-        match self.input.read(&mut [0])? {
+        // Unlike a bare read, this goes on after an interruption.
+        match self.input.by_ref().take(1).read_to_end(&mut Vec::new())? {
             0 if place.is_done() => Ok(()),
             _ => Err(damaged("bytes behind the end")),
         }
