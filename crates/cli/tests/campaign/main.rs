@@ -1,0 +1,140 @@
+//! The campaign: ten thousand spoiled inputs over every reader, in less than five minutes. None may panic, abort, hang or be accepted
+//! with a contradiction in it. `BUDDY_CAMPAIGN` sets another number, `BUDDY_CAMPAIGN_SEED` other inputs.
+
+mod readers;
+mod spoil;
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use readers::readers;
+use spoil::{Dice, spoil};
+
+/// The longest that one input may take.
+const LONGEST: Duration = Duration::from_secs(20);
+
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
+}
+
+/// Ends the process if one input takes too long: nothing else can stop a reader that hangs.
+fn watch(what: &'static Mutex<String>, count: &'static AtomicU64) {
+    thread::spawn(move || {
+        let mut before = u64::MAX;
+        loop {
+            thread::sleep(LONGEST);
+            let now = count.load(Ordering::Relaxed);
+            if now == before {
+                eprintln!("HANG: {}", what.lock().unwrap());
+                std::process::abort();
+            }
+            before = now;
+        }
+    });
+}
+
+/// Keeps an input that broke a reader.
+fn keep(name: &str, number: u64, bytes: &[u8]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}", name.replace(' ', "-")));
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn ten_thousand_spoiled_inputs_break_no_reader() {
+    static WHAT: Mutex<String> = Mutex::new(String::new());
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (inputs, seed) = (setting("BUDDY_CAMPAIGN", 10_000), setting("BUDDY_CAMPAIGN_SEED", 1));
+    let (begin, dir, readers) = (Instant::now(), tempfile::tempdir().unwrap(), readers());
+    let each = inputs.div_ceil(readers.len() as u64);
+    let place = |name: &str| dir.path().join(name.replace(' ', "-"));
+    for reader in &readers {
+        fs::create_dir(place(reader.name)).unwrap();
+        let taken = (reader.read)(&reader.honest, &place(reader.name));
+        assert!(taken, "{} refuses an honest file", reader.name);
+    }
+    watch(&WHAT, &COUNT);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let mut broken = Vec::new();
+    let mut taken = 0;
+    for reader in &readers {
+        let place = place(reader.name);
+        for number in 0..each {
+            let input = spoil(&reader.honest, &mut Dice::new(seed.wrapping_mul(1 << 32) + number));
+            *WHAT.lock().unwrap() = format!("{} input {number} of seed {seed}", reader.name);
+            match catch_unwind(AssertUnwindSafe(|| (reader.read)(&input, &place))) {
+                Ok(accepted) => taken += u64::from(accepted),
+                Err(_) => broken.push(keep(reader.name, number, &input)),
+            }
+            COUNT.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    std::panic::set_hook(hook);
+    let (done, seconds) = (COUNT.load(Ordering::Relaxed), begin.elapsed().as_secs_f64());
+    println!(
+        "{done} inputs over {} readers in {seconds:.1} s: {taken} taken, {} broke one",
+        readers.len(),
+        broken.len()
+    );
+    assert!(broken.is_empty(), "inputs that broke a reader: {broken:#?}");
+    assert!(inputs > 20_000 || seconds < 300.0, "{seconds} s");
+}
+
+/// The command line on a file of each kind, spoiled: it ends by itself with 0, 1 or 2 and no word of a panic.
+#[test]
+fn the_command_ends_well_on_spoiled_files() {
+    let cases: [(&str, &[&str]); 8] = [
+        ("npz stored", &["analyze", "x.npz"]),
+        ("safetensors", &["analyze", "x.safetensors"]),
+        ("record of a run", &["profile", "x.json"]),
+        ("record of a run", &["profile", "x.json", "--device-memory", "1MB"]),
+        ("trace as text", &["simulate", "x.traceg", "--mode", "buddy", "--targets", "2x"]),
+        ("packed trace", &["trace", "info", "x.warps"]),
+        ("spec of a GPU", &["simulate", "stream", "--size", "1", "--spec", "x.toml"]),
+        ("targets by address", &["simulate", "stream", "--size", "1", "--mode", "um", "--targets", "x.toml"]),
+    ];
+    let (dir, readers) = (tempfile::tempdir().unwrap(), readers());
+    for (name, args) in cases {
+        let honest = &readers.iter().find(|reader| reader.name == name).unwrap().honest;
+        let file = args.iter().find(|arg| arg.starts_with("x.")).unwrap();
+        for number in 0..12 {
+            let input = spoil(honest, &mut Dice::new(number));
+            fs::write(dir.path().join(file), &input).unwrap();
+            let why = ends_well(dir.path(), args);
+            assert!(why.is_none(), "{args:?} on {}: {why:?}", keep(name, number, &input).display());
+        }
+    }
+}
+
+/// What is wrong with how the command ended; none if nothing is.
+fn ends_well(dir: &Path, args: &[&str]) -> Option<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_buddy"));
+    command.current_dir(dir).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if begin.elapsed() > LONGEST {
+            child.kill().unwrap();
+            return Some("it did not end".to_owned());
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    let good = matches!(status.code(), Some(0..=2)) && !said.contains("panicked");
+    (!good).then(|| format!("{status}: {said}"))
+}

@@ -1,0 +1,153 @@
+//! Every call on a file that can fail fails once: a full disk, an error of the disk, a short write or read, an interruption. The command
+//! ends with 0 and the whole new output, or with 1 and the old one; nothing lies beside it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+const EINTR: i32 = 4;
+const SHORT: i32 = 0;
+/// Calls of one kind that are failed one by one, from the first on; after them every so many-th, so that there are no more than twice
+/// as many.
+const EACH: u64 = 12;
+
+/// The library that fails calls; none where there is no C compiler.
+fn shim() -> Option<PathBuf> {
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/shim.c");
+    let compiler = std::env::var_os("CC").unwrap_or("cc".into());
+    let mut command = Command::new(compiler);
+    command
+        .args(["-std=gnu11", "-Wall", "-Werror", "-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(source);
+    let built = command.args(["-ldl"]).output().ok()?;
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(library)
+}
+
+/// A command, the files that it reads and the one that it writes.
+struct Case {
+    args: &'static [&'static str],
+    inputs: &'static [(&'static str, &'static str)],
+    output: &'static str,
+}
+
+const CASES: [Case; 5] = [
+    Case {
+        args: &["profile", "run", "--json", "out"],
+        inputs: &[
+            ("examples/run/run.json", "run/run.json"),
+            ("examples/run/snapshot-0.safetensors", "run/snapshot-0.safetensors"),
+            ("examples/run/snapshot-1.safetensors", "run/snapshot-1.safetensors"),
+            ("examples/run/snapshot-2.safetensors", "run/snapshot-2.safetensors"),
+        ],
+        output: "out",
+    },
+    Case {
+        args: &["profile", "in.json", "--targets", "out"],
+        inputs: &[("data/versions/run-1.json", "in.json")],
+        output: "out",
+    },
+    Case {
+        args: &["analyze", "in.npz", "--html", "out"],
+        inputs: &[("fuzz/seeds/npz/stored.npz", "in.npz")],
+        output: "out",
+    },
+    Case {
+        args: &["trace", "convert", "in.traceg", "out.warps"],
+        inputs: &[("crates/trace/tests/vectoradd/kernel-1.traceg", "in.traceg")],
+        output: "out.warps",
+    },
+    Case {
+        args: &["simulate", "in.warps", "--spec", "in.toml", "--json", "out"],
+        inputs: &[("data/versions/trace-1.warps", "in.warps"), ("specs/h200.toml", "in.toml")],
+        output: "out",
+    },
+];
+
+/// Puts the inputs of a case and an older output into a folder.
+fn place(case: &Case, dir: &Path) {
+    for (from, to) in case.inputs {
+        let to = dir.join(to);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(from), to).unwrap();
+    }
+    fs::write(dir.join(case.output), "old").unwrap();
+}
+
+fn run(case: &Case, dir: &Path, shim: &Path, fault: &str) -> Output {
+    let whole = |arg: &&str| {
+        let path = dir.join(arg);
+        if path.exists() { path.into_os_string() } else { arg.into() }
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_buddy"));
+    command.args(case.args.iter().map(whole)).stdin(Stdio::null());
+    command.env("LD_PRELOAD", shim).env("FAULT_DIR", dir).env("FAULT", fault);
+    command.env("FAULT_COUNTS", Path::new(env!("CARGO_TARGET_TMPDIR")).join("fault-counts"));
+    command.output().unwrap()
+}
+
+fn counts() -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_TARGET_TMPDIR")).join("fault-counts")).unwrap();
+    let row =
+        |line: &str| line.split_once(' ').map(|(name, count)| (name.to_owned(), count.parse().unwrap()));
+    text.lines().filter_map(row).collect()
+}
+
+/// What a run must leave, whatever failed. Gives whether it succeeded.
+fn check(case: &Case, dir: &Path, output: &Output, reference: &[u8], fault: &str) -> bool {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let about = format!("{:?} with {fault}: {:?}: {said}", case.args, output.status.code());
+    assert!(matches!(output.status.code(), Some(0 | 1)) && !said.contains("panicked"), "{about}");
+    let (found, good) = (fs::read(dir.join(case.output)).unwrap(), output.status.success());
+    assert!(if good { found == reference } else { found == b"old" }, "{about}: the output is neither");
+    assert!(good || said.lines().count() == 1, "{about}");
+    let left: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".part")), "{about}: {left:?}");
+    good
+}
+
+#[test]
+fn every_call_on_a_file_fails_once() {
+    let Some(shim) = shim() else {
+        eprintln!("SKIPPED: there is no C compiler");
+        return;
+    };
+    let mut failed = 0;
+    for case in &CASES {
+        let dir = TempDir::new().unwrap();
+        place(case, dir.path());
+        let output = run(case, dir.path(), &shim, "none");
+        assert!(output.status.success(), "{:?}: {output:?}", case.args);
+        let (reference, counts) = (fs::read(dir.path().join(case.output)).unwrap(), counts());
+        assert!(counts["write"] > 0 && counts["open"] > 0, "the shim sees nothing: {counts:?}");
+        for (kind, &count) in &counts {
+            let step = (count / EACH).max(1);
+            let numbers = (1..=count.min(EACH)).chain((EACH + 1..=count).step_by(step as usize));
+            let errors: &[i32] = match kind.as_str() {
+                "write" => &[ENOSPC, EIO, SHORT, EINTR],
+                "read" => &[EIO, SHORT, EINTR],
+                _ => &[EIO],
+            };
+            for (number, &error) in numbers.flat_map(|number| errors.iter().map(move |error| (number, error)))
+            {
+                let fault = format!("{kind}:{number}:{error}");
+                place(case, dir.path());
+                let output = run(case, dir.path(), &shim, &fault);
+                let good = check(case, dir.path(), &output, &reference, &fault);
+                let harmless = matches!(error, SHORT | EINTR);
+                assert!(good || !harmless, "{fault} is no failure: {output:?}");
+                failed += u32::from(!good);
+            }
+        }
+    }
+    assert!(failed > 50, "only {failed} faults were seen");
+}

@@ -1,0 +1,81 @@
+//! Files of every format and every version of it that was ever written, in `data/versions`, are read for ever: a new version adds a
+//! file there and a test here, and takes none away.
+
+use std::{fs, path::PathBuf};
+
+use buddy_codec::{CodecKind, Frozen, freeze};
+use buddy_core::{Analysis, Figure, Profile, Record, RunRecord, Target};
+use buddy_dl::Accuracy;
+use buddy_snapshot::Run;
+use buddy_trace::{At, Code, Kernel};
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(path("data/versions").join(name)).unwrap()
+}
+
+#[test]
+fn records_of_version_1() {
+    let run = Record::<RunRecord>::from_json(&text("run-1.json")).unwrap().data;
+    assert_eq!((run.run.allocations.len(), run.sizes.len()), (2, 3));
+    let profile = Record::<Profile>::from_json(&text("profile-1.json")).unwrap().data;
+    assert_eq!((profile.run.snapshots.len(), profile.policies.len() > 2), (3, true));
+    let analysis = Record::<Analysis>::from_json(&text("analysis-1.json")).unwrap().data;
+    assert_eq!(analysis.arrays.len(), 2);
+    let figure = Record::<Figure>::from_json(&text("figure-1.json")).unwrap().data;
+    assert_eq!((figure.name.as_str(), figure.panels.len()), ("table2", 1));
+    let accuracy = Record::<Accuracy>::from_json(&text("accuracy-1.json")).unwrap().data;
+    assert_eq!((accuracy.epochs, accuracy.runs.len()), (2, 3));
+    let simulation = Record::<buddy_sim::Report>::from_json(&text("simulation-1.json")).unwrap().data;
+    assert!(simulation.cycles > 6000, "{}", simulation.cycles);
+}
+
+#[test]
+fn a_run_of_version_1_with_its_snapshots() {
+    let run = Run::open(&path("examples/run")).unwrap();
+    assert_eq!((run.info().version, run.info().snapshots.len()), (1, 3));
+}
+
+#[test]
+fn targets_of_version_1() {
+    let table = buddy_profile::read_targets(&text("targets-1.toml")).unwrap();
+    assert_eq!((table.version, table.allocations.len()), (1, 2));
+}
+
+#[test]
+fn a_packed_trace_of_version_1_is_the_text_that_it_was_made_from() {
+    let mut packed = buddy_trace::open_kernel(&path("data/versions/trace-1.warps")).unwrap();
+    let mut plain = buddy_trace::open_kernel(&path("crates/trace/tests/vectoradd/kernel-1.traceg")).unwrap();
+    assert_eq!(packed.launch(), plain.launch());
+    let read = |kernel: &mut dyn Kernel| {
+        let mut code = Code::default();
+        kernel.fill(At { block: 0, warp: 0, step: 0 }, &mut code).unwrap();
+        code.insts().iter().map(|inst| format!("{:?}", code.addresses(inst))).collect::<Vec<_>>()
+    };
+    let (packed, plain) = (read(packed.as_mut()), read(plain.as_mut()));
+    assert!(!plain.is_empty() && packed == plain);
+}
+
+/// Rising numbers, zeros and noise.
+fn data() -> Vec<u8> {
+    let word = |i: u32| match i / 512 {
+        0 => 7 * i,
+        1 => 0,
+        _ => i.wrapping_mul(2_654_435_761),
+    };
+    (0..1536).flat_map(|i| word(i).to_le_bytes()).collect()
+}
+
+#[test]
+fn a_frozen_buffer_of_version_1() {
+    let file = path("data/versions/frozen-1.bin");
+    if std::env::var_os("BUDDY_WRITE_VERSIONS").is_some() {
+        let codec = CodecKind::Bpc.train(&[]);
+        fs::write(&file, freeze(&codec, Target::X2, 0, &data()).unwrap()).unwrap();
+    }
+    let bytes = fs::read(file).unwrap();
+    assert!(Frozen::open(&bytes).unwrap().read().unwrap() == data());
+}
