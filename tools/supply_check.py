@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What we link besides our own code: licences, versions that are there twice, known weaknesses; and its notices.
+
+    tools/supply_check.py                  # check, as CI does
+    tools/supply_check.py --notices FILE   # write the licences of all that the command, the library and the wheel link
+
+Needs cargo alone. Advisories need the database of RustSec: where cargo-deny and the network are there they are checked, elsewhere
+the script says that they were not.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Licences that ask for no more than their notice.
+ALLOWED = {
+    "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib",
+}
+# Crates of which two versions are built, and whose dependants differ; one more needs a reason here.
+TWICE = {
+    "hashbrown": "indexmap and the codecs of zip",
+    "syn": "derive macros of two generations; build time only",
+}
+
+
+def metadata():
+    command = ["cargo", "metadata", "--format-version", "1", "--locked"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def is_allowed(expression):
+    """Whether an SPDX expression can be met with what is allowed: any of an OR, all of an AND."""
+    text = expression.replace("/", " OR ").replace(" or ", " OR ").strip()
+    if text.startswith("(") and text.endswith(")") and text.count("(") == 1:
+        text = text[1:-1]
+    parts = re.split(r"\s+AND\s+(?![^(]*\))", text)
+    if len(parts) > 1:
+        return all(is_allowed(part) for part in parts)
+    return any(part.strip(" ()") in ALLOWED for part in re.split(r"\s+OR\s+", text))
+
+
+def linked(found):
+    """The packages that end up in what we give away: no tests, no build scripts."""
+    nodes = {node["id"]: node for node in found["resolve"]["nodes"]}
+    own = set(found["workspace_members"])
+    seen, queue = set(), list(own)
+    while queue:
+        node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for dependency in nodes[node]["deps"]:
+            if any(kind["kind"] is None for kind in dependency["dep_kinds"]):
+                queue.append(dependency["pkg"])
+    packages = [package for package in found["packages"] if package["id"] in seen - own]
+    return sorted(packages, key=lambda package: (package["name"], package["version"]))
+
+
+def licence_texts(package):
+    """The texts that a package comes with."""
+    folder = os.path.dirname(package["manifest_path"])
+    names = [name for name in sorted(os.listdir(folder)) if re.match(r"(?i)(licen[sc]e|copying|notice|unlicense)", name)]
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                yield file.read().strip()
+
+
+def write_notices(packages, path):
+    """Every text once, under the packages that it belongs to."""
+    by_text = {}
+    for package in packages:
+        texts = list(licence_texts(package)) or [f"Licence: {package['license']} (the package has no text of it)."]
+        for text in texts:
+            by_text.setdefault(text, []).append(f"{package['name']} {package['version']} ({package['license']})")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("Software of others that Buddy links, and its licences.\n")
+        for text, names in by_text.items():
+            file.write(f"\n{'=' * 100}\n" + "\n".join(names) + f"\n{'-' * 100}\n{text}\n")
+    print(f"{len(packages)} packages, {len(by_text)} texts in {path}")
+
+
+def advisories():
+    """Known weaknesses, where they can be asked for."""
+    if not shutil.which("cargo-deny"):
+        return "advisories NOT CHECKED: cargo-deny is not here (cargo install cargo-deny)", False
+    done = subprocess.run(["cargo", "deny", "check", "advisories"], cwd=ROOT, capture_output=True, text=True)
+    if "failed to fetch" in done.stderr or "unable to" in done.stderr:
+        return "advisories NOT CHECKED: their database cannot be reached", False
+    return ("no advisory" if done.returncode == 0 else done.stderr), done.returncode != 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--notices", metavar="FILE", help="write the licences of all that is linked")
+    asked = parser.parse_args()
+    found = metadata()
+    packages = [package for package in found["packages"] if package["id"] not in found["workspace_members"]]
+    if asked.notices:
+        write_notices(linked(found), asked.notices)
+        return 0
+    wrong = [f"{p['name']} {p['version']}: licence {p['license']!r} is not among those allowed"
+             for p in packages if not p["license"] or not is_allowed(p["license"])]
+    names = [package["name"] for package in packages]
+    twice = {name for name in names if names.count(name) > 1}
+    wrong += [f"{name}: {names.count(name)} versions are built; agree on one, or say why in tools/supply_check.py"
+              for name in sorted(twice - set(TWICE))]
+    wrong += [f"{p['name']}: from {p['source']}, not from the registry" for p in packages
+              if not (p["source"] or "").startswith("registry+")]
+    text, bad = advisories()
+    print(text)
+    for line in wrong:
+        print(line)
+    print(f"{len(packages)} packages, {len(wrong)} complaints")
+    return 1 if wrong or bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
