@@ -24,7 +24,7 @@ pub fn write_file(path: &Path, kernel: &mut dyn Kernel) -> Result<(), Error> {
 /// Writes a kernel as text, compressed if the file's name ends in `.xz`.
 pub(crate) fn write_named(path: &Path, mut out: impl Write, kernel: &mut dyn Kernel) -> Result<(), Error> {
     let failed = |error| Error { file: path.display().to_string(), line: 0, problem: Problem::Io(error) };
-    if !path.extension().is_some_and(|end| end == "xz") {
+    if path.extension().is_none_or(|end| end != "xz") {
         return write(&mut out, kernel);
     }
     let mut xz = XzWriter::new(out, XzOptions::with_preset(6)).map_err(failed)?;
