@@ -373,9 +373,7 @@ impl Gpu {
 /// # Errors
 /// [`Error::NoDriver`], [`Error::NoGpu`], or what the driver says.
 pub fn architectures() -> Result<Vec<u32>, Error> {
-    if !driver::has_driver() {
-        return Err(Error::NoDriver);
-    }
+    driver::usable()?;
     let count = match CudaContext::device_count() {
         Ok(count) => count,
         Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => 0,
