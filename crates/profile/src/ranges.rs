@@ -12,7 +12,7 @@ const RANGE_COST: f64 = 0.01;
 ///
 /// A range is treated as an allocation is: it has the largest target at which, in every snapshot, no more than the
 /// threshold's share of its entries overflow. The ranges are those that take the least memory, on the device and what is used
-/// of the buddy slots, when each costs a hundredth of the allocation: that a range may overflow is no gain by itself.
+/// of the buddy slots twice, when each costs a hundredth of the allocation: that a range may overflow is no gain by itself.
 ///
 /// Large allocations are cut at blocks of pages rather than at any page; the best cut is found by dynamic
 /// programming.
@@ -43,10 +43,10 @@ impl Part {
         self.over_time.iter().map(Histogram::entries).max().unwrap_or(0)
     }
 
-    /// Bytes on the device and in buddy slots at a target, the mean of the snapshots.
+    /// Bytes on the device and in buddy slots at a target, the mean of the snapshots; what lies across the link counts twice.
     fn bytes(&self, target: Target) -> f64 {
         let sectors: u64 = self.over_time.iter().map(|histogram| histogram.sectors(target).1).sum();
-        let buddy = (sectors * SECTOR_BYTES as u64) as f64 / self.over_time.len().max(1) as f64;
+        let buddy = (2 * sectors * SECTOR_BYTES as u64) as f64 / self.over_time.len().max(1) as f64;
         (self.entries() * target.device_bytes() as u64) as f64 + buddy
     }
 
