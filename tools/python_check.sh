@@ -2,7 +2,8 @@
 # Builds the wheel of the Python package and tests it from a fresh environment.
 #
 #   tools/python_check.sh wheel    builds it, installs it beside nothing else, imports it, analyses a model
-#   tools/python_check.sh torch    the tests, with PyTorch; that lies in a folder outside the clone, where the next run finds it
+#   tools/python_check.sh fetch    installs PyTorch into a folder outside the clone, where the next run finds it
+#   tools/python_check.sh torch    the tests, with that PyTorch
 #
 # Exits with 77 if something that is needed cannot be installed.
 set -euo pipefail
@@ -30,20 +31,33 @@ wheel() {
     bin/buddy --version
 }
 
+# Where PyTorch lies.
+torch_folder() {
+    local python
+    python=$(python3 -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+    echo "${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/torch-$torch_version-$python"
+}
+
+fetch() {
+    local folder
+    folder=$(torch_folder)
+    mkdir -p "$(dirname "$folder")"
+    # One at a time: whoever comes second finds it done.
+    exec 9>"$folder.lock"
+    flock 9
+    [ ! -e "$folder" ] || return 0
+    echo "PyTorch $torch_version goes to $folder, 5 GB, once"
+    rm -rf "$folder.new"
+    python3 -m venv "$environment-fetch" || not_run "python3 has no venv module here"
+    "$environment-fetch/bin/pip" install --quiet --target "$folder.new" "torch==$torch_version" numpy pytest transformers ||
+        { rm -rf "$folder.new"; not_run "PyTorch $torch_version cannot be installed"; }
+    mv "$folder.new" "$folder"
+}
+
 torch() {
-    [ -x "$environment/bin/python" ] || not_run "there is no wheel; the step before makes it"
-    local python folder
-    python=$("$environment/bin/python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-    folder=${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/torch-$torch_version-$python
-    if [ ! -e "$folder" ]; then
-        echo "PyTorch $torch_version goes to $folder, 5 GB, once"
-        mkdir -p "$(dirname "$folder")"
-        rm -rf "$folder.new"
-        "$environment/bin/pip" install --quiet --target "$folder.new" "torch==$torch_version" numpy pytest ||
-            { rm -rf "$folder.new"; not_run "PyTorch $torch_version cannot be installed"; }
-        mv "$folder.new" "$folder"
-    fi
-    PYTHONPATH=$folder "$environment/bin/python" -m pytest -p no:cacheprovider python/tests
+    [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; the step before makes it"
+    fetch
+    PYTHONPATH=$(torch_folder) "$environment/bin/python" -m pytest -p no:cacheprovider python/tests
 }
 
 "$1"
