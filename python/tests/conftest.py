@@ -14,4 +14,4 @@ def one_seed():
     except ImportError:
         return
     torch.manual_seed(1)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
