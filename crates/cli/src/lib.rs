@@ -17,6 +17,8 @@ mod profile;
 mod progress;
 mod reproduce;
 mod simulate;
+mod specs;
+mod sweep;
 mod trace;
 mod watch;
 mod workload;
@@ -57,6 +59,8 @@ enum Verb {
     Workload(workload::Workload),
     Profile(profile::ProfileVerb),
     Simulate(simulate::Simulate),
+    Sweep(sweep::SweepVerb),
+    Specs(specs::Specs),
     Watch(watch::Watch),
     Trace(trace::Trace),
     Reproduce(reproduce::Reproduce),
@@ -88,6 +92,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Workload(verb) => verb.run().map(|()| 0),
         Verb::Profile(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run().map(|()| 0),
+        Verb::Sweep(verb) => verb.run().map(|()| 0),
+        Verb::Specs(verb) => verb.run().map(|()| 0),
         Verb::Watch(verb) => verb.run(),
         Verb::Trace(verb) => verb.run().map(|()| 0),
         Verb::Reproduce(verb) => verb.run().map(|()| 0),

@@ -18,18 +18,14 @@ use buddy_profile::{
     read_accesses, verify, write_targets,
 };
 use buddy_report::{profile_page, profile_text};
+use buddy_scenario::{Scale, parse_scale};
 use buddy_snapshot::Run;
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
-use crate::{
-    machine, output,
-    progress::Bar,
-    watch::Watching,
-    workload::scale::{Scale, parse_scale},
-};
+use crate::{machine, output, progress::Bar, watch::Watching};
 
 /// Choose targets for every allocation of a program from snapshots of its memory
 ///

@@ -3,19 +3,24 @@
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::atomic::Ordering,
-    time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
 use buddy_report::summary_table_text;
 use buddy_snapshot::Claim;
-use buddy_study::{Progress, Request, Settings, Watch, docs, output, reproduce};
+use buddy_study::{Engine, Request, Settings, docs, output, reproduce};
+use buddy_sweep::Shard;
+use buddy_workloads::ALL;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{FINISHES, INTERRUPTED, say};
+use crate::{
+    FINISHES,
+    progress::TimeLeft,
+    say,
+    sweep::{Jobs, Place},
+};
 
 /// Make every figure and table of the paper, ours beside the paper's, as records and one page
 ///
@@ -50,6 +55,21 @@ pub(crate) struct Reproduce {
     /// Take the recorded training runs from here instead of those that are built in
     #[arg(long, value_name = "DIR")]
     recorded: Option<PathBuf>,
+
+    /// Where programs are run and simulations made
+    #[arg(long, value_enum, default_value_t = Place::Local)]
+    on: Place,
+
+    #[command(flatten)]
+    jobs: Jobs,
+
+    /// Only one of N parts of the simulations, counted from 1, and no figures: for schedulers that know nothing of this
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+
+    /// With --shard: a part of the programs' runs, which simulations need first
+    #[arg(long, requires = "shard")]
+    programs: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -61,7 +81,10 @@ Examples:
     buddy reproduce --out out
 
   Two figures:
-    buddy reproduce --only fig7 --only fig9 --out out";
+    buddy reproduce --only fig7 --only fig9 --out out
+
+  The paper's footprints, on a cluster:
+    buddy reproduce --full --on slurm --partition main --out out";
 
 impl Reproduce {
     /// Does the verb's job.
@@ -73,13 +96,19 @@ impl Reproduce {
         };
         FINISHES.store(true, Ordering::Relaxed);
         fs::create_dir_all(&self.out).with_context(|| format!("cannot make {}", self.out.display()))?;
-        let _claim = Claim::new(&self.out)?;
-        let request =
-            Request { settings, only: self.only, records: self.out.join("records"), recorded: self.recorded };
-        let bar = Bar::new();
+        // Shards share a directory; whoever draws has it alone.
+        let _claim = if self.shard.is_none() { Some(Claim::new(&self.out)?) } else { None };
+        let records = self.out.join("records");
+        let engine = self.engine(&settings, &records)?;
+        let is_shard = matches!(engine, Engine::Shard { .. });
+        let request = Request { settings, only: self.only, records, recorded: self.recorded, engine };
+        let bar = TimeLeft::new();
         let done = reproduce(&request, &bar);
-        bar.bar.finish_and_clear();
+        bar.finish();
         let done = done?;
+        if is_shard {
+            return if done.interrupted { bail!("interrupted; the same command goes on") } else { Ok(()) };
+        }
         output::write(&self.out, &settings, &done)?;
         if let Some(dir) = self.docs.filter(|_| !done.interrupted) {
             docs::write(&dir, &done.figures)?;
@@ -93,50 +122,30 @@ impl Reproduce {
         }
         Ok(())
     }
+
+    /// Where the work is done.
+    fn engine(&self, settings: &Settings, records: &Path) -> Result<Engine> {
+        let attempts = self.jobs.attempts;
+        if let Some(shard) = self.shard {
+            let threads = self.jobs.cpus as usize;
+            return Ok(Engine::Shard { shard, programs: self.programs, threads, attempts });
+        }
+        if self.on == Place::Local {
+            return Ok(Engine::Local);
+        }
+        fs::create_dir_all(records).with_context(|| format!("cannot make {}", records.display()))?;
+        let footprint = ALL.iter().map(|info| settings.bytes_of(info)).max().unwrap_or(0);
+        let cluster = self.jobs.cluster(records, footprint)?;
+        let mut arguments: Vec<String> = ["reproduce", "--out"].map(str::to_owned).into();
+        arguments.push(fs::canonicalize(&self.out)?.to_string_lossy().into_owned());
+        arguments.extend((settings.name != "default").then(|| format!("--{}", settings.name)));
+        arguments.extend(self.only.iter().map(|name| format!("--only={name}")));
+        arguments.extend(self.recorded.iter().map(|dir| format!("--recorded={}", dir.display())));
+        arguments.extend([format!("--cpus={}", self.jobs.cpus), format!("--attempts={attempts}")]);
+        Ok(Engine::Slurm { cluster: Box::new(cluster), arguments, attempts })
+    }
 }
 
 fn print(text: &str) -> Result<()> {
     io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
-}
-
-/// Progress on stderr with the time left: a bar on a terminal, lines elsewhere.
-struct Bar {
-    bar: ProgressBar,
-    begin: Instant,
-}
-
-impl Bar {
-    fn new() -> Self {
-        let bar = ProgressBar::new(1000);
-        let style = ProgressStyle::with_template("{bar:32} {percent}%, {msg}");
-        bar.set_style(style.expect("the template is right"));
-        Self { bar, begin: Instant::now() }
-    }
-
-    /// The time left if it goes on as before; nothing before there is anything to go by.
-    fn left(&self, progress: &Progress<'_>) -> Option<u64> {
-        let passed = self.begin.elapsed().as_secs_f64();
-        let known = progress.new > 0.0 && passed > 2.0;
-        known.then(|| (passed * (progress.all - progress.done) / progress.new) as u64)
-    }
-}
-
-impl Watch for Bar {
-    fn goes_on(&self) -> bool {
-        !INTERRUPTED.load(Ordering::Relaxed)
-    }
-
-    fn progress(&self, progress: &Progress<'_>) {
-        let left = self.left(progress).map(|left| format!(", {} left", time(left))).unwrap_or_default();
-        let text = format!("{}{left}", progress.what);
-        self.bar.set_position((1000.0 * progress.done / progress.all.max(1e-9)) as u64);
-        self.bar.set_message(text.clone());
-        if self.bar.is_hidden() {
-            say(format_args!("{:3.0}% {text}", 100.0 * progress.done / progress.all.max(1e-9)));
-        }
-    }
-}
-
-fn time(seconds: u64) -> String {
-    if seconds < 60 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
 }

@@ -270,7 +270,7 @@ fn what_cannot_be_done_is_one_line() {
         (&["stream", "--spec", "k80"], 1, "there is no GPU 'k80'; there are paper"),
         (&["stream", "--link", "fast"], 1, "there is no link 'fast'; there are 50"),
         (&["stream", "--mode", "magic"], 2, "there is no mode 'magic'"),
-        (&["stream", "--sweep", "colour=red"], 2, "'colour' cannot be swept"),
+        (&["stream", "--sweep", "colour=red"], 2, "no setting 'colour'"),
     ];
     for (args, code, message) in cases {
         let run = buddy(&[&["simulate"], args].concat());

@@ -13,6 +13,7 @@ mod analysis;
 mod blocks;
 mod checksum;
 mod class;
+mod digest;
 mod dtype;
 mod entry;
 mod figure;
@@ -34,6 +35,7 @@ pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use blocks::Blocks;
 pub use checksum::{checksum, json_checksum};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
+pub use digest::digest;
 pub use dtype::Dtype;
 pub use entry::{
     ENTRIES_PER_PAGE, ENTRY_BITS, ENTRY_BYTES, Entry, PAGE_BYTES, SECTOR_BYTES, ZERO_ENTRY, as_entries,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{AllocationInfo, Histogram, PageMap, PhasePlan, RecordKind, RunInfo, TargetTable};
 
 /// How targets are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// One for the whole program.

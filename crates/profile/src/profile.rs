@@ -89,6 +89,16 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
     Ok((profile, chosen))
 }
 
+/// The targets that a policy gives a measured run, without the rest of a profile.
+///
+/// # Errors
+/// A threshold that is none, a codec that was not measured, or pages that are not known.
+pub fn policy_targets(measured: &Measured, settings: &Settings) -> Result<TargetTable, Error> {
+    check_threshold(settings.threshold)?;
+    let (_, _, chosen, _) = choose(measured, settings)?;
+    Ok(table(measured, &chosen))
+}
+
 /// What is written into the file of targets.
 type Chosen = (Policy, String, Vec<Assignment>, Option<PlanOutcome>);
 

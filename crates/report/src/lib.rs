@@ -17,6 +17,7 @@ mod heat;
 mod page;
 mod profile;
 mod scale;
+mod sweep;
 mod table;
 
 pub use analysis::{analysis_page, analysis_text};
@@ -24,11 +25,12 @@ pub use cards::{Card, cards};
 pub use chart::{Axis, Line, Series, bar_chart, line_chart};
 pub use classes::{class_bar, class_legend};
 pub use figure::{
-    Deviation, figure_files, grid_markdown, run_picture, study_page, summary_picture, summary_table,
-    summary_table_text, summary_text,
+    Deviation, figure_files, grid_markdown, grid_text, run_picture, study_page, summary_picture,
+    summary_table, summary_table_text, summary_text,
 };
 pub use format::{bytes, count, escape, number, ratio, share};
 pub use heat::{heat_map, stack_maps};
 pub use page::Page;
 pub use profile::{profile_page, profile_text};
+pub use sweep::{SweepData, sweep_page};
 pub use table::{Align, Cell, Column, Table};

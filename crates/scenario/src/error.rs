@@ -1,5 +1,7 @@
 //! What can go wrong on the way to a simulation.
 
+use std::{io, path::PathBuf};
+
 /// Why a scenario cannot be made or run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -50,6 +52,30 @@ pub enum Error {
     /// A network is none.
     #[error(transparent)]
     Network(#[from] buddy_dl::Error),
+    /// A file cannot be read.
+    #[error("cannot read {path}", path = path.display())]
+    Read {
+        /// The file of a recorded run or of a trace.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A recorded run is none.
+    #[error("the record of {name} cannot be used")]
+    Recorded {
+        /// The network, or `accuracy`.
+        name: String,
+        /// What is wrong with the file.
+        source: buddy_core::RecordError,
+    },
+    /// A recorded run contradicts itself.
+    #[error("the record of {name} cannot be used")]
+    Run {
+        /// The network whose record it is.
+        name: String,
+        /// What contradicts what.
+        source: buddy_core::RunError,
+    },
     /// Whoever watched a workload's run asked for its end.
     #[error("interrupted")]
     Interrupted,

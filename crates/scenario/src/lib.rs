@@ -9,25 +9,34 @@
 //! ```
 //!
 //! A [`Stage`] is a program that is ready to run: what it does, and the size classes of its memory. A [`Point`] is
-//! everything that can be swept, by name; a [`TargetChoice`] is what it calls its targets. Together they are a [`Scenario`],
-//! which is checked when it is made and can be run any number of times, on several threads at once.
+//! the machine and the mode, by name; a [`TargetChoice`] is what it calls its targets. Together they are a [`Scenario`],
+//! which is checked when it is made and can be run any number of times, on several threads at once. A [`Case`] is all of it
+//! before anything is read: an [`Input`] and a point, each setting by its name, as options and sweeps give them.
 
 #![forbid(unsafe_code)]
 
+mod case;
 mod error;
+mod input;
 mod network;
 mod observe;
 mod point;
+mod recorded;
 mod run;
+mod scale;
 mod source;
 mod speed;
 mod stage;
 mod targets;
 
+pub use case::{Case, canonical};
 pub use error::Error;
+pub use input::{Input, parse_sample, parse_shares};
 pub use observe::{Ask, Observed, observe, typical};
 pub use point::{Point, Share, parse_mode};
+pub use recorded::{recorded, recorded_or, recorded_run};
 pub use run::{Done, Scenario};
+pub use scale::{Scale, decimal, parse_bytes, parse_scale};
 pub use source::Source;
 pub use speed::{Speed, time};
 pub use stage::Stage;

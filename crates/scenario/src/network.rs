@@ -1,14 +1,14 @@
 //! A network on a modelled GPU: the kernels of one training iteration, with the sizes and targets of a recorded run.
 
 use buddy_codec::CodecKind;
-use buddy_core::{Histogram, RunInfo, RunRecord, TargetTable};
+use buddy_core::{Histogram, RunInfo, RunRecord};
 use buddy_dl::{Network, classes_of, matches};
 use buddy_profile::{Measured, MeasuredAllocation, MeasuredCodec, Settings, profile};
 use buddy_trace::Application;
 
 use crate::{
     Error, Stage,
-    stage::{Memory, Work},
+    stage::{Memory, Rule, Work},
 };
 
 /// Kernels that a sample of a recorded iteration has at least.
@@ -59,8 +59,8 @@ impl Stage {
     ) -> Result<Self, Error> {
         let memory = match record {
             Some(record) => {
-                let policy = policy(&application, kind, record)?;
-                Memory::Shares { shares: classes_of(record, kind.name(), &application.allocations), policy }
+                let rule = policy(&application, kind, record)?;
+                Memory::Shares { shares: classes_of(record, kind.name(), &application.allocations), rule }
             }
             None => Memory::Unknown,
         };
@@ -81,7 +81,7 @@ fn sampled(network: &Network, batch: u64, mut share: f64) -> Application {
 
 /// The targets that the paper's policy gives the tensors of an iteration: each takes the sizes of the recorded tensors
 /// that stand for it (`buddy_dl::matches`).
-fn policy(application: &Application, kind: CodecKind, record: &RunRecord) -> Result<TargetTable, Error> {
+fn policy(application: &Application, kind: CodecKind, record: &RunRecord) -> Result<Rule, Error> {
     let ours = &application.allocations;
     let snapshots = 0..record.run.snapshots.len();
     let in_snapshot = |numbers: &[usize], snapshot: usize| -> Histogram {
@@ -105,5 +105,5 @@ fn policy(application: &Application, kind: CodecKind, record: &RunRecord) -> Res
     let measured = Measured { run, allocations, auto: false };
     let (profile, _) = profile(&measured, &Settings::final_design(kind))
         .map_err(|source| Error::Profile { program: application.name.clone(), source })?;
-    Ok(profile.targets)
+    Ok(Rule { usual: profile.targets, measured: Some(measured) })
 }

@@ -1,7 +1,15 @@
 //! The settings of one simulation, each of which can be swept.
 
-use buddy_core::spec::{Gpu, Link, SpecError};
+use std::collections::BTreeMap;
+
+use buddy_core::{
+    Policy,
+    spec::{Gpu, Link, SpecError},
+};
+use buddy_profile::DEFAULT_THRESHOLD;
 use buddy_sim::{Config, Mode};
+
+use crate::{TargetChoice, scale::parse_bytes};
 
 /// What decides a simulation, by name; the program's memory and the files that it names come to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,8 +22,14 @@ pub struct Point {
     pub link: String,
     /// How memory works: whether and where entries are compressed, and what lies in host memory.
     pub mode: Mode,
+    /// Fields of the GPU that are changed, by their dotted names.
+    pub fields: BTreeMap<String, String>,
     /// A ratio for all allocations or a file; none for the policy's targets.
     pub targets: Option<String>,
+    /// The policy that chooses targets, if not the paper's final design.
+    pub policy: Option<Policy>,
+    /// The share of entries that the policy may leave to buddy memory, if not the usual.
+    pub threshold: Option<Share>,
     /// Bytes of metadata cache in each slice of L2, if not the GPU's own.
     pub metadata_bytes: Option<u32>,
     /// With Unified Memory, how much of the memory does not fit the device: 0 to 0.5.
@@ -43,6 +57,17 @@ impl Share {
         }
     }
 
+    /// A share above 0 and below 1, to six decimals.
+    ///
+    /// # Errors
+    /// A sentence, for anything else.
+    pub fn parse_threshold(text: &str) -> Result<Self, String> {
+        match text.parse::<f64>() {
+            Ok(share) if (1e-6..=0.999_999).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
+            _ => Err(format!("'{text}' is no threshold above 0 and below 1")),
+        }
+    }
+
     /// In hundredths: from the millionths themselves, so that 7% is 7.
     pub fn as_percent(self) -> f64 {
         f64::from(self.0) / 1e4
@@ -55,8 +80,9 @@ impl Share {
 }
 
 impl Point {
-    /// Names of the settings that [`set`](Self::set) takes.
-    pub const KEYS: &str = "spec, mode, link, targets, metadata and oversubscription";
+    /// Names of the settings that [`set`](Self::set) takes, besides the fields of a GPU.
+    pub const KEYS: [&str; 8] =
+        ["spec", "mode", "link", "targets", "metadata", "oversubscription", "policy", "threshold"];
 
     /// A simulation on the paper's GPU with its link.
     pub fn new(program: &str, mode: Mode) -> Self {
@@ -65,7 +91,10 @@ impl Point {
             gpu: "paper".to_owned(),
             link: "150 GB/s".to_owned(),
             mode,
+            fields: BTreeMap::new(),
             targets: None,
+            policy: None,
+            threshold: None,
             metadata_bytes: None,
             oversubscription: Share::default(),
         }
@@ -88,13 +117,35 @@ impl Point {
             "link" => self.link = value.to_owned(),
             "targets" => self.targets = Some(value.to_owned()),
             "metadata" => {
-                let bytes = value.parse().map_err(|_| format!("'{value}' is no number of bytes"))?;
-                self.metadata_bytes = Some(bytes);
+                let bytes = parse_bytes(value).and_then(|bytes| bytes.try_into().ok());
+                self.metadata_bytes = Some(bytes.ok_or_else(|| format!("'{value}' is no number of bytes"))?);
             }
             "oversubscription" => self.oversubscription = Share::parse(value)?,
-            _ => return Err(format!("'{key}' cannot be swept; {} can", Self::KEYS)),
+            "policy" => self.policy = Some(parse_policy(value)?),
+            "threshold" => self.threshold = Some(Share::parse_threshold(value)?),
+            _ if Gpu::has_field(key) => self.change(key, value),
+            _ => return Err(format!("there is no setting '{key}'")),
         }
         Ok(())
+    }
+
+    /// Changes a field of the GPU; a size may have a unit (`32MiB`).
+    pub fn change(&mut self, field: &str, value: &str) {
+        let bytes = parse_bytes(value).filter(|_| value.parse::<f64>().is_err());
+        let value = bytes.map_or_else(|| value.to_owned(), |bytes| bytes.to_string());
+        self.fields.insert(field.to_owned(), value);
+    }
+
+    /// What its targets are.
+    pub fn target_choice(&self) -> TargetChoice {
+        match (&self.targets, self.policy, self.threshold) {
+            (Some(name), ..) => TargetChoice::named(Some(name)),
+            (None, None, None) => TargetChoice::Policy,
+            (None, policy, threshold) => TargetChoice::Rule {
+                policy: policy.unwrap_or(Policy::Allocation16x),
+                threshold: threshold.map_or(DEFAULT_THRESHOLD, Share::get),
+            },
+        }
     }
 
     /// Its name in messages.
@@ -103,8 +154,12 @@ impl Point {
         let metadata = self.metadata_bytes.map(|bytes| format!(", {bytes} B of metadata a slice"));
         let over = (self.oversubscription > Share::default())
             .then(|| format!(", {}% over", self.oversubscription.as_percent()));
-        let more = [metadata, over].into_iter().flatten().collect::<String>();
-        format!("{program} {} at {link}{more}", mode.name())
+        let targets = self.targets.as_ref().map(|targets| format!(", targets {targets}"));
+        let policy = self.policy.map(|policy| format!(", policy {policy}"));
+        let threshold = self.threshold.map(|share| format!(", threshold {}%", share.as_percent()));
+        let fields: String = self.fields.iter().map(|(field, value)| format!(", {field} {value}")).collect();
+        let more = [metadata, over, targets, policy, threshold, Some(fields)].into_iter().flatten();
+        format!("{program} {} at {link}{}", mode.name(), more.collect::<String>())
     }
 
     /// The configuration, without the program's allocations.
@@ -112,7 +167,8 @@ impl Point {
     /// # Errors
     /// If there is no such GPU or link, or a metadata cache of this size cannot be.
     pub fn config(&self) -> Result<Config, SpecError> {
-        let mut gpu = Gpu::named(&self.gpu)?;
+        let fields = self.fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
+        let mut gpu = Gpu::changed(&self.gpu, fields)?;
         if let Some(bytes) = self.metadata_bytes {
             gpu.buddy.metadata_bytes = bytes;
             gpu.check().map_err(|why| SpecError::File { file: self.gpu.clone(), why })?;
@@ -134,6 +190,13 @@ pub fn parse_mode(name: &str) -> Result<Mode, String> {
         .ok_or(format!("there is no mode '{name}'; there are {names}"))
 }
 
+fn parse_policy(name: &str) -> Result<Policy, String> {
+    let known: Vec<Policy> = Policy::ALL.into_iter().filter(|policy| *policy != Policy::Plan).collect();
+    let names = || known.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
+    let found = known.iter().find(|policy| policy.name() == name).copied();
+    found.ok_or_else(|| format!("there is no policy '{name}'; there are {}", names()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,8 +204,8 @@ mod tests {
     #[test]
     fn every_setting_reaches_the_configuration() {
         let mut point = Point::new("cg", Mode::Ideal);
-        let keys = Point::KEYS.replace(" and ", ", ");
-        for (key, value) in keys.split(", ").zip(["v100", "um", "75", "2x", "8192", "0.07"]) {
+        let values = ["v100", "um", "75", "2x", "8KiB", "0.07", "naive", "0.2"];
+        for (key, value) in Point::KEYS.into_iter().zip(values) {
             point.set(key, value).unwrap();
         }
         let config = point.config().unwrap();
@@ -150,9 +213,29 @@ mod tests {
         assert_eq!((config.link.name.as_str(), config.link.gb_per_s), ("75", 75.0));
         assert_eq!((config.gpu.buddy.metadata_bytes, config.oversubscription), (8192, 0.07));
         assert_eq!(point.targets.as_deref(), Some("2x"));
-        assert_eq!(point.name(), "cg um at 75, 8192 B of metadata a slice, 7% over");
-        assert!(point.set("colour", "red").unwrap_err().contains("'colour' cannot be swept; spec, mode"));
-        assert!(point.set("metadata", "many").is_err() && point.set("oversubscription", "0.6").is_err());
+        let name =
+            "cg um at 75, 8192 B of metadata a slice, 7% over, targets 2x, policy naive, threshold 20%";
+        assert_eq!(point.name(), name);
+        assert!(point.set("colour", "red").unwrap_err().contains("no setting 'colour'"));
+        for (key, value) in
+            [("metadata", "many"), ("oversubscription", "0.6"), ("policy", "plan"), ("threshold", "1")]
+        {
+            assert!(point.set(key, value).is_err(), "{key} {value}");
+        }
+    }
+
+    #[test]
+    fn any_field_of_the_gpu_can_be_changed_and_is_checked() {
+        let mut point = Point::new("cg", Mode::Ideal);
+        point.set("l2.bytes", "8MiB").unwrap();
+        point.set("core.clock_mhz", "1500").unwrap();
+        let gpu = point.config().unwrap().gpu;
+        assert_eq!((gpu.l2.bytes, gpu.core.clock_mhz), (8 << 20, 1500.0));
+        point.set("l2.slices", "33").unwrap();
+        let error = point.config().unwrap_err().to_string();
+        assert!(error.contains("l2.slices = 33: l2.slices is 33; it must be a multiple of"), "{error}");
+        assert!(point.set("l2", "1").is_err() && point.set("l2.colour", "1").is_err());
+        assert!(point.name().ends_with(", core.clock_mhz 1500, l2.bytes 8388608, l2.slices 33"));
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! A program that is ready to be simulated: what it does, and how its memory compresses.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{AllocationInfo, AllocationTarget, PageMap, Profile, SizeClass, Target, TargetTable};
-use buddy_profile::row_codec;
+use buddy_core::{
+    AllocationInfo, AllocationTarget, PageMap, Policy, Profile, RunRecord, SizeClass, Target, TargetTable,
+};
+use buddy_profile::{
+    CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, Settings, Tried, policy_targets, profile,
+    row_codec,
+};
 use buddy_sim::{ClassMap, Classes, Mode, Simulator, TargetsAll};
 use buddy_trace::{Application, Item, open_kernel};
 
-use crate::{Error, Observed, TargetChoice, targets::addressed};
+use crate::{Error, Observed, TargetChoice, targets::addressed, typical};
 
 /// A program and its memory. It can be run any number of times, each from its start, on several threads at once.
 pub struct Stage {
@@ -26,12 +31,38 @@ pub(crate) enum Work {
 pub(crate) enum Memory {
     /// Nothing is known: all of it is raw.
     Unknown,
-    /// The class of every entry of each allocation, with each codec that it was looked at with, and the policy's targets.
-    Seen { allocations: Vec<Vec<(Codec, PageMap)>>, policy: TargetTable },
-    /// The share of each class in each allocation, and the policy's targets.
-    Shares { shares: Vec<[f64; 6]>, policy: TargetTable },
+    /// The class of every entry of each allocation, with each codec that it was looked at with, and its targets.
+    Seen { allocations: Vec<Vec<(Codec, PageMap)>>, rule: Rule },
+    /// The share of each class in each allocation, and its targets.
+    Shares { shares: Vec<[f64; 6]>, rule: Rule },
     /// Addresses and lengths without names, all with the same share of each class.
     Ranges { ranges: Vec<(u64, u64)>, shares: [f64; 6] },
+}
+
+/// Where targets come from that are neither a ratio nor a file's.
+pub(crate) struct Rule {
+    /// Those of the paper's final design.
+    pub(crate) usual: TargetTable,
+    /// What other policies and thresholds look at; none where it was not kept.
+    pub(crate) measured: Option<Measured>,
+}
+
+impl Rule {
+    fn table(
+        &self,
+        program: &str,
+        kind: CodecKind,
+        policy: Policy,
+        threshold: f64,
+    ) -> Result<TargetTable, Error> {
+        let wrong = |source| Error::Profile { program: program.to_owned(), source };
+        let lost = || {
+            Error::Setting(format!("the sizes of {program} were not kept, so no policy can be tried on it"))
+        };
+        let measured = self.measured.as_ref().ok_or_else(lost)?;
+        let settings = Settings { threshold, policy, codec: CodecChoice::Fixed(kind), plan: None };
+        policy_targets(measured, &settings).map_err(wrong)
+    }
 }
 
 impl Stage {
@@ -47,16 +78,46 @@ impl Stage {
     /// A workload at one snapshot of its run, with every codec whose entries were kept.
     pub fn observed(application: Application, observed: &Observed, snapshot: usize) -> Self {
         let kind = observed.measured.allocations.first().map_or(CodecKind::Bpc, |one| one.codecs[0].kind);
-        let policy = observed.profile.targets.clone();
-        let memory = Memory::Seen { allocations: observed.by_codec(snapshot), policy };
+        let usual = observed.profile.targets.clone();
+        let rule = Rule { usual, measured: Some(observed.measured.clone()) };
+        let memory = Memory::Seen { allocations: observed.by_codec(snapshot), rule };
         Self::new(Work::Application(application), memory, kind)
+    }
+
+    /// A workload whose sizes and classes were kept: at a snapshot, or at the one that is typical of its run.
+    ///
+    /// # Errors
+    /// A record without sizes of this codec, or without the classes of that snapshot.
+    pub fn of_run(
+        application: Application,
+        record: &RunRecord,
+        kind: CodecKind,
+        snapshot: Option<usize>,
+    ) -> Result<Self, Error> {
+        let program = &record.run.program;
+        let wrong = |source| Error::Profile { program: program.clone(), source };
+        let tried = Tried { kinds: vec![kind], auto: false, threshold: DEFAULT_THRESHOLD };
+        let measured = Measured::from_record(record, &tried).map_err(wrong)?;
+        let (profile, _) = profile(&measured, &Settings::final_design(kind)).map_err(wrong)?;
+        let snapshot = snapshot.unwrap_or_else(|| typical(&profile));
+        let lost =
+            || Error::Setting(format!("the classes of snapshot {snapshot} of {program} were not kept"));
+        let map = |allocation: &MeasuredAllocation| {
+            let codec = &allocation.codecs[allocation.find(kind)?];
+            Some(vec![(kind.train(&[]), codec.maps.get(snapshot)?.clone()?)])
+        };
+        let allocations = measured.allocations.iter().map(map).collect::<Option<_>>().ok_or_else(lost)?;
+        let memory =
+            Memory::Seen { allocations, rule: Rule { usual: profile.targets, measured: Some(measured) } };
+        Ok(Self::new(Work::Application(application), memory, kind))
     }
 
     /// A workload whose classes were kept: of every entry of each allocation, with the paper's codec.
     pub fn of_classes(application: Application, classes: &[PageMap], profile: &Profile) -> Self {
         let codec = CodecKind::Bpc.train(&[]);
         let allocations = classes.iter().map(|map| vec![(codec.clone(), map.clone())]).collect();
-        let memory = Memory::Seen { allocations, policy: profile.targets.clone() };
+        let rule = Rule { usual: profile.targets.clone(), measured: None };
+        let memory = Memory::Seen { allocations, rule };
         Self::new(Work::Application(application), memory, CodecKind::Bpc)
     }
 
@@ -100,6 +161,12 @@ impl Stage {
         let Application { name, allocations, .. } = application;
         let chosen = match targets {
             TargetChoice::Policy => None,
+            TargetChoice::Rule { policy, threshold } => match memory {
+                Memory::Seen { rule, .. } | Memory::Shares { rule, .. } => {
+                    Some(rule.table(name, self.kind, *policy, *threshold)?)
+                }
+                _ => None,
+            },
             TargetChoice::All(target) => {
                 Some(TargetTable::uniform(name, allocations, *target, self.kind.name()))
             }
@@ -110,7 +177,7 @@ impl Stage {
             TargetChoice::File(_) => targets.table(name)?,
         };
         let table = chosen.as_ref().or(match memory {
-            Memory::Seen { policy, .. } | Memory::Shares { policy, .. } => Some(policy),
+            Memory::Seen { rule, .. } | Memory::Shares { rule, .. } => Some(&rule.usual),
             _ => None,
         });
         let classes = &mut |index: usize, info: &AllocationInfo| match memory {
@@ -176,6 +243,10 @@ fn by_address(
     let target = match targets {
         TargetChoice::All(target) => *target,
         TargetChoice::File(path) => return Ok(ClassMap::new(addressed(path)?)?),
+        TargetChoice::Rule { .. } => {
+            let why = "a policy needs a program whose memory was looked at: a workload or a network";
+            return Err(Error::Setting(why.to_owned()));
+        }
         TargetChoice::Policy if matches!(mode, Mode::Bandwidth | Mode::Buddy) => {
             let why = format!("mode {} needs targets: a ratio such as 2x, or a file", mode.name());
             return Err(Error::Setting(why));

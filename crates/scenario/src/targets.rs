@@ -2,7 +2,7 @@
 
 use std::io;
 
-use buddy_core::{Target, TargetTable};
+use buddy_core::{Policy, Target, TargetTable};
 use buddy_profile::row_codec;
 use buddy_sim::{Allocation, TargetsFile};
 
@@ -13,6 +13,13 @@ use crate::Error;
 pub enum TargetChoice {
     /// Those of the paper's policy, from the program's own memory.
     Policy,
+    /// Those of another policy or threshold, from the program's own memory.
+    Rule {
+        /// How they are chosen.
+        policy: Policy,
+        /// The share of entries that may be left to buddy memory, above 0 and below 1.
+        threshold: f64,
+    },
     /// The same for all allocations.
     All(Target),
     /// Those of the file of this path: by name for a workload, by address for a trace or a generated program.

@@ -201,6 +201,15 @@ impl ClassMap {
         self.allocations.iter().map(|(_, allocation, _)| (allocation.base, allocation.bytes))
     }
 
+    /// Bytes of all allocations over the device memory that their targets give them; 1 without allocations. Host memory
+    /// counts on neither side.
+    pub fn capacity_ratio(&self) -> f64 {
+        let on_device = || self.allocations.iter().filter(|(_, allocation, _)| allocation.home != Home::Host);
+        let entries: u64 = on_device().map(|(_, _, extent)| extent.entries).sum();
+        let device: u64 = on_device().map(|(_, _, extent)| extent.device_bytes()).sum();
+        if device == 0 { 1.0 } else { (entries * ENTRY_BYTES as u64) as f64 / device as f64 }
+    }
+
     /// The share of entries that need buddy memory, over all compressed allocations.
     pub fn overflow_share(&self) -> f64 {
         let (mut entries, mut over) = (0u64, 0u64);
@@ -244,6 +253,18 @@ mod tests {
             1.0,
             "without a walk over its entries"
         );
+    }
+
+    #[test]
+    fn the_capacity_ratio_counts_device_memory_alone() {
+        let at = |base, home| Allocation { home, ..plain(base, 1 << 20) };
+        let map = |homes: &[Home]| {
+            let all = homes.iter().enumerate().map(|(i, home)| at((i as u64) << 20, *home));
+            ClassMap::new(all.collect()).unwrap()
+        };
+        assert_eq!(map(&[Home::Compressed(Target::X2), Home::Device]).capacity_ratio(), 2.0 / 1.5);
+        assert_eq!(map(&[Home::Compressed(Target::X4), Home::Host]).capacity_ratio(), 4.0);
+        assert_eq!(ClassMap::default().capacity_ratio(), 1.0);
     }
 
     #[test]

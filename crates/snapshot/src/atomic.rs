@@ -4,12 +4,16 @@
 //! not even a power cut leaves half of it. Whoever is interrupted calls [`discard_partial`] before the end, so that not even the other name stays behind.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, hash_map::RandomState},
     fs::File,
+    hash::{BuildHasher, Hasher},
     io::{self, BufWriter, Write},
     mem,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::Error;
@@ -61,7 +65,7 @@ fn write_direct(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Res
 
 fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let beside = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let beside = path.with_file_name(format!(".{name}.{:016x}.{}.part", process(), next()));
     let created = {
         // Held while the file is made, so that an interruption sees both or neither.
         let mut partial = partial();
@@ -88,6 +92,22 @@ fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Res
 fn sync_folder(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
+}
+
+/// A number of this process that no other has, on any machine that shares the directory.
+fn process() -> u64 {
+    static PROCESS: OnceLock<u64> = OnceLock::new();
+    *PROCESS.get_or_init(|| {
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u32(std::process::id());
+        hasher.finish()
+    })
+}
+
+/// A number that no other file of this process has.
+fn next() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    COUNT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Removes every file that is not complete, and lets no new one begin. For the end of an interrupted process,

@@ -69,21 +69,18 @@ pub enum Error {
         /// What it asks for that there is not.
         what: String,
     },
-    /// A recorded run is none.
-    #[error("the record of {name} cannot be used")]
-    Recorded {
-        /// The network, or `accuracy`.
+    /// A record cannot be kept, or an engine cannot go on.
+    #[error(transparent)]
+    Sweep(#[from] buddy_sweep::Error),
+    /// Tasks that fail always, so that figures would be missing.
+    #[error("{count} tasks failed; the first is {name}: {why}")]
+    GivenUp {
+        /// How many.
+        count: usize,
+        /// The first of them.
         name: String,
-        /// What is wrong with the file.
-        source: buddy_core::RecordError,
-    },
-    /// A recorded run contradicts itself.
-    #[error("the record of {name} cannot be used")]
-    Run {
-        /// The network whose record it is.
-        name: String,
-        /// What contradicts what.
-        source: buddy_core::RunError,
+        /// What its tries said.
+        why: String,
     },
     /// Someone asked for the end.
     #[error("interrupted")]

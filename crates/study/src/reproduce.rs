@@ -16,6 +16,7 @@ use crate::{
     recorded,
     simulate::{self, Stages},
     speed,
+    tasks::{Engine, PointTasks, ProgramTasks},
     work::Work,
 };
 
@@ -30,6 +31,8 @@ pub struct Request {
     pub records: PathBuf,
     /// Where the recorded training runs are, if not those that are built in.
     pub recorded: Option<PathBuf>,
+    /// Where the work is done.
+    pub engine: Engine,
 }
 
 /// The figures that a study made.
@@ -54,11 +57,14 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let accuracy = recorded::accuracy(request.recorded.as_deref())?;
     let public = public_programs(request.recorded.as_deref())?;
     let mut found = Findings { networks: networks(request)?, public, accuracy, ..Findings::new(settings) };
-    let interrupted = match gather(&chosen, &mut found, &store, watch) {
+    let interrupted = match gather(&chosen, &mut found, &store, &request.engine, watch) {
         Ok(()) => false,
         Err(Error::Interrupted) => true,
         Err(error) => return Err(error),
     };
+    if request.engine.is_shard() {
+        return Ok(Done { figures: Vec::new(), undrawn: Vec::new(), interrupted });
+    }
     let is_ready = |one: &&&dyn Experiment| !one.needs_programs() || !found.programs.is_empty();
     let (ready, rest): (Vec<&&dyn Experiment>, Vec<&&dyn Experiment>) = chosen.iter().partition(is_ready);
     let figures = ready.into_iter().map(|one| keep(&store, *one, &found)).collect::<Result<_, _>>()?;
@@ -71,6 +77,7 @@ fn gather(
     chosen: &[&dyn Experiment],
     found: &mut Findings,
     store: &Store,
+    engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<(), Error> {
     let settings = found.settings;
@@ -82,13 +89,24 @@ fn gather(
     let running: f64 =
         ALL.iter().filter(|_| needs_programs).map(|info| program_seconds(&settings, info)).sum();
     let work = Work::new(watch, running + points.iter().map(cost).sum::<f64>());
-    if chosen.iter().any(|one| one.needs_speed()) {
+    if chosen.iter().any(|one| one.needs_speed()) && !engine.is_shard() {
         found.speed = work.record("speed of the simulator", 0.0, store, &speed::key(), speed::measure)?.rows;
     }
     if needs_programs {
+        engine.run(&ProgramTasks { settings: &settings, store }, store, true, watch)?;
+        if engine.is_shard_of_programs() {
+            return Ok(());
+        }
         found.programs = programs(&settings, store, &work)?;
     }
-    found.reports = Stages::new(found, &points).run(&points, store, &work)?;
+    let stages = Stages::new(found, &points);
+    let tasks = PointTasks { points: stages.keys(&points)?, stages: &stages, settings: &settings, store };
+    engine.run(&tasks, store, false, watch)?;
+    if engine.is_shard() {
+        return Ok(());
+    }
+    let reports = stages.run(&points, store, &work)?;
+    found.reports = reports;
     if watch.goes_on() { Ok(()) } else { Err(Error::Interrupted) }
 }
 
@@ -127,7 +145,7 @@ fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<
     if !figure.unfinished.is_empty() {
         figure.quantities.iter_mut().for_each(|quantity| quantity.name.push_str(" (partial)"));
     }
-    store.save(&Key { name: format!("figure-{name}"), inputs }, figure)
+    Ok(store.save(&Key { name: format!("figure-{name}"), inputs }, figure)?)
 }
 
 /// Runs the programs one after the other; each uses all cores.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
+use buddy_core::digest;
 use buddy_scenario::{Point, Scenario, Stage, TargetChoice};
 use buddy_sim::{Config, Report};
 use buddy_trace::pattern::PROGRAMS;
@@ -9,7 +10,7 @@ use buddy_workloads::ALL;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Error, Findings, Key, Settings, Store, Watch, store::hash, work::Work};
+use crate::{Error, Findings, Key, Settings, Store, Watch, work::Work};
 
 /// Programs by name, each made ready when its first simulation begins.
 pub(crate) struct Stages<'a> {
@@ -67,6 +68,12 @@ impl<'a> Stages<'a> {
         Ok(done?.into_iter().flatten().collect())
     }
 
+    /// The points whose memory is known, each with the key of its result.
+    pub(crate) fn keys<'p>(&self, points: &'p [Point]) -> Result<Vec<(&'p Point, Key)>, Error> {
+        let known = points.iter().filter_map(|point| Some((point, self.memory(&point.program)?)));
+        known.map(|(point, memory)| Ok((point, key(point, &memory)?))).collect()
+    }
+
     /// What decides the memory and the kernels of a program; none if it is not known.
     fn memory(&self, program: &str) -> Option<Value> {
         let settings = &self.found.settings;
@@ -75,7 +82,7 @@ impl<'a> Stages<'a> {
         }
         if let Some(recorded) = self.found.networks.get(program) {
             let instructions = settings.network_instructions;
-            let sizes = format!("{:016x}", hash(&json!(recorded.record.sizes).to_string()));
+            let sizes = format!("{:032x}", digest(json!(recorded.record.sizes).to_string().as_bytes()));
             return Some(
                 json!({ "run": recorded.record.run.parameters, "sizes": sizes, "instructions": instructions }),
             );
@@ -84,7 +91,7 @@ impl<'a> Stages<'a> {
         Some(json!({ "bytes": bytes, "seed": settings.seed }))
     }
 
-    fn simulate(&self, point: &Point, watch: &dyn Watch) -> Result<Report, Error> {
+    pub(crate) fn simulate(&self, point: &Point, watch: &dyn Watch) -> Result<Report, Error> {
         let stage = self.ready[&point.program].get_or_init(|| self.make(&point.program));
         let missing = |why: &String| Error::NoProgram { program: point.program.clone(), why: why.clone() };
         let stage = stage.as_ref().map_err(missing)?;

@@ -186,9 +186,10 @@ fn has(name: &str, parts: &[&str]) -> bool {
 mod tests {
     use buddy_core::Policy;
     use buddy_dl::{PAPER, TODAY};
+    use buddy_scenario::recorded_run;
 
     use super::*;
-    use crate::{Recorded, recorded_run};
+    use crate::Recorded;
 
     /// The sums here are those of a profile, on every record that there is.
     #[test]

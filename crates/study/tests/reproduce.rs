@@ -14,7 +14,8 @@ use buddy_core::{
     AllocationInfo, AllocationSizes, Dtype, Figure, Histogram, PageMap, Panel, Record, RunInfo, RunRecord,
     SnapshotInfo,
 };
-use buddy_study::{Done, Error, Nobody, Progress, Request, Settings, Watch, output, reproduce};
+use buddy_scenario as scenario;
+use buddy_study::{Done, Engine, Error, Nobody, Progress, Request, Settings, Watch, output, reproduce};
 
 /// As small as the programs go.
 const TINY: Settings =
@@ -25,6 +26,7 @@ fn request(dir: &Path, only: &[&str]) -> Request {
         settings: TINY,
         only: only.iter().map(|&name| name.to_owned()).collect(),
         records: dir.join("records"),
+        engine: Engine::Local,
         recorded: Some(dir.join("recorded")),
     }
 }
@@ -96,7 +98,10 @@ fn an_unknown_name_is_refused_and_a_broken_record_named() {
     fs::create_dir(dir.path().join("recorded")).unwrap();
     fs::write(dir.path().join("recorded/vgg16.json"), "{}").unwrap();
     let error = reproduce(&request(dir.path(), &["fig8"]), &Nobody).unwrap_err();
-    assert!(matches!(&error, Error::Recorded { name, .. } if name == "vgg16"), "{error}");
+    assert!(
+        matches!(&error, Error::Scenario(scenario::Error::Recorded { name, .. }) if name == "vgg16"),
+        "{error}"
+    );
 }
 
 /// Stops when a piece of work is done, and remembers what was made and what was found.

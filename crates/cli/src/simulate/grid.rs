@@ -1,45 +1,15 @@
-//! What the options of a simulation are written as, and the grid that sweeps over them make.
+//! What the options of a simulation are written as, and what a sweep over them changes.
 
-use anyhow::Result;
-use buddy_scenario::Point;
-use buddy_sim::Mode;
+use buddy_scenario::{Case, Point};
+use buddy_sweep::Axis;
 use buddy_workloads::SNAPSHOTS;
-
-/// One setting and its values.
-#[derive(Debug, Clone)]
-pub(crate) struct Sweep {
-    key: String,
-    values: Vec<String>,
-}
-
-impl Sweep {
-    /// Reads `key=v1,v2`, and checks each value by setting it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (key, values) = text.split_once('=').ok_or("a sweep is written KEY=V1,V2")?;
-        let values: Vec<String> = values.split(',').map(str::to_owned).collect();
-        let sweep = Self { key: key.to_owned(), values };
-        let mut point = Point::new("", Mode::Ideal);
-        sweep.values.iter().try_for_each(|value| point.set(&sweep.key, value))?;
-        Ok(sweep)
-    }
-}
-
-/// A share above 0, at most 1.
-pub(crate) fn sample(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err(format!("'{text}' is no share above 0, at most 1")),
-    }
-}
 
 /// Shares of zero, b8, s1, s2, s3 and raw entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shares(pub(crate) [f64; 6]);
 
 pub(crate) fn shares(text: &str) -> Result<Shares, String> {
-    let all: Result<Vec<f64>, _> = text.split(',').map(|share| share.trim().parse()).collect();
-    let six = all.ok().and_then(|all| all.try_into().ok());
-    six.map(Shares).ok_or_else(|| format!("'{text}' is not six shares, such as 0,0,0.3,0.6,0,0.1"))
+    buddy_scenario::parse_shares(text).map(Shares)
 }
 
 /// A snapshot of a run, counted from 0.
@@ -51,19 +21,29 @@ pub(crate) fn snapshot(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Every combination; the first sweep varies slowest.
-pub(crate) fn points(first: &Point, sweeps: &[Sweep]) -> Result<Vec<Point>> {
-    let mut points = vec![first.clone()];
-    for Sweep { key, values } in sweeps {
-        let mut wider = Vec::new();
-        for point in &points {
-            for value in values {
-                let mut next = point.clone();
-                next.set(key, value).map_err(anyhow::Error::msg)?;
-                wider.push(next);
-            }
-        }
-        points = wider;
+/// What is swept and has no column of its own, of a case: `codec bdi, l2.bytes 8388608`.
+pub(crate) fn settings(case: &Case, sweeps: &[Axis]) -> String {
+    let keys = sweeps.iter().flat_map(|axis| &axis.keys);
+    let rest = keys.filter(|key| !Point::KEYS[..6].contains(&key.as_str()));
+    rest.map(|key| format!("{key} {}", value(case, key))).collect::<Vec<_>>().join(", ")
+}
+
+fn value(Case { input, point }: &Case, key: &str) -> String {
+    match key {
+        "program" => input.program.clone(),
+        "scale" => match input.scale {
+            buddy_scenario::Scale::Share(share) => share.to_string(),
+            buddy_scenario::Scale::Bytes(bytes) => buddy_scenario::decimal(bytes),
+        },
+        "seed" => input.seed.to_string(),
+        "snapshot" => input.snapshot.map_or("-".to_owned(), |snapshot| snapshot.to_string()),
+        "codec" => input.codec.name().to_owned(),
+        "batch" => input.batch.to_string(),
+        "sample" => input.sample.to_string(),
+        "size" => format!("{} MiB", input.size),
+        "shares" => input.shares.map(|share| share.to_string()).join(" "),
+        "policy" => point.policy.map_or("-", |policy| policy.name()).to_owned(),
+        "threshold" => point.threshold.map_or("-".to_owned(), |share| format!("{}%", share.as_percent())),
+        field => point.fields.get(field).cloned().unwrap_or_default(),
     }
-    Ok(points)
 }

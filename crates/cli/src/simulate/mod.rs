@@ -11,30 +11,21 @@ use buddy_core::TargetTable;
 use buddy_dl::Network;
 use buddy_profile::{DEFAULT_THRESHOLD, Tried};
 use buddy_scenario::{
-    Ask, Done, Observed, Point, Scenario, Share, Source, Stage, TargetChoice, observe, parse_mode, typical,
+    Ask, Case, Done, Input, Observed, Point, Scale, Scenario, Share, Source, Stage, TargetChoice, decimal,
+    observe, parse_mode, parse_sample, parse_scale, typical,
 };
 use buddy_sim::Mode;
 use buddy_snapshot::write_atomic;
-use buddy_study::recorded_run;
+use buddy_sweep::{Axis, Plan};
 use buddy_trace::pattern::PROGRAMS;
 use buddy_workloads::{ALL, Info};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
-use self::grid::{Shares, Sweep};
-use crate::{
-    FINISHES, INTERRUPTED, machine, output as files,
-    progress::Bar,
-    say,
-    workload::{
-        decimal,
-        scale::{Scale, parse_scale},
-    },
-};
+use self::grid::Shares;
+use crate::{FINISHES, INTERRUPTED, machine, output as files, progress::Bar, say};
 
-/// What is random in a workload is drawn from this seed.
-const SEED: u64 = 1;
 /// Cycles between two samples of a timeline.
 const SAMPLE_CYCLES: u64 = 500;
 
@@ -89,7 +80,7 @@ pub(crate) struct Simulate {
     batch: u64,
 
     /// Share of a network's iteration that is simulated, in short runs of blocks of each kernel, above 0 to 1
-    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = grid::sample)]
+    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_sample)]
     sample: f64,
 
     /// Take the recorded training runs, NAME.json for each network, from here instead of those that are built in
@@ -112,9 +103,10 @@ pub(crate) struct Simulate {
     #[arg(long)]
     timed_copies: bool,
 
-    /// Vary one setting: spec, mode, link, targets, metadata (bytes a slice) or oversubscription
-    #[arg(long, value_name = "KEY=V1,V2", value_parser = Sweep::parse)]
-    sweep: Vec<Sweep>,
+    /// Vary one setting: any key of a plan (`buddy sweep --help`), such as mode, link, spec, targets, policy, threshold, codec,
+    /// metadata, or a field of the GPU (l2.bytes); a value may be a range (50..200 step 50)
+    #[arg(long, value_name = "KEY=V1,V2", value_parser = Axis::parse)]
+    sweep: Vec<Axis>,
 
     /// Write the record; the cycle count is its field data.cycles
     #[arg(long, value_name = "PATH")]
@@ -142,126 +134,102 @@ Examples:
 impl Simulate {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
-        let points = grid::points(&self.first_point(), &self.sweep)?;
-        self.check_output(&points)?;
-        if self.timeline.is_some() && points.len() > 1 {
-            bail!("--timeline is for one run; the sweep has {}", points.len());
+        let plan = Plan::of(self.case(), self.sweep.clone()).map_err(anyhow::Error::msg)?;
+        let cases: Vec<Case> = plan.cases().collect();
+        self.check_output(&cases)?;
+        if self.timeline.is_some() && cases.len() > 1 {
+            bail!("--timeline is for one run; the sweep has {}", cases.len());
         }
-        let (what, stage) = self.open(&points)?;
-        for line in stage.left_out() {
-            say(format_args!(
-                "{what}: '{}' is neither a copy nor a kernel and takes no time",
-                line.escape_debug()
-            ));
-        }
+        cases.iter().try_for_each(Case::check)?;
+        let (what, stages) = self.stages(&cases)?;
         // Everything is read and checked before the first run begins.
-        let scenarios: Vec<Scenario<'_>> =
-            points.iter().map(|point| self.scenario(&stage, point)).collect::<Result<_>>()?;
+        let scenario = |case: &Case| {
+            let stage = stages.iter().find(|(input, _)| *input == case.input);
+            self.scenario(&stage.expect("every input has its stage").1, &case.point)
+        };
+        let scenarios: Vec<Scenario<'_>> = cases.iter().map(scenario).collect::<Result<_>>()?;
         let done = simulate(&scenarios)?;
-        let runs: Vec<(&Scenario<'_>, &Done)> = scenarios
-            .iter()
-            .zip(&done)
-            .filter_map(|(scenario, done)| Some((scenario, done.as_ref()?)))
-            .collect();
+        let settings: Vec<String> = cases.iter().map(|case| grid::settings(case, &self.sweep)).collect();
+        let mut runs: Vec<Run<'_>> = Vec::new();
+        for ((scenario, done), settings) in scenarios.iter().zip(&done).zip(&settings) {
+            runs.extend(done.as_ref().map(|done| Run { scenario, done, settings }));
+        }
         warn_of_unmatched(&runs);
         output::print(&runs)?;
         self.write_files(&what, &runs)?;
-        if runs.len() < points.len() {
-            bail!("interrupted: {} of {} runs are done", runs.len(), points.len());
+        if runs.len() < cases.len() {
+            bail!("interrupted: {} of {} runs are done", runs.len(), cases.len());
         }
         Ok(())
     }
 
-    /// What is simulated, in words and ready to run.
-    fn open(&self, points: &[Point]) -> Result<(String, Stage)> {
-        let Shares(shares) = self.shares;
-        let stage = match Source::find(&self.what)? {
-            Source::Workload(info) => self.workload(info, points)?,
-            Source::Network(network) => self.iteration(&network, points)?,
-            Source::Trace(path) => Stage::trace(&path, shares)?,
-            Source::Generated(name) => {
-                let stage = Stage::generated(name, self.size << 20, Some(shares));
-                return Ok((format!("{name} ({} MiB)", self.size), stage));
+    /// Every program that is swept over, ready to run, and all of them in words.
+    fn stages(&self, cases: &[Case]) -> Result<(String, Vec<(Input, Stage)>)> {
+        let (mut names, mut stages): (Vec<String>, Vec<(Input, Stage)>) = (Vec::new(), Vec::new());
+        for case in cases {
+            if stages.iter().any(|(input, _)| *input == case.input) {
+                continue;
             }
-        };
-        let what = match stage.about() {
-            (name, Some(bytes)) => format!("{name} ({})", decimal(bytes)),
-            (name, None) => name.to_owned(),
-        };
-        Ok((what, stage))
-    }
-
-    /// A workload, run and looked at unless nothing that is asked for depends on its data.
-    fn workload(&self, info: &Info, points: &[Point]) -> Result<Stage> {
-        // Whatever else may be wrong is found before the workload runs.
-        let mut tables: Vec<TargetTable> = Vec::new();
-        for point in points {
-            point.config()?;
-            tables.extend(TargetChoice::named(point.targets.as_deref()).table(info.name)?);
+            let same = cases.iter().filter(|other| other.input == case.input);
+            let points: Vec<Point> = same.map(|case| case.point.clone()).collect();
+            let (what, stage) = open(&case.input, &points)?;
+            for line in stage.left_out() {
+                let line = line.escape_debug();
+                say(format_args!("{what}: '{line}' is neither a copy nor a kernel and takes no time"));
+            }
+            if !names.contains(&what) {
+                names.push(what);
+            }
+            stages.push((case.input.clone(), stage));
         }
-        let bytes = self.scale.bytes(info)?;
-        let application = (info.build)(bytes, SEED).application();
-        if !is_compressed(points) {
-            return Ok(Stage::unseen(application));
-        }
-        let tried = Tried { kinds: vec![self.codec], auto: false, threshold: DEFAULT_THRESHOLD };
-        let ask = Ask { info, bytes, seed: SEED, tried, tables: &tables, snapshot: self.snapshot };
-        let mut bar = None;
-        let observed = observe(&ask, |step| {
-            bar.get_or_insert_with(|| Bar::steps(step.of)).add(1);
-            true
-        })?;
-        bar.iter().for_each(Bar::finish);
-        let snapshot = self.snapshot.unwrap_or_else(|| typical(&observed.profile));
-        let stage = Stage::observed(application, &observed, snapshot);
-        describe(&stage, &observed, snapshot)?;
-        Ok(stage)
-    }
-
-    /// A training iteration, with the record of a real run, which must be there if the data matters.
-    fn iteration(&self, network: &Network, points: &[Point]) -> Result<Stage> {
-        let record = recorded_run(self.recorded.as_deref(), &self.what)?;
-        let compressed = is_compressed(points);
-        if record.is_none() && compressed {
-            bail!("--recorded has no {}.json, so nothing is known of how its tensors compress", self.what);
-        }
-        let record = record.filter(|_| compressed);
-        Ok(Stage::iteration(network, self.batch, self.sample, self.codec, record.as_ref())?)
+        Ok((names.join(", "), stages))
     }
 
     /// Looks for what cannot be written before the work, not after.
-    fn check_output(&self, points: &[Point]) -> Result<()> {
+    fn check_output(&self, cases: &[Case]) -> Result<()> {
         let outputs = [
             ("--json", self.json.as_ref()),
             ("--html", self.html.as_ref()),
             ("--timeline", self.timeline.as_ref()),
         ];
         let inputs: Vec<PathBuf> =
-            points.iter().filter_map(|point| point.targets.as_ref()).map(PathBuf::from).collect();
+            cases.iter().filter_map(|case| case.point.targets.as_ref()).map(PathBuf::from).collect();
         files::check(&outputs, &inputs)
     }
 
     /// What the options say, before any sweep.
-    fn first_point(&self) -> Point {
-        Point {
+    fn case(&self) -> Case {
+        let point = Point {
             gpu: self.spec.clone(),
             link: self.link.clone(),
             targets: self.targets.clone(),
             oversubscription: self.oversubscription,
             ..Point::new(&self.what, self.mode)
-        }
+        };
+        let input = Input {
+            program: self.what.clone(),
+            scale: self.scale,
+            snapshot: self.snapshot,
+            codec: self.codec,
+            batch: self.batch,
+            sample: self.sample,
+            size: self.size,
+            shares: self.shares.0,
+            recorded: self.recorded.clone(),
+            ..Input::default()
+        };
+        Case { input, point }
     }
 
     fn scenario<'a>(&self, stage: &'a Stage, point: &Point) -> Result<Scenario<'a>> {
-        let mut scenario =
-            Scenario::new(stage, point.clone(), &TargetChoice::named(point.targets.as_deref()))?;
+        let mut scenario = Scenario::new(stage, point.clone(), &point.target_choice())?;
         scenario.config.timed_copies = self.timed_copies;
         scenario.config.sample_cycles = self.timeline.is_some().then_some(SAMPLE_CYCLES);
         Ok(scenario)
     }
 
-    fn write_files(&self, what: &str, runs: &[(&Scenario<'_>, &Done)]) -> Result<()> {
-        let Some((_, first)) = runs.first() else { return Ok(()) };
+    fn write_files(&self, what: &str, runs: &[Run<'_>]) -> Result<()> {
+        let Some(Run { done: first, .. }) = runs.first() else { return Ok(()) };
         if let Some(path) = &self.json {
             files::write(path, &output::record(what, runs, self.sweep.is_empty()))?;
         }
@@ -288,6 +256,52 @@ fn what_help() -> String {
     )
 }
 
+/// One simulation that is done.
+pub(crate) struct Run<'a> {
+    scenario: &'a Scenario<'a>,
+    done: &'a Done,
+    /// What is swept and has no column of its own.
+    settings: &'a str,
+}
+
+/// What is simulated, in words and ready to run on these machines.
+fn open(input: &Input, points: &[Point]) -> Result<(String, Stage)> {
+    let stage = match input.workload()? {
+        Some((info, bytes)) => workload(input, info, bytes, points)?,
+        None => input.stage(is_compressed(points), None)?,
+    };
+    let what = match (Source::find(&input.program)?, stage.about()) {
+        (Source::Generated(name), _) => format!("{name} ({} MiB)", input.size),
+        (_, (name, Some(bytes))) => format!("{name} ({})", decimal(bytes)),
+        (_, (name, None)) => name.to_owned(),
+    };
+    Ok((what, stage))
+}
+
+/// A workload, run and looked at unless nothing that is asked for depends on its data.
+fn workload(input: &Input, info: &Info, bytes: u64, points: &[Point]) -> Result<Stage> {
+    let mut tables: Vec<TargetTable> = Vec::new();
+    for point in points {
+        tables.extend(TargetChoice::named(point.targets.as_deref()).table(info.name)?);
+    }
+    let application = (info.build)(bytes, input.seed).application();
+    if !is_compressed(points) {
+        return Ok(Stage::unseen(application));
+    }
+    let tried = Tried { kinds: vec![input.codec], auto: false, threshold: DEFAULT_THRESHOLD };
+    let ask = Ask { info, bytes, seed: input.seed, tried, tables: &tables, snapshot: input.snapshot };
+    let mut bar = None;
+    let observed = observe(&ask, |step| {
+        bar.get_or_insert_with(|| Bar::steps(step.of)).add(1);
+        true
+    })?;
+    bar.iter().for_each(Bar::finish);
+    let snapshot = input.snapshot.unwrap_or_else(|| typical(&observed.profile));
+    let stage = Stage::observed(application, &observed, snapshot);
+    describe(&stage, &observed, snapshot)?;
+    Ok(stage)
+}
+
 /// Whether a mode is asked for in which the data matters.
 fn is_compressed(points: &[Point]) -> bool {
     points.iter().any(|point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy))
@@ -307,9 +321,9 @@ fn describe(stage: &Stage, observed: &Observed, snapshot: usize) -> Result<()> {
 }
 
 /// Says which rows of a file of targets are for nothing in the program, once for each file.
-fn warn_of_unmatched(runs: &[(&Scenario<'_>, &Done)]) {
+fn warn_of_unmatched(runs: &[Run<'_>]) {
     let mut said = HashSet::new();
-    for (scenario, done) in runs.iter().filter(|(_, done)| !done.unmatched.is_empty()) {
+    for Run { scenario, done, .. } in runs.iter().filter(|run| !run.done.unmatched.is_empty()) {
         let path = scenario.point.targets.as_deref().unwrap_or_default();
         if said.insert(path) {
             say(format_args!(

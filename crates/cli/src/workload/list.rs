@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use buddy_report::{Align, Cell, Column, Table};
+use buddy_scenario::decimal;
 use buddy_workloads::{ALL, Info};
 use clap::Args;
 
@@ -40,13 +41,4 @@ fn row(info: &Info) -> Vec<Cell> {
     let (quarter, paper) = (at(info.paper_bytes / 4), at(info.paper_bytes));
     let cells = [info.name, &ran, &decimal(info.paper_bytes), &at(1_000_000), &quarter, &paper, info.method];
     cells.map(Cell::text).into()
-}
-
-/// A size in the paper's units: its workload table has powers of ten.
-pub(crate) fn decimal(bytes: u64) -> String {
-    match bytes as f64 {
-        size if size < 1e6 => format!("{:.0} kB", size / 1e3),
-        size if size < 999.5e6 => format!("{:.0} MB", size / 1e6),
-        size => format!("{:.2} GB", size / 1e9),
-    }
 }

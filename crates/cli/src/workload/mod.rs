@@ -2,9 +2,8 @@
 
 mod list;
 mod run;
-pub(crate) mod scale;
 
-pub(crate) use list::decimal;
+pub(crate) use buddy_scenario::decimal;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

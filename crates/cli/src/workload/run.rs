@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use buddy_core::{Record, RunInfo, SnapshotInfo};
 use buddy_profile::{DEFAULT_THRESHOLD, Observer, Rows, candidates, drop_beaten, train};
 use buddy_report::{bytes, run_picture};
+use buddy_scenario::{Scale, parse_scale};
 use buddy_snapshot::{RunWriter, write_atomic};
 use buddy_workloads::{ALL, Check, Info, SNAPSHOTS, Workload, describe, run};
 use clap::{
@@ -17,7 +18,6 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
-use super::scale::{Scale, parse_scale};
 use crate::{output, progress::Bar};
 
 /// Run a workload and write what its memory holds at ten evenly spaced times

@@ -71,6 +71,40 @@ impl Gpu {
         Ok(gpu)
     }
 
+    /// A GPU by its name or file with some fields changed, each by its dotted name (`l2.bytes`).
+    ///
+    /// # Errors
+    /// [`SpecError`] that names the field or what is wrong with the GPU.
+    pub fn changed<'a>(
+        name: &str,
+        fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, SpecError> {
+        let mut table = GPUS.table(name, &GPUS.text(name)?)?;
+        let mut said = name.to_owned();
+        for (field, value) in fields {
+            put(&mut table, field, scalar(value)).map_err(|why| SpecError::file(name, why))?;
+            said.push_str(&format!(" with {field} = {value}"));
+        }
+        let gpu: Self = table.try_into().map_err(|error| SpecError::file(&said, error))?;
+        gpu.check().map_err(|why| SpecError::file(&said, why))?;
+        Ok(gpu)
+    }
+
+    /// Whether a GPU's file has a field of this dotted name, such as `l2.bytes`.
+    pub fn has_field(field: &str) -> bool {
+        let table: Table = toml::from_str(files::GPUS[0].1).expect("built-in files are TOML");
+        leaf(&table, field).is_some()
+    }
+
+    /// The whole file of a GPU: every field, those of its base included.
+    ///
+    /// # Errors
+    /// [`SpecError`] that names what is wrong, and the GPUs there are.
+    pub fn text(name: &str) -> Result<String, SpecError> {
+        Self::named(name)?;
+        Ok(GPUS.table(name, &GPUS.text(name)?)?.to_string())
+    }
+
     /// Names of the GPUs that are built in.
     pub fn names() -> impl Iterator<Item = &'static str> {
         GPUS.names()
@@ -109,6 +143,15 @@ impl Link {
         let link: Self = LINKS.parse(file, text)?;
         link.check().map_err(|why| SpecError::file(file, why))?;
         Ok(link)
+    }
+
+    /// The whole file of a link.
+    ///
+    /// # Errors
+    /// [`SpecError`] that names what is wrong, and the links there are.
+    pub fn text(name: &str) -> Result<String, SpecError> {
+        Self::named(name)?;
+        Ok(LINKS.table(name, &LINKS.text(name)?)?.to_string())
     }
 
     /// Names of the links that are built in.
@@ -180,4 +223,35 @@ fn extend(base: &mut Table, own: Table) {
             (_, value) => drop(base.insert(key, value)),
         }
     }
+}
+
+/// The field of a dotted name; a table is none.
+fn leaf<'a>(table: &'a Table, field: &str) -> Option<&'a Value> {
+    match field.split_once('.') {
+        Some((head, rest)) => leaf(table.get(head)?.as_table()?, rest),
+        None => table.get(field).filter(|value| !value.is_table()),
+    }
+}
+
+/// Sets the field of a dotted name, which must be there.
+fn put(table: &mut Table, field: &str, value: Value) -> Result<(), String> {
+    let missing = || format!("there is no field '{field}'");
+    match field.split_once('.') {
+        Some((head, rest)) => {
+            let inner = table.get_mut(head).and_then(Value::as_table_mut).ok_or_else(missing)?;
+            put(inner, rest, value).map_err(|_| missing())
+        }
+        None if table.get(field).is_some_and(|old| !old.is_table()) || field == "name" => {
+            table.insert(field.to_owned(), value);
+            Ok(())
+        }
+        None => Err(missing()),
+    }
+}
+
+/// A value as it is written: a number where it is one, else a text.
+fn scalar(text: &str) -> Value {
+    let whole = text.parse::<i64>().map(Value::Integer);
+    let number = || text.parse::<f64>().map(Value::Float);
+    whole.or_else(|_| number()).unwrap_or_else(|_| Value::String(text.to_owned()))
 }

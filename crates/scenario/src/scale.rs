@@ -1,16 +1,15 @@
 //! How large a run is: a share of the paper's footprint, or a size.
 
-use anyhow::{Result, bail};
 use buddy_workloads::Info;
 
-use super::list::decimal;
+use crate::Error;
 
 /// The least that the workloads are made for.
 const LEAST_BYTES: u64 = 1_000_000;
 
 /// The footprint that `--scale` asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Scale {
+pub enum Scale {
     /// This share of the footprint that the program had in the paper.
     Share(f64),
     /// This many bytes of all arrays together.
@@ -30,7 +29,10 @@ const UNITS: [(&str, f64); 9] = [
 ];
 
 /// Reads `0.25`, `1`, `16MB` or `1GiB`.
-pub(crate) fn parse_scale(text: &str) -> Result<Scale, String> {
+///
+/// # Errors
+/// A sentence, for anything else.
+pub fn parse_scale(text: &str) -> Result<Scale, String> {
     let unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
     let number = unit.map_or(text, |(number, _)| number.trim_end());
     let wrong = || "give a share of the paper's footprint (0.25, 1) or a size (16MB, 1GiB)".to_owned();
@@ -43,7 +45,10 @@ pub(crate) fn parse_scale(text: &str) -> Result<Scale, String> {
 
 impl Scale {
     /// How many bytes that is for a workload.
-    pub(crate) fn bytes(self, info: &Info) -> Result<u64> {
+    ///
+    /// # Errors
+    /// Less than the workloads are made for, or more than the paper has.
+    pub fn bytes(self, info: &Info) -> Result<u64, Error> {
         let bytes = match self {
             Self::Share(share) => (info.paper_bytes as f64 * share) as u64,
             Self::Bytes(bytes) => bytes,
@@ -51,8 +56,30 @@ impl Scale {
         if (LEAST_BYTES..=info.paper_bytes).contains(&bytes) {
             return Ok(bytes);
         }
-        let paper = decimal(info.paper_bytes);
-        bail!("{}: the scale must be from 1MB to 1, the paper's {paper}, not {}", info.name, decimal(bytes))
+        let (name, paper) = (info.name, decimal(info.paper_bytes));
+        let why =
+            format!("{name}: the scale must be from 1MB to 1, the paper's {paper}, not {}", decimal(bytes));
+        Err(Error::Setting(why))
+    }
+}
+
+/// Reads a number of bytes: `4096`, `4KiB`, `1MB`; none for anything else.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    match text.parse() {
+        Ok(bytes) => Some(bytes),
+        Err(_) => match parse_scale(text) {
+            Ok(Scale::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        },
+    }
+}
+
+/// A size in words, in powers of ten as the paper has them.
+pub fn decimal(bytes: u64) -> String {
+    match bytes as f64 {
+        size if size < 1e6 => format!("{:.0} kB", size / 1e3),
+        size if size < 999.5e6 => format!("{:.0} MB", size / 1e6),
+        size => format!("{:.2} GB", size / 1e9),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Who watches a study.
+//! Who watches work that takes long.
 
-/// Told how far a study is, and asked whether it goes on.
+/// Told how far the work is, and asked whether it goes on.
 pub trait Watch: Sync {
-    /// Whether to go on; once it says no, the study ends with what is done.
+    /// Whether to go on; once it says no, the work ends with what is done.
     fn goes_on(&self) -> bool {
         true
     }
@@ -11,7 +11,7 @@ pub trait Watch: Sync {
     fn progress(&self, _progress: &Progress<'_>) {}
 }
 
-/// How far a study is. Work is measured in its expected seconds on one core.
+/// How far the work is. It is measured in its expected seconds on one core.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress<'a> {
     /// What was begun or ended.
@@ -24,7 +24,7 @@ pub struct Progress<'a> {
     pub all: f64,
 }
 
-/// Lets a study run to its end and hears nothing of it.
+/// Lets the work run to its end and hears nothing of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nobody;
 

@@ -1,0 +1,164 @@
+//! `buddy sweep run`: what is not done yet, on this machine; or how much that would be.
+
+use std::{sync::atomic::Ordering, thread, time::Duration};
+
+use anyhow::{Result, bail};
+use buddy_report::count;
+use buddy_sweep::{Failure, Shard, Summary, Sweep, Tasks, Tries, Watch, local, shards};
+use clap::{Args, ValueEnum};
+
+use super::{Jobs, Which, cluster::on_slurm};
+use crate::{FINISHES, progress::TimeLeft, say};
+
+/// Programs above this footprint are run one at a time.
+const LARGE_BYTES: u64 = 512 << 20;
+/// Failed points that are named; more are counted.
+const NAMED: usize = 10;
+
+/// Run the points that are not done yet
+#[derive(Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    which: Which,
+
+    /// Say how many points there are and how long they take, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Only one of N parts of about the same work, counted from 1: for schedulers that know nothing of sweeps
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+
+    /// Only run the programs whose memory the points need; with this done first, shards do not run them again
+    #[arg(long)]
+    programs: bool,
+
+    /// Simulations at once; all cores unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+
+    /// Where points are run
+    #[arg(long, value_enum, default_value_t = Place::Local)]
+    on: Place,
+
+    /// With Slurm: submit and do not wait; `buddy sweep collect` does
+    #[arg(long)]
+    detach: bool,
+
+    #[command(flatten)]
+    jobs: Jobs,
+
+    /// Try again what was given up
+    #[arg(long)]
+    retry: bool,
+}
+
+/// Where work is done.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Place {
+    /// The cores of this machine
+    Local,
+    /// Jobs of a cluster with Slurm
+    Slurm,
+}
+
+impl Run {
+    /// Does the verb's job.
+    pub(crate) fn run(self) -> Result<()> {
+        if self.dry_run {
+            return self.say_how_much();
+        }
+        let sweep = self.which.open()?;
+        let tries = Tries::of(sweep.store())?;
+        if self.retry {
+            tries.forget()?;
+        }
+        if self.shard.is_none() {
+            match sweep.remove_broken()? {
+                0 => {}
+                many => say(format_args!("{many} records were not whole; they are made again")),
+            }
+        }
+        if self.on == Place::Slurm {
+            return on_slurm(&sweep, &self.which, &self.jobs, &tries, self.detach);
+        }
+        FINISHES.store(true, Ordering::Relaxed);
+        let bar = TimeLeft::with_lines_every(Duration::from_secs(10));
+        let done = self.local(&sweep, &tries, &bar);
+        bar.finish();
+        let done = done?;
+        if self.shard.is_none() && !self.programs {
+            return report(&done, sweep.points().len(), &self.which);
+        }
+        say(format_args!("{} tasks of this part are done", done.done));
+        report_failures(&done)
+    }
+
+    fn local(&self, sweep: &Sweep, tries: &Tries, watch: &dyn Watch) -> Result<Summary> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.map_or(cores, |threads| threads as usize);
+        let settings = local::Settings { threads, attempts: self.jobs.attempts };
+        let part = |tasks: &dyn Tasks| match self.shard {
+            Some(Shard { number, of }) => shards(tasks, of).swap_remove(number - 1),
+            None => 0..tasks.len(),
+        };
+        let alone = sweep.footprint() > LARGE_BYTES;
+        let runs = sweep.run_tasks();
+        // A shard without its programs finds them in the store, or runs those that it needs itself.
+        let mut summary = Summary::default();
+        if self.programs || self.shard.is_none() {
+            let settings = local::Settings { threads: if alone { 1 } else { threads }, ..settings };
+            summary = local::run(&runs, part(&runs), tries, settings, watch)?;
+        }
+        if self.programs || summary.interrupted {
+            return Ok(summary);
+        }
+        let points = sweep.point_tasks();
+        let done = local::run(&points, part(&points), tries, settings, watch)?;
+        Ok(Summary { done: 0, ..summary }.and(done))
+    }
+
+    /// What `--dry-run` prints.
+    fn say_how_much(&self) -> Result<()> {
+        let points = self.which.points()?;
+        let all = points.len();
+        let seconds: f64 = (0..all).map(|point| points.seconds(point)).sum();
+        let store = self.which.dir();
+        let done = if store.is_dir() {
+            let kept = buddy_sweep::Store::open(&store)?.points();
+            (0..all).filter(|point| kept.contains(&points.digest(*point))).count()
+        } else {
+            0
+        };
+        println!("{} points, {} of them done", count(all as u64), count(done as u64));
+        println!("about {} core hours for all, without the runs of programs", hours(seconds));
+        println!("store: {}", store.display());
+        Ok(())
+    }
+}
+
+/// Hours with two digits that count.
+fn hours(seconds: f64) -> String {
+    let hours = seconds / 3600.0;
+    if hours < 10.0 { format!("{hours:.2}") } else { count(hours.round() as u64) }
+}
+
+/// Says what was done, and what was not.
+pub(super) fn report(summary: &Summary, all: usize, which: &Which) -> Result<()> {
+    say(format_args!("{} of {} points are done, in {}", summary.done, all, which.dir().display()));
+    report_failures(summary)
+}
+
+fn report_failures(Summary { failed, interrupted, .. }: &Summary) -> Result<()> {
+    for Failure { name, why } in failed.iter().take(NAMED) {
+        say(format_args!("failed: {name}: {why}"));
+    }
+    if failed.len() > NAMED {
+        say(format_args!("and {} more", failed.len() - NAMED));
+    }
+    match (interrupted, failed.len()) {
+        (true, _) => bail!("interrupted; the same command goes on"),
+        (false, 0) => Ok(()),
+        (false, many) => bail!("{many} failed; --retry tries them again"),
+    }
+}

@@ -1,0 +1,174 @@
+//! `buddy sweep` and `buddy specs` as their users meet them.
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::{Run, buddy};
+use serde_json::Value;
+
+const PLAN: &str = "[axes]\nprogram = ['cg', 'stream']\nscale = '1MB'\nsize = 1\nmode = ['ideal', 'buddy']\nlink = [50, 200]\n\
+                    targets = '2x'\n";
+
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sweep-{name}"));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn plan(folder: &Path, text: &str) -> String {
+    let path = folder.join("plan.toml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The files of the points in a store, with what they hold.
+fn points(store: &Path) -> BTreeSet<(String, String)> {
+    let dirs = fs::read_dir(store.join("points")).unwrap().map(|entry| entry.unwrap().path());
+    let files = dirs.flat_map(|dir| fs::read_dir(dir).unwrap()).map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| {
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap())
+    };
+    files.map(read).collect()
+}
+
+fn rows(plan: &str, store: &str) -> Vec<Value> {
+    let run = buddy(&["sweep", "table", plan, "--store", store, "--format", "jsonl"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_sweep_is_planned_run_resumed_cut_and_shown() {
+    let folder = folder("run");
+    let plan = plan(&folder, PLAN);
+    let dry = buddy(&["sweep", &plan, "--dry-run"]);
+    assert!(
+        dry.code == 0 && dry.stdout.starts_with("8 points, 0 of them done\nabout 0.00 core hours"),
+        "{}",
+        dry.stdout
+    );
+    let run = |args: &[&str]| {
+        let Run { stderr, code, .. } = buddy(&[&["sweep", "run", &plan], args].concat());
+        assert_eq!(code, 0, "{stderr}");
+        stderr
+    };
+    assert!(run(&[]).contains("8 of 8 points are done"));
+    let store = folder.join("plan.sweep");
+    let whole = points(&store);
+    assert_eq!(whole.len(), 8);
+
+    // A spoilt record is made again, a whole one is not touched.
+    let file = |index: usize| {
+        let name = &whole.iter().nth(index).unwrap().0;
+        store.join("points").join(&name["point-".len()..][..2]).join(name)
+    };
+    let time = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    let before = time(file(1));
+    fs::write(file(0), whole.iter().next().unwrap().1.replace("\"cycles\":", "\"cycles\":1")).unwrap();
+    assert!(run(&[]).contains("1 records were not whole"));
+    assert_eq!((points(&store), time(file(1))), (whole.clone(), before));
+
+    // Shards make the same records, whichever comes first.
+    let cut = folder.join("cut");
+    for shard in ["3/3", "1/3", "2/3"] {
+        run(&["--store", cut.to_str().unwrap(), "--shard", shard, "--threads", "1"]);
+    }
+    assert_eq!(points(&cut), whole);
+
+    let rows = rows(&plan, store.to_str().unwrap());
+    assert_eq!(rows.len(), 8);
+    assert!(
+        rows.iter()
+            .all(|row| row["mode"] != "buddy"
+                || (row["capacity"] == 2.0 && row["speed"].as_f64() <= Some(1.0)))
+    );
+    let columns = "program,link,cycles,report.l2.reads,key";
+    let csv = buddy(&["sweep", "table", &plan, "--format", "csv", "--columns", columns]).stdout;
+    assert!(csv.starts_with("program,link,cycles,report.l2.reads,key\ncg,50,"), "{csv}");
+    let page = folder.join("page.html");
+    assert_eq!(buddy(&["sweep", "page", &plan, "--out", page.to_str().unwrap()]).code, 0);
+    assert!(fs::read_to_string(page).unwrap().contains("\"values\":[\"ideal\",\"buddy\"]"));
+}
+
+#[test]
+fn a_point_is_what_simulate_finds_and_policies_differ() {
+    let folder = folder("same");
+    let axes = "program = 'ilbdc'\nscale = '1MB'\nmode = 'buddy'\npolicy = ['naive', 'allocation-16x']\nthreshold = [0.05, 0.3]";
+    let plan = plan(&folder, &format!("[axes]\n{axes}"));
+    assert_eq!(buddy(&["sweep", &plan]).code, 0);
+    let store = folder.join("plan.sweep");
+    let rows = rows(&plan, store.to_str().unwrap());
+    let json = folder.join("one.json");
+    let sweep = ["--sweep", "policy=naive,allocation-16x", "--sweep", "threshold=0.05,0.3"];
+    let run = buddy(
+        &[
+            &["simulate", "ilbdc", "--scale", "1MB", "--mode", "buddy", "--json", json.to_str().unwrap()],
+            &sweep[..],
+        ]
+        .concat(),
+    );
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("policy naive, threshold 5%"), "{}", run.stdout);
+    let record: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let simulated: Vec<&Value> = (0..4).map(|i| &record["data"]["runs"][i]["report"]["cycles"]).collect();
+    assert_eq!(
+        rows.iter().map(|row| row["cycles"].as_f64()).collect::<Vec<_>>(),
+        simulated.iter().map(|cycles| cycles.as_f64()).collect::<Vec<_>>()
+    );
+    let capacities: BTreeSet<String> = rows.iter().map(|row| row["capacity"].to_string()).collect();
+    assert!(capacities.len() > 1, "{rows:?}");
+}
+
+#[test]
+fn what_fails_is_reported_and_the_rest_is_done() {
+    let folder = folder("fails");
+    fs::write(folder.join("kernel-1.traceg"), "no trace\n").unwrap();
+    let trace = folder.join("kernel-1.traceg");
+    let plan = plan(&folder, &format!("[axes]\nprogram = ['stream', '{}']\nsize = 1", trace.display()));
+    let run = buddy(&["sweep", &plan]);
+    assert_eq!(run.code, 1);
+    assert!(
+        run.stderr.contains("1 of 2 points are done") && run.stderr.contains("failed: "),
+        "{}",
+        run.stderr
+    );
+    let table = buddy(&["sweep", "table", &plan, "--columns", "program,cycles"]);
+    assert!(
+        table.stdout.contains("stream") && table.stderr.contains("1 of 2 points are not done"),
+        "{}",
+        table.stderr
+    );
+}
+
+#[test]
+fn mistakes_are_said_in_one_line() {
+    let folder = folder("mistakes");
+    let plan = plan(&folder, "[axes]\nprogram = 'cg'\ncolour = 'red'");
+    for (args, code, why) in [
+        (vec!["sweep", plan.as_str()], 1, "[axes]: there is no setting 'colour'"),
+        (vec!["sweep", "/no/plan.toml"], 1, "/no/plan.toml: No such file"),
+        (vec!["sweep"], 2, "<PLAN>"),
+        (vec!["sweep", "run", "x.toml", "--shard", "0/3"], 2, "is no shard"),
+        (vec!["specs", "show", "k80"], 1, "there is no GPU 'k80'"),
+    ] {
+        let run = buddy(&args);
+        assert!(run.code == code && run.stderr.contains(why), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn specs_are_listed_and_shown_with_the_fields_of_their_base() {
+    assert!(buddy(&["specs", "list"]).stdout.contains("h200, gh200\nlinks: 50, 100"));
+    let shown = buddy(&["specs", "show", "gh200"]).stdout;
+    assert!(
+        shown.contains("name = \"gh200\"") && shown.contains("[l2]") && shown.contains("slices ="),
+        "{shown}"
+    );
+    assert!(buddy(&["specs", "show", "c2c"]).stdout.contains("gb_per_s"));
+}

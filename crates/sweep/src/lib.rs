@@ -1,0 +1,46 @@
+//! Sweeps of simulations: axes, points, keys, a store of records, and engines.
+//!
+//! ```text
+//!  plan.toml ─► Plan ─► Points (a digest each) ─┬─► local: threads ───────────┐
+//!                                               ├─► slurm: arrays of shards ──┼─► Store ─► Rows ─► table, page
+//!                                               └─► any scheduler: --shard ───┘
+//! ```
+//!
+//! A [`Plan`] is lazy: a point is a number, from which its settings follow. Its [key](Key) is a digest of all that decides
+//! its result, this program's sources included. Engines know only [`Tasks`] that leave a record each in a [`Store`]: which
+//! are done is asked of the store, so that any of them can be killed, started again, or run twice at once.
+
+#![forbid(unsafe_code)]
+
+mod axis;
+mod error;
+mod filter;
+mod key;
+pub mod local;
+mod outcome;
+mod plan;
+mod points;
+mod rows;
+mod shard;
+pub mod slurm;
+mod store;
+mod sweep;
+mod tasks;
+mod tries;
+mod values;
+mod watch;
+
+pub use axis::Axis;
+pub use error::Error;
+pub use key::Key;
+pub use outcome::Outcome;
+pub use plan::Plan;
+pub use points::Points;
+pub use rows::{METRICS, Metric, Rows};
+pub use shard::{Shard, shards};
+pub use store::Store;
+pub use sweep::{PointTasks, RunTasks, Sweep};
+pub use tasks::{Failure, Summary, Tasks};
+pub use tries::Tries;
+pub use values::values;
+pub use watch::{Nobody, Progress, Watch};

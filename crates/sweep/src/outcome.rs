@@ -1,0 +1,38 @@
+//! What a point of a sweep found.
+
+use buddy_core::RecordKind;
+use buddy_scenario::Scenario;
+use buddy_sim::{Mode, Report};
+use serde::{Deserialize, Serialize};
+
+/// The result of one point. It holds nothing of when, where or how fast it was made: a point has one record, whoever made it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcome {
+    /// The program's bytes over the device memory that they take: above 1 with Buddy Compression; none where they lie in host
+    /// memory or move.
+    pub capacity: Option<f64>,
+    /// The share of entries that overflow their targets, where the mode compresses.
+    pub overflow: Option<f64>,
+    /// Time and traffic.
+    pub report: Report,
+}
+
+impl RecordKind for Outcome {
+    const KIND: &'static str = "sweep-point";
+    const VERSION: u32 = 1;
+}
+
+impl Outcome {
+    /// The result of a scenario.
+    pub(crate) fn new(scenario: &Scenario<'_>, report: Report) -> Self {
+        let map = &scenario.config.map;
+        let capacity = match report.mode {
+            Mode::Ideal | Mode::Bandwidth => Some(1.0),
+            Mode::Buddy => Some(map.capacity_ratio()),
+            Mode::Pinned | Mode::Um => None,
+        };
+        let compressed = matches!(report.mode, Mode::Bandwidth | Mode::Buddy);
+        Self { capacity, overflow: compressed.then(|| map.overflow_share()), report }
+    }
+}

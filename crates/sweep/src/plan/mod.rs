@@ -1,0 +1,217 @@
+//! A sweep as a file: axes, GPUs of its own, filters.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use buddy_scenario::Case;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::{Axis, Error, filter::Filter, values};
+
+/// Points that one sweep may have before it is filtered.
+const MOST: u128 = 50_000_000;
+
+/// The file, as TOML has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    name: String,
+    axes: Table,
+    #[serde(default)]
+    zip: Vec<Table>,
+    #[serde(default)]
+    gpu: BTreeMap<String, Table>,
+    #[serde(default)]
+    skip: Vec<Table>,
+    #[serde(default)]
+    only: Vec<Table>,
+}
+
+/// A sweep: what all points share, and the axes that make them. Point after point follows from its number; nothing is held
+/// for each of them.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What it is called: in the file, or the file itself.
+    pub name: String,
+    pub(crate) base: Case,
+    pub(crate) axes: Vec<Axis>,
+    /// GPUs of the plan: a built-in one or a file, and the fields that differ.
+    pub(crate) gpus: BTreeMap<String, Changed>,
+    skip: Vec<Filter>,
+    only: Vec<Filter>,
+}
+
+/// A GPU that is another with some fields changed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Changed {
+    pub(crate) base: String,
+    pub(crate) fields: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] with the table or setting that is wrong.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| Error::plan(&file, error))?;
+        let mut plan = Self::parse(&text).map_err(|why| Error::plan(&file, why))?;
+        if plan.name.is_empty() {
+            plan.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        }
+        Ok(plan)
+    }
+
+    /// Reads and checks the text of a file.
+    ///
+    /// # Errors
+    /// A sentence that names the table or setting.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        let gpus = file.gpu.into_iter().map(|(name, table)| Ok((name, changed(&table)?)));
+        let gpus = gpus.collect::<Result<_, String>>().map_err(|why| format!("[gpu]: {why}"))?;
+        let mut axes = crossed(&file.axes).map_err(|why| format!("[axes]: {why}"))?;
+        for table in &file.zip {
+            let settings = flatten(table).into_iter().map(|(key, value)| Ok((key, values(&value)?)));
+            let zipped = settings.collect::<Result<_, String>>().and_then(Axis::zipped);
+            axes.push(zipped.map_err(|why| format!("[[zip]]: {why}"))?);
+        }
+        axes.sort_by_key(Axis::rank);
+        let mut plan = Self::new(&file.name, Case::default(), axes, gpus)?;
+        let read = |tables: &[Table], what: &str| -> Result<Vec<Filter>, String> {
+            let all = tables.iter().map(|table| Filter::read(table, &plan.axes));
+            all.collect::<Result<_, _>>().map_err(|why| format!("[[{what}]]: {why}"))
+        };
+        let (skip, only) = (read(&file.skip, "skip")?, read(&file.only, "only")?);
+        (plan.skip, plan.only) = (skip, only);
+        Ok(plan)
+    }
+
+    /// A sweep that is no file: what the options say, and axes in this order; those of programs come before the others.
+    ///
+    /// # Errors
+    /// A setting that two axes have, a value that is none, or too many points.
+    pub fn of(base: Case, mut axes: Vec<Axis>) -> Result<Self, String> {
+        axes.sort_by_key(|axis| !axis.changes_input());
+        Self::new("", base, axes, BTreeMap::new())
+    }
+
+    fn new(name: &str, base: Case, axes: Vec<Axis>, gpus: BTreeMap<String, Changed>) -> Result<Self, String> {
+        let mut keys: Vec<&String> = axes.iter().flat_map(|axis| &axis.keys).collect();
+        keys.sort();
+        if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("'{}' is given twice", pair[0]));
+        }
+        let size: u128 = axes.iter().map(|axis| axis.rows.len() as u128).product();
+        if size > MOST {
+            return Err(format!("{size} points are too many; {MOST} is the most, before filters"));
+        }
+        let plan = Self { name: name.to_owned(), base, axes, gpus, skip: Vec::new(), only: Vec::new() };
+        for axis in &plan.axes {
+            let mut case = plan.base.clone();
+            axis.rows.iter().try_for_each(|row| plan.set_row(&mut case, axis, row))?;
+        }
+        Ok(plan)
+    }
+
+    /// Points before filters.
+    pub(crate) fn size(&self) -> usize {
+        self.axes.iter().map(|axis| axis.rows.len()).product()
+    }
+
+    /// Where the point of a number lies along each axis; the first varies slowest.
+    pub(crate) fn places(&self, mut number: usize, places: &mut Vec<usize>) {
+        places.clear();
+        places.resize(self.axes.len(), 0);
+        for (place, axis) in places.iter_mut().zip(&self.axes).rev() {
+            (number, *place) = (number / axis.rows.len(), number % axis.rows.len());
+        }
+    }
+
+    /// Whether the filters leave a point in.
+    pub(crate) fn keeps(&self, places: &[usize]) -> bool {
+        let wanted = self.only.is_empty() || self.only.iter().any(|filter| filter.holds(places));
+        wanted && !self.skip.iter().any(|filter| filter.holds(places))
+    }
+
+    /// The settings of every point that the filters leave in, in order.
+    pub fn cases(&self) -> impl Iterator<Item = Case> {
+        let mut places = Vec::new();
+        let kept = move |number: &usize| {
+            self.places(*number, &mut places);
+            self.keeps(&places)
+        };
+        (0..self.size()).filter(kept).map(|number| self.case(number))
+    }
+
+    /// The settings of the point of a number.
+    pub(crate) fn case(&self, number: usize) -> Case {
+        let mut places = Vec::new();
+        self.places(number, &mut places);
+        let mut case = self.base.clone();
+        for (axis, place) in self.axes.iter().zip(&places) {
+            self.set_row(&mut case, axis, &axis.rows[*place]).expect("every value was set once before");
+        }
+        case
+    }
+
+    fn set_row(&self, case: &mut Case, axis: &Axis, row: &[String]) -> Result<(), String> {
+        axis.keys.iter().zip(row).try_for_each(|(key, value)| self.set(case, key, value))
+    }
+
+    /// Changes a setting; a GPU may be one of the plan's own.
+    pub(crate) fn set(&self, case: &mut Case, key: &str, value: &str) -> Result<(), String> {
+        let Some(own) = self.gpus.get(value).filter(|_| key == "spec") else { return case.set(key, value) };
+        case.point.gpu.clone_from(&own.base);
+        // Axes of fields come after that of the GPU, and change it further.
+        case.point.fields.insert("name".to_owned(), value.to_owned());
+        own.fields.iter().for_each(|(field, value)| case.point.change(field, value));
+        Ok(())
+    }
+}
+
+/// An axis for each setting of a table; programs, networks and traces are one.
+fn crossed(table: &Table) -> Result<Vec<Axis>, String> {
+    let mut axes: Vec<Axis> = Vec::new();
+    for (key, value) in flatten(table) {
+        let axis = Axis::new(&key, values(&value).map_err(|why| format!("{key}: {why}"))?)?;
+        match axes.iter_mut().find(|other| other.keys == axis.keys && axis.keys == ["program"]) {
+            Some(programs) => programs.rows.extend(axis.rows),
+            None => axes.push(axis),
+        }
+    }
+    Ok(axes)
+}
+
+fn changed(table: &Table) -> Result<Changed, String> {
+    let mut table = table.clone();
+    let base = table.remove("base");
+    let base = base
+        .as_ref()
+        .and_then(Value::as_str)
+        .ok_or("a GPU of a plan says what it changes: base = \"h200\"")?;
+    let field = |(key, value): (String, Value)| match values(&value)?.as_slice() {
+        [one] => Ok((key, one.clone())),
+        _ => Err(format!("{key} has several values; that is an axis")),
+    };
+    Ok(Changed {
+        base: base.to_owned(),
+        fields: flatten(&table).into_iter().map(field).collect::<Result<_, _>>()?,
+    })
+}
+
+/// The values of a table and of the tables in it, by their dotted names.
+pub(crate) fn flatten(table: &Table) -> Vec<(String, Value)> {
+    let inner = |(key, value): (&String, &Value)| match value {
+        Value::Table(table) => {
+            flatten(table).into_iter().map(|(name, value)| (format!("{key}.{name}"), value)).collect()
+        }
+        value => vec![(key.clone(), value.clone())],
+    };
+    table.iter().flat_map(inner).collect()
+}
+
+#[cfg(test)]
+mod tests;

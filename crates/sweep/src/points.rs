@@ -1,0 +1,336 @@
+//! The points of a plan, each with the digest of all that decides its result.
+//!
+//! A million of them are planned in seconds, because a point's inputs are put together from pieces of JSON that are made once
+//! for each value of an axis. Two points with the same inputs are one.
+
+use std::collections::HashSet;
+
+use buddy_core::{Policy, digest, spec::Link};
+use buddy_profile::DEFAULT_THRESHOLD;
+use buddy_scenario::{Case, Input, Point, Share, TargetChoice};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{Error, Key, Plan, key::digest_of};
+
+/// Points that are looked at closely before anything is run.
+const CHECKED: usize = 500;
+/// Points that one thread plans at a time.
+const BATCH: usize = 4096;
+
+/// The points that a plan keeps, in its order.
+#[derive(Debug)]
+pub struct Points {
+    plan: Plan,
+    /// The point's number in the plan, and its digest.
+    kept: Vec<(u32, u128)>,
+    pieces: Vec<Piece>,
+    /// For each combination of the program's settings: its JSON, and seconds of a simulation.
+    inputs: Vec<(String, f64)>,
+    /// Points of the plan for each of them.
+    per_input: usize,
+}
+
+/// One field of a point's inputs, by rising name.
+#[derive(Debug)]
+enum Piece {
+    Input,
+    Same(String),
+    Along { axis: usize, values: Vec<String> },
+}
+
+impl Points {
+    /// Plans every point: filters, digests, and one of each that are the same.
+    ///
+    /// # Errors
+    /// A program, machine or file that is none. Of many points some are looked at, evenly spaced; what is wrong with another
+    /// is found when it runs.
+    pub fn of(plan: Plan) -> Result<Self, Error> {
+        let inputs = plan.axes.iter().take_while(|axis| axis.changes_input());
+        let combinations: usize = inputs.map(|axis| axis.rows.len()).product();
+        let per_input = plan.size() / combinations.max(1);
+        let input = |at: usize| {
+            let input = plan.case(at * per_input).input;
+            Ok((format!("\"input\":{}", input.spec()?), input.seconds()))
+        };
+        let inputs = (0..combinations).into_par_iter().map(input).collect::<Result<_, Error>>()?;
+        let pieces = pieces(&plan)?;
+        let mut points = Self { plan, kept: Vec::new(), pieces, inputs, per_input };
+        points.kept = points.all();
+        let mut seen = HashSet::with_capacity(points.kept.len());
+        points.kept.retain(|(_, digest)| seen.insert(*digest));
+        points.check()?;
+        Ok(points)
+    }
+
+    fn all(&self) -> Vec<(u32, u128)> {
+        let size = self.plan.size();
+        let batch = |first: usize| {
+            let (mut places, mut text, mut kept) = (Vec::new(), String::new(), Vec::new());
+            for number in first * BATCH..((first + 1) * BATCH).min(size) {
+                self.plan.places(number, &mut places);
+                if self.plan.keeps(&places) {
+                    self.write(number, &places, &mut text);
+                    kept.push((number as u32, digest_of(&text)));
+                }
+            }
+            kept
+        };
+        (0..size.div_ceil(BATCH)).into_par_iter().flat_map_iter(batch).collect()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let step = self.len().div_ceil(CHECKED).max(1);
+        for point in (0..self.len()).step_by(step) {
+            let case = self.case(point);
+            case.check().map_err(|error| Error::plan(&case.point.name(), error))?;
+        }
+        Ok(())
+    }
+
+    /// The inputs of a point as compact JSON with sorted keys.
+    fn write(&self, number: usize, places: &[usize], text: &mut String) {
+        text.clear();
+        for (index, piece) in self.pieces.iter().enumerate() {
+            text.push(if index == 0 { '{' } else { ',' });
+            text.push_str(match piece {
+                Piece::Input => &self.inputs[number / self.per_input].0,
+                Piece::Same(text) => text,
+                Piece::Along { axis, values } => &values[places[*axis]],
+            });
+        }
+        text.push('}');
+    }
+
+    /// What they are of.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether the filters leave none.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// The settings of a point.
+    pub fn case(&self, point: usize) -> Case {
+        self.plan.case(self.kept[point].0 as usize)
+    }
+
+    /// Where a point lies along each axis.
+    pub(crate) fn places(&self, point: usize) -> Vec<usize> {
+        let mut places = Vec::new();
+        self.plan.places(self.kept[point].0 as usize, &mut places);
+        places
+    }
+
+    /// What a point is known by.
+    pub fn digest(&self, point: usize) -> u128 {
+        self.kept[point].1
+    }
+
+    /// Under which a point's record is kept.
+    pub fn key(&self, point: usize) -> Key {
+        let mut text = String::new();
+        self.write(self.kept[point].0 as usize, &self.places(point), &mut text);
+        Key::point(&text)
+    }
+
+    /// Which combination of the program's settings a point has, from 0.
+    pub(crate) fn input(&self, point: usize) -> usize {
+        self.kept[point].0 as usize / self.per_input
+    }
+
+    /// The program's side of a combination.
+    pub(crate) fn input_case(&self, input: usize) -> Input {
+        self.plan.case(input * self.per_input).input
+    }
+
+    /// Whether the data of the program's memory matters to a point.
+    pub(crate) fn is_compressed(&self, point: usize) -> bool {
+        let is = |mode: &str| matches!(mode, "bandwidth" | "buddy");
+        let place = self
+            .plan
+            .axes
+            .iter()
+            .enumerate()
+            .find_map(|(axis, one)| Some((axis, one.keys.iter().position(|key| key == "mode")?)));
+        match place {
+            Some((axis, column)) => is(&self.plan.axes[axis].rows[self.place(point, axis)][column]),
+            None => self.plan.base.is_compressed(),
+        }
+    }
+
+    /// Where a point lies along one axis.
+    fn place(&self, point: usize, axis: usize) -> usize {
+        let after: usize = self.plan.axes[axis + 1..].iter().map(|axis| axis.rows.len()).product();
+        self.kept[point].0 as usize / after % self.plan.axes[axis].rows.len()
+    }
+
+    /// Seconds of a core that a point takes, about.
+    pub fn seconds(&self, point: usize) -> f64 {
+        self.inputs[self.input(point)].1
+    }
+}
+
+/// The fields of the inputs of all points, by rising name.
+fn pieces(plan: &Plan) -> Result<Vec<Piece>, Error> {
+    let mut named: Vec<(String, Piece)> = vec![("input".to_owned(), Piece::Input)];
+    let machine = |key: &&String| !Input::KEYS.contains(&key.as_str());
+    for (index, axis) in plan.axes.iter().enumerate() {
+        for key in axis.keys.iter().filter(machine) {
+            let column = axis.keys.iter().position(|other| other == key).unwrap_or(0);
+            let value = |row: &Vec<String>| piece(plan, key, Some(&row[column]));
+            let values = axis.rows.iter().map(value).collect::<Result<_, _>>()?;
+            named.push((key.clone(), Piece::Along { axis: index, values }));
+        }
+    }
+    let fields: Vec<String> = plan.base.point.fields.keys().cloned().collect();
+    for key in Point::KEYS.into_iter().map(str::to_owned).chain(fields) {
+        if !named.iter().any(|(other, _)| *other == key) {
+            let same = Piece::Same(piece(plan, &key, None)?);
+            named.push((key, same));
+        }
+    }
+    named.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(named.into_iter().map(|(_, piece)| piece).collect())
+}
+
+/// A setting of the machine as it stands in the inputs: presets and files by what they hold.
+fn piece(plan: &Plan, key: &str, value: Option<&str>) -> Result<String, Error> {
+    let mut case = plan.base.clone();
+    if let Some(value) = value {
+        plan.set(&mut case, key, value).map_err(|why| Error::plan(key, why))?;
+    }
+    let point = &case.point;
+    let value = match key {
+        "spec" => {
+            let gpu =
+                Point { fields: only_name(plan, point), ..point.clone() }.config().map_err(scenario)?.gpu;
+            json!({ "name": gpu.name, "digest": hex(&serde_json::to_string(&gpu).unwrap_or_default()) })
+        }
+        "link" => json!(Link::named(&point.link).map_err(scenario)?),
+        "mode" => json!(point.mode),
+        "targets" => targets(point)?,
+        "metadata" => json!(point.metadata_bytes),
+        "oversubscription" => json!(point.oversubscription.get()),
+        "policy" => json!(point.policy.unwrap_or(Policy::Allocation16x)),
+        "threshold" => json!(point.threshold.map_or(DEFAULT_THRESHOLD, Share::get)),
+        field => json!(point.fields.get(field)),
+    };
+    Ok(format!("{}:{value}", json!(key)))
+}
+
+/// The fields that a GPU of the plan changes; those of axes stand by themselves.
+fn only_name(plan: &Plan, point: &Point) -> std::collections::BTreeMap<String, String> {
+    let own = point.fields.get("name").and_then(|name| plan.gpus.get(name));
+    let fields =
+        own.map(|own| own.fields.iter().map(|(field, _)| field.as_str()).chain(["name"]).collect::<Vec<_>>());
+    let fields = fields.unwrap_or_default();
+    point
+        .fields
+        .iter()
+        .filter(|(field, _)| fields.contains(&field.as_str()))
+        .map(|(a, b)| (a.clone(), b.clone()))
+        .collect()
+}
+
+fn targets(point: &Point) -> Result<Value, Error> {
+    match TargetChoice::named(point.targets.as_deref()) {
+        TargetChoice::File(path) => {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Error::plan("targets", format!("{path}: {error}")))?;
+            Ok(json!({ "digest": hex(&text) }))
+        }
+        TargetChoice::All(target) => Ok(json!(target.name())),
+        TargetChoice::Policy | TargetChoice::Rule { .. } => Ok(Value::Null),
+    }
+}
+
+fn hex(text: &str) -> String {
+    format!("{:032x}", digest(text.as_bytes()))
+}
+
+fn scenario(error: buddy_core::spec::SpecError) -> Error {
+    Error::Scenario(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(text: &str) -> Points {
+        Points::of(Plan::parse(text).unwrap()).unwrap()
+    }
+
+    const PLAN: &str = "[axes]\nprogram = ['cg', 'vgg16']\nscale = '4MB'\nmode = ['ideal', 'buddy']\nbatch = [8, 16]\n\
+                        l2.bytes = ['4MiB', '8MiB']\nlink = [50, 'c2c']";
+
+    #[test]
+    fn the_text_of_a_point_is_canonical_and_its_digest_the_key_s() {
+        let points = points(PLAN);
+        // The batch size is nothing to cg, so half of its points are the same as the other half.
+        assert_eq!(points.len(), 8 + 16);
+        for point in 0..points.len() {
+            let (mut text, key) = (String::new(), points.key(point));
+            points.write(points.kept[point].0 as usize, &points.places(point), &mut text);
+            assert_eq!(key.inputs.to_string(), text);
+            assert_eq!(key.digest(), points.digest(point));
+            assert_eq!(points.is_compressed(point), points.case(point).is_compressed());
+        }
+    }
+
+    #[test]
+    fn whatever_decides_a_result_changes_its_digest() {
+        let digest = |more: &str| {
+            let all = points(&format!("[axes]\nprogram = 'cg'\nscale = '4MB'\nmode = 'buddy'\n{more}"));
+            assert_eq!(all.len(), 1);
+            all.digest(0)
+        };
+        let changes = [
+            "",
+            "seed = 2",
+            "codec = 'bdi'",
+            "snapshot = 3",
+            "gpu = 'v100'",
+            "link = 50",
+            "targets = '2x'",
+            "metadata = 8192",
+            "oversubscription = 0.1",
+            "policy = 'naive'",
+            "threshold = 0.2",
+            "l2.bytes = 8388608",
+            "dram.banks = 8",
+            "gpu = 'x'\n[gpu.x]\nbase = 'paper'",
+            "gpu = 'x'\n[gpu.x]\nbase = 'paper'\nl2.bytes = 8388608",
+        ];
+        let all: HashSet<u128> = changes.iter().map(|change| digest(change)).collect();
+        assert_eq!(all.len(), changes.len());
+        // What only says the default does not.
+        for same in [
+            "threshold = 0.30",
+            "policy = 'allocation-16x'",
+            "link = 150",
+            "gpu = 'paper'",
+            "seed = 1",
+            "codec = 'bpc'",
+        ] {
+            assert_eq!(digest(same), digest(""), "{same}");
+        }
+    }
+
+    #[test]
+    fn points_that_cannot_be_are_refused_before_anything_runs() {
+        let refused = |text: &str| Points::of(Plan::parse(text).unwrap()).unwrap_err().to_string();
+        let error = refused("[axes]\nprogram = 'cg'\nl2.slices = [32, 33]");
+        assert!(error.contains("l2.slices is 33"), "{error}");
+        assert!(refused("[axes]\nprogram = 'nobody'").contains("'nobody' is no trace and no program"));
+        assert!(refused("[axes]\nprogram = 'stream'\nmode = 'buddy'").contains("needs targets"));
+        assert!(refused("[axes]\nprogram = 'cg'\nscale = '1kB'").contains("the scale must be"));
+    }
+}

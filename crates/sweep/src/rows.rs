@@ -1,0 +1,274 @@
+//! Results as rows: the settings of each point and what it found.
+
+use std::io::{self, Write};
+
+use buddy_core::{Grid, GridCell, Unit};
+use buddy_report::SweepData;
+use rayon::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::{Axis, Outcome, Sweep};
+
+/// A figure of a result, by its name.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Its name as a column.
+    pub name: &'static str,
+    /// How its numbers are written.
+    pub unit: Unit,
+    /// Whether more of it is better; none where neither is.
+    pub more_is_better: Option<bool>,
+    get: fn(&Outcome) -> Option<f64>,
+}
+
+const fn metric(
+    name: &'static str,
+    unit: Unit,
+    more: Option<bool>,
+    get: fn(&Outcome) -> Option<f64>,
+) -> Metric {
+    Metric { name, unit, more_is_better: more, get }
+}
+
+/// What a table shows unless columns are chosen. The first, `speed`, is relative to the first point of the same program.
+pub const METRICS: [Metric; 13] = [
+    metric("speed", Unit::Ratio, Some(true), |_| None),
+    metric("capacity", Unit::Ratio, Some(true), |one| one.capacity),
+    metric("seconds", Unit::Number, Some(false), |one| Some(one.report.seconds)),
+    metric("cycles", Unit::Count, Some(false), |one| Some(one.report.cycles as f64)),
+    metric("ipc", Unit::Number, Some(true), |one| Some(one.report.ipc)),
+    metric("overflow", Unit::Percent, Some(false), |one| one.overflow),
+    metric("l1_hits", Unit::Percent, Some(true), |one| Some(one.report.l1.hit_rate)),
+    metric("l2_hits", Unit::Percent, Some(true), |one| Some(one.report.l2.hit_rate)),
+    metric("metadata_hits", Unit::Percent, Some(true), |one| Some(one.report.buddy.metadata_hit_rate)),
+    metric("buddy_accesses", Unit::Percent, Some(false), |one| Some(one.report.buddy.buddy_access_share)),
+    metric("dram_gb_per_s", Unit::Number, None, |one| Some(one.report.dram.gb_per_s)),
+    metric("link_read_gb_per_s", Unit::Number, None, |one| Some(one.report.link_traffic.read_gb_per_s)),
+    metric("link_written_gb_per_s", Unit::Number, None, |one| Some(one.report.link_traffic.written_gb_per_s)),
+];
+
+/// Results of a sweep under chosen columns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rows {
+    /// The columns and a row for every point that is done.
+    pub grid: Grid,
+    /// Points whose results are not there, or not whole.
+    pub missing: usize,
+}
+
+/// What a column shows.
+enum Column {
+    /// A setting: axis and place in its rows.
+    Setting(usize, usize),
+    Metric(Metric),
+    /// The digest of the point.
+    Key,
+    /// Any field of the record, such as `report.l2.reads`.
+    Field(String),
+}
+
+impl Sweep {
+    /// Names of the settings that have more than one value, in the order of the axes.
+    pub fn varied(&self) -> Vec<String> {
+        let axes = self.points().plan().axes.iter().filter(|axis| axis.rows.len() > 1);
+        axes.flat_map(|axis| axis.keys.clone()).collect()
+    }
+
+    /// The results that are there: with no columns chosen, the settings that vary and every [metric](METRICS).
+    ///
+    /// # Errors
+    /// A sentence, for a column that there is not.
+    pub fn rows(&self, columns: &[String]) -> Result<Rows, String> {
+        let names: Vec<String> = match columns {
+            [] => self.varied().into_iter().chain(METRICS.map(|metric| metric.name.to_owned())).collect(),
+            chosen => chosen.to_vec(),
+        };
+        let chosen: Vec<Column> = names.iter().map(|name| self.column(name)).collect::<Result<_, _>>()?;
+        let (results, mut rows) = (self.results(), Vec::new());
+        self.each(&results, |point, outcome, speed| {
+            rows.push(self.row(point, outcome, &chosen, speed)?);
+            Ok(())
+        })?;
+        let missing = results.iter().filter(|one| one.is_none()).count();
+        let columns = names.into_iter().zip(chosen.iter().map(Column::unit)).collect();
+        Ok(Rows { grid: Grid { title: String::new(), columns, rows }, missing })
+    }
+
+    /// All that the page of the sweep shows.
+    pub fn data(&self, failed: Vec<(String, String)>) -> SweepData {
+        let plan = self.points().plan();
+        let name = |axis: &Axis| axis.keys.join(", ");
+        let values = |axis: &Axis| axis.rows.iter().map(|row| row.join(", ")).collect();
+        let varied: Vec<usize> =
+            (0..plan.axes.len()).filter(|axis| plan.axes[*axis].rows.len() > 1).collect();
+        let same = plan.axes.iter().filter(|axis| axis.rows.len() == 1);
+        let same: Vec<String> =
+            same.map(|axis| format!("{} {}", name(axis), axis.rows[0].join(", "))).collect();
+        let columns: Vec<String> = METRICS.map(|metric| metric.name.to_owned()).into();
+        let (mut rows, results) = (Vec::new(), self.results());
+        let columns: Vec<Column> = columns.iter().filter_map(|name| self.column(name).ok()).collect();
+        self.each(&results, |point, outcome, speed| {
+            let places = self.points().places(point);
+            let figure =
+                |cell: &GridCell| if let GridCell::Number(number) = cell { Some(*number) } else { None };
+            let figures = self.row(point, outcome, &columns, speed)?.iter().map(figure).collect();
+            rows.push((varied.iter().map(|axis| places[*axis]).collect(), figures));
+            Ok(())
+        })
+        .expect("metrics are no fields that could be missing");
+        SweepData {
+            name: plan.name.clone(),
+            axes: varied.iter().map(|axis| (name(&plan.axes[*axis]), values(&plan.axes[*axis]))).collect(),
+            metrics: METRICS.map(|one| (one.name.to_owned(), one.unit, one.more_is_better)).into(),
+            missing: results.iter().filter(|one| one.is_none()).count(),
+            rows,
+            same: same.join(", "),
+            failed,
+        }
+    }
+
+    fn results(&self) -> Vec<Option<Outcome>> {
+        (0..self.points().len()).into_par_iter().map(|point| self.outcome(point)).collect()
+    }
+
+    /// Calls `found` with every result and its speed over that of the first point of the same program.
+    fn each(
+        &self,
+        results: &[Option<Outcome>],
+        mut found: impl FnMut(usize, &Outcome, f64) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut first: Option<(usize, f64)> = None;
+        for (point, outcome) in results.iter().enumerate() {
+            let Some(outcome) = outcome else { continue };
+            let (input, seconds) = (self.points().input(point), outcome.report.seconds);
+            let base = *first.insert(first.filter(|(of, _)| *of == input).unwrap_or((input, seconds)));
+            found(point, outcome, base.1 / seconds)?;
+        }
+        Ok(())
+    }
+
+    fn column(&self, name: &str) -> Result<Column, String> {
+        let axes = self.points().plan().axes.iter().enumerate();
+        let key = buddy_scenario::canonical(name);
+        let mut places =
+            axes.filter_map(|(axis, one)| Some((axis, one.keys.iter().position(|other| other == key)?)));
+        let metric = METRICS.into_iter().find(|metric| metric.name == name);
+        match (places.next(), metric) {
+            (Some((axis, place)), _) => Ok(Column::Setting(axis, place)),
+            (None, Some(metric)) => Ok(Column::Metric(metric)),
+            (None, None) if name == "key" => Ok(Column::Key),
+            (None, None) if name.contains('.') => Ok(Column::Field(name.to_owned())),
+            (None, None) => {
+                let metrics: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+                Err(format!(
+                    "there is no column '{name}'; there are the settings of the axes, {}, key, and any field of a record by \
+                     its dotted name, such as report.l2.reads",
+                    metrics.join(", ")
+                ))
+            }
+        }
+    }
+
+    fn row(
+        &self,
+        point: usize,
+        outcome: &Outcome,
+        columns: &[Column],
+        speed: f64,
+    ) -> Result<Vec<GridCell>, String> {
+        let places = self.points().places(point);
+        let fields = columns.iter().any(|column| matches!(column, Column::Field(_)));
+        let record = if fields { json!(outcome) } else { Value::Null };
+        let cell = |column: &Column| match column {
+            Column::Setting(axis, place) => {
+                let text = &self.points().plan().axes[*axis].rows[places[*axis]][*place];
+                Ok(text.parse::<f64>().map_or_else(|_| GridCell::from(text.as_str()), GridCell::from))
+            }
+            Column::Metric(metric) if metric.name == "speed" => Ok(GridCell::from(speed)),
+            Column::Metric(metric) => Ok(GridCell::from((metric.get)(outcome))),
+            Column::Key => Ok(GridCell::from(format!("{:032x}", self.points().digest(point)))),
+            Column::Field(name) => field(&record, name),
+        };
+        columns.iter().map(cell).collect()
+    }
+}
+
+impl Column {
+    fn unit(&self) -> Unit {
+        if let Self::Metric(metric) = self { metric.unit } else { Unit::Number }
+    }
+}
+
+fn field(record: &Value, name: &str) -> Result<GridCell, String> {
+    match record.pointer(&format!("/{}", name.replace('.', "/"))) {
+        Some(Value::Number(number)) => Ok(GridCell::from(number.as_f64())),
+        Some(Value::String(text)) => Ok(GridCell::from(text.as_str())),
+        Some(Value::Null) => Ok(GridCell::Empty),
+        _ => Err(format!("a record has no number or text called '{name}'")),
+    }
+}
+
+impl Rows {
+    /// Writes them as CSV, with a line of names first.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        let names: Vec<String> = self.grid.columns.iter().map(|(name, _)| quoted(name)).collect();
+        writeln!(out, "{}", names.join(","))?;
+        let cell = |cell: &GridCell| match cell {
+            GridCell::Number(number) => number.to_string(),
+            GridCell::Text(text) => quoted(text),
+            GridCell::Empty => String::new(),
+        };
+        self.grid
+            .rows
+            .iter()
+            .try_for_each(|row| writeln!(out, "{}", row.iter().map(cell).collect::<Vec<_>>().join(",")))
+    }
+
+    /// Writes them as JSON lines: an object for each point.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_json_lines(&self, out: &mut dyn Write) -> io::Result<()> {
+        let value = |cell: &GridCell| match cell {
+            GridCell::Number(number) => json!(number),
+            GridCell::Text(text) => json!(text),
+            GridCell::Empty => Value::Null,
+        };
+        for row in &self.grid.rows {
+            let names = self.grid.columns.iter().map(|(name, _)| name.clone());
+            let object: Map<String, Value> = names.zip(row.iter().map(value)).collect();
+            writeln!(out, "{}", Value::Object(object))?;
+        }
+        Ok(())
+    }
+}
+
+/// A text as CSV has it.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_and_json_lines_hold_the_same() {
+        let columns = ["program", "speed", "capacity"].map(|name| (name.to_owned(), Unit::Number)).to_vec();
+        let rows = vec![vec![GridCell::from("a,\"b\""), GridCell::from(0.5), GridCell::Empty]];
+        let rows = Rows { grid: Grid { title: String::new(), columns, rows }, missing: 0 };
+        let (mut csv, mut json) = (Vec::new(), Vec::new());
+        rows.write_csv(&mut csv).unwrap();
+        rows.write_json_lines(&mut json).unwrap();
+        assert_eq!(String::from_utf8(csv).unwrap(), "program,speed,capacity\n\"a,\"\"b\"\"\",0.5,\n");
+        let line: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(line, json!({"program": "a,\"b\"", "speed": 0.5, "capacity": null}));
+    }
+}

@@ -1,0 +1,228 @@
+//! The commands of Slurm.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use buddy_core::digest;
+
+use crate::Error;
+
+/// What `sbatch` is told besides the work.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The partition, or Slurm's default.
+    pub partition: Option<String>,
+    /// Who pays.
+    pub account: Option<String>,
+    /// Limit of a job's time as Slurm writes it; ten times the estimate and half an hour unless given.
+    pub time: Option<String>,
+    /// Memory of a job as Slurm writes it.
+    pub memory: String,
+    /// Processors of a job.
+    pub cpus: u32,
+    /// Jobs of a phase; so many that each has a few minutes of work unless given.
+    pub jobs: Option<usize>,
+    /// Other options of `sbatch`, as they are.
+    pub more: Vec<String>,
+}
+
+/// Jobs of one store.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    name: String,
+    logs: PathBuf,
+    program: PathBuf,
+    options: Options,
+}
+
+/// An array of jobs.
+pub(super) struct Submission {
+    pub(super) arguments: Vec<String>,
+    /// Which shards, from 1, of how many.
+    pub(super) numbers: Vec<usize>,
+    pub(super) of: usize,
+    /// Seconds of the longest, about.
+    pub(super) longest: f64,
+    /// The job that must have ended before.
+    pub(super) after: Option<u64>,
+}
+
+/// Why a command failed: the controller is away now, or it never will do it.
+pub(super) enum Refused {
+    Now(Error),
+    Ever(Error),
+}
+
+impl Refused {
+    pub(super) fn of(error: Error) -> Self {
+        const AWAY: [&str; 5] = ["contact", "timed out", "Zero Bytes", "Connection", "Transport endpoint"];
+        let text = error.to_string();
+        if AWAY.iter().any(|word| text.contains(word)) { Self::Now(error) } else { Self::Ever(error) }
+    }
+}
+
+impl Cluster {
+    /// Jobs that work on this store with this program, which every node must find at the same path.
+    ///
+    /// # Errors
+    /// If the store is not there, or has no place for the output of jobs.
+    pub fn new(store: &Path, program: PathBuf, options: Options) -> Result<Self, Error> {
+        let store = fs::canonicalize(store).map_err(Error::store(store))?;
+        let logs = store.join("jobs");
+        fs::create_dir_all(&logs).map_err(Error::store(&logs))?;
+        let name = format!("buddy-{:012x}", digest(store.to_string_lossy().as_bytes()) >> 80);
+        Ok(Self { name, logs, program, options })
+    }
+
+    /// The name of its jobs, which follows from the path of the store.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the output of jobs is.
+    pub fn logs(&self) -> PathBuf {
+        self.logs.clone()
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Jobs that wait and jobs that run.
+    ///
+    /// # Errors
+    /// What `squeue` says.
+    pub fn states(&self) -> Result<(usize, usize), Error> {
+        let text =
+            command("squeue", &["--noheader", "--array", "--format=%T", &format!("--name={}", self.name)])?;
+        let waiting = text.lines().filter(|state| state.trim() == "PENDING").count();
+        Ok((waiting, text.lines().count() - waiting))
+    }
+
+    pub(super) fn queued(&self) -> Result<usize, Refused> {
+        let (waiting, running) = self.states().map_err(Refused::of)?;
+        Ok(waiting + running)
+    }
+
+    /// Cancels all jobs; what they did stays.
+    ///
+    /// # Errors
+    /// What `scancel` says.
+    pub fn cancel(&self) -> Result<(), Error> {
+        command("scancel", &[&format!("--name={}", self.name)]).map(drop)
+    }
+
+    /// Submits an array and returns its number.
+    pub(super) fn submit(&self, work: &Submission) -> Result<u64, Error> {
+        let arguments = self.arguments(work);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let said = command("sbatch", &arguments)?;
+        let number = said.trim().split(';').next().and_then(|number| number.parse().ok());
+        number.ok_or(Error::Slurm { command: "sbatch", why: format!("'{}' is no job's number", said.trim()) })
+    }
+
+    fn arguments(&self, work: &Submission) -> Vec<String> {
+        let Options { partition, account, time, memory, cpus, more, .. } = &self.options;
+        let minutes = (work.longest * 10.0 / 60.0).ceil() as u64 + 30;
+        let mut all = vec![
+            "--parsable".to_owned(),
+            format!("--job-name={}", self.name),
+            format!("--array={}", ranges(&work.numbers)),
+            format!("--output={}", self.logs.join("%A_%a.out").display()),
+            format!("--cpus-per-task={cpus}"),
+            format!("--mem={memory}"),
+            format!("--time={}", time.clone().unwrap_or_else(|| minutes.to_string())),
+            "--requeue".to_owned(),
+            "--open-mode=append".to_owned(),
+        ];
+        all.extend(partition.iter().map(|name| format!("--partition={name}")));
+        all.extend(account.iter().map(|name| format!("--account={name}")));
+        all.extend(work.after.map(|job| format!("--dependency=afterany:{job}")));
+        all.extend(more.iter().cloned());
+        all.push(format!("--wrap={}", self.script(work)));
+        all
+    }
+
+    /// What a job runs: this program, in place of the shell, so that signals reach it.
+    fn script(&self, work: &Submission) -> String {
+        let words =
+            [self.program.to_string_lossy().into_owned()].into_iter().chain(work.arguments.iter().cloned());
+        let words: Vec<String> = words.map(|word| quoted(&word)).collect();
+        let (cpus, of) = (self.options.cpus, work.of);
+        format!("export RAYON_NUM_THREADS={cpus}; exec {} --shard $SLURM_ARRAY_TASK_ID/{of}", words.join(" "))
+    }
+}
+
+/// Runs a command and returns what it printed.
+fn command(name: &'static str, arguments: &[&str]) -> Result<String, Error> {
+    let failed = |why: String| Error::Slurm { command: name, why };
+    let run = Command::new(name).args(arguments).output();
+    let output = run.map_err(|error| failed(format!("{error}; is Slurm installed here?")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(failed(said.lines().map(str::trim).collect::<Vec<_>>().join(" ")))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Rising numbers as Slurm writes them: `1-3,7`.
+fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let run = |run: &[usize]| match run {
+        [one] => one.to_string(),
+        run => format!("{}-{}", run[0], run[run.len() - 1]),
+    };
+    runs.map(run).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_ranges() {
+        assert_eq!(ranges(&[1, 2, 3, 7, 9, 10]), "1-3,7,9-10");
+        assert_eq!(ranges(&[5]), "5");
+    }
+
+    #[test]
+    fn a_job_has_its_limits_and_a_line_that_a_shell_takes_apart_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let options =
+            Options { memory: "2G".to_owned(), cpus: 3, account: Some("x".to_owned()), ..Options::default() };
+        let cluster = Cluster::new(dir.path(), PathBuf::from("/opt/it's/buddy"), options).unwrap();
+        let arguments = vec!["sweep".to_owned(), "my plan.toml".to_owned()];
+        let work = Submission { arguments, numbers: vec![1, 2], of: 7, longest: 600.0, after: Some(41) };
+        let all = cluster.arguments(&work);
+        for wanted in [
+            "--array=1-2",
+            "--mem=2G",
+            "--time=130",
+            "--cpus-per-task=3",
+            "--account=x",
+            "--dependency=afterany:41",
+            "--requeue",
+        ] {
+            assert!(all.iter().any(|one| one == wanted), "{wanted}: {all:?}");
+        }
+        let script = cluster.script(&work).replace("exec ", "printf '%s|' ");
+        let said = Command::new("sh").args(["-c", &script]).env("SLURM_ARRAY_TASK_ID", "5").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout), "/opt/it's/buddy|sweep|my plan.toml|--shard|5/7|");
+    }
+
+    #[test]
+    fn a_controller_that_is_away_is_not_a_refusal() {
+        let error = |why: &str| Error::Slurm { command: "sbatch", why: why.to_owned() };
+        let away = "Unable to contact slurm controller (connect failure)";
+        assert!(matches!(Refused::of(error(away)), Refused::Now(_)));
+        assert!(matches!(Refused::of(error("invalid partition specified: x")), Refused::Ever(_)));
+    }
+}

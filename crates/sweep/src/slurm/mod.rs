@@ -1,0 +1,158 @@
+//! The engine of a cluster: arrays of jobs, each of which does a shard of the tasks with this same program.
+//!
+//! Nothing is kept of jobs but their name. What is left to do is asked of the store, and what is on its way of Slurm: jobs that
+//! failed, were preempted or killed, or that a controller forgot, leave tasks undone, and these are submitted again. Whoever
+//! collects may be killed as well, and two may collect at once.
+
+mod cluster;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use self::cluster::{Cluster, Options};
+use self::cluster::{Refused, Submission};
+use crate::{Error, Failure, Progress, Summary, Tasks, Tries, Watch, shards};
+
+/// Work for a job, in seconds of its cores, about: enough that its start does not matter.
+const JOB_SECONDS: f64 = 120.0;
+/// Elements of an array at most; Slurm's own limit is 1001 unless its administrator says otherwise.
+const MOST_JOBS: usize = 1000;
+/// How long a controller may be away.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// Tasks, and the arguments with which this program does a shard of them.
+pub struct Phase<'a> {
+    /// The tasks.
+    pub tasks: &'a dyn Tasks,
+    /// The command line without `--shard I/N`, which is put behind it.
+    pub arguments: Vec<String>,
+}
+
+/// Tasks of a phase that are neither done nor given up.
+struct Left {
+    missing: Vec<bool>,
+    count: usize,
+    seconds: f64,
+}
+
+/// Submits all that is left, each phase after the one before it; `false` if nothing is.
+///
+/// # Errors
+/// What Slurm refuses.
+pub fn submit(cluster: &Cluster, phases: &[Phase<'_>], tries: &Tries, attempts: u32) -> Result<bool, Error> {
+    let mut after = None;
+    for phase in phases {
+        let left = left(phase.tasks, tries, attempts);
+        if left.count > 0 {
+            after = Some(cluster.submit(&submission(cluster, phase, &left, after))?);
+        }
+    }
+    Ok(after.is_some())
+}
+
+/// Waits until every task is done or given up, and submits again what jobs leave undone.
+///
+/// # Errors
+/// What Slurm refuses, a controller that stays away, or jobs that get nothing done. An interruption is none: jobs go on.
+pub fn collect(
+    cluster: &Cluster,
+    phases: &[Phase<'_>],
+    tries: &Tries,
+    attempts: u32,
+    watch: &dyn Watch,
+) -> Result<Summary, Error> {
+    let (mut before, mut stalls, mut away) = (usize::MAX, 0, None::<Instant>);
+    while watch.goes_on() {
+        let began = Instant::now();
+        let now: usize = phases.iter().map(|phase| left(phase.tasks, tries, attempts).count).sum();
+        tell(phases, watch, if away.is_some() { "waiting for the controller" } else { "jobs" });
+        let asked = cluster.queued().and_then(|queued| match (queued, now) {
+            (0, 0) => Ok(true),
+            (0, _) => {
+                stalls = if now < before { 0 } else { stalls + 1 };
+                before = now;
+                if stalls >= attempts {
+                    return Err(Refused::Ever(Error::Stalled { rounds: stalls, logs: cluster.logs() }));
+                }
+                submit(cluster, phases, tries, attempts).map(|_| false).map_err(Refused::of)
+            }
+            _ => Ok(false),
+        });
+        away = match asked {
+            Ok(true) => return Ok(summary(phases, tries, attempts, false)),
+            Ok(false) => None,
+            Err(Refused::Ever(error)) => return Err(error),
+            Err(Refused::Now(error)) if away.is_some_and(|since| since.elapsed() > PATIENCE) => {
+                return Err(error);
+            }
+            Err(Refused::Now(_)) => away.or(Some(Instant::now())),
+        };
+        pause(began.elapsed(), watch);
+    }
+    Ok(summary(phases, tries, attempts, true))
+}
+
+/// Sleeps a second, or longer where looking takes long.
+fn pause(look: Duration, watch: &dyn Watch) {
+    let end = Instant::now() + (20 * look).clamp(Duration::from_secs(1), Duration::from_secs(30));
+    while watch.goes_on() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn left(tasks: &dyn Tasks, tries: &Tries, attempts: u32) -> Left {
+    let (done, counts) = (tasks.done(), tries.counts());
+    let given_up = |task| counts.get(&tasks.digest(task)).is_some_and(|count| *count >= attempts);
+    let missing: Vec<bool> = done.iter().enumerate().map(|(task, done)| !done && !given_up(task)).collect();
+    let all = || missing.iter().enumerate().filter(|(_, missing)| **missing).map(|(task, _)| task);
+    Left { count: all().count(), seconds: all().map(|task| tasks.seconds(task)).sum(), missing }
+}
+
+/// The shards that have work left, cut so fine that they make about as many jobs as wanted.
+fn submission(cluster: &Cluster, phase: &Phase<'_>, left: &Left, after: Option<u64>) -> Submission {
+    let all: f64 = (0..phase.tasks.len()).map(|task| phase.tasks.seconds(task)).sum();
+    let cores = f64::from(cluster.options().cpus.max(1));
+    let wanted = cluster.options().jobs.unwrap_or((left.seconds / cores / JOB_SECONDS).ceil() as usize);
+    let wanted = wanted.clamp(1, left.count.min(MOST_JOBS));
+    let finer = all.max(1e-6) / left.seconds.max(1e-6);
+    let of =
+        ((wanted as f64 * finer).ceil() as usize).clamp(wanted, MOST_JOBS.min(phase.tasks.len()).max(wanted));
+    let cut = shards(phase.tasks, of);
+    let has_work = |range: &std::ops::Range<usize>| left.missing[range.clone()].contains(&true);
+    let numbers: Vec<usize> =
+        cut.iter().enumerate().filter(|(_, range)| has_work(range)).map(|(index, _)| index + 1).collect();
+    let seconds =
+        |range: &std::ops::Range<usize>| range.clone().map(|task| phase.tasks.seconds(task)).sum::<f64>();
+    let longest = cut.iter().map(seconds).fold(0.0, f64::max) / cores;
+    Submission { arguments: phase.arguments.clone(), numbers, of, longest, after }
+}
+
+fn tell(phases: &[Phase<'_>], watch: &dyn Watch, what: &str) {
+    let (mut done, mut all) = (0.0, 0.0);
+    for tasks in phases.iter().map(|phase| phase.tasks) {
+        for (task, is_done) in tasks.done().into_iter().enumerate() {
+            let seconds = tasks.seconds(task).max(1e-6);
+            all += seconds;
+            done += if is_done { seconds } else { 0.0 };
+        }
+    }
+    watch.progress(&Progress { what, done, new: done, all });
+}
+
+/// What is done of the last phase, and what was given up of all.
+fn summary(phases: &[Phase<'_>], tries: &Tries, attempts: u32, interrupted: bool) -> Summary {
+    let counts = tries.counts();
+    let mut summary = Summary { interrupted, ..Summary::default() };
+    for tasks in phases.iter().map(|phase| phase.tasks) {
+        let done = tasks.done();
+        summary.done = done.iter().filter(|done| **done).count();
+        for task in (0..tasks.len()).filter(|task| !done[*task]) {
+            if counts.get(&tasks.digest(task)).is_some_and(|count| *count >= attempts) {
+                summary.failed.push(Failure { name: tasks.name(task), why: tries.words(tasks.digest(task)) });
+            }
+        }
+    }
+    summary
+}
