@@ -40,6 +40,14 @@ def say(row: dict) -> None:
     print(json.dumps(row), flush=True)
 
 
+def save(record: dict, path: str | None) -> None:
+    """Writes the record as far as it is."""
+    record["allocated_most"] = torch.cuda.max_memory_allocated()
+    if path:
+        with open(path, "w") as file:
+            json.dump(record, file, indent=1)
+
+
 class Model:
     """Weights of a shape on the card: packed, and plain beside them if asked for."""
 
@@ -145,9 +153,9 @@ def prefill(model: Model, tokens: int) -> dict:
     shape = model.shape
     x = torch.randn(tokens, shape.hidden, device="cuda").to(torch.bfloat16)
     turned = turns(shape, tokens, "cuda")
-    room = max(linear_room(one, tokens) for one in model.packed[0].values() if isinstance(one, PackedTensor))
-    scratch = torch.zeros(room, dtype=torch.uint8, device="cuda")
-    ours = lambda: forward(shape, model.packed, lambda x, w: linear(x, w, scratch=scratch), x, turned)
+    kinds = {one.shape: one for one in model.packed[0].values() if isinstance(one, PackedTensor)}
+    scratch = {size: torch.zeros(linear_room(one, tokens), dtype=torch.uint8, device="cuda") for size, one in kinds.items()}
+    ours = lambda: forward(shape, model.packed, lambda x, w: linear(x, w, scratch=scratch[w.shape]), x, turned)
     row = {"prefill": tokens, "buddy_s": seconds(ours, 4)}
     if model.plain:
         plain = lambda: forward(shape, model.plain, functional.linear, x, turned)
@@ -179,13 +187,11 @@ def main(arguments: list[str] | None = None) -> int:
         row = decode(model, sequences, context, not asked.eager, asked.tokens)
         say(row)
         record["cases"].append(row)
+        save(record, asked.json)
     if asked.prefill:
         record["prefill"] = prefill(model, asked.prefill)
         say(record["prefill"])
-    record["allocated_most"] = torch.cuda.max_memory_allocated()
-    if asked.json:
-        with open(asked.json, "w") as file:
-            json.dump(record, file, indent=1)
+    save(record, asked.json)
     return 0
 
 

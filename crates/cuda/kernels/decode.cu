@@ -20,13 +20,13 @@ BUDDY_FN uint4 join(uint4 a, uint4 b, Join join) {
 
 BUDDY_FN float squares(u32 two) { return low_of(two) * low_of(two) + high_of(two) * high_of(two); }
 
-// What all threads of a block have, joined; every one gets it. `warps` has room for 32.
+// What all threads of a block have, joined with nothing but zeros; every one gets it. `warps` has room for 32.
 template <class Value, class Join>
 BUDDY_FN Value join_block(Value value, Value* warps, Join join) {
     for (u32 step = LANES / 2; step > 0; step /= 2) value = join(value, __shfl_xor_sync(ALL_LANES, value, step));
     if (threadIdx.x % LANES == 0) warps[threadIdx.x / LANES] = value;
     __syncthreads();
-    value = warps[threadIdx.x % LANES < blockDim.x / LANES ? threadIdx.x % LANES : 0];
+    value = threadIdx.x % LANES < blockDim.x / LANES ? warps[threadIdx.x % LANES] : Value(0);
     for (u32 step = LANES / 2; step > 0; step /= 2) value = join(value, __shfl_xor_sync(ALL_LANES, value, step));
     return value;
 }

@@ -21,11 +21,13 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
     const Weights& weights = linear.weights;
     u64 policy = evict_first_policy();
     u32 lane = threadIdx.x % WARP, panels = cut.panels(), panel = blockIdx.x % panels, taken = 0;
-    // A block's first tile is given. It takes each other one a step before it must know it, and no earlier: what one block has
-    // taken, no other can help with at the end.
+    // A block's first tile is given, and where x is one panel its second, so that as much as there is room for is asked for before
+    // anything waits for the kernel before. It takes each other one a step before it must know it, and no earlier: what one block
+    // has taken, no other can help with at the end.
     auto take = [&] {
         wait_on_dependent_grids();
-        if (lane == 0) taken = (gridDim.x + panels - 1 - panel) / panels + atomicAdd(counts.taken(cut, panel), 1);
+        u32 given = panels == 1 ? 2 * gridDim.x : (gridDim.x + panels - 1 - panel) / panels;
+        if (lane == 0) taken = given + atomicAdd(counts.taken(cut, panel), 1);
     };
     constexpr u32 EACH = (STEP + WARP - 1) / WARP;
     uint2 nibbles[EACH];
@@ -37,7 +39,6 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
             nibbles[i] = column < columns ? __ldg((const uint2*)weights.nibbles + part.column(cut) + column) : make_uint2(0x66666666u, 0x66666666u);
         }
     };
-    // Of the first tile all is asked for that has room before anything waits for the kernel before: the next is taken after that.
     Part part = Part::first(cut);
     bool is_first = true;
     if (!part.none()) look_at(part);
@@ -63,7 +64,8 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
         cp_async_mbarrier_arrive(room.full(turn.place));
         if (part.is_last(cut)) {
-            if (is_first) take();
+            if (is_first && panels == 1) taken = blockIdx.x + gridDim.x;
+            else if (is_first) take();
             is_first = false;
             taken = __shfl_sync(ALL, taken, 0);
             // Where a panel has no more, the next one may.

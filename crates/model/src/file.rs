@@ -93,6 +93,9 @@ fn write_pieces(out: &File, at: u64, bytes: &[u8], progress: Progress<'_>) -> Re
     Ok(())
 }
 
+/// Takes a piece of a file, with its place there.
+type Put<'a> = &'a (dyn Fn(u64, &[u8]) -> Result<(), Error> + Sync);
+
 /// A packed file, opened: the original header, and of each original tensor its bytes and what is in the file.
 struct Opened {
     text: String,
@@ -117,7 +120,7 @@ impl Opened {
     }
 
     /// Gives every piece of the original file, with its place there, in any order.
-    fn each(&self, put: &(dyn Fn(u64, &[u8]) -> Result<(), Error> + Sync)) -> Result<(), Error> {
+    fn each(&self, put: Put<'_>) -> Result<(), Error> {
         let mut at = (LENGTH + self.text.len()) as u64;
         put(0, &(self.text.len() as u64).to_le_bytes())?;
         put(LENGTH as u64, self.text.as_bytes())?;

@@ -92,7 +92,6 @@ fn read_here((codec, target, row): (Codec, Target, u32), from: &[u8], to: &mut [
     }
     let whole = from.get(..header.parts().total as usize);
     let whole = whole.ok_or_else(|| failure::value("the buffer is shorter than its header says"))?;
-    let data = Frozen::open(whole).and_then(|frozen| frozen.read()).map_err(failure::value)?;
-    to.copy_from_slice(&data);
-    Ok(())
+    let frozen = Frozen::open(whole).map_err(failure::value)?;
+    frozen.read_piece(0, to).map_err(failure::value)
 }

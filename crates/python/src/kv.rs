@@ -50,6 +50,10 @@ pub(crate) fn kv_bytes(place: Place, of: Shape, sequences: u32) -> PyResult<(u64
 /// Makes every token zeros.
 #[pyfunction]
 pub(crate) fn kv_clear(place: Place, cache: Cache) -> PyResult<()> {
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is of one lifetime, the closure of any"
+    )]
     with(place, cache, |cache, stream| cache.clear(stream))
 }
 

@@ -8,6 +8,8 @@ from .. import _native
 from ..torch.ops import place, span
 
 PAGE = 64
+# Share of the card's memory that overflow may take before it goes to the host.
+SMALL = 1 / 2048
 
 
 def pinned(size: int) -> torch.Tensor:
@@ -22,7 +24,9 @@ def pinned(size: int) -> torch.Tensor:
 class PagedCache:
     """Keys and values of all layers for some sequences, with room for ``capacity`` tokens of each.
 
-    Device memory holds three quarters of the plain bytes. What does not fit there lies in host memory, pinned once.
+    Device memory holds three quarters of the plain bytes. What does not fit there lies in host memory, pinned once; where a cache is
+    small beside the card's memory, it lies in device memory too, since a single read over the link takes longer than a short
+    context.
     """
 
     def __init__(self, layers: int, kv_heads: int, head: int, sequences: int, capacity: int, device: torch.device | str = "cuda"):
@@ -37,12 +41,13 @@ class PagedCache:
         self.entries = torch.empty(entries, dtype=torch.uint8, device=device)
         self.metadata = torch.empty(metadata, dtype=torch.uint8, device=device)
         self.scratch = torch.zeros(scratch, dtype=torch.uint8, device=device)
-        self.overflow = pinned(overflow)
+        is_small = overflow <= torch.cuda.get_device_properties(self.device).total_memory * SMALL
+        self.overflow = torch.empty(overflow, dtype=torch.uint8, device=device) if is_small else pinned(overflow)
         _native.kv_clear(self.place, self.native)
 
     def __del__(self):
         # Work on the memory may be under way still.
-        if hasattr(self, "overflow") and torch.cuda is not None:
+        if hasattr(self, "overflow") and not self.overflow.is_cuda and torch.cuda is not None:
             torch.cuda.synchronize(self.device)
             torch.cuda.cudart().cudaHostUnregister(self.overflow.data_ptr())
 
@@ -58,7 +63,7 @@ class PagedCache:
     @property
     def device_bytes(self) -> int:
         """Device memory that it takes."""
-        return sum(one.numel() for one in [self.entries, self.metadata, self.scratch])
+        return sum(one.numel() for one in [self.entries, self.metadata, self.scratch, self.overflow] if one.is_cuda)
 
     def slots(self, first: int, count: int) -> torch.Tensor:
         """Where tokens of every sequence go, sequence by sequence."""

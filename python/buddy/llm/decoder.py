@@ -42,8 +42,9 @@ class Decoder:
         self.history = made(rows, cache.capacity, dtype=torch.int32)
         self.entries = made(rows, shape.hidden // 64, dtype=torch.int32)
         self.turns = shapes.turns(shape, cache.capacity, device)
-        needs = [linear_room(one, rows) for one in [*(self.layers[0][name] for name in MATRICES), head]]
-        self.scratch = made(max(needs), dtype=torch.uint8)
+        # Layers of one shape leave their memory ready for one another, and for no other.
+        kinds = {one.shape: one for one in [*(self.layers[0][name] for name in MATRICES), head]}
+        self.scratch = {shape: made(linear_room(one, rows), dtype=torch.uint8) for shape, one in kinds.items()}
         self.graph = None
 
     @property
@@ -54,7 +55,8 @@ class Decoder:
 
     def multiply(self, weight: PackedTensor, x: torch.Tensor, y: torch.Tensor) -> None:
         how = (weight.codec, weight.target, weight.row)
-        _native.linear_ahead(self.place, how, (span(weight.data), weight.plain_bytes), span(x), span(y), span(self.scratch))
+        _native.linear_ahead(self.place, how, (span(weight.data), weight.plain_bytes), span(x), span(y),
+                             span(self.scratch[weight.shape]))
 
     def normalise(self, added: torch.Tensor | None, weight: torch.Tensor) -> None:
         spans = [span(self.stream), (0, 0) if added is None else span(added), span(weight), span(self.x)]

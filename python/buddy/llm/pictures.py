@@ -50,11 +50,24 @@ def memory(record: dict) -> str:
     return bars(f"{record['shape']}, bf16: weights, keys and values in device memory", groups, "GB", 1)
 
 
+def table(record: dict) -> str:
+    """The cases as a table of Markdown."""
+    lines = ["| sequences x tokens | plain, eager in a graph | plain, compiled | Buddy | over compiled | the bytes' bound |", "|---|---|---|---|---|---|"]
+    for case in record["cases"]:
+        rate = lambda key: f"{case[key]:.0f}" if key in case else "-"
+        over = f"{case['buddy_tokens_s'] / case['plain_compiled_tokens_s']:.2f}x" if "plain_compiled_tokens_s" in case else "-"
+        bound = case["sequences"] / case["buddy_bound_s"]
+        lines.append(f"| {label(case)} | {rate('plain_eager_tokens_s')} | {rate('plain_compiled_tokens_s')} | "
+                     f"**{rate('buddy_tokens_s')}** | {over} | {bound:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
 def main(arguments: list[str]) -> int:
-    """``python -m buddy.llm.pictures RECORD FOLDER``"""
+    """``python -m buddy.llm.pictures RECORD FOLDER``: writes the pictures, prints the table."""
     record, folder = json.loads(pathlib.Path(arguments[0]).read_text()), pathlib.Path(arguments[1])
     for name, draw in [("speed", speed), ("memory", memory)]:
         (folder / f"llm-{name}-{record['shape']}.svg").write_text(draw(record))
+    print(table(record), end="")
     return 0
 
 

@@ -17,6 +17,11 @@ use crate::{
 /// Threads of a team, and of the warps that fetch.
 const TEAM_THREADS: u32 = 2 * 32;
 const FETCHING_THREADS: u32 = 2 * 32;
+/// Tokens of a tile; tiles that a block has at least, if blocks are few; and tiles of a block from which on all blocks attend. On an H200 1024
+/// tokens of 8 heads take 13.8 us with 132 blocks and 11.8 with 32.
+const TILE_TOKENS: u64 = 32;
+const TILES_OF_BLOCK: u64 = 8;
+const TILES_OF_LONG: u64 = 64;
 /// Columns, heads times tokens that ask, that the widest kernel takes.
 const MOST_COLUMNS: u32 = 16;
 
@@ -75,11 +80,11 @@ impl Attend<'_> {
     }
 }
 
-/// The grid of attention: a block for each multiprocessor. Only compressed memory has metadata to fetch.
-pub fn attention_launch(multiprocessors: u32, columns: u32, metadata: bool) -> Launch {
+/// The grid of attention. Only compressed memory has metadata to fetch.
+pub fn attention_launch(blocks: u32, columns: u32, metadata: bool) -> Launch {
     let fetching = if metadata { FETCHING_THREADS } else { FETCHING_THREADS / 2 };
     let threads = attention_teams(columns) * TEAM_THREADS + fetching;
-    Launch::new((multiprocessors, 1), threads, ATTENTION_SHARED)
+    Launch::new((blocks, 1), threads, ATTENTION_SHARED)
 }
 
 impl KvShape {
@@ -112,10 +117,23 @@ impl KvCache<'_> {
     pub unsafe fn attend(&self, on: &CudaStream, asked: &Attend<'_>) -> Result<(), Error> {
         let arguments = self.arguments(asked)?;
         let kernel = self.attention(asked)?;
-        let launch = attention_launch(self.gpu.multiprocessors(), asked.columns(), true);
+        let launch = attention_launch(self.attention_blocks(asked), asked.columns(), true);
         // SAFETY: the arguments of `attention`, checked above, and the caller's promise.
         let started = unsafe { overlapping(launch).start(on, &kernel, &(arguments,)) };
         self.gpu.check("start attention", started)
+    }
+
+    /// Blocks that attend: a block for each multiprocessor, and for short contexts fewer, each with the same share of one head:
+    /// what several blocks find of a head must be joined, which takes longer than to attend to some tokens more.
+    pub fn attention_blocks(&self, asked: &Attend<'_>) -> u32 {
+        let most = self.gpu.multiprocessors();
+        let items = asked.sequences.saturating_mul(self.shape.heads).max(1);
+        let pages = asked.table.bytes() / 4 / u64::from(asked.sequences.max(1));
+        let tiles = pages * u64::from(self.shape.page_tokens) / TILE_TOKENS;
+        if items > most || tiles * u64::from(items) > TILES_OF_LONG * u64::from(most) {
+            return most;
+        }
+        items * (tiles / TILES_OF_BLOCK).clamp(1, u64::from(most / items)) as u32
     }
 
     /// What the kernel takes, for one that works otherwise on the same: the plain twin that is measured beside it.

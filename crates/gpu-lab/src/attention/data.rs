@@ -276,7 +276,7 @@ impl<'a> Sequences<'a> {
         let asked = self.asked(1);
         let mut arguments = cache.arguments(&asked)?;
         arguments.cache.memory.device = at(&self.plain);
-        let launch = attention_launch(self.lab.gpu.multiprocessors(), asked.columns(), false);
+        let launch = attention_launch(cache.attention_blocks(&asked), asked.columns(), false);
         // SAFETY: the arguments of `attention`; the plain memory has an entry for each of the cache's.
         unsafe { self.twin.start("attention", launch, &(arguments,)) }
     }
