@@ -24,6 +24,8 @@ pub enum Dtype {
     F8E4M3,
     /// 8-bit float, 5 exponent bits.
     F8E5M2,
+    /// 8 exponent bits and nothing else: the scales of MX formats.
+    F8E8M0,
     F16,
     Bf16,
     F32,
@@ -36,7 +38,7 @@ pub enum Dtype {
 
 impl Dtype {
     /// Every type, in the order that errors list them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Bool,
         Self::I8,
         Self::U8,
@@ -48,6 +50,7 @@ impl Dtype {
         Self::U64,
         Self::F8E4M3,
         Self::F8E5M2,
+        Self::F8E8M0,
         Self::F16,
         Self::Bf16,
         Self::F32,
@@ -59,11 +62,19 @@ impl Dtype {
     /// Bytes of one element.
     pub const fn bytes(self) -> usize {
         match self {
-            Self::Bool | Self::I8 | Self::U8 | Self::F8E4M3 | Self::F8E5M2 => 1,
+            Self::Bool | Self::I8 | Self::U8 | Self::F8E4M3 | Self::F8E5M2 | Self::F8E8M0 => 1,
             Self::I16 | Self::U16 | Self::F16 | Self::Bf16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 | Self::C64 => 8,
             Self::C128 => 16,
+        }
+    }
+
+    /// Bytes of one number in it: half of a complex element.
+    pub const fn scalar_bytes(self) -> usize {
+        match self {
+            Self::C64 | Self::C128 => self.bytes() / 2,
+            _ => self.bytes(),
         }
     }
 
@@ -81,6 +92,7 @@ impl Dtype {
             Self::U64 => "u64",
             Self::F8E4M3 => "f8e4m3",
             Self::F8E5M2 => "f8e5m2",
+            Self::F8E8M0 => "f8e8m0",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::F32 => "f32",
@@ -102,11 +114,41 @@ impl fmt::Display for Dtype {
     }
 }
 
+/// What NumPy, PyTorch and C call the types, and our name for each.
+const USUAL_NAMES: [(&str, &str); 24] = [
+    ("int8", "i8"),
+    ("uint8", "u8"),
+    ("byte", "u8"),
+    ("int16", "i16"),
+    ("short", "i16"),
+    ("uint16", "u16"),
+    ("int32", "i32"),
+    ("int", "i32"),
+    ("uint32", "u32"),
+    ("int64", "i64"),
+    ("long", "i64"),
+    ("uint64", "u64"),
+    ("float16", "f16"),
+    ("half", "f16"),
+    ("fp16", "f16"),
+    ("bfloat16", "bf16"),
+    ("float32", "f32"),
+    ("float", "f32"),
+    ("fp32", "f32"),
+    ("float64", "f64"),
+    ("double", "f64"),
+    ("fp64", "f64"),
+    ("complex64", "c64"),
+    ("complex128", "c128"),
+];
+
 impl FromStr for Dtype {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| Error::Dtype(text.to_owned()))
+        let usual = USUAL_NAMES.iter().find(|(name, _)| *name == text);
+        let name = usual.map_or(text, |&(_, ours)| ours);
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| Error::Dtype(text.to_owned()))
     }
 }
 
@@ -119,6 +161,9 @@ mod tests {
         for dtype in Dtype::ALL {
             assert_eq!(dtype.name().parse(), Ok(dtype));
             assert_eq!(serde_json::to_value(dtype).unwrap(), dtype.name());
+        }
+        for (usual, ours) in USUAL_NAMES {
+            assert_eq!(usual.parse::<Dtype>().unwrap().name(), ours);
         }
         assert!("f33".parse::<Dtype>().unwrap_err().to_string().contains("bf16"));
     }

@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path, sync::Arc};
 
 use buddy_core::Dtype;
 
-use crate::{Error, npy, npz, safetensors, source::Source};
+use crate::{Error, gguf, hdf5, magic, npy, npz, safetensors, source::Source, torch};
 
 /// One array: what its header says, and a view of its bytes.
 #[derive(Debug, Clone)]
@@ -77,31 +77,55 @@ pub enum Format {
     Npz,
     /// A JSON header and the bytes of many tensors.
     Safetensors,
+    /// HDF5, and so NetCDF-4.
+    Hdf5,
+    /// The models of llama.cpp.
+    Gguf,
+    /// A zip that `torch.save` wrote.
+    Torch,
 }
 
 impl Format {
-    /// The format that a file's extension names; raw if it names none.
-    pub fn of(path: &Path) -> Self {
-        let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        match extension.as_str() {
-            "npy" => Self::Npy,
-            "npz" => Self::Npz,
-            "safetensors" => Self::Safetensors,
-            _ => Self::Raw,
+    /// The format of a file: what its extension names, else what its first bytes say, else raw.
+    ///
+    /// # Errors
+    /// [`Error::Container`] if the file is known, but is none that can be read.
+    pub fn of(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match path.extension().unwrap_or_default().to_string_lossy().to_lowercase().as_str() {
+            "npy" => Ok(Self::Npy),
+            "npz" => Ok(Self::Npz),
+            "safetensors" => Ok(Self::Safetensors),
+            _ => magic::detect(&name, bytes),
         }
     }
 }
 
-/// Maps a file and reads where its arrays lie. `dtype` is the element type of a raw file, and of `.npy` data
-/// that NumPy itself has no name for (it stores bf16 as `V2`); other files say theirs.
+/// Maps a file and reads where its arrays lie. Extension or first bytes say how ([`Format::of`]). `dtype` is the element type
+/// of a raw file, and of `.npy` data that NumPy itself has no name for (it stores bf16 as `V2`); other files say theirs.
 ///
 /// # Errors
 /// Any file that is not a whole and honest file of its format gives an [`Error`] that begins with its path.
 pub fn open(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
+    open_as(path, dtype, |bytes| Format::of(path, bytes))
+}
+
+/// Maps a file as the bytes of one array, whatever it looks like.
+///
+/// # Errors
+/// If the file cannot be mapped, or is no whole number of elements.
+pub fn open_raw(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
+    open_as(path, dtype, |_| Ok(Format::Raw))
+}
+
+fn open_as(
+    path: &Path,
+    dtype: Option<Dtype>,
+    format: impl FnOnce(&[u8]) -> Result<Format, Error>,
+) -> Result<Vec<Array>, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Source::open(path)
-        .and_then(|source| read(Format::of(path), &name, &Arc::new(source), dtype))
-        .map_err(|error| error.at(path.display()))
+    let read = |source: Source| read(format(source.bytes())?, &name, &Arc::new(source), dtype);
+    Source::open(path).and_then(read).map_err(|error| error.at(path.display()))
 }
 
 /// Reads a file that is in memory already; `name` is that of a single array.
@@ -123,6 +147,9 @@ fn read(format: Format, name: &str, source: &Arc<Source>, dtype: Option<Dtype>) 
         Format::Npy => vec![npy::read(name, source, 0..source.bytes().len(), dtype)?],
         Format::Npz => npz::read(source, dtype)?,
         Format::Safetensors => safetensors::read(source)?,
+        Format::Hdf5 => hdf5::read(source)?,
+        Format::Gguf => gguf::read(source)?,
+        Format::Torch => torch::read(source, dtype)?,
     };
     if arrays.is_empty() { Err(Error::NoArrays) } else { Ok(arrays) }
 }

@@ -44,6 +44,22 @@ pub enum Error {
         /// The field, and what is wrong with it.
         why: String,
     },
+    /// A folder without a file of arrays.
+    #[error(
+        "this folder holds no file of arrays (.safetensors, .gguf, .pt, .npy, .npz, .h5, .nc); give raw dumps by name"
+    )]
+    NoArrayFiles,
+    /// A shard that its index names and that is not there.
+    #[error("the shard {0:?} is missing")]
+    Shard(String),
+    /// A file that is no dump of memory, and that is not read.
+    #[error("this is {what}; {remedy} (--raw takes any file as plain bytes)")]
+    Container {
+        /// What the file is.
+        what: &'static str,
+        /// The command or the deed that helps.
+        remedy: &'static str,
+    },
     /// An element type that we do not read.
     #[error("unknown dtype {0:?}; known are {list}", list = Dtype::names())]
     Dtype(String),

@@ -1,4 +1,4 @@
-//! Arrays in files, memory-mapped and never copied: raw dumps, `.npy`, `.npz`, `.safetensors`.
+//! Arrays in files, memory-mapped: raw dumps, `.npy`, `.npz`, `.safetensors`, HDF5, GGUF, PyTorch.
 //!
 //! [`open`] reads the headers of a file and gives its [`Array`]s; their bytes are views of the mapping, so a
 //! file may be larger than memory. Every reader takes hostile input: it returns an [`Error`] of one line, never
@@ -16,17 +16,25 @@ mod atomic;
 mod claim;
 mod dumps;
 mod error;
+mod folder;
+mod gguf;
+mod hdf5;
+mod magic;
 mod npy;
 mod npz;
+mod pickle;
 mod run;
 mod safetensors;
+mod scratch;
 mod source;
+mod torch;
 mod writer;
 
-pub use array::{Array, Format, open, read_memory};
+pub use array::{Array, Format, open, open_raw, read_memory};
 pub use atomic::{discard_partial, write_atomic};
 pub use claim::Claim;
 pub use error::Error;
-pub use npz::inflate_limit;
+pub use folder::array_files;
 pub use run::Run;
+pub use scratch::inflate_limit;
 pub use writer::RunWriter;

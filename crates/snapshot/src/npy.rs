@@ -6,7 +6,7 @@ use std::{ops::Range, sync::Arc};
 
 use buddy_core::Dtype;
 
-use crate::{Array, Error, source::Source};
+use crate::{Array, Error, scratch::Scratch, source::Source};
 
 /// More dimensions than NumPy can make.
 const MOST_DIMENSIONS: usize = 64;
@@ -21,8 +21,24 @@ pub(crate) fn read(
     let file = source.bytes().get(range.clone()).ok_or_else(|| bad("it goes past the end of its file"))?;
     let (header, data) = split(file)?;
     let Header { descr, shape } = Literal(header).header()?;
-    let dtype = parse_descr(descr, dtype)?;
+    let (dtype, swapped) = parse_descr(descr, dtype)?;
+    if swapped {
+        return swap(data, dtype)
+            .and_then(|(source, range)| Array::new(name.to_owned(), dtype, shape, &source, range));
+    }
     Array::new(name.to_owned(), dtype, shape, source, range.end - data.len()..range.end)
+}
+
+/// Big-endian numbers as a little-endian machine holds them.
+fn swap(data: &[u8], dtype: Dtype) -> Result<(Arc<Source>, Range<usize>), Error> {
+    let number = dtype.scalar_bytes();
+    let mut scratch = Scratch::new(data.len() as u64);
+    scratch.reserve(data.len() as u64)?;
+    for piece in data.chunks(number << 16) {
+        let swapped: Vec<u8> = piece.chunks(number).flat_map(|bytes| bytes.iter().rev()).copied().collect();
+        scratch.add(&mut &swapped[..], swapped.len() as u64)?;
+    }
+    Ok((scratch.finish()?, 0..data.len()))
 }
 
 /// The header's text and the bytes after it.
@@ -46,15 +62,15 @@ fn bad(why: impl Into<String>) -> Error {
     Error::format(".npy", why)
 }
 
-/// The type that a `descr` such as `<f4` names. Where NumPy only knows the size, `given` names it.
-fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<Dtype, Error> {
+/// The type that a `descr` such as `<f4` names, and whether its numbers are big-endian. Where NumPy only knows the size,
+/// `given` names the type.
+fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error> {
     let unknown = || Error::Dtype(descr.to_owned());
     let kind = match descr.as_bytes() {
-        [b'>', ..] => return Err(bad(format!("{descr:?} is big-endian; save it in little-endian order"))),
-        [b'<' | b'|' | b'=', ..] => &descr[1..],
+        [b'<' | b'|' | b'=' | b'>', ..] => &descr[1..],
         _ => return Err(unknown()),
     };
-    Ok(match kind {
+    let dtype = match kind {
         "b1" => Dtype::Bool,
         "i1" => Dtype::I8,
         "u1" => Dtype::U8,
@@ -75,7 +91,8 @@ fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<Dtype, Error> {
             fits.ok_or_else(|| Error::Void(descr.to_owned()))?
         }
         _ => return Err(unknown()),
-    })
+    };
+    Ok((dtype, descr.starts_with('>') && dtype.bytes() > 1))
 }
 
 /// What the literal says.

@@ -1,31 +1,14 @@
 //! NumPy's `.npz`: a zip of `.npy` members, stored or deflated.
 //!
 //! A stored member is a view of the mapping; its checksum is compared, and no two may lie over one another, so that
-//! a small file cannot hold more arrays than it has bytes. A deflated one is inflated into a temporary file without a name,
-//! which is mapped in turn: memory stays bounded, and nothing is left behind. [`inflate_limit`] bounds what a
-//! small file may become.
+//! a small file cannot hold more arrays than it has bytes. A deflated one is inflated into [`Scratch`].
 
-use std::{
-    fs::File,
-    io::{Cursor, Read},
-    ops::Range,
-    sync::Arc,
-};
+use std::{io::Cursor, ops::Range, sync::Arc};
 
 use buddy_core::Dtype;
 use zip::{CompressionMethod, ZipArchive, read::ZipFile};
 
-use crate::{
-    Array, Error, npy,
-    source::{Source, free_bytes},
-};
-
-/// The most bytes that the deflated members of a file of this length may inflate to, all together: 1 GiB, or 32
-/// times the file where that is more. Deflate itself reaches 1032 times; numbers worth studying do not come
-/// near 32, but for arrays of zeros, which 1 GiB leaves room for.
-pub fn inflate_limit(file_bytes: u64) -> u64 {
-    file_bytes.saturating_mul(32).max(1 << 30)
-}
+use crate::{Array, Error, npy, scratch::Scratch, source::Source};
 
 /// Where a member's bytes are: in the file itself, or in what was inflated.
 enum Place {
@@ -42,19 +25,19 @@ pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Arr
     if zip.has_duplicate_names() {
         return Err(Error::format(".npz", "two members have one name"));
     }
-    let mut inflater = Inflater::new(source.bytes().len() as u64);
+    let mut scratch = Scratch::new(source.bytes().len() as u64);
     let mut members = Vec::new();
     for index in 0..zip.len() {
         let mut member = zip.by_index(index).map_err(bad)?;
         let name = member.name().map_err(bad)?.into_owned();
-        let place = locate(&mut member, &mut inflater).map_err(|error| error.at(&name))?;
+        let place = locate(&mut member, &mut scratch).map_err(|error| error.at(&name))?;
         members.push((name, place, member.crc32()));
     }
     refuse_overlaps(&members)?;
     for (name, place, sum) in &members {
         compare(source, place, *sum).map_err(|error| error.at(name))?;
     }
-    let inflated = inflater.finish()?;
+    let inflated = scratch.finish()?;
     let array = |(name, place, _): Member| {
         let (source, range) = match place {
             Place::Stored(range) => (source, range),
@@ -71,9 +54,9 @@ fn bad(error: impl std::fmt::Display) -> Error {
 }
 
 /// Finds a member's bytes, inflating them if they are not there as they are.
-fn locate(member: &mut ZipFile<'_, Cursor<&[u8]>>, inflater: &mut Inflater) -> Result<Place, Error> {
+fn locate(member: &mut ZipFile<'_, Cursor<&[u8]>>, scratch: &mut Scratch) -> Result<Place, Error> {
     if member.compression() != CompressionMethod::Stored {
-        return inflater.add(member).map(Place::Inflated);
+        return inflate(member, scratch).map(Place::Inflated);
     }
     let start = member.data_start().ok_or_else(|| bad("a member has no data"))?;
     let end = start.checked_add(member.size()).ok_or_else(|| bad("a member ends past 2^64"))?;
@@ -104,45 +87,13 @@ fn compare(source: &Source, place: &Place, stated: u32) -> Result<(), Error> {
     if found == stated { Ok(()) } else { Err(Error::Damaged { stated, found }) }
 }
 
-/// Collects inflated members in one temporary file.
-struct Inflater {
-    file: Option<File>,
-    bytes: u64,
-    limit: u64,
-}
-
-impl Inflater {
-    fn new(file_bytes: u64) -> Self {
-        Self { file: None, bytes: 0, limit: inflate_limit(file_bytes) }
+/// Inflates a member. Its directory entry may lie, so what really comes out is counted too.
+fn inflate(member: &mut ZipFile<'_, Cursor<&[u8]>>, scratch: &mut Scratch) -> Result<Range<usize>, Error> {
+    let size = member.size();
+    scratch.reserve(size)?;
+    let (range, written) = scratch.add(member, size).map_err(bad)?;
+    if written == size {
+        return Ok(range);
     }
-
-    /// Appends a member. Its directory entry may lie, so what really comes out is counted too.
-    fn add(&mut self, member: &mut ZipFile<'_, Cursor<&[u8]>>) -> Result<Range<usize>, Error> {
-        let (start, size) = (self.bytes, member.size());
-        self.bytes = start.saturating_add(size);
-        if self.bytes > self.limit {
-            return Err(Error::Bomb { inflated: self.bytes, limit: self.limit });
-        }
-        let free = free_bytes(&std::env::temp_dir())?;
-        if size > free {
-            return Err(Error::NoSpace { needed: size, free });
-        }
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(tempfile::tempfile()?),
-        };
-        let written = std::io::copy(&mut member.take(size.saturating_add(1)), file).map_err(bad)?;
-        if written != size {
-            return Err(bad(format!("the directory says {size} bytes, but other than that came out")));
-        }
-        Ok(start as usize..self.bytes as usize)
-    }
-
-    /// All that was inflated.
-    fn finish(self) -> Result<Arc<Source>, Error> {
-        match self.file {
-            Some(file) if self.bytes > 0 => Source::map(&file).map(Arc::new),
-            _ => Ok(Arc::new(Source::Memory(Vec::new()))),
-        }
-    }
+    Err(bad(format!("the directory says {size} bytes, but other than that came out")))
 }

@@ -22,7 +22,7 @@ pub(crate) use write::Header;
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 /// Names that the format has for types.
-const NAMES: [(&str, Dtype); 16] = [
+const NAMES: [(&str, Dtype); 17] = [
     ("BOOL", Dtype::Bool),
     ("I8", Dtype::I8),
     ("U8", Dtype::U8),
@@ -34,12 +34,16 @@ const NAMES: [(&str, Dtype); 16] = [
     ("U64", Dtype::U64),
     ("F8_E4M3", Dtype::F8E4M3),
     ("F8_E5M2", Dtype::F8E5M2),
+    ("F8_E8M0", Dtype::F8E8M0),
     ("F16", Dtype::F16),
     ("BF16", Dtype::Bf16),
     ("F32", Dtype::F32),
     ("F64", Dtype::F64),
     ("C64", Dtype::C64),
 ];
+
+/// Names of types whose elements are smaller than a byte.
+const PACKED: [&str; 4] = ["F4", "F6_E2M3", "F6_E3M2", "I4"];
 
 /// What the header says of one tensor.
 #[derive(Deserialize)]
@@ -108,6 +112,10 @@ fn read_tensor(
     let (start, end) = checked_offsets(info, expected, data as u64)?;
     let base = source.bytes().len() - data;
     let range = base + start as usize..base + end as usize;
+    // Elements of less than a byte (MX formats) lie packed; they are read as the bytes that they are.
+    if PACKED.contains(&info.dtype.as_str()) {
+        return Array::new(name.to_owned(), Dtype::U8, vec![range.len() as u64], source, range);
+    }
     Array::new(name.to_owned(), parse_dtype(&info.dtype)?, info.shape.clone(), source, range)
 }
 

@@ -1,0 +1,101 @@
+//! What a file is, by its first bytes: formats that are read, and formats that are refused by name.
+//!
+//! A dump of memory has no header, so any file could be one. But a file that begins as a container does is taken for
+//! raw numbers only if somebody says so: compressed or structured bytes say nothing about memory.
+
+use crate::{Error, Format};
+
+/// Where HDF5 may begin: at the start, or behind a block of the user's (MATLAB's files have one of 512 bytes).
+const HDF5_STARTS: [usize; 4] = [0, 512, 1024, 2048];
+
+/// Formats that are not read: their first bytes, their name, and what turns them into something that is.
+const REFUSED: [(&[u8], &str, &str); 18] = [
+    (b"CDF\x01", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
+    (b"CDF\x02", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
+    (b"CDF\x05", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
+    (b"# vtk DataFile", "legacy VTK", "meshio convert IN.vtk OUT.xdmf, then give its .h5"),
+    (b"<?xml", "XML", "for VTK: meshio convert IN.vtu OUT.xdmf, then give its .h5"),
+    (b"<VTKFile", "VTK's XML", "meshio convert IN.vtu OUT.xdmf, then give its .h5"),
+    (b"\x1f\x8b\x08", "gzip", "gunzip FILE"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "unzstd FILE"),
+    (b"\xfd7zXZ\0", "xz", "unxz FILE"),
+    (b"BZh91AY&SY", "bzip2", "bunzip2 FILE"),
+    (b"MATLAB 5.0 MAT-file", "MATLAB 5", "in MATLAB: save(FILE, '-v7.3')"),
+    (
+        b"SIMPLE  =",
+        "FITS",
+        "python -c 'import numpy, astropy.io.fits as f; numpy.save(\"OUT.npy\", f.getdata(\"IN\"))'",
+    ),
+    (b"PAR1", "Parquet", "save its columns as .npy"),
+    (b"ARROW1", "Arrow", "save its columns as .npy"),
+    (b"\x89PNG", "PNG", "save its pixels as .npy"),
+    (b"\x7fELF", "an ELF program", "give a dump of its memory"),
+    (b"ggjt", "GGML of before GGUF", "convert it with llama.cpp"),
+    (b"SQLite format 3\0", "SQLite", "save its columns as .npy"),
+];
+
+/// The format of a file whose name does not tell.
+///
+/// # Errors
+/// [`Error::Container`] if the file is known, but is none that can be read.
+pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Format, Error> {
+    if HDF5_STARTS
+        .iter()
+        .any(|&at| bytes.get(at..).is_some_and(|rest| rest.starts_with(b"\x89HDF\r\n\x1a\n")))
+    {
+        return Ok(Format::Hdf5);
+    }
+    match bytes {
+        [b'G', b'G', b'U', b'F', ..] => return Ok(Format::Gguf),
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Ok(Format::Npy),
+        [b'P', b'K', 3, 4, ..] => return Ok(Format::Torch),
+        _ => {}
+    }
+    let found = REFUSED.iter().find(|(magic, ..)| bytes.starts_with(magic));
+    if let Some(&(_, what, remedy)) = found {
+        return Err(Error::Container { what, remedy });
+    }
+    if is_pickle(name, bytes) {
+        let remedy = "python -c 'import torch; torch.save(torch.load(\"IN\"), \"OUT.pt\")'";
+        return Err(Error::Container { what: "a pickle (PyTorch before 1.6)", remedy });
+    }
+    if name.to_lowercase().ends_with(".json") {
+        let remedy = "give the .safetensors files, or the folder that holds them";
+        return Err(Error::Container { what: "JSON, which holds no tensors", remedy });
+    }
+    Ok(Format::Raw)
+}
+
+/// Two bytes are too few to refuse any file, so the name counts too.
+fn is_pickle(name: &str, bytes: &[u8]) -> bool {
+    let name = name.to_lowercase();
+    let torch = [".pt", ".pth", ".bin", ".pkl", ".ckpt"].iter().any(|extension| name.ends_with(extension));
+    torch && matches!(bytes, [0x80, 2..=5, ..]) && bytes.ends_with(b".")
+        || bytes.starts_with(b"\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_names_the_format_and_the_remedy() {
+        for (magic, what, remedy) in REFUSED {
+            let error = detect("field.dat", magic).unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains(remedy), "{error}");
+        }
+        let index = detect("model.safetensors.index.json", b"{\"weight_map\"").unwrap_err().to_string();
+        assert!(index.contains("JSON") && index.contains("--raw"), "{index}");
+        assert!(detect("a.pt", b"\x80\x02}q\x00.").unwrap_err().to_string().contains("pickle"));
+    }
+
+    #[test]
+    fn dumps_stay_dumps() {
+        for bytes in [&b"\x80\x02}q\x00."[..], b"", b"\0\0\0\0", b"{}", b"GGU", b"\x1f\x8b\x07"] {
+            assert_eq!(detect("field.f32", bytes).unwrap(), Format::Raw);
+        }
+        let mut matlab = vec![b'M'; 512];
+        matlab.extend(b"\x89HDF\r\n\x1a\n");
+        assert_eq!(detect("a.mat", &matlab).unwrap(), Format::Hdf5);
+    }
+}

@@ -1,0 +1,279 @@
+//! As much of Python's pickle as `torch.save` writes, read as data: nothing is imported, nothing is called.
+//!
+//! The machine of the format is a stack and a memo. Objects are numbers into one arena, so that cycles, which a hostile
+//! file may have, cost nothing; a call (`REDUCE`) becomes a [`Value::Call`] that names its function.
+
+use std::collections::HashMap;
+
+use crate::Error;
+
+/// Number of an object in its arena.
+pub(crate) type Id = usize;
+
+/// An object.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    /// None, floats, and all else that names no tensor.
+    Other,
+    /// A whole number that fits 64 bits.
+    Int(i64),
+    /// A text.
+    Text(String),
+    /// A tuple, a list or a set.
+    Items(Vec<Id>),
+    /// A dictionary.
+    Pairs(Vec<(Id, Id)>),
+    /// A name in a module, such as `torch FloatStorage`.
+    Global(String),
+    /// What a function returned for its arguments, and the state that it was given after.
+    Call { function: Id, arguments: Id, state: Vec<Id>, pairs: Vec<(Id, Id)> },
+    /// Something outside of the pickle: PyTorch's storages.
+    Persistent(Id),
+}
+
+/// All objects of a pickle, and the one that it is.
+pub(crate) struct Pickle {
+    /// Objects by number.
+    pub(crate) values: Vec<Value>,
+    /// The whole.
+    pub(crate) root: Id,
+}
+
+/// Reads a pickle.
+pub(crate) fn read(bytes: &[u8]) -> Result<Pickle, Error> {
+    let mut machine = Machine {
+        rest: bytes,
+        values: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+    };
+    while machine.step()? {}
+    let root = machine.pop()?;
+    Ok(Pickle { values: machine.values, root })
+}
+
+fn bad(why: impl Into<String>) -> Error {
+    Error::format("PyTorch", why)
+}
+
+struct Machine<'a> {
+    rest: &'a [u8],
+    values: Vec<Value>,
+    stack: Vec<Id>,
+    marks: Vec<usize>,
+    memo: HashMap<u64, Id>,
+}
+
+impl<'a> Machine<'a> {
+    /// One instruction; false after the last.
+    fn step(&mut self) -> Result<bool, Error> {
+        match self.take(1)?[0] {
+            b'.' => return Ok(false),
+            0x80 => drop(self.take(1)?),
+            0x95 => drop(self.take(8)?),
+            b'(' => self.marks.push(self.stack.len()),
+            b'0' => drop(self.pop()?),
+            b'1' => drop(self.to_mark()?),
+            b'2' => {
+                let top = self.top()?;
+                self.stack.push(top);
+            }
+            code @ (b'q' | b'r' | b'p' | 0x94) => self.memoise(code)?,
+            code @ (b'h' | b'j' | b'g') => self.recall(code)?,
+            code @ (b'}' | b']' | b')' | 0x8f | b't' | b'l' | b'd' | 0x85..=0x87 | 0x91) => {
+                self.collect(code)?
+            }
+            code @ (b'a' | b'e' | b's' | b'u' | 0x90) => self.fill(code)?,
+            code @ (b'c' | 0x93 | b'R' | 0x81 | b'b' | b'Q') => self.object(code)?,
+            code => self.constant(code)?,
+        }
+        Ok(true)
+    }
+
+    /// Numbers, texts and the like.
+    fn constant(&mut self, code: u8) -> Result<(), Error> {
+        let value = match code {
+            b'N' | 0x88 | 0x89 => Value::Other,
+            b'G' => self.take(8).map(|_| Value::Other)?,
+            b'J' => Value::Int(i64::from(self.number(4)? as u32 as i32)),
+            b'K' => Value::Int(self.number(1)? as i64),
+            b'M' => Value::Int(self.number(2)? as i64),
+            0x8a => self.long(1)?,
+            0x8b => self.long(4)?,
+            b'X' => self.text(4)?,
+            0x8c => self.text(1)?,
+            0x8d => self.text(8)?,
+            b'U' | b'C' => self.skip(1)?,
+            b'T' | b'B' => self.skip(4)?,
+            0x8e => self.skip(8)?,
+            b'I' | b'L' | b'F' | b'S' | b'V' => self.line().map(|_| Value::Other)?,
+            code => {
+                return Err(bad(format!("its pickle has the instruction {code:#04x}, which is not known")));
+            }
+        };
+        self.push(value);
+        Ok(())
+    }
+
+    /// Tuples, lists, dictionaries and sets, empty or from the stack.
+    fn collect(&mut self, code: u8) -> Result<(), Error> {
+        let value = match code {
+            b'}' => Value::Pairs(Vec::new()),
+            b']' | b')' | 0x8f => Value::Items(Vec::new()),
+            b'd' => Value::Pairs(pairs(&self.to_mark()?)),
+            0x85..=0x87 => {
+                let from =
+                    self.stack.len().checked_sub(usize::from(code - 0x84)).ok_or_else(|| bad(EMPTY))?;
+                Value::Items(self.stack.split_off(from))
+            }
+            _ => Value::Items(self.to_mark()?),
+        };
+        self.push(value);
+        Ok(())
+    }
+
+    /// Puts what is on top of the stack into the collection below.
+    fn fill(&mut self, code: u8) -> Result<(), Error> {
+        let new = match code {
+            b'a' => vec![self.pop()?],
+            b's' => {
+                let value = self.pop()?;
+                vec![self.pop()?, value]
+            }
+            _ => self.to_mark()?,
+        };
+        let below = self.top()?;
+        match (&mut self.values[below], code) {
+            (Value::Items(items), b'a' | b'e' | 0x90) => items.extend(new),
+            (Value::Pairs(all) | Value::Call { pairs: all, .. }, b's' | b'u') => all.extend(pairs(&new)),
+            // A list or set that some class made.
+            (Value::Call { state, .. }, _) => state.extend(new),
+            _ => return Err(bad("its pickle fills what is no collection")),
+        }
+        Ok(())
+    }
+
+    /// Names, calls and what lies outside.
+    fn object(&mut self, code: u8) -> Result<(), Error> {
+        let value = match code {
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                Value::Global(format!("{module} {name}"))
+            }
+            0x93 => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                match (&self.values[module], &self.values[name]) {
+                    (Value::Text(module), Value::Text(name)) => Value::Global(format!("{module} {name}")),
+                    _ => return Err(bad("its pickle names a global by what is no text")),
+                }
+            }
+            b'Q' => Value::Persistent(self.pop()?),
+            b'b' => {
+                let state = self.pop()?;
+                let top = self.top()?;
+                if let Value::Call { state: all, .. } = &mut self.values[top] {
+                    all.push(state);
+                }
+                return Ok(());
+            }
+            _ => {
+                let (arguments, function) = (self.pop()?, self.pop()?);
+                Value::Call { function, arguments, state: Vec::new(), pairs: Vec::new() }
+            }
+        };
+        self.push(value);
+        Ok(())
+    }
+
+    fn memoise(&mut self, code: u8) -> Result<(), Error> {
+        let key = match code {
+            b'q' => self.number(1)?,
+            b'r' => self.number(4)?,
+            b'p' => self.line()?.parse().map_err(|_| bad("its memo has no number"))?,
+            _ => self.memo.len() as u64,
+        };
+        let top = self.top()?;
+        self.memo.insert(key, top);
+        Ok(())
+    }
+
+    fn recall(&mut self, code: u8) -> Result<(), Error> {
+        let key = match code {
+            b'h' => self.number(1)?,
+            b'j' => self.number(4)?,
+            _ => self.line()?.parse().map_err(|_| bad("its memo has no number"))?,
+        };
+        let id = *self.memo.get(&key).ok_or_else(|| bad(format!("its memo has no {key}")))?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn push(&mut self, value: Value) {
+        self.stack.push(self.values.len());
+        self.values.push(value);
+    }
+
+    fn pop(&mut self) -> Result<Id, Error> {
+        self.stack.pop().ok_or_else(|| bad(EMPTY))
+    }
+
+    fn top(&self) -> Result<Id, Error> {
+        self.stack.last().copied().ok_or_else(|| bad(EMPTY))
+    }
+
+    fn to_mark(&mut self) -> Result<Vec<Id>, Error> {
+        let mark = self.marks.pop().filter(|&mark| mark <= self.stack.len());
+        mark.map(|mark| self.stack.split_off(mark)).ok_or_else(|| bad("its pickle lacks a mark"))
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<&'a [u8], Error> {
+        let split = usize::try_from(bytes).ok().and_then(|bytes| self.rest.split_at_checked(bytes));
+        let (taken, rest) = split.ok_or_else(|| bad("its pickle ends too early"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self, bytes: u64) -> Result<u64, Error> {
+        Ok(self.take(bytes)?.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)))
+    }
+
+    fn long(&mut self, length: u64) -> Result<Value, Error> {
+        let length = self.number(length)?;
+        let bytes = self.take(length)?;
+        let negative = bytes.last().is_some_and(|&byte| byte >= 0x80);
+        let start = if negative { -1 } else { 0 };
+        let value = bytes.iter().rev().fold(start, |all: i64, &byte| all << 8 | i64::from(byte));
+        Ok(if length <= 8 { Value::Int(value) } else { Value::Other })
+    }
+
+    fn text(&mut self, length: u64) -> Result<Value, Error> {
+        let length = self.number(length)?;
+        let text =
+            std::str::from_utf8(self.take(length)?).map_err(|_| bad("a text of its pickle is none"))?;
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn skip(&mut self, length: u64) -> Result<Value, Error> {
+        let length = self.number(length)?;
+        self.take(length).map(|_| Value::Other)
+    }
+
+    fn line(&mut self) -> Result<&'a str, Error> {
+        let end = self
+            .rest
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .ok_or_else(|| bad("its pickle ends in a line"))?;
+        let line = std::str::from_utf8(self.take(end as u64)?)
+            .map_err(|_| bad("a name of its pickle is no text"))?;
+        self.take(1)?;
+        Ok(line)
+    }
+}
+
+const EMPTY: &str = "its pickle takes from an empty stack";
+
+fn pairs(flat: &[Id]) -> Vec<(Id, Id)> {
+    flat.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Makes the files of this folder again: `python3 make.py` (needs numpy, h5py and torch)."""
+
+import collections
+
+import h5py
+import numpy as np
+import torch
+
+# Every way that HDF5 lays out a dataset, and some that are left out.
+with h5py.File("fields.h5", "w") as file:
+    steps = np.arange(600, dtype=np.float64).reshape(20, 30)
+    file["contiguous"] = steps
+    file.create_dataset("chunked", data=steps.astype(np.float32), chunks=(7, 11))
+    file.create_dataset("flow/deflated", data=steps.astype(np.int32), chunks=(10, 10), compression="gzip", shuffle=True)
+    file["flow/big_endian"] = np.arange(5, dtype=">i2")
+    file["flow/deep/half"] = np.arange(4, dtype=np.float16)
+    file["title"] = "text is no array of numbers"
+
+# What a training run saves: a state dictionary with a tied weight and a view, and an optimizer's state.
+weight = torch.arange(12, dtype=torch.float32).reshape(3, 4).to(torch.bfloat16)
+model = collections.OrderedDict(
+    [("embed.weight", weight), ("head.weight", weight), ("head.bias", torch.arange(3, dtype=torch.float32))]
+)
+moments = torch.arange(24, dtype=torch.float32)
+optimizer = {"state": {0: {"exp_avg": moments[:12].reshape(3, 4), "step": torch.tensor(7, dtype=torch.int64)}}}
+torch.save({"model": model, "optimizer": optimizer, "epoch": 3}, "state.pt")
+torch.save(torch.nn.Parameter(torch.ones(2, 2)), "parameter.pt")
