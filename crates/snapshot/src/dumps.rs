@@ -1,11 +1,11 @@
 //! Raw dumps in a directory, read as a run.
 //!
-//! Every file is an allocation, named as the file; an extension that is a type's name, as in `velocity.f64`,
-//! gives the type of its elements. A directory of files is one snapshot; a directory of directories
-//! `snapshot-0`, `snapshot-1`, ... is one snapshot for each, in the order of the numbers. Hidden files do not
-//! count.
+//! Every file is an allocation; an extension that is a type's name, as in `velocity.f64`, gives the type of its elements.
+//! Where a dump's name says when it was made, it is one of a series: directories with numbers (`step_00100/`), files with
+//! numbers (`rho_00100.dat`), or whatever a [`Pattern`] says. Hidden files do not count.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -13,33 +13,109 @@ use std::{
 use buddy_core::{AllocationInfo, Dtype, RunInfo, SnapshotInfo};
 use serde_json::Map;
 
-use crate::{Array, Error, open};
+use crate::{
+    Array, Error, Pattern, open,
+    pattern::{Told, guess},
+};
 
-/// The run that the dumps under `dir` are.
-pub(crate) fn describe(dir: &Path) -> Result<RunInfo, Error> {
-    let (dirs, files): (Vec<PathBuf>, Vec<PathBuf>) = list(dir)?.into_iter().partition(|path| path.is_dir());
-    let snapshots = match (dirs.is_empty(), files.is_empty()) {
-        (true, true) => return Err(Error::NoRun),
-        (true, false) => vec![(0, ".".to_owned())],
-        (false, true) => numbered(&dirs)?,
-        (false, false) => return Err(Error::MixedDumps),
-    };
-    let allocations = read(&dir.join(&snapshots[0].1))?.iter().map(allocation).collect();
-    let program = dir.file_name().unwrap_or_default().to_string_lossy();
-    let mut info = RunInfo::new(&program, Map::new(), allocations);
-    let snapshot = |(step, file)| SnapshotInfo { step, label: String::new(), file: Some(file) };
-    info.snapshots = snapshots.into_iter().map(snapshot).collect();
-    Ok(info)
+/// Dumps, sorted into snapshots.
+#[derive(Debug, Clone)]
+pub(crate) struct Dumps {
+    /// The files of each snapshot by the allocation's name.
+    snapshots: BTreeMap<u64, BTreeMap<String, PathBuf>>,
+    /// Element type of files whose extension says none.
+    dtype: Option<Dtype>,
+    /// How the names were read, for people.
+    pub(crate) note: String,
 }
 
-/// The arrays of one snapshot's directory.
-pub(crate) fn read(dir: &Path) -> Result<Vec<Array>, Error> {
-    let mut arrays = Vec::new();
-    for path in list(dir).map_err(|error| error.at(dir.display()))? {
-        let dtype = path.extension().and_then(|extension| extension.to_str()?.parse::<Dtype>().ok());
-        arrays.extend(open(&path, dtype)?);
+impl Dumps {
+    /// Sorts the dumps under `dir`.
+    pub(crate) fn find(dir: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self, Error> {
+        let (dirs, files): (Vec<PathBuf>, Vec<PathBuf>) = list(dir)?.into_iter().partition(|path| path.is_dir());
+        let (told, note) = match (pattern, dirs.is_empty(), files.is_empty()) {
+            (_, true, true) => return Err(Error::NoRun),
+            (Some(pattern), ..) => by_pattern(dir, &dirs, files, pattern)?,
+            (None, true, false) => series(&files).unwrap_or_else(|| (single(files), "one snapshot")),
+            (None, false, true) => (numbered(&dirs)?, "one directory for each snapshot"),
+            (None, false, false) => return Err(Error::MixedDumps),
+        };
+        let mut snapshots: BTreeMap<u64, BTreeMap<String, PathBuf>> = BTreeMap::new();
+        for (Told { step, name }, path) in told {
+            if snapshots.entry(step).or_default().insert(name.clone(), path).is_some() {
+                return Err(Error::Duplicate(name));
+            }
+        }
+        let allocations: BTreeSet<&String> = snapshots.values().flat_map(BTreeMap::keys).collect();
+        let note = format!("{note}: {} of {} allocations", count(snapshots.len(), "snapshot"), allocations.len());
+        Ok(Self { snapshots, dtype, note })
     }
-    if arrays.is_empty() { Err(Error::NoArrays.at(dir.display())) } else { Ok(arrays) }
+
+    /// The run that they are.
+    pub(crate) fn describe(&self, dir: &Path) -> Result<RunInfo, Error> {
+        let allocations = self.read(0)?.iter().map(allocation).collect();
+        let program = dir.file_name().unwrap_or_default().to_string_lossy();
+        let mut info = RunInfo::new(&program, Map::new(), allocations);
+        let snapshot = |&step| SnapshotInfo { step, label: String::new(), file: Some(format!("step {step}")) };
+        info.snapshots = self.snapshots.keys().map(snapshot).collect();
+        Ok(info)
+    }
+
+    /// The arrays of a snapshot, by its place among them.
+    pub(crate) fn read(&self, index: usize) -> Result<Vec<Array>, Error> {
+        let mut arrays = Vec::new();
+        for (name, path) in self.snapshots.values().nth(index).into_iter().flatten() {
+            let extension = path.extension().and_then(|extension| extension.to_str()?.parse::<Dtype>().ok());
+            let mut found = open(path, extension.or(self.dtype))?;
+            if let [only] = &mut found[..] {
+                only.name.clone_from(name);
+            }
+            arrays.extend(found);
+        }
+        Ok(arrays)
+    }
+}
+
+type Sorted = Vec<(Told, PathBuf)>;
+
+fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Every file for itself.
+fn single(files: Vec<PathBuf>) -> Sorted {
+    files.into_iter().map(|path| (Told { step: 0, name: file_name(&path) }, path)).collect()
+}
+
+/// Files that are all of one series: the same digits, two steps at least, every allocation at every step.
+fn series(files: &[PathBuf]) -> Option<(Sorted, &'static str)> {
+    let told = files.iter().map(|path| guess(&file_name(path))).collect::<Option<Vec<_>>>()?;
+    let steps: BTreeSet<u64> = told.iter().map(|(told, _)| told.step).collect();
+    let names: BTreeSet<&str> = told.iter().map(|(told, _)| told.name.as_str()).collect();
+    let digits: BTreeSet<usize> = told.iter().map(|&(_, digits)| digits).collect();
+    let whole = steps.len() > 1 && digits.len() == 1 && told.len() == steps.len() * names.len();
+    let sorted = || told.iter().map(|(told, _)| told.clone()).zip(files.iter().cloned()).collect();
+    whole.then(|| (sorted(), "files NAME_STEP, a series (for an allocation each, give --pattern '{name}')"))
+}
+
+/// The files that a pattern fits, here and one directory down.
+fn by_pattern(
+    dir: &Path,
+    dirs: &[PathBuf],
+    mut files: Vec<PathBuf>,
+    pattern: &Pattern,
+) -> Result<(Sorted, &'static str), Error> {
+    for below in dirs {
+        files.extend(list(below)?);
+    }
+    let relative = |path: &Path| path.strip_prefix(dir).unwrap_or(path).to_string_lossy().into_owned();
+    let told = |path: PathBuf| pattern.read(&relative(&path)).map(|told| (told, path));
+    let sorted: Sorted = files.into_iter().filter_map(told).collect();
+    if sorted.is_empty() { Err(Error::NoMatch) } else { Ok((sorted, "by the pattern")) }
 }
 
 fn allocation(array: &Array) -> AllocationInfo {
@@ -50,19 +126,30 @@ fn allocation(array: &Array) -> AllocationInfo {
 /// What a directory holds, sorted by name, without hidden files.
 fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, Error>>()?;
-    paths.retain(|path| !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.'));
+    paths.retain(|path| !file_name(path).starts_with('.'));
     paths.sort();
     Ok(paths)
 }
 
-/// Directories `snapshot-N` by N, which counts as the step.
-fn numbered(dirs: &[PathBuf]) -> Result<Vec<(u64, String)>, Error> {
-    let number = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let step = name.strip_prefix("snapshot-").and_then(|digits| digits.parse().ok());
-        step.map(|step| (step, name.clone())).ok_or(Error::Stray(name))
+/// Directories whose names differ in a number at their end, which counts as the step.
+fn numbered(dirs: &[PathBuf]) -> Result<Sorted, Error> {
+    let split = |path: &PathBuf| {
+        let name = file_name(path);
+        let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+        let step = name[prefix.len()..].parse::<u64>().map_err(|_| Error::Stray(name.clone()))?;
+        Ok((prefix, step))
     };
-    let mut snapshots = dirs.iter().map(number).collect::<Result<Vec<_>, _>>()?;
-    snapshots.sort();
-    Ok(snapshots)
+    let steps = dirs.iter().map(split).collect::<Result<Vec<_>, Error>>()?;
+    if let Some(other) = steps.iter().position(|(prefix, _)| *prefix != steps[0].0) {
+        return Err(Error::Stray(file_name(&dirs[other])));
+    }
+    let mut sorted = Vec::new();
+    for (dir, (_, step)) in dirs.iter().zip(steps) {
+        let files = list(dir).map_err(|error| error.at(dir.display()))?;
+        if files.is_empty() {
+            return Err(Error::NoArrays.at(dir.display()));
+        }
+        sorted.extend(files.into_iter().map(|path| (Told { step, name: file_name(&path) }, path)));
+    }
+    Ok(sorted)
 }

@@ -121,12 +121,21 @@ pub enum Error {
     NoRun,
     /// Dumps both in the directory and in directories below it.
     #[error(
-        "this directory has both files and directories; put each snapshot's dumps in snapshot-0, snapshot-1, ..."
+        "this directory has both files and directories; put each snapshot's dumps in snapshot-0, snapshot-1, ..., or say which \
+         files count (--pattern)"
     )]
     MixedDumps,
     /// A directory among the snapshots that is none.
-    #[error("the directory {0:?} is no snapshot; snapshots are named snapshot-0, snapshot-1, ...")]
+    #[error(
+        "the directory {0:?} is no snapshot; snapshots are named snapshot-0, snapshot-1, ... or by any one word and a number"
+    )]
     Stray(String),
+    /// A pattern that cannot be read.
+    #[error("{0:?} is no pattern of names; it has {{name}} once, {{step}} at most once, as in '{{name}}_{{step}}.dat'")]
+    Pattern(String),
+    /// A pattern that fits no file.
+    #[error("the pattern fits no file of this directory")]
+    NoMatch,
     /// A directory that another process writes to.
     #[error("another process is writing to this directory; wait for it, or give another one")]
     Claimed,

@@ -5,9 +5,9 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use buddy_core::{AllocationInfo, RunInfo};
+use buddy_core::{AllocationInfo, Dtype, RunInfo};
 
-use crate::{Array, Error, dumps, open};
+use crate::{Array, Error, Pattern, dumps::Dumps, open};
 
 /// The file that makes a directory a run.
 pub(crate) const RUN_FILE: &str = "run.json";
@@ -17,28 +17,48 @@ pub(crate) const RUN_FILE: &str = "run.json";
 pub struct Run {
     dir: PathBuf,
     info: RunInfo,
+    /// Where there is no `run.json`.
+    dumps: Option<Dumps>,
 }
 
 impl Run {
-    /// Opens a run and checks every snapshot's headers. Without `run.json` the directory is taken as raw dumps:
-    /// each file an allocation, in the directory itself for one snapshot or in `snapshot-0`, `snapshot-1`, ...
+    /// Opens a run and checks every snapshot's headers. Without `run.json` the directory is taken as dumps.
     ///
     /// # Errors
     /// If the directory is no run, or a snapshot lacks an allocation, has one too many, or has one of another
     /// length or type.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let run = Self::describe(dir).map_err(|error| error.at(dir.display()))?;
+        Self::open_dumps(dir, None, None)
+    }
+
+    /// Opens a run; if it is one of dumps, `pattern` says how their names are read, and `dtype` what those hold that
+    /// do not say it themselves.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn open_dumps(dir: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self, Error> {
+        let run = Self::describe(dir, pattern, dtype).map_err(|error| error.at(dir.display()))?;
         for snapshot in 0..run.info.snapshots.len() {
             run.snapshot(snapshot)?;
         }
         Ok(run)
     }
 
-    fn describe(dir: &Path) -> Result<Self, Error> {
+    fn describe(dir: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self, Error> {
         let path = dir.join(RUN_FILE);
-        let info = if path.exists() { read_info(&path)? } else { dumps::describe(dir)? };
+        let (info, dumps) = if path.exists() {
+            (read_info(&path)?, None)
+        } else {
+            let dumps = Dumps::find(dir, pattern, dtype)?;
+            (dumps.describe(dir)?, Some(dumps))
+        };
         info.validate()?;
-        Ok(Self { dir: dir.to_owned(), info })
+        Ok(Self { dir: dir.to_owned(), info, dumps })
+    }
+
+    /// How the names of dumps were read, for people; nothing for a run with `run.json`.
+    pub fn note(&self) -> Option<&str> {
+        self.dumps.as_ref().map(|dumps| dumps.note.as_str())
     }
 
     /// What is known of the run.
@@ -56,7 +76,10 @@ impl Run {
     pub fn snapshot(&self, index: usize) -> Result<Vec<Array>, Error> {
         let file = self.info.snapshots[index].file.as_deref().unwrap_or_default();
         let path = self.dir.join(plain(file).map_err(|error| error.at(self.dir.display()))?);
-        let arrays = if path.is_dir() { dumps::read(&path)? } else { open(&path, None)? };
+        let arrays = match &self.dumps {
+            Some(dumps) => dumps.read(index)?,
+            None => open(&path, None)?,
+        };
         in_order(&self.info.allocations, arrays).map_err(|error| error.at(path.display()))
     }
 }

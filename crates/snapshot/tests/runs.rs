@@ -233,3 +233,36 @@ fn what_a_link_names_is_written_and_the_link_stays() {
     std::os::unix::fs::symlink("circle", &circle).unwrap();
     assert!(write_atomic(&circle, |_| Ok(())).is_err() && circle.is_symlink());
 }
+
+#[test]
+fn dumps_of_a_series_are_snapshots() {
+    let dir = TempDir::new().unwrap();
+    for (name, byte) in [("rho_00000.f32", 0u8), ("rho_00100.f32", 1), ("u_00000.f32", 2), ("u_00100.f32", 3)] {
+        fs::write(dir.path().join(name), [byte; 8]).unwrap();
+    }
+    let run = Run::open(dir.path()).unwrap();
+    assert_eq!(run.info().snapshots.iter().map(|s| s.step).collect::<Vec<_>>(), [0, 100]);
+    let arrays = run.snapshot(1).unwrap();
+    let told: Vec<_> = arrays.iter().map(|a| (a.name.as_str(), a.dtype, a.bytes()[0])).collect();
+    assert_eq!(told, [("rho", Dtype::F32, 1), ("u", Dtype::F32, 3)]);
+    assert!(run.note().unwrap().contains("2 snapshots of 2 allocations"), "{:?}", run.note());
+
+    let each = Run::open_dumps(dir.path(), Some(&"{name}".parse().unwrap()), None).unwrap();
+    assert_eq!((each.info().snapshots.len(), each.info().allocations.len()), (1, 4));
+    let wrong = Run::open_dumps(dir.path(), Some(&"{name}.dat".parse().unwrap()), None);
+    assert!(wrong.unwrap_err().to_string().contains("fits no file"));
+}
+
+#[test]
+fn directories_of_steps_are_snapshots_and_a_pattern_reads_them_too() {
+    let dir = TempDir::new().unwrap();
+    for step in ["step_00000", "step_00020"] {
+        fs::create_dir(dir.path().join(step)).unwrap();
+        fs::write(dir.path().join(step).join("p.raw"), [1; 8]).unwrap();
+    }
+    let run = Run::open_dumps(dir.path(), None, Some(Dtype::F64)).unwrap();
+    assert_eq!(run.info().snapshots.iter().map(|s| s.step).collect::<Vec<_>>(), [0, 20]);
+    assert_eq!((run.info().allocations[0].name.as_str(), run.info().allocations[0].dtype), ("p.raw", Dtype::F64));
+    let pattern = "step_{step}/{name}.raw".parse().unwrap();
+    assert_eq!(Run::open_dumps(dir.path(), Some(&pattern), None).unwrap().info().allocations[0].name, "p");
+}

@@ -4,7 +4,7 @@
 //! sizes near 2^64 wrap around, drops tensors that share a name, and does not say which tensor is wrong. The
 //! tests hold both against each other.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
 use buddy_core::Dtype;
 use serde::{
@@ -42,8 +42,8 @@ const NAMES: [(&str, Dtype); 17] = [
     ("C64", Dtype::C64),
 ];
 
-/// Names of types whose elements are smaller than a byte.
-const PACKED: [&str; 4] = ["F4", "F6_E2M3", "F6_E3M2", "I4"];
+/// Types whose elements are smaller than a byte, and their bits.
+const PACKED: [(&str, u64); 4] = [("F4", 4), ("F6_E2M3", 6), ("F6_E3M2", 6), ("I4", 4)];
 
 /// What the header says of one tensor.
 #[derive(Deserialize)]
@@ -112,11 +112,29 @@ fn read_tensor(
     let (start, end) = checked_offsets(info, expected, data as u64)?;
     let base = source.bytes().len() - data;
     let range = base + start as usize..base + end as usize;
-    // Elements of less than a byte (MX formats) lie packed; they are read as the bytes that they are.
-    if PACKED.contains(&info.dtype.as_str()) {
-        return Array::new(name.to_owned(), Dtype::U8, vec![range.len() as u64], source, range);
+    if let Some(&(_, bits)) = PACKED.iter().find(|(name, _)| *name == info.dtype) {
+        return packed(name, info, bits, source, range);
     }
     Array::new(name.to_owned(), parse_dtype(&info.dtype)?, info.shape.clone(), source, range)
+}
+
+/// Elements of less than a byte lie packed; they are read as the bytes that they are.
+fn packed(
+    name: &str,
+    info: &Info,
+    bits: u64,
+    source: &Arc<Source>,
+    range: Range<usize>,
+) -> Result<Array, Error> {
+    let needed = info.shape.iter().try_fold(bits, |all, &n| all.checked_mul(n));
+    let bytes = range.len() as u64;
+    if needed != bytes.checked_mul(8) {
+        return Err(bad(format!(
+            "{} elements of shape {:?} do not fill its {bytes} bytes",
+            info.dtype, info.shape
+        )));
+    }
+    Array::new(name.to_owned(), Dtype::U8, vec![bytes], source, range)
 }
 
 /// The header's bytes and the bytes after it.
