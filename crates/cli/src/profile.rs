@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use buddy_codec::CodecKind;
 use buddy_core::{
-    Policy, Profile, Record, RunRecord, read_text,
+    Dtype, Policy, Profile, Record, RunRecord, read_text,
     spec::{Gpu, Link},
 };
 use buddy_profile::{
@@ -19,7 +19,7 @@ use buddy_profile::{
 };
 use buddy_report::{profile_page, profile_text};
 use buddy_scenario::{Scale, parse_scale};
-use buddy_snapshot::Run;
+use buddy_snapshot::{Pattern, Run};
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -49,6 +49,14 @@ pub(crate) struct ProfileVerb {
 
     #[command(flatten)]
     watching: Watching,
+
+    /// How the names of dumps are read, such as '{name}_{step}.dat' or 'step_{step}/{name}.raw'
+    #[arg(long, value_name = "PATTERN")]
+    pattern: Option<String>,
+
+    /// Element type of dumps that do not say it, such as f64
+    #[arg(long)]
+    dtype: Option<Dtype>,
 
     /// Share of an allocation's entries that may overflow to buddy memory, above 0 and below 1
     #[arg(long, default_value_t = DEFAULT_THRESHOLD, allow_negative_numbers = true)]
@@ -173,7 +181,12 @@ impl ProfileVerb {
         };
         let accesses = self.accesses.as_ref();
         let accesses = accesses.map(|path| read_text(path).with_context(|| path.display().to_string()));
-        Ok((Some(Source::open(path)?), accesses.transpose()?, 0))
+        Ok((Some(self.open(path)?), accesses.transpose()?, 0))
+    }
+
+    fn open(&self, path: &Path) -> Result<Source> {
+        let pattern = self.pattern.as_deref().map(str::parse).transpose().context("--pattern")?;
+        Source::open(path, pattern.as_ref(), self.dtype)
     }
 
     fn profile(&self, source: &Source, machine: Option<PlanRequest>, accesses: Option<String>) -> Result<()> {
@@ -311,9 +324,13 @@ impl ProfileVerb {
 }
 
 impl Source {
-    fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self> {
         if path.is_dir() {
-            return Ok(Self::Snapshots(Run::open(path)?));
+            let run = Run::open_dumps(path, pattern, dtype)?;
+            if let Some(note) = run.note() {
+                eprintln!("{}: dumps read as {note}", path.display());
+            }
+            return Ok(Self::Snapshots(run));
         }
         let name = || path.display().to_string();
         let text = match read_text(path) {
