@@ -181,10 +181,11 @@ impl ProfileVerb {
         };
         let accesses = self.accesses.as_ref();
         let accesses = accesses.map(|path| read_text(path).with_context(|| path.display().to_string()));
-        Ok((Some(self.open(path)?), accesses.transpose()?, 0))
+        Ok((Some(self.given(path)?), accesses.transpose()?, 0))
     }
 
-    fn open(&self, path: &Path) -> Result<Source> {
+    /// The run that a path names.
+    fn given(&self, path: &Path) -> Result<Source> {
         let pattern = self.pattern.as_deref().map(str::parse).transpose().context("--pattern")?;
         Source::open(path, pattern.as_ref(), self.dtype)
     }

@@ -32,7 +32,8 @@ pub(crate) struct Dumps {
 impl Dumps {
     /// Sorts the dumps under `dir`.
     pub(crate) fn find(dir: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self, Error> {
-        let (dirs, files): (Vec<PathBuf>, Vec<PathBuf>) = list(dir)?.into_iter().partition(|path| path.is_dir());
+        let (dirs, files): (Vec<PathBuf>, Vec<PathBuf>) =
+            list(dir)?.into_iter().partition(|path| path.is_dir());
         let (told, note) = match (pattern, dirs.is_empty(), files.is_empty()) {
             (_, true, true) => return Err(Error::NoRun),
             (Some(pattern), ..) => by_pattern(dir, &dirs, files, pattern)?,
@@ -47,7 +48,8 @@ impl Dumps {
             }
         }
         let allocations: BTreeSet<&String> = snapshots.values().flat_map(BTreeMap::keys).collect();
-        let note = format!("{note}: {} of {} allocations", count(snapshots.len(), "snapshot"), allocations.len());
+        let note =
+            format!("{note}: {} of {} allocations", count(snapshots.len(), "snapshot"), allocations.len());
         Ok(Self { snapshots, dtype, note })
     }
 
@@ -56,7 +58,8 @@ impl Dumps {
         let allocations = self.read(0)?.iter().map(allocation).collect();
         let program = dir.file_name().unwrap_or_default().to_string_lossy();
         let mut info = RunInfo::new(&program, Map::new(), allocations);
-        let snapshot = |&step| SnapshotInfo { step, label: String::new(), file: Some(format!("step {step}")) };
+        let snapshot =
+            |&step| SnapshotInfo { step, label: String::new(), file: Some(format!("step {step}")) };
         info.snapshots = self.snapshots.keys().map(snapshot).collect();
         Ok(info)
     }

@@ -131,7 +131,9 @@ pub enum Error {
     )]
     Stray(String),
     /// A pattern that cannot be read.
-    #[error("{0:?} is no pattern of names; it has {{name}} once, {{step}} at most once, as in '{{name}}_{{step}}.dat'")]
+    #[error(
+        "{0:?} is no pattern of names; it has {{name}} once, {{step}} at most once, as in '{{name}}_{{step}}.dat'"
+    )]
     Pattern(String),
     /// A pattern that fits no file.
     #[error("the pattern fits no file of this directory")]

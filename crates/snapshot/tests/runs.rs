@@ -237,7 +237,8 @@ fn what_a_link_names_is_written_and_the_link_stays() {
 #[test]
 fn dumps_of_a_series_are_snapshots() {
     let dir = TempDir::new().unwrap();
-    for (name, byte) in [("rho_00000.f32", 0u8), ("rho_00100.f32", 1), ("u_00000.f32", 2), ("u_00100.f32", 3)] {
+    for (name, byte) in [("rho_00000.f32", 0u8), ("rho_00100.f32", 1), ("u_00000.f32", 2), ("u_00100.f32", 3)]
+    {
         fs::write(dir.path().join(name), [byte; 8]).unwrap();
     }
     let run = Run::open(dir.path()).unwrap();
@@ -262,7 +263,10 @@ fn directories_of_steps_are_snapshots_and_a_pattern_reads_them_too() {
     }
     let run = Run::open_dumps(dir.path(), None, Some(Dtype::F64)).unwrap();
     assert_eq!(run.info().snapshots.iter().map(|s| s.step).collect::<Vec<_>>(), [0, 20]);
-    assert_eq!((run.info().allocations[0].name.as_str(), run.info().allocations[0].dtype), ("p.raw", Dtype::F64));
+    assert_eq!(
+        (run.info().allocations[0].name.as_str(), run.info().allocations[0].dtype),
+        ("p.raw", Dtype::F64)
+    );
     let pattern = "step_{step}/{name}.raw".parse().unwrap();
     assert_eq!(Run::open_dumps(dir.path(), Some(&pattern), None).unwrap().info().allocations[0].name, "p");
 }
