@@ -56,7 +56,7 @@ fn the_ratio_is_of_the_largest_footprints() {
     let measured = Measured::from_record(&record(), &TRIED).unwrap();
     let (profile, chosen) = profile(&measured, &settings()).unwrap();
     let targets: Vec<Target> = chosen.iter().map(|one| one.targets.uniform().unwrap()).collect();
-    assert_eq!(targets, [Target::X1, Target::X2, Target::X2]);
+    assert_eq!(targets, [Target::Uncompressed, Target::X2, Target::X2]);
     let outcome = profile.outcome(Policy::Allocation16x, "bpc").unwrap();
     assert_eq!(outcome.device_bytes, 100 * (128 + 64));
     assert_eq!(outcome.ratio, 200.0 / 150.0);
