@@ -74,7 +74,7 @@ impl<'a> Machine<'a> {
             0x95 => drop(self.take(8)?),
             b'(' => self.marks.push(self.stack.len()),
             b'0' => drop(self.pop()?),
-            b'1' => drop(self.to_mark()?),
+            b'1' => drop(self.since_mark()?),
             b'2' => {
                 let top = self.top()?;
                 self.stack.push(top);
@@ -121,13 +121,13 @@ impl<'a> Machine<'a> {
         let value = match code {
             b'}' => Value::Pairs(Vec::new()),
             b']' | b')' | 0x8f => Value::Items(Vec::new()),
-            b'd' => Value::Pairs(pairs(&self.to_mark()?)),
+            b'd' => Value::Pairs(pairs(&self.since_mark()?)),
             0x85..=0x87 => {
                 let from =
                     self.stack.len().checked_sub(usize::from(code - 0x84)).ok_or_else(|| bad(EMPTY))?;
                 Value::Items(self.stack.split_off(from))
             }
-            _ => Value::Items(self.to_mark()?),
+            _ => Value::Items(self.since_mark()?),
         };
         self.push(value);
         Ok(())
@@ -141,7 +141,7 @@ impl<'a> Machine<'a> {
                 let value = self.pop()?;
                 vec![self.pop()?, value]
             }
-            _ => self.to_mark()?,
+            _ => self.since_mark()?,
         };
         let below = self.top()?;
         match (&mut self.values[below], code) {
@@ -222,7 +222,7 @@ impl<'a> Machine<'a> {
         self.stack.last().copied().ok_or_else(|| bad(EMPTY))
     }
 
-    fn to_mark(&mut self) -> Result<Vec<Id>, Error> {
+    fn since_mark(&mut self) -> Result<Vec<Id>, Error> {
         let mark = self.marks.pop().filter(|&mark| mark <= self.stack.len());
         mark.map(|mark| self.stack.split_off(mark)).ok_or_else(|| bad("its pickle lacks a mark"))
     }
