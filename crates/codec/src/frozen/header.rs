@@ -8,8 +8,10 @@ use crate::{Bf16, Codec, CodecKind, Error};
 
 /// The first bytes of every frozen buffer.
 const MAGIC: [u8; 8] = *b"BUDDYFZ\0";
-/// The version of the format that we write and read.
+/// The version of the format that we write.
 const VERSION: u32 = 2;
+/// The version before, which had the words of a matrix in another order; all else was the same.
+const BEFORE: u32 = 1;
 /// Bytes of the header; every part begins at a multiple of it.
 pub const HEADER_BYTES: usize = 128;
 /// Rows of a matrix that lie together.
@@ -140,8 +142,10 @@ impl FrozenHeader {
         if header[..8] != MAGIC {
             return Err(refused("it does not begin with BUDDYFZ"));
         }
-        if word(8) != VERSION {
-            return Err(refused("its version is not 2; pack the data again"));
+        match (word(8), word(36)) {
+            (VERSION, _) | (BEFORE, 0) => {}
+            (BEFORE, _) => return Err(refused("it is a matrix of version 1; pack the data again")),
+            _ => return Err(refused("its version is none of 1 and 2")),
         }
         let target = Target::ALL
             .get(word(12) as usize)
@@ -154,7 +158,9 @@ impl FrozenHeader {
         let (row, sectors) = (word(36), word(48));
         let found = Self { codec: codec(&header[NAME], word(32))?, target, bytes: length, row, sectors };
         found.check_rows()?;
-        if found.encode()? != *header {
+        let mut expected = found.encode()?;
+        expected[8..12].copy_from_slice(&header[8..12]);
+        if expected != *header {
             return Err(refused("a field that is not used is not zero"));
         }
         Ok(found)
