@@ -31,6 +31,16 @@ BUDDY_FN Value join_block(Value value, Value* warps, Join join) {
     return value;
 }
 
+// Calls `work` with each chunk of a row that is this thread's, by its number and its place.
+template <typename Work>
+BUDDY_FN void each_chunk(u32 chunks, Work work) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < MOST_CHUNKS; i++) {
+        u32 at = threadIdx.x + i * blockDim.x;
+        if (at < chunks) work(i, at);
+    }
+}
+
 // A residual stream, what is added to it, and the norm of the sum (RMSNorm): a block to a row.
 struct Norm {
     uint4* stream;       // becomes the sum
@@ -46,17 +56,10 @@ extern "C" __global__ void __launch_bounds__(1024) decode_norm(const __grid_cons
     launch_dependent_grids();
     u64 row = (u64)blockIdx.x * norm.chunks;
     uint4 weights[MOST_CHUNKS], values[MOST_CHUNKS];
-    auto each = [&](auto work) {
-        BUDDY_UNROLL
-        for (u32 i = 0; i < MOST_CHUNKS; i++) {
-            u32 at = threadIdx.x + i * blockDim.x;
-            if (at < norm.chunks) work(i, at);
-        }
-    };
-    each([&](u32 i, u32 at) { weights[i] = norm.weights[at]; });
+    each_chunk(norm.chunks, [&](u32 i, u32 at) { weights[i] = norm.weights[at]; });
     wait_on_dependent_grids();
     float sum = 0;
-    each([&](u32 i, u32 at) {
+    each_chunk(norm.chunks, [&](u32 i, u32 at) {
         values[i] = norm.stream[row + at];
         if (norm.added != nullptr) {
             values[i] = join(values[i], norm.added[row + at], [](float a, float b) { return a + b; });
@@ -66,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(1024) decode_norm(const __grid_cons
     });
     sum = join_block(sum, warps, [](float a, float b) { return a + b; });
     float scale = rsqrtf(sum / (norm.chunks * CHUNK_VALUES) + norm.epsilon);
-    each([&](u32 i, u32 at) {
+    each_chunk(norm.chunks, [&](u32 i, u32 at) {
         uint4 scaled = join(values[i], values[i], [&](float a, float) { return a * scale; });
         norm.out[row + at] = join(scaled, weights[i], [](float a, float b) { return a * b; });
     });
