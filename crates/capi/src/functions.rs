@@ -5,7 +5,7 @@ use std::{
     ptr::NonNull,
 };
 
-use buddy_cuda::{Allocation, DeviceSpan, Surveyed};
+use buddy_cuda::{Allocation, CudaStream, DeviceSpan, Surveyed};
 
 use crate::{
     codec::codec,
@@ -72,13 +72,12 @@ pub unsafe extern "C" fn buddyWrite(
     bytes: usize,
     stream: Stream,
 ) -> Code {
-    guard(|| {
-        let allocation = state::find(handle)?;
-        // SAFETY: the caller's promises.
-        let (stream, from) =
-            unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(from, bytes as u64)) };
-        Ok(allocation.write(&stream, offset as u64, from)?)
-    })
+    // SAFETY: the caller's promises.
+    unsafe {
+        transfer(handle, from, bytes, stream, |allocation, on, from| {
+            allocation.write(on, offset as u64, from)
+        })
+    }
 }
 
 /// Decompresses an allocation into device memory.
@@ -93,13 +92,10 @@ pub unsafe extern "C" fn buddyRead(
     bytes: usize,
     stream: Stream,
 ) -> Code {
-    guard(|| {
-        let allocation = state::find(handle)?;
-        // SAFETY: the caller's promises.
-        let (stream, to) =
-            unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
-        Ok(allocation.read(&stream, offset as u64, to)?)
-    })
+    // SAFETY: the caller's promises.
+    unsafe {
+        transfer(handle, to, bytes, stream, |allocation, on, to| allocation.read(on, offset as u64, to))
+    }
 }
 
 /// The same, and waits for the stream: data that does not decode is an error.
@@ -114,12 +110,31 @@ pub unsafe extern "C" fn buddyReadChecked(
     bytes: usize,
     stream: Stream,
 ) -> Code {
+    // SAFETY: the caller's promises.
+    unsafe {
+        transfer(handle, to, bytes, stream, |allocation, on, to| {
+            allocation.read_checked(on, offset as u64, to)
+        })
+    }
+}
+
+/// Moves data between an allocation and device memory of the caller's.
+///
+/// # Safety
+/// The memory has so many bytes until the stream has passed this call; `stream` is one of the current context.
+unsafe fn transfer(
+    handle: Handle,
+    memory: DevicePointer,
+    bytes: usize,
+    stream: Stream,
+    go: impl FnOnce(&Allocation, &CudaStream, DeviceSpan<'_>) -> Result<(), buddy_cuda::Error>,
+) -> Code {
     guard(|| {
         let allocation = state::find(handle)?;
         // SAFETY: the caller's promises.
-        let (stream, to) =
-            unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
-        Ok(allocation.read_checked(&stream, offset as u64, to)?)
+        let (stream, memory) =
+            unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(memory, bytes as u64)) };
+        Ok(go(&allocation, &stream, memory)?)
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::ffi::c_char;
 
-use buddy_cuda::{DeviceSpan, FrozenBuffer, Given, GivenBuffer, Gpu, Linear, Output, Room};
+use buddy_cuda::{CudaStream, DeviceSpan, FrozenBuffer, Given, GivenBuffer, Gpu, Linear, Output, Room};
 
 use crate::{
     codec::codec,
@@ -123,17 +123,12 @@ pub unsafe extern "C" fn buddyBufferWrite(
     bytes: usize,
     stream: Stream,
 ) -> Code {
-    guard(|| {
-        let first = entry(offset)?;
-        let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
-            // SAFETY: the caller's promises.
-            let (stream, from) =
-                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(from, bytes as u64)) };
-            Ok(buffer.write(&stream, first, from.check_reach()?)?)
-        };
-        // SAFETY: the caller's promises.
-        unsafe { on(buffer, go) }
-    })
+    // SAFETY: the caller's promises.
+    unsafe {
+        transfer(buffer, offset, (from, bytes), stream, |buffer, on, (first, memory)| {
+            buffer.write(on, first, memory)
+        })
+    }
 }
 
 /// Decompresses a buffer into device memory.
@@ -148,17 +143,12 @@ pub unsafe extern "C" fn buddyBufferRead(
     bytes: usize,
     stream: Stream,
 ) -> Code {
-    guard(|| {
-        let first = entry(offset)?;
-        let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
-            // SAFETY: the caller's promises.
-            let (stream, to) =
-                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
-            Ok(buffer.read(&stream, first, to.check_reach()?)?)
-        };
-        // SAFETY: the caller's promises.
-        unsafe { on(buffer, go) }
-    })
+    // SAFETY: the caller's promises.
+    unsafe {
+        transfer(buffer, offset, (to, bytes), stream, |buffer, on, (first, memory)| {
+            buffer.read(on, first, memory)
+        })
+    }
 }
 
 /// The same, and waits for the stream: data that does not decode is an error.
@@ -173,17 +163,12 @@ pub unsafe extern "C" fn buddyBufferReadChecked(
     bytes: usize,
     stream: Stream,
 ) -> Code {
-    guard(|| {
-        let first = entry(offset)?;
-        let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
-            // SAFETY: the caller's promises.
-            let (stream, to) =
-                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
-            Ok(buffer.read_checked(&stream, first, to.check_reach()?)?)
-        };
-        // SAFETY: the caller's promises.
-        unsafe { on(buffer, go) }
-    })
+    // SAFETY: the caller's promises.
+    unsafe {
+        transfer(buffer, offset, (to, bytes), stream, |buffer, on, (first, memory)| {
+            buffer.read_checked(on, first, memory)
+        })
+    }
 }
 
 /// Bytes of memory for data of which so many sectors overflow.
@@ -342,6 +327,30 @@ pub unsafe extern "C" fn buddyLinear(
         };
         // SAFETY: the caller's promises.
         unsafe { on_frozen(frozen, go) }
+    })
+}
+
+/// Moves data between a buffer, from `offset` on, and device memory of the caller's.
+///
+/// # Safety
+/// As for [`buddyBufferClear`]; the memory has so many bytes.
+unsafe fn transfer(
+    buffer: *const Buffer,
+    offset: usize,
+    memory: (DevicePointer, usize),
+    stream: Stream,
+    go: impl FnOnce(&GivenBuffer<'_>, &CudaStream, (u64, DeviceSpan<'_>)) -> Result<(), buddy_cuda::Error>,
+) -> Code {
+    guard(|| {
+        let first = entry(offset)?;
+        let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
+            // SAFETY: the caller's promises.
+            let (stream, memory) =
+                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(memory.0, memory.1 as u64)) };
+            Ok(go(buffer, &stream, (first, memory.check_reach()?))?)
+        };
+        // SAFETY: the caller's promises.
+        unsafe { on(buffer, go) }
     })
 }
 

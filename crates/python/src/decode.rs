@@ -6,7 +6,7 @@ use std::{
 };
 
 use buddy_codec::Frozen;
-use buddy_cuda::{CudaStream, Decoding, FrozenBuffer, Linear, Output, Pick, RmsNorm};
+use buddy_cuda::{CudaStream, Decoding, FrozenBuffer, Pick, RmsNorm};
 use pyo3::prelude::*;
 
 use crate::{
@@ -55,32 +55,6 @@ pub(crate) fn decode_gate(place: Place, both: Span, out: Span, tokens: u32) -> P
 pub(crate) fn decode_pick(place: Place, spans: [Span; 4]) -> PyResult<()> {
     let [scores, history, lengths, entries] = spans.map(on_gpu);
     with(place, |decoding, on| decoding.pick(on, &Pick { scores, history, lengths, entries }))
-}
-
-/// y = W x from frozen weights, which are asked for while the kernel before it in the stream ends: it must not write them.
-#[pyfunction]
-pub(crate) fn linear_ahead(
-    place: Place,
-    how: How,
-    weights: (Span, u64),
-    x: Span,
-    y: Span,
-    scratch: Span,
-) -> PyResult<()> {
-    let (codec, target, row) = parse(&how)?;
-    let (gpu, stream) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
-    let frozen = FrozenBuffer::over(&gpu, (&codec, target, row), weights.1, on_gpu(weights.0));
-    let frozen = frozen.map_err(failure::gpu)?;
-    let linear = Linear {
-        weights: &frozen,
-        x: on_gpu(x),
-        bias: None,
-        y: on_gpu(y),
-        output: Output::Bf16,
-        scratch: on_gpu(scratch),
-        overlaps: true,
-    };
-    linear.start(&stream).map_err(failure::gpu)
 }
 
 /// Single entries of a frozen buffer: the i-th of `to` is the one whose number, 32 bits, is the i-th of `list`.

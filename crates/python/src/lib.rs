@@ -18,13 +18,13 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::decode::{decode_gate, decode_norm, decode_pick, gather_frozen, linear_ahead};
+    use super::decode::{decode_gate, decode_norm, decode_pick, gather_frozen};
     #[pymodule_export]
     use super::frozen::{freeze, frozen_header, frozen_room, read_frozen};
     #[pymodule_export]
     use super::kv::{kv_append, kv_append_turned, kv_attend, kv_bytes, kv_clear, kv_read, kv_train};
     #[pymodule_export]
-    use super::linear::{linear, linear_room};
+    use super::linear::{linear, linear_ahead, linear_room};
     #[pymodule_export]
     use super::looking::{
         analysis_html, analysis_text, analyze_files, analyze_memory, command, survey, train,

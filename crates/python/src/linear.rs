@@ -32,18 +32,30 @@ pub(crate) fn linear(
     y: Span,
     scratch: Span,
 ) -> PyResult<()> {
+    start(place, how, weights, [x, bias, y, scratch], false)
+}
+
+/// y = W x from frozen weights, which are asked for while the kernel before it in the stream ends: it must not write them.
+#[pyfunction]
+pub(crate) fn linear_ahead(
+    place: Place,
+    how: How,
+    weights: (Span, u64),
+    x: Span,
+    y: Span,
+    scratch: Span,
+) -> PyResult<()> {
+    start(place, how, weights, [x, (0, 0), y, scratch], true)
+}
+
+/// `spans`: x, bias, y, scratch; an empty bias is none.
+fn start(place: Place, how: How, weights: (Span, u64), spans: [Span; 4], overlaps: bool) -> PyResult<()> {
     let (codec, target, row) = parse(&how)?;
     let (gpu, stream) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
     let frozen = FrozenBuffer::over(&gpu, (&codec, target, row), weights.1, on_gpu(weights.0));
-    let frozen = frozen.map_err(failure::gpu)?;
-    let linear = Linear {
-        weights: &frozen,
-        x: on_gpu(x),
-        bias: (bias.1 > 0).then(|| on_gpu(bias)),
-        y: on_gpu(y),
-        output: Output::Bf16,
-        scratch: on_gpu(scratch),
-        overlaps: false,
-    };
+    let [x, bias, y, scratch] = spans.map(on_gpu);
+    let bias = (spans[1].1 > 0).then_some(bias);
+    let weights = &frozen.map_err(failure::gpu)?;
+    let linear = Linear { weights, x, bias, y, output: Output::Bf16, scratch, overlaps };
     linear.start(&stream).map_err(failure::gpu)
 }

@@ -11,7 +11,7 @@ fn a_backtrace_has_files_and_lines_where_there_are_symbols() {
    2:     0x55d000000030 - _ZL10cudaMallocIdE9cudaErrorPPT_m
                                at /usr/include/cuda_runtime.h:730:1
                            make(int)
-                               at /home/me/src/cg.cu:512:9
+                               at ./src/cg.cu:512:9
    3:     0x55d000000040 - main
    4:                0x0 - <unknown>";
     let frames = parse(text);
