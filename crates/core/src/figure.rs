@@ -123,7 +123,7 @@ pub struct AxisInfo {
     /// Whether equal steps are equal factors.
     #[serde(default)]
     pub log: bool,
-    /// Where it begins, if not at the least value.
+    /// Where it begins, if not at the least value. Bars begin there, or else at zero, and go down where a value is less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<f64>,
 }
@@ -180,12 +180,15 @@ pub struct SeriesInfo {
     /// Names of the points, where they have any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
+    /// Whether it is a line that only guides the eye, behind all others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guide: bool,
 }
 
 impl SeriesInfo {
     /// A series of points.
     pub fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.to_owned(), points, labels: Vec::new() }
+        Self { name: name.to_owned(), points, labels: Vec::new(), guide: false }
     }
 
     /// One bar in each group; what is not known is left out.

@@ -9,6 +9,12 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
 const UP: (f64, f64) = (HEIGHT - BOTTOM, TOP);
+/// About as wide as a letter.
+const LETTER: f64 = 8.4;
+/// Letters of a name below a group, where names are slanted.
+const NAME_LETTERS: usize = 26;
+/// More room below, for slanted names.
+const SLANTED: f64 = 110.0;
 
 /// What an axis shows and how its numbers are written.
 #[derive(Debug, Clone, Copy)]
@@ -37,31 +43,45 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Groups of bars from zero, one bar of each series in every group.
+/// Groups of bars from zero, up or down, one bar of each series in every group.
 pub fn bar_chart(groups: &[&str], series: &[Series], y: Axis) -> String {
     let all = series.iter().flat_map(|series| series.values.iter().copied());
-    let scale = Scale::up(0.0, all, UP);
+    let scale = Scale::about(0.0, all, UP);
     let step = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
     let width = (step * 0.7 / series.len().max(1) as f64).min(36.0);
+    let slanted = groups.iter().any(|group| group.chars().count() as f64 * LETTER > step);
     let mut svg = y_axis(&scale, y);
     for (g, group) in groups.iter().enumerate() {
         let middle = LEFT + step * (g as f64 + 0.5);
-        svg.push_str(&label(middle, HEIGHT - BOTTOM + 18.0, "middle", group));
+        svg.push_str(&group_name(middle, group, slanted));
         for (s, one) in series.iter().enumerate() {
             let value = one.values.get(g).copied().unwrap_or(0.0);
             let x = middle + width * (s as f64 - series.len() as f64 / 2.0);
             let title = format!("{}, {group}: {}", one.name, (y.format)(value));
-            svg.push_str(&bar(s, x, width, scale.at(value), &title));
+            svg.push_str(&bar(s, (x, width), (scale.at(0.0), scale.at(value)), &title));
         }
     }
     let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
-    figure(y.name, &names, &svg)
+    figure(y.name, &names, &svg, if slanted { HEIGHT + SLANTED - BOTTOM } else { HEIGHT })
+}
+
+/// The name below a group: flat, or slanted where names would touch each other.
+fn group_name(x: f64, name: &str, slanted: bool) -> String {
+    let y = HEIGHT - BOTTOM + 18.0;
+    if !slanted {
+        return label(x, y, "middle", name);
+    }
+    let short = escape(&crate::analysis::shorten(name, NAME_LETTERS));
+    let (x, y, name) = (x + 6.0, y - 4.0, escape(name));
+    format!(
+        "<text transform=\"translate({x:.1} {y:.1}) rotate(-32)\" text-anchor=\"end\">{short}<title>{name}</title></text>"
+    )
 }
 
 /// Lines over a common x. The vertical axis shows at least the range `least`, and starts where that does.
 pub fn line_chart(lines: &[Line], x: Axis, y: Axis, least: (f64, f64)) -> String {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let scale = Scale::up(least.0, points().map(|(_, y)| y).chain([least.1]), UP);
+    let scale = Scale::about(least.0, points().map(|(_, y)| y).chain([least.1]), UP);
     let across = Scale::across(points().map(|(x, _)| x), (LEFT, WIDTH - RIGHT));
     let mut svg = y_axis(&scale, y) + &x_axis(&across, x);
     for (s, line) in lines.iter().enumerate() {
@@ -77,7 +97,7 @@ pub fn line_chart(lines: &[Line], x: Axis, y: Axis, least: (f64, f64)) -> String
         }
     }
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-    figure(y.name, &names, &svg)
+    figure(y.name, &names, &svg, HEIGHT)
 }
 
 fn y_axis(scale: &Scale, axis: Axis) -> String {
@@ -103,21 +123,22 @@ fn label(x: f64, y: f64, anchor: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape(text))
 }
 
-fn bar(series: usize, x: f64, width: f64, y: f64, title: &str) -> String {
-    let (width, height, title) = (width - 2.0, HEIGHT - BOTTOM - y, escape(title));
+/// A bar from the place of zero to that of its value.
+fn bar(series: usize, (x, width): (f64, f64), (zero, at): (f64, f64), title: &str) -> String {
+    let (width, y, height, title) = (width - 2.0, at.min(zero), (zero - at).abs(), escape(title));
     format!(
         "<rect class=\"s{series}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"2\">\
          <title>{title}</title></rect>"
     )
 }
 
-fn figure(name: &str, series: &[&str], svg: &str) -> String {
+fn figure(name: &str, series: &[&str], svg: &str, height: f64) -> String {
     let name = escape(name);
     let item = |(s, name): (usize, &&str)| format!("<li><i class=\"s{s}\"></i>{}</li>", escape(name));
     let legend: String = series.iter().enumerate().map(item).collect();
     format!(
         "<figure class=\"chart\"><figcaption>{name}<ul class=\"legend\">{legend}</ul></figcaption>\
-         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{name}\">{svg}</svg></figure>\n"
+         <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{name}\">{svg}</svg></figure>\n"
     )
 }
 
@@ -137,6 +158,26 @@ mod tests {
                 && svg.contains(&format!("height=\"{:.1}\"", full / 2.0))
         );
         assert!(svg.contains("<title>a&lt;b, x: 1</title>"));
+    }
+
+    #[test]
+    fn a_loss_hangs_from_the_line_of_zero() {
+        let series = Series { name: "gain".to_owned(), values: vec![1.0, -1.0] };
+        let svg = bar_chart(&["x", "y"], &[series], PLAIN);
+        let (zero, half) = ((TOP + HEIGHT - BOTTOM) / 2.0, (HEIGHT - BOTTOM - TOP) / 2.0);
+        for y in [TOP, zero] {
+            let bar = format!("y=\"{y:.1}\" width=\"34.0\" height=\"{half:.1}\"");
+            assert!(svg.contains(&bar), "{bar} in {svg}");
+        }
+    }
+
+    #[test]
+    fn names_that_would_touch_are_slanted_and_whole_where_they_are_pointed_at() {
+        let name = "paper buddy 150 with a codec of its own";
+        let svg = bar_chart(&[name; 9], &[], PLAIN);
+        assert_eq!(svg.matches("rotate(-32)").count(), 9);
+        assert!(svg.contains(&format!("<title>{name}</title>")) && svg.contains("viewBox=\"0 0 640 316\""));
+        assert!(!bar_chart(&["a", "b"], &[], PLAIN).contains("rotate"));
     }
 
     #[test]

@@ -129,6 +129,7 @@ for (const box of document.querySelectorAll(".slider")) {
       return row;
     });
     box.querySelector("tbody").replaceChildren(...rows);
+    stack();
   };
   input.addEventListener("input", update);
   update();

@@ -2,8 +2,10 @@
 
 use crate::escape;
 
-const STYLE: &str = concat!(include_str!("page.css"), include_str!("figure/plot.css"));
-const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("figure/plot.js"));
+const STYLE: &str =
+    concat!(include_str!("page.css"), include_str!("figure/plot.css"), include_str!("print.css"));
+const SCRIPT: &str =
+    concat!(include_str!("page.js"), include_str!("tables.js"), include_str!("figure/plot.js"));
 
 /// A page under construction.
 #[derive(Debug, Clone)]
@@ -11,12 +13,13 @@ pub struct Page {
     title: String,
     lead: String,
     body: String,
+    data: String,
 }
 
 impl Page {
     /// A page with a title and a sentence below it.
     pub fn new(title: &str, lead: &str) -> Self {
-        Self { title: escape(title), lead: escape(lead), body: String::new() }
+        Self { title: escape(title), lead: escape(lead), body: String::new(), data: String::new() }
     }
 
     /// Adds a section with a heading, a remark below it (either may be empty) and HTML from the pieces.
@@ -43,19 +46,58 @@ impl Page {
         self
     }
 
+    /// The page's data as JSON, which a button at its head saves under the name `file`.
+    #[must_use]
+    pub fn data(self, file: &str, json: &str) -> Self {
+        // In JSON, `<` occurs in texts alone, and no text may end the element.
+        let (file, json) = (escape(file), json.replace('<', "\\u003c"));
+        let data =
+            format!("<script type=\"application/json\" id=\"record\" data-file=\"{file}\">{json}</script>\n");
+        Self { data, ..self }
+    }
+
     /// The whole file. `tool` made the record that it shows. The policy in its head forbids every connection.
     pub fn render(&self, tool: &str) -> String {
-        let Self { title, lead, body } = self;
+        let Self { title, lead, body, data } = self;
         let tool = escape(tool);
+        let save = match data.is_empty() {
+            true => "",
+            false => "<p class=\"save\"><button id=\"save\">Download the data (JSON)</button></p>",
+        };
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
              style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
              <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-             <header><h1>{title}</h1><p>{lead}</p></header>\n<main>\n{body}</main>\n\
+             <header><h1>{title}</h1><p>{lead}</p>{save}</header>\n<main>\n{body}</main>\n\
              <footer>Made by {tool}. This file is complete: it loads nothing.</footer>\n\
-             <script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+             {data}<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_is_whole_and_ends_no_element() {
+        let json = "{\"name\":\"</script><b>\",\"n\":1.5}";
+        let page = Page::new("t", "l").data("t.json", json).render("buddy");
+        let (_, rest) = page.split_once("data-file=\"t.json\">").unwrap();
+        let (text, _) = rest.split_once("</script>").unwrap();
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(value, serde_json::from_str::<serde_json::Value>(json).unwrap());
+        assert!(page.contains("<button id=\"save\">"));
+        assert!(!Page::new("t", "l").render("buddy").contains("<button id=\"save\">"), "nothing to save");
+    }
+
+    #[test]
+    fn a_printed_page_is_light_and_has_no_box_to_scroll() {
+        let page = Page::new("t", "l").render("buddy");
+        let (screen, print) = page.split_once("@media print").unwrap();
+        assert!(!screen.contains("@media (prefers-color-scheme: dark)"), "dark is for screens");
+        assert!(print.contains("max-height: none") && print.contains("break-inside: avoid"));
     }
 }

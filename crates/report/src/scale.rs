@@ -15,12 +15,14 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// From `bottom` to a round number above all values.
-    pub(crate) fn up(bottom: f64, values: impl Iterator<Item = f64>, (start, end): (f64, f64)) -> Self {
-        let top = values.filter(|value| value.is_finite()).fold(bottom, f64::max);
-        let step = round_step((top - bottom) / TICKS);
-        let to = bottom + ((top - bottom) / step).ceil().max(1.0) * step;
-        Self { from: bottom, to, step, start, end, log: false }
+    /// From `base` to round numbers beyond all values: above it, and below it where a value is less.
+    pub(crate) fn about(base: f64, values: impl Iterator<Item = f64>, (start, end): (f64, f64)) -> Self {
+        let known = values.filter(|value| value.is_finite());
+        let (least, most) = known.fold((base, base), |(least, most), v| (least.min(v), most.max(v)));
+        let step = round_step((most - least) / TICKS);
+        let below = ((base - least) / step).ceil();
+        let above = ((most - base) / step).ceil().max(if below > 0.0 { 0.0 } else { 1.0 });
+        Self { from: base - below * step, to: base + above * step, step, start, end, log: false }
     }
 
     /// From the least to the largest value.
@@ -95,9 +97,17 @@ mod tests {
     fn steps_are_round() {
         let steps = [0.03, 0.2, 0.21, 1.0, 26.0, 0.0, f64::NAN].map(round_step);
         assert_eq!(steps, [0.05, 0.2, 0.25, 1.0, 50.0, 1.0, 1.0]);
-        let ticks = Scale::up(0.0, [0.9].into_iter(), (0.0, 1.0)).ticks();
+        let ticks = Scale::about(0.0, [0.9].into_iter(), (0.0, 1.0)).ticks();
         assert_eq!(ticks.len(), 6);
         assert!((ticks[5] - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_less_than_the_base_has_room_below_it() {
+        let scale = Scale::about(0.0, [-3.0, 1.0].into_iter(), (100.0, 0.0));
+        assert_eq!((scale.at(-3.0), scale.at(0.0), scale.at(1.0)), (100.0, 25.0, 0.0));
+        let scale = Scale::about(1.0, [0.5, 0.75].into_iter(), (100.0, 0.0));
+        assert_eq!((scale.at(0.5), scale.at(1.0)), (100.0, 0.0), "no room above where nothing is more");
     }
 
     #[test]

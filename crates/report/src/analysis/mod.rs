@@ -87,8 +87,9 @@ pub fn analysis_page(record: &Record<Analysis>) -> String {
     Page::new("How compressible is it?", &lead(analysis))
         .section("", "", &summary(analysis))
         .section("Sizes and thresholds", CHARTS_REMARK, &charts(analysis))
-        .section("Every array", TABLE_REMARK, &table(analysis).to_html())
+        .section("Every array", TABLE_REMARK, &(class_legend() + &table(analysis).to_html()))
         .section("Where it compresses", MAPS_REMARK, &maps(analysis))
+        .data("analysis.json", &record.to_json())
         .render(&record.tool)
 }
 

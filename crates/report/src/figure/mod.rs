@@ -39,7 +39,7 @@ fn chart_html(chart: &Chart) -> String {
     let drawn = plot(chart);
     let title = escape(&chart.title);
     let item = |(index, name): (usize, &str)| {
-        let (class, name) = (colour(index), escape(name));
+        let (class, name) = (colour(chart, index), escape(name));
         format!(
             "<li><button data-s=\"{index}\" aria-pressed=\"true\"><i class=\"{class}\"></i>{name}</button></li>"
         )
@@ -57,7 +57,7 @@ fn chart_html(chart: &Chart) -> String {
          <div class=\"wide\"><svg viewBox=\"0 0 {width} {height}\" style=\"min-width:{least}px\" role=\"img\" \
          aria-label=\"{title}\">{inner}</svg></div></figure>\n",
         wide = if drawn.wide { " whole" } else { "" },
-        least = width * 0.62
+        least = if drawn.wide { width * 0.62 } else { 0.0 }
     )
 }
 

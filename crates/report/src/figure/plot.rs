@@ -38,44 +38,58 @@ struct Frame<'a> {
     bottom: f64,
     x: Scale,
     y: Scale,
+    /// Where bars begin; nowhere on an axis of factors that does not say.
+    base: Option<f64>,
 }
 
-/// Draws axes, then each series, then what the paper states above all of them.
+/// Draws axes, then what guides the eye, then each series, then what the paper states above all of them.
 pub(super) fn plot(chart: &Chart) -> Plot {
     let frame = Frame::new(chart);
     let mut inner = frame.y_axis() + &frame.x_axis();
-    for (index, series) in chart.series.iter().enumerate() {
+    let numbered = || chart.series.iter().enumerate();
+    let (guides, others) =
+        (numbered().filter(|(_, one)| one.guide), numbered().filter(|(_, one)| !one.guide));
+    for (index, series) in guides.chain(others) {
         let marks = match chart.shape {
+            _ if series.guide => frame.line(series),
             Shape::Bars => frame.bars(index, series),
             Shape::Lines => frame.line(series) + &frame.points(series),
             Shape::Points => frame.points(series),
         };
-        inner.push_str(&format!("<g class=\"{}\" data-s=\"{index}\">{marks}</g>", colour(index)));
+        inner.push_str(&format!("<g class=\"{}\" data-s=\"{index}\">{marks}</g>", colour(chart, index)));
     }
     let marks: String = chart.marks.iter().map(|mark| frame.mark(mark)).collect();
     inner.push_str(&format!("<g class=\"paper\" data-s=\"paper\">{marks}</g>"));
     Plot { width: frame.width, height: frame.height, wide: frame.width > 700.0, inner }
 }
 
-/// The class of a series.
-pub(super) fn colour(series: usize) -> String {
-    let again = if series >= COLOURS { " again" } else { "" };
-    format!("k{}{again}", series % COLOURS)
+/// The class of a series; what guides the eye takes no colour.
+pub(super) fn colour(chart: &Chart, series: usize) -> String {
+    let before = chart.series.iter().take(series);
+    let guides = before.filter(|one| one.guide).count();
+    if chart.series.get(series).is_some_and(|one| one.guide) {
+        return format!("guide g{}", guides.div_ceil(2));
+    }
+    let (place, again) = (series - guides, if series - guides >= COLOURS { " again" } else { "" });
+    format!("k{}{again}", place % COLOURS)
 }
 
 impl<'a> Frame<'a> {
     fn new(chart: &'a Chart) -> Self {
         let groups = chart.groups.len();
-        let many = if chart.shape == Shape::Bars { groups } else { chart.series.len() };
+        let own = chart.series.iter().filter(|one| !one.guide).count();
+        let many = if chart.shape == Shape::Bars { groups } else { own };
         let (width, height) = if many > NARROW { (1120.0, 340.0) } else { (640.0, 300.0) };
         let bottom = if groups > FLAT_GROUPS { 92.0 } else { 50.0 };
         let values = || chart.series.iter().flat_map(|series| series.points.iter().copied());
         let marks = || chart.marks.iter().map(|mark| mark.y);
         let up = (height - bottom, TOP);
         let heights = || values().map(|(_, y)| y).chain(marks()).chain(chart.y.from);
-        let y = match chart.y.log {
-            true => Scale::factors(heights().collect::<Vec<_>>().into_iter(), up),
-            false => Scale::up(chart.y.from.unwrap_or_else(|| least(heights())), heights(), up),
+        let base = chart.y.from.or((!chart.y.log).then_some(0.0));
+        let y = match (chart.y.log, chart.shape) {
+            (true, _) => Scale::factors(heights().collect::<Vec<_>>().into_iter(), up),
+            (false, Shape::Bars) => Scale::about(base.unwrap_or(0.0), heights(), up),
+            (false, _) => Scale::about(chart.y.from.unwrap_or_else(|| least(heights())), heights(), up),
         };
         let along = (LEFT, width - RIGHT);
         let places: Vec<f64> =
@@ -85,7 +99,7 @@ impl<'a> Frame<'a> {
             (_, true) => Scale::factors(places.into_iter(), along),
             (_, false) => Scale::across(places.into_iter(), along),
         };
-        Self { chart, width, height, bottom, x, y }
+        Self { chart, width, height, bottom, x, y, base }
     }
 
     fn y_axis(&self) -> String {
@@ -98,7 +112,12 @@ impl<'a> Frame<'a> {
                 self.width - RIGHT
             )
         };
-        let lines: String = self.y.ticks().into_iter().map(line).collect();
+        let mut lines: String = self.y.ticks().into_iter().map(line).collect();
+        if let (Shape::Bars, Some(base)) = (self.chart.shape, self.base) {
+            let (y, to) = (self.y.at(base), self.width - RIGHT);
+            lines +=
+                &format!("<line class=\"base\" x1=\"{LEFT}\" x2=\"{to:.0}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+        }
         let middle = (TOP + self.height - self.bottom) / 2.0;
         format!(
             "{lines}<text class=\"axis\" transform=\"translate(14 {middle:.0}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
@@ -133,14 +152,19 @@ impl<'a> Frame<'a> {
         (width, self.x.at(group) + width * (series as f64 - count / 2.0))
     }
 
+    /// A bar from where bars begin to the value, up or down; on an axis without such a place a point.
     fn bars(&self, index: usize, series: &SeriesInfo) -> String {
-        let floor = self.height - self.bottom;
+        let base = self.base.map(|base| self.y.at(base));
         let bar = |&(group, value): &(f64, f64)| {
             let (width, x) = self.bar_place(index, group);
             let y = self.y.at(value);
             let name = self.chart.groups.get(group as usize).map_or("", String::as_str);
             let text = self.value(&format!("{name}, {}", series.name), value);
-            let (width, height) = ((width - 1.0).max(1.0), (floor - y).max(0.5));
+            let width = (width - 1.0).max(1.0);
+            let Some(base) = base else {
+                return format!("<circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4.5\" {text}/>", x + width / 2.0);
+            };
+            let (y, height) = (y.min(base), (base - y).abs().max(0.5));
             format!(
                 "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"1.5\" {text}/>"
             )

@@ -57,6 +57,7 @@ pub fn study_page(
         "The entries of docs/deviations.md that this page names.",
         &shown,
     )
+    .data("figures.json", &format!("[{}]", figures.iter().map(Record::to_json).collect::<Vec<_>>().join(",")))
     .render(tool)
 }
 

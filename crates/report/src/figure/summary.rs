@@ -5,42 +5,77 @@ use buddy_core::{Figure, Quantity, Record};
 use super::{quantity_table, svg};
 use crate::{Align, Cell, Column, Table, escape, format::number, scale::Scale};
 
-const ROW: f64 = 30.0;
-const LEFT: f64 = 330.0;
-const RIGHT: f64 = 190.0;
-const WIDTH: f64 = 900.0;
 const TOP: f64 = 74.0;
+
+/// Where the parts of the picture lie.
+struct Layout {
+    width: f64,
+    left: f64,
+    right: f64,
+    row: f64,
+    /// Where a name ends or begins, how far above its row, and how it is set.
+    name: (f64, f64, &'static str),
+    /// The same of the two values.
+    values: (f64, f64, &'static str),
+}
+
+/// Names to the left of the lines, values to the right.
+const WIDE: Layout = Layout {
+    width: 900.0,
+    left: 330.0,
+    right: 190.0,
+    row: 30.0,
+    name: (316.0, -4.5, "end"),
+    values: (726.0, -4.5, "start"),
+};
+/// For a phone: names above the lines, values below them.
+const NARROW: Layout = Layout {
+    width: 400.0,
+    left: 24.0,
+    right: 24.0,
+    row: 66.0,
+    name: (12.0, 14.0, "start"),
+    values: (388.0, -21.0, "end"),
+};
 /// What is farther off is put at the edge; its numbers stand beside it.
 const LEAST: f64 = 0.1;
 const MOST: f64 = 10.0;
 
 /// The headline quantities that were measured: ours over the paper's, on a scale of equal factors. A band shows 15%.
 pub fn summary_picture(figures: &[Record<Figure>]) -> String {
-    let (height, inner) = drawn(figures);
-    svg::file(WIDTH, height, "Ours beside the paper's figures", &inner)
+    let (height, inner) = drawn(figures, &WIDE);
+    svg::file(WIDE.width, height, "Ours beside the paper's figures", &inner)
 }
 
 /// The same as part of a page.
 pub(super) fn picture_html(figures: &[Record<Figure>]) -> String {
-    let (height, inner) = drawn(figures);
+    let picture = |class: &str, layout: &Layout| {
+        let (height, inner) = drawn(figures, layout);
+        format!(
+            "<svg class=\"{class}\" viewBox=\"0 0 {} {height}\" role=\"img\" \
+             aria-label=\"Ours beside the paper's figures\">{inner}</svg>",
+            layout.width
+        )
+    };
     format!(
-        "<figure class=\"plot summary\"><div class=\"wide\"><svg viewBox=\"0 0 {WIDTH} {height}\" \
-         style=\"min-width:620px\" role=\"img\" aria-label=\"Ours beside the paper's figures\">{inner}</svg></div></figure>\n"
+        "<figure class=\"plot summary\">{}{}</figure>\n",
+        picture("on-screen", &WIDE),
+        picture("on-phone", &NARROW)
     )
 }
 
-fn drawn(figures: &[Record<Figure>]) -> (f64, String) {
+fn drawn(figures: &[Record<Figure>], layout: &Layout) -> (f64, String) {
     let shown: Vec<(&Quantity, f64)> =
         headlines(figures).into_iter().filter_map(|quantity| Some((quantity, quantity.ratio()?))).collect();
-    let height = TOP + ROW * shown.len() as f64 + 34.0;
+    let height = TOP + layout.row * shown.len() as f64 + 34.0;
     let ratios: Vec<f64> =
         shown.iter().map(|(_, ratio)| ratio.clamp(LEAST, MOST)).chain([0.4, 2.0]).collect();
-    let scale = Scale::factors(ratios.into_iter(), (LEFT, WIDTH - RIGHT));
+    let scale = Scale::factors(ratios.into_iter(), (layout.left, layout.width - layout.right));
     let (low, one, high) = (scale.at(1.0 / 1.15), scale.at(1.0), scale.at(1.15));
     let floor = height - 30.0;
     let mut inner = format!(
         "<text class=\"title\" x=\"16\" y=\"26\">Ours over the paper's</text>\
-         <text x=\"16\" y=\"46\">The line is the paper's figure, the band is 15% to either side of it.</text>\
+         <text x=\"16\" y=\"46\">The line is the paper's figure, the band is 15% either side.</text>\
          <rect class=\"band\" x=\"{low:.1}\" y=\"{y:.0}\" width=\"{:.1}\" height=\"{:.0}\"/>\
          <line class=\"one\" x1=\"{one:.1}\" x2=\"{one:.1}\" y1=\"{y:.0}\" y2=\"{floor:.0}\"/>",
         high - low,
@@ -55,30 +90,31 @@ fn drawn(figures: &[Record<Figure>]) -> (f64, String) {
         ));
     }
     for (index, (quantity, ratio)) in shown.iter().enumerate() {
-        inner.push_str(&row(
-            quantity,
-            scale.at(ratio.clamp(LEAST, MOST)),
-            one,
-            TOP + ROW * (index as f64 + 0.4),
-        ));
+        let (x, y) = (scale.at(ratio.clamp(LEAST, MOST)), TOP + layout.row * (index as f64 + 0.4));
+        inner.push_str(&row(quantity, layout, *ratio, (x, one, y)));
     }
     (height, inner)
 }
 
-/// One quantity: its name, a line from the paper's value to ours, both values.
-fn row(quantity: &Quantity, x: f64, one: f64, y: f64) -> String {
+/// One quantity: its name, a line from the paper's value to ours, both values. What lies beyond the edge, as a loss does
+/// where the paper gains, ends in an arrow.
+fn row(quantity: &Quantity, layout: &Layout, ratio: f64, (x, one, y): (f64, f64, f64)) -> String {
     let name = escape(&quantity.name);
     let [ours, paper] = [quantity.ours.unwrap_or(f64::NAN), quantity.paper].map(|v| number(quantity.unit, v));
     let value = escape(&format!("{}: {ours}, the paper {paper}", quantity.name));
+    let mark = match ratio {
+        _ if ratio < LEAST => format!("<path d=\"M{x:.1} {y:.1}l10 -7v14z\" data-v=\"{value}\"/>"),
+        _ if ratio > MOST => format!("<path d=\"M{x:.1} {y:.1}l-10 -7v14z\" data-v=\"{value}\"/>"),
+        _ => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" data-v=\"{value}\"/>"),
+    };
+    let ((name_x, up, side), (values_x, values_up, values_side)) = (layout.name, layout.values);
     format!(
-        "<text class=\"strong\" x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>\
-         <g class=\"k0\" data-s=\"0\"><polyline points=\"{one:.1},{y:.1} {x:.1},{y:.1}\"/>\
-         <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" data-v=\"{value}\"/></g>\
-         <text x=\"{:.0}\" y=\"{:.1}\"><tspan class=\"strong\">{ours}</tspan>, paper {paper}</text>",
-        LEFT - 14.0,
-        y + 4.5,
-        WIDTH - RIGHT + 16.0,
-        y + 4.5
+        "<text class=\"strong\" x=\"{name_x}\" y=\"{:.1}\" text-anchor=\"{side}\">{name}</text>\
+         <g class=\"k0\" data-s=\"0\"><polyline points=\"{one:.1},{y:.1} {x:.1},{y:.1}\"/>{mark}</g>\
+         <text x=\"{values_x}\" y=\"{:.1}\" text-anchor=\"{values_side}\">\
+         <tspan class=\"strong\">{ours}</tspan>, paper {paper}</text>",
+        y - up,
+        y - values_up
     )
 }
 

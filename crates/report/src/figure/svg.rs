@@ -69,9 +69,15 @@ fn legend(chart: &Chart, width: f64) -> (String, f64) {
             (x, y) = (16.0, y + 20.0);
         }
         let swatch = match index {
+            Some(index) if chart.series[index].guide => format!(
+                "<g class=\"{}\"><polyline points=\"{x:.0},{y} {:.0},{y}\"/></g>",
+                colour(chart, index),
+                x + 13.0,
+                y = y - 4.0
+            ),
             Some(index) => format!(
                 "<g class=\"{}\"><rect x=\"{x:.0}\" y=\"{:.0}\" width=\"11\" height=\"11\" rx=\"2\"/></g>",
-                colour(index),
+                colour(chart, index),
                 y - 10.0
             ),
             None => format!("<g class=\"paper\"><path d=\"M{x:.0} {:.0}l5 -5l5 5l-5 5z\"/></g>", y - 5.0),

@@ -59,6 +59,56 @@ fn a_bar_is_in_proportion() {
     assert!((heights[1] / heights[0] - 2.0).abs() < 0.01, "{heights:?}");
 }
 
+/// Top and height of every bar.
+fn bars(chart: &Chart) -> Vec<(f64, f64)> {
+    let field = |bar: &str, name: &str| -> f64 {
+        let (_, rest) = bar.split_once(&format!(" {name}=\"")).unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
+    };
+    let inner = plot(chart).inner;
+    inner.split("<rect").skip(1).map(|bar| (field(bar, "y"), field(bar, "height"))).collect()
+}
+
+#[test]
+fn bars_begin_at_zero_and_losses_hang_from_where_they_begin() {
+    let with = |from: Option<f64>, values: [f64; 2]| {
+        let points = vec![(0.0, values[0]), (1.0, values[1])];
+        let y = AxisInfo { from, ..AxisInfo::new("speed", Unit::Percent) };
+        Chart { y, series: vec![SeriesInfo::new("s", points)], marks: Vec::new(), ..chart(Shape::Bars) }
+    };
+    let plain = bars(&with(None, [0.5, 1.0]));
+    assert!((plain[1].1 / plain[0].1 - 2.0).abs() < 0.01, "in proportion from zero: {plain:?}");
+    for (from, values) in [(None, [-0.1, 0.2]), (Some(1.0), [0.9, 1.2])] {
+        let [down, up] = bars(&with(from, values))[..] else { panic!() };
+        assert!((down.0 - (up.0 + up.1)).abs() < 0.2, "one line: {down:?} {up:?}");
+        assert!((up.1 / down.1 - 2.0).abs() < 0.05, "{down:?} {up:?}");
+    }
+    let mut factors = with(None, [0.01, 10.0]);
+    factors.y.log = true;
+    let inner = plot(&factors).inner;
+    assert!(!inner.contains("<rect") && inner.matches("<circle").count() == 2, "factors have no zero");
+}
+
+#[test]
+fn what_guides_the_eye_is_a_line_behind_the_points_and_takes_no_colour() {
+    let guide = SeriesInfo { guide: true, ..SeriesInfo::new("equal", vec![(0.0, 1.0), (1.0, 2.0)]) };
+    let mut chart = chart(Shape::Points);
+    chart.series.insert(0, guide);
+    let html = chart_html(&chart);
+    let (line, point) =
+        (html.find("<g class=\"guide g0\" data-s=\"0\"><polyline"), html.find("<g class=\"k0\""));
+    assert!(line.is_some() && line < point, "{html}");
+    assert_eq!(html.matches("<circle").count(), 2, "the guide has no marks");
+}
+
+#[test]
+fn a_loss_where_the_paper_gains_ends_in_an_arrow() {
+    let mut record = record();
+    record.data.quantities[0].ours = Some(-0.2);
+    assert!(summary_picture(&[record]).contains("l10 -7v14z"));
+    assert!(!summary_picture(&[super::tests::record()]).contains("l10 -7v14z"));
+}
+
 #[test]
 fn charts_of_nothing_are_drawn() {
     for shape in [Shape::Bars, Shape::Lines, Shape::Points] {
@@ -88,7 +138,8 @@ fn an_interrupted_study_says_so_first_of_all() {
     let page = study_page(&[record], &["fig11".to_owned()], &[], "quick");
     let (banner, summary) = (page.find("PARTIAL: the study was interrupted"), page.find("id=\"summary\""));
     assert!(banner.is_some() && banner < summary);
-    assert_eq!(page.matches("2 of 9 simulations: cg (2).").count(), 2, "in the banner and at the figure");
+    let (shown, _) = page.split_once("id=\"record\"").unwrap();
+    assert_eq!(shown.matches("2 of 9 simulations: cg (2).").count(), 2, "in the banner and at the figure");
     assert!(page.contains("<b>fig11</b> Not drawn at all."));
 }
 

@@ -50,8 +50,9 @@ pub fn profile_page(record: &Record<Profile>) -> String {
     if profile.codecs.len() > 2 {
         page = page.section("Codecs", "Each codec for all allocations.", &text::codecs(profile).to_html());
     }
-    page.section("Every allocation", TABLE_REMARK, &table(profile).to_html())
+    page.section("Every allocation", TABLE_REMARK, &(class_legend() + &table(profile).to_html()))
         .section("Where it compresses", MAPS_REMARK, &maps(profile))
+        .data("profile.json", &record.to_json())
         .render(&record.tool)
 }
 

@@ -22,9 +22,9 @@ pub(super) fn slider(profile: &Profile) -> String {
         (0..profile.allocations.len()).map(|index| histograms(profile, index, first)).collect();
     format!(
         "<div class=\"slider\"><label>Threshold <input type=\"range\" min=\"1\" max=\"99\" step=\"0.5\" \
-         value=\"{percent}\"><output></output></label><table><thead><tr><th>codec</th><th class=\"n\">ratio</th>\
+         value=\"{percent}\"><output></output></label><div class=\"scroll\"><table><thead><tr><th>codec</th><th class=\"n\">ratio</th>\
          <th class=\"n\">overflow</th><th class=\"n\">at worst</th><th>allocations by target: 1x, 4/3x, 2x, 4x, \
-         16x</th></tr></thead><tbody></tbody></table>\
+         16x</th></tr></thead><tbody></tbody></table></div>\
          <script type=\"application/json\">{{\"{}\":{},\"auto\":{}}}</script></div>\n",
         crate::escape(first),
         data(&fixed),

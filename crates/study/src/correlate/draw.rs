@@ -56,10 +56,9 @@ pub fn chart(found: &Correlation) -> Chart {
     let axis = |name| AxisInfo::new(name, Unit::Number).logarithmic();
     let ends = found.rows.iter().map(|row| row.card_ns / 1e3);
     let (low, high) = ends.fold((f64::MAX, 0f64), |(low, high), time| (low.min(time), high.max(time)));
-    let line = |name: &str, factor: f64| {
-        // As points, since groups are points too: close enough to read as a line.
-        let at = |step: i32| low * (high / low).powf(f64::from(step) / 40.0);
-        SeriesInfo::new(name, (0..=40).map(|step| (at(step), factor * at(step))).collect())
+    let line = |name: &str, factor: f64| SeriesInfo {
+        guide: true,
+        ..SeriesInfo::new(name, vec![(low, factor * low), (high, factor * high)])
     };
     let bands = [("equal", 1.0), ("+20%", 1.2), ("-20%", 0.8), ("twice", 2.0), ("half", 0.5)];
     let mut series: Vec<SeriesInfo> =

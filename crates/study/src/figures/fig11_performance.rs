@@ -96,7 +96,7 @@ fn all(column: &Column) -> Option<f64> {
 }
 
 fn speed_chart(subjects: &[Subject<'_>], series: Vec<SeriesInfo>) -> Chart {
-    let y = AxisInfo::new("speed, ideal = 100%", Unit::Percent);
+    let y = AxisInfo::new("speed, ideal = 100%", Unit::Percent).starting_at(1.0);
     let mark = |group: usize, series: usize, y: f64| Mark {
         label: "the paper".to_owned(),
         x: Some((subjects.len() + group) as f64),

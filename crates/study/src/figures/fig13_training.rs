@@ -177,7 +177,7 @@ fn speedups(networks: &[Network], paper: &[Option<Projection>], ours: &[Option<P
         title: "Speed with the largest batch that fits, without compression = 1".to_owned(),
         shape: Shape::Bars,
         x: AxisInfo::new("", Unit::Number),
-        y: AxisInfo::new("speed", Unit::Ratio).starting_at(0.9),
+        y: AxisInfo::new("speed", Unit::Ratio).starting_at(1.0),
         groups: names.chain(["mean".to_owned()]).collect(),
         series: vec![bars("the paper's ratios", paper), bars("our ratios", ours)],
         marks: vec![
