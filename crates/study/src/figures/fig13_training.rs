@@ -111,6 +111,7 @@ fn validation() -> Chart {
         name: format!("{} on {}, mean error {:.0}%", table.network, table.gpu, 100.0 * table.mean_error),
         points: table.points.iter().map(|point| (point.published, point.modelled)).collect(),
         labels: table.points.iter().map(|point| format!("batch {}", point.batch)).collect(),
+        guide: false,
     });
     let axis = |name| AxisInfo::new(name, Unit::Number).logarithmic();
     let chart = line_chart("", axis("published, per second"), axis("modelled"), series.collect());
