@@ -5,6 +5,7 @@ NVRTC comes from PyPI into a virtual environment under target/. If it cannot be 
 says so and ends with 77.
 """
 
+import concurrent.futures
 import ctypes
 import glob
 import json
@@ -47,8 +48,9 @@ def strings(texts):
     return (ctypes.c_char_p * len(texts))(*[text.encode() for text in texts])
 
 
-def compile_program(nvrtc, job, headers):
+def compile_program(library, job, headers):
     """Whether it compiled, and what the compiler said."""
+    nvrtc = load(library)
     program = ctypes.c_void_p()
     names, texts = strings([h["name"] for h in headers]), strings([h["text"] for h in headers])
     source, name = job["text"].encode(), job["program"].encode()
@@ -63,6 +65,13 @@ def compile_program(nvrtc, job, headers):
     return result == 0, log.value.decode()
 
 
+def compile_all(library, work):
+    """The answers in the order of the jobs, a process for each core."""
+    jobs = work["jobs"]
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        yield from pool.map(compile_program, [library] * len(jobs), jobs, [work["headers"]] * len(jobs))
+
+
 def main():
     library = find_library()
     if library is None:
@@ -70,11 +79,9 @@ def main():
         return 77
     sources = ["cargo", "run", "--quiet", "--package", "buddy-gpu-lab", "--example", "sources", "--", *ARCHITECTURES]
     work = json.loads(subprocess.run(sources, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
-    nvrtc = load(library)
     failed = 0
     print(f"{'program':<14} {'for':<7} {'kernels':>7} {'registers':>9} {'spilled bytes':>13}")
-    for job in work["jobs"]:
-        good, log = compile_program(nvrtc, job, work["headers"])
+    for job, (good, log) in zip(work["jobs"], compile_all(library, work)):
         if not good:
             failed += 1
             print(f"{job['program']:<14} {job['architecture']:<7} DOES NOT COMPILE\n{log}")

@@ -1,9 +1,9 @@
-//! The functions of `buddy.h` that work in memory of the caller's: buffers, frozen buffers and linear layers. None waits, none takes
-//! memory, and what they need to know is in a struct of the caller's: there are no handles.
+//! The functions of `buddy.h` that work in memory of the caller's: buffers. None waits, none takes memory,
+//! and what they need to know is in a struct of the caller's: there are no handles.
 
 use std::ffi::c_char;
 
-use buddy_cuda::{CudaStream, DeviceSpan, FrozenBuffer, Given, GivenBuffer, Gpu, Linear, Output, Room};
+use buddy_cuda::{CudaStream, DeviceSpan, Given, GivenBuffer, Gpu, Room};
 
 use crate::{
     codec::codec,
@@ -41,46 +41,6 @@ pub struct Parts {
     pub metadata: usize,
     /// Of `overflow`.
     pub overflow: usize,
-}
-
-/// A frozen buffer in memory of the caller's: `buddyFrozen` of `buddy.h`.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct FrozenMemory {
-    /// Where it begins, aligned to 128 bytes.
-    pub memory: DevicePointer,
-    /// How much memory there is.
-    pub memory_bytes: usize,
-    /// The data's length, whole entries, or whole rows of a matrix.
-    pub bytes: usize,
-    /// Bytes of a matrix's row, a multiple of 128; 0 for no matrix.
-    pub row_bytes: usize,
-    /// The codec's name.
-    pub codec: *const c_char,
-    /// The target's number.
-    pub target: i32,
-}
-
-/// A linear layer: `buddyLayer` of `buddy.h`.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct Layer {
-    /// A row of bf16 for each token.
-    pub x: DevicePointer,
-    /// A bf16 value for each output, or 0.
-    pub bias: DevicePointer,
-    /// A row of results for each token.
-    pub y: DevicePointer,
-    /// Memory to work in.
-    pub scratch: DevicePointer,
-    /// How much.
-    pub scratch_bytes: usize,
-    /// Rows of x.
-    pub tokens: usize,
-    /// Whether results are fp32; otherwise they are bf16.
-    pub wide: i32,
-    /// Whether it may begin while the kernel before it ends.
-    pub overlaps: i32,
 }
 
 /// What a buffer of the caller's needs.
@@ -171,165 +131,6 @@ pub unsafe extern "C" fn buddyBufferReadChecked(
     }
 }
 
-/// Bytes of memory for data of which so many sectors overflow.
-///
-/// # Safety
-/// `room` is null or writable; `codec_name` is null or a string that ends in NUL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyFrozenRoom(
-    bytes: usize,
-    row_bytes: usize,
-    target_number: i32,
-    codec_name: *const c_char,
-    sectors: usize,
-    room: *mut usize,
-) -> Code {
-    guard(|| {
-        let room = some(room, "room")?;
-        // SAFETY: the caller's promise.
-        let codec = unsafe { codec(codec_name) }?;
-        let sectors = u32::try_from(sectors)
-            .map_err(|_| Failure::Value("at most 2^32 - 1 sectors overflow".to_owned()))?;
-        let bytes =
-            FrozenBuffer::room(&codec, target(target_number)?, row(row_bytes)?, bytes as u64, sectors);
-        // SAFETY: the caller's promise.
-        unsafe { room.write(bytes as usize) };
-        Ok(())
-    })
-}
-
-/// Packs data into a frozen buffer.
-///
-/// # Safety
-/// `frozen` is null or names memory that is writable until the stream has passed this call; its codec is null or a string that ends
-/// in NUL; `from` has its bytes; `stream` is one of the current context.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyFreeze(
-    frozen: *const FrozenMemory,
-    from: DevicePointer,
-    stream: Stream,
-) -> Code {
-    guard(|| {
-        let frozen = some(frozen.cast_mut(), "frozen")?;
-        // SAFETY: the caller's promises.
-        let (gpu, frozen) = (state::gpu()?, unsafe { frozen.read() });
-        // SAFETY: the caller's promises.
-        let (stream, from, memory, codec) = unsafe {
-            (
-                gpu.borrow_stream(stream)?,
-                DeviceSpan::from_raw(from, frozen.bytes as u64),
-                DeviceSpan::from_raw(frozen.memory, frozen.memory_bytes as u64),
-                codec(frozen.codec)?,
-            )
-        };
-        let how = (&codec, target(frozen.target)?, row(frozen.row_bytes)?);
-        FrozenBuffer::pack(&gpu, &stream, how, from, memory)?;
-        Ok(())
-    })
-}
-
-/// Decompresses a frozen buffer into device memory.
-///
-/// # Safety
-/// As for [`buddyFreeze`]; `to` has so many writable bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyFrozenRead(
-    frozen: *const FrozenMemory,
-    offset: usize,
-    to: DevicePointer,
-    bytes: usize,
-    stream: Stream,
-) -> Code {
-    guard(|| {
-        let first = entry(offset)?;
-        let go = |gpu: &Gpu, frozen: &FrozenBuffer<'_>| {
-            // SAFETY: the caller's promises.
-            let (stream, to) =
-                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(to, bytes as u64)) };
-            Ok(frozen.read(&stream, first, to)?)
-        };
-        // SAFETY: the caller's promises.
-        unsafe { on_frozen(frozen, go) }
-    })
-}
-
-/// Bytes of scratch memory for layers of up to so many tokens.
-///
-/// # Safety
-/// As for [`buddyFreeze`]; `room` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyLinearRoom(
-    frozen: *const FrozenMemory,
-    tokens: usize,
-    room: *mut usize,
-) -> Code {
-    guard(|| {
-        let room = some(room, "room")?;
-        let tokens =
-            u32::try_from(tokens).map_err(|_| Failure::Value("fewer than 2^32 tokens".to_owned()))?;
-        let go = |gpu: &Gpu, frozen: &FrozenBuffer<'_>| {
-            let bytes = Linear::room(gpu, frozen.header(), tokens)?;
-            // SAFETY: the caller's promise.
-            unsafe { room.write(bytes as usize) };
-            Ok(())
-        };
-        // SAFETY: the caller's promises.
-        unsafe { on_frozen(frozen, go) }
-    })
-}
-
-/// Makes scratch memory ready, once.
-///
-/// # Safety
-/// `scratch` has so many writable bytes until the stream has passed this call; `stream` is one of the current context.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyLinearPrepare(scratch: DevicePointer, bytes: usize, stream: Stream) -> Code {
-    guard(|| {
-        let gpu = state::gpu()?;
-        // SAFETY: the caller's promises.
-        let (stream, scratch) =
-            unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(scratch, bytes as u64)) };
-        Ok(Linear::prepare(&gpu, &stream, scratch)?)
-    })
-}
-
-/// y = W x, and the bias if there is one.
-///
-/// # Safety
-/// As for [`buddyFreeze`]; `layer` is null or names memory that is as large as `buddy.h` says until the stream has passed this call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn buddyLinear(
-    frozen: *const FrozenMemory,
-    layer: *const Layer,
-    stream: Stream,
-) -> Code {
-    guard(|| {
-        let layer = some(layer.cast_mut(), "layer")?;
-        // SAFETY: the caller's promise.
-        let layer = unsafe { layer.read() };
-        let go = |gpu: &Gpu, weights: &FrozenBuffer<'_>| {
-            let (inputs, tokens) = (u64::from(weights.header().row) * 128, layer.tokens as u64);
-            let outputs = weights.entries() * 128 / inputs.max(1);
-            let value = if layer.wide == 0 { 2 } else { 4 };
-            // SAFETY: the caller's promises.
-            let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
-            let linear = Linear {
-                weights,
-                x: span(layer.x, tokens * inputs),
-                bias: (layer.bias != 0).then(|| span(layer.bias, 2 * outputs)),
-                y: span(layer.y, tokens * outputs * value),
-                output: if layer.wide == 0 { Output::Bf16 } else { Output::Fp32 },
-                scratch: span(layer.scratch, layer.scratch_bytes as u64),
-                overlaps: layer.overlaps != 0,
-            };
-            // SAFETY: the caller's promise.
-            Ok(linear.start(&*unsafe { gpu.borrow_stream(stream)? })?)
-        };
-        // SAFETY: the caller's promises.
-        unsafe { on_frozen(frozen, go) }
-    })
-}
-
 /// Moves data between a buffer, from `offset` on, and device memory of the caller's.
 ///
 /// # Safety
@@ -378,32 +179,8 @@ unsafe fn on(
     go(&gpu, &GivenBuffer::new(&gpu, &codec, target, buffer.bytes as u64, given)?)
 }
 
-/// Calls with a frozen buffer.
-///
-/// # Safety
-/// As for [`buddyFreeze`].
-unsafe fn on_frozen(
-    frozen: *const FrozenMemory,
-    go: impl FnOnce(&Gpu, &FrozenBuffer<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let frozen = some(frozen.cast_mut(), "frozen")?;
-    // SAFETY: the caller's promise.
-    let (gpu, frozen) = (state::gpu()?, unsafe { frozen.read() });
-    // SAFETY: the caller's promises.
-    let (codec, memory) =
-        unsafe { (codec(frozen.codec)?, DeviceSpan::from_raw(frozen.memory, frozen.memory_bytes as u64)) };
-    let how = (&codec, target(frozen.target)?, row(frozen.row_bytes)?);
-    go(&gpu, &FrozenBuffer::over(&gpu, how, frozen.bytes as u64, memory)?)
-}
-
 /// The entry that an offset begins.
-fn entry(offset: usize) -> Result<u64, Failure> {
+pub(crate) fn entry(offset: usize) -> Result<u64, Failure> {
     let whole = offset.is_multiple_of(128).then_some(offset as u64 / 128);
     whole.ok_or_else(|| Failure::Value(format!("offset {offset} is no multiple of 128")))
-}
-
-/// The entries of a row.
-fn row(bytes: usize) -> Result<u32, Failure> {
-    let row = bytes.is_multiple_of(128).then_some(bytes / 128).and_then(|row| u32::try_from(row).ok());
-    row.ok_or_else(|| Failure::Value(format!("a row of {bytes} bytes is not whole entries of 128")))
 }

@@ -6,12 +6,14 @@
 
 mod codec;
 mod error;
+mod frozen;
 mod functions;
 mod given;
 mod kv;
 mod state;
 mod types;
 
+pub use frozen::*;
 pub use functions::*;
 pub use given::*;
 pub use kv::*;

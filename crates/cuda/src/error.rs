@@ -1,6 +1,7 @@
 //! Why something could not be done on a GPU.
 
 use buddy_codec::CodecKind;
+use cudarc::driver::{DriverError, sys::CUresult};
 
 /// Why something could not be done on a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -185,4 +186,30 @@ pub enum Error {
 
 fn names() -> String {
     crate::codecs().map(CodecKind::name).collect::<Vec<_>>().join(", ")
+}
+
+/// Errors after which every further call in the context fails the same way.
+pub(crate) fn is_sticky(error: CUresult) -> bool {
+    matches!(
+        error,
+        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+    )
+}
+
+/// The driver's name and words for an error.
+pub(crate) fn reason(error: DriverError) -> String {
+    let words =
+        error.error_string().map_or_else(|_| "unknown".into(), |words| words.to_string_lossy().into_owned());
+    format!("{words} ({:?})", error.0)
 }

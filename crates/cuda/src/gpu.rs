@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, cache,
     driver::{self, Region},
+    error::{is_sticky, reason},
     frozen::FrozenKernels,
     host,
     kernels::CodecKernels,
@@ -390,30 +391,4 @@ pub fn architectures() -> Result<Vec<u32>, Error> {
     all.sort_unstable();
     all.dedup();
     Ok(all)
-}
-
-/// Errors after which every further call in the context fails the same way.
-fn is_sticky(error: CUresult) -> bool {
-    matches!(
-        error,
-        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
-            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
-            | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
-            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
-            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
-            | CUresult::CUDA_ERROR_ASSERT
-            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
-            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
-            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
-            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
-            | CUresult::CUDA_ERROR_INVALID_PC
-            | CUresult::CUDA_ERROR_LAUNCH_FAILED
-    )
-}
-
-/// The driver's name and words for an error.
-fn reason(error: DriverError) -> String {
-    let words =
-        error.error_string().map_or_else(|_| "unknown".into(), |words| words.to_string_lossy().into_owned());
-    format!("{words} ({:?})", error.0)
 }

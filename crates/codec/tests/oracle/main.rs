@@ -1,8 +1,9 @@
 //! Each codec once more, as slowly and plainly as `docs/format.md` tells it: text of zeros and ones, made by
 //! arithmetic on wide integers. The real ones must write the same bits. The paper's five are here, our own formats
-//! in `own` and `fields`.
+//! in `own`, `floats` and `fields`.
 
 mod fields;
+mod floats;
 mod own;
 
 use buddy_codec::{
