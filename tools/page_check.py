@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Opens a page of `buddy reproduce` in headless Chromium and looks at it as a reader would.
+"""Opens pages in headless Chromium and looks at them as a reader would.
 
-    tools/page_check.py out/index.html [--shots DIR]
+    tools/page_check.py out/index.html [--shots DIR]          the page of `buddy reproduce`
+    tools/page_check.py --any PAGE... [--shots DIR]           pages of other verbs
 
-Fails if the page logs an error or a warning, asks for anything outside itself, has a figure without a mark, or a
+Fails if a page logs an error or a warning, asks for anything outside itself, is wider than the window, has a figure without a mark, or a
 control that does nothing. Wide, at a phone's width, light and dark. --shots keeps pictures of what it saw. Needs
 Chromium (CHROMIUM names another one) and nothing but the standard library. Exit 77: there is no Chromium.
 """
@@ -191,8 +192,8 @@ def complaints(events):
     return found
 
 
-def check(browser, page, width, dark, shots):
-    """Opens the page at a width and gives what is wrong with it."""
+def visit(browser, page, width, dark):
+    """Opens a page at a width and scrolls through it."""
     browser.events.clear()
     for domain in ["Page", "Runtime", "Log", "Network"]:
         browser.call(f"{domain}.enable")
@@ -204,6 +205,32 @@ def check(browser, page, width, dark, shots):
     # Heat maps are drawn when they come into view.
     browser.evaluate("""(async () => { for (let y = 0; y < document.body.scrollHeight; y += 700) {
         scrollTo(0, y); await new Promise((done) => setTimeout(done, 15)); } scrollTo(0, 0); })()""")
+
+
+def overflow(browser, width):
+    """What sticks out of the window, if anything."""
+    over = browser.evaluate("document.documentElement.scrollWidth") - width
+    return [f"the page is {over} pixels wider than the window"] if over > 1 else []
+
+
+def check_any(browser, page, width, shots):
+    """What is wrong with a page of which nothing is known."""
+    visit(browser, page, width, False)
+    wrong = overflow(browser, width)
+    if not browser.evaluate("document.body.innerText.trim().length"):
+        wrong.append("the page is empty")
+    if shots:
+        shots.mkdir(parents=True, exist_ok=True)
+        size = browser.evaluate("({ width: innerWidth, height: document.documentElement.scrollHeight })")
+        name = f"{page.parent.name}-{page.stem}-{width}.png"
+        picture = browser.call("Page.captureScreenshot", clip={"x": 0, "y": 0, "scale": 1, **size}, captureBeyondViewport=True)
+        (shots / name).write_bytes(base64.b64decode(picture["data"]))
+    return wrong + complaints(browser.events)
+
+
+def check(browser, page, width, dark, shots):
+    """What is wrong with the page of `buddy reproduce`."""
+    visit(browser, page, width, dark)
     figures = browser.evaluate(FIGURES)
     wrong = []
     for figure in figures:
@@ -220,9 +247,7 @@ def check(browser, page, width, dark, shots):
         found = browser.evaluate(script)
         if found != right and not (name == "zoom" and found == "none"):
             wrong.append(f"control {name}: {found}")
-    over = browser.evaluate("document.documentElement.scrollWidth - innerWidth")
-    if over > 1:
-        wrong.append(f"the page is {over} pixels wider than the window")
+    wrong += overflow(browser, width)
     if shots:
         shoot(browser, shots, width, dark)
     return wrong + complaints(browser.events), figures
@@ -243,9 +268,34 @@ def shoot(browser, shots, width, dark):
             (shots / name).write_bytes(base64.b64decode(picture))
 
 
+def look(browser, page, shots):
+    """Looks at the page of `buddy reproduce` in every way; whether all is well."""
+    well = True
+    for width, dark in [(1280, False), (1280, True), (400, False)]:
+        wrong, figures = check(browser, page, width, dark, shots)
+        marks = sum(figure["marks"] for figure in figures)
+        maps = sum(figure["maps"] for figure in figures)
+        print(f"{width} pixels, {'dark' if dark else 'light'}: {len(figures)} sections, {marks} marks, {maps} heat maps, "
+              f"{len(wrong)} complaints")
+        for line in wrong:
+            print(f"  {line}")
+        well &= not wrong
+    return well
+
+
+def look_any(browser, page, shots):
+    """Looks at a page of another verb; whether all is well."""
+    wrong = [f"{width} pixels: {line}" for width in [1400, 400] for line in check_any(browser, page, width, shots)]
+    print(f"{page.name}: {len(wrong)} complaints")
+    for line in wrong:
+        print(f"  {line}")
+    return not wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("pages", type=pathlib.Path, nargs="+")
+    parser.add_argument("--any", action="store_true", help="pages of any verb, not that of `buddy reproduce`")
     parser.add_argument("--shots", type=pathlib.Path, help="keep pictures here")
     arguments = parser.parse_args()
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -254,17 +304,8 @@ def main():
         return 77
     browser = Browser(program)
     try:
-        failed = False
-        for width, dark in [(1280, False), (1280, True), (400, False)]:
-            wrong, figures = check(browser, arguments.page, width, dark, arguments.shots)
-            marks = sum(figure["marks"] for figure in figures)
-            maps = sum(figure["maps"] for figure in figures)
-            print(f"{width} pixels, {'dark' if dark else 'light'}: {len(figures)} sections, {marks} marks, {maps} heat maps, "
-                  f"{len(wrong)} complaints")
-            for line in wrong:
-                print(f"  {line}")
-            failed |= bool(wrong)
-        return int(failed)
+        looks = [(look_any if arguments.any else look)(browser, page, arguments.shots) for page in arguments.pages]
+        return 0 if all(looks) else 1
     finally:
         browser.close()
 

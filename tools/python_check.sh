@@ -2,8 +2,9 @@
 # Builds the wheel of the Python package and tests it from a fresh environment.
 #
 #   tools/python_check.sh wheel    builds it, installs it beside nothing else, imports it, analyses a model
-#   tools/python_check.sh fetch    installs PyTorch into a folder outside the clone, where the next run finds it
+#   tools/python_check.sh fetch    installs PyTorch and what notebooks need into folders outside the clone, where the next run finds them
 #   tools/python_check.sh torch    the tests, with that PyTorch
+#   tools/python_check.sh journeys [OPTIONS]   first uses of the archive and the wheel (tools/journeys/run.py)
 #
 # Exits with 77 if something that is needed cannot be installed.
 set -euo pipefail
@@ -31,33 +32,47 @@ wheel() {
     bin/buddy --version
 }
 
-# Where PyTorch lies.
-torch_folder() {
-    local python
-    python=$(python3 -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-    echo "${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/torch-$torch_version-$python"
+# Where packages of this name lie.
+folder_of() {
+    echo "${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/$1-$(python3 -c 'import sys; print("cp%d%d" % sys.version_info[:2])')"
 }
 
-fetch() {
+# Installs packages under a name, once.
+fetch_one() {
     local folder
-    folder=$(torch_folder)
+    folder=$(folder_of "$1")
     mkdir -p "$(dirname "$folder")"
     # One at a time: whoever comes second finds it done.
     exec 9>"$folder.lock"
     flock 9
     [ ! -e "$folder" ] || return 0
-    echo "PyTorch $torch_version goes to $folder, 5 GB, once"
+    echo "${*:2} go to $folder, once"
     rm -rf "$folder.new"
-    python3 -m venv "$environment-fetch" || not_run "python3 has no venv module here"
-    "$environment-fetch/bin/pip" install --quiet --target "$folder.new" "torch==$torch_version" numpy pytest transformers ||
-        { rm -rf "$folder.new"; not_run "PyTorch $torch_version cannot be installed"; }
+    [ -d "$environment-fetch" ] || python3 -m venv "$environment-fetch" || not_run "python3 has no venv module here"
+    "$environment-fetch/bin/pip" install --quiet --target "$folder.new" "${@:2}" ||
+        { rm -rf "$folder.new"; not_run "$2 cannot be installed"; }
     mv "$folder.new" "$folder"
+}
+
+fetch_notebook() { fetch_one notebook-1 h5py nbclient ipykernel numpy; }
+
+fetch_torch() { fetch_one "torch-$torch_version" "torch==$torch_version" numpy pytest transformers; }
+
+fetch() {
+    fetch_notebook
+    fetch_torch
 }
 
 torch() {
     [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; the step before makes it"
-    fetch
-    PYTHONPATH=$(torch_folder) "$environment/bin/python" -m pytest -p no:cacheprovider python/tests
+    fetch_torch
+    PYTHONPATH=$(folder_of "torch-$torch_version") "$environment/bin/python" -m pytest -p no:cacheprovider python/tests
 }
 
-"$1"
+journeys() {
+    [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; an earlier step makes it"
+    fetch_notebook
+    PYTHONPATH=$(folder_of notebook-1) "$environment/bin/python" tools/journeys/run.py "$(tools/package.sh)" target/wheels/*.whl "$@"
+}
+
+"$@"

@@ -7,10 +7,12 @@
 
 mod analyze;
 mod bench;
+mod completions;
 mod gpu;
 mod input;
 mod inspect;
 mod machine;
+mod man;
 mod model;
 mod output;
 mod profile;
@@ -68,6 +70,8 @@ enum Verb {
     Gpu(gpu::GpuVerb),
     Pack(model::Pack),
     Unpack(model::Unpack),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 /// Does what the arguments say, the program's name first, and returns the exit code.
@@ -101,6 +105,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Gpu(verb) => verb.run().map(|()| 0),
         Verb::Pack(verb) => verb.run().map(|()| 0),
         Verb::Unpack(verb) => verb.run().map(|()| 0),
+        Verb::Completions(verb) => verb.run().map(|()| 0),
+        Verb::Man(verb) => verb.run().map(|()| 0),
     };
     match done {
         Ok(code) => code,

@@ -83,11 +83,12 @@ fn timed(job: &Job<'_>, what: &str, work: Work) -> Result<()> {
     }
     let kept =
         if report.resumed > 0 { format!(", {} were there already", report.resumed) } else { String::new() };
+    let files = if report.files == 1 { "file" } else { "files" };
     println!(
-        "{what} {} files{kept}: {} bytes plain, {} packed ({:.1}%), {seconds:.1} s, {:.2} GB/s of plain bytes",
+        "{what} {} {files}{kept}: {} plain, {} packed ({:.1}%), {seconds:.1} s, {:.2} GB/s",
         report.files,
-        sizes.plain,
-        sizes.packed,
+        buddy_report::bytes(sizes.plain),
+        buddy_report::bytes(sizes.packed),
         100.0 * sizes.packed as f64 / sizes.plain.max(1) as f64,
         sizes.plain as f64 / 1e9 / seconds,
     );

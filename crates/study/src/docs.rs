@@ -1,17 +1,20 @@
 //! Pages of the documentation: their tables and pictures, made of figures.
 //!
 //! A table stands between the lines `<!-- table NAME -->` and `<!-- end -->`, where NAME is that of a figure; `NAME 2` is its
-//! second table. A picture is whatever a page links to as `img/FILE` and a figure has a file of that name.
+//! second table. A picture is whatever a page links to as `img/FILE` and a figure has a file of that name. The table `headlines` and
+//! the picture `img/summary.svg` are of all figures together: a run of some of them leaves both as they are.
 
 use std::{fs, path::Path};
 
 use buddy_core::{Figure, Grid, Panel, Record};
-use buddy_report::{figure_files, grid_markdown};
+use buddy_report::{figure_files, grid_markdown, summary_picture, summary_text};
 
-use crate::{Error, output::put};
+use crate::{EXPERIMENTS, Error, output::put};
 
 const BEGIN: &str = "\n<!-- table ";
 const END: &str = "<!-- end -->\n";
+/// The table of what the paper states first, from every figure that has some of it.
+const HEADLINES: &str = "headlines";
 
 /// Writes the tables and pictures of these figures into the pages of a directory that ask for them; what belongs to
 /// other figures stays.
@@ -30,7 +33,8 @@ pub fn write(dir: &Path, figures: &[Record<Figure>]) -> Result<(), Error> {
         if filled != page {
             put(&path, &filled)?;
         }
-        for (name, svg) in figures.iter().flat_map(|record| figure_files(&record.data)) {
+        let summary = is_whole(figures).then(|| ("summary.svg".to_owned(), summary_picture(figures)));
+        for (name, svg) in figures.iter().flat_map(|record| figure_files(&record.data)).chain(summary) {
             if page.contains(&format!("](img/{name})")) {
                 put(&dir.join("img").join(name), &svg)?;
             }
@@ -46,10 +50,18 @@ fn fill(page: &str, figures: &[Record<Figure>]) -> Result<String, String> {
     for part in parts {
         let (name, rest) = part.split_once(" -->\n").ok_or("a table has no name")?;
         let (old, rest) = rest.split_once(END).ok_or_else(|| format!("table {name} has no end"))?;
-        let made = table(name, figures)?.map(grid_markdown);
+        let made = match name {
+            HEADLINES => is_whole(figures).then(|| summary_text(figures)),
+            _ => table(name, figures)?.map(grid_markdown),
+        };
         text += &format!("{BEGIN}{name} -->\n{}{END}{rest}", made.as_deref().unwrap_or(old));
     }
     Ok(text)
+}
+
+/// Whether every figure was made.
+fn is_whole(figures: &[Record<Figure>]) -> bool {
+    EXPERIMENTS.iter().all(|one| figures.iter().any(|record| record.data.name == one.about().name))
 }
 
 /// A table by the name of its figure and its number; none if the figure was not made.
@@ -96,6 +108,17 @@ mod tests {
         assert_eq!(wrong("\n<!-- table f 3 -->\n<!-- end -->\n"), "there is no table f 3");
         assert_eq!(wrong("\n<!-- table f 0 -->\n<!-- end -->\n"), "there is no table f 0");
         assert_eq!(wrong("\n<!-- table f -->\nold"), "table f has no end");
+    }
+
+    #[test]
+    fn headlines_need_every_figure() {
+        let page = "\n<!-- table headlines -->\nold\n<!-- end -->\n";
+        let named = |name: &str| Record::new(Figure { name: name.to_owned(), ..Figure::default() });
+        let mut all: Vec<Record<Figure>> = EXPERIMENTS.iter().map(|one| named(one.about().name)).collect();
+        let filled = fill(page, &all).unwrap();
+        assert!(filled.contains("| quantity | paper |") && !filled.contains("old"), "{filled}");
+        all.pop();
+        assert_eq!(fill(page, &all).unwrap(), page);
     }
 
     #[test]

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Makes the archive that is installed without a compiler: the command, libbuddy, headers, manual pages, completions, licences.
+#
+#   tools/package.sh [DIR]      DIR/buddy-VERSION-TARGET.tar.gz and its .sha256 (target/package)
+#
+# It runs where the C library is at least as new as this machine's. The same sources and compiler give the same archive.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+out=${1:-target/package}
+cargo build --release --quiet --locked -p buddy -p buddy-capi
+buddy=target/release/buddy
+name=buddy-$("$buddy" --version | cut -d' ' -f2)-$(rustc -vV | sed -n 's/^host: //p')
+root=$out/$name
+rm -rf "$root" "$root.tar.gz"
+mkdir -p "$root"/{bin,lib,share/doc/buddy,share/bash-completion/completions,share/zsh/site-functions,share/fish/vendor_completions.d}
+
+strip -o "$root/bin/buddy" "$buddy"
+strip --strip-unneeded -o "$root/lib/libbuddy.so" target/release/libbuddy.so
+"$buddy" gpu headers "$root/include" >/dev/null
+cp include/*.h "$root/include"
+"$buddy" man "$root/share/man/man1"
+"$buddy" completions bash >"$root/share/bash-completion/completions/buddy"
+"$buddy" completions zsh >"$root/share/zsh/site-functions/_buddy"
+"$buddy" completions fish >"$root/share/fish/vendor_completions.d/buddy.fish"
+cp LICENSE-MIT LICENSE-APACHE CHANGELOG.md "$root/share/doc/buddy"
+tools/supply_check.py --notices "$root/share/doc/buddy/THIRD-PARTY.txt" >/dev/null
+
+tar --create --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX,u+w --mtime="@$(git log -1 --format=%ct 2>/dev/null || echo 0)" \
+    --directory "$out" "$name" | gzip -9 --no-name >"$root.tar.gz"
+(cd "$out" && sha256sum "$name.tar.gz" >"$name.tar.gz.sha256")
+rm -rf "$root"
+echo "$root.tar.gz"
