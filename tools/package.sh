@@ -17,7 +17,7 @@ mkdir -p "$root"/{bin,lib,share/doc/buddy,share/bash-completion/completions,shar
 
 strip -o "$root/bin/buddy" "$buddy"
 strip --strip-unneeded -o "$root/lib/libbuddy.so" target/release/libbuddy.so
-"$buddy" gpu headers "$root/include" >/dev/null
+"$buddy" gpu headers "$root/include/buddy" >/dev/null
 cp include/*.h "$root/include"
 "$buddy" man "$root/share/man/man1"
 "$buddy" completions bash >"$root/share/bash-completion/completions/buddy"

@@ -5,10 +5,10 @@ import json
 
 OWN_GPU = """\
 base = "h200"
-name = "wide"
+name = "half"
 
-[l2]
-bytes = 100663296
+[core]
+sms = 66
 """
 
 PLAN = """\
@@ -16,7 +16,7 @@ name = "links"
 
 [axes]
 trace = "trace"
-gpu = ["h200", "wide.toml"]
+gpu = ["h200", "half.toml"]
 mode = ["ideal", "buddy"]
 targets = "2x"
 link = "50..150 step 50"
@@ -54,14 +54,14 @@ def hpc(me):
 def architect(me):
     """An architect with a trace, a GPU of their own and a sweep."""
     me.make("trace", "trace")
-    me.write("wide.toml", OWN_GPU)
+    me.write("half.toml", OWN_GPU)
     me.write("links.toml", PLAN)
-    me.run("buddy trace info trace/kernel-1.traceg", r"warp instructions 28 672")
-    me.run("buddy specs show wide.toml", r'name = "wide"', r"bytes = 100663296")
-    me.run("buddy simulate trace --spec wide.toml --mode buddy --targets 2x --html run.html", r"wide")
+    me.run("buddy trace info trace/kernel-1.traceg", r"warp instructions 114 688")
+    me.run("buddy specs show half.toml", r'name = "half"', r"sms = 66")
+    me.run("buddy simulate trace --spec half.toml --mode buddy --targets 2x --html run.html", r"half")
     me.run("buddy sweep links.toml --dry-run", r"8 points")
     me.run("buddy sweep links.toml", r"8")
-    me.run("buddy sweep table links.toml", r"wide")
+    me.run("buddy sweep table links.toml", r"half")
     me.run("buddy sweep page links.toml")
     me.expect((me.folder / "links.html").exists(), "buddy sweep page wrote no links.html")
 
@@ -72,7 +72,7 @@ def reader(me):
     me.run("buddy simulate cg --scale 4MB --sweep mode=ideal,buddy", r"ideal", r"buddy")
 
 
-def python(me):
+def notebook(me):
     """Somebody with a notebook."""
     me.make("model", "Llama-mini")
     me.make("dumps", "dumps")
@@ -80,4 +80,4 @@ def python(me):
     me.run(f"python {me.here}/execute.py notebook.ipynb done.ipynb", r"\(1\.33, '4/3x'\)", r"a page of \d+ characters", r"fields/rho", r"bf16")
 
 
-JOURNEYS = [models, hpc, architect, reader, python]
+JOURNEYS = [models, hpc, architect, reader, notebook]

@@ -21,7 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = 80
 # What an archive must hold, besides the command.
-CONTENTS = ["lib/libbuddy.so", "include/buddy.h", "include/buddy_device.cuh", "share/man/man1/buddy-profile.1",
+CONTENTS = ["lib/libbuddy.so", "include/buddy.h", "include/buddy/buddy_device.cuh", "share/man/man1/buddy-profile.1",
             "share/zsh/site-functions/_buddy", "share/fish/vendor_completions.d/buddy.fish", "share/doc/buddy/LICENSE-MIT",
             "share/doc/buddy/THIRD-PARTY.txt"]
 
@@ -40,15 +40,17 @@ class Traveller:
     def run(self, line, *expected, code=0):
         """Types a line; what it prints must match every pattern, whatever the spaces between words."""
         done = subprocess.run(line, shell=True, cwd=self.folder, env=self.environment, text=True, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.transcript.append(f"$ {line}\n{done.stdout}" + (f"(exit code {done.returncode})\n" if done.returncode else ""))
+                              capture_output=True)
+        said = done.stderr + done.stdout
+        self.transcript.append(f"$ {line}\n{said}" + (f"(exit code {done.returncode})\n" if done.returncode else ""))
         if done.returncode != code:
-            self.wrong.append(f"$ {line}: exit code {done.returncode}, not {code}: {done.stdout[-600:]}")
+            self.wrong.append(f"$ {line}: exit code {done.returncode}, not {code}: {said[-600:]}")
+        # Messages are one line each, whatever their length; what a verb puts out fits.
         wide = [row for row in done.stdout.splitlines() if len(row) > COLUMNS]
         if wide:
             self.wrong.append(f"$ {line}: {len(wide)} lines wider than {COLUMNS} columns, the first: {wide[0]}")
         for pattern in expected:
-            if not re.search(pattern.replace(" ", r"\s+"), done.stdout):
+            if not re.search(pattern.replace(" ", r"\s+"), said):
                 self.wrong.append(f"$ {line}: nothing matches {pattern!r}")
         return done.stdout
 
@@ -78,7 +80,7 @@ def install(archive, wheel, home):
     # The wheel brings the command too; these journeys use the archive's.
     for name in ["buddy/bin/buddy", "python/bin/buddy"]:
         subprocess.run([home / name, "--version"], check=True, stdout=subprocess.DEVNULL)
-    complete = "source share/bash-completion/completions/buddy; COMP_WORDS=(buddy prof) COMP_CWORD=1; _buddy; echo ${COMPREPLY[@]}"
+    complete = "source share/bash-completion/completions/buddy; COMP_WORDS=(buddy prof) COMP_CWORD=1; _buddy buddy prof buddy; echo ${COMPREPLY[@]}"
     done = subprocess.run(["bash", "-c", complete], cwd=home / "buddy", check=True, stdout=subprocess.PIPE, text=True)
     missing = [name for name in CONTENTS if not (home / "buddy" / name).is_file()]
     if done.stdout != "profile\n" or missing:
@@ -112,7 +114,7 @@ def main():
             if asked.only and journey.__name__ not in asked.only:
                 continue
             begun = time.monotonic()
-            traveller = Traveller(home / journey.__name__, home)
+            traveller = Traveller(home / "people" / journey.__name__, home)
             journey(traveller)
             travellers.append(traveller)
             (traveller.folder / "terminal.txt").write_text("\n".join(traveller.transcript))

@@ -1,4 +1,4 @@
-"""Writes the trace of a vector addition in Accel-Sim's format: a list and a kernel of 512 blocks.
+"""Writes the trace of a vector addition in Accel-Sim's format: a list and a kernel of 2048 blocks.
 
     trace.py FOLDER
 """
@@ -6,7 +6,7 @@
 import pathlib
 import sys
 
-BLOCKS, WARPS = 512, 8
+BLOCKS, WARPS = 2048, 8
 A, B, C = 0x7F0000000000, 0x7F0001000000, 0x7F0002000000
 HEAD = f"""\
 -kernel name = vector_add

@@ -46,10 +46,9 @@ struct Command {
 
 const AFTER_HELP: &str = "\
 Examples:
-  buddy inspect examples/sample.bin
-  buddy analyze examples/run/snapshot-2.safetensors --html heat.html
-  buddy profile examples/run
+  buddy analyze model.safetensors --html page.html
   buddy profile -- ./my_program its arguments
+  buddy simulate cg --sweep mode=ideal,buddy
   buddy reproduce --quick --out out
 
 Exit codes: 0 done, 1 could not, 2 wrong usage.";

@@ -39,6 +39,8 @@ fn every_verb_has_a_manual_page() {
         let page = std::fs::read_to_string(man.join(format!("buddy-{verb}.1"))).expect(verb);
         assert!(page.contains(".TH") && page.contains(".SH OPTIONS"), "{page}");
     }
+    let page = std::fs::read_to_string(man.join("buddy.1")).unwrap();
+    assert!(page.contains(".SH EXAMPLES\n.nf\n\\&  buddy "), "{page}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{Analysis, Dtype, ENTRY_BYTES, Histogram, Record};
 use buddy_cuda::Surveyed;
-use buddy_snapshot::{Array, open};
+use buddy_snapshot::{Array, array_files, open};
 use pyo3::prelude::*;
 
 use crate::{
@@ -31,9 +31,11 @@ pub(crate) fn analyze_files(
     py.detach(|| {
         let mut arrays = Vec::new();
         for path in &paths {
-            let file = path.display().to_string();
-            let found = open(path, dtype).map_err(failure::value)?;
-            arrays.extend(found.into_iter().map(|array| (file.clone(), array)));
+            for file in array_files(path).map_err(failure::value)? {
+                let name = file.display().to_string();
+                let found = open(&file, dtype).map_err(failure::value)?;
+                arrays.extend(found.into_iter().map(|array| (name.clone(), array)));
+            }
         }
         Ok(analyze(&arrays, threshold))
     })
