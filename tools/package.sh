@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=${1:-target/package}
-cargo build --release --quiet --locked -p buddy -p buddy-capi
+# Without -p, so that dependencies have the features that `cargo run` gave them, and nothing is built twice.
+cargo build --release --quiet --locked --bin buddy --lib
 buddy=target/release/buddy
 name=buddy-$("$buddy" --version | cut -d' ' -f2)-$(rustc -vV | sed -n 's/^host: //p')
 root=$out/$name
