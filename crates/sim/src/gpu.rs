@@ -13,7 +13,7 @@ use crate::{
     l2::{L2, Want},
     params::Params,
     pipe::{BandwidthServer, TICKS},
-    request::{Kind, Request, Requests},
+    request::{Kind, Request, Requests, count},
     sm::{NEVER, Outside, Sm},
     stats::{KernelReport, Report},
     timeline::{Sample, Timeline},
@@ -215,7 +215,7 @@ impl Simulator {
         if matches!(request.kind, Kind::Write | Kind::Reduce) {
             return sm.end_store(leaves.div_ceil(TICKS));
         }
-        let bytes = u64::from(sectors.count_ones()) * self.reply_tick;
+        let bytes = count(sectors) * self.reply_tick;
         let done = sm.reply.send(floor, leaves + self.params.interconnect * TICKS, bytes).div_ceil(TICKS);
         sm.fill(place, line, done);
         sm.complete(load_id, done);

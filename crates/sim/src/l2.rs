@@ -7,6 +7,7 @@ use crate::{
     cache::{Cache, UNKNOWN, hash_set, hash_slice},
     memory::Memory,
     pipe::TICKS,
+    request::count,
 };
 
 /// What a request wants from L2.
@@ -178,17 +179,15 @@ impl L2 {
     /// Takes a slice's time for a request; gives the tick at which it begins.
     #[inline]
     fn occupy(&mut self, slice: u32, at: u64, sectors: u8, want: Want) -> u64 {
-        let count = u64::from(sectors.count_ones());
+        let sent = count(sectors);
         let cost = match want {
-            Want::Read => count * self.sector,
-            Want::Write { full } => {
-                count * self.written + u64::from((sectors & !full).count_ones()) * self.partial
-            }
-            Want::Atomic { passes } => u64::from(passes).max(count) * self.atomic,
+            Want::Read => sent * self.sector,
+            Want::Write { full } => sent * self.written + count(sectors & !full) * self.partial,
+            Want::Atomic { passes } => u64::from(passes).max(sent) * self.atomic,
         };
         match want {
-            Want::Read => self.counts.read_sectors += count,
-            _ => self.counts.written_sectors += count,
+            Want::Read => self.counts.read_sectors += sent,
+            _ => self.counts.written_sectors += sent,
         }
         let slice = &mut self.slices[slice as usize];
         let start = at.max(slice.free);
@@ -300,16 +299,17 @@ impl Slice {
     /// Runs a miss once there is room for it, and holds up the slice until then.
     #[inline]
     fn miss(&mut self, at: u64, run: impl FnOnce(u64) -> u64) -> u64 {
-        let mut start = at;
-        if self.misses.len() == self.most
-            && let Some(Reverse(first)) = self.misses.pop()
-        {
-            start = at.max(first);
-            self.free = self.free.max(start);
+        if self.misses.len() < self.most {
+            let done = run(at);
+            self.misses.push(Reverse(done));
+            return done;
         }
-        let done = run(start);
-        self.misses.push(Reverse(done));
-        done
+        let mut first = self.misses.peek_mut().expect("there may be at least one");
+        let start = at.max(first.0);
+        self.free = self.free.max(start);
+        // In the place of the one that ended: less work than to take it out and put the new one in.
+        *first = Reverse(run(start));
+        first.0
     }
 
     /// Notes a write-back, and holds up the slice while too many wait.

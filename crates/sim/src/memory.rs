@@ -10,6 +10,7 @@ use crate::{
     link::Link,
     map::{ClassMap, Found, Home},
     pipe::TICKS,
+    request::count,
     um::Um,
 };
 
@@ -110,7 +111,7 @@ impl Memory {
     #[inline]
     pub(crate) fn fetch(&mut self, floor: u64, at: u64, line: u64, need: u8) -> Fill {
         self.counts.accesses += 1;
-        self.counts.asked_sectors += u64::from(need.count_ones());
+        self.counts.asked_sectors += count(need);
         let found = if self.mode == Mode::Ideal && self.map_is_plain() { None } else { self.map.find(line) };
         let fill = match (self.mode, found) {
             (_, Some(Found { home: Home::Host, .. })) | (Mode::Pinned, _) => self.fetch_host(floor, at, need),
@@ -124,7 +125,7 @@ impl Memory {
             }
             _ => self.fetch_plain(floor, at, line, need),
         };
-        self.counts.filled_sectors += u64::from(fill.sectors.count_ones());
+        self.counts.filled_sectors += count(fill.sectors);
         fill
     }
 
@@ -135,7 +136,7 @@ impl Memory {
     }
 
     fn fetch_plain(&mut self, floor: u64, at: u64, line: u64, need: u8) -> Fill {
-        Fill { ready: self.dram.read(floor, at, line, need.count_ones()), sectors: need }
+        Fill { ready: self.dram.read(floor, at, line, count(need) as u32), sectors: need }
     }
 
     fn fetch_host(&mut self, floor: u64, at: u64, need: u8) -> Fill {

@@ -4,8 +4,9 @@ use buddy_trace::{Launch, Op};
 
 use crate::{Error, pipe::TICKS, spec::Gpu};
 
-/// Execution units of a scheduler. The memory unit belongs to the SM; ending a warp takes no unit.
-pub(crate) const UNITS: usize = 11;
+/// Execution units of a scheduler, and some that there are not: a power of two. The memory unit belongs to the SM; ending a
+/// warp takes no unit.
+pub(crate) const UNITS: usize = 16;
 pub(crate) const UNIT_MEMORY: usize = 9;
 pub(crate) const UNIT_EXIT: usize = 10;
 

@@ -12,19 +12,25 @@ const SLOT: u64 = 16 * TICKS;
 /// Work of one server over time.
 #[derive(Debug)]
 pub(crate) struct BandwidthServer {
-    /// Ticks taken of each slot, a ring.
-    taken: Vec<u32>,
-    /// Of a full slot: how many slots further there may be room.
-    skip: Vec<u32>,
+    /// A ring.
+    slots: Vec<Slot>,
     /// The first slot of the ring's present.
     base: u64,
     /// Ticks of work that were ever sent.
     pub(crate) busy: u64,
 }
 
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    /// Ticks taken of it.
+    taken: u32,
+    /// Once it is full: how many slots further there may be room.
+    skip: u32,
+}
+
 impl BandwidthServer {
     pub(crate) fn new() -> Self {
-        Self { taken: vec![0; 64], skip: vec![0; 64], base: 0, busy: 0 }
+        Self { slots: vec![Slot::default(); 64], base: 0, busy: 0 }
     }
 
     /// Sends work of `cost` ticks that arrives at tick `at`; gives the tick at which it is through.
@@ -37,12 +43,12 @@ impl BandwidthServer {
         let mut slot = self.room((at / SLOT).max(self.base));
         let mut left = cost;
         loop {
-            let index = self.index(slot);
-            let take = left.min(SLOT - u64::from(self.taken[index]));
-            self.taken[index] += take as u32;
+            let here = self.at(slot);
+            let take = left.min(SLOT - u64::from(here.taken));
+            here.taken += take as u32;
             left -= take;
             if left == 0 {
-                return (at + cost).max(slot * SLOT + u64::from(self.taken[index]));
+                return (at + cost).max(slot * SLOT + u64::from(here.taken));
             }
             slot = self.room(slot);
         }
@@ -54,25 +60,25 @@ impl BandwidthServer {
         let first = slot;
         let mut slot = slot;
         loop {
-            while slot - self.base >= self.taken.len() as u64 {
+            while slot - self.base >= self.slots.len() as u64 {
                 self.grow();
             }
-            let index = self.index(slot);
-            if u64::from(self.taken[index]) < SLOT {
+            let here = self.at(slot);
+            if u64::from(here.taken) < SLOT {
                 break;
             }
-            slot += u64::from(self.skip[index].max(1));
+            slot += u64::from(here.skip.max(1));
         }
         if slot != first {
-            let index = self.index(first);
-            self.skip[index] = (slot - first) as u32;
+            self.at(first).skip = (slot - first) as u32;
         }
         slot
     }
 
     #[inline]
-    fn index(&self, slot: u64) -> usize {
-        slot as usize & (self.taken.len() - 1)
+    fn at(&mut self, slot: u64) -> &mut Slot {
+        let index = slot as usize & (self.slots.len() - 1);
+        &mut self.slots[index]
     }
 
     /// Clears the slots before `base`.
@@ -81,22 +87,20 @@ impl BandwidthServer {
         if base <= self.base {
             return;
         }
-        for slot in self.base..base.min(self.base + self.taken.len() as u64) {
-            let index = self.index(slot);
-            (self.taken[index], self.skip[index]) = (0, 0);
+        for slot in self.base..base.min(self.base + self.slots.len() as u64) {
+            *self.at(slot) = Slot::default();
         }
         self.base = base;
     }
 
     /// Doubles the ring, so that it reaches further into the future.
     fn grow(&mut self) {
-        let old = self.taken.len();
-        let (mut taken, mut skip) = (vec![0; 2 * old], vec![0; 2 * old]);
+        let old = self.slots.len();
+        let mut slots = vec![Slot::default(); 2 * old];
         for slot in self.base..self.base + old as u64 {
-            let (from, to) = (self.index(slot), slot as usize & (2 * old - 1));
-            (taken[to], skip[to]) = (self.taken[from], self.skip[from]);
+            slots[slot as usize & (2 * old - 1)] = *self.at(slot);
         }
-        (self.taken, self.skip) = (taken, skip);
+        self.slots = slots;
     }
 }
 

@@ -15,6 +15,13 @@ pub(crate) enum Kind {
     Merge,
 }
 
+/// How many of a line's four sectors a mask has.
+#[inline]
+pub(crate) fn count(sectors: u8) -> u64 {
+    // A table in a word: not every machine counts ones in one instruction.
+    0x4332_3221_3221_2110 >> (4 * (sectors & 0xf)) & 0xf
+}
+
 /// No place in L1.
 pub(crate) const NO_PLACE: u32 = u32::MAX;
 
@@ -83,5 +90,13 @@ impl Requests {
     pub(crate) fn take(&mut self, cycle: u64, list: &mut Vec<Request>) {
         let index = cycle as usize & (self.cycles.len() - 1);
         std::mem::swap(&mut self.cycles[index], list);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sectors_are_counted() {
+        assert!((0..16u8).all(|sectors| super::count(sectors) == u64::from(sectors.count_ones())));
     }
 }

@@ -19,11 +19,6 @@ pub(crate) enum StallReason {
     Empty,
 }
 
-impl StallReason {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Arithmetic, Self::Memory, Self::Unit, Self::MemoryQueue, Self::Barrier, Self::Empty];
-}
-
 /// What one SM did.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SmCounts {

@@ -168,7 +168,8 @@ impl Inst {
     /// How many lanes take part.
     #[inline]
     pub fn lanes(&self) -> u32 {
-        self.mask.count_ones()
+        // Most often all: counting them is not one instruction on every machine.
+        if self.mask == u32::MAX { WARP_LANES } else { self.mask.count_ones() }
     }
 
     /// How many registers it writes, from [`Inst::dst`] on.

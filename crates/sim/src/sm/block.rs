@@ -53,7 +53,7 @@ impl Sm {
     pub(super) fn retire(&mut self, slot: usize, now: u64, out: &mut Outside<'_>) -> Result<(), Error> {
         self.scheds[usize::from(self.sched_of[slot])].release(slot as u16, &mut self.places);
         self.last = self.last.max(now);
-        let index = self.warps[slot].block;
+        let index = usize::from(self.warps[slot].block);
         self.blocks[index].live -= 1;
         if self.blocks[index].live > 0 {
             self.release_barrier(index, now + out.params.barrier);
@@ -73,7 +73,7 @@ impl Sm {
         block.arrived = 0;
         for position in 0..self.blocks[index].slots.len() {
             let slot = usize::from(self.blocks[index].slots[position]);
-            if self.warps[slot].at_barrier && self.warps[slot].block == index {
+            if self.warps[slot].at_barrier && usize::from(self.warps[slot].block) == index {
                 self.warps[slot].at_barrier = false;
                 self.warps[slot].from = from;
                 self.refresh(slot);

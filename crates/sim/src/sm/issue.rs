@@ -20,8 +20,7 @@ impl Sm {
         now: u64,
         out: &mut Outside<'_>,
     ) -> Result<(), Error> {
-        let warp = &self.warps[slot];
-        let inst = warp.code.insts()[warp.position];
+        let inst = *self.warps[slot].next();
         self.counts.instructions += 1;
         self.counts.lanes += u64::from(inst.lanes());
         self.counts.unknown += u64::from(inst.op == Op::Unknown);
@@ -59,7 +58,7 @@ impl Sm {
     fn read_cycles(&self, slot: usize, inst: &Inst, again: bool, banks: u32) -> u64 {
         let warp = &self.warps[slot];
         let before = match warp.position {
-            position if again && position > 0 => warp.code.insts()[position - 1].src,
+            position if again && position > 0 => warp.code.insts()[position as usize - 1].src,
             _ => [NO_REGISTER; 4],
         };
         let mut reads = [0u64; MAX_BANKS];
@@ -75,9 +74,8 @@ impl Sm {
     /// Notes when registers are ready.
     #[inline]
     pub(super) fn write(&mut self, slot: usize, dst: u8, written: u8, ready: u64) {
-        let registers = &mut self.scoreboard[slot];
         for register in dst..dst.saturating_add(written) {
-            registers[usize::from(register)] = ready;
+            self.scoreboard.set(slot, register, ready);
         }
     }
 
@@ -127,7 +125,7 @@ impl Sm {
         let last = now.max(self.constant_free) + (words - 1) * out.params.interval[index];
         self.constant_free = last + out.params.interval[index];
         let ready = last + out.params.latency[index];
-        self.warps[slot].constant = ready;
+        self.constants[slot] = ready;
         self.write(slot, inst.dst, inst.written(), ready << 1);
     }
 
@@ -159,7 +157,7 @@ impl Sm {
         self.hold_memory(sched, at + 1, out.params.lsu_ahead);
         self.warps[slot].at_barrier = true;
         self.advance(slot, now + 1, out)?;
-        let block = self.warps[slot].block;
+        let block = usize::from(self.warps[slot].block);
         self.blocks[block].arrived += 1;
         self.barrier_free = at + out.params.arrival;
         self.release_barrier(block, self.barrier_free + out.params.barrier);

@@ -11,7 +11,7 @@ use super::{NEVER, Outside, Sm};
 use crate::{
     cache::{UNKNOWN, hash_set},
     coalesce::Transaction,
-    request::{Kind, NO_PLACE, Request},
+    request::{Kind, NO_PLACE, Request, count},
 };
 
 /// A line that waits for the unit; for shared memory `line` is the number of cycles.
@@ -138,9 +138,12 @@ impl Sm {
         let Access { line, sectors, .. } = *access;
         let set = hash_set(line, self.l1_sets) as usize;
         let Some(place) = self.l1.find(set, line) else {
-            if !self.has_free_mshr(now, out) {
-                return self.wait_for_mshr(now);
+            let from = self.wait_for_mshr(now, out);
+            if from >= out.requests.end() {
+                return Served::NotBefore(from);
             }
+            // Nothing else happens here until then, so that the miss need not be looked up again.
+            let now = self.wait_for_mshr(from, out);
             let place = self.l1.insert(set, line, now).map_or(NO_PLACE, |(place, _)| place as u32);
             return self.send_miss(access, sectors, place, now, out);
         };
@@ -152,7 +155,7 @@ impl Sm {
         self.lsu.free = now + 1;
         self.counts.l1_loads += 1;
         self.counts.l1_hits += 1;
-        self.counts.l1_sectors += u64::from(sectors.count_ones());
+        self.counts.l1_sectors += count(sectors);
         let hit = now + out.params.l1;
         if entry.flight & sectors == 0 || entry.ready <= now {
             self.complete(access.load_id, hit);
@@ -180,8 +183,8 @@ impl Sm {
         let sent = self.send_load(access, Kind::Read, need, place, now, out);
         if matches!(sent, Served::Yes) {
             self.counts.l1_loads += 1;
-            self.counts.l1_sectors += u64::from(access.sectors.count_ones());
-            self.counts.l1_missed_sectors += u64::from(need.count_ones());
+            self.counts.l1_sectors += count(access.sectors);
+            self.counts.l1_missed_sectors += count(need);
             if place != NO_PLACE {
                 let entry = self.l1.line(place as usize);
                 let old = if entry.ready > now { entry.flight } else { 0 };
@@ -201,8 +204,9 @@ impl Sm {
         now: u64,
         out: &mut Outside<'_>,
     ) -> Served {
-        if !self.has_free_mshr(now, out) {
-            return self.wait_for_mshr(now);
+        let from = self.wait_for_mshr(now, out);
+        if from > now {
+            return Served::NotBefore(from);
         }
         if self.lsu.port_free > now {
             return Served::NotBefore(self.lsu.port_free);
@@ -223,7 +227,7 @@ impl Sm {
             return Served::NotBefore(self.lsu.port_free);
         }
         self.stores += 1;
-        let sectors = u64::from(access.sectors.count_ones());
+        let sectors = count(access.sectors);
         self.counts.stored_sectors += sectors;
         self.lsu.free = now + (sectors * 32).div_ceil(out.params.request_bytes).max(1);
         self.lsu.port_free = self.lsu.free;
@@ -233,15 +237,11 @@ impl Sm {
         Served::Yes
     }
 
-    /// Whether one more miss may be on its way.
+    /// The cycle from `now` on at which one more miss may be on its way; [`UNKNOWN`] if that depends on what is.
     #[inline]
-    fn has_free_mshr(&mut self, now: u64, out: &Outside<'_>) -> bool {
+    fn wait_for_mshr(&mut self, now: u64, out: &Outside<'_>) -> u64 {
         self.misses -= drain(&mut self.miss_ends, now, self.misses == out.params.mshrs);
-        self.misses < out.params.mshrs
-    }
-
-    fn wait_for_mshr(&self, _now: u64) -> Served {
-        Served::NotBefore(first(&self.miss_ends))
+        if self.misses < out.params.mshrs { now } else { first(&self.miss_ends) }
     }
 }
 

@@ -7,13 +7,14 @@ mod block;
 mod issue;
 mod lsu;
 mod sched;
+mod scoreboard;
 mod warp;
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use buddy_trace::{Kernel, Launch};
 
-use self::{block::Block, lsu::Lsu, sched::WarpScheduler, warp::Warp};
+use self::{block::Block, lsu::Lsu, sched::WarpScheduler, scoreboard::Scoreboard, warp::Warp};
 use crate::{
     Error,
     cache::Cache,
@@ -25,8 +26,6 @@ use crate::{
 
 /// A time that does not come by itself.
 pub(crate) const NEVER: u64 = u64::MAX;
-/// Registers that a warp can name.
-const REGISTERS: usize = 256;
 
 /// What an SM needs from outside while it runs.
 pub(crate) struct Outside<'a> {
@@ -56,12 +55,9 @@ struct PendingLoad {
 pub(crate) struct Sm {
     number: u16,
     warps: Vec<Warp>,
-    /// The scoreboard (RAW and WAW): when each register of each warp is ready, as the cycle, doubled, plus one if memory makes it.
-    scoreboard: Vec<[u64; REGISTERS]>,
-    /// When each warp can issue next, on which unit, and what it waits for.
-    ready: Vec<u64>,
-    unit: Vec<u8>,
-    cause: Vec<u8>,
+    scoreboard: Scoreboard,
+    /// When each warp has the last constant whose place a register says.
+    constants: Vec<u64>,
     /// The place of each warp in its scheduler's order.
     places: Vec<u8>,
     /// The scheduler of each slot.
@@ -97,10 +93,8 @@ impl Sm {
         Self {
             number,
             warps: (0..slots).map(|_| Warp::default()).collect(),
-            scoreboard: vec![[0; REGISTERS]; slots],
-            ready: vec![NEVER; slots],
-            unit: vec![0; slots],
-            cause: vec![0; slots],
+            scoreboard: Scoreboard::new(slots),
+            constants: vec![0; slots],
             places: vec![0; slots],
             sched_of: (0..params.warps).map(|slot| (slot % params.schedulers) as u8).collect(),
             scheds: (0..params.schedulers).map(|index| WarpScheduler::new(index, params)).collect(),
@@ -161,8 +155,8 @@ impl Sm {
     /// Lets a scheduler look at a warp from its ready time on.
     #[inline]
     fn wake(&mut self, slot: usize) {
-        let ready = self.ready[slot];
         let sched = &mut self.scheds[usize::from(self.sched_of[slot])];
+        let ready = sched.ready(self.places[slot]);
         sched.next = sched.next.min(ready);
         self.next = self.next.min(ready);
     }
@@ -192,7 +186,7 @@ impl Sm {
         let warp = &mut self.warps[slot];
         warp.pending -= 1;
         warp.loaded = warp.loaded.max(done);
-        if self.ready[slot] == NEVER {
+        if self.scheds[usize::from(self.sched_of[slot])].ready(self.places[slot]) == NEVER {
             self.refresh(slot);
             self.wake(slot);
         }
