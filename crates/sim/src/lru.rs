@@ -49,7 +49,7 @@ impl Lru {
         let age = match self.packed.get(set) {
             Some(order) => {
                 // The lowest four bits that are zero: where the way stands. Carries only reach what lies above.
-                let other = order ^ way as u64 * ONES;
+                let other = order ^ (way as u64 * ONES);
                 (other.wrapping_sub(ONES) & !other & ONES << 3).trailing_zeros() as usize / 4
             }
             None => (0..self.ways).find(|&age| self.way(set, age) == way).unwrap_or(0),
