@@ -73,7 +73,7 @@ impl Blocks {
             let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
             sum == Some(each.min(entries.saturating_sub(block * each)))
         };
-        self.pages * per_page == each
+        self.pages.checked_mul(per_page) == Some(each)
             && self.counts.len() as u64 == entries.div_ceil(each)
             && (0..).zip(&self.counts).all(counted)
     }

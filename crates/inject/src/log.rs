@@ -154,7 +154,7 @@ impl Reader {
             "site" => {
                 let site = words.number()?;
                 watched.sites.push(words.rest().to_owned());
-                return (site as usize + 1 == watched.sites.len()).then_some(());
+                return (site == watched.sites.len() as u64 - 1).then_some(());
             }
             "slot" => return self.slot(&mut words),
             "halve" => self.halve(),
@@ -176,7 +176,7 @@ impl Reader {
             "done" => {
                 let cost_nanoseconds = words.number()?;
                 watched.taken += 1;
-                watched.cost_nanoseconds += cost_nanoseconds;
+                watched.cost_nanoseconds = watched.cost_nanoseconds.checked_add(cost_nanoseconds)?;
                 watched.looks.push(Look { cost_nanoseconds, ..self.open.take()? });
             }
             _ => return self.open.as_mut()?.add(kind, &mut words),
@@ -185,11 +185,12 @@ impl Reader {
     }
 
     fn slot(&mut self, words: &mut Words<'_>) -> Option<()> {
-        let (index, site, number) = (words.number()?, words.number()? as usize, words.number()? as u32);
+        let (index, site, number) =
+            (words.number()?, words.number()? as usize, words.number()?.try_into().ok()?);
         let slot = Slot { site, number, bytes: words.number()?, how: words.rest().to_owned() };
         let slots = &mut self.watched.slots;
         slots.push(slot);
-        (index as usize + 1 == slots.len()).then_some(())
+        (index == slots.len() as u64 - 1).then_some(())
     }
 
     /// Every second look so far is dropped, from the first on.

@@ -45,6 +45,7 @@ impl Look {
             "sizes" => {
                 seen.base = words.number()?;
                 let (codec, classes) = (words.number()? as usize, words.six()?);
+                classes.iter().try_fold(0u64, |sum, &count| sum.checked_add(count))?;
                 let histogram = Histogram { classes, optimistic_bytes: words.number()? };
                 (seen.histograms.len() == codec).then(|| seen.histograms.push(histogram))
             }

@@ -77,7 +77,10 @@ pub(crate) fn read(source: &Arc<Source>) -> Result<Vec<Array>, Error> {
     let infos = (0..tensors).map(|_| at.info()).collect::<Result<Vec<_>, _>>()?;
     let header = (file.len() - at.rest.len()) as u64;
     let data = header.next_multiple_of(alignment);
-    infos.into_iter().map(|info| array(&info, source, data).map_err(|error| error.at(&info.name))).collect()
+    let array = |info: &Info| array(info, source, data).map_err(|error| error.at(&info.name));
+    let arrays = infos.iter().map(array).collect::<Result<Vec<_>, _>>()?;
+    let bytes: u64 = arrays.iter().map(|array| array.bytes().len() as u64).sum();
+    if bytes > file.len() as u64 { Err(bad("its tensors lie over one another")) } else { Ok(arrays) }
 }
 
 /// One tensor; offsets count from `data`.
@@ -124,7 +127,7 @@ fn block_bytes(kind: u32, elements: u64) -> Result<u64, Error> {
     if !elements.is_multiple_of(block) {
         return Err(bad(format!("{elements} elements are not whole blocks of {block}")));
     }
-    Ok(elements / block * bytes)
+    (elements / block).checked_mul(bytes).ok_or_else(|| bad("its shape is absurd"))
 }
 
 fn bad(why: impl Into<String>) -> Error {

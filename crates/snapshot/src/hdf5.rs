@@ -3,7 +3,7 @@
 //! The crate `hdf5-reader` finds and decodes the chunks. Their values are written into a temporary file without a
 //! name, which is mapped, as deflated members of `.npz` are; they lie there in rows, as a program holds them.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use buddy_core::Dtype;
 use hdf5_reader::{Dataset, Datatype, Hdf5File, OpenOptions, group::Group};
@@ -19,7 +19,8 @@ pub(crate) fn read(source: &Arc<Source>) -> Result<Vec<Array>, Error> {
     let options = OpenOptions::default().with_max_read_bytes(scratch.limit() as usize);
     let file = Hdf5File::from_owner(Bytes(Arc::clone(source)), options).map_err(bad)?;
     let mut found = Vec::new();
-    walk(&file.root_group().map_err(bad)?, "", 0, &mut |name, dataset| {
+    let mut seen = HashSet::new();
+    walk(&file.root_group().map_err(bad)?, "", 0, &mut seen, &mut |name, dataset| {
         if let Some(dtype) = numbers(dataset.dtype()) {
             let bytes = dataset.raw_byte_len().map_err(bad)? as u64;
             scratch.reserve(bytes)?;
@@ -43,13 +44,17 @@ impl AsRef<[u8]> for Bytes {
     }
 }
 
-/// Calls `each` with every dataset below `group`, by its path.
+/// Calls `each` with every dataset below `group`, by its path. A group that links lead to twice, or back to, is walked once.
 fn walk(
     group: &Group,
     path: &str,
     depth: usize,
+    seen: &mut HashSet<u64>,
     each: &mut dyn FnMut(String, &Dataset) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    if !seen.insert(group.address()) {
+        return Ok(());
+    }
     if depth == MOST_DEPTH {
         return Err(bad(format!("groups lie more than {MOST_DEPTH} deep")));
     }
@@ -62,7 +67,7 @@ fn walk(
         let name = below(dataset.name());
         each(name.clone(), dataset).map_err(|error| error.at(name))?;
     }
-    groups.iter().try_for_each(|group| walk(group, &below(group.name()), depth + 1, each))
+    groups.iter().try_for_each(|group| walk(group, &below(group.name()), depth + 1, seen, each))
 }
 
 /// The element type of a dataset of plain numbers.

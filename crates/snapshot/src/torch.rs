@@ -3,7 +3,7 @@
 //! A storage is what lies in memory, so there is one array for each, whatever tensors are views of it. It has the name
 //! of the first tensor over it, and that tensor's shape where the tensor is all of it.
 
-use std::{borrow::Cow, collections::HashSet, io::Cursor, ops::Range, sync::Arc};
+use std::{collections::HashSet, io::Cursor, ops::Range, sync::Arc};
 
 use buddy_core::Dtype;
 use zip::{CompressionMethod, ZipArchive};
@@ -17,34 +17,48 @@ use crate::{
 /// The most bytes of a pickle; that of a model with 100 000 tensors has 20 MB.
 const MOST_PICKLE_BYTES: u64 = 1 << 28;
 
+/// The most bytes of a tensor's name: hostile objects lie in one another without end, and names grow with them.
+const MOST_NAME_BYTES: usize = 4096;
+
 /// Reads every storage; a zip without a pickle is taken for an `.npz`.
 pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     let mut zip = ZipArchive::new(Cursor::new(source.bytes())).map_err(bad)?;
-    let pickle = zip.file_names().flatten().find(|name| name.ends_with("/data.pkl")).map(Cow::into_owned);
+    let pickle =
+        zip.file_names().flatten().find(|name| name.ends_with("/data.pkl")).map(std::borrow::Cow::into_owned);
     let Some(name) = pickle else {
         return npz::read(source, dtype);
     };
     let folder = name.trim_end_matches("data.pkl").to_owned();
     let order = stored(&mut zip, source, &format!("{folder}byteorder"));
-    if order.is_ok_and(|bytes| bytes.as_ref() == b"big") {
+    if order.is_ok_and(|bytes| bytes == b"big") {
         return Err(bad("its numbers are big-endian; save it on a little-endian machine"));
     }
-    let text = stored(&mut zip, source, &name)?;
-    let tensors = Tensors::find(&pickle::read(&text)?);
+    let pickle = pickle::read(stored(&mut zip, source, &name)?)?;
     let array = |tensor: Tensor| {
         let member = format!("{folder}data/{}", tensor.storage);
-        let range = place(&mut zip, &member).map_err(|error| error.at(&tensor.name))?;
+        let (range, sum) = place(&mut zip, &member).map_err(|error| error.at(&tensor.name))?;
         let elements = (range.len() / tensor.dtype.bytes()) as u64;
         let whole = tensor.shape.iter().try_fold(1u64, |all, &n| all.checked_mul(n)) == Some(elements);
         let shape = if whole { tensor.shape } else { vec![elements] };
-        Array::new(tensor.name, tensor.dtype, shape, source, range)
+        let array = Array::new(tensor.name, tensor.dtype, shape, source, range)?;
+        Ok((array, sum))
     };
-    let arrays = tensors.into_iter().map(array).collect::<Result<Vec<_>, _>>()?;
-    let bytes: u64 = arrays.iter().map(|array| array.bytes().len() as u64).sum();
+    let found = Tensors::find(&pickle)?.into_iter().map(array).collect::<Result<Vec<_>, Error>>()?;
+    let bytes: u64 = found.iter().map(|(array, _)| array.bytes().len() as u64).sum();
     if bytes > source.bytes().len() as u64 {
         return Err(bad("its storages lie over one another"));
     }
-    Ok(arrays)
+    for (array, sum) in &found {
+        compare(array.bytes(), *sum).map_err(|error| error.at(&array.name))?;
+        array.release(0..array.bytes().len());
+    }
+    Ok(found.into_iter().map(|(array, _)| array).collect())
+}
+
+/// Compares bytes with the archive's checksum of them. PyTorch writes 0 where it was told to make none.
+fn compare(bytes: &[u8], stated: u32) -> Result<(), Error> {
+    let found = if stated == 0 { 0 } else { buddy_core::checksum(bytes) };
+    if found == stated { Ok(()) } else { Err(Error::Damaged { stated, found }) }
 }
 
 fn bad(error: impl std::fmt::Display) -> Error {
@@ -53,27 +67,26 @@ fn bad(error: impl std::fmt::Display) -> Error {
 
 type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
-/// Where a member lies in the file; PyTorch compresses none.
-fn place(zip: &mut Zip<'_>, name: &str) -> Result<Range<usize>, Error> {
+/// Where a member lies in the file, and its checksum; PyTorch compresses none.
+fn place(zip: &mut Zip<'_>, name: &str) -> Result<(Range<usize>, u32), Error> {
     let member = zip.by_name(name).map_err(|_| bad(format!("{name} is missing")))?;
     if member.compression() != CompressionMethod::Stored {
         return Err(bad(format!("{name} is compressed, which PyTorch never does")));
     }
     let start = member.data_start().ok_or_else(|| bad("a member has no data"))?;
     let end = start.checked_add(member.size()).ok_or_else(|| bad("a member ends past 2^64"))?;
-    Ok(start as usize..end as usize)
+    Ok((start as usize..end as usize, member.crc32()))
 }
 
-fn stored<'a>(zip: &mut Zip<'_>, source: &'a Arc<Source>, name: &str) -> Result<Cow<'a, [u8]>, Error> {
-    let range = place(zip, name)?;
+fn stored<'a>(zip: &mut Zip<'_>, source: &'a Source, name: &str) -> Result<&'a [u8], Error> {
+    let (range, sum) = place(zip, name)?;
     if range.len() as u64 > MOST_PICKLE_BYTES {
         return Err(bad(format!("{name} has {} bytes; the most is {MOST_PICKLE_BYTES}", range.len())));
     }
-    source
-        .bytes()
-        .get(range)
-        .map(Into::into)
-        .ok_or_else(|| bad(format!("{name} goes past the end of the file")))
+    let bytes = source.bytes().get(range);
+    let bytes = bytes.ok_or_else(|| bad(format!("{name} goes past the end of the file")))?;
+    compare(bytes, sum).map_err(|error| error.at(name))?;
+    Ok(bytes)
 }
 
 /// A tensor of the pickle, the first over its storage.
@@ -87,38 +100,59 @@ struct Tensor {
 /// Walks over a pickle's objects.
 struct Tensors<'a> {
     pickle: &'a Pickle,
-    found: Vec<Tensor>,
+    /// How objects were come to: the step before, and what the object is called in the one that holds it.
+    steps: Vec<(usize, Option<Key>)>,
     storages: HashSet<String>,
+}
+
+/// What an object is called in the one that holds it.
+#[derive(Clone, Copy)]
+enum Key {
+    Place(usize),
+    Object(Id),
 }
 
 impl<'a> Tensors<'a> {
     /// Every tensor whose storage was not met before, in the order of the pickle.
-    fn find(pickle: &'a Pickle) -> Vec<Tensor> {
-        let mut tensors = Self { pickle, found: Vec::new(), storages: HashSet::new() };
-        let mut seen = HashSet::new();
-        let mut left = vec![(String::new(), pickle.root)];
-        while let Some((name, id)) = left.pop() {
-            if !seen.insert(id) || tensors.take(&name, id) {
+    fn find(pickle: &'a Pickle) -> Result<Vec<Tensor>, Error> {
+        let mut tensors = Self { pickle, steps: vec![(0, None)], storages: HashSet::new() };
+        let (mut found, mut seen, mut left) = (Vec::new(), HashSet::new(), vec![(0, pickle.root)]);
+        while let Some((step, id)) = left.pop() {
+            if !seen.insert(id) {
                 continue;
             }
-            let from = left.len();
-            tensors.children(&name, id, &mut left);
-            left[from..].reverse();
+            let Some(tensor) = tensors.tensor(id) else {
+                let from = left.len();
+                tensors.children(step, id, &mut left);
+                left[from..].reverse();
+                continue;
+            };
+            if tensors.storages.insert(tensor.storage.clone()) {
+                found.push(Tensor { name: tensors.name(step)?, ..tensor });
+            }
         }
-        tensors.found
+        Ok(found)
     }
 
-    /// Whether the object is a tensor, or holds just one (a parameter); it is kept if its storage is new.
-    fn take(&mut self, name: &str, id: Id) -> bool {
-        let tensor = self.tensor(name, id);
-        let is = tensor.is_some();
-        let new = tensor.filter(|tensor| self.storages.insert(tensor.storage.clone()));
-        self.found.extend(new);
-        is
+    /// The name of what a step leads to.
+    fn name(&self, mut step: usize) -> Result<String, Error> {
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        while step > 0 {
+            let (before, key) = self.steps[step];
+            let key = key.map(|key| self.key(key));
+            bytes += key.as_ref().map_or(1, |key| key.len() + 1);
+            if bytes > MOST_NAME_BYTES {
+                return Err(bad(format!("the name of a tensor has more than {MOST_NAME_BYTES} bytes")));
+            }
+            keys.extend(key);
+            step = before;
+        }
+        keys.reverse();
+        Ok(keys.join("."))
     }
 
     /// `_rebuild_tensor_v2(storage, offset, shape, stride, ...)`, or a parameter over one.
-    fn tensor(&self, name: &str, id: Id) -> Option<Tensor> {
+    fn tensor(&self, id: Id) -> Option<Tensor> {
         let Value::Call { function, arguments, .. } = &self.pickle.values[id] else { return None };
         let (Value::Global(function), Value::Items(arguments)) =
             (&self.pickle.values[*function], &self.pickle.values[*arguments])
@@ -129,7 +163,7 @@ impl<'a> Tensors<'a> {
             "torch._utils _rebuild_tensor_v2" | "torch._utils _rebuild_tensor" => {
                 let (dtype, storage) = self.storage(*arguments.first()?)?;
                 let shape = self.shape(*arguments.get(2)?)?;
-                Some(Tensor { name: name.to_owned(), dtype, shape, storage })
+                Some(Tensor { name: String::new(), dtype, shape, storage })
             }
             _ => None,
         }
@@ -154,24 +188,32 @@ impl<'a> Tensors<'a> {
         items.iter().map(number).collect()
     }
 
-    /// The objects in an object, by their names.
-    fn children(&self, name: &str, id: Id, into: &mut Vec<(String, Id)>) {
-        let below = |key: String| if name.is_empty() { key } else { format!("{name}.{key}") };
-        match &self.pickle.values[id] {
+    /// The objects in an object, each with the step that leads to it.
+    fn children(&mut self, step: usize, id: Id, into: &mut Vec<(usize, Id)>) {
+        let pickle = self.pickle;
+        let mut add = |key: Option<Key>, id: Id| {
+            self.steps.push((step, key));
+            into.push((self.steps.len() - 1, id));
+        };
+        match &pickle.values[id] {
             Value::Items(items) => {
-                into.extend(items.iter().enumerate().map(|(index, &id)| (below(index.to_string()), id)));
+                items.iter().enumerate().for_each(|(place, &id)| add(Some(Key::Place(place)), id));
             }
-            Value::Pairs(pairs) => into.extend(pairs.iter().map(|&(key, id)| (below(self.key(key)), id))),
+            Value::Pairs(pairs) => pairs.iter().for_each(|&(key, id)| add(Some(Key::Object(key)), id)),
             Value::Call { arguments, state, pairs, .. } => {
-                into.extend(pairs.iter().map(|&(key, id)| (below(self.key(key)), id)));
-                into.push((name.to_owned(), *arguments));
-                into.extend(state.iter().map(|&id| (name.to_owned(), id)));
+                pairs.iter().for_each(|&(key, id)| add(Some(Key::Object(key)), id));
+                add(None, *arguments);
+                state.iter().for_each(|&id| add(None, id));
             }
             _ => {}
         }
     }
 
-    fn key(&self, id: Id) -> String {
+    fn key(&self, key: Key) -> String {
+        let id = match key {
+            Key::Place(place) => return place.to_string(),
+            Key::Object(id) => id,
+        };
         match &self.pickle.values[id] {
             Value::Text(text) => text.clone(),
             Value::Int(n) => n.to_string(),

@@ -27,7 +27,7 @@ impl Axis {
     /// # Errors
     /// If there is no such setting, or they have different numbers of values.
     pub fn zipped(settings: Vec<(String, Vec<String>)>) -> Result<Self, String> {
-        let length = settings.first().map_or(0, |(_, values)| values.len());
+        let length = settings.first().ok_or("it names no setting")?.1.len();
         if let Some((key, values)) = settings.iter().find(|(_, values)| values.len() != length) {
             let (first, many) = (&settings[0].0, values.len());
             return Err(format!(
@@ -108,6 +108,7 @@ mod tests {
             Axis::zipped(vec![("l2.slices".to_owned(), values(a)), ("dram.channels".to_owned(), values(b))])
         };
         assert_eq!(zip(2, 2).unwrap().rows, [["0", "0"], ["1", "1"]]);
+        assert!(Axis::zipped(Vec::new()).unwrap_err().contains("no setting"));
         assert!(zip(2, 3).unwrap_err().contains("l2.slices has 2, dram.channels has 3"));
     }
 

@@ -21,6 +21,17 @@ pub struct Outcome {
 impl RecordKind for Outcome {
     const KIND: &'static str = "sweep-point";
     const VERSION: u32 = 1;
+
+    fn check(&self) -> Result<(), String> {
+        let Self { capacity, overflow, report } = self;
+        if let Some(ratio) = capacity.filter(|ratio| !(*ratio > 0.0 && *ratio <= 16.0)) {
+            return Err(format!("a capacity of {ratio}x, where no target gives more than 16x"));
+        }
+        if let Some(share) = overflow.filter(|share| !(0.0..=1.0).contains(share)) {
+            return Err(format!("{share} of the entries overflow"));
+        }
+        if report.seconds < 0.0 { Err(format!("{} seconds", report.seconds)) } else { Ok(()) }
+    }
 }
 
 impl Outcome {

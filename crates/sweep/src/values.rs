@@ -14,7 +14,14 @@ const MOST: f64 = 1e6;
 pub fn values(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(all) if all.is_empty() => Err("a list has at least one value".to_owned()),
-        Value::Array(all) => Ok(all.iter().map(one).collect::<Result<Vec<_>, _>>()?.concat()),
+        Value::Array(all) => all.iter().try_fold(Vec::new(), |mut found, value| {
+            found.extend(one(value)?);
+            if found.len() as f64 <= MOST {
+                Ok(found)
+            } else {
+                Err("a list stands for over a million values".to_owned())
+            }
+        }),
         value => one(value),
     }
 }
@@ -149,5 +156,7 @@ mod tests {
             assert!(values(&Value::String(text.to_owned())).unwrap_err().contains(text), "{text}");
         }
         assert!(values(&Value::Array(Vec::new())).is_err());
+        let long = Value::Array(vec![Value::String("1..900000".to_owned()); 1000]);
+        assert!(values(&long).unwrap_err().contains("over a million values"));
     }
 }

@@ -17,6 +17,16 @@ with h5py.File("fields.h5", "w") as file:
     file["flow/deep/half"] = np.arange(4, dtype=np.float16)
     file["title"] = "text is no array of numbers"
 
+# Links that double, and one that leads back: more ways than anybody can walk.
+with h5py.File("links.h5", "w", libver="latest") as file:
+    group = file
+    for _ in range(28):
+        below = group.create_group("a")
+        group["b"] = below
+        group = below
+    group["back"] = file["/"]
+    group["found"] = np.arange(5, dtype=np.int32)
+
 # What a training run saves: a state dictionary with a tied weight and a view, and an optimizer's state.
 weight = torch.arange(12, dtype=torch.float32).reshape(3, 4).to(torch.bfloat16)
 model = collections.OrderedDict(

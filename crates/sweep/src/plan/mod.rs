@@ -77,6 +77,7 @@ impl Plan {
             let settings = flatten(table).into_iter().map(|(key, value)| Ok((key, values(&value)?)));
             let zipped = settings.collect::<Result<_, String>>().and_then(Axis::zipped);
             axes.push(zipped.map_err(|why| format!("[[zip]]: {why}"))?);
+            refuse_many(&axes)?;
         }
         axes.sort_by_key(Axis::rank);
         let mut plan = Self::new(&file.name, Case::default(), axes, gpus)?;
@@ -104,10 +105,7 @@ impl Plan {
         if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!("'{}' is given twice", pair[0]));
         }
-        let size: u128 = axes.iter().map(|axis| axis.rows.len() as u128).product();
-        if size > MOST {
-            return Err(format!("{size} points are too many; {MOST} is the most, before filters"));
-        }
+        refuse_many(&axes)?;
         let plan = Self { name: name.to_owned(), base, axes, gpus, skip: Vec::new(), only: Vec::new() };
         for axis in &plan.axes {
             let mut case = plan.base.clone();
@@ -117,7 +115,7 @@ impl Plan {
     }
 
     /// Points before filters.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.axes.iter().map(|axis| axis.rows.len()).product()
     }
 
@@ -181,8 +179,18 @@ fn crossed(table: &Table) -> Result<Vec<Axis>, String> {
             Some(programs) => programs.rows.extend(axis.rows),
             None => axes.push(axis),
         }
+        refuse_many(&axes)?;
     }
     Ok(axes)
+}
+
+/// Refuses axes that make too many points, before more values are written out.
+fn refuse_many(axes: &[Axis]) -> Result<(), String> {
+    let size = axes.iter().fold(1u128, |size, axis| size.saturating_mul(axis.rows.len() as u128));
+    if size <= MOST {
+        return Ok(());
+    }
+    Err(format!("{size} points are too many; {MOST} is the most, before filters"))
 }
 
 fn changed(table: &Table) -> Result<Changed, String> {
