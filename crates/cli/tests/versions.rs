@@ -6,7 +6,9 @@ use std::{fs, path::PathBuf};
 use buddy_codec::{CodecKind, Frozen, freeze};
 use buddy_core::{Analysis, Figure, Profile, Record, RunRecord, Target};
 use buddy_dl::Accuracy;
+use buddy_model::{Job, unpack};
 use buddy_snapshot::Run;
+use buddy_sweep::{Outcome, Plan, Points};
 use buddy_trace::{At, Code, Kernel};
 
 fn path(name: &str) -> PathBuf {
@@ -31,6 +33,33 @@ fn records_of_version_1() {
     assert_eq!((accuracy.epochs, accuracy.runs.len()), (2, 3));
     let simulation = Record::<buddy_sim::Report>::from_json(&text("simulation-1.json")).unwrap().data;
     assert!(simulation.cycles > 6000, "{}", simulation.cycles);
+}
+
+#[test]
+fn a_plan_and_a_point_of_a_sweep_of_version_1() {
+    let plan = Plan::read(&path("data/versions/sweep-1.toml")).unwrap();
+    assert_eq!((plan.name.as_str(), plan.size()), ("old", 2 * 3 * 2 * 2 * 2));
+    assert_eq!(Points::of(plan).unwrap().len(), 16, "what is skipped, and what is not among the only ones");
+    let point = Record::<Outcome>::from_json(&text("sweep-point-1.json")).unwrap().data;
+    assert_eq!((point.capacity, point.report.cycles), (Some(2.0), 9123));
+}
+
+#[test]
+fn a_packed_model_of_version_1_is_the_file_that_it_was_made_from() {
+    let (from, to) = (path("data/versions/model-1"), tempfile::tempdir().unwrap());
+    let report = unpack(&Job { from: &from, to: to.path(), verify: false }, &|_| ()).unwrap();
+    assert_eq!((report.files, report.sizes.plain), (1, 8384));
+    let plain = fs::read(to.path().join("model.safetensors")).unwrap();
+    assert_eq!(buddy_core::checksum(&plain), 0x83603611);
+    let config = fs::read_to_string(to.path().join("config.json")).unwrap();
+    assert_eq!(config, "{\"model_type\": \"llama\", \"hidden_size\": 256}\n");
+}
+
+#[test]
+fn a_log_of_a_watched_program_of_version_1() {
+    let watched = buddy_inject::parse(&text("watch-1.log")).unwrap();
+    let record = watched.record().unwrap();
+    assert_eq!((watched.pid, record.run.allocations.len(), record.sizes.len()), (42, 1, 1));
 }
 
 #[test]

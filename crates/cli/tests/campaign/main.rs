@@ -3,6 +3,7 @@
 
 mod readers;
 mod spoil;
+mod stores;
 
 use std::{
     fs,
@@ -94,7 +95,12 @@ fn ten_thousand_spoiled_inputs_break_no_reader() {
 /// The command line on a file of each kind, spoiled: it ends by itself with 0, 1 or 2 and no word of a panic.
 #[test]
 fn the_command_ends_well_on_spoiled_files() {
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 13] = [
+        ("HDF5", &["analyze", "x.h5"]),
+        ("PyTorch", &["analyze", "x.pt"]),
+        ("GGUF", &["analyze", "x.gguf"]),
+        ("packed model", &["unpack", "x.safetensors", "--out", "y.safetensors"]),
+        ("plan of a sweep", &["sweep", "x.toml", "--dry-run"]),
         ("npz stored", &["analyze", "x.npz"]),
         ("safetensors", &["analyze", "x.safetensors"]),
         ("record of a run", &["profile", "x.json"]),

@@ -14,6 +14,8 @@ use buddy_sim::{ClassMap, TargetsFile};
 use buddy_snapshot::{Format, Run, read_memory};
 use buddy_trace::{At, Code, Kernel, accel, packed};
 
+use crate::stores;
+
 /// A reader, and the file that it is given spoiled. It panics for what it should not have accepted.
 pub(crate) struct Reader {
     pub(crate) name: &'static str,
@@ -34,6 +36,16 @@ pub(crate) fn readers() -> Vec<Reader> {
         reader("safetensors", "fuzz/seeds/safetensors/two.safetensors", |bytes, _| {
             arrays(Format::Safetensors, bytes)
         }),
+        reader("HDF5", "crates/snapshot/tests/data/fields.h5", |bytes, _| arrays(Format::Hdf5, bytes)),
+        reader("PyTorch", "crates/snapshot/tests/data/state.pt", |bytes, _| {
+            arrays(Format::Torch, &checked(bytes))
+        }),
+        reader("GGUF", "fuzz/seeds/gguf/two.gguf", |bytes, _| arrays(Format::Gguf, bytes)),
+        reader("packed model", "data/versions/model-1/model.safetensors", stores::packed),
+        reader("packed folder", "data/versions/model-1/buddy.json", stores::packed_folder),
+        reader("plan of a sweep", "data/versions/sweep-1.toml", |bytes, _| text(bytes, stores::plan)),
+        reader("point of a sweep", "fuzz/seeds/records/sweep-point", stores::point),
+        reader("log of a watched program", "data/versions/watch-1.log", |bytes, _| text(bytes, stores::log)),
         reader("run.json", "examples/run/run.json", run_directory),
         reader("record of a run", "data/versions/run-1.json", |bytes, _| record(bytes, run)),
         reader("record of a profile", "data/versions/profile-1.json", |bytes, _| {
@@ -97,6 +109,20 @@ fn arrays(format: Format, bytes: &[u8]) -> bool {
         assert_eq!(array.bytes().len() as u64, elements * array.dtype.bytes() as u64);
     }
     true
+}
+
+/// A zip that says that no checksum was made, as PyTorch may: so that what lies behind them is reached.
+fn checked(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for (mark, sum) in [(b"PK\x03\x04", 14), (b"PK\x01\x02", 16)] {
+        let found = bytes.windows(4).enumerate().filter(|(_, four)| four == mark).map(|(at, _)| at + sum);
+        for at in found.collect::<Vec<_>>() {
+            if let Some(sum) = bytes.get_mut(at..at + 4) {
+                sum.fill(0);
+            }
+        }
+    }
+    bytes
 }
 
 /// The example run with another description.

@@ -1,0 +1,72 @@
+//! Readers of what is kept for later: packed models, plans and results of sweeps, logs of watched programs.
+
+use std::{collections::HashSet, fs, path::Path};
+
+use buddy_codec::CodecKind;
+use buddy_core::Record;
+use buddy_inject::{parse, report};
+use buddy_model::{Job, unpack, unpack_file, verify_file};
+use buddy_profile::{Measured, Tried};
+use buddy_sweep::{Key, Outcome, Plan, Points, Store};
+
+/// Points of a plan that are looked at: a few bytes may stand for millions.
+const MOST_POINTS: usize = 1000;
+
+/// A packed file gives an error, or a file that is what was packed.
+pub(crate) fn packed(bytes: &[u8], dir: &Path) -> bool {
+    let (from, to) = (dir.join("packed.safetensors"), dir.join("plain.safetensors"));
+    fs::write(&from, bytes).unwrap();
+    let Ok(sizes) = unpack_file(&from, &to, &|_| ()) else { return false };
+    assert_eq!(sizes.plain, fs::metadata(&to).unwrap().len());
+    verify_file(&to, &from, &|_| ()).unwrap();
+    true
+}
+
+/// A packed folder with another description.
+pub(crate) fn packed_folder(bytes: &[u8], dir: &Path) -> bool {
+    let (from, to) = (dir.join("from"), dir.join("to"));
+    fs::create_dir_all(&from).unwrap();
+    let honest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/versions/model-1");
+    fs::copy(honest.join("model.safetensors"), from.join("model.safetensors")).unwrap();
+    fs::write(from.join("buddy.json"), bytes).unwrap();
+    let done = unpack(&Job { from: &from, to: &to, verify: false }, &|_| ());
+    assert!(fs::read_dir(dir).unwrap().count() <= 2, "nothing is written beside the folder");
+    done.is_ok_and(|report| report.files == 1)
+}
+
+/// A plan is refused, or each of its points has a key of its own and settings that were all taken.
+pub(crate) fn plan(text: &str) -> bool {
+    let Ok(plan) = Plan::parse(text) else { return false };
+    if plan.size() > MOST_POINTS {
+        return true;
+    }
+    let cases = plan.cases().count();
+    let Ok(points) = Points::of(plan) else { return false };
+    let digests: HashSet<u128> = (0..points.len()).map(|point| points.digest(point)).collect();
+    assert!(digests.len() == points.len() && points.len() <= cases);
+    true
+}
+
+/// A result in a store is taken only under its own inputs, and whole.
+pub(crate) fn point(bytes: &[u8], dir: &Path) -> bool {
+    let honest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/versions/sweep-point-1.json");
+    let inputs = Record::<Outcome>::from_json(&fs::read_to_string(honest).unwrap()).unwrap().spec;
+    let (store, key) = (Store::open(dir).unwrap(), Key { name: "point".to_owned(), inputs });
+    fs::write(store.path(&key), bytes).unwrap();
+    // Results of other builds are made again, so this one always is; what is read of it must hold all the same.
+    assert!(store.load::<Outcome>(&key).is_none());
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let Ok(record) = Record::<Outcome>::from_json(text) else { return false };
+    assert!(record.data.capacity.is_none_or(|ratio| ratio > 0.0 && ratio <= 16.0));
+    assert!(record.data.overflow.is_none_or(|share| (0.0..=1.0).contains(&share)));
+    true
+}
+
+/// The log of a watched process gives an error, or the record of a run, which is looked at as any other.
+pub(crate) fn log(text: &str) -> bool {
+    let Ok(watched) = parse(text) else { return false };
+    assert!(!report(&watched).is_empty() && !watched.accesses_json().is_empty());
+    let Some(record) = watched.record() else { return false };
+    let tried = Tried { kinds: vec![CodecKind::Bpc], auto: true, threshold: 0.3 };
+    record.validate().is_ok() && Measured::from_record(&record, &tried).is_ok()
+}
