@@ -1,17 +1,16 @@
 //! Any text as a record of each kind that is read: refused, or consistent enough to be used to the end.
-#![no_main]
 
 use buddy_codec::CodecKind;
 use buddy_core::{Analysis, Figure, Profile, Record, RunInfo, RunRecord, TargetTable};
 use buddy_dl::Accuracy;
 use buddy_profile::{Measured, Settings, Tried, profile};
 use buddy_report::{analysis_page, figure_files, profile_page, profile_text, study_page};
-use libfuzzer_sys::fuzz_target;
+use buddy_sweep::Outcome;
 
 /// Rows that are drawn: a few bytes may stand for millions.
 const MOST: usize = 1000;
 
-fuzz_target!(|text: &str| {
+pub(crate) fn read(text: &str) {
     if let Ok(info) = serde_json::from_str::<RunInfo>(text)
         && info.validate().is_ok()
     {
@@ -43,5 +42,8 @@ fuzz_target!(|text: &str| {
     if let Ok(record) = Record::<Accuracy>::from_json(text) {
         assert!(record.data.summaries().iter().all(|one| one.last.is_finite()));
     }
+    if let Ok(record) = Record::<Outcome>::from_json(text) {
+        assert!(record.data.overflow.is_none_or(|share| (0.0..=1.0).contains(&share)));
+    }
     let _ = Record::<TargetTable>::from_json(text);
-});
+}

@@ -1,0 +1,42 @@
+//! Entries: any bytes, read by any codec, are one or an error; any entry, written by any codec, comes back.
+
+use buddy_codec::{Codec, CodecKind, EntryCodec, Packed, Stream};
+use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble};
+
+/// A codec, trained on an entry where the second byte is odd, and the rest of the bytes.
+fn codec(bytes: &[u8]) -> Option<(Codec, &[u8])> {
+    let (&[kind, trained], rest) = bytes.split_first_chunk()?;
+    let kind = CodecKind::ALL[usize::from(kind) % CodecKind::ALL.len()];
+    if trained % 2 == 0 {
+        return Some((kind.train(&[]), rest));
+    }
+    let (sample, rest) = rest.split_first_chunk::<ENTRY_BYTES>()?;
+    Some((kind.train(&[*sample]), rest))
+}
+
+pub(crate) fn decode(bytes: &[u8]) {
+    let Some((codec, rest)) = codec(bytes) else { return };
+    let Some((nibble, rest)) = rest.split_first() else { return };
+    let layout = [Layout::A, Layout::B, Layout::C][usize::from(*nibble) % 3];
+    let _ = codec.decode(rest, layout);
+    if let Ok(nibble) = Nibble::from_bits(nibble % 16) {
+        let _ = codec.unpack(nibble, rest);
+    }
+}
+
+pub(crate) fn round_trip(bytes: &[u8]) {
+    let Some((codec, rest)) = codec(bytes) else { return };
+    let mut entry: Entry = [0; ENTRY_BYTES];
+    entry.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+
+    let mut stream = Stream::default();
+    codec.encode(&entry, &mut stream);
+    assert_eq!(stream.bits(), codec.size_bits(&entry));
+    assert!(stream.bits() <= codec.max_bits());
+    assert_eq!(codec.decode(stream.bytes(), stream.layout()), Ok(entry));
+
+    let mut packed = Packed::default();
+    codec.pack(&entry, &mut packed);
+    assert_eq!(packed.nibble().class(), codec.class(&entry));
+    assert_eq!(codec.unpack(packed.nibble(), packed.bytes()), Ok(entry));
+}

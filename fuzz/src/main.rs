@@ -1,0 +1,48 @@
+//! Every fuzz target in one program: `BUDDY_FUZZ=npz` says which of them runs. Built by `tools/fuzz.sh`.
+#![no_main]
+
+mod arrays;
+mod codecs;
+mod frozen;
+mod model;
+mod records;
+mod settings;
+mod traces;
+
+use std::sync::LazyLock;
+
+use buddy_snapshot::Format;
+use libfuzzer_sys::fuzz_target;
+
+/// The targets by name; each takes any bytes, and panics for a promise that is broken.
+const TARGETS: [(&str, fn(&[u8])); 15] = [
+    ("decode", codecs::decode),
+    ("round_trip", codecs::round_trip),
+    ("frozen", frozen::read),
+    ("model", model::unpack),
+    ("npy", |bytes| arrays::read(Format::Npy, bytes)),
+    ("npz", |bytes| arrays::read(Format::Npz, bytes)),
+    ("safetensors", |bytes| arrays::read(Format::Safetensors, bytes)),
+    ("hdf5", |bytes| arrays::read(Format::Hdf5, bytes)),
+    ("gguf", |bytes| arrays::read(Format::Gguf, bytes)),
+    ("torch", |bytes| arrays::read(Format::Torch, bytes)),
+    ("records", |bytes| text(bytes, records::read)),
+    ("toml", |bytes| text(bytes, settings::read)),
+    ("sweep", |bytes| text(bytes, settings::plan)),
+    ("trace", traces::read),
+    ("xz", traces::xz),
+];
+
+static CHOSEN: LazyLock<fn(&[u8])> = LazyLock::new(|| {
+    let name = std::env::var("BUDDY_FUZZ").unwrap_or_default();
+    let found = TARGETS.iter().find(|(other, _)| *other == name);
+    found.unwrap_or_else(|| panic!("BUDDY_FUZZ is '{name}', which is no target")).1
+});
+
+fuzz_target!(|bytes: &[u8]| CHOSEN(bytes));
+
+fn text(bytes: &[u8], read: fn(&str)) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        read(text);
+    }
+}
