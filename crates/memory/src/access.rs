@@ -4,8 +4,6 @@
 //! cache are asked once, and entries are only counted by class: what moved follows from the counts. So an entry
 //! costs little beside its codec.
 
-use std::sync::RwLockWriteGuard;
-
 use buddy_codec::{Codec, Packed};
 use buddy_core::{ENTRY_BYTES, Entry, Extent, Span, ZERO_ENTRY};
 
@@ -15,6 +13,7 @@ use crate::{
     cut::{cut_at_lines, cut_at_lines_mut, entries, entry_of, to_next_entry, within},
     line::{LINE_BYTES, LINE_DATA_BYTES, LINE_ENTRIES, Line},
     slots::Slots,
+    sync::RwLockWriteGuard,
     traffic::Classes,
 };
 

@@ -1,15 +1,16 @@
 //! One allocation: where it lies, how it is kept, what moved on its behalf.
 
-use std::{
-    fmt,
-    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use std::fmt;
 
 use buddy_codec::Codec;
 use buddy_core::Extent;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, traffic::SharedTraffic};
+use crate::{
+    Error,
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+    traffic::SharedTraffic,
+};
 
 /// Names an allocation. No two allocations of a memory ever have the same handle, so that one that is kept after
 /// a free never finds another's bytes.

@@ -4,11 +4,9 @@
 //! Address Translation"). It holds no metadata, only the numbers of the lines it would hold, and knows nothing
 //! of the memory: give it byte offsets in a metadata region and it counts.
 
-use std::sync::Mutex;
-
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, sync::Mutex};
 
 /// How a line finds its slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -27,7 +27,7 @@
 //! What belongs to one entry, by file: [`PageEntry`] finds its page, [`buddy_core::Extent`] its place,
 //! [`MetadataCache`] models the cost of knowing its size. `docs/format.md` has the bits.
 
-#![forbid(unsafe_code)]
+#![cfg_attr(not(loom), forbid(unsafe_code))]
 
 mod access;
 mod allocation;
@@ -45,6 +45,7 @@ mod retarget;
 mod slots;
 mod space;
 mod spec;
+mod sync;
 mod traffic;
 
 pub use allocation::Handle;

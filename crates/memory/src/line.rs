@@ -4,9 +4,9 @@
 //! the device or in the carve-out, holds the lock of its line: shared to read, alone to write. So two entries of
 //! different lines never wait for each other, and no entry is seen half written.
 
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use buddy_core::{ENTRIES_PER_PAGE, Error, Nibble, PAGE_BYTES};
+
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Entries whose nibbles one line holds.
 pub(crate) const LINE_ENTRIES: u64 = ENTRIES_PER_PAGE as u64;

@@ -1,12 +1,13 @@
 //! Page-table entries: 64 bits, of which 24 are the paper's addition (`docs/format.md`, "Page-table entry").
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use buddy_core::{ENTRY_BYTES, Extent, Target};
 
 use crate::{
     Error,
     line::{LINE_DATA_BYTES, LINE_ENTRIES},
+    sync::AtomicU64,
 };
 
 /// Bits of the device address.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use buddy_core::SECTOR_BYTES;
 use bytemuck::allocation::try_zeroed_slice_box;
 
-use crate::Error;
+use crate::{Error, sync::Guard};
 
 /// Bytes of a word.
 pub(crate) const WORD: usize = size_of::<u64>();
@@ -16,13 +16,14 @@ pub(crate) const WORD: usize = size_of::<u64>();
 /// A run of bytes, all zero at first.
 pub(crate) struct Region {
     words: Box<[AtomicU64]>,
+    guard: Guard,
 }
 
 impl Region {
     /// A region of `bytes`, a multiple of 8. Its pages come from the operating system as they are touched.
     pub(crate) fn new(bytes: u64) -> Result<Self, Error> {
         let words = usize::try_from(bytes).ok().and_then(|len| try_zeroed_slice_box(len / WORD).ok());
-        Ok(Self { words: words.ok_or(Error::Host { bytes })? })
+        Ok(Self { words: words.ok_or(Error::Host { bytes })?, guard: Guard::new(bytes) })
     }
 
     /// The words of `bytes` bytes from `start` on; both are multiples of 8.
@@ -31,8 +32,15 @@ impl Region {
         &self.words[start as usize / WORD..][..bytes as usize / WORD]
     }
 
+    /// Who touches the bytes.
+    #[inline(always)]
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
     /// Copies any bytes out.
     pub(crate) fn load(&self, start: u64, out: &mut [u8]) {
+        self.guard.reads(start, out.len() as u64);
         let (head, body, tail) = cut(start, out.len());
         self.load_part(start, &mut out[..head]);
         load_words(self.body(start, head, body), &mut out[head..][..body]);
@@ -41,6 +49,7 @@ impl Region {
 
     /// Copies any bytes in.
     pub(crate) fn store(&self, start: u64, bytes: &[u8]) {
+        self.guard.writes(start, bytes.len() as u64);
         let (head, body, tail) = cut(start, bytes.len());
         self.store_part(start, &bytes[..head]);
         store_words(self.body(start, head, body), &bytes[head..][..body]);
@@ -49,6 +58,7 @@ impl Region {
 
     /// Overwrites bytes with zeros; both numbers are multiples of 8.
     pub(crate) fn scrub(&self, start: u64, bytes: u64) {
+        self.guard.writes(start, bytes);
         for word in self.words(start, bytes) {
             word.store(0, Relaxed);
         }

@@ -9,6 +9,7 @@ use crate::{
     BuddyMemory, Error,
     line::Line,
     region::{WORD, load_words, store_words},
+    sync::Guard,
 };
 
 /// The places of the 64 entries of a line. Whoever uses them holds the line.
@@ -20,6 +21,7 @@ pub(crate) struct Slots<'a> {
     extent: Extent,
     device: &'a [AtomicU64],
     buddy: &'a [AtomicU64],
+    guards: (&'a Guard, &'a Guard),
     /// For each class, its words on the device and in the slot.
     parts: [(usize, usize); 6],
     /// Words of each entry on the device and in its slot.
@@ -35,6 +37,7 @@ impl<'a> Slots<'a> {
             extent,
             device: memory.device.words(extent.device_base, extent.device_bytes()),
             buddy: memory.carve_out.words(extent.buddy_base, extent.buddy_bytes()),
+            guards: (memory.device.guard(), memory.carve_out.guard()),
             parts: SizeClass::ALL.map(|class| words(extent.target.split(class))),
             strides: words((extent.target.device_bytes(), extent.target.buddy_bytes())),
             base,
@@ -99,6 +102,8 @@ impl<'a> Slots<'a> {
     #[inline(always)]
     fn gather(&self, entry: usize, class: SizeClass, stored: &mut Entry) {
         let (device, buddy) = self.parts[class.index()];
+        self.guards.0.reads(self.extent.device_base, self.extent.device_bytes());
+        self.guards.1.reads(self.extent.buddy_base, self.extent.buddy_bytes());
         let (on_device, rest) = stored.split_at_mut(device * WORD);
         load_words(&self.device[entry * self.strides.0..][..device], on_device);
         if buddy > 0 {
@@ -110,6 +115,8 @@ impl<'a> Slots<'a> {
     #[inline(always)]
     fn scatter(&self, entry: usize, class: SizeClass, stored: &[u8]) {
         let (device, buddy) = self.parts[class.index()];
+        self.guards.0.writes(self.extent.device_base, self.extent.device_bytes());
+        self.guards.1.writes(self.extent.buddy_base, self.extent.buddy_bytes());
         let (on_device, rest) = stored.split_at(device * WORD);
         store_words(&self.device[entry * self.strides.0..][..device], on_device);
         if buddy > 0 {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, PoisonError},
 };
 
 use buddy_core::{ENTRY_BYTES, Extent, Place, Target};
@@ -15,6 +15,7 @@ use crate::{
     region::Region,
     request::ranges,
     space::Space,
+    sync::{Mutex, MutexGuard, RwLock},
 };
 
 /// A memory that keeps data compressed on a device, and what does not fit there in a carve-out of another

@@ -1,0 +1,173 @@
+//! Every order in which a few threads can take the memory's locks. Bytes that two threads touch without an order fail the test
+//! (`src/sync.rs`), as do bytes that nobody wrote, room that is lost, and threads that wait for each other for ever.
+#![cfg(loom)]
+
+use std::sync::Arc;
+
+use buddy_codec::{Codec, CodecKind};
+use buddy_core::{ENTRY_BYTES, Target};
+use buddy_memory::{BuddyMemory, CacheSpec, Error, Handle, Hashing, Request, Spec};
+use loom::thread;
+
+/// Bytes of the device memory: two pages.
+const DEVICE: u64 = 2 << 13;
+
+fn codec() -> Codec {
+    CodecKind::Bpc.train(&[])
+}
+
+fn memory() -> Arc<BuddyMemory> {
+    let metadata_cache =
+        CacheSpec { bytes: 64, ways: 1, line_bytes: 32, slices: 1, hashing: Hashing::Modulo };
+    Arc::new(BuddyMemory::new(Spec { metadata_cache, ..Spec::new(DEVICE) }).unwrap())
+}
+
+fn allocate(memory: &BuddyMemory, target: Target) -> Handle {
+    memory.allocate(&Request::new(8192, codec(), target)).unwrap()
+}
+
+/// An entry that takes a sector, or all of its bytes.
+fn entry(seed: u32, noisy: bool) -> Vec<u8> {
+    let word = |i: u32| if noisy { (i + seed).wrapping_mul(2_654_435_761) } else { seed * 1000 + i };
+    (0..32).flat_map(|i| word(i).to_le_bytes()).collect()
+}
+
+fn read(memory: &BuddyMemory, handle: Handle, entry: u64) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; ENTRY_BYTES];
+    memory.read(handle, entry * ENTRY_BYTES as u64, &mut bytes).map(|()| bytes)
+}
+
+fn write(memory: &BuddyMemory, handle: Handle, entry: u64, bytes: &[u8]) -> Result<(), Error> {
+    memory.write(handle, entry * ENTRY_BYTES as u64, bytes)
+}
+
+/// Tries all orders with at most so many interruptions, which is where such faults lie.
+fn every_order(interruptions: usize, test: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(interruptions);
+    model.max_branches = 100_000;
+    model.check(test);
+}
+
+#[test]
+fn writes_of_neighbouring_entries_are_both_there() {
+    every_order(3, || {
+        let memory = memory();
+        let handle = allocate(&memory, Target::X2);
+        let other = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || write(&memory, handle, 1, &entry(2, true)).unwrap())
+        };
+        write(&memory, handle, 0, &entry(1, false)).unwrap();
+        other.join().unwrap();
+        assert_eq!(read(&memory, handle, 0), Ok(entry(1, false)));
+        assert_eq!(read(&memory, handle, 1), Ok(entry(2, true)));
+    });
+}
+
+#[test]
+fn parts_of_one_entry_that_two_threads_write_are_both_there() {
+    every_order(3, || {
+        let memory = memory();
+        let handle = allocate(&memory, Target::X4);
+        let other = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || memory.write(handle, 64, &[7; 64]).unwrap())
+        };
+        memory.write(handle, 0, &[9; 64]).unwrap();
+        other.join().unwrap();
+        assert_eq!(read(&memory, handle, 0), Ok([[9; 64], [7; 64]].concat()));
+    });
+}
+
+#[test]
+fn a_reader_sees_an_entry_before_or_after_a_write() {
+    every_order(3, || {
+        let memory = memory();
+        let handle = allocate(&memory, Target::X2);
+        write(&memory, handle, 0, &entry(1, false)).unwrap();
+        let other = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || write(&memory, handle, 0, &entry(2, true)).unwrap())
+        };
+        let seen = read(&memory, handle, 0).unwrap();
+        assert!(seen == entry(1, false) || seen == entry(2, true));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_retarget_loses_no_write_and_moves_no_read() {
+    every_order(2, || {
+        let memory = memory();
+        let handle = allocate(&memory, Target::X2);
+        write(&memory, handle, 0, &entry(1, true)).unwrap();
+        let writer = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || write(&memory, handle, 1, &entry(2, true)).unwrap())
+        };
+        let moved = memory.retarget(handle, &Target::X4.into());
+        assert!(moved.unwrap().bytes_moved >= 128);
+        assert_eq!(read(&memory, handle, 0), Ok(entry(1, true)));
+        writer.join().unwrap();
+        assert_eq!(read(&memory, handle, 1), Ok(entry(2, true)));
+    });
+}
+
+#[test]
+fn what_is_freed_is_read_before_or_refused_and_the_next_owner_finds_zeros() {
+    every_order(2, || {
+        let memory = memory();
+        let handle = allocate(&memory, Target::X2);
+        write(&memory, handle, 0, &entry(1, true)).unwrap();
+        let reader = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || match read(&memory, handle, 0) {
+                Ok(seen) => assert_eq!(seen, entry(1, true)),
+                Err(error) => assert_eq!(error, Error::Freed(handle)),
+            })
+        };
+        memory.free(handle).unwrap();
+        let next = allocate(&memory, Target::X2);
+        assert_eq!(read(&memory, next, 0), Ok(vec![0; ENTRY_BYTES]));
+        write(&memory, next, 0, &entry(3, true)).unwrap();
+        reader.join().unwrap();
+        assert_eq!(read(&memory, next, 0), Ok(entry(3, true)));
+    });
+}
+
+#[test]
+fn of_two_frees_one_is_refused_and_no_room_is_lost() {
+    every_order(3, || {
+        let memory = memory();
+        let before = memory.free_space();
+        let handle = allocate(&memory, Target::X4);
+        let other = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || memory.free(handle).is_ok())
+        };
+        let here = memory.free(handle).is_ok();
+        assert!(here != other.join().unwrap());
+        assert_eq!(memory.free_space(), before);
+    });
+}
+
+#[test]
+fn allocations_of_two_threads_share_no_byte() {
+    every_order(2, || {
+        let memory = memory();
+        let own = |memory: &BuddyMemory, seed| {
+            let handle = allocate(memory, Target::X2);
+            write(memory, handle, 0, &entry(seed, true)).unwrap();
+            assert_eq!(read(memory, handle, 0), Ok(entry(seed, true)));
+            memory.free(handle).unwrap();
+        };
+        let other = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || own(&memory, 1))
+        };
+        own(&memory, 2);
+        other.join().unwrap();
+        assert_eq!(memory.free_space().device.bytes, DEVICE);
+    });
+}
