@@ -4,7 +4,7 @@
 # of nvcc's: the folder device-bin/ holds `buddy` (release) and the test programs `gpu` and `lost` of crates/cuda and `lab` of
 # crates/gpu-lab, and `nvcomp/` with the unpacked wheels. Logs go to $OUT, or to out/.
 #
-#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer nvcomp bench fused halve; all if none is named
+#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak nvcomp bench fused halve; all if none is named
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/device-bin
@@ -20,7 +20,7 @@ for base in site.getsitepackages():
 done
 export LD_LIBRARY_PATH
 
-steps=${*:-info tests test sanitizer nvcomp bench fused halve}
+steps=${*:-info tests test sanitizer soak nvcomp bench fused halve}
 failed=0
 step() {
     local name=$1 start=$SECONDS
@@ -38,6 +38,14 @@ tests() { (cd "$bin" && ./gpu --nocapture && ./lab --nocapture && ./lost --nocap
 sanitizer() {
     for tool in memcheck racecheck; do
         compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/buddy" gpu test --small | tail -5 || return
+    done
+}
+
+# A little of the soak under both checkers, on several streams; every line of theirs is kept.
+soak() {
+    for tool in memcheck racecheck; do
+        compute-sanitizer --tool "$tool" --error-exitcode 9 --log-file "$out/soak-$tool.log" \
+            "$bin/buddy" gpu soak --gb 0.05 --streams 4 || return
     done
 }
 
@@ -63,6 +71,7 @@ step info "$bin/buddy" gpu info
 step tests tests
 step test "$bin/buddy" gpu test --json "$out/test.json"
 step sanitizer sanitizer
+step soak soak
 step nvcomp nvcomp
 step bench bench
 step fused fused

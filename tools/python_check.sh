@@ -25,9 +25,12 @@ wheel() {
     # The compiler of wheels is not part of the environment that is tested.
     python3 -m venv --without-pip "$environment-tools"
     "$environment/bin/pip" install --quiet --target "$environment-tools/site" 'maturin>=1.7,<2' || not_run "maturin cannot be installed"
+    # The licences of all that the wheel links go into the package.
+    tools/supply_check.py --notices python/buddy/THIRD-PARTY-NOTICES
     (cd python && PYTHONPATH="../$environment-tools/site" "../$environment-tools/site/bin/maturin" build --release --quiet --out ../target/wheels)
     "$environment/bin/pip" install --quiet --no-index --no-deps target/wheels/*.whl
     cd "$environment"
+    [ -s lib/python*/site-packages/buddy/THIRD-PARTY-NOTICES ] || { echo "the wheel has no notices"; exit 1; }
     bin/python -c "import buddy, sys; print(buddy.analyze('../../examples/run/snapshot-2.safetensors')); assert 'torch' not in sys.modules"
     bin/buddy --version
 }

@@ -1,0 +1,80 @@
+"""Known weaknesses of crates, from a copy of RustSec's advisory database: a folder `crates/NAME/RUSTSEC-*.md`.
+
+A copy is taken from $BUDDY_ADVISORIES, or from where cargo-audit keeps it, or else it is cloned, if the network is there.
+"""
+
+import os
+import re
+import subprocess
+import tomllib
+
+SOURCE = "https://github.com/RustSec/advisory-db"
+
+
+def find(root):
+    """The folder of a copy; none if there is none and none can be had."""
+    own = os.path.join(root, "target", "advisory-db")
+    places = [os.environ.get("BUDDY_ADVISORIES"), os.path.expanduser("~/.cargo/advisory-db"), own]
+    for place in places:
+        if place and os.path.isdir(os.path.join(place, "crates")):
+            return place
+    try:
+        done = subprocess.run(["git", "clone", "--quiet", "--depth=1", SOURCE, own], capture_output=True, timeout=60,
+                              env={**os.environ, "GIT_TERMINAL_PROMPT": "0"})
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return own if done.returncode == 0 else None
+
+
+def number(version):
+    """A version as numbers that compare; what follows a hyphen comes before the version itself."""
+    plain, _, pre = version.split("+")[0].partition("-")
+    parts = [int(part) for part in plain.split(".")]
+    return tuple(parts + [0] * (3 - len(parts))), (1, ()) if not pre else (0, tuple(re.split(r"[.-]", pre)))
+
+
+def caret(low):
+    """The first version that `^low` leaves out."""
+    parts = [int(part) for part in low.split("-")[0].split(".")]
+    at = next((i for i, part in enumerate(parts) if part), len(parts) - 1)
+    return ".".join(str(part) for part in [*parts[:at], parts[at] + 1])
+
+
+def meets(version, requirement):
+    """Whether a version meets all terms of a requirement, such as `>= 1.2, < 2`."""
+    have = number(version)
+    for term in requirement.split(","):
+        sign, low = re.fullmatch(r"\s*(>=|<=|>|<|=|\^|~)?\s*v?([0-9][0-9A-Za-z.+-]*)\s*", term).groups()
+        want = number(low)
+        if sign == "~":
+            parts = low.split(".")
+            end = ".".join([*parts[:min(1, len(parts) - 1)], str(int(parts[min(1, len(parts) - 1)]) + 1)])
+            good = want <= have < number(end)
+        else:
+            good = {">=": have >= want, "<=": have <= want, ">": have > want, "<": have < want, "=": have == want,
+                    "^": want <= have < number(caret(low)), None: want <= have < number(caret(low))}[sign]
+        if not good:
+            return False
+    return True
+
+
+def read(path):
+    """The head of an advisory: a block of TOML at the beginning."""
+    with open(path, encoding="utf-8") as file:
+        return tomllib.loads(re.search(r"```toml\n(.*?)```", file.read(), re.S).group(1))
+
+
+def concerning(folder, packages):
+    """The advisories that concern these packages: `(name, version, id, what, is_weakness)`."""
+    for package in packages:
+        place = os.path.join(folder, "crates", package["name"])
+        for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
+            if not name.endswith(".md"):
+                continue
+            text = read(os.path.join(place, name))
+            head, versions = text["advisory"], text.get("versions", {})
+            safe = versions.get("patched", []) + versions.get("unaffected", [])
+            if head.get("withdrawn") or any(meets(package["version"], one) for one in safe):
+                continue
+            # Notes, such as that nobody maintains a crate, are told and break nothing.
+            yield package["name"], package["version"], head["id"], head.get("informational", "weakness"), "informational" not in head
