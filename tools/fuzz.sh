@@ -4,6 +4,7 @@
 # Needs a stable Rust toolchain and a C++ compiler. Begins with the files of every format that are in the tree, with fuzz/seeds and
 # with what earlier runs found (fuzz/corpus). Says how many inputs each target was given, and how many edges of the code they
 # reached; all that libFuzzer says is in fuzz/logs. As many targets run at once as there are cores, or $BUDDY_FUZZ_JOBS.
+# `tools/fuzz.sh keep` takes of fuzz/corpus what reaches more than the rest and packs it as fuzz/kept.tar.gz, which is in the tree.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export seconds=${1:?tools/fuzz.sh SECONDS [TARGET...]}
@@ -17,8 +18,21 @@ platform=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS=$flags cargo build --quiet --locked --manifest-path fuzz/Cargo.toml --target "$platform"
 export program=fuzz/target/$platform/debug/buddy-fuzz
 
+[[ -d fuzz/corpus ]] || { mkdir -p fuzz/corpus && tar -xzf fuzz/kept.tar.gz -C fuzz/corpus; }
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || mapfile -t targets < <(sed -n 's|^    ("\([a-z0-9_]*\)", .*|\1|p' fuzz/src/main.rs)
+
+# Packs the inputs that are worth keeping, always in the same way.
+if [[ $seconds == keep ]]; then
+    rm -rf fuzz/corpus.small
+    for target in "${targets[@]}"; do
+        mkdir -p "fuzz/corpus.small/$target" "fuzz/corpus/$target"
+        BUDDY_FUZZ=$target "$program" -merge=1 -max_len=2048 "fuzz/corpus.small/$target" "fuzz/corpus/$target" 2>/dev/null
+    done
+    tar -C fuzz/corpus.small --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -czf fuzz/kept.tar.gz .
+    rm -rf fuzz/corpus.small
+    exit
+fi
 
 # Fuzzes one target, and says how it went.
 fuzz() {
