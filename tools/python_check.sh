@@ -25,7 +25,8 @@ wheel() {
     # The compiler of wheels is not part of the environment that is tested.
     python3 -m venv --without-pip "$environment-tools"
     "$environment/bin/pip" install --quiet --target "$environment-tools/site" 'maturin>=1.7,<2' || not_run "maturin cannot be installed"
-    # The licences of all that the wheel links go into the package.
+    # The licences of all that the wheel links go into the package, and are no part of the tree.
+    trap "rm -f '$PWD/python/buddy/THIRD-PARTY-NOTICES'" EXIT
     tools/supply_check.py --notices python/buddy/THIRD-PARTY-NOTICES
     (cd python && PYTHONPATH="../$environment-tools/site" "../$environment-tools/site/bin/maturin" build --release --quiet --out ../target/wheels)
     "$environment/bin/pip" install --quiet --no-index --no-deps target/wheels/*.whl
