@@ -25,7 +25,7 @@ cp include/*.h "$root/include"
 "$buddy" completions zsh >"$root/share/zsh/site-functions/_buddy"
 "$buddy" completions fish >"$root/share/fish/vendor_completions.d/buddy.fish"
 cp LICENSE-MIT LICENSE-APACHE CHANGELOG.md "$root/share/doc/buddy"
-tools/supply_check.py --notices "$root/share/doc/buddy/THIRD-PARTY.txt" >/dev/null
+tools/supply_check.py --notices "$root/share/doc/buddy/THIRD-PARTY-NOTICES" >/dev/null
 
 tar --create --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX,u+w --mtime="@$(git log -1 --format=%ct 2>/dev/null || echo 0)" \
     --directory "$out" "$name" | gzip -9 --no-name >"$root.tar.gz"

@@ -23,7 +23,7 @@ COLUMNS = 80
 # What an archive must hold, besides the command.
 CONTENTS = ["lib/libbuddy.so", "include/buddy.h", "include/buddy/buddy_device.cuh", "share/man/man1/buddy-profile.1",
             "share/zsh/site-functions/_buddy", "share/fish/vendor_completions.d/buddy.fish", "share/doc/buddy/LICENSE-MIT",
-            "share/doc/buddy/THIRD-PARTY.txt"]
+            "share/doc/buddy/THIRD-PARTY-NOTICES"]
 
 
 class Traveller:
