@@ -114,6 +114,9 @@ impl Reproduce {
             docs::write(&dir, &done.figures)?;
         }
         print(&summary_table_text(&done.figures))?;
+        if !settings.caution().is_empty() {
+            say(settings.caution());
+        }
         let page = self.out.join("index.html");
         let figures = done.figures.len();
         say(format_args!("{figures} figure{} in {}", if figures == 1 { "" } else { "s" }, page.display()));

@@ -15,10 +15,12 @@ pub fn write(dir: &Path, settings: &Settings, done: &Done) -> Result<(), Error> 
     let figures = &done.figures;
     let pictures = dir.join("figures");
     fs::create_dir_all(&pictures).map_err(|source| Error::Directory { path: pictures.clone(), source })?;
-    let page = study_page(figures, &done.undrawn, &deviations(), &settings.describe());
+    let (scale, caution) = (settings.describe(), settings.caution());
+    let page = study_page(figures, &done.undrawn, &deviations(), (&scale, &caution));
     put(&dir.join("index.html"), &page)?;
     put(&dir.join("summary.svg"), &summary_picture(figures))?;
-    put(&dir.join("summary.md"), &summary_text(figures))?;
+    let caution = if caution.is_empty() { caution } else { format!("{caution}\n\n") };
+    put(&dir.join("summary.md"), &(caution + &summary_text(figures)))?;
     for (name, svg) in figures.iter().flat_map(|record| figure_files(&record.data)) {
         put(&pictures.join(name), &svg)?;
     }

@@ -41,6 +41,17 @@ impl Settings {
         }
     }
 
+    /// What a reader must know before he takes a figure for a result; empty where figures are results.
+    pub fn caution(&self) -> String {
+        if *self != Self::QUICK {
+            return String::new();
+        }
+        "TOY SIZE: programs of 4 MB and a sliver of each training iteration. These figures show that every stage runs; they are \
+         not results, and differ from the paper's because of the size alone. For results: buddy reproduce --out DIR (64 MB, \
+         less than 45 minutes on two cores)."
+            .to_owned()
+    }
+
     /// Where the memory of a program is kept, and what decides it.
     pub(crate) fn program_key(&self, info: &Info) -> Key {
         let inputs = json!({ "program": info.name, "bytes": self.bytes_of(info), "seed": self.seed });

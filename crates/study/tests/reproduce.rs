@@ -88,6 +88,12 @@ fn a_recorded_network_is_drawn_and_an_absent_one_is_said() {
     output::write(dir.path(), &TINY, &done).unwrap();
     assert!(fs::read_to_string(dir.path().join("index.html")).unwrap().contains("id=\"fig8\""));
     assert!(dir.path().join("figures/fig8.svg").exists());
+    let warns = |settings: &Settings| {
+        output::write(dir.path(), settings, &done).unwrap();
+        ["index.html", "summary.md"]
+            .map(|file| fs::read_to_string(dir.path().join(file)).unwrap().contains("TOY SIZE"))
+    };
+    assert_eq!((warns(&Settings::QUICK), warns(&Settings::DEFAULT)), ([true; 2], [false; 2]));
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(crate) fn readers() -> Vec<Reader> {
         }),
         reader("record of a figure", "data/versions/figure-1.json", |bytes, _| {
             record(bytes, |found: &Record<Figure>| {
-                study_page(std::slice::from_ref(found), &[], &[], "x");
+                study_page(std::slice::from_ref(found), &[], &[], ("x", ""));
             })
         }),
         reader("record of an analysis", "data/versions/analysis-1.json", |bytes, _| {

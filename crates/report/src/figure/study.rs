@@ -25,18 +25,22 @@ const SUMMARY_REMARK: &str = "Every number that the paper's text states and that
     by more than 15%; the last column links to the reason. Click a column to sort.";
 
 /// The page: summary, every figure, the deviations that they name; first of all what an interruption left out: figures
-/// that could not be drawn, and what is missing of those that are.
+/// that could not be drawn, and what is missing of those that are. The scale is said in the lead; a caution stands above all
+/// figures, and is empty where there is none.
 pub fn study_page(
     figures: &[Record<Figure>],
     undrawn: &[String],
     deviations: &[Deviation],
-    scale: &str,
+    (scale, caution): (&str, &str),
 ) -> String {
     let named = named(figures);
     let known = |number: u32| deviations.iter().any(|one| one.number == number);
     let tool = figures.first().map_or("buddy", |record| record.tool.as_str());
     let table = summary::summary_table(figures, &known);
     let mut page = Page::new("Buddy Compression, reproduced", &format!("{LEAD} Scale: {scale}."));
+    if !caution.is_empty() {
+        page = page.part("caution", "", "", &format!("<p class=\"caution\">{}</p>\n", escape(caution)));
+    }
     if let Some(html) = partial(figures, undrawn) {
         page = page.part("partial", "", "", &html);
     }

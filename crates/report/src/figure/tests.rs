@@ -123,24 +123,26 @@ fn what_differs_is_marked_and_explained() {
         &[record()],
         &[],
         &[Deviation { number: 46, title: "Less".to_owned(), paragraphs: vec!["<why>".to_owned()] }],
-        "quick",
+        ("quick", "TOY <SIZE>"),
     );
     assert!(page.contains("class=\"n far\" data-key=\"0.57") && page.contains("<a href=\"#D46\">D46</a>"));
     assert!(page.contains("id=\"D46\"") && page.contains("&lt;why&gt;") && page.contains("not measured"));
     assert!(page.contains("Not recorded: VGG16.") && page.contains("id=\"fig7\""));
     assert!(!page.contains("PARTIAL"));
+    let (caution, summary) = (page.find("TOY &lt;SIZE&gt;"), page.find("id=\"summary\""));
+    assert!(caution.is_some() && caution < summary, "a caution stands above all figures");
 }
 
 #[test]
 fn an_interrupted_study_says_so_first_of_all() {
     let mut record = record();
     record.data.unfinished = vec!["2 of 9 simulations: cg (2).".to_owned()];
-    let page = study_page(&[record], &["fig11".to_owned()], &[], "quick");
+    let page = study_page(&[record], &["fig11".to_owned()], &[], ("quick", ""));
     let (banner, summary) = (page.find("PARTIAL: the study was interrupted"), page.find("id=\"summary\""));
     assert!(banner.is_some() && banner < summary);
     let (shown, _) = page.split_once("id=\"record\"").unwrap();
     assert_eq!(shown.matches("2 of 9 simulations: cg (2).").count(), 2, "in the banner and at the figure");
-    assert!(page.contains("<b>fig11</b> Not drawn at all."));
+    assert!(page.contains("<b>fig11</b> Not drawn at all.") && !page.contains("id=\"caution\""));
 }
 
 #[test]
