@@ -1,6 +1,6 @@
 //! Where memory compresses: the paper's heat maps of all sixteen.
 
-use buddy_core::{Figure, Heat, PageMap, Panel, Profile};
+use buddy_core::{AllocationProfile, Figure, Heat, Histogram, PageMap, Panel, Profile};
 use buddy_report::stack_maps;
 
 use crate::{About, Experiment, Findings, Subject};
@@ -18,7 +18,8 @@ impl Experiment for Spatial {
             name: "fig6",
             title: "Where memory compresses",
             place: "Figure 6, section 3.4",
-            text: "The last snapshot of every workload. Each line is a page of 64 entries, pages run downwards in \
+            text: "Every allocation of every workload in the last snapshot that has its pages, and the ratio of eight sizes \
+                   of just that memory. Each line is a page of 64 entries, pages run downwards in \
                    address order. Blue compresses, red does not. The paper finds large regions of one colour in \
                    most HPC programs, stripes in FF_HPGMG and mixed regions in the networks.",
         }
@@ -37,7 +38,7 @@ impl Experiment for Spatial {
 fn heat(subject: &Subject<'_>) -> Option<Heat> {
     let profile = subject.profile?;
     let maps: Vec<&PageMap> = pages(profile);
-    let remark = profile.optimistic.last().copied().flatten().map(|ratio| format!("{ratio:.2}x"));
+    let remark = shown(profile).optimistic_ratio().map(|ratio| format!("{ratio:.2}x"));
     Some(Heat {
         title: subject.label.to_owned(),
         remark: remark.unwrap_or_else(|| "all zeros".to_owned()),
@@ -47,6 +48,16 @@ fn heat(subject: &Subject<'_>) -> Option<Heat> {
 
 fn pages(profile: &Profile) -> Vec<&PageMap> {
     profile.allocations.iter().filter_map(|allocation| allocation.pages.as_ref()).collect()
+}
+
+/// The sizes of what the map shows: each allocation in the snapshot that its pages are of. A tensor that is freed before the
+/// last snapshot of a run is on the map, and so in its label.
+fn shown(profile: &Profile) -> Histogram {
+    let of = |allocation: &AllocationProfile| {
+        let (pages, sizes) = (allocation.pages.as_ref()?, allocation.histograms.get("bpc")?);
+        sizes.iter().rev().find(|sizes| sizes.entries() > 0 && sizes.allows(pages)).copied()
+    };
+    profile.allocations.iter().filter_map(of).sum()
 }
 
 #[cfg(test)]
@@ -66,5 +77,19 @@ mod tests {
         let mixed = "0".repeat(8) + &"1".repeat(24) + &"5".repeat(32);
         assert_eq!(seismic.map.digits()[..2], ["0".repeat(64), mixed]);
         assert_eq!(figure.panels.len(), 4, "two programs and the paper's two networks");
+    }
+
+    /// The last snapshot of a training iteration has freed most of the tensors that the map shows.
+    #[test]
+    fn a_label_is_of_the_memory_that_its_map_shows() {
+        let mut found = findings();
+        let mut freed = found.programs["cg"].profile.clone();
+        for allocation in &mut freed.allocations {
+            allocation.histograms.values_mut().for_each(|sizes| sizes.push(Histogram::default()));
+        }
+        freed.optimistic.push(Some(99.0));
+        found.programs.get_mut("cg").expect("cg").profile = freed;
+        let Panel::Heat(cg) = &Spatial.draw(&found).panels[0] else { panic!("heat maps") };
+        assert_eq!(cg.remark, "1.60x", "of the map, not of what is left at the end");
     }
 }
