@@ -70,6 +70,14 @@ impl Stage {
         Self { work, memory, kind }
     }
 
+    pub(crate) fn work(&self) -> &Work {
+        &self.work
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// A workload whose memory was not looked at: enough where nothing is compressed.
     pub fn unseen(application: Application) -> Self {
         Self::new(Work::Application(application), Memory::Unknown, CodecKind::Bpc)
