@@ -1,7 +1,9 @@
 //! `buddy simulate`: time and traffic of a workload, a network, a trace or a program on a modelled GPU.
 
 mod grid;
+mod measures;
 mod output;
+mod ranges;
 
 use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
 
@@ -71,9 +73,10 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "N", value_parser = grid::snapshot)]
     snapshot: Option<usize>,
 
-    /// Codec of a workload's or network's memory; files of targets name their own
-    #[arg(long, value_name = "NAME", default_value = "bpc")]
-    codec: CodecKind,
+    /// Codec of a workload's or network's memory, bpc unless given; files of targets name their own. A trace or a generated
+    /// program has no data to compress: say how it compresses with --shares or a file of targets
+    #[arg(long, value_name = "NAME")]
+    codec: Option<CodecKind>,
 
     /// Batch size of a network
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
@@ -87,9 +90,10 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "DIR")]
     recorded: Option<PathBuf>,
 
-    /// With a ratio: shares of zero, b8, s1, s2, s3 and raw entries
-    #[arg(long, value_name = "S,S,S,S,S,S", default_value = "0,0,0.3,0.6,0,0.1", value_parser = grid::shares)]
-    shares: Shares,
+    /// How a trace or a generated program compresses, with a ratio as target: shares of zero, b8, s1, s2, s3 and raw entries,
+    /// 0,0,0.3,0.6,0,0.1 unless given
+    #[arg(long, value_name = "S,S,S,S,S,S", value_parser = grid::shares)]
+    shares: Option<Shares>,
 
     /// Memory of a generated program, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -108,11 +112,15 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "KEY=V1,V2", value_parser = Axis::parse)]
     sweep: Vec<Axis>,
 
+    /// List the address ranges of a trace or a generated program as a file of targets to edit, and simulate nothing
+    #[arg(long, conflicts_with_all = ["sweep", "json", "html", "timeline", "targets"])]
+    ranges: bool,
+
     /// Write the record; the cycle count is its field data.cycles
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 
-    /// Write a page with the table and a chart
+    /// Write a page with every figure; of a sweep, with charts of what was swept
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
 
@@ -126,7 +134,7 @@ Examples:
   buddy simulate cg --scale 16MB --mode buddy --link 150
   buddy simulate lulesh --sweep mode=ideal,bandwidth,buddy --sweep link=50,100,150,200
   buddy simulate resnet50 --batch 64 --sweep mode=ideal,bandwidth,buddy
-  buddy simulate crates/trace/tests/vectoradd --spec v100
+  buddy simulate stream --ranges > targets.toml
   buddy simulate stream --mode buddy --targets 2x --sweep link=50,100,150,200
   buddy simulate csr --targets 2x --sweep mode=ideal,bandwidth,buddy --json csr.json
   buddy simulate gemm --spec v100 --timeline gemm.json";
@@ -134,6 +142,9 @@ Examples:
 impl Simulate {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
+        if self.ranges {
+            return ranges::print(&self.case().input);
+        }
         let plan = Plan::of(self.case(), self.sweep.clone()).map_err(anyhow::Error::msg)?;
         let cases: Vec<Case> = plan.cases().collect();
         self.check_output(&cases)?;
@@ -148,17 +159,47 @@ impl Simulate {
             self.scenario(&stage.expect("every input has its stage").1, &case.point)
         };
         let scenarios: Vec<Scenario<'_>> = cases.iter().map(scenario).collect::<Result<_>>()?;
+        self.say_what_is_assumed(&cases)?;
         let done = simulate(&scenarios)?;
         let settings: Vec<String> = cases.iter().map(|case| grid::settings(case, &self.sweep)).collect();
         let mut runs: Vec<Run<'_>> = Vec::new();
-        for ((scenario, done), settings) in scenarios.iter().zip(&done).zip(&settings) {
-            runs.extend(done.as_ref().map(|done| Run { scenario, done, settings }));
+        for (number, ((scenario, done), settings)) in scenarios.iter().zip(&done).zip(&settings).enumerate() {
+            runs.extend(done.as_ref().map(|done| Run { scenario, done, settings, number }));
         }
         warn_of_unmatched(&runs);
-        output::print(&runs)?;
+        output::print(&what, &runs)?;
         self.write_files(&what, &runs)?;
         if runs.len() < cases.len() {
             bail!("interrupted: {} of {} runs are done", runs.len(), cases.len());
+        }
+        Ok(())
+    }
+
+    /// Says how memory is taken to compress of which nothing is known, and that a codec has nothing to do there.
+    fn say_what_is_assumed(&self, cases: &[Case]) -> Result<()> {
+        let ratio = |point: &Point| matches!(point.target_choice(), TargetChoice::All(_));
+        let compressed = |point: &Point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy);
+        let swept = |key: &str| self.sweep.iter().any(|axis| axis.keys.iter().any(|one| one == key));
+        for Case { input, point } in cases {
+            if !matches!(Source::find(&input.program)?, Source::Generated(_) | Source::Trace(_)) {
+                continue;
+            }
+            let name = &input.program;
+            if self.codec.is_some() || swept("codec") {
+                say(format_args!(
+                    "warning: {name} has no data, so a codec changes nothing; --shares says how it compresses"
+                ));
+            } else if compressed(point) && ratio(point) && self.shares.is_none() && !swept("shares") {
+                let shares = input.shares.map(|share| format!("{:.0}%", 100.0 * share));
+                say(format_args!(
+                    "note: how the memory of {name} compresses is not known; assumed are {} zero, {} b8, {} s1, {} s2, {} s3 \
+                     and {} raw entries (--shares)",
+                    shares[0], shares[1], shares[2], shares[3], shares[4], shares[5]
+                ));
+            } else {
+                continue;
+            }
+            return Ok(());
         }
         Ok(())
     }
@@ -210,11 +251,11 @@ impl Simulate {
             program: self.what.clone(),
             scale: self.scale,
             snapshot: self.snapshot,
-            codec: self.codec,
+            codec: self.codec.unwrap_or(CodecKind::Bpc),
             batch: self.batch,
             sample: self.sample,
             size: self.size,
-            shares: self.shares.0,
+            shares: self.shares.map_or(Input::default().shares, |shares| shares.0),
             recorded: self.recorded.clone(),
             ..Input::default()
         };
@@ -234,7 +275,7 @@ impl Simulate {
             files::write(path, &output::record(what, runs, self.sweep.is_empty()))?;
         }
         if let Some(path) = &self.html {
-            files::write(path, &output::page(what, runs))?;
+            files::write(path, &output::page(what, runs, &self.sweep))?;
         }
         if let (Some(path), Some(timeline)) = (&self.timeline, &first.timeline) {
             write_atomic(path, |out| timeline.write(&first.report, out))?;
@@ -262,6 +303,21 @@ pub(crate) struct Run<'a> {
     done: &'a Done,
     /// What is swept and has no column of its own.
     settings: &'a str,
+    /// The how-manieth of the sweep.
+    number: usize,
+}
+
+impl Run<'_> {
+    /// Whether what matches nothing in its file of targets goes by address.
+    fn is_by_address(&self) -> bool {
+        self.done.unmatched.iter().all(|row| row.starts_with("0x"))
+    }
+
+    /// Whether no row of its file of targets is for anything that it accesses.
+    pub(crate) fn matches_nothing(&self) -> bool {
+        let (rows, unmatched) = (self.scenario.config.map.ranges().count(), &self.done.unmatched);
+        !unmatched.is_empty() && self.is_by_address() && unmatched.len() == rows
+    }
 }
 
 /// What is simulated, in words and ready to run on these machines.
@@ -323,13 +379,21 @@ fn describe(stage: &Stage, observed: &Observed, snapshot: usize) -> Result<()> {
 /// Says which rows of a file of targets are for nothing in the program, once for each file.
 fn warn_of_unmatched(runs: &[Run<'_>]) {
     let mut said = HashSet::new();
-    for Run { scenario, done, .. } in runs.iter().filter(|run| !run.done.unmatched.is_empty()) {
-        let path = scenario.point.targets.as_deref().unwrap_or_default();
+    for run in runs.iter().filter(|run| !run.done.unmatched.is_empty()) {
+        let (point, done) = (&run.scenario.point, run.done);
+        let path = point.targets.as_deref().unwrap_or_default();
         if said.insert(path) {
-            say(format_args!(
-                "warning: {path}: the program has nothing at {}; is the file for another run?",
-                done.unmatched.join(", ")
-            ));
+            let (rows, program) = (done.unmatched.join(", "), &point.program);
+            let none = if run.matches_nothing() { "no row matches, so it changes nothing: " } else { "" };
+            match run.is_by_address() {
+                true => say(format_args!(
+                    "warning: {path}: {none}no access reaches memory at {rows}; what is only written may stay in L2, else the \
+                     file is for another run (`buddy simulate {program} --ranges` lists the addresses)"
+                )),
+                false => say(format_args!(
+                    "warning: {path}: {program} has no allocation {rows}; is the file for another run?"
+                )),
+            }
         }
     }
 }

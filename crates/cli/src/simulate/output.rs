@@ -1,16 +1,24 @@
-//! A run or a sweep as a table, a record and a page.
+//! A run or a sweep as text, a record and a page.
 
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use buddy_core::{Record, RecordKind};
-use buddy_report::{Align, Axis, Cell, Column, Page, Series, Table, bar_chart, count, share};
-use buddy_scenario::{Done, Point, Scenario};
+use buddy_report::{Align, Cell, Column, Page, SweepData, Table, count, number, share, sweep_page};
+use buddy_scenario::{Point, Scenario};
 use buddy_sim::Report;
+use buddy_sweep::Axis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Run;
+use super::{
+    Run,
+    measures::{MEASURES, Measure, SPARE, SPEED},
+};
+
+/// Characters in a line of a plain terminal.
+const TERMINAL: usize = 80;
+const TOOL: &str = concat!("buddy ", env!("CARGO_PKG_VERSION"));
 
 /// All runs of a sweep.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,15 +43,24 @@ impl RecordKind for Runs {
     const VERSION: u32 = 1;
 }
 
-/// Prints a line for each run, with times relative to the first, and what is a guess.
-pub(crate) fn print(runs: &[Run<'_>]) -> Result<()> {
-    let (table, remark) = (table(runs).to_text(), remark(runs).unwrap_or_default());
-    write!(io::stdout().lock(), "{table}{remark}").context("cannot write to stdout")
+/// Prints what all runs share, the figures of each with what they mean, and what is a guess.
+pub(crate) fn print(what: &str, runs: &[Run<'_>]) -> Result<()> {
+    let Some(first) = runs.first() else { return Ok(()) };
+    let mut text = format!("{what}: {}\n", words(&settings(runs, true)));
+    text += &match runs {
+        [run] => figures(run),
+        _ => {
+            let (table, left_out) = narrow(table(runs));
+            table.to_text() + &meanings(runs, &left_out)
+        }
+    };
+    text += &remark(first).unwrap_or_default();
+    io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }
 
 /// Which opcodes are not known, if there are any; all runs have the same.
-fn remark(runs: &[Run<'_>]) -> Option<String> {
-    let report = &runs.first()?.done.report;
+fn remark(first: &Run<'_>) -> Option<String> {
+    let report = &first.done.report;
     let (unknown, whole) = (report.unknown_opcodes(), report.instructions.max(1));
     let sum: u64 = unknown.values().sum();
     let names: Vec<String> =
@@ -59,58 +76,108 @@ fn remark(runs: &[Run<'_>]) -> Option<String> {
     })
 }
 
+/// The settings of a run, by name; what it does not have is left out.
+fn own(run: &Run<'_>) -> [(&'static str, String); 7] {
+    let (point, report) = (&run.scenario.point, &run.done.report);
+    [
+        ("GPU", report.gpu.clone()),
+        ("mode", report.mode.name().to_owned()),
+        ("link", report.link.clone()),
+        ("target", point.targets.clone().unwrap_or_default()),
+        (
+            "metadata",
+            point.metadata_bytes.map_or_else(String::new, |bytes| format!("{} B", count(bytes.into()))),
+        ),
+        ("over", oversubscribed(point)),
+        ("settings", run.settings.to_owned()),
+    ]
+}
+
+fn oversubscribed(point: &Point) -> String {
+    let over = point.oversubscription.get();
+    if over == 0.0 { String::new() } else { share(over) }
+}
+
+/// The settings that all runs share, or those in which they differ, of each run.
+fn settings(runs: &[Run<'_>], same: bool) -> Vec<Vec<(&'static str, String)>> {
+    let all: Vec<_> = runs.iter().map(own).collect();
+    let kept = |at: usize| all.iter().all(|one| one[at].1 == all[0][at].1) == same;
+    let of = |one: &[(&'static str, String); 7]| {
+        (0..one.len()).filter(|at| kept(*at)).map(|at| one[at].clone()).collect()
+    };
+    all.iter().map(of).collect()
+}
+
+/// `GPU paper, mode buddy, link 150`.
+fn words(settings: &[Vec<(&'static str, String)>]) -> String {
+    let known = settings.first().into_iter().flatten().filter(|(_, value)| !value.is_empty());
+    known.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The measures that any run has.
+fn shown<'a>(runs: &'a [Run<'_>]) -> impl Iterator<Item = &'static Measure> + 'a {
+    let single = runs.len() == 1;
+    MEASURES.iter().filter(move |one| {
+        !(single && one.name == SPEED) && runs.iter().any(|run| one.of(run, &runs[0]).is_some())
+    })
+}
+
+fn cell(measure: &Measure, run: &Run<'_>, first: &Run<'_>) -> Cell {
+    let value = measure.of(run, first);
+    value.map_or_else(|| Cell::text("-"), |value| Cell::number(value, number(measure.unit, value)))
+}
+
+/// The figures of one run, one below the other with what they mean.
+fn figures(run: &Run<'_>) -> String {
+    let one = std::slice::from_ref(run);
+    let line = |measure: &Measure| {
+        let value = measure.of(run, run).map_or_else(String::new, |value| number(measure.unit, value));
+        format!("  {:<10} {value:>12}  {}\n", measure.name, measure.about)
+    };
+    shown(one).map(line).collect()
+}
+
+/// What the columns of a table mean, and which there is no room for.
+fn meanings(runs: &[Run<'_>], left_out: &[&str]) -> String {
+    let line = |measure: &Measure| format!("  {:<10} {}\n", measure.name, measure.about);
+    let kept = shown(runs).filter(|measure| !left_out.contains(&measure.name));
+    let more = match left_out {
+        [] => String::new(),
+        names => format!("  --json and --html have more: {}\n", names.join(", ")),
+    };
+    format!("\n{}{more}", kept.map(line).collect::<String>())
+}
+
+/// A table that fits a plain terminal, and the names of the columns that it has no room for.
+fn narrow(mut table: Table) -> (Table, Vec<&'static str>) {
+    let mut left_out = Vec::new();
+    for name in SPARE {
+        if table.to_text().lines().all(|line| line.chars().count() <= TERMINAL) {
+            break;
+        }
+        if let Some(at) = table.columns.iter().position(|column| column.name == name) {
+            table.columns.remove(at);
+            table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            left_out.push(name);
+        }
+    }
+    (table, left_out)
+}
+
 fn table(runs: &[Run<'_>]) -> Table {
     let column = |name, align| Column { name, group: "", align };
-    let texts = ["GPU", "mode", "link", "target"].map(|name| column(name, Align::Left));
-    let numbers = [
-        "metadata",
-        "over",
-        "cycles",
-        "relative",
-        "IPC",
-        "L1 hits",
-        "L2 hits",
-        "DRAM GB/s",
-        "link GB/s",
-        "metadata hits",
-        "buddy",
-    ];
-    let settings = runs.iter().any(|run| !run.settings.is_empty());
-    let own = settings.then(|| column("settings", Align::Left));
-    let numbers = numbers.map(|name| column(name, Align::Right));
-    let columns = own.into_iter().chain(texts).chain(numbers).collect();
-    let first = runs.first().map_or(1, |run| run.done.report.cycles.max(1));
-    Table { columns, rows: runs.iter().map(|run| row(run, settings, first)).collect(), total: Vec::new() }
-}
-
-fn row(run: &Run<'_>, settings: bool, first: u64) -> Vec<Cell> {
-    let (point, report) = (&run.scenario.point, &run.done.report);
-    let own = settings.then(|| Cell::text(run.settings));
-    own.into_iter().chain(cells(point, report, first)).collect()
-}
-
-fn cells(point: &Point, report: &Report, first: u64) -> Vec<Cell> {
-    let rate = |value: f64| Cell::number(value, format!("{value:.1}"));
-    let part = |value: f64| Cell::number(value, share(value));
-    let relative = report.cycles as f64 / first as f64;
-    let link = report.link_traffic.read_gb_per_s + report.link_traffic.written_gb_per_s;
-    vec![
-        Cell::text(&report.gpu),
-        Cell::text(report.mode.name()),
-        Cell::text(&report.link),
-        Cell::text(point.targets.as_deref().unwrap_or("-")),
-        point.metadata_bytes.map_or(Cell::text("-"), |bytes| Cell::number(bytes.into(), count(bytes.into()))),
-        part(point.oversubscription.get()),
-        Cell::number(report.cycles as f64, count(report.cycles)),
-        Cell::number(relative, format!("{relative:.3}")),
-        rate(report.ipc),
-        part(report.l1.hit_rate),
-        part(report.l2.hit_rate),
-        rate(report.dram.gb_per_s),
-        rate(link),
-        part(report.buddy.metadata_hit_rate),
-        part(report.buddy.buddy_access_share),
-    ]
+    let varied = settings(runs, false);
+    let names = varied.first().into_iter().flatten().map(|(name, _)| column(name, Align::Left));
+    let numbers = shown(runs).map(|measure| column(measure.name, Align::Right));
+    let row = |(run, own): (&Run<'_>, &Vec<(&'static str, String)>)| {
+        let own = own.iter().map(|(_, value)| Cell::text(if value.is_empty() { "-" } else { value }));
+        own.chain(shown(runs).map(|measure| cell(measure, run, &runs[0]))).collect()
+    };
+    Table {
+        columns: names.chain(numbers).collect(),
+        rows: runs.iter().zip(&varied).map(row).collect(),
+        total: Vec::new(),
+    }
 }
 
 /// The record: of one run, or of all runs of a sweep.
@@ -120,7 +187,7 @@ pub(crate) fn record(what: &str, runs: &[Run<'_>], single: bool) -> String {
         record.spec = scenario.spec(what);
         return record.to_json();
     }
-    let run = |Run { scenario: Scenario { point, .. }, done, settings }: &Run<'_>| OneRun {
+    let run = |Run { scenario: Scenario { point, .. }, done, settings, .. }: &Run<'_>| OneRun {
         settings: (*settings).to_owned(),
         targets: point.targets.clone(),
         metadata_bytes: point.metadata_bytes,
@@ -132,24 +199,57 @@ pub(crate) fn record(what: &str, runs: &[Run<'_>], single: bool) -> String {
     record.to_json()
 }
 
-/// A page with a bar for each run and the table.
-pub(crate) fn page(what: &str, runs: &[Run<'_>]) -> String {
-    let names: Vec<String> = runs
-        .iter()
-        .map(|Run { done: Done { report, .. }, settings, .. }| {
-            format!("{settings} {} {} {}", report.gpu, report.mode.name(), report.link)
-                .trim_start()
-                .to_owned()
-        })
-        .collect();
-    let groups: Vec<&str> = names.iter().map(String::as_str).collect();
-    let first = runs.first().map_or(1.0, |run| run.done.report.cycles.max(1) as f64);
-    let values = runs.iter().map(|run| run.done.report.cycles as f64 / first).collect();
-    let axis = Axis { name: "time, relative to the first run", format: |value| format!("{value:.2}") };
-    let chart = bar_chart(&groups, &[Series { name: "time".to_owned(), values }], axis);
-    let tool = concat!("buddy ", env!("CARGO_PKG_VERSION"));
-    Page::new(&format!("Simulation of {what}"), "Cycles of a modelled GPU, less is better.")
-        .section("Time", "", &chart)
-        .section("Runs", &remark(runs).unwrap_or_default(), &table(runs).to_html())
-        .render(tool)
+/// The page of one run, or that of a sweep over these axes.
+pub(crate) fn page(what: &str, runs: &[Run<'_>], axes: &[Axis]) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    let (same, guess) = (words(&settings(runs, true)), remark(first).unwrap_or_default());
+    if axes.iter().any(|axis| axis.rows.len() > 1) {
+        let meanings: Vec<String> =
+            MEASURES.iter().map(|one| format!("{}: {}", one.name, one.about)).collect();
+        let meanings = meanings.join("; ");
+        return sweep_page(&sweep(what, runs, axes, format!("{same}. {guess}{meanings}.")), TOOL);
+    }
+    let column = |name, align| Column { name, group: "", align };
+    let row = |measure: &Measure| {
+        vec![Cell::text(measure.name), cell(measure, first, first), Cell::text(measure.about)]
+    };
+    let table = Table {
+        columns: vec![
+            column("figure", Align::Left),
+            column("value", Align::Right),
+            column("meaning", Align::Left),
+        ],
+        rows: shown(&runs[..1]).map(row).collect(),
+        total: Vec::new(),
+    };
+    Page::new(&format!("Simulation of {what}"), &same)
+        .section("", &guess, &table.to_html())
+        .data("simulation.json", &record(what, runs, true))
+        .render(TOOL)
+}
+
+/// The runs along the axes that were swept, for the page of a sweep.
+fn sweep(what: &str, runs: &[Run<'_>], axes: &[Axis], same: String) -> SweepData {
+    let varied = |axis: &&Axis| axis.rows.len() > 1;
+    let axis = |axis: &Axis| (axis.keys.join(", "), axis.rows.iter().map(|row| row.join(", ")).collect());
+    // The last axis varies first.
+    let places = |mut number: usize| {
+        let mut places: Vec<usize> = Vec::new();
+        for axis in axes.iter().rev() {
+            places.extend((axis.rows.len() > 1).then_some(number % axis.rows.len()));
+            number /= axis.rows.len();
+        }
+        places.reverse();
+        places
+    };
+    let figures = |run: &Run<'_>| MEASURES.iter().map(|one| one.of(run, &runs[0])).collect();
+    SweepData {
+        name: what.to_owned(),
+        axes: axes.iter().filter(varied).map(axis).collect(),
+        metrics: MEASURES.iter().map(|one| (one.name.to_owned(), one.unit, one.better)).collect(),
+        rows: runs.iter().map(|run| (places(run.number), figures(run))).collect(),
+        same,
+        missing: axes.iter().map(|axis| axis.rows.len()).product::<usize>() - runs.len(),
+        ..SweepData::default()
+    }
 }
