@@ -4,8 +4,9 @@
     tools/page_check.py out/index.html [--shots DIR]          the page of `buddy reproduce`
     tools/page_check.py --any PAGE... [--shots DIR]           pages of other verbs
 
-Fails if a page logs an error or a warning, asks for anything outside itself, is wider than the window, has a figure without a mark, or a
-control that does nothing. Wide, at a phone's width, light and dark. --shots keeps pictures of what it saw. Needs
+Fails if a page logs an error or a warning, asks for anything outside itself, is wider than the window, has a figure without a mark, a
+control that does nothing, a table of which a phone shows only a part, or a box that paper would cut off. Wide, at a phone's width, on
+paper, light and dark. --shots keeps pictures of what it saw. Needs
 Chromium (CHROMIUM names another one) and nothing but the standard library. Exit 77: there is no Chromium.
 """
 
@@ -91,6 +92,29 @@ SORT = """
   return table.tBodies[0].rows.length < 2 || one !== two;
 })()
 """
+
+# What the two kinds of buttons would save: the page's data, and a table with a line for each of its rows.
+SAVE = """
+(() => {
+  const saved = [];
+  const click = HTMLAnchorElement.prototype.click;
+  HTMLAnchorElement.prototype.click = function () { saved.push(this.download); };
+  document.getElementById("save").click();
+  document.querySelector(".scroll + .save button").click();
+  HTMLAnchorElement.prototype.click = click;
+  const table = document.querySelector(".scroll > table.sortable");
+  const lines = csv(table).trim().split("\\n").length;
+  const whole = JSON.parse(document.getElementById("record").textContent).length > 0;
+  return [...saved.map((name) => name.split(".").pop()), whole, lines === table.querySelectorAll("tbody tr, tfoot tr").length + 1].join();
+})()
+"""
+
+# Tables that are wider than their box: on a phone there is none, and on paper no box is cut off.
+CUT = """[...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth + 1).length"""
+PAPER = """[...document.querySelectorAll(".scroll, .wide")].filter((box) => {
+  const style = getComputedStyle(box);
+  return style.overflowX !== "visible" || style.maxHeight !== "none";
+}).length"""
 
 
 class Browser:
@@ -243,14 +267,28 @@ def check(browser, page, width, dark, shots):
                 wrong.append(f"{figure['id']}: nothing is shown")
     if not any(figure["marks"] for figure in figures):
         wrong.append("no figure has a mark")
-    for name, script, right in [("legend", LEGEND, "true,false,true"), ("tip", TIP, True), ("zoom", ZOOM, "zooms"), ("sort", SORT, True)]:
+    for name, script, right in [("legend", LEGEND, "true,false,true"), ("tip", TIP, True), ("zoom", ZOOM, "zooms"), ("sort", SORT, True),
+                                ("save", SAVE, "json,csv,true,true")]:
         found = browser.evaluate(script)
         if found != right and not (name == "zoom" and found == "none"):
             wrong.append(f"control {name}: {found}")
     wrong += overflow(browser, width)
+    cut = browser.evaluate(CUT) if width < 600 else 0
+    if cut:
+        wrong.append(f"{cut} tables are wider than their box")
+    wrong += on_paper(browser, dark)
     if shots:
         shoot(browser, shots, width, dark)
     return wrong + complaints(browser.events), figures
+
+
+def on_paper(browser, dark):
+    """Whether a box would be cut off where the page is printed."""
+    features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    browser.call("Emulation.setEmulatedMedia", media="print", features=features)
+    boxes = browser.evaluate(PAPER)
+    browser.call("Emulation.setEmulatedMedia", media="", features=features)
+    return [f"on paper, {boxes} boxes would be cut off"] if boxes else []
 
 
 def shoot(browser, shots, width, dark):
