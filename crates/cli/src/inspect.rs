@@ -44,10 +44,10 @@ pub(crate) struct Inspect {
 const EXAMPLES: &str = "\
 Examples:
   A table, and a summary on stderr:
-    buddy inspect examples/sample.bin
+    buddy inspect model.safetensors
 
   One JSON object per entry:
-    buddy inspect examples/sample.bin --format jsonl
+    buddy inspect dump.bin --format jsonl
 
   Whatever another program writes:
     head -c 4096 /dev/urandom | buddy inspect -";

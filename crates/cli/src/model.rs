@@ -38,7 +38,7 @@ pub(crate) struct Pack {
 /// Give the original files of a packed model back, byte for byte
 #[derive(Args)]
 #[command(after_help = "\
-Example:
+Examples:
   buddy unpack Llama-3.1-8B-buddy --out Llama-3.1-8B")]
 pub(crate) struct Unpack {
     /// A file or folder that `buddy pack` wrote

@@ -11,10 +11,22 @@ use clap::{Args, Subcommand};
 /// A GPU or a link of your own is a file with all fields, or with `base = "h200"` and those that differ; give its path
 /// wherever a GPU or a link is asked for.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Specs {
     #[command(subcommand)]
     what: What,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  What is built in, and all that the model knows of one:
+    buddy specs list
+    buddy specs show h200
+
+  A GPU of your own, with twice the L2 of an H200:
+    printf 'base = \"h200\"\\nname = \"mine\"\\n[l2]\\nbytes = 125829120\\n' > mine.toml
+    buddy specs show mine.toml
+    buddy simulate stream --spec mine.toml";
 
 #[derive(Subcommand)]
 enum What {

@@ -38,6 +38,31 @@ fn simulate() {
     insta::assert_snapshot!(help(&["simulate", "--help"]));
 }
 
+/// The verbs that a help text lists.
+fn verbs(text: &str) -> Vec<String> {
+    let list =
+        text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_verb_has_examples_and_none_needs_the_repository() {
+    let all = verbs(&help(&["--help"]));
+    assert!(all.len() > 10 && all.contains(&"simulate".to_owned()), "{all:?}");
+    for verb in &all {
+        let text = help(&[verb, "--help"]);
+        let (_, examples) = text.split_once("Examples:").unwrap_or_else(|| panic!("{verb} has no examples"));
+        for folder in ["examples/", "crates/", "docs/", "specs/"] {
+            assert!(!examples.contains(folder), "{verb}: {examples}");
+        }
+    }
+}
+
 #[test]
 fn the_version_is_the_workspaces() {
     assert_eq!(help(&["--version"]), format!("buddy {}\n", env!("CARGO_PKG_VERSION")));

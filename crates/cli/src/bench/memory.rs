@@ -17,6 +17,10 @@ use clap::Args;
 /// Writes and reads back a sample of every size class. The table has nanoseconds per 128-byte entry, and how
 /// much more the memory costs than what stands beside it; then what a second thread gains.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  buddy bench memory
+  buddy bench memory --codec bdi --target 4x")]
 pub(crate) struct Memory {
     /// MiB of data
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1024))]

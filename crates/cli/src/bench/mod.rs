@@ -13,6 +13,11 @@ use clap::{Args, Subcommand};
 /// Every round trip that is timed is verified. Other programs on the machine disturb wall-clock times: compare
 /// within a run, above all with the copy.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  buddy bench codec
+  buddy bench memory
+  buddy bench sim")]
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: What,

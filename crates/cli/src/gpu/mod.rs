@@ -25,6 +25,12 @@ const GIB: f64 = (1u64 << 30) as f64;
 
 /// Use a real GPU: what it is, whether it is exact, how fast it is
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  buddy gpu info
+  buddy gpu test --gib 1
+  buddy gpu bench --json bench.json
+  buddy gpu headers include")]
 pub(crate) struct GpuVerb {
     #[command(subcommand)]
     what: What,

@@ -14,7 +14,7 @@ use clap::Args;
 /// Say what is in a kernel's trace
 #[derive(Args)]
 #[command(after_help = "Examples:
-  buddy trace info crates/trace/tests/vectoradd/kernel-1.traceg")]
+  buddy trace info traces/kernel-1.traceg")]
 pub(super) struct Info {
     /// A kernel's trace (.traceg, .traceg.xz, .warps)
     file: PathBuf,

@@ -13,6 +13,11 @@ use clap::{Args, Subcommand};
 /// Ten compact programs of the methods that the paper studied. Their values evolve by real numerics, on any
 /// machine; docs/workloads.md describes each.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  buddy workload list
+  buddy workload run cg --scale 16MB --out cg
+  buddy profile cg")]
 pub(crate) struct Workload {
     #[command(subcommand)]
     what: What,
