@@ -15,10 +15,11 @@ pub(crate) struct Completions {
 }
 
 const AFTER_HELP: &str = "\
-Put it where the shell looks:
-  buddy completions bash >~/.local/share/bash-completion/completions/buddy
-  buddy completions zsh  >~/.zfunc/_buddy     # a folder of $fpath
-  buddy completions fish >~/.config/fish/completions/buddy.fish";
+Examples:
+  Put it where the shell looks:
+    buddy completions bash >~/.local/share/bash-completion/completions/buddy
+    buddy completions zsh  >~/.zfunc/_buddy     # a folder of $fpath
+    buddy completions fish >~/.config/fish/completions/buddy.fish";
 
 impl Completions {
     /// Does the verb's job.
