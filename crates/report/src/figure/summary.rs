@@ -75,7 +75,7 @@ fn drawn(figures: &[Record<Figure>], layout: &Layout) -> (f64, String) {
     let floor = height - 30.0;
     let mut inner = format!(
         "<text class=\"title\" x=\"16\" y=\"26\">Ours over the paper's</text>\
-         <text x=\"16\" y=\"46\">The line is the paper's figure, the band is 15% either side.</text>\
+         <text x=\"16\" y=\"46\">The line is the paper's figure, the band 15%.</text>\
          <rect class=\"band\" x=\"{low:.1}\" y=\"{y:.0}\" width=\"{:.1}\" height=\"{:.0}\"/>\
          <line class=\"one\" x1=\"{one:.1}\" x2=\"{one:.1}\" y1=\"{y:.0}\" y2=\"{floor:.0}\"/>",
         high - low,
