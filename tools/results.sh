@@ -18,7 +18,7 @@ for name in $(target/release/buddy workload list | awk 'NR > 2 { print $1 }'); d
     run=$out/$name
     rm -rf "$run"
     target/release/buddy workload run "$name" --scale "$scale" --out "$run" >&2
-    target/release/buddy profile "$run" --verify --json "$run.json" --html "$run.html" >"$run.txt"
+    target/release/buddy profile "$run" --policy allocation-16x --codec bpc --verify --json "$run.json" --html "$run.html" >"$run.txt"
     rm -rf "$run"
     echo "$name: verified"
 done

@@ -4,7 +4,7 @@ use buddy_codec::CodecKind;
 use buddy_core::{Analysis, Figure, Profile, Record, RunInfo, RunRecord, TargetTable};
 use buddy_dl::Accuracy;
 use buddy_profile::{Measured, Settings, Tried, profile};
-use buddy_report::{analysis_page, figure_files, profile_page, profile_text, study_page};
+use buddy_report::{View, analysis_page, figure_files, profile_page, profile_text, study_page};
 use buddy_sweep::Outcome;
 
 /// Rows that are drawn: a few bytes may stand for millions.
@@ -22,14 +22,14 @@ pub(crate) fn read(text: &str) {
             let made = profile(&measured, &Settings::final_design(CodecKind::Bpc));
             if let Ok((profile, _)) = made {
                 assert!(profile.policies.iter().all(|one| one.ratio.is_finite()));
-                profile_text(&profile);
+                profile_text(&profile, &View::default());
             }
         }
     }
     if let Ok(record) = Record::<Profile>::from_json(text)
         && record.data.allocations.len() < MOST
     {
-        profile_text(&record.data);
+        profile_text(&record.data, &View::default());
         profile_page(&record);
     }
     if let Ok(record) = Record::<Figure>::from_json(text) {

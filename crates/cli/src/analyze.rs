@@ -1,31 +1,36 @@
 //! `buddy analyze`: how compressible files are, array by array.
 
 use std::{
-    io::{self, Write},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
-use buddy_core::{Dtype, Record};
+use anyhow::{Context, Result, bail};
+use buddy_core::{Dtype, Record, parse_share};
 use buddy_profile::{DEFAULT_THRESHOLD, analyze};
-use buddy_report::{analysis_page, analysis_text};
-use buddy_snapshot::{Array, array_files, open, open_raw};
+use buddy_report::{analysis_csv, analysis_page, analysis_text};
+use buddy_snapshot::{Array, Format, array_files, open, open_raw, read_memory};
 use clap::Args;
 
-use crate::{output, progress::Bar};
+use crate::{
+    output::{self, is_stdout},
+    progress::Bar,
+    showing::Showing,
+};
 
 /// Show how compressible files are, and which targets that allows
 ///
 /// Reads raw dumps, .npy, .npz, .safetensors, .gguf, PyTorch's .pt and .bin, HDF5 and NetCDF-4, and folders of them. Files are
 /// mapped, so they may be larger than memory (HDF5 is decoded into a temporary file).
-/// For every array: the share of its 128-byte entries in each size class (zero, b8, s1, s2, s3, raw: 0, 8, 32,
-/// 64, 96 and 128 bytes), the optimistic ratio of the paper's eight sizes, the largest target that leaves no more
-/// than the threshold's share of entries to buddy memory, and the ratio and overflow that follow. Once with the
-/// paper's codec, bpc, and once with `auto`, the codec that does best on a sample of the array.
+///
+/// For every array: the codec that does best on a sample of it, the largest target that leaves no more than the threshold's
+/// share of its 128-byte entries to buddy memory, the ratio, overflow and saved memory that follow, and beside them the ratio
+/// of the paper's codec, bpc; then the optimistic ratio of the paper's eight sizes and the share of entries in each size class
+/// (zero, b8, s1, s2, s3, raw: 0, 8, 32, 64, 96 and 128 bytes). A narrow terminal is shown fewer columns.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Analyze {
-    /// Files to read, a model's folder or its index of shards; a file that no format claims is raw bytes
+    /// Files to read, a model's folder or its index of shards, or - for stdin; a file that no format claims is raw bytes
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
@@ -37,13 +42,20 @@ pub(crate) struct Analyze {
     #[arg(long)]
     raw: bool,
 
-    /// Share of an array's entries that may overflow to buddy memory, 0 to 1
-    #[arg(long, default_value_t = DEFAULT_THRESHOLD, value_parser = parse_threshold)]
+    /// Share of an array's entries that may overflow to buddy memory, 0 to 1 or 0% to 100%
+    #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_THRESHOLD, value_parser = parse_threshold)]
     threshold: f64,
 
-    /// Write the record of the analysis here
+    #[command(flatten)]
+    showing: Showing,
+
+    /// Write the record of the analysis here; - is stdout, instead of the table
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
+
+    /// Write a line for each array here, as comma-separated values; - is stdout
+    #[arg(long, value_name = "PATH")]
+    csv: Option<PathBuf>,
 
     /// Write a page with tables and heat maps here; it is one file and needs no network
     #[arg(long, value_name = "PATH")]
@@ -60,21 +72,32 @@ Examples:
     buddy analyze output.h5
 
   A raw dump of doubles, with no more than 5% of entries overflowing:
-    buddy analyze field.bin --dtype f64 --threshold 0.05";
+    buddy analyze field.bin --dtype f64 --threshold 5%
+
+  The ten layers that save the most, for a spreadsheet, and what a pipe gives:
+    buddy analyze Llama-3.1-8B/ --filter '*mlp*' --sort saved --top 10 --csv mlp.csv
+    zcat field.f32.gz | buddy analyze - --dtype f32 --json - | jq .data.auto.ratio";
 
 fn parse_threshold(text: &str) -> Result<f64, String> {
-    let threshold: f64 = text.parse().map_err(|_| "this is not a number".to_owned())?;
+    let threshold = parse_share(text).ok_or_else(|| "this is not a number, nor a percentage".to_owned())?;
     if (0.0..=1.0).contains(&threshold) { Ok(threshold) } else { Err("it must be from 0 to 1".to_owned()) }
 }
 
 impl Analyze {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
-        output::check(&[("--json", self.json.as_ref()), ("--html", self.html.as_ref())], &self.paths)?;
+        let outputs =
+            [("--json", self.json.as_ref()), ("--csv", self.csv.as_ref()), ("--html", self.html.as_ref())];
+        output::check(&outputs, &self.paths)?;
         let mut arrays: Vec<(String, Array)> = Vec::new();
         for path in &self.paths {
             arrays.extend(self.open(path)?);
         }
+        if let Some(complaint) = self.showing.complaint(arrays.iter().map(|(_, array)| array.name.as_str())) {
+            bail!(complaint);
+        }
+        let view = self.showing.view();
+        arrays.retain(|(_, array)| view.shows(&array.name));
         let bytes = arrays.iter().map(|(_, array)| array.bytes().len() as u64).sum();
         let bar = Bar::new(bytes);
         let mut record = Record::new(analyze(&arrays, self.threshold, &|read| bar.add(read)));
@@ -86,12 +109,29 @@ impl Analyze {
         if let Some(path) = &self.html {
             output::write(path, &analysis_page(&record))?;
         }
-        io::stdout().write_all(analysis_text(&record.data).as_bytes()).context("cannot write to stdout")
+        if let Some(path) = &self.csv {
+            output::write(path, &analysis_csv(&record.data, &view))?;
+        }
+        match outputs.iter().any(|(_, path)| path.is_some_and(|path| is_stdout(path))) {
+            true => Ok(()),
+            false => output::print(&analysis_text(&record.data, &view)),
+        }
+    }
+
+    fn read_stdin(&self) -> Result<Vec<(String, Array)>> {
+        let (name, mut bytes) = ("stdin", Vec::new());
+        io::stdin().read_to_end(&mut bytes)?;
+        let format = if self.raw { Format::Raw } else { Format::of(Path::new(name), &bytes)? };
+        let arrays = read_memory(format, name, bytes, self.dtype)?;
+        Ok(arrays.into_iter().map(|array| (name.to_owned(), array)).collect())
     }
 
     /// The arrays of a path, each with the name of its file.
     fn open(&self, path: &Path) -> Result<Vec<(String, Array)>> {
         let read = if self.raw { open_raw } else { open };
+        if is_stdout(path) {
+            return self.read_stdin().context("stdin");
+        }
         let mut arrays = Vec::new();
         for file in array_files(path)? {
             let name = file.display().to_string();

@@ -1,7 +1,7 @@
 //! `buddy`: Buddy Compression on the command line, as a library, so that the Python package brings the command too.
 //!
 //! Thin: each verb has a file of its own that parses its arguments, calls the library crates and prints. Data
-//! goes to stdout and talk to stderr; the exit code is 0 for done, 1 for could not, 2 for wrong usage.
+//! goes to stdout and talk to stderr; the exit code is 0 for done, 1 for could not, 2 for wrong usage, 130 for interrupted.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod output;
 mod profile;
 mod progress;
 mod reproduce;
+mod showing;
 mod simulate;
 mod specs;
 mod sweep;
@@ -51,7 +52,7 @@ Examples:
   buddy simulate cg --sweep mode=ideal,buddy
   buddy reproduce --quick --out out
 
-Exit codes: 0 done, 1 could not, 2 wrong usage.";
+Exit codes: 0 done, 1 could not, 2 wrong usage, 130 interrupted.";
 
 #[derive(Subcommand)]
 enum Verb {
@@ -107,14 +108,16 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Completions(verb) => verb.run().map(|()| 0),
         Verb::Man(verb) => verb.run().map(|()| 0),
     };
-    match done {
+    let code = match done {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             say(format_args!("buddy: {error:#}"));
             1
         }
-    }
+    };
+    // A verb that finishes by itself was interrupted all the same.
+    if INTERRUPTED.load(Ordering::Relaxed) { INTERRUPT_CODE } else { code }
 }
 
 impl Verb {
@@ -131,6 +134,8 @@ impl Verb {
 /// Whether the verb finishes by itself when it is interrupted, and whether it should now.
 static FINISHES: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The code that shells give for Ctrl-C: 128 and the signal's number.
+const INTERRUPT_CODE: u8 = 130;
 
 /// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C. A verb that
 /// finishes by itself is left alone the first time.
@@ -139,7 +144,7 @@ fn stop() {
         return;
     }
     buddy_snapshot::discard_partial();
-    std::process::exit(130);
+    std::process::exit(INTERRUPT_CODE.into());
 }
 
 /// Prints one line on stderr. Nobody may be reading there, and that is no reason to fail.

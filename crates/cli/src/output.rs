@@ -1,12 +1,12 @@
-//! Files that a verb writes: looked at before the work, written after it.
+//! What a verb writes: files, looked at before the work and written after it, or stdout for `-`.
 
 use std::{
     collections::HashSet,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use buddy_snapshot::write_atomic;
 
 /// Looks for what cannot be written before hours of reading, not after. The outputs come with the names of their
@@ -16,24 +16,45 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)], inputs: &[PathBuf]) ->
     let given: Vec<(&str, &PathBuf)> =
         outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))).collect();
     for (index, (option, path)) in given.iter().enumerate() {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !dir.is_dir() {
-            bail!("{}: there is no directory {}", path.display(), dir.display());
-        }
-        if path.is_dir() {
-            bail!("{}: this is a directory; give the name of a file", path.display());
-        }
-        if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
-            bail!("{}: this file is read; give another name to write to", path.display());
-        }
         if let Some((other, _)) = given[..index].iter().find(|(_, other)| other == path) {
-            bail!("{other} and {option} name the same file");
+            let what = if is_stdout(path) { "both write to stdout" } else { "name the same file" };
+            bail!("{other} and {option} {what}");
+        }
+        if !is_stdout(path) {
+            check_file(path, &inputs)?;
         }
     }
     Ok(())
 }
 
-/// Writes a text, whole or not at all.
+fn check_file(path: &Path, inputs: &HashSet<PathBuf>) -> Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !dir.is_dir() {
+        bail!("{}: there is no directory {}", path.display(), dir.display());
+    }
+    if path.is_dir() {
+        bail!("{}: this is a directory; give the name of a file", path.display());
+    }
+    if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
+        bail!("{}: this file is read; give another name to write to", path.display());
+    }
+    Ok(())
+}
+
+/// Whether a path stands for stdout. What a person would read is left out then.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes a text, whole or not at all; to stdout for `-`.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
+    match is_stdout(path) {
+        true => print(text),
+        false => Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?),
+    }
+}
+
+/// Writes a text to stdout.
+pub(crate) fn print(text: &str) -> Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }

@@ -8,8 +8,97 @@ use std::{
 
 use tempfile::TempDir;
 
+fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_buddy"));
+    command.current_dir(dir).arg("analyze").args(args).env_remove("COLUMNS");
+    command
+}
+
 fn buddy(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_buddy")).current_dir(dir).arg("analyze").args(args).output().unwrap()
+    command(dir, args).output().unwrap()
+}
+
+fn stdout(output: Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A model of 32 layers in a safetensors file: two matrices and a norm each, and an embedding.
+fn layers(dir: &Path) {
+    let (mut header, mut bytes) = (String::new(), Vec::<u8>::new());
+    let mut tensor = |name: &str, data: &[u8]| {
+        let (start, end) = (bytes.len(), bytes.len() + data.len());
+        let comma = if header.is_empty() { "" } else { "," };
+        let elements = data.len() / 2;
+        header.push_str(&format!(
+            r#"{comma}"{name}":{{"dtype":"BF16","shape":[{elements}],"data_offsets":[{start},{end}]}}"#
+        ));
+        bytes.extend(data);
+    };
+    tensor("model.embed_tokens.weight", &[0; 2048]);
+    for layer in 0..32 {
+        let noise: Vec<u8> =
+            (0..1024u32).map(|i| (i.wrapping_mul(2_654_435_761 + layer) >> 13) as u8).collect();
+        tensor(&format!("model.layers.{layer}.self_attn.q_proj.weight"), &noise);
+        tensor(&format!("model.layers.{layer}.self_attn.k_proj.weight"), &[0; 1024]);
+        tensor(&format!("model.layers.{layer}.post_attention_layernorm.weight"), &[1; 256]);
+    }
+    let header = format!("{{{header}}}");
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.as_bytes());
+    file.extend(bytes);
+    fs::write(dir.join("layers.safetensors"), file).unwrap();
+}
+
+#[test]
+fn layers_are_grouped_sorted_and_filtered_within_eighty_columns() {
+    let dir = TempDir::new().unwrap();
+    layers(dir.path());
+    let text = |args: &[&str]| {
+        stdout(
+            command(dir.path(), &[&["layers.safetensors"], args].concat())
+                .env("COLUMNS", "80")
+                .output()
+                .unwrap(),
+        )
+    };
+    let rows = |text: &str| text.lines().filter(|line| line.contains(".weight")).count();
+    let all = text(&[]);
+    assert!(all.lines().all(|line| line.chars().count() <= 80), "{all}");
+    assert_eq!(rows(&all), 4, "{all}");
+    assert!(all.contains("[0-31]") && all.contains("all 97"), "{all}");
+    let top = text(&["--sort", "saved", "--top", "2"]);
+    assert!(top.lines().nth(2).unwrap().contains("k_proj") && top.contains("and 33 more arrays"), "{top}");
+    let each = text(&["--each", "--filter", "*.1?.self_attn.?_proj*"]);
+    assert_eq!(rows(&each), 20, "{each}");
+    assert!(each.contains("all 20"), "only what passes is measured: {each}");
+    let none = buddy(dir.path(), &["layers.safetensors", "--filter", "nowhere"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8(none.stderr).unwrap().contains("none of 97 names fits it"));
+}
+
+#[test]
+fn records_and_lines_go_to_stdout_and_data_comes_from_stdin() {
+    let dir = TempDir::new().unwrap();
+    layers(dir.path());
+    let json = stdout(buddy(dir.path(), &["layers.safetensors", "--json", "-"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["data"]["arrays"].as_array().unwrap().len(), 97);
+    let csv = stdout(buddy(dir.path(), &["layers.safetensors", "--csv", "-", "--filter", "q_proj"]));
+    assert!(
+        csv.starts_with("file,name,dtype,shape,bytes,codec,target,ratio,overflow,device_bytes,"),
+        "{csv}"
+    );
+    assert_eq!(csv.lines().count(), 33);
+    let piped = |file: &str, args: &[&str]| {
+        let input = fs::File::open(dir.path().join(file)).unwrap();
+        stdout(command(dir.path(), &[&["-"], args].concat()).stdin(input).output().unwrap())
+    };
+    assert!(piped("layers.safetensors", &[]).contains("all 97"), "a format is known by its first bytes");
+    let raw = piped("layers.safetensors", &["--raw", "--csv", "-"]);
+    assert!(raw.lines().nth(1).unwrap().starts_with("stdin,stdin,u8,"), "{raw}");
+    let both = buddy(dir.path(), &["layers.safetensors", "--json", "-", "--csv", "-"]);
+    assert!(String::from_utf8(both.stderr).unwrap().contains("--json and --csv both write to stdout"));
 }
 
 /// A safetensors file of a ramp and of zeros.
@@ -66,6 +155,8 @@ fn raw_files_take_a_type_and_a_threshold() {
     };
     let all = row(&["--dtype", "f64"]);
     assert!(all.contains("f64") && all.contains("16x") && all.contains("10.0%"), "{all}");
+    assert_eq!(row(&["--threshold", "5%"]), row(&["--threshold", "0.05"]), "a share may be a percentage");
+    assert_ne!(row(&["--threshold", "5%"]), row(&[]));
     let none = row(&["--threshold", "0"]);
     assert!(none.contains("u8") && none.contains("1.00x"), "{none}");
 }

@@ -4,8 +4,9 @@ mod common;
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Read},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -144,4 +145,23 @@ fn an_interrupted_run_leaves_whole_snapshots() {
         name.to_string_lossy().ends_with(".part")
     });
     assert_eq!(half.count(), 0);
+}
+
+/// Every verb gives the code of an interruption, those too that finish what they have begun and write what is done.
+#[test]
+#[cfg(unix)]
+fn a_verb_that_finishes_by_itself_says_that_it_was_interrupted() {
+    let dir = TempDir::new().unwrap();
+    let out = dir.path().join("out");
+    let mut reproduce = command(&["reproduce", "--quick", "--out", out.to_str().unwrap()]);
+    let mut child = reproduce.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains('%'), "the work has begun: {line}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    assert!(rest.contains("interrupted"), "{rest}");
 }

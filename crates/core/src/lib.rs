@@ -50,13 +50,14 @@ pub use pages::PageMap;
 pub use phase::{PhaseChange, PhasePlan, PhaseSnapshot};
 pub use profile::{
     AllocationProfile, CodecOutcome, PlanOutcome, Policy, PolicyOutcome, Profile, SweepPoint, Verification,
+    best_outcome,
 };
 pub use record::{Record, RecordError, RecordKind};
 pub use run::{AllocationInfo, AllocationSizes, RUN_VERSION, RunError, RunInfo, RunRecord, SnapshotInfo};
 pub use table::{AllocationTarget, TARGETS_VERSION, TargetTable, TargetsError};
 pub use target::Target;
 pub use targets::{RangesError, TargetRange, Targets};
-pub use text::{read_text, visible};
+pub use text::{binary_size, parse_share, read_text, visible};
 pub use worst::{conservative_target, or_uncompressed, stays_mostly_zero, worst_overflow};
 
 /// Why a value of the vocabulary is not one.

@@ -136,7 +136,22 @@ impl AllocationProfile {
     }
 }
 
+/// The best of some outcomes: the largest ratio, then the least overflow, then the first. The naive policy holds the threshold
+/// only for the whole program, so that a single allocation may overflow altogether, and a plan follows other rules: neither counts.
+pub fn best_outcome(outcomes: &[PolicyOutcome]) -> Option<&PolicyOutcome> {
+    let counts = |one: &&PolicyOutcome| !matches!(one.policy, Policy::Naive | Policy::Plan);
+    let better = |best: &&PolicyOutcome, one: &&PolicyOutcome| {
+        (one.ratio, -one.mean_overflow) > (best.ratio, -best.mean_overflow)
+    };
+    outcomes.iter().filter(counts).reduce(|best, one| if better(&best, &one) { one } else { best })
+}
+
 impl Profile {
+    /// The best of what was measured.
+    pub fn best(&self) -> Option<&PolicyOutcome> {
+        best_outcome(&self.policies)
+    }
+
     /// What a policy gives with a codec.
     pub fn outcome(&self, policy: Policy, codec: &str) -> Option<&PolicyOutcome> {
         self.policies.iter().find(|outcome| outcome.policy == policy && outcome.codec == codec)
@@ -158,9 +173,13 @@ pub struct AllocationProfile {
     /// What its codec learned of it, in words; empty where it learns nothing, or a record does not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub learned: String,
-    /// Some of its pages in the last snapshot that has them, with the paper's codec.
+    /// Some of its pages in the last snapshot that has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageMap>,
+    /// The codec of these pages: the chosen one, or the paper's where only pages of that are known. Empty in a record from before
+    /// there was a choice: the paper's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pages_codec: String,
 }
 
 /// What targets make of a run.
@@ -239,6 +258,10 @@ pub struct PlanOutcome {
     pub bound_seconds: f64,
     /// Whether no better plan exists, proved by search.
     pub optimal: bool,
+    /// The least device memory, more than what the plan takes, with which one allocation alone would lose less; none where
+    /// nothing is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_bytes: Option<u64>,
 }
 
 /// What a working memory said.

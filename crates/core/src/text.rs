@@ -36,9 +36,38 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(spell).collect())
 }
 
+/// A size in binary units: `86.7 MiB`.
+pub fn binary_size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A share as people give it, `0.05` or `5%`; none for what is no number.
+pub fn parse_share(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(percent) => Some(percent.trim_end().parse::<f64>().ok()? / 100.0),
+        None => text.parse().ok(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_may_be_a_percentage() {
+        assert_eq!(["0.05", "5%", "12.5 %", "-1"].map(parse_share), [0.05, 0.05, 0.125, -1.0].map(Some));
+        assert_eq!(["", "%", "five", "5%%"].map(parse_share), [None; 4]);
+    }
 
     #[test]
     fn what_would_act_on_a_terminal_is_spelled_out() {

@@ -1,6 +1,6 @@
 //! Why there is no profile.
 
-use buddy_core::{RecordError, RunError, TargetsError};
+use buddy_core::{RecordError, RunError, TargetsError, binary_size};
 
 /// Why a run cannot be profiled, or a plan not be made. Each message is one line.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum Error {
     #[error(transparent)]
     Run(#[from] RunError),
     /// A threshold that is no share.
-    #[error("the threshold is {0}; it must lie between 0 and 1")]
+    #[error("the threshold is {0}; it must lie between 0 and 1 (0% and 100%)")]
     Threshold(f64),
     /// A codec that this tool does not know, or parameters that are not its own.
     #[error("allocation {name:?}: {what}")]
@@ -51,9 +51,8 @@ pub enum Error {
     Accesses(String),
     /// Memory that is too small.
     #[error(
-        "nothing fits {memory} bytes of device memory: even with the largest targets everywhere the run needs \
-         {needed} bytes, {over} too many",
-        over = needed - memory
+        "nothing fits {} of device memory: even with the largest targets everywhere the run needs {}, {} too much",
+        binary_size(*memory), binary_size(*needed), binary_size(needed - memory)
     )]
     NothingFits {
         /// Bytes of device memory that the plan may use.
@@ -63,8 +62,9 @@ pub enum Error {
     },
     /// A carve-out that is too small.
     #[error(
-        "nothing fits {memory} bytes of device memory: its carve-out is three times as large, and what does not \
-         lie on the device needs {needed} bytes of it, {over} too many"
+        "nothing fits {} of device memory: its carve-out is three times as large, and what does not lie on the device \
+         needs {} of it, {} too much",
+        binary_size(*memory), binary_size(*needed), binary_size(*over)
     )]
     CarveOut {
         /// Bytes of device memory, of which the carve-out is three times as many.

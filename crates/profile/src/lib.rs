@@ -43,7 +43,7 @@ pub use memory::Memory;
 pub use observer::{Observer, train};
 pub use phases::phases;
 pub use plan::{PlanRequest, plan, read_accesses};
-pub use profile::{Settings, check_threshold, policy_targets, profile};
+pub use profile::{Settings, best_policy, check_threshold, policy_targets, profile};
 pub use prune::drop_beaten;
 pub use record::record_run;
 pub use rows::Rows;

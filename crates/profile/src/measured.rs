@@ -148,10 +148,15 @@ impl MeasuredAllocation {
         Self { codecs, auto }
     }
 
-    /// Some of its pages in the last snapshot that has them, with the first codec.
-    pub fn picture(&self) -> Option<PageMap> {
-        let last = self.codecs.first()?.maps.iter().rev().flatten().next();
-        last.map(|map| map.sampled(MOST_OF_PROFILE))
+    /// Some of its pages in the last snapshot that has them, with one of its codecs; with the first that pages were kept of
+    /// where there are none of that. The codec comes with them.
+    pub fn picture(&self, codec: usize) -> Option<(CodecKind, PageMap)> {
+        let first_choice = self.codecs.get(codec).into_iter();
+        let last = |codec: &MeasuredCodec| {
+            let map = codec.maps.iter().rev().flatten().next()?;
+            Some((codec.kind, map.sampled(MOST_OF_PROFILE)))
+        };
+        first_choice.chain(&self.codecs).find_map(last)
     }
 
     /// What a record keeps of one snapshot.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{
     AllocationProfile, AllocationTarget, CodecOutcome, ENTRY_BYTES, Histogram, PlanOutcome, Policy,
-    PolicyOutcome, Profile, SweepPoint, TARGETS_VERSION, TargetTable,
+    PolicyOutcome, Profile, SweepPoint, TARGETS_VERSION, TargetTable, best_outcome,
 };
 
 use crate::{
@@ -87,6 +87,20 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
         verified: None,
     };
     Ok((profile, chosen))
+}
+
+/// The policy that gives the largest ratio of those that hold the threshold for each allocation, and of two that give the same
+/// the one with less overflow, then the simpler one. `naive` holds it only for all of them together, so that one allocation may
+/// overflow altogether; it is for comparison.
+///
+/// # Errors
+/// A threshold that is none, or a codec that was not measured.
+pub fn best_policy(measured: &Measured, threshold: f64, codec: CodecChoice) -> Result<Policy, Error> {
+    check_threshold(threshold)?;
+    // What is wrong with the codec is wrong with every policy.
+    assign(measured, threshold, Policy::Allocation, codec)?;
+    Ok(best_outcome(&outcomes(measured, threshold, &[codec]))
+        .map_or(Policy::Allocation16x, |best| best.policy))
 }
 
 /// The targets that a policy gives a measured run, without the rest of a profile.
@@ -211,13 +225,15 @@ fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProf
             .iter()
             .map(|codec| (codec.kind.name().to_owned(), codec.histograms.clone()))
             .collect();
+        let (pages_codec, pages) = allocation.picture(assigned.codec).unzip();
         AllocationProfile {
             histograms,
             auto: allocation.codecs[allocation.auto].kind.name().to_owned(),
             overflowing: snapshots.clone().map(|snapshot| overflowing(codec, assigned, snapshot)).collect(),
             device_bytes: assigned.device_bytes_with(codec),
             learned: codec.codec.as_ref().and_then(Codec::learned).unwrap_or_default(),
-            pages: allocation.picture(),
+            pages,
+            pages_codec: pages_codec.map(|kind| kind.name().to_owned()).unwrap_or_default(),
         }
     };
     measured.allocations.iter().zip(chosen).map(one).collect()

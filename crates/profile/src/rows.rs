@@ -20,8 +20,8 @@ impl Rows {
     pub const EVERY: Self = Self { codecs: 1, fewest: usize::MAX, most: usize::MAX, all: 0 };
     /// The pictures of `buddy analyze`, with every codec.
     pub(crate) const ANALYSIS: Self = Self { codecs: usize::MAX, fewest: 8, most: 512, all: 16_384 };
-    /// The pictures of a profile.
-    pub(crate) const PROFILE: Self = Self { codecs: 1, fewest: 8, most: MOST_OF_PROFILE, all: 8192 };
+    /// The pictures of a profile, with every codec: which of them is shown follows from what is chosen.
+    pub const PROFILE: Self = Self { codecs: usize::MAX, fewest: 8, most: MOST_OF_PROFILE, all: 8192 };
     /// What the record of a run keeps of each snapshot.
     pub const RECORD: Self = Self { codecs: 1, fewest: 1, most: 64, all: 64 };
 

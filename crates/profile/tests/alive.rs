@@ -67,8 +67,8 @@ fn the_ratio_is_of_the_largest_footprints() {
 #[test]
 fn pages_are_of_the_last_snapshot_that_has_them() {
     let measured = Measured::from_record(&record(), &TRIED).unwrap();
-    assert_eq!(measured.allocations[1].picture().unwrap().rows().len(), 1);
-    assert!(measured.allocations[2].picture().is_none());
+    assert_eq!(measured.allocations[1].picture(0).unwrap().1.rows().len(), 1);
+    assert!(measured.allocations[2].picture(0).is_none());
 }
 
 #[test]

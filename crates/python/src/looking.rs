@@ -73,7 +73,10 @@ pub(crate) fn analysis_html(record: &str) -> PyResult<String> {
 /// The tables of an analysis as text.
 #[pyfunction]
 pub(crate) fn analysis_text(record: &str) -> PyResult<String> {
-    Ok(buddy_report::analysis_text(&Record::<Analysis>::from_json(record).map_err(failure::value)?.data))
+    Ok(buddy_report::analysis_text(
+        &Record::<Analysis>::from_json(record).map_err(failure::value)?.data,
+        &buddy_report::View::default(),
+    ))
 }
 
 /// A span, its codec, and the address where each entry's size class goes, a byte for each, or 0.

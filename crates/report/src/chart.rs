@@ -71,7 +71,7 @@ fn group_name(x: f64, name: &str, slanted: bool) -> String {
     if !slanted {
         return label(x, y, "middle", name);
     }
-    let short = escape(&crate::analysis::shorten(name, NAME_LETTERS));
+    let short = escape(&crate::names::shorten(name, NAME_LETTERS));
     let (x, y, name) = (x + 6.0, y - 4.0, escape(name));
     format!(
         "<text transform=\"translate({x:.1} {y:.1}) rotate(-32)\" text-anchor=\"end\">{short}<title>{name}</title></text>"

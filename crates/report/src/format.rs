@@ -1,21 +1,7 @@
 //! Numbers and texts as people read them.
 
 use buddy_core::Unit;
-
-/// A size in binary units: `86.7 MiB`.
-pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1023.95 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
+pub use buddy_core::binary_size as bytes;
 
 /// A count with a thin gap between thousands: `1 234 567`.
 pub fn count(number: u64) -> String {

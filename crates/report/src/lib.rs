@@ -11,16 +11,20 @@ mod analysis;
 mod cards;
 mod chart;
 mod classes;
+mod csv;
 mod figure;
+mod fit;
 mod format;
 mod heat;
+mod names;
 mod page;
 mod profile;
 mod scale;
 mod sweep;
 mod table;
+mod view;
 
-pub use analysis::{analysis_page, analysis_text};
+pub use analysis::{analysis_csv, analysis_page, analysis_text};
 pub use cards::{Card, cards};
 pub use chart::{Axis, Line, Series, bar_chart, line_chart};
 pub use classes::{class_bar, class_legend};
@@ -28,9 +32,11 @@ pub use figure::{
     Deviation, figure_files, grid_markdown, grid_text, run_picture, study_page, summary_picture,
     summary_table, summary_table_text, summary_text,
 };
+pub use fit::wrap;
 pub use format::{bytes, count, escape, number, ratio, share};
 pub use heat::{heat_map, stack_maps};
 pub use page::Page;
-pub use profile::{profile_page, profile_text};
+pub use profile::{profile_csv, profile_page, profile_text};
 pub use sweep::{SweepData, sweep_page};
 pub use table::{Align, Cell, Column, Table};
+pub use view::{SortBy, View};

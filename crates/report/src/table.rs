@@ -43,6 +43,11 @@ impl Cell {
         Self { key: Some(value), ..Self::text(text) }
     }
 
+    /// What a terminal shows.
+    pub(crate) fn shown(&self) -> &str {
+        &self.text
+    }
+
     /// Shows this HTML on a page instead of the text.
     #[must_use]
     pub fn with_html(self, html: String) -> Self {
@@ -65,9 +70,7 @@ impl Table {
     /// The table in columns of text.
     pub fn to_text(&self) -> String {
         let heads: Vec<Cell> = self.columns.iter().map(|column| Cell::text(column.name)).collect();
-        let all = || std::iter::once(&heads).chain(&self.rows).chain(&self.total);
-        let width = |i: usize| all().map(|row: &Vec<Cell>| row[i].text.chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width_of(column)).collect();
         let rule = "─".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1));
         let line = |row: &Vec<Cell>| self.text_line(row, &widths);
         let mut text = format!("{}\n{rule}\n", line(&heads));
@@ -77,6 +80,12 @@ impl Table {
             text.extend(self.total.iter().map(|row| line(row) + "\n"));
         }
         text
+    }
+
+    /// Characters of the widest cell of a column, its head included.
+    pub(crate) fn width_of(&self, column: usize) -> usize {
+        let cells = self.rows.iter().chain(&self.total).map(|row| row[column].text.chars().count());
+        cells.chain([self.columns[column].name.chars().count()]).max().unwrap_or(0)
     }
 
     fn text_line(&self, row: &[Cell], widths: &[usize]) -> String {

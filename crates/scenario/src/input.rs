@@ -8,7 +8,7 @@ use std::{
 };
 
 use buddy_codec::CodecKind;
-use buddy_core::{RunRecord, digest};
+use buddy_core::{RunRecord, digest, parse_share};
 use buddy_dl::Network;
 use buddy_trace::{Item, accel, is_kernel};
 use buddy_workloads::{Info, SNAPSHOTS};
@@ -220,8 +220,8 @@ fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
 /// # Errors
 /// A sentence, for anything else.
 pub fn parse_sample(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+    match parse_share(text) {
+        Some(share) if share > 0.0 && share <= 1.0 => Ok(share),
         _ => Err(format!("'{text}' is no share above 0, at most 1")),
     }
 }
@@ -231,8 +231,8 @@ pub fn parse_sample(text: &str) -> Result<f64, String> {
 /// # Errors
 /// A sentence, for anything else.
 pub fn parse_shares(text: &str) -> Result<[f64; 6], String> {
-    let all: Result<Vec<f64>, _> = text.split(',').map(|share| share.trim().parse()).collect();
-    let six = all.ok().and_then(|all| all.try_into().ok());
+    let all: Option<Vec<f64>> = text.split(',').map(|share| parse_share(share.trim())).collect();
+    let six = all.and_then(|all| all.try_into().ok());
     six.ok_or_else(|| format!("'{text}' is not six shares, such as 0,0,0.3,0.6,0,0.1"))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use buddy_core::{
-    Policy,
+    Policy, parse_share,
     spec::{Gpu, Link, SpecError},
 };
 use buddy_profile::DEFAULT_THRESHOLD;
@@ -51,8 +51,8 @@ impl Share {
     /// # Errors
     /// A sentence, for anything else.
     pub fn parse(text: &str) -> Result<Self, String> {
-        match text.parse::<f64>() {
-            Ok(share) if (0.0..=0.5).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
+        match parse_share(text) {
+            Some(share) if (0.0..=0.5).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
             _ => Err(format!("'{text}' is no share from 0 to 0.5")),
         }
     }
@@ -62,8 +62,8 @@ impl Share {
     /// # Errors
     /// A sentence, for anything else.
     pub fn parse_threshold(text: &str) -> Result<Self, String> {
-        match text.parse::<f64>() {
-            Ok(share) if (1e-6..=0.999_999).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
+        match parse_share(text) {
+            Some(share) if (1e-6..=0.999_999).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
             _ => Err(format!("'{text}' is no threshold above 0 and below 1")),
         }
     }

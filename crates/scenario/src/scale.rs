@@ -1,5 +1,6 @@
 //! How large a run is: a share of the paper's footprint, or a size.
 
+use buddy_core::parse_share;
 use buddy_workloads::Info;
 
 use crate::Error;
@@ -28,7 +29,7 @@ const UNITS: [(&str, f64); 9] = [
     ("G", 1e9),
 ];
 
-/// Reads `0.25`, `1`, `16MB` or `1GiB`.
+/// Reads `0.25`, `25%`, `1`, `16MB` or `1GiB`.
 ///
 /// # Errors
 /// A sentence, for anything else.
@@ -36,7 +37,8 @@ pub fn parse_scale(text: &str) -> Result<Scale, String> {
     let unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
     let number = unit.map_or(text, |(number, _)| number.trim_end());
     let wrong = || "give a share of the paper's footprint (0.25, 1) or a size (16MB, 1GiB)".to_owned();
-    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let number = if unit.is_some() { number.parse().ok() } else { parse_share(number) };
+    let number: f64 = number.ok_or_else(wrong)?;
     if !number.is_finite() || number <= 0.0 {
         return Err("it must be more than 0".to_owned());
     }
@@ -90,9 +92,10 @@ mod tests {
     #[test]
     fn shares_and_sizes() {
         assert_eq!(parse_scale("0.25"), Ok(Scale::Share(0.25)));
+        assert_eq!(parse_scale("25%"), Ok(Scale::Share(0.25)));
         assert_eq!(parse_scale("16MB"), Ok(Scale::Bytes(16_000_000)));
         assert_eq!(parse_scale("1.5 GiB"), Ok(Scale::Bytes(3 << 29)));
-        for text in ["", "x", "16 bananas", "-1", "0", "nan", "inf", "MB", "0x10", "1GBs"] {
+        for text in ["", "x", "16 bananas", "-1", "0", "nan", "inf", "MB", "0x10", "1GBs", "5%MB"] {
             assert!(parse_scale(text).is_err(), "{text}");
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Every file is an allocation; an extension that is a type's name, as in `velocity.f64`, gives the type of its elements.
 //! Where a dump's name says when it was made, it is one of a series: directories with numbers (`step_00100/`), files with
-//! numbers (`rho_00100.dat`), or whatever a [`Pattern`] says. Hidden files do not count.
+//! numbers (`rho_00100.dat`), or whatever a [`Pattern`] says. Hidden files do not count. A model's folder and a single file are
+//! one snapshot.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +15,9 @@ use buddy_core::{AllocationInfo, Dtype, RunInfo, SnapshotInfo};
 use serde_json::Map;
 
 use crate::{
-    Array, Error, Pattern, open,
+    Array, Error, Pattern, array_files,
+    folder::INDEX,
+    open,
     pattern::{Told, guess},
 };
 
@@ -25,8 +28,10 @@ pub(crate) struct Dumps {
     snapshots: BTreeMap<u64, BTreeMap<String, PathBuf>>,
     /// Element type of files whose extension says none.
     dtype: Option<Dtype>,
-    /// How the names were read, for people.
-    pub(crate) note: String,
+    /// Whether the only array of a file keeps its own name, as a model's tensors do.
+    own_names: bool,
+    /// How the names were read, for people; empty where there was nothing to guess.
+    pub(crate) how: &'static str,
 }
 
 impl Dumps {
@@ -34,7 +39,10 @@ impl Dumps {
     pub(crate) fn find(dir: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self, Error> {
         let (dirs, files): (Vec<PathBuf>, Vec<PathBuf>) =
             list(dir)?.into_iter().partition(|path| path.is_dir());
-        let (told, note) = match (pattern, dirs.is_empty(), files.is_empty()) {
+        if pattern.is_none() && files.iter().any(|path| is_of_a_model(path)) {
+            return Self::of_files(dir, dtype, "the files of a model");
+        }
+        let (told, how) = match (pattern, dirs.is_empty(), files.is_empty()) {
             (_, true, true) => return Err(Error::NoRun),
             (Some(pattern), ..) => by_pattern(dir, &dirs, files, pattern)?,
             (None, true, false) => series(&files).unwrap_or_else(|| (single(files), "one snapshot")),
@@ -47,10 +55,13 @@ impl Dumps {
                 return Err(Error::Duplicate(name));
             }
         }
-        let allocations: BTreeSet<&String> = snapshots.values().flat_map(BTreeMap::keys).collect();
-        let note =
-            format!("{note}: {} of {} allocations", count(snapshots.len(), "snapshot"), allocations.len());
-        Ok(Self { snapshots, dtype, note })
+        Ok(Self { snapshots, dtype, own_names: false, how })
+    }
+
+    /// One snapshot: a file of arrays, or those that a model's folder or index stands for.
+    pub(crate) fn of_files(path: &Path, dtype: Option<Dtype>, how: &'static str) -> Result<Self, Error> {
+        let files = array_files(path)?.into_iter().map(|path| (file_name(&path), path)).collect();
+        Ok(Self { snapshots: [(0, files)].into(), dtype, own_names: true, how })
     }
 
     /// The run that they are.
@@ -70,7 +81,9 @@ impl Dumps {
         for (name, path) in self.snapshots.values().nth(index).into_iter().flatten() {
             let extension = path.extension().and_then(|extension| extension.to_str()?.parse::<Dtype>().ok());
             let mut found = open(path, extension.or(self.dtype))?;
-            if let [only] = &mut found[..] {
+            if let [only] = &mut found[..]
+                && !self.own_names
+            {
                 only.name.clone_from(name);
             }
             arrays.extend(found);
@@ -81,8 +94,10 @@ impl Dumps {
 
 type Sorted = Vec<(Told, PathBuf)>;
 
-fn count(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+/// Whether a file is one that lies beside a model's weights and holds none.
+fn is_of_a_model(path: &Path) -> bool {
+    let name = file_name(path);
+    name == "config.json" || name.ends_with(INDEX)
 }
 
 fn file_name(path: &Path) -> String {

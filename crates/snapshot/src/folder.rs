@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::Error;
 
 /// What the name of a shard index ends with.
-const INDEX: &str = ".safetensors.index.json";
+pub(crate) const INDEX: &str = ".safetensors.index.json";
 
 /// Extensions of files that hold arrays, in the order in which a folder's are looked for: those of the first kind that is there
 /// are taken, since a model's folder often has the same weights twice.

@@ -22,7 +22,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Opens a run and checks every snapshot's headers. Without `run.json` the directory is taken as dumps.
+    /// Opens a run and checks every snapshot's headers. Without `run.json` the directory is taken as dumps, and a file of arrays
+    /// as a run of one snapshot.
     ///
     /// # Errors
     /// If the directory is no run, or a snapshot lacks an allocation, has one too many, or has one of another
@@ -49,16 +50,22 @@ impl Run {
         let (info, dumps) = if path.exists() {
             (read_info(&path)?, None)
         } else {
-            let dumps = Dumps::find(dir, pattern, dtype)?;
+            let dumps = match dir.is_dir() {
+                true => Dumps::find(dir, pattern, dtype)?,
+                false => Dumps::of_files(dir, dtype, "")?,
+            };
             (dumps.describe(dir)?, Some(dumps))
         };
         info.validate()?;
         Ok(Self { dir: dir.to_owned(), info, dumps })
     }
 
-    /// How the names of dumps were read, for people; nothing for a run with `run.json`.
-    pub fn note(&self) -> Option<&str> {
-        self.dumps.as_ref().map(|dumps| dumps.note.as_str())
+    /// How the names of dumps were read, for people; nothing for a run with `run.json`, or for one file.
+    pub fn note(&self) -> Option<String> {
+        let how = self.dumps.as_ref().map(|dumps| dumps.how).filter(|how| !how.is_empty())?;
+        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let (snapshots, allocations) = (self.info.snapshots.len(), self.info.allocations.len());
+        Some(format!("{how}: {} of {}", count(snapshots, "snapshot"), count(allocations, "allocation")))
     }
 
     /// What is known of the run.

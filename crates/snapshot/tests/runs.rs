@@ -272,3 +272,23 @@ fn directories_of_steps_are_snapshots_and_a_pattern_reads_them_too() {
     let pattern = "step_{step}/{name}.raw".parse().unwrap();
     assert_eq!(Run::open_dumps(dir.path(), Some(&pattern), None).unwrap().info().allocations[0].name, "p");
 }
+
+/// A model's shards, a single file and its one tensor keep the names that they have.
+#[test]
+fn a_model_and_a_file_are_one_snapshot() {
+    let dir = TempDir::new().unwrap();
+    let shard = |number: usize| dir.path().join(format!("model-0000{number}-of-00002.safetensors"));
+    for number in 1..=2 {
+        let header = format!(r#"{{"w.{number}":{{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}}}"#);
+        let length = (header.len() as u64).to_le_bytes();
+        fs::write(shard(number), [&length, header.as_bytes(), &[7; 8]].concat()).unwrap();
+    }
+    fs::write(dir.path().join("config.json"), "{}").unwrap();
+    let names = |run: &Run| run.info().allocations.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    let model = Run::open(dir.path()).unwrap();
+    assert_eq!((names(&model), model.info().snapshots.len()), (vec!["w.1".to_owned(), "w.2".to_owned()], 1));
+    assert_eq!(model.note().unwrap(), "the files of a model: 1 snapshot of 2 allocations");
+    let file = Run::open(&shard(2)).unwrap();
+    assert_eq!((names(&file), file.note()), (vec!["w.2".to_owned()], None));
+    assert_eq!(file.snapshot(0).unwrap()[0].bytes(), [7; 8]);
+}

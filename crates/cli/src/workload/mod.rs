@@ -4,6 +4,7 @@ mod list;
 mod run;
 
 pub(crate) use buddy_scenario::decimal;
+pub(crate) use run::measure;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

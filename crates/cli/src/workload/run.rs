@@ -7,8 +7,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use buddy_codec::CodecKind;
 use buddy_core::{Record, RunInfo, SnapshotInfo};
-use buddy_profile::{DEFAULT_THRESHOLD, Observer, Rows, candidates, drop_beaten, train};
+use buddy_profile::{DEFAULT_THRESHOLD, Measured, Observer, Rows, Tried, candidates, drop_beaten, train};
 use buddy_report::{bytes, run_picture};
 use buddy_scenario::{Scale, parse_scale};
 use buddy_snapshot::{RunWriter, write_atomic};
@@ -149,14 +150,7 @@ impl Run {
             fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         }
         let kinds = candidates();
-        let mut observer: Option<Observer> = None;
-        let checks = watched(workload, |step, arrays| {
-            let begin = || Observer::new(described.clone(), train(arrays, &kinds));
-            let snapshot = SnapshotInfo { step, label: String::new(), file: None };
-            observer.get_or_insert_with(begin).add(snapshot, arrays, Rows::RECORD, &|_| ());
-            Ok(())
-        })?;
-        let observer = observer.context("the run was never looked at")?;
+        let (observer, checks) = observe(workload, described, &kinds, |_| Rows::RECORD)?;
         let mut seen = observer.finish(DEFAULT_THRESHOLD, true).to_record();
         drop_beaten(&mut seen, kinds[0].name());
         let mut record = Record::new(seen);
@@ -169,6 +163,38 @@ impl Run {
         }
         Ok(checks)
     }
+}
+
+/// Runs a workload of so many bytes with its memory measured in place after each tenth, which no disk needs to hold.
+pub(crate) fn measure(info: &Info, bytes: u64, tried: &Tried) -> Result<Measured> {
+    let mut workload = (info.build)(bytes, 1);
+    let described = describe(info, workload.as_ref(), 1);
+    // Pictures are of the last look.
+    let rows = |look| if look + 1 == SNAPSHOTS { Rows::PROFILE } else { Rows::NONE };
+    let (observer, checks) = observe(workload.as_mut(), &described, &tried.all_kinds(), rows)?;
+    if let Some(wrong) = checks.iter().find(|check| !check.passed()) {
+        bail!("workload {}: a wrong answer:{}", info.name, line(wrong));
+    }
+    Ok(observer.finish(tried.threshold, tried.auto))
+}
+
+/// Runs with every tenth measured in place; `rows` says what is kept of each look, from 0.
+fn observe(
+    workload: &mut dyn Workload,
+    described: &RunInfo,
+    kinds: &[CodecKind],
+    rows: impl Fn(u64) -> Rows,
+) -> Result<(Observer, Vec<Check>)> {
+    let mut observer: Option<Observer> = None;
+    let mut looks = 0;
+    let checks = watched(workload, |step, arrays| {
+        let begin = || Observer::new(described.clone(), train(arrays, kinds));
+        let snapshot = SnapshotInfo { step, label: String::new(), file: None };
+        observer.get_or_insert_with(begin).add(snapshot, arrays, rows(looks), &|_| ());
+        looks += 1;
+        Ok(())
+    })?;
+    Ok((observer.context("the run was never looked at")?, checks))
 }
 
 /// Runs with every tenth written to disk.

@@ -9,7 +9,7 @@ use buddy_core::{
 };
 use buddy_dl::Accuracy;
 use buddy_profile::{Measured, Settings, Tried, profile, read_targets, write_targets};
-use buddy_report::{analysis_page, profile_page, profile_text, study_page};
+use buddy_report::{View, analysis_page, profile_page, profile_text, study_page};
 use buddy_sim::{ClassMap, TargetsFile};
 use buddy_snapshot::{Format, Run, read_memory};
 use buddy_trace::{At, Code, Kernel, accel, packed};
@@ -49,7 +49,9 @@ pub(crate) fn readers() -> Vec<Reader> {
         reader("run.json", "examples/run/run.json", run_directory),
         reader("record of a run", "data/versions/run-1.json", |bytes, _| record(bytes, run)),
         reader("record of a profile", "data/versions/profile-1.json", |bytes, _| {
-            record(bytes, |record: &Record<Profile>| drop((profile_text(&record.data), profile_page(record))))
+            record(bytes, |record: &Record<Profile>| {
+                drop((profile_text(&record.data, &View::default()), profile_page(record)))
+            })
         }),
         reader("record of a figure", "data/versions/figure-1.json", |bytes, _| {
             record(bytes, |found: &Record<Figure>| {

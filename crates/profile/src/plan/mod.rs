@@ -39,6 +39,8 @@ struct Offer {
     target: Target,
     /// Device bytes, seconds on the link and bytes of the carve-out.
     choice: Choice,
+    /// Bytes over the link when every entry is accessed once.
+    link_bytes: f64,
 }
 
 /// Finds the codecs and targets that fit and lose the least time, and what they give.
@@ -62,8 +64,10 @@ pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignmen
     })?;
     let chosen: Vec<&Offer> =
         offers.iter().zip(&solution.picks).map(|(offers, &pick)| &offers[pick]).collect();
+    let chosen = fill(&offers, chosen, memory, carve_out);
     let assigned = chosen.iter().map(|offer| Assignment { codec: offer.codec, targets: offer.target.into() });
     let link_seconds = chosen.iter().map(|offer| offer.choice.loss).sum();
+    let device_bytes = chosen.iter().map(|offer| offer.choice.cost).sum();
     let outcome = PlanOutcome {
         device_memory: memory,
         spec: request.gpu.name.clone(),
@@ -71,13 +75,38 @@ pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignmen
         link: request.link.name.clone(),
         link_gb_per_s: request.link.gb_per_s,
         counted: request.accesses.is_some(),
-        device_bytes: chosen.iter().map(|offer| offer.choice.cost).sum(),
+        device_bytes,
         device_seconds: device_seconds(measured, request),
         link_seconds,
         bound_seconds: if solution.optimal { link_seconds } else { solution.bound },
         optimal: solution.optimal,
+        next_bytes: dearer(&offers, &chosen).map(|more| device_bytes + more),
     };
     Ok((assigned.collect(), outcome))
+}
+
+/// Uses what a plan leaves of the device memory. Where accesses are counted, some choices lose the same time, all of them for an
+/// allocation that is never accessed; of those, the ones that leave the least to buddy memory.
+fn fill<'a>(offers: &'a [Vec<Offer>], chosen: Vec<&'a Offer>, memory: u64, carve_out: u64) -> Vec<&'a Offer> {
+    let no_worse = |(offers, chosen): (&'a Vec<Offer>, &&Offer)| -> Vec<&'a Offer> {
+        offers.iter().filter(|offer| offer.choice.loss <= chosen.choice.loss).collect()
+    };
+    let open: Vec<Vec<&Offer>> = offers.iter().zip(&chosen).map(no_worse).collect();
+    let by_bytes = |offer: &&Offer| Choice { loss: offer.link_bytes, ..offer.choice };
+    let choices: Vec<Vec<Choice>> = open.iter().map(|offers| offers.iter().map(by_bytes).collect()).collect();
+    match solve(&choices, memory, carve_out) {
+        Ok(found) => open.iter().zip(found.picks).map(|(offers, pick)| offers[pick]).collect(),
+        Err(_) => chosen,
+    }
+}
+
+/// The least device memory that a choice with less loss needs beyond that of the chosen one, over all allocations.
+fn dearer(offers: &[Vec<Offer>], chosen: &[&Offer]) -> Option<u64> {
+    let more = offers.iter().zip(chosen).flat_map(|(offers, chosen)| {
+        let better = offers.iter().filter(|offer| offer.choice.loss < chosen.choice.loss);
+        better.map(|offer| offer.choice.cost.saturating_sub(chosen.choice.cost))
+    });
+    more.min()
 }
 
 /// Every codec that may be chosen with every target.
@@ -96,9 +125,10 @@ fn offers(allocation: &MeasuredAllocation, request: &PlanRequest, index: usize) 
             let parameters = if target.compresses() { sizes.parameter_bytes } else { 0 };
             let cost = page_entries * target.device_bytes() as u64 + metadata + parameters;
             let passes = passes(request, index, entries);
-            let loss = passes * mean_buddy_bytes(&sizes.histograms, target) / (request.link.gb_per_s * 1e9);
+            let link_bytes = mean_buddy_bytes(&sizes.histograms, target);
+            let loss = passes * link_bytes / (request.link.gb_per_s * 1e9);
             let side = page_entries * target.buddy_bytes() as u64;
-            Offer { codec, target, choice: Choice { cost, loss, side } }
+            Offer { codec, target, choice: Choice { cost, loss, side }, link_bytes }
         })
     };
     let offers: Vec<Offer> = codecs.flat_map(|(codec, _)| all(codec)).collect();

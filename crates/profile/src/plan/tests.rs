@@ -140,7 +140,7 @@ fn what_lacks_is_said() {
     let measured = measured(&mut random, 3);
     let least = measured.run.bytes() / 16 + measured.run.bytes() / 256;
     let error = plan(&measured, &request(least - 1, None)).unwrap_err().to_string();
-    assert!(error.contains(&format!("needs {least} bytes, 1 too many")), "{error}");
+    assert!(error.ends_with(&format!("needs {}, 1 B too much", buddy_core::binary_size(least))), "{error}");
     // It fits the device, but not with a carve-out of three times as much.
     let error = plan(&measured, &request(least, None)).unwrap_err();
     assert!(matches!(error, Error::CarveOut { .. }), "{error}");
@@ -164,4 +164,35 @@ fn counts_are_for_every_allocation_and_for_no_other() {
     assert!(read(r#"{"0": 5}"#).unwrap_err().contains("\"1\""));
     assert!(read(r#"{"0": 5, "1": 7, "2": 1}"#).unwrap_err().contains("\"2\""));
     assert!(read(r#"{"0": -1}"#).unwrap_err().starts_with("counts.json: not counts of accesses"));
+}
+
+/// An allocation that is never accessed loses nothing wherever it lies; it has the memory that is left all the same.
+#[test]
+fn what_is_never_accessed_does_not_overflow_beside_unused_memory() {
+    let measured = measured(&mut Random(9), 2);
+    let entries = |index: usize| measured.run.allocations[index].entries();
+    let request = request(2 * measured.run.bytes(), Some(vec![0, entries(1)]));
+    let (assigned, outcome) = plan(&measured, &request).unwrap();
+    for (one, allocation) in assigned.iter().zip(&measured.allocations) {
+        let target = one.targets.uniform().unwrap();
+        let histograms = &allocation.codecs[one.codec].histograms;
+        assert!(histograms.iter().all(|histogram| histogram.overflowing(target) == 0), "{target}");
+    }
+    assert_eq!((outcome.link_seconds, outcome.next_bytes), (0.0, None));
+}
+
+/// What is left is less than any step needs, and the plan says how much that would be.
+#[test]
+fn a_plan_says_what_the_next_step_needs() {
+    let mut random = Random(3);
+    for _ in 0..50 {
+        let measured = measured(&mut random, 3);
+        let memory = measured.run.bytes() * 6 / 10;
+        let Ok((_, outcome)) = plan(&measured, &request(memory, None)) else { continue };
+        assert_eq!(outcome.next_bytes.is_some(), outcome.link_seconds > 0.0, "{outcome:?}");
+        let Some(next) = outcome.next_bytes else { continue };
+        assert!(next > memory, "{outcome:?}");
+        let (_, better) = plan(&measured, &request(next, None)).unwrap();
+        assert!(better.link_seconds < outcome.link_seconds, "{better:?} beside {outcome:?}");
+    }
 }

@@ -1,18 +1,23 @@
 //! `buddy analyze` for the terminal and as a page.
 
+mod text;
+
+pub use text::{analysis_csv, analysis_text};
+pub(crate) use text::{saved, several};
+
 use buddy_core::{
     Analysis, ArrayAnalysis, Fit, Outcome, PageMap, Record, SizeClass, Target, conservative_target,
 };
 
 use crate::{
     Align, Axis, Card, Cell, Column, Line, Page, Series, Table, bar_chart, bytes, cards, class_bar,
-    class_legend, count, heat_map, line_chart, ratio, share, stack_maps,
+    class_legend, count, heat_map, line_chart, names::shorten_apart, ratio, share, stack_maps,
 };
 
 /// Heat maps that are open when the page is; the rest are one click away.
 const OPEN_MAPS: usize = 12;
-/// Characters of a name in tables.
-const NAME_CHARS: usize = 44;
+/// Characters of a name in the table; pointing at it shows the whole name.
+const NAME_CHARS: usize = 34;
 /// Rows of the picture of all memory.
 const ALL_ROWS: usize = 512;
 
@@ -22,55 +27,6 @@ pub(crate) const fn left(name: &'static str, group: &'static str) -> Column {
 
 pub(crate) const fn right(name: &'static str, group: &'static str) -> Column {
     Column { name, group, align: Align::Right }
-}
-
-/// The table for a terminal: a row with the paper's codec and, where another one was chosen, a row with that.
-pub fn analysis_text(analysis: &Analysis) -> String {
-    let mut columns = vec![left("array", ""), left("type", ""), right("size", ""), left("codec", "")];
-    columns.extend(SizeClass::ALL.map(|class| right(class.name(), "")));
-    columns.extend([right("optimistic", ""), left("target", ""), right("ratio", ""), right("overflow", "")]);
-    let array_rows = |array: &ArrayAnalysis| {
-        let head = [shorten(&array.name, NAME_CHARS), array.dtype.to_string(), bytes(array.bytes)];
-        let [bpc, auto] = [&array.bpc, &array.auto];
-        let same = bpc.codec == auto.codec;
-        let codec = if same { "bpc = auto".to_owned() } else { bpc.codec.clone() };
-        let mut rows = vec![text_row(head, codec, &bpc.fit, Some(bpc.target))];
-        if !same {
-            rows.push(text_row(
-                Default::default(),
-                format!("auto: {}", auto.codec),
-                &auto.fit,
-                Some(auto.target),
-            ));
-        }
-        rows
-    };
-    let head = [format!("all {}", analysis.arrays.len()), String::new(), bytes(all_bytes(analysis))];
-    let total = vec![
-        text_row(head, "bpc".to_owned(), &analysis.bpc, None),
-        text_row(Default::default(), "auto".to_owned(), &analysis.auto, None),
-    ];
-    Table { columns, rows: analysis.arrays.iter().flat_map(array_rows).collect(), total }.to_text()
-}
-
-fn text_row(head: [String; 3], codec: String, fit: &Fit, target: Option<Target>) -> Vec<Cell> {
-    let entries = fit.histogram.entries().max(1) as f64;
-    let mut cells: Vec<Cell> = head.into_iter().chain([codec]).map(Cell::text).collect();
-    cells.extend(fit.histogram.classes.map(|n| Cell::text(share(n as f64 / entries))));
-    cells.push(Cell::text(optimistic(fit)));
-    cells.push(Cell::text(target.map(Target::name).unwrap_or_default()));
-    cells.extend([Cell::text(ratio(fit.ratio)), Cell::text(share(fit.overflow_share))]);
-    cells
-}
-
-/// A long name with its middle left out: both ends tell names apart.
-pub(crate) fn shorten(name: &str, most: usize) -> String {
-    let safe: Vec<char> = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if safe.len() <= most {
-        return safe.into_iter().collect();
-    }
-    let (start, end) = (most / 2, most - most / 2 - 1);
-    safe[..start].iter().chain(&['…']).chain(&safe[safe.len() - end..]).collect()
 }
 
 fn optimistic(fit: &Fit) -> String {
@@ -134,7 +90,11 @@ fn summary(analysis: &Analysis) -> String {
         card(
             "Device memory then",
             bytes(analysis.auto.device_bytes),
-            format!("targets at a threshold of {:.0}%", analysis.threshold * 100.0),
+            format!(
+                "{} saved; targets at a threshold of {:.0}%",
+                bytes(all_bytes(analysis).saturating_sub(analysis.auto.device_bytes)),
+                analysis.threshold * 100.0
+            ),
         ),
     ])
 }
@@ -193,8 +153,11 @@ fn table(analysis: &Analysis) -> Table {
     columns.extend(outcome(BPC));
     columns.push(left("codec", AUTO));
     columns.extend(outcome(AUTO));
-    let row = |array: &ArrayAnalysis| {
-        let mut cells = vec![array_cell(array), Cell::text(array.dtype.name()), size_cell(array.bytes)];
+    let names: Vec<String> = analysis.arrays.iter().map(|array| array.name.clone()).collect();
+    let short = shorten_apart(&names, NAME_CHARS);
+    let row = |(array, short): (&ArrayAnalysis, &String)| {
+        let mut cells =
+            vec![array_cell(array, short), Cell::text(array.dtype.name()), size_cell(array.bytes)];
         cells.extend(outcome_cells(&array.bpc.fit, Some(array.bpc.target)));
         cells.push(Cell::text(&array.auto.codec));
         cells.extend(outcome_cells(&array.auto.fit, Some(array.auto.target)));
@@ -204,12 +167,12 @@ fn table(analysis: &Analysis) -> Table {
     total.extend(outcome_cells(&analysis.bpc, None));
     total.push(Cell::text(""));
     total.extend(outcome_cells(&analysis.auto, None));
-    Table { columns, rows: analysis.arrays.iter().map(row).collect(), total: vec![total] }
+    Table { columns, rows: analysis.arrays.iter().zip(&short).map(row).collect(), total: vec![total] }
 }
 
-fn array_cell(array: &ArrayAnalysis) -> Cell {
+fn array_cell(array: &ArrayAnalysis, short: &str) -> Cell {
     let shape: Vec<String> = array.shape.iter().map(u64::to_string).collect();
-    let name = crate::escape(&shorten(&array.name, 34));
+    let name = crate::escape(short);
     let hint = crate::escape(&format!("{}: {}, shape {}", array.file, array.name, shape.join(" × ")));
     Cell::text(&array.name).with_html(format!("<span class=\"name\" title=\"{hint}\">{name}</span>"))
 }

@@ -3,6 +3,7 @@
 use buddy_core::{Dtype, Histogram};
 
 use super::*;
+use crate::View;
 
 fn outcome(codec: &str, classes: [u64; 6]) -> Outcome {
     let histogram = Histogram { classes, optimistic_bytes: 128 * classes[5] };
@@ -39,7 +40,7 @@ fn analysis() -> Analysis {
 
 #[test]
 fn text() {
-    insta::assert_snapshot!(analysis_text(&analysis()));
+    insta::assert_snapshot!(analysis_text(&analysis(), &View::default()));
 }
 
 #[test]
@@ -73,9 +74,21 @@ fn a_map_for_each_codec_and_two_for_all() {
 }
 
 #[test]
-fn names_keep_both_ends() {
-    assert_eq!(shorten("encoder.layer.0.attention.self.query.weight", 20), "encoder.la…ry.weight");
-    assert_eq!(shorten("short", 20), "short");
+fn a_terminal_of_eighty_columns_is_enough() {
+    let view = View { width: Some(80), ..View::default() };
+    let text = analysis_text(&analysis(), &view);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains("saved") && text.contains("no room for: zero"), "{text}");
+}
+
+#[test]
+fn a_line_of_csv_for_each_array() {
+    let text = analysis_csv(&analysis(), &View { filter: "zeros".to_owned(), ..View::default() });
+    let mut lines = text.lines();
+    let names = lines.next().unwrap().split(',').count();
+    assert_eq!(lines.next(), Some("model.safetensors,\"zeros"), "{text}");
+    assert_eq!(lines.next().unwrap().split(',').count(), names - 1, "{text}");
+    assert_eq!(lines.next(), None, "the filter holds");
 }
 
 #[test]

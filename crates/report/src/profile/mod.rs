@@ -1,13 +1,15 @@
 //! `buddy profile` for the terminal and as a page.
 
 mod page;
+mod rows;
 mod slider;
 mod text;
 
 pub use page::profile_page;
+pub use rows::profile_csv;
 pub use text::profile_text;
 
-use buddy_core::{AllocationTarget, ENTRY_BYTES, Histogram, PolicyOutcome, Profile, Targets};
+use buddy_core::{AllocationTarget, ENTRY_BYTES, Histogram, Policy, PolicyOutcome, Profile, Target, Targets};
 
 /// The share of an allocation's entries that overflow: the mean over the snapshots that it lives in, and the worst.
 fn overflow(profile: &Profile, index: usize) -> (f64, f64) {
@@ -36,18 +38,31 @@ fn target_text(row: &AllocationTarget) -> String {
     }
 }
 
-/// The codec of an allocation, and what it learned.
-fn codec_text(profile: &Profile, index: usize) -> String {
-    let codec = &profile.targets.allocations[index].codec;
-    match profile.allocations[index].learned.as_str() {
-        "" => codec.clone(),
-        learned => format!("{codec}: {learned}"),
+/// A share in percent, without digits that say nothing.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if (percent - percent.round()).abs() < 1e-6 { format!("{percent:.0}%") } else { format!("{percent:.2}%") }
+}
+
+/// The codec of an allocation, `-` where nothing is compressed, and what it learned.
+fn codec_text(profile: &Profile, index: usize) -> (String, String) {
+    let row = &profile.targets.allocations[index];
+    match row.targets.uniform() {
+        Some(Target::Uncompressed) => ("-".to_owned(), String::new()),
+        _ => (row.codec.clone(), profile.allocations[index].learned.clone()),
     }
 }
 
 /// What the policy and codec give whose targets were chosen.
 fn chosen(profile: &Profile) -> Option<&PolicyOutcome> {
     profile.outcome(profile.policy, &profile.codec)
+}
+
+/// Whether nothing that was measured, and may be recommended, has a larger ratio than what was chosen.
+fn is_recommended(profile: &Profile) -> bool {
+    let may_be = |one: &&PolicyOutcome| !matches!(one.policy, Policy::Naive | Policy::Plan);
+    let (chosen, best) = (chosen(profile).filter(may_be), profile.best());
+    chosen.zip(best).is_some_and(|(chosen, best)| chosen.ratio >= best.ratio)
 }
 
 /// The optimistic ratio of an allocation in all snapshots, with the paper's codec or the first there is.

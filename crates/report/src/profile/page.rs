@@ -2,17 +2,17 @@
 
 use buddy_core::{Policy, PolicyOutcome, Profile, Record};
 
-use super::{chosen, histograms, overflow, ratio_of, slider::slider, target_text, text};
+use super::{chosen, histograms, overflow, percent, ratio_of, slider::slider, target_text, text};
 use crate::{
-    Axis, Card, Cell, Line, Page, Series, Table, analysis::left, analysis::right, analysis::shorten,
-    bar_chart, bytes, cards, class_bar, class_legend, count, heat_map, line_chart, ratio, share,
+    Axis, Card, Cell, Line, Page, Series, Table, analysis::left, analysis::right, analysis::saved, bar_chart,
+    bytes, cards, class_bar, class_legend, count, heat_map, line_chart, ratio, share,
 };
 
 /// Heat maps that are open when the page is; the rest are one click away.
 const OPEN_MAPS: usize = 12;
 
-const TIME_REMARK: &str = "Left, the ratio if every entry could have the best of the paper's eight sizes. Right, the \
-    share of entries that need buddy memory when the targets stay as they were chosen.";
+const TIME_REMARK: &str = "The optimistic ratio is that of entries which could each have the best of the paper's eight \
+    sizes. Entries in buddy memory are those that do not fit targets that stay as they were chosen.";
 const POLICY_REMARK: &str = "Naive is one target for the whole program, allocation one for each allocation up to 4x, \
     allocation-16x adds 16x for what stays mostly zero, page gives a few ranges of pages their own. A target must be \
     within the threshold in every snapshot.";
@@ -21,7 +21,7 @@ const THRESHOLD_REMARK: &str = "How large a share of an allocation's entries may
 const TABLE_REMARK: &str = "Sizes are those of the last snapshot that an allocation lives in, with the chosen codec. \
     Overflow is the share of entries that need buddy memory: the mean over those snapshots, and the worst of them. \
     Click a column to sort.";
-const MAPS_REMARK: &str = "The last snapshot that has its pages. Each line is a page of 64 entries, pages run downwards in address order. \
+const MAPS_REMARK: &str = "The last snapshot that has its pages, with the codec that is named. Each line is a page of 64 entries, pages run downwards in address order. \
     Point at a map to read it.";
 
 /// The page: summary, figures, the slider, a table, heat maps.
@@ -39,8 +39,10 @@ pub fn profile_page(record: &Record<Profile>) -> String {
     if let Some(plan) = &profile.plan {
         page = page.section("The plan", &text::plan_text(plan), "");
     }
+    if run.snapshots.len() > 1 {
+        page = page.section("Over time", TIME_REMARK, &pair(&[optimistic(profile), accesses(profile)]));
+    }
     page = page
-        .section("Over time", TIME_REMARK, &pair(&[optimistic(profile), accesses(profile)]))
         .section(
             "Policies",
             POLICY_REMARK,
@@ -50,7 +52,8 @@ pub fn profile_page(record: &Record<Profile>) -> String {
     if profile.codecs.len() > 2 {
         page = page.section("Codecs", "Each codec for all allocations.", &text::codecs(profile).to_html());
     }
-    page.section("Every allocation", TABLE_REMARK, &(class_legend() + &table(profile).to_html()))
+    let chosen = format!("{} {TABLE_REMARK}", text::chosen_text(profile).replace("%:", "%."));
+    page.section("Every allocation", &chosen, &(class_legend() + &table(profile).to_html()))
         .section("Where it compresses", MAPS_REMARK, &maps(profile))
         .data("profile.json", &record.to_json())
         .render(&record.tool)
@@ -64,13 +67,19 @@ fn summary(profile: &Profile) -> String {
     let card = |name: &str, value: String, remark: String| Card { name: name.to_owned(), value, remark };
     let optimistic = profile.optimistic_ratio.map_or_else(|| "all zeros".to_owned(), ratio);
     let mut all = vec![card("Optimistic", optimistic, "eight sizes, all snapshots together".to_owned())];
-    if let Some(naive) = profile.policies.iter().find(|one| one.policy == Policy::Naive) {
-        let remark = format!("one target for all; {} overflow", share(naive.mean_overflow));
-        all.push(card("Naive", ratio(naive.ratio), remark));
+    let by = |one: &PolicyOutcome| format!("policy {}, codec {}", one.policy, one.codec);
+    if let Some(paper) = profile.outcome(Policy::Allocation16x, "bpc") {
+        all.push(card("The paper's design", ratio(paper.ratio), by(paper)));
+    }
+    let recommended = super::is_recommended(profile);
+    if let Some(best) = profile.best().filter(|_| !recommended) {
+        all.push(card("Recommended", ratio(best.ratio), by(best)));
     }
     if let Some(found) = chosen(profile) {
-        let remark = format!("policy {}, codec {}", found.policy, found.codec);
-        all.push(card("Chosen", ratio(found.ratio), remark));
+        all.push(card(if recommended { "Recommended" } else { "Chosen" }, ratio(found.ratio), by(found)));
+        let size = profile.run.bytes();
+        let remark = format!("of {}; {} in device memory", bytes(size), bytes(found.device_bytes));
+        all.push(card("Saved", saved(size, found.device_bytes), remark));
         let remark = format!("of entries; {} at worst", share(found.worst_overflow));
         all.push(card("Overflow", share(found.mean_overflow), remark));
     }
@@ -79,11 +88,6 @@ fn summary(profile: &Profile) -> String {
 
 const STEPS: Axis = Axis { name: "step", format: |step| format!("{step:.0}") };
 const RATIO: Axis = Axis { name: "Ratio", format: |ratio| format!("{ratio:.2}x") };
-
-fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent.fract().abs() < 1e-6 { format!("{percent:.0}%") } else { format!("{percent:.2}%") }
-}
 
 fn steps(profile: &Profile) -> impl Iterator<Item = f64> {
     profile.run.snapshots.iter().map(|snapshot| snapshot.step as f64)
@@ -180,6 +184,7 @@ fn table(profile: &Profile) -> Table {
         right("ratio", ""),
         right("overflow", ""),
         right("at worst", ""),
+        right("saved", ""),
     ];
     let row = |index: usize| {
         let (info, target) = (&profile.run.allocations[index], &profile.targets.allocations[index]);
@@ -188,19 +193,56 @@ fn table(profile: &Profile) -> Table {
         let last = alive.copied().unwrap_or_default();
         let ratio_here = ratio_of(profile, index);
         vec![
-            Cell::text(shorten(&info.name, 34)),
-            Cell::text(shorten(&info.call_site, 34)),
+            name_cell(&info.name),
+            name_cell(&info.call_site),
             Cell::text(info.dtype.name()),
             Cell::number(info.bytes as f64, bytes(info.bytes)),
-            Cell::text(super::codec_text(profile, index)),
+            Cell::text(codec_cell(profile, index)),
             Cell::number(ratio_here, "").with_html(class_bar(&last)),
             Cell::number(ratio_here, target_text(target)),
             Cell::number(ratio_here, ratio(ratio_here)),
             Cell::number(mean, share(mean)),
             Cell::number(worst, share(worst)),
+            saved_cell(info.bytes, profile.allocations[index].device_bytes),
         ]
     };
-    Table { columns, rows: (0..profile.allocations.len()).map(row).collect(), total: Vec::new() }
+    let rows = (0..profile.allocations.len()).map(row).collect();
+    Table { columns, rows, total: total(profile).into_iter().collect() }.without_empty(&["call site"])
+}
+
+fn codec_cell(profile: &Profile, index: usize) -> String {
+    match super::codec_text(profile, index) {
+        (codec, learned) if learned.is_empty() => codec,
+        (codec, learned) => format!("{codec}: {learned}"),
+    }
+}
+
+/// A name that breaks where there is little room, and is whole where it is pointed at.
+fn name_cell(name: &str) -> Cell {
+    let safe = crate::escape(name);
+    Cell::text(name).with_html(format!("<span class=\"name\" title=\"{safe}\">{safe}</span>"))
+}
+
+fn saved_cell(all: u64, device_bytes: u64) -> Cell {
+    Cell::number(all as f64 - device_bytes as f64, saved(all, device_bytes))
+}
+
+fn total(profile: &Profile) -> Option<Vec<Cell>> {
+    let all = chosen(profile)?;
+    let (size, none) = (profile.run.bytes(), || Cell::text(""));
+    let mut cells = vec![
+        Cell::text("all"),
+        none(),
+        none(),
+        Cell::number(size as f64, bytes(size)),
+        none(),
+        none(),
+        none(),
+    ];
+    cells.push(Cell::number(all.ratio, ratio(all.ratio)));
+    cells.extend([all.mean_overflow, all.worst_overflow].map(|part| Cell::number(part, share(part))));
+    cells.push(saved_cell(size, all.device_bytes));
+    Some(cells)
 }
 
 /// The largest allocations, then the rest folded away.
@@ -212,9 +254,9 @@ fn maps(profile: &Profile) -> String {
     }
     largest.sort_by_key(|&index| std::cmp::Reverse(profile.run.allocations[index].bytes));
     let map = |&index: &usize| {
-        let target = target_text(&profile.targets.allocations[index]);
         let pages = profile.allocations[index].pages.as_ref();
-        pages.map(|pages| heat_map(&profile.run.allocations[index].name, &target, pages)).unwrap_or_default()
+        let (name, remark) = (&profile.run.allocations[index].name, map_remark(profile, index));
+        pages.map(|pages| heat_map(name, &remark, pages)).unwrap_or_default()
     };
     let maps =
         |some: &[usize]| format!("<div class=\"maps\">{}</div>", some.iter().map(map).collect::<String>());
@@ -225,4 +267,15 @@ fn maps(profile: &Profile) -> String {
     }
     let summary = format!("<summary>{} smaller allocations</summary>", count(folded.len() as u64));
     format!("{open}<details>{summary}{}</details>\n", maps(folded))
+}
+
+/// The codec and the target of a map; where only pages with another codec are known, whose sizes they show.
+fn map_remark(profile: &Profile, index: usize) -> String {
+    let row = &profile.targets.allocations[index];
+    let shown = match profile.allocations[index].pages_codec.as_str() {
+        "" => "bpc",
+        codec => codec,
+    };
+    let other = if shown == row.codec { String::new() } else { format!("; sizes with {shown}") };
+    format!("{} {}{other}", row.codec, target_text(row))
 }

@@ -6,6 +6,7 @@ use buddy_core::{
 };
 
 use super::*;
+use crate::{SortBy, View};
 
 fn histogram(classes: [u64; 6]) -> Histogram {
     let sizes = Histogram { classes, optimistic_bytes: 0 };
@@ -29,6 +30,7 @@ fn profile() -> Profile {
         device_bytes,
         learned: String::new(),
         pages: PageMap::from_digits(2, &["0".repeat(64), "3".repeat(36)]).ok(),
+        pages_codec: "bpc".to_owned(),
     };
     let row = |name: &str, target| AllocationTarget {
         name: name.to_owned(),
@@ -84,17 +86,8 @@ fn profile() -> Profile {
     }
 }
 
-#[test]
-fn the_table_for_a_terminal() {
-    let mut profile = profile();
-    profile.verified = Some(Verification {
-        snapshot: 1,
-        entries: 200,
-        overflowing: 20,
-        device_sectors: 600,
-        buddy_sectors: 40,
-    });
-    profile.plan = Some(PlanOutcome {
+fn plan() -> PlanOutcome {
+    PlanOutcome {
         device_memory: 20_000,
         spec: "h200".to_owned(),
         device_gb_per_s: 4800.0,
@@ -106,8 +99,102 @@ fn the_table_for_a_terminal() {
         link_seconds: 0.0,
         bound_seconds: 0.0,
         optimal: true,
+        next_bytes: None,
+    }
+}
+
+#[test]
+fn the_table_for_a_terminal() {
+    let mut profile = profile();
+    profile.verified = Some(Verification {
+        snapshot: 1,
+        entries: 200,
+        overflowing: 20,
+        device_sectors: 600,
+        buddy_sectors: 40,
     });
-    insta::assert_snapshot!(profile_text(&profile));
+    insta::assert_snapshot!(profile_text(&profile, &View::default()));
+}
+
+#[test]
+fn everything_fits_eighty_columns() {
+    let mut profile = profile();
+    profile.plan = Some(plan());
+    profile.run.allocations[0].name = format!("a.{}.name", "very.long".repeat(10));
+    let text = profile_text(&profile, &View { width: Some(80), ..View::default() });
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn a_plan_is_not_said_to_hold_the_threshold() {
+    let mut profile = profile();
+    profile.plan = Some(PlanOutcome { next_bytes: Some(25_000), link_seconds: 1.0, ..plan() });
+    let text = profile_text(&profile, &View::default());
+    assert!(text.contains("Targets of the plan for 19.5 KiB") && !text.contains("threshold 30%"), "{text}");
+    assert!(text.contains("the 672 B that are left are too few"), "{text}");
+    assert!(text.contains("Without a limit of device memory, recommended: policy allocation-16x"), "{text}");
+    let page = profile_page(&Record::new(profile));
+    let said = page.split("<h2>The plan</h2>").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(
+        !said.contains('\\') && said.contains("It takes 18.9 KiB of 19.5 KiB"),
+        "no escapes are shown: {said}"
+    );
+}
+
+#[test]
+fn the_best_is_recommended_beside_the_papers_design() {
+    let mut profile = profile();
+    let better = PolicyOutcome {
+        policy: Policy::Page,
+        codec: "auto".to_owned(),
+        ratio: 1.6,
+        ..profile.policies[1].clone()
+    };
+    profile.policies.push(better);
+    let text = profile_text(&profile, &View::default());
+    assert!(text.contains("Recommended: policy page, the best codec for each: 1.60x"), "{text}");
+    assert!(text.contains("Chosen here: policy allocation-16x, bpc: 1.33x"), "{text}");
+    (profile.policy, profile.codec) = (Policy::Page, "auto".to_owned());
+    let text = profile_text(&profile, &View::default());
+    assert!(text.contains("Recommended, and chosen here: policy page"), "{text}");
+    assert!(text.contains("The paper's design: policy allocation-16x, bpc: 1.33x"), "{text}");
+}
+
+#[test]
+fn what_is_not_compressed_names_no_codec() {
+    let mut profile = profile();
+    profile.targets.allocations[1].targets = Targets::Uniform(Target::Uncompressed);
+    let text = profile_text(&profile, &View::default());
+    let line = text.lines().find(|line| line.starts_with('v')).unwrap();
+    assert!(line.contains(" -  ") && !line.contains("bpc"), "{line}");
+}
+
+/// The naive policy may let one allocation overflow altogether, so its ratio recommends nothing.
+#[test]
+fn the_naive_policy_is_never_recommended() {
+    let mut profile = profile();
+    profile.policies[0].ratio = 4.0;
+    assert_eq!(profile.best().unwrap().policy, Policy::Allocation16x);
+}
+
+#[test]
+fn a_map_says_with_which_codec_it_was_made() {
+    let mut profile = profile();
+    profile.targets.allocations[0].codec = "planes64".to_owned();
+    profile.targets.allocations[1].codec = "planes64".to_owned();
+    profile.allocations[1].pages_codec = "planes64".to_owned();
+    let page = profile_page(&Record::new(profile));
+    assert!(page.contains("<span>planes64 2x; sizes with bpc</span>"), "{page}");
+    assert!(page.contains("<span>planes64 1x</span>"));
+}
+
+#[test]
+fn a_line_of_csv_for_each_allocation() {
+    let view = View { sort: Some(SortBy::Ratio), top: Some(1), ..View::default() };
+    let text = profile_csv(&profile(), &view);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[1], "<u>,main.c:1,f64,12800,bpc,,2x,2,0.1,0.2,6400");
+    assert_eq!(lines.len(), 2, "{text}");
 }
 
 #[test]
@@ -118,6 +205,9 @@ fn the_page_has_the_figures_and_the_data_of_the_slider() {
         "{\"bpc\":[[[100,0,0,0,0,0],[0,0,0,80,0,20]],[[0,0,0,0,0,100],[0,0,0,0,0,100]]],\"auto\":"
     ));
     assert!(html.contains("value=\"30\"") && html.contains("<h2>The threshold</h2>"));
+    let (legend, table) =
+        (html.rfind("<h2>Every allocation").unwrap(), html.find("<td><span class=\"name\"").unwrap());
+    assert!(html[legend..table].contains("class=\"legend\""), "the legend stands before its table");
     assert_eq!(html.matches("<canvas").count(), 2);
     assert_eq!(html.matches("<figure class=\"chart\">").count(), 6);
     assert!(!html.contains("<u>") && html.contains("&lt;u&gt;"), "names are escaped");

@@ -1,50 +1,59 @@
 //! The profile for a terminal.
 
-use buddy_core::{PhasePlan, PlanOutcome, PolicyOutcome, Profile, visible};
+use buddy_core::{PhasePlan, PlanOutcome, Policy, PolicyOutcome, Profile, visible};
 
-use super::{overflow, ratio_of, target_text};
-use crate::{Cell, Table, analysis::left, analysis::right, analysis::shorten, bytes, count, ratio, share};
-
-/// Characters of a name.
-const NAME_CHARS: usize = 36;
-/// Rows that a terminal is given; the record and the page have all of them.
-const MOST_ROWS: usize = 40;
+use super::rows::allocations;
+use crate::{Cell, Table, View, analysis::left, analysis::right, bytes, count, ratio, share, wrap};
 
 /// What was found, what each policy gives, and what was chosen for every allocation.
-pub fn profile_text(profile: &Profile) -> String {
+pub fn profile_text(profile: &Profile, view: &View) -> String {
+    let mut text = wrap(&head(profile), view.width);
+    text.push_str(&policies(profile).to_text_within(view.width, &["ranges"]));
+    if view.codecs && profile.codecs.len() > 2 {
+        text.push('\n');
+        text.push_str(&codecs(profile).to_text_within(view.width, &[]));
+    }
+    let mut said = vec![recommendation(profile)];
+    if !profile.policies.iter().any(|one| one.policy == Policy::Page) {
+        said.push("Targets by page are not there: they need the sizes of all pages, which this record does not have.\n".to_owned());
+    }
+    said.push(format!("\n{}\n", chosen_text(profile)));
+    text.push_str(&wrap(&said.concat(), view.width));
+    text.push_str(&allocations(profile, view));
+    text.push_str(&wrap(&foot(profile), view.width));
+    text
+}
+
+fn head(profile: &Profile) -> String {
     let run = &profile.run;
-    let mut text = format!(
-        "{}: {} in {} allocations, {} snapshots. Optimistic {}, from {} to {}; each entry at its own class, at worst, {}.\n\n",
+    let many = |n: usize, what: &str| format!("{} {what}{}", count(n as u64), if n == 1 { "" } else { "s" });
+    let over_time = match run.snapshots.len() {
+        1 => String::new(),
+        _ => format!(
+            ", from {} to {} over the run",
+            or_zeros(profile.optimistic.first().copied().flatten()),
+            or_zeros(profile.optimistic.last().copied().flatten())
+        ),
+    };
+    format!(
+        "{}: {} in {}, {}. With the paper's BPC: optimistic {}{over_time}; each entry at its own class, at worst, {}.\n\n",
         visible(&run.program),
         bytes(run.bytes()),
-        count(run.allocations.len() as u64),
-        run.snapshots.len(),
+        many(run.allocations.len(), "allocation"),
+        many(run.snapshots.len(), "snapshot"),
         or_zeros(profile.optimistic_ratio),
-        or_zeros(profile.optimistic.first().copied().flatten()),
-        or_zeros(profile.optimistic.last().copied().flatten()),
         or_zeros(profile.best_ratio),
-    );
-    text.push_str(&policies(profile).to_text());
-    if profile.codecs.len() > 2 {
-        text.push('\n');
-        text.push_str(&codecs(profile).to_text());
-    }
-    text.push_str(&format!(
-        "\nTargets by policy {}, codec {}, threshold {:.0}%:\n",
-        profile.policy,
-        profile.codec,
-        profile.threshold * 100.0
-    ));
-    text.push_str(&allocations(profile).to_text());
-    let hidden = run.allocations.len().saturating_sub(MOST_ROWS);
-    if hidden > 0 {
-        text.push_str(&format!("and {} smaller allocations\n", count(hidden as u64)));
-    }
+    )
+}
+
+/// What follows the table of allocations.
+fn foot(profile: &Profile) -> String {
+    let mut text = String::new();
     if let Some(phases) = profile.phases.as_ref().filter(|phases| !phases.changes.is_empty()) {
         text.push_str(&phases_text(phases));
     }
     if let Some(plan) = &profile.plan {
-        text.push_str(&plan_text(plan));
+        text.push_str(&format!("\n{}\n", plan_text(plan)));
     }
     if let Some(found) = &profile.verified {
         text.push_str(&format!(
@@ -60,15 +69,68 @@ pub fn profile_text(profile: &Profile) -> String {
     text
 }
 
+/// The best that was measured, what was chosen where that is something else, and the paper's beside them.
+pub(super) fn recommendation(profile: &Profile) -> String {
+    let Some(best) = profile.best() else { return String::new() };
+    let of = |one: &PolicyOutcome| outcome_text(profile, one);
+    let chosen = super::chosen(profile).filter(|_| profile.plan.is_none());
+    let mut text = match chosen {
+        Some(chosen) if super::is_recommended(profile) => {
+            format!("\nRecommended, and chosen here: {}.\n", of(chosen))
+        }
+        Some(chosen) => format!("\nRecommended: {}.\nChosen here: {}.\n", of(best), of(chosen)),
+        None => format!("\nWithout a limit of device memory, recommended: {}.\n", of(best)),
+    };
+    let is =
+        |one: &PolicyOutcome, other: &PolicyOutcome| (one.policy, &one.codec) == (other.policy, &other.codec);
+    let shown = |one: &PolicyOutcome| is(one, best) || chosen.is_some_and(|chosen| is(one, chosen));
+    if let Some(paper) = profile.outcome(Policy::Allocation16x, "bpc").filter(|paper| !shown(paper)) {
+        text.push_str(&format!("The paper's design: {}.\n", of(paper)));
+    }
+    text
+}
+
+fn outcome_text(profile: &Profile, one: &PolicyOutcome) -> String {
+    let codec = if one.codec == "auto" { "the best codec for each" } else { one.codec.as_str() };
+    let saved = profile.run.bytes().saturating_sub(one.device_bytes);
+    let overflow = match one.worst_overflow {
+        0.0 => "nothing overflows".to_owned(),
+        worst => format!("{} of entries overflow, {} at worst", share(one.mean_overflow), share(worst)),
+    };
+    format!("policy {}, {codec}: {}, {} saved; {overflow}", one.policy, ratio(one.ratio), bytes(saved))
+}
+
+/// How the targets of the table below were chosen.
+pub(super) fn chosen_text(profile: &Profile) -> String {
+    match &profile.plan {
+        Some(plan) => format!(
+            "Targets of the plan for {}: any codec and target that fits. The threshold does not bind it; what overflows costs link \
+             time, which is counted.",
+            bytes(plan.device_memory)
+        ),
+        None => format!(
+            "Targets by policy {}, codec {}, threshold {}:",
+            profile.policy,
+            profile.codec,
+            super::percent(profile.threshold)
+        ),
+    }
+}
+
 /// What targets that follow the program would give.
 fn phases_text(phases: &PhasePlan) -> String {
     format!(
-        "\nWith targets by phase: {} on average over the run, {} where it needs most, {} of entries overflow; {} changes of \
-         targets copy {} in all.\n",
+        "\nWith targets by phase: {} on average over the run, {} where it needs most, {} of entries overflow; {} of \
+         targets {} {} in all.\n",
         ratio(phases.average_ratio),
         ratio(phases.peak_ratio),
         share(phases.mean_overflow),
-        count(phases.changes.len() as u64),
+        if phases.changes.len() == 1 {
+            "1 change".to_owned()
+        } else {
+            format!("{} changes", phases.changes.len())
+        },
+        if phases.changes.len() == 1 { "copies" } else { "copy" },
         bytes(phases.bytes_moved)
     )
 }
@@ -116,45 +178,6 @@ pub(super) fn codecs(profile: &Profile) -> Table {
     Table { columns, rows: rows.collect(), total: Vec::new() }
 }
 
-fn allocations(profile: &Profile) -> Table {
-    let columns = vec![
-        left("allocation", ""),
-        left("call site", ""),
-        right("size", ""),
-        left("codec", ""),
-        left("target", ""),
-        right("ratio", ""),
-        right("overflow", ""),
-        right("at worst", ""),
-    ];
-    let mut largest: Vec<usize> = (0..profile.run.allocations.len()).collect();
-    if largest.len() > MOST_ROWS {
-        largest.sort_by_key(|&index| std::cmp::Reverse(profile.run.allocations[index].bytes));
-        largest.truncate(MOST_ROWS);
-    }
-    let row = |index: usize| {
-        let (info, target) = (&profile.run.allocations[index], &profile.targets.allocations[index]);
-        let (mean, worst) = overflow(profile, index);
-        vec![
-            Cell::text(shorten(&info.name, NAME_CHARS)),
-            Cell::text(shorten(&info.call_site, NAME_CHARS)),
-            Cell::text(bytes(info.bytes)),
-            Cell::text(super::codec_text(profile, index)),
-            Cell::text(target_text(target)),
-            Cell::text(ratio(ratio_of(profile, index))),
-            Cell::text(share(mean)),
-            Cell::text(share(worst)),
-        ]
-    };
-    let total = super::chosen(profile).map(|all| {
-        let mut cells = vec![Cell::text("all"), Cell::text(""), Cell::text(bytes(profile.run.bytes()))];
-        cells.extend([Cell::text(""), Cell::text(""), Cell::text(ratio(all.ratio))]);
-        cells.extend([Cell::text(share(all.mean_overflow)), Cell::text(share(all.worst_overflow))]);
-        cells
-    });
-    Table { columns, rows: largest.into_iter().map(row).collect(), total: total.into_iter().collect() }
-}
-
 /// What the plan costs.
 pub(super) fn plan_text(plan: &PlanOutcome) -> String {
     let accesses = if plan.counted { "the counted accesses" } else { "one pass over everything" };
@@ -163,10 +186,11 @@ pub(super) fn plan_text(plan: &PlanOutcome) -> String {
         false => format!("no plan loses less than {}", seconds(plan.bound_seconds)),
     };
     format!(
-        "\nIt takes {} of {} with its metadata. On {}, {accesses}: {} of device time at {:.0} GB/s, {} of link time \
-         at {:.0} GB/s ({}); {proof}.\n",
+        "It takes {} of {} with its metadata{}. On {}, {accesses}: {} of device time at {:.0} GB/s, {} of link time at {:.0} \
+         GB/s ({}); {proof}.",
         bytes(plan.device_bytes),
         bytes(plan.device_memory),
+        unused_text(plan),
         plan.spec,
         seconds(plan.device_seconds),
         plan.device_gb_per_s,
@@ -176,9 +200,23 @@ pub(super) fn plan_text(plan: &PlanOutcome) -> String {
     )
 }
 
+/// Why a plan leaves memory unused.
+fn unused_text(plan: &PlanOutcome) -> String {
+    let unused = plan.device_memory.saturating_sub(plan.device_bytes);
+    match plan.next_bytes {
+        Some(next) if unused > 0 => format!(
+            "; the {} that are left are too few for the next larger target of any allocation, with which it would take {} at least",
+            bytes(unused),
+            bytes(next)
+        ),
+        _ => String::new(),
+    }
+}
+
 fn seconds(seconds: f64) -> String {
     match seconds {
         0.0 => "0 s".to_owned(),
+        s if s < 1e-6 => format!("{:.1} ns", s * 1e9),
         s if s < 1e-3 => format!("{:.1} us", s * 1e6),
         s if s < 1.0 => format!("{:.2} ms", s * 1e3),
         s => format!("{s:.2} s"),

@@ -1,45 +1,58 @@
 //! `buddy profile`: from snapshots to targets.
 
+mod files;
+mod source;
+
 use std::{
     ffi::OsString,
-    fs,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
 use buddy_core::{
-    Dtype, Policy, Profile, Record, RunRecord, read_text,
+    Dtype, Policy, Profile, Record, parse_share, read_text,
     spec::{Gpu, Link},
 };
 use buddy_profile::{
-    CodecChoice, DEFAULT_THRESHOLD, Measured, PlanRequest, Settings, Tried, check_threshold, profile,
-    read_accesses, verify, write_targets,
+    CodecChoice, DEFAULT_THRESHOLD, Measured, PlanRequest, Settings, Tried, best_policy, check_threshold,
+    profile, read_accesses, verify,
 };
-use buddy_report::{profile_page, profile_text};
+use buddy_report::{View, bytes, profile_csv, profile_page, profile_text};
 use buddy_scenario::{Scale, parse_scale};
-use buddy_snapshot::{Pattern, Run};
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
-use crate::{machine, output, progress::Bar, watch::Watching};
+use self::{
+    files::{files_below, say_without_kernels, targets_text},
+    source::{Reading, Source},
+};
+use crate::{
+    machine,
+    output::{self, is_stdout},
+    progress::Bar,
+    showing::Showing,
+    watch::Watching,
+};
 
 /// Choose targets for every allocation of a program from snapshots of its memory
 ///
-/// Reads a run, which is a directory of snapshots, or its record without the bytes (docs/snapshots.md). Says how the
-/// memory compresses over time, what each policy makes of it, and which targets to use. A target must leave no more
-/// than the threshold's share of an allocation's entries to buddy memory in every snapshot, so a program that begins
-/// as zeros gets what its end allows.
+/// Reads a run: a folder of snapshots or of dumps over time, a model's folder, a file of arrays, or the record of a run without
+/// its bytes (docs/snapshots.md). A name is enough for what comes with buddy: a network (resnet50), whose training was recorded,
+/// or a workload (cg), which runs now.
+///
+/// Says how the memory compresses over time, what each policy makes of it, and which targets to use: those with which it takes
+/// the least device memory, beside them the paper's. A target must leave no more than the threshold's share of an allocation's
+/// entries to buddy memory in every snapshot, so a program that begins as zeros gets what its end allows.
 ///
 /// With a device memory it plans to fit: of all codecs and targets that fit, those that lose the least predicted time
 /// to the link, from counts of accesses where they are given and from one pass over everything where they are not.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProfileVerb {
-    /// A run's directory, or the record of a run
+    /// A run's folder or record, a model's folder, a file of arrays, - for stdin, or the name of a network or workload
     #[arg(value_name = "RUN", required_unless_present = "program", conflicts_with = "program")]
     path: Option<PathBuf>,
 
@@ -58,18 +71,23 @@ pub(crate) struct ProfileVerb {
     #[arg(long)]
     dtype: Option<Dtype>,
 
-    /// Share of an allocation's entries that may overflow to buddy memory, above 0 and below 1
-    #[arg(long, default_value_t = DEFAULT_THRESHOLD, allow_negative_numbers = true)]
+    /// Footprint of a workload that is given by its name: a share of the paper's (0.25, 25%) or a size (16MB, 1GiB)
+    #[arg(long, value_name = "SCALE", default_value = "16MB", value_parser = parse_scale)]
+    scale: Scale,
+
+    /// Share of an allocation's entries that may overflow to buddy memory, between 0 and 1, or 0% and 100%
+    #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_THRESHOLD, allow_negative_numbers = true, value_parser = share)]
     threshold: f64,
 
     /// How targets are chosen: one for the program, one for each allocation, the same with 16x for what stays
-    /// mostly zero, or one for each of a few ranges of pages
-    #[arg(long, default_value = "allocation-16x", value_parser = policy_parser())]
-    policy: Policy,
+    /// mostly zero, or one for each of a few ranges of pages; `best` is whichever of the last three saves the most
+    #[arg(long, default_value = "best", value_parser = policy_parser())]
+    policy: Wanted,
 
-    /// Codec of the chosen targets: any name that `buddy inspect` takes, or `auto`, the best for each allocation
-    #[arg(long, value_name = "NAME", default_value = "bpc", hide_possible_values = true, value_parser = codec_parser())]
-    codec: String,
+    /// Codec of the chosen targets: any name that `buddy inspect` takes, or `auto`, the best for each allocation, which it is
+    /// unless --codecs leaves that out
+    #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = codec_parser())]
+    codec: Option<String>,
 
     /// Codecs to measure: names, `auto`, or `all` to compare every one
     #[arg(long, value_name = "LIST", default_value = "bpc,auto", hide_possible_values = true, value_delimiter = ',', value_parser = codecs_parser())]
@@ -94,17 +112,24 @@ pub(crate) struct ProfileVerb {
     #[arg(long, value_name = "SNAPSHOT", num_args = 0..=1, require_equals = true)]
     verify: Option<Option<usize>>,
 
+    #[command(flatten)]
+    showing: Showing,
+
     /// Keep the record of a program that runs here
     #[arg(long, value_name = "PATH", requires = "program")]
     record: Option<PathBuf>,
 
-    /// Write the targets here, as TOML that a person can edit
+    /// Write the targets here, as TOML that a person can edit; - is stdout, instead of the tables
     #[arg(long, value_name = "PATH")]
     targets: Option<PathBuf>,
 
-    /// Write the record of the profile here
+    /// Write the record of the profile here; - is stdout
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
+
+    /// Write a line for each allocation here, as comma-separated values; - is stdout
+    #[arg(long, value_name = "PATH")]
+    csv: Option<PathBuf>,
 
     /// Write a page with figures and heat maps here; it is one file and needs no network
     #[arg(long, value_name = "PATH")]
@@ -113,11 +138,16 @@ pub(crate) struct ProfileVerb {
 
 const EXAMPLES: &str = "\
 Examples:
-  Targets for a program, with a page to look at:
-    buddy profile examples/run --targets targets.toml --html profile.html
+  A network's training and a workload, which come with buddy:
+    buddy profile resnet50
+    buddy profile cg --html cg.html
 
-  The best codec for each allocation and targets by page, checked in a working memory:
-    buddy profile examples/run --codec auto --policy page --verify
+  A model, and dumps of a simulation over time (hydro_00000.h5, hydro_00100.h5, ...):
+    buddy profile Llama-3.1-8B/ --sort saved --top 10
+    buddy profile output/ --targets targets.toml --csv targets.csv
+
+  The paper's design, checked in a working memory:
+    buddy profile output/ --policy allocation-16x --codec bpc --verify
 
   A program as it runs, with nothing written before:
     buddy profile --html profile.html -- ./my_program its arguments
@@ -125,9 +155,18 @@ Examples:
   What fits 12 GiB of an H200 and loses the least time to PCIe 5:
     buddy profile run.json --device-memory 12GiB --spec h200 --link pcie5";
 
-fn policy_parser() -> impl TypedValueParser<Value = Policy> {
+/// A policy, or whichever is best.
+#[derive(Clone, Copy)]
+struct Wanted(Option<Policy>);
+
+fn policy_parser() -> impl TypedValueParser<Value = Wanted> {
     let names = Policy::ALL.into_iter().filter(|policy| *policy != Policy::Plan).map(Policy::name);
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Policy>())
+    PossibleValuesParser::new(["best"].into_iter().chain(names))
+        .map(|name| Wanted(name.parse::<Policy>().ok()))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    parse_share(text).ok_or_else(|| "give a share, such as 0.05 or 5%".to_owned())
 }
 
 fn codec_parser() -> impl TypedValueParser<Value = String> {
@@ -143,12 +182,6 @@ fn parse_size(text: &str) -> Result<u64, String> {
         Ok(Scale::Bytes(bytes)) => Ok(bytes),
         _ => Err("give a size, such as 12GiB".to_owned()),
     }
-}
-
-/// The run as it was given.
-enum Source {
-    Snapshots(Run),
-    Record(RunRecord),
 }
 
 impl ProfileVerb {
@@ -177,7 +210,7 @@ impl ProfileVerb {
             if let Some(path) = &self.record {
                 output::write(path, &record.to_json())?;
             }
-            return Ok((Some(Source::Record(record.data)), accesses, watched.code));
+            return Ok((Some(Source::Record(Box::new(record.data))), accesses, watched.code));
         };
         let accesses = self.accesses.as_ref();
         let accesses = accesses.map(|path| read_text(path).with_context(|| path.display().to_string()));
@@ -187,17 +220,22 @@ impl ProfileVerb {
     /// The run that a path names.
     fn given(&self, path: &Path) -> Result<Source> {
         let pattern = self.pattern.as_deref().map(str::parse).transpose().context("--pattern")?;
-        Source::open(path, pattern.as_ref(), self.dtype)
+        Source::open(path, &Reading { pattern: pattern.as_ref(), dtype: self.dtype, scale: self.scale })
     }
 
     fn profile(&self, source: &Source, machine: Option<PlanRequest>, accesses: Option<String>) -> Result<()> {
         let measured = self.measure(source)?;
+        let names = measured.run.allocations.iter().map(|info| info.name.as_str());
+        if let Some(complaint) = self.showing.complaint(names) {
+            bail!(complaint);
+        }
         let plan = machine.map(|machine| self.with_accesses(machine, accesses, &measured)).transpose()?;
-        let spec = self.spec(plan.as_ref());
-        let settings =
-            Settings { threshold: self.threshold, policy: self.policy, codec: self.codec_choice()?, plan };
-        let (mut found, chosen) = profile(&measured, &settings)?;
-        if let (Some(snapshot), Source::Snapshots(run)) = (self.verify, source) {
+        let (threshold, codec) = (self.threshold, self.codec_choice()?);
+        let best = || best_policy(&measured, threshold, codec);
+        let policy = self.policy.0.map_or_else(best, Ok)?;
+        let spec = self.spec(policy, plan.as_ref());
+        let (mut found, chosen) = profile(&measured, &Settings { threshold, policy, codec, plan })?;
+        if let (Some(snapshot), Some(run)) = (self.verify, source.snapshots()) {
             let last = run.info().snapshots.len() - 1;
             let bar = Bar::new(run.info().bytes());
             let rows = &found.targets.allocations;
@@ -208,14 +246,14 @@ impl ProfileVerb {
         }
         let mut record = Record::new(found);
         record.spec = spec;
-        self.write(&record)?;
-        io::stdout().write_all(profile_text(&record.data).as_bytes()).context("cannot write to stdout")
+        self.write(&record)
     }
 
     fn machine(&self, device_memory: u64) -> Result<PlanRequest> {
         let (gpu, link) = (Gpu::named(&self.spec)?, Link::named(&self.link)?);
         if device_memory > gpu.dram.capacity_bytes {
-            bail!("--device-memory {device_memory}: {} has {} bytes", gpu.name, gpu.dram.capacity_bytes);
+            let [asked, has] = [device_memory, gpu.dram.capacity_bytes].map(bytes);
+            bail!("--device-memory {asked}: {} has {has}", gpu.name);
         }
         Ok(PlanRequest { device_memory, gpu, link, accesses: None })
     }
@@ -233,7 +271,7 @@ impl ProfileVerb {
     }
 
     /// Everything that was configured.
-    fn spec(&self, plan: Option<&PlanRequest>) -> serde_json::Value {
+    fn spec(&self, policy: Policy, plan: Option<&PlanRequest>) -> serde_json::Value {
         let plan = plan.map(|plan| {
             serde_json::json!({
                 "device_memory": plan.device_memory, "spec": plan.gpu.name, "link": plan.link.name,
@@ -241,12 +279,19 @@ impl ProfileVerb {
             })
         });
         serde_json::json!({
-            "threshold": self.threshold, "policy": self.policy, "codec": self.codec, "codecs": self.codecs, "plan": plan,
+            "threshold": self.threshold, "policy": policy, "codec": self.codec(), "codecs": self.codecs, "plan": plan,
         })
     }
 
+    /// The codec asked for; else the best for each allocation, or the first of those to be measured.
+    fn codec(&self) -> &str {
+        let auto = self.codecs.iter().any(|name| name == "auto" || name == "all");
+        let first = self.codecs.first().map_or("auto", String::as_str);
+        self.codec.as_deref().unwrap_or(if auto { "auto" } else { first })
+    }
+
     fn codec_choice(&self) -> Result<CodecChoice> {
-        match self.codec.as_str() {
+        match self.codec() {
             "auto" => Ok(CodecChoice::Auto),
             name => Ok(CodecChoice::Fixed(name.parse()?)),
         }
@@ -254,40 +299,34 @@ impl ProfileVerb {
 
     /// The paper's codec first, then those asked for.
     fn tried(&self) -> Tried {
-        let asked = |name: &str| self.codecs.iter().chain([&self.codec]).any(|codec| codec == name);
+        let asked = |name: &str| self.codec() == name || self.codecs.iter().any(|codec| codec == name);
         let wanted = |kind: &CodecKind| *kind == CodecKind::Bpc || asked("all") || asked(kind.name());
         let kinds = CodecKind::ALL.into_iter().filter(wanted).collect();
         Tried { kinds, auto: asked("auto"), threshold: self.threshold }
     }
 
     fn measure(&self, source: &Source) -> Result<Measured> {
-        let tried = self.tried();
-        match source {
-            Source::Snapshots(run) => {
-                let info = run.info();
-                if let Some(Some(snapshot)) =
-                    self.verify.filter(|s| s.is_some_and(|s| s >= info.snapshots.len()))
-                {
-                    bail!("--verify {snapshot}: the run has {} snapshots, from 0", info.snapshots.len());
-                }
-                let bar = Bar::new(info.bytes().saturating_mul(info.snapshots.len() as u64));
-                let measured = Measured::from_run(run, &tried, &|read| bar.add(read));
-                bar.finish();
-                Ok(measured?)
+        self.check_verify(source)?;
+        let mut tried = self.tried();
+        if let Source::Record(_) = source {
+            // A record keeps the codecs that may be the best choice; those it must have are the two that count.
+            tried.kinds.retain(|kind| [CodecKind::Bpc.name(), self.codec()].contains(&kind.name()));
+            return source.measure(&tried).with_context(|| self.name());
+        }
+        source.measure(&tried)
+    }
+
+    fn check_verify(&self, source: &Source) -> Result<()> {
+        let Some(asked) = self.verify else { return Ok(()) };
+        let Some(run) = source.snapshots() else {
+            bail!("--verify needs the snapshots; of {} their bytes are not there", self.name());
+        };
+        let snapshots = run.info().snapshots.len();
+        match asked {
+            Some(snapshot) if snapshot >= snapshots => {
+                bail!("--verify {snapshot}: the run has {snapshots} snapshots, from 0")
             }
-            Source::Record(_) if self.verify.is_some() => {
-                bail!("--verify needs the snapshots; {} is a record without them", self.name())
-            }
-            Source::Record(record) => {
-                // A record keeps the codecs that may be the best choice; those it must have are the two that count.
-                let kinds = tried
-                    .kinds
-                    .iter()
-                    .copied()
-                    .filter(|kind| [CodecKind::Bpc.name(), &self.codec].contains(&kind.name()));
-                let tried = Tried { kinds: kinds.collect(), ..tried };
-                Measured::from_record(record, &tried).with_context(|| self.name())
-            }
+            _ => Ok(()),
         }
     }
 
@@ -304,6 +343,7 @@ impl ProfileVerb {
         let outputs = [
             ("--targets", &self.targets),
             ("--json", &self.json),
+            ("--csv", &self.csv),
             ("--html", &self.html),
             ("--record", &self.record),
         ];
@@ -311,70 +351,25 @@ impl ProfileVerb {
     }
 
     fn write(&self, record: &Record<Profile>) -> Result<()> {
+        let codecs = self.codecs.iter().any(|name| !["bpc", "auto"].contains(&name.as_str()));
+        let view = View { codecs, ..self.showing.view() };
         if let Some(path) = &self.targets {
             output::write(path, &targets_text(record))?;
+            say_without_kernels(&record.data);
         }
         if let Some(path) = &self.json {
             output::write(path, &record.to_json())?;
         }
+        if let Some(path) = &self.csv {
+            output::write(path, &profile_csv(&record.data, &view))?;
+        }
         if let Some(path) = &self.html {
             output::write(path, &profile_page(record))?;
         }
-        Ok(())
-    }
-}
-
-impl Source {
-    fn open(path: &Path, pattern: Option<&Pattern>, dtype: Option<Dtype>) -> Result<Self> {
-        if path.is_dir() {
-            let run = Run::open_dumps(path, pattern, dtype)?;
-            if let Some(note) = run.note() {
-                eprintln!("{}: dumps read as {note}", path.display());
-            }
-            return Ok(Self::Snapshots(run));
+        let outputs = [&self.targets, &self.json, &self.csv, &self.html];
+        match outputs.into_iter().flatten().any(|path| is_stdout(path)) {
+            true => Ok(()),
+            false => output::print(&profile_text(&record.data, &view)),
         }
-        let name = || path.display().to_string();
-        let text = match read_text(path) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(anyhow!("neither a run's directory nor a record")).with_context(name);
-            }
-            text => text.with_context(name)?,
-        };
-        Ok(Self::Record(Record::from_json(&text).with_context(name)?.data))
     }
-}
-
-/// The files of a run, two levels deep.
-fn files_below(dir: &Path) -> Vec<PathBuf> {
-    let list = |dir: &Path| -> Vec<PathBuf> {
-        fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
-    };
-    let (dirs, mut files): (Vec<PathBuf>, Vec<PathBuf>) =
-        list(dir).into_iter().partition(|path| path.is_dir());
-    files.extend(dirs.iter().flat_map(|dir| list(dir)));
-    files
-}
-
-/// The file of targets, with what each of them costs.
-fn targets_text(record: &Record<Profile>) -> String {
-    let profile = &record.data;
-    let about = format!(
-        "Targets for {}, made by {} from {} snapshots: policy {}, codec {}, threshold {:.1}%.\n",
-        profile.run.program,
-        record.tool,
-        profile.run.snapshots.len(),
-        profile.policy,
-        profile.codec,
-        profile.threshold * 100.0
-    );
-    let note = |index: usize| {
-        let found = &profile.allocations[index];
-        let entries = profile.run.allocations[index].entries().max(1) as f64;
-        let worst = found.overflowing.iter().max().copied().unwrap_or(0) as f64 / entries;
-        let mean =
-            found.overflowing.iter().sum::<u64>() as f64 / entries / found.overflowing.len().max(1) as f64;
-        let learned = if found.learned.is_empty() { String::new() } else { format!("; {}", found.learned) };
-        format!("{:.2}% of its entries overflow, {:.2}% at worst{learned}", mean * 100.0, worst * 100.0)
-    };
-    write_targets(&profile.targets, &about, note)
 }

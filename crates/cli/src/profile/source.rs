@@ -1,0 +1,138 @@
+//! What is profiled: snapshots on disk, a record of a run, or a program that comes with the command, by its name.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use buddy_core::{Dtype, Record, RunRecord, read_text};
+use buddy_dl::{NetworkInfo, PAPER, TODAY};
+use buddy_profile::{Measured, Tried};
+use buddy_scenario::{Scale, recorded_run};
+use buddy_snapshot::{Pattern, Run};
+use buddy_workloads::{ALL, Info};
+use tempfile::TempDir;
+
+use crate::{output::is_stdout, progress::Bar, say, workload};
+
+/// The run as it was given.
+pub(super) enum Source {
+    /// Snapshots on disk; what came from stdin lies in a folder that goes with it.
+    Snapshots { run: Run, _kept: Option<TempDir> },
+    /// What is known of a run without its bytes.
+    Record(Box<RunRecord>),
+    /// A workload that runs here, of so many bytes.
+    Workload(&'static Info, u64),
+}
+
+/// How what is given is read.
+pub(super) struct Reading<'a> {
+    /// How the names of dumps are read.
+    pub(super) pattern: Option<&'a Pattern>,
+    /// Element type of dumps that do not say it.
+    pub(super) dtype: Option<Dtype>,
+    /// Footprint of a workload.
+    pub(super) scale: Scale,
+}
+
+impl Source {
+    /// Opens a folder, a file or stdin, or finds a name.
+    pub(super) fn open(path: &Path, reading: &Reading<'_>) -> Result<Self> {
+        if is_stdout(path) {
+            return Self::stdin(reading);
+        }
+        if !path.exists() {
+            return Self::named(path, reading.scale);
+        }
+        match path.is_dir() || !is_record(path).with_context(|| path.display().to_string())? {
+            true => Self::run(path, reading, None),
+            false => Self::record(path, read_text(path)),
+        }
+    }
+
+    fn run(path: &Path, reading: &Reading<'_>, kept: Option<TempDir>) -> Result<Self> {
+        let run = Run::open_dumps(path, reading.pattern, reading.dtype)?;
+        if let Some(note) = run.note() {
+            say(format_args!("{}: read as {note}", path.display()));
+        }
+        Ok(Self::Snapshots { run, _kept: kept })
+    }
+
+    fn record(path: &Path, text: io::Result<String>) -> Result<Self> {
+        let name = || path.display().to_string();
+        let text = match text {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(anyhow!("neither a run's directory nor a record")).with_context(name);
+            }
+            text => text.with_context(name)?,
+        };
+        Ok(Self::Record(Box::new(Record::from_json(&text).with_context(name)?.data)))
+    }
+
+    /// A record, or the file of arrays that stdin gives.
+    fn stdin(reading: &Reading<'_>) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("stdin");
+        io::copy(&mut io::stdin(), &mut File::create(&path)?).context("cannot read stdin")?;
+        match fs::read_to_string(&path) {
+            Ok(text) if text.trim_start().starts_with('{') => Self::record(Path::new("stdin"), Ok(text)),
+            _ => Self::run(&path, reading, Some(dir)),
+        }
+    }
+
+    /// A network's training run, which comes with the command, or a workload that runs here.
+    fn named(path: &Path, scale: Scale) -> Result<Self> {
+        let name = path.to_string_lossy();
+        if NetworkInfo::named(&name).is_some()
+            && let Some(record) = recorded_run(None, &name)?
+        {
+            return Ok(Self::Record(Box::new(record)));
+        }
+        if let Some(info) = ALL.iter().find(|info| info.name == name) {
+            return Ok(Self::Workload(info, scale.bytes(info)?));
+        }
+        let networks: Vec<&str> = PAPER.iter().chain(&TODAY).map(|info| info.name).collect();
+        let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+        bail!(
+            "{name}: No such file or directory; nor is it one of the networks ({}) or workloads ({}) that come with buddy",
+            networks.join(", "),
+            workloads.join(", ")
+        );
+    }
+
+    /// Snapshots that can be loaded into a memory; none where their bytes are not kept.
+    pub(super) fn snapshots(&self) -> Option<&Run> {
+        if let Self::Snapshots { run, .. } = self { Some(run) } else { None }
+    }
+
+    /// Sizes every entry with the codecs that are tried.
+    pub(super) fn measure(&self, tried: &Tried) -> Result<Measured> {
+        match self {
+            Self::Snapshots { run, .. } => {
+                let info = run.info();
+                let bar = Bar::new(info.bytes().saturating_mul(info.snapshots.len() as u64));
+                let measured = Measured::from_run(run, tried, &|read| bar.add(read));
+                bar.finish();
+                Ok(measured?)
+            }
+            Self::Record(record) => Ok(Measured::from_record(record, tried)?),
+            Self::Workload(info, bytes) => workload::measure(info, *bytes, tried),
+        }
+    }
+}
+
+/// Whether a file is the record of a run: by its name, or by how it begins. The index of a model's shards is none.
+fn is_record(path: &Path) -> io::Result<bool> {
+    let name = path.to_string_lossy();
+    if name.ends_with(".safetensors.index.json") {
+        return Ok(false);
+    }
+    // What is no regular file is refused where records are read.
+    if name.ends_with(".json") || !path.is_file() {
+        return Ok(true);
+    }
+    let mut start = [0; 1];
+    Ok(File::open(path)?.read(&mut start)? == 1 && start[0] == b'{')
+}

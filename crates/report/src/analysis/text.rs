@@ -1,0 +1,200 @@
+//! The analysis for a terminal and for other programs.
+
+use buddy_core::{Analysis, ArrayAnalysis, Fit, SizeClass};
+
+use super::{all_bytes, left, optimistic, right};
+use crate::{
+    Cell, Table, View, bytes, count,
+    csv::{Value, csv},
+    ratio, share,
+    view::{Group, Measure},
+    wrap,
+};
+
+/// What a narrow terminal does without, the first first.
+const SPARE: [&str; 11] =
+    ["zero", "b8", "s1", "s2", "s3", "raw", "optimistic", "type", "overflow", "target", "codec"];
+
+/// The table for a terminal: a row for each array, or for layers that differ only in their numbers, with the codec chosen for it and
+/// beside it the ratio of the paper's.
+pub fn analysis_text(analysis: &Analysis, view: &View) -> String {
+    let mut columns = vec![
+        left("array", ""),
+        left("type", ""),
+        right("size", ""),
+        left("codec", ""),
+        left("target", ""),
+        right("ratio", ""),
+        right("overflow", ""),
+        right("saved", ""),
+        right("bpc", ""),
+        right("optimistic", ""),
+    ];
+    columns.extend(SizeClass::ALL.map(|class| right(class.name(), "")));
+    let groups = groups(analysis, view);
+    let shown = &groups[..groups.len().min(view.top.unwrap_or(usize::MAX))];
+    let rows: Vec<Vec<Cell>> = shown.iter().map(|group| row(analysis, group)).collect();
+    let total = vec![total(analysis)];
+    let mut text = Table { columns, rows, total }.to_text_within(view.width, &SPARE);
+    let hidden: usize = groups[shown.len()..].iter().map(|group| group.members.len()).sum();
+    if hidden > 0 {
+        text.push_str(&format!("and {} more arrays\n", count(hidden as u64)));
+    }
+    text.push_str(&wrap(&summary(analysis), view.width));
+    text
+}
+
+/// What it comes to, in words.
+fn summary(analysis: &Analysis) -> String {
+    let all = all_bytes(analysis);
+    let of = |fit: &Fit| format!("{} ({})", bytes(all.saturating_sub(fit.device_bytes)), ratio(fit.ratio));
+    format!(
+        "\nOf {}, {} are saved with the best codec for each array, {} with the paper's BPC; at most {:.0}% of an array's entries \
+         may overflow.\n",
+        bytes(all),
+        of(&analysis.auto),
+        of(&analysis.bpc),
+        analysis.threshold * 100.0
+    )
+}
+
+/// The rows, sorted; arrays of one type and size may be together.
+fn groups(analysis: &Analysis, view: &View) -> Vec<Group> {
+    let names: Vec<&str> = analysis.arrays.iter().map(|array| array.name.as_str()).collect();
+    let alike = |index: usize| {
+        let array = &analysis.arrays[index];
+        format!("{} {}", array.dtype, array.bytes)
+    };
+    let measure = |members: &[usize]| {
+        let (size, fit) = (size(analysis, members), fit(analysis, members, |array| &array.auto.fit));
+        Measure {
+            bytes: size,
+            device_bytes: fit.device_bytes,
+            ratio: fit.ratio,
+            overflow: fit.overflow_share,
+        }
+    };
+    view.groups(&names, alike, measure)
+}
+
+fn size(analysis: &Analysis, members: &[usize]) -> u64 {
+    members.iter().map(|&member| analysis.arrays[member].bytes).sum()
+}
+
+fn fit(analysis: &Analysis, members: &[usize], part: fn(&ArrayAnalysis) -> &Fit) -> Fit {
+    Fit::total(members.iter().map(|&member| part(&analysis.arrays[member])))
+}
+
+fn row(analysis: &Analysis, group: &Group) -> Vec<Cell> {
+    let arrays = || group.members.iter().map(|&member| &analysis.arrays[member]);
+    let all = size(analysis, &group.members);
+    let bpc = fit(analysis, &group.members, |array| &array.bpc.fit);
+    let auto = fit(analysis, &group.members, |array| &array.auto.fit);
+    let head = [
+        group.name.clone(),
+        arrays().next().map(|array| array.dtype.to_string()).unwrap_or_default(),
+        bytes(all),
+        several(arrays().map(|array| array.auto.codec.clone())),
+        several(arrays().map(|array| array.auto.target.to_string())),
+    ];
+    cells(head, all, &auto, &bpc)
+}
+
+fn total(analysis: &Analysis) -> Vec<Cell> {
+    let all = all_bytes(analysis);
+    let name = format!("all {}", count(analysis.arrays.len() as u64));
+    let head = [name, String::new(), bytes(all), String::new(), String::new()];
+    cells(head, all, &analysis.auto, &analysis.bpc)
+}
+
+fn cells(head: [String; 5], all: u64, auto: &Fit, bpc: &Fit) -> Vec<Cell> {
+    let entries = auto.histogram.entries().max(1) as f64;
+    let mut cells: Vec<Cell> = head.into_iter().map(Cell::text).collect();
+    cells.extend([
+        Cell::text(ratio(auto.ratio)),
+        Cell::text(share(auto.overflow_share)),
+        Cell::text(saved(all, auto.device_bytes)),
+        Cell::text(ratio(bpc.ratio)),
+        Cell::text(optimistic(auto)),
+    ]);
+    cells.extend(auto.histogram.classes.map(|n| Cell::text(share(n as f64 / entries))));
+    cells
+}
+
+/// Bytes that are saved; `-` for none.
+pub(crate) fn saved(all: u64, device_bytes: u64) -> String {
+    match all.saturating_sub(device_bytes) {
+        0 => "-".to_owned(),
+        some => bytes(some),
+    }
+}
+
+/// What a group has of something: one value, two short ones, or how many.
+pub(crate) fn several(values: impl Iterator<Item = String>) -> String {
+    let mut different: Vec<String> = Vec::new();
+    values.for_each(|value| {
+        if !different.contains(&value) {
+            different.push(value);
+        }
+    });
+    match &different[..] {
+        [] => String::new(),
+        [one] => one.clone(),
+        [one, other] if one.len() + other.len() < 12 => format!("{one}, {other}"),
+        many => format!("{} kinds", many.len()),
+    }
+}
+
+/// A line for each array that the view shows, never grouped: sizes in bytes, shares from 0 to 1.
+pub fn analysis_csv(analysis: &Analysis, view: &View) -> String {
+    const NAMES: [&str; 20] = [
+        "file",
+        "name",
+        "dtype",
+        "shape",
+        "bytes",
+        "codec",
+        "target",
+        "ratio",
+        "overflow",
+        "device_bytes",
+        "bpc_target",
+        "bpc_ratio",
+        "bpc_overflow",
+        "bpc_device_bytes",
+        "zero",
+        "b8",
+        "s1",
+        "s2",
+        "s3",
+        "raw",
+    ];
+    let groups = groups(analysis, &View { each: true, ..view.clone() });
+    let line = |group: Group| {
+        let array = &analysis.arrays[group.members[0]];
+        let shape: Vec<String> = array.shape.iter().map(u64::to_string).collect();
+        let text = |text: &str| Value::Text(text.to_owned());
+        let dtype = array.dtype.to_string();
+        let mut cells = vec![
+            text(&array.file),
+            text(&array.name),
+            text(&dtype),
+            text(&shape.join("x")),
+            Value::Whole(array.bytes),
+        ];
+        cells.push(text(&array.auto.codec));
+        for outcome in [&array.auto, &array.bpc] {
+            let fit = &outcome.fit;
+            cells.extend([
+                text(&outcome.target.to_string()),
+                Value::Number(fit.ratio),
+                Value::Number(fit.overflow_share),
+            ]);
+            cells.push(Value::Whole(fit.device_bytes));
+        }
+        let entries = array.auto.fit.histogram.entries().max(1) as f64;
+        cells.extend(array.auto.fit.histogram.classes.map(|n| Value::Number(n as f64 / entries)));
+        cells
+    };
+    csv(&NAMES, groups.into_iter().take(view.top.unwrap_or(usize::MAX)).map(line))
+}
