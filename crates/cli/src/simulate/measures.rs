@@ -44,13 +44,7 @@ pub(crate) static MEASURES: [Measure; 12] = [
     measure("cycles", Unit::Count, Some(false), "cycles of the GPU's clock from start to end", |run| {
         Some(run.done.report.cycles as f64)
     }),
-    measure(
-        "capacity",
-        Unit::Ratio,
-        Some(true),
-        "memory over the device memory that it takes with its targets",
-        capacity,
-    ),
+    measure("capacity", Unit::Ratio, Some(true), "memory over the device memory that it takes", capacity),
     measure(
         "buddy",
         Unit::Percent,
