@@ -76,7 +76,8 @@ torch() {
 journeys() {
     [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; an earlier step makes it"
     fetch_notebook
-    PYTHONPATH=$(folder_of notebook-1) "$environment/bin/python" tools/journeys/run.py "$(tools/package.sh)" target/wheels/*.whl "$@"
+    fetch_torch
+    PYTHONPATH=$(folder_of notebook-1):$(folder_of "torch-$torch_version") "$environment/bin/python" tools/journeys/run.py "$(tools/package.sh)" target/wheels/*.whl "$@"
 }
 
 "$@"

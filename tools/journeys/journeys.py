@@ -77,7 +77,9 @@ def notebook(me):
     me.make("model", "Llama-mini")
     me.make("dumps", "dumps")
     me.bring("notebook.ipynb")
-    me.run(f"python {me.here}/execute.py notebook.ipynb done.ipynb", r"\(1\.33, '4/3x'\)", r"a page of \d+ characters", r"fields/rho", r"bf16")
+    # A notebook is no terminal: its cells scroll.
+    me.run(f"python {me.here}/execute.py notebook.ipynb done.ipynb", r"\(1\.33, '4/3x'\)", r"a page of \d+ characters", r"fields/rho", r"bf16",
+           columns=400)
 
 
 JOURNEYS = [models, hpc, architect, reader, notebook]

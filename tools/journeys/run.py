@@ -37,8 +37,8 @@ class Traveller:
         path = f"{home}/buddy/bin:{home}/python/bin:{os.environ['PATH']}"
         self.environment = {**os.environ, "PATH": path, "COLUMNS": str(COLUMNS), "LANG": "C.UTF-8"}
 
-    def run(self, line, *expected, code=0):
-        """Types a line; what it prints must match every pattern, whatever the spaces between words."""
+    def run(self, line, *expected, code=0, columns=COLUMNS):
+        """Types a line; what it prints must match every pattern, whatever the spaces between words, and be no wider than this."""
         done = subprocess.run(line, shell=True, cwd=self.folder, env=self.environment, text=True, stdin=subprocess.DEVNULL,
                               capture_output=True)
         said = done.stderr + done.stdout
@@ -46,9 +46,9 @@ class Traveller:
         if done.returncode != code:
             self.wrong.append(f"$ {line}: exit code {done.returncode}, not {code}: {said[-600:]}")
         # Messages are one line each, whatever their length; what a verb puts out fits.
-        wide = [row for row in done.stdout.splitlines() if len(row) > COLUMNS]
+        wide = [row for row in done.stdout.splitlines() if len(row) > columns]
         if wide:
-            self.wrong.append(f"$ {line}: {len(wide)} lines wider than {COLUMNS} columns, the first: {wide[0]}")
+            self.wrong.append(f"$ {line}: {len(wide)} lines wider than {columns} columns, the first: {wide[0]}")
         for pattern in expected:
             if not re.search(pattern.replace(" ", r"\s+"), said):
                 self.wrong.append(f"$ {line}: nothing matches {pattern!r}")
