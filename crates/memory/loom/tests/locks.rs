@@ -2,7 +2,10 @@
 //! (`src/sync.rs`), as do bytes that nobody wrote, room that is lost, and threads that wait for each other for ever.
 #![cfg(loom)]
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, Target};
@@ -28,7 +31,9 @@ fn allocate(memory: &BuddyMemory, target: Target) -> Handle {
 
 /// An entry that takes a sector, or all of its bytes.
 fn entry(seed: u32, noisy: bool) -> Vec<u8> {
-    let word = |i: u32| if noisy { (i + seed).wrapping_mul(2_654_435_761) } else { seed * 1000 + i };
+    let noise =
+        |i: u32| (i + 32 * seed).wrapping_mul(2_654_435_761).rotate_left(i % 31).wrapping_mul(0x85eb_ca6b);
+    let word = |i: u32| if noisy { noise(i) } else { seed * 1000 + i };
     (0..32).flat_map(|i| word(i).to_le_bytes()).collect()
 }
 
@@ -46,7 +51,15 @@ fn every_order(interruptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(interruptions);
     model.max_branches = 100_000;
-    model.check(test);
+    let orders = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&orders);
+    model.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        test();
+    });
+    let orders = orders.load(Ordering::Relaxed);
+    assert!(orders > 10, "loom tried {orders} orders alone");
+    println!("{orders} orders");
 }
 
 #[test]
@@ -168,6 +181,6 @@ fn allocations_of_two_threads_share_no_byte() {
         };
         own(&memory, 2);
         other.join().unwrap();
-        assert_eq!(memory.free_space().device.bytes, DEVICE);
+        assert_eq!(memory.free_space().device.total, DEVICE);
     });
 }
