@@ -34,7 +34,7 @@ pub(crate) fn read(text: &str) {
     }
     if let Ok(record) = Record::<Figure>::from_json(text) {
         figure_files(&record.data);
-        study_page(&[record], &[], &[], "fuzz");
+        study_page(&[record], &[], &[], ("fuzz", ""));
     }
     if let Ok(record) = Record::<Analysis>::from_json(text) {
         analysis_page(&record);
