@@ -46,9 +46,6 @@ pub(crate) struct Analyze {
     #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_THRESHOLD, value_parser = parse_threshold)]
     threshold: f64,
 
-    #[command(flatten)]
-    showing: Showing,
-
     /// Write the record of the analysis here; - is stdout, instead of the table
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -60,6 +57,9 @@ pub(crate) struct Analyze {
     /// Write a page with tables and heat maps here; it is one file and needs no network
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    showing: Showing,
 }
 
 const EXAMPLES: &str = "\

@@ -60,9 +60,6 @@ pub(crate) struct ProfileVerb {
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 
-    #[command(flatten)]
-    watching: Watching,
-
     /// How the names of dumps are read, such as '{name}_{step}.dat' or 'step_{step}/{name}.raw'
     #[arg(long, value_name = "PATTERN")]
     pattern: Option<String>,
@@ -112,9 +109,6 @@ pub(crate) struct ProfileVerb {
     #[arg(long, value_name = "SNAPSHOT", num_args = 0..=1, require_equals = true)]
     verify: Option<Option<usize>>,
 
-    #[command(flatten)]
-    showing: Showing,
-
     /// Keep the record of a program that runs here
     #[arg(long, value_name = "PATH", requires = "program")]
     record: Option<PathBuf>,
@@ -134,6 +128,12 @@ pub(crate) struct ProfileVerb {
     /// Write a page with figures and heat maps here; it is one file and needs no network
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    showing: Showing,
+
+    #[command(flatten)]
+    watching: Watching,
 }
 
 const EXAMPLES: &str = "\
