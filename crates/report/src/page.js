@@ -116,7 +116,7 @@ for (const box of document.querySelectorAll(".slider")) {
   const input = box.querySelector("input");
   const update = () => {
     box.querySelector("output").textContent = `${input.value}%`;
-    const percent = (share) => share === 0 ? "-" : `${(share * 100).toFixed(2)}%`;
+    const percent = (share) => share === 0 ? "-" : share < 5e-5 ? "<0.01%" : `${(share * 100).toFixed(2)}%`;
     const rows = Object.entries(data).map(([codec, allocations]) => {
       const found = assign(allocations, Number(input.value) / 100);
       const cells = [codec, `${found.ratio.toFixed(2)}x`, percent(found.mean), percent(found.worst), found.counts.join(", ")];

@@ -38,10 +38,14 @@ fn target_text(row: &AllocationTarget) -> String {
     }
 }
 
-/// A share in percent, without digits that say nothing.
+/// A share in percent, without digits that say nothing; a small one with two that do.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if (percent - percent.round()).abs() < 1e-6 { format!("{percent:.0}%") } else { format!("{percent:.2}%") }
+    if (percent - percent.round()).abs() < 1e-9 {
+        return format!("{percent:.0}%");
+    }
+    let small = (1.0 - percent.abs().log10().floor()).clamp(2.0, 9.0) as usize;
+    format!("{percent:.small$}%")
 }
 
 /// The codec of an allocation, `-` where nothing is compressed, and what it learned.

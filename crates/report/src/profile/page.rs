@@ -29,11 +29,11 @@ pub fn profile_page(record: &Record<Profile>) -> String {
     let profile = &record.data;
     let run = &profile.run;
     let lead = format!(
-        "{}: {} in {} allocations, {} snapshots",
+        "{}: {} in {}, {}",
         run.program,
         bytes(run.bytes()),
-        run.allocations.len(),
-        run.snapshots.len()
+        text::many(run.allocations.len(), "allocation"),
+        text::many(run.snapshots.len(), "snapshot")
     );
     let mut page = Page::new("What does its memory allow?", &lead).section("", "", &summary(profile));
     if let Some(plan) = &profile.plan {

@@ -214,3 +214,9 @@ fn the_page_has_the_figures_and_the_data_of_the_slider() {
     assert!(!html.contains("NaN"));
     assert_eq!(Record::from_json(&record.to_json()).unwrap(), record);
 }
+
+#[test]
+fn small_shares_keep_digits_that_count() {
+    let shown = [0.0, 0.3, 0.125, 0.0004, 0.000_002_5, 1.0].map(percent);
+    assert_eq!(shown, ["0%", "30%", "12.50%", "0.040%", "0.00025%", "100%"]);
+}

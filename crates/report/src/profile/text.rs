@@ -26,7 +26,6 @@ pub fn profile_text(profile: &Profile, view: &View) -> String {
 
 fn head(profile: &Profile) -> String {
     let run = &profile.run;
-    let many = |n: usize, what: &str| format!("{} {what}{}", count(n as u64), if n == 1 { "" } else { "s" });
     let over_time = match run.snapshots.len() {
         1 => String::new(),
         _ => format!(
@@ -44,6 +43,11 @@ fn head(profile: &Profile) -> String {
         or_zeros(profile.optimistic_ratio),
         or_zeros(profile.best_ratio),
     )
+}
+
+/// So many of something.
+pub(super) fn many(n: usize, what: &str) -> String {
+    format!("{} {what}{}", count(n as u64), if n == 1 { "" } else { "s" })
 }
 
 /// What follows the table of allocations.
