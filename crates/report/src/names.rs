@@ -158,9 +158,9 @@ mod tests {
     fn shortened_names_keep_both_ends_and_stay_apart() {
         assert_eq!(shorten("encoder.layer.0.attention.self.query.weight", 20), "encoder.la…ry.weight");
         assert_eq!(shorten("short", 20), "short");
-        let long = "model.layers.[0-31].post_attention_layernorm.weight".to_owned();
-        assert_eq!(shorten_apart(&[long.clone()], 40), ["…[0-31].post_attention_layernorm.weight"]);
-        assert_eq!(shorten_apart(&[long], 30), ["…[0-31]…ntion_layernorm.weight"]);
+        let long = ["model.layers.[0-31].post_attention_layernorm.weight".to_owned()];
+        assert_eq!(shorten_apart(&long, 40), ["…[0-31].post_attention_layernorm.weight"]);
+        assert_eq!(shorten_apart(&long, 30), ["…[0-31]…ntion_layernorm.weight"]);
         let coders = ["en", "de"].map(|which| format!("{which}coder.layers.[0-31].weight"));
         assert_eq!(shorten_apart(&coders, 20)[0], "encode…[0-31].weight");
         let names =
