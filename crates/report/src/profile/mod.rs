@@ -57,6 +57,11 @@ fn codec_text(profile: &Profile, index: usize) -> (String, String) {
     }
 }
 
+/// The memory that lives at once where most does, for what is saved of it; all of it where everything lives all the time.
+fn footprint(profile: &Profile, one: &PolicyOutcome) -> u64 {
+    profile.run.bytes().min((one.ratio * one.device_bytes as f64).round() as u64)
+}
+
 /// What the policy and codec give whose targets were chosen.
 fn chosen(profile: &Profile) -> Option<&PolicyOutcome> {
     profile.outcome(profile.policy, &profile.codec)

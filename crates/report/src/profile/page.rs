@@ -77,7 +77,7 @@ fn summary(profile: &Profile) -> String {
     }
     if let Some(found) = chosen(profile) {
         all.push(card(if recommended { "Recommended" } else { "Chosen" }, ratio(found.ratio), by(found)));
-        let size = profile.run.bytes();
+        let size = super::footprint(profile, found);
         let remark = format!("of {}; {} in device memory", bytes(size), bytes(found.device_bytes));
         all.push(card("Saved", saved(size, found.device_bytes), remark));
         let remark = format!("of entries; {} at worst", share(found.worst_overflow));
@@ -241,7 +241,7 @@ fn total(profile: &Profile) -> Option<Vec<Cell>> {
     ];
     cells.push(Cell::number(all.ratio, ratio(all.ratio)));
     cells.extend([all.mean_overflow, all.worst_overflow].map(|part| Cell::number(part, share(part))));
-    cells.push(saved_cell(size, all.device_bytes));
+    cells.push(saved_cell(super::footprint(profile, all), all.device_bytes));
     Some(cells)
 }
 

@@ -123,7 +123,7 @@ fn total(profile: &Profile) -> Option<Vec<Cell>> {
         ratio(all.ratio),
         overflow,
         worst,
-        saved(size, all.device_bytes),
+        saved(super::footprint(profile, all), all.device_bytes),
     ];
     Some(cells.map(Cell::text).into())
 }

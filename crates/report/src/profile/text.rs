@@ -96,7 +96,7 @@ pub(super) fn recommendation(profile: &Profile) -> String {
 
 fn outcome_text(profile: &Profile, one: &PolicyOutcome) -> String {
     let codec = if one.codec == "auto" { "the best codec for each" } else { one.codec.as_str() };
-    let saved = profile.run.bytes().saturating_sub(one.device_bytes);
+    let saved = super::footprint(profile, one).saturating_sub(one.device_bytes);
     let overflow = match one.worst_overflow {
         0.0 => "nothing overflows".to_owned(),
         worst => format!("{} of entries overflow, {} at worst", share(one.mean_overflow), share(worst)),
