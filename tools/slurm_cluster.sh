@@ -49,6 +49,8 @@ ReturnToService=2
 MpiDefault=none
 KillWait=2
 SlurmdTimeout=30
+JobCompType=jobcomp/filetxt
+JobCompLoc=$dir/jobs.log
 MinJobAge=30
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000
 NodeName=n[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((base + 1))-$((base + nodes))] CPUs=1 RealMemory=64000

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use buddy_report::summary_table_text;
 use buddy_snapshot::Claim;
 use buddy_study::{Engine, Request, Settings, docs, output, reproduce};
-use buddy_sweep::Shard;
+use buddy_sweep::{Shard, slurm};
 use buddy_workloads::ALL;
 use clap::Args;
 
@@ -131,6 +131,7 @@ impl Reproduce {
         let attempts = self.jobs.attempts;
         if let Some(shard) = self.shard {
             let threads = self.jobs.cpus as usize;
+            slurm::live(records);
             return Ok(Engine::Shard { shard, programs: self.programs, threads, attempts });
         }
         if self.on == Place::Local {

@@ -7,7 +7,7 @@ use buddy_core::digest;
 use buddy_snapshot::write_atomic;
 use buddy_sweep::{
     Sweep, Tasks, Tries,
-    slurm::{self, Cluster, Options, Phase},
+    slurm::{self, Cluster, Options, Phase, States},
 };
 use clap::Args;
 
@@ -41,6 +41,10 @@ pub(crate) struct Jobs {
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 
+    /// With Slurm: seconds without a sign of life after which a job that is said to run is cancelled and its work submitted again
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..))]
+    silence: u64,
+
     /// With Slurm: any other option of sbatch, such as --sbatch=--qos=low
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     sbatch: Vec<String>,
@@ -60,6 +64,7 @@ impl Jobs {
             memory: self.mem.clone().unwrap_or_else(|| memory(footprint, self.cpus)),
             cpus: self.cpus,
             jobs: self.jobs,
+            silence: Duration::from_secs(self.silence),
             more: self.sbatch.clone(),
         };
         let program = std::env::current_exe().context("this program's own path is not known")?;
@@ -80,10 +85,10 @@ pub(super) fn on_slurm(sweep: &Sweep, which: &Which, jobs: &Jobs, tries: &Tries,
     let phase = |tasks, more: &[&str]| Phase { tasks, arguments: arguments(&plan, sweep, jobs, more) };
     let phases = [phase(&runs as &dyn Tasks, &["--programs"]), phase(&points, &[])];
     if detach {
-        let queued = cluster.states()?;
-        let said = match queued == (0, 0) && slurm::submit(&cluster, &phases, tries, jobs.attempts)? {
+        let idle = cluster.states()?.is_empty();
+        let said = match idle && slurm::submit(&cluster, &phases, tries, jobs.attempts)? {
             true => "submitted; `buddy sweep collect` waits and submits again what fails",
-            false if queued == (0, 0) => "nothing is left to do",
+            false if idle => "nothing is left to do",
             false => "jobs are on their way already",
         };
         say(format_args!("{}: {said}", cluster.name()));
@@ -144,7 +149,13 @@ impl Status {
         );
         println!("{run} of {} programs are run", programs.len());
         match self.jobs.cluster(sweep.store().dir(), 0)?.states() {
-            Ok((waiting, running)) => println!("Slurm: {running} jobs run, {waiting} wait"),
+            Ok(States { waiting, running, silent }) => {
+                println!("Slurm: {running} jobs run, {waiting} wait");
+                if !silent.is_empty() {
+                    let jobs = silent.join(", ");
+                    say(format_args!("no sign of life: {jobs}; `buddy sweep collect` cancels them and submits again"));
+                }
+            }
             Err(error) => say(format_args!("{:#}", anyhow::Error::from(error))),
         }
         Ok(())
@@ -184,9 +195,9 @@ impl Cancel {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
         let cluster = self.jobs.cluster(&self.which.dir(), 0)?;
-        let (waiting, running) = cluster.states()?;
+        let States { waiting, running, silent } = cluster.states()?;
         cluster.cancel()?;
-        say(format_args!("{}: cancelled {} jobs", cluster.name(), waiting + running));
+        say(format_args!("{}: cancelled {} jobs", cluster.name(), waiting + running + silent.len()));
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, thread, time::Duration};
 
 use anyhow::{Result, bail};
 use buddy_report::count;
-use buddy_sweep::{Failure, Shard, Summary, Sweep, Tasks, Tries, Watch, local, shards};
+use buddy_sweep::{Failure, Shard, Summary, Sweep, Tasks, Tries, Watch, local, shards, slurm};
 use clap::{Args, ValueEnum};
 
 use super::{Jobs, Which, cluster::on_slurm};
@@ -82,6 +82,7 @@ impl Run {
         if self.on == Place::Slurm {
             return on_slurm(&sweep, &self.which, &self.jobs, &tries, self.detach);
         }
+        slurm::live(sweep.store().dir());
         FINISHES.store(true, Ordering::Relaxed);
         let bar = TimeLeft::with_lines_every(Duration::from_secs(10));
         let done = self.local(&sweep, &tries, &bar);
@@ -139,8 +140,11 @@ impl Run {
 
 /// Hours with two digits that count.
 fn hours(seconds: f64) -> String {
-    let hours = seconds / 3600.0;
-    if hours < 10.0 { format!("{hours:.2}") } else { count(hours.round() as u64) }
+    match seconds / 3600.0 {
+        hours if hours < 0.1 => format!("{hours:.4}"),
+        hours if hours < 10.0 => format!("{hours:.2}"),
+        hours => count(hours.round() as u64),
+    }
 }
 
 /// Says what was done, and what was not.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{Page, count, escape, number};
 
 const STYLE: &str = include_str!("sweep.css");
-const SCRIPT: &str = include_str!("sweep.js");
+const SCRIPT: &str = concat!(include_str!("numbers.js"), include_str!("charts.js"), include_str!("sweep.js"));
 
 /// Failed points that are listed.
 const FAILED: usize = 20;
@@ -30,38 +30,43 @@ pub struct SweepData {
     pub failed: Vec<(String, String)>,
 }
 
-/// The page: lines for each value of one axis against another in small multiples, the front of capacity and speed, the best
-/// and the worst points, and the data to download.
+/// The page: in short, lines for each value of one axis against another in small multiples, what each setting changes, the
+/// front of capacity and speed, the best and the worst points, and the data to download.
 pub fn sweep_page(data: &SweepData, tool: &str) -> String {
-    let lead = format!(
-        "{} points{}",
-        count(data.rows.len() as u64),
-        if data.missing > 0 { format!(", {} not done", count(data.missing as u64)) } else { String::new() }
-    );
+    let mut lead = format!("{} points", count(data.rows.len() as u64));
+    if data.missing > 0 {
+        lead.push_str(&format!(", {} not done", count(data.missing as u64)));
+    }
+    if !data.same.is_empty() {
+        lead.push_str(&format!("; all with {}", data.same));
+    }
     let page = Page::new(&format!("Sweep {}", data.name), &lead)
-        .section("", &data.same, &format!("<style>{STYLE}</style>"))
-        .part(
-            "lines",
-            "Lines",
-            LINES,
-            "<div class=\"controls\"></div><ul class=\"legend\"></ul><div class=\"multiples\"></div>\n",
-        )
+        .part("short", "In short", "", &format!("<style>{STYLE}</style>{BASELINE}{TABLES}"))
+        .part("lines", "Lines", LINES, CHART)
+        .part("effects", "What matters", EFFECTS, "<h3></h3><ul class=\"bars\"></ul>\n")
         .part("front", "Capacity and speed", FRONT, "<div class=\"plots\"></div>\n")
-        .part(
-            "best",
-            "Best and worst",
-            "By the figure that the lines show, of the points that they show.",
-            "<div class=\"plots\"></div>\n",
-        )
+        .part("best", "Best and worst", BEST, TABLES)
         .part("data", "Data", "All points with all figures.", DOWNLOADS);
     let page = match data.failed.as_slice() {
         [] => page,
         failed => page.section("Failed", &format!("{} points failed.", failed.len()), &failed_html(failed)),
     };
-    page.section("", "", &format!("{}<script>\n{SCRIPT}</script>\n", embedded(data))).render(tool)
+    // In a block of its own, so that its names do not meet those of the page's script.
+    let script = format!("<script>\n\"use strict\";\n{{\n{SCRIPT}}}\n</script>\n");
+    page.section("", "", &format!("{}{script}", embedded(data))).render(tool)
 }
 
-const LINES: &str = "Where a line stands for several points, it shows their geometric mean. Choose values to narrow them down.";
+const BASELINE: &str = "<p class=\"remark\">Speed is relative to the first point of the same program: <span class=\"baseline\"></span>. \
+    Capacity is the program's bytes over the device memory that they take.</p>\n";
+const TABLES: &str = "<div class=\"tables\"></div>\n";
+const CHART: &str = "<div class=\"controls shape\"></div><div class=\"controls only\"></div><ul class=\"legend\"></ul>\
+    <div class=\"multiples\"></div>\n";
+const LINES: &str = "Where a line stands for several points, it shows their geometric mean; choose values to narrow them down. A line \
+    across is a value that has one point only. The choice holds for the whole page and stands in its address.";
+const EFFECTS: &str = "How much the figure changes when this setting alone does and all others stay: the largest over the least of \
+    such points, on average (dark) and at most (light).";
+const BEST: &str =
+    "By the figure that the lines show, of the points that they show. Points with the same figures share a row.";
 const FRONT: &str =
     "Every point that has both figures. Those that no other beats in both are joined: the Pareto front.";
 const DOWNLOADS: &str =

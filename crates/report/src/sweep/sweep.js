@@ -1,193 +1,163 @@
-"use strict";
-(() => {
-  const { name, axes, metrics, rows } = JSON.parse(document.getElementById("sweep").textContent);
-  const find = (id, what) => document.getElementById(id).querySelector(what);
-  const column = (metric) => axes.length + metric;
-  const metricOf = (wanted) => metrics.findIndex((metric) => metric.name === wanted);
-  const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+// What the reader chose, the tables that follow from it, and the download.
+const find = (id, what) => document.getElementById(id).querySelector(what);
+const longest = axes.map((axis, i) => [axis.values.length, i]).sort((a, b) => b[0] - a[0]).map(([, i]) => i);
+const alongFirst = longest.find(numeric) ?? longest[0] ?? -1;
+const others = axes.map((_, i) => i).filter((i) => i !== alongFirst);
+const few = others.filter((i) => axes[i].values.length <= 10);
+const linesFirst = others.find((i) => axes[i].name === "mode") ?? few.at(-1) ?? others.at(-1) ?? -1;
+// The figure, the axes of x, lines and panels, a value or all of each axis, and lines that are hidden.
+const chosen = {
+  y: 0, x: alongFirst, lines: linesFirst, panels: others.find((i) => i !== linesFirst && axes[i].values.length <= 24) ?? -1,
+  only: axes.map(() => -1), hidden: new Set(),
+};
 
-  // Numbers as people read them, in the unit of their figure.
-  const plain = (value) => Math.abs(value) >= 1e6 ? value.toExponential(3) : String(Number(value.toPrecision(4)));
-  const write = (metric, value) => ({
-    ratio: () => `${value.toFixed(2)}x`,
-    percent: () => `${plain(value * 100)}%`,
-    count: () => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f"),
-  }[metrics[metric].unit] ?? (() => plain(value)))();
+// The choice stands in the address, so that it can be sent and comes back when the page is loaded again.
+function remember() {
+  const { y, x, lines, panels, only } = chosen;
+  location.replace(`#${[y, x, lines, panels, ...only].join(",")}`);
+}
+function recall() {
+  const numbers = location.hash.slice(1).split(",").map(Number);
+  const limits = [metrics.length, axes.length, axes.length, axes.length, ...axes.map((axis) => axis.values.length)];
+  if (numbers.length !== limits.length || !numbers.every((n, i) => Number.isInteger(n) && n >= (i < 2 ? 0 : -1) && n < limits[i])) return;
+  [chosen.y, chosen.x, chosen.lines, chosen.panels, ...chosen.only] = numbers;
+}
 
-  // What the reader chose: the figure, the axes of x, lines and panels, and a value or all for each axis.
-  const longest = axes.map((axis, i) => [axis.values.length, i]).sort((a, b) => b[0] - a[0]).map(([, i]) => i);
-  const numeric = (axis) => axis >= 0 && axes[axis].values.every((value) => value !== "" && Number.isFinite(Number(value)));
-  const x = longest.find(numeric) ?? longest[0] ?? -1;
-  const others = axes.map((_, i) => i).filter((i) => i !== x);
-  const lines = others.find((i) => axes[i].name === "mode") ?? others.at(-1) ?? -1;
-  const chosen = { y: 0, x, lines, panels: others.find((i) => i !== lines && axes[i].values.length <= 24) ?? -1, only: axes.map(() => -1) };
+function select(label, options, value, change) {
+  const element = document.createElement("label");
+  element.textContent = label;
+  const list = document.createElement("select");
+  for (const [text, at] of options) list.add(new Option(text, at, false, at === value));
+  list.addEventListener("change", () => { change(Number(list.value)); remember(); draw(); });
+  element.append(list);
+  return element;
+}
 
-  function select(label, options, value, change) {
-    const element = document.createElement("label");
-    element.textContent = label;
-    const list = document.createElement("select");
-    for (const [text, at] of options) list.add(new Option(text, at, false, at === value));
-    list.addEventListener("change", () => { change(Number(list.value)); draw(); });
-    element.append(list);
-    return element;
+function controls() {
+  const named = axes.map((axis, i) => [axis.name, i]);
+  find("lines", ".controls.shape").replaceChildren(
+    select("figure", metrics.map((metric, i) => [metric.name, i]), chosen.y, (v) => { chosen.y = v; }),
+    select("along x", named, chosen.x, (v) => { chosen.x = v; }),
+    select("a line for each", [["nothing", -1], ...named], chosen.lines, (v) => { chosen.lines = v; chosen.hidden.clear(); }),
+    select("a panel for each", [["nothing", -1], ...named], chosen.panels, (v) => { chosen.panels = v; }),
+  );
+  find("lines", ".controls.only").replaceChildren("only", ...axes.map((axis, i) =>
+    select(axis.title, [["all", -1], ...axis.shown.map((v, at) => [v, at])], chosen.only[i], (v) => { chosen.only[i] = v; })));
+}
+
+const shown = () => rows.filter((row) => chosen.only.every((value, i) => value < 0 || row[i] === value));
+
+// Rows in order, those with the same figures as one: a setting that makes no difference fills no table.
+function merged(sorted, figures, most) {
+  const groups = new Map();
+  for (const row of sorted) {
+    const key = figures.map((i) => row[column(i)]).join();
+    const group = groups.get(key) ?? (groups.size < most ? groups.set(key, { rows: [] }).get(key) : undefined);
+    if (!group) break;
+    group.rows.push(row);
   }
+  return [...groups.values()];
+}
+function values(axis, all) {
+  const places = [...new Set(all.map((row) => row[axis]))].sort((a, b) => a - b);
+  if (places.length === axes[axis].values.length && places.length > 1) return "any";
+  return places.length > 4 ? `${places.length} values` : places.map((at) => axes[axis].shown[at]).join(", ");
+}
+function table(title, groups, figures, first = null) {
+  const heads = (first ? `<th>${escaped(first)}</th>` : "") + axes.map((axis) => `<th>${escaped(axis.title)}</th>`).join("") + figures.map((i) => `<th class="n">${escaped(metrics[i].name)}</th>`).join("");
+  const figure = (row, i) => `<td class="n">${row[column(i)] === null ? "-" : write(i, row[column(i)])}</td>`;
+  const body = groups.map(({ what, rows }) => `<tr>${first ? `<td>${escaped(what)}</td>` : ""}${axes.map((_, i) =>
+    `<td>${escaped(values(i, rows))}</td>`).join("")}${figures.map((i) => figure(rows[0], i)).join("")}</tr>`).join("");
+  return `<div><h3>${escaped(title)}</h3><div class="scroll"><table><thead><tr>${heads}</tr></thead><tbody>${body}</tbody></table></div></div>`;
+}
 
-  function controls() {
-    const named = axes.map((axis, i) => [axis.name, i]);
-    const box = find("lines", ".controls");
-    box.replaceChildren(
-      select("figure", metrics.map((metric, i) => [metric.name, i]), chosen.y, (v) => { chosen.y = v; }),
-      select("along x", named, chosen.x, (v) => { chosen.x = v; }),
-      select("a line for each", [["nothing", -1], ...named], chosen.lines, (v) => { chosen.lines = v; }),
-      select("a panel for each", [["nothing", -1], ...named], chosen.panels, (v) => { chosen.panels = v; }),
-      ...axes.map((axis, i) => select(axis.name, [["all", -1], ...axis.values.map((v, at) => [v, at])], chosen.only[i], (v) => { chosen.only[i] = v; })),
-    );
+// For each program: the fastest point, the one with the most capacity, and the most that costs next to no speed.
+const NEXT_TO_NO = 0.98;
+function drawShort(data) {
+  const [speed, capacity] = [metricOf("speed"), metricOf("capacity")];
+  const [s, c] = [(row) => row[column(speed)], (row) => row[column(capacity)]];
+  const programs = axes.findIndex((axis) => axis.name === "program");
+  const groups = [];
+  for (const at of programs < 0 ? [0] : axes[programs].values.keys()) {
+    const own = data.filter((row) => (programs < 0 || row[programs] === at) && s(row) !== null);
+    if (!own.length) continue;
+    const top = own.reduce((a, b) => s(b) > s(a) ? b : a);
+    const ties = (by) => { const best = [...own].sort(by)[0]; return own.filter((row) => s(row) === s(best) && c(row) === c(best)); };
+    groups.push({ what: "fastest", rows: ties((a, b) => s(b) - s(a) || c(b) - c(a)) });
+    if (own.every((row) => c(row) === null)) continue;
+    groups.push({ what: "most capacity", rows: ties((a, b) => c(b) - c(a) || s(b) - s(a)) });
+    const near = (row) => s(row) >= NEXT_TO_NO * s(top) ? c(row) ?? 0 : 0;
+    groups.push({ what: "most capacity within 2% of the fastest", rows: ties((a, b) => near(b) - near(a) || s(b) - s(a)) });
   }
+  find("short", ".tables").innerHTML = table("", groups, [speed, capacity], "point");
+}
 
-  const shown = () => rows.filter((row) => chosen.only.every((value, i) => value < 0 || row[i] === value));
-  const mean = (values) => values.every((v) => v > 0)
-    ? Math.exp(values.reduce((sum, v) => sum + Math.log(v), 0) / values.length)
-    : values.reduce((sum, v) => sum + v, 0) / values.length;
-
-  // Panels of lines of points: each the mean of the rows that share it.
-  function gather(data) {
-    const panels = new Map();
+// How much the figure changes when one setting alone does, all others being the same.
+function drawEffects(data) {
+  const y = column(chosen.y);
+  const effect = (axis) => {
+    const same = new Map();
     for (const row of data) {
-      const value = row[column(chosen.y)];
-      if (value === null) continue;
-      const at = [chosen.panels, chosen.lines, chosen.x].map((axis) => axis < 0 ? 0 : row[axis]);
-      const panel = panels.get(at[0]) ?? panels.set(at[0], new Map()).get(at[0]);
-      const line = panel.get(at[1]) ?? panel.set(at[1], new Map()).get(at[1]);
-      (line.get(at[2]) ?? line.set(at[2], []).get(at[2])).push(value);
+      if (row[y] === null) continue;
+      const key = axes.map((_, i) => i === axis ? "" : row[i]).join();
+      (same.get(key) ?? same.set(key, []).get(key)).push(row[y]);
     }
-    return panels;
-  }
+    const spans = [...same.values()].filter((all) => all.length > 1).map((all) => [Math.min(...all), Math.max(...all)]);
+    const ratios = spans.filter(([least]) => least > 0).map(([least, most]) => most / least);
+    return ratios.length ? { axis, by: mean(ratios), most: Math.max(...ratios) } : null;
+  };
+  const found = axes.map((_, i) => i).filter((i) => axes[i].name !== "program").map(effect).filter(Boolean).sort((a, b) => b.by - a.by);
+  const percent = (ratio) => `${Number(((ratio - 1) * 100).toPrecision(2))}%`;
+  const widest = Math.max(...found.map(({ most }) => most - 1), 1e-9);
+  const bar = ({ axis, by, most }) => `<li data-v="${escaped(`${axes[axis].name}: ${percent(by)} on average, ${percent(most)} at most`)}"><b>${escaped(axes[axis].name)}</b>`
+    + `<span class="track"><i class="far" style="width:${(100 * (most - 1) / widest).toFixed(1)}%"></i><i class="near" style="width:${(100 * (by - 1) / widest).toFixed(1)}%"></i></span><em>${percent(by)}, at most ${percent(most)}</em></li>`;
+  find("effects", ".bars").innerHTML = found.length ? found.map(bar).join("") : `<li>No setting alone changes ${escaped(metrics[chosen.y].name)}.</li>`;
+  find("effects", "h3").textContent = `${metrics[chosen.y].name}: largest over least`;
+}
 
-  // Of a chart that has the page to itself.
-  const wide = () => innerWidth < 700 ? WIDTH : 1100;
-  const WIDTH = 420, HEIGHT = 250, LEFT = 62, RIGHT = 14, TOP = 10, BOTTOM = 42;
-  function scale(values, from, to) {
-    const least = values.reduce((a, b) => Math.min(a, b)), most = values.reduce((a, b) => Math.max(a, b));
-    const log = least > 0 && most / least > 20;
-    const f = log ? Math.log : (v) => v;
-    const pad = log ? 0 : (most - least || Math.abs(most) || 1) * 0.05;
-    const [a, b] = [f(least - pad), f(most + pad)];
-    const at = (v) => b === a ? (from + to) / 2 : from + (f(v) - a) / (b - a) * (to - from);
-    const ticks = [...Array(5)].map((_, i) => log ? Math.exp(a + (b - a) * i / 4) : least - pad + (most - least + 2 * pad) * i / 4);
-    return { at, ticks };
-  }
-  const text = (px, py, anchor, words) => `<text x="${px.toFixed(1)}" y="${py.toFixed(1)}" text-anchor="${anchor}">${escaped(words)}</text>`;
-  const frame = (title, inner, w = WIDTH, h = HEIGHT) =>
-    `<figure class="plot"><figcaption>${escaped(title)}</figcaption><svg viewBox="0 0 ${w} ${h}" role="img" aria-label="${escaped(title)}">${inner}</svg></figure>`;
-  const grid = (y, metric, w = WIDTH) => y.ticks.map((v) =>
-    `<line class="grid" x1="${LEFT}" x2="${w - RIGHT}" y1="${y.at(v).toFixed(1)}" y2="${y.at(v).toFixed(1)}"/>${text(LEFT - 6, y.at(v) + 4, "end", write(metric, v))}`).join("");
-  const colour = (i) => `k${i % 10}${i >= 10 ? " again" : ""}`;
+function drawBest(data) {
+  const y = chosen.y, sign = metrics[y].better === false ? 1 : -1;
+  const sorted = data.filter((row) => row[column(y)] !== null).sort((a, b) => sign * (a[column(y)] - b[column(y)]));
+  const figures = [...new Set([y, metricOf("speed"), metricOf("capacity")])].filter((i) => i >= 0);
+  const [first, last] = metrics[y].better === null ? ["most", "least"] : ["best", "worst"];
+  find("best", ".tables").innerHTML = table(`${first} ${metrics[y].name}`, merged(sorted, figures, 10), figures)
+    + table(`${last} ${metrics[y].name}`, merged(sorted.reverse(), figures, 10), figures);
+}
 
-  function panel(title, linesOf, y, width) {
-    const values = axes[chosen.x]?.values ?? [""];
-    const numbers = numeric(chosen.x);
-    const places = numbers ? values.map(Number) : values.map((_, i) => i);
-    const across = scale(places, LEFT + 8, width - RIGHT - 8);
-    const few = Math.ceil(values.length / (width > 600 ? 14 : 7));
-    const labels = values.map((value, i) => i % few ? "" : text(across.at(places[i]), HEIGHT - BOTTOM + 17, "middle", value)).join("");
-    const drawn = [...linesOf].map(([line, points]) => {
-      const sorted = [...points].sort((a, b) => places[a[0]] - places[b[0]]).map(([at, all]) => [at, mean(all), all.length]);
-      const path = sorted.map(([at, v]) => `${across.at(places[at]).toFixed(1)},${y.at(v).toFixed(1)}`).join(" ");
-      const who = chosen.lines < 0 ? "" : `${axes[chosen.lines].name} ${axes[chosen.lines].values[line]}, `;
-      const marks = sorted.length > 60 ? "" : sorted.map(([at, v, many]) =>
-        `<circle cx="${across.at(places[at]).toFixed(1)}" cy="${y.at(v).toFixed(1)}" r="3.5" data-v="${escaped(`${who}${axes[chosen.x]?.name ?? ""} ${values[at]}: ${write(chosen.y, v)}${many > 1 ? ` (mean of ${many})` : ""}`)}"/>`).join("");
-      return `<g class="${colour(line)}"><polyline points="${path}"/>${marks}</g>`;
-    }).join("");
-    const label = text((LEFT + width - RIGHT) / 2, HEIGHT - 6, "middle", axes[chosen.x]?.name ?? "");
-    return frame(title, grid(y, chosen.y, width) + labels + label + drawn, width);
-  }
+function draw() {
+  const data = shown();
+  drawShort(data);
+  drawLines(data, chosen, find("lines", ".multiples"), find("lines", ".legend"));
+  drawEffects(data);
+  drawFront(data, find("front", ".plots"));
+  drawBest(data);
+}
 
-  function drawLines(data) {
-    const panels = gather(data);
-    const all = [...panels.values()].flatMap((one) => [...one.values()].flatMap((line) => [...line.values()].map(mean)));
-    const box = find("lines", ".multiples");
-    if (!all.length) { box.textContent = "No point has this figure."; return; }
-    const y = scale(all, HEIGHT - BOTTOM, TOP);
-    const width = panels.size === 1 ? wide() : WIDTH;
-    const title = (at) => chosen.panels < 0 ? metrics[chosen.y].name : `${axes[chosen.panels].name} ${axes[chosen.panels].values[at]}`;
-    box.innerHTML = [...panels].sort((a, b) => a[0] - b[0]).map(([at, one]) => panel(title(at), one, y, width)).join("");
-    const used = new Set([...panels.values()].flatMap((one) => [...one.keys()]));
-    find("lines", ".legend").innerHTML = chosen.lines < 0 ? "" : axes[chosen.lines].values.map((value, i) => used.has(i)
-      ? `<li class="${colour(i)}"><i></i>${escaped(axes[chosen.lines].name)} ${escaped(value)}</li>` : "").join("");
-  }
+function download(file, type, content) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type }));
+  link.download = file;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+const names = [...axes.map((axis) => axis.name), ...metrics.map((metric) => metric.name)];
+const cells = (row) => row.map((value, i) => i < axes.length ? axes[i].values[value] : value);
+const quoted = (value) => value === null ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value);
+find("data", "#csv").addEventListener("click", () => download(`${name}.csv`, "text/csv",
+  [names, ...rows.map(cells)].map((row) => row.map(quoted).join(",")).join("\n") + "\n"));
+find("data", "#jsonl").addEventListener("click", () => download(`${name}.jsonl`, "application/jsonl",
+  rows.map((row) => JSON.stringify(Object.fromEntries(cells(row).map((value, i) => [names[i], value])))).join("\n") + "\n"));
+find("lines", ".legend").addEventListener("click", (event) => {
+  const line = Number(event.target.closest("button")?.dataset.line ?? -1);
+  if (line < 0) return;
+  if (!chosen.hidden.delete(line)) chosen.hidden.add(line);
+  draw();
+});
 
-  const settings = (row) => axes.map((axis, i) => `${axis.name} ${axis.values[row[i]]}`).join(", ");
-
-  function drawFront(data) {
-    const [speed, capacity] = [metricOf("speed"), metricOf("capacity")];
-    const both = data.filter((row) => row[column(speed)] !== null && row[column(capacity)] !== null);
-    const box = find("front", ".plots");
-    if (!both.length) { box.textContent = "No point has both."; return; }
-    const [s, c] = [(row) => row[column(speed)], (row) => row[column(capacity)]];
-    // Speeds are relative to a point of the same program, so each program has a front of its own.
-    const programs = axes.findIndex((axis) => axis.name === "program");
-    const fronts = Map.groupBy(both, (row) => programs < 0 ? 0 : row[programs]);
-    for (const [program, rows] of fronts) {
-      let best = -Infinity;
-      const sorted = rows.sort((a, b) => c(b) - c(a) || s(b) - s(a));
-      fronts.set(program, sorted.filter((row) => s(row) > best && ((best = s(row)), true)));
-    }
-    const [w, h] = [wide(), 320];
-    const across = scale(both.map(c), LEFT + 8, w - RIGHT - 8);
-    const y = scale(both.map(s), h - BOTTOM, TOP);
-    const place = (row) => [across.at(c(row)).toFixed(1), y.at(s(row)).toFixed(1)];
-    const rest = [...new Set(both.map((row) => `M${place(row).join(" ")}h0`))].join("");
-    const ticks = across.ticks.map((v) => text(across.at(v), h - BOTTOM + 17, "middle", write(capacity, v))).join("");
-    const drawn = [...fronts].map(([program, front]) => {
-      const marks = front.map((row) => `<circle cx="${place(row)[0]}" cy="${place(row)[1]}" r="4" data-v="${escaped(`${settings(row)}: speed ${write(speed, s(row))}, capacity ${write(capacity, c(row))}`)}"/>`).join("");
-      return `<g class="${colour(program)}"><polyline points="${front.map((row) => place(row).join(",")).join(" ")}"/>${marks}</g>`;
-    }).join("");
-    const names = programs < 0 ? "" : `<ul class="legend">${[...fronts.keys()].map((at) => `<li class="${colour(at)}"><i></i>${escaped(axes[programs].values[at])}</li>`).join("")}</ul>`;
-    const label = text((LEFT + w - RIGHT) / 2, h - 6, "middle", "capacity");
-    const all = [...fronts.values()].flat();
-    box.innerHTML = frame(`speed against capacity, ${all.length} points on a front`, grid(y, speed, w) + ticks + label + `<path class="rest" d="${rest}"/>${drawn}`, w, h)
-      .replace('class="plot"', 'class="plot whole"').replace("</figcaption>", `</figcaption>${names}`) + table("on a front", all.slice(0, 50), [speed, capacity]);
-  }
-
-  function table(title, data, figures) {
-    const heads = axes.map((axis) => `<th>${escaped(axis.name)}</th>`).join("") + figures.map((i) => `<th class="n">${escaped(metrics[i].name)}</th>`).join("");
-    const body = data.map((row) => `<tr>${axes.map((axis, i) => `<td>${escaped(axis.values[row[i]])}</td>`).join("")}${figures.map((i) =>
-      `<td class="n">${row[column(i)] === null ? "-" : write(i, row[column(i)])}</td>`).join("")}</tr>`).join("");
-    return `<div><h3>${escaped(title)}</h3><div class="scroll"><table><thead><tr>${heads}</tr></thead><tbody>${body}</tbody></table></div></div>`;
-  }
-
-  function drawBest(data) {
-    const y = chosen.y;
-    const sign = metrics[y].better === false ? 1 : -1;
-    const sorted = data.filter((row) => row[column(y)] !== null).sort((a, b) => sign * (a[column(y)] - b[column(y)]));
-    const figures = [...new Set([y, metricOf("speed"), metricOf("capacity")])].filter((i) => i >= 0);
-    const [first, last] = metrics[y].better === null ? ["most", "least"] : ["best", "worst"];
-    find("best", ".plots").innerHTML = table(`${first} ${metrics[y].name}`, sorted.slice(0, 10), figures)
-      + table(`${last} ${metrics[y].name}`, sorted.slice(-10).reverse(), figures);
-  }
-
-  function draw() {
-    const data = shown();
-    drawLines(data);
-    drawFront(data);
-    drawBest(data);
-  }
-
-  function download(file, type, content) {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([content], { type }));
-    link.download = file;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  }
-  const names = [...axes.map((axis) => axis.name), ...metrics.map((metric) => metric.name)];
-  const cells = (row) => row.map((value, i) => i < axes.length ? axes[i].values[value] : value);
-  const quoted = (value) => value === null ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value);
-  find("data", "#csv").addEventListener("click", () => download(`${name}.csv`, "text/csv",
-    [names, ...rows.map(cells)].map((row) => row.map(quoted).join(",")).join("\n") + "\n"));
-  find("data", "#jsonl").addEventListener("click", () => download(`${name}.jsonl`, "application/jsonl",
-    rows.map((row) => JSON.stringify(Object.fromEntries(cells(row).map((value, i) => [names[i], value])))).join("\n") + "\n"));
-
+if (rows.length) {
+  const first = settings(rows[0], axes.findIndex((axis) => axis.name === "program"));
+  for (const place of document.querySelectorAll(".baseline")) place.textContent = first || "the only point";
+  recall();
   controls();
   draw();
-})();
+}

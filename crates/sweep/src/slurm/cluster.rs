@@ -4,10 +4,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use buddy_core::digest;
 
+use super::jobs::{self, Job};
 use crate::Error;
 
 /// What `sbatch` is told besides the work.
@@ -25,8 +27,28 @@ pub struct Options {
     pub cpus: u32,
     /// Jobs of a phase; so many that each has a few minutes of work unless given.
     pub jobs: Option<usize>,
+    /// A job that Slurm calls running and that gave no sign of life for so long is waited for no more.
+    pub silence: Duration,
     /// Other options of `sbatch`, as they are.
     pub more: Vec<String>,
+}
+
+/// What Slurm says of the jobs of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct States {
+    /// Jobs that wait.
+    pub waiting: usize,
+    /// Jobs that run.
+    pub running: usize,
+    /// Jobs that Slurm calls running, but that give no sign of life, by their numbers.
+    pub silent: Vec<String>,
+}
+
+impl States {
+    /// Whether there is nothing to wait for.
+    pub fn is_empty(&self) -> bool {
+        self.waiting + self.running == 0
+    }
 }
 
 /// Jobs of one store.
@@ -91,20 +113,31 @@ impl Cluster {
         &self.options
     }
 
-    /// Jobs that wait and jobs that run.
+    /// Jobs that wait, jobs that run, and those that only seem to.
     ///
     /// # Errors
     /// What `squeue` says.
-    pub fn states(&self) -> Result<(usize, usize), Error> {
-        let text =
-            command("squeue", &["--noheader", "--array", "--format=%T", &format!("--name={}", self.name)])?;
-        let waiting = text.lines().filter(|state| state.trim() == "PENDING").count();
-        Ok((waiting, text.lines().count() - waiting))
+    pub fn states(&self) -> Result<States, Error> {
+        let text = command("squeue", &["--noheader", "--array", jobs::FORMAT, &format!("--name={}", self.name)])?;
+        let (now, mut states) = (jobs::now(&self.logs), States::default());
+        for job in text.lines().filter_map(Job::read) {
+            match job.is_waiting {
+                true => states.waiting += 1,
+                false if job.is_silent(&self.logs, now, self.options.silence) => states.silent.push(job.id),
+                false => states.running += 1,
+            }
+        }
+        Ok(states)
     }
 
-    pub(super) fn queued(&self) -> Result<usize, Refused> {
-        let (waiting, running) = self.states().map_err(Refused::of)?;
-        Ok(waiting + running)
+    /// Whether jobs are on their way. Those that only seem to be are cancelled, in case they do live.
+    pub(super) fn is_at_work(&self) -> Result<bool, Refused> {
+        let states = self.states().map_err(Refused::of)?;
+        if !states.silent.is_empty() {
+            let silent: Vec<&str> = states.silent.iter().map(String::as_str).collect();
+            command("scancel", &silent).map_err(Refused::of)?;
+        }
+        Ok(!states.is_empty())
     }
 
     /// Cancels all jobs; what they did stays.

@@ -1,22 +1,26 @@
 //! The engine of a cluster: arrays of jobs, each of which does a shard of the tasks with this same program.
 //!
 //! Nothing is kept of jobs but their name. What is left to do is asked of the store, and what is on its way of Slurm: jobs that
-//! failed, were preempted or killed, or that a controller forgot, leave tasks undone, and these are submitted again. Whoever
-//! collects may be killed as well, and two may collect at once.
+//! failed, were preempted or killed, that a controller forgot or that give no sign of life leave tasks undone, and these are
+//! submitted again. Whoever collects may be killed as well, and two may collect at once.
 
 mod cluster;
+mod jobs;
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-pub use self::cluster::{Cluster, Options};
+pub use self::{
+    cluster::{Cluster, Options, States},
+    jobs::live,
+};
 use self::cluster::{Refused, Submission};
 use crate::{Error, Failure, Progress, Summary, Tasks, Tries, Watch, shards};
 
-/// Work for a job, in seconds of its cores, about: enough that its start does not matter.
-const JOB_SECONDS: f64 = 120.0;
+/// Work for a job, in seconds of its cores, about: its start does not matter, and nodes do not wait long for the last.
+const JOB_SECONDS: f64 = 30.0;
 /// Elements of an array at most; Slurm's own limit is 1001 unless its administrator says otherwise.
 const MOST_JOBS: usize = 1000;
 /// How long a controller may be away.
@@ -64,13 +68,19 @@ pub fn collect(
     watch: &dyn Watch,
 ) -> Result<Summary, Error> {
     let (mut before, mut stalls, mut away) = (usize::MAX, 0, None::<Instant>);
+    let begun = done_seconds(phases).0;
     while watch.goes_on() {
-        let began = Instant::now();
+        let looked = Instant::now();
+        // Jobs that are listed still, though everything is done, have nothing to do.
+        if phases.iter().all(|phase| phase.tasks.done().iter().all(|done| *done)) {
+            return Ok(summary(phases, tries, attempts, false));
+        }
         let now: usize = phases.iter().map(|phase| left(phase.tasks, tries, attempts).count).sum();
-        tell(phases, watch, if away.is_some() { "waiting for the controller" } else { "jobs" });
-        let asked = cluster.queued().and_then(|queued| match (queued, now) {
-            (0, 0) => Ok(true),
-            (0, _) => {
+        tell(phases, begun, watch, if away.is_some() { "waiting for the controller" } else { "jobs" });
+        let asked = cluster.is_at_work().and_then(|at_work| match (at_work, now) {
+            (true, _) => Ok(false),
+            (false, 0) => Ok(true),
+            (false, _) => {
                 stalls = if now < before { 0 } else { stalls + 1 };
                 before = now;
                 if stalls >= attempts {
@@ -78,7 +88,6 @@ pub fn collect(
                 }
                 submit(cluster, phases, tries, attempts).map(|_| false).map_err(Refused::of)
             }
-            _ => Ok(false),
         });
         away = match asked {
             Ok(true) => return Ok(summary(phases, tries, attempts, false)),
@@ -89,7 +98,7 @@ pub fn collect(
             }
             Err(Refused::Now(_)) => away.or(Some(Instant::now())),
         };
-        pause(began.elapsed(), watch);
+        pause(looked.elapsed(), watch);
     }
     Ok(summary(phases, tries, attempts, true))
 }
@@ -129,7 +138,8 @@ fn submission(cluster: &Cluster, phase: &Phase<'_>, left: &Left, after: Option<u
     Submission { arguments: phase.arguments.clone(), numbers, of, longest, after }
 }
 
-fn tell(phases: &[Phase<'_>], watch: &dyn Watch, what: &str) {
+/// Seconds of work that are done, and of all.
+fn done_seconds(phases: &[Phase<'_>]) -> (f64, f64) {
     let (mut done, mut all) = (0.0, 0.0);
     for tasks in phases.iter().map(|phase| phase.tasks) {
         for (task, is_done) in tasks.done().into_iter().enumerate() {
@@ -138,7 +148,12 @@ fn tell(phases: &[Phase<'_>], watch: &dyn Watch, what: &str) {
             done += if is_done { seconds } else { 0.0 };
         }
     }
-    watch.progress(&Progress { what, done, new: done, all });
+    (done, all)
+}
+
+fn tell(phases: &[Phase<'_>], begun: f64, watch: &dyn Watch, what: &str) {
+    let (done, all) = done_seconds(phases);
+    watch.progress(&Progress { what, done, new: done - begun, all });
 }
 
 /// What is done of the last phase, and what was given up of all.
