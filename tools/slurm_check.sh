@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # A sweep on a real Slurm cluster of this machine, with things going wrong in the middle, against the same sweep run here.
 #
-#   tools/slurm_check.sh [BUDDY]            the check: exit 0 passed, 1 failed, 77 there is no Slurm here
-#   tools/slurm_check.sh [BUDDY] overhead N  times N points of about two seconds here and on the cluster
+#   tools/slurm_check.sh [BUDDY]   exit 0 passed, 1 failed, 77 there is no Slurm here; tools/slurm_overhead.py measures
 set -euo pipefail
 cd "$(dirname "$0")/.."
 buddy=$(realpath "${1:-target/release/buddy}")
@@ -28,7 +27,7 @@ disturbed() {
     cat >"$work/plan.toml" <<'PLAN'
 [axes]
 program = ["cg", "ilbdc"]
-scale = "2MB"
+scale = "1MB"
 mode = ["ideal", "bandwidth", "buddy"]
 link = "50..200 step 50"
 threshold = [0.2, 0.4]
@@ -37,15 +36,16 @@ PLAN
     local there=$work/there all
     all=$(points "$work/here")
     "$buddy" sweep run "$work/plan.toml" --store "$there" --on slurm --jobs 12 --detach
-    "$buddy" sweep collect "$work/plan.toml" --store "$there" --jobs 12 2>"$work/first" & local first=$!
-    "$buddy" sweep collect "$work/plan.toml" --store "$there" --jobs 12 2>"$work/second" & local second=$!
+    "$buddy" sweep collect "$work/plan.toml" --store "$there" --jobs 12 --silence 20 2>"$work/first" & local first=$!
+    "$buddy" sweep collect "$work/plan.toml" --store "$there" --jobs 12 --silence 20 2>"$work/second" & local second=$!
     wait_for "$there" 4
     local job
     job=$(pgrep -f -- "--store $there .*--shard" | head -1) && kill -9 "$job" && echo "killed a job"
     scontrol update nodename=n2 state=drain reason=check && echo "drained a node"
     tools/slurm_cluster.sh controller "$work/cluster" && echo "restarted the controller"
     wait_for "$there" $((all / 2))
-    job=$(pgrep -f -- "--store $there .*--shard" | head -1) && kill -9 "$job" && echo "killed a second job"
+    tools/slurm_cluster.sh crash "$work/cluster" && echo "killed the controller"
+    job=$(pgrep -f -- "--store $there .*--shard" | head -1) && kill -STOP "$job" && echo "stopped a second job: it gives no sign of life"
     scontrol update nodename=n2 state=resume || true
     wait "$first" || fail "the first collector: $(tail -3 "$work/first")"
     wait "$second" || fail "the second collector: $(tail -3 "$work/second")"
@@ -76,19 +76,13 @@ cancelled() {
     echo "cancelled jobs are gone"
 }
 
-# One processor for each node and two nodes, against two threads.
-overhead() {
-    printf '[axes]\nprogram = "cg"\nscale = "6MB"\nmode = "ideal"\ncore.launch_cycles = "1001..%d"\n' $((1000 + $1)) >"$work/many.toml"
-    scontrol update nodename=n[3-4] state=drain reason=overhead
-    local begin=$EPOCHREALTIME
-    "$buddy" sweep run "$work/many.toml" --store "$work/many-here" --threads 2 2>/dev/null
-    local middle=$EPOCHREALTIME
-    "$buddy" sweep run "$work/many.toml" --store "$work/many-there" --on slurm --jobs 8 2>/dev/null
-    local end=$EPOCHREALTIME
-    diff -r "$work/many-here/points" "$work/many-there/points" || fail "points differ"
-    python3 -c "
-here, there = $middle - $begin, $end - $middle
-print(f'$1 points: {here:.1f} s with two threads here, {there:.1f} s on two nodes: {100 * (there / here - 1):.1f}% more')"
+# A figure of the paper by jobs has the same records as here.
+reproduced() {
+    "$buddy" reproduce --quick --only fig12 --out "$work/drawn" >/dev/null 2>&1 || fail "reproduce here"
+    "$buddy" reproduce --quick --only fig12 --on slurm --jobs 4 --out "$work/drawn-there" >/dev/null 2>"$work/said" ||
+        fail "$(tail -3 "$work/said")"
+    diff -r --exclude=jobs --exclude=tries "$work/drawn/records" "$work/drawn-there/records" || fail "records differ"
+    echo "a figure by jobs has the records of one made here"
 }
 
-if [ "${2:-}" = overhead ]; then overhead "${3:-100}"; else disturbed; broken; cancelled; fi
+disturbed; broken; cancelled; reproduced

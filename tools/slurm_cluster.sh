@@ -4,13 +4,14 @@
 #   tools/slurm_cluster.sh start DIR [NODES]   starts it, or says what is missing and exits with 77
 #   export SLURM_CONF=DIR/slurm.conf           lets sbatch, squeue and scancel find it
 #   tools/slurm_cluster.sh controller DIR      restarts the controller, as after an update
+#   tools/slurm_cluster.sh crash DIR           kills the controller without a word and starts it again
 #   tools/slurm_cluster.sh stop DIR
 #
 # Needs root, as a container has it, and Debian's packages slurmctld, slurmd, slurm-client and munge, which it installs where
 # they are missing. Everything it writes is in DIR.
 set -euo pipefail
 
-verb=${1:?start, controller or stop} dir=$(realpath -m "${2:?a directory}") nodes=${3:-4}
+verb=${1:?start, controller, crash or stop} dir=$(realpath -m "${2:?a directory}") nodes=${3:-4}
 export SLURM_CONF=$dir/slurm.conf
 names=$(seq --format 'n%g' 1 "$nodes")
 
@@ -93,6 +94,7 @@ end() {
 case $verb in
     start) start ;;
     controller) end "$dir/slurmctld.pid"; sleep 2; start_controller ;;
+    crash) kill -9 "$(cat "$dir/slurmctld.pid")"; sleep 2; start_controller ;;
     stop) for name in slurmctld $names munge; do end "$dir/$name.pid"; done ;;
-    *) echo "start, controller or stop, not '$verb'"; exit 2 ;;
+    *) echo "start, controller, crash or stop, not '$verb'"; exit 2 ;;
 esac

@@ -49,7 +49,7 @@ fn a_sweep_is_planned_run_resumed_cut_and_shown() {
     let plan = plan(&folder, PLAN);
     let dry = buddy(&["sweep", &plan, "--dry-run"]);
     assert!(
-        dry.code == 0 && dry.stdout.starts_with("8 points, 0 of them done\nabout 0.00 core hours"),
+        dry.code == 0 && dry.stdout.starts_with("8 points, 0 of them done\nabout 0.00"),
         "{}",
         dry.stdout
     );
@@ -151,7 +151,7 @@ fn mistakes_are_said_in_one_line() {
     let folder = folder("mistakes");
     let plan = plan(&folder, "[axes]\nprogram = 'cg'\ncolour = 'red'");
     for (args, code, why) in [
-        (vec!["sweep", plan.as_str()], 1, "[axes]: there is no setting 'colour'"),
+        (vec!["sweep", plan.as_str()], 1, "line 3, [axes]: there is no setting 'colour'"),
         (vec!["sweep", "/no/plan.toml"], 1, "/no/plan.toml: No such file"),
         (vec!["sweep"], 2, "<PLAN>"),
         (vec!["sweep", "run", "x.toml", "--shard", "0/3"], 2, "is no shard"),
@@ -160,6 +160,35 @@ fn mistakes_are_said_in_one_line() {
         let run = buddy(&args);
         assert!(run.code == code && run.stderr.contains(why), "{args:?}: {}", run.stderr);
     }
+}
+
+#[test]
+fn targets_for_another_codec_are_refused_and_for_the_point_s_are_taken() {
+    let folder = folder("codec");
+    let targets = folder.join("t.toml");
+    let table = |codec: &str| {
+        let row = |(name, bytes): &(&str, u32)| {
+            format!("[[allocation]]\nname = '{name}'\nbytes = {bytes}\ncodec = '{codec}'\ntarget = '2x'\n")
+        };
+        let rows: String = [("pdf_even", 370272), ("pdf_odd", 370272), ("list", 175392), ("cells", 16380)]
+            .iter()
+            .map(row)
+            .collect();
+        format!("version = 1\nprogram = 'ilbdc'\n{rows}")
+    };
+    let plan = plan(
+        &folder,
+        &format!(
+            "[axes]\nprogram = 'ilbdc'\nscale = '1MB'\nmode = 'buddy'\ntargets = '{}'",
+            targets.display()
+        ),
+    );
+    fs::write(&targets, table("bdi")).unwrap();
+    let run = buddy(&["sweep", &plan]);
+    assert!(run.code == 1 && run.stderr.contains("has the codec bdi"), "{}", run.stderr);
+    fs::write(&targets, table("bpc")).unwrap();
+    let run = buddy(&["sweep", &plan]);
+    assert!(run.code == 0, "{}", run.stderr);
 }
 
 #[test]

@@ -182,7 +182,12 @@ impl Stage {
                 let why = "targets of a network are a ratio or the policy's".to_owned();
                 return Err(Error::Targets { path: path.clone(), why });
             }
-            TargetChoice::File(_) => targets.table(name)?,
+            TargetChoice::File(path) => {
+                let table = targets.table(name)?;
+                self.check_codecs(application, table.as_ref())
+                    .map_err(|why| Error::Targets { path: path.clone(), why })?;
+                table
+            }
         };
         let table = chosen.as_ref().or(match memory {
             Memory::Seen { rule, .. } | Memory::Shares { rule, .. } => Some(&rule.usual),
@@ -191,13 +196,34 @@ impl Stage {
         let classes = &mut |index: usize, info: &AllocationInfo| match memory {
             Memory::Seen { allocations, .. } => {
                 let row = table.and_then(|table| table.get(&info.name));
-                let (_, map) = &allocations[index][row.map_or(0, |row| find(&allocations[index], row))];
+                let (_, map) =
+                    &allocations[index][row.and_then(|row| find(&allocations[index], row)).unwrap_or(0)];
                 Classes::each(map.classes().clone())
             }
             Memory::Shares { shares, .. } => Classes::Shares { shares: shares[index], seed: index as u64 },
             Memory::Unknown | Memory::Ranges { .. } => Classes::Uniform(SizeClass::Raw),
         };
         Ok(ClassMap::bind(application, table, classes)?)
+    }
+
+    /// Whether the memory was looked at with every codec that a table names: sizes of another would be another simulation.
+    fn check_codecs(&self, application: &Application, table: Option<&TargetTable>) -> Result<(), String> {
+        let (Memory::Seen { allocations, .. }, Some(table)) = (&self.memory, table) else { return Ok(()) };
+        for (info, seen) in application.allocations.iter().zip(allocations) {
+            let unseen = |row: &&AllocationTarget| find(seen, row).is_none();
+            if let Some(AllocationTarget { name, codec, parameters, .. }) =
+                table.get(&info.name).filter(unseen)
+            {
+                let own = if parameters.is_empty() { "" } else { " with parameters of its own" };
+                return Err(format!(
+                    "{name} has the codec {codec}{own}, and {}'s memory was looked at with {}; give codec = \"{codec}\" for \
+                     files without parameters, or use `buddy simulate`",
+                    application.name,
+                    self.kind.name(),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Rows of a file of targets that are for nothing in the program, after a run of it.
@@ -265,8 +291,8 @@ fn by_address(
 }
 
 /// Which codec is a row's: that with its parameters, or where it has none the one of its kind.
-fn find(seen: &[(Codec, PageMap)], row: &AllocationTarget) -> usize {
+fn find(seen: &[(Codec, PageMap)], row: &AllocationTarget) -> Option<usize> {
     let own = if row.parameters.is_empty() { None } else { row_codec(row, Vec::new).ok() };
     let same = |codec: &Codec| own.as_ref().map_or(codec.kind().name() == row.codec, |own| own == codec);
-    seen.iter().position(|(codec, _)| same(codec)).unwrap_or(0)
+    seen.iter().position(|(codec, _)| same(codec))
 }

@@ -4,7 +4,7 @@ use toml::{Table, Value};
 
 use crate::{
     Axis,
-    plan::flatten,
+    plan::{Mistake, flatten},
     values::{Range, number, texts},
 };
 
@@ -16,22 +16,23 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Reads the settings of a `[[skip]]` or an `[[only]]`; each must be on an axis.
-    pub(crate) fn read(table: &Table, axes: &[Axis]) -> Result<Self, String> {
-        let term = |(key, value): (String, Value)| {
+    pub(crate) fn read(table: &Table, axes: &[Axis]) -> Result<Self, Mistake> {
+        let term = |(key, value): &(String, Value)| {
             let place = axes.iter().enumerate().find_map(|(axis, one)| {
-                let key = buddy_scenario::canonical(&key);
+                let key = buddy_scenario::canonical(key);
                 Some((axis, one.keys.iter().position(|other| other == key)?))
             });
             let (axis, column) =
                 place.ok_or_else(|| format!("no axis has '{key}', so it filters nothing"))?;
-            let test = Test::read(&value)?;
+            let test = Test::read(value)?;
             let rows: Vec<bool> = axes[axis].rows.iter().map(|row| test.holds(&row[column])).collect();
             match rows.contains(&true) {
                 true => Ok((axis, rows)),
                 false => Err(format!("no value of '{key}' is {value}")),
             }
         };
-        Ok(Self { terms: flatten(table).into_iter().map(term).collect::<Result<_, _>>()? })
+        let named = |setting: (String, Value)| term(&setting).map_err(|why: String| (setting.0, why));
+        Ok(Self { terms: flatten(table).into_iter().map(named).collect::<Result<_, _>>()? })
     }
 
     /// Whether all terms hold for the point at these places along the axes.
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn a_filter_that_filters_nothing_is_a_mistake() {
         let axes = [Axis::parse("mode=ideal,buddy").unwrap()];
-        let error = |text: &str| Filter::read(&toml::from_str(text).unwrap(), &axes).unwrap_err();
+        let error = |text: &str| Filter::read(&toml::from_str(text).unwrap(), &axes).unwrap_err().1;
         assert!(error("link = 50").contains("no axis has 'link'"));
         assert!(error("mode = 'um'").contains("no value of 'mode'"));
         assert!(error("mode = '< x'").contains("compares with no number"));

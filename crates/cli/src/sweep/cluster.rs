@@ -153,7 +153,9 @@ impl Status {
                 println!("Slurm: {running} jobs run, {waiting} wait");
                 if !silent.is_empty() {
                     let jobs = silent.join(", ");
-                    say(format_args!("no sign of life: {jobs}; `buddy sweep collect` cancels them and submits again"));
+                    say(format_args!(
+                        "no sign of life: {jobs}; `buddy sweep collect` cancels them and submits again"
+                    ));
                 }
             }
             Err(error) => say(format_args!("{:#}", anyhow::Error::from(error))),

@@ -133,6 +133,7 @@ impl Run {
         };
         println!("{} points, {} of them done", count(all as u64), count(done as u64));
         println!("about {} core hours for all, without the runs of programs", hours(seconds));
+        println!("{}", points.plan().shape());
         println!("store: {}", store.display());
         Ok(())
     }

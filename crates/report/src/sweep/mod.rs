@@ -65,8 +65,7 @@ const LINES: &str = "Where a line stands for several points, it shows their geom
     across is a value that has one point only. The choice holds for the whole page and stands in its address.";
 const EFFECTS: &str = "How much the figure changes when this setting alone does and all others stay: the largest over the least of \
     such points, on average (dark) and at most (light).";
-const BEST: &str =
-    "By the figure that the lines show, of the points that they show. Points with the same figures share a row.";
+const BEST: &str = "By the figure that the lines show, of the points that they show. Points with the same figures share a row.";
 const FRONT: &str =
     "Every point that has both figures. Those that no other beats in both are joined: the Pareto front.";
 const DOWNLOADS: &str =

@@ -1,5 +1,7 @@
 //! A sweep as a file: axes, GPUs of its own, filters.
 
+mod place;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use buddy_scenario::Case;
@@ -67,23 +69,22 @@ impl Plan {
     /// Reads and checks the text of a file.
     ///
     /// # Errors
-    /// A sentence that names the table or setting.
+    /// A sentence that names the line, the table and the setting.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        let file: File = toml::from_str(text).map_err(|error| place::of_form(text, &error))?;
+        let at = |table: &'static str| move |(key, why): Mistake| place::of_setting(text, table, &key, &why);
         let gpus = file.gpu.into_iter().map(|(name, table)| Ok((name, changed(&table)?)));
-        let gpus = gpus.collect::<Result<_, String>>().map_err(|why| format!("[gpu]: {why}"))?;
-        let mut axes = crossed(&file.axes).map_err(|why| format!("[axes]: {why}"))?;
+        let gpus = gpus.collect::<Result<_, Mistake>>().map_err(at("gpu"))?;
+        let mut axes = crossed(&file.axes).map_err(at("axes"))?;
         for table in &file.zip {
-            let settings = flatten(table).into_iter().map(|(key, value)| Ok((key, values(&value)?)));
-            let zipped = settings.collect::<Result<_, String>>().and_then(Axis::zipped);
-            axes.push(zipped.map_err(|why| format!("[[zip]]: {why}"))?);
+            axes.push(zipped(table).map_err(at("zip"))?);
             refuse_many(&axes)?;
         }
         axes.sort_by_key(Axis::rank);
         let mut plan = Self::new(&file.name, Case::default(), axes, gpus)?;
-        let read = |tables: &[Table], what: &str| -> Result<Vec<Filter>, String> {
-            let all = tables.iter().map(|table| Filter::read(table, &plan.axes));
-            all.collect::<Result<_, _>>().map_err(|why| format!("[[{what}]]: {why}"))
+        plan.check_values().map_err(at("axes"))?;
+        let read = |tables: &[Table], what: &'static str| -> Result<Vec<Filter>, String> {
+            tables.iter().map(|table| Filter::read(table, &plan.axes).map_err(at(what))).collect()
         };
         let (skip, only) = (read(&file.skip, "skip")?, read(&file.only, "only")?);
         (plan.skip, plan.only) = (skip, only);
@@ -96,7 +97,9 @@ impl Plan {
     /// A setting that two axes have, a value that is none, or too many points.
     pub fn of(base: Case, mut axes: Vec<Axis>) -> Result<Self, String> {
         axes.sort_by_key(|axis| !axis.changes_input());
-        Self::new("", base, axes, BTreeMap::new())
+        let plan = Self::new("", base, axes, BTreeMap::new())?;
+        plan.check_values().map_err(|(_, why)| why)?;
+        Ok(plan)
     }
 
     fn new(name: &str, base: Case, axes: Vec<Axis>, gpus: BTreeMap<String, Changed>) -> Result<Self, String> {
@@ -106,12 +109,28 @@ impl Plan {
             return Err(format!("'{}' is given twice", pair[0]));
         }
         refuse_many(&axes)?;
-        let plan = Self { name: name.to_owned(), base, axes, gpus, skip: Vec::new(), only: Vec::new() };
-        for axis in &plan.axes {
-            let mut case = plan.base.clone();
-            axis.rows.iter().try_for_each(|row| plan.set_row(&mut case, axis, row))?;
+        Ok(Self { name: name.to_owned(), base, axes, gpus, skip: Vec::new(), only: Vec::new() })
+    }
+
+    /// Sets every value of every axis once, so that it can be set again without asking.
+    fn check_values(&self) -> Result<(), Mistake> {
+        for axis in &self.axes {
+            let mut case = self.base.clone();
+            for (key, value) in axis.rows.iter().flat_map(|row| axis.keys.iter().zip(row)) {
+                self.set(&mut case, key, value).map_err(|why| (key.clone(), why))?;
+            }
         }
-        Ok(plan)
+        Ok(())
+    }
+
+    /// The axes that vary and how many values each has: `program 2 × link 4, less what filters leave out`.
+    pub fn shape(&self) -> String {
+        let varied = self.axes.iter().filter(|axis| axis.rows.len() > 1);
+        let axes: Vec<String> =
+            varied.map(|axis| format!("{} {}", axis.keys.join(" with "), axis.rows.len())).collect();
+        let filtered = !(self.skip.is_empty() && self.only.is_empty());
+        let rest = if filtered { ", less what filters leave out" } else { "" };
+        if axes.is_empty() { "nothing varies".to_owned() } else { axes.join(" × ") + rest }
     }
 
     /// Points before filters.
@@ -170,16 +189,19 @@ impl Plan {
     }
 }
 
+/// A setting, and what is wrong with it.
+pub(crate) type Mistake = (String, String);
+
 /// An axis for each setting of a table; programs, networks and traces are one.
-fn crossed(table: &Table) -> Result<Vec<Axis>, String> {
+fn crossed(table: &Table) -> Result<Vec<Axis>, Mistake> {
     let mut axes: Vec<Axis> = Vec::new();
     for (key, value) in flatten(table) {
-        let axis = Axis::new(&key, values(&value).map_err(|why| format!("{key}: {why}"))?)?;
+        let axis = values(&value).and_then(|values| Axis::new(&key, values)).map_err(|why| (key.clone(), why))?;
         match axes.iter_mut().find(|other| other.keys == axis.keys && axis.keys == ["program"]) {
             Some(programs) => programs.rows.extend(axis.rows),
             None => axes.push(axis),
         }
-        refuse_many(&axes)?;
+        refuse_many(&axes).map_err(|why| (key, why))?;
     }
     Ok(axes)
 }
@@ -193,16 +215,27 @@ fn refuse_many(axes: &[Axis]) -> Result<(), String> {
     Err(format!("{size} points are too many; {MOST} is the most, before filters"))
 }
 
-fn changed(table: &Table) -> Result<Changed, String> {
+/// The one axis of a table of settings that go together.
+fn zipped(table: &Table) -> Result<Axis, Mistake> {
+    let mut settings = Vec::new();
+    for (key, value) in flatten(table) {
+        let values = values(&value).map_err(|why| (key.clone(), why))?;
+        settings.push((key, values));
+    }
+    let first = settings.first().map_or_else(String::new, |(key, _)| key.clone());
+    Axis::zipped(settings).map_err(|why| (first, why))
+}
+
+fn changed(table: &Table) -> Result<Changed, Mistake> {
     let mut table = table.clone();
     let base = table.remove("base");
-    let base = base
-        .as_ref()
-        .and_then(Value::as_str)
-        .ok_or("a GPU of a plan says what it changes: base = \"h200\"")?;
-    let field = |(key, value): (String, Value)| match values(&value)?.as_slice() {
-        [one] => Ok((key, one.clone())),
-        _ => Err(format!("{key} has several values; that is an axis")),
+    let base = base.as_ref().and_then(Value::as_str).ok_or_else(|| {
+        ("base".to_owned(), "a GPU of a plan says what it changes: base = \"h200\"".to_owned())
+    })?;
+    let field = |(key, value): (String, Value)| match values(&value) {
+        Ok(values) if values.len() == 1 => Ok((key, values[0].clone())),
+        Ok(_) => Err((key, "it has several values; that is an axis".to_owned())),
+        Err(why) => Err((key, why)),
     };
     Ok(Changed {
         base: base.to_owned(),

@@ -35,6 +35,11 @@ fn cases(plan: &Plan) -> Vec<Case> {
 fn a_plan_crosses_zips_filters_and_derives() {
     let plan = Plan::parse(PLAN).unwrap();
     assert_eq!((plan.name.as_str(), plan.size()), ("links", 3 * 2 * 2 * 2 * 2 * 4));
+    assert!(plan.shape().starts_with("program 3 × "), "{}", plan.shape());
+    assert!(
+        plan.shape().contains("core.clock_mhz with core.sms 2 × ")
+            && plan.shape().ends_with("filters leave out")
+    );
     let cases = cases(&plan);
     // Of eight pairs of mode and link, three are skipped.
     assert_eq!(cases.len(), 3 * 2 * 2 * 2 * 5);
@@ -76,19 +81,24 @@ fn a_program_s_axis_varies_slowest_on_the_command_line_too() {
 #[test]
 fn mistakes_are_named_with_their_place() {
     for (text, why) in [
-        ("[axes]\ncolour = 'red'", "[axes]: there is no setting 'colour'"),
-        ("[axes]\nprogram = []", "[axes]: program: a list has at least one value"),
-        ("[axes]\nprogram = 'cg'\nmode = 'x'", "mode: there is no mode 'x'"),
-        ("[axes]\nl2.colour = 1", "no setting 'l2.colour'"),
+        ("[axes]\ncolour = 'red'", "line 2, [axes]: there is no setting 'colour'"),
+        ("[axes]\nlink = 50\nprogram = []", "line 3, [axes]: program: a list has at least one value"),
+        ("[axes]\nprogram = 'cg'\nmode = 'x'", "line 3, [axes]: mode: there is no mode 'x'"),
+        ("[axes]\nl2.colour = 1", "line 2, [axes]: there is no setting 'l2.colour'"),
         ("[axes]\nlink = 1\n[[zip]]\nlink = 2", "'link' is given twice"),
-        ("[axes]\nlink = 1\n[[zip]]\nseed = [1,2]\nscale = 1", "[[zip]]: zipped settings"),
-        ("[axes]\nlink = 1\n[[skip]]\nseed = 1", "[[skip]]: no axis has 'seed'"),
+        ("[axes]\nlink = 1\n[[zip]]\nseed = [1,2]\nscale = 1", "[zip]: zipped settings"),
+        ("[axes]\nlink = 1\n[[skip]]\nseed = 1", "line 4, [skip]: no axis has 'seed'"),
         ("[axes]\nlink = 1\n[gpu.x]\nl2.bytes = 1", "[gpu]: a GPU of a plan says what it changes"),
+        (
+            "[axes]\nlink = 1\n[gpu.x]\nbase = 'h200'\nl2.bytes = [1, 2]",
+            "line 5, [gpu]: l2.bytes: it has several",
+        ),
         ("[axes]\nseed = '1..1000000'\nlink = '1..1000'", "1000000000 points are too many"),
-        ("axis = 1\n[axes]\nlink = 1", "unknown field `axis`"),
-        ("name = 'x'", "missing field `axes`"),
+        ("axis = 1\n[axes]\nlink = 1", "line 1, `axis = 1`: unknown field `axis`"),
+        ("name = 'x'", "there is no table [axes]"),
+        ("[axes]\nprogram = 'cg'\nlink = 50..200 step 50", "line 3, `link = 50..200 step 50`: "),
+        ("[axes]\nprogram = [cg, lulesh]", "names and ranges are texts in quotes"),
     ] {
-        // TOML needs a base table for each; the sentence names what is wrong.
         let error = Plan::parse(text).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");
     }

@@ -118,7 +118,8 @@ impl Cluster {
     /// # Errors
     /// What `squeue` says.
     pub fn states(&self) -> Result<States, Error> {
-        let text = command("squeue", &["--noheader", "--array", jobs::FORMAT, &format!("--name={}", self.name)])?;
+        let text =
+            command("squeue", &["--noheader", "--array", jobs::FORMAT, &format!("--name={}", self.name)])?;
         let (now, mut states) = (jobs::now(&self.logs), States::default());
         for job in text.lines().filter_map(Job::read) {
             match job.is_waiting {

@@ -12,11 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use self::cluster::{Refused, Submission};
 pub use self::{
     cluster::{Cluster, Options, States},
     jobs::live,
 };
-use self::cluster::{Refused, Submission};
 use crate::{Error, Failure, Progress, Summary, Tasks, Tries, Watch, shards};
 
 /// Work for a job, in seconds of its cores, about: its start does not matter, and nodes do not wait long for the last.
