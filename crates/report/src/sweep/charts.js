@@ -33,10 +33,11 @@ function alongX(axis, width) {
   const values = axes[axis]?.shown ?? [""];
   const places = numeric(axis) ? axes[axis].values.map(Number) : values.map((_, i) => i);
   const sorted = [...places].sort((a, b) => a - b);
-  const across = scale(places, LEFT + 8, width - RIGHT - 8, numeric(axis) && isGeometric(sorted) ? true : null);
+  const log = !numeric(axis) || isArithmetic(sorted) ? false : isGeometric(sorted) ? true : null;
+  const across = scale(places, LEFT + 8, width - RIGHT - 8, log);
   let free = -Infinity;
   const label = (i) => {
-    const px = across.at(places[i]), half = values[i].length * 3.6 + 5;
+    const px = across.at(places[i]), half = values[i].length * (innerWidth < 560 ? 5 : 3.8) + 5;
     if (px - half < free) return "";
     free = px + half;
     return text(px, HEIGHT - BOTTOM + 17, "middle", values[i]);
@@ -109,7 +110,8 @@ function drawFront(data, box) {
   }).join("");
   const names = programs < 0 ? "" : `<ul class="legend">${[...fronts.keys()].map((at) => `<li class="${colour(at)}"><i></i>${escaped(axes[programs].shown[at])}</li>`).join("")}</ul>`;
   const all = [...fronts.values()].flat();
+  const same = (a, b) => s(a) === s(b) && c(a) === c(b) && (programs < 0 || a[programs] === b[programs]);
   const label = text((LEFT + w - RIGHT) / 2, h - 6, "middle", "capacity");
   box.innerHTML = frame(`speed (up) against capacity (right), ${all.length} points on a front`, grid(y, speed, w) + ticks + label + drawn, w, h, names)
-    + table("on a front", all.slice(0, 50).map((row) => ({ rows: [row] })), [speed, capacity]);
+    + table("on a front", all.slice(0, 50).map((row) => ({ rows: both.filter((other) => same(other, row)) })), [speed, capacity]);
 }

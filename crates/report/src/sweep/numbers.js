@@ -69,3 +69,8 @@ const isGeometric = (numbers) => {
   const ratios = numbers.slice(1).map((number, i) => number / numbers[i]);
   return numbers.length > 2 && numbers[0] > 0 && ratios.every((ratio) => ratio > 1.4 && Math.abs(ratio / ratios[0] - 1) < 0.01);
 };
+// Numbers whose neighbours are equally far apart.
+const isArithmetic = (numbers) => {
+  const step = numbers[1] - numbers[0];
+  return numbers.length > 2 && numbers.slice(1).every((number, i) => Math.abs(number - numbers[i] - step) <= 1e-6 * Math.abs(step));
+};
