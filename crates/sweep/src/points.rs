@@ -329,7 +329,6 @@ mod tests {
         let refused = |text: &str| Points::of(Plan::parse(text).unwrap()).unwrap_err().to_string();
         let error = refused("[axes]\nprogram = 'cg'\nl2.slices = [32, 33]");
         assert!(error.contains("l2.slices is 33"), "{error}");
-        assert!(refused("[axes]\nprogram = 'nobody'").contains("'nobody' is no trace and no program"));
         assert!(refused("[axes]\nprogram = 'stream'\nmode = 'buddy'").contains("needs targets"));
         assert!(refused("[axes]\nprogram = 'cg'\nscale = '1kB'").contains("the scale must be"));
     }

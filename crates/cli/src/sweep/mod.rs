@@ -8,7 +8,7 @@ pub(crate) use self::{cluster::Jobs, run::Place};
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use buddy_sweep::{Plan, Points, Store, Sweep};
 use clap::{Args, Subcommand};
 
@@ -89,7 +89,8 @@ impl Which {
     }
 
     fn points(&self) -> Result<Points> {
-        Ok(Points::of(Plan::read(self.plan())?)?)
+        let plan = Plan::read(self.plan())?;
+        Points::of(plan).with_context(|| self.plan().display().to_string())
     }
 
     fn dir(&self) -> PathBuf {

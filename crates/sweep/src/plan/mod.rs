@@ -4,7 +4,8 @@ mod place;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use buddy_scenario::Case;
+use buddy_core::spec::Link;
+use buddy_scenario::{Case, Source};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -117,7 +118,8 @@ impl Plan {
         for axis in &self.axes {
             let mut case = self.base.clone();
             for (key, value) in axis.rows.iter().flat_map(|row| axis.keys.iter().zip(row)) {
-                self.set(&mut case, key, value).map_err(|why| (key.clone(), why))?;
+                let set = self.set(&mut case, key, value);
+                set.and_then(|()| exists(&case, key, value)).map_err(|why| (key.clone(), why))?;
             }
         }
         Ok(())
@@ -186,6 +188,16 @@ impl Plan {
         case.point.fields.insert("name".to_owned(), value.to_owned());
         own.fields.iter().for_each(|(field, value)| case.point.change(field, value));
         Ok(())
+    }
+}
+
+/// Whether there is what a value names: a program, a link or a GPU. Fields of a GPU are looked at with all others of a point.
+fn exists(case: &Case, key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "program" => Source::find(value).map(drop).map_err(|error| error.to_string()),
+        "link" => Link::named(value).map(drop).map_err(|error| error.to_string()),
+        "spec" => case.point.config().map(drop).map_err(|error| error.to_string()),
+        _ => Ok(()),
     }
 }
 

@@ -41,7 +41,14 @@ fn line(text: &str, table: &str, key: &str) -> Option<usize> {
     let begin = text.lines().position(|line| line.trim_start().starts_with('[') && head(line))?;
     let find = |key: &str| text.lines().skip(begin).position(|line| has(line, key));
     let last = key.rsplit('.').next().unwrap_or(key);
-    find(key).or_else(|| find(last)).map(|at| begin + at + 1)
+    let others: &[&str] = match key {
+        "program" => &["network", "trace"],
+        "spec" => &["gpu"],
+        "metadata" => &["buddy.metadata_bytes"],
+        _ => &[],
+    };
+    let all = [key].into_iter().chain(others.iter().copied()).chain([last]);
+    all.filter_map(find).next().map(|at| begin + at + 1)
 }
 
 #[cfg(test)]
