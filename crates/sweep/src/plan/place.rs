@@ -47,8 +47,8 @@ fn line(text: &str, table: &str, key: &str) -> Option<usize> {
         "metadata" => &["buddy.metadata_bytes"],
         _ => &[],
     };
-    let all = [key].into_iter().chain(others.iter().copied()).chain([last]);
-    all.filter_map(find).next().map(|at| begin + at + 1)
+    let mut all = [key].into_iter().chain(others.iter().copied()).chain([last]);
+    all.find_map(find).map(|at| begin + at + 1)
 }
 
 #[cfg(test)]
