@@ -53,6 +53,7 @@ PLAN
     rm -f "$there"/tries/*
     compare "$work/here" "$there"
     "$buddy" sweep status "$work/plan.toml" --store "$there"
+    scancel --user="$(id -un)" # what the dead controller may list still
     echo "$all points, each once, equal to those made here"
 }
 
