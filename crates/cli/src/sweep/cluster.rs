@@ -42,7 +42,7 @@ pub(crate) struct Jobs {
     jobs: Option<usize>,
 
     /// With Slurm: seconds without a sign of life after which a job that is said to run is cancelled and its work submitted again
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(20..))]
     silence: u64,
 
     /// With Slurm: any other option of sbatch, such as --sbatch=--qos=low
