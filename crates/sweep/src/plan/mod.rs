@@ -208,7 +208,8 @@ pub(crate) type Mistake = (String, String);
 fn crossed(table: &Table) -> Result<Vec<Axis>, Mistake> {
     let mut axes: Vec<Axis> = Vec::new();
     for (key, value) in flatten(table) {
-        let axis = values(&value).and_then(|values| Axis::new(&key, values)).map_err(|why| (key.clone(), why))?;
+        let axis =
+            values(&value).and_then(|values| Axis::new(&key, values)).map_err(|why| (key.clone(), why))?;
         match axes.iter_mut().find(|other| other.keys == axis.keys && axis.keys == ["program"]) {
             Some(programs) => programs.rows.extend(axis.rows),
             None => axes.push(axis),

@@ -10,7 +10,7 @@ pub(super) fn of_form(text: &str, error: &toml::de::Error) -> String {
         return "there is no table [axes], which holds the program and what varies".to_owned();
     }
     let Some(span) = error.span() else { return message };
-    let before = &text[..span.start.min(text.len())];
+    let before = text.get(..span.start).unwrap_or(text);
     let number = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
     let line = text.lines().nth(number - 1).unwrap_or_default().trim();
     let hint = if line.contains('=') && !message.contains("unknown field") {
