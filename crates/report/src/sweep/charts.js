@@ -96,7 +96,7 @@ function frontsOf(data, s, c) {
 function drawFront(data, box) {
   const [speed, capacity] = [metricOf("speed"), metricOf("capacity")];
   const [s, c] = [(row) => row[column(speed)], (row) => row[column(capacity)]];
-  const both = data.filter((row) => s(row) !== null && c(row) !== null);
+  const both = speed < 0 || capacity < 0 ? [] : data.filter((row) => s(row) !== null && c(row) !== null);
   if (!both.length) { box.textContent = "No point that is shown has both."; return; }
   const { programs, fronts } = frontsOf([...both], s, c);
   const [w, h] = [wide(), 320];

@@ -37,11 +37,9 @@ pub fn sweep_page(data: &SweepData, tool: &str) -> String {
     if data.missing > 0 {
         lead.push_str(&format!(", {} not done", count(data.missing as u64)));
     }
-    if !data.same.is_empty() {
-        lead.push_str(&format!("; all with {}", data.same));
-    }
+    let same = if data.same.is_empty() { String::new() } else { format!("All points: {}", data.same) };
     let page = Page::new(&format!("Sweep {}", data.name), &lead)
-        .part("short", "In short", "", &format!("<style>{STYLE}</style>{BASELINE}{TABLES}"))
+        .part("short", "In short", &same, &format!("<style>{STYLE}</style>{BASELINE}{TABLES}"))
         .part("lines", "Lines", LINES, CHART)
         .part("effects", "What matters", EFFECTS, "<h3></h3><ul class=\"bars\"></ul>\n")
         .part("front", "Capacity and speed", FRONT, "<div class=\"plots\"></div>\n")

@@ -78,6 +78,7 @@ function drawShort(data) {
   const [s, c] = [(row) => row[column(speed)], (row) => row[column(capacity)]];
   const programs = axes.findIndex((axis) => axis.name === "program");
   const groups = [];
+  if (speed < 0 || capacity < 0) return;
   for (const at of programs < 0 ? [0] : axes[programs].values.keys()) {
     const own = data.filter((row) => (programs < 0 || row[programs] === at) && s(row) !== null);
     if (!own.length) continue;
