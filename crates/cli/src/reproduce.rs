@@ -77,7 +77,7 @@ Examples:
   A first look, in less than two minutes:
     buddy reproduce --quick --out out
 
-  What docs/results.md shows, in less than 45 minutes on two cores:
+  What the documentation shows, in less than 45 minutes on two cores:
     buddy reproduce --out out
 
   Two figures:
