@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -27,7 +28,10 @@ def test_importing_and_analysing_needs_no_pytorch(tmp_path):
 def test_a_file_is_analysed_as_the_command_does(tmp_path):
     found = buddy.analyze(EXAMPLE)
     wanted = tmp_path / "wanted.json"
-    done = subprocess.run([sys.executable, "-m", "buddy", "analyze", EXAMPLE, "--json", wanted], capture_output=True, text=True)
+    # As wide as it comes: COLUMNS, where something sets it, would cut the command's table.
+    anywhere = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = [sys.executable, "-m", "buddy", "analyze", EXAMPLE, "--json", wanted]
+    done = subprocess.run(command, capture_output=True, text=True, env=anywhere)
     assert done.returncode == 0 and done.stdout == str(found)
     wanted = json.loads(wanted.read_text())["data"]
     for array in found.to_dict()["data"]["arrays"] + wanted["arrays"]:
