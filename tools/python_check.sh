@@ -41,8 +41,8 @@ folder_of() {
     echo "${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/$1-$(python3 -c 'import sys; print("cp%d%d" % sys.version_info[:2])')"
 }
 
-# Installs packages under a name, once.
-fetch_one() {
+# Installs packages under a name, once. In a shell of its own, which gives the lock back.
+fetch_one() (
     local folder
     folder=$(folder_of "$1")
     mkdir -p "$(dirname "$folder")"
@@ -56,7 +56,7 @@ fetch_one() {
     "$environment-fetch/bin/pip" install --quiet --target "$folder.new" "${@:2}" ||
         { rm -rf "$folder.new"; not_run "$2 cannot be installed"; }
     mv "$folder.new" "$folder"
-}
+)
 
 fetch_notebook() { fetch_one notebook-1 h5py nbclient ipykernel numpy; }
 
