@@ -9,7 +9,8 @@ use crate::{Error, Format};
 const HDF5_STARTS: [usize; 4] = [0, 512, 1024, 2048];
 
 /// Formats that are not read: their first bytes, their name, and what turns them into something that is.
-const REFUSED: [(&[u8], &str, &str); 18] = [
+const REFUSED: [(&[u8], &str, &str); 19] = [
+    (b"version https://git-lfs", "a pointer of Git LFS, not the file", "git lfs pull"),
     (b"CDF\x01", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
     (b"CDF\x02", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
     (b"CDF\x05", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
@@ -32,6 +33,21 @@ const REFUSED: [(&[u8], &str, &str); 18] = [
     (b"\x7fELF", "an ELF program", "give a dump of its memory"),
     (b"ggjt", "GGML of before GGUF", "convert it with llama.cpp"),
     (b"SQLite format 3\0", "SQLite", "save its columns as .npy"),
+];
+
+/// What helps where a file is not what its name says.
+const AGAIN: &str = "look where it came from, or get it again";
+
+/// Names that promise a format whose first bytes are known: a file without them is cut, or something else.
+const PROMISED: [(&str, &str, &str); 8] = [
+    (".h5", "no HDF5, as its name says it is", AGAIN),
+    (".hdf5", "no HDF5, as its name says it is", AGAIN),
+    (".nc", "no NetCDF, as its name says it is", AGAIN),
+    (".vtk", "no VTK, as its name says it is", AGAIN),
+    (".gguf", "no GGUF, as its name says it is", AGAIN),
+    (".pt", "nothing that torch.save wrote, as its name says it is", AGAIN),
+    (".pth", "nothing that torch.save wrote, as its name says it is", AGAIN),
+    (".json", "JSON, which holds no tensors", "give the .safetensors files, or the folder that holds them"),
 ];
 
 /// The format of a file whose name does not tell.
@@ -62,11 +78,11 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Format, Error> {
         let remedy = "python -c 'import torch; torch.save(torch.load(\"IN\"), \"OUT.pt\")'";
         return Err(Error::Container { what: "a pickle (PyTorch before 1.6)", remedy });
     }
-    if name.to_lowercase().ends_with(".json") {
-        let remedy = "give the .safetensors files, or the folder that holds them";
-        return Err(Error::Container { what: "JSON, which holds no tensors", remedy });
+    let name = name.to_lowercase();
+    match PROMISED.iter().find(|(extension, ..)| name.ends_with(extension)) {
+        Some(&(_, what, remedy)) => Err(Error::Container { what, remedy }),
+        None => Ok(Format::Raw),
     }
-    Ok(Format::Raw)
 }
 
 /// The length of a header of JSON, and one that is there.
@@ -96,6 +112,10 @@ mod tests {
         }
         let index = detect("model.safetensors.index.json", b"{\"weight_map\"").unwrap_err().to_string();
         assert!(index.contains("JSON") && index.contains("--raw"), "{index}");
+        for name in ["rho.h5", "rho.NC", "model.gguf", "state.pt"] {
+            let error = detect(name, b"cut").unwrap_err().to_string();
+            assert!(error.contains("as its name says") && error.contains("get it again"), "{error}");
+        }
         assert!(detect("a.pt", b"\x80\x02}q\x00.").unwrap_err().to_string().contains("pickle"));
     }
 
