@@ -3,6 +3,7 @@
 // depends on the row, so that neither way of access meets bank conflicts.
 #pragma once
 #include "map.cuh"
+#include "shared.cuh"
 #include "stream.cuh"
 
 namespace buddy {
@@ -18,9 +19,6 @@ struct Tile {
 
     BUDDY_FN uint4* at(u32 row, u32 chunk) const { return chunks + row * CHUNKS + (chunk ^ swizzle(row)); }
 };
-
-// An address in shared memory, as copies and barriers take it.
-BUDDY_FN u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
 // One entry's row, seen by its thread as words. Rows start at multiples of 128 bytes, so that the permutation of
 // chunks is an XOR of the address.
@@ -89,27 +87,6 @@ struct Row {
         for (u32 c = 0; c < CHUNKS; c++) store_chunk(c, in[4 * c], in[4 * c + 1], in[4 * c + 2], in[4 * c + 3]);
     }
 };
-
-// Starts an asynchronous copy from global into shared memory.
-template <u32 BYTES>
-BUDDY_FN void cp_async(u32 to, const void* from) {
-    if (BYTES == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-    } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
-    }
-}
-template <u32 BYTES>
-BUDDY_FN void cp_async(void* to, const void* from) {
-    cp_async<BYTES>(shared_address(to), from);
-}
-
-// Waits for this lane's asynchronous copies, and for those of the warp.
-BUDDY_FN void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-BUDDY_FN void cp_async_wait_warp() {
-    cp_async_wait_all();
-    __syncwarp();
-}
 
 // Calls `move(row, chunk, index)` for every chunk of the rows in `active`, in the order of plain memory.
 template <class Move>

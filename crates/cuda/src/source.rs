@@ -10,7 +10,7 @@ use crate::{Error, cache, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 22] = [
+const HEADERS: [Header; 23] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
@@ -28,6 +28,7 @@ const HEADERS: [Header; 22] = [
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
     ("quad.cuh", include_str!("../kernels/quad.cuh")),
     ("quarter.cuh", include_str!("../kernels/quarter.cuh")),
+    ("shared.cuh", include_str!("../kernels/shared.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
     ("tile.cuh", include_str!("../kernels/tile.cuh")),

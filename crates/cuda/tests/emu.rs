@@ -1,0 +1,44 @@
+//! `emu.h`, which runs kernels' own text on the CPU, keeps its promises: kernels that it runs are right here for the same
+//! reasons as on a GPU, and wrong ones show.
+#![cfg(target_arch = "x86_64")]
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+/// Builds the program, once.
+fn program() -> PathBuf {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("emu");
+    let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))
+        .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined"])
+        .args(["-fno-sanitize-recover=all"])
+        .args(buddy_cuda::constants().iter().map(|define| format!("-D{define}")))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emu.cpp"))
+        .arg("-o")
+        .arg(&program)
+        .status();
+    assert!(status.expect("a C++ compiler ($CXX or g++)").success(), "emu.cpp does not compile");
+    program
+}
+
+fn run(what: &str) -> Output {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    Command::new(PROGRAM.get_or_init(program)).arg(what).output().expect("a start")
+}
+
+#[test]
+fn threads_meet_and_copies_land_as_on_a_gpu() {
+    for what in ["sum", "late", "race"] {
+        let output = run(what);
+        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_wait_that_nobody_ends_is_reported() {
+    let output = run("deadlock");
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("deadlock"));
+}
