@@ -4,6 +4,8 @@
 //! goes to stdout and talk to stderr; the exit code is 0 for done, 1 for could not, 2 for wrong usage, 130 for interrupted.
 
 #![forbid(unsafe_code)]
+// `println!` panics where the reader has gone; `output::print` is an error that ends the command well.
+#![deny(clippy::print_stdout)]
 
 mod analyze;
 mod bench;

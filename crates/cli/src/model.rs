@@ -9,7 +9,7 @@ use anyhow::Result;
 use buddy_model::{Job, Report};
 use clap::Args;
 
-use crate::{progress::Bar, say};
+use crate::{output, progress::Bar, say};
 
 /// Pack a bf16 model: three quarters of its size, and not one bit changed
 ///
@@ -56,7 +56,7 @@ impl Pack {
         let job = Job { from: &self.from, to: &self.out, verify: self.verify };
         timed(&job, "packed", buddy_model::pack)?;
         if self.verify {
-            println!("verified: every byte");
+            output::print("verified: every byte\n")?;
         }
         Ok(())
     }
@@ -84,15 +84,14 @@ fn timed(job: &Job<'_>, what: &str, work: Work) -> Result<()> {
     let kept =
         if report.resumed > 0 { format!(", {} were there already", report.resumed) } else { String::new() };
     let files = if report.files == 1 { "file" } else { "files" };
-    println!(
-        "{what} {} {files}{kept}: {} plain, {} packed ({:.1}%), {seconds:.1} s, {:.2} GB/s",
+    output::print(&format!(
+        "{what} {} {files}{kept}: {} plain, {} packed ({:.1}%), {seconds:.1} s, {:.2} GB/s\n",
         report.files,
         buddy_report::bytes(sizes.plain),
         buddy_report::bytes(sizes.packed),
         100.0 * sizes.packed as f64 / sizes.plain.max(1) as f64,
         sizes.plain as f64 / 1e9 / seconds,
-    );
-    Ok(())
+    ))
 }
 
 /// Bytes of a file, or of a folder's safetensors files; for the bar.

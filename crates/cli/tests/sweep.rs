@@ -8,7 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Run, buddy};
+use buddy_core::Record;
+use buddy_sweep::Results;
+use common::{Run, buddy, command};
 use serde_json::Value;
 
 const PLAN: &str = "[axes]\nprogram = ['cg', 'stream']\nscale = '1MB'\nsize = 1\nmode = ['ideal', 'buddy']\nlink = [50, 200]\n\
@@ -91,6 +93,23 @@ fn a_sweep_is_planned_run_resumed_cut_and_shown() {
     let columns = "program,link,cycles,report.l2.reads,key";
     let csv = buddy(&["sweep", "table", &plan, "--format", "csv", "--columns", columns]).stdout;
     assert!(csv.starts_with("program,link,cycles,report.l2.reads,key\ncg,50,"), "{csv}");
+    let record = buddy(&["sweep", "table", &plan, "--format", "record", "--columns", columns]).stdout;
+    let record = Record::<Results>::from_json(&record).unwrap();
+    assert_eq!((record.data.rows.len(), record.data.missing), (8, 0));
+    assert_eq!(
+        (record.data.rows[0]["program"].as_str(), &record.spec["plan"]),
+        (Some("cg"), &Value::from(PLAN))
+    );
+    // As wide as the terminal, and what has no room is named; columns that were chosen all stay.
+    let table = |more: &[&str]| {
+        let run =
+            command(&[&["sweep", "table", &plan], more].concat()).env("COLUMNS", "80").output().unwrap();
+        String::from_utf8(run.stdout).unwrap()
+    };
+    let wide = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+    let (narrow, chosen) = (table(&[]), table(&["--columns", &format!("{columns},report.dram.gb_per_s")]));
+    assert!(wide(&narrow) <= 80 && narrow.contains("no room for") && narrow.contains("speed"), "{narrow}");
+    assert!(wide(&chosen) > 80, "{chosen}");
     let page = folder.join("page.html");
     assert_eq!(buddy(&["sweep", "page", &plan, "--out", page.to_str().unwrap()]).code, 0);
     assert!(fs::read_to_string(page).unwrap().contains("\"values\":[\"ideal\",\"buddy\"]"));
@@ -123,6 +142,19 @@ fn a_point_is_what_simulate_finds_and_policies_differ() {
     );
     let capacities: BTreeSet<String> = rows.iter().map(|row| row["capacity"].to_string()).collect();
     assert!(capacities.len() > 1, "{rows:?}");
+}
+
+#[test]
+fn a_reader_who_has_gone_is_no_failure() {
+    let folder = folder("gone");
+    let plan = plan(&folder, PLAN);
+    for args in [&["sweep", &plan, "--dry-run"][..], &["sweep", "status", &plan]] {
+        let mut child = command(args).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(0) && !said.contains("panicked"), "{args:?}: {said}");
+    }
 }
 
 #[test]

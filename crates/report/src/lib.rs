@@ -29,7 +29,7 @@ pub use cards::{Card, cards};
 pub use chart::{Axis, Line, Series, bar_chart, line_chart};
 pub use classes::{class_bar, class_legend};
 pub use figure::{
-    Deviation, figure_files, grid_markdown, grid_text, run_picture, study_page, summary_picture,
+    Deviation, figure_files, grid_markdown, grid_text_within, run_picture, study_page, summary_picture,
     summary_table, summary_table_text, summary_text,
 };
 pub use fit::wrap;

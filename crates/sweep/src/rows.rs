@@ -232,17 +232,18 @@ impl Rows {
     /// # Errors
     /// Those of the writer.
     pub fn write_json_lines(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.objects().try_for_each(|object| writeln!(out, "{}", Value::Object(object)))
+    }
+
+    /// An object for each point: its columns by their names.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Map<String, Value>> {
         let value = |cell: &GridCell| match cell {
             GridCell::Number(number) => json!(number),
             GridCell::Text(text) => json!(text),
             GridCell::Empty => Value::Null,
         };
-        for row in &self.grid.rows {
-            let names = self.grid.columns.iter().map(|(name, _)| name.clone());
-            let object: Map<String, Value> = names.zip(row.iter().map(value)).collect();
-            writeln!(out, "{}", Value::Object(object))?;
-        }
-        Ok(())
+        let names = || self.grid.columns.iter().map(|(name, _)| name.clone());
+        self.grid.rows.iter().map(move |row| names().zip(row.iter().map(value)).collect())
     }
 }
 

@@ -12,7 +12,7 @@ use buddy_sweep::{
 use clap::Args;
 
 use super::{Which, run::report};
-use crate::{FINISHES, progress::TimeLeft, say};
+use crate::{FINISHES, output, progress::TimeLeft, say};
 
 /// What jobs get, and how often a point is tried.
 #[derive(Args, Clone)]
@@ -103,7 +103,7 @@ pub(super) fn on_slurm(sweep: &Sweep, which: &Which, jobs: &Jobs, tries: &Tries,
 
 /// A copy of the plan that jobs read, so that it can be changed while they wait.
 fn keep_plan(which: &Which, sweep: &Sweep) -> Result<PathBuf> {
-    let text = fs::read_to_string(which.plan()).with_context(|| which.plan().display().to_string())?;
+    let text = which.text()?;
     let path = sweep.store().dir().join(format!("plan-{:032x}.toml", digest(text.as_bytes())));
     write_atomic(&path, |out| out.write_all(text.as_bytes()))?;
     Ok(fs::canonicalize(path)?)
@@ -142,15 +142,15 @@ impl Status {
         let failed = failed.count();
         let programs = sweep.run_tasks();
         let run = programs.done().into_iter().filter(|done| *done).count();
-        println!(
-            "{} points: {many} done, {failed} given up, {} left",
+        output::print(&format!(
+            "{} points: {many} done, {failed} given up, {} left\n{run} of {} programs are run\n",
             points.len(),
-            points.len() - many - failed
-        );
-        println!("{run} of {} programs are run", programs.len());
+            points.len() - many - failed,
+            programs.len()
+        ))?;
         match self.jobs.cluster(sweep.store().dir(), 0)?.states() {
             Ok(States { waiting, running, silent }) => {
-                println!("Slurm: {running} jobs run, {waiting} wait");
+                output::print(&format!("Slurm: {running} jobs run, {waiting} wait\n"))?;
                 if !silent.is_empty() {
                     let jobs = silent.join(", ");
                     say(format_args!(

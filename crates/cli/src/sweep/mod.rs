@@ -6,7 +6,10 @@ mod run;
 
 pub(crate) use self::{cluster::Jobs, run::Place};
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use buddy_sweep::{Plan, Points, Store, Sweep};
@@ -54,6 +57,7 @@ Examples:
   buddy sweep run links.toml --shard 3/100
   buddy sweep table links.toml --columns program,mode,link,speed,capacity
   buddy sweep table links.toml --format csv > links.csv
+  buddy sweep table links.toml --format record > links.json
   buddy sweep page links.toml --out links.html";
 
 impl SweepVerb {
@@ -86,6 +90,11 @@ impl Which {
     /// The plan's path, which the parser asks for unless there is a subcommand with one of its own.
     fn plan(&self) -> &Path {
         self.plan.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// The plan's text.
+    fn text(&self) -> Result<String> {
+        fs::read_to_string(self.plan()).with_context(|| self.plan().display().to_string())
     }
 
     fn points(&self) -> Result<Points> {

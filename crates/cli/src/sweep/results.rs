@@ -6,12 +6,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use buddy_report::{grid_text, sweep_page};
+use buddy_core::Grid;
+use buddy_report::{grid_text_within, sweep_page};
 use buddy_sweep::{Tasks, Tries};
 use clap::{Args, ValueEnum};
 
 use super::Which;
-use crate::{output, say};
+use crate::{output, say, showing::width};
 
 /// Print the results that are there
 ///
@@ -41,6 +42,8 @@ enum Format {
     Csv,
     /// An object for each point
     Jsonl,
+    /// All of it as one record, with the text of the plan
+    Record,
 }
 
 impl Table {
@@ -50,9 +53,10 @@ impl Table {
         let rows = sweep.rows(&self.columns).map_err(anyhow::Error::msg)?;
         let mut out = BufWriter::new(io::stdout().lock());
         let written = match self.format {
-            Format::Text => out.write_all(grid_text(&rows.grid).as_bytes()),
+            Format::Text => out.write_all(self.text(&rows.grid).as_bytes()),
             Format::Csv => rows.write_csv(&mut out),
             Format::Jsonl => rows.write_json_lines(&mut out),
+            Format::Record => out.write_all(sweep.record(&rows, &self.which.text()?).to_json().as_bytes()),
         };
         written.and_then(|()| out.flush()).context("cannot write to stdout")?;
         if rows.missing > 0 {
@@ -60,7 +64,27 @@ impl Table {
         }
         Ok(())
     }
+
+    /// The table as wide as the terminal, unless its columns were chosen.
+    fn text(&self, grid: &Grid) -> String {
+        let width = width().filter(|_| self.columns.is_empty());
+        grid_text_within(grid, width, &SPARE)
+    }
 }
+
+/// Figures that a narrow terminal does without, the first of them first.
+const SPARE: [&str; 10] = [
+    "link_written_gb_per_s",
+    "link_read_gb_per_s",
+    "l1_hits",
+    "l2_hits",
+    "ipc",
+    "cycles",
+    "dram_gb_per_s",
+    "overflow",
+    "metadata_hits",
+    "buddy_accesses",
+];
 
 /// Write a page of the results that are there
 ///

@@ -8,7 +8,7 @@ use buddy_sweep::{Failure, Shard, Summary, Sweep, Tasks, Tries, Watch, local, sh
 use clap::{Args, ValueEnum};
 
 use super::{Jobs, Which, cluster::on_slurm};
-use crate::{FINISHES, progress::TimeLeft, say};
+use crate::{FINISHES, output, progress::TimeLeft, say};
 
 /// Programs above this footprint are run one at a time.
 const LARGE_BYTES: u64 = 512 << 20;
@@ -131,11 +131,14 @@ impl Run {
         } else {
             0
         };
-        println!("{} points, {} of them done", count(all as u64), count(done as u64));
-        println!("about {} core hours for all, without the runs of programs", hours(seconds));
-        println!("{}", points.plan().shape());
-        println!("store: {}", store.display());
-        Ok(())
+        output::print(&format!(
+            "{} points, {} of them done\nabout {} core hours for all, without the runs of programs\n{}\nstore: {}\n",
+            count(all as u64),
+            count(done as u64),
+            hours(seconds),
+            points.plan().shape(),
+            store.display()
+        ))
     }
 }
 

@@ -7,7 +7,7 @@ use buddy_cuda::{Gpu, Source};
 use buddy_tracer::{PATCHES, Request, Traced, trace};
 use clap::Args;
 
-use crate::say;
+use crate::{output, say};
 
 /// Options of a run that is traced.
 #[derive(Args)]
@@ -72,14 +72,14 @@ impl Record {
                 "no kernel was launched that matches; --kernel takes a part of a mangled name, --skip and --count choose among them"
             );
         }
-        traced.iter().for_each(print);
+        traced.iter().try_for_each(|one| output::print(&line(one)))?;
         say(format_args!("{} traces in {}", traced.len(), request.out.join("kernelslist.g").display()));
         Ok(())
     }
 }
 
 /// A line for a trace: what it holds, and how that compares with what the hardware counted.
-fn print(traced: &Traced) {
+fn line(traced: &Traced) -> String {
     let written = &traced.written;
     let counted = match written.counted {
         Some(counted) if counted > 0 => {
@@ -87,12 +87,12 @@ fn print(traced: &Traced) {
         }
         _ => String::new(),
     };
-    println!(
-        "{}  {}  {} blocks, {} warp instructions{counted}, {} branches chosen",
+    format!(
+        "{}  {}  {} blocks, {} warp instructions{counted}, {} branches chosen\n",
         traced.file.display(),
         traced.kernel,
         written.blocks,
         written.instructions,
         written.choices
-    );
+    )
 }

@@ -1,8 +1,8 @@
-//! Tables as Markdown, for the pages of the documentation.
+//! Tables as Markdown, for the pages of the documentation, and as columns of text.
 
 use buddy_core::{Grid, GridCell};
 
-use crate::number;
+use crate::{number, wrap};
 
 /// A table as Markdown; columns of numbers and of what begins with one are set flush right.
 pub fn grid_markdown(grid: &Grid) -> String {
@@ -27,20 +27,10 @@ pub fn grid_markdown(grid: &Grid) -> String {
 }
 
 /// A table in columns of text, for a terminal; numbers stand right.
-pub fn grid_text(grid: &Grid) -> String {
-    let cell = |(cell, (_, unit)): (&GridCell, &(String, _))| match cell {
-        GridCell::Number(value) => number(*unit, *value),
-        GridCell::Text(text) => text.clone(),
-        GridCell::Empty => "-".to_owned(),
-    };
-    let heads: Vec<String> = grid.columns.iter().map(|(name, _)| name.clone()).collect();
-    let rows: Vec<Vec<String>> =
-        grid.rows.iter().map(|row| row.iter().zip(&grid.columns).map(cell).collect()).collect();
-    let all = || std::iter::once(&heads).chain(&rows);
-    let widths: Vec<usize> =
-        (0..heads.len()).map(|i| all().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+fn grid_text(grid: &Grid) -> String {
+    let (lines, widths) = text_rows(grid);
     let is_text = |column: usize| grid.rows.iter().any(|row| matches!(row[column], GridCell::Text(_)));
-    let texts: Vec<bool> = (0..heads.len()).map(is_text).collect();
+    let texts: Vec<bool> = (0..widths.len()).map(is_text).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).zip(&texts).map(|((cell, &width), &text)| match text {
             true => format!("{cell:<width$}"),
@@ -48,8 +38,48 @@ pub fn grid_text(grid: &Grid) -> String {
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    let rule = "─".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1));
-    format!("{}{rule}\n{}", line(&heads), rows.iter().map(line).collect::<String>())
+    let rule = "─".repeat(whole_width(&widths));
+    format!("{}{rule}\n{}", line(&lines[0]), lines[1..].iter().map(line).collect::<String>())
+}
+
+/// The same in at most `width` columns of text: `spare` columns are left out, the first of them first, and named below.
+pub fn grid_text_within(grid: &Grid, width: Option<usize>, spare: &[&str]) -> String {
+    let Some(width) = width else { return grid_text(grid) };
+    let (mut grid, mut left_out) = (grid.clone(), Vec::new());
+    for name in spare {
+        if whole_width(&text_rows(&grid).1) <= width {
+            break;
+        }
+        let Some(at) = grid.columns.iter().position(|(other, _)| other == name) else { continue };
+        grid.columns.remove(at);
+        grid.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        left_out.push(*name);
+    }
+    if left_out.is_empty() {
+        return grid_text(&grid);
+    }
+    let note = format!("({width} columns have no room for: {})", left_out.join(", "));
+    format!("{}{}\n", grid_text(&grid), wrap(&note, Some(width)))
+}
+
+/// The heads and the rows as texts, and the width of each column.
+fn text_rows(grid: &Grid) -> (Vec<Vec<String>>, Vec<usize>) {
+    let cell = |(cell, (_, unit)): (&GridCell, &(String, _))| match cell {
+        GridCell::Number(value) => number(*unit, *value),
+        GridCell::Text(text) => text.clone(),
+        GridCell::Empty => "-".to_owned(),
+    };
+    let heads: Vec<String> = grid.columns.iter().map(|(name, _)| name.clone()).collect();
+    let rows = grid.rows.iter().map(|row| row.iter().zip(&grid.columns).map(cell).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+    let widest = |column: usize| lines.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = (0..grid.columns.len()).map(widest).collect();
+    (lines, widths)
+}
+
+/// Characters of a line, with two spaces between columns.
+fn whole_width(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
 }
 
 /// A text that ends no cell.
@@ -62,6 +92,22 @@ mod tests {
     use buddy_core::Unit;
 
     use super::*;
+
+    #[test]
+    fn a_narrow_terminal_does_without_spare_columns_and_says_so() {
+        let columns =
+            ["program", "speed", "cycles", "ipc"].map(|name| (name.to_owned(), Unit::Number)).into();
+        let rows = vec![vec!["cg".into(), 1.0.into(), 2.0.into(), 3.0.into()]];
+        let grid = Grid { title: String::new(), columns, rows };
+        let within = |width| grid_text_within(&grid, width, &["ipc", "none", "cycles"]);
+        assert_eq!(within(None), grid_text(&grid));
+        assert_eq!(within(Some(27)), grid_text(&grid), "7 + 5 + 6 + 3 and three times two fit");
+        let narrow = within(Some(26));
+        let (head, note) =
+            (narrow.lines().next().unwrap(), narrow.lines().skip(3).collect::<Vec<_>>().join(" "));
+        assert_eq!((head, note.as_str()), ("program  speed  cycles", "(26 columns have no room for: ipc)"));
+        assert!(within(Some(16)).starts_with("program  speed\n"), "{}", within(Some(16)));
+    }
 
     #[test]
     fn numbers_have_their_unit_and_stand_right() {

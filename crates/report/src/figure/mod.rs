@@ -8,7 +8,7 @@ mod study;
 mod summary;
 mod svg;
 
-pub use markdown::{grid_markdown, grid_text};
+pub use markdown::{grid_markdown, grid_text_within};
 pub use run::run_picture;
 pub use study::{Deviation, study_page};
 pub use summary::{summary_picture, summary_table, summary_table_text, summary_text};
