@@ -27,6 +27,8 @@ constexpr u32 STREAM_WORDS = STREAM_BITS / 32;
 // What an allocation keeps for its codec. Codecs look at what is theirs.
 struct Params {
     u32 window;  // bf16: the first of 16 exponents
+    u32 reserved;
+    const u32* learned;  // table, stride, scaled: the block of fields.cuh
 };
 
 // What a decoder says of a stream. The Rust side names the same numbers.

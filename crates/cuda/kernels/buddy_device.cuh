@@ -14,7 +14,8 @@
 // A thread's functions (entry.cuh) work anywhere. A warp's are faster: its 32 lanes move 32 entries together, 16
 // bytes to a lane and in the order of memory, through a tile of 4 KiB of shared memory. All 32 lanes call them.
 //
-// The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Zeros<64>, Bf16, Fp16, Fp32, and must be the buffer's.
+// The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Zeros<64>, Bf16, Fp16, Fp32,
+// Table32, Table64, Stride32, Stride64, Scaled64, and must be the buffer's.
 // The constants of the address map are macros from the library: NVRTC programs are given them, and
 // `buddy gpu headers DIR` writes them as buddy_constants.cuh for nvcc.
 #pragma once
@@ -25,6 +26,9 @@
 #include "bpc.cuh"
 #include "entry.cuh"
 #include "planes.cuh"
+#include "scaled.cuh"
+#include "stride.cuh"
+#include "table.cuh"
 #ifdef __CUDACC__
 #include "tile.cuh"
 

@@ -20,7 +20,7 @@ struct KvRows {
 };
 
 // The cache as the library's own functions take it, with the window of some of its entries.
-BUDDY_FN BuddyView view_of(const KvCache& cache, u32 window) { return {cache.memory, {window}}; }
+BUDDY_FN BuddyView view_of(const KvCache& cache, u32 window) { return {cache.memory, {window, 0, nullptr}}; }
 
 BUDDY_FN void set(u32 (&out)[8], uint4 a, uint4 b) {
     out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;

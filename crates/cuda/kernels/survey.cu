@@ -17,6 +17,7 @@ struct Span {
     u64 first;    // tiles of the spans before it
     u8* classes;  // where each entry's class goes, or null
     u64 window;
+    const u32* learned;
 };
 
 // The smallest of the paper's sizes that holds a stream (`optimistic_bytes` of buddy-core).
@@ -81,7 +82,7 @@ BUDDY_FN void look(const Tile& tile, const Span& span, u64 at, Found& found) {
     u32 words[WORDS];
     Row(tile).load_all(words);
     __syncwarp();
-    Params params = {(u32)span.window};
+    Params params = {(u32)span.window, 0, span.learned};
     u32 bits = Codec::size_bits(words, params);
     bool zero = Codec::is_zero(words, bits);
     u32 size_class = zero ? (u32)ZERO : class_of_bits(bits);

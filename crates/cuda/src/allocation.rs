@@ -38,6 +38,7 @@ impl Allocation {
         let (device_bytes, buddy_bytes) = BuddyPool::room_for(target, entries);
         let mut pool = BuddyPool::new(gpu, device_bytes, Carveout::Host, buddy_bytes)?;
         let buffer = pool.buffer(codec, target, entries)?;
+        let device_bytes = device_bytes + buffer.learned_bytes();
         let short = !bytes.is_multiple_of(ENTRY_BYTES as u64);
         let tail = short.then(|| DeviceBytes::new(gpu, ENTRY_BYTES as u64)).transpose()?;
         Ok(Self { gpu: gpu.clone(), buffer, bytes, device_bytes, buddy_bytes, tail, report: Mutex::new(()) })
@@ -48,7 +49,7 @@ impl Allocation {
         self.bytes
     }
 
-    /// Device memory that it takes, metadata included.
+    /// Device memory that it takes, metadata and what its codec learned included.
     pub fn device_bytes(&self) -> u64 {
         self.device_bytes
     }

@@ -11,9 +11,9 @@ use crate::{
     driver::{self, Region},
     kernels::CodecKernels,
     layout::{BuddyView, Memory, page_table},
+    learned::Learned,
     pool::Regions,
     report::{COUNTERS, REPORT_BYTES},
-    source::Params,
 };
 
 /// A buffer in a pool. Every operation is put on the caller's stream and returns at once; none waits, none takes
@@ -23,6 +23,7 @@ pub struct BuddyBuffer {
     regions: Arc<Regions>,
     kernels: Arc<CodecKernels>,
     codec: Codec,
+    learned: Learned,
     view: BuddyView,
     targets: Box<[Target]>,
     /// Offset of the report in device memory, and its pinned copy.
@@ -81,8 +82,9 @@ impl BuddyBuffer {
             device_bytes: uniform.map_or(0, |target| target.device_bytes() as u32),
             reserved: 0,
         };
-        let view = BuddyView { memory, params: Params::of(&codec) };
-        Ok(Self { regions, kernels, codec, view, targets, report, report_copy, buddy })
+        let learned = Learned::of(&gpu, &codec)?;
+        let view = BuddyView { memory, params: learned.params() };
+        Ok(Self { regions, kernels, codec, learned, view, targets, report, report_copy, buddy })
     }
 
     /// Entries that can be written and read.
@@ -93,6 +95,11 @@ impl BuddyBuffer {
     /// The codec, with what it learned.
     pub fn codec(&self) -> &Codec {
         &self.codec
+    }
+
+    /// Device bytes of what the codec learned, which lie beside the pool.
+    pub fn learned_bytes(&self) -> u64 {
+        self.learned.bytes()
     }
 
     /// The extent of the one address map that an entry lies in: its page, or the whole buffer. Device addresses

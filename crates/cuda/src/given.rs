@@ -11,7 +11,7 @@ use crate::{
     driver::{self, Region},
     kernels::CodecKernels,
     layout::{BuddyView, Memory},
-    source::Params,
+    learned::Learned,
 };
 
 /// Bytes after the nibbles, for the lowest entry that did not decode.
@@ -61,6 +61,7 @@ pub struct GivenBuffer<'a> {
     gpu: Gpu,
     kernels: Arc<CodecKernels>,
     view: BuddyView,
+    _learned: Learned,
     metadata: DeviceSpan<'a>,
     memory: PhantomData<Given<'a>>,
 }
@@ -99,9 +100,10 @@ impl<'a> GivenBuffer<'a> {
             device_bytes: target.device_bytes() as u32,
             reserved: 0,
         };
-        let view = BuddyView { memory, params: Params::of(codec) };
+        let learned = Learned::of(gpu, codec)?;
+        let view = BuddyView { memory, params: learned.params() };
         let (kernels, metadata) = (gpu.codec(codec.kind())?, given.metadata.part(0..room.metadata));
-        Ok(Self { gpu: gpu.clone(), kernels, view, metadata, memory: PhantomData })
+        Ok(Self { gpu: gpu.clone(), kernels, view, _learned: learned, metadata, memory: PhantomData })
     }
 
     /// Makes it hold zeros when the stream gets there.

@@ -36,6 +36,7 @@ mod host;
 mod kernels;
 mod kv;
 mod layout;
+mod learned;
 mod linear;
 mod pool;
 mod report;

@@ -10,13 +10,14 @@ use crate::{Error, cache, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 23] = [
+const HEADERS: [Header; 27] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
+    ("fields.cuh", include_str!("../kernels/fields.cuh")),
     ("frozen.cuh", include_str!("../kernels/frozen.cuh")),
     ("kv.cuh", include_str!("../kernels/kv.cuh")),
     ("linear_fetch.cuh", include_str!("../kernels/linear_fetch.cuh")),
@@ -28,9 +29,12 @@ const HEADERS: [Header; 23] = [
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
     ("quad.cuh", include_str!("../kernels/quad.cuh")),
     ("quarter.cuh", include_str!("../kernels/quarter.cuh")),
+    ("scaled.cuh", include_str!("../kernels/scaled.cuh")),
     ("shared.cuh", include_str!("../kernels/shared.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
     ("stream.cuh", include_str!("../kernels/stream.cuh")),
+    ("stride.cuh", include_str!("../kernels/stride.cuh")),
+    ("table.cuh", include_str!("../kernels/table.cuh")),
     ("tile.cuh", include_str!("../kernels/tile.cuh")),
     ("wgmma.cuh", include_str!("../kernels/wgmma.cuh")),
     ("zeros.cuh", include_str!("../kernels/zeros.cuh")),
@@ -64,7 +68,7 @@ pub(crate) const BLOCKS: u32 = 12;
 pub const SURVEY_SHAPE: (u32, u32) = (WARPS, BLOCKS);
 
 /// The codecs that have kernels, and their structs there.
-const CODECS: [(CodecKind, &str); 8] = [
+const CODECS: [(CodecKind, &str); 13] = [
     (CodecKind::Bpc, "Bpc"),
     (CodecKind::Planes64, "Planes64"),
     (CodecKind::Zeros16, "Zeros<16>"),
@@ -73,6 +77,11 @@ const CODECS: [(CodecKind, &str); 8] = [
     (CodecKind::Bf16, "Bf16"),
     (CodecKind::Fp16, "Fp16"),
     (CodecKind::Fp32, "Fp32"),
+    (CodecKind::Table32, "Table32"),
+    (CodecKind::Table64, "Table64"),
+    (CodecKind::Stride32, "Stride32"),
+    (CodecKind::Stride64, "Stride64"),
+    (CodecKind::Scaled64, "Scaled64"),
 ];
 
 /// The codecs that have kernels.
@@ -136,8 +145,11 @@ impl Source {
     /// The kernels that pack and read frozen buffers with a codec.
     ///
     /// # Errors
-    /// [`Error::NoKernels`] if the codec has none.
+    /// [`Error::NoKernels`] if the codec has none, or keeps parameters for which a frozen buffer has no place.
     pub fn frozen(kind: CodecKind) -> Result<Self, Error> {
+        if !freezes(kind) {
+            return Err(Error::NoKernels { codec: kind });
+        }
         let text = include_str!("../kernels/frozen.cu");
         Ok(Self::new(format!("{kind}-frozen.cu"), text, &codec_defines(kind)?))
     }
@@ -253,8 +265,9 @@ impl Source {
     /// Every program of the library.
     pub fn all() -> Vec<Self> {
         let of_codec = |kind| {
-            [Self::codec(kind), Self::survey(kind), Self::frozen(kind)]
-                .map(|one| one.expect("a codec of the table"))
+            let frozen = freezes(kind).then(|| Self::frozen(kind));
+            let sources = [Some(Self::codec(kind)), Some(Self::survey(kind)), frozen];
+            sources.into_iter().flatten().map(|one| one.expect("a codec of the table"))
         };
         let attention = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| (values, columns)));
         let attention = attention.map(|(values, columns)| Self::attention("Packed", values, columns));
@@ -265,6 +278,11 @@ impl Source {
             .chain(attention)
             .collect()
     }
+}
+
+/// Whether frozen buffers have a place for what the codec learns.
+fn freezes(kind: CodecKind) -> bool {
+    kind == CodecKind::Bf16 || !kind.learns()
 }
 
 /// Macros of a program that is written once for all codecs.
@@ -296,19 +314,32 @@ pub fn constants_header() -> String {
 #[repr(C)]
 pub struct Params {
     window: u32,
+    reserved: u32,
+    /// Address of the block that `Codec::block` makes, or 0.
+    learned: u64,
 }
 
 impl Params {
-    /// The parameters of a codec.
+    /// The parameters of a codec without a block.
     pub fn of(codec: &Codec) -> Self {
         match codec {
-            Codec::Bf16(bf16) => Self { window: u32::from(bf16.window()) },
+            Codec::Bf16(bf16) => Self { window: u32::from(bf16.window()), ..Self::default() },
             _ => Self::default(),
         }
+    }
+
+    /// The parameters of a codec whose block lies at this address.
+    pub(crate) fn with_block(learned: u64) -> Self {
+        Self { learned, ..Self::default() }
     }
 
     /// First exponent of bf16's window.
     pub fn window(self) -> u32 {
         self.window
+    }
+
+    /// Address of the block of what a codec learned, or 0 where its kernels need none.
+    pub fn learned(self) -> u64 {
+        self.learned
     }
 }

@@ -9,13 +9,14 @@ use cudarc::driver::CudaStream;
 use crate::{
     DeviceSpan, Error, Gpu, Params,
     driver::{Launch, Region},
+    learned::Learned,
     source::{BLOCKS, WARPS},
 };
 
 /// Bytes that one warp takes at a time: 32 entries.
 const TILE_BYTES: u64 = 32 * ENTRY_BYTES as u64;
-/// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window.
-const FIELDS: usize = 5;
+/// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window, what the codec learned.
+const FIELDS: usize = 6;
 /// Numbers that the kernel finds of a span: six classes and the bytes of the paper's eight sizes.
 const SUMS: usize = 7;
 /// Runs of entries that a codec is trained on, and entries of each.
@@ -80,7 +81,10 @@ impl Gpu {
         if order.is_empty() {
             return Ok(found);
         }
-        let (rows, launches) = table(spans, &order);
+        let learned: Vec<Learned> =
+            spans.iter().map(|one| Learned::of(self, &one.codec)).collect::<Result<_, _>>()?;
+        let params: Vec<Params> = learned.iter().map(Learned::params).collect();
+        let (rows, launches) = table(spans, &params, &order);
         // Whatever is missing is missed before the first kernel starts.
         let kernels = launches.iter().map(|launch| self.survey_kernel(launch.kind));
         let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
@@ -167,7 +171,7 @@ fn by_codec(spans: &[Surveyed<'_>]) -> Vec<usize> {
 }
 
 /// The kernel's table in this order, and what to launch.
-fn table(spans: &[Surveyed<'_>], order: &[usize]) -> (Vec<u64>, Vec<Batch>) {
+fn table(spans: &[Surveyed<'_>], params: &[Params], order: &[usize]) -> (Vec<u64>, Vec<Batch>) {
     let (mut rows, mut launches) = (Vec::new(), Vec::<Batch>::new());
     for (at, &index) in order.iter().enumerate() {
         let one = &spans[index];
@@ -177,8 +181,8 @@ fn table(spans: &[Surveyed<'_>], order: &[usize]) -> (Vec<u64>, Vec<Batch>) {
         }
         let launch = launches.last_mut().expect("pushed above");
         let classes = one.classes.map_or(0, DeviceSpan::address);
-        let window = u64::from(Params::of(&one.codec).window());
-        rows.extend([one.span.address(), one.span.bytes(), launch.tiles, classes, window]);
+        let (window, learned) = (u64::from(params[index].window()), params[index].learned());
+        rows.extend([one.span.address(), one.span.bytes(), launch.tiles, classes, window, learned]);
         launch.count += 1;
         launch.tiles += one.tiles();
     }
@@ -205,7 +209,7 @@ mod tests {
         ];
         let order = by_codec(&spans);
         assert_eq!(order, [1, 0, 3]);
-        let (rows, launches) = table(&spans, &order);
+        let (rows, launches) = table(&spans, &[Params::default(); 4], &order);
         let shapes: Vec<_> = launches.iter().map(|l| (l.kind, l.first, l.count, l.tiles)).collect();
         assert_eq!(shapes, [(CodecKind::Bpc, 0, 1, 1), (CodecKind::Zeros32, 1, 2, 3)]);
         let firsts: Vec<u64> = rows.as_chunks::<FIELDS>().0.iter().map(|row| row[2]).collect();

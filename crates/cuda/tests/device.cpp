@@ -8,13 +8,15 @@
 using namespace buddy;
 
 struct Request {
-    u32 codec, window, device_bytes, entries;
+    u32 codec, window, device_bytes, entries, learned;
 };
 
 template <class Codec>
 void serve(const Request& request) {
     u64 entries = request.entries, padded = (entries + PAGE_ENTRIES - 1) / PAGE_ENTRIES * PAGE_ENTRIES;
     std::vector<u32> plain(entries * WORDS);
+    std::vector<u32> learned(request.learned);
+    if (fread(learned.data(), 4, learned.size(), stdin) != learned.size()) return;
     if (fread(plain.data(), ENTRY, entries, stdin) != entries) return;
     // Bytes that no one writes stay as they are here.
     std::vector<thread::Quad> device(padded * request.device_bytes / CHUNK + 1), buddy(padded * buddy_bytes(request.device_bytes) / CHUNK + 1);
@@ -22,7 +24,7 @@ void serve(const Request& request) {
     memset(device.data(), 0xa5, device.size() * CHUNK);
     memset(buddy.data(), 0xa5, buddy.size() * CHUNK);
     BuddyView view = {{(u8*)device.data(), (u8*)buddy.data(), (u8*)nibbles.data(), nullptr, fault.data(), entries, request.device_bytes, 0},
-                      {request.window}};
+                      {request.window, 0, learned.data()}};
     std::vector<u32> loaded(entries * WORDS), status(entries);
     for (u64 i = 0; i < entries; i++) {
         u32 words[WORDS];
@@ -48,7 +50,8 @@ void serve(const Request& request) {
 int main() {
     typedef void (*Serve)(const Request&);
     const Serve codecs[] = {serve<Bpc>, serve<Planes64>, serve<Zeros<16>>, serve<Zeros<32>>,
-                            serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>};
+                            serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>,
+                            serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>};
     Request request;
     if (fread(&request, sizeof request, 1, stdin) != 1 || request.codec >= sizeof codecs / sizeof *codecs) return 1;
     codecs[request.codec](request);

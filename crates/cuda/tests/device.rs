@@ -80,12 +80,14 @@ fn what_a_thread_stores_lies_where_the_map_says() {
     let mut entries = testing::samples();
     entries.push(ZERO_ENTRY);
     let windows = [0, 112].map(|window| Codec::Bf16(Bf16::new(window).expect("a window")));
-    let others = buddy_cuda::codecs().filter(|&kind| kind != CodecKind::Bf16).map(|kind| kind.train(&[]));
+    let others = buddy_cuda::codecs().filter(|&kind| kind != CodecKind::Bf16).map(|kind| kind.train(&testing::samples()));
     for codec in others.chain(windows) {
         for target in Target::ALL {
             let number = buddy_cuda::codecs().position(|kind| kind == codec.kind()).expect("kernels") as u32;
             let window = buddy_cuda::Params::of(&codec).window();
-            let mut message = words(&[number, window, target.device_bytes() as u32, entries.len() as u32]);
+            let learned = codec.block();
+            let sizes = [target.device_bytes(), entries.len(), learned.len()].map(|size| size as u32);
+            let mut message = [words(&[number, window]), words(&sizes), words(&learned)].concat();
             message.extend(entries.as_flattened());
             let answer = ask(&program, message);
             let (head, rest) = answer.split_at(32);

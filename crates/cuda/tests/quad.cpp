@@ -32,7 +32,7 @@ struct alignas(16) Stored {
 
 static void store(Stored& to, u32 window, u32 (&words)[WORDS]) {
     u64 fault = ~0ull;
-    BuddyView view = {{to.device, to.buddy, to.nibbles, nullptr, &fault, 1, 3 * SECTOR, 0}, {window}};
+    BuddyView view = {{to.device, to.buddy, to.nibbles, nullptr, &fault, 1, 3 * SECTOR, 0}, {window, 0, nullptr}};
     thread::store_entry<Bf16>(view, 0, words);
 }
 

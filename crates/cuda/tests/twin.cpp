@@ -1,11 +1,15 @@
 // The kernels' codecs on a CPU: requests in, answers out, for the test beside this file.
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "../kernels/bf16.cuh"
 #include "../kernels/bpc.cuh"
 #include "../kernels/map.cuh"
 #include "../kernels/planes.cuh"
+#include "../kernels/scaled.cuh"
+#include "../kernels/stride.cuh"
+#include "../kernels/table.cuh"
 
 using namespace buddy;
 
@@ -38,8 +42,8 @@ struct PlainRow {
 };
 
 template <class Codec>
-void serve(const Request& request, Answer& answer) {
-    Params params = {request.window};
+void serve(const Request& request, const u32* learned, Answer& answer) {
+    Params params = {request.window, 0, learned};
     u32 words[32];
     memcpy(words, request.words, sizeof words);
     u32* memory = new u32[32];
@@ -59,14 +63,20 @@ void serve(const Request& request, Answer& answer) {
 }
 
 int main() {
-    typedef void (*Serve)(const Request&, Answer&);
+    typedef void (*Serve)(const Request&, const u32*, Answer&);
     const Serve codecs[] = {serve<Bpc>, serve<Planes64>, serve<Zeros<16>>, serve<Zeros<32>>,
-                            serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>};
+                            serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>,
+                            serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>};
+    // What the codec learned comes first. It lies in memory of its own: the sanitiser sees an access past its end.
+    u64 words;
+    if (fread(&words, sizeof words, 1, stdin) != 1) return 1;
+    std::vector<u32> learned(words);
+    if (fread(learned.data(), 4, words, stdin) != words) return 1;
     Request request;
     while (fread(&request, sizeof request, 1, stdin) == 1) {
         Answer answer = {};
         if (request.codec >= sizeof codecs / sizeof *codecs) return 1;
-        codecs[request.codec](request, answer);
+        codecs[request.codec](request, learned.data(), answer);
         fwrite(&answer, sizeof answer, 1, stdout);
     }
     return 0;

@@ -8,8 +8,8 @@ const TILE_BYTES: u64 = 32 * ENTRY_BYTES;
 const MOST_BLOCKS: u64 = 256;
 /// Pages of all allocations together that a picture shows, about.
 const PICTURE_PAGES: u64 = 64;
-/// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window.
-const FIELDS: usize = 5;
+/// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window, what the codec learned.
+const FIELDS: usize = 6;
 /// Bytes of the classes of a page.
 pub(crate) const PAGE_CLASSES: u64 = 64;
 
@@ -76,7 +76,7 @@ impl Table {
     }
 
     fn push(&mut self, address: u64, bytes: u64) {
-        self.numbers.extend([address, bytes, self.tiles, 0, 0]);
+        self.numbers.extend([address, bytes, self.tiles, 0, 0, 0]);
         self.tiles += bytes.div_ceil(TILE_BYTES);
         self.spans += 1;
     }

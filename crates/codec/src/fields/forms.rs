@@ -68,6 +68,15 @@ struct Form<const N: usize> {
     bits: u32,
 }
 
+/// A form as kernels take it: at most the first fields have another width.
+pub(super) struct Shape {
+    pub(super) width: u8,
+    pub(super) first: u8,
+    pub(super) rest_bits: u32,
+    pub(super) exceptions: usize,
+    pub(super) bits: u32,
+}
+
 /// All forms of one codec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Forms<const N: usize> {
@@ -120,6 +129,19 @@ impl<const N: usize> Forms<N> {
             Some(Form { widths, above, exceptions, rest_bits: rest_bits(width), bits: bits(width) })
         };
         Self { forms: std::array::from_fn(form), rest }
+    }
+
+    /// The forms, or nothing for those that do not exist.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = Option<Shape>> {
+        self.forms.iter().map(|form| {
+            form.as_ref().map(|form| Shape {
+                width: form.widths[N - 1],
+                first: form.widths[1],
+                rest_bits: form.rest_bits,
+                exceptions: form.exceptions,
+                bits: form.bits,
+            })
+        })
     }
 
     /// The first form that holds numbers of these lengths; exceptions are those longer than their fields.

@@ -40,6 +40,19 @@ impl Places {
             .expect("some seed parts all values")
     }
 
+    pub(super) fn seed(&self) -> u32 {
+        self.seed
+    }
+
+    pub(super) fn buckets(&self) -> &[u32] {
+        &self.buckets
+    }
+
+    /// The values, each in its slot, with its place.
+    pub(super) fn slots(&self) -> &[(u64, Place)] {
+        &self.slots
+    }
+
     fn with_seed(values: &[u64], seed: u32, slots: usize) -> Option<Self> {
         let mut found = Self { seed, buckets: vec![0; slots / 8], slots: vec![(0, NOWHERE); slots] };
         let mut buckets: Vec<Vec<usize>> = vec![Vec::new(); slots / 8];

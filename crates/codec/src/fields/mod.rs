@@ -5,6 +5,7 @@
 //! fixed for each [form](forms), so that a decoder knows from four bits where every field lies, and a few numbers that
 //! are too large for their fields go to the end.
 
+mod block;
 mod forms;
 mod hash;
 mod scaled;

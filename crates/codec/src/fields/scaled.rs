@@ -105,6 +105,15 @@ impl Scaled {
         judged.min_by_key(bytes).expect("there are divisors")
     }
 
+    /// The bits of the divisor as a double, and the least count.
+    pub(super) fn unit(&self) -> (u64, i64) {
+        (self.divisor, self.learned.least)
+    }
+
+    pub(super) fn forms(&self) -> &Forms<N> {
+        &self.forms
+    }
+
     /// The least count of a sample, and one below which few are.
     fn leasts(&self, sample: &[Entry]) -> [i64; 2] {
         let counts = sample.iter().flat_map(words::split::<N>).filter_map(|word| {

@@ -89,6 +89,15 @@ impl<const N: usize> Stride<N> {
         best.expect("there are shapes").1
     }
 
+    /// The stride, the order and the shift.
+    pub(super) fn shape(&self) -> (u8, u8, u8) {
+        (self.learned.stride, self.learned.order, self.learned.shift)
+    }
+
+    pub(super) fn forms(&self) -> &Forms<N> {
+        &self.forms
+    }
+
     /// The codec of one shape with its best widths, and the bytes that it takes for a sample.
     fn with_widths(stride: u8, order: u8, shift: u8, sample: &[Entry]) -> (usize, Self) {
         let mut learned = Learned { stride, order, shift, first: [0; 3] };

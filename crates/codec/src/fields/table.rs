@@ -113,6 +113,14 @@ impl<const N: usize> Table<N> {
         &self.values
     }
 
+    pub(super) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(super) fn forms(&self) -> &Forms<N> {
+        &self.forms
+    }
+
     /// The entry's words as numbers, and how long each is; longer than any word where it is not in the table.
     #[inline(always)]
     fn numbers(&self, entry: &Entry) -> ([u64; N], [u8; N]) {

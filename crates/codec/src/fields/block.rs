@@ -1,0 +1,88 @@
+//! What a codec learned as one block of 32-bit words: what the GPU's kernels read (`fields.cuh` has the other side).
+//!
+//! The first [`FORMS_WORDS`] describe the forms, two words for each; then follows what is the codec's own.
+
+use super::{Scaled, Stride, Table, forms::Forms};
+use crate::Codec;
+
+/// Words that describe the forms.
+pub(super) const FORMS_WORDS: usize = 32;
+/// Words before a table's values: those of the forms, and eight about the table.
+const TABLE_WORDS: usize = FORMS_WORDS + 8;
+
+/// The two halves of a number, the low one first.
+fn halves(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+impl Codec {
+    /// What the codec learned of its allocation, as kernels read it; empty for codecs whose kernels need no such block.
+    pub fn block(&self) -> Vec<u32> {
+        match self {
+            Self::Table32(codec) => codec.block(),
+            Self::Table64(codec) => codec.block(),
+            Self::Stride32(codec) => codec.block(),
+            Self::Stride64(codec) => codec.block(),
+            Self::Scaled64(codec) => codec.block(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl<const N: usize> Forms<N> {
+    /// For each form its width, the width of its first fields, the bits of an exception's rest and how many exceptions it
+    /// has room for and one, a byte each; then the bits of the stream. A form that does not exist is zeros.
+    pub(super) fn block(&self) -> Vec<u32> {
+        let words = self.shapes().flat_map(|shape| {
+            shape.map_or([0; 2], |shape| {
+                let parts = [shape.width, shape.first, shape.rest_bits as u8, shape.exceptions as u8 + 1];
+                [u32::from_le_bytes(parts), shape.bits]
+            })
+        });
+        let mut words: Vec<u32> = words.collect();
+        words.resize(FORMS_WORDS, 0);
+        words
+    }
+}
+
+impl<const N: usize> Stride<N> {
+    /// Stride, order, shift, and how many fields are the first.
+    fn block(&self) -> Vec<u32> {
+        let (stride, order, shift) = self.shape();
+        let own = [stride, order, shift, stride * order].map(u32::from);
+        [self.forms().block(), own.to_vec()].concat()
+    }
+}
+
+impl Scaled {
+    /// The divisor, the least count, and what to multiply by instead of dividing, where that is the same; otherwise zero.
+    fn block(&self) -> Vec<u32> {
+        let (divisor, least) = self.unit();
+        let inverse = if divisor & ((1 << 52) - 1) == 0 { 1.0 / f64::from_bits(divisor) } else { 0.0 };
+        let own = [divisor, least as u64, inverse.to_bits()].map(halves);
+        [self.forms().block(), own.concat()].concat()
+    }
+}
+
+impl<const N: usize> Table<N> {
+    /// How many values, the seed of the hash, the masks of buckets and slots and where in the block these begin; then
+    /// the values, the buckets, and for each slot its value and the place and length of that.
+    fn block(&self) -> Vec<u32> {
+        let word = |value: u64| halves(value)[..2 * 16 / N].to_vec();
+        let values: Vec<u32> = self.values().iter().flat_map(|&value| word(value)).collect();
+        let places = self.places();
+        let buckets = TABLE_WORDS + values.len();
+        let slots = (buckets + places.buckets().len()).next_multiple_of(4);
+        let (bucket_mask, slot_mask) = (places.buckets().len() - 1, places.slots().len() - 1);
+        let own = [self.values().len(), places.seed() as usize, bucket_mask, slot_mask, buckets, slots, 0, 0];
+        let mut words = [self.forms().block(), own.map(|number| number as u32).to_vec(), values].concat();
+        words.extend(places.buckets());
+        words.resize(slots, 0);
+        for (value, place) in places.slots() {
+            words.extend(word(*value));
+            words.push(u32::from(place.index) | u32::from(place.length) << 16);
+            words.resize(words.len().next_multiple_of(4 * 16 / N), 0);
+        }
+        words
+    }
+}

@@ -1,0 +1,314 @@
+// Numbers in fields of fixed widths (docs/format.md, "table32, table64, stride32, stride64, scaled64"; the Rust twin is
+// crates/codec/src/fields). What the allocation's codec learned lies in a block of words, which `Codec::block` of the
+// twin makes: two words for each form, then what `Numbers` needs.
+//
+// `Numbers` says how words become numbers and back: Stride, Table or Scaled.
+#pragma once
+#include "stream.cuh"
+
+namespace buddy {
+
+// A word of the block: the same for all threads, or one that many of them will want.
+BUDDY_FN u32 learned_word(const u32* block, u32 at) {
+#ifdef __CUDA_ARCH__
+    return __ldg(block + at);
+#else
+    return block[at];
+#endif
+}
+
+BUDDY_FN u64 learned_pair(const u32* block, u32 at) {
+#ifdef __CUDA_ARCH__
+    return __ldg((const u64*)(block + at));
+#else
+    return (u64)block[at + 1] << 32 | block[at];
+#endif
+}
+
+// A field's bits in a word; of a pair of words the low ones and the high ones.
+BUDDY_FN u32 low_ones(u32 bits) { return bits == 0 ? 0 : 0xffffffffu >> (32 - bits); }
+BUDDY_FN u32 low_part(u32 bits) { return bits < 32 ? bits : 32; }
+
+// Shifts by any number of bits.
+BUDDY_FN u32 shift_right(u32 word, u32 bits) { return bits > 31 ? 0 : word >> bits; }
+BUDDY_FN u64 shift_right(u64 word, u32 bits) { return bits > 63 ? 0 : word >> bits; }
+BUDDY_FN u32 shift_left(u32 word, u32 bits) { return bits > 31 ? 0 : word << bits; }
+BUDDY_FN u64 shift_left(u64 word, u32 bits) { return bits > 63 ? 0 : word << bits; }
+
+BUDDY_FN u32 length_of(u32 word) { return 32 - leading_zeros(word); }
+BUDDY_FN u32 length_of(u64 word) {
+    u32 high = (u32)(word >> 32);
+    return high != 0 ? 64 - leading_zeros(high) : 32 - leading_zeros((u32)word);
+}
+
+template <u32 COUNT>
+struct WordOf {
+    typedef u32 Type;
+};
+template <>
+struct WordOf<16> {
+    typedef u64 Type;
+};
+
+// The words of an entry, each 32 or 64 bits wide, and back.
+BUDDY_FN void split(const u32 (&entry)[32], u32 (&words)[32]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 32; i++) words[i] = entry[i];
+}
+BUDDY_FN void split(const u32 (&entry)[32], u64 (&words)[16]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 16; i++) words[i] = (u64)entry[2 * i + 1] << 32 | entry[2 * i];
+}
+BUDDY_FN void join(const u32 (&words)[32], u32 (&entry)[32]) { split(words, entry); }
+BUDDY_FN void join(const u64 (&words)[16], u32 (&entry)[32]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 16; i++) entry[2 * i] = (u32)words[i], entry[2 * i + 1] = (u32)(words[i] >> 32);
+}
+
+// The word at a place that only runs of the program know: a tree of choices, since registers have no places.
+template <u32 COUNT, class Word>
+BUDDY_FN Word pick(const Word* words, u32 place) {
+    if constexpr (COUNT == 1) {
+        return words[0];
+    } else {
+        Word low = pick<COUNT / 2>(words, place), high = pick<COUNT / 2>(words + COUNT / 2, place);
+        return place & COUNT / 2 ? high : low;
+    }
+}
+
+// Fields out of a row: a window of two words and the word after them, which is asked for before it is needed.
+template <class Row>
+struct FieldSource {
+    const Row& row;
+    u32 low, high, after, at;
+
+    BUDDY_FN FieldSource(const Row& row, u32 start) : row(row), at(start) {
+        Quad first = row.load_quad(0);
+        low = first.words[0], high = first.words[1], after = first.words[2];
+    }
+
+    // A field of 0 to 32 bits; `ones` are its bits.
+    BUDDY_FN u32 take(u32 bits, u32 ones) {
+        u32 field = funnel_right(low, high, at) & ones, next = at + bits, crossed = (next ^ at) & 32;
+        low = crossed ? high : low, high = crossed ? after : high;
+        after = row.load_if(crossed, (next / 32 + 2) % WORDS, after);
+        at = next;
+        return field;
+    }
+};
+
+// A width of fields. Those of 64-bit words are moved in two parts, the second where a thread of the warp has one.
+template <class Word>
+struct Width {
+    u32 bits, low, high, low_mask, high_mask;
+    bool wide;
+
+    BUDDY_FN explicit Width(u32 bits) : bits(bits), low(low_part(bits)), high(bits - low), low_mask(low_ones(low)), high_mask(low_ones(high)) {
+        wide = sizeof(Word) == 8 && warp_or(high) != 0;
+    }
+
+    template <class Sink>
+    BUDDY_FN void put(Sink& sink, Word word) const {
+        sink.put((u32)word & low_mask, low);
+        if (wide) sink.put((u32)((u64)word >> 32) & high_mask, high);
+    }
+    template <class Source>
+    BUDDY_FN Word take(Source& source) const {
+        Word word = source.take(low, low_mask);
+        if (wide) word |= (Word)((u64)source.take(high, high_mask) << 32);
+        return word;
+    }
+    BUDDY_FN Word low_bits(Word word) const { return word & (Word)((u64)high_mask << 32 | low_mask); }
+};
+
+// How long numbers are, four to a word: a longer one than any field, 127, for a word that has no number. Those of the first
+// fields stand apart, since their width is another.
+template <u32 COUNT>
+struct Lengths {
+    u32 words[COUNT / 4] = {};
+    u32 first[COUNT / 8] = {};
+
+    BUDDY_FN void set(u32 i, u32 length, bool is_first) {
+        if (i < COUNT / 2) first[i / 4 % (COUNT / 8)] |= is_first ? length << 8 * (i % 4) : 0;
+        words[i / 4] |= is_first ? 0 : length << 8 * (i % 4);
+    }
+};
+
+// How many of these lengths are above a width: the top bit of a byte is set where its sum is over 127.
+template <u32 COUNT>
+BUDDY_FN u32 count_above(const u32 (&lengths)[COUNT], u32 width) {
+    u32 add = (127 - width) * 0x01010101u, found = 0;
+    BUDDY_UNROLL
+    for (u32 k = 0; k < COUNT; k++) found = found >> 1 | ((lengths[k] + add) & 0x80808080u);
+    return ones_in(found);
+}
+
+template <class Numbers>
+struct Fields {
+    static constexpr u32 COUNT = Numbers::COUNT;
+    static constexpr u32 PLACE_BITS = COUNT == 32 ? 5 : 4;
+    static constexpr u32 WORD_BITS = 1024 / COUNT;
+    static constexpr u32 NAME_BITS = 4;
+    static constexpr u32 FORMS = 15;
+    static constexpr u32 MOST_EXCEPTIONS = 6;
+    static constexpr u32 RAW_BITS = NAME_BITS + 1024;
+    typedef typename WordOf<COUNT>::Type Word;
+
+    static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
+
+    // What the block says of a form. `limit` is how many exceptions are too many; zero for a form that does not exist.
+    struct Form {
+        u32 index, width, first, rest, limit, bits;
+
+        BUDDY_FN Form(const u32* block, u32 index) : index(index) {
+            u64 pair = learned_pair(block, 2 * index);
+            u32 parts = (u32)pair;
+            width = parts & 0xff, first = parts >> 8 & 0xff, rest = parts >> 16 & 0xff, limit = parts >> 24;
+            bits = (u32)(pair >> 32);
+        }
+
+        // The width of a field: the first word is written whole where there are first fields.
+        BUDDY_FN u32 width_of(u32 i, u32 firsts) const { return i >= COUNT / 2 || i >= firsts ? width : i == 0 ? WORD_BITS : first; }
+    };
+
+    // The first form that holds numbers of these lengths, and how long its stream is; FORMS if none does.
+    static BUDDY_FN u32 choose(const u32* block, const Lengths<COUNT>& lengths, u32& bits) {
+        u32 chosen = FORMS;
+        bits = RAW_BITS;
+        BUDDY_ROLLED
+        for (u32 index = 0; index < FORMS; index++) {
+            Form form(block, index);
+            u32 above = count_above(lengths.words, form.width);
+            if (Numbers::FIRSTS) above += count_above(lengths.first, form.first);
+            if (chosen == FORMS && above < form.limit) chosen = index, bits = form.bits;
+            if (warp_or(chosen == FORMS) == 0) break;
+        }
+        return chosen;
+    }
+
+    static BUDDY_FN u32 size_bits(const u32 (&entry)[32], const Params& params) {
+        Word numbers[COUNT];
+        Lengths<COUNT> lengths;
+        split(entry, numbers);
+        Numbers::from_words(params.learned, numbers, lengths);
+        u32 bits;
+        choose(params.learned, lengths, bits);
+        return bits;
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 encode(u32 (&entry)[32], Row& row, u32& layout, const Params& params) {
+        const u32* block = params.learned;
+        Word numbers[COUNT];
+        Lengths<COUNT> lengths;
+        layout = 0;
+        split(entry, numbers);
+        u32 absent = Numbers::from_words(block, numbers, lengths), bits;
+        Form form(block, choose(block, lengths, bits));
+        if (bits > STREAM_BITS) return bits;
+        // From here on nobody asks but whether the entry is zero: its words need no registers.
+        u32 zero = all_zero(entry);
+        fill_zeros(entry);
+        entry[0] = !zero;
+        row.clear();
+        LsbSink<Row> sink(row, 0);
+        sink.put(form.index, NAME_BITS);
+        u32 firsts = Numbers::firsts(block);
+        Width<Word> whole(WORD_BITS), first(form.first), width(form.width);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            Word field = Numbers::FIRSTS || (absent >> i & 1) == 0 ? numbers[i] : 0;
+            if (!Numbers::FIRSTS || i >= COUNT / 2 || i >= firsts) width.put(sink, field);
+            else if (i == 0) whole.put(sink, field);
+            else first.put(sink, field);
+        }
+        if (warp_or(form.limit > 1)) put_exceptions(sink, block, form, numbers, places_above(form, lengths), absent);
+        sink.finish();
+        return bits;
+    }
+
+    // A bit for each number that is longer than its field.
+    static BUDDY_FN u32 places_above(const Form& form, const Lengths<COUNT>& lengths) {
+        u32 over = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            bool above = (lengths.words[i / 4] >> 8 * (i % 4) & 127) > form.width;
+            if (Numbers::FIRSTS && i < COUNT / 2) above |= (lengths.first[i / 4 % (COUNT / 8)] >> 8 * (i % 4) & 127) > form.first;
+            over |= above ? 1u << i : 0;
+        }
+        return over;
+    }
+
+    // Places and rests; the last one again where there are fewer than the form has room for: it says the same twice.
+    template <class Sink>
+    static BUDDY_FN void put_exceptions(Sink& sink, const u32* block, const Form& form, const Word (&numbers)[COUNT], u32 over, u32 absent) {
+        u32 firsts = Numbers::firsts(block);
+        BUDDY_ROLLED
+        for (u32 e = 1; e <= MOST_EXCEPTIONS; e++) {
+            bool has = e < form.limit;
+            if (warp_or(has) == 0) break;
+            u32 place = over == 0 ? 0 : trailing_zeros(over), others = over & (over - 1);
+            over = others != 0 ? others : over;
+            Word rest = pick<COUNT>(numbers, place);
+            if (Numbers::FIRSTS) {
+                rest = shift_right(rest, form.width_of(place, firsts));
+            } else if ((absent >> place & 1) == 0) {
+                rest = Numbers::word_of(block, rest);
+            }
+            sink.put(has ? place : 0, has ? PLACE_BITS : 0);
+            Width<Word>(has ? form.rest : 0).put(sink, rest);
+        }
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&entry)[32], const Params& params) {
+        const u32* block = params.learned;
+        u32 index = row.load(0) & 15;
+        Form form(block, index);
+        if (layout != 0 || form.limit == 0 || form.bits > limit) {
+            fill_zeros(entry);  // as in planes.cuh
+            // The entry as it is has 1028 bits, which are never stored.
+            return layout != 0 ? LAYOUT : form.limit == 0 && index != FORMS ? INVALID : TRUNCATED;
+        }
+        Word numbers[COUNT];
+        FieldSource<Row> source(row, NAME_BITS);
+        u32 firsts = Numbers::firsts(block);
+        Width<Word> whole(WORD_BITS), first(form.first), width(form.width);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            if (!Numbers::FIRSTS || i >= COUNT / 2 || i >= firsts) numbers[i] = width.take(source);
+            else if (i == 0) numbers[i] = whole.take(source);
+            else numbers[i] = first.take(source);
+        }
+        u32 status = OK;
+        if (Numbers::FIRSTS) {
+            take_exceptions(source, form, numbers, firsts);
+            status = Numbers::to_words(block, numbers);
+        } else {
+            status = Numbers::to_words(block, numbers);
+            take_exceptions(source, form, numbers, firsts);
+        }
+        join(numbers, entry);
+        return status;
+    }
+
+    // Numbers that did not fit their fields, or the words themselves.
+    template <class Source>
+    static BUDDY_FN void take_exceptions(Source& source, const Form& form, Word (&words)[COUNT], u32 firsts) {
+        BUDDY_ROLLED
+        for (u32 e = 1; e <= MOST_EXCEPTIONS; e++) {
+            bool has = e < form.limit;
+            if (warp_or(has) == 0) break;
+            u32 place = source.take(has ? PLACE_BITS : 0, low_ones(PLACE_BITS));
+            Word rest = Width<Word>(has ? form.rest : 0).take(source);
+            Width<Word> width(Numbers::FIRSTS ? form.width_of(place, firsts) : 0);
+            rest = shift_left(rest, width.bits);
+            BUDDY_UNROLL
+            for (u32 i = 0; i < COUNT; i++) {
+                if (has && i == place) words[i] = width.low_bits(words[i]) | rest;
+            }
+        }
+    }
+};
+
+}  // namespace buddy

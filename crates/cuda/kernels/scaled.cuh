@@ -1,0 +1,86 @@
+// Doubles as counts of a unit (docs/format.md, "scaled64"; the Rust twin is crates/codec/src/fields/scaled.rs).
+#pragma once
+#include "fields.cuh"
+
+namespace buddy {
+
+// Each rounds once: no multiplication is joined with the addition that follows it.
+BUDDY_FN double multiply(double a, double b) {
+#ifdef __CUDA_ARCH__
+    return __dmul_rn(a, b);
+#else
+    return a * b;
+#endif
+}
+BUDDY_FN double add(double a, double b) {
+#ifdef __CUDA_ARCH__
+    return __dadd_rn(a, b);
+#else
+    return a + b;
+#endif
+}
+
+union DoubleBits {
+    u64 bits;
+    double value;
+};
+BUDDY_FN double double_of(u64 bits) {
+    DoubleBits both = {bits};
+    return both.value;
+}
+BUDDY_FN u64 bits_of(double value) {
+    DoubleBits both;
+    both.value = value;
+    return both.bits;
+}
+
+struct Scaled {
+    static constexpr u32 COUNT = 16;
+    static constexpr bool FIRSTS = false;
+    // 1.5 times 2^52: added and taken away, it rounds to an integer.
+    static constexpr u64 ROUNDS = 0x4338000000000000ull;
+
+    // In the block, after the forms. `INVERSE` is zero unless the divisor is a power of two.
+    enum : u32 { DIVISOR = 32, LEAST = 34, INVERSE = 36 };
+
+    static BUDDY_FN u32 firsts(const u32*) { return 0; }
+
+    static BUDDY_FN double divide(const u32* block, double count) {
+        u64 inverse = learned_pair(block, INVERSE);
+        return inverse != 0 ? multiply(count, double_of(inverse)) : count / double_of(learned_pair(block, DIVISOR));
+    }
+
+    // Which words are no counts; those stay as they are.
+    static BUDDY_FN u32 from_words(const u32* block, u64 (&words)[COUNT], Lengths<COUNT>& lengths) {
+        double divisor = double_of(learned_pair(block, DIVISOR));
+        u64 least = learned_pair(block, LEAST);
+        u32 absent = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            u64 word = words[i], normal = (word >> 52 & 0x7ff) == 0 ? 0 : word;
+            double rounded = add(multiply(double_of(normal), divisor), double_of(ROUNDS));
+            u64 bits = bits_of(rounded);
+            double count = add(rounded, -double_of(ROUNDS));
+            bool whole = bits >> 52 == ROUNDS >> 52 && bits_of(divide(block, count)) == word;
+            u64 number = bits - ROUNDS - least;
+            lengths.set(i, whole ? length_of(number) : 127, false);
+            absent |= whole ? 0 : 1u << i;
+            words[i] = whole ? number : word;
+        }
+        return absent;
+    }
+
+    static BUDDY_FN u64 word_of(const u32* block, u64 number) {
+        return bits_of(divide(block, (double)(long long)(number + learned_pair(block, LEAST))));
+    }
+
+    static BUDDY_FN u32 to_words(const u32* block, u64 (&words)[COUNT]) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) words[i] = word_of(block, words[i]);
+        return OK;
+    }
+};
+
+typedef Fields<Scaled> Scaled64;
+
+}  // namespace buddy
