@@ -176,6 +176,13 @@ BUDDY_FN u32 keep(u32 word) {
     return word;
 }
 
+BUDDY_FN u64 keep(u64 word) {
+#ifdef __CUDA_ARCH__
+    asm("" : "+l"(word));
+#endif
+    return word;
+}
+
 // The bits of `a` where `mask` has ones, of `b` where it has zeros. Spelled out for the GPU: its compiler makes
 // two instructions of the C++ form when the mask is a constant.
 BUDDY_FN u32 choose_bits(u32 mask, u32 a, u32 b) {

@@ -52,8 +52,10 @@ BUDDY_FN bool is_small(u32 nibble, const Place& place) { return nibble == B8 && 
 // Encodes words into a row, unless they are stored as they are; returns their nibble.
 template <class Codec, class Row>
 BUDDY_FN u32 encode_words(u32 (&words)[WORDS], Row& row, const Params& params) {
+    bool zero = AsksFirst<Codec>::VALUE && all_zero(words);
     u32 layout, bits = Codec::encode(words, row, layout, params);
-    return Codec::is_zero(words, bits) ? (u32)ZERO : nibble_of(class_of_bits(bits), layout);
+    if (!AsksFirst<Codec>::VALUE) zero = Codec::is_zero(words, bits);
+    return zero ? (u32)ZERO : nibble_of(class_of_bits(bits), layout);
 }
 
 // Decodes a row into words: zeros if it holds nothing or cannot be decoded. Not for what is stored as it is.

@@ -25,6 +25,24 @@ BUDDY_FN u64 learned_pair(const u32* block, u32 at) {
 #endif
 }
 
+// The block, of which nothing is read before a number is known.
+BUDDY_FN const u32* keep_after(const u32* block, u32 number) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+l"(block) : "r"(number));
+#else
+    (void)number;
+#endif
+    return block;
+}
+
+// A word of which nothing is computed before this point.
+BUDDY_FN u32 keep_here(u32 word) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(word));
+#endif
+    return word;
+}
+
 // A field's bits in a word; of a pair of words the low ones and the high ones.
 BUDDY_FN u32 low_ones(u32 bits) { return bits == 0 ? 0 : 0xffffffffu >> (32 - bits); }
 BUDDY_FN u32 low_part(u32 bits) { return bits < 32 ? bits : 32; }
@@ -40,6 +58,12 @@ BUDDY_FN u32 length_of(u64 word) {
     u32 high = (u32)(word >> 32);
     return high != 0 ? 64 - leading_zeros(high) : 32 - leading_zeros((u32)word);
 }
+
+// 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4, and back.
+BUDDY_FN u32 fold(u32 difference) { return difference << 1 ^ (0u - (difference >> 31)); }
+BUDDY_FN u64 fold(u64 difference) { return difference << 1 ^ (0ull - (difference >> 63)); }
+BUDDY_FN u32 unfold(u32 number) { return number >> 1 ^ (0u - (number & 1)); }
+BUDDY_FN u64 unfold(u64 number) { return number >> 1 ^ (0ull - (number & 1)); }
 
 template <u32 COUNT>
 struct WordOf {
@@ -82,10 +106,9 @@ struct FieldSource {
     const Row& row;
     u32 low, high, after, at;
 
-    BUDDY_FN FieldSource(const Row& row, u32 start) : row(row), at(start) {
-        Quad first = row.load_quad(0);
-        low = first.words[0], high = first.words[1], after = first.words[2];
-    }
+    // Begins at bit `start` of the row.
+    BUDDY_FN FieldSource(const Row& row, u32 start)
+        : row(row), low(row.load(start / 32)), high(row.load(start / 32 + 1)), after(row.load(start / 32 + 2)), at(start) {}
 
     // A field of 0 to 32 bits; `ones` are its bits.
     BUDDY_FN u32 take(u32 bits, u32 ones) {
@@ -206,10 +229,8 @@ struct Fields {
         u32 absent = Numbers::from_words(block, numbers, lengths), bits;
         Form form(block, choose(block, lengths, bits));
         if (bits > STREAM_BITS) return bits;
-        // From here on nobody asks but whether the entry is zero: its words need no registers.
-        u32 zero = all_zero(entry);
-        fill_zeros(entry);
-        entry[0] = !zero;
+        bool spare = warp_or(form.limit > 1) != 0;
+        u32 over = spare ? places_above(form, lengths) : 0;
         row.clear();
         LsbSink<Row> sink(row, 0);
         sink.put(form.index, NAME_BITS);
@@ -217,12 +238,14 @@ struct Fields {
         Width<Word> whole(WORD_BITS), first(form.first), width(form.width);
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
+            // Chosen here and not before: fields beside numbers would be more than there are registers.
+            absent = keep_here(absent);
             Word field = Numbers::FIRSTS || (absent >> i & 1) == 0 ? numbers[i] : 0;
             if (!Numbers::FIRSTS || i >= COUNT / 2 || i >= firsts) width.put(sink, field);
             else if (i == 0) whole.put(sink, field);
             else first.put(sink, field);
         }
-        if (warp_or(form.limit > 1)) put_exceptions(sink, block, form, numbers, places_above(form, lengths), absent);
+        if (spare) put_exceptions(sink, block, form, numbers, over, absent);
         sink.finish();
         return bits;
     }
@@ -309,6 +332,11 @@ struct Fields {
             }
         }
     }
+};
+
+template <class Numbers>
+struct AsksFirst<Fields<Numbers>> {
+    static constexpr bool VALUE = true;
 };
 
 }  // namespace buddy

@@ -65,7 +65,7 @@ struct Scaled {
             u64 number = bits - ROUNDS - least;
             lengths.set(i, whole ? length_of(number) : 127, false);
             absent |= whole ? 0 : 1u << i;
-            words[i] = whole ? number : word;
+            words[i] = keep(whole ? number : word);
         }
         return absent;
     }

@@ -12,6 +12,12 @@ struct alignas(16) Quad {
     u32 words[4];
 };
 
+// Whether a codec is asked before it encodes, and not after, if an entry is zeros: after, its words would have to be kept.
+template <class Codec>
+struct AsksFirst {
+    static constexpr bool VALUE = false;
+};
+
 // Appends codes, most significant bit first. Words are stored as soon as they are full.
 template <class Row>
 struct BitSink {

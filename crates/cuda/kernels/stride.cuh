@@ -13,12 +13,6 @@ BUDDY_FN u64 turn_right(u64 word, u32 shift) {
     return (u64)funnel_right(b, a, shift) << 32 | funnel_right(a, b, shift);
 }
 
-// 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4, and back.
-BUDDY_FN u32 fold(u32 difference) { return difference << 1 ^ (0u - (difference >> 31)); }
-BUDDY_FN u64 fold(u64 difference) { return difference << 1 ^ (0ull - (difference >> 63)); }
-BUDDY_FN u32 unfold(u32 number) { return number >> 1 ^ (0u - (number & 1)); }
-BUDDY_FN u64 unfold(u64 number) { return number >> 1 ^ (0ull - (number & 1)); }
-
 template <u32 N>
 struct Stride {
     static constexpr u32 COUNT = N;

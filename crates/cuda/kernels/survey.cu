@@ -83,8 +83,9 @@ BUDDY_FN void look(const Tile& tile, const Span& span, u64 at, Found& found) {
     Row(tile).load_all(words);
     __syncwarp();
     Params params = {(u32)span.window, 0, span.learned};
+    bool zero = AsksFirst<Codec>::VALUE && all_zero(words);
     u32 bits = Codec::size_bits(words, params);
-    bool zero = Codec::is_zero(words, bits);
+    if (!AsksFirst<Codec>::VALUE) zero = Codec::is_zero(words, bits);
     u32 size_class = zero ? (u32)ZERO : class_of_bits(bits);
     if (tile.lane >= entries) return;
     found.add(size_class, zero ? 0 : optimistic_bytes(bits));

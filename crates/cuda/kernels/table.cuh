@@ -35,15 +35,17 @@ struct Table {
         return learned_pair(slots, 4 * slot) == (u64)word ? learned_word(slots, 4 * slot + 2) : 127u << 16;
     }
 
-    // Which words are not in the table; those stay as they are.
+    // Which words are not in the table; those stay as they are. Eight are looked for at a time: all at once would take more
+    // registers than there are.
     static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
         u32 seed = learned_word(block, SEED), absent = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
+            if (i % 8 == 0) block = keep_after(block, absent);
             u32 found = find(block, seed, words[i]), length = found >> 16;
             lengths.set(i, length, false);
             absent |= length == 127 ? 1u << i : 0;
-            if (length != 127) words[i] = found & 0xffff;
+            words[i] = keep(length != 127 ? (Word)(found & 0xffff) : words[i]);
         }
         return absent;
     }

@@ -16,6 +16,7 @@ const HEADERS: [Header; 27] = [
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
+    ("delta64.cuh", include_str!("../kernels/delta64.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
     ("fields.cuh", include_str!("../kernels/fields.cuh")),
     ("frozen.cuh", include_str!("../kernels/frozen.cuh")),
@@ -68,7 +69,7 @@ pub(crate) const BLOCKS: u32 = 12;
 pub const SURVEY_SHAPE: (u32, u32) = (WARPS, BLOCKS);
 
 /// The codecs that have kernels, and their structs there.
-const CODECS: [(CodecKind, &str); 13] = [
+const CODECS: [(CodecKind, &str); 14] = [
     (CodecKind::Bpc, "Bpc"),
     (CodecKind::Planes64, "Planes64"),
     (CodecKind::Zeros16, "Zeros<16>"),
@@ -77,6 +78,7 @@ const CODECS: [(CodecKind, &str); 13] = [
     (CodecKind::Bf16, "Bf16"),
     (CodecKind::Fp16, "Fp16"),
     (CodecKind::Fp32, "Fp32"),
+    (CodecKind::Delta64, "Delta64"),
     (CodecKind::Table32, "Table32"),
     (CodecKind::Table64, "Table64"),
     (CodecKind::Stride32, "Stride32"),

@@ -13,9 +13,12 @@ enum Fill : u32 {
     FILL_WEIGHTS = 5,  // normal bf16 values, sigma 0.02
     FILL_RELU = 6,     // floats, half of them zero
     FILL_HALVES = 7,   // fp16 values after a ReLU
+    FILL_VALUES = 8,   // doubles, each one of 200
+    FILL_CORNERS = 9,  // the eight corners of a mesh's cells
+    FILL_QUOTIENTS = 10,  // doubles: random integers below 2^31 divided by the largest
 };
 
-constexpr u32 FILLS = 8;
+constexpr u32 FILLS = 11;
 
 // A hash of a 64-bit number: the finaliser of splitmix64.
 BUDDY_FN u64 mix(u64 x) {
@@ -53,6 +56,21 @@ BUDDY_FN u64 field_bits(u64 index) {
     return both.bits;
 }
 
+BUDDY_FN u64 quotient_bits(u64 random) {
+    union {
+        double value;
+        u64 bits;
+    } both = {(double)(random >> 33) / 2147483647.0};
+    return both.bits;
+}
+
+// Corner `at % 8` of cell `at / 8` in a mesh of 100 cells to a side.
+BUDDY_FN u32 corner(u64 at) {
+    u64 cell = at / 8, x = cell % 100, y = cell / 100 % 100, z = cell / 10000;
+    const u32 offsets[8] = {0, 1, 102, 101, 10201, 10202, 10303, 10302};
+    return (u32)(z * 10201 + y * 101 + x) + offsets[at % 8];
+}
+
 // Word `at` of the data.
 BUDDY_FN u32 fill_word(u64 at, u32 kind, u64 seed, u32 share) {
     u64 entry = at / WORDS, page = entry / 64;
@@ -76,6 +94,9 @@ BUDDY_FN u32 fill_word(u64 at, u32 kind, u64 seed, u32 share) {
             float value = normal(random);
             return value > 0 ? float_bits(value) : 0;
         }
+        case FILL_VALUES: return (u32)((0x3fe0000000000000ull + (mix(mix(seed ^ mix(at / 2)) % 200) >> 12)) >> 32 * (at % 2));
+        case FILL_CORNERS: return corner(at);
+        case FILL_QUOTIENTS: return (u32)(quotient_bits(mix(seed ^ mix(at / 2))) >> 32 * (at % 2));
         case FILL_HALVES: return half_bits(normal(random)) | half_bits(normal(mix(random))) << 16;
         default: return noise;
     }

@@ -14,6 +14,14 @@ use crate::{
 /// Launches of each operation that are timed together.
 const LAUNCHES: usize = 3;
 
+/// Codecs that learn whose sizes are counted, and the data of each.
+const LEARNED: [(CodecKind, Fill); 4] = [
+    (CodecKind::Stride64, Fill::Field64),
+    (CodecKind::Stride32, Fill::Corners),
+    (CodecKind::Table64, Fill::Values),
+    (CodecKind::Scaled64, Fill::Quotients),
+];
+
 /// The runtime's speed on one GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchReport {
@@ -67,11 +75,22 @@ pub fn bench(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&BenchRow)) -> Resu
         (CodecKind::Bf16, Target::X4Over3, Fill::Weights),
         (CodecKind::Fp16, Target::X4Over3, Fill::Halves),
         (CodecKind::Zeros32, Target::X4Over3, Fill::Relu),
+        (CodecKind::Delta64, Target::X2, Fill::Field64),
+        (CodecKind::Stride64, Target::X2, Fill::Field64),
+        (CodecKind::Stride32, Target::X4, Fill::Corners),
+        (CodecKind::Table64, Target::X4, Fill::Values),
+        (CodecKind::Table32, Target::X2, Fill::Values),
+        (CodecKind::Scaled64, Target::X2, Fill::Quotients),
     ];
     for (kind, target, fill) in pairs {
         add(bench.pair(kind, target, fill)?);
     }
-    add(bench.gather()?);
+    for (kind, fill) in LEARNED {
+        add(vec![bench.sizes(kind, fill)?]);
+    }
+    add(bench.gather(CodecKind::Bpc, Target::X2, Fill::Ramp)?);
+    add(bench.gather(CodecKind::Stride64, Target::X2, Fill::Field64)?);
+    add(bench.gather(CodecKind::Table64, Target::X4, Fill::Values)?);
     for carveout in [Carveout::Host, Carveout::Device] {
         add(bench.overflow(carveout)?);
     }
@@ -163,18 +182,19 @@ impl Bench {
     }
 
     /// Random single entries, from compressed and from plain memory.
-    fn gather(&self) -> Result<Vec<BenchRow>, Error> {
-        self.make(Fill::Ramp, 0.0)?;
-        let packed = self.lab.compress(CodecKind::Bpc, Target::X2, self.data.all())?;
+    fn gather(&self, kind: CodecKind, target: Target, fill: Fill) -> Result<Vec<BenchRow>, Error> {
+        self.make(fill, 0.0)?;
+        let packed = self.lab.compress(kind, target, self.data.all())?;
         let buffer = packed.buffer();
         let (list, other) = (self.lab.bytes(4 * buffer.entries())?, self.lab.bytes(self.bytes)?);
         self.lab.make_list(list.all(), buffer.entries(), 7)?;
         let plain = self.time(|| self.lab.gather_plain(self.data.all(), other.all(), list.all()))?;
         let ours = self.time(|| Ok(buffer.gather(&self.lab.stream, list.all(), self.back.all())?))?;
         self.lab.same("gathered entries", other.all(), self.back.all())?;
-        let plain = self.row("gather of 128 B from plain memory", Fill::Ramp, plain);
+        let plain = self.row("gather of 128 B from plain memory", fill, plain);
         let bound_gb_per_s = Some(plain.gb_per_s);
-        let ours = BenchRow { bound_gb_per_s, ..self.row("bpc gather at 2x", Fill::Ramp, ours) };
+        let what = format!("{kind} gather at {target}");
+        let ours = BenchRow { bound_gb_per_s, ..self.row(what, fill, ours) };
         Ok(vec![plain, ours])
     }
 

@@ -29,6 +29,12 @@ pub enum Fill {
     Relu,
     /// fp16 values after a ReLU.
     Halves,
+    /// Doubles, each one of 200.
+    Values,
+    /// The eight corners of a mesh's cells, 32 bits each.
+    Corners,
+    /// Doubles: random integers, divided by the largest.
+    Quotients,
 }
 
 impl Lab {

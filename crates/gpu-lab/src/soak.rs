@@ -293,7 +293,7 @@ fn one_by_one(
 
 /// Data of a random kind: structured, random, or made to be hard.
 fn fill(lab: &Lab, to: DeviceSpan<'_>, seed: u64) -> Result<(), Error> {
-    const FILLS: [Fill; 8] = [
+    const FILLS: [Fill; 11] = [
         Fill::Noise,
         Fill::Zeros,
         Fill::Varied,
@@ -302,9 +302,12 @@ fn fill(lab: &Lab, to: DeviceSpan<'_>, seed: u64) -> Result<(), Error> {
         Fill::Weights,
         Fill::Relu,
         Fill::Halves,
+        Fill::Values,
+        Fill::Corners,
+        Fill::Quotients,
     ];
-    match mix(seed ^ 31) % 12 {
-        kind @ 0..8 => {
+    match mix(seed ^ 31) % 15 {
+        kind @ 0..11 => {
             let noise = [0.0, 0.001, 0.01, 0.1, 0.5][(mix(seed ^ 32) % 5) as usize];
             lab.make(to, FILLS[kind as usize], seed, noise)
         }
