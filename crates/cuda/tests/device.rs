@@ -80,7 +80,9 @@ fn what_a_thread_stores_lies_where_the_map_says() {
     let mut entries = testing::samples();
     entries.push(ZERO_ENTRY);
     let windows = [0, 112].map(|window| Codec::Bf16(Bf16::new(window).expect("a window")));
-    let others = buddy_cuda::codecs().filter(|&kind| kind != CodecKind::Bf16).map(|kind| kind.train(&testing::samples()));
+    let others = buddy_cuda::codecs()
+        .filter(|&kind| kind != CodecKind::Bf16)
+        .map(|kind| kind.train(&testing::samples()));
     for codec in others.chain(windows) {
         for target in Target::ALL {
             let number = buddy_cuda::codecs().position(|kind| kind == codec.kind()).expect("kernels") as u32;

@@ -57,7 +57,10 @@ fn ask(requests: &[Request]) -> Vec<Answer> {
         Command::new(twin()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the twin starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     let learned = requests.first().map_or_else(Vec::new, |request| request.codec.block());
-    let head = (learned.len() as u64).to_le_bytes().into_iter().chain(learned.iter().flat_map(|word| word.to_le_bytes()));
+    let head = (learned.len() as u64)
+        .to_le_bytes()
+        .into_iter()
+        .chain(learned.iter().flat_map(|word| word.to_le_bytes()));
     let bytes: Vec<u8> = head.chain(requests.iter().flat_map(message)).collect();
     let writer = std::thread::spawn(move || stdin.write_all(&bytes));
     let mut answers = Vec::new();
