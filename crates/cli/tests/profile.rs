@@ -56,7 +56,7 @@ fn json(path: &Path) -> serde_json::Value {
 #[test]
 fn a_codec_without_kernels_is_named() {
     let dir = TempDir::new().unwrap();
-    let output = buddy(dir.path(), &[RUN, "--codec", "cpack", "--codecs", "cpack"]);
+    let output = buddy(dir.path(), &[RUN, "--codec", "cpack", "--codecs", "cpack", "--targets", "t.toml"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
     assert!(said.starts_with("note: the GPU runtime has no kernels for cpack;"), "{said}");
