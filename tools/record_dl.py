@@ -2,7 +2,8 @@
 """Trains networks on the GPU and records how their memory would compress, without copying it off the GPU.
 
     pip install target/wheels/buddy_memory-*.whl        # docs/python.md
-    tools/record_dl.py --out data/recorded
+    tools/record_dl.py                        # PyTorch's live tensors, to data/recorded
+    tools/record_dl.py --layout caffe         # the paper's networks as Caffe holds them, to data/recorded/caffe
 
 Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). One run record per network; docs/deep-learning.md
 says what they show, docs/snapshots.md what is in them.
@@ -20,6 +21,7 @@ import traceback
 import torch
 
 from dl import networks
+from dl.blobs import Blobs
 from dl.inputs import PHOTOGRAPHS, Photographs, Words, find_photographs
 from dl.recorder import Recorder
 from dl.survey import Buddy
@@ -40,15 +42,19 @@ NETWORKS = {
     "vit_b16_bf16": (networks.vit_b16, 224, 128, "adamw", 3e-4),
     "gpt12_bf16": (networks.Gpt, 1024, 8, "adamw", 3e-4),
 }
+# The networks of the paper with Caffe's blobs.
+CAFFE = {name: row for name, row in NETWORKS.items() if row[3] == "sgd"}
+CAFFE["biglstm"] = (networks.UnrolledBigLstm, *CAFFE["biglstm"][1:])
+LAYOUTS = {"pytorch": NETWORKS, "caffe": CAFFE}
 
 
 class Training:
     """One network in training."""
 
-    def __init__(self, name, images):
+    def __init__(self, name, layout, images):
         torch.manual_seed(SEED)
-        make, size, _, optimizer, self.rate = NETWORKS[name]
-        self.name, self.autocast = name, optimizer == "adamw"
+        make, size, self.wanted, optimizer, self.rate = LAYOUTS[layout][name]
+        self.name, self.layout, self.autocast = name, layout, optimizer == "adamw"
         self.model = networks.initialise(make()).to(DEVICE).train()
         if hasattr(self.model, "vocabulary"):
             self.data = Words(self.model.vocabulary, size, DEVICE)
@@ -60,7 +66,8 @@ class Training:
         else:
             self.optimizer = torch.optim.AdamW(parameters, lr=self.rate)
         self.loss = torch.nn.CrossEntropyLoss()
-        self.tensors = Tensors(self.model, self.loss, self.optimizer, self.event)
+        follow = Blobs if layout == "caffe" else Tensors
+        self.tensors = follow(self.model, self.loss, self.optimizer, self.event)
         self.listener, self.step = None, 0
 
     def event(self, phase, name, tensor):
@@ -79,12 +86,17 @@ class Training:
         self.event("end", "end", None)
         self.listener = None
         self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(set_to_none=self.layout != "caffe")
         self.step += 1
         return loss.item()
 
     def footprint(self, batch):
-        """Most bytes in use when a module has run: all tensors, without what a single operation takes and frees."""
+        """Most bytes in use when a module has run: all tensors, without what a single operation takes and frees. Caffe's
+        blobs are always there."""
+        if self.layout == "caffe":
+            self.iterate(batch)
+            self.iterate(batch)
+            return self.tensors.footprint()
         most = 0
 
         def look(*_):
@@ -110,14 +122,15 @@ class Training:
         return min(low, high, key=lambda one: abs(one[1] - wanted))[0]
 
 
-def record(name, buddy, images, warm_up):
+def record(name, layout, buddy, images, warm_up):
     start = time.perf_counter()
     # Nothing of the network before may count as this one's.
     gc.collect()
     torch.cuda.empty_cache()
-    training = Training(name, images)
-    wanted = NETWORKS[name][2]
-    batch = training.batch_for(wanted * 1e9) if isinstance(wanted, float) else wanted
+    training = Training(name, layout, images)
+    batch = training.wanted
+    if isinstance(batch, float):
+        batch = training.batch_for(batch * 1e9)
     footprint = training.footprint(batch)
     losses = [training.iterate(batch) for _ in range(warm_up)]
     events = []
@@ -149,7 +162,7 @@ def record(name, buddy, images, warm_up):
         **describe(training, batch), "footprint_bytes": footprint, "warm_up_steps": warm_up, "steps": training.step,
         "loss_first": losses[0], "loss_last": losses[-1],
         "left_out": {"below_bytes": SMALLEST, "tensors": len(small), "bytes": sum(small.values())},
-        "allocated_bytes": [one["allocated"] for one in recorder.snapshots],
+        **({} if layout == "caffe" else {"allocated_bytes": [one["allocated"] for one in recorder.snapshots]}),
         "snapshot_ms_per_gb": {"all": round(all_ms, 3), "counting": round(count_ms, 3)},
     }, "tools/record_dl.py of buddy 0.1.0", SEED)
 
@@ -172,7 +185,9 @@ def describe(training, batch):
         "input": f"Zipf-distributed tokens, {training.data.length} of {training.model.vocabulary} words" if words
         else f"crops of {training.data.size} x {training.data.size} of scikit-image's {', '.join(PHOTOGRAPHS)}",
         "gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-        "driver": driver(), "torch": torch.__version__, "command": "tools/record_dl.py " + training.name,
+        "driver": driver(), "torch": torch.__version__,
+        "command": f"tools/record_dl.py {'--layout caffe ' if training.layout == 'caffe' else ''}{training.name}",
+        **({"layout": "caffe"} if training.layout == "caffe" else {}),
     }
 
 
@@ -193,23 +208,26 @@ def write(path, record):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; all by default")
+    parser.add_argument("--layout", choices=LAYOUTS, default="pytorch", help="which tensors live: PyTorch's, or Caffe's blobs")
     parser.add_argument("--images", help="folder with scikit-image's photographs")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("data/recorded"), help="folder for the records")
+    parser.add_argument("--out", type=pathlib.Path, help="folder for the records")
     parser.add_argument("--warm-up", type=int, default=WARM_UP, metavar="STEPS", help="steps before the recording")
     options = parser.parse_args()
-    unknown = set(options.networks) - set(NETWORKS)
+    known = LAYOUTS[options.layout]
+    out = options.out or pathlib.Path("data/recorded") / ("caffe" if options.layout == "caffe" else "")
+    unknown = set(options.networks) - set(known)
     if unknown:
         parser.error(f"unknown network {', '.join(unknown)}")
     if not torch.cuda.is_available():
         sys.exit("record_dl.py needs a GPU that PyTorch can use")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     buddy, images = Buddy(), find_photographs(options.images)
-    options.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     torch.zeros(1, device=DEVICE)
     failed = []
-    for name in options.networks or NETWORKS:
+    for name in options.networks or known:
         try:
-            write(options.out / f"{name}.json", record(name, buddy, images, options.warm_up))
+            write(out / f"{name}.json", record(name, options.layout, buddy, images, options.warm_up))
         except Exception:
             # The others may still be had.
             traceback.print_exc()

@@ -213,6 +213,56 @@ class BigLstm(nn.Module):
         return self.softmax(x).flatten(0, 1)
 
 
+class Stack(nn.Module):
+    def forward(self, *parts):
+        return torch.stack(parts, 1)
+
+
+class LstmUnit(nn.Module):
+    """The gates' inputs of a step and the cell before it to the next cell and hidden state."""
+
+    def forward(self, gates, cell):
+        keep, take, give, new = gates.chunk(4, 1)
+        cell = keep.sigmoid() * cell + take.sigmoid() * new.tanh()
+        return cell, give.sigmoid() * cell.tanh()
+
+
+class UnrolledLstm(nn.Module):
+    """An LSTM with a projection, step by step in layers of their own, as Caffe unrolls one."""
+
+    def __init__(self, inputs, width, projection):
+        super().__init__()
+        self.width, self.projection = width, projection
+        self.input, self.recurrent = nn.Linear(inputs, 4 * width), nn.Linear(projection, 4 * width, bias=False)
+        self.gates, self.unit, self.project = Sum(), LstmUnit(), nn.Linear(width, projection, bias=False)
+        self.stack = Stack()
+
+    def forward(self, x):
+        inputs, outputs = self.input(x), []
+        cell, hidden = x.new_zeros(len(x), self.width), x.new_zeros(len(x), self.projection)
+        for step in inputs.unbind(1):
+            cell, wide = self.unit(self.gates(step, self.recurrent(hidden)), cell)
+            hidden = self.project(wide)
+            outputs.append(hidden)
+        return self.stack(*outputs)
+
+
+class UnrolledBigLstm(nn.Module):
+    """BigLstm of unrolled layers."""
+
+    vocabulary = BigLstm.vocabulary
+
+    def __init__(self, width=8192, projection=1024):
+        super().__init__()
+        self.embedding = nn.Embedding(self.vocabulary, projection)
+        self.lstm1 = UnrolledLstm(projection, width, projection)
+        self.lstm2 = UnrolledLstm(projection, width, projection)
+        self.softmax = nn.Linear(projection, self.vocabulary)
+
+    def forward(self, tokens):
+        return self.softmax(self.lstm2(self.lstm1(self.embedding(tokens)))).flatten(0, 1)
+
+
 class Attention(nn.Module):
     """What lies between the two products with weights: queries, keys and values side by side in one tensor."""
 

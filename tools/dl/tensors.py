@@ -44,7 +44,7 @@ class Tensors:
         self.saved, self.made, self.order = weakref.WeakSet(), {}, 0
         self.current, self.inputs, self.fresh, self.inside = None, set(), [], []
         self.batch, self.device = (), next(model.parameters()).device
-        self.lasting, self.small = [], {}
+        self.lasting, self.everlasting, self.small = [], [], {}
         self.layers = [name for name, _ in model.named_modules() if name] + ["loss"]
         self.parameters = named_weights(model)
         self.owned = {address(tensor) for _, tensor in self.parameters}
@@ -62,6 +62,7 @@ class Tensors:
             for key, state in self.optimizer.state.get(weight, {}).items():
                 if isinstance(state, torch.Tensor) and state.dim() > 0:
                     rows.append(Live("optimizer", f"{layer}.{key}", state))
+        self.everlasting = rows
         self.lasting = [row for row in rows if self.large(row.bytes, row.kind, row.data)]
         self.learned = [(layer, weight) for layer, weight in self.parameters
                         if self.large(weight.untyped_storage().nbytes(), "gradients", id(weight))]

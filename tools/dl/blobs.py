@@ -1,0 +1,101 @@
+"""A training step's tensors as Caffe holds them: every blob's data and its gradient (diff), allocated for the whole run.
+
+A blob is what a layer writes, and keeps its values until the next step overwrites them. ReLU and dropout work in place on
+the blob of the layer before. A blob that several layers read goes through a Split, which gives each of them a diff of its
+own. Weights, their diffs and their history (momentum) are there throughout; a step begins with the weights' diffs at zero.
+
+The arithmetic is PyTorch's: what its modules give, forward and backward, is copied to the blobs as soon as it is there.
+What layers keep for themselves is not held: workspaces, masks of dropout, batches that were fetched ahead.
+"""
+
+import contextlib
+
+import torch
+from torch import nn
+
+from .tensors import Live, Tensors, address, flat
+
+IN_PLACE = (nn.ReLU, nn.Dropout)
+
+
+class Blobs(Tensors):
+    """Follows the blobs of one model, with the interface of `Tensors`."""
+
+    def __init__(self, model, loss, optimizer, on_event):
+        super().__init__(model, loss, optimizer, on_event)
+        self.data, self.diff, self.module, self.arguments = {}, {}, None, ()
+        self.calls, self.readers, self.split = {}, {}, set()
+
+    def begin(self, batch):
+        """A new step. How often a blob was read in the step before says which need a Split."""
+        if [tensor.shape for tensor in batch] != [tensor.shape for tensor in self.batch]:
+            self.data, self.diff = {}, {}
+        super().begin(batch)
+        self.small = {}
+        self.split = {blob for blob, count in self.readers.items() if count > 1}
+        self.calls, self.readers = {}, {}
+
+    def hooks(self):
+        return contextlib.nullcontext()
+
+    def enter(self, name, module, args):
+        """A layer begins. What it reads from a Split it gets as a tensor of its own, whose gradient can be told apart."""
+        self.current, self.module, self.arguments = name, module, args
+        if self.adds_nothing(module):
+            return None
+        return tuple(self.read(tensor) for tensor in args)
+
+    def adds_nothing(self, module):
+        return isinstance(module, (*IN_PLACE, nn.Flatten))
+
+    def read(self, tensor):
+        blob = self.made.get(address(tensor)) if tensor.requires_grad else None
+        if blob is None:
+            return tensor
+        number = self.readers[blob] = self.readers.get(blob, 0) + 1
+        if blob not in self.split:
+            return tensor
+        part = tensor.view_as(tensor)
+        part.register_hook(lambda grad: hold(self.diff, f"{blob}.split{number}", grad))
+        return part
+
+    def leave(self, output):
+        name, outputs = self.current, [tensor for tensor in flat(output) if tensor.is_floating_point()]
+        same = self.made.get(address(self.arguments[0])) if self.adds_nothing(self.module) else None
+        call = self.calls[name] = self.calls.get(name, 0) + 1
+        for index, tensor in enumerate(outputs, 1):
+            blob = same or name + (f".{call}" if call > 1 else "") + (f".out{index}" if index > 1 else "")
+            self.made[address(tensor)] = blob
+            hold(self.data, blob, tensor)
+            if tensor.requires_grad:
+                tensor.register_hook(lambda grad, blob=blob: self.back(name, blob, grad))
+        if name == "loss":
+            # SoftmaxWithLoss keeps its probabilities.
+            hold(self.data, "loss.prob", self.arguments[0].detach().softmax(1))
+        self.on_event("forward", name, None)
+
+    def back(self, name, blob, grad):
+        hold(self.diff, blob, grad)
+        self.on_event("backward", name, None)
+
+    def rows(self):
+        """All that Caffe has allocated, of any size."""
+        learned = [(layer, weight.grad) for layer, weight in self.parameters if weight.grad is not None]
+        rows = self.everlasting + [Live("gradients", layer, grad) for layer, grad in learned]
+        rows += [Live("input", key, tensor) for key, tensor in zip(["batch", "labels"], self.batch)]
+        rows += [Live("activations", blob, tensor) for blob, tensor in self.data.items()]
+        return rows + [Live("gradients", f"{blob}.output", tensor) for blob, tensor in self.diff.items()]
+
+    def footprint(self):
+        return sum(row.bytes for row in self.rows())
+
+    def live(self, *_):
+        return [row for row in self.rows() if self.large(row.bytes, row.name)]
+
+
+def hold(blobs, name, tensor):
+    """Copies a tensor to the blob of that name, which is allocated once."""
+    if name not in blobs:
+        blobs[name] = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    blobs[name].copy_(tensor.detach().reshape(blobs[name].shape))
+
