@@ -18,6 +18,8 @@ pub struct Findings {
     pub programs: BTreeMap<String, Program>,
     /// The recorded networks, by name.
     pub networks: BTreeMap<String, Recorded>,
+    /// The paper's networks as Caffe holds them, by name.
+    pub caffe: BTreeMap<String, Recorded>,
     /// Public programs that were watched, by name.
     pub public: BTreeMap<String, Recorded>,
     /// The result of every point that was simulated.
@@ -50,6 +52,7 @@ impl Findings {
             settings,
             programs: BTreeMap::new(),
             networks: BTreeMap::new(),
+            caffe: BTreeMap::new(),
             public: BTreeMap::new(),
             reports: BTreeMap::new(),
             accuracy: None,
@@ -71,6 +74,11 @@ impl Findings {
     pub fn twin(&self, name: &str) -> Option<&Profile> {
         let twin = PUBLIC.iter().find(|info| info.twin == Some(name))?;
         self.public.get(twin.name).map(|recorded| &recorded.profile)
+    }
+
+    /// One of the paper's networks as Caffe holds it.
+    pub fn in_caffe(&self, name: &str) -> Option<&Profile> {
+        self.caffe.get(name).map(|recorded| &recorded.profile)
     }
 
     /// The paper's six networks, recorded or not.

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod caffe;
 pub mod correlate;
 mod deviations;
 pub mod docs;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::{Error, Recorded, recorded::public_run};
+use crate::{Error, Recorded, recorded::built_in_run};
 
 /// A public program.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ pub(crate) fn public_programs(dir: Option<&Path>) -> Result<BTreeMap<String, Rec
     let mut programs = BTreeMap::new();
     let dir = dir.map(|dir| dir.join("public")).filter(|dir| dir.is_dir());
     for info in &PUBLIC {
-        if let Some(record) = public_run(dir.as_deref(), info.name, info.record)? {
+        if let Some(record) = built_in_run(dir.as_deref(), info.name, info.record)? {
             programs.insert(info.name.to_owned(), Recorded::new(record)?);
         }
     }

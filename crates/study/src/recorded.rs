@@ -51,8 +51,8 @@ pub(crate) fn accuracy(dir: Option<&Path>) -> Result<Option<Accuracy>, Error> {
     Ok(recorded(dir, "accuracy")?)
 }
 
-/// The record of a public program by its name, from a directory or the one that is built in.
-pub(crate) fn public_run(
+/// The record of a run by its name, from a directory or the one that is built in.
+pub(crate) fn built_in_run(
     dir: Option<&Path>,
     name: &str,
     built_in: &'static str,

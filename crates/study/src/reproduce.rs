@@ -11,7 +11,9 @@ use buddy_workloads::{ALL, Info};
 use serde_json::json;
 
 use crate::{
-    EXPERIMENTS, Error, Experiment, Findings, Key, Point, Program, Recorded, Settings, Store, Watch, program,
+    EXPERIMENTS, Error, Experiment, Findings, Key, Point, Program, Recorded, Settings, Store, Watch,
+    caffe::caffe_networks,
+    program,
     public::public_programs,
     recorded,
     simulate::{self, Stages},
@@ -55,8 +57,9 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let store = Store::open(&request.records)?;
     let settings = request.settings;
     let accuracy = recorded::accuracy(request.recorded.as_deref())?;
-    let public = public_programs(request.recorded.as_deref())?;
-    let mut found = Findings { networks: networks(request)?, public, accuracy, ..Findings::new(settings) };
+    let (dir, networks) = (request.recorded.as_deref(), networks(request)?);
+    let (public, caffe) = (public_programs(dir)?, caffe_networks(dir)?);
+    let mut found = Findings { networks, caffe, public, accuracy, ..Findings::new(settings) };
     let interrupted = match gather(&chosen, &mut found, &store, &request.engine, watch) {
         Ok(()) => false,
         Err(Error::Interrupted) => true,
@@ -139,6 +142,7 @@ fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<
         "figure": name, "scale": scale, "bytes": bytes, "seed": seed,
         "network_instructions": network_instructions,
         "networks": found.networks.keys().collect::<Vec<_>>(),
+        "caffe": found.caffe.keys().collect::<Vec<_>>(),
         "public": found.public.keys().collect::<Vec<_>>(),
     });
     let mut figure = Figure { unfinished: found.unfinished(experiment), ..experiment.draw(found) };

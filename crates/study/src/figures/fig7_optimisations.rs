@@ -84,13 +84,16 @@ fn outcome(profile: &buddy_core::Profile, policy: Policy) -> Option<&PolicyOutco
     profile.outcome(policy, "bpc")
 }
 
-/// The three steps, and beside our programs the final design of public ones that compute the same.
+/// The three steps, and beside our programs the final design of public ones that compute the same, beside PyTorch's
+/// networks that of Caffe's.
 fn ratio_chart(found: &Findings, subjects: &[Subject<'_>], columns: &[Column; 3]) -> Chart {
     let mut series: Vec<SeriesInfo> =
         columns.iter().zip(STEPS).map(|(column, (_, name))| column.bars(name)).collect();
     let twin = |subject: &Subject<'_>| Some(outcome(found.twin(subject.name)?, STEPS[2].0)?.ratio);
     let twins = SeriesInfo::bars("final design, public program", subjects.iter().map(twin));
-    series.extend((!twins.points.is_empty()).then_some(twins));
+    let in_caffe = |subject: &Subject<'_>| Some(outcome(found.in_caffe(subject.name)?, STEPS[2].0)?.ratio);
+    let caffe = SeriesInfo::bars("final design, Caffe's layout", subjects.iter().map(in_caffe));
+    series.extend([twins, caffe].into_iter().filter(|series| !series.points.is_empty()));
     let y = AxisInfo::new("ratio", Unit::Ratio).starting_at(0.0);
     let marks = (0..3).flat_map(|step| mean_marks(subjects, step, RATIOS[step])).collect();
     Chart { marks, ..bar_chart("Compression ratio", subjects, y, series) }
@@ -141,6 +144,12 @@ mod tests {
         let ratios = Optimisations.draw(&findings());
         near(bar(chart(&ratios, 0), "final design, public program", "354.cg"), 4.0 / 3.0);
         assert_eq!(bar(chart(&ratios, 0), "final design, public program", "355.seismic"), None);
+    }
+
+    #[test]
+    fn caffes_layout_stands_beside_pytorchs() {
+        let ratios = Optimisations.draw(&findings());
+        near(bar(chart(&ratios, 0), "final design, Caffe's layout", "AlexNet"), 1.6);
     }
 
     #[test]

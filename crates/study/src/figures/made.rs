@@ -10,6 +10,7 @@
 //! | seismic | p | zero x 128 | zero x 72 (56%), 8 B x 24, raw x 32 (25%) | 4x, or 16x |
 //! | seismic | q | raw x 128 | the same | 1x |
 //! | alexnet | x | zero x 48, 32 B x 48, 64 B x 32 (25%) | the same | 4x |
+//! | Caffe's alexnet | x, x.output | as x; raw x 128 | the same | 4x; 1x |
 //! | resnet50 | w | raw x 128 | the same | 1x |
 //! | resnet50 | g | not alive | 96 B x 128 | 4/3x |
 //! | public cg | cg.cu:1, cg.cu:2 | as cg | as cg | as cg |
@@ -59,6 +60,9 @@ pub(crate) fn findings() -> Findings {
         network("resnet50_bf16", &[("activations/t", &[("bpc", q), ("bf16", half)])]),
     ]
     .into();
+    found.caffe =
+        [network("alexnet", &[("activations/x", &[("bpc", x)]), ("gradients/x.output", &[("bpc", q)])])]
+            .into();
     // A public cg that is like ours, and an is whose memory is all zeros at first.
     let keys = [[128, 0, 0, 0, 0, 0], [0, 0, 0, 128, 0, 0]];
     found.public = [

@@ -1,5 +1,6 @@
 //! One file for each figure or table.
 
+mod caffe;
 mod codecs;
 mod fig10_simulator;
 mod fig11_performance;

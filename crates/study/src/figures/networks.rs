@@ -5,7 +5,7 @@ use buddy_dl::{NetworkInfo, PAPER, TODAY};
 use buddy_report::{number, stack_maps};
 use serde_json::Value;
 
-use super::{bar_chart, charts, line_chart};
+use super::{bar_chart, caffe, charts, line_chart};
 use crate::{
     About, Experiment, Findings, Recorded, arithmetic, geometric,
     tensors::{Outcome, RULES, Tensor, outcome, tensors},
@@ -32,7 +32,8 @@ impl Experiment for Networks {
             place: "beyond the paper",
             text: "The largest footprint of a training step for each byte of device memory, and the share of live entries \
                    that need buddy memory, the mean of ten snapshots. 30% is the paper's rule; for a link, the largest target \
-                   at which a pass over the tensor takes the link no longer than device memory takes for the plain bytes.",
+                   at which a pass over the tensor takes the link no longer than device memory takes for the plain bytes. At \
+                   the end the paper's networks as Caffe holds them: every blob and its gradient for the whole run.",
         }
     }
 
@@ -46,7 +47,8 @@ impl Experiment for Networks {
         let all = groups.concat();
         let pictures = charts([ratios(&all), over_time(&all), by_kind(&all)]);
         let costs = Panel::Table(costs(&all));
-        let panels = std::iter::once(table).chain(pictures).chain([costs]).collect();
+        let panels =
+            std::iter::once(table).chain(pictures).chain([costs]).chain(caffe::panels(found)).collect();
         Figure { panels, missing: found.missing(), deviations: vec![49], ..self.about().figure() }
     }
 }

@@ -7,7 +7,7 @@ use buddy_dl::{NetworkInfo, PAPER, TODAY};
 
 use super::networks::both;
 use crate::{
-    About, Experiment, Findings,
+    About, Experiment, Findings, Recorded,
     tensors::{RULES, Rule, Tensor, role, tensors},
 };
 
@@ -26,7 +26,7 @@ impl Experiment for Roles {
             place: "beyond the paper",
             text: "The tensors of the paper's networks, in fp32 with SGD, and of today's, in bf16 with AdamW, by what they \
                    are. A cell has the ratio, the overflow in the worst snapshot, the commonest choice and its share of \
-                   the bytes. Below, their entries by size class with the best codec.",
+                   the bytes. Below, their entries by size class with the best codec, and the paper's networks as Caffe holds them.",
         }
     }
 
@@ -35,10 +35,14 @@ impl Experiment for Roles {
     }
 
     fn draw(&self, found: &Findings) -> Figure {
-        let groups = [("fp32 with SGD", by_role(found, &PAPER)), ("bf16 with AdamW", by_role(found, &TODAY))];
-        let choices = groups.iter().map(|(title, roles)| choices(title, roles));
+        let networks = &found.networks;
+        let groups =
+            [("fp32 with SGD", by_role(networks, &PAPER)), ("bf16 with AdamW", by_role(networks, &TODAY))];
+        let of_pytorch = groups.iter().map(|(title, roles)| choices(title, roles));
         let classes = groups.iter().map(|(title, roles)| classes(title, roles));
-        let panels = choices.chain(classes).map(Panel::Table).collect();
+        let caffe = by_role(&found.caffe, &PAPER);
+        let of_caffe = (!caffe.is_empty()).then(|| choices("as Caffe holds them, fp32 with SGD", &caffe));
+        let panels = of_pytorch.chain(classes).chain(of_caffe).map(Panel::Table).collect();
         Figure { panels, missing: found.missing(), deviations: vec![49], ..self.about().figure() }
     }
 }
@@ -52,9 +56,9 @@ struct Group<'a> {
 }
 
 /// The groups with most bytes first.
-fn by_role<'a>(found: &'a Findings, networks: &[NetworkInfo]) -> Vec<Group<'a>> {
+fn by_role<'a>(recorded: &'a BTreeMap<String, Recorded>, networks: &[NetworkInfo]) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<(&str, &str), Group<'a>> = BTreeMap::new();
-    let known = networks.iter().filter_map(|info| found.networks.get_key_value(info.name));
+    let known = networks.iter().filter_map(|info| recorded.get_key_value(info.name));
     for (name, recorded) in known {
         for tensor in tensors(&recorded.profile) {
             let (role, dtype) = (role(name, tensor.info), tensor.info.dtype.name());
@@ -148,6 +152,7 @@ mod tests {
         assert_eq!(cells[3..], [paper, paper, "2.00x, 0%: bpc 2x (100%)", paper].map(GridCell::from));
         assert_eq!(row(&figure, 0, "weights")[3], GridCell::from("1.00x, 0%: 1x (100%)"));
         assert_eq!(row(&figure, 0, "gradients of weights")[3], GridCell::from("1.33x, 0%: bpc 4/3x (100%)"));
+        assert_eq!(row(&figure, 4, "gradients of activations")[3], GridCell::from("1.00x, 0%: 1x (100%)"));
         assert_eq!(row(&figure, 1, "other activations")[4], GridCell::from("1.33x, 0%: bf16 4/3x (100%)"));
     }
 

@@ -1,0 +1,29 @@
+//! The paper's networks as Caffe holds them: every blob with its gradient for the whole run (docs/deep-learning.md).
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::{Error, Recorded, recorded::built_in_run};
+
+/// A row for each record that is built in.
+macro_rules! records {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../../data/recorded/caffe/", $name, ".json")))),*]
+    };
+}
+
+const CAFFE: [(&str, &str); 6] = records!["biglstm" "alexnet" "inception_v2" "squeezenet" "vgg16" "resnet50"];
+
+/// The networks, profiled with the paper's codec and policy: from a directory, or those that are built in.
+///
+/// # Errors
+/// If a file is not the record of a run.
+pub(crate) fn caffe_networks(dir: Option<&Path>) -> Result<BTreeMap<String, Recorded>, Error> {
+    let mut networks = BTreeMap::new();
+    let dir = dir.map(|dir| dir.join("caffe")).filter(|dir| dir.is_dir());
+    for (name, record) in CAFFE {
+        if let Some(record) = built_in_run(dir.as_deref(), name, record)? {
+            networks.insert(name.to_owned(), Recorded::new(record)?);
+        }
+    }
+    Ok(networks)
+}

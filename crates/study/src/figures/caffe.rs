@@ -1,0 +1,115 @@
+//! The paper's networks as Caffe holds them, beside PyTorch's own tensors: panels of the figures `networks` and `roles`.
+
+use buddy_core::{AxisInfo, Chart, Grid, GridCell, Panel, SeriesInfo, Unit};
+use buddy_dl::{NetworkInfo, PAPER};
+
+use super::{bar_chart, networks::both};
+use crate::{
+    Findings, Recorded, arithmetic, geometric,
+    tensors::{Outcome, RULES, outcome, tensors},
+};
+
+/// The rules that are compared: the first of [`RULES`].
+const COMPARED: usize = 2;
+
+/// What is known of one network in one framework.
+struct Held {
+    batch: Option<f64>,
+    footprint: Option<f64>,
+    optimistic: Option<f64>,
+    outcomes: [Outcome; COMPARED],
+}
+
+/// A network in Caffe and in PyTorch.
+type Pair = (&'static NetworkInfo, [Held; 2]);
+
+fn held(recorded: &Recorded) -> Held {
+    let parameter = |name: &str| recorded.record.run.parameters.get(name)?.as_f64();
+    let tensors = tensors(&recorded.profile);
+    Held {
+        batch: parameter("batch"),
+        footprint: parameter("footprint_bytes"),
+        optimistic: recorded.profile.optimistic_ratio,
+        outcomes: [0, 1].map(|rule: usize| outcome(&tensors, RULES[rule].1)),
+    }
+}
+
+/// A table and a chart; nothing where Caffe's layout was not recorded.
+pub(super) fn panels(found: &Findings) -> Vec<Panel> {
+    let pair = |info: &'static NetworkInfo| -> Option<Pair> {
+        Some((info, [held(found.caffe.get(info.name)?), held(found.networks.get(info.name)?)]))
+    };
+    let pairs: Vec<Pair> = PAPER.iter().filter_map(pair).collect();
+    if pairs.is_empty() {
+        return Vec::new();
+    }
+    vec![Panel::Table(table(&pairs)), Panel::Chart(chart(&pairs))]
+}
+
+fn table(pairs: &[Pair]) -> Grid {
+    let rules = RULES
+        .iter()
+        .take(COMPARED)
+        .flat_map(|(name, _)| [format!("{name}, Caffe"), format!("{name}, PyTorch")]);
+    let head = [("network", Unit::Number), ("batch", Unit::Count), ("footprint", Unit::Bytes)];
+    let ratios = ["optimistic, Caffe", "optimistic, PyTorch"].map(str::to_owned).into_iter().chain(rules);
+    let columns = head.map(|(name, unit)| (name.to_owned(), unit)).into_iter();
+    let columns = columns.chain(ratios.map(|name| (name, Unit::Ratio))).collect();
+    let row = |(info, [caffe, pytorch]): &Pair| -> Vec<GridCell> {
+        let mut row = vec![info.name.into(), caffe.batch.into(), caffe.footprint.into()];
+        row.extend([caffe.optimistic.into(), pytorch.optimistic.into()]);
+        row.extend((0..COMPARED).flat_map(|rule| [caffe, pytorch].map(|one| cell(one.outcomes[rule]))));
+        row
+    };
+    let optimistic =
+        |at: usize| GridCell::from(geometric(pairs.iter().filter_map(|(_, held)| held[at].optimistic)));
+    let mut means = vec!["mean".into(), GridCell::Empty, GridCell::Empty, optimistic(0), optimistic(1)];
+    means.extend((0..COMPARED).flat_map(|rule| [0, 1].map(|at| cell(mean(pairs, rule, at)))));
+    Grid {
+        title: "As Caffe holds them".to_owned(),
+        columns,
+        rows: pairs.iter().map(row).chain([means]).collect(),
+    }
+}
+
+fn cell(one: Outcome) -> GridCell {
+    both(one.ratio, one.overflow)
+}
+
+fn mean(pairs: &[Pair], rule: usize, at: usize) -> Outcome {
+    let all = || pairs.iter().map(|(_, held)| held[at].outcomes[rule]);
+    Outcome {
+        ratio: geometric(all().map(|one| one.ratio)).unwrap_or(f64::NAN),
+        overflow: arithmetic(all().map(|one| one.overflow)).unwrap_or(f64::NAN),
+    }
+}
+
+fn chart(pairs: &[Pair]) -> Chart {
+    let series = |(rule, at): (usize, usize)| {
+        let name = format!("{}, {}", RULES[rule].0, ["Caffe", "PyTorch"][at]);
+        let bars = pairs.iter().map(|(_, held)| Some(held[at].outcomes[rule].ratio));
+        SeriesInfo::bars(&name, bars.chain([Some(mean(pairs, rule, at).ratio)]))
+    };
+    let y = AxisInfo::new("ratio", Unit::Ratio).starting_at(0.0);
+    let groups = pairs.iter().map(|(info, _)| info.label.to_owned()).chain(["mean".to_owned()]).collect();
+    let series = [(0, 0), (0, 1), (1, 0), (1, 1)].map(series).into();
+    Chart { groups, ..bar_chart("Ratio as Caffe and as PyTorch hold them", &[], y, series) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::made::{bar, findings, near};
+
+    /// alexnet in Caffe has x, which takes 4x, and its raw gradient: 32768 bytes in 4096 + 16384.
+    #[test]
+    fn caffes_layout_stands_beside_pytorchs() {
+        let panels = panels(&findings());
+        let [Panel::Table(table), Panel::Chart(chart)] = &panels[..] else { panic!("a table and a chart") };
+        assert_eq!(table.rows.len(), 2, "of resnet50 there is no record");
+        assert_eq!(table.rows[0][5..7], ["1.60x, 12.5%", "4.00x, 25.0%"].map(GridCell::from));
+        assert_eq!(table.rows[0][5..], table.rows[1][5..], "the mean of one");
+        near(bar(chart, "bpc, 30%, Caffe", "AlexNet"), 1.6);
+        near(bar(chart, "best codec, 30%, PyTorch", "mean"), 4.0);
+    }
+}
