@@ -41,6 +41,11 @@ impl Bar {
         self.bar.inc(done);
     }
 
+    /// Prints something while the bar is away.
+    pub(crate) fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();

@@ -14,6 +14,24 @@ pub enum Error {
         /// What its shape must be.
         why: &'static str,
     },
+    /// A page of the wave that found no room.
+    #[error(
+        "the wave needs more memory than {device_gb:.1} GB on the GPU and {host_gb:.1} GB of the host; give it more with --host", device_gb = *device as f64 / 1e9, host_gb = *host as f64 / 1e9
+    )]
+    NoRoom {
+        /// Bytes for fields on the device.
+        device: u64,
+        /// Bytes for fields in host memory.
+        host: u64,
+    },
+    /// Host memory that cannot be pinned.
+    #[error("cannot pin {gb:.1} GB of host memory: {why}; ask for less with --host, or for fewer cells", gb = *bytes as f64 / 1e9)]
+    HostMemory {
+        /// What was asked for.
+        bytes: u64,
+        /// What went wrong.
+        why: String,
+    },
     /// The vendor's library refused a product.
     #[error("cuBLASLt refused: {0}")]
     Vendor(String),

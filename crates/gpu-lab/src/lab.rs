@@ -16,10 +16,17 @@ use crate::{Error, Shapes};
 const GROUPS: usize = 7;
 
 /// The headers of the laboratory's programs, besides the library's.
-pub const HEADERS: [Header; 3] = [
+pub const HEADERS: [Header; 10] = [
     ("fill.cuh", include_str!("../kernels/fill.cuh")),
     ("product_plan.cuh", include_str!("../kernels/product_plan.cuh")),
     ("product_weights.cuh", include_str!("../kernels/product_weights.cuh")),
+    ("wave_field.cuh", include_str!("../kernels/wave_field.cuh")),
+    ("wave_model.cuh", include_str!("../kernels/wave_model.cuh")),
+    ("wave_packed.cuh", include_str!("../kernels/wave_packed.cuh")),
+    ("wave_pages.cuh", include_str!("../kernels/wave_pages.cuh")),
+    ("wave_plain.cuh", include_str!("../kernels/wave_plain.cuh")),
+    ("wave_tile.cuh", include_str!("../kernels/wave_tile.cuh")),
+    ("window32.cuh", include_str!("../kernels/window32.cuh")),
 ];
 
 /// The laboratory's programs, in the shapes that measured best on an H200.
@@ -28,6 +35,7 @@ pub fn sources() -> Vec<Source> {
         .into_iter()
         .chain(Shapes::default().sources())
         .chain(crate::attention::sources())
+        .chain([crate::large::source()])
         .collect()
 }
 

@@ -1,6 +1,6 @@
 //! The laboratory of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the CPU to the bit,
 //! [`bench()`] measures the runtime beside a copy, [`fused()`] measures kernels that work in compressed memory beside the
-//! same work in plain memory and beside the vendor's library, [`soak()`] writes and reads for
+//! same work in plain memory and beside the vendor's library, [`large()`] runs a wave that is larger than the card, [`soak()`] writes and reads for
 //! a long time, [`micro()`] times and traces small kernels to compare the
 //! simulator with.
 //!
@@ -13,6 +13,7 @@ mod data;
 mod error;
 mod fused;
 mod lab;
+mod large;
 mod micro;
 mod soak;
 mod testing;
@@ -27,6 +28,10 @@ pub use fused::{
     Example, FusedReport, FusedRow, ProductShape, Shapes, SpmvShape, StencilShape, check_linear, fused, tune,
 };
 pub use lab::{HEADERS, Lab, sources};
+pub use large::{
+    AllAlive, Grid, LargeAsk, LargeCheck, LargeNews, LargePicture, LargeReport, LargeRun, Moment, Plan,
+    Reference, WaveProblem, Way, large,
+};
 pub use micro::{MicroRow, micro, micro_once, micro_sources};
 pub use soak::{SoakAsk, SoakReport, soak};
 pub use testing::on_gpu;

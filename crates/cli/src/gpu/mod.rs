@@ -3,6 +3,7 @@
 mod attention;
 mod correlate;
 mod fused;
+mod large;
 mod soak;
 
 use std::{
@@ -19,6 +20,7 @@ use clap::{Args, Subcommand};
 use attention::Attention;
 use correlate::Correlate;
 use fused::{Fused, Headers};
+use large::Large;
 use soak::Soak;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -30,6 +32,7 @@ Examples:
   buddy gpu info
   buddy gpu test --gib 1
   buddy gpu bench --json bench.json
+  buddy gpu large --times 1.6 --html large.html --picture wave.png
   buddy gpu headers include")]
 pub(crate) struct GpuVerb {
     #[command(subcommand)]
@@ -52,6 +55,7 @@ enum What {
     Correlate(Correlate),
     /// Measure attention over keys and values in compressed memory, beside the same kernel on plain memory
     Attention(Attention),
+    Large(Large),
     Soak(Soak),
     /// Write the headers for CUDA kernels of your own
     Headers(Headers),
@@ -109,6 +113,8 @@ impl GpuVerb {
             // With --traces it needs no GPU.
             What::Correlate(correlate) => correlate.run(gpu),
             What::Attention(attention) => attention.run(&gpu()?),
+            // With --from it needs no GPU.
+            What::Large(large) => large.run(gpu),
             What::Soak(soak) => soak.run(&gpu()?),
             // They need no GPU.
             What::Headers(headers) => headers.run(),

@@ -1,0 +1,143 @@
+//! A run of the wave as charts, as a page and as a picture.
+
+use std::{
+    fs::File,
+    io::BufWriter,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use buddy_core::{AxisInfo, Chart, Figure, Panel, Record, SeriesInfo, Shape, Unit};
+use buddy_gpu_lab::{LargePicture, LargeReport, LargeRun, Moment, Way};
+use buddy_report::{Axis, Line, Page, figure_files, line_chart, number};
+
+/// A chart over the steps, as both forms need it.
+struct Over {
+    title: &'static str,
+    unit: &'static str,
+    log: bool,
+    lines: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// Speed, memory, and what bricks are, over the steps of the run in compressed memory.
+fn over_time(report: &LargeReport) -> Vec<Over> {
+    let Some(run) = report.runs.iter().find(|run| run.way == Way::Packed) else { return Vec::new() };
+    let points = |value: fn(&Moment) -> f64| {
+        run.over_time.iter().map(|moment| (f64::from(moment.step), value(moment))).collect::<Vec<_>>()
+    };
+    let line = |name: &str, value: fn(&Moment) -> f64| (name.to_owned(), points(value));
+    let others = report.runs.iter().filter(|other| other.way != Way::Packed).map(|other| level(run, other));
+    let percent = |name: &str, value: fn(&Moment) -> f64| {
+        (name.to_owned(), points(value).into_iter().map(|(step, share)| (step, 100.0 * share)).collect())
+    };
+    let speed = std::iter::once(line("compressed memory", |moment| moment.gcells)).chain(others).collect();
+    vec![
+        Over { title: "Speed", unit: "10^9 cells a second", log: true, lines: speed },
+        Over {
+            title: "Memory of the fields",
+            unit: "GB",
+            log: false,
+            lines: vec![
+                line("on the GPU", |moment| moment.device_bytes as f64 / 1e9),
+                line("of the host", |moment| moment.host_bytes as f64 / 1e9),
+            ],
+        },
+        Over {
+            title: "Bricks",
+            unit: "percent",
+            log: false,
+            lines: vec![
+                percent("zero", |moment| moment.zero),
+                percent("windows", |moment| moment.window),
+                percent("raw", |moment| moment.raw),
+                percent("touch host memory", |moment| moment.overflow),
+            ],
+        },
+    ]
+}
+
+/// Another way, whose speed does not change.
+fn level(run: &LargeRun, other: &LargeRun) -> (String, Vec<(f64, f64)>) {
+    let ends = [1.0, f64::from(run.steps)];
+    (other.way.name().to_owned(), ends.map(|step| (step, other.mean_gcells)).to_vec())
+}
+
+/// What is written above the charts.
+fn lead(report: &LargeReport) -> String {
+    let (plain, memory) = (report.plain_bytes as f64 / 1e9, report.memory_bytes as f64 / 1e9);
+    let grid = report.grid;
+    format!(
+        "{} x {} x {} cells, {plain:.1} GB in plain memory, {:.2} times the memory of {}",
+        grid.x,
+        grid.y,
+        grid.z,
+        plain / memory,
+        report.gpu
+    )
+}
+
+/// A page with a chart for each.
+pub(super) fn page(record: &Record<LargeReport>) -> String {
+    let page = Page::new("A wave in compressed memory", &lead(&record.data));
+    let x = Axis { name: "step", format: plain_number };
+    let add = |page: Page, over: Over| {
+        let lines: Vec<Line> = over.lines.into_iter().map(|(name, points)| Line { name, points }).collect();
+        let y = Axis { name: over.unit, format: plain_number };
+        page.section(over.title, "", &line_chart(&lines, x, y, (0.0, 0.0)))
+    };
+    over_time(&record.data)
+        .into_iter()
+        .fold(page, add)
+        .data("gpu-large.json", &record.to_json())
+        .render(&record.tool)
+}
+
+/// The same as files: PATH-1.svg and so on.
+pub(super) fn charts(path: &Path, report: &LargeReport) -> Result<()> {
+    let chart = |over: Over| {
+        let y = AxisInfo::new(over.unit, Unit::Number);
+        let y = if over.log { y.logarithmic() } else { y.starting_at(0.0) };
+        let series = over.lines.into_iter().map(|(name, points)| SeriesInfo::new(&name, points)).collect();
+        Panel::Chart(Chart {
+            title: format!("{}: {}", over.title, lead(report)),
+            shape: Shape::Lines,
+            x: AxisInfo::new("step", Unit::Count),
+            y,
+            groups: Vec::new(),
+            series,
+            marks: Vec::new(),
+        })
+    };
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let panels = over_time(report).into_iter().map(chart).collect();
+    for (file, svg) in figure_files(&Figure { name, panels, ..Figure::default() }) {
+        crate::output::write(&path.with_file_name(file), &svg)?;
+    }
+    Ok(())
+}
+
+/// The wave over the rock: pushed red, pulled blue, the rock as grey.
+pub(super) fn picture(path: &PathBuf, picture: &LargePicture) -> Result<()> {
+    let mut sizes: Vec<f32> =
+        picture.values.iter().map(|value| value.abs()).filter(|&size| size > 0.0).collect();
+    sizes.sort_by(f32::total_cmp);
+    let scale = sizes.get(sizes.len() * 95 / 100).copied().unwrap_or(1.0);
+    let pixel = |(&value, &rock): (&f32, &u8)| {
+        let strength = ((4.0 * value / scale).asinh() / 4f32.asinh()).clamp(-1.0, 1.0);
+        let light = 255.0 * (0.75 + 0.25 * f32::from(rock) / 255.0);
+        let (strong, weak) = (light as u8, (light * (1.0 - strength.abs())) as u8);
+        if strength > 0.0 { [strong, weak, weak] } else { [weak, weak, strong] }
+    };
+    let pixels: Vec<u8> = picture.values.iter().zip(&picture.rock).flat_map(pixel).collect();
+    let height = picture.values.len() as u32 / picture.width.max(1);
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut encoder = png::Encoder::new(BufWriter::new(file), picture.width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_compression(png::Compression::High);
+    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn plain_number(value: f64) -> String {
+    number(Unit::Number, value)
+}

@@ -1,0 +1,159 @@
+// A field of the wave in compressed memory. A page is one plane of a column: 64 x 32 cells, 64 bricks of 8 x 4, 8 KiB. Its bytes lie
+// in eight units of 1 KiB; unit p has bytes 16p to 16p + 15 of every brick. A page is dark and has no units, or has eight, each on
+// the device or in host memory. All units are alike, so that nothing fragments, and a page is retargeted (1x: eight on the
+// device; 8/7: seven) by moving one unit while the rest stays. A brick keeps its places as long as its page's target stands.
+#pragma once
+#include "shared.cuh"
+#include "wave_tile.cuh"
+#include "window32.cuh"
+
+namespace buddy {
+
+constexpr int PAGE_CELLS = TX * TY, BRICKS = 64, UNITS = 8;
+constexpr u32 UNIT = 1024, NONE = ~0u, HOST = 1u << 31;
+
+struct Field {
+    u32* refs;   // eight to a page: a unit's number, HOST if in host memory; NONE of a dark page
+    u8* kinds;   // 64 to a page
+    u8* active;  // one to a page: whether anything was written there
+};
+struct Pool {
+    u8 *device, *host;
+};
+BUDDY_FN u8* unit_at(const Pool& pool, u32 ref) { return (ref & HOST ? pool.host : pool.device) + (u64)(ref & ~HOST) * UNIT; }
+
+// A thread's cells in its tile. A warp has a row of eight bricks, four lanes to each, eight lanes apart, so that lanes in a row move
+// bytes in a row. Lane l of a brick's four has quads 2l and 2l + 1: two rows of a half.
+BUDDY_FN u32 brick_of(u32 t) { return t / 32 * 8 + t % 8; }
+BUDDY_FN u32 lane_of(u32 t) { return t / 8 % 4; }
+BUDDY_FN int cell_x(u32 t) { return (int)(t % 8 * 8 + (t >> 3 & 1) * 4); }
+BUDDY_FN int cell_y(u32 t) { return (int)(t / 32 * 4 + (t >> 4 & 1) * 2); }
+// A quad's row and half in its brick.
+BUDDY_FN u32 quad_row(u32 q) { return (q >> 2) * 2 + (q & 1); }
+BUDDY_FN u32 quad_half(u32 q) { return q >> 1 & 1; }
+
+BUDDY_FN float4 floats(const window32::Quad& a) {
+    return make_float4(__uint_as_float(a.v[0]), __uint_as_float(a.v[1]), __uint_as_float(a.v[2]), __uint_as_float(a.v[3]));
+}
+BUDDY_FN window32::Quad words(float a, float b, float c, float d) {
+    return {{__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)}};
+}
+
+// Bricks on their way, as they lie in units: 16 bytes of each brick in a row. Neither copies nor either way of reading meet bank
+// conflicts, and copies of eight lanes are one request.
+struct Stage {
+    uint4 chunk[UNITS][BRICKS];
+};
+// WINDOW: whether bricks may be windows; elsewhere a brick that is not zero is raw.
+template <bool WINDOW>
+BUDDY_FN void stage_quad(uint4* to, u64 unit, u32 kind, u32 brick, u32 q) {
+    if (kind != window32::ZERO && (!WINDOW || kind == window32::RAW || q < UNITS - 1)) cp_async<16>(to, (const void*)(unit + brick * 16));
+}
+template <bool WINDOW>
+BUDDY_FN void stage_pair(Stage& to, const u64* units, u32 kind, u32 t) {
+    const u32 brick = brick_of(t), q = lane_of(t) * 2;
+    ulonglong2 both = *(const ulonglong2*)(units + q);
+    stage_quad<WINDOW>(&to.chunk[q][brick], both.x, kind, brick, q);
+    stage_quad<WINDOW>(&to.chunk[q + 1][brick], both.y, kind, brick, q + 1);
+}
+
+// Where quad q of a packed brick is, whose chunks are `APART` chunks apart: its words, and its codes.
+template <int APART>
+BUDDY_FN u32& packed_word(uint4* first, u32 word) {
+    return *((u32*)(first + word / 4 * APART) + word % 4);
+}
+template <int APART>
+BUDDY_FN window32::u16& packed_codes(uint4* first, u32 q) {
+    return ((window32::u16*)(first + 6 * APART))[q];
+}
+
+// Once the warp's copies are there: quad q of a brick whose chunks are `APART` chunks apart.
+template <bool WINDOW, int APART>
+BUDDY_FN float4 take_quad(uint4* first, u32 kind, u32 q) {
+    if (kind == window32::ZERO) return zero4();
+    if (!WINDOW || kind == window32::RAW) {
+        uint4 c = first[q * APART];
+        return floats({{c.x, c.y, c.z, c.w}});
+    }
+    const u32 a = packed_word<APART>(first, 3 * q), b = packed_word<APART>(first, 3 * q + 1), c = packed_word<APART>(first, 3 * q + 2);
+    return floats(window32::unpack({{a, b, c}, packed_codes<APART>(first, q)}, kind));
+}
+
+// The packed quads of a thread: 24 bytes from 24 l on, and codes. They begin and end in another half of a chunk where l is odd.
+struct PackedPair {
+    u8* at;
+    u32 odd, codes_at;
+    BUDDY_FN PackedPair(uint4* first, u32 l) : at((u8*)(first + 3 * l / 2 * BRICKS)), odd(l & 1), codes_at((6 * BRICKS - 3 * l / 2 * BRICKS) * 16 + 4 * l) {}
+    BUDDY_FN uint2& a() const { return *(uint2*)(at + 8 * odd); }
+    BUDDY_FN uint2& b() const { return *(uint2*)(at + 8 + odd * (16 * BRICKS - 8)); }
+    BUDDY_FN uint2& c() const { return *(uint2*)(at + 8 * odd + 16 * BRICKS); }
+    BUDDY_FN u32& codes() const { return *(u32*)(at + codes_at); }
+};
+template <bool WINDOW>
+BUDDY_FN Pair take_pair(Stage& from, u32 kind, u32 t) {
+    uint4* first = &from.chunk[0][brick_of(t)];
+    const u32 l = lane_of(t);
+    if (kind == window32::ZERO) return zero_pair();
+    if (!WINDOW || kind == window32::RAW) {
+        uint4 a = first[2 * l * BRICKS], b = first[(2 * l + 1) * BRICKS];
+        return {{floats({{a.x, a.y, a.z, a.w}}), floats({{b.x, b.y, b.z, b.w}})}};
+    }
+    const PackedPair p(first, l);
+    const uint2 a = p.a(), b = p.b(), c = p.c();
+    const u32 codes = p.codes();
+    return {{floats(window32::unpack({{a.x, a.y, b.x}, codes & 0xffff}, kind)),
+             floats(window32::unpack({{b.y, c.x, c.y}, codes >> 16}, kind))}};
+}
+
+// Writes a pair through `to`, which no lane of the warp reads any more.
+template <bool WINDOW>
+BUDDY_FN void store_pair(Stage& to, const u64* units, u32 kind, u32 t, const window32::Quad (&a)[2]) {
+    const u32 brick = brick_of(t), l = lane_of(t);
+    uint4* first = &to.chunk[0][brick];
+    uint4 low = make_uint4(a[0].v[0], a[0].v[1], a[0].v[2], a[0].v[3]), high = make_uint4(a[1].v[0], a[1].v[1], a[1].v[2], a[1].v[3]);
+    const bool window = WINDOW && window32::is_window(kind);
+    if (WINDOW) {
+        if (window) {
+            window32::Packed p = window32::pack(a[0], kind), q = window32::pack(a[1], kind);
+            const PackedPair to_at(first, l);
+            to_at.a() = make_uint2(p.w[0], p.w[1]), to_at.b() = make_uint2(p.w[2], q.w[0]), to_at.c() = make_uint2(q.w[1], q.w[2]);
+            to_at.codes() = p.codes | q.codes << 16;
+        }
+        __syncwarp();
+        if (window) low = first[2 * l * BRICKS], high = first[(2 * l + 1) * BRICKS];
+    }
+    if (kind == window32::ZERO) return;
+    ulonglong2 both = *(const ulonglong2*)(units + 2 * l);
+    *(uint4*)(both.x + brick * 16) = low;
+    if (!window || l < 3) *(uint4*)(both.y + brick * 16) = high;
+}
+
+// The kind of a warp's eight bricks; every lane has two quads of one.
+template <bool WINDOW>
+BUDDY_FN u32 kind_in_warp(const window32::Quad (&a)[2], u32 lane) {
+    u32 bits = 0;
+    BUDDY_UNROLL for (int i = 0; i < 4; i++) bits |= a[0].v[i] | a[1].v[i];
+    const u32 any = __ballot_sync(~0u, bits != 0) >> lane % 8 & 0x01010101u;
+    if (!WINDOW) return any ? window32::RAW : window32::ZERO;
+    u32 extent = window32::larger_halves(window32::extent(a[0]), window32::extent(a[1]));
+    BUDDY_UNROLL for (int m = 8; m < 32; m *= 2) extent = window32::larger_halves(extent, __shfl_xor_sync(~0u, extent, m));
+    return window32::kind_of(extent, any != 0);
+}
+
+// Whether a page may become other than zero in this step.
+BUDDY_FN bool reached(const Field& u, const Step& s, int tile, int z) {
+    int tx = tile % s.tiles_x, ty = tile / s.tiles_x;
+    const u8* a = u.active + (u64)tile * s.n.nz + z;
+    u32 any = 0;
+    for (int k = -RADIUS; k <= RADIUS; k++)
+        if (z + k >= 0 && z + k < s.n.nz) any |= a[k];
+    const i64 x = s.n.nz, y = (i64)s.n.nz * s.tiles_x;
+    if (tx > 0) any |= a[-x];
+    if (tx + 1 < s.tiles_x) any |= a[x];
+    if (ty > 0) any |= a[-y];
+    if (ty + 1 < s.tiles_y) any |= a[y];
+    Source at = Source::of(s.n);
+    return any != 0 || (s.push != 0.0f && z == at.z && tx == at.x / TX && ty == at.y / TY);
+}
+
+}  // namespace buddy

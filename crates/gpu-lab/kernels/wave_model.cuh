@@ -1,0 +1,52 @@
+// The acoustic wave: u_tt = c^2 lap u + source; order 8 in space, 2 in time, fp32, a damping layer at all six sides.
+// A table from Rust has the squares of 256 velocities, then what damping leaves at depths 0, 1, ... of a layer. Every operation is written out and compiled without contraction, so that it is the CPU's (src/large/model.rs) to the bit.
+#pragma once
+#include "bits.cuh"
+
+namespace buddy {
+
+typedef long long i64;
+constexpr int RADIUS = 4, LAYER = BUDDY_WAVE_LAYER, VELOCITIES = 256, TABLE = VELOCITIES + LAYER + 1;
+constexpr float C0 = -3.0f * 205.0f / 72.0f, C1 = 8.0f / 5.0f, C2 = -1.0f / 5.0f, C3 = 8.0f / 315.0f, C4 = -1.0f / 560.0f;
+constexpr float SMALLEST = 1e-30f;  // smaller numbers are stored as zero
+
+struct Dims {
+    int nx, ny, nz;
+};
+// One step of the wave on a grid of columns of 64 x 32 cells.
+struct Step {
+    Dims n;
+    int tiles_x, tiles_y;
+    float push;  // of the source, in this step
+    u64* fault;  // the lowest page that was to be written and had no room
+};
+struct Source {
+    int x, y, z;
+    BUDDY_FN static Source of(Dims n) { return {n.nx / 2, n.ny / 2, n.nz * 7 / 16}; }
+};
+
+// How deep in a damping layer a cell is along one axis; 0 outside.
+BUDDY_FN int depth_at(int i, int n) {
+    int low = LAYER - i, high = i - (n - 1 - LAYER), depth = low > high ? low : high;
+    return depth > 0 ? depth : 0;
+}
+BUDDY_FN float flush(float v) { return fabsf(v) < SMALLEST ? 0.0f : v; }
+
+// The next value of a cell; `keep` is what damping leaves in one step, 1 outside the layers.
+BUDDY_FN float update(float here, float before, float v2, float lap, float keep) {
+    return flush(keep * fmaf(v2, lap, fmaf(-keep, before, here + here)));
+}
+BUDDY_FN float update(float here, float before, float v2, float lap) { return flush(fmaf(v2, lap, fmaf(2.0f, here, -before))); }
+
+// Which velocity a cell has: folded layers, faster with depth, and a body of salt.
+BUDDY_FN u32 velocity_index(int x, int y, int z, Dims n) {
+    i64 fx = (i64)x * 4096 / n.nx, fy = (i64)y * 4096 / n.ny, fz = (i64)z * 4096 / n.nz;
+    i64 ex = fx - 2600, ey = fy - 1700, ez = fz - 2300;
+    if (ex * ex * 4 + ey * ey * 3 + ez * ez * 9 < 4000000) return VELOCITIES - 1;
+    i64 tx = fx & 2047, ty = (fy + 700) & 4095;
+    i64 fold = (tx < 1024 ? tx : 2047 - tx) / 6 + (ty < 2048 ? ty : 4095 - ty) / 9;  // up to 170 + 227
+    i64 layers = n.nz / 24 < 1 ? 1 : n.nz / 24 > VELOCITIES - 1 ? VELOCITIES - 1 : n.nz / 24;
+    return (u32)((fz + fold) * layers / (4096 + 398));
+}
+
+}  // namespace buddy

@@ -1,0 +1,124 @@
+// One step of the wave in plain memory: the compressed kernel's twin, and what slabs and pinned memory run.
+#pragma once
+#include "wave_tile.cuh"
+
+namespace buddy {
+
+// Planes [0, planes) of a slab; `below` and `above` planes of u lie before and after it. Rows along x, without padding.
+struct Slab {
+    const float* u;
+    float* w;
+    const float* v2;
+    int first, planes, below, above;  // first: the slab's place in the grid
+};
+
+// The rim of a tile: 192 threads, four cells each; first the rows below and above, then the columns at both sides.
+struct PlainRim {
+    int x, y;  // from the tile's first cell
+    BUDDY_FN static PlainRim of(u32 t) {
+        if (t < 128) return {(int)(t % 16 * 4), (int)(t / 16) - (t < 64 ? 4 : 4 - TY)};
+        return {t < 160 ? -4 : TX, (int)(t % 32)};
+    }
+    BUDDY_FN bool inside(u32 t, int x0, int y0, Dims n) const {
+        return t < 192 && x0 + x >= 0 && x0 + x < n.nx && y0 + y >= 0 && y0 + y < n.ny;
+    }
+    BUDDY_FN int at() const { return (y + RADIUS) * SX + x + RADIUS; }
+};
+
+// What a plane needs comes through shared memory, each slot of which only its thread looks at: as soon as it is taken, that of
+// the next plane is asked for. Three groups of copies take turns (rim, before, ahead): two may be on their way at any wait.
+struct alignas(16) PlainShared {
+    float planes[2][SX * SY];
+    float4 u[2][THREADS], w[2][THREADS], v[2][THREADS], rim[192];
+    float damping[LAYER + 1];
+};
+
+template <int ZC>
+struct PlainBlock {
+    PlainShared& sh;
+    const Slab& slab;
+    const Step& s;
+    int x0, y0, z0, z1;
+    i64 plane, mine;
+
+    BUDDY_FN PlainBlock(PlainShared& sh, const Slab& slab, const Step& s, u32 t) : sh(sh), slab(slab), s(s) {
+        x0 = (int)(blockIdx.x % s.tiles_x) * TX, y0 = (int)(blockIdx.x / s.tiles_x) * TY;
+        z0 = (int)blockIdx.y * ZC, z1 = z0 + ZC < slab.planes ? z0 + ZC : slab.planes;
+        plane = (i64)s.n.nx * s.n.ny, mine = (i64)(y0 + (int)(t / 16 * 2)) * s.n.nx + x0 + (int)(t % 16 * 4);
+    }
+    BUDDY_FN bool inside(int z) const { return z >= -slab.below && z < slab.planes + slab.above; }
+    BUDDY_FN Pair load(int z) const {
+        if (!inside(z)) return zero_pair();
+        const float* at = slab.u + z * plane + mine;
+        return {{*(const float4*)at, *(const float4*)(at + s.n.nx)}};
+    }
+    BUDDY_FN void fetch(float4 (*to)[THREADS], const float* from, u32 t, int z) const {
+        BUDDY_UNROLL for (int j = 0; j < 2; j++) cp_async<16>(&to[j][t], from + z * plane + mine + j * s.n.nx);
+    }
+    BUDDY_FN void fetch_rim(u32 t, int z) const {
+        PlainRim r = PlainRim::of(t);
+        if (z < z1 && r.inside(t, x0, y0, s.n)) cp_async<16>(&sh.rim[t], slab.u + z * plane + (i64)(y0 + r.y) * s.n.nx + x0 + r.x);
+        cp_async_commit();
+    }
+    BUDDY_FN void fetch_before(u32 t, int z) const {
+        if (z < z1) fetch(sh.w, slab.w, t, z), fetch(sh.v, slab.v2, t, z);
+        cp_async_commit();
+    }
+    BUDDY_FN void fetch_ahead(u32 t, int z) const {
+        if (z < z1 + RADIUS && inside(z)) fetch(sh.u, slab.u, t, z);
+        cp_async_commit();
+    }
+    BUDDY_FN void put_rim(float* here, u32 t) const {
+        if (t >= 192) return;
+        PlainRim r = PlainRim::of(t);
+        *(float4*)(here + r.at()) = r.inside(t, x0, y0, s.n) ? sh.rim[t] : zero4();
+    }
+    BUDDY_FN Values velocities(u32 t) const {
+        Values v2;
+        BUDDY_UNROLL for (int j = 0; j < 2; j++)
+            BUDDY_UNROLL for (int i = 0; i < 4; i++) v2.v[j][i] = get(sh.v[j][t], i);
+        return v2;
+    }
+    BUDDY_FN void store(int z, const Values& out) const {
+        BUDDY_UNROLL for (int j = 0; j < 2; j++)
+            *(float4*)(slab.w + z * plane + mine + j * s.n.nx) = make_float4(out.v[j][0], out.v[j][1], out.v[j][2], out.v[j][3]);
+    }
+};
+
+template <int ZC>
+BUDDY_FN void step_plain(const Slab& slab, const float* table, const Step& s) {
+    BUDDY_DYNAMIC_SHARED(PlainShared, shared);
+    u32 t = threadIdx.x;
+    const PlainBlock<ZC> b(*shared, slab, s, t);
+    const u32 inner = (t / 16 * 2 + RADIUS) * SX + t % 16 * 4 + RADIUS;
+    const Spot spot(b.x0 + (int)(t % 16 * 4), b.y0 + (int)(t / 16 * 2), s);
+    b.fetch_rim(t, b.z0), b.fetch_before(t, b.z0), b.fetch_ahead(t, b.z0 + 5);
+    if (t <= LAYER) b.sh.damping[t] = table[VELOCITIES + t];
+    Queue queue;
+    BUDDY_UNROLL for (int k = 0; k <= 2 * RADIUS; k++) queue.plane[k] = b.load(b.z0 - RADIUS + k);
+    int turn = 0;
+    BUDDY_ROLLED
+    for (int z = b.z0; z < b.z1; z++, turn ^= 1) {
+        float* here = b.sh.planes[turn];
+        again(t);
+        cp_async_wait<2>();
+        *(float4*)(here + inner) = queue.here().row[0], *(float4*)(here + inner + SX) = queue.here().row[1];
+        b.put_rim(here, t);
+        __syncthreads();
+        b.fetch_rim(again(t), z + 1);
+        Values lap, out;
+        laplacian(here + inner, -4, 4, queue, lap);
+        again(t);
+        cp_async_wait<2>();
+        const Pair before = {{b.sh.w[0][t], b.sh.w[1][t]}};
+        advance(queue.here(), before, b.velocities(t), lap, spot, b.x0 + (int)(t % 16 * 4), b.y0 + (int)(t / 16 * 2), slab.first + z, s, b.sh.damping, out);
+        b.fetch_before(again(t), z + 1);
+        b.store(z, out);
+        cp_async_wait<2>();
+        queue.advance(b.inside(z + 5) ? Pair{{b.sh.u[0][t], b.sh.u[1][t]}} : zero_pair());
+        b.fetch_ahead(again(t), z + 6);
+    }
+    cp_async_wait<0>();
+}
+
+}  // namespace buddy

@@ -1,0 +1,36 @@
+//! A small wave as a file, by which the kernels' text is run on a machine without a GPU.
+
+use super::{
+    kernels,
+    model::{Grid, push},
+};
+
+/// What `tests/wave.cpp` computes.
+#[derive(Debug, Clone, Copy)]
+pub struct WaveProblem {
+    /// Cells.
+    pub grid: Grid,
+    /// Steps.
+    pub steps: u32,
+    /// Whether bricks become windows.
+    pub windows: bool,
+    /// Percent of the units that are on the device.
+    pub percent: u32,
+    /// Whether pages are retargeted on the way.
+    pub retarget: bool,
+}
+
+impl WaveProblem {
+    /// The file: seven numbers, the table, and what is pushed in each step.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let Self { grid, steps, windows, percent, retarget } = self;
+        let head = [grid.x, grid.y, grid.z, steps, u32::from(windows), percent, u32::from(retarget)];
+        let floats = grid.table().into_iter().chain((0..steps).map(push)).map(f32::to_bits);
+        head.into_iter().chain(floats).flat_map(u32::to_le_bytes).collect()
+    }
+
+    /// The macros of the kernels, with so many planes to a block in compressed and in plain memory.
+    pub fn defines(planes: u32, plain_planes: u32) -> Vec<String> {
+        [kernels::defines(planes, plain_planes), buddy_cuda::constants()].concat()
+    }
+}

@@ -1,0 +1,156 @@
+//! What a run of the wave leaves: a record, and a picture.
+
+use buddy_core::RecordKind;
+use serde::{Deserialize, Serialize};
+
+use super::{Grid, plan::Plan};
+
+/// A wave simulation by one or several ways, on one GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LargeReport {
+    /// The vendor's name for the GPU.
+    pub gpu: String,
+    /// CUDA version of its driver.
+    pub driver: u32,
+    /// Device memory, all of it.
+    pub memory_bytes: u64,
+    /// Cells.
+    pub grid: Grid,
+    /// What plain memory would take: 12 bytes a cell.
+    pub plain_bytes: u64,
+    /// Steps until the wave has passed every boundary.
+    pub steps_to_boundaries: u32,
+    /// What was planned from a smaller run, if a plan was made.
+    pub plan: Option<Plan>,
+    /// Comparisons that were made at small sizes, to the bit.
+    pub checks: Vec<LargeCheck>,
+    /// Speed where every cell is alive, if plain memory fits.
+    pub all_alive: Option<AllAlive>,
+    /// Each way, in the order they ran.
+    pub runs: Vec<LargeRun>,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+}
+
+impl RecordKind for LargeReport {
+    const KIND: &'static str = "gpu-large";
+    const VERSION: u32 = 1;
+}
+
+/// Where the fields of the wave lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// In compressed memory.
+    Packed,
+    /// In plain device memory.
+    Plain,
+    /// Part of the planes in host memory, brought and taken back in slabs while others are computed.
+    Slabs,
+    /// Part of the planes in pinned host memory, used where they are.
+    Pinned,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Packed, Self::Plain, Self::Slabs, Self::Pinned];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Packed => "packed",
+            Self::Plain => "plain",
+            Self::Slabs => "slabs",
+            Self::Pinned => "pinned",
+        }
+    }
+}
+
+/// One way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LargeRun {
+    /// Which one.
+    pub way: Way,
+    /// Steps that were made, and that were asked for.
+    pub steps: u32,
+    /// That were asked for.
+    pub of: u32,
+    /// Bytes for fields on the device.
+    pub device_bytes: u64,
+    /// Bytes for fields in host memory.
+    pub host_bytes: u64,
+    /// Seconds of all steps.
+    pub seconds: f64,
+    /// 10^9 cells a second, over all steps.
+    pub mean_gcells: f64,
+    /// The same over the last interval.
+    pub end_gcells: f64,
+    /// Cells in which its result differs from plain memory's, where that was compared.
+    pub differing: Option<u64>,
+    /// How it went; only for compressed memory.
+    pub over_time: Vec<Moment>,
+}
+
+/// Compressed memory after an interval of steps.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Steps so far.
+    pub step: u32,
+    /// Milliseconds a step, over the interval, retargeting included.
+    pub ms_per_step: f64,
+    /// 10^9 cells a second, over the interval.
+    pub gcells: f64,
+    /// Share of bricks that are zero.
+    pub zero: f64,
+    /// Share that are windows: 112 of 128 bytes.
+    pub window: f64,
+    /// Share that are raw.
+    pub raw: f64,
+    /// Share of bricks that touch host memory in every step.
+    pub overflow: f64,
+    /// Bytes of units on the device that pages have.
+    pub device_bytes: u64,
+    /// Bytes of units in host memory that pages have.
+    pub host_bytes: u64,
+    /// Share of pages that have units.
+    pub lit: f64,
+    /// Whether bricks became windows.
+    pub windows: bool,
+    /// Units that retargets moved so far.
+    pub moved: u32,
+}
+
+/// One comparison at a small size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LargeCheck {
+    /// What was compared.
+    pub what: String,
+    /// After how many steps.
+    pub steps: u32,
+    /// Values that differ; none, or the run ends.
+    pub differing: u64,
+}
+
+/// Milliseconds a step where waves are everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AllAlive {
+    /// In plain memory.
+    pub plain_ms: f64,
+    /// In compressed memory, bricks raw.
+    pub raw_ms: f64,
+    /// In compressed memory, bricks as windows.
+    pub window_ms: f64,
+    /// Share of bricks that are windows then.
+    pub windows: f64,
+}
+
+/// A slice of the wave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LargePicture {
+    /// Values in a row.
+    pub width: u32,
+    /// The wave, row after row downwards.
+    pub values: Vec<f32>,
+    /// The rock: 0 the slowest, 255 the fastest.
+    pub rock: Vec<u8>,
+}
