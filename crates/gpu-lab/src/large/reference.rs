@@ -92,8 +92,8 @@ impl View<'_> {
         let mut lap: Vec<f32> = here.iter().map(|value| WEIGHTS[0] * value).collect();
         let mut wide = vec![0.0; self.row + 2 * RADIUS];
         wide[RADIUS..][..self.row].copy_from_slice(here);
-        for k in 1..=RADIUS {
-            add(&mut lap, WEIGHTS[k], &wide[RADIUS - k..], &wide[RADIUS + k..]);
+        for (k, &weight) in WEIGHTS.iter().enumerate().skip(1) {
+            add(&mut lap, weight, &wide[RADIUS - k..], &wide[RADIUS + k..]);
         }
         self.along(&mut lap, first, y, self.grid.y as usize, self.row);
         self.along(&mut lap, first, z, self.grid.z as usize, self.plane);
@@ -107,10 +107,10 @@ impl View<'_> {
     #[inline(always)]
     fn along(&self, lap: &mut [f32], first: usize, at: usize, end: usize, stride: usize) {
         let zeros = vec![0.0; self.row];
-        for k in 1..=RADIUS {
+        for (k, &weight) in WEIGHTS.iter().enumerate().skip(1) {
             let low = if at >= k { &self.here[first - k * stride..][..self.row] } else { &zeros };
             let high = if at + k < end { &self.here[first + k * stride..][..self.row] } else { &zeros };
-            add(lap, WEIGHTS[k], low, high);
+            add(lap, weight, low, high);
         }
     }
 }
