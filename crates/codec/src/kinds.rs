@@ -10,8 +10,8 @@ use buddy_core::{ENTRY_BYTES, Entry};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Planes, Scaled, Stride, Table,
-    Zeros,
+    Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Near64, Planes, Scaled, Stride,
+    Table, Zeros,
 };
 
 /// Makes the two enums and what goes over their variants. Each call of a codec must know its type, so that loops over
@@ -110,6 +110,8 @@ codecs! { $
     Stride64(Stride<16>) = "stride64", Stride::train;
     /// Doubles as counts of a unit trained on the allocation.
     Scaled64(Scaled) = "scaled64", Scaled::train;
+    /// Doubles close to each other, laid out for kernels that work in compressed memory.
+    Near64(Near64) = "near64", |_| Near64;
 }
 // The lint takes the export of a macro for an import.
 #[allow(clippy::single_component_path_imports)]

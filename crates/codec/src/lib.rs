@@ -34,6 +34,7 @@ mod frozen;
 mod fvc;
 mod kinds;
 mod lanes;
+mod near64;
 mod parameters;
 mod planes;
 pub mod samples;
@@ -58,6 +59,7 @@ pub use frozen::{
 };
 pub use fvc::Fvc;
 pub use kinds::{Codec, CodecKind};
+pub use near64::Near64;
 pub use planes::Planes;
 pub use zeros::Zeros;
 

@@ -47,6 +47,7 @@ fn zeros_are_short_also_as_a_stream() {
             CodecKind::Bf16 | CodecKind::Fp16 => 24 + 64,
             CodecKind::Fp32 => 24 + 32,
             CodecKind::Delta64 => 80,
+            CodecKind::Near64 => 512,
             // What they learned decides; zeros take no more than a sector.
             CodecKind::Table32
             | CodecKind::Table64

@@ -10,7 +10,7 @@ use crate::{Error, cache, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 28] = [
+const HEADERS: [Header; 30] = [
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
@@ -26,7 +26,9 @@ const HEADERS: [Header; 28] = [
     ("linear_odd.cuh", include_str!("../kernels/linear_odd.cuh")),
     ("linear_plan.cuh", include_str!("../kernels/linear_plan.cuh")),
     ("map.cuh", include_str!("../kernels/map.cuh")),
+    ("matrix.cuh", include_str!("../kernels/matrix.cuh")),
     ("narrow_plan.cuh", include_str!("../kernels/narrow_plan.cuh")),
+    ("near64.cuh", include_str!("../kernels/near64.cuh")),
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
     ("quad.cuh", include_str!("../kernels/quad.cuh")),
     ("quarter.cuh", include_str!("../kernels/quarter.cuh")),
@@ -69,7 +71,7 @@ pub(crate) const BLOCKS: u32 = 12;
 pub const SURVEY_SHAPE: (u32, u32) = (WARPS, BLOCKS);
 
 /// The codecs that have kernels, and their structs there.
-const CODECS: [(CodecKind, &str); 14] = [
+const CODECS: [(CodecKind, &str); 15] = [
     (CodecKind::Bpc, "Bpc"),
     (CodecKind::Planes64, "Planes64"),
     (CodecKind::Zeros16, "Zeros<16>"),
@@ -84,6 +86,7 @@ const CODECS: [(CodecKind, &str); 14] = [
     (CodecKind::Stride32, "Stride32"),
     (CodecKind::Stride64, "Stride64"),
     (CodecKind::Scaled64, "Scaled64"),
+    (CodecKind::Near64, "Near64"),
 ];
 
 /// The codecs that have kernels.

@@ -257,6 +257,14 @@ template <class T>
 inline void __stcs(T* at, T value) { *at = value; }
 inline unsigned __popc(unsigned value) { return (unsigned)__builtin_popcount(value); }
 inline int __ffs(int value) { return __builtin_ffs(value); }
+inline double __longlong_as_double(long long bits) {
+    double value;
+    return memcpy(&value, &bits, 8), value;
+}
+inline long long __double_as_longlong(double value) {
+    long long bits;
+    return memcpy(&bits, &value, 8), bits;
+}
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }

@@ -10,9 +10,14 @@ use crate::look::count;
 pub const DEFAULT_THRESHOLD: f64 = 0.30;
 
 /// The codecs that an allocation may be given: the paper's choice and ours. The others that the paper compares
-/// with it are for the comparison only; a GPU would walk them word by word.
+/// with it are for the comparison only; a GPU would walk them word by word. `near64` is for kernels that are written for
+/// it: it never saves more than two sectors.
 pub fn candidates() -> Vec<CodecKind> {
-    let eligible = |kind: &CodecKind| *kind == CodecKind::Bpc || !CodecKind::PAPER.contains(kind);
+    let eligible = |kind: &CodecKind| match kind {
+        CodecKind::Bpc => true,
+        CodecKind::Near64 => false,
+        _ => !CodecKind::PAPER.contains(kind),
+    };
     CodecKind::ALL.into_iter().filter(eligible).collect()
 }
 
