@@ -27,6 +27,17 @@ impl Bar {
         Self::with(steps, "{bar:32} step {pos} of {len}, {elapsed}, {eta} left")
     }
 
+    /// A bar for so many parts of a way, with words beside it.
+    pub(crate) fn parts(parts: u64) -> Self {
+        Self::with(parts, "{bar:32} {msg}, {elapsed}")
+    }
+
+    /// How far it is, and the words.
+    pub(crate) fn set(&self, done: u64, words: String) {
+        self.bar.set_message(words);
+        self.add(done.saturating_sub(self.bar.position()));
+    }
+
     fn with(length: u64, template: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
         bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));

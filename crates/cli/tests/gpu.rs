@@ -10,7 +10,7 @@ fn without_a_gpu_each_verb_says_so_in_one_line() {
         println!("skipped: this machine has a GPU");
         return;
     }
-    for verb in ["info", "test", "bench", "attention", "large"] {
+    for verb in ["info", "test", "bench", "attention", "large", "cg"] {
         let run = buddy(&["gpu", verb]);
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.lines().count()), (1, "", 1), "{}", run.stderr);
         assert!(run.stderr.starts_with("buddy: no "), "{}", run.stderr);

@@ -13,14 +13,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let most = if asked.iter().any(|asked| asked == "first") { 1 } else { usize::MAX };
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
     if wanted("stencil") {
-        for (warps, planes) in [(18, 128), (18, 64), (16, 74)].into_iter().take(most) {
-            let shapes = Shapes { stencil: StencilShape { warps, planes }, ..Shapes::default() };
+        for [deep, threads, planes] in [[2, 640, 256], [2, 640, 128], [1, 1024, 171]].into_iter().take(most) {
+            let shapes = Shapes { stencil: StencilShape { deep, threads, planes }, ..Shapes::default() };
             print(&gpu, Example::Stencil, shapes, &format!("{:?}", shapes.stencil));
         }
     }
     if wanted("spmv") {
-        for (warps, elements, at_once) in [(4, 1 << 15, 8), (4, 1 << 14, 8)].into_iter().take(most) {
-            let shapes = Shapes { spmv: SpmvShape { warps, elements, at_once }, ..Shapes::default() };
+        for (short_rows, long_rows) in [(8, 32), (4, 16), (16, 8)].into_iter().take(most) {
+            let shapes = Shapes { spmv: SpmvShape { short_rows, long_rows }, ..Shapes::default() };
             print(&gpu, Example::Spmv, shapes, &format!("{:?}", shapes.spmv));
         }
     }

@@ -1,134 +1,108 @@
-// y = A x with a sparse matrix in CSR form: values (doubles) and columns in compressed memory, x gathered at random from
-// plain memory. A warp takes some rows and walks through their elements, 1024 at a time: 32 entries of columns and 64 of
-// values. The lane of an element is its number modulo 32, here as in plain memory, so both give the same sums.
-#include "buddy_device.cuh"
+// y = A x with a sparse matrix in CSR form, whose values and columns are plain or in one of the layouts of matrix.cuh; x is gathered
+// at random from plain memory. Some lanes take a row, each four elements at a time; which lane has an element, and the order of
+// additions, are the same in every layout, so that sums agree to the bit.
 #include "fill.cuh"
+#include "matrix.cuh"
 
-using namespace buddy;
+namespace buddy {
 
-// From Rust: warps of a block, gathers of a lane that are on their way at once.
-constexpr u32 WARPS = BUDDY_SPMV_WARPS, AT_ONCE = BUDDY_SPMV_AT_ONCE;
-constexpr u32 CHUNK_ELEMENTS = WARP * WORDS;
+// From Rust: lanes to a row.
+constexpr u32 LANES = BUDDY_SPMV_LANES;
+constexpr u32 BLOCK = 256;
 
 struct Matrix {
     const u32* starts;  // of each row, and the end
     u32 rows, columns;
-    u32 rows_per_warp;
 };
 
-struct Packed {
-    BuddyView values, columns;
-
-    // Elements from 1024 * chunk on into three tiles: columns, and twice values.
-    BUDDY_FN void load(u64 chunk, const Tile (&tiles)[3]) const {
-        u64 column = chunk * WARP, value = chunk * (2 * WARP);
-        u32 nibbles[3] = {nibble_of(columns, column), nibble_of(values, value), nibble_of(values, value + WARP)};
-        warp::fetch_entries(columns, tiles[0], column, nibbles[0]);
-        warp::fetch_entries(values, tiles[1], value, nibbles[1]);
-        warp::fetch_entries(values, tiles[2], value + WARP, nibbles[2]);
-        cp_async_wait_warp();
-        warp::decode_entry<Bpc>(columns, tiles[0], column + tiles[0].lane, nibbles[0]);
-        warp::decode_entry<Planes64>(values, tiles[1], value + tiles[1].lane, nibbles[1]);
-        warp::decode_entry<Planes64>(values, tiles[2], value + WARP + tiles[2].lane, nibbles[2]);
-        __syncwarp();
-    }
-
-    // The last tile may end past the buffer.
-    static BUDDY_FN u32 nibble_of(const BuddyView& view, u64 first) {
-        return load_nibble(view.memory, first + threadIdx.x % WARP, first + threadIdx.x % WARP < view.memory.entries);
-    }
-};
-
-struct Plain {
-    const double* values;
-    const u32* columns;
-    u64 elements;
-
-    BUDDY_FN void load(u64 chunk, const Tile (&tiles)[3]) const {
-        fetch_some(tiles[0], (const uint4*)columns, chunk * WARP, elements / WORDS);
-        fetch_some(tiles[1], (const uint4*)values, chunk * (2 * WARP), elements / (WORDS / 2));
-        fetch_some(tiles[2], (const uint4*)values, chunk * (2 * WARP) + WARP, elements / (WORDS / 2));
-        cp_async_wait_warp();
-    }
-
-    static BUDDY_FN void fetch_some(const Tile& tile, const uint4* from, u64 first, u64 entries) {
-        u32 active = first >= entries ? 0 : entries - first >= WARP ? ALL : ALL >> (WARP - (u32)(entries - first));
-        fetch_plain(tile, from + first * CHUNKS, active);
-    }
-};
-
-// Element `i * 32 + lane` of the chunk: its column, and where its value lies.
-BUDDY_FN u32 column_of(const Tile& tile, u32 i) { return ((const u32*)tile.at(i, tile.lane / 4))[tile.lane % 4]; }
-
-// The two tiles of values follow each other.
-BUDDY_FN double* value_at(const Tile& values, u32 i) {
-    return (double*)values.at(2 * i + values.lane / 16, values.lane % 16 / 2) + values.lane % 2;
-}
-
-template <class Source>
-BUDDY_FN void spmv(const Source& source, const Matrix& matrix, const double* x, double* y) {
-    __shared__ __align__(128) uint4 chunks[WARPS * 3 * WARP * CHUNKS];
-    u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    uint4* mine = chunks + warp * (3 * WARP * CHUNKS);
-    const Tile tiles[3] = {{mine, lane}, {mine + WARP * CHUNKS, lane}, {mine + 2 * WARP * CHUNKS, lane}};
-    u32 row = (blockIdx.x * WARPS + warp) * matrix.rows_per_warp, rows_end = min(row + matrix.rows_per_warp, matrix.rows);
-    if (row >= matrix.rows) return;
-    u32 begin = matrix.starts[row], end = matrix.starts[rows_end], row_end = matrix.starts[row + 1];
+template <class Values, class Columns>
+BUDDY_FN void spmv(const Values& values, const Columns& columns, const Matrix& matrix, const double* x, double* y) {
+    __shared__ double table[256];
+    values.prepare(table);
+    u32 row = (blockIdx.x * BLOCK + threadIdx.x) / LANES, lane = threadIdx.x % LANES;
+    bool mine = row < matrix.rows;
+    u32 begin = mine ? matrix.starts[row] : 0, end = mine ? matrix.starts[row + 1] : 0;
     double sum = 0;
-    for (u32 chunk = begin / CHUNK_ELEMENTS; chunk * CHUNK_ELEMENTS < end; chunk++) {
-        u32 base = chunk * CHUNK_ELEMENTS, limit = min(end - base, CHUNK_ELEMENTS);
-        source.load(chunk, tiles);
-        // All gathers of a batch are on their way before the first is used.
-#pragma unroll 1
-        for (u32 i = 0; i < WARP; i += AT_ONCE) {
-            double gathered[AT_ONCE];
-            BUDDY_UNROLL
-            for (u32 k = 0; k < AT_ONCE; k++) {
-                u32 element = base + (i + k) * WARP + lane;
-                gathered[k] = element >= begin && element < end ? __ldg(x + column_of(tiles[0], i + k)) : 0;
-            }
-            BUDDY_UNROLL
-            for (u32 k = 0; k < AT_ONCE; k++) *value_at(tiles[1], i + k) *= gathered[k];
-        }
-        u32 from = begin > base ? begin - base : 0;
-        while (row < rows_end) {
-            u32 to = min(row_end - base, limit);
-            for (u32 at = from + ((lane - from) & (WARP - 1)); at < to; at += WARP) sum += *value_at(tiles[1], at / WARP);
-            if (row_end - base > limit) break;
-            for (u32 step = WARP / 2; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
-            if (lane == 0) y[row] = sum;
-            sum = 0, row++, from = to;
-            if (row < rows_end) row_end = matrix.starts[row + 1];
-            if (from == limit && row_end - base != limit) break;
-        }
-        __syncwarp();
+    for (u32 at = begin / 4 * 4 + lane * 4; at < end; at += LANES * 4) {
+        Columns4 c = columns.load(at);
+        Values4 v = values.load(at, table);
+        // All four gathers are on their way before the first is used.
+        double gathered[4];
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) gathered[i] = at + i >= begin && at + i < end ? __ldg(x + c.at[i]) : 0.0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 4; i++) sum = at + i >= begin && at + i < end ? __fma_rn(v.at[i], gathered[i], sum) : sum;
     }
-    // Rows at the end that hold nothing.
-    for (; row < rows_end; row++) {
-        if (lane == 0) y[row] = 0;
-    }
+    BUDDY_UNROLL
+    for (u32 step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (mine && lane == 0) y[row] = sum;
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
-    spmv_fused(BuddyView values, BuddyView columns, Matrix matrix, const double* x, double* y) {
-    spmv(Packed{values, columns}, matrix, x, y);
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    spmv_narrow(NarrowValues values, OffsetColumns columns, Matrix matrix, const double* x, double* y) {
+    spmv(values, columns, matrix, x, y);
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
-    spmv_plain(const double* values, const u32* columns, u64 elements, Matrix matrix, const double* x, double* y) {
-    spmv(Plain{values, columns, elements}, matrix, x, y);
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    spmv_table(TableValues values, OffsetColumns columns, Matrix matrix, const double* x, double* y) {
+    spmv(values, columns, matrix, x, y);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    spmv_plain(PlainValues values, PlainColumns columns, Matrix matrix, const double* x, double* y) {
+    spmv(values, columns, matrix, x, y);
 }
 
 // The plain product as one would write it without us: a warp to a row.
 extern "C" __global__ void spmv_simple(const double* values, const u32* columns, Matrix matrix, const double* x, double* y) {
-    u32 row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= matrix.rows) return;
     u32 end = matrix.starts[row + 1];
     double sum = 0;
-#pragma unroll 4
-    for (u32 at = matrix.starts[row] + lane; at < end; at += WARP) sum += __ldcs(values + at) * __ldg(x + __ldcs(columns + at));
-    for (u32 step = WARP / 2; step > 0; step /= 2) sum += __shfl_xor_sync(ALL, sum, step);
+    for (u32 at = matrix.starts[row] + lane; at < end; at += 32) sum += __ldcs(values + at) * __ldg(x + __ldcs(columns + at));
+    for (u32 step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     if (lane == 0) y[row] = sum;
+}
+
+// A number among `others` for an entry that does not fit, if there is room; all are counted.
+BUDDY_FN bool other(u64* count, u32 room, u32& number) {
+    number = (u32)atomicAdd(count, 1ull);
+    return number < room;
+}
+
+// Packs, a thread to an entry.
+extern "C" __global__ void pack_columns(const u32* columns, OffsetColumns to, u32 entries, u32 room, u64* count) {
+    u32 e = blockIdx.x * blockDim.x + threadIdx.x, number;
+    if (e >= entries) return;
+    const u32* from = columns + (u64)e * MATRIX_ENTRY;
+    if (OffsetColumns::pack(from, to.low + (u64)e * MATRIX_ENTRY, to.high + (u64)e * MATRIX_ENTRY, to.bases[e])) return;
+    if (!other(count, room, number)) return;
+    to.bases[e] = OffsetColumns::OTHER | number;
+    for (u32 i = 0; i < MATRIX_ENTRY; i++) to.others[(u64)number * MATRIX_ENTRY + i] = from[i];
+}
+
+extern "C" __global__ void pack_narrow(const double* values, NarrowValues to, u32 entries, u32 room, u64* count) {
+    u32 e = blockIdx.x * blockDim.x + threadIdx.x, number;
+    if (e >= entries) return;
+    const double* from = values + (u64)e * MATRIX_ENTRY;
+    to.kinds[e] = 0;
+    if (NarrowValues::pack(from, to.narrow + (u64)e * MATRIX_ENTRY)) return;
+    if (!other(count, room, number)) return;
+    to.kinds[e] = number + 1;
+    for (u32 i = 0; i < MATRIX_ENTRY; i++) to.others[(u64)number * MATRIX_ENTRY + i] = from[i];
+}
+
+// The table is sorted, `used` values of it; what is not in it is counted.
+extern "C" __global__ void pack_table(const double* values, TableValues to, u32 used, u32 elements, u64* missing) {
+    u32 at = blockIdx.x * blockDim.x + threadIdx.x, low = 0, high = used;
+    if (at >= elements) return;
+    while (low < high) {
+        u32 middle = (low + high) / 2;
+        if (to.table[middle] < values[at]) low = middle + 1;
+        else high = middle;
+    }
+    to.places[at] = (u8)low;
+    if (low >= used || to.table[low] != values[at]) atomicAdd(missing, 1ull);
 }
 
 // Where rows begin: `mean` elements each on average, half as many to one and a half times as many; the total is exact.
@@ -138,16 +112,19 @@ extern "C" __global__ void spmv_fill_starts(u32* starts, u32 rows, u32 mean) {
     starts[row] = row * mean + (row == 0 || row == rows ? 0 : (u32)(mix(row) % (mean / 2)) - mean / 4);
 }
 
-// Columns: one at random in each of as many equal strips as the row has elements. Values: normal, of single precision.
-extern "C" __global__ void spmv_fill(double* values, u32* columns, Matrix matrix) {
-    u32 row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+// Columns: one at random in each of as many equal strips as the row has elements. Values: one of `different`, which no float is; or if
+// that is zero normal, of single precision.
+extern "C" __global__ void spmv_fill(double* values, u32* columns, Matrix matrix, u32 different) {
+    u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= matrix.rows) return;
     u32 begin = matrix.starts[row], end = matrix.starts[row + 1];
-    for (u32 at = begin + lane; at < end; at += WARP) {
+    for (u32 at = begin + lane; at < end; at += 32) {
         u64 random = mix(at);
         double place = (at - begin + (random >> 40) * (1.0 / 16777216)) / (end - begin);
-        columns[at] = min((u32)(place * matrix.columns), matrix.columns - 1);
-        values[at] = normal(mix(random));
+        u32 column = (u32)(place * matrix.columns);
+        columns[at] = column < matrix.columns ? column : matrix.columns - 1;
+        u64 again = mix(random);
+        values[at] = different == 0 ? normal(again) : 0.5 + (double)(again % different) / 7.0;
     }
 }
 
@@ -167,3 +144,5 @@ extern "C" __global__ void spmv_check(const double* values, const u32* columns, 
     }
     if (!(fabs(y[row] - sum) <= 1e-13 * size)) atomicAdd(wrong, 1ull);
 }
+
+}  // namespace buddy

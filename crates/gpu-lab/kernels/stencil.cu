@@ -1,14 +1,12 @@
-// A 7-point stencil over doubles, from compressed memory into compressed memory. A row of 512 cells is 32 entries: one
-// warp's tile. A block takes some rows and walks through the planes; of three planes in shared memory one is being
-// fetched, one decoded, one used. Beyond the edge of the grid lies the edge again.
-#include "buddy_device.cuh"
-#include "bulk.cuh"
+// A 7-point stencil over doubles, from compressed memory into compressed memory (near64 at 2x). Rows have 512 cells; beyond the edge of the grid lies the edge again. A block has some rows, of which it computes all but the first
+// and the last, and walks through the planes; a thread has four cells of a few rows: of each a quarter of an entry.
+#include "stencil_field.cuh"
 
-using namespace buddy;
+namespace buddy {
 
-// Warps of a block, from Rust. The first and the last only bring in the rows that the others need.
-constexpr u32 WARPS = BUDDY_STENCIL_WARPS, INNER = WARPS - 2;
-constexpr u32 CELLS = ENTRY / 8, ROW_ENTRIES = WARP, ROW_CELLS = ROW_ENTRIES * CELLS;
+// From Rust: rows of a thread, and threads of a block.
+constexpr u32 DEEP = BUDDY_STENCIL_DEEP, THREADS = BUDDY_STENCIL_THREADS;
+constexpr u32 ROWS = THREADS / QUADS * DEEP, INNER = ROWS - 2;
 constexpr double CENTRE = 0.4, SIDE = 0.1;
 
 struct Grid {
@@ -16,164 +14,139 @@ struct Grid {
     u32 planes_per_block;
 };
 
-// A field in compressed memory.
-struct Packed {
-    BuddyView view;
-
-    BUDDY_FN u32 nibble(u64 first) const { return warp::load_nibbles(view, first); }
-    BUDDY_FN void fetch_nibbles(uint4* shared, u64 first, u32 lane) const { warp::fetch_nibbles(view, shared, first, lane); }
-    BUDDY_FN void fetch(const Tile& tile, u64 first, u32 nibble) const { warp::fetch_entries(view, tile, first, nibble); }
-    // This lane's cells; its row holds them as well after it.
-    BUDDY_FN void load(const Tile& tile, u64 first, u32 nibble, u32 (&words)[WORDS]) const {
-        warp::decode_entry<Planes64>(view, tile, first + tile.lane, nibble, words);
-        Row(tile).store_all(words);
-    }
-    BUDDY_FN void store(const Tile& tile, u64 first, u32 (&words)[WORDS]) const {
-        warp::store_entries<Planes64>(view, tile, first, words);
-    }
+// Planes take turns in threes: below, here, above. Each thread has slots for its cells of a plane that is on its way, and puts them
+// for its neighbours to read when they are here. Cells 0 and 1 lie apart from 2 and 3, so that no bank is asked twice.
+struct Shared {
+    uint4 slots[3][DEEP][THREADS];
+    double2 low[3][ROWS][QUADS], high[3][ROWS][QUADS];
 };
 
-// The same in plain memory.
-struct Plain {
-    double* cells;
-
-    BUDDY_FN u32 nibble(u64) const { return 0; }
-    BUDDY_FN void fetch_nibbles(uint4*, u64, u32) const {}
-    BUDDY_FN void fetch(const Tile& tile, u64 first, u32) const { fetch_plain(tile, (const uint4*)cells + first * CHUNKS, ALL); }
-    BUDDY_FN void load(const Tile& tile, u64, u32, u32 (&words)[WORDS]) const { Row(tile).load_all(words); }
-    BUDDY_FN void store(const Tile& tile, u64 first, u32 (&words)[WORDS]) const {
-        Row(tile).store_all(words);
-        put_plain(tile, (uint4*)cells + first * CHUNKS, ALL);
-    }
+// A thread's cells of a plane.
+struct Plane {
+    Cells rows[DEEP];
 };
 
-BUDDY_FN double cell(const u32 (&words)[WORDS], u32 i) { return __hiloint2double(words[2 * i + 1], words[2 * i]); }
+// All but the plane above; its cell comes last, so that its plane may still be on its way.
+BUDDY_FN double next_without_above(double here, double left, double right, double front, double back, double below) {
+    double sum = __dadd_rn(__dadd_rn(__dadd_rn(left, right), __dadd_rn(front, back)), below);
+    return __fma_rn(SIDE, sum, __dmul_rn(CENTRE, here));
+}
+BUDDY_FN double add_above(double rest, double above) { return __fma_rn(SIDE, above, rest); }
 
-// Two cells of this lane's row, or of that in another warp's tile.
-template <int TILES = 0>
-BUDDY_FN double2 load_cells(const Row& row, u32 chunk) {
-    uint4 v = row.load_chunk<TILES * (int)(WARP * ENTRY)>(chunk);
-    return make_double2(__hiloint2double(v.y, v.x), __hiloint2double(v.w, v.z));
+BUDDY_FN void share(Shared& shared, u32 turn, u32 r, u32 c, const Plane& plane) {
+    BUDDY_UNROLL
+    for (u32 j = 0; j < DEEP; j++) {
+        shared.low[turn][r + j][c] = make_double2(plane.rows[j].at(0), plane.rows[j].at(1));
+        shared.high[turn][r + j][c] = make_double2(plane.rows[j].at(2), plane.rows[j].at(3));
+    }
 }
 
-// The sums of this lane's 16 cells over all neighbours but those in the plane above.
-BUDDY_FN void add_neighbours(const Row& row, const Row& below, u32 lane, double (&sums)[CELLS]) {
-    u32 here[WORDS];
-    row.load_all(here);
-    double left = __shfl_up_sync(ALL, cell(here, CELLS - 1), 1), right = __shfl_down_sync(ALL, cell(here, 0), 1);
-    if (lane == 0) left = cell(here, 0);
-    if (lane == WARP - 1) right = cell(here, CELLS - 1);
-    BUDDY_UNROLL
-    for (u32 c = 0; c < CHUNKS; c++) {
-        double2 a = load_cells<-1>(row, c), b = load_cells<1>(row, c), d = load_cells(below, c);
+// Two cells of a row in front of row `r + j` or behind it: the thread's own, or those that another has put.
+BUDDY_FN double2 two_of(const Plane& here, u32 j, u32 half) {
+    return make_double2(here.rows[j].at(2 * half), here.rows[j].at(2 * half + 1));
+}
+
+// Sums of row `r + j` over all neighbours but those above.
+BUDDY_FN Cells gather(const Shared& shared, u32 turn, u32 r, u32 c, u32 j, const Plane& here, const Plane& below) {
+    const auto &low = shared.low[turn], &high = shared.high[turn];
+    const Cells &own = here.rows[j], &under = below.rows[j];
+    u32 row = r + j;
+    // The cell beyond the edge is the edge.
+    double left = c > 0 ? high[row][c - 1].y : low[row][c].x, right = c + 1 < QUADS ? low[row][c + 1].x : high[row][c].y;
+    double2 front = j > 0 ? two_of(here, j - 1, 0) : low[row - 1][c], back = j + 1 < DEEP ? two_of(here, j + 1, 0) : low[row + 1][c];
+    Cells rest;
+    rest.set(0, next_without_above(own.at(0), left, own.at(1), front.x, back.x, under.at(0)));
+    rest.set(1, next_without_above(own.at(1), own.at(0), own.at(2), front.y, back.y, under.at(1)));
+    front = j > 0 ? two_of(here, j - 1, 1) : high[row - 1][c], back = j + 1 < DEEP ? two_of(here, j + 1, 1) : high[row + 1][c];
+    rest.set(2, next_without_above(own.at(2), own.at(1), own.at(3), front.x, back.x, under.at(2)));
+    rest.set(3, next_without_above(own.at(3), own.at(2), right, front.y, back.y, under.at(3)));
+    return rest;
+}
+
+// A thread's part of the grid: `place` of its quads in a plane.
+struct Part {
+    const Field& from;
+    Shared& shared;
+    Grid grid;
+    u32 place[DEEP];
+    Plane planes[3];
+    u32 kinds[3][DEEP];  // nibbles
+
+    BUDDY_FN u32 quad(u32 z, u32 j) const { return (z < grid.planes ? z : grid.planes - 1) * (grid.rows * QUADS) + place[j]; }
+    BUDDY_FN void ask(u32 turn, u32 z) {
         BUDDY_UNROLL
-        for (u32 k = 0; k < 2; k++) {
-            u32 i = 2 * c + k;
-            double x = __dadd_rn(i > 0 ? cell(here, i - 1) : left, i + 1 < CELLS ? cell(here, i + 1) : right);
-            double y = k == 0 ? __dadd_rn(a.x, b.x) : __dadd_rn(a.y, b.y);
-            double sum = __dadd_rn(__dadd_rn(x, y), k == 0 ? d.x : d.y);
-            sums[i] = __fma_rn(SIDE, sum, __dmul_rn(CENTRE, cell(here, i)));
+        for (u32 j = 0; j < DEEP; j++) {
+            kinds[turn][j] = from.kinds(quad(z, j));
+            from.fetch(&shared.slots[turn][j][threadIdx.x], quad(z, j));
         }
+        cp_async_commit();
     }
-}
+    // What has come; its slots are free for plane `next`.
+    BUDDY_FN void take(u32 turn, u32 z, u32 next) {
+        cp_async_wait<2>();
+        BUDDY_UNROLL
+        for (u32 j = 0; j < DEEP; j++)
+            planes[turn].rows[j] = from.take(shared.slots[turn][j][threadIdx.x], quad(z, j), kinds[turn][j]);
+        ask(turn, next);
+    }
+};
 
-// Makes the compiler compute anew what follows from the two, which is cheaper than the registers that would keep it.
-BUDDY_FN void rematerialise(u32& lane, int& z) {
-    asm volatile("" : "+r"(lane), "+r"(z));
-    lane %= WARP;
-}
-
-// A split barrier of all warps: a warp arrives, does other work, and only then waits for the others.
-BUDDY_FN void arrive_warp(Barrier barrier, u32 lane) {
-    __syncwarp();
-    if (lane == 0) barrier.arrive();
-}
-
-template <class Field>
-BUDDY_FN void stencil(const Field& from, const Field& to, const Grid& grid) {
-    extern __shared__ __align__(128) uint4 chunks[];
-    u32 lane = threadIdx.x % WARP, warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
-    int begin = blockIdx.y * grid.planes_per_block, end = min(begin + grid.planes_per_block, grid.planes);
-    // A plane's tile of this warp; three planes take turns. In that of the plane below are also put what is written and
-    // then what is fetched.
-    auto tile_of = [&](int z) { return Tile{chunks + ((u32)(z + 1 - begin) % 3 * WARPS + warp) * (WARP * CHUNKS), lane}; };
-    auto row = [&] { return (int)(blockIdx.x * INNER + warp) - 1; };
-    auto inner = [&] { return warp > 0 && warp < WARPS - 1 && row() < (int)grid.rows; };
-    auto first_entry = [&](int z) {
-        u32 plane = min(max(z, 0), (int)grid.planes - 1), y = min(max(row(), 0), (int)grid.rows - 1);
-        return (u64)(plane * grid.rows + y) * ROW_ENTRIES;
-    };
-    __shared__ u64 mbarrier;
-    __shared__ uint4 nibbles[WARPS];
-    Barrier barrier = {shared_address(&mbarrier)};
-    asm volatile("" : "+r"(barrier.at));
-    if (threadIdx.x == 0) barrier.init(WARPS);
-    __syncthreads();
-    u32 nibble, words[WORDS];
-    u32 first[3] = {from.nibble(first_entry(begin - 1)), from.nibble(first_entry(begin)), from.nibble(first_entry(begin + 1))};
+extern "C" __global__ void __launch_bounds__(THREADS, 1) stencil_fused(BuddyView source, BuddyView result, Grid grid) {
+    BUDDY_DYNAMIC_SHARED(Shared, shared);
+    const Field from = {source}, to = {result};
+    const u32 r = threadIdx.x / QUADS * DEEP, c = threadIdx.x % QUADS, after = blockIdx.x * INNER + r;  // rows from `after - 1` on
+    const u32 begin = blockIdx.y * grid.planes_per_block, wanted = begin + grid.planes_per_block;
+    const u32 end = wanted < grid.planes ? wanted : grid.planes, before = begin == 0 ? 0 : begin - 1;
+    Part part = {from, *shared, grid, {}, {}, {}};
     BUDDY_UNROLL
-    for (int i = 0; i < 3; i++) from.fetch(tile_of(begin - 1 + i), first_entry(begin - 1 + i), first[i]);
-    from.fetch_nibbles(nibbles + warp, first_entry(begin + 2), lane);
-    cp_async_wait_warp();
-    from.load(tile_of(begin - 1), first_entry(begin - 1), first[0], words);
-    from.load(tile_of(begin), first_entry(begin), first[1], words);
-    nibble = first[2];
-    arrive_warp(barrier, lane);
-#pragma unroll 1
-    for (int z = begin; z < end; z++) {
-        rematerialise(lane, z);
-        barrier.wait((u32)(z - begin) % 2);
-        double sums[CELLS];
-        if (inner()) {
-            add_neighbours(Row(tile_of(z)), Row(tile_of(z - 1)), lane, sums);
-        } else {
-            // Or what they were would be kept from one plane to the next.
+    for (u32 j = 0; j < DEEP; j++) {
+        u32 row = after + j;
+        part.place[j] = (row == 0 ? 0 : row > grid.rows ? grid.rows - 1 : row - 1) * QUADS + c;
+    }
+    part.ask(2, before), part.ask(0, begin), part.ask(1, begin + 1);
+    part.take(2, before, begin + 2), part.take(0, begin, begin + 3);
+    BUDDY_ROLLED
+    for (u32 first = begin; first < end; first += 3) {
+        BUDDY_UNROLL
+        for (u32 turn = 0; turn < 3; turn++) {
+            u32 z = first + turn;
+            if (z >= end) break;
+            const Plane &here = part.planes[turn], &below = part.planes[(turn + 2) % 3], &above = part.planes[(turn + 1) % 3];
+            share(*shared, turn, r, c, here);
+            part.take((turn + 1) % 3, z + 1, z + 4);
+            __syncthreads();
             BUDDY_UNROLL
-            for (u32 i = 0; i < CELLS; i++) asm volatile("mov.b64 %0, 0;" : "=d"(sums[i]));
-        }
-        cp_async_wait_warp();
-        rematerialise(lane, z);
-        from.load(tile_of(z + 1), first_entry(z + 1), nibble, words);
-        arrive_warp(barrier, lane);
-        rematerialise(lane, z);
-        if (inner()) {
-            BUDDY_UNROLL
-            for (u32 i = 0; i < CELLS; i++) {
-                double value = __fma_rn(SIDE, cell(words, i), sums[i]);
-                words[2 * i] = __double2loint(value), words[2 * i + 1] = __double2hiint(value);
+            for (u32 j = 0; j < DEEP; j++) {
+                if (r + j == 0 || r + j == ROWS - 1 || after + j > grid.rows) continue;
+                Cells next = gather(*shared, turn, r, c, j, here, below);
+                BUDDY_UNROLL
+                for (u32 i = 0; i < 4; i++) next.set(i, add_above(next.at(i), above.rows[j].at(i)));
+                to.put(part.quad(z, j), next);
             }
-            to.store(tile_of(z - 1), first_entry(z), words);
         }
-        nibble = warp::fetched_nibble(nibbles + warp, lane);
-        __syncwarp();
-        if (z + 1 < end) {
-            from.fetch(tile_of(z + 2), first_entry(z + 2), nibble);
-            from.fetch_nibbles(nibbles + warp, first_entry(z + 3), lane);
-        }
+    }
+    cp_async_wait<0>();
+}
+
+// The plain stencil as one would write it without us: two cells to a thread, which walks through planes; rows in L1.
+extern "C" __global__ void __launch_bounds__(1024) stencil_simple(const double* from, double* to, Grid grid) {
+    constexpr u32 CELLS = 4 * QUADS;
+    u32 x = threadIdx.x % 256 * 2, y = blockIdx.x * 4 + threadIdx.x / 256, begin = blockIdx.y * grid.planes_per_block;
+    if (y >= grid.rows) return;
+    u32 wanted = begin + grid.planes_per_block, end = wanted < grid.planes ? wanted : grid.planes;
+    u64 plane = (u64)grid.rows * CELLS, at = begin * plane + (u64)y * CELLS + x;
+    u64 in_front = y > 0 ? at - CELLS : at, behind = y + 1 < grid.rows ? at + CELLS : at;
+    u64 left = x > 0 ? at - 1 : at, right = x + 2 < CELLS ? at + 2 : at + 1;
+    double2 here = *(const double2*)(from + at), below = begin > 0 ? *(const double2*)(from + at - plane) : here;
+    for (u32 z = begin; z < end; z++) {
+        u64 step = (z - begin) * plane;
+        double2 above = z + 1 < grid.planes ? *(const double2*)(from + at + step + plane) : here;
+        double2 front = *(const double2*)(from + in_front + step), back = *(const double2*)(from + behind + step);
+        double first = next_without_above(here.x, from[left + step], here.y, front.x, back.x, below.x);
+        double second = next_without_above(here.y, here.x, from[right + step], front.y, back.y, below.y);
+        __stcs((double2*)(to + at + step), make_double2(add_above(first, above.x), add_above(second, above.y)));
+        below = here, here = above;
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS* WARP, 1) stencil_fused(BuddyView from, BuddyView to, Grid grid) {
-    stencil(Packed{from}, Packed{to}, grid);
-}
-
-extern "C" __global__ void __launch_bounds__(WARPS* WARP, 1) stencil_plain(double* from, double* to, Grid grid) {
-    stencil(Plain{from}, Plain{to}, grid);
-}
-
-// The plain stencil as one would write it without us: two cells to a thread, and caches for the rest.
-extern "C" __global__ void stencil_simple(const double* from, double* to, Grid grid) {
-    u32 x = threadIdx.x * 2, y = blockIdx.x, z = blockIdx.y;
-    u64 row = ((u64)z * grid.rows + y) * ROW_CELLS, at = row + x, plane = (u64)grid.rows * ROW_CELLS;
-    double2 here = *(const double2*)(from + at);
-    double left = x > 0 ? from[at - 1] : here.x, right = x + 2 < ROW_CELLS ? from[at + 2] : here.y;
-    double2 a = *(const double2*)(from + (y > 0 ? at - ROW_CELLS : at));
-    double2 b = *(const double2*)(from + (y + 1 < grid.rows ? at + ROW_CELLS : at));
-    double2 d = *(const double2*)(from + (z > 0 ? at - plane : at));
-    double2 u = *(const double2*)(from + (z + 1 < grid.planes ? at + plane : at));
-    double first = __dadd_rn(__dadd_rn(__dadd_rn(left, here.y), __dadd_rn(a.x, b.x)), d.x);
-    double second = __dadd_rn(__dadd_rn(__dadd_rn(here.x, right), __dadd_rn(a.y, b.y)), d.y);
-    double2 out = make_double2(__fma_rn(SIDE, u.x, __fma_rn(SIDE, first, __dmul_rn(CENTRE, here.x))),
-                               __fma_rn(SIDE, u.y, __fma_rn(SIDE, second, __dmul_rn(CENTRE, here.y))));
-    __stcs((double2*)(to + at), out);
-}
+}  // namespace buddy

@@ -1,7 +1,7 @@
 //! Why a check or a measurement gives no result.
 
 /// Why a check or a measurement gives no result.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The runtime, the driver or the compiler refused.
     #[error(transparent)]
@@ -58,6 +58,21 @@ pub enum Error {
         path: String,
         /// What went wrong.
         why: String,
+    },
+    /// A solver that did not get where it was to.
+    #[error(
+        "after {iterations} iterations the residual is {residual:.1e}, the true one {true_residual:.1e}, and not {tolerance:.1e}; allow more \
+         iterations or a larger residual"
+    )]
+    Diverges {
+        /// Iterations that were done.
+        iterations: u32,
+        /// The solver's residual, as a share of the right-hand side.
+        residual: f64,
+        /// The true one.
+        true_residual: f64,
+        /// What was asked for.
+        tolerance: f64,
     },
     /// A GPU that does what a CPU does not.
     #[error("the GPU differs from the CPU: {0}")]

@@ -16,10 +16,11 @@ use crate::{Error, Shapes};
 const GROUPS: usize = 7;
 
 /// The headers of the laboratory's programs, besides the library's.
-pub const HEADERS: [Header; 10] = [
+pub const HEADERS: [Header; 11] = [
     ("fill.cuh", include_str!("../kernels/fill.cuh")),
     ("product_plan.cuh", include_str!("../kernels/product_plan.cuh")),
     ("product_weights.cuh", include_str!("../kernels/product_weights.cuh")),
+    ("stencil_field.cuh", include_str!("../kernels/stencil_field.cuh")),
     ("wave_field.cuh", include_str!("../kernels/wave_field.cuh")),
     ("wave_model.cuh", include_str!("../kernels/wave_model.cuh")),
     ("wave_packed.cuh", include_str!("../kernels/wave_packed.cuh")),
@@ -35,7 +36,7 @@ pub fn sources() -> Vec<Source> {
         .into_iter()
         .chain(Shapes::default().sources())
         .chain(crate::attention::sources())
-        .chain([crate::large::source()])
+        .chain([crate::large::source(), crate::cg::source()])
         .collect()
 }
 
@@ -222,3 +223,18 @@ pub(crate) fn moved_bytes(buffer: &BuddyBuffer) -> u64 {
 pub(crate) fn overflow(buffer: &BuddyBuffer) -> f64 {
     buffer.latest().overflowing as f64 / buffer.entries() as f64
 }
+
+/// Structs of plain numbers that kernels take.
+macro_rules! device_struct {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        #[repr(C)]
+        pub(crate) struct $name {
+            $(pub(crate) $field: $type),+
+        }
+        // SAFETY: plain numbers in C layout, as in the kernels.
+        unsafe impl cudarc::driver::DeviceRepr for $name {}
+    };
+}
+pub(crate) use device_struct;

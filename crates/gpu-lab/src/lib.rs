@@ -8,12 +8,14 @@
 
 mod attention;
 mod bench;
+mod cg;
 mod check;
 mod data;
 mod error;
 mod fused;
 mod lab;
 mod large;
+mod matrix;
 mod micro;
 mod soak;
 mod testing;
@@ -21,6 +23,7 @@ mod vendor;
 
 pub use attention::{AttentionReport, AttentionRow, attention, check_attention};
 pub use bench::{BenchReport, BenchRow, bench};
+pub use cg::{CG_CELLS, CgAsk, CgReport, CgRun, cg};
 pub use check::{CheckCase, CheckReport, check};
 pub use data::Fill;
 pub use error::Error;

@@ -1,6 +1,7 @@
 //! `buddy gpu`: the memory on a real GPU. Needs a GPU and its driver; without, it says so and ends with 1.
 
 mod attention;
+mod cg;
 mod correlate;
 mod fused;
 mod large;
@@ -18,6 +19,7 @@ use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
 use clap::{Args, Subcommand};
 
 use attention::Attention;
+use cg::Cg;
 use correlate::Correlate;
 use fused::{Fused, Headers};
 use large::Large;
@@ -57,6 +59,7 @@ enum What {
     Attention(Attention),
     Large(Large),
     Soak(Soak),
+    Cg(Cg),
     /// Write the headers for CUDA kernels of your own
     Headers(Headers),
 }
@@ -116,6 +119,7 @@ impl GpuVerb {
             // With --from it needs no GPU.
             What::Large(large) => large.run(gpu),
             What::Soak(soak) => soak.run(&gpu()?),
+            What::Cg(cg) => cg.run(&gpu()?),
             // They need no GPU.
             What::Headers(headers) => headers.run(),
         }

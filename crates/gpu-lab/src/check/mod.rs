@@ -55,7 +55,7 @@ pub struct CheckCase {
 /// The data of each case and the share of noise in it: overflow from nothing to all.
 fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
     let native = match kind {
-        CodecKind::Planes64 | CodecKind::Delta64 | CodecKind::Stride64 => Fill::Field64,
+        CodecKind::Planes64 | CodecKind::Near64 | CodecKind::Delta64 | CodecKind::Stride64 => Fill::Field64,
         CodecKind::Table32 | CodecKind::Table64 => Fill::Values,
         CodecKind::Stride32 => Fill::Corners,
         CodecKind::Scaled64 => Fill::Quotients,

@@ -39,7 +39,7 @@ const COMPARED: u32 = 32;
 /// How far a sum in single precision may be from an exact one, as a share of the sum of magnitudes.
 const ROUNDING: f64 = 1e-5;
 
-super::device_struct!(Shape { rows: u32, columns: u32, sides: u32, panel: u32 });
+crate::lab::device_struct!(Shape { rows: u32, columns: u32, sides: u32, panel: u32 });
 
 /// A matrix, plain and frozen, some copies of it, and memory to work in.
 pub(crate) struct Layer<'a> {

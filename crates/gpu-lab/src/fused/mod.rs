@@ -41,7 +41,7 @@ pub struct FusedReport {
 
 impl RecordKind for FusedReport {
     const KIND: &'static str = "gpu-fused";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 }
 
 /// One kernel in compressed memory and one in plain memory.
@@ -60,7 +60,7 @@ pub struct FusedRow {
     pub against: String,
     /// Microseconds of what it is compared with.
     pub against_us: f64,
-    /// Microseconds of the same kernel with plain memory.
+    /// Microseconds of the same kernel with plain memory; of the stencil, of one by tiles.
     pub twin_us: f64,
     /// Bytes that must move in compressed memory, metadata and all.
     pub fused_bytes: u64,
@@ -103,8 +103,19 @@ impl Shapes {
     }
 
     /// The program of each example.
-    pub(crate) fn sources(self) -> [Source; 3] {
-        [self.stencil.source(), self.spmv.source(), self.product.source()]
+    pub(crate) fn sources(self) -> Vec<Source> {
+        let examples = [Example::Stencil, Example::Spmv, Example::Product];
+        examples.into_iter().flat_map(|example| self.sources_of(example)).collect()
+    }
+
+    /// The programs of one example, but for those that are the library's own.
+    fn sources_of(self, example: Example) -> Vec<Source> {
+        match example {
+            Example::Stencil => self.stencil.sources().to_vec(),
+            Example::Spmv => self.spmv.sources().to_vec(),
+            Example::Product => vec![self.product.source()],
+            Example::Linear => Vec::new(),
+        }
     }
 }
 
@@ -133,12 +144,8 @@ pub fn fused(
 ) -> Result<FusedReport, Error> {
     let shapes = Shapes::default();
     // A GPU that is too old for one of them is refused before anything is measured.
-    let sources = shapes.sources();
-    let source = |example: Example| sources.get(example as usize);
-    examples
-        .iter()
-        .filter_map(|&example| source(example))
-        .try_for_each(|source| gpu.module(source).map(drop))?;
+    let mut sources = examples.iter().flat_map(|&example| shapes.sources_of(example));
+    sources.try_for_each(|source| gpu.module(&source).map(drop))?;
     let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
     let speeds = Speeds::measure(&lab)?;
     let mut rows = Vec::new();
@@ -202,18 +209,3 @@ fn fastest_plain(simple_us: f64, twin_us: f64) -> (String, f64) {
         false => (TWIN.to_owned(), twin_us),
     }
 }
-
-/// Structs of plain numbers that kernels take.
-macro_rules! device_struct {
-    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy)]
-        #[repr(C)]
-        struct $name {
-            $($field: $type),+
-        }
-        // SAFETY: plain numbers in C layout, as in the kernels.
-        unsafe impl cudarc::driver::DeviceRepr for $name {}
-    };
-}
-use device_struct;

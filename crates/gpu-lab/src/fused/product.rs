@@ -5,10 +5,10 @@ use buddy_core::Target;
 use buddy_cuda::{Allocation, DeviceBytes, Launch, Source};
 use serde::{Deserialize, Serialize};
 
-use super::{FusedRow, Speeds, TWIN, device_struct};
+use super::{FusedRow, Speeds, TWIN};
 use crate::{
     Error, Lab,
-    lab::{Kernels, at, moved_bytes, none_wrong, overflow, program},
+    lab::{Kernels, at, device_struct, moved_bytes, none_wrong, overflow, program},
     vendor::Vendor,
 };
 

@@ -1,56 +1,47 @@
-//! The sparse product (`kernels/examples/spmv.cu`): values and columns from compressed memory, x gathered at random.
+//! The sparse product (`kernels/spmv.cu`): values and columns in layouts for kernels, x gathered at random.
 
-use buddy_codec::CodecKind;
-use buddy_core::Target;
-use buddy_cuda::{Allocation, DeviceBytes, Launch, Source};
+use buddy_cuda::{DeviceBytes, Launch, Source};
 use serde::{Deserialize, Serialize};
 
-use super::{FusedRow, Speeds, device_struct, fastest_plain};
+use super::{FusedRow, Speeds, fastest_plain};
 use crate::{
     Error, Lab,
-    lab::{Kernels, at, moved_bytes, none_wrong, overflow, program},
+    lab::{Kernels, at, device_struct, none_wrong, program},
+    matrix::{MATRIX_ENTRY, NarrowValues, OffsetColumns, TableValues},
 };
 
 /// How the sparse product is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpmvShape {
-    /// Warps of a block.
-    pub warps: u32,
-    /// Elements of a warp, about.
-    pub elements: u32,
-    /// Gathers of a lane that are on their way at once.
-    pub at_once: u32,
+    /// Lanes to a row of about 32 elements.
+    pub short_rows: u32,
+    /// Lanes to a row of about 256 elements.
+    pub long_rows: u32,
 }
 
 impl Default for SpmvShape {
     fn default() -> Self {
-        Self { warps: 4, elements: 1 << 15, at_once: 8 }
+        Self { short_rows: 8, long_rows: 32 }
     }
 }
 
 impl SpmvShape {
     pub(super) fn check(self) -> Result<(), Error> {
-        let lanes = [1, 2, 4, 8, 16, 32].contains(&self.at_once);
-        let possible = lanes && (1..=32).contains(&self.warps) && self.elements > 0;
-        let why = "1 to 32 warps, some elements, a power of two of gathers to 32";
-        possible.then_some(()).ok_or(Error::Cut { of: "sparse product", why })
+        let lanes = [self.short_rows, self.long_rows].iter().all(|lanes| [2, 4, 8, 16, 32].contains(lanes));
+        lanes
+            .then_some(())
+            .ok_or(Error::Cut { of: "sparse product", why: "2, 4, 8, 16 or 32 lanes to a row" })
     }
 
-    pub(super) fn source(self) -> Source {
-        let defines =
-            [format!("BUDDY_SPMV_WARPS={}", self.warps), format!("BUDDY_SPMV_AT_ONCE={}", self.at_once)];
-        program("spmv.cu", include_str!("../../kernels/spmv.cu"), &defines)
+    /// The programs for short and for long rows.
+    pub(super) fn sources(self) -> [Source; 2] {
+        [self.short_rows, self.long_rows].map(source)
     }
+}
 
-    fn matrix(self, vector: Vector, starts: &DeviceBytes) -> Matrix {
-        let rows_per_warp = (self.elements / vector.per_row).max(1);
-        let rows = ELEMENTS / vector.per_row;
-        Matrix { starts: at(starts), rows, columns: vector.columns, rows_per_warp, reserved: 0 }
-    }
-
-    fn launch(self, matrix: Matrix) -> Launch {
-        Launch::new((matrix.rows.div_ceil(self.warps * matrix.rows_per_warp), 1), 32 * self.warps, 0)
-    }
+fn source(lanes: u32) -> Source {
+    let name = format!("spmv-{lanes}.cu");
+    program(&name, include_str!("../../kernels/spmv.cu"), &[format!("BUDDY_SPMV_LANES={lanes}")])
 }
 
 /// A vector that is gathered from: its length, elements of a row, and where it lies.
@@ -59,41 +50,33 @@ struct Vector {
     columns: u32,
     per_row: u32,
     place: &'static str,
-    limiter: &'static str,
 }
 
 const VECTORS: [Vector; 2] = [
-    Vector { columns: 1 << 24, per_row: 256, place: "x of 128 MiB, in memory", limiter: "gathers" },
-    Vector { columns: 1 << 21, per_row: 32, place: "x of 16 MiB, in L2", limiter: "instructions" },
+    Vector { columns: 1 << 24, per_row: 256, place: "x of 128 MiB, in memory" },
+    Vector { columns: 1 << 21, per_row: 32, place: "x of 16 MiB, in L2" },
 ];
 
 const ELEMENTS: u32 = 1 << 27;
+/// Entries, and how many of them may lie as they are.
+const ENTRIES: u32 = ELEMENTS / MATRIX_ENTRY;
+const OTHERS: u32 = ENTRIES / 64;
 /// Bytes that a gather from memory moves.
 const SECTOR: u64 = 32;
+/// Different values of a matrix that has few.
+const FEW: u32 = 200;
+/// Values of which a table is made.
+const SAMPLE: usize = 1 << 16;
 
-device_struct!(Matrix { starts: u64, rows: u32, columns: u32, rows_per_warp: u32, reserved: u32 });
+device_struct!(Matrix { starts: u64, rows: u32, columns: u32 });
 
-/// The kernels that multiply.
-#[derive(Debug, Clone, Copy)]
-enum Kernel {
-    Fused,
-    Plain,
-    /// A warp to a row, as one would write it without us.
-    Simple,
-}
-
-/// A matrix, plain and compressed, with all that products with it need.
-struct System<'a> {
-    lab: &'a Lab,
-    kernels: Kernels,
-    shape: SpmvShape,
-    vector: Vector,
-    values: DeviceBytes,
-    columns: DeviceBytes,
-    starts: DeviceBytes,
-    x: DeviceBytes,
-    y: DeviceBytes,
-    packed: [Allocation; 2],
+/// What a matrix' values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Data {
+    /// Normal numbers of single precision.
+    Floats,
+    /// A few doubles.
+    Few,
 }
 
 /// A grid of so many threads.
@@ -107,60 +90,172 @@ pub(super) fn measure(
     shape: SpmvShape,
     add: &mut impl FnMut(FusedRow),
 ) -> Result<(), Error> {
-    VECTORS.into_iter().try_for_each(|vector| System::new(lab, shape, vector)?.row(speeds).map(&mut *add))
+    for vector in VECTORS {
+        let lanes = if vector.per_row < 64 { shape.short_rows } else { shape.long_rows };
+        for data in [Data::Floats, Data::Few] {
+            add(System::new(lab, lanes, vector, data)?.row(speeds)?);
+        }
+    }
+    Ok(())
+}
+
+/// A matrix in plain memory, and all that products with it need.
+struct System<'a> {
+    lab: &'a Lab,
+    kernels: Kernels,
+    lanes: u32,
+    vector: Vector,
+    data: Data,
+    values: DeviceBytes,
+    columns: DeviceBytes,
+    starts: DeviceBytes,
+    x: DeviceBytes,
+    y: DeviceBytes,
+}
+
+/// The same matrix in layouts for kernels: the arrays of its values, and of its columns.
+struct Packed {
+    values: [DeviceBytes; 3],
+    columns: [DeviceBytes; 4],
+    /// Entries that lie as they are, of 32 elements each.
+    others: u64,
+}
+
+impl Packed {
+    fn narrow(&self) -> NarrowValues {
+        let [narrow, kinds, others] = self.values.each_ref().map(at);
+        NarrowValues { narrow, kinds, others }
+    }
+
+    fn table(&self) -> TableValues {
+        let [places, table, _] = self.values.each_ref().map(at);
+        TableValues { places, table }
+    }
+
+    fn columns(&self) -> OffsetColumns {
+        let [low, high, bases, others] = self.columns.each_ref().map(at);
+        OffsetColumns { low, high, bases, others }
+    }
+
+    /// Bytes that a product reads: all but the room of `others`, and of that what is used.
+    fn bytes(&self) -> u64 {
+        let arrays = self.values[..2].iter().chain(&self.columns[..3]).map(DeviceBytes::len).sum::<u64>();
+        arrays + self.others * u64::from(MATRIX_ENTRY) * 12
+    }
 }
 
 impl<'a> System<'a> {
-    fn new(lab: &'a Lab, shape: SpmvShape, vector: Vector) -> Result<Self, Error> {
-        let kernels = lab.kernels(&shape.source())?;
+    fn new(lab: &'a Lab, lanes: u32, vector: Vector, data: Data) -> Result<Self, Error> {
+        let kernels = lab.kernels(&source(lanes))?;
         let rows = ELEMENTS / vector.per_row;
         let of = |elements: u32, bytes: u64| lab.bytes(u64::from(elements) * bytes);
         let (values, columns) = (of(ELEMENTS, 8)?, of(ELEMENTS, 4)?);
         let (starts, x, y) = (of(rows + 1, 4)?, of(vector.columns, 8)?, of(rows, 8)?);
-        let matrix = shape.matrix(vector, &starts);
+        let system = Self { lab, kernels, lanes, vector, data, values, columns, starts, x, y };
+        let different = if data == Data::Few { FEW } else { 0 };
+        let (starts, values, columns) = (at(&system.starts), at(&system.values), at(&system.columns));
+        let (x, count) = (at(&system.x), vector.columns);
         // SAFETY: the arguments of these kernels, with memory for as many rows, columns and elements as they say.
         unsafe {
-            kernels.start("spmv_fill_starts", threads(rows + 1), &(at(&starts), rows, vector.per_row))?;
-            kernels.start("spmv_fill", threads(32 * rows), &(at(&values), at(&columns), matrix))?;
-            kernels.start("spmv_fill_vector", threads(vector.columns), &(at(&x), vector.columns))?;
+            let kernels = &system.kernels;
+            kernels.start("spmv_fill_starts", threads(rows + 1), &(starts, rows, vector.per_row))?;
+            let all = (values, columns, system.matrix(), different);
+            kernels.start("spmv_fill", threads(32 * rows), &all)?;
+            kernels.start("spmv_fill_vector", threads(count), &(x, count))?;
         }
-        let packed = [
-            lab.compress(CodecKind::Planes64, Target::X4Over3, values.all())?,
-            lab.compress(CodecKind::Bpc, Target::X4Over3, columns.all())?,
-        ];
-        Ok(Self { lab, kernels, shape, vector, values, columns, starts, x, y, packed })
+        Ok(system)
     }
 
     fn matrix(&self) -> Matrix {
-        self.shape.matrix(self.vector, &self.starts)
+        Matrix {
+            starts: at(&self.starts),
+            rows: ELEMENTS / self.vector.per_row,
+            columns: self.vector.columns,
+        }
     }
 
-    fn start(&self, kernel: Kernel, y: &DeviceBytes) -> Result<(), Error> {
-        let (matrix, x, y) = (self.matrix(), at(&self.x), at(y));
+    /// Packs values and columns; fails if they are not what their layouts are for.
+    fn pack(&self) -> Result<Packed, Error> {
+        let of = |count: u32, bytes: u64| self.lab.bytes(u64::from(count) * bytes);
+        let columns =
+            [of(ELEMENTS, 2)?, of(ELEMENTS, 1)?, of(ENTRIES, 4)?, of(OTHERS, 4 * u64::from(MATRIX_ENTRY))?];
+        let values = match self.data {
+            Data::Floats => [of(ELEMENTS, 4)?, of(ENTRIES, 4)?, of(OTHERS, 8 * u64::from(MATRIX_ENTRY))?],
+            Data::Few => [of(ELEMENTS, 1)?, of(256, 8)?, of(1, 8)?],
+        };
+        let mut packed = Packed { values, columns, others: 0 };
         let (values, columns) = (at(&self.values), at(&self.columns));
-        let [packed_values, packed_columns] = self.packed.each_ref().map(|one| one.buffer().view());
-        let (kernels, launch) = (&self.kernels, self.shape.launch(matrix));
-        // SAFETY: the arguments of the kernels, with memory for the matrix and both vectors; both buffers have the codecs of
-        // the fused one.
+        // SAFETY: the arguments of the kernel, with memory for every entry and for the others that there is room for.
+        let far = self.lab.count(|count| unsafe {
+            let arguments = (columns, packed.columns(), ENTRIES, OTHERS, count.address());
+            self.kernels.start("pack_columns", threads(ENTRIES), &arguments)
+        })?;
+        let odd = match self.data {
+            // SAFETY: likewise.
+            Data::Floats => self.lab.count(|count| unsafe {
+                let arguments = (values, packed.narrow(), ENTRIES, OTHERS, count.address());
+                self.kernels.start("pack_narrow", threads(ENTRIES), &arguments)
+            })?,
+            Data::Few => self.pack_table(&packed)?,
+        };
+        let room = if self.data == Data::Few { 0 } else { u64::from(OTHERS) };
+        if far > u64::from(OTHERS) || odd > room {
+            let why = "too many of its entries do not fit the layouts";
+            return Err(Error::Cut { of: "packed matrix", why });
+        }
+        packed.others = far.max(odd);
+        Ok(packed)
+    }
+
+    /// Finds the values that there are and gives each element its value's place; how many have none.
+    fn pack_table(&self, packed: &Packed) -> Result<u64, Error> {
+        let mut sample = vec![0; 8 * SAMPLE];
+        self.values.download(&mut sample)?;
+        let mut table: Vec<f64> = sample.as_chunks::<8>().0.iter().copied().map(f64::from_le_bytes).collect();
+        table.sort_by(f64::total_cmp);
+        table.dedup();
+        let used = table.len().min(256);
+        table.resize(256, 0.0);
+        packed.values[1].upload(&table.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())?;
+        // SAFETY: the arguments of the kernel, with a place for every element.
+        self.lab.count(|count| unsafe {
+            let arguments = (at(&self.values), packed.table(), used as u32, ELEMENTS, count.address());
+            self.kernels.start("pack_table", threads(ELEMENTS), &arguments)
+        })
+    }
+
+    fn start_simple(&self, y: &DeviceBytes) -> Result<(), Error> {
+        let arguments = (at(&self.values), at(&self.columns), self.matrix(), at(&self.x), at(y));
+        // SAFETY: the arguments of the kernel, with memory for the matrix and both vectors.
+        unsafe { self.kernels.start("spmv_simple", threads(32 * self.matrix().rows), &arguments) }
+    }
+
+    fn start_plain(&self, y: &DeviceBytes) -> Result<(), Error> {
+        let arguments = (at(&self.values), at(&self.columns), self.matrix(), at(&self.x), at(y));
+        // SAFETY: likewise.
+        unsafe { self.kernels.start("spmv_plain", threads(self.lanes * self.matrix().rows), &arguments) }
+    }
+
+    fn start_packed(&self, packed: &Packed, y: &DeviceBytes) -> Result<(), Error> {
+        let (launch, columns) = (threads(self.lanes * self.matrix().rows), packed.columns());
+        let (matrix, x, y) = (self.matrix(), at(&self.x), at(y));
+        // SAFETY: likewise, and the arrays are those of the layouts.
         unsafe {
-            match kernel {
-                Kernel::Fused => {
-                    kernels.start("spmv_fused", launch, &(packed_values, packed_columns, matrix, x, y))
+            match self.data {
+                Data::Floats => {
+                    self.kernels.start("spmv_narrow", launch, &(packed.narrow(), columns, matrix, x, y))
                 }
-                Kernel::Plain => {
-                    kernels.start("spmv_plain", launch, &(values, columns, u64::from(ELEMENTS), matrix, x, y))
-                }
-                Kernel::Simple => {
-                    kernels.start("spmv_simple", threads(32 * matrix.rows), &(values, columns, matrix, x, y))
+                Data::Few => {
+                    self.kernels.start("spmv_table", launch, &(packed.table(), columns, matrix, x, y))
                 }
             }
         }
     }
 
     /// The time of a kernel, whose result is right to rounding.
-    fn time(&self, kernel: Kernel, y: &DeviceBytes) -> Result<f64, Error> {
+    fn time(&self, what: &str, y: &DeviceBytes, run: impl Fn() -> Result<(), Error>) -> Result<f64, Error> {
         y.fill(0xee)?;
-        let us = self.lab.time(2, |_| self.start(kernel, y))?;
+        let us = self.lab.time(2, |_| run())?;
         let (matrix, rows) = (self.matrix(), threads(self.matrix().rows));
         // SAFETY: the arguments of `spmv_check`; the last one is a counter.
         let wrong = self.lab.count(|wrong| unsafe {
@@ -168,37 +263,36 @@ impl<'a> System<'a> {
                 (at(&self.values), at(&self.columns), matrix, at(&self.x), at(y), wrong.address());
             self.kernels.start("spmv_check", rows, &arguments)
         })?;
-        none_wrong(&format!("sparse product, {kernel:?}"), wrong)?;
+        none_wrong(&format!("sparse product, {what}"), wrong)?;
         Ok(us)
     }
 
     fn row(&self, speeds: Speeds) -> Result<FusedRow, Error> {
-        let expected = self.lab.bytes(self.y.len())?;
-        let simple_us = self.time(Kernel::Simple, &expected)?;
-        let twin_us = self.time(Kernel::Plain, &expected)?;
-        let fused_us = self.time(Kernel::Fused, &self.y)?;
-        let packed = self.packed.each_ref().map(Allocation::buffer);
-        packed.into_iter().try_for_each(|buffer| self.lab.describe(buffer))?;
+        let (packed, expected) = (self.pack()?, self.lab.bytes(self.y.len())?);
+        let simple_us = self.time("simple", &expected, || self.start_simple(&expected))?;
+        let twin_us = self.time("plain", &expected, || self.start_plain(&expected))?;
+        let fused_us = self.time("packed", &self.y, || self.start_packed(&packed, &self.y))?;
         self.lab.same("sparse product", expected.all(), self.y.all())?;
         let (against, against_us) = fastest_plain(simple_us, twin_us);
         // What is gathered from L2 is no traffic of the memory.
         let in_memory = self.vector.columns > 1 << 22;
         let gathered = if in_memory { u64::from(ELEMENTS) * SECTOR } else { self.x.len() };
-        let others = gathered + self.starts.len() + self.y.len();
-        let fused_bytes = packed.into_iter().map(moved_bytes).sum::<u64>() + others;
+        let rest = gathered + self.starts.len() + self.y.len();
+        let fused_bytes = packed.bytes() + rest;
+        let values = if self.data == Data::Few { "values by table" } else { "values as floats" };
         Ok(FusedRow {
             what: format!("sparse product, fp64, {ELEMENTS} elements, {}", self.vector.place),
-            memory: "values planes64, columns bpc, at 4/3x".to_owned(),
+            memory: format!("{values}, columns as offsets of 24 bits"),
             fused_us,
             overlapped_us: None,
             against,
             against_us,
             twin_us,
             fused_bytes,
-            plain_bytes: self.values.len() + self.columns.len() + others,
+            plain_bytes: self.values.len() + self.columns.len() + rest,
             of_memory: fused_bytes as f64 / speeds.read_gb_per_s / 1e3 / fused_us,
-            overflow: packed.into_iter().map(overflow).fold(0.0, f64::max),
-            limiter: self.vector.limiter.to_owned(),
+            overflow: packed.others as f64 / f64::from(ENTRIES),
+            limiter: "gathers".to_owned(),
         })
     }
 }
