@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::{fs, path::PathBuf};
+
 use common::buddy;
 
 #[test]
@@ -14,5 +16,29 @@ fn without_a_gpu_each_verb_says_so_in_one_line() {
         let run = buddy(&["gpu", verb]);
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.lines().count()), (1, "", 1), "{}", run.stderr);
         assert!(run.stderr.starts_with("buddy: no "), "{}", run.stderr);
+    }
+}
+
+/// Records that were written on a GPU are drawn without one; the pictures of docs/large.md are these.
+#[test]
+fn a_run_of_the_wave_is_drawn_from_its_record() {
+    let docs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("large");
+    fs::create_dir_all(&folder).unwrap();
+    for name in ["fit", "1.6x", "scarce"] {
+        let record = docs.join(format!("records/gpu-large-{name}-h200-2026-11-16.json"));
+        let (svg, page) = (folder.join(format!("large-{name}")), folder.join("large.html"));
+        let paths = [&record, &svg, &page].map(|path| path.to_str().unwrap());
+        let run = buddy(&["gpu", "large", "--from", paths[0], "--svg", paths[1], "--html", paths[2]]);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        assert!(run.stdout.contains("packed: ") && fs::read_to_string(&page).unwrap().contains("</svg>"));
+        for chart in 1..=3 {
+            let file = format!("large-{name}-{chart}.svg");
+            let drawn = fs::read_to_string(folder.join(&file)).unwrap();
+            // Not every chart is on the page.
+            if let Ok(shown) = fs::read_to_string(docs.join("img").join(&file)) {
+                assert!(shown == drawn, "docs/img/{file}: draw it anew with buddy gpu large --from");
+            }
+        }
     }
 }

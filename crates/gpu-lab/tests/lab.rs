@@ -1,7 +1,10 @@
 //! The laboratory on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
 //! fail instead.
 
-use buddy_gpu_lab::{Error, Example, Lab, Shapes, check, check_attention, check_linear, on_gpu, tune};
+use buddy_gpu_lab::{
+    Error, Example, Grid, Lab, LargeAsk, Shapes, Way, check, check_attention, check_linear, large, on_gpu,
+    tune,
+};
 
 #[test]
 fn every_codec_and_target_is_the_cpus() {
@@ -42,5 +45,34 @@ fn attention_gives_what_plain_memory_gives() {
         // Not on every GPU.
         Ok(()) | Err(Error::Gpu(buddy_cuda::Error::TooOld { .. })) => {}
         Err(error) => panic!("{error}"),
+    });
+}
+
+/// By all ways, and compared at small sizes with the CPU first.
+#[test]
+fn the_wave_is_the_same_by_every_way() {
+    on_gpu(|gpu| {
+        let grid = Grid { x: 256, y: 256, z: 128 };
+        let ways = Way::ALL.to_vec();
+        let ask = LargeAsk {
+            grid,
+            room: None,
+            host: None,
+            steps: Some(40),
+            seconds: 60.0,
+            ways,
+            verify: true,
+            share: 0.6,
+        };
+        match large(gpu, &ask, |_| true) {
+            Ok((report, picture)) => {
+                assert_eq!((report.runs.len(), report.checks.len()), (4, 4));
+                assert!(report.runs.iter().all(|run| run.differing.unwrap_or(0) == 0));
+                assert!(picture.unwrap().values.iter().any(|&value| value != 0.0));
+            }
+            // Not on every GPU.
+            Err(Error::Gpu(buddy_cuda::Error::TooOld { .. })) => {}
+            Err(error) => panic!("{error}"),
+        }
     });
 }

@@ -99,7 +99,7 @@ pub(super) fn charts(path: &Path, report: &LargeReport) -> Result<()> {
         let y = if over.log { y.logarithmic() } else { y.starting_at(0.0) };
         let series = over.lines.into_iter().map(|(name, points)| SeriesInfo::new(&name, points)).collect();
         Panel::Chart(Chart {
-            title: format!("{}: {}", over.title, lead(report)),
+            title: format!("{}, {} x {} x {} cells", over.title, report.grid.x, report.grid.y, report.grid.z),
             shape: Shape::Lines,
             x: AxisInfo::new("step", Unit::Count),
             y,

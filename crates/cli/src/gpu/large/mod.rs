@@ -60,7 +60,7 @@ pub(super) struct Large {
     /// Write them as a page
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
-    /// Write charts of speed and memory over time to PATH-1.svg and PATH-2.svg
+    /// Write charts of speed, memory and bricks over time to PATH-1.svg, PATH-2.svg and PATH-3.svg
     #[arg(long, value_name = "PATH")]
     svg: Option<PathBuf>,
     /// Write a slice of the wave as a PNG
