@@ -7,7 +7,7 @@ use std::{
 
 use buddy_core::{AllocationInfo, Dtype, RunInfo};
 
-use crate::{Array, Error, Pattern, dumps::Dumps, open};
+use crate::{Array, Error, Pattern, dumps::Dumps, open, open_raw};
 
 /// The file that makes a directory a run.
 pub(crate) const RUN_FILE: &str = "run.json";
@@ -85,6 +85,9 @@ impl Run {
         let path = self.dir.join(plain(file).map_err(|error| error.at(self.dir.display()))?);
         let arrays = match &self.dumps {
             Some(dumps) => dumps.read(index)?,
+            None if path.is_dir() => {
+                self.info.allocations.iter().map(|one| dumped(&path, one)).collect::<Result<_, _>>()?
+            }
             None => open(&path, None)?,
         };
         in_order(&self.info.allocations, arrays).map_err(|error| error.at(path.display()))
@@ -104,6 +107,15 @@ fn plain(file: &str) -> Result<&str, Error> {
             Err(Error::format(RUN_FILE, format!("{file:?} is not the name of a file in the run's directory")))
         }
     }
+}
+
+/// The bytes of one allocation, in a file of its own.
+fn dumped(dir: &Path, allocation: &AllocationInfo) -> Result<Array, Error> {
+    let path = dir.join(allocation.name.replace('/', "_"));
+    let mut arrays = open_raw(&path, Some(allocation.dtype))?;
+    let mut array = arrays.pop().ok_or_else(|| Error::Missing(allocation.name.clone()))?;
+    array.name.clone_from(&allocation.name);
+    Ok(array)
 }
 
 /// Brings arrays into the order of the allocations that they must be.
