@@ -74,7 +74,7 @@ pub(crate) struct Watching {
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
 
-    /// Codecs to measure while it runs: names, or `all` that a GPU can measure without training
+    /// Codecs to measure while it runs: names, or `all` that a GPU can measure
     #[arg(long, value_name = "LIST", default_value = "all", hide_possible_values = true, value_delimiter = ',', value_parser = codecs_parser())]
     watch_codecs: Vec<String>,
 
@@ -196,9 +196,9 @@ impl Outcome {
     }
 }
 
-/// The codecs that a GPU measures without seeing a sample first, the paper's first.
+/// The codecs that a GPU measures, the paper's first. Of those that learn the watcher can teach `bf16`.
 fn watchable() -> impl Iterator<Item = CodecKind> {
-    buddy_cuda::codecs().filter(|kind| !kind.learns())
+    buddy_cuda::codecs().filter(|kind| !kind.learns() || *kind == CodecKind::Bf16)
 }
 
 fn codecs_parser() -> impl TypedValueParser<Value = String> {

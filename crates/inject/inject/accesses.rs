@@ -42,7 +42,7 @@ impl Accesses {
             }
         };
         let mut slots: Vec<(usize, u64)> =
-            words.iter().filter_map(|word| book.find(*word)).map(|live| (live.slot, live.bytes)).collect();
+            words.iter().filter_map(|word| book.find(*word)).collect();
         slots.sort_unstable();
         slots.dedup();
         for (slot, bytes) in slots {

@@ -2,7 +2,11 @@
 //!
 //! Nothing here calls CUDA: the library feeds it [`Event`]s, and tests feed it sequences that were recorded.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem::take,
+    ops::Range,
+};
 
 /// How memory was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -12,16 +16,19 @@ pub(crate) enum How {
     Managed,
     Pitched,
     Mapped,
+    /// A piece of memory that the program takes from a pool of its own.
+    Piece,
 }
 
 impl How {
     /// Every way with its name in logs and recorded sequences.
-    pub(crate) const ALL: [(Self, &'static str); 5] = [
+    pub(crate) const ALL: [(Self, &'static str); 6] = [
         (Self::Plain, "plain"),
         (Self::Async, "async"),
         (Self::Managed, "managed"),
         (Self::Pitched, "pitched"),
         (Self::Mapped, "mapped"),
+        (Self::Piece, "piece"),
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -40,6 +47,10 @@ pub(crate) enum Event {
     Access { address: u64, bytes: u64, allowed: bool },
     /// Addresses are about to lose their memory.
     Unmapped { address: u64, bytes: u64 },
+    /// The program says what a piece of its memory is: of this site, or free in its pool.
+    Piece { address: u64, bytes: u64, site: Option<u32> },
+    /// It has named all pieces that there are now.
+    Cut,
     /// A context is about to end, and all memory of it.
     ContextEnds { context: u64 },
     /// A stream begins to be captured into a graph.
@@ -62,6 +73,9 @@ impl Event {
                 format!("access {address:#x} {bytes} {}", u8::from(*allowed))
             }
             Self::Unmapped { address, bytes } => format!("unmapped {address:#x} {bytes}"),
+            Self::Piece { address, bytes, site: Some(site) } => format!("piece {address:#x} {bytes} {site}"),
+            Self::Piece { address, bytes, site: None } => format!("piece {address:#x} {bytes}"),
+            Self::Cut => "cut".to_owned(),
             Self::ContextEnds { context } => format!("context-ends {context:#x}"),
             Self::CaptureBegins => "capture-begins".to_owned(),
             Self::CaptureEnds => "capture-ends".to_owned(),
@@ -93,6 +107,23 @@ pub(crate) struct Live {
     seen: bool,
 }
 
+/// A piece of a pool, with its slot unless it is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    bytes: u64,
+    site: Option<u32>,
+    slot: Option<usize>,
+}
+
+/// Memory to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) slot: usize,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    pub(crate) context: u64,
+}
+
 /// What is counted for the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -112,6 +143,9 @@ pub(crate) struct Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     live: BTreeMap<u64, Live>,
+    /// What the program said of its pools, and what it is just saying.
+    pieces: BTreeMap<u64, Piece>,
+    named: Vec<(u64, u64, Option<u32>)>,
     slots: Vec<Slot>,
     /// Slots whose memory was freed, by site and length.
     idle: HashMap<(u32, u64), Vec<usize>>,
@@ -121,12 +155,15 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Writes down what happened. Returns the slot of an allocation if it is a new one.
-    pub(crate) fn apply(&mut self, event: &Event) -> Option<usize> {
+    /// Writes down what happened. Returns the slots that are new.
+    pub(crate) fn apply(&mut self, event: &Event) -> Range<usize> {
+        let before = self.slots.len();
         match *event {
             Event::Allocated { address, bytes, how, context, site } => {
-                return self.allocate(address, bytes, how, context, site);
+                self.allocate(address, bytes, how, context, site);
             }
+            Event::Piece { address, bytes, site } => self.named.push((address, bytes, site)),
+            Event::Cut => self.cut(),
             Event::Freed { address } => self.remove(address),
             Event::Access { address, bytes, allowed } => {
                 let end = address.saturating_add(bytes);
@@ -144,28 +181,59 @@ impl Book {
                 self.live.values_mut().filter(|live| live.readable).for_each(|live| live.seen = true);
             }
         }
-        None
+        before..self.slots.len()
     }
 
-    fn allocate(&mut self, address: u64, bytes: u64, how: How, context: u64, site: u32) -> Option<usize> {
+    fn allocate(&mut self, address: u64, bytes: u64, how: How, context: u64, site: u32) {
         if address == 0 || bytes == 0 {
-            return None;
+            return;
         }
         // Whatever lay there was freed in a way that was not seen.
         self.remove_within(address, bytes);
-        let known = self.idle.get_mut(&(site, bytes)).and_then(Vec::pop);
-        let slot = known.unwrap_or(self.slots.len());
-        if known.is_none() {
-            let number = self.numbers.entry(site).or_default();
-            *number += 1;
-            self.slots.push(Slot { site, number: *number, bytes, how });
-        }
+        let slot = self.take_slot(site, bytes, how);
         let live = Live { slot, bytes, context, readable: how != How::Mapped, seen: false };
         self.live.insert(address, live);
         self.counts.allocations += 1;
         self.counts.live_bytes += bytes;
         self.counts.peak_bytes = self.counts.peak_bytes.max(self.counts.live_bytes);
-        known.is_none().then_some(slot)
+    }
+
+    /// The slot for memory of a site: one of that length whose memory was freed, or a new one.
+    fn take_slot(&mut self, site: u32, bytes: u64, how: How) -> usize {
+        if let Some(slot) = self.idle.get_mut(&(site, bytes)).and_then(Vec::pop) {
+            return slot;
+        }
+        let number = self.numbers.entry(site).or_default();
+        *number += 1;
+        self.slots.push(Slot { site, number: *number, bytes, how });
+        self.slots.len() - 1
+    }
+
+    fn give_back(&mut self, slot: usize) {
+        if let Some(known) = self.slots.get(slot) {
+            self.idle.entry((known.site, known.bytes)).or_default().push(slot);
+        }
+    }
+
+    /// The pieces that were named take the place of those before. What stayed where it was keeps its slot; those of
+    /// pieces that are gone are free for new ones.
+    fn cut(&mut self) {
+        let mut before = take(&mut self.pieces);
+        let mut new = Vec::new();
+        for (address, bytes, site) in take(&mut self.named) {
+            match before.get(&address) {
+                Some(piece) if (piece.bytes, piece.site) == (bytes, site) => {
+                    self.pieces.extend(before.remove(&address).map(|piece| (address, piece)));
+                }
+                _ => new.push((address, bytes, site)),
+            }
+        }
+        before.values().filter_map(|gone| gone.slot).for_each(|slot| self.give_back(slot));
+        for (address, bytes, site) in new.into_iter().filter(|(address, bytes, _)| *address > 0 && *bytes > 0)
+        {
+            let slot = site.map(|site| self.take_slot(site, bytes, How::Piece));
+            self.pieces.insert(address, Piece { bytes, site, slot });
+        }
     }
 
     fn remove(&mut self, address: u64) {
@@ -175,9 +243,7 @@ impl Book {
             self.counts.short += 1;
             self.counts.short_bytes += live.bytes;
         }
-        if let Some(slot) = self.slots.get(live.slot) {
-            self.idle.entry((slot.site, slot.bytes)).or_default().push(live.slot);
-        }
+        self.give_back(live.slot);
     }
 
     fn remove_within(&mut self, address: u64, bytes: u64) {
@@ -188,15 +254,51 @@ impl Book {
         gone.into_iter().for_each(|base| self.remove(base));
     }
 
-    /// What lives and may be read, by address.
-    pub(crate) fn readable(&self) -> impl Iterator<Item = (u64, &Live)> {
-        self.live.iter().filter(|(_, live)| live.readable).map(|(address, live)| (*address, live))
+    /// What lives and may be read, by address: pieces where the program named them, else whole allocations.
+    pub(crate) fn readable(&self) -> Vec<Span> {
+        let whole = self.live.iter().filter(|(base, live)| live.readable && !self.is_cut(**base, live.bytes));
+        let whole =
+            whole.map(|(&base, &Live { slot, bytes, context, .. })| Span { slot, base, bytes, context });
+        let pieces = self.pieces.iter().filter_map(|(&base, piece)| {
+            let context = self.context_of(base, piece.bytes)?;
+            Some(Span { slot: piece.slot?, base, bytes: piece.bytes, context })
+        });
+        let mut all: Vec<Span> = whole.chain(pieces).collect();
+        all.sort_by_key(|span| span.base);
+        all
     }
 
-    /// The allocation that holds an address.
-    pub(crate) fn find(&self, address: u64) -> Option<&Live> {
+    /// Whether a piece lies in this memory, or begins before it and reaches into it.
+    fn is_cut(&self, base: u64, bytes: u64) -> bool {
+        let last = self.pieces.range(..base.saturating_add(bytes)).next_back();
+        last.is_some_and(|(at, piece)| at.saturating_add(piece.bytes) > base)
+    }
+
+    /// The context of memory that is readable from its first to its last byte, in one allocation or in several that lie
+    /// side by side.
+    fn context_of(&self, base: u64, bytes: u64) -> Option<u64> {
+        let (mut at, end) = (base, base.checked_add(bytes)?);
+        let mut context = None;
+        while at < end {
+            let (start, live) = self.live.range(..=at).next_back()?;
+            let reach = (start + live.bytes).max(at);
+            if !live.readable || reach == at {
+                return None;
+            }
+            (at, context) = (reach, context.or(Some(live.context)));
+        }
+        context
+    }
+
+    /// Slot and bytes of what holds an address: a piece where there are pieces, else an allocation.
+    pub(crate) fn find(&self, address: u64) -> Option<(usize, u64)> {
+        let piece =
+            self.pieces.range(..=address).next_back().filter(|(at, piece)| address - *at < piece.bytes);
+        if let Some((_, piece)) = piece {
+            return Some((piece.slot?, piece.bytes));
+        }
         let (base, live) = self.live.range(..=address).next_back()?;
-        (address - base < live.bytes).then_some(live)
+        (address - base < live.bytes).then_some((live.slot, live.bytes))
     }
 
     /// Whether a stream is being captured: the GPU cannot be waited for then.

@@ -42,6 +42,8 @@ pub(crate) struct Driver {
     ) -> c_int,
     allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int,
     free: unsafe extern "C" fn(u64) -> c_int,
+    allocate_host: unsafe extern "C" fn(*mut Handle, usize) -> c_int,
+    free_host: unsafe extern "C" fn(Handle) -> c_int,
     to_device: unsafe extern "C" fn(u64, *const c_void, usize, Handle) -> c_int,
     to_host: unsafe extern "C" fn(*mut c_void, u64, usize, Handle) -> c_int,
     fill: unsafe extern "C" fn(u64, u8, usize, Handle) -> c_int,
@@ -75,6 +77,8 @@ impl Driver {
                 launch: library.find(c"cuLaunchKernel")?,
                 allocate: library.find(c"cuMemAlloc_v2")?,
                 free: library.find(c"cuMemFree_v2")?,
+                allocate_host: library.find(c"cuMemAllocHost_v2")?,
+                free_host: library.find(c"cuMemFreeHost")?,
                 to_device: library.find(c"cuMemcpyHtoDAsync_v2")?,
                 to_host: library.find(c"cuMemcpyDtoHAsync_v2")?,
                 fill: library.find(c"cuMemsetD8Async")?,
@@ -176,6 +180,19 @@ impl Driver {
         unsafe { (self.free)(address) };
     }
 
+    /// Host memory that the GPU reaches by itself.
+    pub(crate) fn allocate_host(&self, bytes: usize) -> Result<usize, String> {
+        let mut address = null_mut();
+        // SAFETY: the driver writes one address.
+        check(unsafe { (self.allocate_host)(&mut address, bytes) }, "no host memory for the counters")?;
+        Ok(address as usize)
+    }
+
+    pub(crate) fn free_host(&self, address: usize) {
+        // SAFETY: taken by `allocate_host`, and given back once.
+        unsafe { (self.free_host)(address as Handle) };
+    }
+
     pub(crate) fn new_stream(&self) -> Result<u64, String> {
         let mut stream = null_mut();
         // SAFETY: the driver writes one handle.
@@ -198,18 +215,19 @@ impl Driver {
         check(unsafe { (self.to_device)(to, from.as_ptr().cast(), bytes, stream as Handle) }, "cannot copy")
     }
 
-    /// Copies plain data from the device, and waits.
+    /// Copies bytes from the device, in the order of a stream.
     ///
     /// # Safety
-    /// The device's memory has so much.
-    pub(crate) unsafe fn receive<T: Copy>(&self, to: &mut [T], from: u64, stream: u64) -> Result<(), String> {
-        let bytes = size_of_val(to);
+    /// Both places have so many bytes, and stay as they are until the stream was waited for.
+    pub(crate) unsafe fn copy_out(
+        &self,
+        to: usize,
+        from: u64,
+        bytes: usize,
+        stream: u64,
+    ) -> Result<(), String> {
         // SAFETY: the caller's promise.
-        check(
-            unsafe { (self.to_host)(to.as_mut_ptr().cast(), from, bytes, stream as Handle) },
-            "cannot copy",
-        )?;
-        self.wait(stream)
+        check(unsafe { (self.to_host)(to as *mut c_void, from, bytes, stream as Handle) }, "cannot copy")
     }
 
     /// Sets memory to zero.

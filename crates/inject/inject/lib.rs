@@ -12,12 +12,15 @@ mod cupti;
 mod driver;
 mod frames;
 mod library;
+mod lines;
 mod look;
+mod pieces;
 mod settings;
 mod site;
 mod spacing;
 mod spans;
 mod watcher;
+mod window;
 
 use std::{
     cell::Cell,
@@ -31,8 +34,11 @@ use std::{
 
 use calls::{Call, Parameters};
 use cupti::{CallData, Cupti, ResourceData};
+use pieces::{Pieces, Tell};
 use watcher::Watcher;
 
+/// What the program says of its pools.
+static PIECES: Pieces = Pieces::new();
 static WATCHER: OnceLock<Watcher> = OnceLock::new();
 /// What each number of a call stands for.
 static CALLS: OnceLock<Vec<Option<Call>>> = OnceLock::new();
@@ -149,4 +155,21 @@ pub unsafe extern "C" fn buddy_watch_look_now(label: *const c_char) {
     // SAFETY: the caller's promise.
     let label = if label.is_null() { c"" } else { unsafe { CStr::from_ptr(label) } };
     inside(|watcher| watcher.asked(label));
+}
+
+/// A program that keeps a pool leaves a function here that names the pool's pieces, by `buddy_watch_piece_is`, whenever it is
+/// called; null takes it back.
+#[unsafe(no_mangle)]
+pub extern "C" fn buddy_watch_pieces_from(tell: Option<Tell>) {
+    PIECES.from(tell);
+}
+
+/// The function of [`buddy_watch_pieces_from`] calls this for every piece; without a name it is free.
+///
+/// # Safety
+/// The name is null or ends in zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddy_watch_piece_is(address: u64, bytes: u64, name: *const c_char) {
+    // SAFETY: the caller's promise.
+    unsafe { PIECES.name(address, bytes, name) };
 }

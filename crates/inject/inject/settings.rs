@@ -51,6 +51,11 @@ impl Settings {
         Self::parse(folder, &text)
     }
 
+    /// Where a look of this process is written.
+    pub(crate) fn look_file(&self, pid: u32, look: u64) -> PathBuf {
+        self.folder.join(format!("{pid}.{look}.look"))
+    }
+
     fn parse(folder: PathBuf, text: &str) -> Result<Self, String> {
         let all = |key: &str| -> Vec<String> {
             let of_key =

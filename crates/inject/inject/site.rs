@@ -34,7 +34,7 @@ unsafe extern "C" {
 #[derive(Default)]
 pub(crate) struct Sites {
     known: HashMap<Vec<usize>, u32>,
-    names: Vec<String>,
+    names: HashMap<String, u32>,
 }
 
 impl Sites {
@@ -44,17 +44,19 @@ impl Sites {
         if let Some(&site) = self.known.get(&frames) {
             return (site, None);
         }
-        let name = name();
-        // Two ways to one line are one site.
-        let (site, new) = match self.names.iter().position(|known| *known == name) {
-            Some(site) => (site as u32, None),
-            None => {
-                self.names.push(name.clone());
-                (self.names.len() as u32 - 1, Some(name))
-            }
-        };
+        let (site, new) = self.named(name());
         self.known.insert(frames, site);
         (site, new)
+    }
+
+    /// The number of the site of this name, and the name if it is a new one. Two ways to one line are one site.
+    pub(crate) fn named(&mut self, name: String) -> (u32, Option<String>) {
+        if let Some(&site) = self.names.get(&name) {
+            return (site, None);
+        }
+        let site = self.names.len() as u32;
+        self.names.insert(name.clone(), site);
+        (site, Some(name))
     }
 }
 

@@ -1,6 +1,8 @@
 //! How allocations are cut for the size kernels: blocks of pages, whose counts are all that targets need, and a few single
 //! pages for pictures. A block is a power of two of 8 KiB pages, at most 256 to an allocation (`Blocks` of buddy-core).
 
+use std::collections::HashMap;
+
 const PAGE_BYTES: u64 = 8192;
 const ENTRY_BYTES: u64 = 128;
 /// Bytes that a warp takes at a time.
@@ -9,7 +11,9 @@ const MOST_BLOCKS: u64 = 256;
 /// Pages of all allocations together that a picture shows, about.
 const PICTURE_PAGES: u64 = 64;
 /// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window, what the codec learned.
-const FIELDS: usize = 6;
+pub(crate) const FIELDS: usize = 6;
+/// `bf16`'s window of numbers from 2^-15 to just under 2, its default.
+const USUAL_WINDOW: u64 = 112;
 /// Bytes of the classes of a page.
 pub(crate) const PAGE_CLASSES: u64 = 64;
 
@@ -86,6 +90,17 @@ impl Table {
         for (row, span) in (self.blocks..self.spans).enumerate() {
             if let Some(place) = self.numbers.get_mut(span * FIELDS + 3) {
                 *place = classes + row as u64 * PAGE_CLASSES;
+            }
+        }
+    }
+
+    /// Says what `bf16` learned of each allocation, by slot; of others the window where most numbers lie.
+    pub(crate) fn place_windows(&mut self, windows: &HashMap<usize, u64>) {
+        for part in &self.parts {
+            let window = windows.get(&part.slot).copied().unwrap_or(USUAL_WINDOW);
+            let pictures = self.blocks + part.row..self.blocks + part.row + part.rows;
+            for span in (part.first..part.first + part.blocks).chain(pictures) {
+                self.numbers[span * FIELDS + 4] = window;
             }
         }
     }

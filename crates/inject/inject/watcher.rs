@@ -14,11 +14,13 @@ use std::{
 };
 
 use crate::{
+    PIECES,
     accesses::Accesses,
-    book::{Book, Event},
+    book::{Book, Event, Span},
     calls::{Call, Parameters},
     driver::Driver,
     look::Eyes,
+    pieces::Named,
     settings::{Settings, When, rank},
     site::Sites,
     spacing::Spacing,
@@ -47,9 +49,11 @@ struct State {
     eyes: Eyes,
     accesses: Accesses,
     unfollowed: u64,
-    /// Snapshots in the log, and those whose dump is kept.
+    /// Whether the program names pieces of its memory.
+    cuts: bool,
+    /// Snapshots in the log, and those that are kept.
     looks: u64,
-    dumped: Vec<u64>,
+    kept: Vec<u64>,
     described: bool,
 }
 
@@ -69,8 +73,9 @@ impl Watcher {
             eyes: Eyes::default(),
             accesses: Accesses::default(),
             unfollowed: 0,
+            cuts: false,
             looks: 0,
-            dumped: Vec::new(),
+            kept: Vec::new(),
             described: false,
         };
         Ok(Self {
@@ -97,7 +102,7 @@ impl Watcher {
     /// Writes a line to the log.
     pub(crate) fn note(&self, line: &str) {
         if std::process::id() == self.pid {
-            self.state().write(&format!("{line}\n"));
+            self.state().write(format!("{line}\n"));
         }
     }
 
@@ -112,7 +117,7 @@ impl Watcher {
         let totals = self.totals(&state);
         let unfollowed = state.unfollowed;
         let nanoseconds = self.began.elapsed().as_nanos();
-        state.write(&format!(
+        state.write(format!(
             "{lines}unknown {unknown}\nunfollowed {unfollowed}\n{totals}end {nanoseconds}\n"
         ));
     }
@@ -181,7 +186,7 @@ impl Watcher {
         if new && !state.described {
             state.described = true;
             if let Ok((name, version)) = self.driver.card() {
-                state.write(&format!("card {name}\ndriver {version}\n"));
+                state.write(format!("card {name}\ndriver {version}\n"));
             }
         }
         Ok(())
@@ -223,15 +228,17 @@ impl Watcher {
     }
 
     fn look_if_due(&self, tick: u64, label: &str) -> Result<(), String> {
-        let mut state = self.state();
-        if tick < state.spacing.next() || state.book.is_capturing() {
+        let due = |state: &State| tick >= state.spacing.next() && !state.book.is_capturing();
+        if !due(&self.state()) {
             return Ok(());
         }
-        if !self.look(&mut state, label)? {
+        let Some(pieces) = PIECES.ask() else { return Ok(()) };
+        let mut state = self.state();
+        if !due(&state) || !self.look(&mut state, pieces, label)? {
             return Ok(());
         }
         if state.spacing.taken(tick) {
-            state.halve(&self.settings);
+            state.halve(&self.settings, self.pid);
         }
         self.next.store(state.spacing.next(), Ordering::Relaxed);
         Ok(())
@@ -239,18 +246,23 @@ impl Watcher {
 
     /// The program wants to be looked at now.
     pub(crate) fn asked(&self, label: &CStr) -> Result<(), String> {
+        if self.settings.when != When::Asked {
+            return Ok(());
+        }
+        let Some(pieces) = PIECES.ask() else { return Ok(()) };
         let mut state = self.state();
-        if self.settings.when == When::Asked && !state.book.is_capturing() {
-            self.look(&mut state, &label.to_string_lossy())?;
+        if !state.book.is_capturing() {
+            self.look(&mut state, pieces, &label.to_string_lossy())?;
         }
         Ok(())
     }
 
     /// Looks at all that lives, context by context. Returns whether there was anything.
-    fn look(&self, state: &mut State, label: &str) -> Result<bool, String> {
+    fn look(&self, state: &mut State, pieces: Vec<Named>, label: &str) -> Result<bool, String> {
+        state.cut(pieces, self.settings.events);
         let mut contexts: BTreeMap<u64, Vec<(usize, u64, u64)>> = BTreeMap::new();
-        for (base, live) in state.book.readable() {
-            contexts.entry(live.context).or_default().push((live.slot, base, live.bytes));
+        for Span { slot, base, bytes, context } in state.book.readable() {
+            contexts.entry(context).or_default().push((slot, base, bytes));
         }
         if contexts.is_empty() {
             return Ok(false);
@@ -262,11 +274,9 @@ impl Watcher {
             .try_for_each(|&context| self.driver.within(context, || self.driver.synchronize()));
         let began = Instant::now();
         let label: String = label.chars().filter(|c| !c.is_control()).take(200).collect();
-        let mut text = format!(
-            "look {} {} {label}\n",
-            self.launches.load(Ordering::Relaxed),
-            self.began.elapsed().as_nanos()
-        );
+        let launches = self.launches.load(Ordering::Relaxed);
+        let head = format!("look {launches} {} {label}\n", self.began.elapsed().as_nanos());
+        let mut seen_text = Vec::new();
         let mut seen = settled;
         for (&context, allocations) in &contexts {
             if seen.is_err() {
@@ -274,16 +284,17 @@ impl Watcher {
             }
             seen = self.driver.within(context, || {
                 let State { eyes, .. } = state;
-                eyes.look(&self.driver, &self.settings, context, allocations, &mut text)?;
+                eyes.look(&self.driver, &self.settings, context, allocations, &mut seen_text)?;
                 self.dump(state, context, allocations)
             });
         }
         self.looking.store(false, Ordering::Release);
         seen?;
         state.apply(&Event::Looked, self.settings.events);
-        let _ = write!(text, "{}done {}\n", self.totals(state), began.elapsed().as_nanos());
-        state.write(&text);
-        state.dumped.push(state.looks);
+        // A file of its own, so that whoever reads the log need not read what is dropped.
+        let _ = fs::write(self.settings.look_file(self.pid, state.looks), seen_text);
+        state.write(format!("{head}{}done {}\n", self.totals(state), began.elapsed().as_nanos()));
+        state.kept.push(state.looks);
         state.looks += 1;
         Ok(true)
     }
@@ -300,42 +311,59 @@ impl Watcher {
 }
 
 impl State {
-    fn write(&mut self, text: &str) {
+    fn write(&mut self, text: impl AsRef<[u8]>) {
         // The log is kept as far as it goes: a full disk is no reason to stop the program.
-        let _ = self.log.write_all(text.as_bytes());
+        let _ = self.log.write_all(text.as_ref());
     }
 
     /// The call site that this thread is at, written to the log when it is new.
     fn site(&mut self) -> u32 {
-        let (site, new) = self.sites.here();
+        let found = self.sites.here();
+        self.introduce(found)
+    }
+
+    fn introduce(&mut self, (site, new): (u32, Option<String>)) -> u32 {
         if let Some(name) = new {
-            self.write(&format!("site {site} {name}\n"));
+            self.write(format!("site {site} {name}\n"));
         }
         site
     }
 
     fn apply(&mut self, event: &Event, written: bool) {
         if written {
-            self.write(&format!("event {}\n", event.line()));
+            self.write(format!("event {}\n", event.line()));
         }
-        if let Some(slot) = self.book.apply(event)
-            && let Some(new) = self.book.slot(slot)
-        {
-            let line = format!("slot {slot} {} {} {} {}\n", new.site, new.number, new.bytes, new.how.name());
-            self.write(&line);
+        for slot in self.book.apply(event) {
+            if let Some(new) = self.book.slot(slot) {
+                let (site, number, bytes, how) = (new.site, new.number, new.bytes, new.how.name());
+                self.write(format!("slot {slot} {site} {number} {bytes} {how}\n"));
+            }
         }
     }
 
+    /// The program's pools as it describes them now.
+    fn cut(&mut self, pieces: Vec<Named>, written: bool) {
+        if pieces.is_empty() && !self.cuts {
+            return;
+        }
+        self.cuts = !pieces.is_empty();
+        for (address, bytes, name) in pieces {
+            let found = name.map(|name| self.sites.named(name));
+            let site = found.map(|found| self.introduce(found));
+            self.apply(&Event::Piece { address, bytes, site }, written);
+        }
+        self.apply(&Event::Cut, written);
+    }
+
     /// Drops every second snapshot so far.
-    fn halve(&mut self, settings: &Settings) {
+    fn halve(&mut self, settings: &Settings, pid: u32) {
         self.write("halve\n");
-        let gone: Vec<u64> = self.dumped.iter().copied().step_by(2).collect();
-        self.dumped = self.dumped.iter().copied().skip(1).step_by(2).collect();
-        if let Some(folder) = &settings.dump {
-            for look in gone {
-                let _ = fs::remove_dir_all(
-                    folder.join(std::process::id().to_string()).join(format!("snapshot-{look}")),
-                );
+        let gone: Vec<u64> = self.kept.iter().copied().step_by(2).collect();
+        self.kept = self.kept.iter().copied().skip(1).step_by(2).collect();
+        for look in gone {
+            let _ = fs::remove_file(settings.look_file(pid, look));
+            if let Some(folder) = &settings.dump {
+                let _ = fs::remove_dir_all(folder.join(pid.to_string()).join(format!("snapshot-{look}")));
             }
         }
     }
@@ -344,7 +372,7 @@ impl State {
 /// The log's first lines: who is watched, with which codecs.
 fn header(settings: &Settings, pid: u32) -> String {
     let one_line = |text: String| text.replace(['\n', '\r'], " ");
-    let mut text = format!("buddy-watch 1\npid {pid}\n");
+    let mut text = format!("buddy-watch 2\npid {pid}\n");
     if let Some(rank) = rank() {
         let _ = writeln!(text, "rank {rank}");
     }

@@ -54,7 +54,7 @@ pub struct Slot {
     pub number: u32,
     /// Its length.
     pub bytes: u64,
-    /// How it was allocated: plain, async, managed, pitched or mapped.
+    /// How it was allocated: plain, async, managed, pitched or mapped; or a piece that the program named.
     pub how: String,
 }
 
@@ -77,6 +77,10 @@ pub struct Totals {
 pub(crate) struct Words<'a>(&'a str);
 
 impl<'a> Words<'a> {
+    pub(crate) fn new(line: &'a str) -> Self {
+        Self(line)
+    }
+
     pub(crate) fn rest(&self) -> &'a str {
         self.0
     }
@@ -102,12 +106,17 @@ impl<'a> Words<'a> {
         Some(six)
     }
 
-    /// Runs of equal blocks, `TIMES* SIX COUNTS`, to the end of the line.
-    pub(crate) fn runs(&mut self) -> Option<Vec<[u64; 6]>> {
+    /// Blocks of six counts, each of as many hexadecimal digits, `TIMES*` before equal ones, to the end of the line.
+    pub(crate) fn blocks(&mut self) -> Option<Vec<[u64; 6]>> {
         let mut counts = Vec::new();
-        while let Some(times) = self.word() {
-            let times: usize = times.strip_suffix('*')?.parse().ok().filter(|times| *times <= 256)?;
-            let six = self.six()?;
+        while let Some(word) = self.word() {
+            let (times, digits) = word.split_once('*').unwrap_or(("1", word));
+            let times: usize = times.parse().ok().filter(|times| *times <= 256)?;
+            let width = (digits.len() % 6 == 0).then_some(digits.len() / 6)?;
+            let mut six = [0; 6];
+            for (at, count) in six.iter_mut().enumerate() {
+                *count = u64::from_str_radix(digits.get(at * width..(at + 1) * width)?, 16).ok()?;
+            }
             counts.extend((0..times).map(|_| six));
         }
         Some(counts)
@@ -144,7 +153,7 @@ impl Reader {
     fn line(&mut self, kind: &str, mut words: Words<'_>) -> Option<()> {
         let watched = &mut self.watched;
         match kind {
-            "buddy-watch" => return (words.number()? == 1).then_some(()),
+            "buddy-watch" => return (words.number()? == 2).then_some(()),
             "pid" => watched.pid = words.number()?.try_into().ok()?,
             "rank" => watched.rank = Some(words.number()?.try_into().ok()?),
             "argument" => watched.arguments.push(words.rest().to_owned()),

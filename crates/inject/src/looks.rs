@@ -1,6 +1,6 @@
 //! Snapshots in a log: what was seen of each allocation.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use buddy_core::{Blocks, Histogram};
 
@@ -37,6 +37,20 @@ pub struct Seen {
 }
 
 impl Look {
+    /// Reads what was seen; none if a line is none, which a process that was killed may leave at the end.
+    pub(crate) fn read(&mut self, text: &str) -> Option<()> {
+        text.lines().try_for_each(|line| {
+            let (kind, rest) = line.split_once(' ')?;
+            self.add(kind, &mut Words::new(rest))
+        })
+    }
+
+    /// Reads the file of the look, which the library wrote before it said that it had looked. Whether it is there and whole.
+    pub(crate) fn is_whole_in(&mut self, folder: &Path, pid: u32) -> bool {
+        let file = folder.join(format!("{pid}.{}.look", self.index));
+        fs::read_to_string(file).is_ok_and(|text| self.read(&text).is_some())
+    }
+
     /// Takes one line; none if it is not of a look.
     pub(crate) fn add(&mut self, kind: &str, words: &mut Words<'_>) -> Option<()> {
         let slot = words.number()? as usize;
@@ -51,7 +65,7 @@ impl Look {
             }
             "blocks" => {
                 let (codec, pages) = (words.number()? as usize, words.number()?);
-                let blocks = Blocks::new(pages, words.runs()?);
+                let blocks = Blocks::new(pages, words.blocks()?);
                 (seen.blocks.len() == codec).then(|| seen.blocks.push(blocks))
             }
             "rows" => {

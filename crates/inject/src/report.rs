@@ -54,9 +54,15 @@ fn notes(watched: &Watched) -> Vec<String> {
             "{count} launches have arguments that the driver cannot describe: no accesses counted"
         ));
     }
-    if watched.is_pytorch() {
+    if watched.is_cut() {
         notes.push(
-            "these are the segments of PyTorch's allocator, not tensors: `buddy.torch.look` sees those"
+            "pools of the program are cut at the pieces that it named; what is free in them is left out"
+                .to_owned(),
+        );
+    } else if watched.is_pytorch() {
+        notes.push(
+            "these are the segments of PyTorch's allocator, pools of tensors: run `python -m buddy.torch SCRIPT` and \
+             they are cut at its blocks, or see `buddy.torch.look`"
                 .to_owned(),
         );
     }
@@ -69,6 +75,11 @@ fn notes(watched: &Watched) -> Vec<String> {
 }
 
 impl Watched {
+    /// Whether the program named pieces of its memory.
+    fn is_cut(&self) -> bool {
+        self.slots.iter().any(|slot| slot.how == "piece")
+    }
+
     /// Whether memory comes from PyTorch's caching allocator.
     fn is_pytorch(&self) -> bool {
         self.sites

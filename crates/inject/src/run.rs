@@ -162,7 +162,9 @@ fn logs(folder: &Path) -> Result<Vec<Watched>, Error> {
         let path = entry.map_err(Error::file(folder))?.path();
         if path.extension().is_some_and(|extension| extension == "log") {
             let bytes = fs::read(&path).map_err(Error::file(&path))?;
-            all.push(parse(&String::from_utf8_lossy(&bytes))?);
+            let mut watched = parse(&String::from_utf8_lossy(&bytes))?;
+            watched.looks.retain_mut(|look| look.is_whole_in(folder, watched.pid));
+            all.push(watched);
         }
     }
     all.sort_by_key(|watched: &Watched| (watched.rank, watched.pid));

@@ -5,11 +5,15 @@
 mod book;
 #[path = "../inject/frames.rs"]
 mod frames;
+#[path = "../inject/lines.rs"]
+mod lines;
 #[path = "../inject/spacing.rs"]
 mod spacing;
 #[path = "../inject/spans.rs"]
 #[allow(dead_code)]
 mod spans;
+#[path = "../inject/window.rs"]
+mod window;
 
 mod books;
 mod logs;

@@ -16,6 +16,7 @@ from .modules import SquaredReLU, SwiGLU
 from .report import SavedReport
 from .saved import SavedMemory, compress_saved
 from .packed import PackedTensor, linear, linear_room, pack, pack_weight, unpack
+from .watching import watch_blocks
 
 __all__ = ["Look", "PackedEmbedding", "PackedLinear", "PackedTensor", "SavedMemory", "SavedReport", "SquaredReLU", "SwiGLU", "TensorLook",
-           "compress_", "compress_saved", "linear", "linear_room", "look", "pack", "pack_weight", "unpack"]
+           "compress_", "compress_saved", "linear", "linear_room", "look", "pack", "pack_weight", "unpack", "watch_blocks"]

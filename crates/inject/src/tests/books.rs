@@ -22,6 +22,12 @@ fn event(line: &str) -> Event {
         "access" => Event::Access { address: number(1), bytes: number(2), allowed: number(3) != 0 },
         "unmapped" => Event::Unmapped { address: number(1), bytes: number(2) },
         "context-ends" => Event::ContextEnds { context: number(1) },
+        "piece" => Event::Piece {
+            address: number(1),
+            bytes: number(2),
+            site: words.get(3).map(|_| number(3) as u32),
+        },
+        "cut" => Event::Cut,
         "capture-begins" => Event::CaptureBegins,
         "capture-ends" => Event::CaptureEnds,
         "looked" => Event::Looked,
@@ -41,7 +47,7 @@ fn after(sequence: &str) -> Book {
 }
 
 fn live(book: &Book) -> Vec<(u64, usize)> {
-    book.readable().map(|(address, live)| (address, live.slot)).collect()
+    book.readable().iter().map(|span| (span.base, span.slot)).collect()
 }
 
 #[test]
@@ -57,7 +63,7 @@ fn what_is_allocated_lives_until_it_is_freed() {
     let counts = book.counts();
     assert_eq!((counts.allocations, counts.short, counts.short_bytes), (3, 1, 100));
     assert_eq!((counts.live_bytes, counts.peak_bytes), (12_288, 12_388));
-    assert_eq!(book.find(0x1fff).map(|live| live.slot), Some(0));
+    assert_eq!(book.find(0x1fff), Some((0, 4096)));
     assert!(book.find(0x2000).is_none() && book.find(0xfff).is_none());
 }
 
@@ -130,6 +136,55 @@ fn failed_and_empty_allocations_are_none() {
     assert!(live(&after("allocated 0x0 64 plain 0xc1 0\nallocated 0x1000 0 plain 0xc1 0")).is_empty());
 }
 
+/// A segment of 64 KiB that a pool cuts in two pieces and a free end, beside memory of no pool.
+const POOL: &str = "allocated 0x10000 65536 plain 0xc1 0
+                    allocated 0x90000 4096 plain 0xc1 1
+                    piece 0x10000 4096 2
+                    piece 0x11000 8192 2
+                    piece 0x13000 53248
+                    cut";
+
+#[test]
+fn pieces_stand_for_the_segment_that_they_are_cut_from() {
+    let book = after(POOL);
+    assert_eq!(live(&book), [(0x10000, 2), (0x11000, 3), (0x90000, 1)]);
+    assert_eq!(
+        (book.find(0x11004), book.find(0x13000), book.find(0x90000)),
+        (Some((3, 8192)), None, Some((1, 4096)))
+    );
+    assert_eq!(book.counts().allocations, 2, "pieces are no allocations");
+}
+
+#[test]
+fn a_piece_that_moves_keeps_its_slot_and_one_that_stays_as_well() {
+    let book =
+        after(&format!("{POOL}\npiece 0x11000 8192 2\npiece 0x13000 4096 2\npiece 0x14000 4096 2\ncut"));
+    assert_eq!(live(&book), [(0x11000, 3), (0x13000, 2), (0x14000, 4), (0x90000, 1)]);
+    assert_eq!(book.slot(4).unwrap().number, 3);
+}
+
+#[test]
+fn pieces_end_with_their_segment_and_segments_are_whole_again_without_them() {
+    assert_eq!(live(&after(&format!("{POOL}\nfreed 0x10000"))), [(0x90000, 1)]);
+    assert_eq!(live(&after(&format!("{POOL}\ncut"))), [(0x10000, 0), (0x90000, 1)]);
+    assert_eq!(
+        live(&after(&format!("{POOL}\npiece 0x1f000 8192 2\ncut"))),
+        [(0x90000, 1)],
+        "it reaches past the end"
+    );
+}
+
+#[test]
+fn a_piece_may_lie_in_several_mapped_parts() {
+    let mapped = "allocated 0x200000 2097152 mapped 0xc1 1
+                  allocated 0x400000 2097152 mapped 0xc1 1
+                  access 0x200000 4194304 1
+                  piece 0x300000 2097152 2
+                  cut";
+    assert_eq!(live(&after(mapped)), [(0x30_0000, 2)]);
+    assert!(live(&after(&format!("{mapped}\nunmapped 0x400000 2097152"))).is_empty());
+}
+
 /// Programs of `tests/gpu`, recorded on an H200 with `--keep-log`: allocations, slots, short-lived ones, what lives at the
 /// end, and the most bytes, each counted by hand from the sequence.
 #[test]
@@ -139,6 +194,7 @@ fn sequences_of_real_programs() {
         (include_str!("../../tests/sequences/driver.txt"), (2, 1, 0, 1, 1_048_576)),
         (include_str!("../../tests/sequences/graph.txt"), (2, 2, 0, 1, 4_194_312)),
         (include_str!("../../tests/sequences/mapped.txt"), (4, 3, 0, 0, 8_388_616)),
+        (include_str!("../../tests/sequences/pytorch.txt"), (6, 42, 0, 38, 178_283_268)),
         (include_str!("../../tests/sequences/threads.txt"), (171, 14, 26, 10, 8_503_344)),
     ] {
         let book = after(sequence);

@@ -1,16 +1,22 @@
 //! Logs to records.
 
+use buddy_snapshot::Run;
+
+use super::{
+    lines::{SUMS, write_part},
+    spans::Table,
+};
 use crate::{collect, parse, report};
 
-const HEAD: &str = "buddy-watch 1\npid 42\nrank 3\nargument /opt/cg\nargument C\ncodec bpc\ncodec zeros32\n\
+const HEAD: &str = "buddy-watch 2\npid 42\nrank 3\nargument /opt/cg\nargument C\ncodec bpc\ncodec zeros32\n\
                     card NVIDIA H200\ndriver 13000\nsite 0 cg.cu:5\nslot 0 0 1 8320 plain\nslot 1 0 2 128 async\n";
 
 /// A look at launch `n` that sees the first allocation, of 65 entries.
 fn look(n: u64) -> String {
     let rows = format!("{} 5", "0".repeat(64));
     format!(
-        "look {n} {n}000 kernel_{n}\nsizes 0 0x1000 0 64 0 0 0 0 1 128\nblocks 0 0 1 1* 64 0 0 0 0 0 1* 0 0 0 0 0 1\n\
-         sizes 0 0x1000 1 0 0 0 0 0 65 8320\nblocks 0 1 1 1* 0 0 0 0 0 64 1* 0 0 0 0 0 1\nrows 0 {rows}\n\
+        "look {n} {n}000 kernel_{n}\nsizes 0 0x1000 0 64 0 0 0 0 1 128\nblocks 0 0 1 400000000000 000000000001\n\
+         sizes 0 0x1000 1 0 0 0 0 0 65 8320\nblocks 0 1 1 000000000040 000000000001\nrows 0 {rows}\n\
          totals {n} 2 1 128 8448\ndone 500\n"
     )
 }
@@ -63,7 +69,7 @@ fn every_second_look_goes_when_there_are_many() {
 fn a_line_that_is_none_is_named() {
     let error = parse(&format!("{HEAD}sizes 0 0 0\nend 5\n")).unwrap_err().to_string();
     assert!(error.starts_with("line 13 of the log"), "{error}");
-    assert!(parse("buddy-watch 2\npid 1\n").is_err());
+    assert!(parse("buddy-watch 3\npid 1\n").is_err());
 }
 
 #[test]
@@ -73,8 +79,8 @@ fn dumps_become_a_run() {
     let mut second = look(2);
     second.insert_str(
         second.find("rows").unwrap(),
-        "sizes 1 0x9000 0 1 0 0 0 0 0 0\nblocks 1 0 1 1* 1 0 0 0 0 0\n\
-                       sizes 1 0x9000 1 1 0 0 0 0 0 0\nblocks 1 1 1 1* 1 0 0 0 0 0\nrows 1 0\n",
+        "sizes 1 0x9000 0 1 0 0 0 0 0 0\nblocks 1 0 1 010000000000\n\
+                       sizes 1 0x9000 1 1 0 0 0 0 0 0\nblocks 1 1 1 010000000000\nrows 1 0\n",
     );
     let watched = parse(&format!("{HEAD}{}{second}", look(1))).unwrap();
     for (snapshot, slot, bytes) in [(0, 0, 8320), (1, 0, 8320), (1, 1, 128)] {
@@ -90,4 +96,51 @@ fn dumps_become_a_run() {
     assert_eq!(std::fs::read(to.join("snapshot-1/cg.cu:5")).unwrap().len(), 8320);
     assert_eq!(std::fs::read(to.join("sometimes/snapshot-1/cg.cu:5#2")).unwrap().len(), 128);
     assert!(!from.exists());
+    // What `buddy profile` reads of it.
+    let arrays = Run::open(&to).unwrap().snapshot(1).unwrap();
+    assert_eq!((arrays[0].name.as_str(), arrays[0].bytes()), ("cg.cu:5", &[7; 8320][..]));
+}
+
+/// What the library writes of a look is what the reader reads: an allocation of 300 pages in blocks of two, whose counts
+/// need two digits, and one of 3 entries.
+#[test]
+fn blocks_are_read_as_they_are_written() {
+    let table = Table::new(&[(0, 0x1000, 300 * 8192), (1, 0x90_0000, 384)]);
+    let block = |index: u64| {
+        if index < 100 { [128, 0, 0, 0, 0, 0, 0] } else { [index - 100, 0, 1, 0, 0, 228 - index, 9] }
+    };
+    let last = [0, 3, 0, 0, 0, 0, 24];
+    let mut sums: Vec<u64> = (0..150).flat_map(block).chain(last).collect();
+    sums.resize(SUMS * table.spans, 0);
+    let mut log = format!("{HEAD}look 1 1 kernel\n").replace("codec zeros32\n", "").into_bytes();
+    let classes = vec![5; 64 * table.picture_pages];
+    table.parts.iter().for_each(|part| write_part(&mut log, &table, part, &sums, &classes));
+    log.extend(b"totals 1 2 0 0 0\ndone 1\n");
+    let text = String::from_utf8(log).unwrap();
+    assert!(text.contains("blocks 0 0 2 100*800000000000 000001000080 "), "{text}");
+    let seen = &parse(&text).unwrap().looks[0].seen;
+    let six = |index: u64| block(index)[..6].try_into().unwrap();
+    assert_eq!(seen[&0].blocks[0].counts(), (0..150).map(six).collect::<Vec<[u64; 6]>>());
+    assert_eq!(seen[&0].histograms[0].classes[0], 100 * 128 + (0..50).sum::<u64>());
+    assert_eq!(seen[&1].blocks[0].counts(), [[0, 3, 0, 0, 0, 0]]);
+    assert_eq!(seen[&1].rows, ["555"]);
+}
+
+/// A process that was killed while it looked: the file of the last look is not whole, and the look does not count.
+#[test]
+fn looks_are_read_from_their_own_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = look(1);
+    let lines: Vec<&str> = whole
+        .lines()
+        .filter(|line| ["sizes", "blocks", "rows"].contains(&&line[..line.find(' ').unwrap()]))
+        .collect();
+    let text = lines.join("\n");
+    std::fs::write(dir.path().join("42.0.look"), &text).unwrap();
+    std::fs::write(dir.path().join("42.1.look"), &text[..text.len() / 2]).unwrap();
+    let bare = |n: u64| format!("look {n} {n}000 kernel_{n}\ntotals {n} 2 1 128 8448\ndone 500\n");
+    let mut watched = parse(&format!("{HEAD}{}{}{}", bare(1), bare(2), bare(3))).unwrap();
+    let whole: Vec<bool> = watched.looks.iter_mut().map(|look| look.is_whole_in(dir.path(), 42)).collect();
+    assert_eq!(whole, [true, false, false]);
+    assert_eq!(watched.looks[0].seen, parse(&format!("{HEAD}{}", look(1))).unwrap().looks[0].seen);
 }

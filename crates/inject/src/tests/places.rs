@@ -1,8 +1,13 @@
 //! Call sites from backtraces, and tables of spans.
 
+use buddy_codec::Bf16;
 use buddy_core::{Blocks, PageMap};
 
-use super::{frames::parse, spans::Table};
+use super::{
+    frames::parse,
+    spans::{FIELDS, Table},
+    window::{learned, places},
+};
 
 #[test]
 fn a_backtrace_has_files_and_lines_where_there_are_symbols() {
@@ -30,7 +35,7 @@ fn allocations_are_cut_at_the_blocks_of_a_record() {
         let pages = bytes.div_ceil(8192);
         assert_eq!(part.pages, Blocks::pages_of(pages));
         assert_eq!(part.blocks as u64, pages.div_ceil(part.pages));
-        let spans: Vec<&[u64]> = table.numbers.chunks(5).collect();
+        let spans: Vec<&[u64]> = table.numbers.chunks(FIELDS).collect();
         assert_eq!(spans[..part.blocks].iter().map(|span| span[1]).sum::<u64>(), bytes);
         let last = spans[part.blocks - 1];
         assert_eq!(last[0] + last[1], 0x1000 + bytes);
@@ -46,14 +51,53 @@ fn tiles_follow_each_other_and_pictures_are_shared_out() {
     let mut table = Table::new(&[(3, 0, 1 << 20), (4, 1 << 30, 3 << 20), (5, 1 << 31, 5)]);
     let tiles = |bytes: u64| bytes.div_ceil(4096);
     let mut sum = 0;
-    for span in table.numbers.chunks(5) {
+    for span in table.numbers.chunks(FIELDS) {
         assert_eq!(span[2], sum);
         sum += tiles(span[1]);
     }
     assert_eq!(sum, table.tiles);
     assert_eq!(table.parts.iter().map(|part| part.rows).collect::<Vec<_>>(), [15, 47, 1]);
     table.place_classes(1000);
-    let places: Vec<u64> = table.numbers.chunks(5).map(|span| span[3]).collect();
+    let places: Vec<u64> = table.numbers.chunks(FIELDS).map(|span| span[3]).collect();
     assert_eq!(places[table.blocks - 1..table.blocks + 2], [0, 1000, 1064]);
     assert_eq!(table.entries_of_row(62), 1);
+}
+
+/// Windows are those that the codec itself learns of the same entries.
+#[test]
+fn windows_are_the_codecs() {
+    let mut noise = 1u64;
+    let mut sample = |spread: u64, entries: usize| -> Vec<u8> {
+        let value = |_| {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (exponent, rest) = (100 + (noise >> 40) % spread, noise >> 50 & 0x7f);
+            ((exponent as u16) << 7 | rest as u16).to_le_bytes()
+        };
+        (0..64 * entries).flat_map(value).collect()
+    };
+    for spread in [1, 2, 15, 16, 17, 40, 150] {
+        let bytes = sample(spread, 64);
+        let window = Bf16::train(bytes.as_chunks().0).window();
+        assert_eq!(learned(&bytes).unwrap_or(112), u64::from(window), "{spread}");
+    }
+    assert_eq!(learned(&[0; 1024]), None, "memory that nobody wrote says nothing");
+}
+
+#[test]
+fn samples_are_spread_over_the_allocation() {
+    assert_eq!(places(1024).collect::<Vec<_>>(), [0]);
+    assert_eq!(places(2048).collect::<Vec<_>>(), [0, 1024]);
+    let places: Vec<u64> = places(1 << 30).collect();
+    assert_eq!((places.len(), places[0], places[63]), (64, 0, (1 << 30) - 1024));
+    assert!(places.iter().all(|place| place % 128 == 0) && places.is_sorted());
+}
+
+#[test]
+fn windows_reach_every_span_of_their_allocation() {
+    let mut table = Table::new(&[(7, 0x1000, 20_000), (9, 0x10_0000, 8192)]);
+    table.place_windows(&[(9, 77)].into());
+    let windows: Vec<u64> = table.numbers.iter().skip(4).step_by(FIELDS).copied().collect();
+    let expected = |place: u64| if place >= 0x10_0000 { 77 } else { 112 };
+    let places = table.numbers.iter().step_by(FIELDS);
+    assert_eq!(windows, places.map(|place| expected(*place)).collect::<Vec<_>>());
 }

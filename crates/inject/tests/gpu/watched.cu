@@ -33,6 +33,16 @@ __global__ void fill(u32* words, u64 count, u32 step) {
     }
 }
 
+// Numbers of bf16 with ten exponents, two to a word, changed by the step; zeros in front.
+__global__ void fill_bf16(u32* words, u64 count, u32 step) {
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
+        u32 hash = ((u32)i + step) * 2654435761u;
+        hash ^= hash >> 15;
+        u32 low = (120 + hash % 10) << 7 | (hash >> 8 & 0x7f), high = (120 + hash / 10 % 10) << 7 | (hash >> 16 & 0x807f);
+        words[i] = i < count / 4 ? 0 : high << 16 | low;
+    }
+}
+
 __global__ void sum(const u32* words, u64 count, u64* to) {
     u64 all = 0;
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) all += words[i];
@@ -205,6 +215,38 @@ static u64 ask() {
     return total(words, count);
 }
 
+static u64 bf16() {
+    u32* words;
+    u64 count = 1 << 20;
+    CHECK(cudaMalloc(&words, 4 * count));
+    for (u32 step = 1; step <= 12; step++) fill_bf16<<<512, 256>>>(words, count, step);
+    return total(words, count);
+}
+
+// A pool of the program's own: two pieces, one of which moves, and what is free.
+static char* pool;
+static bool moved;
+static void tell() {
+    const u64 mega = 1 << 20, at = (u64)pool;
+    buddy_watch_piece(at, mega, moved ? 0 : "left");
+    buddy_watch_piece(at + mega, 2 * mega, "right");
+    buddy_watch_piece(at + 3 * mega, mega, moved ? "left" : 0);
+    buddy_watch_piece(at + 4 * mega, 4 * mega, 0);
+}
+
+static u64 pieces() {
+    CHECK(cudaMalloc(&pool, 8 << 20));
+    buddy_watch_pieces(tell);
+    for (u32 step = 1; step <= 12; step++) {
+        moved = step > 6;
+        run((u32*)pool + (moved ? 3 << 18 : 0), 1 << 18, 0, 1);
+        run((u32*)pool + (1 << 18), 1 << 19, 0, 1);
+    }
+    u64 found = total((u32*)pool, 1 << 20);
+    buddy_watch_pieces(0);
+    return found;
+}
+
 // What the program leaves running when it crashes is its own error.
 static u64 crash() {
     u64 found = plain(1 << 20, 12);
@@ -253,6 +295,8 @@ int main(int count, char** arguments) {
     else if (is("threads")) found = threads();
     else if (is("fork")) found = forked();
     else if (is("ask")) found = ask();
+    else if (is("bf16")) found = bf16();
+    else if (is("pieces")) found = pieces();
     else if (is("crash")) found = crash();
     else if (is("abort")) { plain(1 << 20, 12); abort(); }
     else if (is("wait")) found = wait_for_signal();

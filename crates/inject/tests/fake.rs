@@ -1,0 +1,104 @@
+//! The injected library, from its first call to the record, on a driver and a CUPTI that need no GPU (`fake/driver.c`).
+
+use std::{ffi::OsString, fs, os::unix::fs::symlink, path::Path, process::Command};
+
+use buddy_inject::{Request, Watched, When, watch};
+use tempfile::TempDir;
+
+fn compile(arguments: &[&str], source: &str, to: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake").join(source);
+    let status = Command::new("cc")
+        .args(["-O1", "-w"])
+        .args(arguments)
+        .arg(source)
+        .arg("-o")
+        .arg(to)
+        .arg("-ldl")
+        .status();
+    assert!(status.expect("a C compiler").success());
+}
+
+/// Watches the program for so many launches; its output and exit code are its own.
+fn watched(launches: &str, when: When, dump: bool) -> (TempDir, Watched) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    compile(&["-shared", "-fPIC"], "driver.c", &at("libcuda.so.1"));
+    compile(&[], "program.c", &at("program"));
+    symlink(at("libcuda.so.1"), at("libcupti.so.13")).expect("a link");
+    let mut libraries = OsString::from("LD_LIBRARY_PATH=");
+    libraries.push(dir.path());
+    let kernels = ["bpc", "bf16"].map(|codec| (90, codec.to_owned(), format!("{codec}\0").into_bytes()));
+    let request = Request {
+        command: ["env".into(), libraries, at("program").into(), launches.into()].into(),
+        kernels: kernels.into(),
+        shape: (4, 2),
+        when,
+        dump: dump.then(|| at("dump")),
+        accesses: false,
+        log: true,
+        folder: at("folder"),
+    };
+    let (status, mut all) = watch(&request).expect("it is watched");
+    assert_eq!((status.code(), all.len()), (Some(3), 1));
+    (dir, all.remove(0))
+}
+
+fn every_launch() -> When {
+    When::Launches { kernel: String::new(), every: 1 }
+}
+
+#[test]
+fn a_program_is_watched_from_its_first_launch_to_its_record() {
+    let (dir, watched) = watched("1000", every_launch(), false);
+    assert_eq!(
+        (watched.totals.launches, watched.totals.allocations, watched.stopped.as_deref()),
+        (1000, 2, None)
+    );
+    assert!(watched.taken > 60 && (10..20).contains(&watched.looks.len()), "{} taken", watched.taken);
+    assert!(watched.ended.is_some(), "it ended by itself");
+    let files = fs::read_dir(dir.path().join("folder")).expect("it is kept");
+    let looks = files.filter(|file| {
+        file.as_ref().is_ok_and(|file| file.path().extension().is_some_and(|one| one == "look"))
+    });
+    assert_eq!(looks.count(), watched.looks.len(), "what is dropped has no file");
+    let record = watched.record().expect("something was seen");
+    record.validate().expect("a whole record");
+    assert_eq!((watched.card.as_str(), record.sizes.len()), ("Fake GPU", watched.looks.len()));
+    // 157 entries, of which 40 are zero; bf16 learned the window of the rest.
+    let first = &record.sizes[0]
+        [record.run.allocations.iter().position(|one| one.bytes == 20000).expect("it is there")];
+    assert_eq!(first.histograms["bpc"].classes, [40, 0, 0, 0, 0, 117]);
+    assert_eq!(first.histograms["bf16"].classes, [40, 0, 0, 0, 117, 0]);
+    assert_eq!(
+        first.blocks["bpc"].counts(),
+        [[40, 0, 0, 0, 0, 24], [0, 0, 0, 0, 0, 64], [0, 0, 0, 0, 0, 29]]
+    );
+}
+
+#[test]
+fn a_pool_is_seen_as_the_pieces_that_the_program_names() {
+    let (_dir, watched) = watched("100", every_launch(), false);
+    let record = watched.record().expect("something was seen");
+    let sizes: Vec<u64> = record.run.allocations.iter().map(|one| one.bytes).collect();
+    let names: Vec<&str> = record.run.allocations.iter().map(|one| one.name.as_str()).collect();
+    assert!(names.contains(&"left") && names.contains(&"right") && !sizes.contains(&16384), "{names:?}");
+    let right = names.iter().position(|name| *name == "right").expect("it is there");
+    let last = record.sizes.last().expect("a snapshot");
+    assert_eq!(last[right].histograms["bpc"].classes, [0, 0, 0, 0, 0, 32]);
+    assert!(record.sizes[0][right].histograms.is_empty(), "it came later");
+}
+
+#[test]
+fn full_snapshots_hold_the_bytes_of_their_moments() {
+    let (dir, watched) = watched("30", every_launch(), true);
+    let (from, to) = (dir.path().join("dump").join(watched.pid.to_string()), dir.path().join("run"));
+    assert_eq!(
+        buddy_inject::collect(&watched, &from, &to).expect("files are moved"),
+        2,
+        "the pieces came later"
+    );
+    let run = buddy_snapshot::Run::open(&to).expect("a run");
+    let arrays = run.snapshot(0).expect("a snapshot");
+    let zeros = arrays[0].bytes().chunks(128).filter(|entry| entry.iter().all(|byte| *byte == 0)).count();
+    assert_eq!((arrays.len(), arrays[0].bytes().len(), zeros), (1, 20000, 40));
+}
