@@ -30,7 +30,7 @@ macro_rules! public {
 }
 
 /// Every public program, by suite.
-pub const PUBLIC: [PublicInfo; 19] = public! {
+pub const PUBLIC: [PublicInfo; 20] = public! {
     "cg", "NPB cg C", Some("cg");
     "ep", "NPB ep C", Some("ep");
     "sp", "NPB sp B", Some("sp");
@@ -40,6 +40,7 @@ pub const PUBLIC: [PublicInfo; 19] = public! {
     "is", "NPB is C", None;
     "lu", "NPB lu B", None;
     "lulesh", "LULESH 64", Some("lulesh");
+    "hpgmg", "HPGMG 7 8", Some("hpgmg");
     "bfs", "bfs", None;
     "gaussian", "gaussian", None;
     "hotspot", "hotspot", None;
