@@ -45,7 +45,7 @@ struct Delta64 {
         layout = 0;
         if (bits > STREAM_BITS) return bits;
         row.clear();
-        LsbSink<Row> sink(row, 0);
+        FieldSink<Row> sink(row);
         Width<u64> width(width_of(used));
         sink.put((u32)words[0], 32);
         sink.put((u32)(words[0] >> 32), 32);

@@ -25,6 +25,16 @@ BUDDY_FN u64 learned_pair(const u32* block, u32 at) {
 #endif
 }
 
+// Four words at a multiple of sixteen bytes.
+BUDDY_FN Quad learned_quad(const u32* block, u32 at) {
+#ifdef __CUDA_ARCH__
+    uint4 v = __ldg((const uint4*)(block + at));
+    return {{v.x, v.y, v.z, v.w}};
+#else
+    return {{block[at], block[at + 1], block[at + 2], block[at + 3]}};
+#endif
+}
+
 // The block, of which nothing is read before a number is known.
 BUDDY_FN const u32* keep_after(const u32* block, u32 number) {
 #ifdef __CUDA_ARCH__
@@ -120,6 +130,25 @@ struct FieldSource {
     }
 };
 
+// Fields into a row that is clear.
+template <class Row>
+struct FieldSink {
+    Row& row;
+    u32 pending = 0, at = 0;
+
+    BUDDY_FN explicit FieldSink(Row& row) : row(row) {}
+
+    // A field of 0 to 32 bits, with no bits set above them.
+    BUDDY_FN void put(u32 field, u32 bits) {
+        u32 low = shift_add(field, at, pending), high = funnel_left(field, 0, at), next = at + bits, full = (next ^ at) & 32;
+        row.store_if(full, at / 32 % WORDS, low);
+        pending = full ? high : low;
+        at = next;
+    }
+
+    BUDDY_FN void finish() { row.store_if(at & 31, at / 32 % WORDS, pending); }
+};
+
 // A width of fields. Those of 64-bit words are moved in two parts, the second where a thread of the warp has one.
 template <class Word>
 struct Width {
@@ -198,15 +227,28 @@ struct Fields {
     static BUDDY_FN u32 choose(const u32* block, const Lengths<COUNT>& lengths, u32& bits) {
         u32 chosen = FORMS;
         bits = RAW_BITS;
-        BUDDY_ROLLED
-        for (u32 index = 0; index < FORMS; index++) {
-            Form form(block, index);
-            u32 above = count_above(lengths.words, form.width);
-            if (Numbers::FIRSTS) above += count_above(lengths.first, form.first);
-            if (chosen == FORMS && above < form.limit) chosen = index, bits = form.bits;
-            if (warp_or(chosen == FORMS) == 0) break;
-        }
+        choose_in<0, 1, 0>(block, lengths, chosen, bits);
+        choose_in<1, 5, 3>(block, lengths, chosen, bits);
+        choose_in<5, 10, 6>(block, lengths, chosen, bits);
+        choose_in<10, 15, 6>(block, lengths, chosen, bits);
         return chosen;
+    }
+
+    // The same among the forms of one class, with at most so many exceptions. The first has the widest fields: what has too many
+    // exceptions there has too many in all of them.
+    template <u32 BEGIN, u32 END, u32 MOST>
+    static BUDDY_FN void choose_in(const u32* block, const Lengths<COUNT>& lengths, u32& chosen, u32& bits) {
+        if (warp_or(chosen == FORMS) == 0) return;
+        Form form(block, BEGIN);
+        u32 early = Numbers::FIRSTS ? count_above(lengths.first, form.first) : 0, above = early + count_above(lengths.words, form.width);
+        bool open = chosen == FORMS && form.limit != 0 && above <= MOST;
+        if (open && above == 0) chosen = BEGIN, bits = form.bits, open = false;
+        BUDDY_ROLLED
+        for (u32 index = BEGIN + 1; index < END; index++) {
+            if (warp_or(open) == 0) break;
+            Form narrower(block, index);
+            if (open && early + count_above(lengths.words, narrower.width) < narrower.limit) chosen = index, bits = narrower.bits, open = false;
+        }
     }
 
     static BUDDY_FN u32 size_bits(const u32 (&entry)[32], const Params& params) {
@@ -232,22 +274,38 @@ struct Fields {
         bool spare = warp_or(form.limit > 1) != 0;
         u32 over = spare ? places_above(form, lengths) : 0;
         row.clear();
-        LsbSink<Row> sink(row, 0);
+        FieldSink<Row> sink(row);
         sink.put(form.index, NAME_BITS);
         u32 firsts = Numbers::firsts(block);
-        Width<Word> whole(WORD_BITS), first(form.first), width(form.width);
+        Width<Word> first(Numbers::FIRSTS ? form.first : 0), width(form.width);
+        if (Numbers::FIRSTS) put_whole(sink, numbers[0]);
         BUDDY_UNROLL
-        for (u32 i = 0; i < COUNT; i++) {
+        for (u32 i = Numbers::FIRSTS; i < COUNT; i++) {
             // Chosen here and not before: fields beside numbers would be more than there are registers.
             absent = keep_here(absent);
             Word field = Numbers::FIRSTS || (absent >> i & 1) == 0 ? numbers[i] : 0;
-            if (!Numbers::FIRSTS || i >= COUNT / 2 || i >= firsts) width.put(sink, field);
-            else if (i == 0) whole.put(sink, field);
-            else first.put(sink, field);
+            // A branch that all threads take alike costs less than a choice of widths.
+            if (Numbers::FIRSTS && i < COUNT / 2 && i < firsts) first.put(sink, field);
+            else width.put(sink, field);
         }
         if (spare) put_exceptions(sink, block, form, numbers, over, absent);
         sink.finish();
         return bits;
+    }
+
+    template <class Sink>
+    static BUDDY_FN void put_whole(Sink& sink, Word word) {
+        sink.put((u32)word, 32);
+        if (COUNT == 16) sink.put((u32)((u64)word >> 32), 32);
+    }
+
+    // A word that is written whole after the form's name.
+    template <class Row>
+    static BUDDY_FN Word take_whole(const Row& row) {
+        u32 low = row.load(0), high = row.load(1);
+        u64 word = funnel_right(low, high, NAME_BITS);
+        if (COUNT == 16) word |= (u64)funnel_right(high, row.load(2), NAME_BITS) << 32;
+        return (Word)word;
     }
 
     // A bit for each number that is longer than its field.
@@ -294,14 +352,14 @@ struct Fields {
             return layout != 0 ? LAYOUT : form.limit == 0 && index != FORMS ? INVALID : TRUNCATED;
         }
         Word numbers[COUNT];
-        FieldSource<Row> source(row, NAME_BITS);
+        FieldSource<Row> source(row, NAME_BITS + (Numbers::FIRSTS ? WORD_BITS : 0));
         u32 firsts = Numbers::firsts(block);
-        Width<Word> whole(WORD_BITS), first(form.first), width(form.width);
+        Width<Word> first(Numbers::FIRSTS ? form.first : 0), width(form.width);
+        if (Numbers::FIRSTS) numbers[0] = take_whole(row);
         BUDDY_UNROLL
-        for (u32 i = 0; i < COUNT; i++) {
-            if (!Numbers::FIRSTS || i >= COUNT / 2 || i >= firsts) numbers[i] = width.take(source);
-            else if (i == 0) numbers[i] = whole.take(source);
-            else numbers[i] = first.take(source);
+        for (u32 i = Numbers::FIRSTS; i < COUNT; i++) {
+            if (Numbers::FIRSTS && i < COUNT / 2 && i < firsts) numbers[i] = first.take(source);
+            else numbers[i] = width.take(source);
         }
         u32 status = OK;
         if (Numbers::FIRSTS) {

@@ -63,10 +63,16 @@ struct Stride {
         }
     }
 
-    static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
-        u32 shift = learned_word(block, SHIFT), first = firsts(block);
+    // Most allocations have no low zeros that all words share.
+    static BUDDY_FN void turn_all(Word (&words)[COUNT], u32 shift) {
+        if (shift == 0) return;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) words[i] = turn_right(words[i], shift);
+    }
+
+    static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
+        u32 shift = learned_word(block, SHIFT), first = firsts(block);
+        turn_all(words, shift);
         at_stride<1, true>(learned_word(block, STRIDE), learned_word(block, ORDER), words);
         BUDDY_UNROLL
         for (u32 i = 1; i < COUNT; i++) lengths.set(i, length_of(words[i]), i < first);
@@ -76,8 +82,7 @@ struct Stride {
     static BUDDY_FN u32 to_words(const u32* block, Word (&words)[COUNT]) {
         u32 back = (WORD_BITS - learned_word(block, SHIFT)) % WORD_BITS;
         at_stride<1, false>(learned_word(block, STRIDE), learned_word(block, ORDER), words);
-        BUDDY_UNROLL
-        for (u32 i = 0; i < COUNT; i++) words[i] = turn_right(words[i], back);
+        turn_all(words, back);
         return OK;
     }
 

@@ -32,7 +32,9 @@ struct Table {
             u64 pair = learned_pair(slots, 2 * slot);
             return (u32)pair == (u32)word ? (u32)(pair >> 32) : 127u << 16;
         }
-        return learned_pair(slots, 4 * slot) == (u64)word ? learned_word(slots, 4 * slot + 2) : 127u << 16;
+        Quad quad = learned_quad(slots, 4 * slot);
+        bool found = quad.words[0] == (u32)word && quad.words[1] == (u32)((u64)word >> 32);
+        return found ? quad.words[2] : 127u << 16;
     }
 
     // Which words are not in the table; those stay as they are. Eight are looked for at a time: all at once would take more

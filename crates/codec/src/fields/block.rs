@@ -55,10 +55,10 @@ impl<const N: usize> Stride<N> {
 }
 
 impl Scaled {
-    /// The divisor, the least count, and what to multiply by instead of dividing, where that is the same; otherwise zero.
+    /// The divisor, the least count, and one divided by the divisor.
     fn block(&self) -> Vec<u32> {
         let (divisor, least) = self.unit();
-        let inverse = if divisor & ((1 << 52) - 1) == 0 { 1.0 / f64::from_bits(divisor) } else { 0.0 };
+        let inverse = 1.0 / f64::from_bits(divisor);
         let own = [divisor, least as u64, inverse.to_bits()].map(halves);
         [self.forms().block(), own.concat()].concat()
     }
