@@ -219,10 +219,42 @@ mod avx2 {
 
 #[cfg(test)]
 mod tests {
+    use buddy_core::Entry;
+
     use super::*;
+    use crate::{CodecKind, EntryCodec, Error, Stream, kinds::each};
 
     fn noise() -> [u32; 32] {
         std::array::from_fn(|i| (i as u32 + 1).wrapping_mul(0x9e37_79b9).rotate_left(i as u32))
+    }
+
+    /// Everything that a codec makes of entries.
+    #[inline(always)]
+    fn all_of(codec: &impl EntryCodec, entries: &[Entry]) -> Vec<(u32, Vec<u8>, Result<Entry, Error>)> {
+        let one = |entry: &Entry| {
+            let mut stream = Stream::default();
+            codec.encode(entry, &mut stream);
+            (codec.size_bits(entry), stream.bytes().to_vec(), codec.decode(stream.bytes(), stream.layout()))
+        };
+        entries.iter().map(one).collect()
+    }
+
+    /// A machine with AVX-512 runs the other paths nowhere but here.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn every_width_of_vectors_gives_the_same() {
+        let samples = crate::testing::samples();
+        for codec in CodecKind::ALL.map(|kind| kind.train(&samples)) {
+            let plain = each!(&codec, codec => all_of(codec, &samples));
+            assert!(plain.iter().zip(&samples).all(|(found, entry)| found.2.as_ref() == Ok(entry)));
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
+                // SAFETY: the machine has AVX2 and BMI2, and with them BMI1, LZCNT and POPCNT.
+                let found = unsafe { with_avx2(|| each!(&codec, codec => all_of(codec, &samples))) };
+                assert_eq!(found, plain, "AVX2, {}", codec.kind());
+            }
+            let widest = vectorised(|| each!(&codec, codec => all_of(codec, &samples)));
+            assert_eq!(widest, plain, "the widest, {}", codec.kind());
+        }
     }
 
     #[test]

@@ -34,6 +34,9 @@ const ROOM: [(u32, usize); RAW] = [
     (768, 4),
     (768, 6),
 ];
+/// The forms of each class.
+const CLASSES: [std::ops::Range<usize>; 4] = [0..1, 1..5, 5..10, 10..15];
+
 /// Which of the three numbers of sectors a form has; the first form counts as one.
 pub(super) const fn sectors(form: usize) -> usize {
     ROOM[form].0.div_ceil(256) as usize
@@ -108,6 +111,20 @@ impl Words {
     }
 }
 
+impl<const N: usize> Form<N> {
+    /// How many of these lengths are above their widths. Eight at a time: the top bit of a byte is set where one is. As a loop
+    /// over bytes it takes more than twice as long.
+    #[inline(always)]
+    fn above(&self, lengths: &[u8; N]) -> u32 {
+        let pairs = self.above.as_chunks::<8>().0.iter().zip(lengths.as_chunks::<8>().0);
+        let counts = pairs.map(|(above, lengths)| {
+            let sums = u64::from_le_bytes(*above).wrapping_add(u64::from_le_bytes(*lengths));
+            (sums & 0x8080_8080_8080_8080).count_ones()
+        });
+        counts.sum()
+    }
+}
+
 impl<const N: usize> Forms<N> {
     /// The forms of a codec whose first fields have widths that are `fixed` for a form of so many sectors. All others are
     /// equal, and as wide as fits the class, `most` at most; a form that does not fit without any is none.
@@ -147,16 +164,18 @@ impl<const N: usize> Forms<N> {
     /// The first form that holds numbers of these lengths; exceptions are those longer than their fields.
     #[inline(always)]
     fn choose(&self, lengths: &[u8; N]) -> usize {
-        let lengths = lengths.as_chunks::<8>().0;
-        for (index, form) in self.forms.iter().enumerate() {
-            if let Some(form) = form {
-                // Eight lengths at a time: the top bit of a byte is set where a length is above its width. As a loop over
-                // bytes it takes more than twice as long.
-                let above = form.above.as_chunks::<8>().0.iter().zip(lengths).map(|(above, lengths)| {
-                    let sums = u64::from_le_bytes(*above).wrapping_add(u64::from_le_bytes(*lengths));
-                    (sums & 0x8080_8080_8080_8080).count_ones()
-                });
-                if above.sum::<u32>() <= form.exceptions as u32 {
+        for class in CLASSES {
+            // The first form of a class has its widest fields: what is too much for it is too much for all of them.
+            let Some(widest) = &self.forms[class.start] else { continue };
+            let above = widest.above(lengths);
+            if above == 0 {
+                return class.start;
+            }
+            if above > ROOM[class.end - 1].1 as u32 {
+                continue;
+            }
+            for (index, form) in (class.start..class.end).zip(&self.forms[class.start..class.end]).skip(1) {
+                if form.as_ref().is_some_and(|form| form.above(lengths) <= form.exceptions as u32) {
                     return index;
                 }
             }
