@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{AllocationInfo, PAGE_BYTES, RangesError, RecordKind, Target, TargetRange, Targets};
+use crate::{AllocationInfo, PAGE_BYTES, PhaseChange, RangesError, RecordKind, Target, TargetRange, Targets};
 
 /// The version of the table that this library reads and writes.
 pub const TARGETS_VERSION: u32 = 1;
@@ -23,6 +23,9 @@ pub struct TargetTable {
     /// A row for each allocation; one without is not compressed.
     #[serde(rename = "allocation", default)]
     pub allocations: Vec<AllocationTarget>,
+    /// What a program that asks for it at its checkpoints may change, in the order of the run. The rows hold without them.
+    #[serde(rename = "change", default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<PhaseChange>,
 }
 
 /// What was chosen for one allocation.
@@ -116,6 +119,9 @@ pub enum TargetsError {
         /// What does not add up.
         why: RangesError,
     },
+    /// A change of an allocation that has no row.
+    #[error("a change is for allocation {0:?}, which has no row")]
+    Change(String),
     /// A text that is no TOML, or has an unknown or missing field.
     #[error("not a file of targets: {0}")]
     Toml(String),
@@ -133,7 +139,7 @@ impl TargetTable {
             targets: target.into(),
         };
         let allocations = allocations.iter().map(row).collect();
-        Self { version: TARGETS_VERSION, program: program.to_owned(), allocations }
+        Self { version: TARGETS_VERSION, program: program.to_owned(), allocations, changes: Vec::new() }
     }
 
     /// Reads and checks the text of a file of targets.
@@ -154,7 +160,7 @@ impl TargetTable {
         self.allocations.iter().find(|row| row.name == name)
     }
 
-    /// Checks what the rows cannot: the version, and that no two are for the same allocation.
+    /// Checks what the rows cannot: the version, that no two are for the same allocation, and that changes are for their pages.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -165,8 +171,13 @@ impl TargetTable {
         let mut names = HashSet::new();
         match self.allocations.iter().find(|row| !names.insert(&row.name)) {
             Some(row) => Err(TargetsError::Duplicate(row.name.clone())),
-            None => Ok(()),
+            None => self.changes.iter().try_for_each(|change| self.check_change(change)),
         }
+    }
+
+    fn check_change(&self, change: &PhaseChange) -> Result<(), TargetsError> {
+        let row = self.get(&change.name).ok_or_else(|| TargetsError::Change(change.name.clone()))?;
+        AllocationTarget { targets: Targets::Pages(change.ranges.clone()), ..row.clone() }.ranges().map(drop)
     }
 }
 
@@ -221,6 +232,18 @@ mod tests {
         assert_eq!(error(&[&ranges(&[3]), &ranges(&[3])]), "two rows are for allocation \"u\"");
         let other = format!("version = 2\nprogram = \"p\"\n{ROW}target = \"4x\"\n");
         assert!(TargetTable::parse(&other).unwrap_err().to_string().contains("have version 2"));
+    }
+
+    #[test]
+    fn a_change_is_for_the_pages_of_a_row() {
+        let change = |name: &str, pages: &str| {
+            error(&[&format!(
+                "target = \"4x\"\n[[change]]\nsnapshot = 2\nname = \"{name}\"\nbytes_moved = 0\n{pages}"
+            )])
+        };
+        assert_eq!(change("u", &ranges(&[1, 2])), "none");
+        assert!(change("u", &ranges(&[1])).contains("the ranges have 1 pages; it has 3"));
+        assert_eq!(change("v", &ranges(&[3])), "a change is for allocation \"v\", which has no row");
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::{
     BuddyBuffer, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, Fault, Gpu, Stats, driver::copy,
 };
 
+/// Plain memory that a change of the target goes through.
+const PIECE_BYTES: u64 = 64 << 20;
+
 /// Bytes in compressed memory, with a pool of their own, freed when dropped. Offsets and lengths count bytes; both
 /// are whole entries, except that the last entry may be cut short where the allocation is.
 #[derive(Debug)]
@@ -100,6 +103,24 @@ impl Allocation {
         self.buffer.clear_fault(on)?;
         self.read(on, offset, to)?;
         Fault::checked(self.buffer.fault(on)?)
+    }
+
+    /// Gives it another target: takes memory for that beside its own, moves everything there on the stream, waits, and gives the
+    /// old memory back. An entry that does not decode is an error, and it is then as it was.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new) and [`read_checked`](Self::read_checked).
+    pub fn retarget(&mut self, on: &CudaStream, target: Target) -> Result<(), Error> {
+        let next = Self::new(&self.gpu, self.bytes, target, self.buffer.codec().clone())?;
+        let piece = DeviceBytes::new(&self.gpu, PIECE_BYTES.min(self.buffer.entries() * ENTRY_BYTES as u64))?;
+        if self.bytes > 0 {
+            self.buffer.clear_fault(on)?;
+            self.buffer.copy_to(on, &next.buffer, piece.all())?;
+            Fault::checked(self.buffer.fault(on)?)?;
+        }
+        self.gpu.wait(on)?;
+        *self = next;
+        Ok(())
     }
 
     /// Overwrites its memory with zeros, on the device and on the host, and waits: nothing of what it held can be found

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use buddy_codec::Codec;
-use buddy_core::{ENTRIES_PER_PAGE, Extent, Target, Targets};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Extent, Target, Targets};
 use cudarc::driver::CudaStream;
 
 use crate::{
@@ -175,6 +175,27 @@ impl BuddyBuffer {
         }
         let launched = self.kernels.scatter(on, &self.view, from, list);
         self.regions.gpu.check("start scattering", launched)
+    }
+
+    /// Copies all entries into another buffer of as many, whose codec and targets may be others, through plain memory of whole
+    /// entries, a piece at a time: how an allocation gets other targets while streams go on.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the other buffer has fewer entries, [`Error::Shape`] for plain memory without an entry, or what the driver says.
+    pub fn copy_to(&self, on: &CudaStream, to: &Self, through: DeviceSpan<'_>) -> Result<(), Error> {
+        let (entries, piece) = (self.entries(), through.check_entries()?.entries());
+        if entries > to.entries() {
+            return Err(Error::Range { first: 0, end: entries, entries: to.entries() });
+        }
+        if piece == 0 {
+            return Err(Error::Shape { bytes: 0, address: through.address(), need: "room for an entry" });
+        }
+        for first in (0..entries).step_by(piece as usize) {
+            let bytes = piece.min(entries - first) * ENTRY_BYTES as u64;
+            self.read(on, first, through.part(0..bytes))?;
+            to.write(on, first, through.part(0..bytes))?;
+        }
+        Ok(())
     }
 
     /// Has the GPU report what the buffer holds at this point of the stream. [`latest`](Self::latest) gives the

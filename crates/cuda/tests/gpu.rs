@@ -3,7 +3,9 @@
 
 use buddy_codec::{Bf16, Codec, CodecKind, Frozen};
 use buddy_core::{ENTRY_BYTES, Target};
-use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Error, FaultKind, FrozenBuffer, Linear, Output, Source};
+use buddy_cuda::{
+    Allocation, BuddyPool, Carveout, DeviceBytes, Error, FaultKind, FrozenBuffer, Linear, Output, Source,
+};
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
     LaunchConfig, PushKernelArg,
@@ -135,6 +137,24 @@ ranges = [{ pages = 1, target = "4x" }, { pages = 2, target = "1x" }]
         let too_large = FILE.replace("24576", "245760000").replace("pages = 2", "pages = 29999");
         assert!(matches!(pool.buffers_by(&table(&too_large)), Err(Error::Full { .. })));
         assert_eq!(pool.device_left(), left);
+    });
+}
+
+#[test]
+fn an_allocation_gets_another_target_and_loses_nothing() {
+    on_gpu(|gpu| {
+        let stream = gpu.stream().unwrap();
+        let bytes = BYTES - 100;
+        let (data, back) = (DeviceBytes::new(gpu, BYTES).unwrap(), DeviceBytes::new(gpu, bytes).unwrap());
+        Lab::new(gpu).unwrap().make(data.all(), Fill::Varied, 7, 0.1).unwrap();
+        let mut one = Allocation::new(gpu, bytes, Target::X16, CodecKind::Bpc.train(&[])).unwrap();
+        one.write(&stream, 0, data.span(0..bytes)).unwrap();
+        for target in [Target::X2, Target::X1, Target::X4] {
+            one.retarget(&stream, target).unwrap();
+            assert_eq!(one.buffer().target(0), target);
+            one.read_checked(&stream, 0, back.all()).unwrap();
+            assert_eq!(download(&back), download(&data)[..bytes as usize]);
+        }
     });
 }
 

@@ -18,8 +18,14 @@ use crate::{
 /// A change of targets must save this share of the allocation, as the mean over the run.
 const CHANGE_COST: f64 = 0.02;
 
-/// Plans targets by phase for allocations that keep the codecs that were chosen for them.
-pub fn phases(measured: &Measured, chosen: &[Assignment], policy: Policy, threshold: f64) -> PhasePlan {
+/// Plans targets by phase for allocations that keep the codecs that were chosen for them. Beside the plan, what the file of
+/// targets has of it: the targets of the first phase, where they are not those of the whole run, and every change.
+pub fn phases(
+    measured: &Measured,
+    chosen: &[Assignment],
+    policy: Policy,
+    threshold: f64,
+) -> (PhasePlan, Vec<PhaseChange>) {
     let of_allocation = |(allocation, one): (&crate::MeasuredAllocation, &Assignment)| {
         targets_over_time(&allocation.codecs[one.codec], policy, threshold)
     };
@@ -39,9 +45,14 @@ pub fn phases(measured: &Measured, chosen: &[Assignment], policy: Policy, thresh
         .enumerate()
         .map(|(snapshot, assigned)| outcome(measured, assigned, snapshot))
         .collect();
-    let changes =
+    let later: Vec<PhaseChange> =
         (1..moments.len()).flat_map(|at| changes(measured, &moments[at - 1], &moments[at], at)).collect();
-    PhasePlan::new(snapshots, changes)
+    let mut all = moments.first().map_or_else(Vec::new, |first| changes(measured, chosen, first, 0));
+    all.retain(|first| later.iter().any(|change| change.name == first.name));
+    // Nothing was stored before.
+    all.iter_mut().for_each(|first| first.bytes_moved = 0);
+    all.extend_from_slice(&later);
+    (PhasePlan::new(snapshots, later), all)
 }
 
 /// The targets of an allocation at every snapshot: the same throughout a phase.

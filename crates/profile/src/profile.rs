@@ -69,6 +69,7 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
     let stored = most(Histogram::stored_bytes);
     let follows = planned.is_none() && measured.run.snapshots.len() > 1;
     let by_phase = follows.then(|| phases(measured, &chosen, policy, settings.threshold));
+    let (by_phase, changes) = by_phase.map_or((None, Vec::new()), |(plan, changes)| (Some(plan), changes));
     let profile = Profile {
         run: measured.run.clone(),
         threshold: settings.threshold,
@@ -81,7 +82,7 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
         codecs: compare(measured, settings.threshold)?,
         policy,
         codec,
-        targets: table(measured, &chosen),
+        targets: TargetTable { changes, ..table(measured, &chosen) },
         phases: by_phase,
         plan: planned,
         verified: None,
@@ -257,5 +258,6 @@ fn table(measured: &Measured, chosen: &[Assignment]) -> TargetTable {
         version: TARGETS_VERSION,
         program: measured.run.program.clone(),
         allocations: rows.collect(),
+        changes: Vec::new(),
     }
 }

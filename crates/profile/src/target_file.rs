@@ -1,7 +1,7 @@
 //! The file of targets: TOML that a person can read and edit, and the codecs of its rows.
 
 use buddy_codec::Codec;
-use buddy_core::{AllocationTarget, Entry, TargetRange, TargetTable, Targets};
+use buddy_core::{AllocationTarget, Entry, PhaseChange, TargetRange, TargetTable, Targets};
 
 use crate::Error;
 
@@ -14,6 +14,11 @@ const HEAD: &str = "\
 # codec   how entries are compressed; parameters are what the codec learned of the allocation.
 ";
 
+const CHANGES: &str = "
+# For programs that ask for it at their checkpoints; all others leave these out. From a snapshot on, 0 being the first, an
+# allocation has these targets instead; the change copies so many stored bytes at most.
+";
+
 /// The table as a file. `about` is a comment on top; `note` gives the remark on a row, one line.
 pub fn write_targets(table: &TargetTable, about: &str, note: impl Fn(usize) -> String) -> String {
     let mut text: String = about.lines().map(|line| format!("# {line}\n")).collect();
@@ -24,7 +29,27 @@ pub fn write_targets(table: &TargetTable, about: &str, note: impl Fn(usize) -> S
         text.extend(note(index).lines().map(|line| format!("# {line}\n")));
         text.push_str(&row_text(row));
     }
+    if !table.changes.is_empty() {
+        text.push_str(CHANGES);
+        text.extend(table.changes.iter().map(change_text));
+    }
     text
+}
+
+fn change_text(change: &PhaseChange) -> String {
+    format!(
+        "\n[[change]]\nsnapshot = {}\nname = {}\nbytes_moved = {}\n{}",
+        change.snapshot,
+        quoted(&change.name),
+        change.bytes_moved,
+        ranges_text(&change.ranges)
+    )
+}
+
+fn ranges_text(ranges: &[TargetRange]) -> String {
+    let range =
+        |range: &TargetRange| format!("    {{ pages = {}, target = \"{}\" }},\n", range.pages, range.target);
+    format!("ranges = [\n{}]\n", ranges.iter().map(range).collect::<String>())
 }
 
 fn row_text(row: &AllocationTarget) -> String {
@@ -40,11 +65,9 @@ fn row_text(row: &AllocationTarget) -> String {
     {
         text.push_str(&format!("parameters = {}\n", toml::Value::Table(parameters)));
     }
-    let range =
-        |range: &TargetRange| format!("    {{ pages = {}, target = \"{}\" }},\n", range.pages, range.target);
     text + &match &row.targets {
         Targets::Uniform(target) => format!("target = \"{target}\"\n"),
-        Targets::Pages(ranges) => format!("ranges = [\n{}]\n", ranges.iter().map(range).collect::<String>()),
+        Targets::Pages(ranges) => ranges_text(ranges),
     }
 }
 
@@ -101,7 +124,15 @@ mod tests {
             .collect();
         let range = |pages, target| TargetRange { pages, target };
         allocations[0].targets = Targets::Pages(vec![range(1, Target::X16), range(3, Target::Uncompressed)]);
-        TargetTable { version: TARGETS_VERSION, program: "demo".to_owned(), allocations }
+        let ranges = vec![range(4, Target::X2)];
+        let changes = (0..2).map(|snapshot| PhaseChange {
+            snapshot,
+            name: allocations[0].name.clone(),
+            ranges: ranges.clone(),
+            bytes_moved: 77 * snapshot as u64,
+        });
+        let changes = changes.collect();
+        TargetTable { version: TARGETS_VERSION, program: "demo".to_owned(), allocations, changes }
     }
 
     #[test]

@@ -81,7 +81,12 @@ mod tests {
     }
 
     fn bind(rows: Vec<AllocationTarget>) -> Result<ClassMap, Error> {
-        let table = TargetTable { version: TARGETS_VERSION, program: "p".to_owned(), allocations: rows };
+        let table = TargetTable {
+            version: TARGETS_VERSION,
+            program: "p".to_owned(),
+            allocations: rows,
+            changes: Vec::new(),
+        };
         ClassMap::bind(&application(), Some(&table), &mut |_, info| {
             let class = |entry| SizeClass::ALL[(entry / 64 % 6) as usize];
             Classes::each((0..info.entries()).map(class).collect::<Vec<_>>())

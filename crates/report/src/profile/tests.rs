@@ -79,6 +79,7 @@ fn profile() -> Profile {
             version: TARGETS_VERSION,
             program: "demo".to_owned(),
             allocations: vec![row("<u>", Target::X2), row("v", Target::X1)],
+            changes: Vec::new(),
         },
         plan: None,
         phases: None,

@@ -1,0 +1,111 @@
+//! A file of targets with changes, carried out: nothing is lost, and room comes back.
+
+use buddy_codec::Codec;
+use buddy_core::{TargetTable, Targets};
+use buddy_memory::{BuddyMemory, Error, Handle, Request, Spec};
+
+/// Two allocations of four pages: one fills up and one empties, at the same snapshot.
+const TABLE: &str = r#"
+version = 1
+program = "p"
+[[allocation]]
+name = "fills"
+bytes = 32768
+codec = "bpc"
+target = "1x"
+[[allocation]]
+name = "empties"
+bytes = 32768
+codec = "bpc"
+target = "1x"
+[[change]]
+snapshot = 0
+name = "fills"
+bytes_moved = 0
+ranges = [{ pages = 4, target = "16x" }]
+[[change]]
+snapshot = 3
+name = "fills"
+bytes_moved = 32768
+ranges = [{ pages = 1, target = "4x" }, { pages = 3, target = "1x" }]
+[[change]]
+snapshot = 3
+name = "empties"
+bytes_moved = 0
+ranges = [{ pages = 4, target = "16x" }]
+"#;
+
+const PAGE_BYTES: u64 = 8192;
+
+fn noise(seed: u32) -> Vec<u8> {
+    let next = |state: &mut u32| {
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Some((*state >> 24) as u8)
+    };
+    std::iter::repeat(()).scan(seed, |state, ()| next(state)).take(4 * PAGE_BYTES as usize).collect()
+}
+
+fn read(memory: &BuddyMemory, handle: Handle) -> Vec<u8> {
+    let mut bytes = vec![0; 4 * PAGE_BYTES as usize];
+    memory.read(handle, 0, &mut bytes).unwrap();
+    bytes
+}
+
+/// The memory after the changes of the first snapshot, with noise in one allocation and little in the other.
+fn begun(device_bytes: u64) -> (BuddyMemory, TargetTable, [Handle; 2]) {
+    let table = TargetTable::parse(TABLE).unwrap();
+    let memory = BuddyMemory::new(Spec { page_bytes: PAGE_BYTES, ..Spec::new(device_bytes) }).unwrap();
+    let allocate = |name: &str| {
+        let row = table.get(name).unwrap();
+        let codec = Codec::with_parameters(&row.codec, &row.parameters, Vec::new).unwrap();
+        let first = table.changes.iter().find(|change| change.snapshot == 0 && change.name == name);
+        let targets = first.map_or(row.targets.clone(), |change| Targets::Pages(change.ranges.clone()));
+        memory.allocate(&Request::new(row.bytes, codec, targets)).unwrap()
+    };
+    let handles = ["fills", "empties"].map(allocate);
+    memory.write(handles[0], 5000, &[7; 300]).unwrap();
+    memory.write(handles[1], 0, &noise(1)).unwrap();
+    (memory, table, handles)
+}
+
+fn of(handles: [Handle; 2]) -> impl Fn(&str) -> Option<Handle> {
+    move |name| ["fills", "empties"].iter().position(|known| *known == name).map(|at| handles[at])
+}
+
+#[test]
+fn changes_are_carried_out_when_they_fall_due_and_lose_nothing() {
+    let (memory, table, handles) = begun(1 << 20);
+    let before = handles.map(|handle| read(&memory, handle));
+    assert!(memory.change(&table, 1, of(handles)).is_empty(), "nothing is due");
+    assert!(memory.change(&table, 3, |_| None).is_empty(), "no allocation is known");
+    let changed = memory.change(&table, 3, of(handles));
+    let order: Vec<&str> = changed.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(order, ["empties", "fills"], "what gives room back goes first");
+    let device: Vec<u64> =
+        changed.iter().map(|one| one.outcome.clone().unwrap().device_bytes_after).collect();
+    assert_eq!(device, [4 * 64 * 8, 64 * 32 + 3 * 64 * 128]);
+    assert_eq!(handles.map(|handle| read(&memory, handle)), before);
+    memory.write(handles[0], 0, &noise(2)).unwrap();
+    assert_eq!(read(&memory, handles[0]), noise(2));
+    assert_eq!(read(&memory, handles[1]), before[1]);
+}
+
+/// 40 KiB of device memory: what fills up has room only where what empties was.
+#[test]
+fn room_that_one_change_gives_back_is_there_for_the_next() {
+    let (memory, table, handles) = begun(40 << 10);
+    let before = handles.map(|handle| read(&memory, handle));
+    let changed = memory.change(&table, 3, of(handles));
+    assert!(changed.iter().all(|one| one.outcome.is_ok()), "{changed:?}");
+    assert_eq!(handles.map(|handle| read(&memory, handle)), before);
+}
+
+#[test]
+fn a_change_without_room_is_said_and_stops_no_other() {
+    let (memory, table, handles) = begun(40 << 10);
+    let before = handles.map(|handle| read(&memory, handle));
+    let only = of(handles);
+    let changed = memory.change(&table, 3, |name| (name == "fills").then(|| only(name)).flatten());
+    assert!(matches!(changed[0].outcome, Err(Error::DeviceExhausted { .. })), "{changed:?}");
+    assert_eq!(handles.map(|handle| read(&memory, handle)), before);
+}
