@@ -8,13 +8,16 @@ from .. import _native
 from ..torch.ops import place, span
 
 PAGE = 64
+# Bytes of an entry.
+ENTRY = 128
 # Share of the card's memory that overflow may take before it goes to the host.
 SMALL = 1 / 2048
 
 
 def pinned(size: int) -> torch.Tensor:
-    """Host memory that a GPU reaches, of this size and no more: PyTorch's own rounds up to a power of two."""
-    memory = torch.empty(size, dtype=torch.uint8)
+    """Host memory that a GPU reaches, of this size and no more: PyTorch's own rounds up to a power of two. It begins at an entry."""
+    memory = torch.empty(size + ENTRY, dtype=torch.uint8)
+    memory = memory[-memory.data_ptr() % ENTRY :][:size]
     error = torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), size, 0)
     if int(error) != 0:
         raise MemoryError(f"{size} bytes of host memory cannot be pinned: CUDA error {int(error)}")
