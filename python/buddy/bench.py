@@ -1,4 +1,5 @@
-"""``python -m buddy.bench decode``: a decode step from compressed memory beside PyTorch on plain memory, in one run."""
+"""``python -m buddy.bench decode``: a decode step from compressed memory beside PyTorch on plain memory, in one run; ``load``: a
+model's file to the GPU, plain and packed."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import time
 import torch
 from torch.nn import functional
 
-from .llm import SHAPES, Decoder, PagedCache, packed_layer
+from .llm import SHAPES, Decoder, PagedCache, loading, packed_layer
 from .llm.plain import PlainDecoder, norm, rotate
 from .llm.shapes import Shape, matrix, random_layers, turns
 from .torch import PackedTensor, linear, linear_room, pack_weight
@@ -166,7 +167,8 @@ def prefill(model: Model, tokens: int) -> dict:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m buddy.bench", description=__doc__)
-    parser.add_argument("what", choices=["decode"])
+    parser.add_argument("what", choices=["decode", "load"], help="a decode step, or a model's file to the GPU")
+    parser.add_argument("--matrices", type=int, default=64, help="matrices of 33.6 MB in the file that is loaded")
     parser.add_argument("--shape", choices=SHAPES, default="llama-8b")
     parser.add_argument("--cases", default="1x1024,8x1024,32x1024", help="sequences x tokens, with commas")
     parser.add_argument("--prefill", type=int, default=0, help="also measure a prompt of so many tokens")
@@ -178,6 +180,11 @@ def main(arguments: list[str] | None = None) -> int:
     if not torch.cuda.is_available():
         print("buddy.bench: no GPU here", file=sys.stderr)
         return 1
+    if asked.what == "load":
+        record = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__} | loading.measure(asked.matrices)
+        say(record)
+        save(record, asked.json)
+        return 0
     model = Model(SHAPES[asked.shape], not asked.no_plain)
     record = {"shape": asked.shape, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
               "making_and_packing_s": model.seconds, "cases": [],

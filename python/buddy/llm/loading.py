@@ -1,0 +1,55 @@
+"""How long a model's file takes to the GPU, plain and packed: what ``python -m buddy.bench load`` measures."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import tempfile
+import time
+
+import torch
+
+from ..models import pack_model
+from ..torch import PackedTensor
+
+SIZE = (4096, 4096)
+
+
+def write_model(path: pathlib.Path, count: int) -> None:
+    """A safetensors file of so many matrices of normal weights."""
+    size = 2 * SIZE[0] * SIZE[1]
+    header = {f"{i}.weight": {"dtype": "BF16", "shape": SIZE, "data_offsets": [i * size, (i + 1) * size]} for i in range(count)}
+    text = json.dumps(header).encode()
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _ in range(count):
+            weight = (torch.randn(SIZE, generator=generator, device="cuda") * 0.02).bfloat16()
+            file.write(weight.view(torch.uint8).cpu().numpy().tobytes())
+
+
+def to_gpu(path: pathlib.Path) -> tuple[dict[str, torch.Tensor], float]:
+    """The bytes of every tensor on the GPU, from the file as it is mapped, and the seconds that took."""
+    started = time.perf_counter()
+    raw = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)
+    first = 8 + int.from_bytes(bytes(raw[:8].tolist()), "little")
+    header = json.loads(bytes(raw[8:first].numpy()))
+    header.pop("__metadata__", None)
+    found = {name: raw[slice(*(first + at for at in one["data_offsets"]))].to("cuda") for name, one in header.items()}
+    torch.cuda.synchronize()
+    return found, time.perf_counter() - started
+
+
+def measure(count: int) -> dict:
+    """A file of so many matrices, 33.6 MB each, in turn plain and packed, both in the host's memory of files; the fastest of three."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: pathlib.Path(folder, f"{name}.safetensors") for name in ["plain", "packed"]}
+        write_model(files["plain"], count)
+        pack_model(files["plain"], files["packed"])
+        seconds = {f"{name}_s": min(to_gpu(path)[1] for _ in range(3)) for name, path in files.items()}
+        tensors, there = (to_gpu(path)[0] for path in files.values())
+        for name, bytes_ in tensors.items():
+            unpacked = PackedTensor.read(there[name], SIZE, torch.bfloat16).unpack()
+            assert torch.equal(unpacked.view(torch.uint8), bytes_.view(SIZE[0], -1)), name
+        sizes = {f"{name}_bytes": path.stat().st_size for name, path in files.items()}
+    return {"load": count} | seconds | sizes
