@@ -1,12 +1,19 @@
 // Packs a buffer once and for all (docs/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
 // in a row: parts on the device, nibbles and how many sectors overflow of each page; the index, a running sum of these; and the
 // sectors themselves, which are then known by their places, with the header. Two more read: a range of places, and single entries.
-// BUDDY_CODEC names the codec's struct.
+// BUDDY_CODEC names the codec's struct. BUDDY_ACTIVATION, if there is one, an activation's: then packing also writes what it puts
+// out, reading gives that instead of what is packed, and one more kernel turns gradients of the output into the input's.
+#include "activation.cuh"
 #include "buddy_device.cuh"
 #include "frozen.cuh"
 
+#ifndef BUDDY_ACTIVATION
+#define BUDDY_ACTIVATION Same
+#endif
+
 using namespace buddy;
 typedef BUDDY_CODEC Codec;
+typedef BUDDY_ACTIVATION Activation;
 
 constexpr u32 WARPS = PAGE_ENTRIES / WARP, SCANNERS = 1024;
 // The index is made by so many blocks. Meanwhile their sums lie in the header, which has room for them.
@@ -20,6 +27,7 @@ struct Packing {
     u8* overflow;
     u32* header;  // zeros before
     u32* told;    // of the host, where the number of sectors goes too, or null
+    uint4* out;   // what the activation puts out
     Order order;
     u32 device_bytes, capacity;  // sectors that there is room for
     Params params;
@@ -28,6 +36,17 @@ struct Packing {
     BUDDY_FN u64 pages() const { return (order.places() + PAGE_ENTRIES - 1) / PAGE_ENTRIES; }
     BUDDY_FN u64 pages_of_sum() const { return (pages() + SUMS - 1) / SUMS; }
 };
+
+template <class Each>
+BUDDY_FN uint4 each(const uint4& v, Each of) {
+    return make_uint4(of(v.x), of(v.y), of(v.z), of(v.w));
+}
+BUDDY_FN uint4 kept_of(const uint4& v) {
+    return each(v, [](u32 pair) { return Activation::kept(pair); });
+}
+BUDDY_FN uint4 forward_of(const uint4& v) {
+    return each(v, [](u32 pair) { return Activation::forward(pair); });
+}
 
 // A block to a page. Entries past the end are zeros.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_pack(const __grid_constant__ Packing of) {
@@ -51,11 +70,17 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_p
         if (active >> of_row & 1) cp_async<16>(tile.at(of_row, chunk), of.from + from * CHUNKS + chunk);
     }
     cp_async_wait_warp();
+    if (Activation::ACTIVE) {
+        along_plain(tile, active, [&](uint4* shared, u32 index) { __stcg(of.out + start * CHUNKS + index, forward_of(kept_of(*shared))); });
+        __syncwarp();
+    }
     u32 words[WORDS];
     row.load_all(words);
+    BUDDY_UNROLL
+    for (u32 k = 0; k < WORDS; k++) words[k] = Activation::kept(words[k]);
     of.order.to_stored(words);
     u32 nibble = encode_words<Codec>(words, row, of.params);
-    if (nibble == RAW && of.order.row != 0) row.store_all(words);
+    if (nibble == RAW && (of.order.row != 0 || Activation::ACTIVE)) row.store_all(words);
     __syncwarp();
     u32 per_row = of.device_bytes / CHUNK, used = chunks_to_put(nibble, of.device_bytes);
     Place place = {of.device + start * of.device_bytes, nullptr, of.device_bytes};
@@ -108,46 +133,75 @@ extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(const __grid
     if (blockIdx.x == SUMS - 1 && threadIdx.x == 0) of.index[of.pages()] = before;
 }
 
-// A thread to eight entries: those that overflow are encoded once more, and their last sectors put in place. If there is no room
-// for all of them, none is, and the header says of itself only how many there are.
+// Which of a warp's entries overflow, eight to a lane, and where their sectors go. They are few and anywhere: listed, each gets a lane.
+struct Overflows {
+    static constexpr u32 PER_LANE = 8;
+    u32 entries[WARP * PER_LANE], sectors[WARP * PER_LANE];
+
+    // Lists those of the nibbles in `word`, the first of them at `place`; how many there are in the warp.
+    BUDDY_FN u32 list(const Packing& of, u32 word, u64 place, u32 lane) {
+        u32 some = sectors_over_word(word, PER_LANE, of.device_bytes), count = 0;
+        for (u32 i = 0; some != 0 && i < PER_LANE; i++) count += sectors_over(word >> 4 * i & 15, of.device_bytes) != 0;
+        u32 end = count;
+        for (u32 step = 1; step < WARP; step *= 2) {
+            u32 other = __shfl_up_sync(ALL, end, step);
+            end += lane >= step ? other : 0;
+        }
+        u32 at = end - count, sector = some == 0 ? 0 : (u32)first_sector(of.index, (const u32*)of.nibbles, place, of.device_bytes);
+        for (u32 i = 0; some != 0 && i < PER_LANE; i++) {
+            u32 over = sectors_over(word >> 4 * i & 15, of.device_bytes);
+            if (over != 0) entries[at] = lane * PER_LANE + i, sectors[at++] = sector;
+            sector += over;
+        }
+        __syncwarp();
+        return __shfl_sync(ALL, end, WARP - 1);
+    }
+};
+
+// Encodes an entry once more, and puts its last sectors in place.
+BUDDY_FN void put_overflow(const Packing& of, u64 at, u64 sector) {
+    u32 nibble = of.nibbles[at / 2] >> at % 2 * 4 & 15, over = sectors_over(nibble, of.device_bytes);
+    const uint4* plain = of.from + of.order.entry_at(at) * CHUNKS;
+    thread::OwnRow row = {};
+    u32 words[WORDS];
+    BUDDY_UNROLL
+    for (u32 c = 0; c < CHUNKS; c++) {
+        uint4 v = kept_of(plain[c]);
+        words[4 * c] = v.x, words[4 * c + 1] = v.y, words[4 * c + 2] = v.z, words[4 * c + 3] = v.w;
+    }
+    of.order.to_stored(words);
+    if (nibble != RAW) {
+        encode_words<Codec>(words, row, of.params);
+    } else {
+        BUDDY_UNROLL
+        for (u32 k = 0; k < WORDS; k++) row.store(k, words[k]);
+    }
+    u32 kept = of.device_bytes == SMALL ? 0 : of.device_bytes / CHUNK;
+    Quad* to = (Quad*)of.overflow + sector * (SECTOR / CHUNK);
+    for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
+}
+
+// A warp to 256 entries: those that overflow are encoded once more, and their last sectors put in place. If there is no room for all
+// of them, none is, and the header says of itself only how many there are.
 extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_constant__ Packing of) {
+    __shared__ Overflows all_overflows[128 / WARP];
     u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    u32 all = of.index[of.pages()];
+    u32 all = of.index[of.pages()], lane = threadIdx.x % WARP;
     bool fits = all <= of.capacity;
     if (at == 0 && of.told != nullptr) *(volatile u32*)of.told = all;
     if (at < HEADER_WORDS) of.header[at] = at == AT_SECTORS ? all : fits ? of.head[at] : 0;
-    if (!fits || at >= of.pages() * (PAGE_ENTRIES / 8)) return;
-    u32 word = ((const u32*)of.nibbles)[at];
-    if (sectors_over_word(word, 8, of.device_bytes) == 0) return;
-    u64 sector = first_sector(of.index, (const u32*)of.nibbles, at * 8, of.device_bytes);
-    for (u32 i = 0; i < 8; i++) {
-        u32 nibble = word >> 4 * i & 15, over = sectors_over(nibble, of.device_bytes);
-        if (over == 0) continue;
-        const uint4* plain = of.from + of.order.entry_at(at * 8 + i) * CHUNKS;
-        thread::OwnRow row = {};
-        u32 words[WORDS];
-        BUDDY_UNROLL
-        for (u32 c = 0; c < CHUNKS; c++) {
-            uint4 v = plain[c];
-            words[4 * c] = v.x, words[4 * c + 1] = v.y, words[4 * c + 2] = v.z, words[4 * c + 3] = v.w;
-        }
-        of.order.to_stored(words);
-        if (nibble != RAW) {
-            encode_words<Codec>(words, row, of.params);
-        } else {
-            BUDDY_UNROLL
-            for (u32 k = 0; k < WORDS; k++) row.store(k, words[k]);
-        }
-        u32 kept = of.device_bytes == SMALL ? 0 : of.device_bytes / CHUNK;
-        Quad* to = (Quad*)of.overflow + sector * (SECTOR / CHUNK);
-        for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
-        sector += over;
-    }
+    if (!fits || all == 0) return;
+    Overflows& overflows = all_overflows[threadIdx.x / WARP];
+    bool there = at < of.pages() * (PAGE_ENTRIES / Overflows::PER_LANE);
+    u32 count = overflows.list(of, there ? ((const u32*)of.nibbles)[at] : 0, at * Overflows::PER_LANE, lane);
+    u64 first = (at - lane) * Overflows::PER_LANE;
+    for (u32 i = lane; i < count; i += WARP) put_overflow(of, first + overflows.entries[i], overflows.sectors[i]);
 }
 
 struct Reading {
     Frozen from;
     uint4* to;
+    const uint4* gradients;  // of what the activation put out
     Params params;
 };
 
@@ -181,29 +235,53 @@ BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool w
     row.store_all(words);
 }
 
+// Chunks to where they belong: as they are, or as outputs of the activation.
+struct Forward {
+    static BUDDY_FN void put(const Reading& of, u64 at, const uint4& kept) { __stcg(of.to + at, forward_of(kept)); }
+};
+// Or as gradients of the activation's input.
+struct Backward {
+    static BUDDY_FN void put(const Reading& of, u64 at, const uint4& kept) {
+        auto of_pair = [](u32 pair, u32 gradients) { return Activation::backward(pair, gradients); };
+        uint4 g = __ldcs(of.gradients + at);
+        __stcg(of.to + at, make_uint4(of_pair(kept.x, g.x), of_pair(kept.y, g.y), of_pair(kept.z, g.z), of_pair(kept.w, g.w)));
+    }
+};
+
 // The tile's rows to where lanes say.
-BUDDY_FN void put_rows(const Tile& tile, uint4* to, u64 entry, u32 active) {
+template <class Way>
+BUDDY_FN void put_rows(const Reading& of, const Tile& tile, u64 entry, u32 active) {
     __syncwarp();
     BUDDY_UNROLL
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 row = i * (WARP / CHUNKS) + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
         u64 at = __shfl_sync(ALL, entry, row);
-        if (active >> row & 1) __stcg(to + at * CHUNKS + chunk, *tile.at(row, chunk));
+        if (active >> row & 1) Way::put(of, at * CHUNKS + chunk, *tile.at(row, chunk));
     }
 }
 
 // A warp to 32 places from `first` on, `count` of them. `to` begins with entry `base`.
-extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
-    frozen_read(const __grid_constant__ Reading of, u64 first, u64 count, u64 base) {
+template <class Way>
+BUDDY_FN void read_places(const Reading& of, u64 first, u64 count, u64 base) {
     Tile tile = this_tile();
     u64 place = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + tile.lane;
-    bool wanted = place < count;
     u64 entry = of.from.order.entry_at(first + place);
-    wanted = wanted && entry < of.from.order.entries;
+    bool wanted = place < count && entry < of.from.order.entries;
     u32 active = __ballot_sync(ALL, wanted);
     if (active == 0) return;
     load_places(of, tile, first + place, wanted);
-    put_rows(tile, of.to, entry - base, active);
+    put_rows<Way>(of, tile, entry - base, active);
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
+    frozen_read(const __grid_constant__ Reading of, u64 first, u64 count, u64 base) {
+    read_places<Forward>(of, first, count, base);
+}
+
+// The gradients of an activation's input, as `frozen_read` reads its output again.
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
+    frozen_back(const __grid_constant__ Reading of, u64 first, u64 count, u64 base) {
+    if (Activation::ACTIVE) read_places<Backward>(of, first, count, base);
 }
 
 // The i-th of `to` becomes entry list[i]; one that does not exist is zeros.
@@ -216,5 +294,5 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     u64 entry = at < count ? list[at] : 0;
     bool wanted = at < count && entry < of.from.order.entries;
     load_places(of, tile, wanted ? of.from.order.place_of(entry) : 0, wanted);
-    put_rows(tile, of.to, at, active);
+    put_rows<Forward>(of, tile, at, active);
 }

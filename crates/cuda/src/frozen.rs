@@ -1,13 +1,13 @@
 //! Frozen buffers on the GPU (`docs/format.md`): packed once, in one piece of memory that the caller gives, then read in place.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use buddy_codec::{Codec, FROZEN_HEADER_BYTES, FrozenHeader};
+use buddy_codec::{Codec, CodecKind, FROZEN_HEADER_BYTES, FrozenHeader};
 use buddy_core::{ENTRY_BYTES, SECTOR_BYTES, Target};
 use cudarc::driver::{CudaFunction, CudaModule, CudaStream, DriverError};
 
 use crate::{
-    DeviceSpan, Error, Gpu,
+    Activation, DeviceSpan, Error, Gpu,
     driver::{self, Launch},
     layout::{FrozenView, Order, Packing, Reading},
     source::Params,
@@ -24,6 +24,9 @@ const PAGE: u64 = 64;
 /// Rows of a matrix that lie together.
 pub(crate) const TILE_ROWS: u64 = 16;
 
+/// The kernels that were loaded, by codec and by the activation that they pack for.
+pub(crate) type FrozenPrograms = HashMap<(CodecKind, Option<Activation>), Arc<FrozenKernels>>;
+
 /// The kernels of frozen buffers of one codec.
 #[derive(Debug)]
 pub(crate) struct FrozenKernels {
@@ -31,6 +34,7 @@ pub(crate) struct FrozenKernels {
     index: CudaFunction,
     overflow: CudaFunction,
     read: CudaFunction,
+    back: CudaFunction,
     gather: CudaFunction,
 }
 
@@ -41,6 +45,7 @@ impl FrozenKernels {
             index: module.load_function("frozen_index")?,
             overflow: module.load_function("frozen_overflow")?,
             read: module.load_function("frozen_read")?,
+            back: module.load_function("frozen_back")?,
             gather: module.load_function("frozen_gather")?,
         })
     }
@@ -74,7 +79,7 @@ impl<'a> FrozenBuffer<'a> {
             let need = "as many bytes as the header says";
             return Err(Error::Shape { bytes: memory.bytes(), address: memory.address(), need });
         }
-        Ok(Self { gpu: gpu.clone(), kernels: gpu.frozen(header.codec.kind())?, header, memory })
+        Ok(Self { gpu: gpu.clone(), kernels: gpu.frozen(header.codec.kind(), None)?, header, memory })
     }
 
     /// A frozen buffer that lies in this memory, or will when it is packed: data of so many bytes. All of the memory that the other
@@ -130,11 +135,27 @@ impl<'a> FrozenBuffer<'a> {
         let whole = ENTRY_BYTES as u64 * u64::from(how.2).max(1);
         let from = from.check(whole, 16, "whole entries, and whole rows of a matrix, aligned to 16")?;
         let buffer = Self::over(gpu, how, from.bytes(), memory)?;
-        if buffer.header.entries() > 0 {
-            let packed = buffer.start_packing(on, from, buffer.head()?, told);
-            gpu.check("start packing", packed)?;
-        }
+        buffer.fill(on, from, 0, told)?;
         Ok(buffer)
+    }
+
+    /// The same memory, for other kernels.
+    pub(crate) fn with_kernels(self, kernels: Arc<FrozenKernels>) -> Self {
+        Self { kernels, ..self }
+    }
+
+    /// Packs `from`, which has as many bytes as the buffer; an activation's output goes to the address `out`.
+    pub(crate) fn fill(
+        &self,
+        on: &CudaStream,
+        from: DeviceSpan<'_>,
+        out: u64,
+        told: u64,
+    ) -> Result<(), Error> {
+        if self.header.entries() == 0 {
+            return Ok(());
+        }
+        self.gpu.check("start packing", self.start_packing(on, from, self.head()?, (out, told)))
     }
 
     /// The header's words as they shall be once all is packed.
@@ -150,7 +171,7 @@ impl<'a> FrozenBuffer<'a> {
         on: &CudaStream,
         from: DeviceSpan<'_>,
         head: [u32; 32],
-        told: u64,
+        (out, told): (u64, u64),
     ) -> Result<(), DriverError> {
         let view = self.view();
         let packing = Packing {
@@ -161,6 +182,7 @@ impl<'a> FrozenBuffer<'a> {
             overflow: view.overflow,
             header: self.memory.address(),
             told,
+            out,
             order: view.order,
             device_bytes: view.device_bytes,
             capacity: view.sectors,
@@ -232,10 +254,28 @@ impl<'a> FrozenBuffer<'a> {
         if places == 0 {
             return Ok(());
         }
-        let arguments = (self.reading(to), first, places, first);
+        let arguments = (self.reading(to, 0), first, places, first);
         let launch = Launch::row(places.div_ceil(PAGE), THREADS);
         // SAFETY: the arguments of `frozen_read`; `to` has the entries of these places.
         let started = unsafe { launch.start(on, &self.kernels.read, &arguments) };
+        self.gpu.check("start reading", started)
+    }
+
+    /// The gradients of an activation's input, from those of its output, both of as many bytes as the buffer.
+    pub(crate) fn read_gradients(
+        &self,
+        on: &CudaStream,
+        gradients: DeviceSpan<'_>,
+        to: DeviceSpan<'_>,
+    ) -> Result<(), Error> {
+        let count = self.entries();
+        if count == 0 {
+            return Ok(());
+        }
+        let arguments = (self.reading(to, gradients.address()), 0u64, count, 0u64);
+        // SAFETY: the arguments of `frozen_back`; both spans have all entries.
+        let started =
+            unsafe { Launch::row(count.div_ceil(PAGE), THREADS).start(on, &self.kernels.back, &arguments) };
         self.gpu.check("start reading", started)
     }
 
@@ -253,14 +293,14 @@ impl<'a> FrozenBuffer<'a> {
         if count == 0 {
             return Ok(());
         }
-        let arguments = (self.reading(to), list.address(), count);
+        let arguments = (self.reading(to, 0), list.address(), count);
         let launch = Launch::row(count.div_ceil(PAGE), THREADS);
         // SAFETY: the arguments of `frozen_gather`; the list is as long as `to`, and the kernel checks what is listed.
         let started = unsafe { launch.start(on, &self.kernels.gather, &arguments) };
         self.gpu.check("start gathering", started)
     }
 
-    fn reading(&self, to: DeviceSpan<'_>) -> Reading {
-        Reading { from: self.view(), to: to.address(), params: Params::of(&self.header.codec) }
+    fn reading(&self, to: DeviceSpan<'_>, gradients: u64) -> Reading {
+        Reading { from: self.view(), to: to.address(), gradients, params: Params::of(&self.header.codec) }
     }
 }

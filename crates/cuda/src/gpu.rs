@@ -17,10 +17,10 @@ use cudarc::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, cache,
+    Activation, Error, cache,
     driver::{self, Region},
     error::{is_sticky, reason},
-    frozen::FrozenKernels,
+    frozen::{FrozenKernels, FrozenPrograms},
     host,
     kernels::CodecKernels,
     kv::KvKernels,
@@ -68,7 +68,7 @@ struct Inner {
     lost: OnceLock<String>,
     codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
     surveys: Mutex<HashMap<CodecKind, CudaFunction>>,
-    frozen: Mutex<HashMap<CodecKind, Arc<FrozenKernels>>>,
+    frozen: Mutex<FrozenPrograms>,
     linear: Mutex<LinearKernels>,
     scratch: Mutex<Option<Scratch>>,
     kv: Mutex<Option<Arc<KvKernels>>>,
@@ -219,18 +219,26 @@ impl Gpu {
         Ok(kernels)
     }
 
-    /// The kernels of a codec's frozen buffers, compiled or from the cache.
+    /// The kernels of a codec's frozen buffers, or of an activation's, compiled or from the cache.
     ///
     /// # Errors
     /// As for a codec's.
-    pub(crate) fn frozen(&self, kind: CodecKind) -> Result<Arc<FrozenKernels>, Error> {
+    pub(crate) fn frozen(
+        &self,
+        kind: CodecKind,
+        activation: Option<Activation>,
+    ) -> Result<Arc<FrozenKernels>, Error> {
         let mut frozen = self.0.frozen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernels) = frozen.get(&kind) {
+        if let Some(kernels) = frozen.get(&(kind, activation)) {
             return Ok(kernels.clone());
         }
-        let module = self.module(&Source::frozen(kind)?)?;
+        let source = match activation {
+            None => Source::frozen(kind)?,
+            Some(activation) => Source::activation(kind, activation)?,
+        };
+        let module = self.module(&source)?;
         let kernels = Arc::new(self.check("find the kernels", FrozenKernels::new(&module))?);
-        frozen.insert(kind, kernels.clone());
+        frozen.insert((kind, activation), kernels.clone());
         Ok(kernels)
     }
 

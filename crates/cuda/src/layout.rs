@@ -71,6 +71,7 @@ pub(crate) struct Packing {
     pub(crate) overflow: u64,
     pub(crate) header: u64,
     pub(crate) told: u64,
+    pub(crate) out: u64,
     pub(crate) order: Order,
     pub(crate) device_bytes: u32,
     pub(crate) capacity: u32,
@@ -84,6 +85,7 @@ pub(crate) struct Packing {
 pub(crate) struct Reading {
     pub(crate) from: FrozenView,
     pub(crate) to: u64,
+    pub(crate) gradients: u64,
     pub(crate) params: Params,
 }
 

@@ -22,6 +22,7 @@
 //! `buddy-codec`, and `*.cu` around them. They are compiled by NVRTC at first use and kept on disk. Places and
 //! nibbles are those of `buddy-core`, whose constants the kernels are given.
 
+mod activation;
 mod allocation;
 mod buffer;
 mod bytes;
@@ -44,6 +45,7 @@ mod source;
 mod survey;
 mod table;
 
+pub use activation::{Activation, PackedActivation};
 pub use allocation::Allocation;
 pub use buffer::BuddyBuffer;
 pub use bytes::{DeviceBytes, DeviceSpan};

@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
-use crate::{Error, cache, driver, linear};
+use crate::{Activation, Error, cache, driver, linear};
 
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 30] = [
+const HEADERS: [Header; 31] = [
+    ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
     ("bpc.cuh", include_str!("../kernels/bpc.cuh")),
@@ -159,6 +160,17 @@ impl Source {
         Ok(Self::new(format!("{kind}-frozen.cu"), text, &codec_defines(kind)?))
     }
 
+    /// The kernels of an activation whose input is packed with a codec.
+    ///
+    /// # Errors
+    /// [`Error::NoKernels`] if the codec has none.
+    pub fn activation(kind: CodecKind, activation: Activation) -> Result<Self, Error> {
+        let mut source = Self::frozen(kind)?;
+        source.name = format!("{kind}-{}.cu", activation.name());
+        source.defines.push(format!("BUDDY_ACTIVATION={}", activation.struct_name()));
+        Ok(source)
+    }
+
     /// The kernel of a linear layer for few tokens, with macros that say its shape.
     pub(crate) fn narrow(name: String, defines: &[String]) -> Self {
         let source = Self::new(name, include_str!("../kernels/narrow.cu"), defines);
@@ -276,8 +288,11 @@ impl Source {
         };
         let attention = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| (values, columns)));
         let attention = attention.map(|(values, columns)| Self::attention("Packed", values, columns));
+        let activations =
+            Activation::ALL.map(|one| Self::activation(CodecKind::Bf16, one).expect("a codec of the table"));
         codecs()
             .flat_map(of_codec)
+            .chain(activations)
             .chain(linear::sources())
             .chain([Self::kv(), Self::decode()])
             .chain(attention)

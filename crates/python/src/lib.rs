@@ -4,6 +4,7 @@
 //! neither NumPy nor PyTorch is needed to build or to import it. Memory is the caller's, streams too, and nothing waits but where
 //! a function says so. Work that takes long is done without Python's lock.
 
+mod activation;
 mod decode;
 mod failure;
 mod frozen;
@@ -17,6 +18,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::activation::{activate, activated, activation_gradients};
     #[pymodule_export]
     use super::decode::{decode_gate, decode_norm, decode_pick, gather_frozen};
     #[pymodule_export]

@@ -1,0 +1,53 @@
+// Activations of pairs of bf16 values, with the bits of PyTorch's kernels: fp32 inside, rounded once. `kept` is what backward needs of
+// the input, `forward` the output and `backward` the gradient, both of what is kept.
+#pragma once
+#include "bits.cuh"
+
+namespace buddy {
+
+BUDDY_FN float low_value(u32 pair) { return __uint_as_float(pair << 16); }
+BUDDY_FN float high_value(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+BUDDY_FN u32 round_pair(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// No activation: a buffer as it is.
+struct Same {
+    static constexpr bool ACTIVE = false;
+    static BUDDY_FN u32 kept(u32 pair) { return pair; }
+    static BUDDY_FN u32 forward(u32 pair) { return pair; }
+    static BUDDY_FN u32 backward(u32, u32 gradients) { return gradients; }
+};
+
+// Ones in the halves with a positive value or a NaN, whose gradients pass.
+BUDDY_FN u32 passing(u32 pair) {
+    u32 value = pair & 0x7fff7fffu, nan = (value + 0x007f007fu) & 0x80008000u;
+    u32 positive = (value + 0x7fff7fffu) & 0x80008000u & ~pair;
+    return ((nan | positive) >> 15) * 0xffffu;
+}
+
+// What is kept is the output, whose zeros take a bit.
+struct Relu {
+    static constexpr bool ACTIVE = true;
+    static BUDDY_FN u32 kept(u32 pair) { return pair & passing(pair); }
+    static BUDDY_FN u32 forward(u32 pair) { return pair; }
+    static BUDDY_FN u32 backward(u32 pair, u32 gradients) { return gradients & passing(pair); }
+};
+
+// relu(x) squared; what is kept is relu(x).
+struct SquaredRelu {
+    static constexpr bool ACTIVE = true;
+    static BUDDY_FN u32 kept(u32 pair) { return Relu::kept(pair); }
+    static BUDDY_FN u32 forward(u32 pair) {
+        float low = low_value(pair), high = high_value(pair);
+        return round_pair(low * low, high * high);
+    }
+    static BUDDY_FN u32 backward(u32 pair, u32 gradients) {
+        u32 product = round_pair(low_value(gradients) * (2.0f * low_value(pair)), high_value(gradients) * (2.0f * high_value(pair)));
+        return product & passing(pair);
+    }
+};
+
+}  // namespace buddy
