@@ -21,7 +21,7 @@ from torch.utils import checkpoint as checkpoints
 
 from dl import networks
 
-from buddy.torch import SquaredReLU, compress_saved
+from buddy.torch import SquaredReLU, compress_saved, swap_
 
 GPU = torch.device("cuda")
 
@@ -85,13 +85,15 @@ def mode(name, model):
         around = lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)
     if name.startswith("compiled"):
         budget(model, float(name.partition(" ")[2] or 1))
+    if name.startswith("swapped"):
+        swap_(model)
     if "packed" in name:
         around = lambda: compress_saved(model, **packed_options(name))
     yield around
 
 
 def packed_options(name):
-    """`packed alone` packs without computing anything again."""
+    """`packed alone` packs without computing anything again; `swapped packed` with activations that pack what they keep."""
     return {"least": "4/3x" if "4/3x" in name else "2x", **({"recompute": ()} if "alone" in name else {})}
 
 
@@ -105,6 +107,9 @@ def measure(network, name, steps, warm_up, profile):
     if inputs.dim() == 4:
         model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    if name == "save_on_cpu":
+        # It takes its time, the same each step.
+        steps, warm_up = 3, 1
     with mode(name, model) as around:
         times = []
         for step in range(warm_up + steps):
@@ -146,6 +151,8 @@ def weights_after(network, steps, packed, least):
     with GPU:
         model, inputs, labels = NETWORKS[network]()
     model = networks.initialise(model).to(torch.bfloat16).train()
+    if packed:
+        swap_(model)
     optimizer, generator = torch.optim.AdamW(model.parameters(), lr=3e-4), torch.Generator(GPU).manual_seed(2)
     for _ in range(steps):
         order = torch.randperm(len(inputs), generator=generator, device=GPU)
@@ -176,9 +183,9 @@ def equality(network, steps, least):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="+", choices=NETWORKS)
-    parser.add_argument("--modes", default="plain,checkpoint,selective,packed alone 4/3x,packed 4/3x,packed 2x,checkpoint packed 4/3x",
-                        help="also save_on_cpu, compiled, compiled 0.5")
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--modes", default="plain,checkpoint,selective,save_on_cpu,compiled,compiled 0.5,packed alone 4/3x,packed 2x,packed 4/3x,"
+                        "swapped packed 2x,swapped packed 4/3x", help="by commas; also checkpoint packed 4/3x")
+    parser.add_argument("--steps", type=int, default=6, help="with those to warm up below the tenth, which looks at all again")
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print the kernels that take the most time")
     parser.add_argument("--equal", type=int, metavar="STEPS", help="train so many steps with and without, and compare the weights")

@@ -2,6 +2,7 @@
 
 A hook notes which module made a tensor of what. When autograd saves that tensor for the next operation, its input is packed already,
 saved by the module's own backward; so the output is computed from it again when it is asked for. That costs less than packing it.
+Batch normalisation of our own notes the mean and the deviation with it, and a ReLU in place after it is one more step of the same.
 Looks (``Policy``) compare the two to the bit; where they differ, the tensor is packed like any other.
 """
 
@@ -17,15 +18,20 @@ CHEAP = (nn.GELU, nn.SiLU, nn.LayerNorm, nn.RMSNorm, Square, Product)
 
 
 class Made:
-    """A tensor that a module made: the module, and the memory of its inputs, which may be gone by now. Only weak references are held,
-    so that the identities stay theirs."""
+    """A tensor that a module made: how, and the memory of its inputs, which may be gone by now. Only weak references are held, so that
+    the identities stay theirs."""
 
-    __slots__ = ("module", "output", "version", "inputs")
+    __slots__ = ("module", "function", "output", "version", "inputs")
 
-    def __init__(self, module, inputs, output):
-        self.module, self.version = module, output._version
+    def __init__(self, module, inputs, output, function=None):
+        self.module, self.version, self.function = module, output._version, function or module.forward
         self.output = StorageWeakRef(output.untyped_storage())
         self.inputs = [(StorageWeakRef(one.untyped_storage()), one._version, Part(None, one)) for one in inputs]
+
+    def then_relu_(self):
+        """The next thing that happens to it is a ReLU in place."""
+        before = self.function
+        self.function, self.version = lambda *inputs: before(*inputs).relu_(), self.version + 1
 
     def sources(self, known):
         """The inputs as parts of memory that is kept; None if one is not."""
@@ -53,14 +59,15 @@ def plain_call(module, inputs, output):
 class Again:
     """A storage that is computed again when it is asked for; used like a ``Kept``."""
 
-    __slots__ = ("storage", "address", "size", "version", "module", "sources", "parameters", "restored", "__weakref__")
+    __slots__ = ("storage", "address", "size", "version", "function", "sources", "parameters", "restored", "held", "uses", "__weakref__")
     # As a Kept of which nothing plain is left.
     tensor = site = None
 
     def __init__(self, tensor, made, sources):
         storage = tensor.untyped_storage()
         self.storage, self.address, self.size = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
-        self.version, self.module, self.sources, self.restored = tensor._version, made.module, sources, None
+        self.version, self.function, self.sources, self.restored = tensor._version, made.function, sources, None
+        self.held, self.uses = None, 0
         self.parameters = [(one, one._version) for one in made.module.parameters()]
 
     def is_of(self, tensor, storage):
@@ -73,11 +80,20 @@ class Again:
             if parameter._version != version:
                 raise changed(parameter, version)
         inputs = [part.unpack(hold) for part in self.sources]
-        with torch.no_grad(), torch.autocast(inputs[0].device.type, enabled=False):
-            return self.module.forward(*inputs)
+        with torch.no_grad():
+            if not torch.is_autocast_enabled(inputs[0].device.type):
+                return self.function(*inputs)
+            with torch.autocast(inputs[0].device.type, enabled=False):
+                return self.function(*inputs)
 
     def restore(self, hold=False):
-        """A storage with the bytes as they were."""
+        """A storage with the bytes as they were; it is there until all who saved it had it."""
+        storage = self._restore()
+        self.uses -= 1
+        self.held = storage if self.uses > 0 else None
+        return storage
+
+    def _restore(self):
         if self.restored is not None and not self.restored.expired():
             if (storage := torch.UntypedStorage._new_with_weak_ptr(self.restored.cdata)) is not None:
                 return storage

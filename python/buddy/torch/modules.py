@@ -3,6 +3,9 @@
 import torch
 from torch import nn
 
+from . import activations
+from .activations import activate, memory_of
+
 
 class Square(nn.Module):
     """The square of each value."""
@@ -18,11 +21,61 @@ class Product(nn.Module):
         return left * right
 
 
+class ReLU(nn.ReLU):
+    """``nn.ReLU`` that packs its output while it runs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.inplace and (memory := memory_of(x)) is not None and memory.then_relu_(x):
+            # Computed again with what made x.
+            return super().forward(x)
+        return activate(activations.RELU, x, super().forward, self.inplace)
+
+
+class _BatchNorm(nn.Module):
+    """Batch normalisation whose output ``compress_saved`` can compute again, a ReLU in place after it included."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        memory = memory_of(x)
+        if memory is None or not self._is_plain_training(x) or not memory.agrees(self, x, self._native):
+            return super().forward(x)
+        self.num_batches_tracked.add_(1)
+        y, mean, deviation = self._native(x, self.running_mean, self.running_var)
+        mean, deviation = mean.detach(), deviation.detach()
+        memory.note_made(self, x, y, lambda x: self._again(x, mean, deviation))
+        return y
+
+    def _native(self, x, mean=None, variance=None):
+        """Output, mean and inverse deviation, by PyTorch's own kernels; what runs along is changed if it is given."""
+        return torch.native_batch_norm(x, self.weight, self.bias, mean, variance, True, self.momentum, self.eps)
+
+    def _again(self, x, mean, deviation):
+        # The CPU has no kernel for the last step alone.
+        return torch.batch_norm_elemt(x, self.weight, self.bias, mean, deviation, self.eps) if x.is_cuda else self._native(x)[0]
+
+    def _is_plain_training(self, x):
+        return (self.training and x.dtype == torch.bfloat16 and self.track_running_stats and self.momentum is not None and self.affine)
+
+
+class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
+    """``nn.BatchNorm1d`` whose output is computed again."""
+
+
+class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
+    """``nn.BatchNorm2d`` whose output is computed again."""
+
+
+class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
+    """``nn.BatchNorm3d`` whose output is computed again."""
+
+
 class SquaredReLU(nn.Sequential):
     """``relu(x) ** 2``. What is kept is ``relu(x)``, half zeros; its square is computed again."""
 
     def __init__(self) -> None:
         super().__init__(nn.ReLU(), Square())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return activate(activations.SQUARED_RELU, x, super().forward)
 
 
 class SwiGLU(nn.Module):

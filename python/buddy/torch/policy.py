@@ -49,16 +49,17 @@ class Policy:
         if self.least not in DEVICE or self.least == "1x":
             raise ValueError(f"least is one of {', '.join(list(DEVICE)[1:])}, not {self.least!r}")
 
-    def look(self, site, step, flat, dtype):
-        """Decides how a site is packed; waits for the GPU."""
+    def look(self, site, step, flat, dtype, least=None, codec=None):
+        """Decides how a site is packed; waits for the GPU. With a codec, or a least target other than the policy's."""
         site.looked, site.held = step, 0
-        found = measure(flat, dtype)
-        wanted = [target for target in DEVICE if DEVICE[target] <= DEVICE[self.least]]
+        least = least or self.least
+        found = measure(flat, dtype, codec)
+        wanted = [target for target in DEVICE if DEVICE[target] <= DEVICE[least]]
         size, entries = padded(flat.numel()), padded(flat.numel()) // ENTRY
         choices = [choose(found, size, target=target) for target in wanted]
         fits = [choice for choice in choices if self.overflowing(found, choice) <= self.most_overflow * entries]
         if not fits:
-            site.reason = f"does not reach {self.least}"
+            site.reason = f"does not reach {least}"
             return
         _, site.codec, site.target, needed = min(fits)
         # Some room for the next step's: a quarter more, and one sector in a hundred entries.

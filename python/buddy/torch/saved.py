@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import weakref
@@ -12,11 +11,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .activations import Activated, Output
 from .again import CHEAP, Again, Made, plain_call
 from .kept import UNTOLD, Kept, Part, Passed, over
 from .policy import Policy, Site
 from .report import SavedReport
 
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 # What is kept of a model between steps: how its tensors are packed.
 _MODELS: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, SavedMemory]] = weakref.WeakKeyDictionary()
 
@@ -65,6 +66,10 @@ class SavedMemory:
         self._lock, self._pending, self._waiting, self._told, self._saved = threading.Lock(), deque(), 0, [], 0
         self._inside, self._hooks, self._report = [], [], SavedReport()
         self._made: dict[int, Made] = {}
+        self._agrees: weakref.WeakKeyDictionary[torch.nn.Module, bool] = weakref.WeakKeyDictionary()
+        # What activations packed and put out, until autograd saves it.
+        self._packed: dict[int, Activated] = {}
+        self._outputs: dict[int, Output] = {}
 
     def report(self) -> SavedReport:
         """What the last step gave: bytes, ratio, overflow, and what was passed through and why."""
@@ -87,7 +92,8 @@ class SavedMemory:
             for hook in self._hooks:
                 hook.remove()
             self._hooks = []
-            self._made.clear()
+            for fresh in (self._made, self._packed, self._outputs):
+                fresh.clear()
 
     def _find_owned(self):
         """The memory of parameters and buffers. Sharded ones are gathered when a module runs: they are noted then."""
@@ -95,10 +101,13 @@ class SavedMemory:
         self._owned = set()
         if model is None:
             return
-        for tensor in [*model.parameters(), *model.buffers()]:
-            self._own(tensor)
-        sharded = any(type(module).__name__.startswith("FSDP") for module in model.modules())
-        for module in model.modules():
+        modules = list(model.modules())
+        for module in modules:
+            for tensor in (*module._parameters.values(), *module._buffers.values()):
+                if tensor is not None:
+                    self._own(tensor)
+        sharded = any(type(module).__name__.startswith("FSDP") for module in modules)
+        for module in modules:
             if sharded and module._parameters:
                 self._hooks.append(module.register_forward_pre_hook(self._note))
             elif type(module) in self.recompute and not (module._forward_hooks or module._forward_pre_hooks):
@@ -111,13 +120,40 @@ class SavedMemory:
 
     def _note_made(self, module, inputs, output):
         # Within a compiled graph there is nothing to note: the compiler decides what it keeps.
-        if not torch.compiler.is_compiling() and plain_call(module, inputs, output):
+        if torch.compiler.is_compiling() or not isinstance(output, torch.Tensor):
+            return
+        if output.untyped_storage()._cdata not in self._outputs and plain_call(module, inputs, output):
             self._made[output.untyped_storage()._cdata] = Made(module, inputs, output)
 
+    def note_made(self, module, x, y, function):
+        """A module of ours made y of x, and ``function`` does it again."""
+        self._made[y.untyped_storage()._cdata] = Made(module, [x], y, function)
+
+    def then_relu_(self, x):
+        """A ReLU in place is about to follow; whether x will still be something that can be computed again."""
+        made = self._made.get(x.untyped_storage()._cdata)
+        if made is None or made.output.expired() or made.version != x._version or len(made.inputs) != 1:
+            return False
+        made.then_relu_()
+        return True
+
+    def agrees(self, module, x, native):
+        """Whether PyTorch's own kernels of batch normalisation give what the module does, to the bit; found once, waits for the GPU."""
+        if module not in self._agrees:
+            with torch.no_grad(), _disable_current_modes():
+                before = module.running_mean.clone(), module.running_var.clone()
+                found = native(x, *(one.clone() for one in before))[0]
+                wanted = torch.nn.functional.batch_norm(x, *before, module.weight, module.bias, True, module.momentum, module.eps)
+                self._agrees[module] = torch.equal(found, wanted)
+        return self._agrees[module]
+
     def _own(self, tensor):
-        tensor = getattr(tensor, "_local_tensor", tensor)
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # some have no storage
+        if type(tensor) not in PLAIN:
+            tensor = getattr(tensor, "_local_tensor", tensor)
+        try:
             self._owned.add(tensor.untyped_storage()._cdata)
+        except (RuntimeError, NotImplementedError):  # some have no storage
+            pass
 
     def _pack(self, tensor):
         """The hook: what autograd shall keep instead of a tensor."""
@@ -128,10 +164,15 @@ class SavedMemory:
         return self._pack_one(tensor)
 
     def _pack_one(self, tensor):
+        if self._packed and (packed := self._packed.pop(tensor.untyped_storage()._cdata, None)) is not None:
+            return packed
         reason = self._unfit(tensor)
         if reason is None:
             storage = tensor.untyped_storage()
             kept = self._known.get(storage._cdata)
+            # From here on autograd holds it.
+            if self._outputs.pop(storage._cdata, None) is not None:
+                self._report.computed(kept.size)
             if kept is None:
                 kept = self._keep(tensor, storage)
             elif kept.is_of(tensor, storage):
@@ -139,13 +180,15 @@ class SavedMemory:
             else:
                 reason = "changed in place since it was packed"
             if reason is None:
+                if isinstance(kept, Again):
+                    kept.uses += 1
                 return Part(kept, tensor)
         self._report.skip(reason, tensor)
         return Passed(tensor)
 
     def _unfit(self, tensor):
         """Why a tensor is passed through, before anyone looks at it."""
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        if type(tensor) not in PLAIN:
             return "a subclass of tensors"
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference():
             return "not plain memory"
@@ -180,17 +223,57 @@ class SavedMemory:
             # Kept as it is; what is cheap may be computed from it.
             self._report.skip(reason, tensor)
             return kept
-        if tensor.device.type == "cpu":
-            kept.pack(site.codec, site.target, site.sectors)
+        self._packing(kept, lambda told: kept.pack(site.codec, site.target, site.sectors, told))
+        return kept
+
+    def _packing(self, kept, pack):
+        """Packs by ``pack(told)``, and sees to it that the plain memory goes; gives what that gives."""
+        if kept.device.type == "cpu":
+            result = pack(None)
             self._settled(kept, self._report)
-            return kept
+            return result
         with self._lock:
             told = self._told.pop() if self._told else torch.empty((), dtype=torch.int32, pin_memory=True)
             told.fill_(UNTOLD)
-            kept.pack(site.codec, site.target, site.sectors, told)
-            self._pending.append((weakref.ref(kept), told, kept.size, tensor.device, self._report))
+            result = pack(told)
+            self._pending.append((weakref.ref(kept), told, kept.size, kept.device, self._report))
             self._waiting += kept.size
-        return kept
+        return result
+
+    def plan_activation(self, kind, x):
+        """How an activation's input is packed, if it is."""
+        storage = x.untyped_storage()
+        if self._unfit(x) is not None or storage._cdata in self._known:
+            return None
+        self._settle(self.in_flight_bytes)
+        place = (kind.name, x.device, storage.nbytes())
+        number = self._numbers[place] = self._numbers.get(place, 0) + 1
+        site = self._sites.setdefault((*place, number), Site())
+        if site.is_due(self.step):
+            with torch.no_grad(), _disable_current_modes():
+                kept = kind.kept(x.detach())
+                flat = over(kept.untyped_storage(), torch.uint8, (storage.nbytes(),), (1,), 0)
+                # It costs next to nothing, so 4/3x is enough.
+                self.policy.look(site, self.step, flat, x.dtype, least="4/3x", codec="bf16")
+                if site.reason is None and not Activated(x.detach(), kind, site).agrees(x.detach()):
+                    site.reason = "not PyTorch's bits"
+        return None if site.reason else site
+
+    def keep_activation(self, kept, y):
+        """Runs an activation to y; gives what autograd shall save."""
+        self._packing(kept, lambda told: kept.forward(told, y))
+        at = y.untyped_storage()._cdata
+        self._outputs[at] = self._known[at] = Output(y, kept)
+        saved = kept.packed if kept.packed is not None else kept.tensor
+        self._packed[saved.untyped_storage()._cdata] = kept
+        return saved
+
+    def note_activated(self, y):
+        """Autograd has taken over an activation's output, which may have raised its version."""
+        if (output := self._outputs.get(y.untyped_storage()._cdata)) is not None:
+            output.version = y._version
+            if output.of.tensor is not None:
+                output.of.version = output.of.tensor._version
 
     def _again(self, tensor, storage, site):
         """How to compute memory again, if that gives the same bits."""
@@ -240,6 +323,7 @@ class SavedMemory:
         """The hook: the tensor again. Before the first of a backward pass all plain memory that can go is let go."""
         if self._pending:
             self._settle(0)
+        self._outputs.clear()
         if isinstance(saved, Part) and isinstance(kept := saved.kept, Kept):
             if self.policy.learn:
                 self._learn(kept)

@@ -1,0 +1,166 @@
+"""Activations that pack what they keep: the same gradients to the bit, and only where they may."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from buddy.torch import BatchNorm2d, ReLU, SquaredReLU, compress_saved, swap_
+from networks import SMALL, Block, Convolutions, equal, gradients
+
+KINDS = {"relu": nn.ReLU, "relu in place": lambda: nn.ReLU(inplace=True), "squared_relu": SquaredReLU}
+
+
+def layers(activation, width=128):
+    return nn.Sequential(nn.Linear(64, width), activation(), nn.Linear(width, 64)).bfloat16()
+
+
+def both(model, batch, steps=3, **options):
+    """Gradients with the activations swapped and packed, and those of the model as it is."""
+    plain, model = copy.deepcopy(model), swap_(model)
+    for _ in range(steps):
+        wanted = gradients(plain, batch)
+        mem = compress_saved(model, **{**SMALL, **options})
+        mem.__enter__()
+
+        def backward(loss):
+            mem.__exit__(None, None, None)
+            assert not mem._outputs and not mem._packed
+            loss.backward()
+
+        equal(gradients(model, batch, backward), wanted)
+    return mem
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_gradients_are_equal_to_the_bit(name):
+    batch = torch.randn(64, 64).bfloat16()
+    report = both(layers(KINDS[name]), batch).report()
+    # What is left of the activation's input is packed, its output computed again.
+    assert report.plain_bytes == 64 * 128 * 2 and report.recomputed_bytes == 64 * 128 * 2
+    assert report.codecs == {"bf16 at 2x": 64 * 128 * 2}
+
+
+def test_models_are_swapped_in_one_line():
+    model = nn.Sequential(Block(activation=nn.ReLU()), nn.BatchNorm2d(3), nn.ReLU(inplace=True), nn.GELU())
+    weight = model[1].weight
+    assert swap_(model) is model and isinstance(model[0].activation, ReLU) and not model[0].activation.inplace
+    assert isinstance(model[1], BatchNorm2d) and model[1].weight is weight and isinstance(model[2], ReLU) and model[2].inplace
+    assert type(model[3]) is nn.GELU
+    shared = nn.ReLU()
+    model = swap_(nn.ModuleList([shared, nn.Sequential(shared)]), only=lambda name, module: name != "1")
+    assert model[0] is model[1][0] and isinstance(model[0], ReLU)
+    assert not isinstance(swap_(nn.Sequential(nn.ReLU()), only=lambda name, module: False)[0], ReLU)
+    with pytest.raises(ValueError, match="itself"):
+        swap_(nn.ReLU())
+
+
+def test_transformers_and_convolutions_train_to_the_bit():
+    both(nn.Sequential(Block(activation=nn.ReLU()), Block(activation=SquaredReLU())).bfloat16(), torch.randn(2, 16, 64).bfloat16(), least="4/3x")
+    model = nn.Sequential(nn.Conv2d(16, 32, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True), nn.Conv2d(32, 16, 3)).bfloat16()
+    for layout in [torch.contiguous_format, torch.channels_last]:
+        batch = torch.randn(4, 16, 18, 18).bfloat16().to(memory_format=layout)
+        report = both(copy.deepcopy(model).to(memory_format=layout), batch).report()
+        # The ReLU's output is computed again from the input of the normalisation.
+        assert report.recomputed_bytes == 4 * 32 * 16 * 16 * 2 and report.recomputed == 1
+    both(Convolutions().bfloat16(), torch.randn(2, 16, 24, 24).bfloat16())
+
+
+def test_batch_normalisation_runs_once_and_its_output_is_computed_again_with_the_relu():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm, self.relu = nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True)
+            self.last, self.end, self.out = nn.Conv2d(16, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            return self.out(self.end(self.last(self.relu(self.norm(self.conv(x))))).add_(x))
+
+    model = nn.Sequential(Residual(), Residual()).bfloat16()
+    plain, size = copy.deepcopy(model), 4 * 16 * 16 * 16 * 2
+    batch = torch.randn(4, 16, 16, 16).bfloat16()
+    report = both(model, batch, steps=4).report()
+    # Each block's first ReLU; its second follows a sum, and is packed.
+    assert report.recomputed_bytes == 3 * size and report.plain_bytes == 2 * size
+    assert not any("changed in place" in reason for reason in report.skipped)
+    for _ in range(4):
+        gradients(plain, batch)
+    for one, other in zip(model.buffers(), plain.buffers(), strict=True):
+        assert torch.equal(one, other)
+    assert model.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_what_cannot_be_packed_is_pytorchs_own():
+    for model, batch in [(layers(nn.ReLU).float(), torch.randn(64, 64)),  # not bf16
+                         (layers(nn.ReLU, width=96), torch.randn(3, 64).bfloat16())]:  # not whole entries
+        assert "bf16" not in both(model, batch, least_bytes=128).report().codecs
+    model = swap_(layers(nn.ReLU))
+    assert gradients(model, torch.randn(64, 64).bfloat16())  # no compress_saved around it
+    with compress_saved(model, **SMALL) as mem, torch.no_grad():
+        model(torch.randn(64, 64).bfloat16())
+    assert mem.report().tensors == 0 and not mem._outputs
+
+
+def test_room_that_is_too_small_keeps_the_plain_form():
+    model, batch = layers(nn.ReLU), torch.randn(64, 64).bfloat16()
+    plain, model = copy.deepcopy(model), swap_(model)
+    for bias in [0, 0, 9]:
+        # In the last step nothing is zero any more, and the room that the look of the first step gave is too small.
+        with torch.no_grad():
+            for one in (plain, model):
+                one[0].bias += bias
+        wanted = gradients(plain, batch)
+        mem = compress_saved(model, **SMALL)
+        with mem:
+            equal(gradients(model, batch), wanted)
+    assert "overflowed its room" in mem.report().skipped
+
+
+def test_unpacked_twice_and_never():
+    model, batch = swap_(layers(nn.ReLU)), torch.randn(64, 64).bfloat16()
+    with compress_saved(model, **SMALL) as mem:
+        loss = model(batch).float().square().mean()
+    loss.backward(retain_graph=True)
+    first = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    loss.backward()
+    equal([p.grad for p in model.parameters()], first)
+    with compress_saved(model, **SMALL):
+        loss = model(batch).float().square().mean()
+    del loss
+    assert not mem._known
+
+
+def test_around_and_inside_checkpoints():
+    for inside in [True, False]:
+        class Checked(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = layers(nn.ReLU)
+
+            def forward(self, x):
+                return checkpoint(self.layers, x, use_reentrant=False)
+
+        model = Checked() if inside else nn.Sequential(Checked(), layers(nn.ReLU))
+        both(model, torch.randn(64, 64).bfloat16())
+
+
+def test_a_compiled_model_is_left_to_the_compiler():
+    model, batch = swap_(layers(nn.ReLU)), torch.randn(64, 64).bfloat16()
+    compiled = torch.compile(model, backend="aot_eager")
+    wanted = gradients(model, batch)
+    with compress_saved(model, **SMALL):
+        equal(gradients(compiled, batch), wanted)
+
+
+def test_gradients_of_gradients_are_refused_not_wrong():
+    model = swap_(layers(nn.ReLU))
+    batch = torch.randn(64, 64).bfloat16().requires_grad_()
+    with compress_saved(model, **SMALL):
+        (grad,) = torch.autograd.grad(model(batch).float().square().sum(), batch, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.float().sum().backward()
