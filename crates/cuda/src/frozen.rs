@@ -254,7 +254,7 @@ impl<'a> FrozenBuffer<'a> {
         if places == 0 {
             return Ok(());
         }
-        let arguments = (self.reading(to, 0), first, places, first);
+        let arguments = (self.reading(to), first, places, first);
         let launch = Launch::row(places.div_ceil(PAGE), THREADS);
         // SAFETY: the arguments of `frozen_read`; `to` has the entries of these places.
         let started = unsafe { launch.start(on, &self.kernels.read, &arguments) };
@@ -272,7 +272,7 @@ impl<'a> FrozenBuffer<'a> {
         if count == 0 {
             return Ok(());
         }
-        let arguments = (self.reading(to, gradients.address()), 0u64, count, 0u64);
+        let arguments = (self.reading(to), 0u64, count, 0u64, gradients.address());
         // SAFETY: the arguments of `frozen_back`; both spans have all entries.
         let started =
             unsafe { Launch::row(count.div_ceil(PAGE), THREADS).start(on, &self.kernels.back, &arguments) };
@@ -293,14 +293,14 @@ impl<'a> FrozenBuffer<'a> {
         if count == 0 {
             return Ok(());
         }
-        let arguments = (self.reading(to, 0), list.address(), count);
+        let arguments = (self.reading(to), list.address(), count);
         let launch = Launch::row(count.div_ceil(PAGE), THREADS);
         // SAFETY: the arguments of `frozen_gather`; the list is as long as `to`, and the kernel checks what is listed.
         let started = unsafe { launch.start(on, &self.kernels.gather, &arguments) };
         self.gpu.check("start gathering", started)
     }
 
-    fn reading(&self, to: DeviceSpan<'_>, gradients: u64) -> Reading {
-        Reading { from: self.view(), to: to.address(), gradients, params: Params::of(&self.header.codec) }
+    fn reading(&self, to: DeviceSpan<'_>) -> Reading {
+        Reading { from: self.view(), to: to.address(), params: Params::of(&self.header.codec) }
     }
 }

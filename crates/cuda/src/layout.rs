@@ -71,12 +71,12 @@ pub(crate) struct Packing {
     pub(crate) overflow: u64,
     pub(crate) header: u64,
     pub(crate) told: u64,
-    pub(crate) out: u64,
     pub(crate) order: Order,
     pub(crate) device_bytes: u32,
     pub(crate) capacity: u32,
     pub(crate) params: Params,
     pub(crate) head: [u32; 32],
+    pub(crate) out: u64,
 }
 
 /// What reads one: the struct `Reading` of `frozen.cu`.
@@ -85,7 +85,6 @@ pub(crate) struct Packing {
 pub(crate) struct Reading {
     pub(crate) from: FrozenView,
     pub(crate) to: u64,
-    pub(crate) gradients: u64,
     pub(crate) params: Params,
 }
 

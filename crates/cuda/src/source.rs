@@ -10,7 +10,7 @@ use crate::{Activation, Error, cache, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 31] = [
+const HEADERS: [Header; 32] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
@@ -18,6 +18,7 @@ const HEADERS: [Header; 31] = [
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
     ("delta64.cuh", include_str!("../kernels/delta64.cuh")),
+    ("eighth.cuh", include_str!("../kernels/eighth.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
     ("fields.cuh", include_str!("../kernels/fields.cuh")),
     ("frozen.cuh", include_str!("../kernels/frozen.cuh")),

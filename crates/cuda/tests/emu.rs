@@ -8,24 +8,25 @@ use std::{
     sync::OnceLock,
 };
 
-/// Builds the program, once.
-fn program() -> PathBuf {
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("emu");
+/// Builds a program of this folder.
+fn build(name: &str) -> PathBuf {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = format!("{}/tests/{name}.cpp", env!("CARGO_MANIFEST_DIR"));
     let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))
         .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined"])
         .args(["-fno-sanitize-recover=all"])
         .args(buddy_cuda::constants().iter().map(|define| format!("-D{define}")))
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emu.cpp"))
+        .arg(source)
         .arg("-o")
         .arg(&program)
         .status();
-    assert!(status.expect("a C++ compiler ($CXX or g++)").success(), "emu.cpp does not compile");
+    assert!(status.expect("a C++ compiler ($CXX or g++)").success(), "{name}.cpp does not compile");
     program
 }
 
 fn run(what: &str) -> Output {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    Command::new(PROGRAM.get_or_init(program)).arg(what).output().expect("a start")
+    Command::new(PROGRAM.get_or_init(|| build("emu"))).arg(what).output().expect("a start")
 }
 
 #[test]
@@ -41,4 +42,12 @@ fn a_wait_that_nobody_ends_is_reported() {
     let output = run("deadlock");
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("deadlock"));
+}
+
+#[test]
+fn entries_by_eighths_have_the_stream_of_one_thread() {
+    let output = Command::new(build("eighth")).output().expect("a start");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let taken: u32 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+    assert!(taken > 1000, "only {taken} entries were taken");
 }
