@@ -1,15 +1,12 @@
 //! A run of the wave as charts, as a page and as a picture.
 
-use std::{
-    fs::File,
-    io::BufWriter,
-    path::{Path, PathBuf},
-};
+use std::{io::Write, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use buddy_core::{AxisInfo, Chart, Figure, Panel, Record, SeriesInfo, Shape, Unit};
 use buddy_gpu_lab::{LargePicture, LargeReport, LargeRun, Moment, Way};
 use buddy_report::{Axis, Line, Page, figure_files, line_chart, number};
+use buddy_snapshot::write_atomic;
 
 /// A chart over the steps, as both forms need it.
 struct Over {
@@ -117,7 +114,7 @@ pub(super) fn charts(path: &Path, report: &LargeReport) -> Result<()> {
 }
 
 /// The wave over the rock: pushed red, pulled blue, the rock as grey.
-pub(super) fn picture(path: &PathBuf, picture: &LargePicture) -> Result<()> {
+pub(super) fn picture(path: &Path, picture: &LargePicture) -> Result<()> {
     let mut sizes: Vec<f32> =
         picture.values.iter().map(|value| value.abs()).filter(|&size| size > 0.0).collect();
     sizes.sort_by(f32::total_cmp);
@@ -129,13 +126,8 @@ pub(super) fn picture(path: &PathBuf, picture: &LargePicture) -> Result<()> {
         if strength > 0.0 { [strong, weak, weak] } else { [weak, weak, strong] }
     };
     let pixels: Vec<u8> = picture.values.iter().zip(&picture.rock).flat_map(pixel).collect();
-    let height = picture.values.len() as u32 / picture.width.max(1);
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    let mut encoder = png::Encoder::new(BufWriter::new(file), picture.width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_compression(png::Compression::High);
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels));
-    written.with_context(|| format!("cannot write {}", path.display()))
+    let file = super::png::encode(picture.width, &pixels);
+    Ok(write_atomic(path, |out| out.write_all(&file))?)
 }
 
 fn plain_number(value: f64) -> String {

@@ -1,6 +1,7 @@
 //! `buddy gpu large`: a simulation that is larger than the card.
 
 mod draw;
+mod png;
 mod say;
 
 use std::{
