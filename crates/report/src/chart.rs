@@ -4,7 +4,10 @@ use crate::{escape, scale::Scale};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 250.0;
+/// Room for the numbers of the axis, at least.
 const LEFT: f64 = 72.0;
+/// Between a number and the plot.
+const GAP: f64 = 8.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
@@ -47,12 +50,13 @@ pub struct Line {
 pub fn bar_chart(groups: &[&str], series: &[Series], y: Axis) -> String {
     let all = series.iter().flat_map(|series| series.values.iter().copied());
     let scale = Scale::about(0.0, all, UP);
-    let step = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
+    let left = left_of(&scale, y);
+    let step = (WIDTH - left - RIGHT) / groups.len().max(1) as f64;
     let width = (step * 0.7 / series.len().max(1) as f64).min(36.0);
     let slanted = groups.iter().any(|group| group.chars().count() as f64 * LETTER > step);
-    let mut svg = y_axis(&scale, y);
+    let mut svg = y_axis(&scale, y, left);
     for (g, group) in groups.iter().enumerate() {
-        let middle = LEFT + step * (g as f64 + 0.5);
+        let middle = left + step * (g as f64 + 0.5);
         svg.push_str(&group_name(middle, group, slanted));
         for (s, one) in series.iter().enumerate() {
             let value = one.values.get(g).copied().unwrap_or(0.0);
@@ -82,8 +86,9 @@ fn group_name(x: f64, name: &str, slanted: bool) -> String {
 pub fn line_chart(lines: &[Line], x: Axis, y: Axis, least: (f64, f64)) -> String {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
     let scale = Scale::about(least.0, points().map(|(_, y)| y).chain([least.1]), UP);
-    let across = Scale::across(points().map(|(x, _)| x), (LEFT, WIDTH - RIGHT));
-    let mut svg = y_axis(&scale, y) + &x_axis(&across, x);
+    let left = left_of(&scale, y);
+    let across = Scale::across(points().map(|(x, _)| x), (left, WIDTH - RIGHT));
+    let mut svg = y_axis(&scale, y, left) + &x_axis(&across, x, left);
     for (s, line) in lines.iter().enumerate() {
         let place = |&(px, py): &(f64, f64)| format!("{:.1},{:.1}", across.at(px), scale.at(py));
         let path: Vec<String> = line.points.iter().map(place).collect();
@@ -100,22 +105,28 @@ pub fn line_chart(lines: &[Line], x: Axis, y: Axis, least: (f64, f64)) -> String
     figure(y.name, &names, &svg, HEIGHT)
 }
 
-fn y_axis(scale: &Scale, axis: Axis) -> String {
+/// Where the plot begins: the widest number of its axis has room before it.
+fn left_of(scale: &Scale, axis: Axis) -> f64 {
+    let letters = scale.ticks().into_iter().map(|tick| (axis.format)(tick).chars().count()).max();
+    LEFT.max(GAP + LETTER * (letters.unwrap_or(0) + 1) as f64)
+}
+
+fn y_axis(scale: &Scale, axis: Axis, left: f64) -> String {
     let tick = |value: f64| {
         let y = scale.at(value);
-        let text = label(LEFT - 8.0, y + 4.0, "end", &(axis.format)(value));
+        let text = label(left - GAP, y + 4.0, "end", &(axis.format)(value));
         format!(
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>{text}",
+            "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>{text}",
             WIDTH - RIGHT
         )
     };
     scale.ticks().into_iter().map(tick).collect()
 }
 
-fn x_axis(scale: &Scale, axis: Axis) -> String {
+fn x_axis(scale: &Scale, axis: Axis, left: f64) -> String {
     let y = HEIGHT - BOTTOM + 18.0;
     let tick = |value: f64| label(scale.at(value), y, "middle", &(axis.format)(value));
-    let name = label((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 6.0, "middle", axis.name);
+    let name = label((left + WIDTH - RIGHT) / 2.0, HEIGHT - 6.0, "middle", axis.name);
     scale.ticks().into_iter().map(tick).collect::<String>() + &name
 }
 
@@ -147,6 +158,22 @@ mod tests {
     use super::*;
 
     const PLAIN: Axis = Axis { name: "share", format: |value| format!("{value}") };
+
+    #[test]
+    fn long_numbers_of_an_axis_have_room() {
+        let start = |value: f64, format: fn(f64) -> String| {
+            let svg = bar_chart(
+                &["a"],
+                &[Series { name: "s".to_owned(), values: vec![value] }],
+                Axis { name: "y", format },
+            );
+            let line = svg.split("<line class=\"grid\" x1=\"").nth(1).unwrap().to_owned();
+            line.split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        assert_eq!(start(0.5, |value| format!("{value:.1}")), LEFT);
+        let long = start(4e-5, |value| format!("{:.6}%", 100.0 * value));
+        assert!(long >= GAP + LETTER * "0.004000%".len() as f64, "{long}");
+    }
 
     #[test]
     fn the_tallest_bar_is_in_proportion() {
@@ -183,7 +210,8 @@ mod tests {
     #[test]
     fn lines_run_from_edge_to_edge_and_nothing_is_drawn_of_nothing() {
         let line = Line { name: "l".to_owned(), points: vec![(0.0, 1.0), (2.0, 2.0)] };
-        let svg = line_chart(&[line], PLAIN, PLAIN, (1.0, 1.1));
+        let rounded = Axis { name: "share", format: |value| format!("{value:.1}") };
+        let svg = line_chart(&[line], PLAIN, rounded, (1.0, 1.1));
         let points = format!("points=\"{LEFT:.1},{:.1} {:.1},{TOP:.1}\"", HEIGHT - BOTTOM, WIDTH - RIGHT);
         assert!(svg.contains(&points), "{svg}");
         assert!(!line_chart(&[], PLAIN, PLAIN, (0.0, 0.0)).contains("NaN"));

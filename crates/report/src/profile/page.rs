@@ -66,7 +66,11 @@ fn pair(charts: &[String]) -> String {
 fn summary(profile: &Profile) -> String {
     let card = |name: &str, value: String, remark: String| Card { name: name.to_owned(), value, remark };
     let optimistic = profile.optimistic_ratio.map_or_else(|| "all zeros".to_owned(), ratio);
-    let mut all = vec![card("Optimistic", optimistic, "eight sizes, all snapshots together".to_owned())];
+    let mut all = vec![card(
+        "Optimistic",
+        optimistic,
+        "the paper's BPC, eight sizes, all snapshots together".to_owned(),
+    )];
     let by = |one: &PolicyOutcome| format!("policy {}, codec {}", one.policy, one.codec);
     if let Some(paper) = profile.outcome(Policy::Allocation16x, "bpc") {
         all.push(card("The paper's design", ratio(paper.ratio), by(paper)));
@@ -96,7 +100,7 @@ fn steps(profile: &Profile) -> impl Iterator<Item = f64> {
 fn optimistic(profile: &Profile) -> String {
     let points = steps(profile).zip(&profile.optimistic).filter_map(|(step, ratio)| Some((step, (*ratio)?)));
     let line = Line { name: "optimistic".to_owned(), points: points.collect() };
-    line_chart(&[line], STEPS, Axis { name: "Optimistic ratio", ..RATIO }, (1.0, 1.2))
+    line_chart(&[line], STEPS, Axis { name: "Optimistic ratio, BPC", ..RATIO }, (1.0, 1.2))
 }
 
 /// The overflow of the naive policy and of what was chosen.
