@@ -4,11 +4,12 @@
 use std::{fs, path::PathBuf};
 
 use buddy_codec::{CodecKind, Frozen, freeze};
-use buddy_core::{Analysis, Figure, Profile, Record, RunRecord, Target};
+use buddy_core::{Analysis, Figure, Profile, Record, RecordError, RecordKind, RunRecord, Target};
 use buddy_dl::Accuracy;
+use buddy_gpu_lab::{AttentionReport, BenchReport, CheckReport, FusedReport, SoakReport};
 use buddy_model::{Job, unpack};
 use buddy_snapshot::Run;
-use buddy_sweep::{Outcome, Plan, Points};
+use buddy_sweep::{Outcome, Plan, Points, Results};
 use buddy_trace::{At, Code, Kernel};
 
 fn path(name: &str) -> PathBuf {
@@ -33,6 +34,34 @@ fn records_of_version_1() {
     assert_eq!((accuracy.epochs, accuracy.runs.len()), (2, 3));
     let simulation = Record::<buddy_sim::Report>::from_json(&text("simulation-1.json")).unwrap().data;
     assert!(simulation.cycles > 6000, "{}", simulation.cycles);
+}
+
+/// What was measured on cards and what was swept, as the documentation shows it.
+#[test]
+fn records_of_the_documentation() {
+    fn read<T: RecordKind>(text: &str) -> Result<(), RecordError> {
+        Record::<T>::from_json(text).map(drop)
+    }
+    let mut read_of = 0;
+    for entry in fs::read_dir(path("docs/records")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let result = match value["kind"].as_str() {
+            Some("correlation") => read::<buddy_study::correlate::Correlation>(&text),
+            Some("gpu-attention") => read::<AttentionReport>(&text),
+            Some("gpu-bench") => read::<BenchReport>(&text),
+            Some("gpu-fused") => read::<FusedReport>(&text),
+            Some("gpu-soak") => read::<SoakReport>(&text),
+            Some("gpu-test") => read::<CheckReport>(&text),
+            Some("sweep") => read::<Results>(&text),
+            Some(other) => panic!("{}: records of kind {other} are not tried", path.display()),
+            None => continue, // written by a script of Python, which reads it
+        };
+        assert!(result.is_ok(), "{}: {result:?}", path.display());
+        read_of += 1;
+    }
+    assert!(read_of >= 13, "{read_of}");
 }
 
 #[test]

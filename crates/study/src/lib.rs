@@ -17,6 +17,7 @@ pub mod figures;
 mod findings;
 mod means;
 pub mod output;
+mod performance;
 mod program;
 mod public;
 mod recorded;

@@ -40,7 +40,7 @@ struct Case {
     output: &'static str,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case {
         args: &["profile", "run", "--json", "out"],
         inputs: &[
@@ -70,6 +70,11 @@ const CASES: [Case; 5] = [
         args: &["simulate", "in.warps", "--spec", "in.toml", "--json", "out"],
         inputs: &[("data/versions/trace-1.warps", "in.warps"), ("specs/h200.toml", "in.toml")],
         output: "out",
+    },
+    Case {
+        args: &["unpack", "in.safetensors", "--out", "out.safetensors"],
+        inputs: &[("data/versions/model-1/model.safetensors", "in.safetensors")],
+        output: "out.safetensors",
     },
 ];
 

@@ -85,6 +85,20 @@ ssize_t write(int fd, const void *from, size_t bytes) {
     }
     return REAL(ssize_t, write, int, const void *, size_t)(fd, from, bytes);
 }
+ssize_t pread64(int fd, void *to, size_t bytes, off_t offset) {
+    if (is_ours(fd) && fails(READ)) {
+        if (error) return -1;
+        bytes = bytes > 1 ? bytes / 2 : bytes;
+    }
+    return REAL(ssize_t, pread64, int, void *, size_t, off_t)(fd, to, bytes, offset);
+}
+ssize_t pwrite64(int fd, const void *from, size_t bytes, off_t offset) {
+    if (is_ours(fd) && fails(WRITE)) {
+        if (error) return -1;
+        bytes = bytes > 1 ? bytes / 2 : bytes;
+    }
+    return REAL(ssize_t, pwrite64, int, const void *, size_t, off_t)(fd, from, bytes, offset);
+}
 int fsync(int fd) {
     if (is_ours(fd) && fails(FSYNC)) return -1;
     return REAL(int, fsync, int)(fd);

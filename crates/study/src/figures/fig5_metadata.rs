@@ -1,10 +1,13 @@
 //! Hit rates of the metadata cache by its size.
 
-use buddy_core::{AxisInfo, Figure, SeriesInfo, Unit};
+use buddy_core::{AxisInfo, Figure, Grid, GridCell, Panel, SeriesInfo, Unit};
 use buddy_sim::Mode;
 
-use super::{charts, line_chart};
-use crate::{About, Experiment, Findings, Point, Settings, Subject};
+use super::line_chart;
+use crate::{
+    About, Experiment, Findings, Point, Settings, Subject,
+    performance::{Row, Timings, caches},
+};
 
 /// The metadata cache from 16 to 512 KiB.
 #[derive(Debug)]
@@ -15,6 +18,8 @@ const SLICES: u32 = 32;
 const BYTES: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
 /// What the paper's GPU has.
 const OWN: u32 = 4096;
+/// Bytes of a line of it.
+const OWN_LINE: f64 = 128.0;
 
 impl Experiment for Metadata {
     fn about(&self) -> About {
@@ -24,7 +29,8 @@ impl Experiment for Metadata {
             place: "Figure 5b, section 3.2",
             text: "The share of lookups that find the four bits of their entry on chip, by the size of all slices \
                    together. The paper finds high rates in most programs, and lower ones in 351.palm and 355.seismic. \
-                   The evaluated GPU has 128 KiB.",
+                   The evaluated GPU has 128 KiB. The first chart and the table are recorded, of programs with a fifth of \
+                   the paper's footprint; the second chart is of this run.",
         }
     }
 
@@ -43,9 +49,12 @@ impl Experiment for Metadata {
         let y = AxisInfo::new("hit rate", Unit::Percent);
         let subjects = found.subjects();
         let lines = subjects.iter().filter_map(|one| line(found, one)).collect();
-        let chart = line_chart("Hit rate by size", x, y, lines);
+        let here = line_chart("Hit rate by size: this run", x.clone(), y.clone(), lines);
+        let rows = caches();
+        let recorded = subjects.iter().filter_map(|one| recorded_line(&rows, one)).collect();
+        let recorded = line_chart("Hit rate by size: a fifth of the paper's footprint", x, y, recorded);
         Figure {
-            panels: charts([chart]),
+            panels: vec![Panel::Chart(recorded), Panel::Table(table(&rows)), Panel::Chart(here)],
             missing: found.missing(),
             deviations: vec![10],
             ..self.about().figure()
@@ -70,6 +79,45 @@ fn line(found: &Findings, subject: &Subject<'_>) -> Option<SeriesInfo> {
     (!points.is_empty()).then(|| SeriesInfo::new(subject.label, points))
 }
 
+/// The same of a recorded program, with lines of the GPU's own length.
+fn recorded_line(rows: &[Row], subject: &Subject<'_>) -> Option<SeriesInfo> {
+    let own = rows.iter().filter(|row| row.program == subject.name && row.line == OWN_LINE);
+    let mut points: Vec<(f64, f64)> =
+        own.map(|row| (row.metadata * f64::from(SLICES) / 1024.0, row.timing.metadata_hits)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    (points.len() > 1).then(|| SeriesInfo::new(subject.label, points))
+}
+
+/// Hit rate and speed beside the ideal GPU, for every cache that was recorded.
+fn table(rows: &[Row]) -> Grid {
+    let (timings, paper) = (Timings::recorded(), |name: &str| Point::new(name, Mode::Buddy));
+    let mut sorted: Vec<&Row> = rows.iter().collect();
+    sorted.sort_by(|a, b| {
+        a.program
+            .cmp(&b.program)
+            .then((a.metadata, b.line).partial_cmp(&(b.metadata, a.line)).expect("numbers"))
+    });
+    let columns = [
+        ("program", Unit::Count),
+        ("KiB in all", Unit::Count),
+        ("bytes of a line", Unit::Count),
+        ("metadata found", Unit::Percent),
+        ("speed", Unit::Ratio),
+    ];
+    let line = |row: &Row| {
+        let own = timings.get(&paper(&row.program)).map(|own| own.cycles / row.timing.cycles);
+        let speed = timings.speed(&paper(&row.program)).zip(own).map(|(speed, more)| speed * more);
+        let numbers = [row.metadata * f64::from(SLICES) / 1024.0, row.line, row.timing.metadata_hits];
+        let cells = numbers.map(GridCell::from).into_iter().chain([GridCell::from(speed)]);
+        std::iter::once(GridCell::from(row.program.as_str())).chain(cells).collect()
+    };
+    Grid {
+        title: "Metadata caches at a fifth of the paper's footprint, 150 GB/s".to_owned(),
+        columns: columns.map(|(name, unit)| (name.to_owned(), unit)).into(),
+        rows: sorted.into_iter().map(line).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,12 +135,25 @@ mod tests {
             found.reports.insert(point("sp", bytes), report(1));
         }
         let figure = Metadata.draw(&found);
-        assert_eq!(points(chart(&figure, 0), "354.cg"), [(16.0, 0.25), (128.0, 0.75)]);
+        assert_eq!(points(chart(&figure, 2), "354.cg"), [(16.0, 0.25), (128.0, 0.75)]);
         assert_eq!(
-            chart(&figure, 0).series.len(),
+            chart(&figure, 2).series.len(),
             1,
             "what looked nothing up or was not simulated has no line"
         );
+    }
+
+    #[test]
+    fn a_larger_cache_finds_no_less_and_the_gpus_own_runs_as_in_figure_11() {
+        let figure = Metadata.draw(&findings());
+        for line in &chart(&figure, 0).series {
+            assert!(line.points.is_sorted_by(|a, b| a.1 <= b.1), "{line:?}");
+        }
+        let rows = caches();
+        let own = rows.iter().find(|row| row.metadata == f64::from(OWN) && row.line == OWN_LINE).unwrap();
+        let speed = Timings::recorded().speed(&Point::new(&own.program, Mode::Buddy));
+        let line = table(std::slice::from_ref(own)).rows.remove(0);
+        assert_eq!(line[4], GridCell::from(speed));
     }
 
     #[test]
