@@ -44,7 +44,7 @@ fn records_of_the_documentation() {
     fn read<T: RecordKind>(text: &str) -> Result<(), RecordError> {
         Record::<T>::from_json(text).map(drop)
     }
-    let mut read_of = 0;
+    let mut read_of: u32 = 0;
     for entry in fs::read_dir(path("docs/records")).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
@@ -61,10 +61,13 @@ fn records_of_the_documentation() {
             Some("sweep") => read::<Results>(&text),
             _ => continue, // written by a script of Python, which reads it
         };
-        assert!(result.is_ok(), "{}: {result:?}", path.display());
-        read_of += 1;
+        // A measurement of an older version stays as it was shown, and is refused by its version, not misread.
+        let is_older =
+            matches!(&result, Err(RecordError::Version { found, expected, .. }) if found < expected);
+        assert!(result.is_ok() || is_older, "{}: {result:?}", path.display());
+        read_of += u32::from(result.is_ok());
     }
-    assert!(read_of >= 19, "{read_of}");
+    assert!(read_of >= 15, "{read_of}");
 }
 
 #[test]

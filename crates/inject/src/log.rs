@@ -106,17 +106,14 @@ impl<'a> Words<'a> {
         Some(six)
     }
 
-    /// Blocks of six counts, each of as many hexadecimal digits, `TIMES*` before equal ones, to the end of the line.
+    /// Blocks of six counts, each of as many hexadecimal digits, `TIMES*` before equal ones, to the end of the line. Version 1 had six
+    /// decimal words after every `TIMES*`.
     pub(crate) fn blocks(&mut self) -> Option<Vec<[u64; 6]>> {
         let mut counts = Vec::new();
         while let Some(word) = self.word() {
             let (times, digits) = word.split_once('*').unwrap_or(("1", word));
             let times: usize = times.parse().ok().filter(|times| *times <= 256)?;
-            let width = (digits.len() % 6 == 0).then_some(digits.len() / 6)?;
-            let mut six = [0; 6];
-            for (at, count) in six.iter_mut().enumerate() {
-                *count = u64::from_str_radix(digits.get(at * width..(at + 1) * width)?, 16).ok()?;
-            }
+            let six = if digits.is_empty() { self.six()? } else { hexadecimal(digits)? };
             counts.extend((0..times).map(|_| six));
         }
         Some(counts)
@@ -148,12 +145,22 @@ struct Reader {
     open: Option<Look>,
 }
 
+/// Six counts of as many digits each.
+fn hexadecimal(digits: &str) -> Option<[u64; 6]> {
+    let width = (digits.len() % 6 == 0).then_some(digits.len() / 6)?;
+    let mut six = [0; 6];
+    for (at, count) in six.iter_mut().enumerate() {
+        *count = u64::from_str_radix(digits.get(at * width..(at + 1) * width)?, 16).ok()?;
+    }
+    Some(six)
+}
+
 impl Reader {
     /// Takes one line; none if it is not one.
     fn line(&mut self, kind: &str, mut words: Words<'_>) -> Option<()> {
         let watched = &mut self.watched;
         match kind {
-            "buddy-watch" => return (words.number()? == 2).then_some(()),
+            "buddy-watch" => return (1..=2).contains(&words.number()?).then_some(()),
             "pid" => watched.pid = words.number()?.try_into().ok()?,
             "rank" => watched.rank = Some(words.number()?.try_into().ok()?),
             "argument" => watched.arguments.push(words.rest().to_owned()),
