@@ -147,7 +147,7 @@ struct Reader {
 
 /// Six counts of as many digits each.
 fn hexadecimal(digits: &str) -> Option<[u64; 6]> {
-    let width = (digits.len() % 6 == 0).then_some(digits.len() / 6)?;
+    let width = digits.len().is_multiple_of(6).then_some(digits.len() / 6)?;
     let mut six = [0; 6];
     for (at, count) in six.iter_mut().enumerate() {
         *count = u64::from_str_radix(digits.get(at * width..(at + 1) * width)?, 16).ok()?;
