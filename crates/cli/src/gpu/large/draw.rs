@@ -5,7 +5,7 @@ use std::{io::Write, path::Path};
 use anyhow::Result;
 use buddy_core::{AxisInfo, Chart, Figure, Panel, Record, SeriesInfo, Shape, Unit};
 use buddy_gpu_lab::{LargePicture, LargeReport, LargeRun, Moment, Way};
-use buddy_report::{Axis, Line, Page, figure_files, line_chart, number};
+use buddy_report::{Page, figure_files};
 use buddy_snapshot::write_atomic;
 
 /// A chart over the steps, as both forms need it.
@@ -76,21 +76,24 @@ fn lead(report: &LargeReport) -> String {
 /// A page with a chart for each.
 pub(super) fn page(record: &Record<LargeReport>) -> String {
     let page = Page::new("A wave in compressed memory", &lead(&record.data));
-    let x = Axis { name: "step", format: plain_number };
-    let add = |page: Page, over: Over| {
-        let lines: Vec<Line> = over.lines.into_iter().map(|(name, points)| Line { name, points }).collect();
-        let y = Axis { name: over.unit, format: plain_number };
-        page.section(over.title, "", &line_chart(&lines, x, y, (0.0, 0.0)))
-    };
-    over_time(&record.data)
+    svgs("wave", &record.data)
         .into_iter()
-        .fold(page, add)
+        .fold(page, |page, (_, svg)| page.section("", "", &svg))
         .data("gpu-large.json", &record.to_json())
         .render(&record.tool)
 }
 
 /// The same as files: PATH-1.svg and so on.
 pub(super) fn charts(path: &Path, report: &LargeReport) -> Result<()> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    for (file, svg) in svgs(&name, report) {
+        crate::output::write(&path.with_file_name(file), &svg)?;
+    }
+    Ok(())
+}
+
+/// The charts, each with the name of its file.
+fn svgs(name: &str, report: &LargeReport) -> Vec<(String, String)> {
     let chart = |over: Over| {
         let y = AxisInfo::new(over.unit, Unit::Number);
         let y = if over.log { y.logarithmic() } else { y.starting_at(0.0) };
@@ -105,12 +108,8 @@ pub(super) fn charts(path: &Path, report: &LargeReport) -> Result<()> {
             marks: Vec::new(),
         })
     };
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let panels = over_time(report).into_iter().map(chart).collect();
-    for (file, svg) in figure_files(&Figure { name, panels, ..Figure::default() }) {
-        crate::output::write(&path.with_file_name(file), &svg)?;
-    }
-    Ok(())
+    figure_files(&Figure { name: name.to_owned(), panels, ..Figure::default() })
 }
 
 /// The wave over the rock: pushed red, pulled blue, the rock as grey.
@@ -128,8 +127,4 @@ pub(super) fn picture(path: &Path, picture: &LargePicture) -> Result<()> {
     let pixels: Vec<u8> = picture.values.iter().zip(&picture.rock).flat_map(pixel).collect();
     let file = super::png::encode(picture.width, &pixels);
     Ok(write_atomic(path, |out| out.write_all(&file))?)
-}
-
-fn plain_number(value: f64) -> String {
-    number(Unit::Number, value)
 }
