@@ -19,8 +19,8 @@ def frame(filename, line, name="forward"):
 SEGMENTS = [
     {"address": 0x7F0000000000, "total_size": 2097152, "segment_type": "small", "blocks": [
         {"size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": [
-            frame(f"{TORCH}/nn/functional.py", 2000, "linear"), frame("/home/ada/model.py", 42), frame("/home/ada/train.py", 7)]},
-        {"size": 512, "requested_size": 512, "state": "active_pending_free", "frames": [frame("/home/ada/model.py", 43)]},
+            frame(f"{TORCH}/nn/functional.py", 2000, "linear"), frame("/anywhere/model.py", 42), frame("/anywhere/train.py", 7)]},
+        {"size": 512, "requested_size": 512, "state": "active_pending_free", "frames": [frame("/anywhere/model.py", 43)]},
         {"size": 2095616, "requested_size": 0, "state": "inactive", "frames": []},
     ]},
     {"address": 0x7F0000200000, "total_size": 20971520, "segment_type": "large", "blocks": [
