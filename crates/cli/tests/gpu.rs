@@ -19,6 +19,25 @@ fn without_a_gpu_each_verb_says_so_in_one_line() {
     }
 }
 
+/// What cannot be meant is refused before a GPU is asked for.
+#[test]
+fn impossible_sizes_are_refused() {
+    for (arguments, why) in [
+        ("large --cells 100,100,100", "a multiple of 64"),
+        ("large --cells 0,0,0", "a multiple of 64"),
+        ("large --times nan", "is no number from 0.001 to 100"),
+        ("large --share 200", "is no number from 5 to 95"),
+        ("large --room inf", "is no number from 0 to 1000000"),
+        ("soak --gb 0", "is no number from 0.001 to"),
+        ("bench --gib 0", "is no number from 0.001 to"),
+        ("cg --tolerance nan", "is no number from"),
+    ] {
+        let words: Vec<&str> = std::iter::once("gpu").chain(arguments.split(' ')).collect();
+        let run = buddy(&words);
+        assert!(run.code == 2 && run.stderr.contains(why), "{arguments}: {}", run.stderr);
+    }
+}
+
 /// Records that were written on a GPU are drawn without one; the pictures of docs/large.md are these.
 #[test]
 fn a_run_of_the_wave_is_drawn_from_its_record() {

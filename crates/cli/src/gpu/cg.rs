@@ -24,7 +24,7 @@ pub(super) struct Cg {
     #[arg(long, default_value_t = 384, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(i64::from(*CG_CELLS.start())..=i64::from(*CG_CELLS.end())))]
     n: u32,
     /// End at this residual, as a share of the right-hand side's norm
-    #[arg(long, default_value_t = 1e-8, value_name = "NUMBER", value_parser = share)]
+    #[arg(long, default_value_t = 1e-8, value_name = "NUMBER", value_parser = super::between(LEAST..=1.0))]
     tolerance: f64,
     /// Give up after so many iterations
     #[arg(long, default_value_t = 1000, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
@@ -38,13 +38,6 @@ pub(super) struct Cg {
 const LEAST: f64 = 1e-12;
 /// Parts of the bar to a tenfold smaller residual.
 const PARTS: f64 = 16.0;
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(share) if (LEAST..1.0).contains(&share) => Ok(share),
-        _ => Err(format!("'{text}' is no share from {LEAST:e} to 1")),
-    }
-}
 
 impl Cg {
     pub(super) fn run(self, gpu: &Gpu) -> Result<()> {

@@ -9,6 +9,7 @@ mod soak;
 
 use std::{
     io::{self, Write},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
@@ -74,7 +75,7 @@ struct Info {
 #[derive(Args)]
 struct Test {
     /// GiB of data to compare
-    #[arg(long, default_value = "10", value_name = "NUMBER", value_parser = gibibytes)]
+    #[arg(long, default_value = "10", value_name = "NUMBER", value_parser = between(1e-3..=1e6))]
     gib: f64,
     /// Compare a few MiB only, as under a memory checker
     #[arg(long, conflicts_with = "gib")]
@@ -87,7 +88,7 @@ struct Test {
 #[derive(Args)]
 struct Bench {
     /// GiB of data to measure with
-    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = gibibytes)]
+    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = between(1e-3..=1e6))]
     gib: f64,
     /// Rows that tools/nvcomp_bench.py wrote on the same GPU, to stand beside ours
     #[arg(long, value_name = "PATH")]
@@ -97,11 +98,11 @@ struct Bench {
     json: Option<PathBuf>,
 }
 
-/// A size that is one.
-fn gibibytes(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(gib) if (1e-3..=1e6).contains(&gib) => Ok(gib),
-        _ => Err(format!("'{text}' is no size from 0.001 to 1000000 GiB")),
+/// A number in a range, refused before anything is begun.
+fn between(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync {
+    move |text| match text.parse::<f64>() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!("'{text}' is no number from {} to {}", range.start(), range.end())),
     }
 }
 

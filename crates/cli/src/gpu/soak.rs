@@ -20,10 +20,10 @@ use crate::progress::Bar;
 #[derive(Args)]
 pub(super) struct Soak {
     /// GB (10^9 bytes) to write and to read back
-    #[arg(long, default_value_t = 100.0, value_name = "NUMBER")]
+    #[arg(long, default_value_t = 100.0, value_name = "NUMBER", value_parser = super::between(1e-3..=1e9))]
     gb: f64,
     /// Seconds after which it ends in any case
-    #[arg(long, default_value_t = 3600.0, value_name = "NUMBER")]
+    #[arg(long, default_value_t = 3600.0, value_name = "NUMBER", value_parser = super::between(0.0..=1e9))]
     seconds: f64,
     /// Streams with memory of their own that work beside one another
     #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -38,7 +38,7 @@ pub(super) struct Soak {
 
 impl Soak {
     pub(super) fn run(self, gpu: &Gpu) -> Result<()> {
-        let bytes = (self.gb.max(0.0) * 1e9) as u64;
+        let bytes = (self.gb * 1e9) as u64;
         let ask =
             SoakAsk { bytes, seconds: self.seconds, streams: usize::from(self.streams), seed: self.seed };
         let bar = Bar::new(bytes);

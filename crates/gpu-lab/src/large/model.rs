@@ -59,7 +59,7 @@ impl Grid {
     }
 
     /// Fails unless the kernels can take it.
-    pub(super) fn check(self) -> Result<(), Error> {
+    pub fn check(self) -> Result<(), Error> {
         let whole =
             self.x.is_multiple_of(TILE.0) && self.y.is_multiple_of(TILE.1) && self.x > 0 && self.y > 0;
         let right = whole && self.z >= LEAST_Z && [self.x, self.y, self.z].iter().all(|&n| n <= 1 << 15);

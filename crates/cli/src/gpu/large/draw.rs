@@ -27,7 +27,7 @@ fn over_time(report: &LargeReport) -> Vec<Over> {
     let percent = |name: &str, value: fn(&Moment) -> f64| {
         (name.to_owned(), points(value).into_iter().map(|(step, share)| (step, 100.0 * share)).collect())
     };
-    let speed = std::iter::once(line("compressed memory", |moment| moment.gcells)).chain(others).collect();
+    let speed = std::iter::once(line("compressed", |moment| moment.gcells)).chain(others).collect();
     vec![
         Over { title: "Speed", unit: "10^9 cells a second", log: true, lines: speed },
         Over {

@@ -10,12 +10,13 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use buddy_core::{Record, read_text};
 use buddy_cuda::Gpu;
 use buddy_gpu_lab::{Grid, LargeAsk, LargeNews, LargeReport, Way};
 use clap::Args;
 
+use super::between;
 use crate::{FINISHES, INTERRUPTED, output, progress::Bar};
 
 /// Run a 3-D wave whose fields live in compressed memory, at any size: memory, overflow and speed as it spreads
@@ -32,25 +33,25 @@ pub(super) struct Large {
     #[arg(long, value_name = "X,Y,Z", conflicts_with = "times", value_parser = cells)]
     cells: Option<Grid>,
     /// As many cells as take so many times the card's memory in plain memory
-    #[arg(long, value_name = "NUMBER", default_value_t = 1.6)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.6, value_parser = between(1e-3..=100.0))]
     times: f64,
     /// GB (10^9 bytes) for fields on the GPU; without it all that is free
-    #[arg(long, value_name = "GB")]
+    #[arg(long, value_name = "GB", value_parser = between(0.0..=1e6))]
     room: Option<f64>,
     /// GB for fields in host memory; without it as much as is planned from a smaller run
-    #[arg(long, value_name = "GB")]
+    #[arg(long, value_name = "GB", value_parser = between(0.0..=1e6))]
     host: Option<f64>,
     /// Steps; without it until the wave has passed every boundary
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
     /// Seconds after which the run in compressed memory ends in any case
-    #[arg(long, value_name = "NUMBER", default_value_t = 1e9, hide_default_value = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1e9, hide_default_value = true, value_parser = between(0.0..=1e9))]
     seconds: f64,
     /// Where fields lie; all but packed only where plain memory fits twice
     #[arg(long, value_name = "WAY", num_args = 1.., value_delimiter = ',', value_parser = way, default_value = "packed,plain")]
     ways: Vec<Way>,
     /// Percent of the planes that slabs and pinned memory have on the GPU
-    #[arg(long, value_name = "PERCENT", default_value_t = 62.5)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 62.5, value_parser = between(5.0..=95.0))]
     share: f64,
     /// First compare plain memory with the CPU and compressed with plain memory, at small sizes, to the bit
     #[arg(long)]
@@ -75,7 +76,10 @@ pub(super) struct Large {
 fn cells(text: &str) -> Result<Grid, String> {
     let numbers: Vec<u32> = text.split(',').filter_map(|part| part.trim().parse().ok()).collect();
     match numbers[..] {
-        [x, y, z] if text.split(',').count() == 3 => Ok(Grid { x, y, z }),
+        [x, y, z] if text.split(',').count() == 3 => {
+            let grid = Grid { x, y, z };
+            grid.check().map(|()| grid).map_err(|error| error.to_string())
+        }
         _ => Err(format!("'{text}' is not three numbers such as 1024,1024,1000")),
     }
 }
@@ -90,7 +94,12 @@ fn way(text: &str) -> Result<Way, String> {
 
 impl Large {
     pub(super) fn run(self, gpu: impl FnOnce() -> Result<Gpu, buddy_cuda::Error>) -> Result<()> {
-        let outputs = [("--json", &self.json), ("--html", &self.html), ("--picture", &self.picture)];
+        let outputs = [
+            ("--json", &self.json),
+            ("--html", &self.html),
+            ("--svg", &self.svg),
+            ("--picture", &self.picture),
+        ];
         output::check(&outputs.map(|(name, path)| (name, path.as_ref())), &[])?;
         if let Some(path) = &self.from {
             let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -100,7 +109,7 @@ impl Large {
             return self.draw(&record);
         }
         let gpu = gpu()?;
-        let ask = self.ask(gpu.info()?.memory_bytes)?;
+        let ask = self.ask(gpu.info()?.memory_bytes);
         say::size(&mut io::stdout().lock(), ask.grid, gpu.info()?.memory_bytes)?;
         FINISHES.store(true, Ordering::Relaxed);
         let (report, picture) = listen(&gpu, &ask)?;
@@ -115,12 +124,9 @@ impl Large {
         self.draw(&record)
     }
 
-    fn ask(&self, memory: u64) -> Result<LargeAsk> {
-        let bytes = |gb: f64| (gb.max(0.0) * 1e9) as u64;
-        if !(self.times > 0.0 && self.times < 100.0) {
-            return Err(anyhow!("--times {}: a number from 0 to 100 is needed", self.times));
-        }
-        Ok(LargeAsk {
+    fn ask(&self, memory: u64) -> LargeAsk {
+        let bytes = |gb: f64| (gb * 1e9) as u64;
+        LargeAsk {
             grid: self.cells.unwrap_or(Grid::of_bytes(self.times * memory as f64)),
             room: self.room.map(bytes),
             host: self.host.map(bytes),
@@ -128,8 +134,8 @@ impl Large {
             seconds: self.seconds,
             ways: self.ways.clone(),
             verify: self.verify,
-            share: (self.share / 100.0).clamp(0.05, 0.95),
-        })
+            share: self.share / 100.0,
+        }
     }
 
     fn draw(&self, record: &Record<LargeReport>) -> Result<()> {
