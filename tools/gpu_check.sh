@@ -2,9 +2,9 @@
 # Everything that needs a GPU, in one run: what it is, the tests, the bit-exactness check, a memory checker over a
 # small one, the bench with nvCOMP's rows, and kernels that work in compressed memory. Builds nothing but a small program
 # of nvcc's: the folder device-bin/ holds `buddy` (release) and the test programs `gpu` and `lost` of crates/cuda and `lab` of
-# crates/gpu-lab, and `nvcomp/` with the unpacked wheels. Logs go to $OUT, or to out/.
+# crates/gpu-lab, and `nvcomp/` with libnvcomp.so.6 of the wheel nvidia-libnvcomp-cu13, if nvCOMP is to stand beside. Logs go to $OUT, or to out/.
 #
-#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak nvcomp bench fused halve; all if none is named
+#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak bench fused halve; all if none is named
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/device-bin
@@ -20,7 +20,7 @@ for base in site.getsitepackages():
 done
 export LD_LIBRARY_PATH
 
-steps=${*:-info tests test sanitizer soak nvcomp bench fused halve}
+steps=${*:-info tests test sanitizer soak bench fused halve}
 failed=0
 step() {
     local name=$1 start=$SECONDS
@@ -49,13 +49,7 @@ soak() {
     done
 }
 
-nvcomp() { PYTHONPATH=$bin/nvcomp python3 tools/nvcomp_bench.py --out "$out/nvcomp.json"; }
-
-bench() {
-    local rows=()
-    [ -f "$out/nvcomp.json" ] && rows=(--nvcomp "$out/nvcomp.json")
-    "$bin/buddy" gpu bench --json "$out/bench.json" "${rows[@]}"
-}
+bench() { LD_LIBRARY_PATH=$bin/nvcomp:${LD_LIBRARY_PATH:-} "$bin/buddy" gpu bench --json "$out/bench.json"; }
 
 fused() { "$bin/buddy" gpu fused --json "$out/fused.json"; }
 
@@ -72,7 +66,6 @@ step tests tests
 step test "$bin/buddy" gpu test --json "$out/test.json"
 step sanitizer sanitizer
 step soak soak
-step nvcomp nvcomp
 step bench bench
 step fused fused
 step attention attention

@@ -20,6 +20,7 @@ from torch import nn
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python/tests"))
 
 from buddy import _native
+from buddy.llm.decoder import gates_and_values, in_turn
 from buddy.torch import activations, compress_saved, linear, linear_room, pack, pack_weight, swap_, unpack
 from buddy.torch.layout import room
 from buddy.torch.ops import place, span
@@ -138,6 +139,22 @@ def check_products():
             (one,) = torch.autograd.grad(linear(x, packed, bias).float().sum(), x)
             (other,) = torch.autograd.grad(wanted.float().sum(), x)
             same(one, other)
+
+
+def check_products_that_gate():
+    """SwiGLU at the end of a product is that of a kernel of its own, to the bit."""
+    for inner, inputs in [(256, 256), (1000, 512), (2048, 4096)]:
+        packed = pack_weight(in_turn((torch.randn(2 * inner, inputs, device=GPU) * 0.1).bfloat16()))
+        how = (packed.codec, packed.target, packed.row)
+        for tokens in [1, 3, 8, 13, 32, 50, 100, 200]:
+            x = torch.randn(tokens, inputs, device=GPU).bfloat16()
+            scratch = torch.zeros(linear_room(packed, tokens), dtype=torch.uint8, device=GPU)
+            both = torch.cat(gates_and_values(linear(x, packed, scratch=scratch)), -1)
+            wanted, found = (torch.full((tokens, inner), 7.0, dtype=torch.bfloat16, device=GPU) for _ in range(2))
+            _native.decode_gate(place(x), span(both), span(wanted), tokens)
+            weights = (span(packed.data), packed.plain_bytes)
+            _native.linear_ahead(place(x), how, weights, span(x), span(found), span(scratch), True)
+            same(found, wanted)
 
 
 def check_graphs():

@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from .llm import SHAPES, Decoder, PagedCache, loading, packed_layer
+from .llm.decoder import gates_and_values
 from .llm.plain import PlainDecoder, norm, rotate
 from .llm.shapes import Shape, matrix, random_layers, turns
 from .torch import PackedTensor, linear, linear_room, pack_weight
@@ -134,8 +135,8 @@ def decode(model: Model, sequences: int, context: int, compiled: bool = True, co
     return row
 
 
-def forward(shape: Shape, layers: list[dict], multiply, x: torch.Tensor, turned: torch.Tensor) -> torch.Tensor:
-    """All layers on the tokens of one prompt."""
+def forward(shape: Shape, layers: list[dict], multiply, halves, x: torch.Tensor, turned: torch.Tensor) -> torch.Tensor:
+    """All layers on the tokens of one prompt. ``halves`` takes gates and values apart."""
     tokens, heads = x.shape[0], [shape.heads, shape.kv_heads, shape.kv_heads]
     cos, sin = (torch.cat([one, one], -1).to(torch.bfloat16).unsqueeze(1) for one in turned.unbind(-1))
     for layer in layers:
@@ -144,7 +145,7 @@ def forward(shape: Shape, layers: list[dict], multiply, x: torch.Tensor, turned:
         q, k, v = (one.transpose(0, 1).unsqueeze(0) for one in [rotate(q, cos, sin), rotate(k, cos, sin), v])
         out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         x = x + multiply(out[0].transpose(0, 1).reshape(tokens, -1), layer["o"])
-        gate, up = multiply(norm(x, layer["inner_norm"], shape.epsilon), layer["gate_up"]).chunk(2, -1)
+        gate, up = halves(multiply(norm(x, layer["inner_norm"], shape.epsilon), layer["gate_up"]))
         x = x + multiply(functional.silu(gate) * up, layer["down"])
     return x
 
@@ -156,10 +157,10 @@ def prefill(model: Model, tokens: int) -> dict:
     turned = turns(shape, tokens, "cuda")
     kinds = {one.shape: one for one in model.packed[0].values() if isinstance(one, PackedTensor)}
     scratch = {size: torch.zeros(linear_room(one, tokens), dtype=torch.uint8, device="cuda") for size, one in kinds.items()}
-    ours = lambda: forward(shape, model.packed, lambda x, w: linear(x, w, scratch=scratch[w.shape]), x, turned)
+    ours = lambda: forward(shape, model.packed, lambda x, w: linear(x, w, scratch=scratch[w.shape]), gates_and_values, x, turned)
     row = {"prefill": tokens, "buddy_s": seconds(ours, 4)}
     if model.plain:
-        plain = lambda: forward(shape, model.plain, functional.linear, x, turned)
+        plain = lambda: forward(shape, model.plain, functional.linear, lambda both: both.chunk(2, -1), x, turned)
         row["plain_s"] = seconds(plain, 4)
         row["difference"] = difference(ours(), plain())
     return row

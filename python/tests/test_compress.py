@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
+from buddy.llm.decoder import gates_and_values, in_turn
 from buddy.torch import PackedEmbedding, PackedLinear, compress_
 
 
@@ -114,3 +115,11 @@ def test_it_compiles_as_one_graph():
     packed = compress_(made())
     compiled = torch.compile(packed, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(IDS), made()(IDS))
+
+
+def test_gates_and_values_in_turn_come_apart_again():
+    weight, x = torch.randn(2 * 24, 16), torch.randn(5, 16)
+    gates, values = gates_and_values(x @ in_turn(weight).t())
+    wanted = (x @ weight.t()).chunk(2, -1)
+    torch.testing.assert_close((gates, values), wanted)
+    assert torch.equal(in_turn(weight)[:8], weight[:8]) and torch.equal(in_turn(weight)[8:16], weight[24:32])

@@ -19,6 +19,13 @@ struct Barrier {
 
     BUDDY_FN void init(u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory"); }
     BUDDY_FN void arrive() { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
+    // The barrier at this place of another block of the cluster. It orders nothing in other blocks' eyes, since a release to a cluster is a
+    // fence of the whole GPU: 0.75 us. What was read before by products that are done needs none.
+    BUDDY_FN void arrive_at(u32 block) {
+        asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::
+                         "r"(at), "r"(block)
+                     : "memory");
+    }
     BUDDY_FN void arrive_expect_tx(u32 bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
     }
@@ -29,6 +36,11 @@ struct Barrier {
                      : "memory");
     }
 };
+
+// All threads of all blocks of a cluster: they arrive, and wait for one another. Orders nothing but fences' work: a release would be a
+// fence of the whole GPU, most of a microsecond.
+BUDDY_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+BUDDY_FN void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 // The L2 policy for what is read once: it is evicted first.
 BUDDY_FN u64 evict_first_policy() {
@@ -58,6 +70,13 @@ struct alignas(64) TensorMap {
 BUDDY_FN void cp_async_bulk_tensor(u32 to, const TensorMap& map, u32 column, u32 row, Barrier done) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
                  "l"(&map), "r"(column), "r"(row), "r"(done.at)
+                 : "memory");
+}
+// The same to the same place of several blocks of the cluster, those in `blocks`; each has its barrier there, too.
+BUDDY_FN void cp_async_bulk_tensor_multicast(u32 to, const TensorMap& map, u32 column, u32 row, Barrier done, unsigned short blocks) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+                 "l"(&map), "r"(column), "r"(row), "r"(done.at), "h"(blocks)
                  : "memory");
 }
 BUDDY_FN void prefetch_tensor_map(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
@@ -134,6 +153,11 @@ BUDDY_FN u32 to_bf16(float low, float high) {
     return out;
 }
 BUDDY_FN float from_bf16(u32 low) { return __uint_as_float(low << 16); }
+
+// SwiGLU of a gate and a value, rounded step by step as a framework rounds; the last step is left.
+BUDDY_FN float silu(float gate) { return gate / (1.0f + __expf(-gate)); }
+BUDDY_FN float rounded(float value) { return from_bf16(to_bf16(value, 0)); }
+BUDDY_FN float gated(float gate, float value) { return rounded(silu(rounded(gate))) * rounded(value); }
 
 // One tensor-core product: sum += a b, with 16 rows of bf16 in a, 8 columns in b, and k = 16.
 BUDDY_FN void mma_m16n8k16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {

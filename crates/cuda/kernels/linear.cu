@@ -13,7 +13,8 @@ template <class S>
 BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
     extern __shared__ __align__(1024) u8 memory[];
     if (threadIdx.x == 0) Room<S>{shared_address(memory)}.init();
-    __syncthreads();
+    if (S::CLUSTER == 1) __syncthreads();
+    else cluster_arrive(), cluster_wait();
     launch_dependent_grids();
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     if (warp < S::WARPS) {
@@ -35,13 +36,14 @@ BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
 
 // The shape is Rust's, which also asks for the shared memory.
 #ifdef BUDDY_LINEAR_TOKENS
-typedef Shape<BUDDY_LINEAR_TOKENS, BUDDY_LINEAR_GROUPS, BUDDY_LINEAR_FRAGMENTS, BUDDY_LINEAR_ENTRIES, BUDDY_LINEAR_STAGES>
+typedef Shape<BUDDY_LINEAR_TOKENS, BUDDY_LINEAR_GROUPS, BUDDY_LINEAR_FRAGMENTS, BUDDY_LINEAR_ENTRIES, BUDDY_LINEAR_STAGES,
+              BUDDY_LINEAR_CLUSTER, BUDDY_LINEAR_GATED>
     Chosen;
 static_assert(Chosen::BYTES == BUDDY_LINEAR_SHARED, "Rust asks for the shared memory that the kernel uses");
 
 // Weights are aligned to 16 bytes. Counts are zeros; `parts` has room for the sums of two tiles of each block. `x` has boxes of 64
-// columns and a tile's tokens.
-extern "C" __global__ void __launch_bounds__(Chosen::THREADS, 1)
+// columns and a block's share of a tile's tokens.
+extern "C" __global__ void __cluster_dims__(Chosen::CLUSTER) __launch_bounds__(Chosen::THREADS, 1)
     linear_wide(const __grid_constant__ Linear of, const __grid_constant__ TensorMap x) {
     linear<Chosen>(of, x);
 }

@@ -21,7 +21,7 @@ BUDDY_FN void fetch_weights(const Linear& linear, const Line<S>& line, const Roo
 #pragma unroll 1
     for (u32 i = begin; i < end; i++, step.next(line), turn.next()) {
         room.empty(turn.place).wait(turn.round ^ 1);
-        u32 first = step.row_tile(line), tiles = min(S::TILES, all - first), bytes = step.entries(line) * Weights::COLUMN;
+        u32 first = step.row_tile(line), tiles = first < all ? min(S::TILES, all - first) : 0, bytes = step.entries(line) * Weights::COLUMN;
         if (lane == 0) room.come(turn.place).arrive_expect_tx(tiles * bytes);
         const u8* from = linear.weights.device + (first + lane) * pitch + step.at * S::TILE;
         if (lane < tiles) cp_async_bulk(room.column(turn.place, lane, 0), from, bytes, room.come(turn.place), policy);
@@ -82,7 +82,8 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
     }
 }
 
-// x, by one thread: 64 columns of all tokens of a tile at a time, as products want them; tokens past the last are zeros.
+// x, by one thread: 64 columns of all tokens of a tile at a time, as products want them; tokens past the last are zeros. A block of a
+// cluster asks for its share of the tokens, for all of them.
 template <class S>
 BUDDY_FN void fetch_x(const TensorMap& x, const Line<S>& line, const Room<S>& room) {
     u32 begin = line.begin(), end = line.end();
@@ -96,7 +97,10 @@ BUDDY_FN void fetch_x(const TensorMap& x, const Line<S>& line, const Room<S>& ro
         room.full(turn.place).arrive_expect_tx(entries * S::X_ENTRY);
 #pragma unroll 1
         for (u32 e = 0; e < entries; e++) {
-            cp_async_bulk_tensor(room.x(turn.place, e), x, (step.at * S::ENTRIES + e) * VALUES, step.token(line), room.full(turn.place));
+            u32 to = room.x(turn.place, e) + line.rank() * S::X_SHARE, column = (step.at * S::ENTRIES + e) * VALUES;
+            u32 token = step.token(line) + line.rank() * (S::TOKENS / S::CLUSTER);
+            if (S::CLUSTER == 1) cp_async_bulk_tensor(to, x, column, token, room.full(turn.place));
+            else cp_async_bulk_tensor_multicast(to, x, column, token, room.full(turn.place), (1 << S::CLUSTER) - 1);
         }
     }
 }

@@ -32,17 +32,17 @@ struct Sums {
             BUDDY_UNROLL
             for (u32 k = 0; k < 4 * SOME; k++) four(i + k / 4)[k % 4] = 0;
 #pragma unroll 1
-            for (u32 block = first; block <= last; block += AT_ONCE) {
+            for (u32 piece = first; piece <= last; piece += AT_ONCE) {
                 float4 v[AT_ONCE][SOME];
                 BUDDY_UNROLL
                 for (u32 b = 0; b < AT_ONCE; b++) {
-                    const float4* from = part(linear, slot_of(min(block + b, last)));
+                    const float4* from = part(linear, slot_of(min(piece + b, last)));
                     BUDDY_UNROLL
                     for (u32 k = 0; k < SOME; k++) v[b][k] = __ldcg(from + (i + k) * STRIDE);
                 }
                 BUDDY_UNROLL
                 for (u32 b = 0; b < AT_ONCE; b++) {
-                    if (block + b > last) break;
+                    if (piece + b > last) break;
                     BUDDY_UNROLL
                     for (u32 k = 0; k < SOME; k++) {
                         float* to = four(i + k);
@@ -61,15 +61,12 @@ struct Sums {
             float bias[2] = {bias_of(linear, row), bias_of(linear, row + 8)};
             BUDDY_UNROLL
             for (u32 i = 0; i < EACH; i++) {
-                if (linear.wide) put_wide(linear, row + i / 2 % 2 * 8, token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[f][i] + bias[i / 2 % 2]);
+                if (!S::GATED && linear.output == Linear::FP32) put_wide(linear, row + i / 2 % 2 * 8, token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[f][i] + bias[i / 2 % 2]);
             }
-            if (linear.wide) continue;
+            if (!S::GATED && linear.output == Linear::FP32) continue;
             BUDDY_UNROLL
             for (u32 i = 0; i < EACH; i += 8) put_sixteen(linear, room.out(warp), first, token + 2 * i, &sums[f][i], bias);
         }
-    }
-    static BUDDY_FN float bias_of(const Linear& linear, u32 row) {
-        return linear.bias && row < linear.outputs ? __uint_as_float((u32)__ldg((const unsigned short*)linear.bias + row) << 16) : 0.0f;
     }
     static BUDDY_FN void put_wide(const Linear& linear, u32 row, u32 token, float value) {
         if (row < linear.outputs && token < linear.tokens) ((float*)linear.y)[(u64)token * linear.outputs + row] = value;
@@ -81,46 +78,54 @@ struct Sums {
         u32 pairs[4] = {};
         BUDDY_UNROLL
         for (u32 i = 0; i < PAIRS; i++) pairs[i] = bf16_pair(v[2 * i] + bias[i % 2], v[2 * i + 1] + bias[i % 2]);
+        constexpr bool is_gated = S::GATED;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < PAIRS; i += 2) {
+            auto one = [&](u32 k) { return gated(v[2 * i + k] + bias[0], v[2 * i + 2 + k] + bias[1]); };
+            if (is_gated) pairs[i] = bf16_pair(one(0), one(1));
+        }
         // Matrix m is of tokens 8 (m / 2) and on, rows 8 (m % 2) and on; a lane says where a token of one goes.
         u32 at = out + (lane / 16 * 8 + lane % 8) * (2 * TILE_ROWS) + lane / 8 % 2 * CHUNK;
         __syncwarp();
         stmatrix4_transposed(at, pairs[0], pairs[1], pairs[2], pairs[3]);
         __syncwarp();
-        u32 of = token + lane / 2, row = first + lane % 2 * 8;
+        // Of gated rows there are half as many, the upper ones.
+        u32 of = token + lane / 2, row = is_gated ? first / 2 : first + lane % 2 * 8, outputs = is_gated ? linear.outputs / 2 : linear.outputs;
+        bool is_there = lane / 2 < S::TOKENS && of < linear.tokens && row < outputs && !(is_gated && lane % 2);
         uint4 got = lds128(out + lane * CHUNK);
-        if (lane / 2 >= S::TOKENS || of >= linear.tokens || row >= linear.outputs) return;
+        if (!is_there) return;
         // Rows lie in the order of lanes.
         uint4 words = make_uint4(permute_bytes(got.x, got.y, 0x5410), permute_bytes(got.x, got.y, 0x7632),
                                  permute_bytes(got.z, got.w, 0x5410), permute_bytes(got.z, got.w, 0x7632));
-        unsigned short* to = (unsigned short*)linear.y + (u64)of * linear.outputs + row;
-        if (row + 8 <= linear.outputs && (u64)to % CHUNK == 0) {
+        unsigned short* to = (unsigned short*)linear.y + (u64)of * outputs + row;
+        if (row + 8 <= outputs && (u64)to % CHUNK == 0) {
             *(uint4*)to = words;
             return;
         }
         u64 low = (u64)words.y << 32 | words.x, high = (u64)words.w << 32 | words.z;
 #pragma unroll 1
-        for (u32 i = 0; i < min(8u, linear.outputs - row); i++) to[i] = (unsigned short)((i < 4 ? low : high) >> i % 4 * 16);
+        for (u32 i = 0; i < min(8u, outputs - row); i++) to[i] = (unsigned short)((i < 4 ? low : high) >> i % 4 * 16);
     }
 };
 
-// A warp's share of a tile is done, steps `begin` to `end` of the line.
+// A warp's share of a tile is done, from step `begin` of the line on.
 template <class S>
-BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& room, const Step<S>& step, u32 begin, u32 end, Sums<S> sums) {
+BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& room, const Step<S>& step, u32 begin, Sums<S> sums) {
     wait_on_dependent_grids();
     u32 first_of_tile = step.tile * line.per_tile;
-    if (end - begin != line.per_tile) {
+    u32 first = line.owner(first_of_tile), last = line.owner(first_of_tile + line.per_tile - 1);
+    if (first != last) {
         sums.leave(linear, 2 * blockIdx.x + (begin != line.begin()));
-        u32 first = line.owner(first_of_tile), last = line.owner(first_of_tile + line.per_tile - 1);
-        u32* count = linear.counts + first * S::WARPS + threadIdx.x / WARP;
+        u32* count = linear.counts + line.block(first) * S::WARPS + threadIdx.x / WARP;
         __syncwarp();
         // What all lanes left before they met is released with this one's count.
         bool all = threadIdx.x % WARP == 0 && atomic_add_release(count, 1) == last - first;
-        if (all) *count = 0, fence_acq_rel();
+        if (all) fence_acq_rel(), *count = 0;
         if (!__any_sync(ALL, all)) return;
         __syncwarp();
         // All but the first begin in this tile.
         bool second = line.start(first) < first_of_tile;
-        sums.gather(linear, first, last, [&](u32 block) { return 2 * block + (block == first && second); });
+        sums.gather(linear, first, last, [&](u32 piece) { return 2 * line.block(piece) + (piece == first && second); });
     }
     sums.put(linear, room, step.row_tile(line), step.token(line));
 }
@@ -174,9 +179,9 @@ struct Multiply {
         lanes.load_others(room.tag(place, number % WARP), room.near(place, number % WARP), number, room.column(place, tile, e), first, odd, a, b);
     }
     // One step of a tile: its fragments decoded one after the other, and their products begun; the first is there, and the next
-    // step's first comes, if there is one. `ODD` is 1 if the step before took an odd number of fragments.
+    // step's first comes, if there is one; `more` says that x of the step before makes room for another. `ODD` is 1 if the step before took an odd number of fragments.
     template <u32 ODD>
-    BUDDY_FN void one(const Step<S>& step, Turn<S::STAGES>& turn, u32& before, bool last, Coming& coming, Fragments& of,
+    BUDDY_FN void one(const Step<S>& step, Turn<S::STAGES>& turn, u32& before, bool last, bool more, Coming& coming, Fragments& of,
                       float (&sums)[S::FRAGMENTS][S::TOKENS / 2]) const {
         u32 entries = step.entries(line), place = turn.place;
         turn.next();
@@ -204,7 +209,7 @@ struct Multiply {
             if (ends && i + 1 < S::ENTRIES * S::FRAGMENTS) wgmma_wait_group<0>();
             else wgmma_wait_group<1>();
             // The products of the step before are done.
-            if (i == 0 && before != ~0u && threadIdx.x % WARP == 0) room.x_empty(before).arrive();
+            if (i == 0 && before != ~0u) room.leave_x(before, more);
         }
         before = place;
     }
@@ -228,16 +233,16 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
         if (S::AHEAD) coming = multiply.fetch(turn.place, 0, 0);
 #pragma unroll 1
         for (u32 i = 0; i < steps; i++, step.at++) {
-            multiply.template one<0>(step, turn, before, i + 1 == steps, coming, of, sums);
+            multiply.template one<0>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
             if (S::ENTRIES * S::FRAGMENTS % 2 == 0) continue;
             if (++i == steps) break;
             step.at++;
-            multiply.template one<1>(step, turn, before, i + 1 == steps, coming, of, sums);
+            multiply.template one<1>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
         }
         wgmma_wait_group<0>();
-        if (threadIdx.x % WARP == 0) room.x_empty(before).arrive();
+        room.leave_x(before, begin + steps - 1 + S::STAGES < end);
         step.at = first_step;
-        finish(linear, line, room, step, begin, begin + steps, Sums<S>{sums});
+        finish(linear, line, room, step, begin, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;
     }
 }

@@ -123,8 +123,7 @@ struct FillSlots {
             room.come(turn.place).wait(turn.round);
             u32 taken = look(turn.place);
             if (lane / 4 < taken) fill(turn.place, step, lane / 4);
-            __syncwarp();
-            if (lane == 0) room.full(turn.place).arrive();
+            room.full(turn.place).arrive();
         }
     }
 };
@@ -202,7 +201,7 @@ struct Lanes {
 
 // A value to its place in y.
 BUDDY_FN void put_value(const Linear& linear, u64 at, float value) {
-    if (linear.wide) {
+    if (linear.output == Linear::FP32) {
         ((float*)linear.y)[at] = value;
     } else {
         unsigned short narrow;
@@ -211,11 +210,21 @@ BUDDY_FN void put_value(const Linear& linear, u64 at, float value) {
     }
 }
 
-// A sum to its place in y, if it has one.
-BUDDY_FN void put_sum(const Linear& linear, u32 output, u32 token, float value) {
-    if (output >= linear.outputs || token >= linear.tokens) return;
-    if (linear.bias) value += __uint_as_float((u32)__ldg((const unsigned short*)linear.bias + output) << 16);
-    put_value(linear, (u64)token * linear.outputs + output, value);
+BUDDY_FN float bias_of(const Linear& linear, u32 row) {
+    return linear.bias && row < linear.outputs ? from_bf16(__ldg((const unsigned short*)linear.bias + row)) : 0.0f;
+}
+
+// The sums of a row and of the eighth below to their places in y, if they have any.
+BUDDY_FN void put_sums(const Linear& linear, u32 row, u32 token, float upper, float lower) {
+    if (token >= linear.tokens) return;
+    upper += bias_of(linear, row), lower += bias_of(linear, row + 8);
+    u64 at = (u64)token * linear.outputs;
+    if (linear.output == Linear::GATED) {
+        if (row < linear.outputs) put_value(linear, at / 2 + row / TILE_ROWS * 8 + row % 8, gated(upper, lower));
+        return;
+    }
+    if (row < linear.outputs) put_value(linear, at + row, upper);
+    if (row + 8 < linear.outputs) put_value(linear, at + row + 8, lower);
 }
 
 }  // namespace buddy

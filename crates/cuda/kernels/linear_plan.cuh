@@ -44,31 +44,35 @@ struct Linear {
     float4* parts;  // sums of tiles that several blocks share: two to a block
     u32* counts;    // for each block that has the beginning of such a tile, one for each warp that multiplies: zeros before and after
     u32 outputs, inputs, tokens;
-    u32 wide;  // y is fp32, otherwise bf16
+    u32 output;  // what y is: bf16, or one of these
+
+    // Gated: eight rows of gates and eight of values take turns, and y is bf16 of silu(gate) * value.
+    enum : u32 { BF16, FP32, GATED };
 
     BUDDY_FN u32 per_row() const { return inputs / VALUES; }
 };
 
 // A block's shape: tokens of a tile; warpgroups that multiply; fragments of 64 rows to each of them; entries of a row to a step,
-// steps in shared memory.
-template <u32 TOKENS_, u32 GROUPS_, u32 FRAGMENTS_, u32 ENTRIES_, u32 STAGES_>
+// steps in shared memory; blocks of a cluster, which take tiles of rows beside one another and share x; and whether y is gated.
+template <u32 TOKENS_, u32 GROUPS_, u32 FRAGMENTS_, u32 ENTRIES_, u32 STAGES_, u32 CLUSTER_, bool GATED_ = false>
 struct Shape {
+    static constexpr bool GATED = GATED_;
     static constexpr u32 TOKENS = TOKENS_, GROUPS = GROUPS_, FRAGMENTS = FRAGMENTS_;
-    static constexpr u32 ENTRIES = ENTRIES_, STAGES = STAGES_, THREADS = (GROUPS + 1) * GROUP;
+    static constexpr u32 CLUSTER = CLUSTER_, ENTRIES = ENTRIES_, STAGES = STAGES_, THREADS = (GROUPS + 1) * GROUP;
     // Registers of a thread: at the start, of those that fetch, and of those that multiply.
     static constexpr u32 REGISTERS = 65536 / THREADS / 8 * 8, FETCHING = 56;
     static constexpr u32 LEFT = (REGISTERS * THREADS - FETCHING * GROUP) / (GROUPS * GROUP) / 8 * 8, MULTIPLYING = LEFT < 240 ? LEFT : 240;
     static constexpr u32 ROWS = GROUPS * FRAGMENTS * 64, TILES = ROWS / TILE_ROWS, WARPS = GROUPS * 4;
     // Bytes of a tile of W in a step, of a step, and of its part of x.
     static constexpr u32 TILE = ENTRIES * Weights::COLUMN, STEP = TILES * TILE;
-    static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STEP = ENTRIES * X_ENTRY;
+    static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STEP = ENTRIES * X_ENTRY, X_SHARE = X_ENTRY / CLUSTER;  // what a block asks for
     static constexpr u32 COLUMNS = TILES * ENTRIES;  // of entries, sixteen to each
     static constexpr u32 AT_X = STAGES * STEP, AT_SLOTS = AT_X + STAGES * X_STEP, AT_NEAR = AT_SLOTS + STAGES * SLOTS * ENTRY;
     static constexpr u32 AT_OUT = AT_NEAR + STAGES * WARP * SECTOR, AT_TAGS = AT_OUT + WARPS * OUT;
     static constexpr u32 AT_OWNERS = AT_TAGS + STAGES * WARP * 4, AT_NIBBLES = AT_OWNERS + STAGES * SLOTS * 4;
     static constexpr u32 AT_MAPS = AT_NIBBLES + STAGES * COLUMNS * 8, AT_BARRIERS = AT_MAPS + STAGES * COLUMNS * 8;
     static constexpr u32 BYTES = AT_BARRIERS + STAGES * 32;
-    static_assert(STEP % 1024 == 0 && X_ENTRY % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
+    static_assert(STEP % 1024 == 0 && X_SHARE % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
     // Whether there are registers for a fragment that is fetched while the one before is multiplied.
     static constexpr bool AHEAD = MULTIPLYING >= FRAGMENTS * TOKENS / 2 + 104;
     static_assert(STAGES > 2 || (STAGES == 2 && ENTRIES * FRAGMENTS > 1), "a step waits for the next before it gives back x of the one before");
@@ -104,11 +108,18 @@ struct Room {
 
     BUDDY_FN void init() const {
         // Weights arrive once, with their bytes; the lanes that look at nibbles each with their copies, and together once more. Then
-        // x with its bytes, and the warp that fills slots.
+        // x with its bytes, and the lanes that fill slots.
         for (u32 i = 0; i < S::STAGES; i++) {
-            come(i).init(1 + WARP + 1), full(i).init(2), empty(i).init(S::WARPS), x_empty(i).init(S::WARPS);
+            come(i).init(1 + WARP + 1), full(i).init(1 + WARP), empty(i).init(S::WARPS), x_empty(i).init(S::WARPS * S::CLUSTER);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    // A warp is done with a step's part of x, and says so to all blocks that asked for some of it, if they wait for it: they may have
+    // ended else.
+    BUDDY_FN void leave_x(u32 stage, bool is_waited_for) const {
+        u32 lane = threadIdx.x % WARP;
+        if (S::CLUSTER == 1 && lane == 0) x_empty(stage).arrive();
+        if (S::CLUSTER > 1 && lane < S::CLUSTER && is_waited_for) x_empty(stage).arrive_at(lane);
     }
 };
 
@@ -123,7 +134,7 @@ struct Turn {
     }
 };
 
-// The line of steps, and how blocks share it.
+// The line of steps, and how blocks, or clusters of them, share it.
 template <class S>
 struct Line {
     u32 per_row, per_tile, token_tiles, steps;
@@ -132,12 +143,17 @@ struct Line {
         per_row = linear.per_row();
         per_tile = (per_row + S::ENTRIES - 1) / S::ENTRIES;
         token_tiles = (linear.tokens + S::TOKENS - 1) / S::TOKENS;
-        steps = (linear.outputs + S::ROWS - 1) / S::ROWS * token_tiles * per_tile;
+        steps = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS) * token_tiles * per_tile;
     }
-    BUDDY_FN u32 start(u32 block) const { return (u32)((u64)steps * block / gridDim.x); }
-    BUDDY_FN u32 begin() const { return start(blockIdx.x); }
-    BUDDY_FN u32 end() const { return start(blockIdx.x + 1); }
-    BUDDY_FN u32 owner(u32 step) const { return (u32)(((step + 1ull) * gridDim.x + steps - 1) / steps) - 1; }
+    static BUDDY_FN u32 pieces() { return gridDim.x / S::CLUSTER; }
+    static BUDDY_FN u32 piece() { return blockIdx.x / S::CLUSTER; }
+    static BUDDY_FN u32 rank() { return blockIdx.x % S::CLUSTER; }
+    // The block of this one's rank that has a piece.
+    static BUDDY_FN u32 block(u32 piece) { return piece * S::CLUSTER + rank(); }
+    BUDDY_FN u32 start(u32 piece) const { return (u32)((u64)steps * piece / pieces()); }
+    BUDDY_FN u32 begin() const { return start(piece()); }
+    BUDDY_FN u32 end() const { return start(piece() + 1); }
+    BUDDY_FN u32 owner(u32 step) const { return (u32)(((step + 1ull) * pieces() + steps - 1) / steps) - 1; }
 };
 
 // A place in the line: a tile of rows and one of tokens, and a step in it.
@@ -149,8 +165,8 @@ struct Step {
     BUDDY_FN void next(const Line<S>& line) {
         if (++at == line.per_tile) at = 0, tile++;
     }
-    // The first of its tiles of rows, and its first token.
-    BUDDY_FN u32 row_tile(const Line<S>& line) const { return tile / line.token_tiles * S::TILES; }
+    // The first of this block's tiles of rows, and its first token.
+    BUDDY_FN u32 row_tile(const Line<S>& line) const { return (tile / line.token_tiles * S::CLUSTER + line.rank()) * S::TILES; }
     BUDDY_FN u32 token(const Line<S>& line) const { return tile % line.token_tiles * S::TOKENS; }
     // Entries of each row in it.
     BUDDY_FN u32 entries(const Line<S>& line) const { return min(S::ENTRIES, line.per_row - at * S::ENTRIES); }

@@ -153,8 +153,7 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
             sts128(room.sums(slot.place, warp, t), make_uint4(c[0], c[1], c[2], c[3]));
         }
         if (warp == 0 && lane == 0) sts64(room.name(slot.place), make_uint2(note.tile, note.panel));
-        __syncwarp();
-        if (lane == 0) room.sums_full(slot.place).arrive();
+        room.sums_full(slot.place).arrive();
         slot.next();
     };
 #pragma unroll 1
@@ -200,8 +199,7 @@ BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Count
     u32 lane = threadIdx.x % WARP, tiles = cut.tiles(), panels = cut.panels();
     auto put = [&](u32 tile, u32 eight, float4 sum) {
         u32 row = tile * TILE_ROWS + Lanes::row_of(lane), token = 8 * eight + lane % 4 * 2;
-        put_sum(linear, row, token, sum.x), put_sum(linear, row, token + 1, sum.y);
-        put_sum(linear, row + 8, token, sum.z), put_sum(linear, row + 8, token + 1, sum.w);
+        put_sums(linear, row, token, sum.x, sum.z), put_sums(linear, row, token + 1, sum.y, sum.w);
     };
     auto part = [&](u32 panel, u32 tile, u32 eight) { return linear.parts + ((panel * tiles + tile) * EIGHTS + eight) * WARP + lane; };
     auto add = [](float4& sum, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; };
@@ -221,8 +219,7 @@ BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Count
                 add(sums[t], make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)));
             }
         }
-        __syncwarp();
-        if (lane == 0) room.sums_empty(slot).arrive();
+        room.sums_empty(slot).arrive();
         if (panels == 1) {
             BUDDY_UNROLL
             for (u32 t = 0; t < EIGHTS; t++) put(tile, t, sums[t]);

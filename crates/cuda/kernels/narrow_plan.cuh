@@ -98,7 +98,7 @@ struct Room {
     BUDDY_FN void init() const {
         // A step comes with its bytes, and each lane of the warp that fetches with its copies of last sectors.
         for (u32 place = 0; place < STAGES; place++) full(place).init(1 + WARP), empty(place).init(WARPS);
-        for (u32 slot = 0; slot < ADDERS; slot++) sums_full(slot).init(WARPS), sums_empty(slot).init(1);
+        for (u32 slot = 0; slot < ADDERS; slot++) sums_full(slot).init(WARPS * WARP), sums_empty(slot).init(WARP);
         x_full().init(1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }

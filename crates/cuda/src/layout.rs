@@ -125,7 +125,7 @@ pub(crate) struct LinearView {
     pub(crate) outputs: u32,
     pub(crate) inputs: u32,
     pub(crate) tokens: u32,
-    pub(crate) wide: u32,
+    pub(crate) output: u32,
 }
 
 /// Device bytes of a page at the smallest target: what page offsets are counted in.

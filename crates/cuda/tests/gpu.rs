@@ -1,14 +1,15 @@
 //! The runtime on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
 //! fail instead.
 
-use buddy_codec::{Bf16, Codec, CodecKind, Frozen};
+use buddy_codec::{Bf16, Codec, CodecKind, Frozen, FrozenHeader};
 use buddy_core::{ENTRY_BYTES, Target};
 use buddy_cuda::{
-    Allocation, BuddyPool, Carveout, DeviceBytes, Error, FaultKind, FrozenBuffer, Linear, Output, Source,
+    Allocation, Attend, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, FaultKind, FrozenBuffer, Given,
+    GivenBuffer, Gpu, KvCache, KvMemory, KvRows, KvShape, Linear, Output, Room, Source,
 };
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
-    LaunchConfig, PushKernelArg,
+    CudaStream, LaunchConfig, PushKernelArg,
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
 };
 
@@ -257,64 +258,125 @@ fn frozen_buffers_are_the_cpus() {
     });
 }
 
-/// Packing, a layer and a read, captured once: a thousand replays give the same to the bit.
+/// Device memory that holds these numbers.
+fn upload<const BYTES: usize>(gpu: &Gpu, numbers: impl Iterator<Item = [u8; BYTES]>) -> DeviceBytes {
+    let host: Vec<u8> = numbers.flatten().collect();
+    let bytes = DeviceBytes::new(gpu, host.len() as u64).unwrap();
+    bytes.upload(&host).unwrap();
+    bytes
+}
+
+/// Memory of a cache of keys and values, and of one sequence in it.
+struct Kv {
+    parts: [DeviceBytes; 3],
+    table: DeviceBytes,
+    lengths: DeviceBytes,
+    slots: DeviceBytes,
+    scratch: DeviceBytes,
+    attended: DeviceBytes,
+}
+
+impl Kv {
+    const SHAPE: KvShape = KvShape { layers: 1, pages: 4, heads: 2, head_values: 128, page_tokens: 64 };
+    const TOKENS: u32 = 200;
+    /// Heads that ask for each of the two, and bytes of what they ask and get.
+    const GROUP: u32 = 4;
+    const ASKED: u64 = 2 * (2 * Self::GROUP as u64) * 128;
+
+    fn new(gpu: &Gpu) -> Self {
+        let (bytes, room) = (Self::SHAPE.bytes(), |bytes| DeviceBytes::new(gpu, bytes).unwrap());
+        let scratch = room(Self::SHAPE.scratch_bytes(1, gpu.multiprocessors()));
+        scratch.fill(0).unwrap();
+        Self {
+            parts: [bytes.entries, bytes.overflow, bytes.metadata].map(room),
+            table: upload(gpu, (0..4).map(i32::to_le_bytes)),
+            lengths: upload(gpu, [Self::TOKENS].map(u32::to_le_bytes).into_iter()),
+            slots: upload(gpu, (0..u64::from(Self::TOKENS)).map(u64::to_le_bytes)),
+            scratch,
+            attended: room(Self::ASKED),
+        }
+    }
+
+    /// Clears it, chooses windows, appends all tokens and attends to them.
+    fn attend(&self, gpu: &Gpu, stream: &CudaStream, rows: DeviceSpan<'_>, queries: DeviceSpan<'_>) {
+        let [entries, overflow, metadata] = self.parts.each_ref().map(DeviceBytes::all);
+        let cache = KvCache::over(gpu, Self::SHAPE, KvMemory { entries, overflow, metadata }).unwrap();
+        cache.clear(stream).unwrap();
+        let (layer, layers, tokens) = (0, 1, Self::TOKENS);
+        let rows =
+            KvRows { keys: rows, values: rows, layer_stride: 0, token_stride: 256, layer, layers, tokens };
+        cache.train(stream, &rows).unwrap();
+        cache.append(stream, &rows, self.slots.all()).unwrap();
+        let asked = Attend {
+            layer,
+            sequences: 1,
+            tokens: 1,
+            group: Self::GROUP,
+            scale: 0.1,
+            queries: queries.part(0..Self::ASKED),
+            out: self.attended.all(),
+            table: self.table.all(),
+            lengths: self.lengths.all(),
+            scratch: self.scratch.all(),
+        };
+        // SAFETY: the table's pages are the cache's, and as many tokens were appended.
+        unsafe { cache.attend(stream, &asked) }.unwrap();
+    }
+}
+
+/// A buffer is made over given memory, written and read; what was read is frozen, multiplied and read again; keys and values are
+/// appended and attended to.
 #[test]
-fn a_graph_of_a_layer_replays_a_thousand_times() {
+fn a_graph_of_buffer_layer_and_attention_replays_a_thousand_times() {
     on_gpu(|gpu| {
         let (stream, lab) = (gpu.stream().unwrap(), Lab::new(gpu).unwrap());
         let (rows, columns, tokens) = (1000u64, 1024u64, 20u64);
-        let weights = DeviceBytes::new(gpu, rows * columns * 2).unwrap();
-        let x = DeviceBytes::new(gpu, tokens * columns * 2).unwrap();
+        let room = |bytes| DeviceBytes::new(gpu, bytes).unwrap();
+        let (weights, x, y) = (room(rows * columns * 2), room(tokens * columns * 2), room(tokens * rows * 4));
         lab.make(weights.all(), Fill::Weights, 1, 0.01).unwrap();
         lab.make(x.all(), Fill::Weights, 2, 0.0).unwrap();
-        let codec = Codec::Bf16(Bf16::new(108).unwrap());
-        let (target, row) = (Target::X4Over3, (columns / 64) as u32);
-        let memory =
-            DeviceBytes::new(gpu, FrozenBuffer::room(&codec, target, row, weights.len(), 1 << 14)).unwrap();
-        let (y, back) = (
-            DeviceBytes::new(gpu, tokens * rows * 4).unwrap(),
-            DeviceBytes::new(gpu, weights.len()).unwrap(),
-        );
-        let room = {
-            let packed =
-                FrozenBuffer::pack(gpu, &stream, (&codec, target, row), weights.all(), memory.all()).unwrap();
-            Linear::room(gpu, packed.header(), tokens as u32).unwrap()
-        };
-        let scratch = DeviceBytes::new(gpu, room).unwrap();
+        let (codec, target, row) =
+            (Codec::Bf16(Bf16::new(108).unwrap()), Target::X4Over3, (columns / 64) as u32);
+        let (copied, back) = (room(weights.len()), room(weights.len()));
+        let of = Room::of(target, weights.len());
+        let parts = [of.device, of.metadata, of.overflow].map(room);
+        let frozen = room(FrozenBuffer::room(&codec, target, row, weights.len(), 1 << 14));
+        let header = FrozenHeader { codec: codec.clone(), target, bytes: weights.len(), row, sectors: 0 };
+        let scratch = room(Linear::room(gpu, &header, tokens as u32).unwrap());
+
+        let kv = Kv::new(gpu);
         let work = || {
+            let given = Given { device: parts[0].all(), metadata: parts[1].all(), overflow: parts[2].all() };
+            let buffer = GivenBuffer::new(gpu, &codec, target, weights.len(), given).unwrap();
+            buffer.clear(&stream).unwrap();
+            buffer.write(&stream, 0, weights.all()).unwrap();
+            buffer.read(&stream, 0, copied.all()).unwrap();
             let packed =
-                FrozenBuffer::pack(gpu, &stream, (&codec, target, row), weights.all(), memory.all()).unwrap();
+                FrozenBuffer::pack(gpu, &stream, (&codec, target, row), copied.all(), frozen.all()).unwrap();
             Linear::prepare(gpu, &stream, scratch.all()).unwrap();
             for overlaps in [false, true] {
-                let (output, scratch) = (Output::Fp32, scratch.all());
-                let linear = Linear {
-                    weights: &packed,
-                    x: x.all(),
-                    bias: None,
-                    y: y.all(),
-                    output,
-                    scratch,
-                    overlaps,
-                };
+                let (x, y, scratch, output) = (x.all(), y.all(), scratch.all(), Output::Fp32);
+                let linear = Linear { weights: &packed, x, bias: None, y, output, scratch, overlaps };
                 linear.start(&stream).unwrap();
             }
             packed.read(&stream, 0, back.all()).unwrap();
+            kv.attend(gpu, &stream, weights.all(), x.all());
         };
         work();
         gpu.wait(&stream).unwrap();
-        let (expected, plain) = (download(&y), download(&weights));
+        let found = || [&y, &back, &kv.attended].map(download);
+        let (expected, plain) = (found(), download(&weights));
+        assert!(expected[1] == plain && expected[2].iter().any(|&byte| byte != 0));
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
         work();
         let graph = stream.end_capture(CUgraphInstantiate_flags(0)).unwrap().expect("a graph of work");
-        y.fill(0xee).unwrap();
         for replay in 0..1000 {
             graph.launch().unwrap();
-            if replay % 100 == 0 {
+            if replay % 100 == 99 {
                 gpu.wait(&stream).unwrap();
-                assert!(download(&y) == expected && download(&back) == plain, "replay {replay}");
+                assert!(found() == expected, "replay {replay}");
+                [&y, &back, &kv.attended].into_iter().for_each(|one| one.fill(0xee).unwrap());
             }
         }
-        gpu.wait(&stream).unwrap();
-        assert!(download(&y) == expected, "the last replay");
     });
 }

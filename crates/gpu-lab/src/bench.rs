@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, Fill, Lab,
     lab::{overflow, stored_bytes},
+    nvcomp::{Format, Nvcomp},
 };
 
 /// Launches of each operation that are timed together.
@@ -21,6 +22,9 @@ const LEARNED: [(CodecKind, Fill); 4] = [
     (CodecKind::Table64, Fill::Values),
     (CodecKind::Scaled64, Fill::Quotients),
 ];
+
+/// Data that nvCOMP packs, too, and the bytes of a value.
+const PEERS: [(Fill, u32); 4] = [(Fill::Ramp, 4), (Fill::Field64, 8), (Fill::Weights, 2), (Fill::Relu, 4)];
 
 /// The runtime's speed on one GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,6 +88,11 @@ pub fn bench(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&BenchRow)) -> Resu
     ];
     for (kind, target, fill) in pairs {
         add(bench.pair(kind, target, fill)?);
+    }
+    if let Some(nvcomp) = Nvcomp::load() {
+        for (fill, bytes) in PEERS {
+            add(bench.peers(&nvcomp, fill, bytes)?);
+        }
     }
     for (kind, fill) in LEARNED {
         add(vec![bench.sizes(kind, fill)?]);
@@ -165,6 +174,19 @@ impl Bench {
             ..self.row(format!("{kind} {what} at {target}"), fill, seconds)
         };
         Ok(vec![row("compress", write), row("decompress", read)])
+    }
+
+    /// The same data by nvCOMP, all buffers given.
+    fn peers(&self, nvcomp: &Nvcomp, fill: Fill, bytes: u32) -> Result<Vec<BenchRow>, Error> {
+        self.make(fill, 0.0)?;
+        let mut rows = Vec::new();
+        for format in [Format::Bitcomp(bytes), Format::Ans(bytes)] {
+            let peer = nvcomp.measure(&self.lab, format, self.data.all(), self.back.all())?;
+            let what = format!("nvCOMP {}, ratio {:.2}, ", format.name(), peer.ratio);
+            rows.push(self.row(what.clone() + "compress", fill, peer.pack_us / 1e6));
+            rows.push(self.row(what + "decompress", fill, peer.unpack_us / 1e6));
+        }
+        Ok(rows)
     }
 
     /// Seconds of both; what is read is what was written.

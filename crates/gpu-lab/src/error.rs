@@ -35,6 +35,9 @@ pub enum Error {
     /// The vendor's library refused a product.
     #[error("cuBLASLt refused: {0}")]
     Vendor(String),
+    /// nvCOMP lacks a call, or refused one.
+    #[error("nvCOMP {0}")]
+    Nvcomp(String),
     /// The machine code of the small kernels cannot be read.
     #[error(
         "nvdisasm, which comes with the CUDA toolkit, is needed to trace the small kernels; put it on the path or set CUDA_HOME: {why}"

@@ -17,6 +17,7 @@ mod lab;
 mod large;
 mod matrix;
 mod micro;
+mod nvcomp;
 mod soak;
 mod testing;
 mod vendor;

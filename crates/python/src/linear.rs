@@ -32,10 +32,11 @@ pub(crate) fn linear(
     y: Span,
     scratch: Span,
 ) -> PyResult<()> {
-    start(place, how, weights, [x, bias, y, scratch], false)
+    start(place, how, weights, [x, bias, y, scratch], (Output::Bf16, false))
 }
 
-/// y = W x from frozen weights, which are asked for while the kernel before it in the stream ends: it must not write them.
+/// y = W x from frozen weights, which are asked for while the kernel before it in the stream ends: it must not write them. `gated`:
+/// eight rows of gates and eight of values take turns, and y is silu(gate) * value.
 #[pyfunction]
 pub(crate) fn linear_ahead(
     place: Place,
@@ -44,18 +45,26 @@ pub(crate) fn linear_ahead(
     x: Span,
     y: Span,
     scratch: Span,
+    gated: bool,
 ) -> PyResult<()> {
-    start(place, how, weights, [x, (0, 0), y, scratch], true)
+    let output = if gated { Output::Gated } else { Output::Bf16 };
+    start(place, how, weights, [x, (0, 0), y, scratch], (output, true))
 }
 
 /// `spans`: x, bias, y, scratch; an empty bias is none.
-fn start(place: Place, how: How, weights: (Span, u64), spans: [Span; 4], overlaps: bool) -> PyResult<()> {
+fn start(
+    place: Place,
+    how: How,
+    weights: (Span, u64),
+    spans: [Span; 4],
+    (output, overlaps): (Output, bool),
+) -> PyResult<()> {
     let (codec, target, row) = parse(&how)?;
     let (gpu, stream) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
     let frozen = FrozenBuffer::over(&gpu, (&codec, target, row), weights.1, on_gpu(weights.0));
     let [x, bias, y, scratch] = spans.map(on_gpu);
     let bias = (spans[1].1 > 0).then_some(bias);
     let weights = &frozen.map_err(failure::gpu)?;
-    let linear = Linear { weights, x, bias, y, output: Output::Bf16, scratch, overlaps };
+    let linear = Linear { weights, x, bias, y, output, scratch, overlaps };
     linear.start(&stream).map_err(failure::gpu)
 }

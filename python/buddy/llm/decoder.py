@@ -1,6 +1,6 @@
 """A decode loop from compressed weights, keys and values: one graph, captured once and replayed for every token.
 
-Nine launches a layer. Each begins while the one before it ends, and a product asks for its weights before its input is there, so
+Eight launches a layer. Each begins while the one before it ends, and a product asks for its weights before its input is there, so
 that memory hardly rests between them.
 """
 
@@ -20,9 +20,25 @@ from .shapes import Shape
 MATRICES = ("qkv", "o", "gate_up", "down")
 
 
+# Rows of gates, and as many of values, that take turns in the matrix of both: so the product's own end can gate.
+TURN = 8
+
+
+def in_turn(both: torch.Tensor) -> torch.Tensor:
+    """Rows of gates and of values, first all of the one, in turn."""
+    return both.view(2, -1, TURN, both.shape[-1]).transpose(0, 1).reshape(both.shape)
+
+
+def gates_and_values(both: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Results of rows in turn, apart."""
+    gates, values = both.view(*both.shape[:-1], -1, 2, TURN).unbind(-2)
+    return gates.flatten(-2), values.flatten(-2)
+
+
 def packed_layer(layer: dict[str, torch.Tensor]) -> dict[str, torch.Tensor | PackedTensor]:
-    """A layer with its matrices packed."""
-    return {name: pack_weight(one) if name in MATRICES else one for name, one in layer.items()}
+    """A layer with its matrices packed, gates and values in turn."""
+    turned = layer | {"gate_up": in_turn(layer["gate_up"])}
+    return {name: pack_weight(one) if name in MATRICES else one for name, one in turned.items()}
 
 
 class Decoder:
@@ -37,7 +53,7 @@ class Decoder:
         self.stream, self.x, self.y = (made(rows, shape.hidden) for _ in range(3))
         self.qkv = made(rows, shape.matrices["qkv"][0])
         self.queries, self.attended = (made(rows, shape.heads * shape.head) for _ in range(2))
-        self.gates, self.inner = made(rows, 2 * shape.inner), made(rows, shape.inner)
+        self.inner = made(rows, shape.inner)
         self.scores = made(rows, shape.vocabulary)
         self.history = made(rows, cache.capacity, dtype=torch.int32)
         self.entries = made(rows, shape.hidden // 64, dtype=torch.int32)
@@ -53,10 +69,10 @@ class Decoder:
         matrices = [layer[name] for layer in self.layers for name in MATRICES] + [self.embedding, self.head]
         return sum(one.nbytes for one in {id(one): one for one in matrices}.values())
 
-    def multiply(self, weight: PackedTensor, x: torch.Tensor, y: torch.Tensor) -> None:
+    def multiply(self, weight: PackedTensor, x: torch.Tensor, y: torch.Tensor, gated: bool = False) -> None:
         how = (weight.codec, weight.target, weight.row)
         _native.linear_ahead(self.place, how, (span(weight.data), weight.plain_bytes), span(x), span(y),
-                             span(self.scratch[weight.shape]))
+                             span(self.scratch[weight.shape]), gated)
 
     def normalise(self, added: torch.Tensor | None, weight: torch.Tensor) -> None:
         spans = [span(self.stream), (0, 0) if added is None else span(added), span(weight), span(self.x)]
@@ -76,8 +92,7 @@ class Decoder:
             cache.attend(number, self.queries, self.attended, shape.head**-0.5)
             self.multiply(layer["o"], self.attended, self.y)
             self.normalise(self.y, layer["inner_norm"])
-            self.multiply(layer["gate_up"], self.x, self.gates)
-            _native.decode_gate(self.place, span(self.gates), span(self.inner), cache.sequences)
+            self.multiply(layer["gate_up"], self.x, self.inner, gated=True)
             self.multiply(layer["down"], self.inner, self.y)
             added = self.y
         self.normalise(added, self.norm)

@@ -13,8 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
-use buddy_core::{Record, RecordKind, SizeClass, read_text};
+use anyhow::Result;
+use buddy_core::{Record, RecordKind, SizeClass};
 use buddy_cuda::Gpu;
 use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
 use clap::{Args, Subcommand};
@@ -90,9 +90,6 @@ struct Bench {
     /// GiB of data to measure with
     #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = between(1e-3..=1e6))]
     gib: f64,
-    /// Rows that tools/nvcomp_bench.py wrote on the same GPU, to stand beside ours
-    #[arg(long, value_name = "PATH")]
-    nvcomp: Option<PathBuf>,
     /// Write the figures as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -192,15 +189,11 @@ impl Bench {
             "what", "data", "GB/s", "bound", "of it", "overflow"
         )?;
         let mut failed = None;
-        let mut report = buddy_gpu_lab::bench(gpu, (self.gib * GIB) as u64 / 8192 * 8192, |row| {
+        let report = buddy_gpu_lab::bench(gpu, (self.gib * GIB) as u64 / 8192 * 8192, |row| {
             failed = failed.take().or(print_row(&mut out, row).err());
         })?;
         if let Some(error) = failed {
             return Err(error);
-        }
-        for row in self.nvcomp.as_deref().map(peers).transpose()?.unwrap_or_default() {
-            print_row(&mut out, &row)?;
-            report.rows.push(row);
         }
         record::<BenchReport>(self.json.as_deref(), report)
     }
@@ -223,12 +216,6 @@ fn print_row(out: &mut impl Write, row: &BenchRow) -> Result<()> {
         share(row.overflow, 3),
     )?;
     Ok(())
-}
-
-/// The rows of a peer, measured by a tool of its own.
-fn peers(path: &Path) -> Result<Vec<BenchRow>> {
-    let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} does not hold rows", path.display()))
 }
 
 fn record<T: RecordKind>(path: Option<&Path>, data: T) -> Result<()> {

@@ -87,6 +87,16 @@ pub fn attention_launch(blocks: u32, columns: u32, metadata: bool) -> Launch {
     Launch::new((blocks, 1), threads, ATTENTION_SHARED)
 }
 
+/// Blocks for so many heads of so many tiles each, at most `most`.
+fn blocks_of(items: u32, tiles: u64, most: u32) -> u32 {
+    if items <= most && tiles * u64::from(items) <= TILES_OF_LONG * u64::from(most) {
+        return items * (tiles / TILES_OF_BLOCK).clamp(1, u64::from(most / items)) as u32;
+    }
+    let each = items.div_ceil(most);
+    let more = tiles * u64::from(each) - tiles * u64::from(items) / u64::from(most);
+    if items > most && more <= TILES_OF_BLOCK { items.div_ceil(each) } else { most }
+}
+
 impl KvShape {
     /// Bytes that attention of so many sequences works in on a GPU of so many multiprocessors: a count for each head of a
     /// sequence, and of each block two parts of a head: a float for each value and column, and two for each column.
@@ -123,17 +133,14 @@ impl KvCache<'_> {
         self.gpu.check("start attention", started)
     }
 
-    /// Blocks that attend: a block for each multiprocessor, and for short contexts fewer, each with the same share of one head:
-    /// what several blocks find of a head must be joined, which takes longer than to attend to some tokens more.
+    /// Blocks that attend: a block for each multiprocessor, and for short contexts fewer, each with the same share of one head or
+    /// with as many whole heads: what several blocks find of a head must be joined, which takes longer than to attend to some
+    /// tokens more.
     pub fn attention_blocks(&self, asked: &Attend<'_>) -> u32 {
-        let most = self.gpu.multiprocessors();
-        let items = asked.sequences.saturating_mul(self.shape.heads).max(1);
         let pages = asked.table.bytes() / 4 / u64::from(asked.sequences.max(1));
         let tiles = pages * u64::from(self.shape.page_tokens) / TILE_TOKENS;
-        if items > most || tiles * u64::from(items) > TILES_OF_LONG * u64::from(most) {
-            return most;
-        }
-        items * (tiles / TILES_OF_BLOCK).clamp(1, u64::from(most / items)) as u32
+        let items = asked.sequences.saturating_mul(self.shape.heads).max(1);
+        blocks_of(items, tiles, self.gpu.multiprocessors())
     }
 
     /// What the kernel takes, for one that works otherwise on the same: the plain twin that is measured beside it.
@@ -185,5 +192,22 @@ impl KvCache<'_> {
         let kernel = self.gpu.check("find the kernels", module.load_function("attention"))?;
         known.insert(key, kernel.clone());
         Ok(kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_contexts_have_blocks_with_whole_heads_and_long_ones_all_blocks() {
+        // Sequences times 8 heads, and tiles of 1024 and of 32,768 tokens.
+        assert_eq!(blocks_of(8, 32, 132), 32);
+        assert_eq!(blocks_of(64, 32, 132), 128);
+        assert_eq!(blocks_of(256, 32, 132), 128, "two heads to a block");
+        assert_eq!(blocks_of(512, 32, 132), 128, "four");
+        assert_eq!(blocks_of(160, 32, 132), 132, "two to half of the blocks and one to the others");
+        assert_eq!(blocks_of(64, 1024, 132), 132);
+        assert_eq!(blocks_of(256, 1024, 132), 132);
     }
 }

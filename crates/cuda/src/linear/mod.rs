@@ -7,11 +7,15 @@ mod plan;
 mod unpack;
 mod vendor;
 
-use std::{collections::HashMap, hash::Hash};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::Hash,
+    sync::Arc,
+};
 
 use buddy_codec::{Codec, FrozenHeader};
 use buddy_core::Target;
-use cudarc::driver::{CudaFunction, CudaStream};
+use cudarc::driver::{CudaFunction, CudaStream, DriverError};
 pub(crate) use plan::sources;
 use plan::{ALIGN, Narrow, Plan, Wide};
 use vendor::Vendor;
@@ -30,6 +34,20 @@ pub enum Output {
     Bf16,
     /// fp32, as it was added up.
     Fp32,
+    /// bf16 of silu(gate) * value, for weights in which eight rows of gates and eight of values take turns: half as many outputs as
+    /// rows. On Hopper, for up to 512 tokens.
+    Gated,
+}
+
+impl Output {
+    /// Bytes of a row of results of weights with so many rows.
+    fn row_bytes(self, rows: u32) -> u64 {
+        match self {
+            Self::Bf16 => 2 * u64::from(rows),
+            Self::Fp32 => 4 * u64::from(rows),
+            Self::Gated => u64::from(rows),
+        }
+    }
 }
 
 /// One linear layer on some tokens.
@@ -57,9 +75,11 @@ pub struct Linear<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct LinearKernels {
     narrow: HashMap<Narrow, CudaFunction>,
-    wide: HashMap<Wide, CudaFunction>,
+    wide: HashMap<(Wide, bool), CudaFunction>,
     unpack: HashMap<(), CudaFunction>,
     vendor: Option<Vendor>,
+    /// By the address of the stream that each is beside.
+    beside: HashMap<usize, Arc<CudaStream>>,
 }
 
 /// N, K and M.
@@ -116,6 +136,9 @@ impl Linear<'_> {
         match plan {
             Plan::Narrow(narrow) => self.narrow(on, narrow, self.view(sizes, work)),
             Plan::Wide(wide) => self.wide(on, wide, self.view(sizes, work)),
+            Plan::Plain(_) if self.output == Output::Gated => {
+                Err(Error::Weights { what: "gates are computed on Hopper alone, and for up to 512 tokens" })
+            }
             Plan::Plain(rows) => self.plain(on, sizes, rows, work),
         }
     }
@@ -147,7 +170,7 @@ impl Linear<'_> {
             outputs: sizes.outputs,
             inputs: sizes.inputs,
             tokens: sizes.tokens,
-            wide: u32::from(self.output == Output::Fp32),
+            output: self.output as u32,
         }
     }
 
@@ -163,32 +186,44 @@ impl Linear<'_> {
 
     fn wide(&self, on: &CudaStream, wide: Wide, view: LinearView) -> Result<(), Error> {
         let gpu = self.weights.gpu();
-        let kernel = kernel(gpu, |kernels| &mut kernels.wide, wide, "linear_wide", || wide.source())?;
+        let gated = self.output == Output::Gated;
+        let kernel =
+            kernel(gpu, |kernels| &mut kernels.wide, (wide, gated), "linear_wide", || wide.source(gated))?;
         let sizes = Sizes { outputs: view.outputs, inputs: view.inputs, tokens: view.tokens };
         let launch = Launch { overlaps: self.overlaps, ..wide.launch(gpu, sizes) };
-        let x = TensorMap::rows(self.x, sizes.inputs, sizes.tokens, wide.tokens());
+        let x = TensorMap::rows(self.x, sizes.inputs, sizes.tokens, wide.share());
         let x = gpu.check("describe x to the copy engine", x)?;
         // SAFETY: the arguments of `linear_wide`, as above.
         let started = unsafe { launch.start(on, &kernel, &(view, x)) };
         gpu.check("start a linear layer", started)
     }
 
-    /// Some rows at a time: made plain, and multiplied by the vendor's library.
+    /// Some rows at a time: made plain on a stream beside, and multiplied by the vendor's library. While some are multiplied, the next
+    /// are made plain, as far as multiprocessors are free.
     fn plain(&self, on: &CudaStream, sizes: Sizes, rows: u32, work: DeviceSpan<'_>) -> Result<(), Error> {
         let gpu = self.weights.gpu();
-        let row_bytes = u64::from(sizes.inputs) * 2;
-        let (piece, workspace) =
-            (work.part(0..u64::from(rows) * row_bytes), work.part(u64::from(rows) * row_bytes..work.bytes()));
-        for first in (0..sizes.outputs).step_by(rows as usize) {
+        let (row_bytes, pieces) = (u64::from(sizes.inputs) * 2, if rows < sizes.outputs { 2 } else { 1 });
+        let piece_bytes = u64::from(rows) * row_bytes;
+        let workspace = work.part(pieces * piece_bytes..work.bytes());
+        let side = beside(gpu, on)?;
+        let ordered = |done: Result<(), DriverError>| gpu.check("order two streams", done);
+        ordered(side.join(on))?;
+        let mut free = [None, None];
+        for (i, first) in (0..sizes.outputs).step_by(rows as usize).enumerate() {
             let some = rows.min(sizes.outputs - first);
-            let plain = piece.part(0..u64::from(some) * row_bytes);
-            self.make_plain(on, first..first + some, plain)?;
+            let (half, range) = (i % 2, first..first + some);
+            let begin = half as u64 * piece_bytes;
+            let plain = work.part(begin..begin + u64::from(some) * row_bytes);
+            free[half].as_ref().map_or(Ok(()), |event| ordered(side.wait(event)))?;
+            self.make_plain(&side, range.clone(), plain)?;
+            ordered(on.join(&side))?;
             let mut kernels = gpu.linear_kernels();
             let vendor = match &mut kernels.vendor {
                 Some(vendor) => vendor,
                 none => none.insert(Vendor::new(gpu)?),
             };
-            vendor.multiply(gpu, on, self, sizes, first..first + some, plain, workspace)?;
+            vendor.multiply(gpu, on, self, sizes, range, plain, workspace)?;
+            free[half] = Some(gpu.check("record an event", on.record_event(None))?);
         }
         Ok(())
     }
@@ -205,7 +240,12 @@ impl Linear<'_> {
         let sizes = sizes(header, tokens)?;
         let value = if self.output == Output::Fp32 { 4 } else { 2 };
         let y = self.y.check(value, value, "aligned results")?;
-        if y.bytes() < u64::from(tokens) * u64::from(sizes.outputs) * value {
+        if self.output == Output::Gated && !sizes.outputs.is_multiple_of(16) {
+            return Err(Error::Weights {
+                what: "gates and values do not take turns in eights: rows are no multiple of 16",
+            });
+        }
+        if y.bytes() < u64::from(tokens) * self.output.row_bytes(sizes.outputs) {
             return Err(Error::Shape {
                 bytes: y.bytes(),
                 address: y.address(),
@@ -220,6 +260,14 @@ impl Linear<'_> {
             });
         }
         Ok(sizes)
+    }
+}
+
+/// A stream beside this one, always the same, so that both are in the same capture or in none.
+fn beside(gpu: &Gpu, on: &CudaStream) -> Result<Arc<CudaStream>, Error> {
+    match gpu.linear_kernels().beside.entry(on.cu_stream() as usize) {
+        Entry::Occupied(known) => Ok(known.get().clone()),
+        Entry::Vacant(new) => Ok(new.insert(gpu.stream()?).clone()),
     }
 }
 

@@ -11,16 +11,16 @@ pub(super) const ENTRY: u32 = 128;
 /// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen tokens.
 const SLOTS: u32 = 8;
 const OUT: u32 = 16 * 32;
-/// Weights of a small matrix, at most, and of a large one, at least.
-const SMALL: u64 = 32 << 20;
-const LARGE: u64 = 128 << 20;
+/// Weights of a large matrix, at least.
+const LARGE: u64 = 48 << 20;
 /// What scratch is aligned to. It begins with counts, which are zeros between layers, and have so much room, at least.
 pub(super) const ALIGN: u64 = 128;
 const COUNTS: u64 = 64 << 10;
 /// Memory that the vendor's library may work in.
 const WORKSPACE: u64 = 32 << 20;
-/// Results of a piece of plain weights: two waves of the vendor's tiles on 132 multiprocessors.
+/// Results of a piece of plain weights, at most: two waves of the vendor's tiles on 132 multiprocessors; and its bytes.
 const PIECE: u32 = 2 * 132 * 128 * 256;
+const PIECE_BYTES: u64 = 128 << 20;
 
 /// How a layer is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Plan {
     Narrow(Narrow),
     /// For more: tiles of rows and of tokens.
     Wide(Wide),
-    /// For very many: so many rows at a time made plain.
+    /// For very many: so many rows at a time made plain, those of the next piece while one is multiplied.
     Plain(u32),
 }
 
@@ -53,6 +53,8 @@ pub(crate) struct Wide {
     fragments: u32,
     entries: u32,
     stages: u32,
+    /// Blocks that share x.
+    cluster: u32,
 }
 
 /// What measured best on an H200; three warps that add up leave room for 4096 columns of eight tokens.
@@ -62,24 +64,24 @@ const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share
 const FEW: u32 = 4;
 const MANY: u32 = 512;
 
-const fn wide(tokens: u32, [groups, fragments, entries, stages]: [u32; 4]) -> Wide {
-    Wide { tokens, groups, fragments, entries, stages }
+const fn wide(tokens: u32, [groups, fragments, entries, stages, cluster]: [u32; 5]) -> Wide {
+    Wide { tokens, groups, fragments, entries, stages, cluster }
 }
 
 /// By the most tokens of a tile; larger numbers have several.
-const WIDE: [Wide; 5] = [
-    wide(8, [3, 1, 2, 5]),
-    wide(16, [3, 1, 2, 5]),
-    wide(32, [3, 1, 2, 4]),
-    wide(64, [3, 1, 2, 4]),
-    // Two warpgroups have registers to fetch a fragment ahead, and are 13% faster than three.
-    wide(128, [2, 1, 2, 3]),
+const WIDE: [Wide; 6] = [
+    wide(8, [3, 1, 2, 5, 1]),
+    wide(16, [3, 1, 2, 5, 1]),
+    wide(32, [3, 1, 2, 4, 1]),
+    wide(64, [3, 1, 2, 4, 1]),
+    wide(128, [3, 1, 2, 3, 2]),
+    wide(256, [2, 1, 1, 4, 2]),
 ];
 
-/// Every program of linear layers.
+/// Every program of linear layers, of the gated ones one.
 pub(crate) fn sources() -> Vec<Source> {
-    let others = [NARROW.source(), unpack::source()];
-    WIDE.iter().map(Wide::source).chain(others).collect()
+    let others = [WIDE[0].source(true), NARROW.source(), unpack::source()];
+    WIDE.iter().map(|wide| wide.source(false)).chain(others).collect()
 }
 
 impl Plan {
@@ -87,18 +89,18 @@ impl Plan {
     pub(crate) fn of(gpu: &Gpu, sizes: Sizes) -> Self {
         let Sizes { outputs, inputs, tokens } = sizes;
         if !gpu.is_hopper() || tokens > MANY {
-            // What is small is one piece: more would cost more launches than they save memory.
-            let all = outputs.next_multiple_of(16);
-            let rows = PIECE.div_ceil(tokens.max(1)).next_multiple_of(256);
-            let small = u64::from(outputs) * u64::from(inputs) <= SMALL;
-            return Self::Plain(if small { all } else { rows.min(all) });
+            let room = u32::try_from(PIECE_BYTES / (2 * u64::from(inputs))).unwrap_or(u32::MAX);
+            let rows = (PIECE / tokens.max(1)).min(room) / 256 * 256;
+            return Self::Plain(rows.max(256).min(outputs.next_multiple_of(16)));
         }
         let weights = u64::from(outputs) * u64::from(inputs);
         let has_room = NARROW.panel(inputs, tokens.min(8)) * 64 >= inputs;
         if tokens <= FEW || (tokens <= 8 && (has_room || weights < LARGE)) {
             return Self::Narrow(NARROW);
         }
-        Self::Wide(*WIDE.iter().find(|wide| tokens <= wide.tokens).unwrap_or(&WIDE[WIDE.len() - 1]))
+        // Two tiles of 128 tokens are faster than one of 256.
+        let takes = |wide: &&Wide| tokens <= wide.tokens * if wide.tokens == 128 { 2 } else { 1 };
+        Self::Wide(*WIDE.iter().find(takes).unwrap_or(&WIDE[WIDE.len() - 1]))
     }
 
     /// Numbers of tokens up to this one, such that every plan up to it is that of one of them or of fewer tokens.
@@ -111,6 +113,7 @@ impl Plan {
     /// layer works in must not be the counts of the next.
     pub(crate) fn room(self, gpu: &Gpu, sizes: Sizes) -> (u64, u64) {
         let (per_row, tiles) = (u64::from(sizes.inputs / 64), u64::from(sizes.outputs.div_ceil(16)));
+        let blocks = u64::from(gpu.multiprocessors());
         let (counts, rest) = match self {
             Self::Narrow(narrow) => {
                 let panels = per_row.div_ceil(u64::from(narrow.panel(sizes.inputs, sizes.tokens)));
@@ -118,10 +121,12 @@ impl Plan {
             }
             Self::Wide(wide) => {
                 let sums = 4 * u64::from(wide.rows() * wide.tokens);
-                let blocks = u64::from(gpu.multiprocessors());
                 (u64::from(4 * wide.groups) * blocks, 2 * sums * blocks)
             }
-            Self::Plain(rows) => (0, u64::from(rows) * u64::from(sizes.inputs) * 2 + WORKSPACE),
+            Self::Plain(rows) => {
+                let pieces = if rows < sizes.outputs { 2 } else { 1 };
+                (0, pieces * u64::from(rows) * u64::from(sizes.inputs) * 2 + WORKSPACE)
+            }
         };
         ((4 * counts).max(COUNTS).next_multiple_of(ALIGN), rest)
     }
@@ -168,9 +173,9 @@ impl Narrow {
 }
 
 impl Wide {
-    /// Tokens of a tile.
-    pub(crate) fn tokens(&self) -> u32 {
-        self.tokens
+    /// Tokens of a tile that a block asks for.
+    pub(crate) fn share(&self) -> u32 {
+        self.tokens / self.cluster
     }
 
     /// Rows of W of a tile.
@@ -178,8 +183,10 @@ impl Wide {
         64 * self.groups * self.fragments
     }
 
+    /// Tiles of a cluster.
     fn tiles(&self, sizes: Sizes) -> u64 {
-        u64::from(sizes.outputs.div_ceil(self.rows())) * u64::from(sizes.tokens.div_ceil(self.tokens))
+        u64::from(sizes.outputs.div_ceil(self.cluster * self.rows()))
+            * u64::from(sizes.tokens.div_ceil(self.tokens))
     }
 
     /// Shared memory: as `Shape` in `linear_plan.cuh` has it.
@@ -190,19 +197,23 @@ impl Wide {
         self.stages * (step + odd + 32) + 4 * self.groups * OUT
     }
 
-    pub(crate) fn source(&self) -> Source {
-        let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "SHARED"];
-        let values = [self.tokens, self.groups, self.fragments, self.entries, self.stages, self.shared()];
-        Source::wide(
-            format!("linear-{}-{}.cu", self.tokens, self.groups),
-            &defines("LINEAR", &names, &values),
-        )
+    /// Results that are gated have a kernel of their own: the others' would be larger for it, and slower.
+    pub(crate) fn source(&self, gated: bool) -> Source {
+        let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "CLUSTER", "GATED", "SHARED"];
+        let Self { tokens, groups, fragments, entries, stages, cluster } = *self;
+        let values = [tokens, groups, fragments, entries, stages, cluster, u32::from(gated), self.shared()];
+        let end = if gated { "-gated" } else { "" };
+        Source::wide(format!("linear-{tokens}{end}.cu"), &defines("LINEAR", &names, &values))
     }
 
     pub(crate) fn launch(&self, gpu: &Gpu, sizes: Sizes) -> Launch {
-        let steps = self.tiles(sizes) * u64::from((sizes.inputs / 64).div_ceil(self.entries));
-        let blocks = u64::from(gpu.multiprocessors()).min(steps) as u32;
-        Launch::new((blocks, 1), 128 * (self.groups + 1), self.shared())
+        let tiles = self.tiles(sizes);
+        let steps = tiles * u64::from((sizes.inputs / 64).div_ceil(self.entries));
+        let most = u64::from(gpu.multiprocessors() / self.cluster);
+        // Tiles that are cut alike have fewer pieces and fewer sums to add: worth a tenth of the blocks.
+        let even = most / tiles.max(1) * tiles;
+        let clusters = if 10 * even >= 9 * most { even } else { most }.min(steps) as u32;
+        Launch::new((self.cluster * clusters, 1), 128 * (self.groups + 1), self.shared())
     }
 }
 

@@ -6,10 +6,11 @@ use buddy_codec::CodecKind;
 use buddy_core::Target;
 use buddy_cuda::{DeviceBytes, FrozenBuffer, Launch, Linear, Output};
 
-use super::{FusedRow, ProductShape, Speeds, TWIN};
+use super::{FusedRow, ProductShape, Speeds, TWIN, frozen};
 use crate::{
     Error, Lab,
     lab::{Kernels, at, none_wrong},
+    nvcomp::Nvcomp,
     vendor::Vendor,
 };
 
@@ -43,12 +44,12 @@ crate::lab::device_struct!(Shape { rows: u32, columns: u32, sides: u32, panel: u
 
 /// A matrix, plain and frozen, some copies of it, and memory to work in.
 pub(crate) struct Layer<'a> {
-    lab: &'a Lab,
+    pub(super) lab: &'a Lab,
     kernels: Kernels,
-    size: (u32, u32),
-    plain: Vec<DeviceBytes>,
-    frozen: Vec<DeviceBytes>,
-    headers: Vec<buddy_codec::FrozenHeader>,
+    pub(super) size: (u32, u32),
+    pub(super) plain: Vec<DeviceBytes>,
+    pub(super) frozen: Vec<DeviceBytes>,
+    pub(super) headers: Vec<buddy_codec::FrozenHeader>,
     x: DeviceBytes,
     y: DeviceBytes,
     other: DeviceBytes,
@@ -203,12 +204,15 @@ fn fill(kernels: &Kernels, to: &DeviceBytes, seed: u64, odd: f64) -> Result<(), 
     unsafe { kernels.start("product_fill", Launch::new((4096, 1), 256, 0), &arguments) }
 }
 
-/// Measures every layer with every number of tokens.
+/// Measures every layer with every number of tokens, and what comes before.
 pub(super) fn measure(lab: &Lab, speeds: Speeds, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
+    let nvcomp = Nvcomp::load();
+    add(frozen::creation(lab)?);
     for size in LLAMA {
         let bytes = u64::from(size.0) * u64::from(size.1) * 2;
         let copies = IN_TURN.div_ceil(bytes).max(3) as usize;
         let layer = Layer::new(lab, size, TOKENS[TOKENS.len() - 1], copies, 0.0)?;
+        layer.packing(speeds, nvcomp.as_ref())?.into_iter().for_each(&mut *add);
         for tokens in TOKENS {
             layer.verify(tokens, tokens.min(COMPARED))?;
             add(layer.row(speeds, tokens)?);

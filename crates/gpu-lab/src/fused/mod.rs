@@ -1,6 +1,7 @@
 //! Kernels that work in compressed memory, beside the same work in plain memory, in one run: the examples of
 //! `buddy_device.cuh`, verified and measured.
 
+mod frozen;
 mod linear;
 mod product;
 mod spmv;
