@@ -8,15 +8,16 @@ use std::{
     process::{self, ExitStatus},
 };
 
-use anyhow::{Context, Result};
-use buddy_codec::CodecKind;
-use buddy_core::{Record, RunRecord};
-use buddy_cuda::{SURVEY_SHAPE, Source, architectures};
-use buddy_inject::{Request, Watched, When, collect, report, run_unwatched, watch};
+use anyhow::{Context, Result, bail};
+use buddy_codec::{CodecKind, EntryCodec};
+use buddy_core::{Entry, Record, RunRecord};
+use buddy_cuda::{Params, SURVEY_SHAPE, Source, architectures};
+use buddy_inject::{Lesson, Request, Watched, When, collect, report, run_unwatched, watch};
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use rayon::prelude::*;
 
 use crate::{output, say};
 
@@ -126,6 +127,8 @@ impl Watching {
         let request = Request {
             command: program.to_vec(),
             kernels,
+            learning: self.codecs().filter(|kind| kind.learns()).map(|kind| kind.name().to_owned()).collect(),
+            teach,
             shape: SURVEY_SHAPE,
             when: self.when(),
             dump: self.dump.as_ref().map(|dir| absolute(dir)).transpose()?,
@@ -152,15 +155,25 @@ impl Watching {
         }
     }
 
-    /// The size kernels of every codec for every GPU, from the cache or compiled.
-    fn kernels(&self) -> Result<Vec<(u32, String, Vec<u8>)>> {
+    /// The codecs to measure, the paper's first.
+    fn codecs(&self) -> impl Iterator<Item = CodecKind> {
         let all = self.watch_codecs.iter().any(|name| name == "all");
-        let wanted = |kind: &CodecKind| all || self.watch_codecs.iter().any(|name| name == kind.name());
+        buddy_cuda::codecs()
+            .filter(move |kind| all || self.watch_codecs.iter().any(|name| name == kind.name()))
+    }
+
+    /// The size kernels of every codec for every GPU, from the cache or compiled, a thread each.
+    fn kernels(&self) -> Result<Vec<(u32, String, Vec<u8>)>> {
+        if let Some(other) = env::var_os(INJECTION) {
+            bail!("{INJECTION} is set, so another tool is to be loaded ({})", other.display());
+        }
+        let kinds: Vec<CodecKind> = self.codecs().collect();
         let mut kernels = Vec::new();
         for architecture in architectures()? {
-            for kind in watchable().filter(wanted) {
-                let code = Source::survey(kind)?.cached(architecture)?;
-                kernels.push((architecture, kind.name().to_owned(), code));
+            let compile = |kind: &CodecKind| Source::survey(*kind)?.cached(architecture);
+            let compiled: Vec<_> = kinds.par_iter().map(compile).collect();
+            for (kind, code) in kinds.iter().zip(compiled) {
+                kernels.push((architecture, kind.name().to_owned(), code?));
             }
         }
         Ok(kernels)
@@ -170,7 +183,8 @@ impl Watching {
     fn collect(&self, watched: &[Watched]) -> Result<()> {
         let Some(dir) = &self.dump else { return Ok(()) };
         for one in watched {
-            let to = if watched.len() == 1 { dir.clone() } else { dir.join(suffix(one)) };
+            let alone = watched.len() == 1 && one.rank.is_none();
+            let to = if alone { dir.clone() } else { dir.join(suffix(one)) };
             let sometimes = collect(one, &dir.join(one.pid.to_string()), &to)?;
             let left = if sometimes == 0 {
                 String::new()
@@ -196,13 +210,23 @@ impl Outcome {
     }
 }
 
-/// The codecs that a GPU measures, the paper's first. Of those that learn the watcher can teach `bf16`.
-fn watchable() -> impl Iterator<Item = CodecKind> {
-    buddy_cuda::codecs().filter(|kind| !kind.learns() || *kind == CodecKind::Bf16)
+/// The environment's name for a library that CUDA loads.
+const INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// Trains a codec on a sample of an allocation.
+fn teach(codec: &str, sample: &[Entry]) -> Lesson {
+    let Ok(kind) = codec.parse::<CodecKind>() else { return Lesson::default() };
+    let codec = kind.train(sample);
+    Lesson {
+        window: Params::of(&codec).window(),
+        block: codec.block(),
+        bytes: codec.parameter_bytes() as u64,
+        parameters: serde_json::to_value(&codec).unwrap_or_default(),
+    }
 }
 
 fn codecs_parser() -> impl TypedValueParser<Value = String> {
-    PossibleValuesParser::new(watchable().map(CodecKind::name).chain(["all"]))
+    PossibleValuesParser::new(buddy_cuda::codecs().map(CodecKind::name).chain(["all"]))
 }
 
 fn recorded(watched: &Watched) -> Option<Record<RunRecord>> {

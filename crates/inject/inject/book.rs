@@ -59,6 +59,8 @@ pub(crate) enum Event {
     CaptureEnds,
     /// All that lives was looked at.
     Looked,
+    /// The process ends, and all memory of it.
+    Ends,
 }
 
 impl Event {
@@ -80,6 +82,7 @@ impl Event {
             Self::CaptureBegins => "capture-begins".to_owned(),
             Self::CaptureEnds => "capture-ends".to_owned(),
             Self::Looked => "looked".to_owned(),
+            Self::Ends => "ends".to_owned(),
         }
     }
 }
@@ -129,7 +132,7 @@ pub(crate) struct Span {
 pub(crate) struct Counts {
     /// Allocations so far.
     pub(crate) allocations: u64,
-    /// Those that were freed before anyone looked.
+    /// Those that were gone before anyone looked.
     pub(crate) short: u64,
     /// Bytes of these.
     pub(crate) short_bytes: u64,
@@ -173,6 +176,10 @@ impl Book {
             Event::ContextEnds { context } => {
                 let of = self.live.iter().filter(|(_, live)| live.context == context);
                 let gone: Vec<u64> = of.map(|(address, _)| *address).collect();
+                gone.into_iter().for_each(|address| self.remove(address));
+            }
+            Event::Ends => {
+                let gone: Vec<u64> = self.live.keys().copied().collect();
                 gone.into_iter().for_each(|address| self.remove(address));
             }
             Event::CaptureBegins => self.captures += 1,

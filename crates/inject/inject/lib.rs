@@ -11,6 +11,7 @@ mod calls;
 mod cupti;
 mod driver;
 mod frames;
+mod learn;
 mod library;
 mod lines;
 mod look;
@@ -20,7 +21,6 @@ mod site;
 mod spacing;
 mod spans;
 mod watcher;
-mod window;
 
 use std::{
     cell::Cell,

@@ -1,14 +1,23 @@
 //! A look at the memory of one context: the size kernels run over it in place, and counts come back.
 
-use std::{collections::HashMap, ffi::c_void, fs, path::Path, slice};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    ffi::c_void,
+    fs,
+    path::Path,
+    slice,
+};
 
 use crate::{
     driver::Driver,
+    learn::{Lesson, RUN_BYTES, UNTAUGHT, learn, places},
     lines::{SUMS, write_part},
     settings::Settings,
     spans::{PAGE_CLASSES, Table},
-    window::{self, SAMPLE_BYTES},
 };
+
+/// Words of eight bytes to which the block of a codec is aligned.
+const BLOCK_WORDS: usize = 32;
 
 /// What the library keeps in a context of the program.
 struct Eye {
@@ -22,13 +31,15 @@ struct Eye {
     /// Host memory that the GPU copies to at full speed, and its bytes.
     staging: usize,
     staged: usize,
+    /// What codecs learned, where kernels find it: window and address for each codec that learns, by slot.
+    taught: HashMap<u64, Vec<[u64; 2]>>,
 }
 
-/// The contexts that were looked at, and the windows that `bf16` learned of allocations, by slot.
+/// The contexts that were looked at, and what each codec that learns learned of allocations, by slot.
 #[derive(Default)]
 pub(crate) struct Eyes {
     contexts: HashMap<u64, Eye>,
-    windows: HashMap<usize, u64>,
+    lessons: HashMap<u64, Vec<Lesson>>,
 }
 
 impl Eyes {
@@ -51,9 +62,8 @@ impl Eyes {
         }
         let Some(eye) = self.contexts.get_mut(&context) else { return Ok(()) };
         let mut table = Table::new(allocations);
-        if settings.codecs.iter().any(|codec| codec == "bf16") {
-            eye.learn(driver, &table, &mut self.windows)?;
-            table.place_windows(&self.windows);
+        if settings.learns.contains(&true) {
+            eye.learn(driver, settings, &table, &mut self.lessons)?;
         }
         let (sums, classes) = eye.count(driver, settings, &mut table)?;
         for part in &table.parts {
@@ -92,7 +102,8 @@ impl Eye {
             let code = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
             kernels.push(driver.kernel(&code, c"buddy_survey")?);
         }
-        Ok(Self { kernels, multiprocessors, stream: driver.new_stream()?, scratch: 0, bytes: 0, staging: 0, staged: 0 })
+        let (stream, taught) = (driver.new_stream()?, HashMap::new());
+        Ok(Self { kernels, multiprocessors, stream, scratch: 0, bytes: 0, staging: 0, staged: 0, taught })
     }
 
     /// Device memory of at least so many bytes.
@@ -133,20 +144,56 @@ impl Eye {
         Ok(unsafe { slice::from_raw_parts(self.staging as *const u8, all) })
     }
 
-    /// Has `bf16` learn of allocations that are new: a window is kept once a sample had something but zeros.
-    fn learn(&mut self, driver: &Driver, table: &Table, windows: &mut HashMap<usize, u64>) -> Result<(), String> {
-        for part in table.parts.iter().filter(|part| part.bytes >= SAMPLE_BYTES) {
-            if windows.contains_key(&part.slot) {
-                continue;
-            }
-            let places: Vec<u64> = window::places(part.bytes).map(|at| part.base + at).collect();
+    /// Has codecs learn of allocations that are new: what they learned is kept once a sample had something but zeros.
+    fn learn(
+        &mut self,
+        driver: &Driver,
+        settings: &Settings,
+        table: &Table,
+        lessons: &mut HashMap<u64, Vec<Lesson>>,
+    ) -> Result<(), String> {
+        let ask = |slot, sample: &[u8]| {
+            let codecs = settings.learns.iter().filter(|learns| **learns).count();
+            learn(&settings.folder, codecs, slot, sample)
+        };
+        if let Entry::Vacant(untaught) = lessons.entry(UNTAUGHT) {
+            untaught.insert(ask(UNTAUGHT, &[])?);
+        }
+        for part in &table.parts {
+            let Entry::Vacant(new) = lessons.entry(part.slot as u64) else { continue };
+            let places: Vec<u64> = places(part.bytes).map(|at| part.base + at).collect();
             // SAFETY: the places lie in an allocation that lives.
-            let sample = unsafe { self.fetch(driver, &places, SAMPLE_BYTES as usize) }?;
-            if let Some(window) = window::learned(sample) {
-                windows.insert(part.slot, window);
+            let sample = unsafe { self.fetch(driver, &places, part.bytes.min(RUN_BYTES) as usize) }?;
+            if sample.iter().any(|byte| *byte != 0) {
+                new.insert(ask(part.slot as u64, sample)?);
+            }
+        }
+        let slots = table.parts.iter().map(|part| part.slot as u64).chain([UNTAUGHT]);
+        for (slot, lessons) in slots.filter_map(|slot| Some((slot, lessons.get(&slot)?))) {
+            if !self.taught.contains_key(&slot) {
+                let taught = self.teach(driver, lessons)?;
+                self.taught.insert(slot, taught);
             }
         }
         Ok(())
+    }
+
+    /// Puts what codecs learned into memory of the device. Returns window and address for each.
+    fn teach(&self, driver: &Driver, lessons: &[Lesson]) -> Result<Vec<[u64; 2]>, String> {
+        let (mut words, mut starts) = (Vec::new(), Vec::new());
+        for lesson in lessons {
+            starts.push(8 * words.len() as u64);
+            words.extend_from_slice(&lesson.block);
+            words.resize(words.len().next_multiple_of(BLOCK_WORDS), 0);
+        }
+        let mut at = 0;
+        if !words.is_empty() {
+            at = driver.allocate(8 * words.len())?;
+            // SAFETY: so much was just taken.
+            unsafe { driver.send(at, &words, self.stream) }?;
+        }
+        let place = |(lesson, start): (&Lesson, u64)| [lesson.window, at + start];
+        Ok(lessons.iter().zip(starts).map(place).collect())
     }
 
     /// The sums of every span for each codec, and the classes of the picture's pages with the first.
@@ -167,7 +214,18 @@ impl Eye {
             driver.send(at, &table.numbers, self.stream)?;
             driver.clear(sums_at, sums_bytes, self.stream)?;
         }
+        let mut learning = 0;
         for (index, &kernel) in self.kernels.iter().enumerate() {
+            if settings.learns[index] {
+                let untaught = self.taught.get(&UNTAUGHT);
+                table.place_lessons(|slot| {
+                    let taught = self.taught.get(&(slot as u64)).or(untaught);
+                    taught.map_or([0; 2], |taught| taught[learning])
+                });
+                // SAFETY: the table's own place; the kernel before has read it by then, in the order of the stream.
+                unsafe { driver.send(at, &table.numbers, self.stream) }?;
+                learning += 1;
+            }
             let (spans, tiles) =
                 if index == 0 { (table.spans, table.tiles) } else { (table.blocks, table.block_tiles) };
             let to = sums_at + (8 * SUMS * table.spans * index) as u64;

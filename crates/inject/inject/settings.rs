@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) cupti: Vec<String>,
     /// Names of the codecs, whose kernels are `sm_90-NAME.cubin`.
     pub(crate) codecs: Vec<String>,
+    /// Which of them learn.
+    pub(crate) learns: Vec<bool>,
     /// Warps of a block of the kernels, and blocks that a multiprocessor holds.
     pub(crate) warps: u32,
     pub(crate) blocks: u32,
@@ -73,9 +75,11 @@ impl Settings {
             Some("asked") => When::Asked,
             _ => When::Launches { kernel: one("kernel").unwrap_or_default() },
         };
+        let (codecs, learning) = (all("codec"), all("learns"));
         Ok(Self {
             cupti: all("cupti"),
-            codecs: all("codec"),
+            learns: codecs.iter().map(|codec| learning.contains(codec)).collect(),
+            codecs,
             warps: number("warps")? as u32,
             blocks: number("blocks")? as u32,
             when,

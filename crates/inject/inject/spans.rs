@@ -1,8 +1,6 @@
 //! How allocations are cut for the size kernels: blocks of pages, whose counts are all that targets need, and a few single
 //! pages for pictures. A block is a power of two of 8 KiB pages, at most 256 to an allocation (`Blocks` of buddy-core).
 
-use std::collections::HashMap;
-
 const PAGE_BYTES: u64 = 8192;
 const ENTRY_BYTES: u64 = 128;
 /// Bytes that a warp takes at a time.
@@ -12,8 +10,6 @@ const MOST_BLOCKS: u64 = 256;
 const PICTURE_PAGES: u64 = 64;
 /// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window, what the codec learned.
 pub(crate) const FIELDS: usize = 6;
-/// `bf16`'s window of numbers from 2^-15 to just under 2, its default.
-const USUAL_WINDOW: u64 = 112;
 /// Bytes of the classes of a page.
 pub(crate) const PAGE_CLASSES: u64 = 64;
 
@@ -94,13 +90,13 @@ impl Table {
         }
     }
 
-    /// Says what `bf16` learned of each allocation, by slot; of others the window where most numbers lie.
-    pub(crate) fn place_windows(&mut self, windows: &HashMap<usize, u64>) {
+    /// Says what a codec learned of each allocation: its window, and the address of its block.
+    pub(crate) fn place_lessons(&mut self, lesson: impl Fn(usize) -> [u64; 2]) {
         for part in &self.parts {
-            let window = windows.get(&part.slot).copied().unwrap_or(USUAL_WINDOW);
+            let learned = lesson(part.slot);
             let pictures = self.blocks + part.row..self.blocks + part.row + part.rows;
             for span in (part.first..part.first + part.blocks).chain(pictures) {
-                self.numbers[span * FIELDS + 4] = window;
+                self.numbers[span * FIELDS + 4..][..2].copy_from_slice(&learned);
             }
         }
     }

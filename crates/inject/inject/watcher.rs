@@ -112,6 +112,7 @@ impl Watcher {
             return;
         }
         let mut state = self.state();
+        state.apply(&Event::Ends, self.settings.events);
         let lines = state.accesses.lines();
         let unknown = state.accesses.unknown;
         let totals = self.totals(&state);

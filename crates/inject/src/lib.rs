@@ -14,6 +14,7 @@ mod looks;
 mod record;
 mod report;
 mod run;
+mod teacher;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ pub use log::{Slot, Totals, Watched, parse};
 pub use looks::{Look, Seen};
 pub use report::report;
 pub use run::{Request, When, cupti_files, run_unwatched, watch};
+pub use teacher::{Learned, Lesson, Teach, UNTAUGHT};
 
 /// The library that a watched program loads.
 pub const INJECTED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libbuddy_watch.so"));

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, str::SplitWhitespace};
 
-use crate::{Error, Look};
+use crate::{Error, Learned, Look};
 
 /// What is known of one process.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,6 +25,8 @@ pub struct Watched {
     pub sites: Vec<String>,
     /// Allocations as they are named.
     pub slots: Vec<Slot>,
+    /// What codecs learned.
+    pub learned: Learned,
     /// The looks that were kept.
     pub looks: Vec<Look>,
     /// Looks that were taken, also those that were dropped, and what all of them cost.
@@ -65,7 +67,7 @@ pub struct Totals {
     pub launches: u64,
     /// Allocations.
     pub allocations: u64,
-    /// Those that were freed before a look saw them.
+    /// Those that were gone before a look saw them.
     pub short: u64,
     /// Bytes of these.
     pub short_bytes: u64,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use buddy_core::{AllocationInfo, AllocationSizes, Dtype, PageMap, RunInfo, RunRecord, SnapshotInfo};
 use serde_json::{Map, Value, json};
 
-use crate::{Look, Seen, Watched};
+use crate::{Lesson, Look, Seen, UNTAUGHT, Watched};
 
 impl Watched {
     /// The name of an allocation: its call site, and a number from the second of the site on.
@@ -42,8 +42,9 @@ impl Watched {
         let mut run = RunInfo::new(&self.program(), self.parameters(), allocations);
         run.snapshots = self.looks.iter().map(snapshot).collect();
         let sizes = |look: &Look| {
-            let of_slot =
-                |slot| look.seen.get(slot).map_or_else(AllocationSizes::default, |one| self.sizes(one));
+            let of_slot = |slot| {
+                look.seen.get(slot).map_or_else(AllocationSizes::default, |one| self.sizes(*slot, one))
+            };
             slots.iter().map(of_slot).collect()
         };
         Some(RunRecord { run, sizes: self.looks.iter().map(sizes).collect() })
@@ -70,7 +71,12 @@ impl Watched {
         all.as_object().cloned().unwrap_or_default()
     }
 
-    fn sizes(&self, seen: &Seen) -> AllocationSizes {
+    /// What codecs learned of an allocation, or what they are before they have learned.
+    pub(crate) fn lessons(&self, slot: usize) -> impl Iterator<Item = (&String, &Lesson)> {
+        self.learned.get(&(slot as u64)).or_else(|| self.learned.get(&UNTAUGHT)).into_iter().flatten()
+    }
+
+    fn sizes(&self, slot: usize, seen: &Seen) -> AllocationSizes {
         let named = |index: usize| self.codecs.get(index).cloned().unwrap_or_default();
         let histograms = seen.histograms.iter().enumerate().map(|(index, one)| (named(index), *one));
         let blocks = seen.blocks.iter().enumerate().map(|(index, one)| (named(index), one.clone()));
@@ -80,7 +86,10 @@ impl Watched {
             histograms: histograms.collect(),
             pages: pages.ok().map(|map| (named(0), map)).into_iter().collect(),
             blocks: blocks.collect(),
-            ..Default::default()
+            parameter_bytes: self
+                .lessons(slot)
+                .map(|(codec, lesson)| (codec.clone(), lesson.bytes))
+                .collect(),
         }
     }
 

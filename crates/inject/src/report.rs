@@ -40,8 +40,17 @@ fn notes(watched: &Watched) -> Vec<String> {
         let bytes = totals.short_bytes as f64 / 1e6;
         let all = totals.allocations;
         notes.push(format!(
-            "{} of {all} allocations ({bytes:.1} MB) were freed before a snapshot saw them",
+            "{} of {all} allocations ({bytes:.1} MB) were gone before a snapshot saw them",
             totals.short
+        ));
+    }
+    let zeros = watched.zeros();
+    if !zeros.is_empty() {
+        let bytes = zeros.iter().map(|slot| watched.slots[*slot].bytes).sum::<u64>() as f64 / 1e6;
+        let (count, s) = (zeros.len(), if zeros.len() == 1 { "" } else { "s" });
+        notes.push(format!(
+            "{count} allocation{s} ({bytes:.1} MB) held nothing but zeros in every snapshot, as memory does that was \
+             never written"
         ));
     }
     if watched.unfollowed > 0 {
@@ -78,6 +87,15 @@ impl Watched {
     /// Whether the program named pieces of its memory.
     fn is_cut(&self) -> bool {
         self.slots.iter().any(|slot| slot.how == "piece")
+    }
+
+    /// Slots that had no entry but zeros in all that was kept.
+    fn zeros(&self) -> Vec<usize> {
+        let is_zero = |slot: &usize| {
+            let mut seen = self.looks.iter().filter_map(|look| look.seen.get(slot)?.histograms.first());
+            seen.all(|histogram| histogram.classes[0] == histogram.entries())
+        };
+        self.seen().into_iter().filter(is_zero).collect()
     }
 
     /// Whether memory comes from PyTorch's caching allocator.

@@ -3,12 +3,18 @@
 use std::{
     env,
     ffi::OsString,
-    fs,
+    fs::{self, DirBuilder},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
 };
 
-use crate::{Error, INJECTED, Watched, child::run, parse};
+use crate::{
+    Error, INJECTED, Watched,
+    child::run,
+    parse,
+    teacher::{Teach, while_teaching},
+};
 
 /// When snapshots are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +39,10 @@ pub struct Request {
     pub command: Vec<OsString>,
     /// Machine code of the size kernels: architecture, as 90, codec, and code. The first codec's pages are kept.
     pub kernels: Vec<(u32, String, Vec<u8>)>,
+    /// Codecs of these that learn, and who trains them.
+    pub learning: Vec<String>,
+    /// Trains one of these.
+    pub teach: Teach,
     /// Warps of a block of these, and blocks that a multiprocessor holds.
     pub shape: (u32, u32),
     /// When to look.
@@ -43,7 +53,7 @@ pub struct Request {
     pub accesses: bool,
     /// Whether the log keeps the program's calls too, and is kept.
     pub log: bool,
-    /// A folder for logs, which is made, and removed unless the log is kept.
+    /// A folder for logs that is not there yet: it is made, and removed unless the log is kept.
     pub folder: PathBuf,
 }
 
@@ -53,8 +63,17 @@ pub struct Request {
 /// [`Error`] if the program cannot be started, or files of ours not be written or read.
 pub fn watch(request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
     let folder = &request.folder;
-    fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    // Whoever may write there may have the program load anything.
+    DirBuilder::new().mode(0o700).create(folder).map_err(Error::file(folder))?;
     let folder = folder.canonicalize().map_err(Error::file(folder))?;
+    let watched = watch_in(&folder, request);
+    if !request.log {
+        fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
+    }
+    watched
+}
+
+fn watch_in(folder: &Path, request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
     let library = folder.join("libbuddy_watch.so");
     fs::write(&library, INJECTED).map_err(Error::file(&library))?;
     for (architecture, codec, code) in &request.kernels {
@@ -64,12 +83,14 @@ pub fn watch(request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
     let file = folder.join("settings");
     fs::write(&file, settings(request)).map_err(Error::file(&file))?;
     let mut program = program(&request.command);
-    let status = run(program.env("CUDA_INJECTION64_PATH", &library).env("BUDDY_WATCH", &folder))?;
-    let watched = logs(&folder)?;
-    if !request.log {
-        fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
+    program.env("CUDA_INJECTION64_PATH", &library).env("BUDDY_WATCH", folder);
+    let (status, mut lessons) =
+        while_teaching(folder, &request.learning, request.teach, || run(&mut program))?;
+    let mut watched = logs(folder)?;
+    for one in &mut watched {
+        one.learned = lessons.remove(&one.pid).unwrap_or_default();
     }
-    Ok((status, watched))
+    Ok((status?, watched))
 }
 
 /// Runs a program that nobody watches.
@@ -91,6 +112,7 @@ fn settings(request: &Request) -> String {
         }
     }
     lines.extend(codecs.iter().map(|codec| format!("codec {codec}")));
+    lines.extend(request.learning.iter().map(|codec| format!("learns {codec}")));
     match &request.when {
         When::Launches { kernel, every } => {
             lines.push(format!("kernel {kernel}\nevery {every}\nlimited yes"));

@@ -5,6 +5,9 @@
 mod book;
 #[path = "../inject/frames.rs"]
 mod frames;
+#[path = "../inject/learn.rs"]
+#[allow(dead_code)]
+mod learn;
 #[path = "../inject/lines.rs"]
 mod lines;
 #[path = "../inject/spacing.rs"]
@@ -12,8 +15,6 @@ mod spacing;
 #[path = "../inject/spans.rs"]
 #[allow(dead_code)]
 mod spans;
-#[path = "../inject/window.rs"]
-mod window;
 
 mod books;
 mod logs;

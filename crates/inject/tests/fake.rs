@@ -2,7 +2,10 @@
 
 use std::{ffi::OsString, fs, os::unix::fs::symlink, path::Path, process::Command};
 
-use buddy_inject::{Request, Watched, When, watch};
+use buddy_codec::Bf16;
+use buddy_core::Entry;
+use buddy_inject::{Lesson, Request, Watched, When, watch};
+use serde_json::json;
 use tempfile::TempDir;
 
 fn compile(arguments: &[&str], source: &str, to: &Path) {
@@ -18,6 +21,13 @@ fn compile(arguments: &[&str], source: &str, to: &Path) {
     assert!(status.expect("a C compiler").success());
 }
 
+/// `bf16` as it learns, and a codec that only knows how many entries its sample had.
+fn teach(codec: &str, sample: &[Entry]) -> Lesson {
+    let block = if codec == "bf16" { Vec::new() } else { vec![sample.len() as u32, 0, 7] };
+    let (window, bytes) = (u32::from(Bf16::train(sample).window()), 1 + sample.len() as u64);
+    Lesson { window, block, bytes, parameters: json!({ "codec": codec, "entries": sample.len() }) }
+}
+
 /// Watches the program for so many launches; its output and exit code are its own.
 fn watched(launches: &str, when: When, dump: bool) -> (TempDir, Watched) {
     let dir = tempfile::tempdir().expect("a folder");
@@ -27,10 +37,13 @@ fn watched(launches: &str, when: When, dump: bool) -> (TempDir, Watched) {
     symlink(at("libcuda.so.1"), at("libcupti.so.13")).expect("a link");
     let mut libraries = OsString::from("LD_LIBRARY_PATH=");
     libraries.push(dir.path());
-    let kernels = ["bpc", "bf16"].map(|codec| (90, codec.to_owned(), format!("{codec}\0").into_bytes()));
+    let kernels =
+        ["bpc", "bf16", "table64"].map(|codec| (90, codec.to_owned(), format!("{codec}\0").into_bytes()));
     let request = Request {
         command: ["env".into(), libraries, at("program").into(), launches.into()].into(),
         kernels: kernels.into(),
+        learning: ["bf16", "table64"].map(str::to_owned).into(),
+        teach,
         shape: (4, 2),
         when,
         dump: dump.then(|| at("dump")),
@@ -64,11 +77,13 @@ fn a_program_is_watched_from_its_first_launch_to_its_record() {
     let record = watched.record().expect("something was seen");
     record.validate().expect("a whole record");
     assert_eq!((watched.card.as_str(), record.sizes.len()), ("Fake GPU", watched.looks.len()));
-    // 157 entries, of which 40 are zero; bf16 learned the window of the rest.
+    // 157 entries, of which 40 are zero; bf16 learned the window of the rest, the other codec of 19 runs of 8.
     let first = &record.sizes[0]
         [record.run.allocations.iter().position(|one| one.bytes == 20000).expect("it is there")];
     assert_eq!(first.histograms["bpc"].classes, [40, 0, 0, 0, 0, 117]);
     assert_eq!(first.histograms["bf16"].classes, [40, 0, 0, 0, 117, 0]);
+    assert_eq!(first.histograms["table64"].classes, [40, 0, 0, 117, 0, 0]);
+    assert_eq!((first.parameter_bytes["bf16"], first.parameter_bytes["table64"]), (153, 153));
     assert_eq!(
         first.blocks["bpc"].counts(),
         [[40, 0, 0, 0, 0, 24], [0, 0, 0, 0, 0, 64], [0, 0, 0, 0, 0, 29]]
@@ -101,4 +116,25 @@ fn full_snapshots_hold_the_bytes_of_their_moments() {
     let arrays = run.snapshot(0).expect("a snapshot");
     let zeros = arrays[0].bytes().chunks(128).filter(|entry| entry.iter().all(|byte| *byte == 0)).count();
     assert_eq!((arrays.len(), arrays[0].bytes().len(), zeros), (1, 20000, 40));
+    let learned = run.learned::<serde_json::Value>().expect("what codecs learned");
+    let codecs = learned.values().next().expect("of the allocation");
+    assert_eq!(
+        codecs[..],
+        [json!({ "codec": "bf16", "entries": 152 }), json!({ "codec": "table64", "entries": 152 })]
+    );
+}
+
+/// A pool whose left piece stays zero: codecs have learned nothing of it, and the report says what it may be.
+#[test]
+fn what_only_held_zeros_is_said_and_counts_untaught() {
+    let (_dir, watched) = watched("100", every_launch(), false);
+    let record = watched.record().expect("something was seen");
+    let left = record.run.allocations.iter().position(|one| one.name == "left").expect("it is there");
+    let last = &record.sizes.last().expect("a snapshot")[left];
+    assert_eq!(
+        (last.histograms["table64"].classes, last.parameter_bytes["table64"]),
+        ([32, 0, 0, 0, 0, 0], 1)
+    );
+    let text = buddy_inject::report(&watched);
+    assert!(text.contains("1 allocation (0.0 MB) held nothing but zeros in every snapshot"), "{text}");
 }

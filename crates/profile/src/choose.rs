@@ -53,10 +53,20 @@ pub fn choose_codec(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64)
 /// # Panics
 /// If `kinds` is empty.
 pub fn choose_codecs(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64) -> Vec<Codec> {
-    assert!(!kinds.is_empty(), "there must be a codec to choose");
     let all: Vec<Entry> = samples.concat();
+    best_codecs(samples, kinds, |kind| kind.train(&all), threshold)
+}
+
+/// [`choose_codecs`] with codecs that are made ready otherwise.
+pub(crate) fn best_codecs(
+    samples: &[Vec<Entry>],
+    kinds: &[CodecKind],
+    ready: impl Fn(&CodecKind) -> Codec + Sync,
+    threshold: f64,
+) -> Vec<Codec> {
+    assert!(!kinds.is_empty(), "there must be a codec to choose");
     let judge = |kind: &CodecKind| {
-        let codec = kind.train(&all);
+        let codec = ready(kind);
         let histograms: Vec<Histogram> = samples.iter().map(|sample| count(sample, &codec)).collect();
         (Score::of(&histograms, codec.parameter_bytes() as u64, threshold), codec)
     };

@@ -1,5 +1,7 @@
 //! A run as policies see it: the sizes of every allocation in every snapshot.
 
+use std::collections::BTreeMap;
+
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{AllocationSizes, Blocks, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass};
 use buddy_snapshot::{Array, Run};
@@ -7,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{
     Error, Observer, PageClasses, Progress, Rows, candidates,
-    choose::{Score, choose_codecs},
+    choose::{Score, best_codecs},
     rows::MOST_OF_PROFILE,
     sample::sample_runs,
 };
@@ -87,9 +89,11 @@ impl Measured {
         let names = std::mem::take(&mut info.snapshots);
         let snapshots: Vec<Vec<Array>> =
             (0..names.len()).map(|index| run.snapshot(index)).collect::<Result<_, _>>()?;
+        let learned: BTreeMap<String, Vec<Codec>> = run.learned()?;
         let codecs = |index: usize| {
             let arrays: Vec<&Array> = snapshots.iter().map(|arrays| &arrays[index]).collect();
-            codecs_for(&arrays, tried)
+            let learned = learned.get(&info.allocations[index].name).map_or(&[][..], Vec::as_slice);
+            codecs_for(&arrays, tried, learned)
         };
         let codecs = (0..info.allocations.len()).into_par_iter().map(codecs).collect();
         let mut observer = Observer::new(info, codecs);
@@ -176,14 +180,14 @@ impl MeasuredAllocation {
     }
 }
 
-/// The codecs to try on an allocation, trained on samples of all its snapshots: it keeps what they learn for the
-/// whole run.
-fn codecs_for(arrays: &[&Array], tried: &Tried) -> Vec<Codec> {
+/// The codecs to try on an allocation, trained on samples of all its snapshots unless they had learned when it was written: it
+/// keeps what they learn for the whole run.
+fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) -> Vec<Codec> {
     let runs = (SAMPLE_RUNS / arrays.len()).max(FEWEST_RUNS);
     let learns = tried.auto || tried.kinds.iter().any(|kind| kind.learns());
     let sample = |array: &&Array| if learns { sample_runs(*array, runs) } else { Vec::new() };
     let samples: Vec<Vec<Entry>> = arrays.iter().map(sample).collect();
-    tried.codecs(&samples)
+    tried.codecs(&samples, learned)
 }
 
 impl Tried {
@@ -194,12 +198,16 @@ impl Tried {
         self.kinds.iter().copied().chain(more).collect()
     }
 
-    /// The codecs to try on an allocation that these are samples of, one for each snapshot.
-    pub(crate) fn codecs(&self, samples: &[Vec<Entry>]) -> Vec<Codec> {
+    /// The codecs to try on an allocation that these are samples of, one for each snapshot; those that have learned are as they
+    /// are.
+    pub(crate) fn codecs(&self, samples: &[Vec<Entry>], learned: &[Codec]) -> Vec<Codec> {
         let all: Vec<Entry> = samples.concat();
-        let mut codecs: Vec<Codec> = self.kinds.iter().map(|kind| kind.train(&all)).collect();
+        let ready = |kind: &CodecKind| {
+            learned.iter().find(|codec| codec.kind() == *kind).cloned().unwrap_or_else(|| kind.train(&all))
+        };
+        let mut codecs: Vec<Codec> = self.kinds.iter().map(ready).collect();
         if self.auto {
-            for best in choose_codecs(samples, &candidates(), self.threshold) {
+            for best in best_codecs(samples, &candidates(), ready, self.threshold) {
                 if !codecs.contains(&best) {
                     codecs.push(best);
                 }

@@ -31,6 +31,7 @@ fn event(line: &str) -> Event {
         "capture-begins" => Event::CaptureBegins,
         "capture-ends" => Event::CaptureEnds,
         "looked" => Event::Looked,
+        "ends" => Event::Ends,
         _ => panic!("{line}"),
     }
 }
@@ -204,4 +205,18 @@ fn sequences_of_real_programs() {
         assert_eq!(found, expected);
         assert!(!book.is_capturing());
     }
+}
+
+#[test]
+fn what_lives_unseen_at_the_end_was_too_short_lived() {
+    let book = after(
+        "allocated 0x1000 4096 plain 0xc1 0
+         looked
+         allocated 0x3000 100 plain 0xc1 1
+         allocated 0x5000 50 plain 0xc1 1
+         freed 0x5000
+         ends",
+    );
+    let counts = book.counts();
+    assert_eq!((counts.allocations, counts.short, counts.short_bytes, counts.live_bytes), (3, 2, 150, 0));
 }

@@ -1,12 +1,11 @@
 //! Call sites from backtraces, and tables of spans.
 
-use buddy_codec::Bf16;
 use buddy_core::{Blocks, PageMap};
 
 use super::{
     frames::parse,
+    learn::places,
     spans::{FIELDS, Table},
-    window::{learned, places},
 };
 
 #[test]
@@ -63,29 +62,9 @@ fn tiles_follow_each_other_and_pictures_are_shared_out() {
     assert_eq!(table.entries_of_row(62), 1);
 }
 
-/// Windows are those that the codec itself learns of the same entries.
-#[test]
-fn windows_are_the_codecs() {
-    let mut noise = 1u64;
-    let mut sample = |spread: u64, entries: usize| -> Vec<u8> {
-        let value = |_| {
-            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (exponent, rest) = (100 + (noise >> 40) % spread, noise >> 50 & 0x7f);
-            ((exponent as u16) << 7 | rest as u16).to_le_bytes()
-        };
-        (0..64 * entries).flat_map(value).collect()
-    };
-    for spread in [1, 2, 15, 16, 17, 40, 150] {
-        let bytes = sample(spread, 64);
-        let window = Bf16::train(bytes.as_chunks().0).window();
-        assert_eq!(learned(&bytes).unwrap_or(112), u64::from(window), "{spread}");
-    }
-    assert_eq!(learned(&[0; 1024]), None, "memory that nobody wrote says nothing");
-}
-
 #[test]
 fn samples_are_spread_over_the_allocation() {
-    assert_eq!(places(1024).collect::<Vec<_>>(), [0]);
+    assert_eq!(places(5).chain(places(1024)).collect::<Vec<_>>(), [0, 0]);
     assert_eq!(places(2048).collect::<Vec<_>>(), [0, 1024]);
     let places: Vec<u64> = places(1 << 30).collect();
     assert_eq!((places.len(), places[0], places[63]), (64, 0, (1 << 30) - 1024));
@@ -93,11 +72,10 @@ fn samples_are_spread_over_the_allocation() {
 }
 
 #[test]
-fn windows_reach_every_span_of_their_allocation() {
+fn lessons_reach_every_span_of_their_allocation() {
     let mut table = Table::new(&[(7, 0x1000, 20_000), (9, 0x10_0000, 8192)]);
-    table.place_windows(&[(9, 77)].into());
-    let windows: Vec<u64> = table.numbers.iter().skip(4).step_by(FIELDS).copied().collect();
-    let expected = |place: u64| if place >= 0x10_0000 { 77 } else { 112 };
-    let places = table.numbers.iter().step_by(FIELDS);
-    assert_eq!(windows, places.map(|place| expected(*place)).collect::<Vec<_>>());
+    table.place_lessons(|slot| if slot == 9 { [77, 0x9000] } else { [112, 0] });
+    for span in table.numbers.chunks(FIELDS) {
+        assert_eq!(span[4..], if span[0] >= 0x10_0000 { [77, 0x9000] } else { [112, 0] });
+    }
 }

@@ -45,7 +45,8 @@ int cuStreamCreate(void** stream, u32 flags) { return *stream = (void*)1, 0; }
 int cuStreamSynchronize(void* stream) { return 0; }
 int cuStreamIsCapturing(void* stream, int* status) { return *status = 0, 0; }
 
-// The size kernel: an entry is zero or raw, with the code "bf16" 96 bytes if it was given the right window.
+// The size kernel: an entry is zero or raw, with the code "bf16" 96 bytes if it was given the right window, with "table64" 64 if
+// the block says that its codec learned of as many entries as the sample of 20000 bytes has.
 int cuLaunchKernel(void* code, u32 x, u32 y, u32 z, u32 a, u32 b, u32 c, u32 shared, void* stream, void** arguments, void** extra) {
     u64 *table = *(u64**)arguments[0], *sums = *(u64**)arguments[3];
     for (u32 span = 0; span < *(u32*)arguments[1]; span++) {
@@ -55,9 +56,10 @@ int cuLaunchKernel(void* code, u32 x, u32 y, u32 z, u32 a, u32 b, u32 c, u32 sha
             u64 length = row[1] - at < 128 ? row[1] - at : 128;
             int zero = 1;
             for (u64 i = 0; i < length; i++) zero &= bytes[at + i] == 0;
-            int class = zero ? 0 : strcmp(code, "bf16") == 0 && row[4] == 114 ? 4 : 5;
+            int class = zero ? 0 : strcmp(code, "bf16") == 0 && row[4] == 114 ? 4
+                : strcmp(code, "table64") == 0 && ((u32*)row[5])[0] == 152 && ((u32*)row[5])[2] == 7 ? 3 : 5;
             sums[7 * span + class]++;
-            sums[7 * span + 6] += class == 0 ? 0 : class == 4 ? 96 : 128;
+            sums[7 * span + 6] += class == 0 ? 0 : class == 3 ? 64 : class == 4 ? 96 : 128;
             if (row[3]) ((char*)row[3])[at / 128] = class;
         }
     }

@@ -4,7 +4,7 @@
 buddy=$(realpath "${1:-buddy}")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(realpath "${2:-$(mktemp -d)}")
-codecs=bpc,planes64,zeros16,zeros32,zeros64,fp16,fp32
+codecs=bpc,planes64,zeros16,zeros32,zeros64,fp16,fp32,delta64,near64
 failed=0
 say() { printf '%-8s %-16s %s\n' "$1" "$2" "$3"; [ "$1" != FAILED ] || failed=1; }
 
@@ -61,6 +61,10 @@ ls fork.*.json > /dev/null && say ok fork "$(ls fork.*.json | wc -l) records" ||
 for rank in 0 1; do OMPI_COMM_WORLD_RANK=$rank "$buddy" watch --out mpi.json -- ./static plain > mpi$rank.out 2> mpi$rank.err & done
 wait
 [ -e mpi.rank0.json ] && [ -e mpi.rank1.json ] && cmp -s mpi0.out mpi1.out && say ok ranks "a record each" || say FAILED ranks ""
+
+# The same under one watcher that watches the launcher.
+"$buddy" watch --out both.json -- sh -c 'for rank in 0 1; do PMI_RANK=$rank ./static plain & done; wait' > both.out 2> both.err
+[ -e both.rank0.json ] && [ -e both.rank1.json ] && say ok launcher "a record each" || say FAILED launcher "$(tail -3 both.err)"
 
 # A signal reaches the program, and what was seen is kept.
 "$buddy" watch --out killed.json -- ./static wait > /dev/null 2> killed.err & pid=$!

@@ -1,0 +1,58 @@
+//! What codecs learn of an allocation. The library only takes samples: whoever runs the program trains the codecs on them
+//! (`src/teacher.rs`), so that training has one home.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    path::Path,
+};
+
+/// Bytes of each run of a sample, and the most runs: as many as `Gpu::train` of buddy-cuda takes.
+pub(crate) const RUN_BYTES: u64 = 1024;
+const RUNS: u64 = 64;
+const ENTRY_BYTES: u64 = 128;
+/// The slot of no allocation: what codecs are before they have learned.
+pub(crate) const UNTAUGHT: u64 = u64::MAX;
+
+/// What one codec learned: the window of `bf16`, or the block that its kernel reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Lesson {
+    pub(crate) window: u64,
+    pub(crate) block: Vec<u64>,
+}
+
+/// Where the runs of a sample begin: evenly spaced, each at an entry.
+pub(crate) fn places(bytes: u64) -> impl Iterator<Item = u64> {
+    let room = bytes.saturating_sub(RUN_BYTES) / ENTRY_BYTES;
+    let runs = RUNS.min(bytes / RUN_BYTES).max(1);
+    (0..runs).map(move |run| room * run / (runs - 1).max(1) * ENTRY_BYTES)
+}
+
+/// Has every codec that learns trained on a sample of a slot: sends process, slot, length and bytes, and gets for each codec its
+/// window, and length and words of its block.
+pub(crate) fn learn(folder: &Path, codecs: usize, slot: u64, sample: &[u8]) -> Result<Vec<Lesson>, String> {
+    let asked = || -> std::io::Result<Vec<Lesson>> {
+        let mut teacher = connect(folder)?;
+        let head = [u64::from(std::process::id()), slot, sample.len() as u64];
+        teacher.write_all(&head.map(u64::to_le_bytes).concat())?;
+        teacher.write_all(sample)?;
+        (0..codecs).map(|_| lesson(&mut teacher)).collect()
+    };
+    asked().map_err(|error| format!("nobody trains the codecs that learn ({error})"))
+}
+
+/// Through the folder's own handle, since the address of a socket may have but a hundred bytes.
+fn connect(folder: &Path) -> std::io::Result<UnixStream> {
+    let folder = File::open(folder)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/teacher", folder.as_raw_fd()))
+}
+
+fn lesson(from: &mut impl Read) -> std::io::Result<Lesson> {
+    let mut number = || {
+        let mut bytes = [0; 8];
+        from.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
+    };
+    let (window, words) = (number()?, number()?);
+    Ok(Lesson { window, block: (0..words).map(|_| number()).collect::<Result<_, _>>()? })
+}

@@ -1,0 +1,113 @@
+//! Trains the codecs that learn while the program runs: the injected library sends samples of allocations that are new, and gets
+//! what its kernels need (`inject/learn.rs` has the other side).
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read, Write},
+    os::{
+        fd::AsRawFd,
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use buddy_core::{Entry, as_entries, last_entry};
+use serde_json::Value;
+
+use crate::Error;
+
+/// The slot of no allocation: what codecs are before they have learned.
+pub const UNTAUGHT: u64 = u64::MAX;
+/// More than any sample has.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What a codec learned of an allocation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lesson {
+    /// The window of `bf16`.
+    pub window: u32,
+    /// The block that its kernel reads, empty if there is none.
+    pub block: Vec<u32>,
+    /// Bytes that it keeps of the allocation beside its entries.
+    pub bytes: u64,
+    /// The codec as files have it.
+    pub parameters: Value,
+}
+
+/// Trains the codec of a name on a sample; an empty one asks for the codec before it has learned.
+pub type Teach = fn(codec: &str, sample: &[Entry]) -> Lesson;
+
+/// What codecs learned in one process, by slot and name.
+pub type Learned = BTreeMap<u64, BTreeMap<String, Lesson>>;
+
+/// The lessons of all processes.
+type Lessons = BTreeMap<u32, Learned>;
+
+/// Does something that lasts, and meanwhile trains these codecs for whoever asks through the folder.
+pub(crate) fn while_teaching<T>(
+    folder: &Path,
+    codecs: &[String],
+    teach: Teach,
+    act: impl FnOnce() -> T,
+) -> Result<(T, Lessons), Error> {
+    // Through the folder's own handle, since the address of a socket may have but a hundred bytes.
+    let handle = File::open(folder).map_err(Error::file(folder))?;
+    let address = format!("/proc/self/fd/{}/teacher", handle.as_raw_fd());
+    let listener = UnixListener::bind(&address).map_err(Error::file(folder.join("teacher")))?;
+    let (lessons, done) = (Mutex::new(Lessons::new()), AtomicBool::new(false));
+    let acted = thread::scope(|scope| {
+        scope.spawn(|| {
+            for pupil in listener.incoming() {
+                if done.load(Ordering::Acquire) {
+                    break;
+                }
+                let Ok(pupil) = pupil else { continue };
+                // A process that ended in the middle of its question needs no answer.
+                scope.spawn(|| answer(pupil, codecs, teach, &lessons).unwrap_or(()));
+            }
+        });
+        let acted = act();
+        done.store(true, Ordering::Release);
+        // Wakes who waits for the next question.
+        let _ = UnixStream::connect(&address);
+        acted
+    });
+    Ok((acted, lessons.into_inner().unwrap_or_else(PoisonError::into_inner)))
+}
+
+fn answer(
+    mut pupil: UnixStream,
+    codecs: &[String],
+    teach: Teach,
+    lessons: &Mutex<Lessons>,
+) -> io::Result<()> {
+    let mut number = || {
+        let mut bytes = [0; 8];
+        pupil.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
+    };
+    let (process, slot, length) = (number()? as u32, number()?, number()?.min(MOST_BYTES));
+    let mut bytes = vec![0; length as usize];
+    pupil.read_exact(&mut bytes)?;
+    let (entries, tail) = as_entries(&bytes);
+    let sample: Vec<Entry> = entries.iter().copied().chain(last_entry(tail)).collect();
+    let learned: Vec<Lesson> = codecs.iter().map(|codec| teach(codec, &sample)).collect();
+    let numbers: Vec<u64> = learned.iter().flat_map(numbers).collect();
+    let named = codecs.iter().cloned().zip(learned).collect();
+    let mut lessons = lessons.lock().unwrap_or_else(PoisonError::into_inner);
+    lessons.entry(process).or_default().insert(slot, named);
+    drop(lessons);
+    pupil.write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
+}
+
+/// A lesson as the library reads it: the window, and length and words of the block, two of the kernel's to each.
+fn numbers(lesson: &Lesson) -> Vec<u64> {
+    let block =
+        lesson.block.chunks(2).map(|two| u64::from(two[0]) | u64::from(*two.get(1).unwrap_or(&0)) << 32);
+    [u64::from(lesson.window), lesson.block.len().div_ceil(2) as u64].into_iter().chain(block).collect()
+}
