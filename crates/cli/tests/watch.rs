@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::buddy;
+use common::{buddy, buddy_with, command};
 
 /// Where there is no GPU the command says so; where there is one, that the program did not use it.
 fn says_so(stderr: &str) -> bool {
@@ -40,4 +40,22 @@ fn what_cannot_run_is_named() {
     assert_eq!(buddy(&["watch"]).code, 2, "a program is needed");
     assert_eq!(buddy(&["profile"]).code, 2, "a run or a program is needed");
     assert_eq!(buddy(&["profile", "examples/run", "--", "true"]).code, 2, "not both");
+}
+
+#[test]
+fn input_is_the_programs() {
+    let run = buddy_with(&["watch", "--", "sh", "-c", "read line; echo \"got $line\""], b"this\n", None);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "got this\n"));
+}
+
+#[test]
+fn another_tool_that_is_to_be_loaded_is_not_pushed_out() {
+    let mut run = command(&["watch", "--", "sh", "-c", "echo $CUDA_INJECTION64_PATH"]);
+    let output = run.env("CUDA_INJECTION64_PATH", "libother.so").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "libother.so\n");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("another tool is to be loaded (libother.so); the program runs unwatched"),
+        "{stderr}"
+    );
 }

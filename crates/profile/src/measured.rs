@@ -262,3 +262,51 @@ fn recorded_blocks(sizes: &AllocationSizes, codec: &str) -> Option<Blocks> {
     };
     sizes.blocks.get(codec).cloned().or_else(whole)
 }
+
+#[cfg(test)]
+mod tests {
+    use buddy_core::{AllocationInfo, Dtype};
+    use buddy_snapshot::RunWriter;
+
+    use super::*;
+
+    /// A run of two snapshots: a ramp, then a steeper one. A codec that learned when it was written is taken as it was.
+    #[test]
+    fn what_codecs_had_learned_is_not_learned_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let allocation = AllocationInfo {
+            name: "ramp".to_owned(),
+            call_site: "main".to_owned(),
+            base: 0,
+            bytes: 80_000,
+            dtype: Dtype::U64,
+        };
+        let info = RunInfo::new("demo", Default::default(), vec![allocation]);
+        let ramp =
+            |step: u64| -> Vec<u8> { (0..10_000).flat_map(|i| (i / 100 * step).to_le_bytes()).collect() };
+        let mut writer = RunWriter::create(&path, info, 2).unwrap();
+        writer.write(1, &[&ramp(1 << 30)]).unwrap();
+        writer.write(2, &[&ramp(3 << 30)]).unwrap();
+        let kind = CodecKind::Table64;
+        let measure = |auto| {
+            let tried = Tried { kinds: vec![kind], auto, threshold: 0.3 };
+            let measured = Measured::from_run(&Run::open(&path).unwrap(), &tried, &|_| ()).unwrap();
+            measured.allocations[0].codecs[0].clone()
+        };
+        let both = measure(false);
+        let early = ramp(1 << 30);
+        let first = kind.train(buddy_core::as_entries(&early).0);
+        assert_ne!(both.codec.as_ref(), Some(&first), "it learns of both snapshots");
+        std::fs::write(path.join("learned.json"), serde_json::json!({ "ramp": [first] }).to_string())
+            .unwrap();
+        for auto in [false, true] {
+            assert_eq!(measure(auto).codec.as_ref(), Some(&first), "it keeps what it learned of the first");
+        }
+        assert_ne!(measure(false).histograms[1], both.histograms[1]);
+        std::fs::write(path.join("learned.json"), "{\"ramp\": 1}").unwrap();
+        let tried = Tried { kinds: vec![kind], auto: false, threshold: 0.3 };
+        let wrong = Measured::from_run(&Run::open(&path).unwrap(), &tried, &|_| ()).unwrap_err();
+        assert!(wrong.to_string().contains("learned.json"), "{wrong}");
+    }
+}

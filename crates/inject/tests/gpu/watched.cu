@@ -117,6 +117,21 @@ static u64 managed() {
     return words[count - 1] + total(words, count);
 }
 
+// Managed memory on which host and GPU take turns, as where coarse grids are the host's: the host has every page of one in eight
+// parts, the GPU the rest.
+static u64 turns() {
+    u32* words;
+    u64 count = 1 << 27, part = count / 8;
+    CHECK(cudaMallocManaged(&words, 4 * count));
+    u64 found = 0;
+    for (u32 step = 1; step <= 60; step++) {
+        run(words + part, count - part, 0, 1);
+        CHECK(cudaDeviceSynchronize());
+        for (u64 i = 0; i < part; i += 1024) found += words[i] += step;
+    }
+    return found + total(words, count);
+}
+
 // cuMemMap without linking the driver.
 #define DRIVER(name)                                                                                      \
     decltype(&name) p_##name;                                                                             \
@@ -290,6 +305,7 @@ int main(int count, char** arguments) {
     else if (is("async")) found = async(false);
     else if (is("pool")) found = async(true);
     else if (is("managed")) found = managed();
+    else if (is("turns")) found = turns();
     else if (is("mapped")) found = mapped();
     else if (is("graph")) found = graph();
     else if (is("threads")) found = threads();
