@@ -99,7 +99,7 @@ impl Watch {
         let outcome = self.watching.run(&self.program, self.accesses)?;
         for watched in &outcome.watched {
             let Some(record) = recorded(watched) else { continue };
-            let path = named(&self.out, watched, outcome.watched.len());
+            let path = named(&self.out, watched, &outcome.watched);
             output::write(&path, &record.to_json())?;
             say(format_args!("  record: {}", path.display()));
             if outcome.counted {
@@ -184,8 +184,8 @@ impl Watching {
         let Some(dir) = &self.dump else { return Ok(()) };
         for one in watched {
             let alone = watched.len() == 1 && one.rank.is_none();
-            let to = if alone { dir.clone() } else { dir.join(suffix(one)) };
-            let sometimes = collect(one, &dir.join(one.pid.to_string()), &to)?;
+            let to = if alone { dir.clone() } else { dir.join(suffix(one, watched)) };
+            let sometimes = collect(one, &dir.join(&one.name), &to)?;
             let left = if sometimes == 0 {
                 String::new()
             } else {
@@ -203,7 +203,7 @@ impl Outcome {
         let seen = self.watched.iter().filter(|one| one.record().is_some());
         let largest = seen.max_by_key(|one| one.totals.peak_bytes)?;
         if self.watched.len() > 1 {
-            let name = suffix(largest);
+            let name = suffix(largest, &self.watched);
             say(format_args!("profiling {name}, which has the most memory; `buddy watch` records them all"));
         }
         Some((recorded(largest)?, self.counted.then(|| largest.accesses_json())))
@@ -236,19 +236,24 @@ fn recorded(watched: &Watched) -> Option<Record<RunRecord>> {
     Some(record)
 }
 
-/// What tells a process from its fellows.
-fn suffix(watched: &Watched) -> String {
-    watched.rank.map_or_else(|| watched.pid.to_string(), |rank| format!("rank{rank}"))
+/// What tells a process from its fellows: its rank, and its number where there is none or several have it.
+fn suffix(watched: &Watched, all: &[Watched]) -> String {
+    let fellows = all.iter().filter(|one| one.rank == watched.rank).count();
+    match watched.rank {
+        Some(rank) if fellows == 1 => format!("rank{rank}"),
+        Some(rank) => format!("rank{rank}.{}", watched.name),
+        None => watched.name.clone(),
+    }
 }
 
 /// The record's name: with the rank where there is one, with the process's number where there are several.
-fn named(out: &Path, watched: &Watched, processes: usize) -> PathBuf {
-    if watched.rank.is_none() && processes == 1 {
+fn named(out: &Path, watched: &Watched, all: &[Watched]) -> PathBuf {
+    if watched.rank.is_none() && all.len() == 1 {
         return out.to_owned();
     }
     let ending =
         out.extension().map_or_else(|| "json".into(), |ending| ending.to_string_lossy().into_owned());
-    out.with_extension(format!("{}.{ending}", suffix(watched)))
+    out.with_extension(format!("{}.{ending}", suffix(watched, all)))
 }
 
 fn absolute(dir: &Path) -> Result<PathBuf> {
@@ -259,4 +264,23 @@ fn absolute(dir: &Path) -> Result<PathBuf> {
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_has_a_name_of_its_own() {
+        let one = |rank, name: &str| Watched { rank, name: name.to_owned(), ..Watched::default() };
+        let named = |all: &[Watched]| -> Vec<String> {
+            all.iter().map(|one| named(Path::new("a/run.json"), one, all).display().to_string()).collect()
+        };
+        assert_eq!(named(&[one(None, "7")]), ["a/run.json"]);
+        assert_eq!(named(&[one(Some(3), "7")]), ["a/run.rank3.json"]);
+        let several =
+            [one(None, "5"), one(None, "5-2"), one(Some(0), "7"), one(Some(1), "8"), one(Some(1), "9")];
+        let names = ["5", "5-2", "rank0", "rank1.8", "rank1.9"].map(|name| format!("a/run.{name}.json"));
+        assert_eq!(named(&several), names);
+    }
 }

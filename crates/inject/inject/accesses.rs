@@ -15,7 +15,7 @@ pub(crate) struct Accesses {
     entries: HashMap<usize, u64>,
     /// Bytes of the arguments of each kernel.
     kernels: HashMap<u64, Vec<usize>>,
-    /// Launches whose arguments the driver could not describe.
+    /// Launches of graphs, and those whose arguments the driver could not describe.
     pub(crate) unknown: u64,
 }
 

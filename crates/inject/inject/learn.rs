@@ -8,6 +8,8 @@ use std::{
     path::Path,
 };
 
+use super::settings::Settings;
+
 /// Bytes of each run of a sample, and the most runs: as many as `Gpu::train` of buddy-cuda takes.
 pub(crate) const RUN_BYTES: u64 = 1024;
 const RUNS: u64 = 64;
@@ -29,15 +31,16 @@ pub(crate) fn places(bytes: u64) -> impl Iterator<Item = u64> {
     (0..runs).map(move |run| room * run / (runs - 1).max(1) * ENTRY_BYTES)
 }
 
-/// Has every codec that learns trained on a sample of a slot: sends process, slot, length and bytes, and gets for each codec its
-/// window, and length and words of its block.
-pub(crate) fn learn(folder: &Path, codecs: usize, slot: u64, sample: &[u8]) -> Result<Vec<Lesson>, String> {
+/// Has every codec that learns trained on a sample of a slot: sends slot, lengths, the program's name and the sample, and gets for
+/// each codec its window, and length and words of its block.
+pub(crate) fn learn(settings: &Settings, slot: u64, sample: &[u8]) -> Result<Vec<Lesson>, String> {
     let asked = || -> std::io::Result<Vec<Lesson>> {
-        let mut teacher = connect(folder)?;
-        let head = [u64::from(std::process::id()), slot, sample.len() as u64];
-        teacher.write_all(&head.map(u64::to_le_bytes).concat())?;
-        teacher.write_all(sample)?;
-        (0..codecs).map(|_| lesson(&mut teacher)).collect()
+        let mut teacher = connect(&settings.folder)?;
+        let name = settings.name.as_bytes();
+        let head = [slot, name.len() as u64, sample.len() as u64].map(u64::to_le_bytes);
+        teacher.write_all(&[head.as_flattened(), name, sample].concat())?;
+        let learning = settings.learns.iter().filter(|learns| **learns);
+        learning.map(|_| lesson(&mut teacher)).collect()
     };
     asked().map_err(|error| format!("nobody trains the codecs that learn ({error})"))
 }

@@ -160,12 +160,8 @@ impl Eye {
         table: &Table,
         lessons: &mut HashMap<u64, Vec<Lesson>>,
     ) -> Result<(), String> {
-        let ask = |slot, sample: &[u8]| {
-            let codecs = settings.learns.iter().filter(|learns| **learns).count();
-            learn(&settings.folder, codecs, slot, sample)
-        };
         if let Entry::Vacant(untaught) = lessons.entry(UNTAUGHT) {
-            untaught.insert(ask(UNTAUGHT, &[])?);
+            untaught.insert(learn(settings, UNTAUGHT, &[])?);
         }
         for part in &table.parts {
             let Entry::Vacant(new) = lessons.entry(part.slot as u64) else { continue };
@@ -173,7 +169,7 @@ impl Eye {
             // SAFETY: the places lie in an allocation that lives.
             let sample = unsafe { self.fetch(driver, &places, part.bytes.min(RUN_BYTES) as usize) }?;
             if sample.iter().any(|byte| *byte != 0) {
-                new.insert(ask(part.slot as u64, sample)?);
+                new.insert(learn(settings, part.slot as u64, sample)?);
             }
         }
         let slots = table.parts.iter().map(|part| part.slot as u64).chain([UNTAUGHT]);

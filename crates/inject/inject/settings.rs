@@ -1,6 +1,11 @@
 //! What the command asks for: a folder that the environment names, with a file of settings in it.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env,
+    fs::{self, File, OpenOptions},
+    io::ErrorKind,
+    path::PathBuf,
+};
 
 /// The environment's name for the folder.
 const FOLDER: &str = "BUDDY_WATCH";
@@ -22,6 +27,8 @@ pub(crate) enum When {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) folder: PathBuf,
+    /// What the program's files are called: the number of its process, and a count where that was another program before.
+    pub(crate) name: String,
     /// Where CUPTI may be, the likeliest first.
     pub(crate) cupti: Vec<String>,
     /// Names of the codecs, whose kernels are `sm_90-NAME.cubin`.
@@ -53,9 +60,30 @@ impl Settings {
         Self::parse(folder, &text)
     }
 
-    /// Where a look of this process is written.
-    pub(crate) fn look_file(&self, pid: u32, look: u64) -> PathBuf {
-        self.folder.join(format!("{pid}.{look}.look"))
+    /// Where a look of a program is written.
+    pub(crate) fn look_file(&self, look: u64) -> PathBuf {
+        self.folder.join(format!("{}.{look}.look", self.name))
+    }
+
+    /// Where the bytes of a look go, if they are wanted.
+    pub(crate) fn dump_folder(&self, look: u64) -> Option<PathBuf> {
+        Some(self.dump.as_ref()?.join(&self.name).join(format!("snapshot-{look}")))
+    }
+
+    /// Begins the log of this program, and so finds its name.
+    pub(crate) fn begin_log(&mut self, pid: u32) -> Result<File, String> {
+        self.name = pid.to_string();
+        for program in 2.. {
+            let file = self.folder.join(format!("{}.log", self.name));
+            match OpenOptions::new().create_new(true).append(true).open(&file) {
+                Ok(log) => return Ok(log),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    self.name = format!("{pid}-{program}");
+                }
+                Err(error) => return Err(format!("cannot write {}: {error}", file.display())),
+            }
+        }
+        Err("there are too many logs".to_owned())
     }
 
     fn parse(folder: PathBuf, text: &str) -> Result<Self, String> {
@@ -88,6 +116,7 @@ impl Settings {
             dump: one("dump").map(PathBuf::from),
             accesses: one("accesses").is_some(),
             events: one("events").is_some(),
+            name: String::new(),
             folder,
         })
     }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::CStr,
     fmt::Write as _,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::Write as _,
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -59,10 +59,8 @@ struct State {
 
 impl Watcher {
     pub(crate) fn open() -> Result<Self, String> {
-        let (settings, driver, pid) = (Settings::read()?, Driver::open()?, std::process::id());
-        let file = settings.folder.join(format!("{pid}.log"));
-        let log = OpenOptions::new().create(true).append(true).open(&file);
-        let mut log = log.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        let (mut settings, driver, pid) = (Settings::read()?, Driver::open()?, std::process::id());
+        let mut log = settings.begin_log(pid)?;
         let _ = log.write_all(header(&settings, pid).as_bytes());
         let spacing = Spacing::new(settings.every, settings.limited);
         let state = State {
@@ -207,12 +205,16 @@ impl Watcher {
         if self.looking.load(Ordering::Acquire) {
             drop(self.state());
         }
-        if let Call::Launch { kernel, arguments, packed } = call
-            && self.settings.accesses
-        {
+        if self.settings.accesses {
             let State { book, accesses, .. } = &mut *self.state();
-            // SAFETY: the caller's promise.
-            unsafe { accesses.count(&self.driver, book, parameters, (kernel, arguments, packed)) };
+            match call {
+                Call::Launch { kernel, arguments, packed } => {
+                    // SAFETY: the caller's promise.
+                    unsafe { accesses.count(&self.driver, book, parameters, (kernel, arguments, packed)) };
+                }
+                // Nobody says what the kernels of a graph are given.
+                _ => accesses.unknown += 1,
+            }
         }
         let tick = match &self.settings.when {
             When::Launches { kernel: part } => {
@@ -239,7 +241,7 @@ impl Watcher {
             return Ok(());
         }
         if state.spacing.taken(tick) {
-            state.halve(&self.settings, self.pid);
+            state.halve(&self.settings);
         }
         self.next.store(state.spacing.next(), Ordering::Relaxed);
         Ok(())
@@ -294,7 +296,7 @@ impl Watcher {
         seen?;
         state.apply(&Event::Looked, self.settings.events);
         // A file of its own, so that whoever reads the log need not read what is dropped.
-        let _ = fs::write(self.settings.look_file(self.pid, state.looks), seen_text);
+        let _ = fs::write(self.settings.look_file(state.looks), seen_text);
         state.write(format!("{head}{}done {}\n", self.totals(state), began.elapsed().as_nanos()));
         state.kept.push(state.looks);
         state.looks += 1;
@@ -303,8 +305,7 @@ impl Watcher {
 
     /// Writes the bytes of allocations to files, if they are wanted.
     fn dump(&self, state: &State, context: u64, allocations: &[(usize, u64, u64)]) -> Result<(), String> {
-        let Some(folder) = &self.settings.dump else { return Ok(()) };
-        let folder = folder.join(self.pid.to_string()).join(format!("snapshot-{}", state.looks));
+        let Some(folder) = self.settings.dump_folder(state.looks) else { return Ok(()) };
         fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         let named = |&(slot, base, bytes): &(usize, u64, u64)| (slot.to_string(), base, bytes);
         let named: Vec<_> = allocations.iter().map(named).collect();
@@ -358,14 +359,14 @@ impl State {
     }
 
     /// Drops every second snapshot so far.
-    fn halve(&mut self, settings: &Settings, pid: u32) {
+    fn halve(&mut self, settings: &Settings) {
         self.write("halve\n");
         let gone: Vec<u64> = self.kept.iter().copied().step_by(2).collect();
         self.kept = self.kept.iter().copied().skip(1).step_by(2).collect();
         for look in gone {
-            let _ = fs::remove_file(settings.look_file(pid, look));
-            if let Some(folder) = &settings.dump {
-                let _ = fs::remove_dir_all(folder.join(pid.to_string()).join(format!("snapshot-{look}")));
+            let _ = fs::remove_file(settings.look_file(look));
+            if let Some(folder) = settings.dump_folder(look) {
+                let _ = fs::remove_dir_all(folder);
             }
         }
     }

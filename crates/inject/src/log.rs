@@ -9,6 +9,8 @@ use crate::{Error, Learned, Look};
 /// What is known of one process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Watched {
+    /// What its files are called: the number of the process, and a count where the process was another program before.
+    pub name: String,
     /// The system's number of the process.
     pub pid: u32,
     /// Its number among its fellows, where a launcher gave it one.
@@ -35,7 +37,7 @@ pub struct Watched {
     pub cost_nanoseconds: u64,
     /// Entries that launches were given, by slot; none if they were not counted.
     pub accesses: BTreeMap<usize, u64>,
-    /// Launches whose arguments the driver could not describe.
+    /// Launches of graphs, and those whose arguments the driver could not describe.
     pub unknown: u64,
     /// Allocations of kinds that are not followed.
     pub unfollowed: u64,

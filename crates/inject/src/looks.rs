@@ -46,8 +46,8 @@ impl Look {
     }
 
     /// Reads the file of the look, which the library wrote before it said that it had looked. Whether it is there and whole.
-    pub(crate) fn is_whole_in(&mut self, folder: &Path, pid: u32) -> bool {
-        let file = folder.join(format!("{pid}.{}.look", self.index));
+    pub(crate) fn is_whole_in(&mut self, folder: &Path, name: &str) -> bool {
+        let file = folder.join(format!("{name}.{}.look", self.index));
         fs::read_to_string(file).is_ok_and(|text| self.read(&text).is_some())
     }
 

@@ -60,7 +60,7 @@ fn notes(watched: &Watched) -> Vec<String> {
     if watched.unknown > 0 {
         let count = watched.unknown;
         notes.push(format!(
-            "{count} launches have arguments that the driver cannot describe: no accesses counted"
+            "{count} launches are of graphs, or have arguments that the driver cannot describe: their accesses are not counted"
         ));
     }
     if watched.is_cut() {

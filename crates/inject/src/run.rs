@@ -88,7 +88,7 @@ fn watch_in(folder: &Path, request: &Request) -> Result<(ExitStatus, Vec<Watched
         while_teaching(folder, &request.learning, request.teach, || run(&mut program))?;
     let mut watched = logs(folder)?;
     for one in &mut watched {
-        one.learned = lessons.remove(&one.pid).unwrap_or_default();
+        one.learned = lessons.remove(&one.name).unwrap_or_default();
     }
     Ok((status?, watched))
 }
@@ -177,18 +177,25 @@ fn program(command: &[OsString]) -> Command {
     program
 }
 
-/// The logs in a folder.
+/// The logs in a folder, by rank and process.
 fn logs(folder: &Path) -> Result<Vec<Watched>, Error> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::file(folder))? {
         let path = entry.map_err(Error::file(folder))?.path();
         if path.extension().is_some_and(|extension| extension == "log") {
-            let bytes = fs::read(&path).map_err(Error::file(&path))?;
-            let mut watched = parse(&String::from_utf8_lossy(&bytes))?;
-            watched.looks.retain_mut(|look| look.is_whole_in(folder, watched.pid));
-            all.push(watched);
+            all.push(read_log(folder, &path)?);
         }
     }
-    all.sort_by_key(|watched: &Watched| (watched.rank, watched.pid));
+    all.sort_by_key(|one: &Watched| (one.rank, one.pid, one.name.clone()));
     Ok(all)
+}
+
+/// One log. What is wrong with it is told, and keeps nobody from the program's exit and the other logs.
+fn read_log(folder: &Path, path: &Path) -> Result<Watched, Error> {
+    let bytes = fs::read(path).map_err(Error::file(path))?;
+    let wrong = |error: Error| Watched { stopped: Some(error.to_string()), ..Watched::default() };
+    let mut watched = parse(&String::from_utf8_lossy(&bytes)).unwrap_or_else(wrong);
+    watched.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    watched.looks.retain_mut(|look| look.is_whole_in(folder, &watched.name));
+    Ok(watched)
 }

@@ -46,8 +46,8 @@ pub type Teach = fn(codec: &str, sample: &[Entry]) -> Lesson;
 /// What codecs learned in one process, by slot and name.
 pub type Learned = BTreeMap<u64, BTreeMap<String, Lesson>>;
 
-/// The lessons of all processes.
-type Lessons = BTreeMap<u32, Learned>;
+/// The lessons of all programs, by the names of their logs.
+type Lessons = BTreeMap<String, Learned>;
 
 /// Does something that lasts, and meanwhile trains these codecs for whoever asks through the folder.
 pub(crate) fn while_teaching<T>(
@@ -91,8 +91,9 @@ fn answer(
         let mut bytes = [0; 8];
         pupil.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
     };
-    let (process, slot, length) = (number()? as u32, number()?, number()?.min(MOST_BYTES));
-    let mut bytes = vec![0; length as usize];
+    let (slot, lengths) = (number()?, [number()?, number()?]);
+    let [mut name, mut bytes] = lengths.map(|length| vec![0; length.min(MOST_BYTES) as usize]);
+    pupil.read_exact(&mut name)?;
     pupil.read_exact(&mut bytes)?;
     let (entries, tail) = as_entries(&bytes);
     let sample: Vec<Entry> = entries.iter().copied().chain(last_entry(tail)).collect();
@@ -100,7 +101,8 @@ fn answer(
     let numbers: Vec<u64> = learned.iter().flat_map(numbers).collect();
     let named = codecs.iter().cloned().zip(learned).collect();
     let mut lessons = lessons.lock().unwrap_or_else(PoisonError::into_inner);
-    lessons.entry(process).or_default().insert(slot, named);
+    let name = String::from_utf8_lossy(&name).into_owned();
+    lessons.entry(name).or_default().insert(slot, named);
     drop(lessons);
     pupil.write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
 }

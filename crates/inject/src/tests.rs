@@ -10,6 +10,9 @@ mod frames;
 mod learn;
 #[path = "../inject/lines.rs"]
 mod lines;
+#[path = "../inject/settings.rs"]
+#[allow(dead_code)]
+mod settings;
 #[path = "../inject/spacing.rs"]
 mod spacing;
 #[path = "../inject/spans.rs"]

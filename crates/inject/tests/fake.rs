@@ -1,6 +1,12 @@
 //! The injected library, from its first call to the record, on a driver and a CUPTI that need no GPU (`fake/driver.c`).
 
-use std::{ffi::OsString, fs, os::unix::fs::symlink, path::Path, process::Command};
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{fs::symlink, process::ExitStatusExt},
+    path::Path,
+    process::{Command, ExitStatus},
+};
 
 use buddy_codec::Bf16;
 use buddy_core::Entry;
@@ -28,8 +34,8 @@ fn teach(codec: &str, sample: &[Entry]) -> Lesson {
     Lesson { window, block, bytes, parameters: json!({ "codec": codec, "entries": sample.len() }) }
 }
 
-/// Watches the program for so many launches; its output and exit code are its own.
-fn watched(launches: &str, when: When, dump: bool) -> (TempDir, Watched) {
+/// Watches the program with these arguments.
+fn watched_all(arguments: &[&str], when: When, dump: bool) -> (TempDir, ExitStatus, Vec<Watched>) {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);
     compile(&["-shared", "-fPIC"], "driver.c", &at("libcuda.so.1"));
@@ -39,8 +45,10 @@ fn watched(launches: &str, when: When, dump: bool) -> (TempDir, Watched) {
     libraries.push(dir.path());
     let kernels =
         ["bpc", "bf16", "table64"].map(|codec| (90, codec.to_owned(), format!("{codec}\0").into_bytes()));
+    let mut command: Vec<OsString> = vec!["env".into(), libraries, at("program").into()];
+    command.extend(arguments.iter().map(OsString::from));
     let request = Request {
-        command: ["env".into(), libraries, at("program").into(), launches.into()].into(),
+        command,
         kernels: kernels.into(),
         learning: ["bf16", "table64"].map(str::to_owned).into(),
         teach,
@@ -51,7 +59,13 @@ fn watched(launches: &str, when: When, dump: bool) -> (TempDir, Watched) {
         log: true,
         folder: at("folder"),
     };
-    let (status, mut all) = watch(&request).expect("it is watched");
+    let (status, all) = watch(&request).expect("it is watched");
+    (dir, status, all)
+}
+
+/// Watches the program for so many launches; its output and exit code are its own.
+fn watched(launches: &str, when: When, dump: bool) -> (TempDir, Watched) {
+    let (dir, status, mut all) = watched_all(&[launches], when, dump);
     assert_eq!((status.code(), all.len()), (Some(3), 1));
     (dir, all.remove(0))
 }
@@ -106,7 +120,7 @@ fn a_pool_is_seen_as_the_pieces_that_the_program_names() {
 #[test]
 fn full_snapshots_hold_the_bytes_of_their_moments() {
     let (dir, watched) = watched("30", every_launch(), true);
-    let (from, to) = (dir.path().join("dump").join(watched.pid.to_string()), dir.path().join("run"));
+    let (from, to) = (dir.path().join("dump").join(&watched.name), dir.path().join("run"));
     assert_eq!(
         buddy_inject::collect(&watched, &from, &to).expect("files are moved"),
         2,
@@ -137,4 +151,22 @@ fn what_only_held_zeros_is_said_and_counts_untaught() {
     );
     let text = buddy_inject::report(&watched);
     assert!(text.contains("1 allocation (0.0 MB) held nothing but zeros in every snapshot"), "{text}");
+}
+
+#[test]
+fn a_process_that_becomes_another_program_has_a_record_of_each() {
+    let (_dir, status, all) = watched_all(&["30", "again"], every_launch(), false);
+    assert_eq!((status.code(), all.len()), (Some(3), 2));
+    assert_eq!((all[0].pid, format!("{}-2", all[0].name)), (all[1].pid, all[1].name.clone()));
+    assert!(all.iter().all(|one| one.record().is_some() && one.stopped.is_none()));
+    assert_eq!(all.iter().map(|one| one.ended.is_some()).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(all[0].learned, all[1].learned, "each has its own lessons");
+}
+
+#[test]
+fn a_crash_is_the_programs_own_and_keeps_what_was_seen() {
+    let (_dir, status, all) = watched_all(&["1000", "abort"], every_launch(), false);
+    assert_eq!((status.signal(), all.len()), (Some(6), 1));
+    assert!((10..20).contains(&all[0].record().expect("it is kept").sizes.len()));
+    assert!(buddy_inject::report(&all[0]).contains("the process did not end by itself"));
 }

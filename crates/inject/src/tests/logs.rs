@@ -140,7 +140,7 @@ fn looks_are_read_from_their_own_files() {
     std::fs::write(dir.path().join("42.1.look"), &text[..text.len() / 2]).unwrap();
     let bare = |n: u64| format!("look {n} {n}000 kernel_{n}\ntotals {n} 2 1 128 8448\ndone 500\n");
     let mut watched = parse(&format!("{HEAD}{}{}{}", bare(1), bare(2), bare(3))).unwrap();
-    let whole: Vec<bool> = watched.looks.iter_mut().map(|look| look.is_whole_in(dir.path(), 42)).collect();
+    let whole: Vec<bool> = watched.looks.iter_mut().map(|look| look.is_whole_in(dir.path(), "42")).collect();
     assert_eq!(whole, [true, false, false]);
     assert_eq!(watched.looks[0].seen, parse(&format!("{HEAD}{}", look(1))).unwrap().looks[0].seen);
 }
