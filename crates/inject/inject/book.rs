@@ -317,12 +317,6 @@ impl Book {
         self.slots.get(slot)
     }
 
-    /// Address and bytes of those allocations that are managed memory.
-    pub(crate) fn managed(&self, allocations: &[(usize, u64, u64)]) -> Vec<(u64, u64)> {
-        let is_managed = |slot: usize| self.slot(slot).is_some_and(|slot| slot.how == How::Managed);
-        allocations.iter().filter(|one| is_managed(one.0)).map(|&(_, base, bytes)| (base, bytes)).collect()
-    }
-
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }

@@ -10,13 +10,6 @@ use crate::library::{Handle, Library};
 const MULTIPROCESSORS: c_int = 16;
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
-/// What managed memory is advised of and asked for: that a device reads it.
-const SET_ACCESSED_BY: c_int = 5;
-const UNSET_ACCESSED_BY: c_int = 6;
-const ACCESSED_BY: c_int = 3;
-/// More than a machine has, and the number of none.
-const MOST_DEVICES: usize = 64;
-const NO_DEVICE: c_int = -2;
 /// A stream that does not wait for the default stream.
 const NON_BLOCKING: c_uint = 1;
 
@@ -57,8 +50,6 @@ pub(crate) struct Driver {
     stream: unsafe extern "C" fn(*mut Handle, c_uint) -> c_int,
     wait: unsafe extern "C" fn(Handle) -> c_int,
     capturing: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
-    advise: unsafe extern "C" fn(u64, usize, c_int, c_int) -> c_int,
-    range: unsafe extern "C" fn(*mut c_void, usize, c_int, u64, usize) -> c_int,
     /// Offset and bytes of a kernel's argument, of a function's and of a library's kernel; drivers since CUDA 12.4 have
     /// both.
     parameters: [Option<Parameter>; 2],
@@ -94,8 +85,6 @@ impl Driver {
                 stream: library.find(c"cuStreamCreate")?,
                 wait: library.find(c"cuStreamSynchronize")?,
                 capturing: library.find(c"cuStreamIsCapturing")?,
-                advise: library.find(c"cuMemAdvise")?,
-                range: library.find(c"cuMemRangeGetAttribute")?,
                 parameters: [
                     library.find(c"cuFuncGetParamInfo").ok(),
                     library.find(c"cuKernelGetParamInfo").ok(),
@@ -248,31 +237,6 @@ impl Driver {
     pub(crate) unsafe fn clear(&self, at: u64, bytes: usize, stream: u64) -> Result<(), String> {
         // SAFETY: the caller's promise.
         check(unsafe { (self.fill)(at, 0, bytes, stream as Handle) }, "cannot clear the counters")
-    }
-
-    /// Has the current device read managed memory where it lies, instead of moving it, until [`leave`](Self::leave). Returns
-    /// whether anything changed: not if the program has asked for that itself.
-    pub(crate) fn reach(&self, base: u64, bytes: u64) -> bool {
-        let (mut device, mut devices) = (0, [NO_DEVICE; MOST_DEVICES]);
-        let list = devices.as_mut_ptr().cast();
-        // SAFETY: the driver writes as many numbers as there is room for, of managed memory that lives.
-        unsafe {
-            (self.device)(&mut device) == 0
-                && (self.range)(list, size_of_val(&devices), ACCESSED_BY, base, bytes as usize) == 0
-                && !devices.contains(&device)
-                && (self.advise)(base, bytes as usize, SET_ACCESSED_BY, device) == 0
-        }
-    }
-
-    /// Takes back what [`reach`](Self::reach) changed.
-    pub(crate) fn leave(&self, base: u64, bytes: u64) {
-        let mut device = 0;
-        // SAFETY: managed memory that lives.
-        unsafe {
-            if (self.device)(&mut device) == 0 {
-                (self.advise)(base, bytes as usize, UNSET_ACCESSED_BY, device);
-            }
-        }
     }
 
     /// Whether a stream of the program is being captured into a graph.

@@ -55,7 +55,6 @@ impl Eyes {
         settings: &Settings,
         context: u64,
         allocations: &[(usize, u64, u64)],
-        managed: &[(u64, u64)],
         log: &mut Vec<u8>,
     ) -> Result<(), String> {
         if !self.contexts.contains_key(&context) {
@@ -66,14 +65,7 @@ impl Eyes {
         if settings.learns.contains(&true) {
             eye.learn(driver, settings, &table, &mut self.lessons)?;
         }
-        let reached: Vec<&(u64, u64)> = if std::env::var_os("BUDDY_WATCH_ADVISE").is_some() {
-            managed.iter().filter(|(base, bytes)| driver.reach(*base, *bytes)).collect()
-        } else {
-            Vec::new()
-        };
-        let counted = eye.count(driver, settings, &mut table);
-        reached.iter().for_each(|(base, bytes)| driver.leave(*base, *bytes));
-        let (sums, classes) = counted?;
+        let (sums, classes) = eye.count(driver, settings, &mut table)?;
         for part in &table.parts {
             write_part(log, &table, part, sums, classes);
         }

@@ -286,9 +286,8 @@ impl Watcher {
                 break;
             }
             seen = self.driver.within(context, || {
-                let State { eyes, book, .. } = state;
-                let managed: Vec<(u64, u64)> = book.managed(allocations);
-                eyes.look(&self.driver, &self.settings, context, allocations, &managed, &mut seen_text)?;
+                let State { eyes, .. } = state;
+                eyes.look(&self.driver, &self.settings, context, allocations, &mut seen_text)?;
                 self.dump(state, context, allocations)
             });
         }

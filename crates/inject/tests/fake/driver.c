@@ -41,8 +41,6 @@ int cuMemFreeHost(void* at) { return free(at), 0; }
 int cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t bytes, void* stream) { return memcpy((void*)to, from, bytes), 0; }
 int cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t bytes, void* stream) { return memcpy(to, (void*)from, bytes), 0; }
 int cuMemsetD8Async(u64 at, unsigned char byte, size_t bytes, void* stream) { return memset((void*)at, byte, bytes), 0; }
-int cuMemAdvise(u64 at, size_t bytes, int advice, int device) { return 1; }
-int cuMemRangeGetAttribute(void* data, size_t room, int attribute, u64 at, size_t bytes) { return 1; }
 int cuStreamCreate(void** stream, u32 flags) { return *stream = (void*)1, 0; }
 int cuStreamSynchronize(void* stream) { return 0; }
 int cuStreamIsCapturing(void* stream, int* status) { return *status = 0, 0; }
