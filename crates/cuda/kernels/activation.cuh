@@ -1,7 +1,7 @@
 // Activations of pairs of bf16 values, with the bits of PyTorch's kernels: fp32 inside, rounded once. `kept` is what backward needs of
 // the input, `forward` the output and `backward` the gradient, both of what is kept.
 #pragma once
-#include "bits.cuh"
+#include "positive.cuh"
 
 namespace buddy {
 
@@ -21,19 +21,16 @@ struct Same {
     static BUDDY_FN u32 backward(u32, u32 gradients) { return gradients; }
 };
 
-// Ones in the halves with a positive value or a NaN, whose gradients pass.
-BUDDY_FN u32 passing(u32 pair) {
-    u32 value = pair & 0x7fff7fffu, nan = (value + 0x007f007fu) & 0x80008000u;
-    u32 positive = (value + 0x7fff7fffu) & 0x80008000u & ~pair;
-    return ((nan | positive) >> 15) * 0xffffu;
-}
-
-// What is kept is the output, whose zeros take a bit.
+// What is kept is the output, whose zeros take a bit. A NaN is a NaN, without a sign.
 struct Relu {
     static constexpr bool ACTIVE = true;
-    static BUDDY_FN u32 kept(u32 pair) { return pair & passing(pair); }
+    static BUDDY_FN u32 kept(u32 pair) {
+        u32 out;
+        asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(pair), "r"(0u));
+        return out;
+    }
     static BUDDY_FN u32 forward(u32 pair) { return pair; }
-    static BUDDY_FN u32 backward(u32 pair, u32 gradients) { return gradients & passing(pair); }
+    static BUDDY_FN u32 backward(u32 pair, u32 gradients) { return gradients & Positive::nonzero(pair); }
 };
 
 // relu(x) squared; what is kept is relu(x).
@@ -46,7 +43,7 @@ struct SquaredRelu {
     }
     static BUDDY_FN u32 backward(u32 pair, u32 gradients) {
         u32 product = round_pair(low_value(gradients) * (2.0f * low_value(pair)), high_value(gradients) * (2.0f * high_value(pair)));
-        return product & passing(pair);
+        return product & Positive::nonzero(pair);
     }
 };
 

@@ -5,11 +5,15 @@
 // out, reading gives that instead of what is packed, and one more kernel turns gradients of the output into the input's.
 #include "activation.cuh"
 #include "buddy_device.cuh"
-#include "eighth.cuh"
 #include "frozen.cuh"
+#include "positive.cuh"
 
 #ifndef BUDDY_ACTIVATION
 #define BUDDY_ACTIVATION Same
+#endif
+// Blocks that a multiprocessor shall hold when it packs.
+#ifndef BUDDY_PACK_BLOCKS
+#define BUDDY_PACK_BLOCKS BUDDY_BLOCKS
 #endif
 
 using namespace buddy;
@@ -19,11 +23,6 @@ typedef BUDDY_ACTIVATION Activation;
 constexpr u32 WARPS = PAGE_ENTRIES / WARP, SCANNERS = 1024;
 // The index is made by so many blocks. Meanwhile their sums lie in the header, which has room for them.
 constexpr u32 SUMS = 16, HEADER_WORDS = 32, AT_SUMS = 16, AT_SECTORS = 12;
-
-// Whether eight lanes take an entry where they can: in activations, which are bf16. Packing alone is slower so (docs/decisions.md).
-BUDDY_FN bool by_eighths(const Order& order, u32 device_bytes) {
-    return Activation::ACTIVE && order.row == 0 && device_bytes == Eighth::DEVICE_BYTES;
-}
 
 struct Packing {
     const uint4* from;
@@ -54,41 +53,30 @@ BUDDY_FN uint4 forward_of(const uint4& v) {
     return each(v, [](u32 pair) { return Activation::forward(pair); });
 }
 
-// Packs those of a warp's entries that eight lanes can take, from `start` on; a bit for each. All outputs are written.
-BUDDY_FN u32 pack_eighths(const Packing& of, u64 start, u32 lane) {
-    uint4 values[Eighth::TIMES];
-    BUDDY_UNROLL
-    for (u32 i = 0; i < Eighth::TIMES; i++) values[i] = of.from[start * CHUNKS + i * WARP + lane];
-    u32 done = 0;
-    BUDDY_UNROLL
-    for (u32 i = 0; i < Eighth::TIMES; i++) {
-        uint4 kept = kept_of(values[i]);
-        if (Activation::ACTIVE) __stcg(of.out + start * CHUNKS + i * WARP + lane, forward_of(kept));
-        Eighth::Look look = Eighth::look(kept, of.params.window);
-        bool fits = Eighth::fits(look, lane, of.params.window);
-        u32 entry = i * (WARP / CHUNKS) + lane / CHUNKS;
-        if (fits) Eighth::put(of.device + (start + entry) * Eighth::DEVICE_BYTES, lane % CHUNKS, kept, look.codes);
-        done |= Eighth::entries_of(__ballot_sync(ALL, fits)) << i * (WARP / CHUNKS);
-    }
-    return done;
-}
-
-// Packs those of a warp's entries that `wanted` has a bit for, through the tile; each lane's nibble.
-BUDDY_FN u32 pack_tile(const Packing& of, const Tile& tile, u64 start, u64 entry, u32 wanted, bool with_output) {
+// Those of a warp's entries that `wanted` has a bit for, wherever they are; the others are zeros.
+BUDDY_FN void fetch_entries(const Packing& of, const Tile& tile, u64 entry, u32 wanted) {
     Row row(tile);
-    if (wanted != ALL) {
-        BUDDY_UNROLL
-        for (u32 c = 0; c < CHUNKS; c++) row.store_chunk(c, 0, 0, 0, 0);
-        __syncwarp();
-    }
+    BUDDY_UNROLL
+    for (u32 c = 0; c < CHUNKS; c++) row.store_chunk(c, 0, 0, 0, 0);
+    __syncwarp();
     BUDDY_UNROLL
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 of_row = i * (WARP / CHUNKS) + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
         u64 from = __shfl_sync(ALL, entry, of_row);
         if (wanted >> of_row & 1) cp_async<16>(tile.at(of_row, chunk), of.from + from * CHUNKS + chunk);
     }
+}
+
+// Packs those of a warp's entries that `wanted` has a bit for; each lane's nibble.
+BUDDY_FN u32 pack_tile(const Packing& of, const Tile& tile, u64 start, u64 entry, u32 wanted) {
+    Row row(tile);
+    if (wanted == ALL && of.order.row == 0) {
+        fetch_plain(tile, of.from + start * CHUNKS, ALL);
+    } else {
+        fetch_entries(of, tile, entry, wanted);
+    }
     cp_async_wait_warp();
-    if (Activation::ACTIVE && with_output) {
+    if (Activation::ACTIVE) {
         along_plain(tile, wanted, [&](uint4* shared, u32 index) { __stcg(of.out + start * CHUNKS + index, forward_of(kept_of(*shared))); });
         __syncwarp();
     }
@@ -108,7 +96,7 @@ BUDDY_FN u32 pack_tile(const Packing& of, const Tile& tile, u64 start, u64 entry
 }
 
 // A block to a page. Entries past the end are zeros.
-extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_pack(const __grid_constant__ Packing of) {
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_PACK_BLOCKS) frozen_pack(const __grid_constant__ Packing of) {
     __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
     __shared__ u32 sums[WARPS];
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -116,12 +104,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS) frozen_p
     u64 start = (u64)blockIdx.x * PAGE_ENTRIES + warp * WARP;
     u64 entry = of.order.entry_at(start + lane);
     u32 active = __ballot_sync(ALL, start + lane < of.order.places() && entry < of.order.entries);
-    bool eighths = by_eighths(of.order, of.device_bytes) && active == ALL;
-    u32 done = eighths ? pack_eighths(of, start, lane) : 0, nibble = Eighth::NIBBLE;
-    if (done != ALL) {
-        u32 other = pack_tile(of, tile, start, entry, active & ~done, !eighths);
-        if ((done >> lane & 1) == 0) nibble = other;
-    }
+    u32 nibble = pack_tile(of, tile, start, entry, active);
     u32 pair = nibble | __shfl_down_sync(ALL, nibble, 1) << 4;
     if (lane % 2 == 0) of.nibbles[(start + lane) / 2] = (u8)pair;
     u32 over = __reduce_add_sync(ALL, sectors_over(nibble, of.device_bytes));
@@ -245,12 +228,12 @@ BUDDY_FN Tile this_tile() {
     return {chunks + threadIdx.x / WARP * (WARP * CHUNKS), threadIdx.x % WARP};
 }
 
-// Fetches and decodes the entries at 32 places, one to a lane; those that are not wanted, or cannot be decoded, become zeros. Whoever
-// knows their nibbles gives them.
-template <bool GIVEN = false>
-BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool wanted, u32 given = 0) {
+// Fetches and decodes the entries at 32 places, one to a lane; those that are not wanted, or cannot be decoded, become zeros. `IN_ORDER`
+// if the places follow each other.
+template <bool IN_ORDER>
+BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool wanted) {
     const Frozen& from = of.from;
-    u32 nibble = GIVEN ? given : wanted ? from.nibbles[place / 2] >> (place % 2 * 4) & 15 : (u32)ZERO;
+    u32 nibble = wanted ? from.nibbles[place / 2] >> (place % 2 * 4) & 15 : (u32)ZERO;
     u32 over = sectors_over(nibble, from.device_bytes);
     const u8* rest = over == 0 ? nullptr : from.sectors_of(place, over);
     // An index that names sectors that are not there: as if the nibble were reserved.
@@ -260,7 +243,9 @@ BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool w
         return Place{(u8*)__shfl_sync(ALL, (u64)mine.device, row), (u8*)__shfl_sync(ALL, (u64)mine.buddy, row), mine.device_bytes};
     };
     bool small = is_small(nibble, mine);
-    along_rows(tile, ALL, 0, small ? 0 : chunks_of(nibble), there, Fetch());
+    u32 used = small ? 0 : chunks_of(nibble);
+    if (IN_ORDER) along_page(tile, (u8*)from.device + (place - tile.lane) * from.device_bytes, from.device_bytes, used, there, Fetch());
+    else along_rows(tile, ALL, 0, used, there, Fetch());
     if (small) cp_async<8>(tile.at(tile.lane, 0), mine.device);
     cp_async_wait_warp();
     if (nibble == RAW && from.order.row == 0) return;
@@ -272,19 +257,34 @@ BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool w
     row.store_all(words);
 }
 
+// Chunks to where they belong: an activation's as what it puts out.
+struct Forward {
+    static BUDDY_FN void put(const Reading& of, u64 at, const uint4& kept, const uint4*) { __stcg(of.to + at, forward_of(kept)); }
+};
+// Or as gradients of its input.
+struct Backward {
+    static BUDDY_FN void put(const Reading& of, u64 at, const uint4& kept, const uint4* gradients) {
+        auto of_pair = [](u32 pair, u32 gradients) { return Activation::backward(pair, gradients); };
+        uint4 g = __ldcs(gradients + at);
+        __stcg(of.to + at, make_uint4(of_pair(kept.x, g.x), of_pair(kept.y, g.y), of_pair(kept.z, g.z), of_pair(kept.w, g.w)));
+    }
+};
+
 // The tile's rows to where lanes say.
-BUDDY_FN void put_rows(const Tile& tile, uint4* to, u64 entry, u32 active) {
+template <class Way>
+BUDDY_FN void put_rows(const Reading& of, const Tile& tile, u64 entry, u32 active, const uint4* gradients = nullptr) {
     __syncwarp();
     BUDDY_UNROLL
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 row = i * (WARP / CHUNKS) + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
-        u64 at = __shfl_sync(ALL, entry, row);
-        if (active >> row & 1) __stcg(to + at * CHUNKS + chunk, *tile.at(row, chunk));
+        u64 at = __shfl_sync(ALL, entry, row) * CHUNKS + chunk;
+        if (active >> row & 1) Way::put(of, at, *tile.at(row, chunk), gradients);
     }
 }
 
 // A warp to 32 places from `first` on, `count` of them. `to` begins with entry `base`.
-BUDDY_FN void read_places(const Reading& of, u64 first, u64 count, u64 base) {
+template <class Way>
+BUDDY_FN void read_places(const Reading& of, u64 first, u64 count, u64 base, const uint4* gradients = nullptr) {
     Tile tile = this_tile();
     u64 place = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + tile.lane;
     bool wanted = place < count;
@@ -292,87 +292,19 @@ BUDDY_FN void read_places(const Reading& of, u64 first, u64 count, u64 base) {
     wanted = wanted && entry < of.from.order.entries;
     u32 active = __ballot_sync(ALL, wanted);
     if (active == 0) return;
-    load_places(of, tile, first + place, wanted);
-    put_rows(tile, of.to, entry - base, active);
-}
-
-// Chunks of an activation to where they belong: as its outputs.
-struct Forward {
-    static BUDDY_FN uint4 prepare(const uint4*, u64) { return make_uint4(0, 0, 0, 0); }
-    static BUDDY_FN void put(const Reading& of, u64 at, const uint4& kept, const uint4&) { __stcg(of.to + at, forward_of(kept)); }
-};
-// Or as gradients of its input.
-struct Backward {
-    static BUDDY_FN uint4 prepare(const uint4* gradients, u64 at) { return __ldcs(gradients + at); }
-    static BUDDY_FN void put(const Reading& of, u64 at, const uint4& kept, const uint4& g) {
-        auto of_pair = [](u32 pair, u32 gradients) { return Activation::backward(pair, gradients); };
-        __stcg(of.to + at, make_uint4(of_pair(kept.x, g.x), of_pair(kept.y, g.y), of_pair(kept.z, g.z), of_pair(kept.w, g.w)));
-    }
-};
-
-// The tile's rows to where lanes say.
-template <class Way>
-BUDDY_FN void put_activated(const Reading& of, const Tile& tile, u64 entry, u32 active, const uint4* gradients) {
-    __syncwarp();
-    BUDDY_UNROLL
-    for (u32 i = 0; i < CHUNKS; i++) {
-        u32 row = i * (WARP / CHUNKS) + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
-        u64 at = __shfl_sync(ALL, entry, row) * CHUNKS + chunk;
-        if (active >> row & 1) Way::put(of, at, *tile.at(row, chunk), Way::prepare(gradients, at));
-    }
-}
-
-// Those of a warp's entries that eight lanes can take, from place `start` on; `to` has the first as its entry `first`.
-template <class Way>
-BUDDY_FN void read_eighths(const Reading& of, u64 start, u64 first, u32 wanted, u32 lane, const uint4* gradients) {
-    constexpr u32 TIMES = Eighth::TIMES / 2;
-    BUDDY_UNROLL
-    for (u32 half = 0; half < 2; half++) {
-        Eighth::Part parts[TIMES];
-        uint4 prepared[TIMES];
-        BUDDY_UNROLL
-        for (u32 i = 0; i < TIMES; i++) {
-            u32 entry = (half * TIMES + i) * (WARP / CHUNKS) + lane / CHUNKS;
-            if ((wanted >> entry & 1) == 0) continue;
-            parts[i] = Eighth::load(of.from.device + (start + entry) * Eighth::DEVICE_BYTES, lane % CHUNKS);
-            prepared[i] = Way::prepare(gradients, (first + entry) * CHUNKS + lane % CHUNKS);
-        }
-        BUDDY_UNROLL
-        for (u32 i = 0; i < TIMES; i++) {
-            u32 entry = (half * TIMES + i) * (WARP / CHUNKS) + lane / CHUNKS;
-            if ((wanted >> entry & 1) == 0) continue;
-            Way::put(of, (first + entry) * CHUNKS + lane % CHUNKS, Eighth::decode(parts[i], of.params.window), prepared[i]);
-        }
-    }
-}
-
-// A warp to 32 places, as `read_places`; with gradients of what the activation put out, if that is the way.
-template <class Way>
-BUDDY_FN void read_activated(const Reading& of, u64 first, u64 count, u64 base, const uint4* gradients) {
-    Tile tile = this_tile();
-    u64 start = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP, place = first + start + tile.lane;
-    u64 entry = of.from.order.entry_at(place);
-    bool wanted = start + tile.lane < count && entry < of.from.order.entries;
-    u32 nibble = wanted ? of.from.nibbles[place / 2] >> (place % 2 * 4) & 15 : (u32)ZERO;
-    u32 active = __ballot_sync(ALL, wanted), quick = __ballot_sync(ALL, wanted && nibble == Eighth::NIBBLE);
-    if (!by_eighths(of.from.order, of.from.device_bytes)) quick = 0;
-    if (quick != 0) read_eighths<Way>(of, first + start, first + start - base, quick, tile.lane, gradients);
-    u32 rest = active & ~quick;
-    if (rest == 0) return;
-    load_places<true>(of, tile, place, true, rest >> tile.lane & 1 ? nibble : (u32)ZERO);
-    put_activated<Way>(of, tile, entry - base, rest, gradients);
+    load_places<true>(of, tile, first + place, wanted);
+    put_rows<Way>(of, tile, entry - base, active, gradients);
 }
 
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     frozen_read(const __grid_constant__ Reading of, u64 first, u64 count, u64 base) {
-    if (Activation::ACTIVE) read_activated<Forward>(of, first, count, base, nullptr);
-    else read_places(of, first, count, base);
+    read_places<Forward>(of, first, count, base);
 }
 
 // The gradients of an activation's input, as `frozen_read` reads its output again.
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     frozen_back(const __grid_constant__ Reading of, u64 first, u64 count, u64 base, const uint4* gradients) {
-    if (Activation::ACTIVE) read_activated<Backward>(of, first, count, base, gradients);
+    if (Activation::ACTIVE) read_places<Backward>(of, first, count, base, gradients);
 }
 
 // The i-th of `to` becomes entry list[i]; one that does not exist is zeros.
@@ -384,6 +316,6 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     if (active == 0) return;
     u64 entry = at < count ? list[at] : 0;
     bool wanted = at < count && entry < of.from.order.entries;
-    load_places(of, tile, wanted ? of.from.order.place_of(entry) : 0, wanted);
-    put_rows(tile, of.to, at, active);
+    load_places<false>(of, tile, wanted ? of.from.order.place_of(entry) : 0, wanted);
+    put_rows<Forward>(of, tile, at, active);
 }

@@ -146,18 +146,24 @@ BUDDY_FN void along_rows(const Tile& tile, u32 rows, u32 first, u32 used, PlaceO
     }
 }
 
-// Moves the compressed rows of consecutive entries of one page between shared memory and their places.
+// Moves the compressed rows of consecutive entries between shared memory and their places: `device` is where the first one's part
+// lies, `place(row)` says where all of one is.
+template <class PlaceOf, class Move>
+BUDDY_FN void along_page(const Tile& tile, u8* device, u32 device_bytes, u32 used, PlaceOf place, Move move) {
+    u32 per_row = device_bytes / CHUNK;
+    // No switch: its table of jumps is a load.
+    if (per_row == 4) along_device<4>(tile, device, used, move);
+    else if (per_row == 6) along_device<6>(tile, device, used, move);
+    else if (per_row == 8) along_device<8>(tile, device, used, move);
+    else if (per_row == 2) along_device<2>(tile, device, used, move);
+    u32 over = __ballot_sync(ALL, used > (per_row == 0 ? 1 : per_row));
+    if (over != 0) along_rows(tile, over, per_row, used, place, move);
+}
+
+// The same in one page, where places are a step apart.
 template <class Move>
 BUDDY_FN void along_page(const Tile& tile, const Place& place, u32 used, Move move) {
-    u32 per_row = place.device_bytes / CHUNK;
-    // No switch: its table of jumps is a load.
-    if (per_row == 4) along_device<4>(tile, place.device, used, move);
-    else if (per_row == 6) along_device<6>(tile, place.device, used, move);
-    else if (per_row == 8) along_device<8>(tile, place.device, used, move);
-    else if (per_row == 2) along_device<2>(tile, place.device, used, move);
-    u32 over = __ballot_sync(ALL, used > (per_row == 0 ? 1 : per_row));
-    if (over == 0) return;
-    along_rows(tile, over, per_row, used, [&](u32 row) { return step_by(place, row); }, move);
+    along_page(tile, place.device, place.device_bytes, used, [&](u32 row) { return step_by(place, row); }, move);
 }
 
 struct Fetch {

@@ -234,7 +234,7 @@ impl Gpu {
         }
         let source = match activation {
             None => Source::frozen(kind)?,
-            Some(activation) => Source::activation(kind, activation)?,
+            Some(activation) => Source::activation(activation),
         };
         let module = self.module(&source)?;
         let kernels = Arc::new(self.check("find the kernels", FrozenKernels::new(&module))?);

@@ -39,6 +39,7 @@ mod kv;
 mod layout;
 mod learned;
 mod linear;
+mod norm;
 mod pool;
 mod report;
 mod source;
@@ -63,6 +64,7 @@ pub use kv::{
 };
 pub use layout::{BuddyView, Memory, Page};
 pub use linear::{Linear, Output};
+pub use norm::{Channels, NormRelu};
 pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};
 pub use source::{Header, Params, SURVEY_SHAPE, Source, codecs, constants, constants_header};

@@ -18,7 +18,6 @@ const HEADERS: [Header; 32] = [
     ("buddy_device.cuh", include_str!("../kernels/buddy_device.cuh")),
     ("bulk.cuh", include_str!("../kernels/bulk.cuh")),
     ("delta64.cuh", include_str!("../kernels/delta64.cuh")),
-    ("eighth.cuh", include_str!("../kernels/eighth.cuh")),
     ("entry.cuh", include_str!("../kernels/entry.cuh")),
     ("fields.cuh", include_str!("../kernels/fields.cuh")),
     ("frozen.cuh", include_str!("../kernels/frozen.cuh")),
@@ -32,6 +31,7 @@ const HEADERS: [Header; 32] = [
     ("narrow_plan.cuh", include_str!("../kernels/narrow_plan.cuh")),
     ("near64.cuh", include_str!("../kernels/near64.cuh")),
     ("planes.cuh", include_str!("../kernels/planes.cuh")),
+    ("positive.cuh", include_str!("../kernels/positive.cuh")),
     ("quad.cuh", include_str!("../kernels/quad.cuh")),
     ("quarter.cuh", include_str!("../kernels/quarter.cuh")),
     ("scaled.cuh", include_str!("../kernels/scaled.cuh")),
@@ -68,6 +68,9 @@ pub(crate) fn attention_teams(columns: u32) -> u32 {
 pub(crate) const WARPS: u32 = 2;
 /// Blocks that a multiprocessor shall hold: at most 80 registers a thread.
 pub(crate) const BLOCKS: u32 = 12;
+
+/// The same for frozen buffers of bf16, whose kernels do with 64 registers.
+const FROZEN_BLOCKS: u32 = 16;
 
 /// How the survey kernels are launched: warps of a block, and blocks that a multiprocessor shall hold.
 pub const SURVEY_SHAPE: (u32, u32) = (WARPS, BLOCKS);
@@ -137,7 +140,7 @@ impl Source {
     /// [`Error::NoKernels`] if it has none.
     pub fn codec(kind: CodecKind) -> Result<Self, Error> {
         let text = include_str!("../kernels/codec.cu");
-        Ok(Self::new(format!("{kind}.cu"), text, &codec_defines(kind)?))
+        Ok(Self::new(format!("{kind}.cu"), text, &codec_defines(kind, BLOCKS)?))
     }
 
     /// The kernel that counts the sizes of many spans with a codec.
@@ -146,7 +149,7 @@ impl Source {
     /// [`Error::NoKernels`] if the codec has none.
     pub fn survey(kind: CodecKind) -> Result<Self, Error> {
         let text = include_str!("../kernels/survey.cu");
-        Ok(Self::new(format!("{kind}-survey.cu"), text, &codec_defines(kind)?))
+        Ok(Self::new(format!("{kind}-survey.cu"), text, &codec_defines(kind, BLOCKS)?))
     }
 
     /// The kernels that pack and read frozen buffers with a codec.
@@ -158,18 +161,16 @@ impl Source {
             return Err(Error::NoKernels { codec: kind });
         }
         let text = include_str!("../kernels/frozen.cu");
-        Ok(Self::new(format!("{kind}-frozen.cu"), text, &codec_defines(kind)?))
+        let blocks = if kind == CodecKind::Bf16 { FROZEN_BLOCKS } else { BLOCKS };
+        Ok(Self::new(format!("{kind}-frozen.cu"), text, &codec_defines(kind, blocks)?))
     }
 
-    /// The kernels of an activation whose input is packed with a codec.
-    ///
-    /// # Errors
-    /// [`Error::NoKernels`] if the codec has none.
-    pub fn activation(kind: CodecKind, activation: Activation) -> Result<Self, Error> {
-        let mut source = Self::frozen(kind)?;
-        source.name = format!("{kind}-{}.cu", activation.name());
-        source.defines.push(format!("BUDDY_ACTIVATION={}", activation.struct_name()));
-        Ok(source)
+    /// The kernels of an activation of bf16 values, whose input is packed as bf16.
+    pub fn activation(activation: Activation) -> Self {
+        let mut defines = defines("Positive", FROZEN_BLOCKS);
+        defines.push(format!("BUDDY_ACTIVATION={}", activation.struct_name()));
+        defines.push(format!("BUDDY_PACK_BLOCKS={BLOCKS}"));
+        Self::new(format!("bf16-{}.cu", activation.name()), include_str!("../kernels/frozen.cu"), &defines)
     }
 
     /// The kernel of a linear layer for few tokens, with macros that say its shape.
@@ -206,6 +207,11 @@ impl Source {
     /// What lies between the products of a decode step.
     pub fn decode() -> Self {
         Self { least: ATTENTION_LEAST, ..Self::new("decode.cu", include_str!("../kernels/decode.cu"), &[]) }
+    }
+
+    /// Batch normalisation with its ReLU.
+    pub fn norm() -> Self {
+        Self::new("norm.cu", include_str!("../kernels/norm.cu"), &[])
     }
 
     /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns.
@@ -289,13 +295,11 @@ impl Source {
         };
         let attention = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| (values, columns)));
         let attention = attention.map(|(values, columns)| Self::attention("Packed", values, columns));
-        let activations =
-            Activation::ALL.map(|one| Self::activation(CodecKind::Bf16, one).expect("a codec of the table"));
         codecs()
             .flat_map(of_codec)
-            .chain(activations)
+            .chain(Activation::ALL.map(Self::activation))
             .chain(linear::sources())
-            .chain([Self::kv(), Self::decode()])
+            .chain([Self::kv(), Self::decode(), Self::norm()])
             .chain(attention)
             .collect()
     }
@@ -307,10 +311,15 @@ fn freezes(kind: CodecKind) -> bool {
 }
 
 /// Macros of a program that is written once for all codecs.
-fn codec_defines(kind: CodecKind) -> Result<Vec<String>, Error> {
+fn codec_defines(kind: CodecKind, blocks: u32) -> Result<Vec<String>, Error> {
     let found = CODECS.iter().find(|(known, ..)| *known == kind);
     let &(_, name) = found.ok_or(Error::NoKernels { codec: kind })?;
-    Ok(vec![format!("BUDDY_CODEC={name}"), format!("BUDDY_WARPS={WARPS}"), format!("BUDDY_BLOCKS={BLOCKS}")])
+    Ok(defines(name, blocks))
+}
+
+/// The same for a codec's struct.
+fn defines(name: &str, blocks: u32) -> Vec<String> {
+    vec![format!("BUDDY_CODEC={name}"), format!("BUDDY_WARPS={WARPS}"), format!("BUDDY_BLOCKS={blocks}")]
 }
 
 /// The constants of the address map, which the kernels do not write down themselves.

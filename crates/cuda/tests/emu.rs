@@ -45,9 +45,9 @@ fn a_wait_that_nobody_ends_is_reported() {
 }
 
 #[test]
-fn entries_by_eighths_have_the_stream_of_one_thread() {
-    let output = Command::new(build("eighth")).output().expect("a start");
+fn what_a_relu_leaves_has_the_stream_of_any_bf16() {
+    let output = Command::new(build("positive")).output().expect("a start");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let taken: u32 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
-    assert!(taken > 1000, "only {taken} entries were taken");
+    assert!(taken > 50_000, "only {taken} entries were taken by its own way");
 }

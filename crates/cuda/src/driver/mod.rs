@@ -22,6 +22,7 @@ use crate::{
     decode::{GateView, NormView, PickView},
     kv::{AttentionArguments, FreshView, KvView, RowsView},
     layout::{BuddyView, LinearView, Memory, Packing, Reading, Unpacking},
+    norm::Normalising,
     source::Params,
 };
 
@@ -54,6 +55,8 @@ unsafe impl DeviceRepr for NormView {}
 unsafe impl DeviceRepr for GateView {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for PickView {}
+// SAFETY: likewise, the struct of `norm.cu`.
+unsafe impl DeviceRepr for Normalising {}
 
 /// The least CUDA version that the driver must have, and the first driver that has it: what the kernels' machine code
 /// and the calls here are of.

@@ -1,0 +1,165 @@
+// bf16 values as a ReLU leaves them (docs/format.md, "Floats"): no signs, many zeros. The streams are those of `Bf16`. Where that would
+// take layout A whatever the fields are, which is nearly always, its fields are made here in half the instructions: both values of a
+// word at once, zeros as masks, and one position that says word and bit.
+#pragma once
+#include "bf16.cuh"
+
+namespace buddy {
+
+// Ones in the halves whose highest bit is set.
+BUDDY_FN u32 spread_signs(u32 pair) {
+#ifdef __CUDA_ARCH__
+    u32 out;
+    asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(out) : "r"(pair));
+    return out;
+#else
+    return (pair >> 15 & 0x00010001u) * 0xffffu;
+#endif
+}
+
+// The smaller halves of two words, as signed numbers.
+BUDDY_FN u32 min_signed_halves(u32 a, u32 b) {
+#ifdef __CUDA_ARCH__
+    return __vmins2(a, b);
+#else
+    return min_halves(a ^ 0x80008000u, b ^ 0x80008000u) ^ 0x80008000u;
+#endif
+}
+
+// Both halves of `pair` added to `sum`.
+BUDDY_FN u32 add_halves(u32 pair, u32 sum) {
+#ifdef __CUDA_ARCH__
+    return __dp2a_lo(pair, 0x0101u, sum);
+#else
+    return sum + (pair & 0xffff) + (pair >> 16);
+#endif
+}
+
+// Bit i of the low half becomes bit 2i, bit i of the high half bit 2i + 1.
+BUDDY_FN u32 interleave_halves(u32 x) {
+    x = permute_bytes(x, 0, 0x3120);
+    x = choose_bits(0xf00ff00fu, x, choose_bits(0x0f000f00u, x << 4, x >> 4));
+    x = choose_bits(0xc3c3c3c3u, x, choose_bits(0x30303030u, x << 2, x >> 2));
+    return choose_bits(0x99999999u, x, choose_bits(0x44444444u, x << 1, x >> 1));
+}
+// And back.
+BUDDY_FN u32 separate_halves(u32 x) {
+    x = choose_bits(0x99999999u, x, choose_bits(0x44444444u, x << 1, x >> 1));
+    x = choose_bits(0xc3c3c3c3u, x, choose_bits(0x30303030u, x << 2, x >> 2));
+    x = choose_bits(0xf00ff00fu, x, choose_bits(0x0f000f00u, x << 4, x >> 4));
+    return permute_bytes(x, 0, 0x3120);
+}
+
+struct Positive {
+    // The most values that are not zero for which layout A is the only one: seven zeros can be escapes.
+    static constexpr u32 MOST = 64 - Bf16::ESCAPES - 1, LEAST_EXPONENT = Bf16::WINDOW;
+    static constexpr u32 HEADER_BITS = Bf16::Loose::HEADER_BITS, FIRST = HEADER_BITS + 64, MANTISSAS = 0x007f007fu;
+
+    // Of an entry: which values are not zero, those of words 0 to 15 and 16 to 31, as `separate_halves` has them; what they have in common.
+    struct Look {
+        u32 some[2], any, base, code_bits, trimmed;
+
+        BUDDY_FN u32 values() const { return ones_in(some[0]) + ones_in(some[1]); }
+        BUDDY_FN u32 field_bits() const { return code_bits + 7 - trimmed; }
+        BUDDY_FN u32 bits() const { return FIRST + values() * field_bits(); }
+        // No signs, and layout A is what `Bf16` would choose.
+        BUDDY_FN bool suits() const { return (any & 0x80008000u) == 0 && values() <= MOST && base >= LEAST_EXPONENT; }
+    };
+
+    static BUDDY_FN Look look(const u32 (&words)[32]) {
+        u32 any = 0, high = 0, low = 0x7fff7fffu;
+        Look look = {};
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) {
+            // Negative, as small as the value is, unless that is zero.
+            u32 tested = words[i] + 0x7fff7fffu, &some = look.some[i / 16];
+            some = some >> 1 | (tested & 0x80008000u);
+            any |= words[i];
+            low = min_signed_halves(low, tested);
+            high = max_halves(high, words[i]);
+        }
+        low = (min_signed_halves(low, low >> 16) + 0x8001u) & 0xffff, high = max_halves(high, high >> 16) & 0xffff;
+        look.any = any, look.base = high >> 7, look.code_bits = 32 - leading_zeros((high >> 7) - (low >> 7));
+        look.trimmed = trailing_zeros(any | any >> 16 | 1u << 7);
+        return look;
+    }
+
+    // Ones in the halves of a word that are not zero.
+    static BUDDY_FN u32 nonzero(u32 pair) { return spread_signs(pair + 0x7fff7fffu); }
+
+    // Both fields of a word from its values, and back: the code above the mantissa.
+    static BUDDY_FN u32 exchange_fields(u32 pair, u32 base) { return (base << 7 | 0x7f) * 0x00010001u - (pair ^ MANTISSAS); }
+
+    template <class Row>
+    static BUDDY_FN void write(const u32 (&words)[32], const Look& look, Row& row) {
+        u32 low = interleave_halves(look.some[0]), high = interleave_halves(look.some[1]);
+        row.clear();
+        row.store(0, look.base | look.code_bits << 8 | look.trimmed << 16 | low << 24);
+        row.store(1, funnel_right(low, high, 8));
+        u32 pending = high >> 8, at = FIRST, field_bits = look.field_bits(), two_bits = field_bits * 0x00010001u;
+        u32 closer = (1u << field_bits) - 1;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) {
+            u32 present = nonzero(words[i]), bits = present & two_bits;
+            u32 fields = exchange_fields(words[i], look.base) & present;
+            // By products, which have a pipe of their own: the high half moves down to the end of the low one's field, and both up to
+            // where the stream is.
+            u32 second = fields >> 16, both = (second * (present & closer) + (fields - second * 0xffff)) >> look.trimmed;
+            u64 placed = (u64)both * (1u << at % 32) + pending;
+            u32 next = add_halves(bits, at), full = (at ^ next) & 32;
+            row.store_if(full, at / 32, (u32)placed);
+            pending = full ? (u32)(placed >> 32) : (u32)placed, at = next;
+        }
+        if (at % 32 != 0) row.store(at / 32, pending);
+    }
+
+    // Nothing at all for zeros.
+    static BUDDY_FN bool is_zero(const u32 (&)[32], u32 bits) { return bits == 0; }
+
+    template <class Row>
+    static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params& params) {
+        Look look = Positive::look(words);
+        layout = 0;
+        if (look.any == 0) return 0;
+        if (!look.suits()) return Bf16::encode(words, row, layout, params);
+        u32 bits = look.bits();
+        if (bits > STREAM_BITS) return bits;
+        forget(words);
+        write(words, look, row);
+        return bits;
+    }
+
+    template <class Row>
+    static BUDDY_FN void read(const Row& row, u32 header, u32 low, u32 high, u32 field_bits, u32 (&words)[32]) {
+        u32 base = header & 0xff, trimmed = header >> 16 & 0xff;
+        u32 some[2] = {separate_halves(low), separate_halves(high)};
+        u32 two_bits = field_bits * 0x00010001u, mask = (((1u << field_bits) - 1) << trimmed) * 0x00010001u;
+        // `at` is a word ahead: where it crosses into the next one is what to load.
+        u32 first = row.load(2), second = row.load(3), at = FIRST + 32;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) {
+            u32 window = funnel_right(first, second, at), present = spread_signs(some[i / 16] << (15 - i % 16));
+            u32 bits = present & two_bits, next = add_halves(bits, at);
+            u32 fields = permute_bytes(window, window >> (bits & 0xffff), 0x5410) << trimmed & mask;
+            words[i] = exchange_fields(fields, base) & present;
+            u32 crossed = (at ^ next) & 32;
+            first = crossed ? second : first;
+            second = row.load_if(crossed, next / 32 % WORDS, second);
+            at = next;
+        }
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params& params) {
+        u32 header = row.load(0), code_bits = header >> 8 & 0xff, trimmed = header >> 16 & 0xff;
+        // Others, those with signs or without zeros among them, and what no encoder wrote.
+        if (layout != 0 || code_bits > 8 || trimmed > 7) return Bf16::decode(row, limit, layout, words, params);
+        u32 middle = row.load(1), low = funnel_right(header, middle, 24), high = funnel_right(middle, row.load(2), 24);
+        u32 field_bits = code_bits + 7 - trimmed;
+        if (FIRST + (ones_in(low) + ones_in(high)) * field_bits > limit) return TRUNCATED;
+        read(row, header, low, high, field_bits, words);
+        return OK;
+    }
+};
+
+}  // namespace buddy
