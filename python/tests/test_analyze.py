@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -25,14 +24,17 @@ def test_importing_and_analysing_needs_no_pytorch(tmp_path):
     assert done.stdout == "16.0\n"
 
 
-def test_a_file_is_analysed_as_the_command_does(tmp_path):
+def test_a_file_is_analysed_as_the_command_does(tmp_path, monkeypatch):
     found = buddy.analyze(EXAMPLE)
     wanted = tmp_path / "wanted.json"
-    # As wide as it comes: COLUMNS, where something sets it, would cut the command's table.
-    anywhere = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     command = [sys.executable, "-m", "buddy", "analyze", EXAMPLE, "--json", wanted]
-    done = subprocess.run(command, capture_output=True, text=True, env=anywhere)
-    assert done.returncode == 0 and done.stdout == str(found)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    texts = [str(found)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == texts[0]
+    # A narrow reader is shown fewer columns, as by the command.
+    monkeypatch.setenv("COLUMNS", "50")
+    texts.append(str(found))
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == texts[1] != texts[0]
     wanted = json.loads(wanted.read_text())["data"]
     for array in found.to_dict()["data"]["arrays"] + wanted["arrays"]:
         array["file"] = pathlib.Path(array["file"]).name

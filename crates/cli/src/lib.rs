@@ -28,6 +28,8 @@ mod trace;
 mod watch;
 mod workload;
 
+pub use showing::width;
+
 use std::{
     ffi::OsString,
     io::{self, Write},

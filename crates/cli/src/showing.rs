@@ -63,7 +63,7 @@ impl Showing {
 }
 
 /// Columns of the terminal that stdout is, or what COLUMNS says of another reader; none where nothing is known.
-pub(crate) fn width() -> Option<usize> {
+pub fn width() -> Option<usize> {
     let terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     let columns = || env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns >= 20);
     if io::stdout().is_terminal() { terminal().or_else(columns) } else { columns() }

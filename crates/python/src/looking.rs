@@ -70,13 +70,12 @@ pub(crate) fn analysis_html(record: &str) -> PyResult<String> {
     Ok(buddy_report::analysis_page(&Record::<Analysis>::from_json(record).map_err(failure::value)?))
 }
 
-/// The tables of an analysis as text.
+/// The tables of an analysis as text, as wide as the terminal is.
 #[pyfunction]
 pub(crate) fn analysis_text(record: &str) -> PyResult<String> {
-    Ok(buddy_report::analysis_text(
-        &Record::<Analysis>::from_json(record).map_err(failure::value)?.data,
-        &buddy_report::View::default(),
-    ))
+    let record = Record::<Analysis>::from_json(record).map_err(failure::value)?;
+    let view = buddy_report::View { width: buddy_cli::width(), ..Default::default() };
+    Ok(buddy_report::analysis_text(&record.data, &view))
 }
 
 /// A span, its codec, and the address where each entry's size class goes, a byte for each, or 0.
