@@ -82,14 +82,27 @@ def check_activations_are_pytorchs_to_the_bit():
                         # Any NaN for a NaN.
                         same_bits = (one.view(torch.int16) == other.view(torch.int16)) | (one.isnan() & other.isnan())
                         assert same_bits.all(), (kind.name, target, in_place, x.shape, x[~same_bits][:4], one[~same_bits][:4], other[~same_bits][:4])
-                    # What is packed is what packing alone writes.
+                    # What is packed is what packing alone writes, with one NaN for all.
                     plain = torch.zeros_like(packed)
-                    _native.freeze(where, how, span(kept), span(plain), 0)
+                    _native.freeze(where, how, span(torch.where(kept.isnan(), every[0x7fff - 0x8000], kept)), span(plain), 0)
                     used = room(target, 0, x.nbytes, int(plain[48:52].view(torch.int32)))
                     values = torch.empty_like(x)
                     _native.read_frozen(where, how, span(packed), span(values))
                     assert ((values.view(torch.int16) == kept.view(torch.int16)) | (values.isnan() & kept.isnan())).all()
                     assert torch.equal(packed[:128], plain[:128]) and used <= packed.numel()
+
+
+def check_batch_normalisation_with_its_relu_is_pytorchs():
+    """The one kernel against PyTorch's two; all values of bf16 in every channel."""
+    every = torch.arange(-32768, 32768, device=GPU, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    for channels in [8, 64, 256, 2048]:
+        norm = swap_(nn.Sequential(nn.BatchNorm2d(channels)))[0].to(GPU, torch.bfloat16)
+        nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
+        x = torch.cat([every.view(1, 1, -1, 256).expand(1, channels, -1, -1), torch.randn(1, channels, 64, 256, device=GPU).bfloat16()], 2)
+        x = x.contiguous(memory_format=torch.channels_last)
+        mean, deviation = torch.randn(channels, device=GPU), torch.rand(channels, device=GPU) + 0.1
+        found, wanted = norm._again_relu(x, mean, deviation), norm._again(x, mean, deviation).relu_()
+        assert ((found.view(torch.int16) == wanted.view(torch.int16)) | (found.isnan() & wanted.isnan())).all(), channels
 
 
 def check_swapped_models():

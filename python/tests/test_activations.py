@@ -1,5 +1,6 @@
 """Activations that pack what they keep: the same gradients to the bit, and only where they may."""
 
+import contextlib
 import copy
 
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from buddy.torch import BatchNorm2d, ReLU, SquaredReLU, compress_saved, swap_
-from networks import SMALL, Block, Convolutions, equal, gradients
+from networks import ALL, SMALL, Block, Convolutions, equal, gradients
 
 KINDS = {"relu": nn.ReLU, "relu in place": lambda: nn.ReLU(inplace=True), "squared_relu": SquaredReLU}
 
@@ -164,3 +165,33 @@ def test_gradients_of_gradients_are_refused_not_wrong():
         (grad,) = torch.autograd.grad(model(batch).float().square().sum(), batch, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.float().sum().backward()
+
+
+def test_hooks_of_others_below_ours_see_what_they_saw():
+    """Batch normalisation lets autograd save by itself only where nobody else would be asked."""
+    model = swap_(nn.Sequential(nn.Conv2d(4, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3))).bfloat16()
+    batch, asked = torch.randn(2, 4, 12, 12).bfloat16(), []
+
+    def ask(tensor):
+        asked.append(tensor.shape)
+        return tensor
+
+    wanted = gradients(copy.deepcopy(model), batch)
+    for others in [False, True]:
+        outer = torch.autograd.graph.saved_tensors_hooks(ask, lambda tensor: tensor) if others else contextlib.nullcontext()
+        for _ in range(2):
+            with outer, compress_saved(model, least_bytes=256) as mem:
+                equal(gradients(model, batch)[:-1], wanted[:-1])
+            assert not asked and mem.report().recomputed == 1
+
+
+def test_the_input_of_batch_normalisation_is_packed_once():
+    model = swap_(nn.Sequential(nn.Conv2d(4, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3))).bfloat16()
+    batch = torch.randn(2, 4, 12, 12).bfloat16()
+    for _ in range(2):
+        with compress_saved(model, **ALL) as mem:
+            loss = model(batch).float().square().mean()
+        report = mem.report()
+        # The batch, the output of the first layer, and what the loss keeps.
+        assert (report.tensors, report.recomputed) == (3, 1), report
+        loss.backward()

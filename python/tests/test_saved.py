@@ -12,7 +12,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import checkpoint as checkpoints
 
-from buddy.torch import compress_saved
+from buddy.torch import compress_saved, kept
 from networks import ALL, Block, Convolutions, SMALL, SquaredRelu, compare, equal, gradients, mlp
 
 checkpoint = checkpoints.checkpoint
@@ -64,6 +64,22 @@ def test_what_is_saved_twice_is_packed_once():
     # ReLU and both layers save one tensor, the loss another one.
     assert (report.tensors, report.saved_again) == (2, 2)
     assert report.plain_bytes == 2 * 32 * 64 * 4
+
+
+def test_what_is_wanted_twice_in_a_row_is_read_once(monkeypatch):
+    model, batch, reads = Twice(), torch.randn(32, 64), []
+    read = kept.Kept._read
+    monkeypatch.setattr(kept.Kept, "_read", lambda self: reads.append(self.size) or read(self))
+    wanted = gradients(copy.deepcopy(model), batch)
+    for number in range(3):
+        model.zero_grad()
+        reads.clear()
+        with compress_saved(model, **{**ALL, "learn": True}):
+            loss = model(batch).square().mean()
+        loss.backward()
+        equal([one.grad for one in model.parameters()], wanted[:-1])
+        # Both layers want the same memory, the loss has its own. The first step learns that, and that the loss's does not pay.
+        assert reads.count(32 * 64 * 4) == (3 if number == 0 else 1), reads
 
 
 class Function(nn.Module):
@@ -253,6 +269,24 @@ def test_plain_memory_is_let_go_and_packed_memory_too():
     del y
     gc.collect()
     assert kept() is None and len(mem._known) == 0
+
+
+def test_packed_buffers_lie_in_slabs_that_are_cut_to_measure_and_go():
+    model, batch = nn.Sequential(Block(), Block()), torch.randn(2, 16, 64)
+    for step in range(2):
+        with compress_saved(model, **ALL) as mem:
+            loss = model(batch).square().mean()
+        packed = [one.packed for one in mem._known.values() if getattr(one, "packed", None) is not None]
+        slabs = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in packed}
+        # The first step learns the sizes.
+        assert len(slabs) == (len(packed) if step == 0 else 1)
+        assert sum(slabs.values()) == sum(one.numel() for one in packed)
+        gone = [StorageWeakRef(one.untyped_storage()) for one in packed]
+        del packed
+        loss.backward()
+        del loss
+        gc.collect()
+        assert all(one.expired() for one in gone)
 
 
 def test_a_forward_without_a_backward_and_an_exception_leak_nothing():

@@ -12,6 +12,7 @@ mod kv;
 mod linear;
 mod looking;
 mod model;
+mod norm;
 mod place;
 
 use pyo3::prelude::*;
@@ -34,4 +35,6 @@ mod _native {
     };
     #[pymodule_export]
     use super::model::{pack_model, unpack_model};
+    #[pymodule_export]
+    use super::norm::{normalise_relu, normalises};
 }

@@ -78,17 +78,17 @@ class Activated(Kept):
         super().__init__(kind.kept(x) if on_cpu else x, site)
         self.kind, self.size_of, self.stride_of = kind, x.size(), x.stride()
 
-    def forward(self, told, y):
-        """Writes the activation's output, to the input's own memory if y is that. On a GPU one kernel writes both; ``told`` as for
-        ``Kept.pack``."""
+    def forward(self, told, take, y):
+        """Writes the activation's output, to the input's own memory if y is that. On a GPU one kernel writes both; ``told`` and ``take`` as
+        for ``Kept.pack``."""
         site = self.site
         if told is None:
-            self.pack(site.codec, site.target, site.sectors)
+            self.pack(site, told, take)
             y.copy_(self.kind.forward(self.tensor))
             return
         self.how, self.capacity, self.told = (site.codec, site.target, 0), site.sectors, told
         x = self.tensor
-        self.packed = torch.empty(room(site.target, 0, self.size, site.sectors), dtype=torch.uint8, device=x.device)
+        self.packed = take(room(site.target, 0, self.size, site.sectors), x.device)
         with on_device(x):
             _native.activate(place(x), self.how, self.kind.name, span(x), span(y), span(self.packed), told.data_ptr())
             self.stream = torch.cuda.current_stream(self.device)
@@ -148,7 +148,7 @@ class Activated(Kept):
         """Whether outputs and gradients are PyTorch's, to the bit, on this input; waits for the GPU."""
         told = None if self.device.type == "cpu" else torch.zeros((), dtype=torch.int32, pin_memory=True)
         y, kept = torch.empty_like(x), self.kind.kept(x)
-        self.forward(told, y)
+        self.forward(told, lambda size, device: torch.empty(size, dtype=torch.uint8, device=device), y)
         wanted, gradient = self.kind.forward(kept), self.kind.backward(kept, x)
         if told is not None:
             torch.cuda.synchronize(self.device)
@@ -161,13 +161,13 @@ class Activated(Kept):
 class Output:
     """The storage that an activation's output was in, computed again when it is asked for; used like a ``Kept``."""
 
-    __slots__ = ("storage", "address", "size", "version", "of", "restored", "__weakref__")
+    __slots__ = ("storage", "address", "size", "version", "of", "restored", "uses", "__weakref__")
     tensor = site = None
 
     def __init__(self, y, of):
         storage = y.untyped_storage()
         self.storage, self.address, self.size = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
-        self.version, self.of, self.restored = y._version, of, None
+        self.version, self.of, self.restored, self.uses = y._version, of, None, 0
 
     is_of = Kept.is_of
 

@@ -19,19 +19,20 @@ CHEAP = (nn.GELU, nn.SiLU, nn.LayerNorm, nn.RMSNorm, Square, Product)
 
 class Made:
     """A tensor that a module made: how, and the memory of its inputs, which may be gone by now. Only weak references are held, so that
-    the identities stay theirs."""
+    the identities stay theirs; and ``kept``, if autograd has the input without us."""
 
-    __slots__ = ("module", "function", "output", "version", "inputs")
+    __slots__ = ("module", "function", "with_relu", "output", "version", "inputs", "kept")
 
-    def __init__(self, module, inputs, output, function=None):
+    def __init__(self, module, inputs, output, function=None, with_relu=None, kept=None):
         self.module, self.version, self.function = module, output._version, function or module.forward
+        self.with_relu, self.kept = with_relu, kept
         self.output = StorageWeakRef(output.untyped_storage())
         self.inputs = [(StorageWeakRef(one.untyped_storage()), one._version, Part(None, one)) for one in inputs]
 
     def then_relu_(self):
         """The next thing that happens to it is a ReLU in place."""
         before = self.function
-        self.function, self.version = lambda *inputs: before(*inputs).relu_(), self.version + 1
+        self.function, self.version = self.with_relu or (lambda *inputs: before(*inputs).relu_()), self.version + 1
 
     def sources(self, known):
         """The inputs as parts of memory that is kept; None if one is not."""

@@ -27,7 +27,7 @@ class Kept:
     """A storage as it was when autograd saved it. ``tensor`` is what was saved first, cut off from the graph."""
 
     __slots__ = ("tensor", "storage", "address", "version", "size", "device", "packed", "how", "capacity", "sectors", "site",
-                 "stream", "told", "restored", "held", "at", "__weakref__")
+                 "stream", "told", "restored", "held", "at", "given", "uses", "__weakref__")
 
     def __init__(self, tensor, site):
         storage = tensor.untyped_storage()
@@ -35,22 +35,24 @@ class Kept:
         # While the weak reference lives, no other storage has this one's identity.
         self.storage, self.address, self.size = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
         self.device, self.packed, self.sectors, self.restored = tensor.device, None, 0, None
-        self.stream = self.told = self.held = self.at = None
+        self.stream = self.told = self.held = self.at = self.given = None
+        self.uses = 0
 
     def is_of(self, tensor, storage):
         """Whether a tensor's memory is this one, unchanged. Its storage is alive, and so is the identity compared here."""
         return (not self.storage.expired() and tensor._version == self.version
                 and (storage.data_ptr(), storage.nbytes()) == (self.address, self.size))
 
-    def pack(self, codec, target, sectors, told=None):
-        """Packs it, when the stream gets there. On a GPU ``told``, pinned memory, then holds how many sectors overflow."""
+    def pack(self, site, told, take):
+        """Packs it, when the stream gets there, into bytes that ``take(size, device)`` gives. On a GPU ``told``, pinned memory, then holds
+        how many sectors overflow."""
         flat = over(self.tensor.untyped_storage(), torch.uint8, (self.size,), (1,), 0)
         if self.size != padded(self.size) or self.address % 16:
             filled = flat.new_zeros(padded(self.size))
             filled[: self.size] = flat
             flat = filled
-        self.how, self.capacity, self.told = (codec, target, 0), sectors, told
-        self.packed = flat.new_empty(room(target, 0, flat.numel(), sectors))
+        self.how, self.capacity, self.told = (site.codec, site.target, 0), site.sectors, told
+        self.packed = take(room(site.target, 0, flat.numel(), site.sectors), self.device)
         with on_device(flat):
             where = place(flat)
             _native.freeze(where, self.how, span(flat), span(self.packed), told.data_ptr() if told is not None else 0)
@@ -121,19 +123,24 @@ def changed(tensor, version):
 class Part:
     """A saved tensor: which part of which memory, a ``Kept`` or an ``Again``."""
 
-    __slots__ = ("kept", "dtype", "size", "stride", "offset")
+    __slots__ = ("kept", "dtype", "size", "stride", "offset", "first")
 
     def __init__(self, kept, tensor):
         self.kept, self.dtype, self.size = kept, tensor.dtype, tensor.size()
         self.stride, self.offset = tensor.stride(), tensor.storage_offset()
+        # Whether it is all that a Kept is of: while that is plain, the tensor itself is given back.
+        self.first = kept is not None and kept.tensor is tensor
 
     def of(self, kept):
         """The same part of this memory."""
         part = object.__new__(Part)
         part.kept, part.dtype, part.size, part.stride, part.offset = kept, self.dtype, self.size, self.stride, self.offset
+        part.first = False
         return part
 
     def unpack(self, hold=False):
+        if self.first and self.kept.tensor is not None and self.kept.plain() is not None:
+            return self.kept.tensor
         return over(self.kept.restore(hold), self.dtype, self.size, self.stride, self.offset)
 
 

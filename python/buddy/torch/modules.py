@@ -1,10 +1,25 @@
 """Activations as modules whose steps ``compress_saved`` sees, so that it keeps one tensor of each where PyTorch keeps two or three."""
 
+import contextlib
+
 import torch
 from torch import nn
 
+from .. import _native
 from . import activations
 from .activations import activate, memory_of
+from .ops import on_device, place, span
+
+
+@contextlib.contextmanager
+def without_hooks():
+    """Autograd saves what it saves by itself; for operations of which nothing is packed."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    torch._C._autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
 
 
 class Square(nn.Module):
@@ -39,9 +54,11 @@ class _BatchNorm(nn.Module):
         if memory is None or not self._is_plain_training(x) or not memory.agrees(self, x, self._native):
             return super().forward(x)
         self.num_batches_tracked.add_(1)
-        y, mean, deviation = self._native(x, self.running_mean, self.running_var)
+        kept, is_plain = memory.keep_input(x)
+        with without_hooks() if is_plain else contextlib.nullcontext():
+            y, mean, deviation = self._native(x, self.running_mean, self.running_var)
         mean, deviation = mean.detach(), deviation.detach()
-        memory.note_made(self, x, y, lambda x: self._again(x, mean, deviation))
+        memory.note_made(self, x, y, kept if is_plain else None, lambda x: self._again(x, mean, deviation), lambda x: self._again_relu(x, mean, deviation))
         return y
 
     def _native(self, x, mean=None, variance=None):
@@ -51,6 +68,16 @@ class _BatchNorm(nn.Module):
     def _again(self, x, mean, deviation):
         # The CPU has no kernel for the last step alone.
         return torch.batch_norm_elemt(x, self.weight, self.bias, mean, deviation, self.eps) if x.is_cuda else self._native(x)[0]
+
+    def _again_relu(self, x, mean, deviation):
+        """The same with a ReLU after it, for channels side by side by one kernel."""
+        if not (x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and x.data_ptr() % 16 == 0
+                and self.weight.dtype == self.bias.dtype == torch.bfloat16 and _native.normalises(x.shape[1])):
+            return self._again(x, mean, deviation).relu_()
+        y = torch.empty_like(x)
+        with on_device(x):
+            _native.normalise_relu(place(x), span(x), span(y), [span(one) for one in (mean, deviation, self.weight, self.bias)])
+        return y
 
     def _is_plain_training(self, x):
         return (self.training and x.dtype == torch.bfloat16 and self.track_running_stats and self.momentum is not None and self.affine)

@@ -21,17 +21,20 @@ class Site:
     """Why it is passed through."""
     sticks: str | None = None
     """The same, learnt from how it is used: no look changes it."""
-    looked: int = 0
-    """The step of the last look."""
+    due: int = 0
+    """The step of the next look."""
     maker: weakref.ref | None = None
     """The module that makes it, if it can be computed again."""
     differs: bool = False
     """Whether computing it again gave other bits."""
+    soon: bool = False
+    """Whether it is wanted twice in a row: then it is read once."""
     held: int = 0
     """How often the plain memory was still there when the packed one was asked for: someone else holds it."""
 
-    def is_due(self, step):
-        return self.looked == 0 or any(self.looked < look <= step for look in LOOKS) or step - self.looked >= LOOKS[-1]
+    def looked(self, step):
+        """A look was taken."""
+        self.due = next((look for look in LOOKS if look > step), step + LOOKS[-1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Policy:
 
     def look(self, site, step, flat, dtype, least=None, codec=None):
         """Decides how a site is packed; waits for the GPU. With a codec, or a least target other than the policy's."""
-        site.looked, site.held = step, 0
+        site.looked(step)
+        site.held = 0
         least = least or self.least
         found = measure(flat, dtype, codec)
         wanted = [target for target in DEVICE if DEVICE[target] <= DEVICE[least]]

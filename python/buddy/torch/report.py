@@ -52,7 +52,7 @@ class SavedReport:
         self.recomputed_bytes += size
 
     def again(self, kept):
-        self.saved_again += getattr(kept, "packed", None) is not None
+        self.saved_again += getattr(kept, "packed", None) is not None and kept.uses > 0
 
     def skip(self, reason, tensor):
         count, size = self.skipped.get(reason, (0, 0))
