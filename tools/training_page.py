@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Writes the tables and the picture of docs/training.md from the record of one run of tools/train_bench.py.
+
+    tools/training_page.py          reads docs/records/training-h200-*.json, writes docs/training.md and docs/img/training.svg
+"""
+
+import json
+import pathlib
+import re
+
+from front_picture import BUDDY, DOCS, FAINT, INK, PLAIN, text
+
+WAYS = {
+    "plain": "plain",
+    "packed 2x": "`compress_saved(model)`",
+    "swapped packed 2x": "`swap_(model)`, `compress_saved(model)`",
+    "packed 4/3x": '`least="4/3x"`',
+    "swapped packed 4/3x": '`swap_`, `least="4/3x"`',
+    "packed alone 4/3x": '`least="4/3x", recompute=()`: packed only',
+    "selective": "selective checkpointing: products and attention are kept",
+    "checkpoint": "checkpoint of every block",
+    "save_on_cpu": "`save_on_cpu(pin_memory=True)`",
+    "compiled 0.5": "compiled blocks, `activation_memory_budget = 0.5`",
+    "compiled": "compiled blocks",
+}
+NETWORKS = {"gpt": "GPT", "gpt-relu2": "GPT, squared ReLU", "resnet50": "ResNet50"}
+OURS = {"packed 2x": "default", "swapped packed 2x": "swapped", "packed 4/3x": "4/3x", "swapped packed 4/3x": "swapped, 4/3x",
+        "packed alone 4/3x": "packed only"}
+
+
+def share(value, plain):
+    return f"{100 * (value / plain - 1):+.0f}%" if abs(value / plain - 1) >= 0.095 else f"{100 * (value / plain - 1):+.1f}%"
+
+
+def table(rows):
+    """Steps and bytes, each with its difference from plain."""
+    plain = next(row for row in rows if row["mode"] == "plain")
+    lines = ["| way | step | allocated | reserved | driver |", "|---|---|---|---|---|"]
+    for row in sorted(rows, key=lambda row: list(WAYS).index(row["mode"])):
+        cells = [f"{row['ms']:.1f} ms", *(f"{row[key] / 1e9:.2f} GB" for key in ["allocated", "reserved", "driver"])]
+        if row is not plain:
+            for i, key in enumerate(["ms", "allocated", "reserved", "driver"]):
+                cells[i] += f" ({share(row[key], plain[key])})"
+        lines.append(" | ".join([f"| {WAYS[row['mode']]}", *cells]) + " |")
+    return "\n".join(lines)
+
+
+def panel(left, name, rows):
+    """Memory over time of each way, plain being 100%."""
+    plain = next(row for row in rows if row["mode"] == "plain")
+    shown = [(100 * row["ms"] / plain["ms"], 100 * row["driver"] / plain["driver"], row["mode"]) for row in rows]
+    shown = [point for point in shown if point[0] <= 170]
+    place = lambda time, memory: (left + 40 + (time - 90) * 3.1, 300 - (memory - 20) * 2.8)
+    out = [text(left + 40, 24, NETWORKS[name], 15, weight="bold")]
+    for percent in range(20, 120, 20):
+        y = place(0, percent)[1]
+        out += [f'<path d="M{left + 40} {y:.0f}H{left + 290}" stroke="{FAINT}"/>', text(left + 36, y + 4, f"{percent}%", 10, "end")]
+    for percent in range(100, 171, 20):
+        out.append(text(place(percent, 0)[0], 318, f"{percent}%", 10, "middle"))
+    for time, memory, mode in shown:
+        x, y = place(time, memory)
+        fill = BUDDY if mode in OURS else PLAIN
+        side = (x - 7, y + 4, OURS.get(mode, mode), 10, "end") if time > 140 else (x + 7, y + 4, OURS.get(mode, mode), 10)
+        out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{fill}"/>', text(*side, fill=fill if mode in OURS else INK)]
+    return out
+
+
+def picture(by_network):
+    parts = [one for i, (name, rows) in enumerate(by_network.items()) for one in panel(300 * i, name, rows)]
+    title = text(450, 340, "time of a step; upwards: memory of the driver; plain is 100%, ours in blue, beyond 170% not shown", 11, "middle")
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 350" width="900" height="350"><rect width="900" height="350" fill="white"/>'
+            + "".join(parts) + title + "</svg>\n")
+
+
+def main():
+    record = json.loads(max(DOCS.glob("records/training-h200-*.json")).read_text())
+    by_network = {name: [row for row in record["found"] if row["network"] == name] for name in NETWORKS}
+    page = pathlib.Path(DOCS / "training.md")
+    words = page.read_text()
+    for name, rows in by_network.items():
+        pattern = rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)"
+        words, count = re.subn(pattern, lambda found, rows=rows: f"{found[1]}\n{table(rows)}\n\n{found[2]}", words, flags=re.DOTALL)
+        assert count == 1, f"docs/training.md has {count} places for the table of {name}"
+    page.write_text(words)
+    (DOCS / "img/training.svg").write_text(picture(by_network))
+
+
+if __name__ == "__main__":
+    main()
