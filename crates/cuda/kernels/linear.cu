@@ -29,7 +29,7 @@ BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
     if (warp == S::WARPS + 1) fetch_nibbles(linear, line, room);
     if (warp == S::WARPS + 2 && elect_one()) {
         prefetch_tensor_map(x);
-        fetch_x(x, line, room);
+        fetch_x<S::STAGES>(x, line, room);
     }
     if (warp == S::WARPS + 3) FillSlots<S>{linear, line, room, threadIdx.x % WARP}.all();
 }

@@ -1,7 +1,7 @@
 // What brings the steps of a linear layer into shared memory: a warp that asks the copy engine for weights, one for their
 // nibbles and for what overflows, and a thread for x. Each goes its own way, as far ahead as there is room.
 #pragma once
-#include "linear_plan.cuh"
+#include "linear_odd.cuh"
 
 namespace buddy {
 
@@ -12,8 +12,8 @@ BUDDY_FN void cp_async_mbarrier_arrive(Barrier barrier) {
 
 // Weights of all steps of this block, by one warp: a lane asks for the entries of a tile. One thread alone begins a copy in 66 ns, which
 // is too slow for short ones.
-template <class S>
-BUDDY_FN void fetch_weights(const Linear& linear, const Line<S>& line, const Room<S>& room) {
+template <class S, class Room>
+BUDDY_FN void fetch_weights(const Linear& linear, const Line<S>& line, const Room& room) {
     u64 pitch = (u64)line.per_row * Weights::COLUMN, policy = evict_first_policy();
     u32 all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS, begin = line.begin(), end = line.end(), lane = threadIdx.x % WARP;
     Step<S> step(line, begin);
@@ -76,6 +76,7 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
             }
         }
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
+        TakeSlots<S>{room, lane}.all(turn.place, now);
         cp_async_mbarrier_arrive(room.come(turn.place));
         __syncwarp();
         if (lane == 0) room.come(turn.place).arrive();
@@ -84,11 +85,11 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
 
 // x, by one thread: 64 columns of all tokens of a tile at a time, as products want them; tokens past the last are zeros. A block of a
 // cluster asks for its share of the tokens, for all of them.
-template <class S>
-BUDDY_FN void fetch_x(const TensorMap& x, const Line<S>& line, const Room<S>& room) {
+template <u32 STAGES, class S, class Room>
+BUDDY_FN void fetch_x(const TensorMap& x, const Line<S>& line, const Room& room) {
     u32 begin = line.begin(), end = line.end();
     Step<S> step(line, begin);
-    Turn<S::STAGES> turn;
+    Turn<STAGES> turn;
     wait_on_dependent_grids();
 #pragma unroll 1
     for (u32 i = begin; i < end; i++, step.next(line), turn.next()) {

@@ -53,7 +53,8 @@ struct Sums {
         }
     }
     // Lane l has tokens 8j + l % 4 * 2 and the next, of two rows.
-    BUDDY_FN void put(const Linear& linear, const Room<S>& room, u32 row_tile, u32 token) const {
+    template <class Room>
+    BUDDY_FN void put(const Linear& linear, const Room& room, u32 row_tile, u32 token) const {
         u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
         BUDDY_UNROLL
         for (u32 f = 0; f < S::FRAGMENTS; f++) {
@@ -109,8 +110,8 @@ struct Sums {
 };
 
 // A warp's share of a tile is done, from step `begin` of the line on.
-template <class S>
-BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room<S>& room, const Step<S>& step, u32 begin, Sums<S> sums) {
+template <class S, class Room>
+BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room& room, const Step<S>& step, u32 begin, Sums<S> sums) {
     wait_on_dependent_grids();
     u32 first_of_tile = step.tile * line.per_tile;
     u32 first = line.owner(first_of_tile), last = line.owner(first_of_tile + line.per_tile - 1);
@@ -168,7 +169,8 @@ struct Multiply {
     BUDDY_FN void decode(const Coming& coming, const Step<S>& step, u32 place, u32 e, u32 f, u32 (&a)[8], u32 (&b)[8]) const {
         uint2 map = coming.map;
         lanes.decode(coming.stored, a, b);
-        if ((map.x | map.y) == 0) return;
+        // What follows is rare.
+        if (__builtin_expect((map.x | map.y) == 0, 1)) return;
         lanes.load_slots(room.slots(place), map, a, b);
         uint2 none = make_uint2(equal_nibbles(map.x, 15) * 15, equal_nibbles(map.y, 15) * 15);
         if ((none.x | none.y) == 0) return;

@@ -56,12 +56,10 @@ BUDDY_FN uint2 odd_of(uint2 nibbles) {
     return make_uint2(nibbles.x ^ usual, nibbles.y ^ usual);
 }
 
-// Fills the slots of all steps, by one warp: the first few entries of a step that are not in layout B, four lanes to each. Warps
-// that multiply go in step with three others: what one of them decoded by itself, all would wait for.
+// Which entries of a step have slots: the first few that are not in layout B. By the warp that has their nibbles, so that all is said
+// before weights come.
 template <class S>
-struct FillSlots {
-    const Linear& linear;
-    const Line<S>& line;
+struct TakeSlots {
     const Room<S>& room;
     u32 lane;
 
@@ -79,13 +77,16 @@ struct FillSlots {
         auto one = [](u32 word) { return ones_in((word | word >> 1 | word >> 2 | word >> 3) & 0x11111111u); };
         return one(odd.x) + one(odd.y);
     }
-    // The maps of a step, and how many slots are taken.
-    BUDDY_FN u32 look(u32 place) const {
+    // The maps of a step whose nibbles these are, a column of each WARP to a lane.
+    template <u32 EACH>
+    BUDDY_FN void all(u32 place, const uint2 (&nibbles)[EACH]) const {
         u32 taken = 0;
-#pragma unroll 1
-        for (u32 column = lane; column < (S::COLUMNS + WARP - 1) / WARP * WARP; column += WARP) {
-            bool is = column < S::COLUMNS;
-            uint2 odd = is ? odd_of(lds64(room.nibbles(place, column))) : make_uint2(0, 0), map = make_uint2(0, 0);
+        if (lane < SLOTS) sts32(room.owner(place, lane), NOBODY);
+        __syncwarp();
+        BUDDY_UNROLL
+        for (u32 k = 0; k < EACH; k++) {
+            u32 column = k * WARP + lane;
+            uint2 odd = odd_of(nibbles[k]), map = make_uint2(0, 0);
             if (__any_sync(ALL, (odd.x | odd.y) != 0)) {
                 u32 mine = count(odd), sum = mine;
                 for (u32 step = 1; step < WARP; step *= 2) {
@@ -95,15 +96,24 @@ struct FillSlots {
                 u32 next = taken + sum - mine;
                 map.x = take(place, column, odd.x, 0, next), map.y = take(place, column, odd.y, 1, next);
                 taken += __shfl_sync(ALL, sum, WARP - 1);
-                __syncwarp();
             }
-            if (is) sts64(room.map(place, column), map);
+            if (column < S::COLUMNS) sts64(room.map(place, column), map);
         }
-        return min(taken, SLOTS);
     }
+};
+
+// Fills the slots of all steps, by one warp, four lanes to each. Warps that multiply go in step with three others: what one of them
+// decoded by itself, all would wait for.
+template <class S>
+struct FillSlots {
+    const Linear& linear;
+    const Line<S>& line;
+    const Room<S>& room;
+    u32 lane;
+
     // A quarter of the entry of a slot.
-    BUDDY_FN void fill(u32 place, const Step<S>& step, u32 slot) const {
-        u32 owner = lds32(room.owner(place, slot)), column = owner / TILE_ROWS, row = owner % TILE_ROWS, quarter = lane % 4, out[8] = {};
+    BUDDY_FN void fill(u32 place, const Step<S>& step, u32 slot, u32 owner) const {
+        u32 column = owner / TILE_ROWS, row = owner % TILE_ROWS, quarter = lane % 4, out[8] = {};
         u32 tile = column / S::ENTRIES, e = column % S::ENTRIES, word = lds32(room.nibbles(place, column) + row / 8 * 4);
         auto tail = [&]() -> u32 { return lds32(room.tag(place, column % WARP)) == owner ? room.near(place, column % WARP) : 0; };
         auto far = [&] {
@@ -115,14 +125,14 @@ struct FillSlots {
         sts128(to, make_uint4(out[0], out[1], out[2], out[3])), sts128(to + CHUNK, make_uint4(out[4], out[5], out[6], out[7]));
     }
     BUDDY_FN void all() const {
-        u32 begin = line.begin(), end = line.end();
+        u32 begin = line.begin(), end = line.end(), slot = lane / 4;
         Step<S> step(line, begin);
         Turn<S::STAGES> turn;
 #pragma unroll 1
         for (u32 i = begin; i < end; i++, step.next(line), turn.next()) {
             room.come(turn.place).wait(turn.round);
-            u32 taken = look(turn.place);
-            if (lane / 4 < taken) fill(turn.place, step, lane / 4);
+            u32 owner = lds32(room.owner(turn.place, slot));
+            if (owner != NOBODY) fill(turn.place, step, slot, owner);
             room.full(turn.place).arrive();
         }
     }

@@ -16,6 +16,7 @@ constexpr u32 GROUP = 128;         // threads of a warpgroup
 constexpr u32 VALUES = ENTRY / 2;  // of an entry
 constexpr u32 TILE_ROWS = 16;      // rows of W that lie together
 constexpr u32 SLOTS = 8;           // entries of a step that are decoded ahead
+constexpr u32 NOBODY = ~0u;        // whose a slot is that is not taken
 constexpr u32 OUT = 16 * 2 * TILE_ROWS;  // bytes of a warp's results of sixteen tokens
 
 // A matrix in compressed memory at 4/3x, in tiles of 16 rows: entry e of the rows of a tile, one after the other, then entry e + 1.
