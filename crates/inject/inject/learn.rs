@@ -14,6 +14,8 @@ use super::settings::Settings;
 pub(crate) const RUN_BYTES: u64 = 1024;
 const RUNS: u64 = 64;
 const ENTRY_BYTES: u64 = 128;
+/// Allocations whose codecs are trained at a time.
+pub(crate) const AT_ONCE: usize = 16;
 /// The slot of no allocation: what codecs are before they have learned.
 pub(crate) const UNTAUGHT: u64 = u64::MAX;
 
@@ -31,18 +33,31 @@ pub(crate) fn places(bytes: u64) -> impl Iterator<Item = u64> {
     (0..runs).map(move |run| room * run / (runs - 1).max(1) * ENTRY_BYTES)
 }
 
-/// Has every codec that learns trained on a sample of a slot: sends slot, lengths, the program's name and the sample, and gets for
-/// each codec its window, and length and words of its block.
-pub(crate) fn learn(settings: &Settings, slot: u64, sample: &[u8]) -> Result<Vec<Lesson>, String> {
-    let asked = || -> std::io::Result<Vec<Lesson>> {
-        let mut teacher = connect(&settings.folder)?;
-        let name = settings.name.as_bytes();
-        let head = [slot, name.len() as u64, sample.len() as u64].map(u64::to_le_bytes);
-        teacher.write_all(&[head.as_flattened(), name, sample].concat())?;
+/// Codecs that are being trained on a sample.
+pub(crate) struct Asked(UnixStream);
+
+impl Asked {
+    /// Has every codec that learns trained on a sample of a slot: sends slot, lengths, the program's name and the sample.
+    pub(crate) fn about(settings: &Settings, slot: u64, sample: &[u8]) -> Result<Self, String> {
+        let asked = || {
+            let mut teacher = connect(&settings.folder)?;
+            let name = settings.name.as_bytes();
+            let head = [slot, name.len() as u64, sample.len() as u64].map(u64::to_le_bytes);
+            teacher.write_all(&[head.as_flattened(), name, sample].concat())?;
+            Ok(Self(teacher))
+        };
+        asked().map_err(nobody)
+    }
+
+    /// Waits for what they learned: for each its window, and length and words of its block.
+    pub(crate) fn answer(mut self, settings: &Settings) -> Result<Vec<Lesson>, String> {
         let learning = settings.learns.iter().filter(|learns| **learns);
-        learning.map(|_| lesson(&mut teacher)).collect()
-    };
-    asked().map_err(|error| format!("nobody trains the codecs that learn ({error})"))
+        learning.map(|_| lesson(&mut self.0)).collect::<Result<_, _>>().map_err(nobody)
+    }
+}
+
+fn nobody(error: std::io::Error) -> String {
+    format!("nobody trains the codecs that learn ({error})")
 }
 
 /// Through the folder's own handle, since the address of a socket may have but a hundred bytes.

@@ -1,19 +1,13 @@
 //! A look at the memory of one context: the size kernels run over it in place, and counts come back.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    ffi::c_void,
-    fs,
-    path::Path,
-    slice,
-};
+use std::{collections::HashMap, ffi::c_void, fs, path::Path, slice};
 
 use crate::{
     driver::Driver,
-    learn::{Lesson, RUN_BYTES, UNTAUGHT, learn, places},
+    learn::{AT_ONCE, Asked, Lesson, RUN_BYTES, UNTAUGHT, places},
     lines::{SUMS, write_part},
     settings::Settings,
-    spans::{PAGE_CLASSES, Table},
+    spans::{PAGE_CLASSES, Part, Table},
 };
 
 /// Words of eight bytes to which the block of a codec is aligned.
@@ -152,16 +146,22 @@ impl Eye {
         table: &Table,
         lessons: &mut HashMap<u64, Vec<Lesson>>,
     ) -> Result<(), String> {
-        if let Entry::Vacant(untaught) = lessons.entry(UNTAUGHT) {
-            untaught.insert(learn(settings, UNTAUGHT, &[])?);
+        if !lessons.contains_key(&UNTAUGHT) {
+            lessons.insert(UNTAUGHT, Asked::about(settings, UNTAUGHT, &[])?.answer(settings)?);
         }
-        for part in &table.parts {
-            let Entry::Vacant(new) = lessons.entry(part.slot as u64) else { continue };
-            let places: Vec<u64> = places(part.bytes).map(|at| part.base + at).collect();
-            // SAFETY: the places lie in an allocation that lives.
-            let sample = unsafe { self.fetch(driver, &places, part.bytes.min(RUN_BYTES) as usize) }?;
-            if sample.iter().any(|byte| *byte != 0) {
-                new.insert(learn(settings, part.slot as u64, sample)?);
+        let new = table.parts.iter().filter(|part| !lessons.contains_key(&(part.slot as u64)));
+        for some in new.collect::<Vec<&Part>>().chunks(AT_ONCE) {
+            let mut asked = Vec::new();
+            for part in some {
+                let places: Vec<u64> = places(part.bytes).map(|at| part.base + at).collect();
+                // SAFETY: the places lie in an allocation that lives.
+                let sample = unsafe { self.fetch(driver, &places, part.bytes.min(RUN_BYTES) as usize) }?;
+                if sample.iter().any(|byte| *byte != 0) {
+                    asked.push((part.slot as u64, Asked::about(settings, part.slot as u64, sample)?));
+                }
+            }
+            for (slot, asked) in asked {
+                lessons.insert(slot, asked.answer(settings)?);
             }
         }
         let slots = table.parts.iter().map(|part| part.slot as u64).chain([UNTAUGHT]);
