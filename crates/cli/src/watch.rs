@@ -5,19 +5,20 @@ use std::{
     ffi::OsString,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{self, ExitStatus},
+    process::ExitStatus,
 };
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::{CodecKind, EntryCodec};
 use buddy_core::{Entry, Record, RunRecord};
 use buddy_cuda::{Params, SURVEY_SHAPE, Source, architectures};
-use buddy_inject::{Lesson, Request, Watched, When, collect, report, run_unwatched, watch};
+use buddy_inject::{Lesson, Request, Watched, When, collect, prepare, report, run_unwatched, watch};
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use rayon::prelude::*;
+use tempfile::TempDir;
 
 use crate::{output, say};
 
@@ -115,28 +116,21 @@ impl Watch {
 impl Watching {
     /// Runs a program, watched if that can be, and says what came of it.
     pub(crate) fn run(&self, program: &[OsString], accesses: bool) -> Result<Outcome> {
-        let kernels = match self.kernels() {
-            Ok(kernels) => kernels,
+        if let Some(dir) = self.dump.as_ref().filter(|dir| dir.join("run.json").exists()) {
+            bail!("{} holds a run already; name a new folder", dir.display());
+        }
+        let (folder, request) = match self.prepare(program, accesses) {
+            Ok(prepared) => prepared,
             Err(why) => {
                 say(format_args!("buddy watch: {why:#}; the program runs unwatched"));
                 let code = code(run_unwatched(program)?);
                 return Ok(Outcome { code, watched: Vec::new(), counted: accesses });
             }
         };
-        let folder = env::temp_dir().join(format!("buddy-watch-{}", process::id()));
-        let request = Request {
-            command: program.to_vec(),
-            kernels,
-            learning: self.codecs().filter(|kind| kind.learns()).map(|kind| kind.name().to_owned()).collect(),
-            teach,
-            shape: SURVEY_SHAPE,
-            when: self.when(),
-            dump: self.dump.as_ref().map(|dir| absolute(dir)).transpose()?,
-            accesses,
-            log: self.keep_log,
-            folder,
-        };
         let (status, watched) = watch(&request)?;
+        if self.keep_log {
+            say(format_args!("buddy watch: the log is in {}", folder.keep().display()));
+        }
         if watched.iter().all(|one| one.record().is_none()) {
             say(format_args!("buddy watch: no memory of a GPU was seen"));
         }
@@ -145,6 +139,28 @@ impl Watching {
         }
         self.collect(&watched)?;
         Ok(Outcome { code: code(status), watched, counted: accesses })
+    }
+
+    /// All that watching needs, in a folder of its own.
+    fn prepare(&self, program: &[OsString], accesses: bool) -> Result<(TempDir, Request)> {
+        let kernels = self.kernels()?;
+        let folder =
+            tempfile::Builder::new().prefix("buddy-watch-").tempdir().context("a temporary folder")?;
+        let learning = self.codecs().filter(|kind| kind.learns());
+        let request = Request {
+            command: program.to_vec(),
+            kernels,
+            learning: learning.map(|kind| kind.name().to_owned()).collect(),
+            teach,
+            shape: SURVEY_SHAPE,
+            when: self.when(),
+            dump: self.dump.as_ref().map(|dir| absolute(dir)).transpose()?,
+            accesses,
+            log: self.keep_log,
+            folder: folder.path().to_owned(),
+        };
+        prepare(&request)?;
+        Ok((folder, request))
     }
 
     fn when(&self) -> When {

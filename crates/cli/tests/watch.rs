@@ -59,3 +59,12 @@ fn another_tool_that_is_to_be_loaded_is_not_pushed_out() {
         "{stderr}"
     );
 }
+
+#[test]
+fn a_run_that_is_there_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("run.json"), "{}").unwrap();
+    let run = buddy(&["watch", "--dump", dir.path().to_str().unwrap(), "--", "echo", "ran"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "before the program runs");
+    assert!(run.stderr.contains("holds a run already; name a new folder"), "{}", run.stderr);
+}

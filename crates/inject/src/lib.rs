@@ -23,7 +23,7 @@ pub use error::Error;
 pub use log::{Slot, Totals, Watched, parse};
 pub use looks::{Look, Seen};
 pub use report::report;
-pub use run::{Request, When, cupti_files, run_unwatched, watch};
+pub use run::{Request, When, cupti_files, prepare, run_unwatched, watch};
 pub use teacher::{Learned, Lesson, Teach, UNTAUGHT};
 
 /// The library that a watched program loads.

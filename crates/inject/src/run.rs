@@ -3,8 +3,7 @@
 use std::{
     env,
     ffi::OsString,
-    fs::{self, DirBuilder},
-    os::unix::fs::DirBuilderExt,
+    fs,
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
 };
@@ -15,6 +14,9 @@ use crate::{
     parse,
     teacher::{Teach, while_teaching},
 };
+
+/// The file of the library.
+const LIBRARY: &str = "libbuddy_watch.so";
 
 /// When snapshots are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,39 +53,36 @@ pub struct Request {
     pub dump: Option<PathBuf>,
     /// Whether to count what launches are given.
     pub accesses: bool,
-    /// Whether the log keeps the program's calls too, and is kept.
+    /// Whether the log keeps the program's calls too.
     pub log: bool,
-    /// A folder for logs that is not there yet: it is made, and removed unless the log is kept.
+    /// An empty folder for logs and for what the program loads: nobody else shall be able to write there.
     pub folder: PathBuf,
 }
 
-/// Runs the program, and reads the logs of its processes, by rank and number.
+/// Puts into the folder what the program loads.
+///
+/// # Errors
+/// [`Error::File`] if that cannot be written.
+pub fn prepare(request: &Request) -> Result<(), Error> {
+    let write = |name: &str, bytes: &[u8]| {
+        let file = request.folder.join(name);
+        fs::write(&file, bytes).map_err(Error::file(&file))
+    };
+    write(LIBRARY, INJECTED)?;
+    for (architecture, codec, code) in &request.kernels {
+        write(&format!("sm_{architecture}-{codec}.cubin"), code)?;
+    }
+    write("settings", settings(request).as_bytes())
+}
+
+/// Runs the program with what [`prepare`] put into the folder, and reads the logs of its processes, by rank and number.
 ///
 /// # Errors
 /// [`Error`] if the program cannot be started, or files of ours not be written or read.
 pub fn watch(request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
-    let folder = &request.folder;
-    // Whoever may write there may have the program load anything.
-    DirBuilder::new().mode(0o700).create(folder).map_err(Error::file(folder))?;
-    let folder = folder.canonicalize().map_err(Error::file(folder))?;
-    let watched = watch_in(&folder, request);
-    if !request.log {
-        fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
-    }
-    watched
-}
-
-fn watch_in(folder: &Path, request: &Request) -> Result<(ExitStatus, Vec<Watched>), Error> {
-    let library = folder.join("libbuddy_watch.so");
-    fs::write(&library, INJECTED).map_err(Error::file(&library))?;
-    for (architecture, codec, code) in &request.kernels {
-        let file = folder.join(format!("sm_{architecture}-{codec}.cubin"));
-        fs::write(&file, code).map_err(Error::file(&file))?;
-    }
-    let file = folder.join("settings");
-    fs::write(&file, settings(request)).map_err(Error::file(&file))?;
+    let folder = &request.folder.canonicalize().map_err(Error::file(&request.folder))?;
     let mut program = program(&request.command);
-    program.env("CUDA_INJECTION64_PATH", &library).env("BUDDY_WATCH", folder);
+    program.env("CUDA_INJECTION64_PATH", folder.join(LIBRARY)).env("BUDDY_WATCH", folder);
     let (status, mut lessons) =
         while_teaching(folder, &request.learning, request.teach, || run(&mut program))?;
     let mut watched = logs(folder)?;

@@ -10,7 +10,7 @@ use std::{
 
 use buddy_codec::Bf16;
 use buddy_core::Entry;
-use buddy_inject::{Lesson, Request, Watched, When, watch};
+use buddy_inject::{Lesson, Request, Watched, When, prepare, watch};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -59,6 +59,8 @@ fn watched_all(arguments: &[&str], when: When, dump: bool) -> (TempDir, ExitStat
         log: true,
         folder: at("folder"),
     };
+    fs::create_dir(at("folder")).expect("a folder");
+    prepare(&request).expect("it is prepared");
     let (status, all) = watch(&request).expect("it is watched");
     (dir, status, all)
 }
