@@ -1,9 +1,8 @@
 //! Full snapshots: the files that the library wrote become a run's directory.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{fs, path::Path};
 
 use buddy_core::{RunInfo, SnapshotInfo};
-use serde_json::Value;
 
 use crate::{Error, Watched};
 
@@ -29,7 +28,6 @@ pub fn collect(watched: &Watched, from: &Path, to: &Path) -> Result<usize, Error
         run.allocations.retain(|allocation| names.contains(&allocation.name));
         if !run.allocations.is_empty() {
             write_run(run, to)?;
-            write_learned(watched, &kept, to)?;
         }
     }
     Ok(others.len())
@@ -45,21 +43,6 @@ fn move_files(watched: &Watched, slots: &[usize], from: &Path, to: &Path) -> Res
         }
     }
     Ok(())
-}
-
-/// What codecs learned while the program ran, so that the run is profiled with the same.
-fn write_learned(watched: &Watched, slots: &[usize], to: &Path) -> Result<(), Error> {
-    let lessons = |slot: &usize| -> Vec<&Value> {
-        watched.lessons(*slot).map(|(_, lesson)| &lesson.parameters).collect()
-    };
-    let all: BTreeMap<String, Vec<&Value>> =
-        slots.iter().map(|slot| (watched.name(*slot), lessons(slot))).collect();
-    if all.values().all(Vec::is_empty) {
-        return Ok(());
-    }
-    let file = to.join("learned.json");
-    let text = serde_json::to_string(&all).unwrap_or_default() + "\n";
-    fs::write(&file, text).map_err(Error::file(&file))
 }
 
 fn write_run(mut run: RunInfo, to: &Path) -> Result<(), Error> {

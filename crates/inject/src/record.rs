@@ -39,7 +39,7 @@ impl Watched {
             return None;
         }
         let allocations = slots.iter().map(|&slot| self.allocation(slot)).collect();
-        let mut run = RunInfo::new(&self.program(), self.parameters(), allocations);
+        let mut run = RunInfo::new(&self.program(), self.parameters(&slots), allocations);
         run.snapshots = self.looks.iter().map(snapshot).collect();
         let sizes = |look: &Look| {
             let of_slot = |slot| {
@@ -61,18 +61,24 @@ impl Watched {
         }
     }
 
-    fn parameters(&self) -> Map<String, Value> {
+    fn parameters(&self, slots: &[usize]) -> Map<String, Value> {
         let all = json!({
             "arguments": self.arguments.get(1..).unwrap_or_default(),
             "card": self.card, "driver": self.driver, "rank": self.rank,
             "launches": self.totals.launches, "allocations": self.totals.allocations,
             "short_lived": self.totals.short, "peak_bytes": self.totals.peak_bytes,
         });
-        all.as_object().cloned().unwrap_or_default()
+        let mut all = all.as_object().cloned().unwrap_or_default();
+        if !self.learned.is_empty() {
+            let codecs = |slot| self.lessons(slot).map(|(_, lesson)| lesson.parameters.clone()).collect();
+            let learned = slots.iter().map(|&slot| (self.name(slot), Value::Array(codecs(slot))));
+            all.insert("learned_codecs".to_owned(), Value::Object(learned.collect()));
+        }
+        all
     }
 
     /// What codecs learned of an allocation, or what they are before they have learned.
-    pub(crate) fn lessons(&self, slot: usize) -> impl Iterator<Item = (&String, &Lesson)> {
+    fn lessons(&self, slot: usize) -> impl Iterator<Item = (&String, &Lesson)> {
         self.learned.get(&(slot as u64)).or_else(|| self.learned.get(&UNTAUGHT)).into_iter().flatten()
     }
 

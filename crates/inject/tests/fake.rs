@@ -132,11 +132,10 @@ fn full_snapshots_hold_the_bytes_of_their_moments() {
     let arrays = run.snapshot(0).expect("a snapshot");
     let zeros = arrays[0].bytes().chunks(128).filter(|entry| entry.iter().all(|byte| *byte == 0)).count();
     assert_eq!((arrays.len(), arrays[0].bytes().len(), zeros), (1, 20000, 40));
-    let learned = run.learned::<serde_json::Value>().expect("what codecs learned");
-    let codecs = learned.values().next().expect("of the allocation");
+    let learned = run.info().parameters["learned_codecs"].as_object().expect("what codecs learned");
     assert_eq!(
-        codecs[..],
-        [json!({ "codec": "bf16", "entries": 152 }), json!({ "codec": "table64", "entries": 152 })]
+        learned[&run.info().allocations[0].name],
+        json!([{ "codec": "bf16", "entries": 152 }, { "codec": "table64", "entries": 152 }])
     );
 }
 

@@ -6,6 +6,8 @@ use buddy_codec::{Codec, CodecKind};
 use buddy_core::{AllocationSizes, Blocks, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass};
 use buddy_snapshot::{Array, Run};
 use rayon::prelude::*;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     Error, Observer, PageClasses, Progress, Rows, candidates,
@@ -39,7 +41,7 @@ pub struct MeasuredAllocation {
 pub struct MeasuredCodec {
     /// The codec's name, which records keep.
     pub kind: CodecKind,
-    /// The codec with what it learned; none in a record, which does not keep that.
+    /// The codec with what it learned; none in a record that does not keep that.
     pub codec: Option<Codec>,
     /// Bytes that the codec keeps of the allocation beside its entries.
     pub parameter_bytes: u64,
@@ -62,6 +64,8 @@ pub struct Tried {
     pub threshold: f64,
 }
 
+/// The run's parameter that says what codecs had learned of its allocations (docs/snapshots.md).
+const LEARNED: &str = "learned_codecs";
 /// Short runs of entries that are sampled of an allocation, in all snapshots together.
 const SAMPLE_RUNS: usize = 512;
 /// Stretches of one snapshot that are sampled at least.
@@ -89,7 +93,7 @@ impl Measured {
         let names = std::mem::take(&mut info.snapshots);
         let snapshots: Vec<Vec<Array>> =
             (0..names.len()).map(|index| run.snapshot(index)).collect::<Result<_, _>>()?;
-        let learned: BTreeMap<String, Vec<Codec>> = run.learned()?;
+        let learned = learned(&info)?;
         let codecs = |index: usize| {
             let arrays: Vec<&Array> = snapshots.iter().map(|arrays| &arrays[index]).collect();
             let learned = learned.get(&info.allocations[index].name).map_or(&[][..], Vec::as_slice);
@@ -109,7 +113,8 @@ impl Measured {
     /// If the record contradicts itself, names a codec that is none, or has no sizes of those in `tried`.
     pub fn from_record(record: &RunRecord, tried: &Tried) -> Result<Self, Error> {
         record.validate()?;
-        let of_allocation = |index| recorded_allocation(record, index, tried);
+        let learned = learned(&record.run)?;
+        let of_allocation = |index| recorded_allocation(record, index, &learned, tried);
         let allocations = (0..record.run.allocations.len()).map(of_allocation).collect::<Result<_, _>>()?;
         Ok(Self { run: record.run.clone(), allocations, auto: tried.auto })
     }
@@ -180,6 +185,17 @@ impl MeasuredAllocation {
     }
 }
 
+/// The codecs that had learned of allocations when the run was written or watched, by the allocation's name.
+fn learned(run: &RunInfo) -> Result<BTreeMap<String, Vec<Codec>>, Error> {
+    let all = run.parameters.get(LEARNED).and_then(Value::as_object).into_iter().flatten();
+    let codecs = |(name, codecs): (&String, &Value)| {
+        let codecs = Vec::<Codec>::deserialize(codecs);
+        let wrong = |error: serde_json::Error| Error::Codec { name: name.clone(), what: error.to_string() };
+        Ok((name.clone(), codecs.map_err(wrong)?))
+    };
+    all.map(codecs).collect()
+}
+
 /// The codecs to try on an allocation, trained on samples of all its snapshots unless they had learned when it was written: it
 /// keeps what they learn for the whole run.
 fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) -> Vec<Codec> {
@@ -218,7 +234,12 @@ impl Tried {
 }
 
 /// One allocation of a record. Where it is not alive it has no sizes, and its histogram is empty.
-fn recorded_allocation(record: &RunRecord, index: usize, tried: &Tried) -> Result<MeasuredAllocation, Error> {
+fn recorded_allocation(
+    record: &RunRecord,
+    index: usize,
+    learned: &BTreeMap<String, Vec<Codec>>,
+    tried: &Tried,
+) -> Result<MeasuredAllocation, Error> {
     let name = || record.run.allocations[index].name.clone();
     let sizes: Vec<_> = record.sizes.iter().map(|snapshot| &snapshot[index]).collect();
     let alive: Vec<_> = sizes.iter().copied().filter(|sizes| !sizes.histograms.is_empty()).collect();
@@ -234,7 +255,9 @@ fn recorded_allocation(record: &RunRecord, index: usize, tried: &Tried) -> Resul
             let blocks = sizes.iter().map(|sizes| recorded_blocks(sizes, codec)).collect();
             let parameter_bytes = first.parameter_bytes.get(codec).copied().unwrap_or(0);
             let histograms = histograms.collect();
-            codecs.push(MeasuredCodec { kind, codec: None, parameter_bytes, histograms, blocks, maps });
+            let codec = learned.get(&name()).and_then(|all| all.iter().find(|codec| codec.kind() == kind));
+            let codec = codec.cloned();
+            codecs.push(MeasuredCodec { kind, codec, parameter_bytes, histograms, blocks, maps });
         }
     }
     // The paper's codec first, as in what is measured here.
@@ -267,12 +290,12 @@ fn recorded_blocks(sizes: &AllocationSizes, codec: &str) -> Option<Blocks> {
 mod tests {
     use buddy_core::{AllocationInfo, Dtype};
     use buddy_snapshot::RunWriter;
+    use serde_json::json;
 
     use super::*;
 
-    /// A run of two snapshots: a ramp, then a steeper one. A codec that learned when it was written is taken as it was.
-    #[test]
-    fn what_codecs_had_learned_is_not_learned_again() {
+    /// A run of two snapshots, a ramp and then a steeper one, of which codecs may have learned before.
+    fn measured(learned: Value) -> Result<Measured, Error> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let allocation = AllocationInfo {
@@ -282,31 +305,39 @@ mod tests {
             bytes: 80_000,
             dtype: Dtype::U64,
         };
-        let info = RunInfo::new("demo", Default::default(), vec![allocation]);
-        let ramp =
-            |step: u64| -> Vec<u8> { (0..10_000).flat_map(|i| (i / 100 * step).to_le_bytes()).collect() };
+        let parameters = [(LEARNED.to_owned(), learned)].into_iter().collect();
+        let info = RunInfo::new("demo", parameters, vec![allocation]);
         let mut writer = RunWriter::create(&path, info, 2).unwrap();
         writer.write(1, &[&ramp(1 << 30)]).unwrap();
         writer.write(2, &[&ramp(3 << 30)]).unwrap();
-        let kind = CodecKind::Table64;
-        let measure = |auto| {
-            let tried = Tried { kinds: vec![kind], auto, threshold: 0.3 };
-            let measured = Measured::from_run(&Run::open(&path).unwrap(), &tried, &|_| ()).unwrap();
-            measured.allocations[0].codecs[0].clone()
-        };
-        let both = measure(false);
+        Measured::from_run(&Run::open(&path).unwrap(), &tried(), &|_| ())
+    }
+
+    fn ramp(step: u64) -> Vec<u8> {
+        (0..10_000).flat_map(|i| (i / 100 * step).to_le_bytes()).collect()
+    }
+
+    fn tried() -> Tried {
+        Tried { kinds: vec![CodecKind::Table64], auto: true, threshold: 0.3 }
+    }
+
+    #[test]
+    fn what_codecs_had_learned_is_not_learned_again_and_stays_in_the_record() {
         let early = ramp(1 << 30);
-        let first = kind.train(buddy_core::as_entries(&early).0);
-        assert_ne!(both.codec.as_ref(), Some(&first), "it learns of both snapshots");
-        std::fs::write(path.join("learned.json"), serde_json::json!({ "ramp": [first] }).to_string())
-            .unwrap();
-        for auto in [false, true] {
-            assert_eq!(measure(auto).codec.as_ref(), Some(&first), "it keeps what it learned of the first");
-        }
-        assert_ne!(measure(false).histograms[1], both.histograms[1]);
-        std::fs::write(path.join("learned.json"), "{\"ramp\": 1}").unwrap();
-        let tried = Tried { kinds: vec![kind], auto: false, threshold: 0.3 };
-        let wrong = Measured::from_run(&Run::open(&path).unwrap(), &tried, &|_| ()).unwrap_err();
-        assert!(wrong.to_string().contains("learned.json"), "{wrong}");
+        let first = CodecKind::Table64.train(buddy_core::as_entries(&early).0);
+        let (fresh, kept) = (measured(Value::Null).unwrap(), measured(json!({ "ramp": [first] })).unwrap());
+        let [fresh, again] = [&fresh, &kept].map(|measured| &measured.allocations[0].codecs[0]);
+        assert_ne!(fresh.codec.as_ref(), Some(&first), "it learns of both snapshots");
+        assert_eq!(again.codec.as_ref(), Some(&first), "it keeps what it learned of the first");
+        assert_ne!(again.histograms[1], fresh.histograms[1]);
+        let recorded = Measured::from_record(&kept.to_record(), &tried()).unwrap();
+        let one = &recorded.allocations[0].codecs[recorded.allocations[0].find(CodecKind::Table64).unwrap()];
+        assert_eq!((one.codec.as_ref(), &one.histograms), (Some(&first), &again.histograms));
+    }
+
+    #[test]
+    fn what_is_no_codec_is_told_with_its_allocation() {
+        let wrong = measured(json!({ "ramp": [{ "codec": "table64", "values": "x" }] })).unwrap_err();
+        assert!(wrong.to_string().starts_with("allocation \"ramp\": a table's values are words"), "{wrong}");
     }
 }

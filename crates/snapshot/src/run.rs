@@ -1,20 +1,16 @@
 //! Reads a run: a directory with `run.json` and a `.safetensors` file per snapshot, or a directory of raw dumps.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     path::{Component, Path, PathBuf},
 };
 
 use buddy_core::{AllocationInfo, Dtype, RunInfo};
-use serde::de::DeserializeOwned;
 
 use crate::{Array, Error, Pattern, dumps::Dumps, open, open_raw};
 
 /// The file that makes a directory a run.
 pub(crate) const RUN_FILE: &str = "run.json";
-
-/// The file with what codecs had learned when the run was written.
-const LEARNED_FILE: &str = "learned.json";
 
 /// A run on disk, found to be whole when it was opened.
 #[derive(Debug, Clone)]
@@ -75,21 +71,6 @@ impl Run {
     /// What is known of the run.
     pub fn info(&self) -> &RunInfo {
         &self.info
-    }
-
-    /// The codecs that had learned of its allocations when it was written, by the allocation's name: the file `learned.json`.
-    /// Nothing where there is none.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or is not what it should be.
-    pub fn learned<T: DeserializeOwned>(&self) -> Result<BTreeMap<String, Vec<T>>, Error> {
-        let path = self.dir.join(LEARNED_FILE);
-        if self.dumps.is_some() || !path.exists() {
-            return Ok(BTreeMap::new());
-        }
-        let text = buddy_core::read_text(&path).map_err(|error| Error::from(error).at(path.display()))?;
-        let learned = serde_json::from_str(&text);
-        learned.map_err(|error| Error::format(LEARNED_FILE, error.to_string()).at(self.dir.display()))
     }
 
     /// The arrays of a snapshot, in the order of the run's allocations.
