@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{ENTRIES_PER_PAGE, Histogram};
 
 /// Blocks of an allocation at most: targets by page change at one of so many places.
-const MOST_BLOCKS: u64 = 256;
+const MOST_BLOCKS: u64 = 4096;
 
 /// The entries of an allocation by size class, block by block; a block is a few pages of 8 KiB, and the last one may be
 /// short. Without blocks the allocation is not alive.
@@ -64,16 +64,16 @@ impl Blocks {
         &mut self.counts
     }
 
-    /// Whether these can be the blocks of an allocation of `entries`.
+    /// Whether these can be the blocks of an allocation of `entries`, as fine as they are here or coarser.
     pub fn fits(&self, entries: u64) -> bool {
-        let per_page = ENTRIES_PER_PAGE as u64;
-        let pages = entries.div_ceil(per_page);
-        let each = Self::pages_of(pages) * per_page;
+        let finest = Self::pages_of(entries.div_ceil(ENTRIES_PER_PAGE as u64));
+        let Some(each) = self.pages.checked_mul(ENTRIES_PER_PAGE as u64) else { return false };
         let counted = |(block, counts): (u64, &[u64; 6])| {
             let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
-            sum == Some(each.min(entries.saturating_sub(block * each)))
+            sum == Some(each.min(entries.saturating_sub(block.saturating_mul(each))))
         };
-        self.pages.checked_mul(per_page) == Some(each)
+        self.pages >= finest
+            && self.pages.is_power_of_two()
             && self.counts.len() as u64 == entries.div_ceil(each)
             && (0..).zip(&self.counts).all(counted)
     }
@@ -126,13 +126,17 @@ mod tests {
 
     #[test]
     fn pages_come_together_in_blocks() {
-        assert_eq!([0, 1, 256, 257, 1025].map(Blocks::pages_of), [1, 1, 1, 2, 8]);
-        let mut pages = vec![[64, 0, 0, 0, 0, 0]; 300];
-        pages[299] = [0, 0, 0, 0, 0, 5];
+        assert_eq!([0, 1, 4096, 4097, 16_385].map(Blocks::pages_of), [1, 1, 1, 2, 8]);
+        let mut pages = vec![[64, 0, 0, 0, 0, 0]; 4800];
+        pages[4799] = [0, 0, 0, 0, 0, 5];
         let blocks = Blocks::from_pages(&pages);
-        assert_eq!((blocks.pages(), blocks.counts().len()), (2, 150));
-        assert_eq!(blocks.histogram(148..150).classes, [192, 0, 0, 0, 0, 5]);
-        assert!(blocks.fits(299 * 64 + 5) && !blocks.fits(299 * 64 + 6) && !Blocks::default().fits(1));
+        assert_eq!((blocks.pages(), blocks.counts().len()), (2, 2400));
+        assert_eq!(blocks.histogram(2398..2400).classes, [192, 0, 0, 0, 0, 5]);
+        assert!(blocks.fits(4799 * 64 + 5) && !blocks.fits(4799 * 64 + 6) && !Blocks::default().fits(1));
+        let coarser = Blocks::new(4, vec![[256, 0, 0, 0, 0, 0]; 2]);
+        assert!(
+            coarser.fits(512) && !coarser.fits(511) && !Blocks::new(3, vec![[192, 0, 0, 0, 0, 0]]).fits(192)
+        );
         assert_eq!(Blocks::default().histogram(3..9), Histogram::default());
     }
 
@@ -142,7 +146,7 @@ mod tests {
         let text = r#"{"pages":2,"rows":["3* 1 0 0 0 0 127"]}"#;
         assert_eq!(serde_json::to_string(&blocks).unwrap(), text);
         assert_eq!(serde_json::from_str::<Blocks>(text).unwrap(), blocks);
-        for wrong in ["1 2 3", "x* 1 2 3 4 5 6", "-1 0 0 0 0 0", "257* 1 1 1 1 1 1"] {
+        for wrong in ["1 2 3", "x* 1 2 3 4 5 6", "-1 0 0 0 0 0", "4097* 1 1 1 1 1 1"] {
             assert!(serde_json::from_str::<Blocks>(&text.replace("3* 1 0 0 0 0 127", wrong)).is_err());
         }
     }

@@ -1,5 +1,6 @@
 //! How allocations are cut for the size kernels: blocks of pages, whose counts are all that targets need, and a few single
-//! pages for pictures. A block is a power of two of 8 KiB pages, at most 256 to an allocation (`Blocks` of buddy-core).
+//! pages for pictures. A block is a power of two of 8 KiB pages, at most 256 to an allocation (`Blocks` of
+//! buddy-core, which may have more).
 
 const PAGE_BYTES: u64 = 8192;
 const ENTRY_BYTES: u64 = 128;

@@ -2,8 +2,8 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::{
-    Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets,
-    conservative_target, or_uncompressed,
+    ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Policy, Target, TargetRange, Targets, conservative_target,
+    or_uncompressed,
 };
 
 use crate::{Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, ranges::page_ranges};
@@ -223,7 +223,7 @@ fn range_histogram(codec: &MeasuredCodec, snapshot: usize, first_page: usize, pa
     let of_all = entries(codec).div_ceil(ENTRIES_PER_PAGE as u64);
     match &codec.blocks {
         Some(blocks) if pages < of_all => {
-            let each = Blocks::pages_of(of_all) as usize;
+            let each = blocks[snapshot].pages().max(1) as usize;
             blocks[snapshot].histogram(first_page / each..(first_page + pages as usize).div_ceil(each))
         }
         _ => codec.histograms[snapshot],
@@ -247,7 +247,7 @@ pub(crate) fn ranges_in(
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{AllocationInfo, Dtype, RunInfo, SnapshotInfo};
+    use buddy_core::{AllocationInfo, Blocks, Dtype, RunInfo, SnapshotInfo};
 
     use super::*;
 

@@ -77,7 +77,7 @@ pub(crate) struct ProfileVerb {
     threshold: f64,
 
     /// How targets are chosen: one for the program, one for each allocation, the same with 16x for what stays
-    /// mostly zero, or one for each of a few ranges of pages; `best` is whichever of the last three saves the most
+    /// mostly zero, or one for each range of pages; `best` is whichever of the last three saves the most
     #[arg(long, default_value = "best", value_parser = policy_parser())]
     policy: Wanted,
 

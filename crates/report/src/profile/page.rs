@@ -14,7 +14,7 @@ const OPEN_MAPS: usize = 12;
 const TIME_REMARK: &str = "The optimistic ratio is that of entries which could each have the best of the paper's eight \
     sizes. Entries in buddy memory are those that do not fit targets that stay as they were chosen.";
 const POLICY_REMARK: &str = "Naive is one target for the whole program, allocation one for each allocation up to 4x, \
-    allocation-16x adds 16x for what stays mostly zero, page gives a few ranges of pages their own. A target must be \
+    allocation-16x adds 16x for what stays mostly zero, page gives ranges of pages their own. A target must be \
     within the threshold in every snapshot.";
 const THRESHOLD_REMARK: &str = "How large a share of an allocation's entries may overflow. Move the slider: the targets \
     are chosen again in this page, from the histograms of every snapshot, with the policy allocation-16x.";
