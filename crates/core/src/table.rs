@@ -160,6 +160,21 @@ impl TargetTable {
         self.allocations.iter().find(|row| row.name == name)
     }
 
+    /// The table at a snapshot of the run: every row has the targets that hold there, and of the changes those are left that begin there.
+    #[must_use]
+    pub fn at(&self, snapshot: usize) -> Self {
+        let mut table = self.clone();
+        for row in &mut table.allocations {
+            let begun = |change: &&PhaseChange| change.name == row.name && change.snapshot <= snapshot;
+            // Of two at the same snapshot the later one holds.
+            if let Some(change) = self.changes.iter().filter(begun).max_by_key(|change| change.snapshot) {
+                row.targets = Targets::of(change.ranges.clone());
+            }
+        }
+        table.changes.retain(|change| change.snapshot == snapshot);
+        table
+    }
+
     /// Checks what the rows cannot: the version, that no two are for the same allocation, and that changes are for their pages.
     ///
     /// # Errors
@@ -244,6 +259,20 @@ mod tests {
         assert_eq!(change("u", &ranges(&[1, 2])), "none");
         assert!(change("u", &ranges(&[1])).contains("the ranges have 1 pages; it has 3"));
         assert_eq!(change("v", &ranges(&[3])), "a change is for allocation \"v\", which has no row");
+    }
+
+    #[test]
+    fn the_last_change_that_has_begun_holds() {
+        let change = |snapshot: usize, target: &str| {
+            let range = format!("ranges = [{{ pages = 3, target = \"{target}\" }}]");
+            format!("[[change]]\nsnapshot = {snapshot}\nname = \"u\"\nbytes_moved = 7\n{range}\n")
+        };
+        let changes = [change(0, "16x"), change(4, "4x"), change(6, "2x")].concat();
+        let table = TargetTable::parse(&format!("{HEAD}{ROW}target = \"1x\"\n{changes}")).unwrap();
+        let target = |snapshot| table.at(snapshot).allocations[0].targets.uniform();
+        assert_eq!([0, 3, 4, 9].map(target), [Target::X16, Target::X16, Target::X4, Target::X2].map(Some));
+        assert_eq!([3, 4].map(|snapshot| table.at(snapshot).changes.len()), [0, 1]);
+        assert_eq!(TargetTable { changes: Vec::new(), ..table.clone() }.at(9).allocations, table.allocations);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use buddy_codec::Codec;
-use buddy_core::{ENTRY_BYTES, Target};
+use buddy_core::{ENTRY_BYTES, Targets};
 use cudarc::driver::CudaStream;
 
 use crate::{
@@ -32,15 +32,17 @@ impl Allocation {
     /// Takes the memory; it holds zeros.
     ///
     /// # Errors
-    /// [`Error::DeviceMemory`], [`Error::Pinned`], [`Error::NoKernels`], or what compiler or driver say.
-    pub fn new(gpu: &Gpu, bytes: u64, target: Target, codec: Codec) -> Result<Self, Error> {
+    /// [`Error::Targets`] for ranges that do not make up its pages, [`Error::DeviceMemory`], [`Error::Pinned`],
+    /// [`Error::NoKernels`], or what compiler or driver say.
+    pub fn new(gpu: &Gpu, bytes: u64, targets: impl Into<Targets>, codec: Codec) -> Result<Self, Error> {
+        let targets = targets.into();
         let entries = bytes.div_ceil(ENTRY_BYTES as u64);
         if entries > u64::from(u32::MAX) {
             return Err(Error::Range { first: 0, end: entries, entries: u64::from(u32::MAX) });
         }
-        let (device_bytes, buddy_bytes) = BuddyPool::room_for(target, entries);
+        let (device_bytes, buddy_bytes) = BuddyPool::room_for_pages(&targets, entries)?;
         let mut pool = BuddyPool::new(gpu, device_bytes, Carveout::Host, buddy_bytes)?;
-        let buffer = pool.buffer(codec, target, entries)?;
+        let buffer = pool.buffer(codec, targets, entries)?;
         let device_bytes = device_bytes + buffer.learned_bytes();
         let short = !bytes.is_multiple_of(ENTRY_BYTES as u64);
         let tail = short.then(|| DeviceBytes::new(gpu, ENTRY_BYTES as u64)).transpose()?;
@@ -105,13 +107,13 @@ impl Allocation {
         Fault::checked(self.buffer.fault(on)?)
     }
 
-    /// Gives it another target: takes memory for that beside its own, moves everything there on the stream, waits, and gives the
+    /// Gives it other targets: takes memory for that beside its own, moves everything there on the stream, waits, and gives the
     /// old memory back. An entry that does not decode is an error, and it is then as it was.
     ///
     /// # Errors
     /// As for [`new`](Self::new) and [`read_checked`](Self::read_checked).
-    pub fn retarget(&mut self, on: &CudaStream, target: Target) -> Result<(), Error> {
-        let next = Self::new(&self.gpu, self.bytes, target, self.buffer.codec().clone())?;
+    pub fn retarget(&mut self, on: &CudaStream, targets: impl Into<Targets>) -> Result<(), Error> {
+        let next = Self::new(&self.gpu, self.bytes, targets, self.buffer.codec().clone())?;
         let piece = DeviceBytes::new(&self.gpu, PIECE_BYTES.min(self.buffer.entries() * ENTRY_BYTES as u64))?;
         if self.bytes > 0 {
             self.buffer.clear_fault(on)?;

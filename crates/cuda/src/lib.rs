@@ -69,3 +69,4 @@ pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};
 pub use source::{Header, Params, SURVEY_SHAPE, Source, codecs, constants, constants_header};
 pub use survey::Surveyed;
+pub use table::Changed;

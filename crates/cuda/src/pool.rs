@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use buddy_codec::Codec;
-use buddy_core::{ENTRIES_PER_PAGE, Target, Targets};
+use buddy_core::{ENTRIES_PER_PAGE, Target, TargetRange, Targets};
 
-use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, driver::Region, report::REPORT_BYTES};
+use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, Page, driver::Region, report::REPORT_BYTES};
 
 /// Where overflowing entries go. A peer GPU would be a third place: its memory has an address here as well, and
 /// nothing but this choice would change.
@@ -93,10 +93,17 @@ impl BuddyPool {
 
     /// What a pool needs for one buffer of so many entries: device and buddy bytes.
     pub fn room_for(target: Target, entries: u64) -> (u64, u64) {
-        let entries = entries.next_multiple_of(ENTRIES_PER_PAGE as u64);
-        let parts = [entries * target.device_bytes() as u64, entries / 2, REPORT_BYTES];
-        let aligned = |bytes: u64| bytes.next_multiple_of(ALIGN);
-        (parts.into_iter().map(aligned).sum(), aligned(entries * target.buddy_bytes() as u64))
+        let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64);
+        room(&[TargetRange { pages, target }])
+    }
+
+    /// The same for a buffer whose ranges of pages have targets of their own.
+    ///
+    /// # Errors
+    /// [`Error::Targets`] for ranges that do not make up its pages.
+    pub fn room_for_pages(targets: &Targets, entries: u64) -> Result<(u64, u64), Error> {
+        let ranges = targets.ranges(entries.div_ceil(ENTRIES_PER_PAGE as u64));
+        ranges.map(|ranges| room(&ranges)).map_err(|why| Error::Targets(why.to_string()))
     }
 
     pub(crate) fn regions(&self) -> &Arc<Regions> {
@@ -121,6 +128,19 @@ impl BuddyPool {
     pub(crate) fn used(&self) -> (u64, u64) {
         (self.device_used, self.buddy_used)
     }
+}
+
+/// Device and buddy bytes of a buffer with these ranges.
+fn room(ranges: &[TargetRange]) -> (u64, u64) {
+    let per_page = ENTRIES_PER_PAGE as u64;
+    let sum = |bytes: fn(Target) -> usize| {
+        ranges.iter().map(|range| range.pages * per_page * bytes(range.target) as u64).sum::<u64>()
+    };
+    let pages: u64 = ranges.iter().map(|range| range.pages).sum();
+    let table = if ranges.len() > 1 { pages * size_of::<Page>() as u64 } else { 0 };
+    let parts = [sum(Target::device_bytes), pages * per_page / 2, table, REPORT_BYTES];
+    let aligned = |bytes: u64| bytes.next_multiple_of(ALIGN);
+    (parts.into_iter().map(aligned).sum(), aligned(sum(Target::buddy_bytes)))
 }
 
 fn take(region: &'static str, used: &mut u64, bytes: u64, capacity: u64) -> Result<u64, Error> {
@@ -151,5 +171,16 @@ mod tests {
         assert_eq!(take("device", &mut used, 1024, 2048), Ok(1024));
         assert_eq!(used, 2048);
         assert!(take("buddy", &mut used, u64::MAX, 2048).is_err());
+    }
+    /// A page at 4x and two at 1x: their entries, a nibble for each, a page table and the report.
+    #[test]
+    fn ranges_take_their_own_room_and_a_page_table() {
+        let range = |pages, target| TargetRange { pages, target };
+        let both = Targets::Pages(vec![range(1, Target::X4), range(2, Target::X1)]);
+        let report = REPORT_BYTES.next_multiple_of(ALIGN);
+        let room = BuddyPool::room_for_pages(&both, 190).unwrap();
+        assert_eq!(room, (64 * 32 + 128 * 128 + 512 + 512 + report, 64 * 96));
+        assert_eq!(BuddyPool::room_for(Target::X2, 65), (128 * 64 + 512 + report, 128 * 64));
+        assert!(matches!(BuddyPool::room_for_pages(&both, 193), Err(Error::Targets(_))));
     }
 }

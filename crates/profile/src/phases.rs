@@ -4,10 +4,13 @@
 //! into few phases, each with the targets of its own snapshots. At the snapshot that begins a phase the memory is
 //! [retargeted](https://docs.rs/buddy-memory): one pass over the allocation, which a change must pay for.
 
+use std::ops::Range;
+
 use buddy_core::{
-    ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PhaseChange, PhasePlan, PhaseSnapshot, Policy, Targets,
+    ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, PhasePlan, PhaseSnapshot, Policy, Targets,
     conservative_target,
 };
+use rayon::prelude::*;
 
 use crate::{
     Assignment, Measured, MeasuredCodec,
@@ -17,6 +20,8 @@ use crate::{
 
 /// A change of targets must save this share of the allocation, as the mean over the run.
 const CHANGE_COST: f64 = 0.02;
+/// In longer runs phases are cut by one target for the allocation, whatever the policy.
+const MOST_BY_PAGES: usize = 16;
 
 /// Plans targets by phase for allocations that keep the codecs that were chosen for them. Beside the plan, what the file of
 /// targets has of it: the targets of the first phase, where they are not those of the whole run, and every change.
@@ -29,7 +34,8 @@ pub fn phases(
     let of_allocation = |(allocation, one): (&crate::MeasuredAllocation, &Assignment)| {
         targets_over_time(&allocation.codecs[one.codec], policy, threshold)
     };
-    let over_time: Vec<Vec<Targets>> = measured.allocations.iter().zip(chosen).map(of_allocation).collect();
+    let over_time: Vec<Vec<Targets>> =
+        measured.allocations.par_iter().zip(chosen).map(of_allocation).collect();
     let at = |snapshot: usize| {
         let with = |(one, targets): (&Assignment, &Vec<Targets>)| Assignment {
             codec: one.codec,
@@ -57,17 +63,22 @@ pub fn phases(
 
 /// The targets of an allocation at every snapshot: the same throughout a phase.
 fn targets_over_time(codec: &MeasuredCodec, policy: Policy, threshold: f64) -> Vec<Targets> {
-    let mut all = Vec::new();
-    for phase in cut(&codec.histograms, threshold, policy) {
-        let pages = entries(codec).div_ceil(ENTRIES_PER_PAGE as u64);
-        let blocks = codec.blocks.as_ref().filter(|_| policy == Policy::Page);
-        let targets = match blocks.and_then(|blocks| blocks.get(phase.clone())) {
-            Some(blocks) => Targets::of(page_ranges(blocks, pages, threshold)),
-            None => conservative_target(&codec.histograms[phase.clone()], threshold, zeros(policy)).into(),
-        };
-        all.extend(vec![targets; phase.len()]);
-    }
-    all
+    let (count, all) = (codec.histograms.len(), entries(codec));
+    let whole = |phase: Range<usize>| -> Targets {
+        conservative_target(&codec.histograms[phase], threshold, zeros(policy)).into()
+    };
+    let blocks = codec.blocks.as_ref().filter(|_| policy == Policy::Page);
+    let by_pages = |phase: Range<usize>| match blocks.and_then(|blocks| blocks.get(phase.clone())) {
+        Some(blocks) => Targets::of(page_ranges(blocks, all.div_ceil(ENTRIES_PER_PAGE as u64), threshold)),
+        None => whole(phase),
+    };
+    // All pairs of a beginning and an end are tried.
+    let tried: &dyn Fn(Range<usize>) -> Targets = if count <= MOST_BY_PAGES { &by_pages } else { &whole };
+    let device =
+        |phase: Range<usize>| Assignment { codec: 0, targets: tried(phase) }.device_bytes(all) as f64;
+    let cost = CHANGE_COST * (all * ENTRY_BYTES as u64) as f64 * count as f64;
+    let phases = cut(count, cost, device);
+    phases.into_iter().flat_map(|phase| vec![by_pages(phase.clone()); phase.len()]).collect()
 }
 
 /// Whether a policy knows 16x.
@@ -75,24 +86,21 @@ fn zeros(policy: Policy) -> bool {
     !matches!(policy, Policy::Naive | Policy::Allocation)
 }
 
-/// The phases of an allocation, as ranges of its snapshots: those with the least device bytes over time when every change
-/// costs its share. One target for the allocation decides, whatever the policy.
-fn cut(snapshots: &[Histogram], threshold: f64, policy: Policy) -> Vec<std::ops::Range<usize>> {
-    let entries = snapshots.iter().map(Histogram::entries).max().unwrap_or(0) as f64;
-    let cost = CHANGE_COST * entries * (ENTRY_BYTES * snapshots.len()) as f64;
+/// The phases of an allocation, as ranges of its snapshots: those with the least device bytes over time, which `device` gives for
+/// a snapshot of a phase, when every change costs so much.
+fn cut(count: usize, cost: f64, device: impl Fn(Range<usize>) -> f64) -> Vec<Range<usize>> {
     // For the first so many snapshots: the least sum, and where their last phase begins.
     let mut best = vec![(0.0, 0)];
-    for end in 1..=snapshots.len() {
+    for end in 1..=count {
         let sum = |start: usize| {
-            let target = conservative_target(&snapshots[start..end], threshold, zeros(policy));
-            let bytes = entries * ((end - start) * target.device_bytes()) as f64;
+            let bytes = device(start..end) * (end - start) as f64;
             (best[start].0 + bytes + if start > 0 { cost } else { 0.0 }, start)
         };
         let least = (0..end).map(sum).min_by(|left, right| left.0.total_cmp(&right.0));
         best.push(least.expect("a phase has a snapshot"));
     }
     let mut phases = Vec::new();
-    let mut end = snapshots.len();
+    let mut end = count;
     while end > 0 {
         phases.push(best[end].1..end);
         end = best[end].1;
@@ -144,7 +152,7 @@ fn changes(
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::Target;
+    use buddy_core::{Histogram, Target};
 
     use super::*;
 
@@ -156,8 +164,6 @@ mod tests {
     fn a_run_that_fills_up_has_phases_and_one_that_does_not_has_one() {
         let (zero, half, raw) = (of([64, 0, 0, 0, 0, 0]), of([0, 0, 0, 64, 0, 0]), of([0, 0, 0, 0, 0, 64]));
         let run = [[zero; 5].as_slice(), &[half; 4], &[raw]].concat();
-        assert_eq!(cut(&run, 0.01, Policy::Allocation16x), [0..5, 5..9, 9..10]);
-        assert_eq!(cut(&[raw; 4], 0.01, Policy::Allocation16x).len(), 1);
         let codec = MeasuredCodec {
             kind: buddy_codec::CodecKind::Bpc,
             codec: None,
@@ -178,9 +184,31 @@ mod tests {
     /// One snapshot in ten is not worth a change and the change back.
     #[test]
     fn a_change_must_pay() {
-        let (half, third) = (of([0, 0, 0, 64, 0, 0]), of([0, 0, 0, 0, 64, 0]));
-        let mut run = vec![third; 40];
-        run[7] = half;
-        assert_eq!(cut(&run, 0.01, Policy::Allocation).len(), 1);
+        assert_eq!(cut(10, 2.0, |phase| if phase == (7..8) { 1.0 } else { 2.0 }), [0..10]);
+        assert_eq!(cut(10, 0.4, |phase| if phase == (7..8) { 1.0 } else { 2.0 }), [0..7, 7..8, 8..10]);
+    }
+
+    /// A half of the pages fills up, then the other: by one target for all of them there is one phase.
+    #[test]
+    fn pages_decide_where_they_have_targets() {
+        let [zero, raw] = [[64, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 64]];
+        let snapshot =
+            |full: usize| (0..100).map(|page| if page < full { raw } else { zero }).collect::<Vec<_>>();
+        let snapshots: Vec<Vec<[u8; 6]>> = [50, 50, 50, 50, 100, 100].map(snapshot).into();
+        let histogram = |pages: &Vec<[u8; 6]>| {
+            of(std::array::from_fn(|class| pages.iter().map(|page| u64::from(page[class])).sum()))
+        };
+        let codec = MeasuredCodec {
+            kind: buddy_codec::CodecKind::Bpc,
+            codec: None,
+            parameter_bytes: 0,
+            histograms: snapshots.iter().map(histogram).collect(),
+            blocks: Some(snapshots.iter().map(|pages| buddy_core::Blocks::from_pages(pages)).collect()),
+            maps: Vec::new(),
+        };
+        let uniform =
+            |policy| targets_over_time(&codec, policy, 0.01).iter().map(Targets::uniform).collect::<Vec<_>>();
+        assert_eq!(uniform(Policy::Allocation16x), [Some(Target::X1); 6]);
+        assert_eq!(uniform(Policy::Page)[3..], [None, Some(Target::X1), Some(Target::X1)]);
     }
 }

@@ -14,6 +14,8 @@ pub struct Scenario<'a> {
     /// What that is for the simulator, with the map of the program's memory.
     pub config: Config,
     targets: TargetChoice,
+    /// Stored bytes that changes of targets copy before it begins.
+    changed_bytes: u64,
 }
 
 /// What a simulation that ran to its end found.
@@ -36,7 +38,8 @@ impl<'a> Scenario<'a> {
     pub fn new(stage: &'a Stage, point: Point, targets: &TargetChoice) -> Result<Self, Error> {
         let mut config = point.config()?;
         config.map = stage.map(targets, point.mode)?;
-        Ok(Self { stage, point, config, targets: targets.clone() })
+        let changed_bytes = stage.changed_bytes(targets, point.mode)?;
+        Ok(Self { stage, point, config, targets: targets.clone(), changed_bytes })
     }
 
     /// Runs it from its start; none if `keep_on` ended it early. It is asked once in a while.
@@ -45,6 +48,7 @@ impl<'a> Scenario<'a> {
     /// A kernel that the GPU cannot run, or a trace that is none.
     pub fn run(&self, keep_on: &mut dyn FnMut(&Simulator) -> bool) -> Result<Option<Done>, Error> {
         let mut simulator = Simulator::new(self.config.clone());
+        simulator.change(self.changed_bytes);
         let whole = self.stage.run(&mut simulator, keep_on)?;
         Ok(whole.then(|| Done {
             report: simulator.report(),

@@ -19,6 +19,8 @@ pub struct Stage {
     memory: Memory,
     /// The codec that ratios are for.
     kind: CodecKind,
+    /// The snapshot of its run that it is at, where it has one: the changes of a file of targets go by it.
+    snapshot: Option<usize>,
 }
 
 /// What a program does.
@@ -67,7 +69,11 @@ impl Rule {
 
 impl Stage {
     pub(crate) fn new(work: Work, memory: Memory, kind: CodecKind) -> Self {
-        Self { work, memory, kind }
+        Self { work, memory, kind, snapshot: None }
+    }
+
+    fn at(self, snapshot: usize) -> Self {
+        Self { snapshot: Some(snapshot), ..self }
     }
 
     pub(crate) fn work(&self) -> &Work {
@@ -89,7 +95,7 @@ impl Stage {
         let usual = observed.profile.targets.clone();
         let rule = Rule { usual, measured: Some(observed.measured.clone()) };
         let memory = Memory::Seen { allocations: observed.by_codec(snapshot), rule };
-        Self::new(Work::Application(application), memory, kind)
+        Self::new(Work::Application(application), memory, kind).at(snapshot)
     }
 
     /// A workload whose sizes and classes were kept: at a snapshot, or at the one that is typical of its run.
@@ -117,7 +123,7 @@ impl Stage {
         let allocations = measured.allocations.iter().map(map).collect::<Option<_>>().ok_or_else(lost)?;
         let memory =
             Memory::Seen { allocations, rule: Rule { usual: profile.targets, measured: Some(measured) } };
-        Ok(Self::new(Work::Application(application), memory, kind))
+        Ok(Self::new(Work::Application(application), memory, kind).at(snapshot))
     }
 
     /// A workload whose classes were kept: of every entry of each allocation, with the paper's codec.
@@ -160,6 +166,19 @@ impl Stage {
         }
     }
 
+    /// The table of a file, as it is at the snapshot.
+    fn table(&self, targets: &TargetChoice, name: &str) -> Result<Option<TargetTable>, Error> {
+        let table = targets.table(name)?;
+        Ok(table.map(|table| self.snapshot.map_or_else(|| table.clone(), |snapshot| table.at(snapshot))))
+    }
+
+    /// Stored bytes that the changes of a file of targets copy at the snapshot, in a mode that knows targets.
+    pub(crate) fn changed_bytes(&self, targets: &TargetChoice, mode: Mode) -> Result<u64, Error> {
+        let (Work::Application(application), Some(_)) = (&self.work, self.snapshot) else { return Ok(0) };
+        let table = if mode == Mode::Buddy { self.table(targets, &application.name)? } else { None };
+        Ok(table.map_or(0, |table| table.changes.iter().map(|change| change.bytes_moved).sum()))
+    }
+
     fn by_name(
         &self,
         application: &Application,
@@ -183,7 +202,7 @@ impl Stage {
                 return Err(Error::Targets { path: path.clone(), why });
             }
             TargetChoice::File(path) => {
-                let table = targets.table(name)?;
+                let table = self.table(targets, name)?;
                 self.check_codecs(application, table.as_ref())
                     .map_err(|why| Error::Targets { path: path.clone(), why })?;
                 table

@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 
+use buddy_core::SECTOR_BYTES;
 use buddy_trace::{Application, Kernel, Step};
 
 use crate::{
@@ -36,6 +37,7 @@ pub struct Simulator {
     reply_tick: u64,
     kernels: Vec<KernelReport>,
     copy_cycles: u64,
+    change_cycles: u64,
     timeline: Option<Timeline>,
 }
 
@@ -55,6 +57,7 @@ impl Simulator {
             reply_tick: (32.0 / reply * TICKS as f64).round() as u64,
             kernels: Vec::new(),
             copy_cycles: 0,
+            change_cycles: 0,
             timeline: config.sample_cycles.map(Timeline::new),
             params,
             config,
@@ -72,6 +75,17 @@ impl Simulator {
         let cycles = self.l2.memory.link.copy(bytes).div_ceil(TICKS);
         self.copy_cycles += cycles;
         self.now += cycles;
+    }
+
+    /// Changes targets between two kernels: so many stored bytes are read and written once, at the speed of device memory.
+    pub fn change(&mut self, bytes: u64) {
+        let cycles = (2.0 * bytes as f64 / self.config.gpu.dram_bytes_per_cycle()).ceil() as u64;
+        self.change_cycles += cycles;
+        self.now += cycles;
+        let traffic = &mut self.l2.memory.dram.traffic;
+        let sectors = bytes.div_ceil(SECTOR_BYTES as u64);
+        traffic.read_sectors += sectors;
+        traffic.written_sectors += sectors;
     }
 
     /// Runs a program to its end and returns `true`, or `false` once `keep_on` says no. Its copies take time: a
@@ -255,10 +269,12 @@ impl Simulator {
 
     /// Time and traffic of everything that has run so far.
     pub fn report(&self) -> Report {
-        let cycles = self.kernels.iter().map(|kernel| kernel.cycles).sum::<u64>() + self.copy_cycles;
+        let kernels: u64 = self.kernels.iter().map(|kernel| kernel.cycles).sum();
+        let between = (self.copy_cycles, self.change_cycles);
+        let cycles = kernels + between.0 + between.1;
         let mut counts = crate::stats::SmCounts::default();
         self.sms.iter().for_each(|sm| counts.add(&sm.counts));
-        Report::new(&self.config, cycles, self.copy_cycles, &counts, &self.l2, self.kernels.clone())
+        Report::new(&self.config, cycles, between, &counts, &self.l2, self.kernels.clone())
     }
 
     /// Counters over time, if the configuration asks for them.

@@ -80,10 +80,12 @@ pub struct Report {
     pub gpu: String,
     pub link: String,
     pub mode: Mode,
-    /// Cycles of all kernels, and of the copies between them if those are timed.
+    /// Cycles of all kernels, of the copies between them if those are timed, and of changes of targets.
     pub cycles: u64,
     pub seconds: f64,
     pub copy_cycles: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub change_cycles: u64,
     /// Warp instructions, and those per cycle over the whole GPU.
     pub instructions: u64,
     pub thread_instructions: u64,
@@ -214,7 +216,7 @@ impl Report {
     pub(crate) fn new(
         config: &Config,
         cycles: u64,
-        copy_cycles: u64,
+        (copy_cycles, change_cycles): (u64, u64),
         sm: &SmCounts,
         l2: &L2,
         kernels: Vec<KernelReport>,
@@ -228,6 +230,7 @@ impl Report {
             cycles,
             seconds,
             copy_cycles,
+            change_cycles,
             instructions: sm.instructions,
             thread_instructions: sm.lanes,
             unknown_instructions: sm.unknown,
@@ -243,6 +246,11 @@ impl Report {
             kernels,
         }
     }
+}
+
+/// Whether a record leaves a count out.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl L1Report {

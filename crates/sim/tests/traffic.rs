@@ -46,6 +46,22 @@ fn what_is_asked_for_arrives_and_what_is_written_is_kept() {
     assert_eq!((report.blocks, report.instructions), (448, 8 * BYTES / 4 / 32));
 }
 
+/// It reads and writes its bytes at the speed of device memory.
+#[test]
+fn a_change_of_targets_is_a_pass_over_its_bytes() {
+    let config = v100();
+    let (before, mut simulator) = (run(&config, stream(1, 0)), Simulator::new(config.clone()));
+    simulator.change(BYTES);
+    simulator.run(&mut stream(1, 0), &mut |_| true).unwrap();
+    let report = simulator.report();
+    let cycles = (2.0 * BYTES as f64 / config.gpu.dram_bytes_per_cycle()).ceil() as u64;
+    assert_eq!(report.change_cycles, cycles);
+    assert_eq!(report.cycles, before.cycles + cycles);
+    let moved = |report: &Report| (report.dram.read_bytes, report.dram.written_bytes);
+    assert_eq!(moved(&report), (moved(&before).0 + BYTES, moved(&before).1 + BYTES));
+    assert_eq!(before.change_cycles, 0);
+}
+
 #[test]
 fn two_sectors_of_each_entry_cross_the_link_when_half_of_it_lies_there() {
     let config = paper(Mode::Buddy, Target::X2, uniform(SizeClass::Raw));
