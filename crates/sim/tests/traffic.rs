@@ -56,7 +56,7 @@ fn a_change_of_targets_is_a_pass_over_its_bytes() {
     let report = simulator.report();
     let cycles = (2.0 * BYTES as f64 / config.gpu.dram_bytes_per_cycle()).ceil() as u64;
     assert_eq!(report.change_cycles, cycles);
-    assert_eq!(report.cycles, before.cycles + cycles);
+    assert_eq!((report.kernels[0].start, report.cycles), (cycles, report.kernels[0].cycles + cycles));
     let moved = |report: &Report| (report.dram.read_bytes, report.dram.written_bytes);
     assert_eq!(moved(&report), (moved(&before).0 + BYTES, moved(&before).1 + BYTES));
     assert_eq!(before.change_cycles, 0);
