@@ -73,7 +73,7 @@ fn a_table_targets_a_record_and_a_page() {
     let record = json(&dir.path().join("p.json"));
     assert_eq!(
         (record["kind"].as_str(), record["spec"]["policy"].as_str()),
-        (Some("profile"), Some("allocation"))
+        (Some("profile"), Some("page"))
     );
     assert_eq!(record["data"]["verified"]["snapshot"], 2);
     assert_eq!(record["data"]["optimistic"].as_array().unwrap().len(), 3);
