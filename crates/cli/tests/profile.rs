@@ -71,10 +71,7 @@ fn a_table_targets_a_record_and_a_page() {
     assert!(output.status.success() && !said.contains("no kernels"), "{said}");
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
     let record = json(&dir.path().join("p.json"));
-    assert_eq!(
-        (record["kind"].as_str(), record["spec"]["policy"].as_str()),
-        (Some("profile"), Some("page"))
-    );
+    assert_eq!((record["kind"].as_str(), record["spec"]["policy"].as_str()), (Some("profile"), Some("page")));
     assert_eq!(record["data"]["verified"]["snapshot"], 2);
     assert_eq!(record["data"]["optimistic"].as_array().unwrap().len(), 3);
     let targets = fs::read_to_string(dir.path().join("t.toml")).unwrap();
