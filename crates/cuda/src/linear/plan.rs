@@ -98,7 +98,7 @@ impl Plan {
         if tokens <= FEW || (tokens <= 8 && (has_room || weights < LARGE)) {
             return Self::Narrow(NARROW);
         }
-        // Two tiles of 128 tokens are faster than one of 256.
+        // Two tiles of 128 tokens were as fast as one of 256.
         let takes = |wide: &&Wide| tokens <= wide.tokens * if wide.tokens == 128 { 2 } else { 1 };
         Self::Wide(*WIDE.iter().find(takes).unwrap_or(&WIDE[WIDE.len() - 1]))
     }
