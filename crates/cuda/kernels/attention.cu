@@ -65,6 +65,7 @@ BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lan
             tokens.base = (span.from + next - before) * TILE_TOKENS + sixteen * SIXTEEN;
             tokens.data = room.data(place, sixteen), tokens.nibbles = room.nibbles(place, sixteen);
             if (tokens.base < span.length) {
+                if (R::FRESH && span.length - tokens.base <= SIXTEEN) append_fresh<R>(of, span, tokens.data, tokens.nibbles, lane);
                 if (tokens.usual(of.tokens)) {
                     attend<R, false>(of, tokens, lane, asked);
                 } else {
@@ -79,8 +80,9 @@ BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lan
     }
 }
 
-// From Rust: where keys and values come from, the values of a head, and the columns that there may be, 8 or 16.
-typedef Room<BUDDY_ATTENTION_SOURCE, BUDDY_ATTENTION_VALUES / VALUES, BUDDY_ATTENTION_COLUMNS / 8> R;
+// From Rust: where keys and values come from, the values of a head, the columns that there may be, 8 or 16, and whether the token that
+// asks is fresh: not turned and not appended yet.
+typedef Room<BUDDY_ATTENTION_SOURCE, BUDDY_ATTENTION_VALUES / VALUES, BUDDY_ATTENTION_COLUMNS / 8, BUDDY_ATTENTION_FRESH> R;
 
 extern "C" __global__ void __launch_bounds__(R::THREADS + R::FETCHERS * WARP, 1) attention(const __grid_constant__ Attention of) {
     extern __shared__ __align__(128) u8 memory[];
@@ -88,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(R::THREADS + R::FETCHERS * WARP, 1)
     if (threadIdx.x == 0) room.init();
     __syncthreads();
     launch_dependent_grids();
-    wait_on_dependent_grids();
+    if (!R::FRESH) wait_on_dependent_grids();
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
     if (warp < R::WARPS) attend_tiles(of, room, warp, lane);
     else if (warp == R::WARPS) fetch_tiles<R, false>(of, room, lane);

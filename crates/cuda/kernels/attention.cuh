@@ -33,20 +33,49 @@ struct Asked {
     float most[R::SETS][2], sum[R::SETS][2];
 
     BUDDY_FN void start(const Attention& of, const Span& span, u32 lane) {
+        if (R::FRESH) start_fresh(of, span, lane);
         BUDDY_UNROLL
         for (u32 n = 0; n < R::SETS; n++) {
             u32 column = 8 * n + lane / 4;
             const uint4* at = (const uint4*)(of.queries + of.column_at(span.sequence, span.head, column)) + 2 * (lane % 4);
             BUDDY_UNROLL
-            for (u32 part = 0; part < R::PARTS; part++) {
+            for (u32 part = 0; part < R::PARTS && !R::FRESH; part++) {
                 uint4 a = {}, b = {};
                 if (column < of.columns()) a = at[8 * part], b = at[8 * part + 1];
-                u32(&q)[8] = queries[part][n];
-                q[0] = a.x, q[1] = a.y, q[2] = a.z, q[3] = a.w, q[4] = b.x, q[5] = b.y, q[6] = b.z, q[7] = b.w;
+                set(queries[part][n], a, b);
             }
             most[n][0] = most[n][1] = LOWEST, sum[n][0] = sum[n][1] = 0;
             BUDDY_UNROLL
             for (u32 f = 0; f < R::FRAGMENTS; f++) out[f][n][0] = out[f][n][1] = out[f][n][2] = out[f][n][3] = 0;
+        }
+    }
+    // The queries of a fresh token, turned. What is older than it lies in the cache since before the kernel before this one, so
+    // that all but its own rows is there already.
+    BUDDY_FN void start_fresh(const Attention& of, const Span& span, u32 lane) {
+        u32 first = lane % 4 * (VALUES / 4);
+        const float4* from = (const float4*)of.turns_of(max(span.length, 1u), first);
+        float4 turns[8];
+        BUDDY_UNROLL
+        for (u32 i = 0; i < 8; i++) turns[i] = __ldg(from + i);
+        wait_on_dependent_grids();
+        BUDDY_UNROLL
+        for (u32 n = 0; n < R::SETS; n++) {
+            u32 column = 8 * n + lane / 4;
+            const uint4* at = (const uint4*)of.fresh_head(span.sequence, span.head * of.group + min(column, of.group - 1)) + 2 * (lane % 4);
+            u32 plain[R::PARTS][8], others[8];
+            BUDDY_UNROLL
+            for (u32 part = 0; part < R::PARTS; part++) set(plain[part], at[8 * part], at[8 * part + 1]);
+            BUDDY_UNROLL
+            for (u32 part = 0; part < R::PARTS; part++) {
+                // The value half a head away is the other part's, or two lanes away.
+                BUDDY_UNROLL
+                for (u32 i = 0; i < 8; i++) others[i] = R::PARTS == 2 ? plain[R::PARTS - 1 - part][i] : __shfl_xor_sync(ALL, plain[0][i], 2);
+                BUDDY_UNROLL
+                for (u32 i = 0; i < 8; i++) queries[part][n][i] = plain[part][i];
+                turn(queries[part][n], others, turns, R::PARTS == 2 ? part == 0 : lane % 4 < 2);
+                BUDDY_UNROLL
+                for (u32 i = 0; i < 8; i++) queries[part][n][i] = column < of.group ? queries[part][n][i] : 0;
+            }
         }
     }
 
@@ -148,6 +177,33 @@ struct Sixteen {
         }
     }
 };
+
+// Appends a fresh token, the last of its sequence, by the warp that has it among its sixteen: to memory, and to shared memory, where
+// its place holds what was there before. Not inlined: it is rare, and registers are dear.
+template <class R>
+static __device__ __noinline__ void append_fresh(const Attention& of, const Span& span, u32 data, u32 nibbles, u32 lane) {
+    u32 entry = lane / 4, quarter = lane % 4, position = span.length - 1, place = position % SIXTEEN;
+    if (entry < 2 * R::PARTS) {
+        u32 which = entry / R::PARTS, part = entry % R::PARTS, first = part * VALUES + quarter * (VALUES / 4), values = R::PARTS * VALUES;
+        const unsigned short* row = of.fresh_head(span.sequence, of.cache.heads * (of.group + which) + span.head);
+        const uint4 *own = (const uint4*)(row + first), *away = (const uint4*)(row + (first + values / 2) % values);
+        u32 words[8], others[8];
+        set(words, own[0], own[1]);
+        if (which == 0) {
+            set(others, away[0], away[1]);
+            turn(words, others, (const float4*)of.turns_of(span.length, first), first < values / 2);
+        }
+        u32 page = (u32)of.table[(u64)span.sequence * of.table_stride + position / of.cache.page_tokens];
+        long long slot = (long long)page * of.cache.page_tokens + position % of.cache.page_tokens;
+        u8* copy = (u8*)__cvta_shared_to_generic(data + (entry * SIXTEEN + place) * R::From::BYTES);
+        u32 nibble = append(of.cache, {of.layer, span.head, which, part, slot}, quarter, words, copy);
+        u8* two = (u8*)__cvta_shared_to_generic(nibbles + (entry * SIXTEEN + place) / 2);
+        if (quarter == 0) *two = (u8)(*two & 0xf0 >> place % 2 * 4 | nibble << place % 2 * 4);
+    }
+    // The copy engine will write there after these stores.
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+}
 
 template <class R, bool CAREFUL>
 BUDDY_FN void attend(const Attention& of, const Sixteen<R>& tokens, u32 lane, Asked<R>& asked) {

@@ -4,9 +4,7 @@
 // cut into as many equal runs as there are blocks: lengths are known on the device alone. Where a run ends within an item, its
 // blocks leave their parts in memory, and the last of them to be done adds up.
 #pragma once
-#include "buddy_device.cuh"
-#include "bulk.cuh"
-#include "kv.cuh"
+#include "kv_append.cuh"
 
 namespace buddy {
 
@@ -21,6 +19,10 @@ struct Attention {
     const int* lengths;     // tokens of each, the ones that ask included
     float* parts;           // room for what blocks leave one another
     u32* counts;            // zeros, before and after: a count for each item
+    // Of a fresh token, instead of queries: of each sequence all heads of queries, of keys and of values, as one product leaves them;
+    // and for each position and half the values of a head the cosine and the sine.
+    const unsigned short* rows;
+    const float2* turns;
     u32 table_stride, sequences;
     u32 tokens;             // of a sequence that ask: its last ones
     u32 group;              // heads that ask for one of keys and values
@@ -35,6 +37,14 @@ struct Attention {
     BUDDY_FN u64 column_at(u32 sequence, u32 head, u32 column) const {
         u64 token = (u64)sequence * tokens + column / group;
         return ((token * cache.heads + head) * group + column % group) * cache.parts * ENTRY;
+    }
+    // The head of a fresh token's row that has this number among all of queries, keys and values; and its turns.
+    BUDDY_FN const unsigned short* fresh_head(u32 sequence, u32 number) const {
+        return rows + ((u64)sequence * cache.heads * (group + 2) + number) * cache.parts * VALUES;
+    }
+    BUDDY_FN const float2* turns_of(u32 length, u32 first) const {
+        u32 half = cache.parts * VALUES / 2;
+        return turns + (u64)(length - 1) * half + first % half;
     }
     // How many tokens a column may see. One that nobody asks for sees all, as if none were masked: it shares the others' warp.
     BUDDY_FN u32 limit(u32 length, u32 column) const {
@@ -98,8 +108,9 @@ struct Walk {
 
 // Shared memory: tiles, their nibbles, what warps add up, barriers. `Source` is where keys and values come from; a head is of PARTS
 // entries, and there are up to 8 * SETS columns.
-template <class Source, u32 PARTS_, u32 SETS_>
+template <class Source, u32 PARTS_, u32 SETS_, bool FRESH_>
 struct Room {
+    static constexpr bool FRESH = FRESH_;
     typedef Source From;
     static constexpr u32 PARTS = PARTS_, SETS = SETS_, FRAGMENTS = 4 * PARTS;
     static constexpr u32 TEAMS = BUDDY_ATTENTION_TEAMS, WARPS = TEAM * TEAMS, THREADS = WARPS * WARP;

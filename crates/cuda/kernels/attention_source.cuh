@@ -16,9 +16,6 @@ struct SharedStream {
     }
 };
 
-BUDDY_FN void set(u32 (&out)[8], uint4 a, uint4 b) {
-    out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
-}
 BUDDY_FN void set(u32 (&out)[4], uint4 a) { out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w; }
 
 // Sixteen values.

@@ -40,7 +40,7 @@ BUDDY_FN float2 joined(const R& room, u32 column) {
     return make_float2(most, sum);
 }
 
-// Adds up the warps' sums, as many at a time as have room.
+// Adds up the warps' sums, as many at a time as have room. What a lane has of largest scores and sums of weights is all warps' after.
 template <class R>
 BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 (&total)[Pairs<R>::EACH]) {
     BUDDY_UNROLL
@@ -57,7 +57,11 @@ BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 
     BUDDY_UNROLL
     for (u32 n = 0; n < R::SETS; n++) {
         BUDDY_UNROLL
-        for (u32 k = 0; k < 2; k++) scale[n][k] = exp2_fast(asked.most[n][k] - joined<R>(room, 8 * n + lane % 4 * 2 + k).x);
+        for (u32 k = 0; k < 2; k++) {
+            float2 all = joined<R>(room, 8 * n + lane % 4 * 2 + k);
+            scale[n][k] = exp2_fast(asked.most[n][k] - all.x);
+            asked.most[n][k] = all.x, asked.sum[n][k] = all.y;
+        }
     }
     BUDDY_UNROLL
     for (u32 i = 0; i < Pairs<R>::EACH; i++) total[i] = make_float2(0, 0);
@@ -95,9 +99,19 @@ BUDDY_FN void put(const Attention& of, const Span& span, u32 i, float2 total, fl
     if (column + 1 < of.columns()) out[of.column_at(span.sequence, span.head, column + 1) / 2] = (unsigned short)(both >> 16);
 }
 
+// Joins what one more block found of two columns with what others did.
+BUDDY_FN void join(float4 stats, float2 pair, float2& most, float2& all, float2& sums) {
+    float2 now = make_float2(fmaxf(most.x, stats.x), fmaxf(most.y, stats.z));
+    float2 old = make_float2(exp2_fast(most.x - now.x), exp2_fast(most.y - now.y));
+    float2 its = make_float2(exp2_fast(stats.x - now.x), exp2_fast(stats.z - now.y));
+    all = make_float2(__fmaf_rn(pair.x, its.x, all.x * old.x), __fmaf_rn(pair.y, its.y, all.y * old.y));
+    sums = make_float2(__fmaf_rn(stats.y, its.x, sums.x * old.x), __fmaf_rn(stats.w, its.y, sums.y * old.y));
+    most = now;
+}
+
 // Leaves a block's part of an item, and adds up all of them if it is the last.
 template <class R>
-BUDDY_FN void share(const Attention& of, const Walk& walk, const Span& span, const R& room, const float2 (&total)[Pairs<R>::EACH]) {
+BUDDY_FN void share(const Attention& of, const Walk& walk, const Span& span, const R& room, const Asked<R>& asked, const float2 (&total)[Pairs<R>::EACH]) {
     typedef Pairs<R> P;
     auto part_of = [&](u32 block, u32 which) { return (float2*)(of.parts + (u64)(2 * block + which) * P::PART); };
     float2* mine = part_of(blockIdx.x, span.from == 0);
@@ -105,7 +119,11 @@ BUDDY_FN void share(const Attention& of, const Walk& walk, const Span& span, con
     for (u32 i = 0; i < P::EACH; i++) {
         if (P::has(i)) __stcg(mine + P::at(i), total[i]);
     }
-    if (threadIdx.x < 8 * R::SETS) __stcg(mine + P::ALL_OF_THEM + threadIdx.x, joined<R>(room, threadIdx.x));
+    BUDDY_UNROLL
+    for (u32 n = 0; n < R::SETS; n++) {
+        float4 two = make_float4(asked.most[n][0], asked.sum[n][0], asked.most[n][1], asked.sum[n][1]);
+        if (threadIdx.x < 4) __stcg((float4*)(mine + P::ALL_OF_THEM) + 4 * n + threadIdx.x, two);
+    }
     u32 from = walk.owner(span.first), to = walk.owner(span.first + span.tiles - 1);
     meet<R>();
     if (threadIdx.x == 0) {
@@ -116,24 +134,31 @@ BUDDY_FN void share(const Attention& of, const Walk& walk, const Span& span, con
     }
     meet<R>();
     if (lds64(room.last()).x == 0) return;
+    // All that a thread needs of some blocks is asked for at once: one way to memory and back instead of one for each.
+    constexpr u32 AT_ONCE = P::EACH <= 2 ? 4 : 1;
+    float2 all[P::EACH] = {}, sums[P::EACH] = {}, most[P::EACH];
+    BUDDY_UNROLL
+    for (u32 i = 0; i < P::EACH; i++) most[i] = make_float2(LOWEST, LOWEST);
+#pragma unroll 1
+    for (u32 block = from; block <= to; block += AT_ONCE) {
+        float4 stats[P::EACH][AT_ONCE];  // of two columns: the largest score and the sum
+        float2 pairs[P::EACH][AT_ONCE];
+        BUDDY_UNROLL
+        for (u32 k = 0; k < P::EACH * AT_ONCE; k++) {
+            u32 i = k / AT_ONCE, of_block = min(block + k % AT_ONCE, to);
+            if (!P::has(i)) continue;
+            const float2* part = part_of(of_block, of_block == from);
+            stats[i][k % AT_ONCE] = __ldcg((const float4*)(part + P::ALL_OF_THEM + P::column(i))), pairs[i][k % AT_ONCE] = __ldcg(part + P::at(i));
+        }
+        BUDDY_UNROLL
+        for (u32 k = 0; k < P::EACH * AT_ONCE; k++) {
+            u32 i = k / AT_ONCE;
+            if (P::has(i) && block + k % AT_ONCE <= to) join(stats[i][k % AT_ONCE], pairs[i][k % AT_ONCE], most[i], all[i], sums[i]);
+        }
+    }
     BUDDY_UNROLL
     for (u32 i = 0; i < P::EACH; i++) {
-        if (!P::has(i)) continue;
-        // Two columns' largest scores and sums lie side by side.
-        auto stats = [&](u32 block) { return __ldcg((const float4*)(part_of(block, block == from) + P::ALL_OF_THEM + P::column(i))); };
-        float first = LOWEST, second = LOWEST;
-        for (u32 block = from; block <= to; block++) {
-            float4 one = stats(block);
-            first = fmaxf(first, one.x), second = fmaxf(second, one.z);
-        }
-        float2 all = {}, sums = {};
-        for (u32 block = from; block <= to; block++) {
-            float4 one = stats(block);
-            float2 pair = __ldcg(part_of(block, block == from) + P::at(i));
-            float a = exp2_fast(one.x - first), b = exp2_fast(one.z - second);
-            all.x += pair.x * a, all.y += pair.y * b, sums.x += one.y * a, sums.y += one.w * b;
-        }
-        put<R>(of, span, i, all, sums.x, sums.y);
+        if (P::has(i)) put<R>(of, span, i, all[i], sums[i].x, sums[i].y);
     }
 }
 
@@ -141,14 +166,19 @@ template <class R>
 BUDDY_FN void finish(const Attention& of, const Walk& walk, const Span& span, const R& room, u32 warp, u32 lane, Asked<R>& asked) {
     float2 total[Pairs<R>::EACH];
     add_up(room, warp, lane, asked, total);
-    if (!span.whole()) return share(of, walk, span, room, total);
+    if (!span.whole()) return share(of, walk, span, room, asked, total);
     BUDDY_UNROLL
     for (u32 i = 0; i < Pairs<R>::EACH; i++) {
-        u32 column = Pairs<R>::column(i);
-        if (Pairs<R>::has(i)) put<R>(of, span, i, total[i], joined<R>(room, column).y, joined<R>(room, column + 1).y);
+        // The lane that has the pair's two columns.
+        u32 column = Pairs<R>::column(i), from = column / 2 % 4;
+        float first = 0, second = 0;
+        BUDDY_UNROLL
+        for (u32 n = 0; n < R::SETS; n++) {
+            float a = __shfl_sync(ALL, asked.sum[n][0], from), b = __shfl_sync(ALL, asked.sum[n][1], from);
+            if (column / 8 == n) first = a, second = b;
+        }
+        if (Pairs<R>::has(i)) put<R>(of, span, i, total[i], first, second);
     }
-    // The next span's warps write where these read.
-    meet<R>();
 }
 
 }  // namespace buddy

@@ -10,7 +10,7 @@ use crate::{Activation, Error, cache, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 32] = [
+const HEADERS: [Header; 33] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
@@ -22,6 +22,7 @@ const HEADERS: [Header; 32] = [
     ("fields.cuh", include_str!("../kernels/fields.cuh")),
     ("frozen.cuh", include_str!("../kernels/frozen.cuh")),
     ("kv.cuh", include_str!("../kernels/kv.cuh")),
+    ("kv_append.cuh", include_str!("../kernels/kv_append.cuh")),
     ("linear_fetch.cuh", include_str!("../kernels/linear_fetch.cuh")),
     ("linear_multiply.cuh", include_str!("../kernels/linear_multiply.cuh")),
     ("linear_odd.cuh", include_str!("../kernels/linear_odd.cuh")),
@@ -214,16 +215,19 @@ impl Source {
         Self::new("norm.cu", include_str!("../kernels/norm.cu"), &[])
     }
 
-    /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns.
-    pub fn attention(source: &str, values: u32, columns: u32) -> Self {
+    /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns; of tokens
+    /// that are appended, or of one that is fresh.
+    pub fn attention(source: &str, values: u32, columns: u32, fresh: bool) -> Self {
         let defines = [
             format!("BUDDY_ATTENTION_SOURCE={source}"),
             format!("BUDDY_ATTENTION_VALUES={values}"),
             format!("BUDDY_ATTENTION_COLUMNS={columns}"),
             format!("BUDDY_ATTENTION_TEAMS={}", attention_teams(columns)),
             format!("BUDDY_ATTENTION_SHARED={ATTENTION_SHARED}"),
+            format!("BUDDY_ATTENTION_FRESH={}", u32::from(fresh)),
         ];
-        let name = format!("attention-{}-{values}-{columns}.cu", source.to_lowercase());
+        let kind = if fresh { "fresh" } else { source };
+        let name = format!("attention-{}-{values}-{columns}.cu", kind.to_lowercase());
         let text = include_str!("../kernels/attention.cu");
         Self { headers: &ATTENTION_HEADERS, least: ATTENTION_LEAST, ..Self::new(name, text, &defines) }
     }
@@ -294,7 +298,9 @@ impl Source {
             sources.into_iter().flatten().map(|one| one.expect("a codec of the table"))
         };
         let attention = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| (values, columns)));
-        let attention = attention.map(|(values, columns)| Self::attention("Packed", values, columns));
+        let attention = attention.flat_map(|(values, columns)| {
+            [false, true].map(|fresh| Self::attention("Packed", values, columns, fresh))
+        });
         codecs()
             .flat_map(of_codec)
             .chain(Activation::ALL.map(Self::activation))

@@ -69,22 +69,6 @@ pub(crate) fn kv_append(place: Place, cache: Cache, of: Rows, slots: Span) -> Py
     with(place, cache, |cache, stream| cache.append(stream, &rows(of), on_gpu(slots)))
 }
 
-/// Turns queries and keys of one token of each sequence by its position, and appends keys and values. `spans`: the token's rows, its
-/// queries, turns, table and lengths.
-#[pyfunction]
-pub(crate) fn kv_append_turned(
-    place: Place,
-    cache: Cache,
-    asked: (u32, u32, u32),
-    spans: [Span; 5],
-) -> PyResult<()> {
-    let (layer, sequences, group) = asked;
-    let [rows, queries, turns, table, lengths] = spans.map(on_gpu);
-    let fresh = Fresh { layer, sequences, group, rows, queries, turns, table, lengths };
-    // SAFETY: the package gives tables and turns for every position that a sequence may reach.
-    with(place, cache, |cache, stream| unsafe { cache.append_turned(stream, &fresh) })
-}
-
 /// Attention of the last tokens of each sequence. `spans`: queries, results, table, lengths and scratch.
 #[pyfunction]
 pub(crate) fn kv_attend(
@@ -98,6 +82,24 @@ pub(crate) fn kv_attend(
     let attend = Attend { layer, sequences, tokens, group, scale, queries, out, table, lengths, scratch };
     // SAFETY: the package gives lengths of tokens that were appended, and their pages.
     with(place, cache, |cache, stream| unsafe { cache.attend(stream, &attend) })
+}
+
+/// Turns queries and keys of one token of each sequence by its position, appends keys and values, and attends. `spans`: the token's rows,
+/// turns, results, table, lengths and scratch.
+#[pyfunction]
+pub(crate) fn kv_attend_fresh(
+    place: Place,
+    cache: Cache,
+    asked: (u32, u32, u32, f32),
+    spans: [Span; 6],
+) -> PyResult<()> {
+    let (layer, sequences, group, scale) = asked;
+    let [rows, turns, out, table, lengths, scratch] = spans.map(on_gpu);
+    let (tokens, queries, fresh) = (1, out, Fresh { rows, turns });
+    let attend = Attend { layer, sequences, tokens, group, scale, queries, out, table, lengths, scratch };
+    // SAFETY: the package gives tables and turns for every position that a sequence may reach, and writes lengths and tokens in
+    // other steps alone.
+    with(place, cache, |cache, stream| unsafe { cache.attend_fresh(stream, &attend, &fresh) })
 }
 
 /// Reads tokens of one sequence as they were. `spans`: its pages, keys and values.

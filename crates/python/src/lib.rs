@@ -26,7 +26,7 @@ mod _native {
     #[pymodule_export]
     use super::frozen::{freeze, frozen_header, frozen_room, read_frozen};
     #[pymodule_export]
-    use super::kv::{kv_append, kv_append_turned, kv_attend, kv_bytes, kv_clear, kv_read, kv_train};
+    use super::kv::{kv_append, kv_attend, kv_attend_fresh, kv_bytes, kv_clear, kv_read, kv_train};
     #[pymodule_export]
     use super::linear::{linear, linear_ahead, linear_room};
     #[pymodule_export]

@@ -83,11 +83,12 @@ class PagedCache:
             _native.kv_train(self.place, self.native, (*rows[:-1], min(tokens, 1024)))
         _native.kv_append(self.place, self.native, rows, span(slots))
 
-    def append_turned(self, layer: int, rows: torch.Tensor, queries: torch.Tensor, turns: torch.Tensor) -> None:
-        """Turns the queries and keys of one token of each sequence, its last, and appends its keys and values."""
-        group = queries.shape[-1] // (self.kv_heads * self.head)
-        spans = [span(one) for one in [rows, queries, turns, self.table, self.lengths]]
-        _native.kv_append_turned(self.place, self.native, (layer, self.sequences, group), spans)
+    def attend_fresh(self, layer: int, rows: torch.Tensor, turns: torch.Tensor, out: torch.Tensor, scale: float) -> None:
+        """One token of each sequence, its last, as the product of queries, keys and values leaves it: turned, appended, and attention
+        of it. Lengths and older tokens must not be written by the kernel before."""
+        group = out.shape[-1] // (self.kv_heads * self.head)
+        spans = [span(one) for one in [rows, turns, out, self.table, self.lengths, self.scratch]]
+        _native.kv_attend_fresh(self.place, self.native, (layer, self.sequences, group, scale), spans)
 
     def attend(self, layer: int, queries: torch.Tensor, out: torch.Tensor, scale: float, tokens: int = 1) -> None:
         """Attention of the last tokens of each sequence; queries and results are (sequences, tokens, heads * values)."""

@@ -1,6 +1,6 @@
 """A decode loop from compressed weights, keys and values: one graph, captured once and replayed for every token.
 
-Eight launches a layer. Each begins while the one before it ends, and a product asks for its weights before its input is there, so
+Seven launches a layer. Each begins while the one before it ends, and a product asks for its weights before its input is there, so
 that memory hardly rests between them.
 """
 
@@ -52,8 +52,7 @@ class Decoder:
         made = lambda *size, dtype=torch.bfloat16: torch.zeros(*size, dtype=dtype, device=device)
         self.stream, self.x, self.y = (made(rows, shape.hidden) for _ in range(3))
         self.qkv = made(rows, shape.matrices["qkv"][0])
-        self.queries, self.attended = (made(rows, shape.heads * shape.head) for _ in range(2))
-        self.inner = made(rows, shape.inner)
+        self.attended, self.inner = made(rows, shape.heads * shape.head), made(rows, shape.inner)
         self.scores = made(rows, shape.vocabulary)
         self.history = made(rows, cache.capacity, dtype=torch.int32)
         self.entries = made(rows, shape.hidden // 64, dtype=torch.int32)
@@ -88,8 +87,7 @@ class Decoder:
         for number, layer in enumerate(self.layers):
             self.normalise(added, layer["norm"])
             self.multiply(layer["qkv"], self.x, self.qkv)
-            cache.append_turned(number, self.qkv, self.queries, self.turns)
-            cache.attend(number, self.queries, self.attended, shape.head**-0.5)
+            cache.attend_fresh(number, self.qkv, self.turns, self.attended, shape.head**-0.5)
             self.multiply(layer["o"], self.attended, self.y)
             self.normalise(self.y, layer["inner_norm"])
             self.multiply(layer["gate_up"], self.x, self.inner, gated=True)

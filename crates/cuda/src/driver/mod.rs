@@ -20,7 +20,7 @@ use crate::{
     Error,
     bytes::DeviceSpan,
     decode::{GateView, NormView, PickView},
-    kv::{AttentionArguments, FreshView, KvView, RowsView},
+    kv::{AttentionArguments, KvView, RowsView},
     layout::{BuddyView, LinearView, Memory, Packing, Reading, Unpacking},
     norm::Normalising,
     source::Params,
@@ -47,8 +47,6 @@ unsafe impl DeviceRepr for KvView {}
 unsafe impl DeviceRepr for RowsView {}
 // SAFETY: likewise, the struct `Attention` of `attention_plan.cuh`.
 unsafe impl DeviceRepr for AttentionArguments {}
-// SAFETY: likewise, the struct `Fresh` of `kv.cu`.
-unsafe impl DeviceRepr for FreshView {}
 // SAFETY: likewise, the structs of `decode.cu`.
 unsafe impl DeviceRepr for NormView {}
 // SAFETY: likewise.

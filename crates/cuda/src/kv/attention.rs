@@ -25,8 +25,8 @@ const TILES_OF_LONG: u64 = 64;
 /// Columns, heads times tokens that ask, that the widest kernel takes.
 const MOST_COLUMNS: u32 = 16;
 
-/// The kernels by values of a head and columns.
-pub(crate) type Attentions = HashMap<(u32, u32), CudaFunction>;
+/// The kernels by values of a head and columns, and whether tokens are fresh.
+pub(crate) type Attentions = HashMap<(u32, u32, bool), CudaFunction>;
 
 /// What the kernel takes: the struct `Attention` of `attention_plan.cuh`.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +40,8 @@ pub struct AttentionArguments {
     lengths: u64,
     parts: u64,
     counts: u64,
+    pub(super) rows: u64,
+    pub(super) turns: u64,
     table_stride: u32,
     sequences: u32,
     tokens: u32,
@@ -126,9 +128,22 @@ impl KvCache<'_> {
     /// table for as many.
     pub unsafe fn attend(&self, on: &CudaStream, asked: &Attend<'_>) -> Result<(), Error> {
         let arguments = self.arguments(asked)?;
-        let kernel = self.attention(asked)?;
-        let launch = attention_launch(self.attention_blocks(asked), asked.columns(), true);
         // SAFETY: the arguments of `attention`, checked above, and the caller's promise.
+        unsafe { self.start_attention(on, asked, arguments, false) }
+    }
+
+    /// # Safety
+    /// The arguments are those of what is asked.
+    pub(super) unsafe fn start_attention(
+        &self,
+        on: &CudaStream,
+        asked: &Attend<'_>,
+        arguments: AttentionArguments,
+        fresh: bool,
+    ) -> Result<(), Error> {
+        let kernel = self.attention(asked, fresh)?;
+        let launch = attention_launch(self.attention_blocks(asked), asked.columns(), true);
+        // SAFETY: the caller's promise.
         let started = unsafe { overlapping(launch).start(on, &kernel, &(arguments,)) };
         self.gpu.check("start attention", started)
     }
@@ -173,6 +188,8 @@ impl KvCache<'_> {
             lengths: lengths.address(),
             parts: scratch.address() + self.shape.counts_bytes(sequences),
             counts: scratch.address(),
+            rows: 0,
+            turns: 0,
             table_stride: (table.bytes() / 4 / u64::from(sequences)) as u32,
             sequences,
             tokens,
@@ -182,13 +199,13 @@ impl KvCache<'_> {
         })
     }
 
-    fn attention(&self, asked: &Attend<'_>) -> Result<CudaFunction, Error> {
-        let key = (self.shape.head_values, asked.columns());
+    fn attention(&self, asked: &Attend<'_>, fresh: bool) -> Result<CudaFunction, Error> {
+        let key = (self.shape.head_values, asked.columns(), fresh);
         let mut known = self.kernels.attentions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = known.get(&key) {
             return Ok(kernel.clone());
         }
-        let module = self.gpu.module(&Source::attention("Packed", key.0, key.1))?;
+        let module = self.gpu.module(&Source::attention("Packed", key.0, key.1, fresh))?;
         let kernel = self.gpu.check("find the kernels", module.load_function("attention"))?;
         known.insert(key, kernel.clone());
         Ok(kernel)

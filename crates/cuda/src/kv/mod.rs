@@ -15,7 +15,6 @@ use cudarc::driver::{CudaFunction, CudaStream};
 pub(crate) use attention::Attentions;
 pub use attention::{Attend, AttentionArguments, attention_launch};
 pub use fresh::Fresh;
-pub(crate) use fresh::FreshView;
 pub use shape::{KvBytes, KvMemory, KvShape};
 
 use crate::{
@@ -84,7 +83,6 @@ pub struct KvRows<'a> {
 #[derive(Debug)]
 pub(crate) struct KvKernels {
     append: CudaFunction,
-    append_turned: CudaFunction,
     train: CudaFunction,
     read: CudaFunction,
     pub(crate) attentions: Mutex<Attentions>,
@@ -105,7 +103,6 @@ impl KvKernels {
         let find = |name| gpu.check("find the kernels", module.load_function(name));
         Ok(Self {
             append: find("kv_append")?,
-            append_turned: find("kv_append_turned")?,
             train: find("kv_train")?,
             read: find("kv_read")?,
             attentions: Mutex::default(),

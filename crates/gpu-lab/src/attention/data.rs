@@ -41,7 +41,7 @@ pub(crate) fn source() -> Source {
 
 /// The plain twin of attention.
 pub(crate) fn twin(head_values: u32, columns: u32) -> Source {
-    Source::attention("Plain", head_values, columns)
+    Source::attention("Plain", head_values, columns, false)
 }
 
 impl Case {

@@ -1,0 +1,111 @@
+// How a token's keys and values come into compressed memory: turned by its position, and appended, four lanes to an entry.
+#pragma once
+#include "bulk.cuh"
+#include "buddy_device.cuh"
+#include "kv.cuh"
+#include "quad.cuh"
+
+namespace buddy {
+
+// The cache as the library's own functions take it, with the window of some of its entries.
+BUDDY_FN BuddyView view_of(const KvCache& cache, u32 window) { return {cache.memory, {window, 0, nullptr}}; }
+
+BUDDY_FN void set(u32 (&out)[8], uint4 a, uint4 b) {
+    out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+}
+
+// Joins a word of the four lanes of an entry.
+template <class Join>
+BUDDY_FN u32 join_quad(u32 word, Join join) {
+    u32 quad = 15u << (threadIdx.x % WARP & ~3u);
+    word = join(word, __shfl_xor_sync(quad, word, 1));
+    return join(word, __shfl_xor_sync(quad, word, 2));
+}
+BUDDY_FN u32 or_quad(u32 word) {
+    return join_quad(word, [](u32 a, u32 b) { return a | b; });
+}
+BUDDY_FN QuadRange range_of_quad(const u32 (&words)[8]) {
+    QuadRange mine = QuadRange::of(words);
+    return {or_quad(mine.any), join_quad(mine.low, [](u32 a, u32 b) { return min(a, b); }),
+            join_quad(mine.high, [](u32 a, u32 b) { return max(a, b); })};
+}
+
+// An entry whose layout takes all of it to know, by one thread.
+__device__ __noinline__ void append_rare(const KvCache* cache, const u32 (&words)[WORDS], u64 entry, u32 window) {
+    u32 own[WORDS];
+    for (u32 i = 0; i < WORDS; i++) own[i] = words[i];
+    thread::store_entry<Bf16>(view_of(*cache, window), entry, own);
+}
+
+// Writes an entry in the layout that its nibble names, a quarter of it by each of four lanes; `far` is the place of its last sector.
+BUDDY_FN void append_quarter(u8* at, u8* far, u32 quarter, const u32 (&words)[8], u32 nibble, u32 window, u32 high, u32 escapes,
+                             u32 before) {
+    if (nibble == RAW) {
+        uint4* to = (uint4*)(quarter == 3 ? far : at + quarter * SECTOR);
+        to[0] = make_uint4(words[0], words[1], words[2], words[3]), to[1] = make_uint4(words[4], words[5], words[6], words[7]);
+        return;
+    }
+    Quad4 bytes = quad_bytes(words);
+    ((uint4*)at)[quarter] = make_uint4(bytes.words[0], bytes.words[1], bytes.words[2], bytes.words[3]);
+    if (nibble == RAW + 1) {
+        u32 codes[2];
+        quad_codes(words, window, codes);
+        ((uint2*)(at + 4 * Bf16::CODES))[quarter] = make_uint2(codes[0], codes[1]);
+        return;
+    }
+    u32 planes[3];
+    quad_planes(words, high, planes);
+    u64 tail = quad_tail(words, escapes, before);
+    u32 low_word = or_quad((u32)tail), high_word = or_quad((u32)(tail >> 32));
+    BUDDY_UNROLL
+    for (u32 bit = 0; bit < 3; bit++) ((unsigned short*)(at + 4 * Bf16::CODES + 8 * bit))[quarter] = (unsigned short)planes[bit];
+    if (quarter == 0) *(uint2*)(at + Bf16::BASE_BYTE) = make_uint2(low_word | high, high_word);
+}
+
+// Where a head's part of a token goes.
+struct Spot {
+    u32 layer, head, which, part;
+    long long slot;
+};
+
+// Appends an entry, a quarter of it by each of four lanes. Where its 96 bytes are needed at once there is `copy`, too, in shared
+// memory; the lanes get its nibble.
+BUDDY_FN u32 append(const KvCache& cache, const Spot& spot, u32 quarter, const u32 (&words)[8], u8* copy = nullptr) {
+    if (spot.slot < 0 || spot.slot >= (long long)cache.pages * cache.page_tokens) return ZERO;
+    u32 page = (u32)spot.slot / cache.page_tokens, place = (u32)spot.slot % cache.page_tokens;
+    u64 entry = cache.entry(spot.layer, page, spot.head, place, spot.which, spot.part);
+    u32 window = *cache.window(spot.layer, spot.head, spot.which), first = threadIdx.x % WARP & ~3u;
+    u8* at = cache.memory.device + entry * (3 * SECTOR);
+    QuadRange range = range_of_quad(words);
+    u32 escapes = quad_escapes(words, range.high), mine = ones_in(escapes);
+    u32 counts = or_quad(mine << 8 * quarter);
+    u32 sums = counts * 0x01010101u, nibble = range.nibble(window, sums >> 24), before = quarter == 0 ? 0 : sums >> 8 * (quarter - 1) & 0xff;
+    if (nibble == NIBBLES) {
+        u32 all[WORDS];
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) all[i] = __shfl_sync(15u << first, words[i % 8], first + i / 8);
+        if (quarter == 0) append_rare(&cache, all, entry, window);
+        if (copy == nullptr) return nibble;
+        __syncwarp(15u << first);
+        for (u32 i = quarter; i < 3 * SECTOR / 8; i += 4) ((uint2*)copy)[i] = __ldcg((const uint2*)at + i);
+        return __ldcg(cache.memory.nibbles + entry / 2) >> entry % 2 * 4 & 15;
+    }
+    u8* far = cache.memory.buddy + entry * SECTOR;
+    append_quarter(at, far, quarter, words, nibble, window, range.high, escapes, before);
+    if (copy != nullptr) append_quarter(copy, far, quarter, words, nibble, window, range.high, escapes, before);
+    if (quarter == 0) store_nibble(cache.memory, entry, nibble);
+    return nibble;
+}
+// Rotary embedding: a value and the one half a head away turn together, as in the Llama family; `first` says that it is the first.
+BUDDY_FN void turn(u32 (&words)[8], const u32 (&others)[8], const float4* turns, bool first) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < 8; i++) {
+        float4 by = turns[i];  // of two values
+        float sign = first ? -1.0f : 1.0f;
+        float low = __fmaf_rn(from_bf16(words[i]), by.x, sign * from_bf16(others[i]) * by.y);
+        float high = __fmaf_rn(from_bf16(words[i] >> 16), by.z, sign * from_bf16(others[i] >> 16) * by.w);
+        words[i] = to_bf16(low, high);
+    }
+}
+
+}  // namespace buddy
