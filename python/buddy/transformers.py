@@ -26,8 +26,9 @@ from .torch.compress import compress_, packed_like, replace
 from .torch.layers import PackedWeight
 
 NAME = "buddy"
-# Tokens that are packed together where there is no GPU, and columns that attention in place takes.
-BLOCK, MOST_COLUMNS = 64, 16
+# Tokens that are packed together where keys and values do not lie in pages; values of a head that do on a GPU, and columns that
+# attention in place takes.
+BLOCK, PAGED_HEADS, MOST_COLUMNS = 64, (64, 128), 16
 
 
 @register_quantization_config(NAME)
@@ -68,22 +69,26 @@ class BuddyQuantizer(HfQuantizer):
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         """Layers that hold the bytes of packed weights become packed layers, tied ones together, and plain ones are packed now.
-        What no packed layer can hold, such as the experts of a layer in one tensor, is unpacked."""
-        exact, stores = self.quantization_config.exact, {}
+        What no packed layer can hold, such as the experts of a layer in one tensor, is unpacked, with what is tied to it."""
+        exact, packed = self.quantization_config.exact, {}
         for name, shape in self.shapes.items():
             path, _, last = name.rpartition(".")
             module = model.get_submodule(path)
             weight = getattr(module, last)
-            if weight.dtype != torch.uint8 or tuple(weight.shape) == shape:
-                continue
-            if last == "weight" and type(module) in (nn.Linear, nn.Embedding):
-                store = stores.setdefault(id(weight), PackedWeight(shape))
-                if not store.data.numel():
-                    store.pack(weight.data)
-                replace(model, path, packed_like(module, store, exact).train(module.training))
+            if weight.dtype == torch.uint8 and tuple(weight.shape) != shape:
+                packed.setdefault(id(weight), []).append((path, last, module, shape))
+        for tied in packed.values():
+            _, last, module, shape = tied[0]
+            data = getattr(module, last).data
+            if all(last == "weight" and type(module) in (nn.Linear, nn.Embedding) for _, last, module, _ in tied):
+                store = PackedWeight(shape)
+                store.pack(data)
+                for path, _, module, _ in tied:
+                    replace(model, path, packed_like(module, store, exact).train(module.training))
             else:
-                plain = PackedTensor.read(weight.data, shape, torch.bfloat16).unpack()
-                setattr(module, last, nn.Parameter(plain, requires_grad=False))
+                plain = nn.Parameter(PackedTensor.read(data, shape, torch.bfloat16).unpack(), requires_grad=False)
+                for _, last, module, _ in tied:
+                    setattr(module, last, plain)
         return compress_(model, exact=exact)
 
     def is_serializable(self):
@@ -105,8 +110,8 @@ def packs(module: nn.Module) -> bool:
 
 
 class BuddyCacheLayer(CacheLayerMixin):
-    """Keys and values of a layer, packed. On a GPU they lie in pages and can be attended to in place; elsewhere whole blocks of
-    tokens are packed."""
+    """Keys and values of a layer, packed. On a GPU of compute capability 9.0 heads of 64 and 128 values lie in pages and can be
+    attended to in place; elsewhere whole blocks of tokens are packed."""
 
     is_sliding = False
 
@@ -119,10 +124,10 @@ class BuddyCacheLayer(CacheLayerMixin):
         if self.dtype != torch.bfloat16:
             raise ValueError(f"BuddyCache holds bfloat16, not {self.dtype}: load the model with dtype='bfloat16'")
         self.pages, self.blocks, self.tail = None, [], None
-        if key_states.is_cuda:
+        sequences, heads, _, head = key_states.shape
+        if key_states.is_cuda and head in PAGED_HEADS and torch.cuda.get_device_capability(key_states.device) >= (9, 0):
             from .llm.cache import PagedCache
 
-            sequences, heads, _, head = key_states.shape
             self.pages = PagedCache(1, heads, head, sequences, self.capacity, key_states.device)
         self.is_initialized = True
 

@@ -123,3 +123,14 @@ def test_gates_and_values_in_turn_come_apart_again():
     wanted = (x @ weight.t()).chunk(2, -1)
     torch.testing.assert_close((gates, values), wanted)
     assert torch.equal(in_turn(weight)[:8], weight[:8]) and torch.equal(in_turn(weight)[8:16], weight[24:32])
+
+
+def test_what_is_tied_to_a_plain_weight_stays_plain():
+    class Scaled(nn.Embedding):
+        def forward(self, ids):
+            return super().forward(ids) * 2
+
+    model = nn.Sequential(Scaled(100, 64), nn.Linear(64, 64), nn.Linear(64, 100, bias=False)).bfloat16()
+    model[2].weight = model[0].weight
+    compress_(model)
+    assert isinstance(model[1], PackedLinear) and model[2].weight is model[0].weight

@@ -33,17 +33,22 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
     """Packs the bf16 weights of a model's linear layers and embeddings in place, and returns the model.
 
     One weight at a time: with ``device`` each is brought there, packed there and replaced, so that the plain model never has to
-    fit; what is not packed goes there last. Weights that are tied stay tied. ``only`` says of a module, by name, whether it is
+    fit; what is not packed goes there last. Weights that are tied stay tied, and plain if one of them must. ``only`` says of a module, by name, whether it is
     packed. ``state_dict()`` gives the original bits. Packed weights do not train.
 
     By default products on a GPU differ from PyTorch's in the order of summation (fp32, rounded once to bf16); with ``exact`` they
     are equal to the bit, unpacked for each product, which is slower.
     """
     tied: dict[int, list[tuple[str, nn.Module]]] = {}
+    plain = set()
     for name, module in model.named_modules(remove_duplicate=False):
         if can_pack(module) and (only is None or only(name, module)):
             tied.setdefault(id(module.weight), []).append((name, module))
+        else:
+            plain.update(id(one) for one in module.parameters(recurse=False))
     for layers in tied.values():
+        if id(layers[0][1].weight) in plain:
+            continue  # tied to what stays plain: packed beside it, it would take more memory, not less
         weight = layers[0][1].weight
         store = PackedWeight(tuple(weight.shape))
         store.pack(weight.to(device) if device is not None else weight)

@@ -103,22 +103,48 @@ def _linear_cpu(x, packed, bias, scratch, codec, outputs, exact):
     return _unpacked_linear(x, packed, bias, codec, outputs)
 
 
-def _linear_cuda(x, packed, bias, scratch, codec, outputs, exact):
+# Scratch memory of layers that run one after the other on a stream, by their shape: each leaves its counts as it found them, zeros.
+_SCRATCH = {}
+# Room that is kept, at most: more is for many tokens, where it is no matter to clear it.
+_MOST_KEPT = 8 << 20
+
+
+# A layer asks with the same few numbers of tokens again and again.
+_linear_room = functools.lru_cache(4096)(_native.linear_room)
+
+
+def _zeros(kept, key, need, device):
+    found = kept.get(key) if kept is not None else None
+    if found is None or found.numel() < need:
+        found = torch.zeros(need, dtype=torch.uint8, device=device)
+        if kept is not None and need <= _MOST_KEPT:
+            kept[key] = found
+    return found
+
+
+def _linear_cuda(x, packed, bias, scratch, codec, outputs, exact, kept=None):
     if exact or x.dtype != torch.bfloat16 or (bias is not None and bias.dtype != torch.bfloat16):
         return _unpacked_linear(x, packed, bias, codec, outputs)
     inputs = x.shape[-1]
-    rows = x.reshape(-1, inputs).contiguous()
+    rows = x.contiguous()
     rows = rows.clone() if rows.data_ptr() % 16 else rows
-    y = x.new_empty((rows.shape[0], outputs))
+    y = x.new_empty((*x.shape[:-1], outputs))
     how, weight_bytes = (codec, "4/3x", row_of(inputs)), outputs * inputs * 2
     with on_device(x):
         where = place(x)
-        need = _native.linear_room(where, how, weight_bytes, rows.shape[0])
+        need = _linear_room(where, how, weight_bytes, rows.numel() // inputs)
         if scratch is None or scratch.numel() < need:
-            scratch = torch.zeros(need, dtype=torch.uint8, device=x.device)
+            scratch = _zeros(kept, (*where, outputs, inputs), need, x.device)
         biased = span(bias.contiguous()) if bias is not None else (0, 0)
         _native.linear(where, how, (span(packed), weight_bytes), span(rows), biased, span(y), span(scratch))
-    return y.view(*x.shape[:-1], outputs)
+    return y
+
+
+def linear_now(x, packed, bias, codec, outputs, exact):
+    """``linear`` on a GPU at once, outside of operators, with scratch memory that is kept. A captured graph has its own: it may run beside
+    anything."""
+    kept = None if torch.cuda.is_current_stream_capturing() else _SCRATCH
+    return _linear_cuda(x, packed, bias, None, codec, outputs, exact, kept)
 
 
 for _name, _cpu, _cuda in [("pack", _pack, _pack), ("unpack", _unpack, _unpack), ("linear", _linear_cpu, _linear_cuda)]:
