@@ -1,4 +1,5 @@
-"""Pictures of a record of ``python -m buddy.bench decode``, as SVG: tokens a second and memory, plain and compressed."""
+"""Pictures of a record of ``python -m buddy.bench decode``, as SVG: tokens a second and memory, plain and compressed, and where the gain
+ends."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ def label(case: dict) -> str:
     return f"{case['sequences']} x {case['context']:,} tokens"
 
 
-def bars(title: str, groups: list[tuple[str, dict[str, float]]], unit: str, digits: int) -> str:
-    """Groups of bars, one to each colour that a group has."""
+def bars(title: str, groups: list[tuple[str, dict[str, float]]], unit: str, digits: int, mark: float | None = None) -> str:
+    """Groups of bars, one to each colour that a group has; a line at ``mark``."""
     most = max(value for _, values in groups for value in values.values())
     out, y = [], TOP
     for name, values in groups:
@@ -27,6 +28,9 @@ def bars(title: str, groups: list[tuple[str, dict[str, float]]], unit: str, digi
             out.append(f'<text x="{LEFT + width + 6:.1f}" y="{y + 14}" {FACE}>{value:,.{digits}f} {unit}</text>')
             y += BAR
         y += GAP
+    if mark is not None:
+        at = LEFT + (WIDTH - LEFT - 110) * mark / most
+        out.append(f'<line x1="{at:.1f}" y1="{TOP - 4}" x2="{at:.1f}" y2="{y - GAP + 4}" stroke="#333" stroke-dasharray="4 3"/>')
     legend, x = [], LEFT
     for kind in dict.fromkeys(kind for _, values in groups for kind in values):
         legend.append(f'<rect x="{x}" y="26" width="12" height="12" fill="{COLOURS[kind]}"/><text x="{x + 17}" y="36" {FACE}>{kind}</text>')
@@ -50,6 +54,16 @@ def memory(record: dict) -> str:
     return bars(f"{record['shape']}, bf16: weights, keys and values in device memory", groups, "GB", 1)
 
 
+def gain(record: dict) -> str:
+    """Speed over that of compiled PyTorch, and of a prompt over plain: where it falls below 1 the gain has ended."""
+    groups = [(label(case), {"Buddy": case["buddy_tokens_s"] / case["plain_compiled_tokens_s"]})
+              for case in record["cases"] if "plain_compiled_tokens_s" in case]
+    if "plain_s" in record.get("prefill", {}):
+        prefill = record["prefill"]
+        groups.append((f"a prompt of {prefill['prefill']:,}", {"Buddy": prefill["plain_s"] / prefill["buddy_s"]}))
+    return bars(f"{record['shape']}, bf16, {record['gpu']}: times the speed of compiled PyTorch on plain memory", groups, "x", 2, 1)
+
+
 def table(record: dict) -> str:
     """The cases as a table of Markdown."""
     lines = ["| sequences x tokens | plain, eager in a graph | plain, compiled | Buddy | over compiled | the bytes' bound |", "|---|---|---|---|---|---|"]
@@ -65,7 +79,7 @@ def table(record: dict) -> str:
 def main(arguments: list[str]) -> int:
     """``python -m buddy.llm.pictures RECORD FOLDER``: writes the pictures, prints the table."""
     record, folder = json.loads(pathlib.Path(arguments[0]).read_text()), pathlib.Path(arguments[1])
-    for name, draw in [("speed", speed), ("memory", memory)]:
+    for name, draw in [("speed", speed), ("memory", memory), ("gain", gain)]:
         (folder / f"llm-{name}-{record['shape']}.svg").write_text(draw(record))
     print(table(record), end="")
     return 0

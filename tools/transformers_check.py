@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Transformers' models with packed weights, keys and values on a GPU, at real shapes: the tokens and bits of plain ones, memory, tokens a second.
+
+    pip install target/wheels/buddy_memory-*.whl transformers
+    tools/transformers_check.py                     # or with names of the models that are wanted, and --json RECORD
+
+Weights are random. Each model is written to a folder, loaded plain and packed, and asked for tokens in every way. With --tiny, and without a
+GPU, the same at small shapes.
+"""
+
+import argparse
+import gc
+import json
+import pathlib
+import sys
+import tempfile
+import time
+import traceback
+
+import torch
+import transformers
+
+import buddy
+from buddy.transformers import BuddyCache, BuddyConfig
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+LLAMA = dict(vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_attention_heads=32, num_key_value_heads=8,
+             max_position_embeddings=8192)
+MODELS = {
+    "llama-8b": lambda layers: transformers.LlamaConfig(**LLAMA, num_hidden_layers=layers or 32, rope_theta=500000.0, tie_word_embeddings=False),
+    "qwen3-0.6b": lambda layers: transformers.Qwen3Config(
+        vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_attention_heads=16, num_key_value_heads=8, head_dim=128,
+        num_hidden_layers=layers or 28, max_position_embeddings=8192, tie_word_embeddings=True),
+    "gemma3-1b": lambda layers: transformers.Gemma3TextConfig(
+        vocab_size=262144, hidden_size=1152, intermediate_size=6912, num_attention_heads=4, num_key_value_heads=1, head_dim=256,
+        num_hidden_layers=layers or 26, sliding_window=512, max_position_embeddings=8192),
+}
+TINY = dict(vocab_size=512, hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=2, head_dim=64, num_hidden_layers=2)
+
+
+def write(config, folder: pathlib.Path) -> None:
+    """A folder with random weights, made where they are fastest to make."""
+    torch.manual_seed(5)
+    torch.set_default_device(DEVICE)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    torch.set_default_device("cpu")
+    model.save_pretrained(folder, max_shard_size="4GB")
+
+
+def load(folder: pathlib.Path, attention: str = "sdpa", **kwargs):
+    """A model of the folder, and what loading took."""
+    gc.collect()
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
+    started = time.perf_counter()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=attention, **kwargs)
+    model = model.to(DEVICE).eval()
+    wait()
+    return model, time.perf_counter() - started
+
+
+def wait() -> None:
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
+def used() -> int:
+    """Bytes of device memory that tensors take."""
+    gc.collect()
+    return torch.cuda.memory_allocated() if DEVICE == "cuda" else 0
+
+
+def prompt(model, tokens: int = 96) -> dict:
+    ids = (torch.arange(tokens, device=DEVICE) * 37 % 509).unsqueeze(0)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def written(model, count: int, **kwargs) -> torch.Tensor:
+    return model.generate(**prompt(model), max_new_tokens=count, min_new_tokens=count, do_sample=False, **kwargs)
+
+
+def rate(model, count: int, make=dict) -> float:
+    """Tokens a second, of the second time: `make` gives the arguments of each."""
+    seconds = {}
+    for some in [4, count]:
+        written(model, some, **make())
+        wait()
+        started = time.perf_counter()
+        written(model, some, **make())
+        wait()
+        seconds[some] = time.perf_counter() - started
+    return (count - 4) / (seconds[count] - seconds[4])
+
+
+def same_bits(model, plain) -> int:
+    """Compares what ``state_dict`` gives, and says how many tensors that were."""
+    ours = model.state_dict()
+    for name, one in plain.state_dict().items():
+        assert torch.equal(ours[name].view(torch.uint8), one.view(torch.uint8)), name
+    return len(ours)
+
+
+def check(name: str, config, count: int, compiled: bool) -> dict:
+    row = {"model": name, "layers": config.num_hidden_layers}
+    say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
+    with tempfile.TemporaryDirectory() as folder:
+        plain_folder, packed_folder = pathlib.Path(folder, "plain"), pathlib.Path(folder, "packed")
+        write(config, plain_folder)
+        before = used()
+        started = time.perf_counter()
+        packing = buddy.pack_model(plain_folder, packed_folder)
+        say(packing_gb_s=packing.plain_bytes / 1e9 / (time.perf_counter() - started), packed_share=packing.share)
+        plain, seconds = load(plain_folder)
+        say(plain_bytes=used() - before, plain_load_s=seconds)
+        middle = used()
+        packed, seconds = load(packed_folder)
+        say(packed_bytes=used() - middle, packed_load_s=seconds)
+        logits = [model(**prompt(model)).logits.float() for model in [plain, packed]]
+        say(logits_apart=(logits[0] - logits[1]).abs().max().item(), logits_spread=logits[0].std().item())
+        say(plain_tokens_s=rate(plain, count), packed_tokens_s=rate(packed, count))
+        if compiled:
+            static = lambda: {"cache_implementation": "static"}
+            say(plain_compiled_tokens_s=rate(plain, count, static))
+            say(packed_compiled_tokens_s=rate(packed, count, static))
+        del packed
+        in_place, _ = load(packed_folder, attention="buddy")
+        say(in_place_tokens_s=rate(in_place, count, lambda: {"past_key_values": BuddyCache(in_place.config, capacity=1024)}))
+        del in_place
+        expected = written(plain, count)
+        exact, seconds = load(plain_folder, quantization_config=BuddyConfig(exact=True))
+        say(exact_same_tokens=bool(torch.equal(written(exact, count), expected)), load_and_pack_s=seconds)
+        say(state_dict_tensors_equal=same_bits(exact, plain))
+        if "sliding_attention" not in (getattr(config, "layer_types", None) or []):
+            cache = BuddyCache(exact.config, capacity=1024)
+            say(exact_same_tokens_with_cache=bool(torch.equal(written(exact, count, past_key_values=cache), expected)))
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("models", nargs="*", default=list(MODELS), help="of " + ", ".join(MODELS))
+    parser.add_argument("--layers", type=int, help="so many layers instead of all")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to write")
+    parser.add_argument("--compiled", action="store_true", help="also compiled, with a cache of fixed size")
+    parser.add_argument("--tiny", action="store_true", help="small shapes")
+    parser.add_argument("--json", help="write the record here")
+    asked = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    record = {"gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else None, "torch": torch.__version__,
+              "transformers": transformers.__version__, "models": []}
+    failed = 0
+    for name in asked.models:
+        config = MODELS[name](asked.layers)
+        if asked.tiny:
+            config = type(config)(**TINY, tie_word_embeddings=config.tie_word_embeddings)
+        try:
+            record["models"].append(check(name, config, asked.tokens, asked.compiled))
+        except Exception:
+            traceback.print_exc()
+            failed = 1
+        if asked.json:
+            pathlib.Path(asked.json).write_text(json.dumps(record, indent=1) + "\n")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
