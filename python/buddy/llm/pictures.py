@@ -76,9 +76,16 @@ def table(record: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def joined(records: list[dict]) -> dict:
+    """One record: of several, each case is of the first that has it."""
+    cases = {(case["sequences"], case["context"]): case for record in reversed(records) for case in record["cases"]}
+    whole = {key: value for record in reversed(records) for key, value in record.items()}
+    return whole | {"cases": sorted(cases.values(), key=lambda case: (case["context"], case["sequences"]))}
+
+
 def main(arguments: list[str]) -> int:
-    """``python -m buddy.llm.pictures RECORD FOLDER``: writes the pictures, prints the table."""
-    record, folder = json.loads(pathlib.Path(arguments[0]).read_text()), pathlib.Path(arguments[1])
+    """``python -m buddy.llm.pictures FOLDER RECORD...``: writes the pictures, prints the table."""
+    folder, record = pathlib.Path(arguments[0]), joined([json.loads(pathlib.Path(one).read_text()) for one in arguments[1:]])
     for name, draw in [("speed", speed), ("memory", memory), ("gain", gain)]:
         (folder / f"llm-{name}-{record['shape']}.svg").write_text(draw(record))
     print(table(record), end="")
