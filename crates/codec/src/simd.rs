@@ -123,11 +123,70 @@ pub(crate) fn top_bits(words: &[u32; 32]) -> u32 {
     words.iter().rev().fold(0, |bits, word| bits << 1 | word >> 31)
 }
 
+/// How many numbers are larger than the limit at their place.
+#[inline(always)]
+pub(crate) fn count_above<const N: usize>(numbers: &[u64; N], limits: &[u64; N]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the machine has AVX-512.
+        return unsafe { avx512::count_above(numbers, limits) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the machine has AVX2.
+        return unsafe { avx2::count_above(numbers, limits) };
+    }
+    count_above_portable(numbers, limits)
+}
+
+/// Not inlined: beside the others the compiler would prepare for it, entry by entry.
+#[inline(never)]
+fn count_above_portable<const N: usize>(numbers: &[u64; N], limits: &[u64; N]) -> u32 {
+    numbers.iter().zip(limits).map(|(number, limit)| u32::from(number > limit)).sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn count_above<const N: usize>(numbers: &[u64; N], limits: &[u64; N]) -> u32 {
+        let pairs = numbers.as_chunks::<8>().0.iter().zip(limits.as_chunks::<8>().0);
+        pairs
+            .fold(0u32, |bits, (numbers, limits)| {
+                // SAFETY: both hold the 64 bytes that are read, and the loads need no alignment.
+                let (numbers, limits) = unsafe {
+                    (_mm512_loadu_epi64(numbers.as_ptr().cast()), _mm512_loadu_epi64(limits.as_ptr().cast()))
+                };
+                bits << 8 | u32::from(_mm512_cmpgt_epu64_mask(numbers, limits))
+            })
+            .count_ones()
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
 
     use super::Count;
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn count_above<const N: usize>(numbers: &[u64; N], limits: &[u64; N]) -> u32 {
+        let pairs = numbers.as_chunks::<4>().0.iter().zip(limits.as_chunks::<4>().0);
+        let top = _mm256_set1_epi64x(i64::MIN);
+        pairs
+            .fold(0u32, |bits, (numbers, limits)| {
+                // SAFETY: both hold the 32 bytes that are read, and the loads need no alignment.
+                let (numbers, limits) = unsafe {
+                    (_mm256_loadu_si256(numbers.as_ptr().cast()), _mm256_loadu_si256(limits.as_ptr().cast()))
+                };
+                let above = _mm256_cmpgt_epi64(_mm256_xor_si256(numbers, top), _mm256_xor_si256(limits, top));
+                bits << 4 | _mm256_movemask_pd(_mm256_castsi256_pd(above)) as u32
+            })
+            .count_ones()
+    }
 
     /// Words 8 i to 8 i + 7.
     #[inline]
@@ -285,6 +344,26 @@ mod tests {
             assert_eq!(count_columns(&sparse), count_columns_portable(&sparse));
             let top = (0..32).fold(0, |bits, i| bits | (sparse[i] >> 31) << i);
             assert_eq!(top_bits(&sparse), top);
+            words = transpose(&words).map(|w| w.wrapping_mul(0x85eb_ca6b));
+        }
+    }
+
+    #[test]
+    fn numbers_above_limits_are_counted_alike() {
+        let mut words = noise();
+        for round in 0..64 {
+            // Few that differ, many that are equal, and the largest numbers.
+            let numbers = words
+                .map(|word| (u64::from(word) << 32 | u64::from(word)) | u64::MAX * u64::from(word % 7 == 0));
+            let limits: [u64; 32] =
+                std::array::from_fn(|i| numbers[(i + usize::from(i % 5 == round % 5)) % 32]);
+            let counted = count_above_portable(&numbers, &limits);
+            assert_eq!(count_above(&numbers, &limits), counted);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: the machine has AVX2.
+                assert_eq!(unsafe { avx2::count_above(&numbers, &limits) }, counted);
+            }
             words = transpose(&words).map(|w| w.wrapping_mul(0x85eb_ca6b));
         }
     }

@@ -2,7 +2,10 @@
 //!
 //! The first [`FORMS_WORDS`] describe the forms, two words for each; then follows what is the codec's own.
 
-use super::{Scaled, Stride, Table, forms::Forms};
+use super::{
+    Scaled, Stride, Table,
+    forms::{ABSENT, Forms},
+};
 use crate::Codec;
 
 /// Words that describe the forms.
@@ -78,9 +81,14 @@ impl<const N: usize> Table<N> {
         let mut words = [self.forms().block(), own.map(|number| number as u32).to_vec(), values].concat();
         words.extend(places.buckets());
         words.resize(slots, 0);
-        for (value, place) in places.slots() {
-            words.extend(word(*value));
-            words.push(u32::from(place.index) | u32::from(place.length) << 16);
+        for &(value, number) in places.slots() {
+            words.extend(word(value));
+            // Longer than any place where there is none.
+            words.push(if number == ABSENT {
+                127 << 16
+            } else {
+                number as u32 | (64 - number.leading_zeros()) << 16
+            });
             words.resize(words.len().next_multiple_of(4 * 16 / N), 0);
         }
         words

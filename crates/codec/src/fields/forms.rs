@@ -10,6 +10,7 @@ use super::words;
 use crate::{
     Error, Stream,
     bits::{LsbReader, LsbWriter},
+    simd::count_above,
 };
 
 /// Bits that name the form.
@@ -42,8 +43,8 @@ pub(super) const fn sectors(form: usize) -> usize {
     ROOM[form].0.div_ceil(256) as usize
 }
 
-/// The length of a word that has no number: longer than any field, and within seven bits.
-pub(super) const ABSENT: u8 = 127;
+/// The number of a word that has none, where the rest of an exception is its word: larger than any field holds.
+pub(super) const ABSENT: u64 = u64::MAX;
 
 /// The longest stream: the entry as it is.
 pub(super) const MAX_BITS: u32 = NAME_BITS + 1024;
@@ -61,8 +62,8 @@ pub(super) enum Rest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Form<const N: usize> {
     widths: [u8; N],
-    /// For each width how much more makes 127: with any longer length it has its top bit set.
-    above: [u8; N],
+    /// The largest number of each field.
+    largest: [u64; N],
     /// How many exceptions.
     exceptions: usize,
     /// Bits of what stands in each beside its place.
@@ -112,16 +113,10 @@ impl Words {
 }
 
 impl<const N: usize> Form<N> {
-    /// How many of these lengths are above their widths. Eight at a time: the top bit of a byte is set where one is. As a loop
-    /// over bytes it takes more than twice as long.
+    /// How many numbers are too large for their fields.
     #[inline(always)]
-    fn above(&self, lengths: &[u8; N]) -> u32 {
-        let pairs = self.above.as_chunks::<8>().0.iter().zip(lengths.as_chunks::<8>().0);
-        let counts = pairs.map(|(above, lengths)| {
-            let sums = u64::from_le_bytes(*above).wrapping_add(u64::from_le_bytes(*lengths));
-            (sums & 0x8080_8080_8080_8080).count_ones()
-        });
-        counts.sum()
+    fn above(&self, numbers: &[u64; N]) -> u32 {
+        count_above(numbers, &self.largest)
     }
 }
 
@@ -142,8 +137,8 @@ impl<const N: usize> Forms<N> {
             };
             let width = (0..=most).rev().find(|&width| bits(width) <= room)?;
             let widths = std::array::from_fn(|i| fixed.get(i).copied().unwrap_or(width as u8));
-            let above = widths.map(|width: u8| ABSENT - width);
-            Some(Form { widths, above, exceptions, rest_bits: rest_bits(width), bits: bits(width) })
+            let largest = widths.map(|width: u8| u64::MAX.unbounded_shr(64 - u32::from(width)));
+            Some(Form { widths, largest, exceptions, rest_bits: rest_bits(width), bits: bits(width) })
         };
         Self { forms: std::array::from_fn(form), rest }
     }
@@ -161,49 +156,54 @@ impl<const N: usize> Forms<N> {
         })
     }
 
-    /// The first form that holds numbers of these lengths; exceptions are those longer than their fields.
+    /// The first form that holds these numbers, and which one it is; exceptions are those too large for their fields.
     #[inline(always)]
-    fn choose(&self, lengths: &[u8; N]) -> usize {
-        for class in CLASSES {
+    fn choose(&self, numbers: &[u64; N]) -> Option<(usize, &Form<N>)> {
+        for class in &CLASSES {
             // The first form of a class has its widest fields: what is too much for it is too much for all of them.
             let Some(widest) = &self.forms[class.start] else { continue };
-            let above = widest.above(lengths);
+            let above = widest.above(numbers);
             if above == 0 {
-                return class.start;
+                return Some((class.start, widest));
             }
             if above > ROOM[class.end - 1].1 as u32 {
                 continue;
             }
             for (index, form) in (class.start..class.end).zip(&self.forms[class.start..class.end]).skip(1) {
-                if form.as_ref().is_some_and(|form| form.above(lengths) <= form.exceptions as u32) {
-                    return index;
+                if let Some(form) = form
+                    && form.above(numbers) <= form.exceptions as u32
+                {
+                    return Some((index, form));
                 }
             }
         }
-        RAW
+        None
     }
 
-    /// Bits of the stream of numbers of these lengths.
+    /// Bits of the stream of these numbers.
     #[inline(always)]
-    pub(super) fn size(&self, lengths: &[u8; N]) -> u32 {
-        self.forms.get(self.choose(lengths)).map_or(MAX_BITS, |form| form.map_or(MAX_BITS, |form| form.bits))
+    pub(super) fn size(&self, numbers: &[u64; N]) -> u32 {
+        self.choose(numbers).map_or(MAX_BITS, |(_, form)| form.bits)
     }
 
-    /// Writes numbers of these lengths, which stand for the words of `entry`.
+    /// Writes numbers that stand for the words of `entry`.
     #[inline(always)]
-    pub(super) fn write(&self, entry: &Entry, numbers: &[u64; N], lengths: &[u8; N], stream: &mut Stream) {
-        let index = self.choose(lengths);
+    pub(super) fn write(&self, entry: &Entry, numbers: &[u64; N], stream: &mut Stream) {
         let mut writer = LsbWriter::new(stream);
-        writer.put(index as u64, NAME_BITS);
-        let Some(Some(form)) = self.forms.get(index) else {
+        let Some((index, form)) = self.choose(numbers) else {
+            writer.put(RAW as u64, NAME_BITS);
             words::split::<16>(entry).iter().for_each(|&word| writer.put(word, 64));
             return writer.finish();
         };
+        writer.put(index as u64, NAME_BITS);
         let mut over = 0u32;
-        for (i, ((&number, &length), &width)) in numbers.iter().zip(lengths).zip(&form.widths).enumerate() {
-            over |= u32::from(length > width) << i;
+        for (i, ((&number, &width), &largest)) in
+            numbers.iter().zip(&form.widths).zip(&form.largest).enumerate()
+        {
+            over |= u32::from(number > largest) << i;
+            let absent = self.rest == Rest::Word && number == ABSENT;
             if width > 0 {
-                writer.put(number & u64::MAX >> (64 - width), width.into());
+                writer.put(if absent { 0 } else { number & largest }, width.into());
             }
         }
         let words: [u64; N] = words::split(entry);

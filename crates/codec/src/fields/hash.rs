@@ -5,25 +5,14 @@
 
 use super::forms::ABSENT;
 
-/// How far a value is from the table's start if it is not in it: longer than any place.
-pub(super) const NOWHERE: Place = Place { index: 0, length: ABSENT };
-
-/// The place of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Its number.
-    pub(super) index: u16,
-    /// Bits of its number.
-    pub(super) length: u8,
-}
-
 /// The places of all values of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Places {
     seed: u32,
     /// For each bucket, what makes the slots of its values differ from those of all others.
     buckets: Vec<u32>,
-    slots: Vec<(u64, Place)>,
+    /// Values and their numbers; [`ABSENT`] in a slot that has none.
+    slots: Vec<(u64, u64)>,
 }
 
 /// Tries of a bucket before all begins again with another seed.
@@ -48,13 +37,13 @@ impl Places {
         &self.buckets
     }
 
-    /// The values, each in its slot, with its place.
-    pub(super) fn slots(&self) -> &[(u64, Place)] {
+    /// The values, each in its slot, with its number.
+    pub(super) fn slots(&self) -> &[(u64, u64)] {
         &self.slots
     }
 
     fn with_seed(values: &[u64], seed: u32, slots: usize) -> Option<Self> {
-        let mut found = Self { seed, buckets: vec![0; slots / 8], slots: vec![(0, NOWHERE); slots] };
+        let mut found = Self { seed, buckets: vec![0; slots / 8], slots: vec![(0, ABSENT); slots] };
         let mut buckets: Vec<Vec<usize>> = vec![Vec::new(); slots / 8];
         values
             .iter()
@@ -68,10 +57,8 @@ impl Places {
             let mixed = (0..MOST_TRIES).find(|&mix| found.parts(&hashes, mix, &mut taken))?;
             found.buckets[bucket] = mixed;
             for (&index, &hash) in buckets[bucket].iter().zip(&hashes) {
-                let place =
-                    Place { index: index as u16, length: (u32::BITS - (index as u32).leading_zeros()) as u8 };
                 let slot = found.slot(hash, mixed);
-                found.slots[slot] = (values[index], place);
+                found.slots[slot] = (values[index], index as u64);
             }
         }
         Some(found)
@@ -108,11 +95,17 @@ impl Places {
         ((hash ^ mix).wrapping_mul(0x9e37_79b1) >> 13) as usize & (self.slots.len() - 1)
     }
 
-    /// The place of a value, or [`NOWHERE`].
+    /// The numbers of some values, or [`ABSENT`]. All hashes first: the compiler makes vectors of them.
     #[inline(always)]
-    pub(super) fn find(&self, value: u64) -> Place {
-        let hash = self.hash(value);
-        let (key, place) = self.slots[self.slot(hash, self.buckets[self.bucket(hash)])];
-        if key == value { place } else { NOWHERE }
+    pub(super) fn find<const N: usize>(&self, values: &[u64; N]) -> [u64; N] {
+        let (mut hashes, mut numbers) = ([0; N], [0; N]);
+        for i in 0..N {
+            hashes[i] = self.hash(values[i]);
+        }
+        for i in 0..N {
+            let (value, number) = self.slots[self.slot(hashes[i], self.buckets[self.bucket(hashes[i])])];
+            numbers[i] = if value == values[i] { number } else { ABSENT };
+        }
+        numbers
     }
 }

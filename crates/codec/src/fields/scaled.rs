@@ -138,14 +138,16 @@ impl Scaled {
         (count, whole & (((rounded - ROUNDS) / divisor).to_bits() == word))
     }
 
-    /// The entry's words as counts above the least, and how long each is; longer than any where it is no count.
+    /// The entry's words as counts above the least.
     #[inline(always)]
-    fn numbers(&self, entry: &Entry) -> ([u64; N], [u8; N]) {
-        let counts = words::split::<N>(entry).map(|word| self.count(word));
-        let above = |count: i64| count.wrapping_sub(self.learned.least) as u64;
-        let numbers = counts.map(|(count, whole)| if whole { above(count) } else { 0 });
-        let lengths = words::lengths(&numbers);
-        (numbers, std::array::from_fn(|i| if counts[i].1 { lengths[i] } else { ABSENT }))
+    fn numbers(&self, entry: &Entry) -> [u64; N] {
+        let words = words::split::<N>(entry);
+        let mut numbers = [0; N];
+        for i in 0..N {
+            let (count, whole) = self.count(words[i]);
+            numbers[i] = if whole { count.wrapping_sub(self.learned.least) as u64 } else { ABSENT };
+        }
+        numbers
     }
 
     /// The word of a number.
@@ -193,13 +195,12 @@ impl EntryCodec for Scaled {
 
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
-        self.forms.size(&self.numbers(entry).1)
+        self.forms.size(&self.numbers(entry))
     }
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        let (numbers, lengths) = self.numbers(entry);
-        self.forms.write(entry, &numbers, &lengths, stream);
+        self.forms.write(entry, &self.numbers(entry), stream);
     }
 
     #[inline(always)]

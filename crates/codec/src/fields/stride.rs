@@ -101,31 +101,32 @@ impl<const N: usize> Stride<N> {
     /// The codec of one shape with its best widths, and the bytes that it takes for a sample.
     fn with_widths(stride: u8, order: u8, shift: u8, sample: &[Entry]) -> (usize, Self) {
         let mut learned = Learned { stride, order, shift, first: [0; 3] };
-        let lengths: Vec<[u8; N]> =
-            sample.iter().map(|entry| words::lengths(&numbers(&learned, entry))).collect();
+        let sample: Vec<[u64; N]> = sample.iter().map(|entry| numbers(&learned, entry)).collect();
         let firsts = usize::from(stride * order);
         if firsts > 1 {
-            let longest = |all: &[u8; N]| all[1..firsts].iter().copied().max().unwrap_or(0);
-            let mut longest: Vec<u8> = lengths.iter().map(longest).collect();
+            let longest = |all: &[u64; N]| {
+                (64 - all[1..firsts].iter().fold(0, |any, number| any | number).leading_zeros()) as u8
+            };
+            let mut longest: Vec<u8> = sample.iter().map(longest).collect();
             longest.sort_unstable();
             for sectors in 1..=3 {
-                learned.first[sectors - 1] = Self::first_width(learned, sectors, &longest, &lengths);
+                learned.first[sectors - 1] = Self::first_width(learned, sectors, &longest, &sample);
             }
         }
         let codec = Self::of(learned);
         let bytes =
-            lengths.iter().map(|lengths| SizeClass::from_bits(codec.forms.size(lengths)).bytes()).sum();
+            sample.iter().map(|numbers| SizeClass::from_bits(codec.forms.size(numbers)).bytes()).sum();
         (bytes, codec)
     }
 
     /// The width of the first fields with which most entries fit so many sectors, of equal ones the narrowest.
-    fn first_width(learned: Learned, sectors: usize, longest: &[u8], lengths: &[[u8; N]]) -> u8 {
+    fn first_width(learned: Learned, sectors: usize, longest: &[u8], sample: &[[u64; N]]) -> u8 {
         let quantile = |share: usize| longest.get((longest.len() * share / 100).saturating_sub(1)).copied();
         let fits = |&first: &u8| {
             let mut tried = learned;
             tried.first[sectors - 1] = first;
             let forms = Self::of(tried).forms;
-            lengths.iter().filter(|lengths| forms.size(lengths) <= 256 * sectors as u32).count()
+            sample.iter().filter(|numbers| forms.size(numbers) <= 256 * sectors as u32).count()
         };
         // Of equal ones max_by_key takes the last.
         [100, 98, 90, 75, 50].into_iter().filter_map(quantile).max_by_key(fits).unwrap_or(0)
@@ -151,54 +152,33 @@ fn common_zeros<const N: usize>(sample: &[Entry]) -> u8 {
 /// The first word, then folded differences: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
 #[inline(always)]
 fn numbers<const N: usize>(learned: &Learned, entry: &Entry) -> [u64; N] {
-    let words = words::split::<N>(entry).map(|word| turned::<N>(word, learned.shift.into()));
-    // The compiler moves words within registers by a stride that it knows: twice as fast.
-    let order = learned.order;
-    match learned.stride {
-        1 => differences(&words, order, before::<N, 1>),
-        2 => differences(&words, order, before::<N, 2>),
-        3 => differences(&words, order, before::<N, 3>),
-        4 => differences(&words, order, before::<N, 4>),
-        8 => differences(&words, order, before::<N, 8>),
-        stride => differences(&words, order, |words| before_any(words, stride.into())),
+    let mut numbers = differences(learned, entry);
+    numbers[0] = turned::<N>(words::split::<N>(entry)[0], learned.shift.into());
+    numbers
+}
+
+/// The [`numbers`] but for the first word, whose field holds any: for sizes.
+///
+/// Loops over what lies in memory become vectors. Arrays that are mapped do not, nor do loops whose first turn differs.
+#[inline(always)]
+fn differences<const N: usize>(learned: &Learned, entry: &Entry) -> [u64; N] {
+    let (stride, order) = (usize::from(learned.stride), learned.order);
+    let words = words::split::<N>(entry);
+    // Zeros before the words: no stride, and no two where they count, are longer.
+    let mut room = [0; 48];
+    for i in 0..N {
+        room[16 + i] = turned::<N>(words[i], learned.shift.into());
     }
-}
-
-/// The numbers of words, given what lies a stride before each word; zero before the first.
-#[inline(always)]
-fn differences<const N: usize>(
-    words: &[u64; N],
-    order: u8,
-    before_stride: impl Fn(&[u64; N]) -> ([u64; N], usize),
-) -> [u64; N] {
-    let near = before::<N, 1>(words).0;
-    let (far, stride) = before_stride(words);
-    let mut differences: [u64; N] = std::array::from_fn(|i| words[i].wrapping_sub(far[i]));
-    if order == 2 {
-        let earlier = before_stride(&differences).0;
-        let first = differences;
-        differences =
-            std::array::from_fn(|i| first[i].wrapping_sub(if i < 2 * stride { 0 } else { earlier[i] }));
+    let before = |places: usize| room[16 - places.min(16)..].first_chunk::<N>().expect("room for all words");
+    let (words, near, far, farther) = (before(0), before(1), before(stride), before(2 * stride));
+    let sloped = if order == 2 { 2 * stride } else { N };
+    let mut numbers = [0; N];
+    for i in 0..N {
+        let slope = if i < sloped { 0 } else { far[i].wrapping_sub(farther[i]) };
+        let guess = if i < stride { near[i] } else { far[i].wrapping_add(slope) };
+        numbers[i] = fold::<N>(words[i].wrapping_sub(guess));
     }
-    std::array::from_fn(|i| match i {
-        0 => words[0],
-        _ => fold::<N>(if i < stride { words[i].wrapping_sub(near[i]) } else { differences[i] }),
-    })
-}
-
-/// The word `K` places before each, and `K`.
-#[inline(always)]
-fn before<const N: usize, const K: usize>(words: &[u64; N]) -> ([u64; N], usize) {
-    (std::array::from_fn(|i| if i >= K { words[i - K] } else { 0 }), K)
-}
-
-/// The word `stride` places before each, and the stride.
-#[inline(always)]
-fn before_any<const N: usize>(words: &[u64; N], stride: usize) -> ([u64; N], usize) {
-    let mut room = [0; 64];
-    room[32..32 + N].copy_from_slice(words);
-    let before = room[32 - stride % 32..].first_chunk();
-    (*before.expect("no stride is longer than the room before the words"), stride)
+    numbers
 }
 
 /// A word turned right by so many bits.
@@ -248,13 +228,12 @@ impl<const N: usize> EntryCodec for Stride<N> {
 
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
-        self.forms.size(&words::lengths(&numbers(&self.learned, entry)))
+        self.forms.size(&differences(&self.learned, entry))
     }
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        let numbers = numbers(&self.learned, entry);
-        self.forms.write(entry, &numbers, &words::lengths(&numbers), stream);
+        self.forms.write(entry, &numbers(&self.learned, entry), stream);
     }
 
     #[inline(always)]

@@ -93,11 +93,9 @@ impl<const N: usize> Table<N> {
         let cost = |&len: &usize| -> usize {
             let forms = Forms::<N>::new(Rest::Word, len.ilog2(), |_| Vec::new());
             let bytes = |ranks: &Vec<Option<usize>>| {
-                let length = |rank: Option<usize>| {
-                    rank.filter(|rank| *rank < len)
-                        .map_or(ABSENT, |rank| (usize::BITS - rank.leading_zeros()) as u8)
-                };
-                SizeClass::from_bits(forms.size(&std::array::from_fn(|i| length(ranks[i])))).bytes()
+                let number =
+                    |rank: Option<usize>| rank.filter(|rank| *rank < len).map_or(ABSENT, |rank| rank as u64);
+                SizeClass::from_bits(forms.size(&std::array::from_fn(|i| number(ranks[i])))).bytes()
             };
             judged.iter().map(bytes).sum::<usize>() + len * words::bits(N) as usize / (8 * step)
         };
@@ -121,17 +119,10 @@ impl<const N: usize> Table<N> {
         &self.forms
     }
 
-    /// The entry's words as numbers, and how long each is; longer than any word where it is not in the table.
+    /// The numbers of the entry's words.
     #[inline(always)]
-    fn numbers(&self, entry: &Entry) -> ([u64; N], [u8; N]) {
-        let (mut numbers, mut lengths) = ([0; N], [0; N]);
-        for ((word, number), length) in
-            words::split::<N>(entry).into_iter().zip(&mut numbers).zip(&mut lengths)
-        {
-            let place = self.places.find(word);
-            (*number, *length) = (place.index.into(), place.length);
-        }
-        (numbers, lengths)
+    fn numbers(&self, entry: &Entry) -> [u64; N] {
+        self.places.find(&words::split::<N>(entry))
     }
 }
 
@@ -169,13 +160,12 @@ impl<const N: usize> EntryCodec for Table<N> {
 
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
-        self.forms.size(&self.numbers(entry).1)
+        self.forms.size(&self.numbers(entry))
     }
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        let (numbers, lengths) = self.numbers(entry);
-        self.forms.write(entry, &numbers, &lengths, stream);
+        self.forms.write(entry, &self.numbers(entry), stream);
     }
 
     #[inline(always)]

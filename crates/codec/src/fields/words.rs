@@ -46,9 +46,3 @@ pub(super) fn join<const N: usize>(words: &[u64; N]) -> Entry {
     }
     entry
 }
-
-/// How many bits each number needs.
-#[inline(always)]
-pub(super) fn lengths<const N: usize>(numbers: &[u64; N]) -> [u8; N] {
-    numbers.map(|number| (64 - number.leading_zeros()) as u8)
-}
