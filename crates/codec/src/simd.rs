@@ -353,8 +353,8 @@ mod tests {
         let mut words = noise();
         for round in 0..64 {
             // Few that differ, many that are equal, and the largest numbers.
-            let numbers = words
-                .map(|word| (u64::from(word) << 32 | u64::from(word)) | u64::MAX * u64::from(word % 7 == 0));
+            let number = |word: u32| u64::from(word) << 32 | u64::from(word);
+            let numbers = words.map(|word| if word % 7 == 0 { u64::MAX } else { number(word) });
             let limits: [u64; 32] =
                 std::array::from_fn(|i| numbers[(i + usize::from(i % 5 == round % 5)) % 32]);
             let counted = count_above_portable(&numbers, &limits);
