@@ -23,7 +23,7 @@ pub(crate) fn run(program: &mut Command) -> Result<ExitStatus, Error> {
     // Before the program starts, so that none is missed.
     let mut signals = SignalsInfo::<WithOrigin>::new(signals).map_err(Error::file("signals"))?;
     let name = program.get_program().to_string_lossy().into_owned();
-    let mut child = program.spawn().map_err(|source| Error::Start { program: name, source })?;
+    let mut child = program.spawn().map_err(|cause| Error::Start { program: name, cause })?;
     let (handle, pid) = (signals.handle(), Pid::from_child(&child));
     let forwarder = thread::spawn(move || signals.forever().for_each(|signal| forward(pid, &signal)));
     let status = child.wait().map_err(Error::file("the program"));

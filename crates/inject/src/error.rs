@@ -6,20 +6,20 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program cannot be started.
-    #[error("cannot run {program}: {source}")]
+    #[error("cannot run {program}: {cause}")]
     Start {
         /// The program, as it was named.
         program: String,
         /// What the system says.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A file of ours that cannot be written, read or moved.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     File {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A log that is not one of this version.
     #[error("line {line} of the log is not what this version writes: {text:?}")]
@@ -34,6 +34,6 @@ pub enum Error {
 impl Error {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File { path, source }
+        move |cause| Self::File { path, cause }
     }
 }
