@@ -4,8 +4,9 @@
     pip install target/wheels/buddy_memory-*.whl transformers
     tools/transformers_check.py                     # or with names of the models that are wanted, and --json RECORD
 
-Weights are random. Each model is written to a folder, loaded plain and packed, and asked for tokens in every way. With --tiny, and without a
-GPU, the same at small shapes.
+Weights are random. Each model is written to a folder, loaded plain and packed, and asked for tokens in every way. With --speed tokens a
+second alone: a model is made on the card, asked plain, packed in place and asked again, eager, compiled (a static cache) and with a
+BuddyCache. With --tiny, and without a GPU, the same at small shapes.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import torch
 import transformers
 
 import buddy
+from buddy.torch import compress_
 from buddy.transformers import BuddyCache, BuddyConfig
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -79,17 +81,26 @@ def written(model, count: int, **kwargs) -> torch.Tensor:
     return model.generate(**prompt(model), max_new_tokens=count, min_new_tokens=count, do_sample=False, **kwargs)
 
 
+class Clock(transformers.StoppingCriteria):
+    """Stops never, and the time from the first tokens, in which graphs are captured, to the last."""
+
+    def __init__(self, count: int):
+        self.first, self.count, self.seen = count // 4, count, 0
+
+    def __call__(self, input_ids, scores, **kwargs):
+        self.seen += 1
+        if self.seen in (self.first, self.count):
+            wait()
+            self.started, self.seconds = (time.perf_counter(), 0) if self.seen == self.first else (self.started, time.perf_counter() - self.started)
+        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+
 def rate(model, count: int, make=dict) -> float:
     """Tokens a second, of the second time: `make` gives the arguments of each."""
-    seconds = {}
-    for some in [4, count]:
-        written(model, some, **make())
-        wait()
-        started = time.perf_counter()
-        written(model, some, **make())
-        wait()
-        seconds[some] = time.perf_counter() - started
-    return (count - 4) / (seconds[count] - seconds[4])
+    for _ in range(2):
+        clock = Clock(count)
+        written(model, count, stopping_criteria=[clock], **make())
+    return (count - clock.first) / clock.seconds
 
 
 def same_bits(model, plain) -> int:
@@ -98,6 +109,30 @@ def same_bits(model, plain) -> int:
     for name, one in plain.state_dict().items():
         assert torch.equal(ours[name].view(torch.uint8), one.view(torch.uint8)), name
     return len(ours)
+
+
+# Transformers compiles by itself what has a cache of fixed size.
+STATIC = lambda: {"cache_implementation": "static"}
+
+
+def speeds(name: str, config, count: int, compiled: bool) -> dict:
+    """Tokens a second of one model that is made on the card, plain and then packed in place."""
+    row = {"model": name, "layers": config.num_hidden_layers}
+    say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
+    before = used()
+    with torch.device(DEVICE):
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    for kind in ["plain", "packed"]:
+        if kind == "packed":
+            torch._dynamo.reset()
+            compress_(model)
+        model.set_attn_implementation("sdpa")
+        say(**{f"{kind}_bytes": used() - before, f"{kind}_tokens_s": rate(model, count)})
+        if compiled:
+            say(**{f"{kind}_compiled_tokens_s": rate(model, count, STATIC)})
+        model.set_attn_implementation("buddy")
+        say(**{f"{kind}_with_buddy_cache_tokens_s": rate(model, count, lambda: {"past_key_values": BuddyCache(model.config, capacity=1024)})})
+    return row
 
 
 def check(name: str, config, count: int, compiled: bool) -> dict:
@@ -119,9 +154,7 @@ def check(name: str, config, count: int, compiled: bool) -> dict:
         say(logits_apart=(logits[0] - logits[1]).abs().max().item(), logits_spread=logits[0].std().item())
         say(plain_tokens_s=rate(plain, count), packed_tokens_s=rate(packed, count))
         if compiled:
-            static = lambda: {"cache_implementation": "static"}
-            say(plain_compiled_tokens_s=rate(plain, count, static))
-            say(packed_compiled_tokens_s=rate(packed, count, static))
+            say(plain_compiled_tokens_s=rate(plain, count, STATIC), packed_compiled_tokens_s=rate(packed, count, STATIC))
         del packed
         in_place, _ = load(packed_folder, attention="buddy")
         say(in_place_tokens_s=rate(in_place, count, lambda: {"past_key_values": BuddyCache(in_place.config, capacity=1024)}))
@@ -142,6 +175,7 @@ def main() -> int:
     parser.add_argument("--layers", type=int, help="so many layers instead of all")
     parser.add_argument("--tokens", type=int, default=64, help="tokens to write")
     parser.add_argument("--compiled", action="store_true", help="also compiled, with a cache of fixed size")
+    parser.add_argument("--speed", action="store_true", help="tokens a second alone, without folders")
     parser.add_argument("--tiny", action="store_true", help="small shapes")
     parser.add_argument("--json", help="write the record here")
     asked = parser.parse_args()
@@ -154,7 +188,7 @@ def main() -> int:
         if asked.tiny:
             config = type(config)(**TINY, tie_word_embeddings=config.tie_word_embeddings)
         try:
-            record["models"].append(check(name, config, asked.tokens, asked.compiled))
+            record["models"].append((speeds if asked.speed else check)(name, config, asked.tokens, asked.compiled))
         except Exception:
             traceback.print_exc()
             failed = 1

@@ -178,11 +178,11 @@ class BuddyCacheLayer(CacheLayerMixin):
 
 
 class BuddyCache(Cache):
-    """Keys and values in compressed memory: 4/3 of the tokens in the same memory, bit for bit.
+    """Keys and values in compressed memory, bit for bit: 4/3 of the tokens in the same memory, where that is more than a small part of the card's.
 
     ``capacity`` tokens of each sequence have room. With ``attn_implementation="buddy"`` a few tokens at a time are attended to in
     place, on a GPU of compute capability 9.0; otherwise, and for long prompts, keys and values are unpacked for each step. Layers with
-    a sliding window keep all tokens.
+    a sliding window keep all tokens. ``generate`` does not compile with it.
     """
 
     def __init__(self, config, capacity: int = 8192):

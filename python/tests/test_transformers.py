@@ -89,3 +89,21 @@ def test_a_cache_that_is_full_says_so(folder):
     plain = load(folder, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match="larger capacity"):
         written(plain, past_key_values=BuddyCache(plain.config, capacity=16))
+
+
+@pytest.mark.parametrize("folder", ["llama", "gemma"], indirect=True)
+def test_compiled_generation_has_the_graphs_of_plain_ones_and_writes_the_same(folder):
+    def compiled(model):
+        graphs = []
+        config = transformers.CompileConfig(fullgraph=True, mode=None, backend=lambda graph, inputs: graphs.append(graph) or graph)
+        config._compile_all_devices = True
+        torch._dynamo.reset()
+        return written(model, cache_implementation="static", compile_config=config), graphs
+
+    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig())
+    (expected, plain_graphs), (found, graphs) = compiled(load(folder, dtype=torch.bfloat16)), compiled(packed)
+    assert torch.equal(found, expected)
+    # Nothing broke one in two, and no token made another but where plain ones do.
+    assert len(graphs) == len(plain_graphs) > 0
+    layers = [one for one in packed.modules() if isinstance(one, PackedLinear)]
+    assert sum("buddy.linear" in str(node.target) for node in graphs[0].graph.nodes) == len(layers)

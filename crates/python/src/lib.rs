@@ -14,6 +14,7 @@ mod looking;
 mod model;
 mod norm;
 mod place;
+mod product;
 
 use pyo3::prelude::*;
 
@@ -37,4 +38,6 @@ mod _native {
     use super::model::{pack_model, unpack_model};
     #[pymodule_export]
     use super::norm::{normalise_relu, normalises};
+    #[pymodule_export]
+    use super::product::Product;
 }

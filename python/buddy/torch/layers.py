@@ -12,6 +12,7 @@ from torch import nn
 from . import rows as _rows  # registers the operator
 from .ops import linear_now
 from .packed import PackedTensor, pack_weight
+from .product import Product, is_watched
 
 
 class PackedWeight(nn.Module):
@@ -19,8 +20,10 @@ class PackedWeight(nn.Module):
 
     def __init__(self, shape: tuple[int, int]):
         super().__init__()
-        self.shape, self.codec = tuple(shape), "bf16:112"
+        self.shape, self.codec, self._product = tuple(shape), "bf16:112", None
         self.register_buffer("data", torch.empty(0, dtype=torch.uint8))
+        # On a GPU, zeros that the layer's products leave as zeros: what captured graphs of a compiled model need not clear.
+        self.register_buffer("counts", None, persistent=False)
 
     def pack(self, weight: torch.Tensor) -> None:
         """Takes a plain matrix, or the bytes of a packed one."""
@@ -30,7 +33,28 @@ class PackedWeight(nn.Module):
             packed = pack_weight(weight.detach())
         else:
             raise ValueError(f"a weight of {tuple(weight.shape)} where {self.shape} belongs")
-        self.data, self.codec = packed.data, packed.codec
+        self.data, self.codec, self._product = packed.data, packed.codec, None
+        self._count()
+
+    @property
+    def product(self) -> Product:
+        """The weights where they are now, ready to be multiplied by."""
+        data, product = self._buffers["data"], self._product
+        if product is None or product.address != data.data_ptr():
+            product = self._product = Product(data, self.shape, self.codec)
+        return product
+
+    def _count(self):
+        if type(self.data) is torch.Tensor and self.data.is_cuda and (self.counts is None or self.counts.device != self.data.device):
+            self.counts = torch.zeros(self.product.count_bytes, dtype=torch.uint8, device=self.data.device)
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        self._count()
+        return self
+
+    def __getstate__(self):
+        return self.__dict__ | {"_product": None}
 
     def packed(self) -> PackedTensor:
         if not self.data.numel():
@@ -88,16 +112,18 @@ class PackedLinear(PackedLayer):
         self.store = store if store is not None else PackedWeight((out_features, in_features))
         self.bias = bias if bias is None or isinstance(bias, nn.Parameter) else nn.Parameter(bias, requires_grad=False)
 
-    @property
-    def trains_bias(self) -> bool:
-        return self.bias is not None and self.bias.requires_grad
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        store = self.store
-        if x.is_cuda and not torch.compiler.is_compiling() and not (torch.is_grad_enabled() and (x.requires_grad or self.trains_bias)):
-            # The operator's own code, without the way there, which takes as long on the host as a product of one token.
-            return linear_now(x, store.data, self.bias, store.codec, self.out_features, self.exact)
-        return torch.ops.buddy.linear(x, store.data, self.bias, None, store.codec, self.out_features, self.exact)
+        # Past `nn.Module`'s own look-up of attributes, which takes as long as a launch.
+        store = self._modules["store"]
+        if torch.compiler.is_compiling():
+            return torch.ops.buddy.linear(x, store.data, self.bias, store.counts, store.codec, self.out_features, self.exact)
+        bias = self._parameters.get("bias")
+        y = None if self.exact or type(x) is not torch.Tensor else store.product(x, bias)
+        if y is not None:
+            return y
+        if x.is_cuda and not is_watched(x, bias):
+            return linear_now(x, store.data, bias, store.codec, self.out_features, self.exact)
+        return torch.ops.buddy.linear(x, store.data, bias, None, store.codec, self.out_features, self.exact)
 
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "

@@ -23,13 +23,15 @@ TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
 LIBRARY.define("pack(Tensor data, str codec, str target, SymInt row, SymInt sectors) -> Tensor", tags=TAGS)
 LIBRARY.define("unpack(Tensor packed, str codec, str target, SymInt row, SymInt[] size, ScalarType dtype) -> Tensor", tags=TAGS)
 # x: (..., inputs). packed: a matrix of bf16 at 4/3x. scratch: zeros, `linear_room` of them, which layers that do not run at the same
-# time share, or none. exact: unpack and multiply as PyTorch does.
+# time share; or fewer, a layer's own counts (`counts_for`), which graphs of it share; or none. exact: unpack and multiply as PyTorch
+# does.
 LIBRARY.define("linear(Tensor x, Tensor packed, Tensor? bias, Tensor? scratch, str codec, SymInt outputs, bool exact) -> Tensor",
                tags=TAGS)
 
 
 @functools.cache
-def _compiler():
+def compiler():
+    """Loads the compiler of kernels, once."""
     load_compiler()
 
 
@@ -39,7 +41,7 @@ def place(tensor):
         return -1, 0
     if tensor.device.type != "cuda":
         raise ValueError(f"tensors on the CPU or on an NVIDIA GPU, not on {tensor.device}")
-    _compiler()
+    compiler()
     return tensor.device.index, torch._C._cuda_getCurrentRawStream(tensor.device.index)
 
 
@@ -103,7 +105,8 @@ def _linear_cpu(x, packed, bias, scratch, codec, outputs, exact):
     return _unpacked_linear(x, packed, bias, codec, outputs)
 
 
-# Scratch memory of layers that run one after the other on a stream, by their shape: each leaves its counts as it found them, zeros.
+# Scratch memory of layers that run one after the other, by their GPU and shape, then by stream: the tensor, its address, its bytes. Each
+# leaves its counts as it found them, zeros.
 _SCRATCH = {}
 # Room that is kept, at most: more is for many tokens, where it is no matter to clear it.
 _MOST_KEPT = 8 << 20
@@ -113,12 +116,17 @@ _MOST_KEPT = 8 << 20
 _linear_room = functools.lru_cache(4096)(_native.linear_room)
 
 
-def _zeros(kept, key, need, device):
-    found = kept.get(key) if kept is not None else None
-    if found is None or found.numel() < need:
+def kept_scratch(device, outputs, inputs):
+    """The scratch memory that is kept for layers of a shape, by stream."""
+    return _SCRATCH.setdefault((device, outputs, inputs), {})
+
+
+def _zeros(kept, stream, need, device):
+    found, _, size = kept.get(stream, (None, 0, 0)) if kept is not None else (None, 0, 0)
+    if size < need:
         found = torch.zeros(need, dtype=torch.uint8, device=device)
         if kept is not None and need <= _MOST_KEPT:
-            kept[key] = found
+            kept[stream] = found, found.data_ptr(), need
     return found
 
 
@@ -132,18 +140,21 @@ def _linear_cuda(x, packed, bias, scratch, codec, outputs, exact, kept=None):
     how, weight_bytes = (codec, "4/3x", row_of(inputs)), outputs * inputs * 2
     with on_device(x):
         where = place(x)
-        need = _linear_room(where, how, weight_bytes, rows.numel() // inputs)
-        if scratch is None or scratch.numel() < need:
-            scratch = _zeros(kept, (*where, outputs, inputs), need, x.device)
+        need, counts, ahead = _linear_room(where, how, weight_bytes, rows.numel() // inputs), (0, 0), False
+        if scratch is not None and scratch.numel() < need and torch.cuda.is_current_stream_capturing():
+            # A compiled model's layer: nothing is cleared, and its weights, which no kernel of a graph writes, come at once.
+            scratch, counts, ahead = torch.empty(need, dtype=torch.uint8, device=x.device), span(scratch), True
+        elif scratch is None or scratch.numel() < need:
+            scratch = _zeros(kept, where[1], need, x.device)
         biased = span(bias.contiguous()) if bias is not None else (0, 0)
-        _native.linear(where, how, (span(packed), weight_bytes), span(rows), biased, span(y), span(scratch))
+        _native.linear(where, how, (span(packed), weight_bytes), span(rows), biased, span(y), span(scratch), counts, ahead)
     return y
 
 
 def linear_now(x, packed, bias, codec, outputs, exact):
     """``linear`` on a GPU at once, outside of operators, with scratch memory that is kept. A captured graph has its own: it may run beside
     anything."""
-    kept = None if torch.cuda.is_current_stream_capturing() else _SCRATCH
+    kept = None if torch.cuda.is_current_stream_capturing() else kept_scratch(x.device.index, outputs, x.shape[-1])
     return _linear_cuda(x, packed, bias, None, codec, outputs, exact, kept)
 
 

@@ -96,12 +96,40 @@ impl Linear<'_> {
     /// # Errors
     /// [`Error::Weights`] unless they are a matrix of bf16 at 4/3x.
     pub fn room(gpu: &Gpu, weights: &FrozenHeader, tokens: u32) -> Result<u64, Error> {
-        let most = Plan::steps(tokens).map(|tokens| {
+        Self::most(gpu, weights, tokens, |plan, sizes| {
+            let (counts, rest) = plan.room(gpu, sizes);
+            counts + rest
+        })
+    }
+
+    /// Bytes of counts for layers of these weights with up to so many tokens: what of scratch memory must be zeros.
+    ///
+    /// # Errors
+    /// As for [`room`](Self::room).
+    pub fn count_room(gpu: &Gpu, weights: &FrozenHeader, tokens: u32) -> Result<u64, Error> {
+        Self::most(gpu, weights, tokens, |plan, sizes| plan.count_bytes(gpu, sizes))
+    }
+
+    /// The most that any plan for up to so many tokens needs.
+    fn most(
+        gpu: &Gpu,
+        weights: &FrozenHeader,
+        tokens: u32,
+        need: impl Fn(Plan, Sizes) -> u64,
+    ) -> Result<u64, Error> {
+        let needs = Plan::steps(tokens).map(|tokens| {
             let sizes = sizes(weights, tokens)?;
-            let (counts, rest) = Plan::of(gpu, sizes).room(gpu, sizes);
-            Ok(counts + rest)
+            Ok(need(Plan::of(gpu, sizes), sizes))
         });
-        most.collect::<Result<Vec<u64>, Error>>().map(|most| most.into_iter().max().unwrap_or(0))
+        needs.collect::<Result<Vec<u64>, Error>>().map(|needs| needs.into_iter().max().unwrap_or(0))
+    }
+
+    /// Whether there is as much scratch memory as these weights need for x.
+    pub fn has_room(&self) -> bool {
+        self.check().is_ok_and(|sizes| {
+            let (counts, rest) = Plan::of(self.weights.gpu(), sizes).room(self.weights.gpu(), sizes);
+            counts + rest <= self.scratch.bytes()
+        })
     }
 
     /// Makes scratch memory ready, when the stream gets there. Layers leave it ready for the next.
@@ -119,6 +147,15 @@ impl Linear<'_> {
     /// [`Error::Weights`], [`Error::Shape`] for memory that does not fit the weights, [`Error::TooOld`] before Hopper, or what the
     /// driver says.
     pub fn start(&self, on: &CudaStream) -> Result<(), Error> {
+        self.start_with(on, None)
+    }
+
+    /// [`start`](Self::start) with counts of the caller's, [`count_room`](Self::count_room) bytes of zeros, which it leaves as zeros.
+    /// Scratch memory then need not be ready. Layers that share counts must not run at the same time.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_with(&self, on: &CudaStream, counts: Option<DeviceSpan<'_>>) -> Result<(), Error> {
         let gpu = self.weights.gpu();
         gpu.alive()?;
         let sizes = self.check()?;
@@ -126,16 +163,14 @@ impl Linear<'_> {
             return Ok(());
         }
         let plan = Plan::of(gpu, sizes);
-        let (counts, rest) = plan.room(gpu, sizes);
-        let need = counts + rest;
-        if self.scratch.bytes() < need || !self.scratch.address().is_multiple_of(ALIGN) {
-            let need = "as much scratch memory as `room` says, aligned to 128 bytes";
-            return Err(Error::Shape { bytes: self.scratch.bytes(), address: self.scratch.address(), need });
-        }
-        let work = self.scratch.part(counts..need);
+        let (room, rest) = plan.room(gpu, sizes);
+        check_room(self.scratch, room + rest)?;
+        let (counts, work) = (counts.unwrap_or(self.scratch), self.scratch.part(room..room + rest));
+        check_room(counts, plan.count_bytes(gpu, sizes))?;
+        let view = || self.view(sizes, counts, work);
         match plan {
-            Plan::Narrow(narrow) => self.narrow(on, narrow, self.view(sizes, work)),
-            Plan::Wide(wide) => self.wide(on, wide, self.view(sizes, work)),
+            Plan::Narrow(narrow) => self.narrow(on, narrow, view()),
+            Plan::Wide(wide) => self.wide(on, wide, view()),
             Plan::Plain(_) if self.output == Output::Gated => {
                 Err(Error::Weights { what: "gates are computed on Hopper alone, and for up to 512 tokens" })
             }
@@ -159,14 +194,14 @@ impl Linear<'_> {
         }
     }
 
-    fn view(&self, sizes: Sizes, parts: DeviceSpan<'_>) -> LinearView {
+    fn view(&self, sizes: Sizes, counts: DeviceSpan<'_>, parts: DeviceSpan<'_>) -> LinearView {
         LinearView {
             weights: self.weights_view(),
             x: self.x.address(),
             bias: self.bias.map_or(0, DeviceSpan::address),
             y: self.y.address(),
             parts: parts.address(),
-            counts: self.scratch.address(),
+            counts: counts.address(),
             outputs: sizes.outputs,
             inputs: sizes.inputs,
             tokens: sizes.tokens,
@@ -286,6 +321,14 @@ fn kernel<Shape: Copy + Eq + Hash>(
     let kernel = gpu.check("find the kernels", gpu.module(&source())?.load_function(name))?;
     known(&mut kernels).insert(shape, kernel.clone());
     Ok(kernel)
+}
+
+fn check_room(memory: DeviceSpan<'_>, need: u64) -> Result<(), Error> {
+    if memory.bytes() < need || !memory.address().is_multiple_of(ALIGN) {
+        let need = "as much memory to work in as `room` and `count_room` say, aligned to 128 bytes";
+        return Err(Error::Shape { bytes: memory.bytes(), address: memory.address(), need });
+    }
+    Ok(())
 }
 
 fn sizes(weights: &FrozenHeader, tokens: u32) -> Result<Sizes, Error> {

@@ -112,23 +112,34 @@ impl Plan {
     /// Bytes of counts, and of other memory to work in. Counts have the same room whatever the layer, unless it has very many: what one
     /// layer works in must not be the counts of the next.
     pub(crate) fn room(self, gpu: &Gpu, sizes: Sizes) -> (u64, u64) {
-        let (per_row, tiles) = (u64::from(sizes.inputs / 64), u64::from(sizes.outputs.div_ceil(16)));
-        let blocks = u64::from(gpu.multiprocessors());
-        let (counts, rest) = match self {
-            Self::Narrow(narrow) => {
-                let panels = per_row.div_ceil(u64::from(narrow.panel(sizes.inputs, sizes.tokens)));
-                (1 + tiles + panels, panels * tiles * 32 * 16 * u64::from(narrow.eights))
-            }
+        let rest = match self {
+            Self::Narrow(narrow) => narrow.panels(sizes) * sizes.tiles() * 32 * 16 * u64::from(narrow.eights),
             Self::Wide(wide) => {
-                let sums = 4 * u64::from(wide.rows() * wide.tokens);
-                (u64::from(4 * wide.groups) * blocks, 2 * sums * blocks)
+                2 * 4 * u64::from(wide.rows() * wide.tokens) * u64::from(gpu.multiprocessors())
             }
             Self::Plain(rows) => {
                 let pieces = if rows < sizes.outputs { 2 } else { 1 };
-                (0, pieces * u64::from(rows) * u64::from(sizes.inputs) * 2 + WORKSPACE)
+                pieces * u64::from(rows) * u64::from(sizes.inputs) * 2 + WORKSPACE
             }
         };
-        ((4 * counts).max(COUNTS).next_multiple_of(ALIGN), rest)
+        (self.count_bytes(gpu, sizes).max(COUNTS), rest)
+    }
+
+    /// Bytes of counts alone.
+    pub(crate) fn count_bytes(self, gpu: &Gpu, sizes: Sizes) -> u64 {
+        let counts = match self {
+            Self::Narrow(narrow) => 1 + sizes.tiles() + narrow.panels(sizes),
+            Self::Wide(wide) => u64::from(4 * wide.groups * gpu.multiprocessors()),
+            Self::Plain(_) => 0,
+        };
+        (4 * counts).next_multiple_of(ALIGN)
+    }
+}
+
+impl Sizes {
+    /// Tiles of sixteen rows.
+    fn tiles(self) -> u64 {
+        u64::from(self.outputs.div_ceil(16))
     }
 }
 
@@ -163,6 +174,11 @@ impl Narrow {
         let room = ((MOST_SHARED - self.shared()) / tokens.max(1) - 16) / ENTRY / self.step() * self.step();
         let panels = per_row.div_ceil(room.max(self.step()));
         per_row.div_ceil(panels).next_multiple_of(self.step())
+    }
+
+    /// Panels of a row of x.
+    fn panels(&self, sizes: Sizes) -> u64 {
+        u64::from((sizes.inputs / 64).div_ceil(self.panel(sizes.inputs, sizes.tokens)))
     }
 
     pub(crate) fn launch(&self, gpu: &Gpu, inputs: u32, tokens: u32) -> (u32, Launch) {

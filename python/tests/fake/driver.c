@@ -1,0 +1,47 @@
+// A driver and a compiler without a GPU, in one library: kernels are not run, and what a launch was given is kept. For tests and
+// measurements of the host's part of a call (product.py beside, tools/host_cost.py).
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint64_t u64;
+typedef uint32_t u32;
+
+static void* current;
+int fake_launches, fake_capturing, fake_overlaps;
+unsigned char fake_view[96];  // the first argument of the last launch, which must be a linear layer's
+
+// The driver.
+int cuInit(u32 flags) { return 0; }
+int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
+int cuDeviceGet(int* device, int number) { return *device = number, 0; }
+int cuDeviceGetCount(int* count) { return *count = 1, 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) { return *value = attribute == 75 ? 9 : attribute == 76 ? 0 : 132, 0; }
+int cuDevicePrimaryCtxRetain(void** context, int device) { return *context = (void*)7, 0; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
+int cuCtxGetCurrent(void** context) { return *context = current, 0; }
+int cuCtxSetCurrent(void* context) { return current = context, 0; }
+int cuCtxGetId(void* context, u64* id) { return *id = 1, 0; }
+int cuPointerGetAttribute(void* value, int attribute, u64 address) { return 1; }
+int cuModuleLoadData(void** module, const void* image) { return *module = (void*)9, 0; }
+int cuModuleUnload(void* module) { return 0; }
+int cuModuleGetFunction(void** function, void* module, const char* name) { return *function = (void*)11, 0; }
+int cuFuncSetAttribute(void* function, int attribute, int value) { return 0; }
+int cuTensorMapEncodeTiled(void* map) { return 0; }
+int cuMemsetD8Async(u64 at, unsigned char value, size_t bytes, void* stream) { return 0; }
+int cuStreamIsCapturing(void* stream, int* status) { return *status = fake_capturing, 0; }
+int cuLaunchKernelEx(const void* config, void* function, void** arguments, void** extra) {
+    memcpy(fake_view, arguments[0], sizeof fake_view);
+    fake_overlaps = ((const u32*)config)[12];  // the attributes: that it overlaps, or none
+    return fake_launches++, 0;
+}
+
+// The compiler.
+int nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, 0; }
+int nvrtcCreateProgram(void** program, const char* source, const char* name, int headers, void* texts, void* names) { return *program = (void*)13, 0; }
+int nvrtcDestroyProgram(void** program) { return 0; }
+int nvrtcCompileProgram(void* program, int count, void* options) { return 0; }
+int nvrtcGetProgramLogSize(void* program, size_t* size) { return *size = 1, 0; }
+int nvrtcGetProgramLog(void* program, char* log) { return *log = 0, 0; }
+int nvrtcGetCUBINSize(void* program, size_t* size) { return *size = 4, 0; }
+int nvrtcGetCUBIN(void* program, char* image) { return memcpy(image, "fake", 4), 0; }
