@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python/tests"))
 from buddy import _native
 from buddy.llm import PagedCache
 from buddy.llm.decoder import gates_and_values, in_turn
-from buddy.torch import activations, compress_saved, linear, linear_room, pack, pack_weight, swap_, unpack
+from buddy.torch import activations, compress_, compress_saved, linear, linear_room, pack, pack_weight, swap_, unpack
 from buddy.torch.layout import room
 from buddy.torch.ops import place, span
 from networks import ALL, Block, Convolutions, SquaredRelu, compare, equal, gradients, mlp
@@ -153,6 +153,32 @@ def check_products():
             (one,) = torch.autograd.grad(linear(x, packed, bias).float().sum(), x)
             (other,) = torch.autograd.grad(wanted.float().sum(), x)
             same(one, other)
+
+
+def check_packed_layers_give_the_same_bits_in_every_way():
+    """At once, by the operator, in a graph, and in a compiled model's graphs, which share counts and overlap; layers of one shape in a row."""
+    layers = compress_(nn.Sequential(*(nn.Linear(1024, 1024, bias=number == 1) for number in range(4)), nn.Linear(1024, 300)).bfloat16().to(GPU))
+    layers.requires_grad_(False).eval()
+    compiled = torch.compile(layers, mode="reduce-overhead", fullgraph=True, dynamic=False)
+    for tokens in [1, 8, 13, 100]:
+        x = torch.randn(tokens, 1024, device=GPU).bfloat16()
+        wanted = layers(x.clone().requires_grad_()).detach()
+        for _ in range(3):
+            same(layers(x), wanted)
+            with torch.no_grad():
+                same(layers(x), wanted)
+                same(compiled(x).clone(), wanted)
+        graph, out = torch.cuda.CUDAGraph(), None
+        with torch.no_grad(), torch.cuda.graph(graph):
+            out = layers(x)
+        for _ in range(100):
+            x.copy_(torch.randn(tokens, 1024, device=GPU))
+            graph.replay()
+            with torch.no_grad():
+                same(out, layers(x))
+                same(compiled(x).clone(), out)
+    for layer in layers:
+        assert not layer.store.counts.any(), "counts are zeros after as before"
 
 
 def check_products_that_gate():
