@@ -124,21 +124,23 @@ class Browser:
         self.home = tempfile.mkdtemp()
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-             "--remote-debugging-port=0", "--remote-allow-origins=*", f"--user-data-dir={self.home}", "about:blank"],
+             "--disable-dev-shm-usage", "--remote-debugging-port=0", "--remote-allow-origins=*", f"--user-data-dir={self.home}", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.next, self.events = 0, []
         self.stream = self.connect()
 
     def connect(self):
         port_file = pathlib.Path(self.home, "DevToolsActivePort")
-        for _ in range(300):
+        for _ in range(1200):
             if port_file.exists() and port_file.read_text().count("\n"):
                 break
+            if self.process.poll() is not None:
+                raise EOFError(f"Chromium ended with {self.process.returncode} before it began")
             time.sleep(0.1)
         port = int(port_file.read_text().split("\n")[0])
-        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json"))
+        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json", timeout=120))
         path = next(page for page in pages if page["type"] == "page")["webSocketDebuggerUrl"].split(str(port), 1)[1]
-        stream = socket.create_connection(("127.0.0.1", port), timeout=60)
+        stream = socket.create_connection(("127.0.0.1", port), timeout=120)
         key = base64.b64encode(os.urandom(16)).decode()
         stream.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                        f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
@@ -196,7 +198,11 @@ class Browser:
 
     def close(self):
         self.process.terminate()
-        self.process.wait()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         shutil.rmtree(self.home, ignore_errors=True)
 
 

@@ -13,6 +13,9 @@ cd "$(dirname "$0")/.."
 torch_version=2.15.0
 environment=target/python
 
+# Installs packages, and does not wait for ever for a server.
+pip_install() { timeout --foreground --kill-after=10 1500 "$1" install --quiet --timeout 30 --retries 4 "${@:2}"; }
+
 # Says what is missing, and that nothing ran.
 not_run() {
     echo "NOT RUN: $*"
@@ -24,12 +27,12 @@ wheel() {
     python3 -m venv "$environment" || not_run "python3 has no venv module here"
     # The compiler of wheels is not part of the environment that is tested.
     python3 -m venv --without-pip "$environment-tools"
-    "$environment/bin/pip" install --quiet --target "$environment-tools/site" 'maturin>=1.7,<2' || not_run "maturin cannot be installed"
+    pip_install "$environment/bin/pip" --target "$environment-tools/site" 'maturin>=1.7,<2' || not_run "maturin cannot be installed"
     # The licences of all that the wheel links go into the package, and are no part of the tree.
     trap "rm -f '$PWD/python/buddy/THIRD-PARTY-NOTICES'" EXIT
     tools/supply_check.py --notices python/buddy/THIRD-PARTY-NOTICES
     (cd python && PYTHONPATH="../$environment-tools/site" "../$environment-tools/site/bin/maturin" build --release --quiet --out ../target/wheels)
-    "$environment/bin/pip" install --quiet --no-index --no-deps target/wheels/*.whl
+    pip_install "$environment/bin/pip" --no-index --no-deps target/wheels/*.whl
     cd "$environment"
     [ -s lib/python*/site-packages/buddy/THIRD-PARTY-NOTICES ] || { echo "the wheel has no notices"; exit 1; }
     bin/python -c "import buddy, sys; print(buddy.analyze('../../examples/run/snapshot-2.safetensors')); assert 'torch' not in sys.modules"
@@ -48,12 +51,12 @@ fetch_one() (
     mkdir -p "$(dirname "$folder")"
     # One at a time: whoever comes second finds it done.
     exec 9>"$folder.lock"
-    flock 9
+    flock --wait 1800 9 || not_run "another process fetches $1 and does not end"
     [ ! -e "$folder" ] || return 0
     echo "${*:2} go to $folder, once"
     rm -rf "$folder.new"
     [ -d "$environment-fetch" ] || python3 -m venv "$environment-fetch" || not_run "python3 has no venv module here"
-    "$environment-fetch/bin/pip" install --quiet --target "$folder.new" "${@:2}" ||
+    pip_install "$environment-fetch/bin/pip" --target "$folder.new" "${@:2}" ||
         { rm -rf "$folder.new"; not_run "$2 cannot be installed"; }
     mv "$folder.new" "$folder"
 )

@@ -8,15 +8,58 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 buddy=$(realpath "${1:-target/release/buddy}") out=${2:-}
 work=$(mktemp -d)
-trap 'tools/slurm_cluster.sh stop "$work/cluster" 2>/dev/null; rm -rf "$work"' EXIT
-tools/slurm_cluster.sh start "$work/cluster" 4 || exit $?
+there=$work/there administrator=
 export SLURM_CONF=$work/cluster/slurm.conf
+trap 'fail "cut off from outside"' TERM INT
+trap clean EXIT
 
-fail() { echo "FAILED: $*"; exit 1; }
+# Ends all that was begun here: collectors, and jobs that no controller knows of too.
+clean() {
+    [ -z "$administrator" ] || kill "$administrator" 2>/dev/null || true
+    pgrep -f -- "--store $work/" | xargs --no-run-if-empty kill -9 2>/dev/null || true
+    tools/slurm_cluster.sh stop "$work/cluster" 2>/dev/null || true
+    rm -rf "$work"
+}
 
-# Waits until a store has so many points.
+# The processes that work on a store as jobs.
+jobs_of() { pgrep -f -- "--store $1 .*--shard" || true; }
+
+# Sends a signal to a job, if there is one now.
+strike() {
+    local job
+    job=$(jobs_of "$there" | head -n 1)
+    [ -n "$job" ] && kill "-$1" "$job" 2>/dev/null && echo "$2" || echo "no job was there for $1"
+}
+
+# Says what failed, and all that may tell why.
+fail() {
+    trap - TERM INT
+    echo "FAILED: $*"
+    limited squeue --array || true
+    limited sinfo --long --Node || true
+    tail -n 15 "$work"/{first,second,said} "$work"/cluster/{slurmctld,n*}.log 2>/dev/null || true
+    exit 1
+}
+
+# Commands that may not answer, for a minute, and those that work, for five.
+limited() { timeout --foreground --kill-after=5 60 "$@"; }
+works() { timeout --foreground --kill-after=5 300 "$@"; }
+
+# Waits up to so many seconds until a command succeeds.
+await() {
+    local end=$((SECONDS + $1))
+    until "${@:3}"; do
+        [ "$SECONDS" -lt "$end" ] || fail "$2 within $1 s"
+        sleep 0.1
+    done
+}
+
 points() { find "$1/points" -name 'point-*.json' 2>/dev/null | wc -l; }
-wait_for() { for _ in $(seq 600); do [ "$(points "$1")" -ge "$2" ] && return; sleep 0.1; done; fail "no $2 points after a minute"; }
+has_points() { [ "$(points "$1")" -ge "$2" ]; }
+wait_for() { await 300 "$1 has $(points "$1") points, not $2," has_points "$1" "$2"; }
+no_jobs() { local listed; listed=$(limited squeue --noheader) && [ -z "$listed" ]; }
+
+tools/slurm_cluster.sh start "$work/cluster" 4 || exit $?
 
 # Every point once, and each the same as here.
 compare() {
@@ -34,29 +77,52 @@ mode = ["ideal", "bandwidth", "buddy"]
 link = "50..200 step 50"
 threshold = [0.2, 0.4]
 PLAN
-    "$buddy" sweep run "$work/plan.toml" --store "$work/here" 2>/dev/null
-    local there=$work/there all
+    works "$buddy" sweep run "$work/plan.toml" --store "$work/here" 2>/dev/null
+    local all
     all=$(points "$work/here")
-    "$buddy" sweep run "$work/plan.toml" --store "$there" --on slurm --jobs 12 --detach
-    "$buddy" sweep collect "$work/plan.toml" --store "$there" --jobs 12 --silence 20 2>"$work/first" & local first=$!
-    "$buddy" sweep collect "$work/plan.toml" --store "$there" --jobs 12 --silence 20 2>"$work/second" & local second=$!
+    works "$buddy" sweep run "$work/plan.toml" --store "$there" --on slurm --jobs 12 --detach
+    collect 2>"$work/first" & local first=$!
+    collect 2>"$work/second" & local second=$!
     wait_for "$there" 4
-    local job
-    job=$(pgrep -f -- "--store $there .*--shard" | head -1) && kill -9 "$job" && echo "killed a job"
-    scontrol update nodename=n2 state=drain reason=check && echo "drained a node"
+    strike KILL "killed a job"
+    limited scontrol update nodename=n2 state=drain reason=check && echo "drained a node"
     tools/slurm_cluster.sh controller "$work/cluster" && echo "restarted the controller"
     wait_for "$there" $((all / 3))
-    job=$(pgrep -f -- "--store $there .*--shard" | head -1) && kill -STOP "$job" && echo "stopped a second job: it gives no sign of life"
+    strike STOP "stopped a second job: it gives no sign of life"
     tools/slurm_cluster.sh crash "$work/cluster" && echo "killed the controller"
-    scontrol update nodename=n2 state=resume 2>/dev/null || true # the dead controller may have forgotten that it was drained
-    wait "$first" || fail "the first collector: $(tail -3 "$work/first")"
-    wait "$second" || fail "the second collector: $(tail -3 "$work/second")"
-    # A killed try stays behind as one that failed, and its point was done by another.
-    rm -f "$there"/tries/*
+    resume_nodes & administrator=$!
+    wait "$first" || fail "the first collector ended with $?"
+    wait "$second" || fail "the second collector ended with $?"
+    settle
     compare "$work/here" "$there"
-    "$buddy" sweep status "$work/plan.toml" --store "$there"
-    scancel --user="$(id -un)" # what the dead controller may list still
+    works "$buddy" sweep status "$work/plan.toml" --store "$there"
     echo "$all points, each once, equal to those made here"
+}
+
+collect() { works "$buddy" sweep collect "$work/plan.toml" --store "$there" --jobs 12 --silence 20; }
+
+# As an administrator does: a node is drained by its controller too, if it has a job from before that died.
+resume_nodes() {
+    local nodes
+    while sleep 1; do
+        nodes=$(limited sinfo --noheader --states=drain --format=%N 2>/dev/null) || continue
+        [ -z "$nodes" ] || limited scontrol update nodename="$nodes" state=resume 2>/dev/null || true
+    done
+}
+
+# Ends what a dead controller may list still, and what runs without one. A killed try stays behind as one that failed, with half a
+# file if it was writing, and its point was done by another.
+settle() {
+    limited scancel --user="$(id -un)"
+    await 60 "jobs did not end" no_jobs
+    jobs_of "$there" | xargs --no-run-if-empty kill -9 2>/dev/null || true
+    local half digest
+    while read -r half; do
+        digest=$(basename "$half" | grep --only-matching --max-count=1 '[0-9a-f]\{32\}')
+        ls "$there/tries/$digest".* >/dev/null || fail "half a file of a job that was not killed: $half"
+        rm "$half"
+    done < <(find "$there" -name '*.part')
+    rm -f "$there"/tries/*
 }
 
 # A point that fails always is reported, and the rest goes on.
@@ -66,24 +132,23 @@ broken() {
     printf 'no trace\n' >"$work/trace/kernel-1.traceg"
     printf '[axes]\nprogram = ["stream", "%s"]\nsize = 1\nlink = [50, 100]\n' "$work/trace" >"$work/broken.toml"
     local said
-    said=$("$buddy" sweep run "$work/broken.toml" --store "$work/broken" --on slurm --jobs 4 --attempts 2 2>&1) && fail "it should fail"
+    said=$(works "$buddy" sweep run "$work/broken.toml" --store "$work/broken" --on slurm --jobs 4 --attempts 2 2>&1) && fail "it should fail"
     grep -q "failed: $work/trace" <<<"$said" && grep -q '2 of 4 points are done' <<<"$said" || fail "$said"
     echo "two points that always fail were reported, and two were done"
 }
 
 cancelled() {
-    "$buddy" sweep run "$work/plan.toml" --store "$work/cancelled" --on slurm --jobs 12 --detach
-    "$buddy" sweep cancel "$work/plan.toml" --store "$work/cancelled"
-    for _ in $(seq 100); do [ -z "$(squeue --noheader)" ] && break; sleep 0.1; done
-    [ -z "$(squeue --noheader)" ] || fail "jobs are left: $(squeue)"
+    works "$buddy" sweep run "$work/plan.toml" --store "$work/cancelled" --on slurm --jobs 12 --detach
+    works "$buddy" sweep cancel "$work/plan.toml" --store "$work/cancelled"
+    await 60 "cancelled jobs did not end" no_jobs
     echo "cancelled jobs are gone"
 }
 
 # A figure of the paper by jobs has the same records as here.
 reproduced() {
-    [ -n "$out" ] || { out=$work/drawn; "$buddy" reproduce --quick --only fig12 --out "$out" >/dev/null 2>&1 || fail "reproduce here"; }
-    "$buddy" reproduce --quick --only fig12 --on slurm --jobs 4 --out "$work/drawn-there" >/dev/null 2>"$work/said" ||
-        fail "$(tail -3 "$work/said")"
+    [ -n "$out" ] || { out=$work/drawn; works "$buddy" reproduce --quick --only fig12 --out "$out" >/dev/null 2>&1 || fail "reproduce here"; }
+    works "$buddy" reproduce --quick --only fig12 --on slurm --jobs 4 --out "$work/drawn-there" >/dev/null 2>"$work/said" ||
+        fail "reproduce by jobs ended with $?"
     local record many=0
     for record in "$work"/drawn-there/records/*.json; do
         cmp "$record" "$out/records/$(basename "$record")" || fail "a record differs"

@@ -19,13 +19,13 @@ missing() { echo "NOT RUN: $*"; exit 77; }
 
 install() {
     command -v slurmctld slurmd sbatch munged >/dev/null && return
-    (apt-get update && apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge) >/dev/null 2>&1 ||
+    "$(dirname "$0")/apt_install.sh" --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null 2>&1 ||
         missing "Slurm is not here and cannot be installed"
 }
 
-# Ports from a number of this directory, so that clusters beside each other do not meet.
+# Ports from a number of this directory, so that clusters beside each other do not meet; below those of outgoing connections.
 configure() {
-    local base=$((20000 + 0x$(echo "$dir" | md5sum | cut -c1-4) % 20000)) host
+    local base=$((12000 + 0x$(echo "$dir" | md5sum | cut -c1-4) % 20000)) host
     host=$(hostname)
     cat >"$SLURM_CONF" <<CONF
 ClusterName=test
@@ -59,7 +59,30 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
 }
 
-start_controller() { slurmctld; }
+# Waits up to so many seconds for a command to succeed, or says what did not come.
+await() {
+    local end=$((SECONDS + $1))
+    until "${@:3}"; do
+        [ "$SECONDS" -lt "$end" ] || { echo "FAILED: $2 within $1 s"; tail -n 5 "$dir"/*.log; exit 1; }
+        sleep 0.2
+    done
+}
+
+# A command that may not answer, for half a minute at most.
+limited() { timeout --foreground --kill-after=5 30 "$@"; }
+
+# Starts the controller and waits until it answers. One that found its port or its files still taken is started again.
+start_controller() {
+    local last=-10
+    answers() {
+        if ! is_alive "$dir/slurmctld.pid" && [ $((SECONDS - last)) -ge 10 ]; then
+            limited slurmctld || true
+            last=$SECONDS
+        fi
+        limited scontrol ping 2>/dev/null | grep -q 'is UP'
+    }
+    await 120 "the controller did not answer" answers
+}
 
 start() {
     [ "$(id -u)" = 0 ] || missing "a cluster is started by root"
@@ -69,32 +92,31 @@ start() {
     configure
     chmod 700 "$dir"
     head -c 1024 /dev/urandom >"$dir/munge.key" && chmod 400 "$dir/munge.key"
-    munged --force --socket="$dir/munge.socket" --key-file="$dir/munge.key" --pid-file="$dir/munge.pid" \
+    limited munged --force --socket="$dir/munge.socket" --key-file="$dir/munge.key" --pid-file="$dir/munge.pid" \
         --log-file="$dir/munge.log" --seed-file="$dir/munge.seed"
     start_controller
-    for name in $names; do slurmd -N "$name"; done
-    for _ in $(seq 100); do
-        [ "$(sinfo --noheader --states=idle --format=%D 2>/dev/null | head -1)" = "$nodes" ] && return
-        sleep 0.2
-    done
-    sinfo || true
-    tail -5 "$dir"/*.log
-    echo "the nodes did not come up"
-    exit 1
+    for name in $names; do limited slurmd -N "$name"; done
+    idle() { [ "$(limited sinfo --noheader --states=idle --format=%D 2>/dev/null | head -n 1)" = "$nodes" ]; }
+    await 120 "the nodes did not come up" idle
 }
+
+is_alive() { kill -0 "$(cat "$1" 2>/dev/null)" 2>/dev/null; }
 
 # Ends the process of a file, and waits for that.
 end() {
-    local pid
+    local pid signal
     pid=$(cat "$1" 2>/dev/null) || return 0
-    kill "$pid" 2>/dev/null || return 0
-    for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done
+    rm -f "$1" # so that nobody takes a later process of this number for it
+    for signal in "${2:-TERM}" KILL; do
+        kill -"$signal" "$pid" 2>/dev/null || return 0
+        for _ in $(seq 150); do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done
+    done
 }
 
 case $verb in
     start) start ;;
     controller) end "$dir/slurmctld.pid"; sleep 2; start_controller ;;
-    crash) kill -9 "$(cat "$dir/slurmctld.pid")"; sleep 2; start_controller ;;
+    crash) end "$dir/slurmctld.pid" KILL; sleep 2; start_controller ;;
     stop) for name in slurmctld $names munge; do end "$dir/$name.pid"; done ;;
     *) echo "start, controller, crash or stop, not '$verb'"; exit 2 ;;
 esac

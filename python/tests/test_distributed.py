@@ -26,7 +26,7 @@ def train(rank, wrap, rendezvous):
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2,
-                            timeout=datetime.timedelta(seconds=60))
+                            timeout=datetime.timedelta(seconds=300))
     model = nn.Sequential(Block(activation=nn.ReLU()), Block())
     plain, packed = WRAPS[wrap](copy.deepcopy(model)), WRAPS[wrap](model)
     torch.manual_seed(2 + rank)
@@ -47,7 +47,10 @@ def leave(rank, rendezvous):
     """Ends the process when both are done, without PyTorch's own end: threads of a group abort it now and then
     ("terminate called without an active exception"), long after everything was compared."""
     open(f"{rendezvous}.{rank}", "w").close()
+    end = time.monotonic() + 300
     while not os.path.exists(f"{rendezvous}.{1 - rank}"):
+        if time.monotonic() > end:
+            os._exit(1)
         time.sleep(0.01)
     os._exit(0)
 

@@ -19,7 +19,7 @@ def shown(output):
 
 def main(source, done):
     notebook = nbformat.read(source, as_version=4)
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=600, startup_timeout=300, kernel_name="python3").execute()
     nbformat.write(notebook, done)
     for cell in notebook.cells:
         if cell.cell_type == "code":

@@ -149,13 +149,17 @@ impl Status {
             programs.len()
         ))?;
         match self.jobs.cluster(sweep.store().dir(), 0)?.states() {
-            Ok(States { waiting, running, silent }) => {
-                output::print(&format!("Slurm: {running} jobs run, {waiting} wait\n"))?;
-                if !silent.is_empty() {
-                    let jobs = silent.join(", ");
-                    say(format_args!(
-                        "no sign of life: {jobs}; `buddy sweep collect` cancels them and submits again"
-                    ));
+            Ok(states) => {
+                output::print(&format!("Slurm: {states}\n"))?;
+                for (what, jobs) in
+                    [("no sign of life", states.silent), ("Slurm will not start them", states.stuck)]
+                {
+                    if !jobs.is_empty() {
+                        let jobs = jobs.join(", ");
+                        say(format_args!(
+                            "{what}: {jobs}; `buddy sweep collect` cancels them and submits again"
+                        ));
+                    }
                 }
             }
             Err(error) => say(format_args!("{:#}", anyhow::Error::from(error))),
@@ -197,9 +201,10 @@ impl Cancel {
     /// Does the verb's job.
     pub(crate) fn run(self) -> Result<()> {
         let cluster = self.jobs.cluster(&self.which.dir(), 0)?;
-        let States { waiting, running, silent } = cluster.states()?;
+        let States { waiting, running, silent, stuck, .. } = cluster.states()?;
         cluster.cancel()?;
-        say(format_args!("{}: cancelled {} jobs", cluster.name(), waiting + running + silent.len()));
+        let all = waiting + running + silent.len() + stuck.len();
+        say(format_args!("{}: cancelled {all} jobs", cluster.name()));
         Ok(())
     }
 }

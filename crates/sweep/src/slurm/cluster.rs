@@ -1,15 +1,17 @@
-//! The commands of Slurm.
+//! The jobs of a store: what Slurm says of them, and what it is told.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
 use buddy_core::digest;
 
-use super::jobs::{self, Job};
+use super::{
+    command,
+    jobs::{self, Job},
+};
 use crate::Error;
 
 /// What `sbatch` is told besides the work.
@@ -40,14 +42,44 @@ pub struct States {
     pub waiting: usize,
     /// Jobs that run.
     pub running: usize,
+    /// Why the first of those that wait does, in Slurm's words.
+    pub reason: String,
     /// Jobs that Slurm calls running, but that give no sign of life, by their numbers.
     pub silent: Vec<String>,
+    /// Jobs that wait, but that Slurm will not start by itself, by their numbers.
+    pub stuck: Vec<String>,
 }
 
 impl States {
     /// Whether there is nothing to wait for.
     pub fn is_empty(&self) -> bool {
         self.waiting + self.running == 0
+    }
+
+    /// Jobs that are waited for no more.
+    fn lost(&self) -> Vec<&str> {
+        self.silent.iter().chain(&self.stuck).map(String::as_str).collect()
+    }
+
+    fn count(&mut self, job: Job, is_silent: bool) {
+        match job.is_waiting {
+            true if job.is_stuck() => self.stuck.push(job.id),
+            true => {
+                self.waiting += 1;
+                if self.reason.is_empty() {
+                    self.reason = job.reason;
+                }
+            }
+            false if is_silent => self.silent.push(job.id),
+            false => self.running += 1,
+        }
+    }
+}
+
+impl fmt::Display for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} jobs run, {} wait", self.running, self.waiting)?;
+        if self.reason.is_empty() { Ok(()) } else { write!(f, " ({})", self.reason) }
     }
 }
 
@@ -118,27 +150,27 @@ impl Cluster {
     /// # Errors
     /// What `squeue` says.
     pub fn states(&self) -> Result<States, Error> {
-        let text =
-            command("squeue", &["--noheader", "--array", jobs::FORMAT, &format!("--name={}", self.name)])?;
+        let name = format!("--name={}", self.name);
+        let text = command::run("squeue", &["--noheader", "--array", jobs::FORMAT, &name])?;
         let (now, mut states) = (jobs::now(&self.logs), States::default());
         for job in text.lines().filter_map(Job::read) {
-            match job.is_waiting {
-                true => states.waiting += 1,
-                false if job.is_silent(&self.logs, now, self.options.silence) => states.silent.push(job.id),
-                false => states.running += 1,
-            }
+            let is_silent = job.is_silent(&self.logs, now, self.options.silence);
+            states.count(job, is_silent);
         }
         Ok(states)
     }
 
-    /// Whether jobs are on their way. Those that only seem to be are cancelled, in case they do live.
-    pub(super) fn is_at_work(&self) -> Result<bool, Refused> {
+    /// What is on its way. Jobs that only seem to be are cancelled, in case they do live.
+    pub(super) fn look(&self) -> Result<States, Refused> {
         let states = self.states().map_err(Refused::of)?;
-        if !states.silent.is_empty() {
-            let silent: Vec<&str> = states.silent.iter().map(String::as_str).collect();
-            command("scancel", &silent).map_err(Refused::of)?;
+        if !states.lost().is_empty() {
+            let cancelled = command::run("scancel", &states.lost()).map_err(Refused::of);
+            // Another collector may have been quicker, and a job that is gone cannot be cancelled.
+            if let Err(Refused::Now(error)) = cancelled {
+                return Err(Refused::Now(error));
+            }
         }
-        Ok(!states.is_empty())
+        Ok(states)
     }
 
     /// Cancels all jobs; what they did stays.
@@ -146,14 +178,14 @@ impl Cluster {
     /// # Errors
     /// What `scancel` says.
     pub fn cancel(&self) -> Result<(), Error> {
-        command("scancel", &[&format!("--name={}", self.name)]).map(drop)
+        command::run("scancel", &[&format!("--name={}", self.name)]).map(drop)
     }
 
     /// Submits an array and returns its number.
     pub(super) fn submit(&self, work: &Submission) -> Result<u64, Error> {
         let arguments = self.arguments(work);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let said = command("sbatch", &arguments)?;
+        let said = command::run("sbatch", &arguments)?;
         let number = said.trim().split(';').next().and_then(|number| number.parse().ok());
         number.ok_or(Error::Slurm { command: "sbatch", why: format!("'{}' is no job's number", said.trim()) })
     }
@@ -190,18 +222,6 @@ impl Cluster {
     }
 }
 
-/// Runs a command and returns what it printed.
-fn command(name: &'static str, arguments: &[&str]) -> Result<String, Error> {
-    let failed = |why: String| Error::Slurm { command: name, why };
-    let run = Command::new(name).args(arguments).output();
-    let output = run.map_err(|error| failed(format!("{error}; is Slurm installed here?")))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(failed(said.lines().map(str::trim).collect::<Vec<_>>().join(" ")))
-}
-
 /// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
@@ -219,6 +239,8 @@ fn ranges(numbers: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -250,6 +272,23 @@ mod tests {
         let script = cluster.script(&work).replace("exec ", "printf '%s|' ");
         let said = Command::new("sh").args(["-c", &script]).env("SLURM_ARRAY_TASK_ID", "5").output().unwrap();
         assert_eq!(String::from_utf8_lossy(&said.stdout), "/opt/it's/buddy|sweep|my plan.toml|--shard|5/7|");
+    }
+
+    #[test]
+    fn jobs_are_counted_by_whether_they_will_end() {
+        let mut states = States::default();
+        let lines = [
+            ("1_1 RUNNING 0:10 None", false),
+            ("1_2 RUNNING 9:10 None", true),
+            ("1_3 PENDING 0:00 Resources", false),
+            ("1_4 PENDING 0:00 Priority", false),
+            ("1_5 PENDING 0:00 launch failed requeued held", false),
+        ];
+        for (line, is_silent) in lines {
+            states.count(Job::read(line).unwrap(), is_silent);
+        }
+        assert_eq!(states.to_string(), "1 jobs run, 2 wait (Resources)");
+        assert_eq!(states.lost(), ["1_2", "1_5"]);
     }
 
     #[test]

@@ -22,10 +22,17 @@ pub(super) struct Job {
     pub(super) is_waiting: bool,
     /// How long it runs, as Slurm sees it.
     pub(super) runs: Duration,
+    /// Why it waits, in Slurm's words.
+    pub(super) reason: String,
 }
 
-/// What `squeue` is asked for: number, state and time of each.
-pub(super) const FORMAT: &str = "--format=%F_%K %T %M";
+/// What `squeue` is asked for: number, state, time and reason of each.
+pub(super) const FORMAT: &str = "--format=%F_%K %T %M %r";
+
+/// Reasons of jobs that wait until somebody acts, and that nobody chose: a node would not start it (one that has it still from
+/// before its controller died), it was started again too often, or what it depends on cannot come. A job that a person holds
+/// has another.
+const STUCK: [&str; 3] = ["launch failed requeued held", "JobHoldMaxRequeue", "DependencyNeverSatisfied"];
 
 impl Job {
     /// Reads a line of `squeue`.
@@ -33,7 +40,15 @@ impl Job {
         let mut words = line.split_whitespace();
         let (id, state) = (words.next()?.to_owned(), words.next()?);
         let runs = words.next().and_then(duration).unwrap_or_default();
-        Some(Self { id, is_waiting: state == "PENDING", runs })
+        // Some versions write one word of many, as in `launch_failed_requeued_held`.
+        let reason = words.collect::<Vec<_>>().join(" ").replace('_', " ");
+        let is_waiting = matches!(state, "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "SPECIAL_EXIT");
+        Some(Self { id, is_waiting, runs, reason })
+    }
+
+    /// Whether it waits for what Slurm will not do by itself.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.is_waiting && STUCK.contains(&self.reason.as_str())
     }
 
     /// Whether it should run and has given no sign of life for so long; `now` is a time of the store's file system.
@@ -96,12 +111,24 @@ mod tests {
 
     #[test]
     fn lines_of_squeue_are_read() {
-        let job = Job::read("17_3 RUNNING 1-02:03:04").unwrap();
+        let job = Job::read("17_3 RUNNING 1-02:03:04 None").unwrap();
         let runs = Duration::from_secs(((24 + 2) * 60 + 3) * 60 + 4);
-        assert_eq!(job, Job { id: "17_3".to_owned(), is_waiting: false, runs });
+        assert_eq!(job, Job { id: "17_3".to_owned(), is_waiting: false, runs, reason: "None".to_owned() });
         assert_eq!(Job::read("17_3 RUNNING 2:05").unwrap().runs, Duration::from_secs(125));
         assert!(Job::read("17_4 PENDING 0:00").unwrap().is_waiting);
+        assert!(Job::read("17_5 REQUEUE_HOLD 0:00 JobHeldUser").unwrap().is_waiting);
         assert!(Job::read("").is_none());
+    }
+
+    #[test]
+    fn a_job_that_no_one_will_start_is_told_from_one_that_is_held() {
+        let is_stuck = |reason: &str| Job::read(&format!("2_5 PENDING 0:00 {reason}")).unwrap().is_stuck();
+        assert!(is_stuck("launch failed requeued held"));
+        assert!(is_stuck("launch_failed_requeued_held"));
+        assert!(is_stuck("DependencyNeverSatisfied"));
+        for reason in ["JobHeldUser", "JobHeldAdmin", "Resources", "Priority", "Dependency", "None", ""] {
+            assert!(!is_stuck(reason), "{reason}");
+        }
     }
 
     #[test]

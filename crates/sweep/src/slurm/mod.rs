@@ -5,17 +5,22 @@
 //! submitted again. Whoever collects may be killed as well, and two may collect at once.
 
 mod cluster;
+mod command;
 mod jobs;
+mod wait;
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-use self::cluster::{Refused, Submission};
 pub use self::{
     cluster::{Cluster, Options, States},
     jobs::live,
+};
+use self::{
+    cluster::{Refused, Submission},
+    wait::Wait,
 };
 use crate::{Error, Failure, Progress, Summary, Tasks, Tries, Watch, shards};
 
@@ -23,8 +28,6 @@ use crate::{Error, Failure, Progress, Summary, Tasks, Tries, Watch, shards};
 const JOB_SECONDS: f64 = 30.0;
 /// Elements of an array at most; Slurm's own limit is 1001 unless its administrator says otherwise.
 const MOST_JOBS: usize = 1000;
-/// How long a controller may be away.
-const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Tasks, and the arguments with which this program does a shard of them.
 pub struct Phase<'a> {
@@ -67,7 +70,8 @@ pub fn collect(
     attempts: u32,
     watch: &dyn Watch,
 ) -> Result<Summary, Error> {
-    let (mut before, mut stalls, mut away) = (usize::MAX, 0, None::<Instant>);
+    let (mut before, mut stalls) = (usize::MAX, 0);
+    let mut wait = Wait::new();
     let begun = done_seconds(phases).0;
     while watch.goes_on() {
         let looked = Instant::now();
@@ -76,28 +80,25 @@ pub fn collect(
             return Ok(summary(phases, tries, attempts, false));
         }
         let now: usize = phases.iter().map(|phase| left(phase.tasks, tries, attempts).count).sum();
-        tell(phases, begun, watch, if away.is_some() { "waiting for the controller" } else { "jobs" });
-        let asked = cluster.is_at_work().and_then(|at_work| match (at_work, now) {
-            (true, _) => Ok(false),
-            (false, 0) => Ok(true),
-            (false, _) => {
+        tell(phases, begun, watch, &wait.words(now));
+        let asked = cluster.look().and_then(|states| match (states.is_empty(), now) {
+            (false, _) => Ok(Some(states)),
+            (true, 0) => Ok(None),
+            (true, _) => {
                 stalls = if now < before { 0 } else { stalls + 1 };
                 before = now;
                 if stalls >= attempts {
                     return Err(Refused::Ever(Error::Stalled { rounds: stalls, logs: cluster.logs() }));
                 }
-                submit(cluster, phases, tries, attempts).map(|_| false).map_err(Refused::of)
+                submit(cluster, phases, tries, attempts).map(|_| Some(states)).map_err(Refused::of)
             }
         });
-        away = match asked {
-            Ok(true) => return Ok(summary(phases, tries, attempts, false)),
-            Ok(false) => None,
+        match asked {
+            Ok(None) => return Ok(summary(phases, tries, attempts, false)),
+            Ok(Some(states)) => wait.here(&states),
             Err(Refused::Ever(error)) => return Err(error),
-            Err(Refused::Now(error)) if away.is_some_and(|since| since.elapsed() > PATIENCE) => {
-                return Err(error);
-            }
-            Err(Refused::Now(_)) => away.or(Some(Instant::now())),
-        };
+            Err(Refused::Now(error)) => wait.away(error)?,
+        }
         pause(looked.elapsed(), watch);
     }
     Ok(summary(phases, tries, attempts, true))
