@@ -18,25 +18,24 @@ const SQUEUE: &str = r#"
 cat queue/* 2>/dev/null || true
 "#;
 
-/// The first two arrays, programs and points, only wait; what comes later is run at once.
+/// The first array only waits; what comes later is run at once.
 const SBATCH: &str = r#"
 number=$(($(ls submitted | wc -l) + 1))
 printf '%s\n' "$@" >submitted/$number
-case $number in
-    1) echo "1_1 PENDING 0:00 launch failed requeued held" >queue/1_1 ;;
-    2) echo "2_1 PENDING 0:00 Dependency" >queue/2_1 ;;
-    *)
-        for wrap; do :; done
-        SLURM_ARRAY_TASK_ID=1 sh -c "${wrap#--wrap=}" >>out 2>&1
-        ;;
-esac
+if [ $number = 1 ]; then
+    echo "1_1 PENDING 0:00 launch failed requeued held" >queue/1_1
+    echo "1_2 PENDING 0:00 Resources" >queue/1_2
+else
+    for wrap; do :; done
+    SLURM_ARRAY_TASK_ID=1 sh -c "${wrap#--wrap=}" >>out 2>&1
+fi
 echo $number
 "#;
 
-/// The second array waits for the first alone, and ends with it.
+/// Only the job that is stuck is cancelled; the other ends by itself, with its work undone.
 const SCANCEL: &str = r#"
 [ "$*" = 1_1 ]
-rm queue/1_1 queue/2_1
+rm queue/1_1 queue/1_2
 "#;
 
 /// A folder with such a Slurm in it.
@@ -75,7 +74,7 @@ fn a_job_that_slurm_will_not_start_is_cancelled_and_its_work_submitted_again() {
     let begun = sweep(&folder, "run", &["--on", "slurm", "--detach"]);
     assert!(begun.code == 0 && begun.stderr.contains("submitted"), "{}", begun.stderr);
     let status = sweep(&folder, "status", &[]);
-    assert!(status.stdout.contains("Slurm: 0 jobs run, 1 wait (Dependency)\n"), "{}", status.stdout);
+    assert!(status.stdout.contains("Slurm: 0 jobs run, 1 wait (Resources)\n"), "{}", status.stdout);
     assert!(status.stderr.contains("Slurm will not start them: 1_1;"), "{}", status.stderr);
 
     fs::remove_file(folder.join("answered")).unwrap();
