@@ -1,7 +1,9 @@
 // PTX that CUDA C++ has no short name for, an instruction each: mbarriers, bulk copies of Hopper's TMA, programmatic dependent
-// launch, release and acquire, and mma.
+// launch, release and acquire, and mma. On a CPU, tests/hopper.h stands in.
 #pragma once
-#include "bits.cuh"
+#include "shared.cuh"
+
+#ifdef __CUDACC__
 
 // Ampere polls; Hopper suspends the thread for a while.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -152,12 +154,37 @@ BUDDY_FN u32 to_bf16(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
     return out;
 }
+BUDDY_FN unsigned short narrow_bf16(float value) {
+    unsigned short narrow;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow) : "f"(value));
+    return narrow;
+}
 BUDDY_FN float from_bf16(u32 low) { return __uint_as_float(low << 16); }
 
-// SwiGLU of a gate and a value, rounded step by step as a framework rounds; the last step is left.
-BUDDY_FN float silu(float gate) { return gate / (1.0f + __expf(-gate)); }
-BUDDY_FN float rounded(float value) { return from_bf16(to_bf16(value, 0)); }
-BUDDY_FN float gated(float gate, float value) { return rounded(silu(rounded(gate))) * rounded(value); }
+// The barrier counts this lane once its copies so far, by `cp_async`, have come.
+BUDDY_FN void cp_async_mbarrier_arrive(Barrier barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.at) : "memory");
+}
+// Barriers that this thread made are seen by copies, and by the other blocks of a cluster.
+BUDDY_FN void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+BUDDY_FN u32 lds32(u32 at) {
+    u32 v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+    return v;
+}
+
+BUDDY_FN void sts32(u32 at, u32 v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory"); }
+
+// Registers of a thread from here on: more than its kernel began with, or fewer.
+template <u32 REGISTERS>
+BUDDY_FN void raise_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <u32 REGISTERS>
+BUDDY_FN void lower_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
 
 // One tensor-core product: sum += a b, with 16 rows of bf16 in a, 8 columns in b, and k = 16.
 BUDDY_FN void mma_m16n8k16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
@@ -165,5 +192,16 @@ BUDDY_FN void mma_m16n8k16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 
                  : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+
+}  // namespace buddy
+
+#endif
+
+namespace buddy {
+
+// SwiGLU of a gate and a value, rounded step by step as a framework rounds; the last step is left.
+BUDDY_FN float silu(float gate) { return gate / (1.0f + __expf(-gate)); }
+BUDDY_FN float rounded(float value) { return from_bf16(to_bf16(value, 0)); }
+BUDDY_FN float gated(float gate, float value) { return rounded(silu(rounded(gate))) * rounded(value); }
 
 }  // namespace buddy

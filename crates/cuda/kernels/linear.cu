@@ -11,18 +11,18 @@ using namespace buddy;
 
 template <class S>
 BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
-    extern __shared__ __align__(1024) u8 memory[];
+    BUDDY_DYNAMIC_SHARED(u8, memory);
     if (threadIdx.x == 0) Room<S>{shared_address(memory)}.init();
     if (S::CLUSTER == 1) __syncthreads();
     else cluster_arrive(), cluster_wait();
     launch_dependent_grids();
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     if (warp < S::WARPS) {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::MULTIPLYING));
+        raise_registers<S::MULTIPLYING>();
         // Kept, or it is computed anew at every step.
         return multiply_steps(linear, Line<S>(linear), Room<S>{keep(shared_address(memory))});
     }
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::FETCHING));
+    lower_registers<S::FETCHING>();
     Line<S> line(linear);
     Room<S> room = {keep(shared_address(memory))};
     if (warp == S::WARPS) fetch_weights(linear, line, room);

@@ -5,11 +5,6 @@
 
 namespace buddy {
 
-// The barrier counts this lane once its copies so far have come.
-BUDDY_FN void cp_async_mbarrier_arrive(Barrier barrier) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.at) : "memory");
-}
-
 // Weights of all steps of this block, by one warp: a lane asks for the entries of a tile. One thread alone begins a copy in 66 ns, which
 // is too slow for short ones.
 template <class S, class Room>
@@ -47,7 +42,7 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
         for (u32 i = 0; i < EACH; i++) {
             u32 column = i * WARP + lane, tile = first + column / S::ENTRIES, e = column % S::ENTRIES;
             u64 at = (u64)tile * line.per_row + ahead.at * S::ENTRIES + e;
-            bool is = column < S::COLUMNS && tile < all && e < entries;
+            bool is = !IS_PLAIN && column < S::COLUMNS && tile < all && e < entries;
             to[i] = is ? __ldg((const uint2*)weights.nibbles + at) : make_uint2(0x66666666u, 0x66666666u);
         }
         ahead.next(line);
@@ -75,7 +70,7 @@ BUDDY_FN void fetch_nibbles(const Linear& linear, const Line<S>& line, const Roo
                 tag = column * TILE_ROWS + row;
             }
         }
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
+        sts32(room.tag(turn.place, lane), tag);
         TakeSlots<S>{room, lane}.all(turn.place, now);
         cp_async_mbarrier_arrive(room.come(turn.place));
         __syncwarp();

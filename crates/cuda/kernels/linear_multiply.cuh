@@ -170,7 +170,7 @@ struct Multiply {
         uint2 map = coming.map;
         lanes.decode(coming.stored, a, b);
         // What follows is rare.
-        if (__builtin_expect((map.x | map.y) == 0, 1)) return;
+        if (__builtin_expect(IS_PLAIN || (map.x | map.y) == 0, 1)) return;
         lanes.load_slots(room.slots(place), map, a, b);
         uint2 none = make_uint2(equal_nibbles(map.x, 15) * 15, equal_nibbles(map.y, 15) * 15);
         if ((none.x | none.y) == 0) return;

@@ -5,14 +5,6 @@
 
 namespace buddy {
 
-BUDDY_FN u32 lds32(u32 at) {
-    u32 v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
-    return v;
-}
-
-BUDDY_FN void sts32(u32 at, u32 v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory"); }
-
 // An entry in shared memory.
 struct Staged {
     u32 start;
@@ -153,6 +145,23 @@ struct Lanes {
         quarter = threadIdx.x % 4, row = row_of(threadIdx.x % WARP);
     }
 
+#if BUDDY_LINEAR_PLAIN
+    // A quarter's two halves lie 64 bytes apart, the second first in every other two rows: lanes then read from different banks.
+    struct Stored {
+        uint4 first[2], second[2];
+    };
+    BUDDY_FN Stored fetch(u32 column) const {
+        u32 at = column + row * Weights::BYTES + 16 * quarter, swap = row / 2 % 2 * 64;
+        u32 first = at + swap, second = at + (64 - swap);
+        return {{lds128(first), lds128(first + BELOW)}, {lds128(second), lds128(second + BELOW)}};
+    }
+    BUDDY_FN void decode(const Stored& stored, u32 (&upper)[8], u32 (&lower)[8]) const {
+        auto one = [](uint4 v, uint4 w, u32 (&out)[8]) {
+            out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w, out[4] = w.x, out[5] = w.y, out[6] = w.z, out[7] = w.w;
+        };
+        one(stored.first[0], stored.second[0], upper), one(stored.first[1], stored.second[1], lower);
+    }
+#else
     // A lane's quarters of an entry of two rows, as they are stored in layout B.
     struct Stored {
         uint4 bytes[2];
@@ -169,6 +178,7 @@ struct Lanes {
         };
         one(stored.bytes[0], stored.codes[0], upper), one(stored.bytes[1], stored.codes[1], lower);
     }
+#endif
     BUDDY_FN void load(u32 column, u32 (&upper)[8], u32 (&lower)[8]) const { decode(fetch(column), upper, lower); }
 
     // The same of those in slots, as their column's map says.
@@ -214,9 +224,7 @@ BUDDY_FN void put_value(const Linear& linear, u64 at, float value) {
     if (linear.output == Linear::FP32) {
         ((float*)linear.y)[at] = value;
     } else {
-        unsigned short narrow;
-        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow) : "f"(value));
-        ((unsigned short*)linear.y)[at] = narrow;
+        ((unsigned short*)linear.y)[at] = narrow_bf16(value);
     }
 }
 

@@ -19,6 +19,12 @@ constexpr u32 SLOTS = 8;           // entries of a step that are decoded ahead
 constexpr u32 NOBODY = ~0u;        // whose a slot is that is not taken
 constexpr u32 OUT = 16 * 2 * TILE_ROWS;  // bytes of a warp's results of sixteen tokens
 
+// Whether weights are plain, to compare with: the same kernels and the same order of entries, but no nibbles and nothing to decode.
+#ifndef BUDDY_LINEAR_PLAIN
+#define BUDDY_LINEAR_PLAIN 0
+#endif
+constexpr bool IS_PLAIN = BUDDY_LINEAR_PLAIN;
+
 // A matrix in compressed memory at 4/3x, in tiles of 16 rows: entry e of the rows of a tile, one after the other, then entry e + 1.
 struct Weights {
     const u8* device;
@@ -28,7 +34,7 @@ struct Weights {
     u32 sectors;  // of the overflow
     u32 window;
 
-    static constexpr u32 BYTES = 3 * SECTOR, COLUMN = TILE_ROWS * BYTES;  // of an entry, and of those of a tile's rows
+    static constexpr u32 BYTES = IS_PLAIN ? ENTRY : 3 * SECTOR, COLUMN = TILE_ROWS * BYTES;  // of an entry, and of those of a tile's rows
 
     // The last sector of an entry that overflows; none if the index names one that is not there.
     BUDDY_FN const u8* last_sector(u64 entry) const {
@@ -113,7 +119,7 @@ struct Room {
         for (u32 i = 0; i < S::STAGES; i++) {
             come(i).init(1 + WARP + 1), full(i).init(1 + WARP), empty(i).init(S::WARPS), x_empty(i).init(S::WARPS * S::CLUSTER);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        fence_mbarrier_init();
     }
     // A warp is done with a step's part of x, and says so to all blocks that asked for some of it, if they wait for it: they may have
     // ended else.

@@ -36,7 +36,7 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
         BUDDY_UNROLL
         for (u32 i = 0; i < EACH; i++) {
             u32 column = i * WARP + lane;
-            nibbles[i] = column < columns ? __ldg((const uint2*)weights.nibbles + part.column(cut) + column) : make_uint2(0x66666666u, 0x66666666u);
+            nibbles[i] = !IS_PLAIN && column < columns ? __ldg((const uint2*)weights.nibbles + part.column(cut) + column) : make_uint2(0x66666666u, 0x66666666u);
         }
     };
     Part part = Part::first(cut);
@@ -61,7 +61,7 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
                 tag = column * TILE_ROWS + row;
             }
         }
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(room.tag(turn.place, lane)), "r"(tag) : "memory");
+        sts32(room.tag(turn.place, lane), tag);
         cp_async_mbarrier_arrive(room.full(turn.place));
         if (part.is_last(cut)) {
             if (is_first && panels == 1) taken = blockIdx.x + gridDim.x;
@@ -171,7 +171,7 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
         for (u32 e = 0; e < SHARE; e++) {
             u32 at = warp * SHARE + e, a[8], b[8];
             if (at >= note.columns) break;
-            uint2 odd = odd_of(lds64(room.nibbles(turn.place, at)));
+            uint2 odd = IS_PLAIN ? make_uint2(0, 0) : odd_of(lds64(room.nibbles(turn.place, at)));
             u32 column = room.column(turn.place, at);
             lanes.load(column, a, b);
             if (odd.x | odd.y) {

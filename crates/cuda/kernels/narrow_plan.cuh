@@ -100,7 +100,7 @@ struct Room {
         for (u32 place = 0; place < STAGES; place++) full(place).init(1 + WARP), empty(place).init(WARPS);
         for (u32 slot = 0; slot < ADDERS; slot++) sums_full(slot).init(WARPS * WARP), sums_empty(slot).init(WARP);
         x_full().init(1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        fence_mbarrier_init();
     }
 };
 

@@ -1,8 +1,11 @@
 // Products of a warpgroup on Hopper's tensor cores: 64 rows, 16 columns and some columns of the other operand at a time. The
 // first operand is in registers, as for a warp's own products, 16 rows to each of four warps; the other in shared memory,
-// rows of 128 bytes in eight chunks, chunk c of row r in place c ^ r % 8. They run while other instructions do.
+// rows of 128 bytes in eight chunks, chunk c of row r in place c ^ r % 8. They run while other instructions do. On a CPU,
+// tests/hopper.h stands in.
 #pragma once
 #include "bits.cuh"
+
+#ifdef __CUDACC__
 
 namespace buddy {
 
@@ -104,3 +107,5 @@ BUDDY_FN void wgmma<256>(float (&d)[128], u32 a0, u32 a1, u32 a2, u32 a3, u64 b,
 #undef BUDDY_SUMS_8
 
 }  // namespace buddy
+
+#endif

@@ -76,6 +76,9 @@ inline Block block;
 inline Fibre* now;
 inline void* main_stack;
 inline std::function<void()> body;
+// Rounds of this block so far; what happened besides the rendezvous of threads; and what else happens in a round.
+inline u64 rounds, events;
+inline void (*each_round)() = nullptr;
 alignas(1024) inline char dynamic_shared[SHARED];
 
 extern "C" void emu_switch(void** from, void* to);
@@ -176,7 +179,7 @@ inline u32 run_round(u32 threads, bool backwards) {
     return ended;
 }
 inline u64 turns() {
-    u64 sum = block.turn;
+    u64 sum = block.turn + events;
     for (Warp& warp : warps) sum += warp.turn;
     return sum;
 }
@@ -186,6 +189,8 @@ inline void run_block(u32 threads) {
     for (u32 i = 0; i < threads; i++) ready(fibres[i], i), warps[i / 32].live++;
     for (u32 left = threads, round = 0; left; round++) {
         u64 before = turns();
+        rounds = round;
+        if (each_round) each_round();
         u32 ended = run_round(threads, round % 2);
         for (Warp& warp : warps) pass(warp);
         pass(block);

@@ -16,6 +16,7 @@
 // Programmatic dependent launch: if a launch allows it, weights, which no kernel writes meanwhile, are fetched while the kernel
 // before it in the stream ends; x, y and all else waits.
 #include "fill.cuh"
+#include "frozen.cuh"
 #include "product_plan.cuh"
 #include "product_weights.cuh"
 
@@ -327,6 +328,20 @@ extern "C" __global__ void product_fill(u32* to, u64 entries, u64 seed, u32 shar
             word = kind == 0 ? 0 : kind == 1 ? (any & 0x807f807fu) | ((any & 0x00700070u) + 0x00200020u) << 7 : any % 5 == 0 ? word : 0;
         }
         to[at] = word;
+    }
+}
+
+// Plain weights in the order of a frozen matrix, and the words of each entry as the kernels of linear layers read plain ones
+// (linear_odd.cuh): a quarter's two halves are 64 bytes apart, the second first in every other two rows. `row` is the entries of one.
+extern "C" __global__ void product_tiles(const u32* from, u32* to, u64 entries, u32 row) {
+    launch_dependent_grids();
+    Order order = {entries, row};
+    for (u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x; at < entries * WORDS; at += gridDim.x * (u64)blockDim.x) {
+        // The inverse of `Order::word_at`.
+        u32 word = at % WORDS, quarter = word % 4, i = word / 4;
+        u64 place = order.place_of(at / WORDS);
+        u32 chunk = (quarter + i / 4 * 4) ^ place % Order::ROWS / 2 % 2 * 4;
+        to[place * WORDS + chunk * 4 + i % 4] = from[at];
     }
 }
 

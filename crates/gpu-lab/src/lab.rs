@@ -70,22 +70,22 @@ impl Lab {
         launches: usize,
         mut operation: impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<f64, Error> {
+        let group = |_| self.time_once(|| (0..launches).try_for_each(&mut operation));
+        let times = (0..=GROUPS).map(group).collect::<Result<Vec<f64>, Error>>()?;
+        Ok(median(times) / launches as f64)
+    }
+
+    /// Microseconds of what an operation starts.
+    fn time_once(&self, operation: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
         let event = || {
             let event = self.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
             self.gpu.check("record an event", event)
         };
-        let mut times = Vec::new();
-        for _ in 0..=GROUPS {
-            let start = event()?;
-            (0..launches).try_for_each(&mut operation)?;
-            let end = event()?;
-            self.wait()?;
-            let ms = self.gpu.check("read the time", start.elapsed_ms(&end))?;
-            times.push(1e3 * f64::from(ms) / launches as f64);
-        }
-        times.remove(0);
-        times.sort_by(f64::total_cmp);
-        Ok(times[GROUPS / 2])
+        let start = event()?;
+        operation()?;
+        let end = event()?;
+        self.wait()?;
+        Ok(1e3 * f64::from(self.gpu.check("read the time", start.elapsed_ms(&end))?))
     }
 
     /// What an operation starts, as a graph.
@@ -104,6 +104,17 @@ impl Lab {
     pub(crate) fn time_graph(&self, launches: usize, graph: &CudaGraph) -> Result<f64, Error> {
         let once = self.time(1, |_| Ok(self.gpu.check("start a graph", graph.launch())?))?;
         Ok(once / launches as f64)
+    }
+
+    /// The same of several graphs, started in turn: what the card's clock does meanwhile, it does to all of them.
+    pub(crate) fn time_in_turn(&self, launches: usize, graphs: &[CudaGraph]) -> Result<Vec<f64>, Error> {
+        let mut times = vec![Vec::new(); graphs.len()];
+        for _ in 0..=GROUPS {
+            for (graph, times) in graphs.iter().zip(&mut times) {
+                times.push(self.time_once(|| Ok(self.gpu.check("start a graph", graph.launch())?))?);
+            }
+        }
+        Ok(times.into_iter().map(|times| median(times) / launches as f64).collect())
     }
 
     /// Waits for all that was started.
@@ -186,6 +197,13 @@ impl Kernels {
         let started = kernel.and_then(|kernel| unsafe { launch.start(&self.stream, &kernel, arguments) });
         Ok(self.gpu.check("start a kernel of the laboratory", started)?)
     }
+}
+
+/// The median of times, but for the first, which is that of a start.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.remove(0);
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
 }
 
 /// The device address of memory, as an argument.

@@ -3,6 +3,7 @@
 //! Weights are read as they lie, once, and are plain only in registers, or, for very many tokens, in scratch memory for the
 //! vendor's product. Which way is taken follows from the shape, by what was measured ([`plan`]).
 
+mod plain_form;
 mod plan;
 mod unpack;
 mod vendor;
@@ -75,7 +76,7 @@ pub struct Linear<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct LinearKernels {
     narrow: HashMap<Narrow, CudaFunction>,
-    wide: HashMap<(Wide, bool), CudaFunction>,
+    wide: HashMap<Wide, CudaFunction>,
     unpack: HashMap<(), CudaFunction>,
     vendor: Option<Vendor>,
     /// By the address of the stream that each is beside.
@@ -221,9 +222,8 @@ impl Linear<'_> {
 
     fn wide(&self, on: &CudaStream, wide: Wide, view: LinearView) -> Result<(), Error> {
         let gpu = self.weights.gpu();
-        let gated = self.output == Output::Gated;
-        let kernel =
-            kernel(gpu, |kernels| &mut kernels.wide, (wide, gated), "linear_wide", || wide.source(gated))?;
+        let wide = if self.output == Output::Gated { wide.gated() } else { wide };
+        let kernel = kernel(gpu, |kernels| &mut kernels.wide, wide, "linear_wide", || wide.source())?;
         let sizes = Sizes { outputs: view.outputs, inputs: view.inputs, tokens: view.tokens };
         let launch = Launch { overlaps: self.overlaps, ..wide.launch(gpu, sizes) };
         let x = TensorMap::rows(self.x, sizes.inputs, sizes.tokens, wide.share());

@@ -5,9 +5,10 @@ use crate::{Gpu, Source, driver::Launch};
 
 /// Shared memory that a block of Hopper's may have.
 const MOST_SHARED: u32 = 227 << 10;
-/// Bytes of a column of sixteen compressed entries, and of a plain entry.
+/// Bytes of a column of sixteen compressed entries, of a plain entry, and of a column of plain ones.
 pub(super) const COLUMN: u32 = 16 * 96;
 pub(super) const ENTRY: u32 = 128;
+const PLAIN_COLUMN: u32 = 16 * ENTRY;
 /// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen tokens.
 const SLOTS: u32 = 8;
 const OUT: u32 = 16 * 32;
@@ -33,6 +34,35 @@ pub(crate) enum Plan {
     Plain(u32),
 }
 
+/// What a kernel is compiled for, besides its shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// Frozen weights.
+    Frozen,
+    /// The same, and results that are gated: a kernel of its own, since the others' would be larger for it, and slower.
+    Gated,
+    /// Plain weights in the same order, to compare with.
+    Plain,
+}
+
+impl Form {
+    /// Bytes of a column of sixteen entries.
+    fn column(self) -> u32 {
+        if self == Self::Plain { PLAIN_COLUMN } else { COLUMN }
+    }
+
+    /// Its macros, and the end of its program's name.
+    fn macros(self) -> (Vec<String>, &'static str) {
+        match self {
+            Self::Frozen => (vec!["BUDDY_LINEAR_GATED=0".to_owned()], ""),
+            Self::Gated => (vec!["BUDDY_LINEAR_GATED=1".to_owned()], "-gated"),
+            Self::Plain => {
+                (vec!["BUDDY_LINEAR_GATED=0".to_owned(), "BUDDY_LINEAR_PLAIN=1".to_owned()], "-plain")
+            }
+        }
+    }
+}
+
 /// The shape of a narrow kernel: see `narrow_plan.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Narrow {
@@ -43,6 +73,7 @@ pub(crate) struct Narrow {
     adders: u32,
     /// Columns of a warp in a step.
     share: u32,
+    form: Form,
 }
 
 /// The shape of a wide kernel: see `Shape` in `linear_plan.cuh`.
@@ -55,17 +86,18 @@ pub(crate) struct Wide {
     stages: u32,
     /// Blocks that share x.
     cluster: u32,
+    form: Form,
 }
 
 /// What measured best on an H200; three warps that add up leave room for 4096 columns of eight tokens.
-const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4 };
+const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4, form: Form::Frozen };
 /// Tokens that the narrow kernel takes even of large matrices whose x has no room in shared memory; and those above which weights
 /// are made plain.
 const FEW: u32 = 4;
 const MANY: u32 = 512;
 
 const fn wide(tokens: u32, [groups, fragments, entries, stages, cluster]: [u32; 5]) -> Wide {
-    Wide { tokens, groups, fragments, entries, stages, cluster }
+    Wide { tokens, groups, fragments, entries, stages, cluster, form: Form::Frozen }
 }
 
 /// By the most tokens of a tile; larger numbers have several.
@@ -78,10 +110,11 @@ const WIDE: [Wide; 6] = [
     wide(256, [2, 1, 1, 4, 2]),
 ];
 
-/// Every program of linear layers, of the gated ones one.
+/// Every program of linear layers, of the gated ones and of the plain wide ones one.
 pub(crate) fn sources() -> Vec<Source> {
-    let others = [WIDE[0].source(true), NARROW.source(), unpack::source()];
-    WIDE.iter().map(|wide| wide.source(false)).chain(others).collect()
+    let others = [WIDE[0].gated(), WIDE[4].plain()];
+    let narrow = [NARROW, NARROW.plain()].map(|narrow| narrow.source());
+    WIDE.iter().chain(&others).map(Wide::source).chain(narrow).chain([unpack::source()]).collect()
 }
 
 impl Plan {
@@ -101,6 +134,15 @@ impl Plan {
         // Two tiles of 128 tokens were as fast as one of 256.
         let takes = |wide: &&Wide| tokens <= wide.tokens * if wide.tokens == 128 { 2 } else { 1 };
         Self::Wide(*WIDE.iter().find(takes).unwrap_or(&WIDE[WIDE.len() - 1]))
+    }
+
+    /// The same kernel for plain weights; none where the vendor's multiplies.
+    pub(crate) fn for_plain(self) -> Option<Self> {
+        match self {
+            Self::Narrow(narrow) => Some(Self::Narrow(narrow.plain())),
+            Self::Wide(wide) => Some(Self::Wide(wide.plain())),
+            Self::Plain(_) => None,
+        }
     }
 
     /// Numbers of tokens up to this one, such that every plan up to it is that of one of them or of fewer tokens.
@@ -154,10 +196,15 @@ impl Narrow {
         self.share * self.warps
     }
 
+    /// The shape for plain weights, with at most as many bytes of them on their way.
+    fn plain(self) -> Self {
+        Self { stages: self.stages * COLUMN / PLAIN_COLUMN, form: Form::Plain, ..self }
+    }
+
     /// Shared memory but for x: as `Room` in `narrow_plan.cuh` has it.
     fn shared(&self) -> u32 {
         let (warps, stages, adders) = (self.warps, self.stages, self.adders);
-        let steps = stages * (self.step() * (COLUMN + 8) + 32 * (32 + 4) + 16);
+        let steps = stages * (self.step() * (self.form.column() + 8) + 32 * (32 + 4) + 16);
         let sums = adders * (self.eights * warps * 32 * 16 + 8);
         (steps + sums + 16 * (stages + adders) + 8).next_multiple_of(128)
     }
@@ -165,7 +212,8 @@ impl Narrow {
     pub(crate) fn source(&self) -> Source {
         let names = ["EIGHTS", "WARPS", "STAGES", "ADDERS", "SHARE", "SHARED"];
         let values = [self.eights, self.warps, self.stages, self.adders, self.share, self.shared()];
-        Source::narrow("narrow.cu".to_owned(), &defines("NARROW", &names, &values))
+        let (macros, end) = self.form.macros();
+        Source::narrow(format!("narrow{end}.cu"), &[defines("NARROW", &names, &values), macros].concat())
     }
 
     /// Entries of a row of x that have room, as few panels of them as can be.
@@ -205,21 +253,34 @@ impl Wide {
             * u64::from(sizes.tokens.div_ceil(self.tokens))
     }
 
+    /// The shape for results that are gated.
+    pub(crate) fn gated(self) -> Self {
+        Self { form: Form::Gated, ..self }
+    }
+
+    /// The shape for plain weights, with as many steps as have room.
+    fn plain(self) -> Self {
+        let most = (1..=self.stages).rev().map(|stages| Self { stages, form: Form::Plain, ..self });
+        most.into_iter().find(|wide| wide.shared() <= MOST_SHARED).unwrap_or(self)
+    }
+
     /// Shared memory: as `Shape` in `linear_plan.cuh` has it.
     fn shared(&self) -> u32 {
         let columns = self.rows() / 16 * self.entries;
-        let step = columns * (COLUMN + 16) + self.entries * self.tokens * ENTRY;
+        let step = columns * (self.form.column() + 16) + self.entries * self.tokens * ENTRY;
         let odd = SLOTS * (ENTRY + 4) + 32 * (32 + 4);
         self.stages * (step + odd + 32) + 4 * self.groups * OUT
     }
 
-    /// Results that are gated have a kernel of their own: the others' would be larger for it, and slower.
-    pub(crate) fn source(&self, gated: bool) -> Source {
-        let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "CLUSTER", "GATED", "SHARED"];
-        let Self { tokens, groups, fragments, entries, stages, cluster } = *self;
-        let values = [tokens, groups, fragments, entries, stages, cluster, u32::from(gated), self.shared()];
-        let end = if gated { "-gated" } else { "" };
-        Source::wide(format!("linear-{tokens}{end}.cu"), &defines("LINEAR", &names, &values))
+    pub(crate) fn source(&self) -> Source {
+        let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "CLUSTER", "SHARED"];
+        let Self { tokens, groups, fragments, entries, stages, cluster, form } = *self;
+        let values = [tokens, groups, fragments, entries, stages, cluster, self.shared()];
+        let (macros, end) = form.macros();
+        Source::wide(
+            format!("linear-{tokens}{end}.cu"),
+            &[defines("LINEAR", &names, &values), macros].concat(),
+        )
     }
 
     pub(crate) fn launch(&self, gpu: &Gpu, sizes: Sizes) -> Launch {
@@ -239,13 +300,30 @@ mod tests {
 
     #[test]
     fn every_shape_has_room_in_shared_memory() {
-        assert!(WIDE.iter().all(|wide| wide.shared() <= MOST_SHARED));
+        assert!(
+            WIDE.iter().all(|wide| wide.shared() <= MOST_SHARED && wide.gated().shared() == wide.shared())
+        );
     }
 
     #[test]
     fn eight_tokens_of_4096_columns_need_one_panel() {
         assert_eq!(NARROW.panel(4096, 8), 64);
         assert_eq!(NARROW.panel(4096, 1), 64);
+    }
+
+    /// `linear_plan.cuh` wants two steps at least.
+    #[test]
+    fn plain_weights_have_kernels_of_the_same_form() {
+        for wide in WIDE {
+            let plain = wide.plain();
+            assert!(
+                plain.form == Form::Plain && plain.shared() <= MOST_SHARED && plain.stages >= 2,
+                "{plain:?}"
+            );
+            assert_eq!((plain.tokens, plain.rows(), plain.entries), (wide.tokens, wide.rows(), wide.entries));
+        }
+        assert_eq!((NARROW.plain().stages, NARROW.plain().panel(4096, 8)), (2, 64));
+        assert!(Plan::Plain(256).for_plain().is_none());
     }
 
     #[test]

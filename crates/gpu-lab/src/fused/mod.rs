@@ -6,6 +6,7 @@ mod linear;
 mod product;
 mod spmv;
 mod stencil;
+mod times;
 
 use buddy_core::RecordKind;
 use buddy_cuda::{Gpu, Source};
@@ -63,6 +64,9 @@ pub struct FusedRow {
     pub against_us: f64,
     /// Microseconds of the same kernel with plain memory; of the stencil, of one by tiles.
     pub twin_us: f64,
+    /// The same where each launch may begin while the one before it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin_overlapped_us: Option<f64>,
     /// Bytes that must move in compressed memory, metadata and all.
     pub fused_bytes: u64,
     /// Bytes that must move in plain memory.

@@ -324,6 +324,7 @@ impl<'a> Matrix<'a> {
             against,
             against_us,
             twin_us,
+            twin_overlapped_us: None,
             fused_bytes,
             plain_bytes: self.plain[0].len() + others,
             of_memory,

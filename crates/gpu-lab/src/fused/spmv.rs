@@ -288,6 +288,7 @@ impl<'a> System<'a> {
             against,
             against_us,
             twin_us,
+            twin_overlapped_us: None,
             fused_bytes,
             plain_bytes: self.values.len() + self.columns.len() + rest,
             of_memory: fused_bytes as f64 / speeds.read_gb_per_s / 1e3 / fused_us,

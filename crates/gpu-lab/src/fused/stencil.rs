@@ -122,6 +122,7 @@ pub(super) fn measure(lab: &Lab, speeds: Speeds, shape: StencilShape) -> Result<
         against: against.to_owned(),
         against_us,
         twin_us: tiles_us,
+        twin_overlapped_us: None,
         fused_bytes,
         plain_bytes: 2 * bytes,
         of_memory: fused_bytes as f64 / speeds.copy_gb_per_s / 1e3 / fused_us,

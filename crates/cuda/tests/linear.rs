@@ -1,0 +1,120 @@
+//! The kernel of linear layers for more than eight tokens, its own text run on the CPU by `hopper.h`: what it gives is right for weights
+//! in every layout, tiles that several blocks share, tokens past the last tile and rows past the last.
+#![cfg(target_arch = "x86_64")]
+
+use std::{
+    io::Write,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use buddy_codec::{Bf16, Codec, Frozen, freeze};
+use buddy_core::Target;
+
+const WINDOW: u8 = 108;
+/// Tokens of a tile, warpgroups that multiply, entries of a step, and steps in shared memory.
+const SHAPE: [u32; 4] = [16, 1, 2, 3];
+
+fn build() -> PathBuf {
+    let [tokens, groups, entries, stages] = SHAPE;
+    let step = groups * 4 * entries * (16 * 96 + 16) + entries * tokens * 128;
+    let shared = stages * (step + 8 * 132 + 32 * 36 + 32) + groups * 2048;
+    let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "CLUSTER", "GATED", "SHARED"];
+    let values = [tokens, groups, 1, entries, stages, 1, 0, shared];
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("linear");
+    let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))
+        .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-psabi"])
+        .args(["-fsanitize=undefined", "-fno-sanitize-recover=all"])
+        .args(buddy_cuda::constants().iter().map(|define| format!("-D{define}")))
+        .args(names.iter().zip(values).map(|(name, value)| format!("-DBUDDY_LINEAR_{name}={value}")))
+        .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/linear.cpp"), "-o"])
+        .arg(&program)
+        .status();
+    assert!(status.expect("a C++ compiler ($CXX or g++)").success(), "linear.cpp does not compile");
+    program
+}
+
+/// Random numbers, the same each time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32 % below
+    }
+
+    /// A bf16 value of this exponent, and of any of so many above.
+    fn value(&mut self, exponent: u32, spread: u32) -> u16 {
+        ((self.below(2) << 15) | ((exponent + self.below(spread)) << 7) | self.below(128)) as u16
+    }
+
+    /// Values of an entry: usual ones, or, one time in `odd`, zeros, a few values, one that is far from the others, or any.
+    fn entry(&mut self, odd: u32) -> [u16; 64] {
+        let kind = if odd > 0 && self.below(odd) == 0 { 1 + self.below(4) } else { 0 };
+        std::array::from_fn(|i| match kind {
+            1 => 0,
+            2 if i % 5 > 0 => 0,
+            3 if i == 7 => self.value(WINDOW.into(), 1),
+            3 => self.value(120, 5),
+            4 => self.value(100, 30),
+            _ => self.value(118, 5),
+        })
+    }
+}
+
+fn number(bf16: u16) -> f64 {
+    f64::from(f32::from_bits(u32::from(bf16) << 16))
+}
+
+fn bytes_of(values: &[u16]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// What the kernel gives, in so many blocks.
+fn run(program: &PathBuf, frozen: &[u8], x: &[u16], [outputs, inputs, tokens, blocks]: [u32; 4]) -> Vec<f32> {
+    let header = Frozen::open(frozen).unwrap().header().clone();
+    let parts = header.parts();
+    let ranges = [parts.device, parts.nibbles, parts.index, parts.overflow];
+    let head = [outputs, inputs, tokens, blocks, header.sectors, WINDOW.into()];
+    let mut message: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+    message.extend(ranges.iter().flat_map(|range| (range.end - range.start).to_le_bytes()));
+    message.extend(ranges.iter().flat_map(|range| &frozen[range.start as usize..range.end as usize]));
+    message.extend(bytes_of(x));
+    let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&message));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success(), "{outputs} x {inputs}, {tokens} tokens: the emulated kernel failed");
+    output.stdout.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+}
+
+#[test]
+fn a_linear_layer_is_right_for_weights_in_every_layout() {
+    let program = build();
+    let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
+    let mut random = Random(1);
+    for (shape, odd) in [
+        ([40, 192, 5, 3], 0),
+        ([100, 320, 16, 5], 10),
+        ([130, 256, 16, 4], 2),
+        ([70, 64, 20, 2], 3),
+        ([200, 448, 9, 7], 4),
+    ] {
+        let [outputs, inputs, tokens, _] = shape;
+        let weights: Vec<u16> = (0..outputs * inputs / 64).flat_map(|_| random.entry(odd)).collect();
+        let x: Vec<u16> = (0..tokens * inputs).map(|_| random.value(124, 5)).collect();
+        let frozen = freeze(&codec, Target::X4Over3, inputs / 64, &bytes_of(&weights)).unwrap();
+        assert_eq!(Frozen::open(&frozen).unwrap().header().sectors > 0, odd > 0, "whether some overflow");
+        let y = run(&program, &frozen, &x, shape);
+        assert_eq!(y.len(), (tokens * outputs) as usize);
+        for (i, &got) in y.iter().enumerate() {
+            let (token, row) = (i / outputs as usize, i % outputs as usize);
+            let columns = inputs as usize;
+            let pairs = weights[row * columns..][..columns].iter().zip(&x[token * columns..][..columns]);
+            let terms = pairs.map(|(&w, &x)| number(w) * number(x));
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            assert!((f64::from(got) - sum).abs() <= 1e-5 * size, "{shape:?}: {got} at {i} instead of {sum}");
+        }
+    }
+}

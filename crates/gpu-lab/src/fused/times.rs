@@ -1,0 +1,156 @@
+//! How fast a linear layer is: alone and in a chain, beside the vendor's best and beside the same kernel on plain weights.
+
+use std::time::Instant;
+
+use buddy_cuda::{DeviceBytes, Launch, Output};
+use cudarc::driver::CudaGraph;
+
+use super::{FusedRow, Speeds, TWIN, linear::Layer};
+use crate::{
+    Error,
+    lab::{at, none_wrong},
+    vendor::Vendor,
+};
+
+/// Launches that are timed together, at most and at least, and the microseconds after which they need not be more.
+const MOST: usize = 40;
+const LEAST: usize = 12;
+const CHAIN_US: f64 = 2000.0;
+/// Algorithms of the vendor's that are timed properly.
+const FINALISTS: usize = 4;
+
+/// How many launches are timed together if one takes so long at memory's speed: enough to hide what a graph's own start costs. All copies
+/// of the weights are used as often, one after the other, so that none is in the cache when its turn comes.
+fn chain(copies: usize, one_us: f64, tokens: u32) -> usize {
+    let launches = match tokens {
+        ..512 => ((CHAIN_US / one_us) as usize).clamp(LEAST, MOST),
+        512 => LEAST / 2,
+        _ => 1,
+    };
+    launches.next_multiple_of(copies)
+}
+
+impl Layer<'_> {
+    /// Plain weights in the order of tiles, for the kernels of the same form.
+    pub(super) fn make_tiles(&mut self) -> Result<(), Error> {
+        let (rows, columns) = self.size;
+        for plain in &self.plain {
+            let tiles = self.lab.bytes(u64::from(rows.next_multiple_of(16)) * u64::from(columns) * 2)?;
+            tiles.fill(0)?;
+            let arguments = (at(plain), at(&tiles), plain.len() / 128, columns / 64);
+            // SAFETY: the arguments of `product_tiles`, with memory for whole tiles.
+            unsafe { self.kernels.start("product_tiles", Launch::new((4096, 1), 256, 0), &arguments)? };
+            self.tiles.push(tiles);
+        }
+        Ok(())
+    }
+
+    /// Starts the kernel of the same form on plain weights; false if there is none for so many tokens.
+    fn start_plain(
+        &self,
+        copy: usize,
+        tokens: u32,
+        to: (&DeviceBytes, Output),
+        overlaps: bool,
+    ) -> Result<bool, Error> {
+        let tiles = self.tiles[copy].all();
+        self.with(copy, tokens, to, overlaps, |linear| Ok(linear.start_plain_form(&self.lab.stream, tiles)?))
+    }
+
+    /// The kernel of the same form gives what exact sums give.
+    pub(super) fn verify_plain(&self, tokens: u32, compared: u32) -> Result<(), Error> {
+        self.y.fill(0xee)?;
+        if !self.start_plain(0, tokens, (&self.y, Output::Fp32), true)? {
+            return Ok(());
+        }
+        none_wrong("linear layer on plain weights, against exact sums", self.wrong(compared)?)
+    }
+
+    /// All that is compared is timed in turn.
+    pub(super) fn row(&self, speeds: Speeds, tokens: u32) -> Result<FusedRow, Error> {
+        let copies = self.plain.len();
+        let (rows, columns) = (u64::from(self.size.0), u64::from(self.size.1));
+        let others = 2 * u64::from(tokens) * (rows + columns);
+        let fused_bytes = rows * columns / 64 * 96 + rows * columns / 128 + others;
+        let memory_us = fused_bytes as f64 / speeds.read_gb_per_s / 1e3;
+        let launches = chain(copies, memory_us, tokens);
+        let bf16 = (&self.y, Output::Bf16);
+        let ours = |overlaps| self.graph(launches, |i| self.start(i % copies, tokens, bf16, overlaps));
+        let mut graphs = vec![ours(false)?, ours(true)?];
+        let has_twin = self.start_plain(0, tokens, bf16, false)?;
+        for overlaps in [false, true].into_iter().filter(|_| has_twin) {
+            let start = |i| self.start_plain(i % copies, tokens, bf16, overlaps).map(drop);
+            graphs.push(self.graph(launches, start)?);
+        }
+        let mine = graphs.len();
+        // Its memory is in the graphs: it stays until they were timed.
+        let vendor = Vendor::new(self.lab, self.size, tokens, false)?;
+        graphs.extend(vendor.as_ref().map_or(Ok(Vec::new()), |vendor| self.finalists(vendor, launches))?);
+        let times = self.lab.time_in_turn(launches, &graphs)?;
+        let (fused_us, of_memory) = (times[0], memory_us / times[0]);
+        let twin_us = if has_twin { times[2] } else { f64::NAN };
+        let against = match times[mine..].iter().copied().min_by(f64::total_cmp) {
+            Some(us) => ("cuBLASLt, the best of its algorithms".to_owned(), us),
+            None => (TWIN.to_owned(), twin_us),
+        };
+        Ok(FusedRow {
+            what: format!("linear layer, {} x {}, {tokens} tokens", self.size.0, self.size.1),
+            memory: "bf16 frozen at 4/3x".to_owned(),
+            fused_us,
+            overlapped_us: Some(times[1]),
+            against: against.0,
+            against_us: against.1,
+            twin_us: if has_twin { twin_us } else { against.1 },
+            twin_overlapped_us: has_twin.then(|| times[3]),
+            fused_bytes,
+            plain_bytes: self.plain[0].len() + others,
+            of_memory,
+            overflow: 0.0,
+            limiter: if of_memory > 0.85 { "memory" } else { "instructions" }.to_owned(),
+        })
+    }
+
+    /// The best of all algorithms that the vendor's heuristics name, each timed once, as graphs.
+    fn finalists(&self, vendor: &Vendor, launches: usize) -> Result<Vec<CudaGraph>, Error> {
+        let run = |algorithm: usize, turn: usize| {
+            let weights = self.plain[turn % self.plain.len()].all();
+            vendor.multiply(&self.lab.stream, algorithm, weights, self.x.all(), self.other.all())
+        };
+        let mut tried = Vec::new();
+        for algorithm in (0..vendor.algorithms()).filter(|&algorithm| run(algorithm, 0).is_ok()) {
+            self.lab.wait()?;
+            let start = Instant::now();
+            (0..self.plain.len()).try_for_each(|turn| run(algorithm, turn))?;
+            self.lab.wait()?;
+            tried.push((start.elapsed(), algorithm));
+        }
+        tried.sort();
+        let best = tried.iter().take(FINALISTS);
+        best.map(|&(_, algorithm)| self.graph(launches, |turn| run(algorithm, turn))).collect()
+    }
+
+    /// Some launches as a graph.
+    fn graph(
+        &self,
+        launches: usize,
+        mut start: impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<CudaGraph, Error> {
+        self.lab.graph(|| (0..launches).try_for_each(&mut start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_are_long_where_a_launch_is_short_and_use_every_copy_as_often() {
+        // 4096 x 4096: 12 copies; 28672 x 4096: 3; 128256 x 8192: 3.
+        assert_eq!(chain(12, 5.6, 1), 48);
+        assert_eq!(chain(3, 39.4, 64), 42);
+        assert_eq!(chain(3, 352.0, 1), 12);
+        assert_eq!(chain(12, 5.6, 512), 12);
+        assert_eq!(chain(3, 352.0, 512), 6);
+        assert_eq!(chain(3, 352.0, 4096), 3);
+    }
+}
