@@ -15,6 +15,9 @@ static std::vector<uint4> part(u64 bytes) {
 int main() {
     u32 outputs, inputs, tokens, blocks, sectors, window;
     for (u32* at : {&outputs, &inputs, &tokens, &blocks, &sectors, &window}) take(at, 4);
+    // As the library does: no block without a step.
+    u32 tiles = (outputs + Chosen::ROWS - 1) / Chosen::ROWS * ((tokens + Chosen::TOKENS - 1) / Chosen::TOKENS);
+    blocks = min(blocks, tiles * ((inputs / VALUES + Chosen::ENTRIES - 1) / Chosen::ENTRIES));
     u64 bytes[4];
     take(bytes, sizeof bytes);
     std::vector<uint4> device = part(bytes[0]), nibbles = part(bytes[1]), index = part(bytes[2]), overflow = part(bytes[3]);
