@@ -18,7 +18,7 @@ names=$(seq --format 'n%g' 1 "$nodes")
 missing() { echo "NOT RUN: $*"; exit 77; }
 
 install() {
-    command -v slurmctld slurmd sbatch munged >/dev/null && return
+    type slurmctld slurmd sbatch munged >/dev/null 2>&1 && return
     "$(dirname "$0")/apt_install.sh" --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null 2>&1 ||
         missing "Slurm is not here and cannot be installed"
 }
