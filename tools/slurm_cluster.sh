@@ -113,10 +113,18 @@ end() {
     done
 }
 
+# Ends what looks after jobs here, which would call for the controller for hours.
+end_steps() {
+    local pid
+    for pid in $(pgrep slurmstepd); do
+        [[ $(readlink "/proc/$pid/cwd") != "$dir"* ]] || kill -9 "$pid" || true
+    done
+}
+
 case $verb in
     start) start ;;
     controller) end "$dir/slurmctld.pid"; sleep 2; start_controller ;;
     crash) end "$dir/slurmctld.pid" KILL; sleep 2; start_controller ;;
-    stop) for name in slurmctld $names munge; do end "$dir/$name.pid"; done ;;
+    stop) for name in slurmctld $names munge; do end "$dir/$name.pid"; done; end_steps ;;
     *) echo "start, controller, crash or stop, not '$verb'"; exit 2 ;;
 esac
