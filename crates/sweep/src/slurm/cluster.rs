@@ -112,8 +112,23 @@ pub(super) enum Refused {
 
 impl Refused {
     pub(super) fn of(error: Error) -> Self {
-        const AWAY: [&str; 5] = ["contact", "timed out", "Zero Bytes", "Connection", "Transport endpoint"];
-        let text = error.to_string();
+        // What Slurm says while its controller ends, begins, or is asked by too many, and while munge is away.
+        const AWAY: [&str; 13] = [
+            "contact",
+            "timed out",
+            "zero bytes",
+            "connection",
+            "transport endpoint",
+            "receive failure",
+            "send failure",
+            "header lengths",
+            "unexpected message",
+            "broken pipe",
+            "standby",
+            "temporarily",
+            "authentication",
+        ];
+        let text = error.to_string().to_lowercase();
         if AWAY.iter().any(|word| text.contains(word)) { Self::Now(error) } else { Self::Ever(error) }
     }
 }
@@ -294,8 +309,15 @@ mod tests {
     #[test]
     fn a_controller_that_is_away_is_not_a_refusal() {
         let error = |why: &str| Error::Slurm { command: "sbatch", why: why.to_owned() };
-        let away = "Unable to contact slurm controller (connect failure)";
-        assert!(matches!(Refused::of(error(away)), Refused::Now(_)));
+        for away in [
+            "Unable to contact slurm controller (connect failure)",
+            "Socket timed out on send/recv operation",
+            "Zero Bytes were transmitted or received",
+            "slurm_load_jobs error: Communication connection failure",
+            "Protocol authentication error",
+        ] {
+            assert!(matches!(Refused::of(error(away)), Refused::Now(_)), "{away}");
+        }
         assert!(matches!(Refused::of(error("invalid partition specified: x")), Refused::Ever(_)));
     }
 }
