@@ -33,10 +33,12 @@ BLOCK, PAGED_HEADS, MOST_COLUMNS = 64, (64, 128), 16
 
 @register_quantization_config(NAME)
 class BuddyConfig(QuantizationConfigMixin):
-    """How weights are held. ``exact``: products unpack first, and are then equal to plain to the bit (``buddy.torch.compress_``)."""
+    """How weights are held. ``exact``: products unpack first, and are then equal to plain to the bit (``buddy.torch.compress_``).
+    ``compiled``: ``generate`` keeps its cache at a fixed size, ``cache_implementation="static"``, which makes Transformers compile the step
+    of a token on a GPU: the first call takes long, the others are not bound by the host."""
 
-    def __init__(self, exact: bool = False, **kwargs):
-        self.quant_method, self.exact = NAME, exact
+    def __init__(self, exact: bool = False, compiled: bool = False, **kwargs):
+        self.quant_method, self.exact, self.compiled = NAME, exact, compiled
 
 
 class Pack(ConversionOps):
@@ -89,6 +91,8 @@ class BuddyQuantizer(HfQuantizer):
                 plain = nn.Parameter(PackedTensor.read(data, shape, torch.bfloat16).unpack(), requires_grad=False)
                 for _, last, module, _ in tied:
                     setattr(module, last, plain)
+        if self.quantization_config.compiled and model.can_generate():
+            model.generation_config.cache_implementation = "static"
         return compress_(model, exact=exact)
 
     def is_serializable(self):

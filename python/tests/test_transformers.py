@@ -93,15 +93,15 @@ def test_a_cache_that_is_full_says_so(folder):
 
 @pytest.mark.parametrize("folder", ["llama", "gemma"], indirect=True)
 def test_compiled_generation_has_the_graphs_of_plain_ones_and_writes_the_same(folder):
-    def compiled(model):
+    def compiled(model, **how):
         graphs = []
         config = transformers.CompileConfig(fullgraph=True, mode=None, backend=lambda graph, inputs: graphs.append(graph) or graph)
         config._compile_all_devices = True
         torch._dynamo.reset()
-        return written(model, cache_implementation="static", compile_config=config), graphs
+        return written(model, compile_config=config, **how), graphs
 
-    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig())
-    (expected, plain_graphs), (found, graphs) = compiled(load(folder, dtype=torch.bfloat16)), compiled(packed)
+    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(compiled=True))
+    (expected, plain_graphs), (found, graphs) = compiled(load(folder, dtype=torch.bfloat16), cache_implementation="static"), compiled(packed)
     assert torch.equal(found, expected)
     # Nothing broke one in two, and no token made another but where plain ones do.
     assert len(graphs) == len(plain_graphs) > 0
