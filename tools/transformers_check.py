@@ -99,7 +99,7 @@ def rate(model, count: int, make=dict) -> float:
     """Tokens a second, of the second time: `make` gives the arguments of each."""
     for _ in range(2):
         clock = Clock(count)
-        written(model, count, stopping_criteria=[clock], **make())
+        written(model, count, stopping_criteria=transformers.StoppingCriteriaList([clock]), **make())
     return (count - clock.first) / clock.seconds
 
 

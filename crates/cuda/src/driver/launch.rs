@@ -33,6 +33,12 @@ arguments!(A B C D E);
 arguments!(A B C D E F);
 arguments!(A B C D E F G);
 
+/// Lets a kernel have so much dynamic shared memory.
+pub(crate) fn allow(kernel: &CudaFunction, shared: u32) -> Result<(), DriverError> {
+    let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    kernel.set_attribute(most, shared as i32)
+}
+
 /// The grid of a launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch {
@@ -76,9 +82,25 @@ impl Launch {
         arguments: &impl Arguments,
     ) -> Result<(), DriverError> {
         if self.shared > USUAL_SHARED {
-            let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            kernel.set_attribute(most, self.shared as i32)?;
+            allow(kernel, self.shared)?;
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.start_allowed(stream, kernel, arguments) }
+    }
+
+    /// [`start`](Self::start) of a kernel that was [allowed](allow) as much shared memory.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Safety
+    /// As for [`start`](Self::start).
+    pub(crate) unsafe fn start_allowed(
+        self,
+        stream: &CudaStream,
+        kernel: &CudaFunction,
+        arguments: &impl Arguments,
+    ) -> Result<(), DriverError> {
         let mut overlap = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],

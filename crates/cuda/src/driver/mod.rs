@@ -12,6 +12,7 @@ use cudarc::driver::{CudaStream, DeviceRepr, DriverError, result, sys};
 
 pub(crate) use compiler::{compile, has_compiler};
 pub(crate) use current::{Current, borrow_context, current, lives, reach};
+pub(crate) use launch::allow;
 pub use launch::{Arguments, Launch};
 pub(crate) use region::Region;
 pub(crate) use tensor::TensorMap;

@@ -18,7 +18,7 @@ use buddy_codec::{Codec, FrozenHeader};
 use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream, DriverError};
 pub(crate) use plan::sources;
-use plan::{ALIGN, Narrow, Plan, Wide};
+use plan::{ALIGN, MOST_SHARED, Narrow, Plan, Wide};
 use vendor::Vendor;
 
 use crate::{
@@ -216,7 +216,7 @@ impl Linear<'_> {
         let (panel, launch) = narrow.launch(gpu, view.inputs, view.tokens);
         let launch = Launch { overlaps: self.overlaps, ..launch };
         // SAFETY: the arguments of `linear_narrow`; `check` and `start` saw that all memory is as large as it must be.
-        let started = unsafe { launch.start(on, &kernel, &(view, panel)) };
+        let started = unsafe { launch.start_allowed(on, &kernel, &(view, panel)) };
         gpu.check("start a linear layer", started)
     }
 
@@ -229,7 +229,7 @@ impl Linear<'_> {
         let x = TensorMap::rows(self.x, sizes.inputs, sizes.tokens, wide.share());
         let x = gpu.check("describe x to the copy engine", x)?;
         // SAFETY: the arguments of `linear_wide`, as above.
-        let started = unsafe { launch.start(on, &kernel, &(view, x)) };
+        let started = unsafe { launch.start_allowed(on, &kernel, &(view, x)) };
         gpu.check("start a linear layer", started)
     }
 
@@ -319,6 +319,7 @@ fn kernel<Shape: Copy + Eq + Hash>(
         return Ok(kernel.clone());
     }
     let kernel = gpu.check("find the kernels", gpu.module(&source())?.load_function(name))?;
+    gpu.check("allow shared memory", driver::allow(&kernel, MOST_SHARED))?;
     known(&mut kernels).insert(shape, kernel.clone());
     Ok(kernel)
 }

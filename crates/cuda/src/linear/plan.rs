@@ -4,7 +4,7 @@ use super::{Sizes, unpack};
 use crate::{Gpu, Source, driver::Launch};
 
 /// Shared memory that a block of Hopper's may have.
-const MOST_SHARED: u32 = 227 << 10;
+pub(super) const MOST_SHARED: u32 = 227 << 10;
 /// Bytes of a column of sixteen compressed entries, of a plain entry, and of a column of plain ones.
 pub(super) const COLUMN: u32 = 16 * 96;
 pub(super) const ENTRY: u32 = 128;
