@@ -176,6 +176,12 @@ BUDDY_FN u32 lds32(u32 at) {
 
 BUDDY_FN void sts32(u32 at, u32 v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory"); }
 
+// Some threads of the block, whole warps of it, wait for one another; not by the barrier of `__syncthreads`.
+template <u32 THREADS>
+BUDDY_FN void named_barrier() {
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+}
+
 // Registers of a thread from here on: more than its kernel began with, or fewer.
 template <u32 REGISTERS>
 BUDDY_FN void raise_registers() {

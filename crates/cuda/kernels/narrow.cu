@@ -160,7 +160,7 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
     for (Turn<STAGES> turn; !note.none(); turn.next()) {
         if (note.panel != panel) {
             // Once all are here, nobody needs the one before.
-            asm volatile("bar.sync 1, %0;" ::"n"(narrow::WARPS * WARP) : "memory");
+            named_barrier<narrow::WARPS * WARP>();
             panel = note.panel;
             if (threadIdx.x == 0) fetch_sides(linear, cut, panel, room);
             room.x_full().wait(round ^= 1);
@@ -246,7 +246,7 @@ BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Count
 // for every tile, panel and eight tokens.
 extern "C" __global__ void __launch_bounds__((narrow::WARPS + ADDERS + 1) * WARP, 1)
     linear_narrow(const __grid_constant__ Linear linear, u32 panel) {
-    extern __shared__ __align__(128) u8 memory[];
+    BUDDY_DYNAMIC_SHARED(u8, memory);
     narrow::Room room = {shared_address(memory)};
     if (threadIdx.x == 0) room.init();
     __syncthreads();

@@ -206,6 +206,29 @@ inline float from_bf16(u32 low) { return __uint_as_float(low << 16); }
 inline u32 atomic_add_release(u32* count, u32 by) { return atomicAdd(count, by); }
 inline void fence_acq_rel() {}
 
+template <u32 THREADS>
+inline void named_barrier() {
+    static emu::State all = {THREADS, THREADS, 0, 0};
+    u32 phase = all.phase;
+    all.pending--, emu::settle(all);
+    while (all.phase == phase) emu::pause();
+}
+inline uint4 ldmatrix4(u32 at) {
+    u32 lane = emu::now->id % 32, words[4];
+    for (u32 m = 0; m < 4; m++) words[m] = lds32(emu::exchange(at, 8 * m + lane / 4) + lane % 4 * 4);
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+inline void mma_m16n8k16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    u32 lane = emu::now->id % 32, a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};
+    auto number = [](u32 pair, u32 k) { return __uint_as_float(k % 2 ? pair & 0xffff0000u : pair << 16); };
+    for (u32 k = 0; k < 16; k++) {
+        u32 of = k % 8 / 2, rows[2], columns[2];
+        for (u32 i = 0; i < 2; i++) rows[i] = emu::exchange(a[i + k / 8 * 2], lane / 4 * 4 + of);
+        for (u32 i = 0; i < 2; i++) columns[i] = emu::exchange(b[k / 8], (lane % 4 * 2 + i) * 4 + of);
+        for (u32 i = 0; i < 4; i++) sum[i] += number(rows[i / 2], k) * number(columns[i % 2], k);
+    }
+}
+
 inline u64 smem_descriptor(u32 shared) { return shared >> 4 & 0x3fff; }
 inline void wgmma_fence() {}
 inline void wgmma_commit_group() { emu::groups[emu::now->id]++; }

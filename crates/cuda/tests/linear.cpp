@@ -1,7 +1,12 @@
-// A linear layer by the kernel's own text, emulated: weights frozen at 4/3x and x come by stdin, y goes to stdout as fp32.
+// A linear layer by the kernels' own text, emulated: weights frozen at 4/3x and x come by stdin, y goes to stdout as fp32. The kernel for few
+// tokens if its shape is defined, else the one for more.
 #include "hopper.h"
 
+#ifdef BUDDY_NARROW_WARPS
+#include "../kernels/narrow.cu"
+#else
 #include "../kernels/linear.cu"
+#endif
 
 static void take(void* to, size_t bytes) {
     if (bytes && fread(to, 1, bytes, stdin) != bytes) _Exit(3);
@@ -11,27 +16,43 @@ static std::vector<uint4> part(u64 bytes) {
     take(all.data(), bytes);
     return all;
 }
+static u32 pieces(u32 all, u32 each) { return (all + each - 1) / each; }
+
+// Starts it with memory to work in, in so many blocks at most.
+#ifdef BUDDY_NARROW_WARPS
+static void start(Linear linear, u32 blocks) {
+    // x in as many panels as can be.
+    u32 panel = narrow::STEP, panels = pieces(linear.per_row(), panel), tiles = pieces(linear.outputs, TILE_ROWS);
+    std::vector<float4> parts(panels * tiles * narrow::EIGHTS * WARP);
+    std::vector<u32> counts(1 + tiles + panels);
+    linear.parts = parts.data(), linear.counts = counts.data();
+    emu::launch(linear_narrow, dim3(blocks), (narrow::WARPS + ADDERS + 1) * WARP, linear, panel);
+    if (std::count(counts.begin(), counts.end(), 0u) != (long)counts.size()) emu::fail("a count that was left");
+}
+#else
+static void start(Linear linear, u32 blocks) {
+    // As the library does: no block without a step.
+    u32 tiles = pieces(linear.outputs, Chosen::ROWS) * pieces(linear.tokens, Chosen::TOKENS);
+    blocks = min(blocks, tiles * pieces(linear.per_row(), Chosen::ENTRIES));
+    std::vector<float4> parts(2 * blocks * Chosen::ROWS * Chosen::TOKENS / 4);
+    std::vector<u32> counts(blocks * Chosen::WARPS);
+    linear.parts = parts.data(), linear.counts = counts.data();
+    TensorMap map = {{(u64)linear.x, linear.inputs, linear.tokens, Chosen::TOKENS}};
+    emu::launch(linear_wide, dim3(blocks), Chosen::THREADS, linear, map);
+    if (std::count(counts.begin(), counts.end(), 0u) != (long)counts.size()) emu::fail("a count that was left");
+}
+#endif
 
 int main() {
     u32 outputs, inputs, tokens, blocks, sectors, window;
     for (u32* at : {&outputs, &inputs, &tokens, &blocks, &sectors, &window}) take(at, 4);
-    // As the library does: no block without a step.
-    u32 tiles = (outputs + Chosen::ROWS - 1) / Chosen::ROWS * ((tokens + Chosen::TOKENS - 1) / Chosen::TOKENS);
-    blocks = min(blocks, tiles * ((inputs / VALUES + Chosen::ENTRIES - 1) / Chosen::ENTRIES));
     u64 bytes[4];
     take(bytes, sizeof bytes);
     std::vector<uint4> device = part(bytes[0]), nibbles = part(bytes[1]), index = part(bytes[2]), overflow = part(bytes[3]);
     std::vector<uint4> x = part(2ull * tokens * inputs);
     std::vector<float> y(tokens * outputs, NAN);
-    std::vector<float4> parts(2 * blocks * Chosen::ROWS * Chosen::TOKENS / 4);
-    std::vector<u32> counts(blocks * Chosen::WARPS);
     Weights weights = {(const u8*)device.data(), (const u8*)nibbles.data(), (const u8*)overflow.data(), (const u32*)index.data(), sectors, window};
-    Linear linear = {weights, (const u8*)x.data(), nullptr, y.data(), parts.data(), counts.data(), outputs, inputs, tokens, Linear::FP32};
-    TensorMap map = {{(u64)x.data(), inputs, tokens, Chosen::TOKENS}};
     emu::each_round = emu::land;
-    emu::launch(linear_wide, dim3(blocks), Chosen::THREADS, linear, map);
-    for (u32 count : counts) {
-        if (count) emu::fail("a count that was left");
-    }
+    start({weights, (const u8*)x.data(), nullptr, y.data(), nullptr, nullptr, outputs, inputs, tokens, Linear::FP32}, blocks);
     fwrite(y.data(), 4, y.size(), stdout);
 }

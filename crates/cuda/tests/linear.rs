@@ -1,5 +1,5 @@
-//! The kernel of linear layers for more than eight tokens, its own text run on the CPU by `hopper.h`: what it gives is right for weights
-//! in every layout, tiles that several blocks share, tokens past the last tile and rows past the last.
+//! The kernels of linear layers, for few tokens and for more, their own text run on the CPU by `hopper.h`: what they give is right for weights
+//! in every layout, tiles that several blocks share, panels of x, tokens past the last tile and rows past the last.
 #![cfg(target_arch = "x86_64")]
 
 use std::{
@@ -12,21 +12,30 @@ use buddy_codec::{Bf16, Codec, Frozen, freeze};
 use buddy_core::Target;
 
 const WINDOW: u8 = 108;
-/// Tokens of a tile, warpgroups that multiply, entries of a step, and steps in shared memory.
-const SHAPE: [u32; 4] = [16, 1, 2, 3];
+/// The macros of a small shape of the kernel for more tokens: of 16 in a tile, one warpgroup that multiplies, two entries to a step.
+fn wide() -> Vec<(&'static str, u32)> {
+    let step = 8 * (16 * 96 + 16) + 2 * 16 * 128;
+    let shared = 3 * (step + 8 * 132 + 32 * 36 + 32) + 2048;
+    let shape =
+        [("TOKENS", 16), ("GROUPS", 1), ("FRAGMENTS", 1), ("ENTRIES", 2), ("STAGES", 3), ("CLUSTER", 1)];
+    [&shape[..], &[("GATED", 0), ("SHARED", shared)]].concat()
+}
 
-fn build() -> PathBuf {
-    let [tokens, groups, entries, stages] = SHAPE;
-    let step = groups * 4 * entries * (16 * 96 + 16) + entries * tokens * 128;
-    let shared = stages * (step + 8 * 132 + 32 * 36 + 32) + groups * 2048;
-    let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "CLUSTER", "GATED", "SHARED"];
-    let values = [tokens, groups, 1, entries, stages, 1, 0, shared];
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("linear");
+/// The same of the kernel for few: two warps that multiply and two that add up, two columns to each of the first in a step.
+fn narrow() -> Vec<(&'static str, u32)> {
+    let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 8;
+    let shape = [("EIGHTS", 1), ("WARPS", 2), ("STAGES", 3), ("ADDERS", 2), ("SHARE", 2)];
+    [&shape[..], &[("SHARED", shared.next_multiple_of(128))]].concat()
+}
+
+fn build(of: &str, shape: &[(&str, u32)]) -> PathBuf {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(of);
+    let prefix = of.to_uppercase();
     let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))
         .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-psabi"])
         .args(["-fsanitize=undefined", "-fno-sanitize-recover=all"])
         .args(buddy_cuda::constants().iter().map(|define| format!("-D{define}")))
-        .args(names.iter().zip(values).map(|(name, value)| format!("-DBUDDY_LINEAR_{name}={value}")))
+        .args(shape.iter().map(|(name, value)| format!("-DBUDDY_{prefix}_{name}={value}")))
         .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/linear.cpp"), "-o"])
         .arg(&program)
         .status();
@@ -89,24 +98,17 @@ fn run(program: &PathBuf, frozen: &[u8], x: &[u16], [outputs, inputs, tokens, bl
     output.stdout.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
-#[test]
-fn a_linear_layer_is_right_for_weights_in_every_layout() {
-    let program = build();
+/// Compares layers of some shapes (rows, columns, tokens and blocks) with exact sums; of each, one entry in so many is in a rare layout.
+fn compare(program: &PathBuf, cases: &[([u32; 4], u32)]) {
     let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
     let mut random = Random(1);
-    for (shape, odd) in [
-        ([40, 192, 5, 3], 0),
-        ([100, 320, 16, 5], 10),
-        ([130, 256, 16, 4], 2),
-        ([70, 64, 20, 2], 3),
-        ([200, 448, 9, 7], 4),
-    ] {
+    for &(shape, odd) in cases {
         let [outputs, inputs, tokens, _] = shape;
         let weights: Vec<u16> = (0..outputs * inputs / 64).flat_map(|_| random.entry(odd)).collect();
         let x: Vec<u16> = (0..tokens * inputs).map(|_| random.value(124, 5)).collect();
         let frozen = freeze(&codec, Target::X4Over3, inputs / 64, &bytes_of(&weights)).unwrap();
         assert_eq!(Frozen::open(&frozen).unwrap().header().sectors > 0, odd > 0, "whether some overflow");
-        let y = run(&program, &frozen, &x, shape);
+        let y = run(program, &frozen, &x, shape);
         assert_eq!(y.len(), (tokens * outputs) as usize);
         for (i, &got) in y.iter().enumerate() {
             let (token, row) = (i / outputs as usize, i % outputs as usize);
@@ -117,4 +119,22 @@ fn a_linear_layer_is_right_for_weights_in_every_layout() {
             assert!((f64::from(got) - sum).abs() <= 1e-5 * size, "{shape:?}: {got} at {i} instead of {sum}");
         }
     }
+}
+
+#[test]
+fn a_layer_of_many_tokens_is_right_for_weights_in_every_layout() {
+    let cases = [
+        ([40, 192, 5, 3], 0),
+        ([100, 320, 16, 5], 10),
+        ([130, 256, 16, 4], 2),
+        ([70, 64, 20, 2], 3),
+        ([200, 448, 9, 7], 4),
+    ];
+    compare(&build("linear", &wide()), &cases);
+}
+
+#[test]
+fn a_layer_of_few_tokens_is_right_for_weights_in_every_layout() {
+    let cases = [([40, 192, 5, 3], 0), ([100, 320, 8, 5], 10), ([130, 448, 1, 4], 2), ([33, 1024, 3, 2], 4)];
+    compare(&build("narrow", &narrow()), &cases);
 }
