@@ -69,6 +69,14 @@ impl<'a> PackedActivation<'a> {
         Ok(Self { buffer })
     }
 
+    /// The same with what overflows in memory of its own; see [`FrozenBuffer::with_overflow`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_overflow(self, overflow: DeviceSpan<'a>) -> Result<Self, Error> {
+        Ok(Self { buffer: self.buffer.with_overflow(overflow)? })
+    }
+
     /// Packs what backward needs of the input and writes the output, when the stream gets there; `told` as for
     /// [`pack_and_tell`](FrozenBuffer::pack_and_tell).
     ///

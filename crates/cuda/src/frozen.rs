@@ -59,6 +59,8 @@ pub struct FrozenBuffer<'a> {
     kernels: Arc<FrozenKernels>,
     header: FrozenHeader,
     memory: DeviceSpan<'a>,
+    /// Where what overflows lies, if not in the memory itself.
+    overflow: Option<DeviceSpan<'a>>,
 }
 
 impl<'a> FrozenBuffer<'a> {
@@ -79,7 +81,8 @@ impl<'a> FrozenBuffer<'a> {
             let need = "as many bytes as the header says";
             return Err(Error::Shape { bytes: memory.bytes(), address: memory.address(), need });
         }
-        Ok(Self { gpu: gpu.clone(), kernels: gpu.frozen(header.codec.kind(), None)?, header, memory })
+        let kernels = gpu.frozen(header.codec.kind(), None)?;
+        Ok(Self { gpu: gpu.clone(), kernels, header, memory, overflow: None })
     }
 
     /// A frozen buffer that lies in this memory, or will when it is packed: data of so many bytes. All of the memory that the other
@@ -98,6 +101,19 @@ impl<'a> FrozenBuffer<'a> {
         let left = memory.bytes() - buffer.header.parts().overflow.start;
         buffer.header.sectors = u32::try_from(left / SECTOR_BYTES as u64).unwrap_or(u32::MAX);
         Ok(buffer)
+    }
+
+    /// The same buffer with what overflows in memory of its own, all of it room: pinned memory of the host, say, which has room for
+    /// whatever may overflow and so never loses any. The two belong together; neither is a frozen buffer by itself.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless it is whole sectors.
+    pub fn with_overflow(mut self, overflow: DeviceSpan<'a>) -> Result<Self, Error> {
+        let sector = SECTOR_BYTES as u64;
+        let overflow = overflow.check(sector, sector, "whole sectors")?;
+        self.header.sectors = u32::try_from(overflow.bytes() / sector).unwrap_or(u32::MAX);
+        self.overflow = Some(overflow);
+        Ok(self)
     }
 
     /// Packs `from` into a buffer [`over`](Self::over) this memory when the stream gets there. If it has no room for all that
@@ -132,11 +148,27 @@ impl<'a> FrozenBuffer<'a> {
         memory: DeviceSpan<'a>,
         told: u64,
     ) -> Result<Self, Error> {
-        let whole = ENTRY_BYTES as u64 * u64::from(how.2).max(1);
-        let from = from.check(whole, 16, "whole entries, and whole rows of a matrix, aligned to 16")?;
         let buffer = Self::over(gpu, how, from.bytes(), memory)?;
-        buffer.fill(on, from, 0, told)?;
+        // SAFETY: the caller's promise.
+        unsafe { buffer.pack_from(on, from, told) }?;
         Ok(buffer)
+    }
+
+    /// [`pack_and_tell`](Self::pack_and_tell) into this buffer.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `from` is whole entries, whole rows of a matrix, and as many bytes as were said.
+    ///
+    /// # Safety
+    /// As for [`pack_and_tell`](Self::pack_and_tell).
+    pub unsafe fn pack_from(&self, on: &CudaStream, from: DeviceSpan<'_>, told: u64) -> Result<(), Error> {
+        let whole = ENTRY_BYTES as u64 * u64::from(self.header.row).max(1);
+        let from = from.check(whole, 16, "whole entries, and whole rows of a matrix, aligned to 16")?;
+        if from.bytes() != self.header.bytes {
+            let need = "as many bytes as the buffer is for";
+            return Err(Error::Shape { bytes: from.bytes(), address: from.address(), need });
+        }
+        self.fill(on, from, 0, told)
     }
 
     /// The same memory, for other kernels.
@@ -221,7 +253,7 @@ impl<'a> FrozenBuffer<'a> {
             device: base + parts.device.start,
             nibbles: base + parts.nibbles.start,
             index: base + parts.index.start,
-            overflow: base + parts.overflow.start,
+            overflow: self.overflow.map_or(base + parts.overflow.start, |other| other.address()),
             fault: 0,
             order: Order { entries: self.header.entries(), row: self.header.row, reserved: 0 },
             device_bytes: self.header.target.device_bytes() as u32,
