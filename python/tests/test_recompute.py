@@ -47,6 +47,10 @@ def test_what_cannot_be_computed_again_is_packed():
         def forward(self, x):
             return self.out(self.gelu(x * 2).add_(1))
 
+    class Named(Changed):
+        def forward(self, x):
+            return self.out(self.gelu(input=x * 2))
+
     class Hooked(Changed):
         def __init__(self):
             super().__init__()
@@ -56,7 +60,7 @@ def test_what_cannot_be_computed_again_is_packed():
             return self.out(self.gelu(x * 2))
 
     batch = torch.randn(32, 64, requires_grad=True)
-    for model in [Changed(), Hooked(), mlp()]:
+    for model in [Changed(), Named(), Hooked(), mlp()]:
         # Dropout draws anew each time.
         assert compare(model, batch, recompute=(nn.GELU, nn.Dropout)).report().recomputed == 0
 
@@ -70,3 +74,55 @@ def test_a_weight_changed_before_its_output_is_computed_again_raises():
         model[0].weight.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+DENSE = {"least_bytes": 256}
+CHANGED = {"what stays as it is": nn.Identity(), "the input of a normalisation, which autograd saves by itself": nn.LayerNorm(64)}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_is_kept_as_it_is_and_changed_in_place_raises(name):
+    model, x = nn.Sequential(CHANGED[name]), torch.randn(32, 64, requires_grad=True)
+    for _ in range(2):
+        with compress_saved(model, **DENSE) as mem:
+            middle = x * 2
+            loss = (model(middle) * middle.sin()).sum()
+        assert mem.report().tensors == 0
+        middle.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+def test_what_a_normalisation_saves_goes_past_our_hooks_only_if_they_are_asked_and_alone():
+    model, x, asked = nn.Sequential(nn.LayerNorm(64)), torch.randn(32, 64, requires_grad=True), []
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: asked.append(tensor) or tensor, lambda tensor: tensor)
+    for _ in range(2):
+        with compress_saved(model, **DENSE) as mem:
+            model(x * 2).sum()
+            packed = set(mem.report().skipped)
+            with hooks:
+                model(x * 2).sum()
+        # Input, mean, deviation and weight: none was ours to pass through, and all of them theirs to see.
+        assert packed == {"does not reach 2x"} and len(asked) >= 4
+        asked.clear()
+
+
+def test_a_module_that_raises_leaves_our_hooks_in_place():
+    model, x = nn.Sequential(nn.LayerNorm(64)), torch.randn(32, 64, requires_grad=True)
+    wrong = nn.LayerNorm(64)
+    model.append(wrong)
+    wrong.forward = lambda x: 1 / 0
+    for _ in range(2):
+        with compress_saved(model, **ALL) as mem:
+            model[0](x * 2)
+            with pytest.raises(ZeroDivisionError):
+                wrong(x * 2)
+            # The next one, and the end, find them as they were.
+            model[0](x * 2)
+            y = (x * 3).exp()
+        assert any(size == y.nbytes for _, size, _ in mem._sites.places()) and mem.report().tensors >= 3
+        assert torch._C._autograd._top_saved_tensors_default_hooks(False) is None
+        with pytest.raises(ZeroDivisionError), compress_saved(model, **DENSE):
+            wrong(x * 2)
+        assert torch._C._autograd._top_saved_tensors_default_hooks(False) is None
+        assert not model[0]._forward_hooks and not wrong._forward_pre_hooks

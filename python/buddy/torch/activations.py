@@ -13,11 +13,14 @@ from torch.autograd.function import once_differentiable
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import _native
-from .kept import Kept, over
-from .layout import ENTRY, room
-from .ops import on_device, place, span
+from .kept import Kept, Memory
+from .layout import ENTRY
+from .ops import call_on, span
+from .slabs import Room
 
 aten = torch.ops.aten
+# Where a buffer's header has the number of sectors that overflow.
+AT_SECTORS = slice(48, 52)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,58 +77,50 @@ class Activated(Kept):
     __slots__ = ("kind", "size_of", "stride_of")
 
     def __init__(self, x, kind, site):
-        on_cpu = x.device.type == "cpu"
-        super().__init__(kind.kept(x) if on_cpu else x, site)
+        kept = kind.kept(x) if x.device.type == "cpu" else x
+        super().__init__(kept, kept.untyped_storage(), site)
         self.kind, self.size_of, self.stride_of = kind, x.size(), x.stride()
 
-    def forward(self, told, take, y):
-        """Writes the activation's output, to the input's own memory if y is that. On a GPU one kernel writes both; ``told`` and ``take`` as
-        for ``Kept.pack``."""
-        site = self.site
-        if told is None:
-            self.pack(site, told, take)
+    def forward(self, take, told, beside, y):
+        """Writes the activation's output, to the input's own memory if y is that. On a GPU one kernel writes both; the rest as for
+        ``Kept.pack``."""
+        if self.device.type == "cpu":
+            self.pack(take, told, beside)
             y.copy_(self.kind.forward(self.tensor))
             return
-        self.how, self.capacity, self.told = (site.codec, site.target, 0), site.sectors, told
-        x = self.tensor
-        self.packed = take(room(site.target, 0, self.size, site.sectors), x.device)
-        with on_device(x):
-            _native.activate(place(x), self.how, self.kind.name, span(x), span(y), span(self.packed), told.data_ptr())
-            self.stream = torch.cuda.current_stream(self.device)
-            x.record_stream(self.stream)
-        if y.data_ptr() == x.data_ptr():
+        self.begin(take, told, beside)
+        address = told.address if told is not None else 0
+        call_on(self.device, _native.activate, self.how, self.kind.name, (self.address, self.size), span(y), self.packed.span(), address,
+                self.overflow())
+        if y.data_ptr() == self.address:
             torch.autograd.graph.increment_version(y)
 
     def ready(self):
-        """The packed form for the current stream, or None if it had no room: then the plain one is in ``tensor``."""
-        if self.plain() is not None and self.packed is None:
-            return None
-        if self.stream is not None and place(self.packed)[1] != self.stream.cuda_stream:
-            current = torch.cuda.current_stream(self.device)
-            current.wait_stream(self.stream)
-            self.packed.record_stream(current)
-        return self.packed
+        """Whether there is a packed form, for the current stream; without, because it had no room, the plain one is in ``tensor``."""
+        if self.plain() and self.packed is None:
+            return False
+        self.wait()
+        return True
 
     def unpack(self):
         """What backward is given: the packed bytes, or the plain tensor."""
-        packed = self.ready()
-        return self.tensor if packed is None else packed
+        return self.packed.tensor() if self.ready() else self.tensor
 
     def output(self):
         """The activation's output again."""
-        packed = self.ready()
-        if packed is None or self.device.type == "cpu":
-            return self.kind.forward(self.kind.kept(self.tensor if packed is None else self.values(packed)))
+        if not self.ready():
+            return self.kind.forward(self.kind.kept(self.tensor))
+        if self.device.type == "cpu":
+            return self.kind.forward(self.kind.kept(self.values(self.packed.span())))
         y = self.empty()
-        with on_device(y):
-            _native.activated(place(y), self.how, self.kind.name, span(packed), span(y))
+        call_on(self.device, _native.activated, self.how, self.kind.name, self.packed.span(), span(y), self.overflow())
+        self.done()
         return y
 
     def values(self, packed):
-        """What is packed."""
+        """What is packed there."""
         values = self.empty()
-        with on_device(values):
-            _native.read_frozen(place(values), self.how, span(packed), span(values))
+        call_on(self.device, _native.read_frozen, self.how, packed, span(values), self.overflow())
         return values
 
     def empty(self):
@@ -136,48 +131,38 @@ class Activated(Kept):
         if saved.dtype != torch.uint8:
             return self.kind.backward(self.kind.kept(saved), of_output)
         if self.device.type == "cpu":
-            return self.kind.backward(self.values(saved), of_output)
+            return self.kind.backward(self.values(span(saved)), of_output)
         if of_output.stride() != self.stride_of or of_output.data_ptr() % 16:
             of_output = self.empty().copy_(of_output)
         to = self.empty()
-        with on_device(to):
-            _native.activation_gradients(place(to), self.how, self.kind.name, span(saved), span(of_output), span(to))
+        call_on(self.device, _native.activation_gradients, self.how, self.kind.name, span(saved), span(of_output), span(to), self.overflow())
         return to
 
-    def agrees(self, x):
+    def agrees(self, x, beside):
         """Whether outputs and gradients are PyTorch's, to the bit, on this input; waits for the GPU."""
-        told = None if self.device.type == "cpu" else torch.zeros((), dtype=torch.int32, pin_memory=True)
         y, kept = torch.empty_like(x), self.kind.kept(x)
-        self.forward(told, lambda size, device: torch.empty(size, dtype=torch.uint8, device=device), y)
+        self.forward(lambda size, device: Room(torch.empty(size, dtype=torch.uint8, device=device), 0, size), None, beside, y)
+        sectors = self.sectors if self.device.type == "cpu" else int(self.packed.tensor()[AT_SECTORS].view(torch.int32))
         wanted, gradient = self.kind.forward(kept), self.kind.backward(kept, x)
-        if told is not None:
-            torch.cuda.synchronize(self.device)
         pairs = [(y, wanted)]
-        if self.settle():
-            pairs += [(self.output(), wanted), (self.gradient(self.packed, x), gradient)]
+        if self.settle(sectors):
+            pairs += [(self.output(), wanted), (self.gradient(self.packed.tensor(), x), gradient)]
         return all(torch.equal(one.view(torch.int16), other.view(torch.int16)) for one, other in pairs)
 
 
-class Output:
-    """The storage that an activation's output was in, computed again when it is asked for; used like a ``Kept``."""
+class Output(Memory):
+    """The storage that an activation's output was in, computed again when it is asked for."""
 
-    __slots__ = ("storage", "address", "size", "version", "of", "restored", "uses", "__weakref__")
-    tensor = site = None
+    __slots__ = ("of",)
+    site = None
 
     def __init__(self, y, of):
         storage = y.untyped_storage()
-        self.storage, self.address, self.size = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
-        self.version, self.of, self.restored, self.uses = y._version, of, None, 0
+        super().__init__(y, storage, StorageWeakRef(storage))
+        self.of = of
 
-    is_of = Kept.is_of
-
-    def restore(self, hold=False):
-        if self.restored is not None and not self.restored.expired():
-            if (storage := torch.UntypedStorage._new_with_weak_ptr(self.restored.cdata)) is not None:
-                return storage
-        storage = self.of.output().untyped_storage()
-        self.restored = StorageWeakRef(storage)
-        return storage
+    def make(self, part):
+        return self.of.output()
 
 
 class _Activated(torch.autograd.Function):
@@ -201,8 +186,9 @@ class _Activated(torch.autograd.Function):
 class Shape:
     """What is known of an ``Activated`` without its memory."""
 
-    __slots__ = ("kind", "size_of", "stride_of", "device", "how")
-    gradient, values, empty = Activated.gradient, Activated.values, Activated.empty
+    __slots__ = ("kind", "size_of", "stride_of", "device", "how", "beside")
+    gradient, values, empty, overflow = Activated.gradient, Activated.values, Activated.empty, Activated.overflow
 
     def __init__(self, kept):
         self.kind, self.size_of, self.stride_of, self.device, self.how = kept.kind, kept.size_of, kept.stride_of, kept.device, kept.how
+        self.beside = kept.beside

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .kept import Part, changed
+from .kept import Memory, Part, changed
 from .modules import Product, Square
 
 # Functions of their input and their parameters alone, whose backward keeps the input.
@@ -18,27 +18,29 @@ CHEAP = (nn.GELU, nn.SiLU, nn.LayerNorm, nn.RMSNorm, Square, Product)
 
 
 class Made:
-    """A tensor that a module made: how, and the memory of its inputs, which may be gone by now. Only weak references are held, so that
-    the identities stay theirs; and ``kept``, if autograd has the input without us."""
+    """A tensor that a module made: by which function of its inputs and of what else, and where the inputs are. Unless that is known,
+    only weak references are held: the inputs may be gone by now, and the identities stay theirs."""
 
-    __slots__ = ("module", "function", "with_relu", "output", "version", "inputs", "kept")
+    __slots__ = ("module", "function", "others", "relu", "output", "version", "inputs", "parts")
 
-    def __init__(self, module, inputs, output, function=None, with_relu=None, kept=None):
-        self.module, self.version, self.function = module, output._version, function or module.forward
-        self.with_relu, self.kept = with_relu, kept
+    def __init__(self, module, output, inputs, parts=None, function=None, others=()):
+        self.module, self.version, self.function, self.others, self.relu = module, output._version, function or module.forward, others, False
         self.output = StorageWeakRef(output.untyped_storage())
-        self.inputs = [(StorageWeakRef(one.untyped_storage()), one._version, Part(None, one)) for one in inputs]
+        self.parts, self.inputs = parts, ()
+        if parts is None:
+            self.inputs = [(StorageWeakRef(one.untyped_storage()), one._version, Part(None, one)) for one in inputs]
 
     def then_relu_(self):
         """The next thing that happens to it is a ReLU in place."""
-        before = self.function
-        self.function, self.version = self.with_relu or (lambda *inputs: before(*inputs).relu_()), self.version + 1
+        self.relu, self.version = True, self.version + 1
 
-    def sources(self, known):
+    def sources(self, memory):
         """The inputs as parts of memory that is kept; None if one is not."""
+        if self.parts is not None:
+            return self.parts
         parts = []
         for storage, version, part in self.inputs:
-            kept = known.get(storage.cdata)
+            kept = memory._find(storage.cdata)
             if kept is None or kept.version != version:
                 return None
             parts.append(part.of(kept))
@@ -47,33 +49,30 @@ class Made:
 
 def plain_call(module, inputs, output):
     """Whether a call can be done again: plain tensors in, a new contiguous one out, and nothing hooked on that changes either."""
-    tensors = [*inputs, output]
-    if not all(type(one) in (torch.Tensor, nn.Parameter) and not one.is_inference() for one in tensors):
-        return False
-    if len(module._forward_hooks) != 1 or module._forward_pre_hooks or nn.modules.module._global_forward_hooks:
-        return False
-    size = output.numel() * output.element_size()
+    if not inputs:
+        return False  # they were given by name
+    for one in (*inputs, output):
+        if type(one) not in (torch.Tensor, nn.Parameter) or one.is_inference():
+            return False
+    if len(module._forward_hooks) != 1 or len(module._forward_pre_hooks) != 1 or nn.modules.module._global_forward_hooks:
+        return False  # not ours alone
     fresh = output.untyped_storage()
-    return fresh.nbytes() == size and all(one.untyped_storage()._cdata != fresh._cdata for one in inputs)
+    return fresh.nbytes() == output.nbytes and all(one.untyped_storage()._cdata != fresh._cdata for one in inputs)
 
 
-class Again:
-    """A storage that is computed again when it is asked for; used like a ``Kept``."""
+class Again(Memory):
+    """Memory that is computed again when it is asked for."""
 
-    __slots__ = ("storage", "address", "size", "version", "function", "sources", "parameters", "restored", "held", "uses", "__weakref__")
-    # As a Kept of which nothing plain is left.
-    tensor = site = None
+    __slots__ = ("function", "others", "relu", "sources", "parameters")
+    site = None
 
-    def __init__(self, tensor, made, sources):
-        storage = tensor.untyped_storage()
-        self.storage, self.address, self.size = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
-        self.version, self.function, self.sources, self.restored = tensor._version, made.function, sources, None
-        self.held, self.uses = None, 0
-        self.parameters = [(one, one._version) for one in made.module.parameters()]
-
-    def is_of(self, tensor, storage):
-        return (not self.storage.expired() and tensor._version == self.version
-                and (storage.data_ptr(), storage.nbytes()) == (self.address, self.size))
+    def __init__(self, tensor, storage, made, sources):
+        # The same reference as the one that noted who made it.
+        super().__init__(tensor, storage, made.output)
+        self.function, self.others, self.relu, self.sources = made.function, made.others, made.relu, sources
+        module = made.module
+        parameters = module.parameters() if module._modules else module._parameters.values()
+        self.parameters = [(one, one._version) for one in parameters if one is not None]
 
     def compute(self, hold=False):
         """The module's output from its inputs as they were."""
@@ -81,24 +80,23 @@ class Again:
             if parameter._version != version:
                 raise changed(parameter, version)
         inputs = [part.unpack(hold) for part in self.sources]
-        with torch.no_grad():
-            if not torch.is_autocast_enabled(inputs[0].device.type):
-                return self.function(*inputs)
-            with torch.autocast(inputs[0].device.type, enabled=False):
-                return self.function(*inputs)
+        device = inputs[0].device.type
+        if torch.is_grad_enabled() or torch.is_autocast_enabled(device):
+            with torch.no_grad(), torch.autocast(device, enabled=False):
+                return self._compute(inputs)
+        return self._compute(inputs)
 
-    def restore(self, hold=False):
-        """A storage with the bytes as they were; it is there until all who saved it had it."""
-        storage = self._restore()
+    def _compute(self, inputs):
+        if self.others:
+            return self.function(*inputs, *self.others, self.relu)
+        made = self.function(*inputs)
+        return made.relu_() if self.relu else made
+
+    def give(self, part, hold=False):
+        """A part of it; the memory is there until all who saved it had it."""
         self.uses -= 1
-        self.held = storage if self.uses > 0 else None
-        return storage
+        return super().give(part, self.uses > 0)
 
-    def _restore(self):
-        if self.restored is not None and not self.restored.expired():
-            if (storage := torch.UntypedStorage._new_with_weak_ptr(self.restored.cdata)) is not None:
-                return storage
+    def make(self, part):
         # The module's own backward comes soon and wants the input too.
-        storage = self.compute(hold=True).untyped_storage()
-        self.restored = StorageWeakRef(storage)
-        return storage
+        return self.compute(hold=True)

@@ -45,3 +45,8 @@ def overflow(classes, target):
             entries += count
             sectors += count * ((size if kept == 8 else size - kept) // SECTOR)
     return entries, sectors
+
+
+def most_sectors(target):
+    """Sectors that overflow of an entry that does not compress at all."""
+    return overflow([0] * (len(CLASSES) - 1) + [1], target)[1]

@@ -1,6 +1,6 @@
 """Activations as modules whose steps ``compress_saved`` sees, so that it keeps one tensor of each where PyTorch keeps two or three."""
 
-import contextlib
+import functools
 
 import torch
 from torch import nn
@@ -8,18 +8,10 @@ from torch import nn
 from .. import _native
 from . import activations
 from .activations import activate, memory_of
-from .ops import on_device, place, span
+from .ops import call_on, span
 
-
-@contextlib.contextmanager
-def without_hooks():
-    """Autograd saves what it saves by itself; for operations of which nothing is packed."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
-    torch._C._autograd._pop_saved_tensors_default_hooks()
-    try:
-        yield
-    finally:
-        torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
+# Whether the kernel takes so many channels.
+_takes = functools.cache(_native.normalises)
 
 
 class Square(nn.Module):
@@ -53,31 +45,34 @@ class _BatchNorm(nn.Module):
         memory = memory_of(x)
         if memory is None or not self._is_plain_training(x) or not memory.agrees(self, x, self._native):
             return super().forward(x)
-        self.num_batches_tracked.add_(1)
+        buffers = self._buffers
+        buffers["num_batches_tracked"].add_(1)
         kept, is_plain = memory.keep_input(x)
-        with without_hooks() if is_plain else contextlib.nullcontext():
-            y, mean, deviation = self._native(x, self.running_mean, self.running_var)
-        mean, deviation = mean.detach(), deviation.detach()
-        memory.note_made(self, x, y, kept if is_plain else None, lambda x: self._again(x, mean, deviation), lambda x: self._again_relu(x, mean, deviation))
+        if is_plain:
+            memory.pause()
+        try:
+            y, mean, deviation = self._native(x, buffers["running_mean"], buffers["running_var"])
+        finally:
+            memory.go_on()
+        memory.note_made(self, x, y, kept, self._again, (mean.detach(), deviation.detach()))
         return y
 
     def _native(self, x, mean=None, variance=None):
         """Output, mean and inverse deviation, by PyTorch's own kernels; what runs along is changed if it is given."""
-        return torch.native_batch_norm(x, self.weight, self.bias, mean, variance, True, self.momentum, self.eps)
+        weights = self._parameters
+        return torch.native_batch_norm(x, weights["weight"], weights["bias"], mean, variance, True, self.momentum, self.eps)
 
-    def _again(self, x, mean, deviation):
+    def _again(self, x, mean, deviation, relu):
+        """The output again, and if ``relu`` with a ReLU after it: for channels side by side by one kernel."""
+        weight, bias = self._parameters["weight"], self._parameters["bias"]
+        if (relu and x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and x.data_ptr() % 16 == 0
+                and weight.dtype == bias.dtype == torch.bfloat16 and _takes(x.shape[1])):
+            y = torch.empty_like(x)
+            call_on(x.device, _native.normalise_relu, span(x), span(y), [span(one) for one in (mean, deviation, weight, bias)])
+            return y
         # The CPU has no kernel for the last step alone.
-        return torch.batch_norm_elemt(x, self.weight, self.bias, mean, deviation, self.eps) if x.is_cuda else self._native(x)[0]
-
-    def _again_relu(self, x, mean, deviation):
-        """The same with a ReLU after it, for channels side by side by one kernel."""
-        if not (x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and x.data_ptr() % 16 == 0
-                and self.weight.dtype == self.bias.dtype == torch.bfloat16 and _native.normalises(x.shape[1])):
-            return self._again(x, mean, deviation).relu_()
-        y = torch.empty_like(x)
-        with on_device(x):
-            _native.normalise_relu(place(x), span(x), span(y), [span(one) for one in (mean, deviation, self.weight, self.bias)])
-        return y
+        y = torch.batch_norm_elemt(x, weight, bias, mean, deviation, self.eps) if x.is_cuda else self._native(x)[0]
+        return y.relu_() if relu else y
 
     def _is_plain_training(self, x):
         return (self.training and x.dtype == torch.bfloat16 and self.track_running_stats and self.momentum is not None and self.affine)

@@ -52,6 +52,30 @@ def on_device(tensor):
     return torch.cuda.device(tensor.device)
 
 
+def raw_stream(device):
+    """The address of a GPU's current stream; 0 for the CPU."""
+    return 0 if device.type == "cpu" else torch._C._cuda_getCurrentRawStream(device.index)
+
+
+def stream_of(raw, device):
+    """The stream at an address."""
+    if raw == torch._C._cuda_getCurrentRawStream(device.index):
+        return torch.cuda.current_stream(device)
+    return torch.cuda.ExternalStream(raw, device=device) if raw else torch.cuda.default_stream(device)
+
+
+def call_on(device, function, *arguments):
+    """A function of the native module, told where it works: on the CPU, or on a GPU's current stream, with that GPU as the current one."""
+    if device.type == "cpu":
+        return function((-1, 0), *arguments)
+    _compiler()
+    index = device.index
+    if index == torch._C._cuda_getDevice():
+        return function((index, torch._C._cuda_getCurrentRawStream(index)), *arguments)
+    with torch.cuda.device(device):
+        return function((index, torch._C._cuda_getCurrentRawStream(index)), *arguments)
+
+
 def span(tensor):
     return tensor.data_ptr(), tensor.numel() * tensor.element_size()
 

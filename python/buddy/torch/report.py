@@ -42,9 +42,9 @@ class SavedReport:
     def packed(self, kept):
         self.tensors += 1
         self.plain_bytes += kept.size
-        self.packed_bytes += kept.packed.numel()
+        self.packed_bytes += kept.packed.bytes
         self.overflow_bytes += 32 * kept.sectors
-        name = f"{kept.how[0].split(':')[0]} at {kept.how[1]}"
+        name = kept.site.name
         self.codecs[name] = self.codecs.get(name, 0) + kept.size
 
     def computed(self, size):
@@ -52,11 +52,11 @@ class SavedReport:
         self.recomputed_bytes += size
 
     def again(self, kept):
-        self.saved_again += getattr(kept, "packed", None) is not None and kept.uses > 0
+        self.saved_again += kept.uses > 0 and getattr(kept, "packed", None) is not None
 
     def skip(self, reason, tensor):
         count, size = self.skipped.get(reason, (0, 0))
-        self.skipped[reason] = (count + 1, size + tensor.numel() * tensor.element_size())
+        self.skipped[reason] = (count + 1, size + tensor.nbytes)
 
     def _rows(self):
         yield "packed", self.tensors, self.plain_bytes, f"to {size_text(self.packed_bytes)}, {self.ratio:.2f}x"

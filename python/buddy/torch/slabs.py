@@ -11,6 +11,22 @@ import torch
 SLAB = 512 << 20
 
 
+class Room:
+    """So many bytes of a slab."""
+
+    __slots__ = ("slab", "at", "bytes")
+
+    def __init__(self, slab, at, size):
+        self.slab, self.at, self.bytes = slab, at, size
+
+    def span(self):
+        """Its address and its bytes. Not a tensor, which would take the host as long as all else that is done for a buffer."""
+        return self.slab.data_ptr() + self.at, self.bytes
+
+    def tensor(self):
+        return self.slab[self.at: self.at + self.bytes]
+
+
 class Slabs:
     """The slabs of one device."""
 
@@ -38,11 +54,11 @@ class Slabs:
 
     def take(self, size, device):
         """So many bytes."""
-        place = self.plan[len(self.sizes)] if len(self.sizes) < len(self.plan) else None
+        number = len(self.sizes)
         self.sizes.append(size)
-        if place is None or size > place[2] or self.totals[place[0]] == place[2]:
-            return torch.empty(size, dtype=torch.uint8, device=device)
-        slab, at, _ = place
+        slab, at, planned = self.plan[number] if number < len(self.plan) else (None, 0, 0)
+        if size > planned or self.totals[slab] == planned:
+            return Room(torch.empty(size, dtype=torch.uint8, device=device), 0, size)
         if self.number != slab:
             self.slab, self.number = torch.empty(self.totals[slab], dtype=torch.uint8, device=device), slab
-        return self.slab[at: at + size]
+        return Room(self.slab, at, size)

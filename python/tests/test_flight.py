@@ -1,0 +1,237 @@
+"""What a GPU does later than it is asked: answers that come late, and steps that are captured in a graph. Here the CPU plays its part."""
+
+import copy
+import ctypes
+import gc
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from buddy import _native
+from buddy.torch import compress_saved, flight, kept, noting, policy, swap_
+from networks import ALL, Block, compare, equal, gradients
+
+WHOLE = {**ALL, "recompute": ()}
+ENOUGH = 1 << 30
+
+
+class Gpu:
+    """Packs at once, and says so when it is asked to."""
+
+    def __init__(self, monkeypatch):
+        self.words, self.waits, self.more = [], 0, 0
+        monkeypatch.setattr(flight, "waits", lambda device: True)
+        monkeypatch.setattr(flight, "wait_for", lambda told, device: self.wait())
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda device: self.wait())
+        monkeypatch.setattr(kept, "_native", types.SimpleNamespace(freeze=self.freeze, read_frozen=_native.read_frozen))
+
+    def freeze(self, place, how, source, to, told, overflow):
+        sectors = _native.freeze(place, how, source, to, 0, overflow)
+        if told:
+            self.words.append((told, sectors))
+        return None if told else sectors
+
+    def answer(self):
+        for address, sectors in self.words:
+            ctypes.c_int32.from_address(address).value = sectors + self.more
+        self.words.clear()
+
+    def wait(self):
+        self.waits += 1
+        self.answer()
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    return Gpu(monkeypatch)
+
+
+def watched(mem, x):
+    """A step whose tensors are watched: the output, and its plain memory."""
+    with mem:
+        middle = x.exp()
+        memory = StorageWeakRef(middle.untyped_storage())
+        y = middle.sin().sum()
+    return y, memory
+
+
+def test_plain_memory_stays_until_the_answer_is_there(gpu):
+    x = torch.randn(256, 64, requires_grad=True)
+    mem = compress_saved(nn.Identity(), in_flight_bytes=ENOUGH, **WHOLE)
+    y, memory = watched(mem, x)
+    gc.collect()
+    assert not memory.expired() and mem._flight.bytes == x.nbytes and gpu.waits == 0
+    gpu.answer()
+    assert mem.report().tensors == 1 and memory.expired() and gpu.waits == 0 and mem._flight.bytes == 0
+    (found,) = torch.autograd.grad(y, x)
+    assert torch.equal(found, torch.autograd.grad(x.exp().sin().sum(), x)[0])
+
+
+def test_no_more_bytes_wait_than_may(gpu):
+    x, size = torch.randn(64, 64, requires_grad=True), 64 * 64 * 4
+    for most, waits in [(ENOUGH, 0), (4 * size, 1), (0, 9)]:
+        mem, gpu.waits = compress_saved(nn.Identity(), in_flight_bytes=most, **WHOLE), 0
+        gpu.answer()
+        with mem:
+            y = x * 1.5
+            for _ in range(10):
+                # Saved one by one; before each, if more than may are waiting, all are answered.
+                y = y.exp().clamp(max=1)
+            assert mem._flight.bytes <= most + size
+        assert gpu.waits == waits, (most, gpu.waits)
+        del y
+
+
+def test_an_answer_that_says_no_keeps_the_plain_memory(gpu):
+    gpu.more = 10**6
+    for model, shape in [(Block(), (2, 16, 64)), (nn.Linear(64, 64), (32, 64))]:
+        report = compare(model, torch.randn(shape), **{**WHOLE, "in_flight_bytes": ENOUGH}).report()
+        assert report.tensors == 0 and report.skipped["overflowed its room"][0] > 0
+
+
+def test_what_is_changed_while_it_is_packed_keeps_its_gradient(gpu):
+    x = torch.randn(32, 64, requires_grad=True)
+    with compress_saved(nn.Identity(), in_flight_bytes=ENOUGH, **WHOLE):
+        middle = x * 2
+        y = middle.sin()
+        middle.add_(1)
+    read = y.grad_fn._saved_self
+    assert torch.equal(read, x * 2) and gpu.waits > 0
+
+
+def test_a_graph_that_is_dropped_gives_its_words_back(gpu):
+    x = torch.randn(64, 64, requires_grad=True)
+    mem = compress_saved(nn.Identity(), in_flight_bytes=ENOUGH, **WHOLE)
+    for _ in range(3):
+        watched(mem, x)
+        gpu.answer()
+    mem.report()
+    assert not mem._flight.pending and len(mem._flight._words) == flight.WORDS
+
+
+HOST = {**ALL, "overflow": "host"}
+MODELS = {"gelu": (lambda: Block(), (2, 16, 64)), "relu": (lambda: Block(activation=nn.ReLU()), (2, 16, 64)),
+          "squared": (lambda: swap_(nn.Sequential(Block(activation=nn.ReLU()))).bfloat16(), (2, 16, 64))}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_with_overflow_on_the_host_nothing_waits(gpu, name):
+    make, shape = MODELS[name]
+    model = make()
+    mem = compare(model, torch.randn(shape, dtype=next(model.parameters()).dtype), steps=3, in_flight_bytes=0, overflow="host")
+    assert gpu.waits == 0 and mem.report().tensors > 0
+    assert gpu.waits == 1 and not mem._flight.pending, "the report waits"
+
+
+def test_with_overflow_on_the_host_there_is_always_room():
+    model, x = nn.Identity(), (torch.randn(256, 64) - 2).relu().requires_grad_()
+    options = {"least_bytes": 256, "learn": False, "overflow": "host"}
+    for data in [x, x, torch.randn(256, 64).exp().requires_grad_()]:
+        with compress_saved(model, **options) as mem:
+            y = data.square() * 2
+        report = mem.report()
+        (found,) = torch.autograd.grad(y.sum(), data)
+        assert torch.equal(found, 4 * data) and report.tensors == 1, report
+    # All of the last one is beyond its target, and it is looked at again.
+    assert report.overflow_bytes > 256 * 64 * 4 / 4
+    with compress_saved(model, **options) as mem:
+        data.square()
+    assert mem.report().skipped.keys() == {"does not reach 2x"}
+
+
+def test_buffers_that_live_at_the_same_time_share_no_host_memory():
+    model, batches = Block(), [torch.randn(2, 16, 64) for _ in range(3)]
+    wanted = [gradients(copy.deepcopy(model), batch)[:-1] for batch in batches]
+    for _ in range(2):
+        losses = []
+        for batch in batches:
+            with compress_saved(model, **HOST):
+                torch.manual_seed(7)
+                losses.append(model(batch).square().mean())
+        for loss, one in zip(losses, wanted):
+            model.zero_grad()
+            loss.backward()
+            equal([p.grad for p in model.parameters()], one)
+
+
+class Capture:
+    """A graph is captured: whoever looks, waits or pins memory fails."""
+
+    def __init__(self, monkeypatch):
+        self.on = False
+        monkeypatch.setattr(noting, "capturing", lambda device: self.on)
+        for place, name in [(policy.Policy, "look"), (flight.Flight, "word"), (noting.Noting, "_same")]:
+            self.refuse(monkeypatch, place, name)
+        from buddy.torch.beside import Beside
+        self.refuse(monkeypatch, Beside, "take")
+
+    def refuse(self, monkeypatch, place, name):
+        real = getattr(place, name)
+
+        def call(*arguments, **options):
+            assert not self.on, f"{name} in a capture"
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(place, name, call)
+
+
+@pytest.fixture
+def capture(monkeypatch):
+    return Capture(monkeypatch)
+
+
+@pytest.mark.parametrize("name", [*MODELS, "convolutions"])
+def test_a_captured_step_packs_what_the_steps_before_it_did(capture, name):
+    if name == "convolutions":
+        model = swap_(nn.Sequential(nn.Conv2d(4, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3))).bfloat16()
+        batch = torch.randn(2, 4, 12, 12).bfloat16()
+    else:
+        model = MODELS[name][0]()
+        batch = torch.randn(MODELS[name][1], dtype=next(model.parameters()).dtype)
+    reports = []
+    for step in range(12):
+        # Also at the tenth step, which would look at all again.
+        capture.on = step in (3, 9, 10)
+        wanted = gradients(copy.deepcopy(model), batch)
+        with compress_saved(model, **HOST) as mem:
+            equal(gradients(model, batch), wanted)
+        reports.append(mem.report())
+    for captured in (3, 9):
+        assert (reports[captured].tensors, reports[captured].recomputed) == (reports[2].tensors, reports[2].recomputed), reports[captured]
+    # The host memory of the graph before is that graph's: the next has none unless a step in between made it.
+    assert reports[2].tensors > 0 and set(reports[10].skipped) >= {"not seen before the graph"}
+
+
+def test_a_graphs_host_memory_is_never_anothers(capture):
+    model, batch = Block(), torch.randn(2, 16, 64)
+    for step in range(4):
+        capture.on = step == 2
+        with compress_saved(model, **HOST) as mem:
+            loss = model(batch).square().mean()
+        used = {one.beside.address for ref in mem._known.values() if getattr(one := ref(), "beside", None) is not None}
+        if step == 2:
+            graphs = used
+        loss.backward()
+        del loss, one
+    assert graphs and not graphs & used
+
+
+def test_a_capture_without_a_step_before_it_passes_all_through(capture):
+    for options, reason in [(HOST, "not seen before the graph"), (ALL, "captured in a graph")]:
+        model, batch = Block(), torch.randn(2, 16, 64)
+        wanted = gradients(copy.deepcopy(model), batch)
+        capture.on = True
+        with compress_saved(model, **options) as mem:
+            equal(gradients(model, batch), wanted)
+        assert mem.report().tensors == 0 and reason in mem.report().skipped
+        capture.on = False
+
+
+def test_overflow_is_on_the_device_or_on_the_host():
+    with pytest.raises(ValueError, match="device or host"):
+        compress_saved(nn.Identity(), overflow="disk")
