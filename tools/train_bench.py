@@ -12,6 +12,7 @@ import contextlib
 import gc
 import json
 import pathlib
+import re
 import time
 import traceback
 
@@ -85,7 +86,7 @@ def mode(name, model):
         around = lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)
     if name.startswith("compiled"):
         budget(model, float(name.partition(" ")[2] or 1))
-    if name.startswith("swapped"):
+    if "swapped" in name:
         swap_(model)
     if "packed" in name:
         around = lambda: compress_saved(model, **packed_options(name))
@@ -93,8 +94,53 @@ def mode(name, model):
 
 
 def packed_options(name):
-    """`packed alone` packs without computing anything again; `swapped packed` with activations that pack what they keep."""
-    return {"least": "4/3x" if "4/3x" in name else "2x", **({"recompute": ()} if "alone" in name else {})}
+    """`packed alone` packs without computing anything again; `swapped packed` with activations that pack what they keep; `host` with what
+    overflows on the host, as a graph needs it; `512MB` with so much plain memory waiting."""
+    options = {"least": "4/3x" if "4/3x" in name else "2x", "overflow": "host" if "host" in name else "device"}
+    if "alone" in name:
+        options["recompute"] = ()
+    if found := re.search(r"(\d+)MB", name):
+        options["in_flight_bytes"] = int(found[1]) << 20
+    return options
+
+
+def eager(step, warm_up, steps):
+    """The times of steps, the last of those to warm up being forgotten."""
+    times = []
+    for number in range(warm_up + steps):
+        if number == warm_up:
+            torch.cuda.synchronize()
+            # What the first steps took is no longer needed.
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        start = time.perf_counter()
+        loss = step()
+        torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - start))
+    return times[warm_up:], loss
+
+
+def graphed(step, warm_up, steps):
+    """The same of a step that is captured once and replayed."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(warm_up):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+    times = []
+    for _ in range(steps + 1):
+        start = time.perf_counter()
+        graph.replay()
+        torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - start))
+    return times[1:], loss
 
 
 def measure(network, name, steps, warm_up, profile):
@@ -106,34 +152,27 @@ def measure(network, name, steps, warm_up, profile):
     model = networks.initialise(model).to(torch.bfloat16).train()
     if inputs.dim() == 4:
         model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable="graphed" in name)
     if name == "save_on_cpu":
         # It takes its time, the same each step.
         steps, warm_up = 3, 1
     with mode(name, model) as around:
-        times = []
-        for step in range(warm_up + steps):
-            if step == warm_up:
-                torch.cuda.synchronize()
-                # What the first steps took is no longer needed.
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()
-            start = time.perf_counter()
+        def step():
+            optimizer.zero_grad(set_to_none=True)
             with around():
                 loss = nn.functional.cross_entropy(model(inputs), labels)
             loss.backward()
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            torch.cuda.synchronize()
-            times.append(1e3 * (time.perf_counter() - start))
-            if step == warm_up + steps - 2 and profile:
-                profiler = torch.profiler.profile()
-                profiler.start()
+            return loss.detach()
+
+        times, loss = (graphed if "graphed" in name else eager)(step, warm_up, steps)
         if profile:
-            profiler.stop()
+            with torch.profiler.profile() as profiler:
+                step()
+                torch.cuda.synchronize()
             print(profiler.key_averages().table(sort_by="self_device_time_total", row_limit=14, max_name_column_width=40))
         report = compress_saved(model, **packed_options(name)).report() if "packed" in name else None
-    times = sorted(times[warm_up:])
+    times.sort()
     free, total = torch.cuda.mem_get_info()
     found = {"network": network, "mode": name, "ms": times[len(times) // 2], "ms_least": times[0], "ms_most": times[-1],
              "allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(), "driver": total - free,
@@ -184,7 +223,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="+", choices=NETWORKS)
     parser.add_argument("--modes", default="plain,checkpoint,selective,save_on_cpu,compiled,compiled 0.5,packed alone 4/3x,packed 2x,packed 4/3x,"
-                        "swapped packed 2x,swapped packed 4/3x", help="by commas; also checkpoint packed 4/3x")
+                        "swapped packed 2x,swapped packed 4/3x", help="by commas; also checkpoint packed 4/3x, graphed, graphed swapped packed 2x host, packed 2x 512MB")
     parser.add_argument("--steps", type=int, default=6, help="with those to warm up below the tenth, which looks at all again")
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print the kernels that take the most time")
