@@ -253,7 +253,7 @@ impl<'a> FrozenBuffer<'a> {
             device: base + parts.device.start,
             nibbles: base + parts.nibbles.start,
             index: base + parts.index.start,
-            overflow: self.overflow.map_or(base + parts.overflow.start, |other| other.address()),
+            overflow: self.overflow.map_or(base + parts.overflow.start, DeviceSpan::address),
             fault: 0,
             order: Order { entries: self.header.entries(), row: self.header.row, reserved: 0 },
             device_bytes: self.header.target.device_bytes() as u32,
