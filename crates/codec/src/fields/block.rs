@@ -5,6 +5,7 @@
 use super::{
     Scaled, Stride, Table,
     forms::{ABSENT, Forms},
+    hash::Places,
 };
 use crate::Codec;
 
@@ -73,7 +74,7 @@ impl<const N: usize> Table<N> {
     fn block(&self) -> Vec<u32> {
         let word = |value: u64| halves(value)[..2 * 16 / N].to_vec();
         let values: Vec<u32> = self.values().iter().flat_map(|&value| word(value)).collect();
-        let places = self.places();
+        let places = Places::new(self.values());
         let buckets = TABLE_WORDS + values.len();
         let slots = (buckets + places.buckets().len()).next_multiple_of(4);
         let (bucket_mask, slot_mask) = (places.buckets().len() - 1, places.slots().len() - 1);

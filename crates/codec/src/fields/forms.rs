@@ -46,6 +46,9 @@ pub(super) const fn sectors(form: usize) -> usize {
 /// The number of a word that has none, where the rest of an exception is its word: larger than any field holds.
 pub(super) const ABSENT: u64 = u64::MAX;
 
+/// The most exceptions that any form has room for.
+pub(super) const MOST_EXCEPTIONS: u32 = 6;
+
 /// The longest stream: the entry as it is.
 pub(super) const MAX_BITS: u32 = NAME_BITS + 1024;
 
@@ -62,6 +65,8 @@ pub(super) enum Rest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Form<const N: usize> {
     widths: [u8; N],
+    /// How many fields are the first, which have widths of their own.
+    firsts: usize,
     /// The largest number of each field.
     largest: [u64; N],
     /// How many exceptions.
@@ -118,6 +123,30 @@ impl<const N: usize> Form<N> {
     fn above(&self, numbers: &[u64; N]) -> u32 {
         count_above(numbers, &self.largest)
     }
+
+    /// The fields, those of one width together: the first, those with its fellows' width, and all others.
+    #[inline(always)]
+    fn parts<'a>(&self, fields: &'a [u64; N]) -> [(&'a [u64], u32); 3] {
+        let (first, fields) = fields.split_at(self.firsts.min(1));
+        let (fellows, others) = fields.split_at(self.firsts.saturating_sub(1));
+        [
+            (first, self.widths[0].into()),
+            (fellows, self.widths[1].into()),
+            (others, self.widths[N - 1].into()),
+        ]
+    }
+
+    /// The same, to be filled.
+    #[inline(always)]
+    fn parts_mut<'a>(&self, fields: &'a mut [u64; N]) -> [(&'a mut [u64], u32); 3] {
+        let (first, fields) = fields.split_at_mut(self.firsts.min(1));
+        let (fellows, others) = fields.split_at_mut(self.firsts.saturating_sub(1));
+        [
+            (first, self.widths[0].into()),
+            (fellows, self.widths[1].into()),
+            (others, self.widths[N - 1].into()),
+        ]
+    }
 }
 
 impl<const N: usize> Forms<N> {
@@ -138,7 +167,14 @@ impl<const N: usize> Forms<N> {
             let width = (0..=most).rev().find(|&width| bits(width) <= room)?;
             let widths = std::array::from_fn(|i| fixed.get(i).copied().unwrap_or(width as u8));
             let largest = widths.map(|width: u8| u64::MAX.unbounded_shr(64 - u32::from(width)));
-            Some(Form { widths, largest, exceptions, rest_bits: rest_bits(width), bits: bits(width) })
+            Some(Form {
+                widths,
+                firsts: fixed.len(),
+                largest,
+                exceptions,
+                rest_bits: rest_bits(width),
+                bits: bits(width),
+            })
         };
         Self { forms: std::array::from_fn(form), rest }
     }
@@ -156,22 +192,23 @@ impl<const N: usize> Forms<N> {
         })
     }
 
-    /// The first form that holds these numbers, and which one it is; exceptions are those too large for their fields.
+    /// The first form that holds some numbers, and which one it is; exceptions are those too large for their fields, as
+    /// many as `above` counts.
     #[inline(always)]
-    fn choose(&self, numbers: &[u64; N]) -> Option<(usize, &Form<N>)> {
+    fn choose(&self, above: impl Fn(&Form<N>) -> u32) -> Option<(usize, &Form<N>)> {
         for class in &CLASSES {
             // The first form of a class has its widest fields: what is too much for it is too much for all of them.
             let Some(widest) = &self.forms[class.start] else { continue };
-            let above = widest.above(numbers);
-            if above == 0 {
+            let too_large = above(widest);
+            if too_large == 0 {
                 return Some((class.start, widest));
             }
-            if above > ROOM[class.end - 1].1 as u32 {
+            if too_large > ROOM[class.end - 1].1 as u32 {
                 continue;
             }
             for (index, form) in (class.start..class.end).zip(&self.forms[class.start..class.end]).skip(1) {
                 if let Some(form) = form
-                    && form.above(numbers) <= form.exceptions as u32
+                    && above(form) <= form.exceptions as u32
                 {
                     return Some((index, form));
                 }
@@ -183,28 +220,66 @@ impl<const N: usize> Forms<N> {
     /// Bits of the stream of these numbers.
     #[inline(always)]
     pub(super) fn size(&self, numbers: &[u64; N]) -> u32 {
-        self.choose(numbers).map_or(MAX_BITS, |(_, form)| form.bits)
+        self.choose(|form| form.above(numbers)).map_or(MAX_BITS, |(_, form)| form.bits)
     }
 
-    /// Writes numbers that stand for the words of `entry`.
+    /// The same where all fields of a form are equal, and `above` counts the numbers above the largest that they hold.
     #[inline(always)]
-    pub(super) fn write(&self, entry: &Entry, numbers: &[u64; N], stream: &mut Stream) {
+    pub(super) fn size_by(&self, above: impl Fn(u64) -> u32) -> u32 {
+        self.choose(|form| above(form.largest[0])).map_or(MAX_BITS, |(_, form)| form.bits)
+    }
+
+    /// Writes numbers that stand for the words of `entry` if that takes no more than `limit` bits, and says whether it does.
+    #[inline(always)]
+    pub(super) fn write(&self, entry: &Entry, numbers: &[u64; N], limit: u32, stream: &mut Stream) -> bool {
+        let found = self.choose(|form| form.above(numbers));
+        if found.map_or(MAX_BITS, |(_, form)| form.bits) > limit {
+            return false;
+        }
         let mut writer = LsbWriter::new(stream);
-        let Some((index, form)) = self.choose(numbers) else {
-            writer.put(RAW as u64, NAME_BITS);
-            words::split::<16>(entry).iter().for_each(|&word| writer.put(word, 64));
-            return writer.finish();
-        };
-        writer.put(index as u64, NAME_BITS);
-        let mut over = 0u32;
-        for (i, ((&number, &width), &largest)) in
-            numbers.iter().zip(&form.widths).zip(&form.largest).enumerate()
-        {
-            over |= u32::from(number > largest) << i;
-            let absent = self.rest == Rest::Word && number == ABSENT;
-            if width > 0 {
-                writer.put(if absent { 0 } else { number & largest }, width.into());
+        match found {
+            Some((index, form)) => {
+                writer.put(index as u64, NAME_BITS);
+                self.write_fields(form, numbers, &mut writer);
+                self.write_exceptions(form, entry, numbers, &mut writer);
             }
+            None => {
+                writer.put(RAW as u64, NAME_BITS);
+                words::split::<16>(entry).iter().for_each(|&word| writer.put(word, 64));
+            }
+        }
+        writer.finish();
+        true
+    }
+
+    #[inline(always)]
+    fn write_fields(&self, form: &Form<N>, numbers: &[u64; N], writer: &mut LsbWriter<'_>) {
+        let mut fields = *numbers;
+        if form.exceptions > 0 {
+            for (field, &largest) in fields.iter_mut().zip(&form.largest) {
+                let absent = self.rest == Rest::Word && *field == ABSENT;
+                *field = if absent { 0 } else { *field & largest };
+            }
+        }
+        for (fields, width) in form.parts(&fields) {
+            writer.put_all(fields, width);
+        }
+    }
+
+    #[inline(always)]
+    fn write_exceptions(
+        &self,
+        form: &Form<N>,
+        entry: &Entry,
+        numbers: &[u64; N],
+        writer: &mut LsbWriter<'_>,
+    ) {
+        if form.exceptions == 0 {
+            return;
+        }
+        let mut over = 0u32;
+        for (i, (number, largest)) in numbers.iter().zip(&form.largest).enumerate() {
+            over |= u32::from(number > largest) << i;
         }
         let words: [u64; N] = words::split(entry);
         for _ in 0..form.exceptions {
@@ -220,7 +295,6 @@ impl<const N: usize> Forms<N> {
                 writer.put(rest, form.rest_bits);
             }
         }
-        writer.finish();
     }
 
     /// Reads what [`write`](Self::write) wrote.
@@ -239,8 +313,8 @@ impl<const N: usize> Forms<N> {
         let form = form.ok_or(Error::Invalid { at: 0, what: "a form that this codec does not have" })?;
         reader.need(form.bits as usize)?;
         let mut numbers = [0; N];
-        for (number, &width) in numbers.iter_mut().zip(&form.widths) {
-            *number = if width == 0 { 0 } else { reader.take(width.into())? };
+        for (fields, width) in form.parts_mut(&mut numbers) {
+            reader.take_all(fields, width)?;
         }
         let mut replaced = Words::default();
         for _ in 0..form.exceptions {

@@ -1,4 +1,5 @@
-//! Where a value stands in a table: a perfect hash, two loads and no loop for each value.
+//! Where a value stands in a table, for a GPU: a perfect hash, two loads and no loop for each value (a core has its own, in
+//! `index.rs`).
 //!
 //! A value's hash names a bucket; the bucket's number, mixed into the hash, names a slot that no other value of the
 //! table has. The numbers are found when the table is made, the largest buckets first.
@@ -93,19 +94,5 @@ impl Places {
     #[inline(always)]
     fn slot(&self, hash: u32, mix: u32) -> usize {
         ((hash ^ mix).wrapping_mul(0x9e37_79b1) >> 13) as usize & (self.slots.len() - 1)
-    }
-
-    /// The numbers of some values, or [`ABSENT`]. All hashes first: the compiler makes vectors of them.
-    #[inline(always)]
-    pub(super) fn find<const N: usize>(&self, values: &[u64; N]) -> [u64; N] {
-        let (mut hashes, mut numbers) = ([0; N], [0; N]);
-        for i in 0..N {
-            hashes[i] = self.hash(values[i]);
-        }
-        for i in 0..N {
-            let (value, number) = self.slots[self.slot(hashes[i], self.buckets[self.bucket(hashes[i])])];
-            numbers[i] = if value == values[i] { number } else { ABSENT };
-        }
-        numbers
     }
 }

@@ -8,6 +8,7 @@
 mod block;
 mod forms;
 mod hash;
+mod index;
 mod scaled;
 mod stride;
 mod table;

@@ -200,7 +200,12 @@ impl EntryCodec for Scaled {
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        self.forms.write(entry, &self.numbers(entry), stream);
+        self.encode_within(entry, MAX_BITS, stream);
+    }
+
+    #[inline(always)]
+    fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
+        self.forms.write(entry, &self.numbers(entry), limit, stream)
     }
 
     #[inline(always)]

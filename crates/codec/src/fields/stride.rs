@@ -233,7 +233,12 @@ impl<const N: usize> EntryCodec for Stride<N> {
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
-        self.forms.write(entry, &numbers(&self.learned, entry), stream);
+        self.encode_within(entry, MAX_BITS, stream);
+    }
+
+    #[inline(always)]
+    fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
+        self.forms.write(entry, &numbers(&self.learned, entry), limit, stream)
     }
 
     #[inline(always)]

@@ -2,9 +2,14 @@
 //!
 //! Codecs are written as loops over small arrays that the compiler vectorises. [`vectorised`] compiles such a
 //! loop three times, for any machine, for AVX2 and for AVX-512, and runs the widest that the machine has.
-//! [`transpose`] turns 32 words into 32 bit planes, which a compiler does not find on its own.
+//! [`transpose`] turns 32 words into 32 bit planes, which a compiler does not find on its own; [`look_up`] looks for many words
+//! in a table at once.
 
 #![allow(unsafe_code)]
+
+mod lookup;
+
+pub(crate) use lookup::{Choice, Lookup, PADDING, Word, look_up, look_up_and_choose};
 
 /// Runs `work` with the widest vectors of this machine. Everything that `work` calls on its hot path must be
 /// `#[inline(always)]`, or it keeps the instructions of any machine.

@@ -161,6 +161,28 @@ impl<'a> LsbWriter<'a> {
         }
     }
 
+    /// Takes fields of one width, as many at a time as 64 bits hold.
+    #[inline(always)]
+    pub(crate) fn put_all(&mut self, fields: &[u64], width: u32) {
+        match width {
+            0 => {}
+            1..=8 => self.put_groups::<8>(fields, width),
+            9..=16 => self.put_groups::<4>(fields, width),
+            17..=32 => self.put_groups::<2>(fields, width),
+            _ => fields.iter().for_each(|&field| self.put(field, width)),
+        }
+    }
+
+    #[inline(always)]
+    fn put_groups<const TOGETHER: usize>(&mut self, fields: &[u64], width: u32) {
+        let (groups, rest) = fields.as_chunks::<TOGETHER>();
+        for group in groups {
+            let together = group.iter().rev().fold(0, |above, field| above << width | field);
+            self.put(together, TOGETHER as u32 * width);
+        }
+        rest.iter().for_each(|&field| self.put_short(field, width));
+    }
+
     /// Takes at most 32 bits.
     #[inline(always)]
     pub(crate) fn put_short(&mut self, value: u64, count: u32) {
@@ -275,6 +297,35 @@ impl LsbReader {
         Ok((u128::from_le_bytes(*window) >> (at % 8)) as u64 & u64::MAX >> (64 - count))
     }
 
+    /// Takes fields of one width, as many at a time as 64 bits hold.
+    #[inline(always)]
+    pub(crate) fn take_all(&mut self, fields: &mut [u64], width: u32) -> Result<(), Error> {
+        match width {
+            0 => fields.fill(0),
+            1..=8 => self.take_groups::<8>(fields, width)?,
+            9..=16 => self.take_groups::<4>(fields, width)?,
+            17..=32 => self.take_groups::<2>(fields, width)?,
+            _ => self.take_groups::<1>(fields, width)?,
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn take_groups<const TOGETHER: usize>(&mut self, fields: &mut [u64], width: u32) -> Result<(), Error> {
+        let largest = u64::MAX >> (64 - width);
+        let (groups, rest) = fields.as_chunks_mut::<TOGETHER>();
+        for group in groups {
+            let together = self.take(TOGETHER as u32 * width)?;
+            for (i, field) in group.iter_mut().enumerate() {
+                *field = together >> (i as u32 * width) & largest;
+            }
+        }
+        for field in rest {
+            *field = self.take(width)?;
+        }
+        Ok(())
+    }
+
     /// Fails unless the stream has at least `bits` bits.
     #[inline(always)]
     pub(crate) fn need(&self, bits: usize) -> Result<(), Error> {
@@ -296,45 +347,4 @@ pub(crate) fn sign_extend(value: u64, bits: u32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn bits_go_out_most_significant_first() {
-        let mut stream = Stream::default();
-        stream.put(0b011, 3);
-        stream.put(0b1_0000_0001, 9);
-        assert_eq!((stream.bits(), stream.bytes()), (12, &[0b0111_0000, 0b0001_0000][..]));
-    }
-
-    #[test]
-    fn a_reader_stops_at_the_end() {
-        let mut reader = BitReader::new(&[0xff]);
-        assert_eq!(reader.take(7), Ok(0x7f));
-        assert_eq!(reader.take(2), Err(Error::Truncated { bits: 8 }));
-        assert_eq!(reader.take(1), Ok(1));
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_put_is_taken(fields in proptest::collection::vec((any::<u64>(), 1u32..=57), 0..20)) {
-            let mut stream = Stream::default();
-            for &(value, count) in &fields {
-                stream.put(value & ((1 << count) - 1), count);
-            }
-            let mut reader = BitReader::new(stream.bytes());
-            for &(value, count) in &fields {
-                prop_assert_eq!(reader.take(count), Ok(value & ((1 << count) - 1)));
-            }
-            prop_assert_eq!(reader.at() as u32, stream.bits());
-        }
-
-        #[test]
-        fn signed_fits_agree_with_arithmetic(word: i32, bits in 1u32..32) {
-            let range = -(1i64 << (bits - 1))..1i64 << (bits - 1);
-            prop_assert_eq!(fits_signed(word as u32, bits), range.contains(&i64::from(word)));
-        }
-    }
-}
+mod tests;
