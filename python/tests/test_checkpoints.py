@@ -1,0 +1,60 @@
+"""Saved activations around and inside checkpoints: the same gradients to the bit."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+from torch.utils import checkpoint as checkpoints
+
+from buddy.torch import compress_saved
+from networks import ALL, Block, compare, equal, gradients
+
+checkpoint = checkpoints.checkpoint
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, inside, **how):
+        super().__init__()
+        self.blocks, self.inside, self.how = nn.ModuleList([Block(), Block()]), inside, how
+
+    def forward(self, x):
+        x = x * 1.5
+        for block in self.blocks:
+            def run(x, block=block):
+                if self.inside:
+                    with compress_saved(self, **ALL):
+                        return block(x)
+                return block(x)
+
+            x = checkpoint(run, x, **self.how)
+        return x
+
+
+def selective():
+    kept = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
+    return checkpoints.create_selective_checkpoint_contexts(kept)
+
+
+HOW = {"plain": {"use_reentrant": False}, "reentrant": {"use_reentrant": True},
+       "selective": {"use_reentrant": False, "context_fn": selective}}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_around_checkpoints(how):
+    report = compare(Checkpointed(False, **HOW[how]), torch.randn(2, 16, 64, requires_grad=True)).report()
+    if how == "plain":
+        # What a checkpoint keeps, its inputs, is packed.
+        assert report.plain_bytes >= 2 * 2 * 16 * 64 * 4
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_inside_checkpoints(how):
+    model = Checkpointed(True, **HOW[how])
+    plain = copy.deepcopy(model)
+    plain.inside = False
+    batch = torch.randn(2, 16, 64, requires_grad=True)
+    for _ in range(2):
+        equal(gradients(model, batch), gradients(plain, batch))
