@@ -72,13 +72,20 @@ def compile_all(library, work):
         yield from pool.map(compile_program, [library] * len(jobs), jobs, [work["headers"]] * len(jobs))
 
 
+def example():
+    """The program that lists the sources, built as `cargo test --workspace` builds it, so that it is there after the tests."""
+    build = ["cargo", "build", "--quiet", "--workspace", "--profile", "test", "--example", "sources", "--message-format", "json"]
+    said = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    messages = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return next(message["executable"] for message in messages if message.get("executable"))
+
+
 def main():
     library = find_library()
     if library is None:
         print(f"NOT RUN: {PACKAGE} could not be had from PyPI, so NO KERNEL WAS COMPILED")
         return 77
-    sources = ["cargo", "run", "--quiet", "--package", "buddy-gpu-lab", "--example", "sources", "--", *ARCHITECTURES]
-    work = json.loads(subprocess.run(sources, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+    work = json.loads(subprocess.run([example(), *ARCHITECTURES], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     failed = 0
     print(f"{'program':<14} {'for':<7} {'kernels':>7} {'registers':>9} {'spilled bytes':>13}")
     for job, (good, log) in zip(work["jobs"], compile_all(library, work)):
