@@ -19,11 +19,13 @@ use rayon::prelude::*;
 const ENTRIES: usize = 1024;
 
 /// A loop, its codec, and the most instructions that it may take for an entry.
-const LIMITS: [(&str, CodecKind, u64); 12] = [
+const LIMITS: [(&str, CodecKind, u64); 14] = [
     ("size", CodecKind::Bpc, 340),
     ("size", CodecKind::Bf16, 240),
     ("size", CodecKind::Planes64, 45),
     ("size", CodecKind::Zeros32, 640),
+    ("size", CodecKind::Table32, 280),
+    ("size", CodecKind::Table64, 260),
     ("encode", CodecKind::Bpc, 650),
     ("encode", CodecKind::Bf16, 1290),
     ("encode", CodecKind::Planes64, 850),
