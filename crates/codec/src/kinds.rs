@@ -10,8 +10,8 @@ use buddy_core::{ENTRY_BYTES, Entry};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Near64, Planes, Scaled, Stride,
-    Table, Zeros,
+    Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Near64, Planes, Prefix, Scaled,
+    Stride, Table, Zeros,
 };
 
 /// Makes the two enums and what goes over their variants. Each call of a codec must know its type, so that loops over
@@ -110,6 +110,10 @@ codecs! { $
     Stride64(Stride<16>) = "stride64", Stride::train;
     /// Doubles as counts of a unit trained on the allocation.
     Scaled64(Scaled) = "scaled64", Scaled::train;
+    /// Prefix codes of the lengths of 32-bit words' differences, trained on the allocation.
+    Prefix32(Prefix<32>) = "prefix32", Prefix::train;
+    /// Prefix codes of the lengths of 64-bit words' differences, trained on the allocation.
+    Prefix64(Prefix<16>) = "prefix64", Prefix::train;
     /// Doubles close to each other, laid out for kernels that work in compressed memory.
     Near64(Near64) = "near64", |_| Near64;
 }
@@ -150,7 +154,8 @@ mod tests {
     #[test]
     fn those_that_learn_are_those_that_keep_parameters() {
         let learn: Vec<CodecKind> = CodecKind::ALL.into_iter().filter(|kind| kind.learns()).collect();
-        use CodecKind::{Bf16, Fvc, Scaled64, Stride32, Stride64, Table32, Table64};
-        assert_eq!(learn, [Fvc, Bf16, Table32, Table64, Stride32, Stride64, Scaled64]);
+        use CodecKind::{Bf16, Fvc, Prefix32, Prefix64, Scaled64, Stride32, Stride64, Table32, Table64};
+        let all = [Fvc, Bf16, Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64];
+        assert_eq!(learn, all);
     }
 }

@@ -16,6 +16,8 @@ impl Codec {
             Self::Stride32(codec) => codec.to_string(),
             Self::Stride64(codec) => codec.to_string(),
             Self::Scaled64(codec) => codec.to_string(),
+            Self::Prefix32(codec) => codec.to_string(),
+            Self::Prefix64(codec) => codec.to_string(),
             _ => return None,
         })
     }

@@ -53,7 +53,9 @@ fn zeros_are_short_also_as_a_stream() {
             | CodecKind::Table64
             | CodecKind::Stride32
             | CodecKind::Stride64
-            | CodecKind::Scaled64 => {
+            | CodecKind::Scaled64
+            | CodecKind::Prefix32
+            | CodecKind::Prefix64 => {
                 assert!(codec.size_bits(&ZERO_ENTRY) <= 256, "{}", codec.kind());
                 continue;
             }

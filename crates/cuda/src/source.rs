@@ -35,6 +35,7 @@ const HEADERS: [Header; 33] = [
     ("positive.cuh", include_str!("../kernels/positive.cuh")),
     ("quad.cuh", include_str!("../kernels/quad.cuh")),
     ("quarter.cuh", include_str!("../kernels/quarter.cuh")),
+    ("prefix.cuh", include_str!("../kernels/prefix.cuh")),
     ("scaled.cuh", include_str!("../kernels/scaled.cuh")),
     ("shared.cuh", include_str!("../kernels/shared.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
@@ -77,7 +78,7 @@ const FROZEN_BLOCKS: u32 = 16;
 pub const SURVEY_SHAPE: (u32, u32) = (WARPS, BLOCKS);
 
 /// The codecs that have kernels, and their structs there.
-const CODECS: [(CodecKind, &str); 15] = [
+const CODECS: [(CodecKind, &str); 17] = [
     (CodecKind::Bpc, "Bpc"),
     (CodecKind::Planes64, "Planes64"),
     (CodecKind::Zeros16, "Zeros<16>"),
@@ -92,6 +93,8 @@ const CODECS: [(CodecKind, &str); 15] = [
     (CodecKind::Stride32, "Stride32"),
     (CodecKind::Stride64, "Stride64"),
     (CodecKind::Scaled64, "Scaled64"),
+    (CodecKind::Prefix32, "Prefix32"),
+    (CodecKind::Prefix64, "Prefix64"),
     (CodecKind::Near64, "Near64"),
 ];
 

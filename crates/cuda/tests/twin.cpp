@@ -9,6 +9,7 @@
 #include "../kernels/map.cuh"
 #include "../kernels/near64.cuh"
 #include "../kernels/planes.cuh"
+#include "../kernels/prefix.cuh"
 #include "../kernels/scaled.cuh"
 #include "../kernels/stride.cuh"
 #include "../kernels/table.cuh"
@@ -68,7 +69,8 @@ int main() {
     typedef void (*Serve)(const Request&, const u32*, Answer&);
     const Serve codecs[] = {serve<Bpc>, serve<Planes64>, serve<Zeros<16>>, serve<Zeros<32>>,
                             serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>,
-                            serve<Delta64>, serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>, serve<Near64>};
+                            serve<Delta64>, serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>,
+                            serve<Prefix32>, serve<Prefix64>, serve<Near64>};
     // What the codec learned comes first. It lies in memory of its own: the sanitiser sees an access past its end.
     u64 words;
     if (fread(&words, sizeof words, 1, stdin) != 1) return 1;

@@ -100,8 +100,8 @@ fn every_codec() -> Vec<Codec> {
 }
 
 /// Strides of both orders up to the largest, shifts, widths of first fields from nothing to all; tables of one value and
-/// of three; units that are powers of two and others.
-const LEARNED: [&str; 13] = [
+/// of three; units that are powers of two and others; prefix codes of words and of both orders, frequent lengths short and long.
+const LEARNED: [&str; 17] = [
     r#"{"codec":"stride32","stride":1,"order":2,"shift":0,"first":[3,9,20]}"#,
     r#"{"codec":"stride32","stride":3,"order":1,"shift":31,"first":[0,12,32]}"#,
     r#"{"codec":"stride32","stride":8,"order":2,"shift":2,"first":[2,9,17]}"#,
@@ -115,6 +115,10 @@ const LEARNED: [&str; 13] = [
     r#"{"codec":"scaled64","divisor":100,"exponent":0,"least":-5}"#,
     r#"{"codec":"scaled64","divisor":1,"exponent":-3,"least":7}"#,
     r#"{"codec":"scaled64","divisor":2147483647,"exponent":0,"least":0}"#,
+    r#"{"codec":"prefix32","stride":0,"order":1,"first":"1342589aaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"aa98712346799aaaaaaaaaaaaaaaaaaaa"}"#,
+    r#"{"codec":"prefix32","stride":8,"order":2,"first":"aa98712346799aaaaaaaaaaaaaaaaaaaa","rest":"1342589aaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
+    r#"{"codec":"prefix64","stride":3,"order":1,"first":"2223489aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"666666666666666666666666666666233aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
+    r#"{"codec":"prefix64","stride":1,"order":2,"first":"666666666666666666666666666666233aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"2223489aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
 ];
 
 /// Sizes, streams and layouts are those of Rust.

@@ -16,11 +16,13 @@ use crate::{
 const LAUNCHES: usize = 3;
 
 /// Codecs that learn whose sizes are counted, and the data of each.
-const LEARNED: [(CodecKind, Fill); 4] = [
+const LEARNED: [(CodecKind, Fill); 6] = [
     (CodecKind::Stride64, Fill::Field64),
     (CodecKind::Stride32, Fill::Corners),
     (CodecKind::Table64, Fill::Values),
     (CodecKind::Scaled64, Fill::Quotients),
+    (CodecKind::Prefix32, Fill::Corners),
+    (CodecKind::Prefix64, Fill::Field64),
 ];
 
 /// Data that nvCOMP packs, too, and the bytes of a value.
@@ -85,6 +87,8 @@ pub fn bench(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&BenchRow)) -> Resu
         (CodecKind::Table64, Target::X4, Fill::Values),
         (CodecKind::Table32, Target::X2, Fill::Values),
         (CodecKind::Scaled64, Target::X2, Fill::Quotients),
+        (CodecKind::Prefix32, Target::X4, Fill::Corners),
+        (CodecKind::Prefix64, Target::X2, Fill::Field64),
     ];
     for (kind, target, fill) in pairs {
         add(bench.pair(kind, target, fill)?);

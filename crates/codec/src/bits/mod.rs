@@ -326,6 +326,19 @@ impl LsbReader {
         Ok(())
     }
 
+    /// The next 32 bits; zeros after the end.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> u32 {
+        let window = self.0.bytes[self.0.at / 8..].first_chunk().expect("at never passes the end");
+        (u64::from_le_bytes(*window) >> (self.0.at % 8)) as u32
+    }
+
+    /// Moves on by `count` bits.
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, count: u32) -> Result<(), Error> {
+        self.0.skip(count)
+    }
+
     /// Fails unless the stream has at least `bits` bits.
     #[inline(always)]
     pub(crate) fn need(&self, bits: usize) -> Result<(), Error> {

@@ -3,7 +3,8 @@
 //! The first [`FORMS_WORDS`] describe the forms, two words for each; then follows what is the codec's own.
 
 use super::{
-    Scaled, Stride, Table,
+    Prefix, Scaled, Stride, Table,
+    code::LONGEST,
     forms::{ABSENT, Forms},
     hash::Places,
 };
@@ -13,6 +14,9 @@ use crate::Codec;
 pub(super) const FORMS_WORDS: usize = 32;
 /// Words before a table's values: those of the forms, and eight about the table.
 const TABLE_WORDS: usize = FORMS_WORDS + 8;
+
+/// Words of a code of lengths.
+const CODE_WORDS: usize = 68;
 
 /// The two halves of a number, the low one first.
 fn halves(number: u64) -> [u32; 2] {
@@ -28,6 +32,8 @@ impl Codec {
             Self::Stride32(codec) => codec.block(),
             Self::Stride64(codec) => codec.block(),
             Self::Scaled64(codec) => codec.block(),
+            Self::Prefix32(codec) => codec.block(),
+            Self::Prefix64(codec) => codec.block(),
             _ => Vec::new(),
         }
     }
@@ -65,6 +71,31 @@ impl Scaled {
         let inverse = 1.0 / f64::from_bits(divisor);
         let own = [divisor, least as u64, inverse.to_bits()].map(halves);
         [self.forms().block(), own.concat()].concat()
+    }
+}
+
+impl<const N: usize> Prefix<N> {
+    /// Stride, order and how many words are the first; then for each of the two codes a word for every length of a number: the code,
+    /// its bits from bit 16 on, and from bit 24 on those of the number with it; then for each code, two to a word, the length that
+    /// any next bits begin with, and from bit 8 on the bits of its code.
+    fn block(&self) -> Vec<u32> {
+        let (steps, codes) = self.parts();
+        let mut words = vec![steps.stride.into(), steps.order.into(), steps.firsts() as u32, 0];
+        for (index, code) in codes.iter().enumerate() {
+            let each = code.code.codes().iter().zip(&code.bits);
+            words.extend(
+                each.map(|(&(code, bits), &all)| {
+                    u32::from(code) | u32::from(bits) << 16 | u32::from(all) << 24
+                }),
+            );
+            words.resize(4 + CODE_WORDS * (index + 1), 0);
+        }
+        for code in codes {
+            let symbol = |&(length, bits): &(u8, u8)| u32::from(length) | u32::from(bits) << 8;
+            words.extend(code.code.symbols().chunks(2).map(|two| symbol(&two[0]) | symbol(&two[1]) << 16));
+        }
+        debug_assert_eq!(words.len(), 4 + 2 * CODE_WORDS + (1 << LONGEST));
+        words
     }
 }
 

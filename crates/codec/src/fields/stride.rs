@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     forms::{Content, Forms, MAX_BITS, Rest},
+    steps::{self, Steps},
     words,
 };
 use crate::{EntryCodec, Error, Stream, codec::only_a};
@@ -37,6 +38,14 @@ struct Learned {
     shift: u8,
     /// Widths of the first fields, where a form has one, two or three sectors.
     first: [u8; 3],
+}
+
+impl Learned {
+    #[inline(always)]
+    fn steps(&self) -> Steps {
+        let Self { stride, order, shift, .. } = *self;
+        Steps { stride, order, shift }
+    }
 }
 
 impl<const N: usize> From<Stride<N>> for Learned {
@@ -101,7 +110,8 @@ impl<const N: usize> Stride<N> {
     /// The codec of one shape with its best widths, and the bytes that it takes for a sample.
     fn with_widths(stride: u8, order: u8, shift: u8, sample: &[Entry]) -> (usize, Self) {
         let mut learned = Learned { stride, order, shift, first: [0; 3] };
-        let sample: Vec<[u64; N]> = sample.iter().map(|entry| numbers(&learned, entry)).collect();
+        let sample: Vec<[u64; N]> =
+            sample.iter().map(|entry| steps::numbers(learned.steps(), entry)).collect();
         let firsts = usize::from(stride * order);
         if firsts > 1 {
             let longest = |all: &[u64; N]| {
@@ -135,9 +145,7 @@ impl<const N: usize> Stride<N> {
 
 impl<const N: usize> fmt::Display for Stride<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.learned.stride;
-        write!(f, "stride {words}, period {} bytes", usize::from(words) * 128 / N)?;
-        if self.learned.order == 2 { f.write_str(", twice") } else { Ok(()) }
+        self.learned.steps().describe::<N>(f)
     }
 }
 
@@ -147,74 +155,6 @@ fn common_zeros<const N: usize>(sample: &[Entry]) -> u8 {
     let mut zeros: Vec<u8> = words.map(|word| word.trailing_zeros() as u8).collect();
     zeros.sort_unstable();
     zeros.get(zeros.len() / 50).copied().unwrap_or(0)
-}
-
-/// The first word, then folded differences: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
-#[inline(always)]
-fn numbers<const N: usize>(learned: &Learned, entry: &Entry) -> [u64; N] {
-    let mut numbers = differences(learned, entry);
-    numbers[0] = turned::<N>(words::split::<N>(entry)[0], learned.shift.into());
-    numbers
-}
-
-/// The [`numbers`] but for the first word, whose field holds any: for sizes.
-///
-/// Loops over what lies in memory become vectors. Arrays that are mapped do not, nor do loops whose first turn differs.
-#[inline(always)]
-fn differences<const N: usize>(learned: &Learned, entry: &Entry) -> [u64; N] {
-    let (stride, order) = (usize::from(learned.stride), learned.order);
-    let words = words::split::<N>(entry);
-    // Zeros before the words: no stride, and no two where they count, are longer.
-    let mut room = [0; 48];
-    for i in 0..N {
-        room[16 + i] = turned::<N>(words[i], learned.shift.into());
-    }
-    let before = |places: usize| room[16 - places.min(16)..].first_chunk::<N>().expect("room for all words");
-    let (words, near, far, farther) = (before(0), before(1), before(stride), before(2 * stride));
-    let sloped = if order == 2 { 2 * stride } else { N };
-    let mut numbers = [0; N];
-    for i in 0..N {
-        let slope = if i < sloped { 0 } else { far[i].wrapping_sub(farther[i]) };
-        let guess = if i < stride { near[i] } else { far[i].wrapping_add(slope) };
-        numbers[i] = fold::<N>(words[i].wrapping_sub(guess));
-    }
-    numbers
-}
-
-/// A word turned right by so many bits.
-#[inline(always)]
-fn turned<const N: usize>(word: u64, shift: u32) -> u64 {
-    if N == 32 { (word | word << 32) >> shift & words::mask(N) } else { word.rotate_right(shift) }
-}
-
-#[inline(always)]
-fn fold<const N: usize>(difference: u64) -> u64 {
-    let sign = (difference >> (words::bits(N) - 1) & 1).wrapping_neg();
-    (difference << 1 ^ sign) & words::mask(N)
-}
-
-#[inline(always)]
-fn unfold(number: u64) -> u64 {
-    number >> 1 ^ (number & 1).wrapping_neg()
-}
-
-/// The words whose [`numbers`] these are.
-#[inline(always)]
-fn restored<const N: usize>(learned: &Learned, numbers: &[u64; N]) -> [u64; N] {
-    let (stride, order) = (usize::from(learned.stride), learned.order);
-    let mut words = [0u64; N];
-    words[0] = numbers[0];
-    for i in 1..N {
-        let back = |places: usize| words[i - places];
-        let guess = match i {
-            _ if i < stride => back(1),
-            _ if order == 1 || i < 2 * stride => back(stride),
-            _ => back(stride).wrapping_mul(2).wrapping_sub(back(2 * stride)),
-        };
-        words[i] = guess.wrapping_add(unfold(numbers[i])) & words::mask(N);
-    }
-    let bits = words::bits(N);
-    words.map(|word| turned::<N>(word, (bits - u32::from(learned.shift)) % bits))
 }
 
 impl<const N: usize> EntryCodec for Stride<N> {
@@ -228,7 +168,7 @@ impl<const N: usize> EntryCodec for Stride<N> {
 
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
-        self.forms.size(&differences(&self.learned, entry))
+        self.forms.size(&steps::differences(self.learned.steps(), entry))
     }
 
     #[inline(always)]
@@ -238,7 +178,7 @@ impl<const N: usize> EntryCodec for Stride<N> {
 
     #[inline(always)]
     fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
-        self.forms.write(entry, &numbers(&self.learned, entry), limit, stream)
+        self.forms.write(entry, &steps::numbers(self.learned.steps(), entry), limit, stream)
     }
 
     #[inline(always)]
@@ -246,7 +186,7 @@ impl<const N: usize> EntryCodec for Stride<N> {
         only_a(layout)?;
         Ok(match self.forms.read(stream)? {
             Content::Raw(entry) => entry,
-            Content::Numbers(numbers, _) => words::join(&restored(&self.learned, &numbers)),
+            Content::Numbers(numbers, _) => words::join(&steps::restored(self.learned.steps(), &numbers)),
         })
     }
 }

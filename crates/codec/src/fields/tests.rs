@@ -9,4 +9,6 @@ fn every_codec_keeps_the_contract() {
     testing::contract(&Stride::<32>::train(&samples), &samples);
     testing::contract(&Stride::<16>::train(&samples), &samples);
     testing::contract(&Scaled::train(&samples), &samples);
+    testing::contract(&Prefix::<32>::train(&samples), &samples);
+    testing::contract(&Prefix::<16>::train(&samples), &samples);
 }

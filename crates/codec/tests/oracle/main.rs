@@ -5,6 +5,7 @@
 mod fields;
 mod floats;
 mod own;
+mod prefix;
 
 use buddy_codec::{
     Bdi, Bpc, Cpack, EntryCodec, Fpc, Fvc,

@@ -1,0 +1,282 @@
+//! Numbers of any length, each behind a prefix code of its length (`docs/format.md`, "prefix32, prefix64").
+//!
+//! Where the numbers of an entry differ in length, fields of one width waste what the longest needs. Here a number of n bits
+//! takes n - 1, its top bit being known, and a code that is short for lengths that are frequent in the allocation.
+
+use std::fmt;
+
+use buddy_core::{Entry, Layout, SizeClass, is_zero};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    code::{LONGEST, PrefixCode},
+    steps::{self, Steps},
+    words,
+};
+use crate::{
+    EntryCodec, Error, Stream,
+    bits::{LsbReader, LsbWriter},
+    codec::only_a,
+};
+
+/// Bits of an entry as it is: a one and its words.
+const RAW_BITS: u32 = 1 + 1024;
+/// Entries of a sample that strides are tried on.
+const FEW: usize = 256;
+/// Lengths of numbers: nothing up to 64 bits.
+const LENGTHS: usize = 65;
+
+/// Prefix codes of the lengths of words or of their differences, `N` of which make an entry: 32 or 16.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Learned", into = "Learned")]
+pub struct Prefix<const N: usize> {
+    /// A stride of 0 for words as they are.
+    steps: Steps,
+    first: LengthCode,
+    rest: LengthCode,
+}
+
+/// A code of lengths, and what a number of each length takes in all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LengthCode {
+    pub(super) code: PrefixCode,
+    pub(super) bits: [u8; LENGTHS],
+}
+
+/// What the codec learns of its allocation: of each code the lengths, one hex digit for each length of a number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Learned {
+    stride: u8,
+    order: u8,
+    first: String,
+    rest: String,
+}
+
+impl<const N: usize> From<Prefix<N>> for Learned {
+    fn from(codec: Prefix<N>) -> Self {
+        let Steps { stride, order, .. } = codec.steps;
+        Self { stride, order, first: codec.first.text(), rest: codec.rest.text() }
+    }
+}
+
+impl<const N: usize> TryFrom<Learned> for Prefix<N> {
+    type Error = Error;
+
+    fn try_from(Learned { stride, order, first, rest }: Learned) -> Result<Self, Error> {
+        let far = usize::from(stride) * usize::from(order);
+        if !(1..=2).contains(&order) || far > N / 2 {
+            let what = format!("no prefix codec of {} bits: stride {stride}, order {order}", words::bits(N));
+            return Err(Error::Parameters(what));
+        }
+        let code = |text: &str| LengthCode::parse(text, words::bits(N) as usize + 1);
+        Ok(Self { steps: Steps { stride, order, shift: 0 }, first: code(&first)?, rest: code(&rest)? })
+    }
+}
+
+impl LengthCode {
+    fn new(code: PrefixCode) -> Self {
+        let mut bits = [0; LENGTHS];
+        for (length, (bits, &(_, code))) in bits.iter_mut().zip(code.codes()).enumerate() {
+            *bits = code + length.saturating_sub(1) as u8;
+        }
+        Self { code, bits }
+    }
+
+    fn parse(text: &str, count: usize) -> Result<Self, Error> {
+        let digits: Option<Vec<u8>> = text.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
+        let wrong = || Error::Parameters(format!("a code of lengths has {count} hex digits, not '{text}'"));
+        let lengths = digits.filter(|digits| digits.len() == count).ok_or_else(wrong)?;
+        Ok(Self::new(PrefixCode::new(&lengths)?))
+    }
+
+    fn text(&self) -> String {
+        self.code.codes().iter().map(|&(_, length)| format!("{length:x}")).collect()
+    }
+
+    #[inline(always)]
+    fn put(&self, writer: &mut LsbWriter<'_>, number: u64) {
+        let length = length(number);
+        let (code, bits) = self.code.codes()[length];
+        writer.put_short(code.into(), bits.into());
+        if length > 1 {
+            // The top bit of the number is known.
+            writer.put(number ^ 1 << (length - 1), length as u32 - 1);
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self, reader: &mut LsbReader) -> Result<u64, Error> {
+        let (length, bits) = self.code.symbols()[reader.peek() as usize % (1 << LONGEST)];
+        reader.skip(bits.into())?;
+        Ok(match length {
+            0 | 1 => length.into(),
+            _ => reader.take(u32::from(length) - 1)? | 1 << (length - 1),
+        })
+    }
+}
+
+/// Bits of a number.
+#[inline(always)]
+fn length(number: u64) -> usize {
+    (64 - number.leading_zeros()) as usize
+}
+
+impl<const N: usize> Prefix<N> {
+    /// Finds the stride and the order for which the entries of a sample take the fewest bytes, then bits, of equal ones the
+    /// first: words as they are, differences at every stride up to half of an entry, then differences of differences up to a
+    /// quarter. Codes are those of the sample's lengths.
+    pub fn train(sample: &[Entry]) -> Self {
+        let step = sample.len().div_ceil(FEW).max(1);
+        let few: Vec<Entry> = sample.iter().step_by(step).filter(|entry| !is_zero(entry)).copied().collect();
+        let shapes = [(0, 1)].into_iter().chain((1..=N / 2).map(|stride| (stride, 1)));
+        let shapes = shapes.chain((1..=N / 4).map(|stride| (stride, 2)));
+        let judged = shapes.map(|(stride, order)| {
+            let steps = Steps { stride: stride as u8, order, shift: 0 };
+            let codec = Self::with_steps(steps, &few);
+            let sizes = few.iter().map(|entry| codec.size_bits(entry));
+            let cost = sizes.map(|bits| (SizeClass::from_bits(bits).bytes() as u64, u64::from(bits)));
+            (cost.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)), steps)
+        });
+        let (_, steps) = judged.min_by_key(|(cost, _)| *cost).expect("there are shapes");
+        Self::with_steps(steps, sample)
+    }
+
+    /// The codec of one shape with the codes of a sample's lengths.
+    fn with_steps(steps: Steps, sample: &[Entry]) -> Self {
+        let count = words::bits(N) as usize + 1;
+        let (mut first, mut rest) = (vec![0; count], vec![0; count]);
+        for entry in sample.iter().filter(|entry| !is_zero(entry)) {
+            let numbers: [u64; N] = numbers(steps, entry);
+            let (firsts, others) = numbers.split_at(steps.firsts());
+            firsts.iter().skip(1).for_each(|&number| first[length(number)] += 1);
+            others.iter().for_each(|&number| rest[length(number)] += 1);
+        }
+        let code = |counts: &[u64]| LengthCode::new(PrefixCode::of_counts(counts));
+        Self { steps, first: code(&first), rest: code(&rest) }
+    }
+
+    /// The stride, the order, and the two codes.
+    pub(super) fn parts(&self) -> (Steps, [&LengthCode; 2]) {
+        (self.steps, [&self.first, &self.rest])
+    }
+
+    /// Bits of the coded form.
+    #[inline(always)]
+    fn coded_bits(&self, entry: &Entry) -> u32 {
+        let numbers: [u64; N] = numbers(self.steps, entry);
+        let firsts = self.steps.firsts();
+        let whole = if firsts > 0 { words::bits(N) } else { 0 };
+        let mut bits = 1 + whole;
+        for &number in &numbers[firsts.min(1)..firsts] {
+            bits += u32::from(self.first.bits[length(number)]);
+        }
+        for &number in &numbers[firsts..] {
+            bits += u32::from(self.rest.bits[length(number)]);
+        }
+        bits
+    }
+}
+
+/// The numbers of an entry: its words, or the differences of its words but for the first.
+#[inline(always)]
+fn numbers<const N: usize>(steps: Steps, entry: &Entry) -> [u64; N] {
+    if steps.stride == 0 { words::split(entry) } else { steps::numbers(steps, entry) }
+}
+
+impl<const N: usize> fmt::Display for Prefix<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.steps {
+            Steps { stride: 0, .. } => f.write_str("lengths of words"),
+            steps => steps.describe::<N>(f),
+        }
+    }
+}
+
+impl<const N: usize> EntryCodec for Prefix<N> {
+    fn max_bits(&self) -> u32 {
+        RAW_BITS
+    }
+
+    fn parameter_bytes(&self) -> usize {
+        2 + 2 * (words::bits(N) as usize + 1)
+    }
+
+    #[inline(always)]
+    fn size_bits(&self, entry: &Entry) -> u32 {
+        self.coded_bits(entry).min(RAW_BITS)
+    }
+
+    #[inline(always)]
+    fn encode(&self, entry: &Entry, stream: &mut Stream) {
+        let raw = self.coded_bits(entry) >= RAW_BITS;
+        let mut writer = LsbWriter::new(stream);
+        writer.put_short(raw.into(), 1);
+        if raw {
+            words::split::<16>(entry).iter().for_each(|&word| writer.put(word, 64));
+            return writer.finish();
+        }
+        let numbers: [u64; N] = numbers(self.steps, entry);
+        let (firsts, others) = numbers.split_at(self.steps.firsts());
+        if let Some((&whole, firsts)) = firsts.split_first() {
+            writer.put(whole, words::bits(N));
+            firsts.iter().for_each(|&number| self.first.put(&mut writer, number));
+        }
+        others.iter().for_each(|&number| self.rest.put(&mut writer, number));
+        writer.finish();
+    }
+
+    #[inline(always)]
+    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
+        only_a(layout)?;
+        let mut reader = LsbReader::new(stream);
+        if reader.take(1)? == 1 {
+            let mut words = [0; 16];
+            for word in &mut words {
+                *word = reader.take(64)?;
+            }
+            return Ok(words::join(&words));
+        }
+        let mut numbers = [0; N];
+        let (firsts, others) = numbers.split_at_mut(self.steps.firsts());
+        if let Some((whole, firsts)) = firsts.split_first_mut() {
+            *whole = reader.take(words::bits(N))?;
+            for number in firsts {
+                *number = self.first.take(&mut reader)?;
+            }
+        }
+        for number in others {
+            *number = self.rest.take(&mut reader)?;
+        }
+        Ok(words::join(&if self.steps.stride == 0 { numbers } else { steps::restored(self.steps, &numbers) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn columns_of_a_matrix_take_a_quarter() {
+        // Rows of 27 columns: three neighbours, then a far step.
+        let column = |i: u32| 5000 + i / 27 + i % 3 + i % 27 / 3 * 310;
+        let columns = |at: u32| (0..32).map(|i| column(32 * at + i).to_le_bytes()).collect::<Vec<_>>();
+        let sample: Vec<Entry> = (0..500).map(|at| testing::entry_of(columns(at))).collect();
+        let codec = Prefix::<32>::train(&sample);
+        assert!(sample.iter().all(|entry| codec.size_bits(entry) <= 256), "{codec}");
+    }
+
+    #[test]
+    fn parameters_that_make_no_codec_are_refused() {
+        let (first, rest) = (format!("11{}", "a".repeat(31)), "6".repeat(33));
+        for (stride, order, what) in [(17, 1, "stride 17"), (9, 2, "stride 9"), (1, 3, "order 3")] {
+            let learned = Learned { stride, order, first: first.clone(), rest: rest.clone() };
+            assert!(Prefix::<32>::try_from(learned).unwrap_err().to_string().contains(what));
+        }
+        for (code, what) in [(&first, "no complete prefix code"), (&"6".repeat(64), "33 hex digits")] {
+            let learned = Learned { stride: 1, order: 1, first: code.clone(), rest: code.clone() };
+            assert!(Prefix::<32>::try_from(learned).unwrap_err().to_string().contains(what), "{code}");
+        }
+    }
+}

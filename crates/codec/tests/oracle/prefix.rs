@@ -1,0 +1,168 @@
+//! prefix32 and prefix64 once more, as slowly and plainly as the page tells them: codes as text, numbers in `i128`.
+
+use buddy_codec::{
+    Codec, CodecKind, EntryCodec, Stream,
+    testing::{entries, noise, samples},
+};
+use buddy_core::{Entry, Layout};
+use proptest::{prelude::*, sample::Index};
+
+use super::own;
+
+const KINDS: [CodecKind; 2] = [CodecKind::Prefix32, CodecKind::Prefix64];
+
+/// A codec as the page tells it, from its parameters.
+struct Page {
+    bits: usize,
+    stride: usize,
+    order: usize,
+    /// The codes of each length, as bits in the order of a stream.
+    first: Vec<String>,
+    rest: Vec<String>,
+}
+
+/// Codes of these lengths: counted up from zeros, the shorter first.
+fn codes(lengths: &str) -> Vec<String> {
+    let lengths: Vec<usize> = lengths.chars().map(|digit| digit.to_digit(16).unwrap() as usize).collect();
+    let mut codes = vec![String::new(); lengths.len()];
+    let (mut next, mut before) = (0u32, 0);
+    for length in 1..=10 {
+        for symbol in (0..lengths.len()).filter(|&symbol| lengths[symbol] == length) {
+            next <<= length - before;
+            before = length;
+            codes[symbol] = format!("{next:0length$b}");
+            next += 1;
+        }
+    }
+    codes
+}
+
+impl Page {
+    fn of(codec: &Codec) -> Self {
+        let parameters = codec.parameters();
+        let number = |name: &str| parameters[name].as_u64().unwrap() as usize;
+        let code = |name: &str| codes(parameters[name].as_str().unwrap());
+        let bits = if codec.kind().name().ends_with("32") { 32 } else { 64 };
+        Self {
+            bits,
+            stride: number("stride"),
+            order: number("order"),
+            first: code("first"),
+            rest: code("rest"),
+        }
+    }
+
+    fn code(&self, word: usize) -> &[String] {
+        if word < self.stride * self.order { &self.first } else { &self.rest }
+    }
+
+    fn guess(&self, words: &[i128], i: usize) -> i128 {
+        match i {
+            _ if i < self.stride => words[i - 1],
+            _ if self.order == 2 && i >= 2 * self.stride => {
+                2 * words[i - self.stride] - words[i - 2 * self.stride]
+            }
+            _ => words[i - self.stride],
+        }
+    }
+
+    fn write(&self, entry: &Entry) -> String {
+        let words = own::numbers(entry, self.bits);
+        let mut text = "0".to_owned();
+        for (i, &word) in words.iter().enumerate() {
+            if self.stride > 0 && i == 0 {
+                text += &own::field(word, self.bits);
+                continue;
+            }
+            let number = if self.stride == 0 {
+                word
+            } else {
+                let difference = (word - self.guess(&words, i)) & ((1 << self.bits) - 1);
+                let negative = difference >> (self.bits - 1) == 1;
+                if negative { 2 * ((1 << self.bits) - difference) - 1 } else { 2 * difference }
+            };
+            let length = (0..).find(|&length| number >> length == 0).unwrap();
+            text += &self.code(i)[length];
+            text += &own::field(number, length.saturating_sub(1));
+        }
+        if text.len() < 1025 {
+            return text;
+        }
+        "1".to_owned() + &words.iter().map(|&word| own::field(word, self.bits)).collect::<String>()
+    }
+
+    fn read(&self, stream: &[u8]) -> Option<Entry> {
+        let mut rest = own::Rest::of(stream);
+        let count = 1024 / self.bits;
+        if rest.number(1)? == 1 {
+            let words: Option<Vec<i128>> = (0..count).map(|_| rest.number(self.bits)).collect();
+            return Some(own::joined(&words?, self.bits));
+        }
+        let mut words = Vec::new();
+        for i in 0..count {
+            if self.stride > 0 && i == 0 {
+                words.push(rest.number(self.bits)?);
+                continue;
+            }
+            let length = self.code(i).iter().position(|code| rest.0.starts_with(code))?;
+            rest.text(self.code(i)[length].len())?;
+            let number = match length {
+                0 => 0,
+                _ => rest.number(length - 1)? | 1 << (length - 1),
+            };
+            if self.stride == 0 {
+                words.push(number);
+                continue;
+            }
+            let difference = if number % 2 == 1 { -(number + 1) / 2 } else { number / 2 };
+            words.push((self.guess(&words, i) + difference) & ((1 << self.bits) - 1));
+        }
+        Some(own::joined(&words, self.bits))
+    }
+}
+
+fn assert_same(codec: &Codec, entry: &Entry, flips: &[Index]) {
+    let page = Page::of(codec);
+    let mut stream = Stream::default();
+    codec.encode(entry, &mut stream);
+    let bits: String = own::Rest::of(stream.bytes()).0;
+    assert_eq!(bits[..stream.bits() as usize], page.write(entry), "{codec:?} {entry:02x?}");
+    assert_eq!(page.read(stream.bytes()).as_ref(), Some(entry));
+    let mut bytes = stream.bytes().to_vec();
+    for flip in flips {
+        let bit = flip.index(8 * bytes.len());
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(codec.decode(&bytes, Layout::A).ok(), page.read(&bytes), "{codec:?} {bytes:02x?}");
+    }
+}
+
+#[test]
+fn the_samples_are_written_as_the_page_says() {
+    for codec in KINDS.map(|kind| kind.train(&samples())) {
+        samples().iter().for_each(|entry| assert_same(&codec, entry, &[]));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_entry_is_written_as_the_page_says(
+        sample in prop::collection::vec(entries(), 1..4),
+        entry in entries(),
+        flips in prop::collection::vec(any::<Index>(), 6),
+    ) {
+        for codec in KINDS.map(|kind| kind.train(&sample)) {
+            sample.iter().chain([&entry]).for_each(|entry| assert_same(&codec, entry, &flips));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_as_the_page_says(sample in entries(), noise in noise(), coded: bool, len in 0usize..=128) {
+        let mut bytes = noise;
+        bytes[0] = bytes[0] & 0xfe | u8::from(!coded);
+        for codec in KINDS.map(|kind| kind.train(&[sample])) {
+            prop_assert_eq!(codec.decode(&bytes[..len], Layout::A).ok(), Page::of(&codec).read(&bytes[..len]));
+        }
+    }
+}

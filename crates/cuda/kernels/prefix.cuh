@@ -1,0 +1,132 @@
+// Numbers behind a prefix code of their length (docs/format.md, "prefix32, prefix64"; the Rust twin is
+// crates/codec/src/fields/prefix.rs). Differences are those of stride.cuh; a stride of 0 leaves words as they are.
+#pragma once
+#include "stride.cuh"
+
+namespace buddy {
+
+template <u32 N>
+struct Prefix {
+    static constexpr u32 COUNT = N;
+    static constexpr u32 WORD_BITS = 1024 / COUNT;
+    static constexpr u32 RAW_BITS = 1025;
+    static constexpr u32 LONGEST = 10;
+    typedef typename WordOf<COUNT>::Type Word;
+
+    // In the block. Codes have a word for each length, tables of lengths one for each two of the next bits.
+    enum : u32 { STRIDE = 0, ORDER = 1, FIRST_WORDS = 2, FIRST_CODES = 4, REST_CODES = 72, FIRST_LENGTHS = 140, REST_LENGTHS = 652 };
+
+    static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
+
+    // Whether word i has the code of the first words, of which there are so many; the compiler knows that late ones have not.
+    static BUDDY_FN bool is_first(u32 i, u32 firsts) { return i < COUNT / 2 && i < firsts; }
+
+    // What the block says of a number's length: its code, the bits of that, and all bits of the number.
+    static BUDDY_FN u32 code_of(const u32* block, bool first, Word number) {
+        return learned_word(block, (first ? FIRST_CODES : REST_CODES) + length_of(number));
+    }
+
+    static BUDDY_FN void split_apart(const u32* block, const u32 (&entry)[32], Word (&numbers)[COUNT]) {
+        split(entry, numbers);
+        Stride<COUNT>::template at_stride<1, true>(learned_word(block, STRIDE), learned_word(block, ORDER), numbers);
+    }
+
+    static BUDDY_FN u32 bits_of(const u32* block, const Word (&numbers)[COUNT]) {
+        u32 firsts = learned_word(block, FIRST_WORDS);
+        u32 bits = 1 + (firsts != 0 ? WORD_BITS : code_of(block, false, numbers[0]) >> 24);
+        BUDDY_UNROLL
+        for (u32 i = 1; i < COUNT; i++) bits += code_of(block, is_first(i, firsts), numbers[i]) >> 24;
+        return bits < RAW_BITS ? bits : RAW_BITS;
+    }
+
+    static BUDDY_FN u32 size_bits(const u32 (&entry)[32], const Params& params) {
+        Word numbers[COUNT];
+        split_apart(params.learned, entry, numbers);
+        return bits_of(params.learned, numbers);
+    }
+
+    template <class Sink>
+    static BUDDY_FN void put_bits(Sink& sink, Word word, u32 bits) {
+        u32 low = low_part(bits);
+        sink.put((u32)word & low_ones(low), low);
+        if (COUNT == 16) sink.put((u32)((u64)word >> 32) & low_ones(bits - low), bits - low);
+    }
+
+    template <class Sink>
+    static BUDDY_FN void put_number(Sink& sink, const u32* block, bool first, Word number) {
+        u32 code = code_of(block, first, number), bits = code >> 16 & 0xff;
+        sink.put(code & 0xffff, bits);
+        put_bits(sink, number, (code >> 24) - bits);
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 encode(u32 (&entry)[32], Row& row, u32& layout, const Params& params) {
+        const u32* block = params.learned;
+        Word numbers[COUNT];
+        layout = 0;
+        split_apart(block, entry, numbers);
+        u32 bits = bits_of(block, numbers), firsts = learned_word(block, FIRST_WORDS);
+        if (bits > STREAM_BITS) return bits;
+        row.clear();
+        FieldSink<Row> sink(row);
+        sink.put(0, 1);
+        if (firsts != 0) put_bits(sink, numbers[0], WORD_BITS);
+        else put_number(sink, block, false, numbers[0]);
+        BUDDY_UNROLL
+        for (u32 i = 1; i < COUNT; i++) put_number(sink, block, is_first(i, firsts), numbers[i]);
+        sink.finish();
+        return bits;
+    }
+
+    template <class Source>
+    static BUDDY_FN Word take_bits(Source& source, u32 bits) {
+        u32 low = low_part(bits);
+        Word word = source.take(low, low_ones(low));
+        if (COUNT == 16) word |= (Word)((u64)source.take(bits - low, low_ones(bits - low)) << 32);
+        return word;
+    }
+
+    template <class Source>
+    static BUDDY_FN Word take_number(Source& source, const u32* block, bool first) {
+        u32 next = source.take(0, low_ones(LONGEST));
+        u32 found = learned_word(block, (first ? FIRST_LENGTHS : REST_LENGTHS) + next / 2) >> next % 2 * 16;
+        u32 length = found & 0xff;
+        source.take(found >> 8 & 0xff, 0);
+        Word number = take_bits(source, length > 1 ? length - 1 : 0);
+        // The top bit is not in the stream.
+        return number | shift_left((Word)(length != 0), (length - 1) & 63);
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&entry)[32], const Params& params) {
+        const u32* block = params.learned;
+        // The entry as it is has 1025 bits, which are never stored.
+        if (layout != 0 || (row.load(0) & 1) != 0) {
+            fill_zeros(entry);
+            return layout != 0 ? LAYOUT : TRUNCATED;
+        }
+        Word numbers[COUNT];
+        FieldSource<Row> source(row, 1);
+        u32 firsts = learned_word(block, FIRST_WORDS);
+        numbers[0] = firsts != 0 ? take_bits(source, WORD_BITS) : take_number(source, block, false);
+        BUDDY_UNROLL
+        for (u32 i = 1; i < COUNT; i++) numbers[i] = take_number(source, block, is_first(i, firsts));
+        if (source.at > limit) {
+            fill_zeros(entry);
+            return TRUNCATED;
+        }
+        Stride<COUNT>::template at_stride<1, false>(learned_word(block, STRIDE), learned_word(block, ORDER), numbers);
+        join(numbers, entry);
+        return OK;
+    }
+};
+
+template <u32 N>
+struct AsksFirst<Prefix<N>> {
+    static constexpr bool VALUE = true;
+};
+
+typedef Prefix<32> Prefix32;
+typedef Prefix<16> Prefix64;
+
+}  // namespace buddy
