@@ -34,7 +34,7 @@ pub(crate) trait Word: Copy + PartialOrd + Into<u64> {
     /// How many of them are not below a number.
     ///
     /// # Safety
-    /// The machine has AVX2.
+    /// The machine has AVX2 and POPCNT.
     #[cfg(target_arch = "x86_64")]
     unsafe fn count_avx2(found: &Found, first: u64) -> u32;
 
@@ -102,7 +102,7 @@ pub(crate) fn look_up<W: Word, const N: usize>(entry: &Entry, table: &Lookup<'_,
         return W::split(&unsafe { W::find_avx512(entry, table) }.0);
     }
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
+    if has_avx2() {
         // SAFETY: the machine has AVX2, and the table is whole.
         return W::split(&unsafe { W::find_avx2(entry, table) }.0);
     }
@@ -128,10 +128,10 @@ pub(crate) fn look_up_and_choose<W: Word, const N: usize>(
         );
     }
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
+    if has_avx2() {
         // SAFETY: the machine has AVX2, and the table is whole.
         let found = unsafe { W::find_avx2(entry, table) };
-        // SAFETY: the machine has AVX2.
+        // SAFETY: the machine has AVX2 and POPCNT.
         return choice.choose(
             #[inline(always)]
             |first| unsafe { W::count_avx2(&found, first) },
@@ -140,10 +140,17 @@ pub(crate) fn look_up_and_choose<W: Word, const N: usize>(
     choose_portable::<W, N>(entry, table, choice)
 }
 
+/// No machine has AVX-512 without POPCNT, which counts are taken with.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn has_avx512() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
 
 /// One by one. Not inlined: beside the others the compiler would prepare for it, entry by entry.
@@ -204,7 +211,7 @@ macro_rules! word {
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
             unsafe fn count_avx2(found: &Found, first: u64) -> u32 {
-                // SAFETY: the caller says that the machine has AVX2.
+                // SAFETY: the caller says that the machine has AVX2 and POPCNT.
                 unsafe { avx2::$word::count_from(found, first as Self) }
             }
 
@@ -254,7 +261,7 @@ mod tests {
             let found: [W; N] = look_up_portable(&entry, &table);
             assert_eq!(look_up::<W, N>(&entry, &table), found);
             #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") {
+            if has_avx2() {
                 // SAFETY: the machine has AVX2, and the table is whole.
                 let words = unsafe { W::find_avx2(&entry, &table) };
                 assert_eq!(W::split::<N>(&words.0), found);
@@ -264,7 +271,7 @@ mod tests {
                 let counted = choose_portable::<W, N>(&entry, &table, &CountFrom(first));
                 assert_eq!(look_up_and_choose::<W, N>(&entry, &table, &CountFrom(first)), counted);
                 #[cfg(target_arch = "x86_64")]
-                if is_x86_feature_detected!("avx2") {
+                if has_avx2() {
                     // SAFETY: the machine has AVX2, and the table is whole.
                     let found = unsafe { W::count_avx2(&W::find_avx2(&entry, &table), first) };
                     assert_eq!(found, counted);
