@@ -14,6 +14,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,6 +64,10 @@ def arrays(pid, memory):
 
 def record(name, seconds, command):
     """Keeps a run of a program in the folder `name`."""
+    if os.path.exists(name):
+        sys.exit(f"{name} is there already: take another name, or remove it")
+    if shutil.which(command[0]) is None:
+        sys.exit(f"{command[0]} is no program")
     folder = pathlib.Path(name)
     folder.mkdir(parents=True)
     own = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
@@ -72,7 +77,8 @@ def record(name, seconds, command):
         while process.poll() is None and used(process.pid) < limit:
             time.sleep(0.002)
         if process.poll() is not None:
-            sys.exit(f"{name} ended before {limit} s of processor time")
+            shutil.rmtree(folder)
+            sys.exit(f"{command[0]} ended before {limit} s of processor time: ask for earlier moments")
         os.kill(process.pid, signal.SIGSTOP)
         (folder / f"s{index}").mkdir()
         with open(f"/proc/{process.pid}/mem", "rb", 0) as memory:
@@ -97,8 +103,13 @@ def record(name, seconds, command):
 
 def profile(run, *options):
     """The record of a profile."""
-    command = [os.environ.get("BUDDY", "buddy"), "profile", run, *options, "--json", "-"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["data"]
+    buddy = os.environ.get("BUDDY", "buddy")
+    if shutil.which(buddy) is None:
+        sys.exit(f"there is no program '{buddy}': say in BUDDY where buddy is")
+    done = subprocess.run([buddy, "profile", run, *options, "--json", "-"], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr.strip())
+    return json.loads(done.stdout)["data"]
 
 
 def score(runs):
