@@ -68,7 +68,7 @@ def call_on(device, function, *arguments):
     """A function of the native module, told where it works: on the CPU, or on a GPU's current stream, with that GPU as the current one."""
     if device.type == "cpu":
         return function((-1, 0), *arguments)
-    _compiler()
+    compiler()
     index = device.index
     if index == torch._C._cuda_getDevice():
         return function((index, torch._C._cuda_getCurrentRawStream(index)), *arguments)
