@@ -1,7 +1,7 @@
 //! Memory by the table of targets that `buddy profile` writes: buffers of a pool, or allocations that follow its changes.
 
 use buddy_codec::Codec;
-use buddy_core::{AllocationTarget, ENTRY_BYTES, PhaseChange, TargetTable, Targets};
+use buddy_core::{AllocationTarget, ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, TargetTable, Targets};
 use cudarc::driver::CudaStream;
 
 use crate::{Allocation, BuddyBuffer, BuddyPool, Error, Gpu};
@@ -65,15 +65,21 @@ impl Allocation {
         let due = table.changes.iter().filter(|change| change.snapshot == snapshot);
         let found = |change: &PhaseChange| all.iter().position(|(name, _)| *name == change.name);
         let mut known: Vec<(usize, Targets)> =
-            due.filter_map(|change| Some((found(change)?, Targets::of(change.ranges.clone())))).collect();
+            due.filter_map(|change| Some((found(change)?, Targets::Pages(change.ranges.clone())))).collect();
         known.sort_by_key(|(at, targets)| growth(&all[*at].1, targets));
         let carry_out = |(at, targets): (usize, Targets)| {
             let (name, one) = &mut all[at];
             let before = one.device_bytes();
-            let outcome = one.retarget(on, targets).map(|()| (before, one.device_bytes()));
-            Changed { name: name.clone(), outcome }
+            let outcome = one.of_its_pages(&targets).and_then(|targets| one.retarget(on, targets));
+            Changed { name: name.clone(), outcome: outcome.map(|()| (before, one.device_bytes())) }
         };
         known.into_iter().map(carry_out).collect()
+    }
+
+    /// Ranges as targets, if they are its pages: one range alone would pass as a target for any pages.
+    fn of_its_pages(&self, targets: &Targets) -> Result<Targets, Error> {
+        let ranges = targets.ranges(self.buffer().entries().div_ceil(ENTRIES_PER_PAGE as u64));
+        ranges.map(Targets::of).map_err(|why| Error::Targets(why.to_string()))
     }
 }
 
