@@ -13,7 +13,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from buddy import _native
-from buddy.torch import compress_saved, flight, kept, noting, policy, swap_
+from buddy.torch import compress_saved, flight, kept, noting, policy, slabs, swap_
 from networks import ALL, Block, compare, equal, gradients
 
 WHOLE = {**ALL, "recompute": ()}
@@ -30,7 +30,7 @@ class Gpu:
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: self.wait())
         monkeypatch.setattr(kept, "_native", types.SimpleNamespace(freeze=self.freeze, read_frozen=_native.read_frozen))
 
-    def freeze(self, place, how, source, to, told, overflow):
+    def freeze(self, place, how, source, to, told, overflow, sums):
         sectors = _native.freeze(place, how, source, to, 0, overflow)
         if told:
             self.words.append((told, sectors))
@@ -235,3 +235,25 @@ def test_a_capture_without_a_step_before_it_passes_all_through(capture):
 def test_overflow_is_on_the_device_or_on_the_host():
     with pytest.raises(ValueError, match="device or host"):
         compress_saved(nn.Identity(), overflow="disk")
+
+
+def test_what_packing_adds_up_in_is_a_streams_and_a_graphs_own(monkeypatch):
+    now = {"stream": 1, "capturing": False}
+    monkeypatch.setattr(slabs, "raw_stream", lambda device: now["stream"])
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: now["capturing"])
+    monkeypatch.setattr(torch, "zeros", lambda size, dtype, device, zeros=torch.zeros: zeros(size, dtype=dtype))
+    rooms = slabs.Slabs()
+
+    def zeros(**where):
+        now.update(where)
+        return rooms.zeros(torch.device("cuda", 0))
+
+    first = zeros()
+    assert first[1] == slabs.SUMS and zeros() == first, "left as it was found, so that the next may have it"
+    graphs = zeros(capturing=True)
+    assert len({first, zeros(stream=2, capturing=False), graphs}) == 3
+    kept = [rooms.sums[1, True]]
+    rooms.begin()
+    assert zeros(stream=1) == first
+    assert zeros(capturing=True) not in (first, graphs), "two graphs may run at the same time"
+    assert kept and rooms.zeros(torch.device("cpu")) == (0, 0)

@@ -20,6 +20,8 @@ struct Tile {
     BUDDY_FN uint4* at(u32 row, u32 chunk) const { return chunks + row * CHUNKS + (chunk ^ swizzle(row)); }
 };
 
+#ifdef __CUDACC__
+
 // One entry's row, seen by its thread as words. Rows start at multiples of 128 bytes, so that the permutation of
 // chunks is an XOR of the address.
 struct Row {
@@ -87,6 +89,8 @@ struct Row {
         for (u32 c = 0; c < CHUNKS; c++) store_chunk(c, in[4 * c], in[4 * c + 1], in[4 * c + 2], in[4 * c + 3]);
     }
 };
+
+#endif  // tests/row.h stands in on a CPU
 
 // Calls `move(row, chunk, index)` for every chunk of the rows in `active`, in the order of plain memory.
 template <class Move>
