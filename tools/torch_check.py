@@ -61,6 +61,25 @@ def check_the_gpu_writes_the_bits_of_the_cpu():
         same(pack(plain.to(GPU)).unpack().cpu(), plain)
 
 
+def check_packing_with_sums_writes_the_same_bytes():
+    """In two kernels with zeros to add up in, which are zeros again, what one step more writes; little that overflows, much, none, and too much."""
+    sums = torch.zeros(1024, dtype=torch.uint8, device=GPU)
+    for count in [1, 500, 40000, 1 << 20]:
+        for far in [0, 1 << 30, 997, 3]:
+            x = torch.randn(count, 64, device=GPU).bfloat16()
+            if far:
+                x[::far, ::2] *= 1e-9
+            for target in ["4/3x", "2x"]:
+                buffers = [torch.zeros(room(target, 0, x.nbytes, x.nbytes // 32), dtype=torch.uint8, device=GPU) for _ in range(2)]
+                for buffer, zeros in zip(buffers, [(0, 0), span(sums)]):
+                    _native.freeze(place(x), ("bf16:112", target, 0), span(x), span(buffer), 0, (0, 0), zeros)
+                assert torch.equal(*buffers) and not sums.any(), (count, far, target)
+                back = torch.empty_like(x)
+                _native.read_frozen(place(x), ("bf16:112", target, 0), span(buffers[1]), span(back))
+                same(back, x)
+        print(f"    {x.nbytes} bytes, of which {int(buffers[1][48:52].view(torch.int32))} sectors overflow")
+
+
 def check_activations_are_pytorchs_to_the_bit():
     """All values of bf16, and normal ones; gradients of random numbers; room that is enough and room that is not."""
     every = torch.arange(-32768, 32768, device=GPU, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)

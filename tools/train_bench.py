@@ -95,12 +95,14 @@ def mode(name, model):
 
 def packed_options(name):
     """`packed alone` packs without computing anything again; `swapped packed` with activations that pack what they keep; `host` with what
-    overflows on the host, as a graph needs it; `512MB` with so much plain memory waiting."""
+    overflows on the host, as a graph needs it; `512MB` with so much plain memory waiting; `70%` with that share of what is dense."""
     options = {"least": "4/3x" if "4/3x" in name else "2x", "overflow": "host" if "host" in name else "device"}
     if "alone" in name:
         options["recompute"] = ()
     if found := re.search(r"(\d+)MB", name):
         options["in_flight_bytes"] = int(found[1]) << 20
+    if found := re.search(r"(\d+)%", name):
+        options["share"] = int(found[1]) / 100
     return options
 
 

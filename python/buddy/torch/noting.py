@@ -155,7 +155,7 @@ class Noting:
         self._capturing = capturing(x.device)
         site = self._sites.next((kind.name, storage.nbytes(), x.device))
         if self._capturing:
-            return None if self._captured_reason(site) else site
+            return None if self._decided(site) else site
         if self.step >= site.due:
             with torch.no_grad(), _disable_current_modes():
                 kept = kind.kept(x.detach())

@@ -63,11 +63,23 @@ class Sites:
 
     def __init__(self):
         self._rows: dict[Any, list] = {}
+        self._dense = self._taken = 0
 
     def begin(self):
         """A new step."""
         for row in self._rows.values():
             row[0] = 0
+        self._dense = self._taken = 0
+
+    def has_share(self, site, size, share):
+        """Whether memory that can be packed is, if only a share of what does not reach 2x shall be, spread over the step."""
+        if share == 1 or DEVICE[site.how[1]] <= DEVICE["2x"]:
+            return True
+        self._dense += size
+        if self._taken + size > share * self._dense:
+            return False
+        self._taken += size
+        return True
 
     def places(self):
         """Sizes and types that there are."""
@@ -88,7 +100,7 @@ class Sites:
 class Policy:
     """What pays: targets of at least ``least``, with at most ``most_overflow`` of the entries beyond them, where at least the share
     ``least_saved`` of the bytes is saved. What overflows lies on the device, in room that may not be enough, or on the host, in room for
-    all that may."""
+    all that may. Of what does not reach 2x, the share ``share`` is packed."""
 
     least: str = "2x"
     least_bytes: int = 1 << 20
@@ -96,8 +108,11 @@ class Policy:
     least_saved: float = 0.1
     learn: bool = True
     overflow: str = "device"
+    share: float = 1.0
 
     def __post_init__(self):
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share is between 0 and 1, not {self.share!r}")
         if self.overflow not in ("device", "host"):
             raise ValueError(f"overflow is device or host, not {self.overflow!r}")
         if self.least not in DEVICE or self.least == "1x":

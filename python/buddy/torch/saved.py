@@ -27,7 +27,7 @@ _modes = torch._C._len_torch_dispatch_stack
 
 def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: int = 1 << 20, most_overflow: float = 0.1,
                    least_saved: float = 0.1, recompute: tuple[type, ...] = CHEAP, learn: bool = True,
-                   in_flight_bytes: int | None = None, overflow: str = "device") -> SavedMemory:
+                   in_flight_bytes: int | None = None, overflow: str = "device", share: float = 1.0) -> SavedMemory:
     """Packs what autograd saves for the backward pass. Gradients are those without it, to the bit.
 
     Put it around the forward pass; the backward pass may be inside or after it::
@@ -38,7 +38,7 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
         print(mem.report())
 
     By default only tensors that reach 2x are packed (what follows a ReLU, masks, sparse ones), found by a look in the first
-    steps; ``least="4/3x"`` packs dense bf16 too. At most ``most_overflow`` of a tensor's entries may be beyond its target, and
+    steps; ``least="4/3x"`` packs dense bf16 too, or the share ``share`` of it: its time grows with its bytes. At most ``most_overflow`` of a tensor's entries may be beyond its target, and
     at least ``least_saved`` of its bytes must be saved.
     What is cheap to compute again from a tensor that is kept anyway, the output of a module of the types ``recompute``, is not
     packed but computed. What is wanted again at once, or held by someone else too, is left alone in later steps unless ``learn`` is
@@ -51,10 +51,10 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
     Memory that is changed behind autograd's back (through ``.data``, or by kernels that do not say so) between two operations
     that save it must not be used with this.
     """
-    options = (least, least_bytes, most_overflow, least_saved, learn, overflow, tuple(recompute), in_flight_bytes)
+    options = (least, least_bytes, most_overflow, least_saved, learn, overflow, share, tuple(recompute), in_flight_bytes)
     kept = _MODELS.setdefault(model, {})
     if options not in kept:
-        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:6]), tuple(recompute), in_flight_bytes)
+        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:7]), tuple(recompute), in_flight_bytes)
     return kept[options]
 
 
@@ -191,18 +191,21 @@ class SavedMemory(noting.Noting):
 
     def _reason(self, site, tensor, storage):
         """Why memory stays as it is, after a look if one is due."""
-        if self._capturing:
-            return self._captured_reason(site)
-        if site.sticks is None and self.step >= site.due:
+        if site.sticks is None and self.step >= site.due and not self._capturing:
             flat = over(storage, torch.uint8, (storage.nbytes(),), (1,), 0)
             self.policy.look(site, self.step, flat, tensor.dtype)
-        return site.sticks or site.reason
+        return self._decided(site, storage.nbytes())
 
-    def _captured_reason(self, site):
-        """The same while a graph is captured, where nobody may look or wait."""
-        if self.policy.overflow != "host":
+    def _decided(self, site, size=0):
+        """The same as far as it is known: while a graph is captured nobody may look or wait."""
+        if self._capturing and self.policy.overflow != "host":
             return "captured in a graph"
-        return site.sticks or site.reason or (None if site.has_piece() else "not seen before the graph")
+        reason = site.sticks or site.reason
+        if reason is None and site.how is not None and not self._sites.has_share(site, size, self.policy.share):
+            return "beyond the share"
+        if reason is None and self._capturing and not site.has_piece():
+            return "not seen before the graph"
+        return reason
 
     def _packing(self, kept, pack, *others):
         """Packs by ``pack(take, told, beside)``, and sees to it that the plain memory goes."""
