@@ -207,6 +207,17 @@ def test_a_captured_step_packs_what_the_steps_before_it_did(capture, name):
     assert reports[2].tensors > 0 and set(reports[10].skipped) >= {"not seen before the graph"}
 
 
+def test_a_captured_step_packs_the_share_that_the_steps_before_it_did(capture):
+    model, batch, packed = nn.Sequential(Block(), Block()).bfloat16(), torch.randn(2, 16, 64).bfloat16(), []
+    for step in range(4):
+        capture.on = step == 3
+        wanted = gradients(copy.deepcopy(model), batch)
+        with compress_saved(model, **HOST, share=0.5) as mem:
+            equal(gradients(model, batch), wanted)
+        packed.append((mem.report().tensors, mem.report().skipped["beyond the share"]))
+    assert packed[2] == packed[3] and packed[2][0] > 3
+
+
 def test_a_graphs_host_memory_is_never_anothers(capture):
     model, batch = Block(), torch.randn(2, 16, 64)
     for step in range(4):
