@@ -212,7 +212,7 @@ def test_a_captured_step_packs_the_share_that_the_steps_before_it_did(capture):
     for step in range(4):
         capture.on = step == 3
         wanted = gradients(copy.deepcopy(model), batch)
-        with compress_saved(model, **HOST, share=0.5) as mem:
+        with compress_saved(model, least="4/3x", least_bytes=256, least_saved=-9.0, overflow="host", share=0.5) as mem:
             equal(gradients(model, batch), wanted)
         packed.append((mem.report().tensors, mem.report().skipped["beyond the share"]))
     assert packed[2] == packed[3] and packed[2][0] > 3

@@ -343,10 +343,15 @@ struct Backward {
     }
 };
 
-// The tile's rows to where lanes say.
-template <class Way>
+// The tile's rows to where lanes say. `IN_ORDER` if they follow each other unless the data is a matrix.
+template <class Way, bool IN_ORDER>
 BUDDY_FN void put_rows(const Reading& of, const Tile& tile, u64 entry, u32 active, const uint4* gradients = nullptr) {
     __syncwarp();
+    if (IN_ORDER && active == ALL && of.from.order.row == 0) {
+        u64 mine = (entry - tile.lane) * CHUNKS + tile.lane;
+        along_plain(tile, ALL, [&](uint4* shared, u32 index) { Way::put(of, mine + (index - tile.lane), *shared, gradients); });
+        return;
+    }
     BUDDY_UNROLL
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 row = i * (WARP / CHUNKS) + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
@@ -366,7 +371,7 @@ BUDDY_FN void read_places(const Reading& of, u64 first, u64 count, u64 base, con
     u32 active = __ballot_sync(ALL, wanted);
     if (active == 0) return;
     load_places<true>(of, tile, first + place, wanted);
-    put_rows<Way>(of, tile, entry - base, active, gradients);
+    put_rows<Way, true>(of, tile, entry - base, active, gradients);
 }
 
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
@@ -390,5 +395,5 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     u64 entry = at < count ? list[at] : 0;
     bool wanted = at < count && entry < of.from.order.entries;
     load_places<false>(of, tile, wanted ? of.from.order.place_of(entry) : 0, wanted);
-    put_rows<Forward>(of, tile, at, active);
+    put_rows<Forward, false>(of, tile, at, active);
 }
