@@ -196,7 +196,7 @@ pub unsafe extern "C" fn buddyLinear(
             // SAFETY: the caller's promises.
             let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
             let linear = Linear {
-                weights,
+                weights: weights.into(),
                 x: span(layer.x, tokens * inputs),
                 bias: (layer.bias != 0).then(|| span(layer.bias, 2 * outputs)),
                 y: span(layer.y, tokens * outputs * value),
