@@ -184,23 +184,26 @@ struct Overflows {
     static constexpr u32 PER_LANE = 8;
     u32 entries[WARP * PER_LANE], sectors[WARP * PER_LANE];
 
-    // Lists those of the nibbles in `word`, the first of them at `place`; how many there are in the warp.
-    BUDDY_FN u32 list(const Packing& of, u32 word, u64 place, u32 lane) {
+    // Lists those of the nibbles in `word`, in the warp's pages from `page` on; how many there are in the warp.
+    BUDDY_FN u32 list(const Packing& of, u32 word, u64 page, u32 lane) {
         u32 some = sectors_over_word(word, PER_LANE, of.device_bytes), count = 0;
         for (u32 i = 0; some != 0 && i < PER_LANE; i++) count += sectors_over(word >> 4 * i & 15, of.device_bytes) != 0;
-        u32 end = count;
+        // Both sums up to this lane at once: at most 1024 sectors of 256 entries.
+        u32 end = some << 16 | count;
         for (u32 step = 1; step < WARP; step *= 2) {
             u32 other = __shfl_up_sync(ALL, end, step);
             end += lane >= step ? other : 0;
         }
-        u32 at = end - count, sector = some == 0 ? 0 : (u32)first_sector(of.index, (const u32*)of.nibbles, place, of.device_bytes);
-        for (u32 i = 0; some != 0 && i < PER_LANE; i++) {
-            u32 over = sectors_over(word >> 4 * i & 15, of.device_bytes);
-            if (over != 0) entries[at] = lane * PER_LANE + i, sectors[at++] = sector;
-            sector += over;
+        if (some != 0) {
+            u32 at = (end & 0xffff) - count, sector = of.index[page] + (end >> 16) - some;
+            for (u32 i = 0; i < PER_LANE; i++) {
+                u32 over = sectors_over(word >> 4 * i & 15, of.device_bytes);
+                if (over != 0) entries[at] = lane * PER_LANE + i, sectors[at++] = sector;
+                sector += over;
+            }
         }
         __syncwarp();
-        return __shfl_sync(ALL, end, WARP - 1);
+        return __shfl_sync(ALL, end, WARP - 1) & 0xffff;
     }
 };
 
@@ -227,11 +230,12 @@ BUDDY_FN void put_overflow(const Packing& of, u64 at, u64 sector) {
     for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
 }
 
-// The overflowing entries of a warp's 256, eight of them in the nibbles at `word`: encoded once more, their last sectors put in place.
+// The overflowing entries of a warp's four pages, eight of them in the nibbles at `word`: encoded once more, their last sectors put in
+// place.
 BUDDY_FN void put_overflows(const Packing& of, Overflows& overflows, u64 word, bool there, u32 lane) {
     u32 nibbles = there ? ((const u32*)of.nibbles)[word] : 0;
-    u32 count = overflows.list(of, nibbles, word * Overflows::PER_LANE, lane);
     u64 first = (word - lane) * Overflows::PER_LANE;
+    u32 count = overflows.list(of, nibbles, first / PAGE_ENTRIES, lane);
     for (u32 i = lane; i < count; i += WARP) put_overflow(of, first + overflows.entries[i], overflows.sectors[i]);
 }
 
@@ -262,7 +266,8 @@ BUDDY_FN void clear_sums(u32* sums, u32 lane) {
 }
 
 // The index and what overflows in one, a block to a part; the sums have memory of their own, which is zeros afterwards as before.
-extern "C" __global__ void __launch_bounds__(FINISHERS) frozen_finish(const __grid_constant__ Packing of) {
+// Two blocks to a multiprocessor, so that all parts of a large buffer are under way at once.
+extern "C" __global__ void __launch_bounds__(FINISHERS, 2) frozen_finish(const __grid_constant__ Packing of) {
     constexpr u32 PER_PAGE = PAGE_ENTRIES / Overflows::PER_LANE;
     __shared__ Overflows all_overflows[FINISHERS / WARP];
     __shared__ u32 sums[WARP], of_part[2];
