@@ -53,8 +53,10 @@ def blocks(model):
 
 
 def checkpointed(model, **how):
+    # There is no dropout in these blocks, whose random numbers would have to be kept.
+    how |= {"use_reentrant": False, "preserve_rng_state": False}
     for block in blocks(model):
-        block.forward = lambda *inputs, run=block.forward: checkpoints.checkpoint(run, *inputs, use_reentrant=False, **how)
+        block.forward = lambda *inputs, run=block.forward: checkpoints.checkpoint(run, *inputs, **how)
 
 
 def selective():
@@ -77,7 +79,7 @@ def budget(model, share):
 @contextlib.contextmanager
 def mode(name, model):
     """Sets a model up; gives the context of a forward pass."""
-    around = contextlib.nullcontext
+    around, name = contextlib.nullcontext, name.removeprefix("graphed ")
     if name.startswith("checkpoint"):
         checkpointed(model)
     if name.startswith("selective"):

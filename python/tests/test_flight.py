@@ -16,7 +16,8 @@ from buddy import _native
 from buddy.torch import compress_saved, flight, kept, noting, policy, slabs, swap_
 from networks import ALL, Block, compare, equal, gradients
 
-WHOLE = {**ALL, "recompute": ()}
+DEVICE = {**ALL, "overflow": "device"}
+WHOLE = {**DEVICE, "recompute": ()}
 ENOUGH = 1 << 30
 
 
@@ -144,6 +145,20 @@ def test_with_overflow_on_the_host_there_is_always_room():
     assert mem.report().skipped.keys() == {"does not reach 2x"}
 
 
+def test_without_memory_to_pin_what_overflows_lies_on_the_device(monkeypatch):
+    from buddy.torch.beside import Beside
+
+    def full(self, size):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(Beside, "take", full)
+    for name, (make, shape) in MODELS.items():
+        model = make()
+        mem = compare(model, torch.randn(shape, dtype=next(model.parameters()).dtype), steps=3, **HOST)
+        report = mem.report()
+        assert report.tensors > 0 and "overflowed its room" not in report.skipped, (name, report)
+
+
 def test_buffers_that_live_at_the_same_time_share_no_host_memory():
     model, batches = Block(), [torch.randn(2, 16, 64) for _ in range(3)]
     wanted = [gradients(copy.deepcopy(model), batch)[:-1] for batch in batches]
@@ -233,7 +248,7 @@ def test_a_graphs_host_memory_is_never_anothers(capture):
 
 
 def test_a_capture_without_a_step_before_it_passes_all_through(capture):
-    for options, reason in [(HOST, "not seen before the graph"), (ALL, "captured in a graph")]:
+    for options, reason in [(HOST, "not seen before the graph"), (DEVICE, "captured in a graph")]:
         model, batch = Block(), torch.randn(2, 16, 64)
         wanted = gradients(copy.deepcopy(model), batch)
         capture.on = True

@@ -162,7 +162,7 @@ class Noting:
                 flat = over(kept.untyped_storage(), torch.uint8, (storage.nbytes(),), (1,), 0)
                 # It costs next to nothing, so 4/3x is enough.
                 self.policy.look(site, self.step, flat, x.dtype, least="4/3x", codec="bf16")
-                if site.reason is None and not Activated(x.detach(), kind, site).agrees(x.detach(), self._piece(site)):
+                if site.reason is None and not Activated(x.detach(), kind, site).agrees(x.detach(), self._piece(site, storage.nbytes())):
                     site.reason = "not PyTorch's bits"
         return None if site.reason else site
 

@@ -107,7 +107,7 @@ class Policy:
     most_overflow: float = 0.1
     least_saved: float = 0.1
     learn: bool = True
-    overflow: str = "device"
+    overflow: str = "host"
     share: float = 1.0
 
     def __post_init__(self):
@@ -139,6 +139,11 @@ class Policy:
         site.room = room(target, 0, size, 0 if site.beside else site.sectors)
         if site.room > (1 - self.least_saved) * size:
             site.reason = "too little is saved"
+
+    @staticmethod
+    def keep_on_device(site, size):
+        """What overflows of a site lies on the device after all."""
+        site.beside, site.room = 0, room(site.how[1], 0, padded(size), site.sectors)
 
     @staticmethod
     def overflowing(found, choice):

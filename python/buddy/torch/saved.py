@@ -27,7 +27,7 @@ _modes = torch._C._len_torch_dispatch_stack
 
 def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: int = 1 << 20, most_overflow: float = 0.1,
                    least_saved: float = 0.1, recompute: tuple[type, ...] = CHEAP, learn: bool = True,
-                   in_flight_bytes: int | None = None, overflow: str = "device", share: float = 1.0) -> SavedMemory:
+                   in_flight_bytes: int | None = None, overflow: str = "host", share: float = 1.0) -> SavedMemory:
     """Packs what autograd saves for the backward pass. Gradients are those without it, to the bit.
 
     Put it around the forward pass; the backward pass may be inside or after it::
@@ -43,10 +43,11 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
     What is cheap to compute again from a tensor that is kept anyway, the output of a module of the types ``recompute``, is not
     packed but computed. What is wanted again at once, or held by someone else too, is left alone in later steps unless ``learn`` is
     off. Parameters, buffers, subclasses of tensors and what is smaller than ``least_bytes`` are passed through. The same model and
-    options give the same memory, so it may be written into the training loop. Plain memory is let go once the GPU says that its
-    packed form had room; at most ``in_flight_bytes`` of it wait for that answer, by default a tenth of what is saved, 1 GB at most.
-    With ``overflow="host"`` what overflows goes to pinned memory of the host, which has room for all that may: then nothing waits, and
-    the step can be captured in a CUDA graph, after a few steps without one, if it then saves the same tensors.
+    options give the same memory, so it may be written into the training loop.
+    What overflows goes to pinned memory of the host, which has room for all that may, a quarter to three quarters of what is packed:
+    so nothing waits, and the step can be captured in a CUDA graph, after a few steps without one, if it then saves the same tensors.
+    With ``overflow="device"``, or if no more can be pinned, it lies on the device: plain memory is let go once the GPU says that its packed
+    form had room, and at most ``in_flight_bytes`` of it wait for that answer, by default a tenth of what is saved, 1 GB at most.
 
     Memory that is changed behind autograd's back (through ``.data``, or by kernels that do not say so) between two operations
     that save it must not be used with this.
@@ -209,7 +210,7 @@ class SavedMemory(noting.Noting):
 
     def _packing(self, kept, pack, *others):
         """Packs by ``pack(take, told, beside)``, and sees to it that the plain memory goes."""
-        beside, told = self._piece(kept.site), None
+        beside, told = self._piece(kept.site, kept.size), None
         if flight.waits(kept.device) and not self._capturing:
             told = self._flight.word()
         pack(self._slabs[kept.device].take, told, beside, *others)
@@ -223,11 +224,16 @@ class SavedMemory(noting.Noting):
             self._report.packed(kept)
             self._flight.add(told, 0, kept.device, self._counted, kept.site, self._report)
 
-    def _piece(self, site):
-        """Memory for whatever may overflow, if it goes to the host. A graph's is never another's."""
+    def _piece(self, site, size):
+        """Memory for whatever may overflow, if it goes to the host and there is some. A graph's is never another's."""
         if not site.beside:
             return None
-        piece = site.piece() or self._beside.take(site.beside)
+        try:
+            piece = site.piece() or self._beside.take(site.beside)
+        except RuntimeError:
+            # No more memory can be pinned.
+            self.policy.keep_on_device(site, size)
+            return None
         if self._capturing:
             # Nothing else is under way when a capture begins.
             piece.is_graphs, piece.stream = True, None
