@@ -129,7 +129,7 @@ def check_swapped_models():
     cases = [(nn.Sequential(Block(), Block(activation=nn.ReLU())), (8, 128, 64)),
              (nn.Sequential(nn.Conv2d(16, 32, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True), nn.Conv2d(32, 16, 3)), (8, 16, 34, 34))]
     for model, shape in cases:
-        for options in [{}, {"least": "4/3x"}, {"in_flight_bytes": 0}, {"overflow": "host"}]:
+        for options in [{}, {"least": "4/3x"}, {"overflow": "device", "in_flight_bytes": 0}, {"overflow": "device"}]:
             plain, swapped = copy.deepcopy(model).to(GPU, torch.bfloat16), swap_(copy.deepcopy(model)).to(GPU, torch.bfloat16)
             if len(shape) == 4:
                 plain, swapped = plain.to(memory_format=torch.channels_last), swapped.to(memory_format=torch.channels_last)
@@ -310,7 +310,7 @@ def check_saved_activations():
              (Convolutions(), (2, 16, 24, 24)), (nn.LSTM(32, 32, batch_first=True), (4, 9, 32))]
     for model, shape in cases:
         for dtype in [torch.float32, torch.bfloat16]:
-            for options in [{}, {"in_flight_bytes": 0}, {"overflow": "host"}, {"most_overflow": 0.1}]:
+            for options in [{}, {"overflow": "device", "in_flight_bytes": 0}, {"overflow": "device"}, {"most_overflow": 0.1}]:
                 mem = compare(copy.deepcopy(model).to(GPU, dtype), torch.randn(shape, device=GPU, dtype=dtype), steps=3, **options)
                 assert mem.report().tensors > 0 or "most_overflow" in options
                 assert not mem._flight.pending
@@ -320,7 +320,7 @@ def captured_step(model, batch, **options):
     """A graph of a step, forward and backward, and the gradients that it leaves."""
     def step():
         model.zero_grad(set_to_none=True)
-        with compress_saved(model, overflow="host", least_bytes=256, **options) as mem:
+        with compress_saved(model, least_bytes=256, **options) as mem:
             loss = model(batch).float().square().mean()
         loss.backward()
         return mem
@@ -362,7 +362,7 @@ def check_captured_steps():
                 graph.replay()
                 found = [one.clone() for one in grads]
                 equal(found, gradients(plain, batch)[:-1])
-                with compress_saved(plain, **ALL, overflow="host"):
+                with compress_saved(plain, **ALL):
                     equal(gradients(plain, batch)[:-1], found)
             print(f"    {report.tensors} packed, {report.recomputed} computed again, in a graph")
 
