@@ -20,6 +20,9 @@ from .slabs import Slabs
 
 # Bytes of plain memory that wait for the GPU's answer, at most.
 MOST_IN_FLIGHT = 1 << 30
+# Memory that is wanted again before so many times its bytes are is held until then: what attention puts out is, with queries, keys and
+# values in between.
+SOON = 4
 # What is kept of a model between steps: how its tensors are packed.
 _MODELS: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, SavedMemory]] = weakref.WeakKeyDictionary()
 _modes = torch._C._len_torch_dispatch_stack
@@ -44,7 +47,7 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
     packed but computed. What is wanted again at once, or held by someone else too, is left alone in later steps unless ``learn`` is
     off. Parameters, buffers, subclasses of tensors and what is smaller than ``least_bytes`` are passed through. The same model and
     options give the same memory, so it may be written into the training loop.
-    What overflows goes to pinned memory of the host, which has room for all that may, a quarter to three quarters of what is packed:
+    What overflows goes to pinned memory of the host, which has room for all that may, a quarter of what is packed at 4/3x, half at 2x:
     so nothing waits, and the step can be captured in a CUDA graph, after a few steps without one, if it then saves the same tensors.
     With ``overflow="device"``, or if no more can be pinned, it lies on the device: plain memory is let go once the GPU says that its packed
     form had room, and at most ``in_flight_bytes`` of it wait for that answer, by default a tenth of what is saved, 1 GB at most.
@@ -283,9 +286,9 @@ class SavedMemory(noting.Noting):
 
     def _learn(self, kept):
         """What its uses say of the next step: memory that is wanted again at once, or that others hold, is not worth packing; memory
-        that is wanted twice in a row is read once."""
+        that is wanted twice, with little in between, is read once."""
         site = kept.site
-        if kept.given is not None and self._given - kept.given < kept.size:
+        if kept.given is not None and self._given - kept.given < SOON * kept.size:
             site.soon = True
         self._given += kept.size
         kept.given = self._given
