@@ -70,7 +70,8 @@ fn data(row: usize) -> Vec<u8> {
     for seed in 0..400u32 {
         let value = |i: u32| {
             let hash = (seed * 64 + i).wrapping_mul(0x9e37_79b9).rotate_left(13).wrapping_mul(0x85eb_ca6b);
-            let low = if hash.is_multiple_of(7) && seed % 9 == 0 { 40 + seed % 80 } else { 116 + (hash >> 8) % 6 };
+            let low =
+                if hash.is_multiple_of(7) && seed % 9 == 0 { 40 + seed % 80 } else { 116 + (hash >> 8) % 6 };
             ((hash & 0x807f | low << 7) as u16).to_le_bytes()
         };
         entries.push(std::array::from_fn(|i| value(i as u32 / 2)[i % 2]));
@@ -90,7 +91,9 @@ fn check(target: Target, row: usize) {
         assert_eq!(told, sectors);
         assert!(again == data, "{target} rows of {row}, {parts} parts, apart {apart}");
         if apart {
-            assert!(buffer == wanted[..before] && beside == wanted[before..][..sectors as usize * SECTOR_BYTES]);
+            assert!(
+                buffer == wanted[..before] && beside == wanted[before..][..sectors as usize * SECTOR_BYTES]
+            );
         } else {
             assert!(buffer == wanted, "{target} rows of {row}, {parts} parts");
         }

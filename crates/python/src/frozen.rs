@@ -54,7 +54,8 @@ pub(crate) fn freeze(
     let (codec, target, row) = parse(&how)?;
     if let Some((gpu, stream)) = gpu(place)? {
         let buffer = open(&gpu, (&codec, target, row), from.1, (to, overflow)).map_err(failure::gpu)?;
-        let buffer = if sums.1 == 0 { buffer } else { buffer.with_sums(on_gpu(sums)).map_err(failure::gpu)? };
+        let buffer =
+            if sums.1 == 0 { buffer } else { buffer.with_sums(on_gpu(sums)).map_err(failure::gpu)? };
         // SAFETY: Python keeps the word until it was written.
         let packed = unsafe { buffer.pack_from(&stream, on_gpu(from), told) };
         return packed.map(|()| None).map_err(failure::gpu);
