@@ -32,7 +32,7 @@
 #include "scaled.cuh"
 #include "stride.cuh"
 #include "table.cuh"
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(BUDDY_EMULATED)
 #include "tile.cuh"
 
 namespace buddy {
