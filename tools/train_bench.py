@@ -170,7 +170,7 @@ def measure(network, name, steps, warm_up, profile):
         steps = 2
     if "packed" not in name:
         # There is nothing to learn.
-        warm_up = 1
+        warm_up = 2 if "compiled" in name or "graphed" in name else 1
     with mode(name, model) as around:
         def step():
             optimizer.zero_grad(set_to_none=True)
