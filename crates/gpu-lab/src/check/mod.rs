@@ -68,13 +68,19 @@ fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
     [(native, 0.0), (Fill::Varied, 0.01), (native, 0.1), (Fill::Varied, 0.5), (Fill::Noise, 1.0)]
 }
 
-/// Compares about `bytes` of data, spread over all codecs; `progress` hears of each case.
+/// Compares about `bytes` of data, spread over all codecs, or those that `only` names if it names any; `progress` hears of each case.
 ///
 /// # Errors
 /// [`Error::Differs`] with the first difference, or what compiler or driver say.
-pub fn check(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&CheckCase)) -> Result<CheckReport, Error> {
-    let codecs: Vec<CodecKind> = buddy_cuda::codecs().collect();
-    let each = bytes / (codecs.len() as u64 * 5 * ENTRY_BYTES as u64);
+pub fn check(
+    gpu: &Gpu,
+    bytes: u64,
+    only: &[CodecKind],
+    mut progress: impl FnMut(&CheckCase),
+) -> Result<CheckReport, Error> {
+    let asked = |kind: &CodecKind| only.is_empty() || only.contains(kind);
+    let codecs: Vec<CodecKind> = buddy_cuda::codecs().filter(asked).collect();
+    let each = bytes / (codecs.len().max(1) as u64 * 5 * ENTRY_BYTES as u64);
     // Not a whole number of pages: the last one is cut off.
     let entries = each.max(LEAST) / 64 * 64 - 27;
     // The data, a page more, metadata, and a little.
