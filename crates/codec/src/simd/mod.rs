@@ -7,8 +7,10 @@
 
 #![allow(unsafe_code)]
 
+mod lengths;
 mod lookup;
 
+pub(crate) use lengths::{Lengths, sum_of_lengths};
 pub(crate) use lookup::{Choice, Lookup, PADDING, Word, look_up, look_up_and_choose};
 
 /// Runs `work` with the widest vectors of this machine. Everything that `work` calls on its hot path must be
