@@ -16,7 +16,7 @@ use crate::{
 const LAUNCHES: usize = 3;
 
 /// What buffers are written, read and gathered from with: a codec, a target and data that suits both.
-const PAIRS: [(CodecKind, Target, Fill); 13] = [
+const PAIRS: [(CodecKind, Target, Fill); 15] = [
     (CodecKind::Bpc, Target::X2, Fill::Ramp),
     (CodecKind::Planes64, Target::X2, Fill::Field64),
     (CodecKind::Bf16, Target::X4Over3, Fill::Weights),
@@ -30,6 +30,8 @@ const PAIRS: [(CodecKind, Target, Fill); 13] = [
     (CodecKind::Scaled64, Target::X2, Fill::Quotients),
     (CodecKind::Prefix32, Target::X4, Fill::Corners),
     (CodecKind::Prefix64, Target::X2, Fill::Field64),
+    (CodecKind::Rank32, Target::X2, Fill::Values),
+    (CodecKind::Rank64, Target::X4, Fill::Values),
 ];
 
 /// Data that nvCOMP packs, too, and the bytes of a value.

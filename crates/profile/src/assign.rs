@@ -6,10 +6,15 @@ use buddy_core::{
     or_uncompressed,
 };
 
-use crate::{Error, Measured, MeasuredAllocation, MeasuredCodec, candidates, ranges::page_ranges};
+use crate::{
+    Error, Measured, MeasuredAllocation, MeasuredCodec, candidates,
+    ranges::page_ranges,
+    share::{MOST_OF_ONE, fits, sums},
+    together::together,
+};
 
 /// The most that a carve-out of three times the device memory allows over all.
-const LARGEST_RATIO: u64 = 4;
+pub(crate) const LARGEST_RATIO: u64 = 4;
 
 /// Which codec an allocation gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,13 +109,19 @@ pub fn assign(
         }
         Policy::Page => {
             let of_allocation = |(allocation, &at): (&MeasuredAllocation, &usize)| match codec {
-                CodecChoice::Fixed(_) => by_pages(allocation, at, threshold),
-                CodecChoice::Auto => best_by_pages(allocation, threshold),
+                CodecChoice::Fixed(_) => by_pages(allocation, at, threshold.max(MOST_OF_ONE)),
+                CodecChoice::Auto => best_by_pages(allocation, threshold.max(MOST_OF_ONE)),
             };
-            measured.allocations.iter().zip(&codecs).map(of_allocation).collect::<Result<_, Error>>()?
+            let alone = measured.allocations.iter().zip(&codecs).map(of_allocation);
+            let alone = alone.collect::<Result<Vec<_>, Error>>()?;
+            if within(measured, &alone, threshold) {
+                alone
+            } else {
+                together(measured, codec, &codecs, threshold)
+            }
         }
     };
-    stay_within_four(measured, &mut assigned);
+    stay_within_four(measured, &mut assigned, 0);
     leave_uncompressed(measured, &mut assigned);
     Ok(assigned)
 }
@@ -127,6 +138,29 @@ fn leave_uncompressed(measured: &Measured, assigned: &mut [Assignment]) {
             first_page += range.pages as usize;
         }
     }
+}
+
+/// Whether all allocations together overflow by no more than the threshold, in any snapshot.
+fn within(measured: &Measured, assigned: &[Assignment], threshold: f64) -> bool {
+    let snapshots = measured.run.snapshots.len();
+    let each = || measured.allocations.iter().zip(assigned);
+    let of_one = |(allocation, one): (&MeasuredAllocation, &Assignment)| -> Vec<u64> {
+        let codec = &allocation.codecs[one.codec];
+        let over = |snapshot| {
+            ranges_in(codec, one, snapshot).iter().map(|(target, all)| all.overflowing(*target)).sum()
+        };
+        (0..snapshots).map(over).collect()
+    };
+    let overflowing: Vec<Vec<u64>> = each().map(of_one).collect();
+    fits(&sums(snapshots, overflowing.iter()), &entries_over_time(measured), threshold)
+}
+
+/// The entries of all allocations that are alive, in each snapshot.
+pub(crate) fn entries_over_time(measured: &Measured) -> Vec<u64> {
+    let alive = |snapshot: usize| {
+        measured.allocations.iter().map(|one| one.codecs[one.auto].histograms[snapshot].entries()).sum()
+    };
+    (0..measured.run.snapshots.len()).map(alive).collect()
 }
 
 /// Targets for ranges of pages with one codec.
@@ -179,8 +213,9 @@ pub(crate) fn entries(codec: &MeasuredCodec) -> u64 {
 }
 
 /// Turns 16x back to 4x until all of it together is within 4x: first where most entries overflow, then the
-/// smallest ranges, so that as little as possible is turned back.
-pub(crate) fn stay_within_four(measured: &Measured, assigned: &mut [Assignment]) {
+/// smallest ranges, so that as little as possible is turned back. On a GPU with more device memory than they take, since it had
+/// or will have more to hold, the carve-out is three times that.
+pub(crate) fn stay_within_four(measured: &Measured, assigned: &mut [Assignment], memory: u64) {
     let mut all = 0;
     let mut device = 0;
     let mut sixteen = Vec::new();
@@ -199,7 +234,7 @@ pub(crate) fn stay_within_four(measured: &Measured, assigned: &mut [Assignment])
     }
     sixteen.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
     for (_, entries, index, part) in sixteen {
-        if all <= LARGEST_RATIO * device {
+        if all <= device + (LARGEST_RATIO - 1) * device.max(memory) {
             return;
         }
         assigned[index].targets.set(part, Target::X4);

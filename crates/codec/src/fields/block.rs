@@ -3,7 +3,7 @@
 //! The first [`FORMS_WORDS`] describe the forms, two words for each; then follows what is the codec's own.
 
 use super::{
-    Prefix, Scaled, Stride, Table,
+    Prefix, Rank, Scaled, Stride, Table,
     code::LONGEST,
     forms::{ABSENT, Forms},
     hash::Places,
@@ -34,6 +34,8 @@ impl Codec {
             Self::Scaled64(codec) => codec.block(),
             Self::Prefix32(codec) => codec.block(),
             Self::Prefix64(codec) => codec.block(),
+            Self::Rank32(codec) => codec.block(),
+            Self::Rank64(codec) => codec.block(),
             _ => Vec::new(),
         }
     }
@@ -123,6 +125,26 @@ impl<const N: usize> Table<N> {
             });
             words.resize(words.len().next_multiple_of(4 * 16 / N), 0);
         }
+        words
+    }
+}
+
+impl<const N: usize> Rank<N> {
+    /// The table's block, whose seventh number about the table says where the code begins: a word for each length of a place and for a
+    /// word without one, as in a prefix code's block, with 255 bits in all where there is no code; then the lengths that any next
+    /// bits begin with.
+    fn block(&self) -> Vec<u32> {
+        let (table, code, bits) = self.parts();
+        let mut words = table.block();
+        words[FORMS_WORDS + 6] = words.len() as u32;
+        let each = code.codes().iter().zip(bits);
+        words.extend(
+            each.map(|(&(code, length), &all)| {
+                u32::from(code) | u32::from(length) << 16 | all.min(255) << 24
+            }),
+        );
+        let symbol = |&(length, bits): &(u8, u8)| u32::from(length) | u32::from(bits) << 8;
+        words.extend(code.symbols().chunks(2).map(|two| symbol(&two[0]) | symbol(&two[1]) << 16));
         words
     }
 }

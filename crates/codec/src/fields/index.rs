@@ -75,6 +75,12 @@ impl<W: Word> Index<W> {
         self.slots.len() as u64 / 2
     }
 
+    /// What a choice makes of the numbers that are found; it is made for the least number of a word that has no value.
+    #[inline(always)]
+    pub(super) fn find<const N: usize, C: Choice>(&self, entry: &Entry, choice: impl Fn(u64) -> C) -> u32 {
+        look_up_and_choose::<W, N>(entry, &self.table(), &choice(self.absent()))
+    }
+
     /// Bits of the stream of an entry.
     #[inline(always)]
     pub(super) fn size<const N: usize>(&self, entry: &Entry, forms: &Forms<N>) -> u32 {
