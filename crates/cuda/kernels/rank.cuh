@@ -18,13 +18,17 @@ struct Rank {
     typedef Prefix<COUNT> Coded;
     typedef typename WordOf<COUNT>::Type Word;
 
-    // In the block, after the table: a word for each length, then one for each two of the next bits.
-    enum : u32 { CODES = 38, LENGTHS = 17 };
+    // In the block, after the table: two words for each length, then one for any next bits, both as in prefix.cuh. A word that is not in
+    // the table is marked as what is long is there.
+    enum : u32 { CODES = 38, LENGTHS = 2 * 17 };
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
-    // What the code says of a length: the code, its bits, and all bits of such a place. Bits of what has no code are too many for a stream.
-    static BUDDY_FN u32 bits_of(u32 code) { return code >> 24 == NEVER ? RAW_BITS : code >> 24; }
+    // All bits of a place of some length; of what has no code more than a stream has.
+    static BUDDY_FN u32 bits_of(const u32* codes, u32 length) {
+        u32 bits = learned_word(codes, 2 * (length < NO_PLACE ? length : NO_PLACE) + 1) >> 24;
+        return bits == NEVER ? RAW_BITS : bits;
+    }
 
     static BUDDY_FN u32 size_bits(const u32 (&entry)[32], const Params& params) {
         const u32* block = params.learned;
@@ -36,7 +40,7 @@ struct Rank {
         for (u32 i = 0; i < COUNT; i++) {
             if (i % 8 == 0) block = keep_after(block, bits);
             u32 length = Values::find(block, seed, words[i]) >> 16;
-            bits += bits_of(learned_word(codes, length < NO_PLACE ? length : NO_PLACE));
+            bits += bits_of(codes, length);
         }
         return bits > STREAM_BITS ? RAW_BITS : bits;
     }
@@ -54,7 +58,7 @@ struct Rank {
             if (i % 8 == 0) block = keep_after(block, absent);
             u32 found = Values::find(block, seed, words[i]), length = found >> 16;
             absent |= length < NO_PLACE ? 0 : 1u << i;
-            bits += bits_of(learned_word(codes, length < NO_PLACE ? length : NO_PLACE));
+            bits += bits_of(codes, length);
             words[i] = keep(length < NO_PLACE ? (Word)(found & 0xffff) : words[i]);
         }
         if (bits > STREAM_BITS) return RAW_BITS;
@@ -64,11 +68,10 @@ struct Rank {
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
             bool out = spare && (absent >> i & 1) != 0;
-            u32 place = (u32)words[i], length = length_of(place);
-            u32 code = learned_word(codes, out ? NO_PLACE : length), after = out ? 0 : length > 1 ? length - 1 : 0, of_code = code >> 16 & 0xff;
-            // Ten bits of a code and fourteen of a place are one field.
-            sink.put((code & 0xffff) | (place & low_ones(after)) << of_code, of_code + after);
-            if (spare) Coded::put_bits(sink, out ? words[i] : 0, out ? WORD_BITS : 0);
+            u64 pair = learned_pair(codes, 2 * (out ? NO_PLACE : length_of((u32)words[i])));
+            u32 code = (u32)pair, rest = (u32)(pair >> 32);
+            sink.put(code ^ (out ? 0 : funnel_left(0, (u32)words[i], rest)), byte_of<1>(rest));
+            if (spare && out) Coded::put_bits(sink, words[i], WORD_BITS);
         }
         sink.finish();
         return bits;
@@ -88,19 +91,16 @@ struct Rank {
         u32 absent = 0, last = learned_word(block, Values::VALUES) - 1, past = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
-            u32 next = source.take(0, low_ones(LONGEST));
-            u32 found = learned_word(lengths, next / 2) >> next % 2 * 16, length = found & 0xff;
-            bool out = length == NO_PLACE;
-            u32 after = out || length == 0 ? 0 : length - 1;
-            source.take(found >> 8 & 0xff, 0);
-            u32 place = source.take(after, low_ones(after)) | (out || length == 0 ? 0 : 1u << after);
-            absent |= out ? 1u << i : 0;
-            past |= !out && place > last;
+            u32 next = source.peek(), found = learned_word(lengths, next % (1 << LONGEST));
+            source.skip(byte_of<1>(found));
+            u32 place = funnel_right_to(funnel_left(0, next, found), found >> 31, byte_of<2>(found));
             words[i] = place;
-            if (warp_or(out) != 0) {
-                Word word = Coded::take_bits(source, out ? WORD_BITS : 0);
-                words[i] = out ? word : words[i];
+            bool out = found & Coded::LONG;
+            if (out) {
+                absent |= 1u << i;
+                words[i] = Coded::take_bits(source, WORD_BITS);
             }
+            past |= !out && place > last;
         }
         if (source.at > limit || past) {
             fill_zeros(entry);

@@ -25,7 +25,7 @@ const CODED_BITS: u32 = 768;
 const RAW_BITS: u32 = 8 * ENTRY_BYTES as u32;
 /// Lengths of places, and the word that has none.
 const SYMBOLS: usize = 17;
-const NO_PLACE: usize = 16;
+pub(super) const NO_PLACE: usize = 16;
 /// What a symbol without a code takes: more than a stream holds.
 const NEVER: u32 = 1024;
 
