@@ -10,7 +10,7 @@ use crate::{Activation, Error, cache, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 35] = [
+const HEADERS: [Header; 36] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),

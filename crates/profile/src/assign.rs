@@ -347,6 +347,32 @@ mod tests {
         assert_eq!(targets(&run, Policy::Page), by_page);
     }
 
+    /// One allocation in which a page of ten is raw, beside nine that fit: at 1% of the program a tenth of it may overflow, at 0.1% a
+    /// hundredth; alone it might at neither.
+    #[test]
+    fn a_small_threshold_holds_for_the_program() {
+        let mostly = [[0, 0, 0, 58, 0, 6]; 8];
+        let others: [&[[u8; 6]]; 1] = [&[HALF; 72]];
+        let run = measured(&[&[&mostly], &others]);
+        let by_page = |threshold| {
+            let assigned = assign(&run, threshold, Policy::Page, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
+            assigned[0].ranges(512).iter().map(|range| (range.pages, range.target)).collect::<Vec<_>>()
+        };
+        assert_eq!(by_page(0.01), [(8, Target::X2)]);
+        assert_eq!(by_page(0.005), [(4, Target::X2), (4, Target::Uncompressed)]);
+        assert_eq!(by_page(0.0005), [(8, Target::Uncompressed)]);
+    }
+
+    /// However little of the program it is, no allocation overflows by more than 30%.
+    #[test]
+    fn no_allocation_overflows_by_much_more_than_the_papers_threshold() {
+        let run = measured(&[&[&[[0, 0, 0, 40, 0, 24]; 2]], &[&[HALF; 500]]]);
+        let assigned = assign(&run, 0.01, Policy::Page, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
+        let ranges = ranges_in(&run.allocations[0].codecs[0], &assigned[0], 0);
+        let overflowing: u64 = ranges.iter().map(|(target, all)| all.overflowing(*target)).sum();
+        assert!(overflowing as f64 <= 0.3 * 128.0, "{overflowing} of 128");
+    }
+
     #[test]
     fn zeros_that_fill_up_are_not_zeros() {
         let run = measured(&[&[&[ZERO; 4], &[HALF; 4]], &[&[RAW; 4], &[RAW; 4]]]);

@@ -244,6 +244,34 @@ mod tests {
         );
     }
 
+    /// What one snapshot may overflow is given to whichever allocation saves most with it, in each phase.
+    #[test]
+    fn phases_of_all_allocations_share_the_threshold() {
+        let [half, mixed] = [[0, 0, 0, 64, 0, 0], [0, 0, 0, 58, 0, 6]];
+        let blocks = |pages: [u8; 6], count: usize| buddy_core::Blocks::from_pages(&vec![pages; count]);
+        let codec = |pages: [u8; 6], count: usize| MeasuredCodec {
+            kind: buddy_codec::CodecKind::Bpc,
+            codec: None,
+            parameter_bytes: 0,
+            histograms: vec![blocks(pages, count).histogram(0..count); 2],
+            blocks: Some(vec![blocks(pages, count); 2]),
+            maps: Vec::new(),
+        };
+        let (small, large) = (codec(mixed, 8), codec(half, 72));
+        let timelines = [&small, &large].map(|codec| Timeline::new(codec, None, 0.3).unwrap());
+        let mix = |one: &Timeline<'_>, over: &Choice<OverTime>, under: &Choice<OverTime>, part: f64| {
+            (one.mixed(&over.what, &under.what, part), true)
+        };
+        let shared = |threshold: f64| {
+            let plans =
+                share(&timelines, &[5120; 2], threshold, |one: &Timeline<'_>, price| one.at(price), mix);
+            timelines[0].targets(&plans[0].what)[1].uniform()
+        };
+        assert_eq!(shared(0.01), Some(Target::X2));
+        assert_eq!(shared(0.005), None, "half of its pages");
+        assert_eq!(shared(0.0), Some(Target::X1));
+    }
+
     /// One snapshot in ten is not worth a change and the change back.
     #[test]
     fn a_change_must_pay() {

@@ -127,11 +127,10 @@ fn length(number: u64) -> usize {
 
 impl<const N: usize> Prefix<N> {
     fn new(steps: Steps, first: LengthCode, rest: LengthCode) -> Self {
-        let lengths = Lengths::new::<N>(
-            steps.stride.into(),
-            steps.order.into(),
-            [&rest.bits[..=1024 / N], &first.bits[..=1024 / N]],
-        );
+        let bits =
+            [&rest, &first].map(|code| code.bits[..=1024 / N].iter().map(|&bits| bits.into()).collect());
+        let lengths =
+            Lengths::new::<N>(steps.stride.into(), steps.order.into(), bits.each_ref().map(Vec::as_slice));
         Self { steps, first, rest, lengths }
     }
 

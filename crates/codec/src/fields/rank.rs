@@ -17,7 +17,7 @@ use super::{
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
-    simd::Choice,
+    simd::Lengths,
 };
 
 /// The longest stream that is stored as one: a longer one is the entry as it is, in layout B.
@@ -37,6 +37,8 @@ pub struct Rank<const N: usize> {
     code: PrefixCode,
     /// What each symbol takes in all.
     bits: [u32; SYMBOLS],
+    /// The same by what is found in the table, for vectors.
+    lengths: Lengths,
 }
 
 /// What the codec learns of its allocation: the values as a table has them, and how many bits the code of each length has, one hex
@@ -79,7 +81,10 @@ impl<const N: usize> Rank<N> {
             let after = if symbol == NO_PLACE { words::bits(N) } else { symbol.saturating_sub(1) as u32 };
             *bits = if code == 0 { NEVER } else { u32::from(code) + after };
         }
-        Self { table, code, bits }
+        let longest = table.longest();
+        let taken = |length: usize| bits[if length <= longest { length } else { NO_PLACE }] as u16;
+        let found: Vec<u16> = (0..=words::bits(N) as usize).map(taken).collect();
+        Self { lengths: Lengths::new::<N>(0, 1, [&found, &found]), table, code, bits }
     }
 
     /// Finds the table of an allocation and the code of its places from a sample. As for a table, one half of the sample is coded with the
@@ -142,28 +147,6 @@ fn code(counts: &[u64; SYMBOLS], values: usize, escapes: bool) -> PrefixCode {
     }))
 }
 
-/// What places take in all, from counts of those that are not below some others.
-struct Sum<'a> {
-    bits: &'a [u32; SYMBOLS],
-    longest: usize,
-    absent: u64,
-}
-
-impl Choice for Sum<'_> {
-    #[inline(always)]
-    fn choose(&self, from: impl Fn(u64) -> u32) -> u32 {
-        let none = from(self.absent);
-        let mut sum = none * self.bits[NO_PLACE];
-        let mut longer = none;
-        for length in (1..=self.longest).rev() {
-            let here = from(1 << (length - 1));
-            sum += (here - longer) * self.bits[length];
-            longer = here;
-        }
-        sum + (from(0) - longer) * self.bits[0]
-    }
-}
-
 impl<const N: usize> fmt::Display for Rank<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} values, coded", self.table.values().len())
@@ -181,8 +164,7 @@ impl<const N: usize> EntryCodec for Rank<N> {
 
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
-        let longest = length(self.table.values().len() as u64 - 1);
-        let bits = self.table.find(entry, |absent| Sum { bits: &self.bits, longest, absent });
+        let bits = self.table.sum(entry, &self.lengths);
         if bits > CODED_BITS { RAW_BITS } else { bits }
     }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     EntryCodec, Error, Stream,
     codec::only_a,
-    simd::{Choice, Word},
+    simd::{Lengths, Word},
 };
 
 /// The most values of a table: what 15 bits number, the widest field of two sectors.
@@ -158,13 +158,21 @@ impl<const N: usize> Table<N> {
         self.numbers(entry, MAX_BITS).expect("no limit is too small")
     }
 
-    /// What a choice makes of the places of an entry's words; it is made for the number from which on a word has none.
+    /// What the places of an entry's words take in all. A word without one has a number that is longer than [any](Self::longest).
     #[inline(always)]
-    pub(super) fn find<C: Choice>(&self, entry: &Entry, choice: impl Fn(u64) -> C) -> u32 {
+    pub(super) fn sum(&self, entry: &Entry, lengths: &Lengths) -> u32 {
         match &self.index {
-            Either::Narrow(index) if N == 32 => index.find::<N, C>(entry, choice),
-            Either::Wide(index) if N == 16 => index.find::<N, C>(entry, choice),
+            Either::Narrow(index) if N == 32 => index.sum::<N>(entry, lengths),
+            Either::Wide(index) if N == 16 => index.sum::<N>(entry, lengths),
             _ => unreachable!("the index is as wide as the words"),
+        }
+    }
+
+    /// The most bits of a number that a value may have; all numbers of words without one have more.
+    pub(super) fn longest(&self) -> usize {
+        match &self.index {
+            Either::Narrow(index) => index.absent().ilog2() as usize,
+            Either::Wide(index) => index.absent().ilog2() as usize,
         }
     }
 

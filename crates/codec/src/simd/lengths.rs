@@ -9,7 +9,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-/// Bytes of [`Lengths::by_exponent`] for one code.
+/// Numbers of [`Lengths::by_exponent`] for one code.
 const EXPONENTS: usize = 1024;
 
 /// What numbers of each length take under two codes, as vectors read it.
@@ -26,7 +26,7 @@ pub(crate) struct Lengths {
     /// Which 16 bits of the first vector belong to numbers of each kind.
     masks: [u32; 2],
     /// By the exponent of a number as a float, its sign included, then by that of its upper half; zeros; the same for the first ones.
-    by_exponent: Vec<u8>,
+    by_exponent: Vec<u16>,
     /// Where in there each number is looked up.
     places: [i32; 32],
 }
@@ -34,10 +34,10 @@ pub(crate) struct Lengths {
 impl Lengths {
     /// For entries of `N` words at a stride, of which so many are the first, with what numbers of each length take: most of
     /// them, and the first ones. The very first number counts nothing if there are first ones.
-    pub(crate) fn new<const N: usize>(stride: usize, order: usize, bits: [&[u8]; 2]) -> Self {
+    pub(crate) fn new<const N: usize>(stride: usize, order: usize, bits: [&[u16]; 2]) -> Self {
         let (width, firsts) = (1024 / N, stride * order);
-        let zeros = |bits: &[u8]| {
-            std::array::from_fn(|zeros| width.checked_sub(zeros).map_or(0, |length| bits[length].into()))
+        let zeros = |bits: &[u16]| {
+            std::array::from_fn(|zeros| width.checked_sub(zeros).map_or(0, |length| bits[length]))
         };
         let lane = 512 / width;
         let mask = |range: std::ops::Range<usize>| range.fold(0, |mask, i| mask | 1 << (i * 32 / lane));
@@ -46,16 +46,16 @@ impl Lengths {
             stride,
             twice: order == 2,
             by_zeros: bits.map(zeros),
-            nothing: bits.map(|bits| bits[0].into()),
+            nothing: bits.map(|bits| bits[0]),
             masks: [mask(firsts..lane), mask(firsts.min(1)..firsts)],
-            by_exponent: [exponents(bits[0]), vec![0; EXPONENTS], exponents(bits[1]), vec![0; 4]].concat(),
+            by_exponent: [exponents(bits[0]), vec![0; EXPONENTS], exponents(bits[1]), vec![0; 2]].concat(),
             places: std::array::from_fn(place),
         }
     }
 }
 
 /// What numbers take by their exponents. A float's is 127 for 1; a number whose top bit is that of a word is taken for a negative one.
-fn exponents(bits: &[u8]) -> Vec<u8> {
+fn exponents(bits: &[u16]) -> Vec<u16> {
     let mut table = vec![0; EXPONENTS];
     table[0] = bits[0];
     for (half, bits) in bits[1..].chunks(32).enumerate() {
@@ -68,10 +68,19 @@ fn exponents(bits: &[u8]) -> Vec<u8> {
     table
 }
 
+impl Lengths {
+    /// What a word of so many bits takes, one of those that are no first ones.
+    #[inline(always)]
+    pub(crate) fn of_word(&self, word: u64, bits: u32) -> u32 {
+        let zeros = word.leading_zeros() - (64 - bits);
+        u32::from(if word == 0 { self.nothing[0] } else { self.by_zeros[0][zeros as usize] })
+    }
+}
+
 /// What the numbers of an entry take in all, if this machine has vectors for it.
 #[inline(always)]
 pub(crate) fn sum_of_lengths<const N: usize>(entry: &Entry, lengths: &Lengths) -> Option<u32> {
-    debug_assert!(lengths.stride <= N / 2 && lengths.by_exponent.len() == 3 * EXPONENTS + 4);
+    debug_assert!(lengths.stride <= N / 2 && lengths.by_exponent.len() == 3 * EXPONENTS + 2);
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
         // SAFETY: the machine has these instructions.
@@ -104,7 +113,7 @@ mod tests {
     use crate::samples::{Noise, fill};
 
     /// One by one, from the definition.
-    fn plainly<const N: usize>(entry: &Entry, stride: usize, order: usize, bits: [&[u8]; 2]) -> u32 {
+    fn plainly<const N: usize>(entry: &Entry, stride: usize, order: usize, bits: [&[u16]; 2]) -> u32 {
         let bytes = 128 / N;
         let word = |i: usize| -> u64 {
             let mut word = [0; 8];
@@ -133,7 +142,8 @@ mod tests {
         let mut noise = Noise(N as u64);
         let shapes = (0..=N / 2).map(|stride| (stride, 1)).chain((1..=N / 4).map(|stride| (stride, 2)));
         for (stride, order) in shapes {
-            let tables = [0, 1].map(|_| (0..=1024 / N).map(|_| noise.next() as u8 % 75).collect::<Vec<u8>>());
+            let tables =
+                [0, 1].map(|_| (0..=1024 / N).map(|_| noise.next() as u16 % 1500).collect::<Vec<u16>>());
             let bits = [&tables[0][..], &tables[1][..]];
             let lengths = Lengths::new::<N>(stride, order, bits);
             for round in 0..200 {

@@ -39,9 +39,9 @@ fn exponents(numbers: __m256i) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn found(lengths: &Lengths, places: __m256i) -> __m256i {
     // SAFETY: exponents with their sign are below 512, those of upper halves below 1024, and the places that they are counted from
-    // are 0, 1024 or 2048: the table has four bytes from each.
-    let found = unsafe { _mm256_i32gather_epi32::<1>(lengths.by_exponent.as_ptr().cast(), places) };
-    _mm256_and_si256(found, _mm256_set1_epi32(0xff))
+    // are 0, 1024 or 2048: the table has two numbers from each.
+    let found = unsafe { _mm256_i32gather_epi32::<2>(lengths.by_exponent.as_ptr().cast(), places) };
+    _mm256_and_si256(found, _mm256_set1_epi32(0xffff))
 }
 
 #[inline]
