@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#define BUDDY_EMULATED  // warps are there, too
 #include "emu.h"
 #include "../kernels/tile.cuh"
 
