@@ -318,7 +318,8 @@ mod tests {
         for _ in 0..100 {
             let entry = fill(|_| noise.next().to_le_bytes());
             let found: [u32; 32] = look_up_portable(&entry, &table);
-            let sum = found.iter().map(|number| u32::from(bits[32 - number.leading_zeros() as usize])).sum();
+            let sum: u32 =
+                found.iter().map(|number| u32::from(bits[32 - number.leading_zeros() as usize])).sum();
             assert_eq!(look_up_and_sum::<u32, 32>(&entry, &table, &lengths), sum);
             assert_eq!(found.iter().map(|&number| lengths.of_word(number.into(), 32)).sum::<u32>(), sum);
         }
