@@ -192,17 +192,6 @@ BUDDY_FN void barrier_wait() {
     asm volatile("bar.sync 2, %0;" ::"n"(THREADS) : "memory");
 }
 
-// Some threads wait for their turn, which others pass on to them; both together are so many.
-constexpr u32 FIRST_TURN = 3;
-template <u32 THREADS>
-BUDDY_FN void turn_wait(u32 turn) {
-    asm volatile("bar.sync %0, %1;" ::"r"(turn), "n"(THREADS) : "memory");
-}
-template <u32 THREADS>
-BUDDY_FN void turn_pass(u32 turn) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(turn), "n"(THREADS) : "memory");
-}
-
 // Registers of a thread from here on: more than its kernel began with, or fewer.
 template <u32 REGISTERS>
 BUDDY_FN void raise_registers() {

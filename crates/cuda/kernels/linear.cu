@@ -31,7 +31,7 @@ BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
     launch_dependent_grids();
     if (warp < S::WARPS) {
         raise_registers<S::MULTIPLYING>();
-        return multiply_steps(linear, line, room);
+        return multiply_steps(linear, Line<S>(linear), room);
     }
     lower_registers<S::FETCHING>();
     if (warp == S::WARPS) weights.others();
@@ -47,7 +47,8 @@ BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
 
 // The shape is Rust's, which also asks for the shared memory.
 #ifdef BUDDY_LINEAR_TOKENS
-typedef Shape<BUDDY_LINEAR_TOKENS, BUDDY_LINEAR_GROUPS, BUDDY_LINEAR_ENTRIES, BUDDY_LINEAR_STAGES, BUDDY_LINEAR_CLUSTER, BUDDY_LINEAR_GATED>
+typedef Shape<BUDDY_LINEAR_TOKENS, BUDDY_LINEAR_GROUPS, BUDDY_LINEAR_SLICES, BUDDY_LINEAR_ENTRIES, BUDDY_LINEAR_STAGES,
+              BUDDY_LINEAR_CLUSTER, BUDDY_LINEAR_GATED>
     Chosen;
 static_assert(Chosen::BYTES == BUDDY_LINEAR_SHARED, "Rust asks for the shared memory that the kernel uses");
 

@@ -9,7 +9,7 @@ namespace buddy {
 // Sums of a warp's part of a tile: to memory as they are, and from there in the order of blocks; or to y.
 template <class S>
 struct Sums {
-    static constexpr u32 EACH = S::TOKENS / 2, FOURS = EACH / 4, STRIDE = S::GROUPS * GROUP;
+    static constexpr u32 EACH = S::TOKENS / 2, FOURS = EACH / 4, STRIDE = 2 * S::ROWS;
     float (&sums)[EACH];
 
     BUDDY_FN float* four(u32 i) const { return &sums[4 * i]; }
@@ -49,6 +49,29 @@ struct Sums {
                         to[0] += v[b][k].x, to[1] += v[b][k].y, to[2] += v[b][k].z, to[3] += v[b][k].w;
                     }
                 }
+            }
+        }
+    }
+    // Of slices, those after the first give theirs to it, which adds them in their order.
+    template <class Room>
+    BUDDY_FN void add_slices(const Room& room, u32 slice) {
+        auto at = [&](u32 of) { return room.slice(of, threadIdx.x / WARP % 4) + threadIdx.x % WARP * 16; };
+        // Those of the tile before are added.
+        named_barrier<S::GROUPS * GROUP>();
+        BUDDY_UNROLL
+        for (u32 i = 0; i < FOURS && slice > 0; i++) {
+            const float* v = four(i);
+            sts128(at(slice) + i * WARP * 16, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])));
+        }
+        named_barrier<S::GROUPS * GROUP>();
+        BUDDY_UNROLL
+        for (u32 of = 1; of < S::SLICES; of++) {
+            if (slice > 0) break;
+            BUDDY_UNROLL
+            for (u32 i = 0; i < FOURS; i++) {
+                uint4 v = lds128(at(of) + i * WARP * 16);
+                float* to = four(i);
+                to[0] += __uint_as_float(v.x), to[1] += __uint_as_float(v.y), to[2] += __uint_as_float(v.z), to[3] += __uint_as_float(v.w);
             }
         }
     }
@@ -152,36 +175,14 @@ struct Coming {
     uint2 map;
 };
 
-// Warpgroups take turns to ask for the products of an entry. Else tensor cores take one of each by turns, all are done at the same
-// time, and nobody multiplies while all decode.
-template <class S>
-struct Turns {
-    u32 mine, next;
-
-    BUDDY_FN explicit Turns(u32 group) : mine(FIRST_TURN + group), next(FIRST_TURN + (group + 1 == S::GROUPS ? 0 : group + 1)) {
-        // The first need not wait for anybody.
-        if (group + 1 == S::GROUPS) pass();
-    }
-    BUDDY_FN void wait() const {
-        if (S::TAKES_TURNS) turn_wait<2 * GROUP>(mine);
-    }
-    BUDDY_FN void pass() const {
-        if (S::TAKES_TURNS) turn_pass<2 * GROUP>(next);
-    }
-    // What the last has passed on at last, nobody else waits for.
-    BUDDY_FN void end() const {
-        if (mine == FIRST_TURN) wait();
-    }
-};
-
 // What the warps that multiply go through, step by step.
 template <class S>
 struct Multiply {
     const Line<S>& line;
     const Room<S>& room;
     const Lanes& lanes;
-    const Turns<S>& turns;
-    u32 tile;  // of a step, this warp's
+    u32 tile, first;  // of a step, this warp's, and the first of its entries
+    static constexpr u32 EACH = S::ENTRIES / S::SLICES;
 
     BUDDY_FN Coming fetch(u32 place, u32 e) const {
         return {lanes.fetch(room.column(place, tile, e)), lds64(room.map(place, tile * S::ENTRIES + e))};
@@ -209,31 +210,30 @@ struct Multiply {
         u32 entries = step.entries(line), place = turn.place;
         turn.next();
         BUDDY_UNROLL
-        for (u32 e = 0; e < S::ENTRIES; e++) {
-            if (e > 0 && e >= entries) break;
-            bool ends = e + 1 == S::ENTRIES || e + 1 >= entries;
-            u32 (&a)[8] = of.upper[(ODD + e) % 2], (&b)[8] = of.lower[(ODD + e) % 2];
+        for (u32 i = 0; i < EACH; i++) {
+            // Slices have whole steps.
+            if (S::SLICES == 1 && i > 0 && i >= entries) break;
+            bool ends = i + 1 == EACH || (S::SLICES == 1 && i + 1 >= entries);
+            u32 e = first + i, (&a)[8] = of.upper[(ODD + i) % 2], (&b)[8] = of.lower[(ODD + i) % 2];
             if (!S::AHEAD) coming = fetch(place, e);
             decode(coming, step, place, e, a, b);
-            turns.wait();
-            multiply_columns<S>(sums, a, b, room.x(place, e), before != ~0u || e > 0);
-            turns.pass();
+            multiply_columns<S>(sums, a, b, room.x(place, e), before != ~0u || i > 0);
             if (ends) {
                 // All weights of this step are in registers, or multiplied.
                 __syncwarp();
                 if (threadIdx.x % WARP == 0) room.empty(place).arrive();
                 if (!last) {
                     room.full(turn.place).wait(turn.round);
-                    if (S::AHEAD) coming = fetch(turn.place, 0);
+                    if (S::AHEAD) coming = fetch(turn.place, first);
                 }
             } else if (S::AHEAD) {
                 coming = fetch(place, e + 1);
             }
             // A step that ends early leaves the other registers to the next.
-            if (ends && e + 1 < S::ENTRIES) wgmma_wait_group<0>();
+            if (ends && i + 1 < EACH) wgmma_wait_group<0>();
             else wgmma_wait_group<1>();
             // The products of the step before are done.
-            if (e == 0 && before != ~0u) room.leave_x(before, more);
+            if (i == 0 && before != ~0u) room.leave_x(before, more);
         }
         before = place;
     }
@@ -242,9 +242,9 @@ struct Multiply {
 template <class S>
 BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Room<S>& room) {
     Lanes lanes(linear.weights);
-    u32 warp = threadIdx.x / WARP;
-    Turns<S> turns(__shfl_sync(ALL, warp / 4, 0));
-    Multiply<S> multiply = {line, room, lanes, turns, warp};
+    // Of slices, a warpgroup each, the warps of the first have the tile's sums at last.
+    u32 warp = threadIdx.x / WARP, slice = S::SLICES > 1 ? __shfl_sync(ALL, warp / 4, 0) : 0;
+    Multiply<S> multiply = {line, room, lanes, S::SLICES > 1 ? warp % 4 : warp, slice * Multiply<S>::EACH};
     Turn<S::STAGES> turn;
     u32 begin = line.begin(), end = line.end();
     Step<S> step(line, begin);
@@ -255,22 +255,23 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
         Fragments of;
         room.full(turn.place).wait(turn.round);
         Coming coming;
-        if (S::AHEAD) coming = multiply.fetch(turn.place, 0);
+        if (S::AHEAD) coming = multiply.fetch(turn.place, multiply.first);
 #pragma unroll 1
         for (u32 i = 0; i < steps; i++, step.at++) {
             multiply.template one<0>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
-            if (S::ENTRIES % 2 == 0) continue;
+            if (Multiply<S>::EACH % 2 == 0) continue;
             if (++i == steps) break;
             step.at++;
             multiply.template one<1>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
         }
         wgmma_wait_group<0>();
+        if (S::SLICES > 1) wait_for_registers(sums);
         room.leave_x(before, begin + steps - 1 + S::STAGES < end);
         step.at = first_step;
-        finish(linear, line, room, step, begin, Sums<S>{sums});
+        if (S::SLICES > 1) Sums<S>{sums}.add_slices(room, slice);
+        if (slice == 0) finish(linear, line, room, step, begin, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;
     }
-    turns.end();
 }
 
 }  // namespace buddy

@@ -244,17 +244,6 @@ inline void named_barrier(bool waits = true) {
     all.pending--, emu::settle(all);
     while (waits && all.phase == phase) emu::pause();
 }
-constexpr u32 FIRST_TURN = 3;
-inline std::map<u32, emu::State> turns;
-template <u32 THREADS>
-inline void turn_pass(u32 turn, bool waits = false) {
-    emu::State& all = turns.try_emplace(emu::number * 16 + turn, emu::State{THREADS, THREADS, 0, 0}).first->second;
-    u32 phase = all.phase;
-    all.pending--, emu::settle(all);
-    while (waits && all.phase == phase) emu::pause();
-}
-template <u32 THREADS>
-inline void turn_wait(u32 turn) { turn_pass<THREADS>(turn, true); }
 template <u32 THREADS>
 inline void barrier_arrive() { named_barrier<THREADS, 2>(false); }
 template <u32 THREADS>
@@ -277,6 +266,8 @@ inline void mma_m16n8k16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0
 
 inline u64 smem_descriptor(u32 shared) { return shared >> 4 & 0x3fff; }
 inline void wgmma_fence() {}
+template <u32 COUNT>
+inline void wait_for_registers(float (&)[COUNT]) {}
 inline void wgmma_commit_group() { emu::groups[emu::now->id]++; }
 template <u32 LEFT>
 inline void wgmma_wait_group() { emu::finish_groups(LEFT); }
