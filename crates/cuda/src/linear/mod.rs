@@ -9,6 +9,7 @@ mod plan;
 mod unpack;
 mod vendor;
 mod weights;
+mod wide;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -20,9 +21,10 @@ use buddy_codec::{Codec, FrozenHeader};
 use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream, DriverError};
 pub(crate) use plan::sources;
-use plan::{ALIGN, MOST_SHARED, Narrow, Plan, Wide};
+use plan::{ALIGN, MOST_SHARED, Narrow, Plan};
 use vendor::Vendor;
 pub use weights::Weights;
+use wide::Wide;
 
 use crate::{
     DeviceSpan, Error, Gpu, Source,
