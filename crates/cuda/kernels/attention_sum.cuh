@@ -1,5 +1,5 @@
 // The end of a span: what its warps found is added up, in a fixed order, and written; or, where other blocks have the item's other
-// tiles, left for the last of them.
+// tiles, left for the last of them, or sent to the cluster's last.
 #pragma once
 #include "attention.cuh"
 
@@ -7,7 +7,7 @@ namespace buddy {
 
 template <class R>
 BUDDY_FN void meet() {
-    asm volatile("bar.sync 1, %0;" ::"n"(R::THREADS) : "memory");
+    named_barrier<R::THREADS>();
 }
 
 BUDDY_FN float2 load_pair(u32 at) {
@@ -19,8 +19,9 @@ BUDDY_FN float2 load_pair(u32 at) {
 template <class R>
 struct Pairs {
     static constexpr u32 ALL_OF_THEM = R::FRAGMENTS * R::SETS * WARP * 2, EACH = (ALL_OF_THEM + R::THREADS - 1) / R::THREADS;
-    // Floats that a block leaves of an item: the pairs, and the largest score and the sum of each column.
-    static constexpr u32 PART = 2 * ALL_OF_THEM + 16 * R::SETS;
+    // Floats that a block leaves of an item.
+    static constexpr u32 PART = R::PART / 4;
+    static_assert(PART == 2 * ALL_OF_THEM + 16 * R::SETS, "the pairs, and the largest score and the sum of each column");
 
     static BUDDY_FN bool has(u32 i) { return ALL_OF_THEM % R::THREADS == 0 || at(i) < ALL_OF_THEM; }
     static BUDDY_FN u32 at(u32 i) { return threadIdx.x + i * R::THREADS; }
@@ -93,10 +94,10 @@ BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 
 template <class R>
 BUDDY_FN void put(const Attention& of, const Span& span, u32 i, float2 total, float first_sum, float second_sum) {
     u32 column = Pairs<R>::column(i);
-    u32 both = to_bf16(first_sum == 0 ? 0 : total.x / first_sum, second_sum == 0 ? 0 : total.y / second_sum);
+    u32 both = to_bf16(first_sum == 0 ? 0 : __fdividef(total.x, first_sum), second_sum == 0 ? 0 : __fdividef(total.y, second_sum));
     unsigned short* out = (unsigned short*)of.out + Pairs<R>::value(i);
-    if (column < of.columns()) out[of.column_at(span.sequence, span.head, column) / 2] = (unsigned short)both;
-    if (column + 1 < of.columns()) out[of.column_at(span.sequence, span.head, column + 1) / 2] = (unsigned short)(both >> 16);
+    if (column < of.columns()) out[of.template column_at<R::FRESH>(span.sequence, span.head, column) / 2] = (unsigned short)both;
+    if (column + 1 < of.columns()) out[of.template column_at<R::FRESH>(span.sequence, span.head, column + 1) / 2] = (unsigned short)(both >> 16);
 }
 
 // Joins what one more block found of two columns with what others did.
@@ -162,6 +163,85 @@ BUDDY_FN void share(const Attention& of, const Walk& walk, const Span& span, con
     }
 }
 
+// What the lanes that have a pair's two columns hold of them: the largest scores, and the sums of weights.
+template <class R>
+BUDDY_FN float4 own_stats(const Asked<R>& asked, u32 column) {
+    float4 stats = {};
+    BUDDY_UNROLL
+    for (u32 n = 0; n < R::SETS; n++) {
+        float4 one;
+        u32 from = column / 2 % 4;
+        one.x = __shfl_sync(ALL, asked.most[n][0], from), one.y = __shfl_sync(ALL, asked.sum[n][0], from);
+        one.z = __shfl_sync(ALL, asked.most[n][1], from), one.w = __shfl_sync(ALL, asked.sum[n][1], from);
+        if (column / 8 == n) stats = one;
+    }
+    return stats;
+}
+
+// Sends a block's part of an item to the cluster's last block, which adds up: in the order of blocks, its own last.
+template <class R>
+BUDDY_FN void gather(const Attention& of, const ClusterWalk& walk, const Span& span, const R& room, const Asked<R>& asked, const float2 (&total)[Pairs<R>::EACH]) {
+    typedef Pairs<R> P;
+    u32 last = walk.last(), to = room.inbox(walk.rank());
+    // All blocks have begun.
+    cluster_wait();
+    if (walk.rank() != last) {
+        BUDDY_UNROLL
+        for (u32 i = 0; i < P::EACH; i++) {
+            if (P::has(i)) st_async(to + 8 * P::at(i), last, total[i], room.parts_full());
+        }
+        BUDDY_UNROLL
+        for (u32 k = 0; k < 2 * R::SETS; k++) {
+            u32 at = to + R::SUMS + 64 * (k / 2) + 16 * threadIdx.x + 8 * (k % 2);
+            if (threadIdx.x < 4) st_async(at, last, make_float2(asked.most[k / 2][k % 2], asked.sum[k / 2][k % 2]), room.parts_full());
+        }
+        return;
+    }
+    if (last != 0) room.parts_full().wait(0);
+    // All of a thread's pairs are of the same two columns.
+    static_assert(R::SETS == 1 && R::THREADS % 8 == 0, "clusters have up to 8 columns");
+    auto stats_of = [&](u32 rank) {
+        uint4 v = lds128(room.inbox(rank) + R::SUMS + 8 * P::column(0));
+        return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
+    };
+    float4 own = own_stats(asked, P::column(0));
+    float2 most = make_float2(own.x, own.z), sums = {}, all[P::EACH] = {};
+#pragma unroll 1
+    for (u32 rank = 0; rank < last; rank++) {
+        float4 stats = stats_of(rank);
+        most = make_float2(fmaxf(most.x, stats.x), fmaxf(most.y, stats.z));
+    }
+    auto add = [&](float4 stats, const float2(&pairs)[P::EACH]) {
+        float2 scale = make_float2(exp2_fast(stats.x - most.x), exp2_fast(stats.z - most.y));
+        sums = make_float2(__fmaf_rn(stats.y, scale.x, sums.x), __fmaf_rn(stats.w, scale.y, sums.y));
+        BUDDY_UNROLL
+        for (u32 i = 0; i < P::EACH; i++) {
+            all[i] = make_float2(__fmaf_rn(pairs[i].x, scale.x, all[i].x), __fmaf_rn(pairs[i].y, scale.y, all[i].y));
+        }
+    };
+#pragma unroll 1
+    for (u32 rank = 0; rank < last; rank++) {
+        float2 pairs[P::EACH] = {};
+        BUDDY_UNROLL
+        for (u32 i = 0; i < P::EACH; i++) {
+            if (P::has(i)) pairs[i] = load_pair(room.inbox(rank) + 8 * P::at(i));
+        }
+        add(stats_of(rank), pairs);
+    }
+    add(own, total);
+    BUDDY_UNROLL
+    for (u32 i = 0; i < P::EACH; i++) {
+        if (P::has(i)) put<R>(of, span, i, all[i], sums.x, sums.y);
+    }
+}
+
+template <class R>
+BUDDY_FN void finish(const Attention& of, const ClusterWalk& walk, const Span& span, const R& room, u32 warp, u32 lane, Asked<R>& asked) {
+    float2 total[Pairs<R>::EACH];
+    add_up(room, warp, lane, asked, total);
+    gather(of, walk, span, room, asked, total);
+}
+
 template <class R>
 BUDDY_FN void finish(const Attention& of, const Walk& walk, const Span& span, const R& room, u32 warp, u32 lane, Asked<R>& asked) {
     float2 total[Pairs<R>::EACH];
@@ -169,15 +249,8 @@ BUDDY_FN void finish(const Attention& of, const Walk& walk, const Span& span, co
     if (!span.whole()) return share(of, walk, span, room, asked, total);
     BUDDY_UNROLL
     for (u32 i = 0; i < Pairs<R>::EACH; i++) {
-        // The lane that has the pair's two columns.
-        u32 column = Pairs<R>::column(i), from = column / 2 % 4;
-        float first = 0, second = 0;
-        BUDDY_UNROLL
-        for (u32 n = 0; n < R::SETS; n++) {
-            float a = __shfl_sync(ALL, asked.sum[n][0], from), b = __shfl_sync(ALL, asked.sum[n][1], from);
-            if (column / 8 == n) first = a, second = b;
-        }
-        if (Pairs<R>::has(i)) put<R>(of, span, i, total[i], first, second);
+        float4 stats = own_stats(asked, Pairs<R>::column(i));
+        if (Pairs<R>::has(i)) put<R>(of, span, i, total[i], stats.y, stats.w);
     }
 }
 
