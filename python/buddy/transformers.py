@@ -147,8 +147,8 @@ class BuddyCacheLayer(CacheLayerMixin):
         self.pages.append(0, key_states.transpose(1, 2), value_states.transpose(1, 2), first)
         self.pages.lengths.fill_(self.length)
         if self.in_place and first > 0 and count <= MOST_COLUMNS:
-            key_states = key_states.clone()
-            key_states.buddy_layer = self  # for `attend`
+            key_states = key_states.view_as(key_states)
+            key_states.buddy_layer = self  # for `attend`, on an object of its own
             return key_states, value_states
         return (key_states, value_states) if first == 0 else self.read()
 

@@ -39,6 +39,8 @@ class PagedCache:
         self.capacity = pages * PAGE
         self.shape = (layers, sequences * pages, kv_heads, head, PAGE)
         self.table = torch.arange(sequences * pages, dtype=torch.int32, device=device).view(sequences, pages)
+        # Pages are in order, so a sequence's tokens have one place after the other.
+        self.places = torch.arange(sequences * self.capacity, device=device).view(sequences, self.capacity)
         self.lengths = torch.zeros(sequences, dtype=torch.int32, device=device)
         entries, overflow, metadata, scratch = _native.kv_bytes(place(self.lengths), self.shape, sequences)
         self.entries = torch.empty(entries, dtype=torch.uint8, device=device)
@@ -70,8 +72,7 @@ class PagedCache:
 
     def slots(self, first: int, count: int) -> torch.Tensor:
         """Where tokens of every sequence go, sequence by sequence."""
-        places = torch.arange(first, first + count, device=self.device)
-        return (self.table[:, places // PAGE].long() * PAGE + places % PAGE).reshape(-1)
+        return self.places[:, first : first + count].reshape(-1)
 
     def append(self, layer: int, keys: torch.Tensor, values: torch.Tensor, first: int) -> None:
         """Appends tokens (sequences, tokens, heads, values) of a layer from a position on; the first ones choose its windows."""
