@@ -158,6 +158,7 @@ typedef struct buddyBuffer {
     size_t bytes;            /* of the data; a multiple of 128 */
     const char *codec;
     buddyTarget target;
+    buddyDevicePtr window;   /* 0; or, for bf16, the window that buddyTrainWindow leaves in device memory, and "bf16" as the codec */
 } buddyBuffer;
 
 /* Bytes of a buffer's parts. */
@@ -177,6 +178,12 @@ buddyError buddyBufferClear(const buddyBuffer *buffer, buddyStream stream);
 buddyError buddyBufferWrite(const buddyBuffer *buffer, size_t offset, buddyDevicePtr from, size_t bytes, buddyStream stream);
 buddyError buddyBufferRead(const buddyBuffer *buffer, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
 buddyError buddyBufferReadChecked(const buddyBuffer *buffer, size_t offset, buddyDevicePtr to, size_t bytes, buddyStream stream);
+
+/*
+ * Trains bf16's window of exponents on a sample of device memory, aligned to 16 bytes, as buddyTrain does, but leaves it in device
+ * memory, a 32-bit number, when the stream gets there. What is written with a window must be read with the same one.
+ */
+buddyError buddyTrainWindow(buddyDevicePtr data, size_t bytes, buddyDevicePtr window, buddyStream stream);
 
 /*
  * A frozen buffer: data that will not change, packed once into one piece of device memory that holds all of it, what overflows
@@ -226,6 +233,33 @@ buddyError buddyLinearPrepare(buddyDevicePtr scratch, size_t bytes, buddyStream 
 
 /* Multiplies x by weights that are a frozen matrix of bf16 at 4/3x. Needs compute capability 9.0, or cuBLASLt. */
 buddyError buddyLinear(const buddyFrozen *weights, const buddyLayer *layer, buddyStream stream);
+
+/*
+ * A matrix of bf16 at 4/3x that may be written row by row and multiplied in place: weights that change. It lies in tiles of sixteen
+ * rows as a frozen one does, but what overflows has a slot for every entry, so that nothing moves and nothing is lost.
+ */
+typedef struct buddyMatrix {
+    buddyDevicePtr device;   /* device memory, aligned to 128 bytes, as the two below */
+    buddyDevicePtr metadata; /* device memory */
+    buddyDevicePtr overflow; /* memory that the GPU reaches */
+    size_t rows;
+    size_t row_bytes;        /* a multiple of 128 */
+    const char *codec;       /* "bf16", or with its window, as "bf16:117" */
+} buddyMatrix;
+
+/* Bytes of a matrix's parts. */
+buddyError buddyMatrixRoom(size_t rows, size_t row_bytes, buddyRoom *room);
+
+/* Makes a matrix hold zeros: its creation, when the stream gets there. */
+buddyError buddyMatrixClear(const buddyMatrix *matrix, buddyStream stream);
+
+/* Compresses and decompresses rows, any of them. */
+buddyError buddyMatrixWrite(const buddyMatrix *matrix, size_t first_row, buddyDevicePtr from, size_t rows, buddyStream stream);
+buddyError buddyMatrixRead(const buddyMatrix *matrix, size_t first_row, buddyDevicePtr to, size_t rows, buddyStream stream);
+
+/* As buddyLinearRoom and buddyLinear. A layer that overlaps must not follow a write of its weights at once. */
+buddyError buddyMatrixLinearRoom(const buddyMatrix *matrix, size_t tokens, size_t *room);
+buddyError buddyMatrixLinear(const buddyMatrix *matrix, const buddyLayer *layer, buddyStream stream);
 
 /*
  * Keys and values of attention (bf16) in compressed memory, at 4/3x, in memory of the caller; docs/attention.md leads through

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "buddy.h"
@@ -48,7 +49,7 @@ static double now(void) {
 
 int main(void) {
     static unsigned short weights[ROWS * COLUMNS], x[TOKENS * COLUMNS], back[ROWS * COLUMNS];
-    static float y[TOKENS * ROWS];
+    static float y[TOKENS * ROWS], other[TOKENS * ROWS];
     unsigned random = 1;
     for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) weights[i] = narrow(0.02f * ((float)((random = random * 1664525u + 1013904223u) >> 8) / 8388608.0f - 1));
     for (size_t i = 0; i < TOKENS * COLUMNS; i++) x[i] = narrow((float)((random = random * 1664525u + 1013904223u) >> 8) / 8388608.0f - 1);
@@ -65,7 +66,9 @@ int main(void) {
     void *pinned, *pinned_device;
     CUDA(cudaHostAlloc(&pinned, room.overflow, cudaHostAllocMapped));
     CUDA(cudaHostGetDevicePointer(&pinned_device, pinned, 0));
-    buddyBuffer buffer = {take(room.device), take(room.metadata), (buddyDevicePtr)(size_t)pinned_device, MATRIX, "bf16:108", BUDDY_TARGET_4_3X};
+    buddyBuffer buffer = {take(room.device), take(room.metadata), (buddyDevicePtr)(size_t)pinned_device, MATRIX, "bf16", BUDDY_TARGET_4_3X, take(4)};
+    /* Its window is found on the device and stays there: nobody waits for it. */
+    BUDDY(buddyTrainWindow(plain, MATRIX, buffer.window, (buddyStream)stream));
     /* To clear it is to make it. The first call also compiles kernels, or finds them. */
     BUDDY(buddyBufferClear(&buffer, (buddyStream)stream));
     double before = now();
@@ -89,10 +92,24 @@ int main(void) {
     layer.scratch = take(layer.scratch_bytes);
     BUDDY(buddyLinearPrepare(layer.scratch, layer.scratch_bytes, (buddyStream)stream));
     BUDDY(buddyLinear(&frozen, &layer, (buddyStream)stream));
+
+    /* The same from weights that may be written: at first without their upper half, which then is written anew. */
+    buddyMatrix matrix = {0, 0, 0, ROWS, COLUMNS * 2, "bf16:108"};
+    BUDDY(buddyMatrixRoom(ROWS, COLUMNS * 2, &room));
+    matrix.device = take(room.device), matrix.metadata = take(room.metadata), matrix.overflow = take(room.overflow);
+    BUDDY(buddyMatrixClear(&matrix, (buddyStream)stream));
+    BUDDY(buddyMatrixWrite(&matrix, ROWS / 2, plain + MATRIX / 2, ROWS / 2, (buddyStream)stream));
+    BUDDY(buddyMatrixWrite(&matrix, 0, plain, ROWS / 2, (buddyStream)stream));
+    BUDDY(buddyMatrixRead(&matrix, 0, plain, ROWS, (buddyStream)stream));
+    buddyLayer written = layer;
+    written.y = take(sizeof y), written.overlaps = 0;
+    BUDDY(buddyMatrixLinear(&matrix, &written, (buddyStream)stream));
     CUDA(cudaStreamSynchronize(stream));
 
     CUDA(cudaMemcpy(back, pointer(plain), MATRIX, cudaMemcpyDeviceToHost));
     CUDA(cudaMemcpy(y, pointer(device_y), sizeof y, cudaMemcpyDeviceToHost));
+    CUDA(cudaMemcpy(other, pointer(written.y), sizeof other, cudaMemcpyDeviceToHost));
+    if (memcmp(y, other, sizeof y) != 0) return fprintf(stderr, "weights that were written give other sums\n"), 1;
     for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) {
         if (back[i] != weights[i]) return fprintf(stderr, "weight %zu differs\n", i), 1;
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use buddy_cuda::{DeviceSpan, FrozenBuffer, Gpu, Linear, Output};
+use buddy_cuda::{DeviceSpan, FrozenBuffer, Gpu, Linear, Output, Weights};
 
 use crate::{
     codec::codec,
@@ -146,15 +146,8 @@ pub unsafe extern "C" fn buddyLinearRoom(
     room: *mut usize,
 ) -> Code {
     guard(|| {
-        let room = some(room, "room")?;
-        let tokens =
-            u32::try_from(tokens).map_err(|_| Failure::Value("fewer than 2^32 tokens".to_owned()))?;
-        let go = |gpu: &Gpu, frozen: &FrozenBuffer<'_>| {
-            let bytes = Linear::room(gpu, frozen.header(), tokens)?;
-            // SAFETY: the caller's promise.
-            unsafe { room.write(bytes as usize) };
-            Ok(())
-        };
+        // SAFETY: the caller's promises.
+        let go = |gpu: &Gpu, frozen: &FrozenBuffer<'_>| unsafe { scratch(gpu, frozen.into(), tokens, room) };
         // SAFETY: the caller's promises.
         unsafe { on_frozen(frozen, go) }
     })
@@ -186,30 +179,61 @@ pub unsafe extern "C" fn buddyLinear(
     stream: Stream,
 ) -> Code {
     guard(|| {
-        let layer = some(layer.cast_mut(), "layer")?;
-        // SAFETY: the caller's promise.
-        let layer = unsafe { layer.read() };
-        let go = |gpu: &Gpu, weights: &FrozenBuffer<'_>| {
-            let (inputs, tokens) = (u64::from(weights.header().row) * 128, layer.tokens as u64);
-            let outputs = weights.entries() * 128 / inputs.max(1);
-            let value = if layer.wide == 0 { 2 } else { 4 };
-            // SAFETY: the caller's promises.
-            let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
-            let linear = Linear {
-                weights,
-                x: span(layer.x, tokens * inputs),
-                bias: (layer.bias != 0).then(|| span(layer.bias, 2 * outputs)),
-                y: span(layer.y, tokens * outputs * value),
-                output: if layer.wide == 0 { Output::Bf16 } else { Output::Fp32 },
-                scratch: span(layer.scratch, layer.scratch_bytes as u64),
-                overlaps: layer.overlaps != 0,
-            };
-            // SAFETY: the caller's promise.
-            Ok(linear.start(&*unsafe { gpu.borrow_stream(stream)? })?)
-        };
+        // SAFETY: the caller's promises.
+        let go = |gpu: &Gpu, weights: &FrozenBuffer<'_>| unsafe { start(gpu, weights.into(), layer, stream) };
         // SAFETY: the caller's promises.
         unsafe { on_frozen(frozen, go) }
     })
+}
+
+/// Starts a layer of the caller's.
+///
+/// # Safety
+/// As for [`buddyLinear`].
+pub(crate) unsafe fn start(
+    gpu: &Gpu,
+    weights: Weights<'_>,
+    layer: *const Layer,
+    stream: Stream,
+) -> Result<(), Failure> {
+    let layer = some(layer.cast_mut(), "layer")?;
+    // SAFETY: the caller's promise.
+    let layer = unsafe { layer.read() };
+    let header = weights.header();
+    let (inputs, tokens) = (u64::from(header.row) * 128, layer.tokens as u64);
+    let outputs = header.bytes / inputs.max(1);
+    let value = if layer.wide == 0 { 2 } else { 4 };
+    // SAFETY: the caller's promises.
+    let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
+    let linear = Linear {
+        weights,
+        x: span(layer.x, tokens * inputs),
+        bias: (layer.bias != 0).then(|| span(layer.bias, 2 * outputs)),
+        y: span(layer.y, tokens * outputs * value),
+        output: if layer.wide == 0 { Output::Bf16 } else { Output::Fp32 },
+        scratch: span(layer.scratch, layer.scratch_bytes as u64),
+        overlaps: layer.overlaps != 0,
+    };
+    // SAFETY: the caller's promise.
+    Ok(linear.start(&*unsafe { gpu.borrow_stream(stream)? })?)
+}
+
+/// Writes down the scratch memory of layers of such weights with up to so many tokens.
+///
+/// # Safety
+/// `room` is null or writable.
+pub(crate) unsafe fn scratch(
+    gpu: &Gpu,
+    weights: Weights<'_>,
+    tokens: usize,
+    room: *mut usize,
+) -> Result<(), Failure> {
+    let room = some(room, "room")?;
+    let tokens = u32::try_from(tokens).map_err(|_| Failure::Value("fewer than 2^32 tokens".to_owned()))?;
+    let bytes = Linear::room(gpu, weights.header(), tokens)?;
+    // SAFETY: the caller's promise.
+    unsafe { room.write(bytes as usize) };
+    Ok(())
 }
 
 /// Calls with a frozen buffer.
@@ -231,7 +255,7 @@ unsafe fn on_frozen(
 }
 
 /// The entries of a row.
-fn row(bytes: usize) -> Result<u32, Failure> {
+pub(crate) fn row(bytes: usize) -> Result<u32, Failure> {
     let row = bytes.is_multiple_of(128).then_some(bytes / 128).and_then(|row| u32::try_from(row).ok());
     row.ok_or_else(|| Failure::Value(format!("a row of {bytes} bytes is not whole entries of 128")))
 }

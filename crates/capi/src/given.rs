@@ -3,6 +3,7 @@
 
 use std::ffi::c_char;
 
+use buddy_codec::CodecKind;
 use buddy_cuda::{CudaStream, DeviceSpan, Given, GivenBuffer, Gpu, Room};
 
 use crate::{
@@ -29,6 +30,8 @@ pub struct Buffer {
     pub codec: *const c_char,
     /// The target's number.
     pub target: i32,
+    /// 0, or where bf16's window lies in device memory.
+    pub window: DevicePointer,
 }
 
 /// Bytes of a buffer's parts: `buddyRoom` of `buddy.h`.
@@ -43,6 +46,12 @@ pub struct Parts {
     pub overflow: usize,
 }
 
+impl From<Room> for Parts {
+    fn from(Room { device, metadata, overflow }: Room) -> Self {
+        Self { device: device as usize, metadata: metadata as usize, overflow: overflow as usize }
+    }
+}
+
 /// What a buffer of the caller's needs.
 ///
 /// # Safety
@@ -51,9 +60,7 @@ pub struct Parts {
 pub unsafe extern "C" fn buddyBufferRoom(bytes: usize, target_number: i32, room: *mut Parts) -> Code {
     guard(|| {
         let room = some(room, "room")?;
-        let Room { device, metadata, overflow } = Room::of(target(target_number)?, bytes as u64);
-        let parts =
-            Parts { device: device as usize, metadata: metadata as usize, overflow: overflow as usize };
+        let parts = Room::of(target(target_number)?, bytes as u64).into();
         // SAFETY: the caller's promise.
         unsafe { room.write(parts) };
         Ok(())
@@ -131,6 +138,32 @@ pub unsafe extern "C" fn buddyBufferReadChecked(
     }
 }
 
+/// Trains bf16's window on a sample of device memory, and leaves it in device memory.
+///
+/// # Safety
+/// `data` has so many readable bytes and `window` four writable ones until the stream has passed this call; `stream` is one of the
+/// current context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn buddyTrainWindow(
+    data: DevicePointer,
+    bytes: usize,
+    window: DevicePointer,
+    stream: Stream,
+) -> Code {
+    guard(|| {
+        let gpu = state::gpu()?;
+        // SAFETY: the caller's promises.
+        let (stream, data, window) = unsafe {
+            (
+                gpu.borrow_stream(stream)?,
+                DeviceSpan::from_raw(data, bytes as u64),
+                DeviceSpan::from_raw(window, 4),
+            )
+        };
+        Ok(gpu.train_window(&stream, data.check_reach()?, window.check_reach()?)?)
+    })
+}
+
 /// Moves data between a buffer, from `offset` on, and device memory of the caller's.
 ///
 /// # Safety
@@ -176,7 +209,14 @@ unsafe fn on(
         metadata: span(buffer.metadata, room.metadata),
         overflow: span(buffer.overflow, room.overflow),
     };
-    go(&gpu, &GivenBuffer::new(&gpu, &codec, target, buffer.bytes as u64, given)?)
+    let bytes = buffer.bytes as u64;
+    if buffer.window == 0 {
+        return go(&gpu, &GivenBuffer::new(&gpu, &codec, target, bytes, given)?);
+    }
+    if codec.kind() != CodecKind::Bf16 {
+        return Err(Failure::Value(format!("{} has no window; window must be 0", codec.kind())));
+    }
+    go(&gpu, &GivenBuffer::with_window(&gpu, span(buffer.window, 4), target, bytes, given)?)
 }
 
 /// The entry that an offset begins.

@@ -10,6 +10,7 @@ mod frozen;
 mod functions;
 mod given;
 mod kv;
+mod matrix;
 mod state;
 mod types;
 
@@ -17,4 +18,5 @@ pub use frozen::*;
 pub use functions::*;
 pub use given::*;
 pub use kv::*;
+pub use matrix::*;
 pub use types::*;

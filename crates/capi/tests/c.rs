@@ -41,10 +41,10 @@ fn the_header_is_c11_and_cpp17() {
 fn structs_agree_with_the_header() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sizes");
     let source = program.with_extension("c");
-    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu\", \
+    let text = "#include <stdio.h>\n#include \"buddy.h\"\nint main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu\", \
                 sizeof(buddySizes), sizeof(buddySpan), sizeof(buddyStatistics), sizeof(buddyBuffer), \
                 sizeof(buddyRoom), sizeof(buddyFrozen), sizeof(buddyLayer), sizeof(buddyError), \
-                sizeof(buddyKv), sizeof(buddyKvSizes), sizeof(buddyKvRows), sizeof(buddyKvAsked)); return 0; }\n";
+                sizeof(buddyKv), sizeof(buddyKvSizes), sizeof(buddyKvRows), sizeof(buddyKvAsked), sizeof(buddyMatrix)); return 0; }\n";
     std::fs::write(&source, text).unwrap();
     succeed(compiler("CC", "cc").arg("-std=c11").arg(&source).arg("-o").arg(&program));
     let seen = String::from_utf8(succeed(&mut Command::new(program)).stdout).unwrap();
@@ -61,6 +61,7 @@ fn structs_agree_with_the_header() {
         size_of::<buddy::KvSizes>(),
         size_of::<buddy::Rows>(),
         size_of::<buddy::Asked>(),
+        size_of::<buddy::Matrix>(),
     ];
     assert_eq!(seen, sizes.map(|size| size.to_string()).join(" "));
 }

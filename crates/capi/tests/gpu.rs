@@ -175,7 +175,15 @@ fn damage_is_an_error_of_a_checked_read() {
         assert_eq!(buddyBufferRoom(LENGTH, 2, &mut room), 0);
         let [device, metadata, overflow, plain] = [room.device, room.metadata, room.overflow, LENGTH]
             .map(|bytes| result::malloc_sync(bytes).unwrap());
-        let buffer = Buffer { device, metadata, overflow, bytes: LENGTH, codec: c"bpc".as_ptr(), target: 2 };
+        let buffer = Buffer {
+            device,
+            metadata,
+            overflow,
+            bytes: LENGTH,
+            codec: c"bpc".as_ptr(),
+            target: 2,
+            window: 0,
+        };
         assert_eq!(buddyBufferClear(&buffer, null_mut()), 0, "{}", message());
         assert_eq!(buddyBufferReadChecked(&buffer, 0, plain, LENGTH, null_mut()), 0, "{}", message());
         // The nibbles of entries 200 and 201 name no class.

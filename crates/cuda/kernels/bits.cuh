@@ -28,7 +28,7 @@ constexpr u32 STREAM_WORDS = STREAM_BITS / 32;
 struct Params {
     u32 window;  // bf16: the first of 16 exponents
     u32 reserved;
-    const u32* learned;  // table, stride, scaled: the block of fields.cuh
+    const u32* learned;  // table, stride, scaled: the block of fields.cuh; bf16: null, or the window, for `settle` to fetch
 };
 
 // What a decoder says of a stream. The Rust side names the same numbers.

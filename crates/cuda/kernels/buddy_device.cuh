@@ -36,6 +36,15 @@
 #include "tile.cuh"
 
 namespace buddy {
+
+// Fetches a window that was trained into device memory, before anything else is done with the view. No other codec has anything there.
+template <class Codec>
+BUDDY_FN void settle(BuddyView&) {}
+template <>
+BUDDY_FN void settle<Bf16>(BuddyView& view) {
+    if (view.params.learned != nullptr) view.params.window = *view.params.learned & 255;
+}
+
 namespace warp {
 
 // Consecutive entries, in three steps between which there may be other work: nibbles, fetch, decode. `first` is a

@@ -32,6 +32,7 @@ BUDDY_FN Tile this_tile() {
 }
 
 BUDDY_KERNEL buddy_write(BuddyView view, const uint4* from, u64 first, u64 count) {
+    settle<Codec>(view);
     Tile tile = this_tile();
     Range range(first, count);
     if (range.active == 0) return;
@@ -41,6 +42,7 @@ BUDDY_KERNEL buddy_write(BuddyView view, const uint4* from, u64 first, u64 count
 }
 
 BUDDY_KERNEL buddy_read(BuddyView view, uint4* to, u64 first, u64 count) {
+    settle<Codec>(view);
     Tile tile = this_tile();
     Range range(first, count);
     if (range.active == 0) return;
@@ -61,6 +63,7 @@ struct Listed {
 
 // Reads single entries: the i-th of `to` is entry list[i]. One that does not exist is zeros.
 BUDDY_KERNEL buddy_gather(BuddyView view, uint4* to, const u32* list, u64 count) {
+    settle<Codec>(view);
     Tile tile = this_tile();
     Listed listed(count);
     if (listed.rows == 0) return;
@@ -71,6 +74,7 @@ BUDDY_KERNEL buddy_gather(BuddyView view, uint4* to, const u32* list, u64 count)
 
 // Writes single entries: entry list[i] becomes the i-th of `from`. No entry may be listed twice.
 BUDDY_KERNEL buddy_scatter(BuddyView view, const uint4* from, const u32* list, u64 count) {
+    settle<Codec>(view);
     Tile tile = this_tile();
     Listed listed(count);
     if (listed.rows == 0) return;

@@ -1,5 +1,6 @@
 // Keys and values into compressed memory and out of it: appended token by token, trained on the first of them, read as they were.
 #include "kv_append.cuh"
+#include "window.cuh"
 
 using namespace buddy;
 
@@ -42,9 +43,10 @@ constexpr u32 TRAIN_THREADS = 256;
 extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __grid_constant__ KvCache cache,
                                                                      const __grid_constant__ KvRows rows) {
     launch_dependent_grids();
-    __shared__ int change[257];
-    for (u32 i = threadIdx.x; i < 257; i += TRAIN_THREADS) change[i] = 0;
+    __shared__ int change[WindowVotes::CHANGES];
+    for (u32 i = threadIdx.x; i < WindowVotes::CHANGES; i += TRAIN_THREADS) change[i] = 0;
     __syncthreads();
+    WindowVotes votes = {change};
     wait_on_dependent_grids();
     u32 which = blockIdx.x % 2, head = blockIdx.x / 2 % cache.heads, layer_at = blockIdx.x / 2 / cache.heads;
     u32 quarter = threadIdx.x % 4;
@@ -53,18 +55,10 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __gri
         u32 words[8];
         set(words, from[2 * quarter], from[2 * quarter + 1]);
         QuadRange range = range_of_quad(words);
-        u32 first = range.high < Bf16::WINDOW ? 0 : range.high - (Bf16::WINDOW - 1);
-        if (quarter == 0 && first <= range.low) atomicAdd(change + first, 1), atomicAdd(change + range.low + 1, -1);
+        if (quarter == 0) votes.cast(range);
     }
     __syncthreads();
-    if (threadIdx.x != 0) return;
-    int count = 0, most = 0;
-    u32 best = BUDDY_KV_WINDOW;
-    for (u32 window = 0; window <= 256 - Bf16::WINDOW; window++) {
-        count += change[window];
-        if (count > most) most = count, best = window;
-    }
-    *cache.window(rows.layer + layer_at, head, which) = (u8)best;
+    if (threadIdx.x == 0) *cache.window(rows.layer + layer_at, head, which) = (u8)votes.best(BUDDY_WINDOW);
 }
 
 constexpr u32 READ_WARPS = 2;

@@ -30,15 +30,15 @@ struct Weights {
     const u8* device;
     const u8* nibbles;
     const u8* overflow;
-    const u32* index;
-    u32 sectors;  // of the overflow
+    const u32* index;  // null where every entry has a slot of its own in the overflow
+    u32 sectors;       // of the overflow
     u32 window;
 
     static constexpr u32 BYTES = IS_PLAIN ? ENTRY : 3 * SECTOR, COLUMN = TILE_ROWS * BYTES;  // of an entry, and of those of a tile's rows
 
     // The last sector of an entry that overflows; none if the index names one that is not there.
     BUDDY_FN const u8* last_sector(u64 entry) const {
-        u64 sector = first_sector(index, (const u32*)nibbles, entry, BYTES);
+        u64 sector = index == nullptr ? entry : first_sector(index, (const u32*)nibbles, entry, BYTES);
         return sector < sectors ? overflow + sector * SECTOR : nullptr;
     }
 };

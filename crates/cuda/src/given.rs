@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use buddy_codec::Codec;
+use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Target};
 use cudarc::driver::CudaStream;
 
@@ -78,6 +78,32 @@ impl<'a> GivenBuffer<'a> {
         bytes: u64,
         given: Given<'a>,
     ) -> Result<Self, Error> {
+        Self::with(gpu, (codec.kind(), Learned::of(gpu, codec)?), target, bytes, given)
+    }
+
+    /// A buffer of bf16 over this memory whose window lies in device memory, as [`Gpu::train_window`] leaves it: nobody has to know it,
+    /// so that nobody waits for it. All that is written must be read with the same window.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_window(
+        gpu: &Gpu,
+        window: DeviceSpan<'a>,
+        target: Target,
+        bytes: u64,
+        given: Given<'a>,
+    ) -> Result<Self, Error> {
+        let window = check_window(window)?.address();
+        Self::with(gpu, (CodecKind::Bf16, Learned::window_at(window)), target, bytes, given)
+    }
+
+    fn with(
+        gpu: &Gpu,
+        (kind, learned): (CodecKind, Learned),
+        target: Target,
+        bytes: u64,
+        given: Given<'a>,
+    ) -> Result<Self, Error> {
         let entries = bytes / ENTRY_BYTES as u64;
         if !bytes.is_multiple_of(ENTRY_BYTES as u64) || entries > u64::from(u32::MAX) {
             return Err(Error::Bytes { offset: 0, bytes, length: u64::from(u32::MAX) * ENTRY_BYTES as u64 });
@@ -100,9 +126,8 @@ impl<'a> GivenBuffer<'a> {
             device_bytes: target.device_bytes() as u32,
             reserved: 0,
         };
-        let learned = Learned::of(gpu, codec)?;
         let view = BuddyView { memory, params: learned.params() };
-        let (kernels, metadata) = (gpu.codec(codec.kind())?, given.metadata.part(0..room.metadata));
+        let (kernels, metadata) = (gpu.codec(kind)?, given.metadata.part(0..room.metadata));
         Ok(Self { gpu: gpu.clone(), kernels, view, _learned: learned, metadata, memory: PhantomData })
     }
 
@@ -155,7 +180,7 @@ impl<'a> GivenBuffer<'a> {
         Fault::checked(Fault::from_bits(found))
     }
 
-    /// What a kernel of your own takes, as of any buffer.
+    /// What a kernel of your own takes, as of any buffer. If the window lies in device memory it calls `settle<Bf16>` first.
     pub fn view(&self) -> BuddyView {
         self.view
     }
@@ -170,6 +195,16 @@ impl<'a> GivenBuffer<'a> {
         }
         Ok((entries > 0).then_some(plain))
     }
+}
+
+/// Where a window is or shall be: a 32-bit number.
+pub(crate) fn check_window(window: DeviceSpan<'_>) -> Result<DeviceSpan<'_>, Error> {
+    window.check(4, 4, "one 32-bit number for the window").and_then(|window| match window.bytes() {
+        4 => Ok(window),
+        bytes => {
+            Err(Error::Shape { bytes, address: window.address(), need: "one 32-bit number for the window" })
+        }
+    })
 }
 
 /// Pinned host memory, taken once, from which overflow parts are cut and to which they are given back, without a wait.

@@ -25,6 +25,7 @@ use crate::{
     kernels::CodecKernels,
     kv::KvKernels,
     linear::LinearKernels,
+    matrix::GivenKernels,
     source::Source,
     survey::Scratch,
 };
@@ -72,6 +73,7 @@ struct Inner {
     linear: Mutex<LinearKernels>,
     scratch: Mutex<Option<Scratch>>,
     kv: Mutex<Option<Arc<KvKernels>>>,
+    given: Mutex<Option<Arc<GivenKernels>>>,
 }
 
 impl fmt::Debug for Gpu {
@@ -148,6 +150,7 @@ impl Gpu {
             linear: Mutex::default(),
             scratch: Mutex::default(),
             kv: Mutex::default(),
+            given: Mutex::default(),
         })))
     }
 
@@ -265,6 +268,11 @@ impl Gpu {
     /// Memory that surveys share, one at a time.
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Option<Scratch>> {
         self.0.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernels of given memory, if they are there.
+    pub(crate) fn given(&self) -> &Mutex<Option<Arc<GivenKernels>>> {
+        &self.0.given
     }
 
     /// The kernels of caches of keys and values, if they are there.

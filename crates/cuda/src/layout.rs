@@ -46,6 +46,15 @@ pub(crate) struct Order {
     pub(crate) reserved: u32,
 }
 
+/// Rows of a matrix that may be written: the struct `Rows` of `given.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct MatrixRows {
+    pub(crate) order: Order,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
 /// A frozen buffer: the struct `Frozen` of `frozen.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
@@ -88,7 +97,7 @@ pub(crate) struct Reading {
     pub(crate) params: Params,
 }
 
-/// A frozen matrix of bf16 at 4/3x: the struct `Weights` of `linear_plan.cuh`.
+/// A matrix of bf16 at 4/3x: the struct `Weights` of `linear_plan.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct WeightsView {

@@ -26,6 +26,11 @@ impl Learned {
         Ok(Self { params: Params::with_block(block.all().address()), block: Some(Arc::new(block)) })
     }
 
+    /// bf16's window, which lies in memory of someone else's.
+    pub(crate) fn window_at(address: u64) -> Self {
+        Self { params: Params::with_window(address), block: None }
+    }
+
     /// What kernels take, for as long as this lives.
     pub(crate) fn params(&self) -> Params {
         self.params

@@ -39,6 +39,7 @@ mod kv;
 mod layout;
 mod learned;
 mod linear;
+mod matrix;
 mod norm;
 mod pool;
 mod report;
@@ -63,7 +64,8 @@ pub use kv::{
     Attend, AttentionArguments, AttentionPlan, Fresh, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView,
 };
 pub use layout::{BuddyView, Memory, Page};
-pub use linear::{Linear, Output};
+pub use linear::{Linear, Output, Weights};
+pub use matrix::GivenMatrix;
 pub use norm::{Channels, NormRelu};
 pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};

@@ -10,7 +10,7 @@ use crate::{Activation, AttentionPlan, Error, cache, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 34] = [
+const HEADERS: [Header; 35] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
@@ -44,6 +44,7 @@ const HEADERS: [Header; 34] = [
     ("table.cuh", include_str!("../kernels/table.cuh")),
     ("tile.cuh", include_str!("../kernels/tile.cuh")),
     ("wgmma.cuh", include_str!("../kernels/wgmma.cuh")),
+    ("window.cuh", include_str!("../kernels/window.cuh")),
     ("zeros.cuh", include_str!("../kernels/zeros.cuh")),
 ];
 
@@ -221,8 +222,14 @@ impl Source {
 
     /// The kernels of caches of keys and values.
     pub fn kv() -> Self {
-        let window = format!("BUDDY_KV_WINDOW={}", Bf16::default().window());
-        Self { least: ATTENTION_LEAST, ..Self::new("kv.cu", include_str!("../kernels/kv.cu"), &[window]) }
+        let text = include_str!("../kernels/kv.cu");
+        Self { least: ATTENTION_LEAST, ..Self::new("kv.cu", text, &[untrained_window()]) }
+    }
+
+    /// The kernels of given memory that are no codec's: windows, and matrices that may be written.
+    pub fn given() -> Self {
+        let defines = [untrained_window(), format!("BUDDY_WARPS={WARPS}")];
+        Self::new("given.cu", include_str!("../kernels/given.cu"), &defines)
     }
 
     /// What lies between the products of a decode step.
@@ -332,7 +339,7 @@ impl Source {
             .flat_map(of_codec)
             .chain(Activation::ALL.map(Self::activation))
             .chain(linear::sources())
-            .chain([Self::kv(), Self::decode(), Self::norm()])
+            .chain([Self::given(), Self::kv(), Self::decode(), Self::norm()])
             .chain(attention)
             .collect()
     }
@@ -341,6 +348,11 @@ impl Source {
 /// Whether frozen buffers have a place for what the codec learns.
 fn freezes(kind: CodecKind) -> bool {
     kind == CodecKind::Bf16 || !kind.learns()
+}
+
+/// The macro of the window that a bf16 codec has before it is trained.
+fn untrained_window() -> String {
+    format!("BUDDY_WINDOW={}", Bf16::default().window())
 }
 
 /// Macros of a program that is written once for all codecs.
@@ -378,7 +390,7 @@ pub fn constants_header() -> String {
 pub struct Params {
     window: u32,
     reserved: u32,
-    /// Address of the block that `Codec::block` makes, or 0.
+    /// Address of the block that `Codec::block` makes, or of bf16's window in device memory, or 0.
     learned: u64,
 }
 
@@ -394,6 +406,11 @@ impl Params {
     /// The parameters of a codec whose block lies at this address.
     pub(crate) fn with_block(learned: u64) -> Self {
         Self { learned, ..Self::default() }
+    }
+
+    /// The parameters of bf16 whose window lies at this address.
+    pub(crate) fn with_window(address: u64) -> Self {
+        Self::with_block(address)
     }
 
     /// First exponent of bf16's window.

@@ -9,6 +9,7 @@ use cudarc::driver::CudaStream;
 use crate::{
     DeviceSpan, Error, Gpu, Params,
     driver::{Launch, Region},
+    given::check_window,
     learned::Learned,
     source::{BLOCKS, WARPS},
 };
@@ -22,6 +23,8 @@ const SUMS: usize = 7;
 /// Runs of entries that a codec is trained on, and entries of each.
 const SAMPLE_RUNS: u64 = 64;
 const RUN_ENTRIES: u64 = 8;
+/// Threads of the block that trains a window: as `given.cu` has it.
+const TRAIN_THREADS: u32 = 256;
 
 /// Memory whose sizes are asked for.
 #[derive(Debug, Clone)]
@@ -126,8 +129,7 @@ impl Gpu {
             return Ok(kind.train(&[]));
         }
         let entries = span.entries();
-        let run = RUN_ENTRIES.min(entries);
-        let runs = SAMPLE_RUNS.min(entries / run.max(1));
+        let (runs, run) = sample(entries);
         let bytes = run * ENTRY_BYTES as u64;
         let mut scratch = self.scratch();
         let Scratch { host, .. } = self.room(&mut scratch, runs * bytes)?;
@@ -143,6 +145,28 @@ impl Gpu {
         Ok(kind.train(&sample))
     }
 
+    /// Trains bf16's window on the same sample of device memory, when the stream gets there, and leaves it in device memory, a 32-bit
+    /// number: nothing waits. [`GivenBuffer::with_window`](crate::GivenBuffer::with_window) takes it from there.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless the memory is aligned to 16 bytes and the window is four bytes, or what compiler or driver say.
+    pub fn train_window(
+        &self,
+        on: &CudaStream,
+        span: DeviceSpan<'_>,
+        window: DeviceSpan<'_>,
+    ) -> Result<(), Error> {
+        self.alive()?;
+        let (span, window) = (span.check(1, 16, "memory aligned to 16 bytes")?, check_window(window)?);
+        let entries = span.bytes() / ENTRY_BYTES as u64;
+        let (runs, run) = sample(entries);
+        let arguments = (span.address(), entries, runs, run.max(1), window.address());
+        let launch = Launch::row(1, TRAIN_THREADS);
+        // SAFETY: the arguments of `window_train`; the sample is of the span's whole entries.
+        let launched = unsafe { launch.start(on, &self.given_kernels()?.train, &arguments) };
+        self.check("start training", launched)
+    }
+
     /// The scratch memory, with room for so many bytes.
     fn room<'a>(&self, scratch: &'a mut Option<Scratch>, bytes: u64) -> Result<&'a Scratch, Error> {
         if scratch.as_ref().is_none_or(|scratch| scratch.host.bytes() < bytes) {
@@ -153,6 +177,12 @@ impl Gpu {
         }
         Ok(scratch.as_ref().expect("taken above"))
     }
+}
+
+/// Runs of a sample of so many entries, and entries of each.
+fn sample(entries: u64) -> (u64, u64) {
+    let run = RUN_ENTRIES.min(entries);
+    (SAMPLE_RUNS.min(entries / run.max(1)), run)
 }
 
 /// The spans of one codec: where they lie in the table.

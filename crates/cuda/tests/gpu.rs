@@ -424,7 +424,8 @@ fn a_graph_of_buffer_layer_and_attention_replays_a_thousand_times() {
             Linear::prepare(gpu, &stream, scratch.all()).unwrap();
             for overlaps in [false, true] {
                 let (x, y, scratch, output) = (x.all(), y.all(), scratch.all(), Output::Fp32);
-                let linear = Linear { weights: &packed, x, bias: None, y, output, scratch, overlaps };
+                let linear =
+                    Linear { weights: (&packed).into(), x, bias: None, y, output, scratch, overlaps };
                 linear.start(&stream).unwrap();
             }
             packed.read(&stream, 0, back.all()).unwrap();

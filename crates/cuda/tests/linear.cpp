@@ -51,7 +51,7 @@ int main() {
     std::vector<uint4> device = part(bytes[0]), nibbles = part(bytes[1]), index = part(bytes[2]), overflow = part(bytes[3]);
     std::vector<uint4> x = part(2ull * tokens * inputs);
     std::vector<float> y(tokens * outputs, NAN);
-    Weights weights = {(const u8*)device.data(), (const u8*)nibbles.data(), (const u8*)overflow.data(), (const u32*)index.data(), sectors, window};
+    Weights weights = {(const u8*)device.data(), (const u8*)nibbles.data(), (const u8*)overflow.data(), bytes[2] ? (const u32*)index.data() : nullptr, sectors, window};
     emu::each_round = emu::land;
     start({weights, (const u8*)x.data(), nullptr, y.data(), nullptr, nullptr, outputs, inputs, tokens, Linear::FP32}, blocks);
     fwrite(y.data(), 4, y.size(), stdout);

@@ -3,7 +3,9 @@
 #![cfg(target_arch = "x86_64")]
 
 use std::{
+    borrow::Cow,
     io::Write,
+    ops::Range,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -12,6 +14,8 @@ use buddy_codec::{Bf16, Codec, Frozen, freeze};
 use buddy_core::Target;
 
 const WINDOW: u8 = 108;
+/// The nibble of an entry that is stored as it is.
+const RAW: u8 = 5;
 /// The macros of a small shape of the kernel for more tokens: of 16 in a tile, one warpgroup that multiplies, two entries to a step.
 fn wide() -> Vec<(&'static str, u32)> {
     let step = 8 * (16 * 96 + 16) + 2 * 16 * 128;
@@ -79,15 +83,43 @@ fn bytes_of(values: &[u16]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
+/// The parts of weights as kernels take them: device, nibbles, index, overflow, and the sectors of that.
+struct Parts<'a>([Cow<'a, [u8]>; 4], u32);
+
+impl<'a> Parts<'a> {
+    fn frozen(frozen: &'a [u8]) -> Self {
+        let header = Frozen::open(frozen).unwrap().header().clone();
+        let parts = header.parts();
+        let part = |range: Range<u64>| Cow::from(&frozen[range.start as usize..range.end as usize]);
+        let ranges = [parts.device, parts.nibbles, parts.index, parts.overflow];
+        Self(ranges.map(part), header.sectors)
+    }
+
+    /// The same without an index, as weights that may be written: what overflows of an entry in a slot of its number.
+    fn written(frozen: &'a [u8]) -> Self {
+        let Self([device, nibbles, _, compact], _) = Self::frozen(frozen);
+        let places = device.len() / 96;
+        let (mut slots, mut sectors) = (vec![0xeeu8; places * 32], compact.chunks_exact(32));
+        for place in (0..places).filter(|place| nibbles[place / 2] >> (place % 2 * 4) & 15 == RAW) {
+            slots[place * 32..][..32].copy_from_slice(sectors.next().unwrap());
+        }
+        assert!(sectors.next().is_none(), "every sector has a slot");
+        Self([device, nibbles, Cow::from(vec![]), Cow::from(slots)], places as u32)
+    }
+}
+
 /// What the kernel gives, in so many blocks.
-fn run(program: &PathBuf, frozen: &[u8], x: &[u16], [outputs, inputs, tokens, blocks]: [u32; 4]) -> Vec<f32> {
-    let header = Frozen::open(frozen).unwrap().header().clone();
-    let parts = header.parts();
-    let ranges = [parts.device, parts.nibbles, parts.index, parts.overflow];
-    let head = [outputs, inputs, tokens, blocks, header.sectors, WINDOW.into()];
+fn run(
+    program: &PathBuf,
+    parts: &Parts<'_>,
+    x: &[u16],
+    [outputs, inputs, tokens, blocks]: [u32; 4],
+) -> Vec<f32> {
+    let Parts(parts, sectors) = parts;
+    let head = [outputs, inputs, tokens, blocks, *sectors, WINDOW.into()];
     let mut message: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
-    message.extend(ranges.iter().flat_map(|range| (range.end - range.start).to_le_bytes()));
-    message.extend(ranges.iter().flat_map(|range| &frozen[range.start as usize..range.end as usize]));
+    message.extend(parts.iter().flat_map(|part| (part.len() as u64).to_le_bytes()));
+    message.extend(parts.iter().flat_map(|part| &part[..]));
     message.extend(bytes_of(x));
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -108,8 +140,10 @@ fn compare(program: &PathBuf, cases: &[([u32; 4], u32)]) {
         let x: Vec<u16> = (0..tokens * inputs).map(|_| random.value(124, 5)).collect();
         let frozen = freeze(&codec, Target::X4Over3, inputs / 64, &bytes_of(&weights)).unwrap();
         assert_eq!(Frozen::open(&frozen).unwrap().header().sectors > 0, odd > 0, "whether some overflow");
-        let y = run(program, &frozen, &x, shape);
+        let y = run(program, &Parts::frozen(&frozen), &x, shape);
         assert_eq!(y.len(), (tokens * outputs) as usize);
+        let written = run(program, &Parts::written(&frozen), &x, shape);
+        assert!(written == y, "{shape:?}: weights that may be written have the sums of frozen ones");
         for (i, &got) in y.iter().enumerate() {
             let (token, row) = (i / outputs as usize, i % outputs as usize);
             let columns = inputs as usize;

@@ -71,6 +71,6 @@ fn start(
     let [x, bias, y, scratch, counts] = spans.map(on_gpu);
     let given = |span: DeviceSpan<'static>| (span.bytes() > 0).then_some(span);
     let weights = &frozen.map_err(failure::gpu)?;
-    let linear = Linear { weights, x, bias: given(bias), y, output, scratch, overlaps };
+    let linear = Linear { weights: weights.into(), x, bias: given(bias), y, output, scratch, overlaps };
     linear.start_with(&stream, given(counts)).map_err(failure::gpu)
 }

@@ -67,7 +67,7 @@ impl Product {
             &FrozenBuffer::over(&self.gpu, how, self.weight_bytes(), memory).map_err(failure::gpu)?;
         let tokens = values / u64::from(self.inputs);
         let linear = Linear {
-            weights,
+            weights: weights.into(),
             x: on_gpu((x, 2 * values)),
             bias: (bias != 0).then(|| on_gpu((bias, 2 * u64::from(self.outputs)))),
             y: on_gpu((y, 2 * tokens * u64::from(self.outputs))),

@@ -22,7 +22,7 @@ use crate::{
     bytes::DeviceSpan,
     decode::{GateView, NormView, PickView},
     kv::{AttentionArguments, KvView, RowsView},
-    layout::{BuddyView, LinearView, Memory, Packing, Reading, Unpacking},
+    layout::{BuddyView, LinearView, MatrixRows, Memory, Packing, Reading, Unpacking},
     norm::Normalising,
     source::Params,
 };
@@ -42,6 +42,8 @@ unsafe impl DeviceRepr for Reading {}
 unsafe impl DeviceRepr for LinearView {}
 // SAFETY: likewise, the struct of `unpack.cu`.
 unsafe impl DeviceRepr for Unpacking {}
+// SAFETY: likewise, the struct `Rows` of `given.cu`.
+unsafe impl DeviceRepr for MatrixRows {}
 // SAFETY: likewise, the struct `KvCache` of `kv.cuh`.
 unsafe impl DeviceRepr for KvView {}
 // SAFETY: likewise, the struct `KvRows` of `kv.cu`.

@@ -1,4 +1,5 @@
-//! `linear`: y = W x, with a bias if there is one. W is a frozen matrix of bf16 at 4/3x, x has a row for each token.
+//! `linear`: y = W x, with a bias if there is one. W is a matrix of bf16 at 4/3x, frozen or one that may be written, x has a row for
+//! each token.
 //!
 //! Weights are read as they lie, once, and are plain only in registers, or, for very many tokens, in scratch memory for the
 //! vendor's product. Which way is taken follows from the shape, by what was measured ([`plan`]).
@@ -7,6 +8,7 @@ mod plain_form;
 mod plan;
 mod unpack;
 mod vendor;
+mod weights;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -20,11 +22,12 @@ use cudarc::driver::{CudaFunction, CudaStream, DriverError};
 pub(crate) use plan::sources;
 use plan::{ALIGN, MOST_SHARED, Narrow, Plan, Wide};
 use vendor::Vendor;
+pub use weights::Weights;
 
 use crate::{
-    DeviceSpan, Error, FrozenBuffer, Gpu, Source,
+    DeviceSpan, Error, Gpu, Source,
     driver::{self, Launch, TensorMap},
-    layout::{LinearView, WeightsView},
+    layout::LinearView,
 };
 
 /// What a linear layer's result is written as.
@@ -54,8 +57,8 @@ impl Output {
 /// One linear layer on some tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct Linear<'a> {
-    /// A frozen matrix of bf16 at 4/3x.
-    pub weights: &'a FrozenBuffer<'a>,
+    /// A matrix of bf16 at 4/3x.
+    pub weights: Weights<'a>,
     /// A row of bf16 for each token, one after the other, aligned to 16 bytes.
     pub x: DeviceSpan<'a>,
     /// A bf16 value for each output.
@@ -179,25 +182,9 @@ impl Linear<'_> {
         }
     }
 
-    fn weights_view(&self) -> WeightsView {
-        let view = self.weights.view();
-        let window = match &self.weights.header().codec {
-            Codec::Bf16(bf16) => u32::from(bf16.window()),
-            _ => 0,
-        };
-        WeightsView {
-            device: view.device,
-            nibbles: view.nibbles,
-            overflow: view.overflow,
-            index: view.index,
-            sectors: view.sectors,
-            window,
-        }
-    }
-
     fn view(&self, sizes: Sizes, counts: DeviceSpan<'_>, parts: DeviceSpan<'_>) -> LinearView {
         LinearView {
-            weights: self.weights_view(),
+            weights: self.weights.view(),
             x: self.x.address(),
             bias: self.bias.map_or(0, DeviceSpan::address),
             y: self.y.address(),

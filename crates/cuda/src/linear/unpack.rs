@@ -1,4 +1,4 @@
-//! Rows of a frozen matrix made plain in scratch memory, for the vendor's product.
+//! Rows of a matrix made plain in scratch memory, for the vendor's product.
 
 use std::ops::Range;
 
@@ -36,12 +36,12 @@ impl Linear<'_> {
     ) -> Result<(), Error> {
         let (gpu, row) = (self.weights.gpu(), self.weights.header().row);
         if !gpu.is_hopper() {
-            return self.weights.read(on, u64::from(rows.start) * u64::from(row), to);
+            return self.weights.read(on, rows.start, to);
         }
         let kernel = kernel(gpu, |kernels| &mut kernels.unpack, (), "linear_unpack", source)?;
         let count = rows.end - rows.start;
         let (first_tile, tiles) = (rows.start / 16, count.div_ceil(16));
-        let weights = self.weights_view();
+        let weights = self.weights.view();
         let view = Unpacking { weights, to: to.address(), per_row: row, first_tile, tiles, rows: count };
         let runs = u64::from(tiles) * u64::from(row.div_ceil(RUN));
         let blocks = u64::from(BLOCKS * gpu.multiprocessors()).min(runs.div_ceil(u64::from(WARPS)));

@@ -114,7 +114,7 @@ impl<'a> Layer<'a> {
         let weights = FrozenBuffer::new(&self.lab.gpu, self.headers[copy].clone(), self.frozen[copy].all())?;
         let x = self.x.span(0..u64::from(tokens) * u64::from(self.size.1) * 2);
         let (y, scratch) = (y.all(), self.scratch.all());
-        what(&Linear { weights: &weights, x, bias: None, y, output, scratch, overlaps })
+        what(&Linear { weights: (&weights).into(), x, bias: None, y, output, scratch, overlaps })
     }
 
     /// What was frozen is read back, and the sums are right to rounding and the same each time, to the bit.

@@ -1,0 +1,73 @@
+//! The weights of a linear layer: frozen, or such that may be written.
+
+use buddy_codec::{Codec, FrozenHeader};
+use cudarc::driver::CudaStream;
+
+use crate::{DeviceSpan, Error, FrozenBuffer, GivenMatrix, Gpu, layout::WeightsView};
+
+/// A matrix that a linear layer reads in place.
+#[derive(Debug, Clone, Copy)]
+pub enum Weights<'a> {
+    /// Packed once, its overflow compact behind an index.
+    Frozen(&'a FrozenBuffer<'a>),
+    /// Written at any time, its overflow in slots.
+    Written(&'a GivenMatrix<'a>),
+}
+
+impl<'a> From<&'a FrozenBuffer<'a>> for Weights<'a> {
+    fn from(frozen: &'a FrozenBuffer<'a>) -> Self {
+        Self::Frozen(frozen)
+    }
+}
+
+impl<'a> From<&'a GivenMatrix<'a>> for Weights<'a> {
+    fn from(matrix: &'a GivenMatrix<'a>) -> Self {
+        Self::Written(matrix)
+    }
+}
+
+impl Weights<'_> {
+    /// What they are.
+    pub fn header(&self) -> &FrozenHeader {
+        match self {
+            Self::Frozen(frozen) => frozen.header(),
+            Self::Written(matrix) => matrix.header(),
+        }
+    }
+
+    pub(crate) fn gpu(&self) -> &Gpu {
+        match self {
+            Self::Frozen(frozen) => frozen.gpu(),
+            Self::Written(matrix) => matrix.gpu(),
+        }
+    }
+
+    /// Makes rows from `first` on, a multiple of 16, plain.
+    pub(super) fn read(&self, on: &CudaStream, first: u32, to: DeviceSpan<'_>) -> Result<(), Error> {
+        match self {
+            Self::Frozen(frozen) => frozen.read(on, u64::from(first) * u64::from(frozen.header().row), to),
+            Self::Written(matrix) => matrix.read(on, first, to),
+        }
+    }
+
+    /// As kernels take them.
+    pub(super) fn view(&self) -> WeightsView {
+        let frozen = match self {
+            Self::Frozen(frozen) => frozen,
+            Self::Written(matrix) => return matrix.weights(),
+        };
+        let window = match &frozen.header().codec {
+            Codec::Bf16(bf16) => u32::from(bf16.window()),
+            _ => 0,
+        };
+        let view = frozen.view();
+        WeightsView {
+            device: view.device,
+            nibbles: view.nibbles,
+            overflow: view.overflow,
+            index: view.index,
+            sectors: view.sectors,
+            window,
+        }
+    }
+}

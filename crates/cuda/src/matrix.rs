@@ -1,0 +1,184 @@
+//! A matrix of bf16 at 4/3x over given memory that may be written, row by row, and read in place by linear layers.
+
+use std::sync::{Arc, PoisonError};
+
+use buddy_codec::{Bf16, Codec, FrozenHeader};
+use buddy_core::{ENTRY_BYTES, SECTOR_BYTES, Target};
+use cudarc::driver::{CudaFunction, CudaStream};
+
+use crate::{
+    DeviceSpan, Error, Given, GivenBuffer, Gpu, Room,
+    driver::Launch,
+    frozen::TILE_ROWS,
+    layout::{BuddyView, MatrixRows, Order, WeightsView},
+    source::{Source, WARPS},
+};
+
+/// Places that a warp takes.
+const WARP_PLACES: u64 = 32;
+
+/// The kernels of `given.cu`.
+#[derive(Debug)]
+pub(crate) struct GivenKernels {
+    pub(crate) train: CudaFunction,
+    write: CudaFunction,
+    read: CudaFunction,
+}
+
+/// A matrix of bf16 at 4/3x that may be written. It lies as a frozen one does, in tiles of sixteen rows, but what overflows has a
+/// slot for every entry: nothing moves when a row is written again, and nothing is ever lost. Nothing waits, nothing takes memory.
+#[derive(Debug, Clone)]
+pub struct GivenMatrix<'a> {
+    gpu: Gpu,
+    kernels: Arc<GivenKernels>,
+    /// Of all places, those past the last row included.
+    buffer: GivenBuffer<'a>,
+    /// What it would be if it were frozen.
+    header: FrozenHeader,
+}
+
+impl<'a> GivenMatrix<'a> {
+    /// What a matrix of so many rows and columns needs.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] unless columns are a multiple of 64.
+    pub fn room(rows: u32, columns: u32) -> Result<Room, Error> {
+        Ok(Room::of(Target::X4Over3, place_bytes(rows, row_entries(columns)?)))
+    }
+
+    /// A matrix over this memory, whatever it holds.
+    ///
+    /// # Errors
+    /// As for [`room`](Self::room) and [`GivenBuffer::new`].
+    pub fn new(gpu: &Gpu, bf16: Bf16, (rows, columns): (u32, u32), given: Given<'a>) -> Result<Self, Error> {
+        let (codec, row, target) = (Codec::Bf16(bf16), row_entries(columns)?, Target::X4Over3);
+        let buffer = GivenBuffer::new(gpu, &codec, target, place_bytes(rows, row), given)?;
+        let bytes = u64::from(rows) * u64::from(row) * ENTRY_BYTES as u64;
+        let header = FrozenHeader { codec, target, bytes, row, sectors: 0 };
+        Ok(Self { gpu: gpu.clone(), kernels: gpu.given_kernels()?, buffer, header })
+    }
+
+    /// Makes it hold zeros when the stream gets there.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn clear(&self, on: &CudaStream) -> Result<(), Error> {
+        self.buffer.clear(on)
+    }
+
+    /// Compresses plain rows into those from `first` on.
+    ///
+    /// # Errors
+    /// [`Error::Range`] past the last row, [`Error::Shape`] for what is not whole rows, or what the driver says.
+    pub fn write(&self, on: &CudaStream, first: u32, from: DeviceSpan<'_>) -> Result<(), Error> {
+        self.start(on, &self.kernels.write, first, from)
+    }
+
+    /// Decompresses rows from `first` on. An entry that does not decode becomes zeros.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn read(&self, on: &CudaStream, first: u32, to: DeviceSpan<'_>) -> Result<(), Error> {
+        self.start(on, &self.kernels.read, first, to)
+    }
+
+    fn start(
+        &self,
+        on: &CudaStream,
+        kernel: &CudaFunction,
+        first: u32,
+        plain: DeviceSpan<'_>,
+    ) -> Result<(), Error> {
+        self.gpu.alive()?;
+        let row = u64::from(self.header.row);
+        let plain = plain.check(row * ENTRY_BYTES as u64, 16, "whole rows of the matrix, aligned to 16")?;
+        let count = plain.entries() / row;
+        let (begin, end) = (u64::from(first), u64::from(first) + count);
+        if end > self.header.entries() / row {
+            return Err(Error::Range { first: begin * row, end: end * row, entries: self.header.entries() });
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        // Warps take places from a multiple of their number on.
+        let tile = TILE_ROWS * row;
+        let start = begin / TILE_ROWS * tile / WARP_PLACES * WARP_PLACES;
+        let warps = (end.div_ceil(TILE_ROWS) * tile - start).div_ceil(WARP_PLACES);
+        let order = Order { entries: self.header.entries(), row: self.header.row, reserved: 0 };
+        let rows = MatrixRows { order, first, count: count as u32 };
+        let arguments = (self.buffer.view(), rows, plain.address());
+        let launch = Launch::row(warps.div_ceil(u64::from(WARPS)), WARPS * WARP_PLACES as u32);
+        // SAFETY: the arguments of `rows_write` and `rows_read`; the rows are the matrix's, and `plain` has all of them.
+        let launched = unsafe { launch.start(on, kernel, &arguments) };
+        self.gpu.check("start on rows of a matrix", launched)
+    }
+
+    /// What the matrix is, as if it were frozen.
+    pub fn header(&self) -> &FrozenHeader {
+        &self.header
+    }
+
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// As linear layers take it: without an index.
+    pub(crate) fn weights(&self) -> WeightsView {
+        let BuddyView { memory, params } = self.buffer.view();
+        let sectors = u32::try_from(memory.entries).unwrap_or(u32::MAX);
+        WeightsView {
+            device: memory.device,
+            nibbles: memory.nibbles,
+            overflow: memory.buddy,
+            index: 0,
+            sectors,
+            window: params.window(),
+        }
+    }
+}
+
+impl Gpu {
+    /// The kernels of given memory, compiled or from the cache.
+    ///
+    /// # Errors
+    /// What the compiler or the driver says.
+    pub(crate) fn given_kernels(&self) -> Result<Arc<GivenKernels>, Error> {
+        let mut kept = self.given().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernels) = &*kept {
+            return Ok(kernels.clone());
+        }
+        let module = self.module(&Source::given())?;
+        let find = |name| self.check("find the kernels", module.load_function(name));
+        let kernels = GivenKernels {
+            train: find("window_train")?,
+            write: find("rows_write")?,
+            read: find("rows_read")?,
+        };
+        Ok(kept.insert(Arc::new(kernels)).clone())
+    }
+}
+
+/// Entries of a row.
+fn row_entries(columns: u32) -> Result<u32, Error> {
+    let what = "their columns are no multiple of 64";
+    if columns == 0 || !columns.is_multiple_of(64) { Err(Error::Weights { what }) } else { Ok(columns / 64) }
+}
+
+/// Bytes of all places: whole tiles.
+fn place_bytes(rows: u32, row: u32) -> u64 {
+    u64::from(rows).next_multiple_of(TILE_ROWS) * u64::from(row) * ENTRY_BYTES as u64
+}
+
+/// At 4/3x what overflows of an entry is one sector, so that an entry's number is its slot's.
+const _: () = assert!(Target::X4Over3.buddy_bytes() == SECTOR_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rooms_are_of_whole_tiles() {
+        assert_eq!(GivenMatrix::room(17, 128).unwrap(), Room::of(Target::X4Over3, 32 * 256));
+        assert!(GivenMatrix::room(17, 100).unwrap_err().to_string().contains("64"));
+    }
+}
