@@ -102,7 +102,7 @@ struct Cache {
 
     Cache(u32 pages, u32 heads) {
         u64 entries = (u64)pages * heads * PAGE * 2 * (HEAD / VALUES);
-        device.resize(entries * 6), buddy.resize(entries * 2), nibbles.resize(entries / 32 + 1), windows.assign(2 * heads, BUDDY_KV_WINDOW);
+        device.resize(entries * 6), buddy.resize(entries * 2), nibbles.resize(entries / 32 + 1), windows.assign(2 * heads, BUDDY_WINDOW);
         view = {};
         view.memory.device = (u8*)device.data(), view.memory.buddy = (u8*)buddy.data(), view.memory.nibbles = (u8*)nibbles.data();
         view.memory.entries = entries, view.memory.device_bytes = 96;

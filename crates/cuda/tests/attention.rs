@@ -27,7 +27,7 @@ fn run(values: u32, columns: u32, fresh: u32, clusters: bool, page: u32) {
         .args(["-fsanitize=undefined", "-fno-sanitize-recover=all"])
         .args(buddy_cuda::constants().iter().map(|define| format!("-D{define}")))
         .args(shape.iter().map(|(name, value)| format!("-DBUDDY_ATTENTION_{name}={value}")))
-        .args(["-DBUDDY_ATTENTION_SOURCE=Packed", "-DBUDDY_KV_WINDOW=112"])
+        .args(["-DBUDDY_ATTENTION_SOURCE=Packed", "-DBUDDY_WINDOW=112"])
         .arg(format!("-DBUDDY_TEST_PAGE={page}"))
         .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attention.cpp"), "-o"])
         .arg(&program)

@@ -173,12 +173,7 @@ impl KvCache<'_> {
         })
     }
 
-    fn attention(
-        &self,
-        asked: &Attend<'_>,
-        plan: AttentionPlan,
-        fresh: bool,
-    ) -> Result<CudaFunction, Error> {
+    fn attention(&self, asked: &Attend<'_>, plan: AttentionPlan, fresh: bool) -> Result<CudaFunction, Error> {
         let key = (self.shape.head_values, asked.columns(), fresh, plan.has_clusters());
         let mut known = self.kernels.attentions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = known.get(&key) {

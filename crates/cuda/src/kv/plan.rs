@@ -131,6 +131,9 @@ mod tests {
         assert_eq!(split(256, 1024), Some(0));
         assert_eq!(split(8, 64), Some(0), "two tiles");
         assert_eq!((split(64, 32768), split(512, 1024)), (None, None));
-        assert!(!AttentionPlan::of(8, 1024, 16, 132).has_clusters(), "more columns have no room for two blocks");
+        assert!(
+            !AttentionPlan::of(8, 1024, 16, 132).has_clusters(),
+            "more columns have no room for two blocks"
+        );
     }
 }

@@ -279,7 +279,8 @@ impl<'a> Sequences<'a> {
         let mut arguments = cache.arguments(&asked)?;
         arguments.cache.memory.device = at(&self.plain);
         let plan = cache.attention_plan(&asked);
-        let (twin, launch) = (&self.twins[usize::from(plan.has_clusters())], plan.launch(asked.columns(), false));
+        let (twin, launch) =
+            (&self.twins[usize::from(plan.has_clusters())], plan.launch(asked.columns(), false));
         // SAFETY: the arguments of `attention`; the plain memory has an entry for each of the cache's.
         unsafe { twin.start("attention", launch, &(arguments,)) }
     }
