@@ -1,6 +1,7 @@
 // Decode attention over keys and values in compressed memory: 1 to 16 columns, a column being a head that asks for a token.
-// attention_plan.cuh says who does what, attention.cuh how sixteen tokens are attended to, attention_sum.cuh how parts are joined.
-#include "attention_sum.cuh"
+// attention_plan.cuh says who does what, attention.cuh how sixteen tokens are attended to, attention_sum.cuh how parts are joined,
+// attention_short.cuh how a cluster does both.
+#include "attention_short.cuh"
 
 using namespace buddy;
 
@@ -48,7 +49,7 @@ BUDDY_FN void fetch_tiles(const Attention& of, const R& room, bool nibbles, u32 
     wait_on_dependent_grids();
     typename R::Walking again(of);
     for (Span span; again.next(span);) {
-        if (span.has_last()) append_fresh<R>(of, span, lane);
+        if (again.appends(span)) append_fresh<R>(of, span, lane);
     }
 }
 
@@ -90,6 +91,44 @@ BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lan
     }
 }
 
+// The same where an item is a cluster's.
+template <class R>
+BUDDY_FN void attend_item(const Attention& of, const R& room, u32 warp, u32 lane) {
+    ClusterWalk walk(of);
+    Span span;
+    walk.next(span);
+    Sixteen<R> tokens = {};
+    tokens.sides = room.sides(warp), tokens.fresh = room.query(8), tokens.length = span.length;
+    if (R::From::HAS_NIBBLES) {
+        unsigned short both = __ldg((const unsigned short*)of.cache.window(of.layer, span.head, 0));
+        tokens.key_window = both & 0xff, tokens.value_window = both >> 8;
+    }
+    u32 limits[2] = {of.template limit<R::FRESH>(span.length, lane % 4 * 2), of.template limit<R::FRESH>(span.length, lane % 4 * 2 + 1)};
+    Asked<R> asked;
+    asked.clear();
+    if (R::FRESH) load_fresh(of, span, room);
+    else load_queries(of, span, room);
+    meet<R>();
+    u32 sixteen = warp % TEAM, team = warp / TEAM;
+    Turn<R::ROUND> turn;
+#pragma unroll 1
+    for (u32 tile = span.from + team; tile < span.to; tile += R::TEAMS, turn.next()) {
+        u32 place = turn.place * R::TEAMS + team;
+        room.come(place).wait(turn.round);
+        tokens.base = tile * TILE_TOKENS + sixteen * SIXTEEN;
+        tokens.data = room.data(place, sixteen), tokens.nibbles = room.nibbles(place, sixteen);
+        if (tokens.base < span.length) {
+            BUDDY_UNROLL
+            for (u32 i = 0; i < R::PARTS; i++) tokens.odd[i] = 0;
+            if (tokens.has_fresh() || !tokens.usual(of.tokens)) tokens.unfold(of, span, lane);
+            attend_short(of, room, tokens, limits, lane, asked);
+        }
+        __syncwarp();
+        if (lane == 0) room.used(place).arrive();
+    }
+    finish_short(of, walk, span, room, warp, lane, asked);
+}
+
 // From Rust: where keys and values come from, the values of a head, the columns that there may be, 8 or 16, whether the token that
 // asks is fresh: not turned and not appended yet, and whether items are clusters'.
 typedef Room<BUDDY_ATTENTION_SOURCE, BUDDY_ATTENTION_VALUES / VALUES, BUDDY_ATTENTION_COLUMNS / 8, BUDDY_ATTENTION_FRESH, (BUDDY_ATTENTION_CLUSTER > 1)> R;
@@ -107,7 +146,13 @@ extern "C" __global__ void __launch_bounds__(R::THREADS + R::FETCHERS * WARP, R:
     launch_dependent_grids();
     if (!R::FRESH) wait_on_dependent_grids();
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
-    if (warp < R::WARPS) return attend_tiles(of, room, warp, lane);
-    fetch_tiles(of, room, warp > R::WARPS, lane);
-    if (R::CLUSTERED) cluster_wait();
+    if constexpr (R::CLUSTERED) {
+        if (warp < R::WARPS) return attend_item(of, room, warp, lane);
+        fetch_tiles(of, room, warp > R::WARPS, lane);
+        cluster_wait();
+    } else {
+        if (warp < R::WARPS) attend_tiles(of, room, warp, lane);
+        else if (warp == R::WARPS) fetch_tiles(of, room, false, lane);
+        else fetch_tiles(of, room, true, lane);
+    }
 }

@@ -21,7 +21,17 @@ struct Asked {
     float out[R::FRAGMENTS][R::SETS][4];
     float most[R::SETS][2], sum[R::SETS][2];
 
+    // Nothing was found yet.
+    BUDDY_FN void clear() {
+        BUDDY_UNROLL
+        for (u32 n = 0; n < R::SETS; n++) {
+            most[n][0] = most[n][1] = LOWEST, sum[n][0] = sum[n][1] = 0;
+            BUDDY_UNROLL
+            for (u32 f = 0; f < R::FRAGMENTS; f++) out[f][n][0] = out[f][n][1] = out[f][n][2] = out[f][n][3] = 0;
+        }
+    }
     BUDDY_FN void start(const Attention& of, const Span& span, u32 lane) {
+        clear();
         if (R::FRESH) start_fresh(of, span, lane);
         BUDDY_UNROLL
         for (u32 n = 0; n < R::SETS; n++) {
@@ -33,9 +43,6 @@ struct Asked {
                 if (column < of.columns()) a = at[8 * part], b = at[8 * part + 1];
                 set(queries[part][n], a, b);
             }
-            most[n][0] = most[n][1] = LOWEST, sum[n][0] = sum[n][1] = 0;
-            BUDDY_UNROLL
-            for (u32 f = 0; f < R::FRAGMENTS; f++) out[f][n][0] = out[f][n][1] = out[f][n][2] = out[f][n][3] = 0;
         }
     }
     // The queries of a fresh token, turned. What is older than it lies in the cache since before the kernel before this one, so
@@ -107,6 +114,7 @@ struct Sixteen {
     u32 key_window, value_window;
     u32 base, length;     // its first token, and the tokens of the sequence
     u32 odd[R::PARTS];    // a bit for each entry that was unfolded
+    u32 fresh;            // of a cluster: where the key of a fresh token lies, its value after it
 
     // Whether all entries are in layout B, and no token is past what any column may see.
     BUDDY_FN bool usual(u32 tokens) const {
@@ -146,7 +154,9 @@ struct Sixteen {
         u32 entry = lane / 4 * SIXTEEN + fresh, at = data + entry * From::BYTES;
         if (fresh < SIXTEEN && lane / 4 < 2 * R::PARTS) {
             u32 out[8], to = From::unfolded(at, sides + entry * SECTOR, lane % 4);
-            fresh_quarter<R>(of, span, lane / 4, lane % 4, out);
+            u32 from = this->fresh + lane / 4 / R::PARTS * R::QUERY + lane / 4 % R::PARTS * ENTRY + lane % 4 * SECTOR;
+            if (R::CLUSTERED) set(out, lds128(from), lds128(from + 16));
+            else fresh_quarter<R>(of, span, lane / 4, lane % 4, out);
             sts128(to, make_uint4(out[0], out[1], out[2], out[3])), sts128(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
         }
         // The copy engine will write there after these stores.
@@ -230,7 +240,7 @@ BUDDY_FN void attend(const Attention& of, const Sixteen<R>& tokens, u32 lane, As
         for (u32 k = 0; k < 4; k++) {
             // Rounded here in every copy of this code, so that results are those of the plain twin to the bit.
             scores[n][k] = __fmul_rn(halves[0][n][k] + halves[1][n][k], of.scale);
-            if (CAREFUL && tokens.base + token + k / 2 * 8 >= of.limit(tokens.length, 8 * n + 2 * column + k % 2)) scores[n][k] = __int_as_float(0xff800000);
+            if (CAREFUL && tokens.base + token + k / 2 * 8 >= of.template limit<R::FRESH>(tokens.length, 8 * n + 2 * column + k % 2)) scores[n][k] = __int_as_float(0xff800000);
             above |= scores[n][k] > asked.most[n][k % 2] + SLACK;
         }
     }

@@ -54,7 +54,9 @@ struct Attention {
         return turns + (u64)(length - 1) * half + first % half;
     }
     // How many tokens a column may see. One that nobody asks for sees all, as if none were masked: it shares the others' warp.
+    template <bool FRESH>
     BUDDY_FN u32 limit(u32 length, u32 column) const {
+        if (FRESH) return column >= group ? ~0u : length;
         u32 after = tokens - 1 - column / group;
         return column >= columns() ? ~0u : length > after ? length - after : 0;
     }
@@ -67,8 +69,6 @@ struct Span {
     u32 from, to;      // those of the run
 
     BUDDY_FN bool whole() const { return from == 0 && to == tiles; }
-    // Whether the last token is among the run's.
-    BUDDY_FN bool has_last() const { return to == tiles && length > 0; }
 };
 
 // A block's run, span by span. All lanes of a warp walk together.
@@ -105,6 +105,8 @@ struct Walk {
             if (found) return;
         }
     }
+    // Whether this block appends a span's fresh token.
+    BUDDY_FN bool appends(const Span& span) const { return span.to == span.tiles && span.length > 0; }
     BUDDY_FN bool next(Span& span) {
         if (at >= end) return false;
         u32 tiles = of.tiles(sequence), all = tiles * of.cache.heads;
@@ -124,6 +126,8 @@ struct ClusterWalk {
     BUDDY_FN explicit ClusterWalk(const Attention& of) : of(of) {}
     BUDDY_FN u32 rank() const { return blockIdx.x & last(); }
     BUDDY_FN u32 last() const { return (1u << of.split) - 1; }
+    // The first block, not the last one, which has the token and adds up.
+    BUDDY_FN bool appends(const Span& span) const { return rank() == 0 && span.length > 0; }
     BUDDY_FN bool next(Span& span) {
         if (is_done) return false;
         u32 item = blockIdx.x >> of.split, sequence = item / of.cache.heads, length = of.length(sequence), tiles = of.tiles(sequence);
@@ -147,18 +151,21 @@ struct Room {
     static constexpr u32 SIDES = Source::HAS_NIBBLES ? 2 * PARTS * SIXTEEN * SECTOR : 0;    // of a warp
     static constexpr u32 FETCHERS = Source::HAS_NIBBLES ? 2 : 1;
     // Sums of as many warps as there are teams have room at once. At the end of a span nobody needs the sides any more.
-    static constexpr u32 SHARED_BY_WARPS = TEAMS * SUMS > WARPS * SIDES ? TEAMS * SUMS : WARPS * SIDES;
+    static constexpr u32 SHARED_BY_WARPS = TEAMS * SUMS > WARPS * SIDES && !CLUSTERED ? TEAMS * SUMS : WARPS * SIDES;
     // What a block leaves of an item: its sums, and the largest score and the sum of each column; and room for those of a cluster's
     // other blocks.
     static constexpr u32 PART = SUMS + 64 * SETS, INBOX = CLUSTERED ? (BUDDY_ATTENTION_CLUSTER - 1) * PART : 0;
-    static constexpr u32 FIXED = SHARED_BY_WARPS + WARPS * SETS * 64 + 16 + INBOX;
+    // Of a cluster: queries, and the key and the value of a fresh token, each out of step with the one before, so that lanes read from
+    // different banks.
+    static constexpr u32 QUERY = PARTS * ENTRY + 16, QUERIES = CLUSTERED ? 10 * QUERY : 0;
+    static constexpr u32 FIXED = SHARED_BY_WARPS + WARPS * SETS * 64 + 16 + INBOX + QUERIES;
     static constexpr u32 STAGE = TEAM * (DATA + NIBBLE_BYTES) + 16;
     // A stage is always the same team's: no other one sees whether its barrier is a round behind.
     static constexpr u32 ROUND = (BUDDY_ATTENTION_SHARED - FIXED) / STAGE / TEAMS, STAGES = ROUND * TEAMS;
     static constexpr u32 AT_NIBBLES = STAGES * TEAM * DATA, AT_SUMS = AT_NIBBLES + STAGES * TEAM * NIBBLE_BYTES;
     static constexpr u32 AT_STATS = AT_SUMS + SHARED_BY_WARPS, AT_BARRIERS = AT_STATS + WARPS * SETS * 64;
-    static constexpr u32 AT_LAST = AT_BARRIERS + STAGES * 16, AT_INBOX = AT_LAST + 16;
-    static_assert(AT_INBOX + INBOX <= BUDDY_ATTENTION_SHARED && ROUND >= 2, "Rust asks for the shared memory that the kernels use");
+    static constexpr u32 AT_LAST = AT_BARRIERS + STAGES * 16, AT_INBOX = AT_LAST + 16, AT_QUERIES = AT_INBOX + INBOX;
+    static_assert(AT_QUERIES + QUERIES <= BUDDY_ATTENTION_SHARED && ROUND >= 2, "Rust asks for the shared memory that the kernels use");
     u32 shared;
 
     BUDDY_FN u32 data(u32 place, u32 sixteen) const { return shared + (place * TEAM + sixteen) * DATA; }
@@ -172,6 +179,9 @@ struct Room {
     // In a cluster's last block: the part of another one, and its columns' numbers; and whether all of them have come.
     BUDDY_FN u32 inbox(u32 rank) const { return shared + AT_INBOX + rank * PART; }
     BUDDY_FN Barrier parts_full() const { return {shared + AT_LAST}; }
+    // What a warp of a cluster's block found, once it has attended: where its tokens lay.
+    BUDDY_FN u32 found(u32 warp) const { return data(warp / TEAM, warp % TEAM); }
+    BUDDY_FN u32 query(u32 column) const { return shared + AT_QUERIES + column * QUERY; }
     // A tile has come; its team is done with it.
     BUDDY_FN Barrier come(u32 place) const { return {shared + AT_BARRIERS + 16 * place}; }
     BUDDY_FN Barrier used(u32 place) const { return {come(place).at + 8}; }

@@ -1,5 +1,5 @@
 // The end of a span: what its warps found is added up, in a fixed order, and written; or, where other blocks have the item's other
-// tiles, left for the last of them, or sent to the cluster's last.
+// tiles, left for the last of them.
 #pragma once
 #include "attention.cuh"
 
@@ -163,85 +163,6 @@ BUDDY_FN void share(const Attention& of, const Walk& walk, const Span& span, con
     }
 }
 
-// What the lanes that have a pair's two columns hold of them: the largest scores, and the sums of weights.
-template <class R>
-BUDDY_FN float4 own_stats(const Asked<R>& asked, u32 column) {
-    float4 stats = {};
-    BUDDY_UNROLL
-    for (u32 n = 0; n < R::SETS; n++) {
-        float4 one;
-        u32 from = column / 2 % 4;
-        one.x = __shfl_sync(ALL, asked.most[n][0], from), one.y = __shfl_sync(ALL, asked.sum[n][0], from);
-        one.z = __shfl_sync(ALL, asked.most[n][1], from), one.w = __shfl_sync(ALL, asked.sum[n][1], from);
-        if (column / 8 == n) stats = one;
-    }
-    return stats;
-}
-
-// Sends a block's part of an item to the cluster's last block, which adds up: in the order of blocks, its own last.
-template <class R>
-BUDDY_FN void gather(const Attention& of, const ClusterWalk& walk, const Span& span, const R& room, const Asked<R>& asked, const float2 (&total)[Pairs<R>::EACH]) {
-    typedef Pairs<R> P;
-    u32 last = walk.last(), to = room.inbox(walk.rank());
-    // All blocks have begun.
-    cluster_wait();
-    if (walk.rank() != last) {
-        BUDDY_UNROLL
-        for (u32 i = 0; i < P::EACH; i++) {
-            if (P::has(i)) st_async(to + 8 * P::at(i), last, total[i], room.parts_full());
-        }
-        BUDDY_UNROLL
-        for (u32 k = 0; k < 2 * R::SETS; k++) {
-            u32 at = to + R::SUMS + 64 * (k / 2) + 16 * threadIdx.x + 8 * (k % 2);
-            if (threadIdx.x < 4) st_async(at, last, make_float2(asked.most[k / 2][k % 2], asked.sum[k / 2][k % 2]), room.parts_full());
-        }
-        return;
-    }
-    if (last != 0) room.parts_full().wait(0);
-    // All of a thread's pairs are of the same two columns.
-    static_assert(R::SETS == 1 && R::THREADS % 8 == 0, "clusters have up to 8 columns");
-    auto stats_of = [&](u32 rank) {
-        uint4 v = lds128(room.inbox(rank) + R::SUMS + 8 * P::column(0));
-        return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
-    };
-    float4 own = own_stats(asked, P::column(0));
-    float2 most = make_float2(own.x, own.z), sums = {}, all[P::EACH] = {};
-#pragma unroll 1
-    for (u32 rank = 0; rank < last; rank++) {
-        float4 stats = stats_of(rank);
-        most = make_float2(fmaxf(most.x, stats.x), fmaxf(most.y, stats.z));
-    }
-    auto add = [&](float4 stats, const float2(&pairs)[P::EACH]) {
-        float2 scale = make_float2(exp2_fast(stats.x - most.x), exp2_fast(stats.z - most.y));
-        sums = make_float2(__fmaf_rn(stats.y, scale.x, sums.x), __fmaf_rn(stats.w, scale.y, sums.y));
-        BUDDY_UNROLL
-        for (u32 i = 0; i < P::EACH; i++) {
-            all[i] = make_float2(__fmaf_rn(pairs[i].x, scale.x, all[i].x), __fmaf_rn(pairs[i].y, scale.y, all[i].y));
-        }
-    };
-#pragma unroll 1
-    for (u32 rank = 0; rank < last; rank++) {
-        float2 pairs[P::EACH] = {};
-        BUDDY_UNROLL
-        for (u32 i = 0; i < P::EACH; i++) {
-            if (P::has(i)) pairs[i] = load_pair(room.inbox(rank) + 8 * P::at(i));
-        }
-        add(stats_of(rank), pairs);
-    }
-    add(own, total);
-    BUDDY_UNROLL
-    for (u32 i = 0; i < P::EACH; i++) {
-        if (P::has(i)) put<R>(of, span, i, all[i], sums.x, sums.y);
-    }
-}
-
-template <class R>
-BUDDY_FN void finish(const Attention& of, const ClusterWalk& walk, const Span& span, const R& room, u32 warp, u32 lane, Asked<R>& asked) {
-    float2 total[Pairs<R>::EACH];
-    add_up(room, warp, lane, asked, total);
-    gather(of, walk, span, room, asked, total);
-}
-
 template <class R>
 BUDDY_FN void finish(const Attention& of, const Walk& walk, const Span& span, const R& room, u32 warp, u32 lane, Asked<R>& asked) {
     float2 total[Pairs<R>::EACH];
@@ -249,8 +170,15 @@ BUDDY_FN void finish(const Attention& of, const Walk& walk, const Span& span, co
     if (!span.whole()) return share(of, walk, span, room, asked, total);
     BUDDY_UNROLL
     for (u32 i = 0; i < Pairs<R>::EACH; i++) {
-        float4 stats = own_stats(asked, Pairs<R>::column(i));
-        if (Pairs<R>::has(i)) put<R>(of, span, i, total[i], stats.y, stats.w);
+        // The lane that has the pair's two columns.
+        u32 column = Pairs<R>::column(i), from = column / 2 % 4;
+        float first = 0, second = 0;
+        BUDDY_UNROLL
+        for (u32 n = 0; n < R::SETS; n++) {
+            float a = __shfl_sync(ALL, asked.sum[n][0], from), b = __shfl_sync(ALL, asked.sum[n][1], from);
+            if (column / 8 == n) first = a, second = b;
+        }
+        if (Pairs<R>::has(i)) put<R>(of, span, i, total[i], first, second);
     }
 }
 

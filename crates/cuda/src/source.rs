@@ -49,10 +49,11 @@ const HEADERS: [Header; 35] = [
 ];
 
 /// The headers of attention, which no other program needs.
-const ATTENTION_HEADERS: [Header; 5] = [
+const ATTENTION_HEADERS: [Header; 6] = [
     ("attention.cuh", include_str!("../kernels/attention.cuh")),
     ("attention_plan.cuh", include_str!("../kernels/attention_plan.cuh")),
     ("attention_ptx.cuh", include_str!("../kernels/attention_ptx.cuh")),
+    ("attention_short.cuh", include_str!("../kernels/attention_short.cuh")),
     ("attention_source.cuh", include_str!("../kernels/attention_source.cuh")),
     ("attention_sum.cuh", include_str!("../kernels/attention_sum.cuh")),
 ];

@@ -8,12 +8,13 @@ use crate::{
 /// Threads of a team, and of a warp that fetches.
 const TEAM_THREADS: u32 = 2 * 32;
 const FETCHING_THREADS: u32 = 32;
-/// Tokens of a tile; tiles that a block of a run has at least, if blocks are few, and one of a cluster; and tiles to each multiprocessor from
-/// which on items are cut into runs.
+/// Tokens of a tile; tiles that a block of a run has at least, if blocks are few; and tiles of a block from which on all blocks have runs.
 const TILE_TOKENS: u64 = 32;
 const TILES_OF_BLOCK: u64 = 8;
-const TILES_OF_SHARE: u64 = 4;
 const TILES_OF_LONG: u64 = 64;
+/// Tiles that a block of a cluster has: at least, if there are several, and at most.
+const LEAST_SHARE: u64 = 4;
+const MOST_SHARE: u64 = 48;
 /// Blocks of a cluster at most, as a logarithm; and blocks that a multiprocessor holds.
 const MOST_SPLIT: u32 = 3;
 const TOGETHER: u32 = 2;
@@ -51,12 +52,12 @@ impl AttentionPlan {
     pub fn of(items: u32, tokens: u64, columns: u32, multiprocessors: u32) -> Self {
         let tiles = tokens / TILE_TOKENS;
         let slots = TOGETHER * multiprocessors;
-        let is_short = tiles * u64::from(items) <= TILES_OF_LONG * u64::from(multiprocessors);
-        if !is_short || columns > CLUSTER_COLUMNS || items > slots {
+        let fits = |split: &u32| items << split <= slots && tiles >> split >= LEAST_SHARE;
+        let split = (1..=MOST_SPLIT).rev().find(fits).unwrap_or(0);
+        if items > slots || columns > CLUSTER_COLUMNS || tiles >> split > MOST_SHARE {
             return Self::Runs(blocks_of(items, tiles, multiprocessors));
         }
-        let fits = |split: &u32| items << split <= slots && tiles >> split >= TILES_OF_SHARE;
-        Self::Clusters { items, split: (1..=MOST_SPLIT).rev().find(fits).unwrap_or(0) }
+        Self::Clusters { items, split }
     }
 
     /// Whether items are clusters'.
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(split(64, 1024), Some(2), "256 blocks of 264");
         assert_eq!(split(256, 1024), Some(0));
         assert_eq!(split(8, 64), Some(0), "two tiles");
-        assert_eq!((split(64, 32768), split(512, 1024)), (None, None));
+        assert_eq!((split(8, 32768), split(64, 32768), split(512, 1024)), (None, None, None));
         assert!(
             !AttentionPlan::of(8, 1024, 16, 132).has_clusters(),
             "more columns have no room for two blocks"
