@@ -182,6 +182,27 @@ BUDDY_FN void named_barrier() {
     asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
 }
 
+// All threads of the block, of which some arrive and wait for nobody.
+template <u32 THREADS>
+BUDDY_FN void barrier_arrive() {
+    asm volatile("bar.arrive 2, %0;" ::"n"(THREADS) : "memory");
+}
+template <u32 THREADS>
+BUDDY_FN void barrier_wait() {
+    asm volatile("bar.sync 2, %0;" ::"n"(THREADS) : "memory");
+}
+
+// Some threads wait for their turn, which others pass on to them; both together are so many.
+constexpr u32 FIRST_TURN = 3;
+template <u32 THREADS>
+BUDDY_FN void turn_wait(u32 turn) {
+    asm volatile("bar.sync %0, %1;" ::"r"(turn), "n"(THREADS) : "memory");
+}
+template <u32 THREADS>
+BUDDY_FN void turn_pass(u32 turn) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(turn), "n"(THREADS) : "memory");
+}
+
 // Registers of a thread from here on: more than its kernel began with, or fewer.
 template <u32 REGISTERS>
 BUDDY_FN void raise_registers() {

@@ -9,10 +9,10 @@ namespace buddy {
 // Sums of a warp's part of a tile: to memory as they are, and from there in the order of blocks; or to y.
 template <class S>
 struct Sums {
-    static constexpr u32 EACH = S::TOKENS / 2, FOURS = S::FRAGMENTS * EACH / 4, STRIDE = S::GROUPS * GROUP;
-    float (&sums)[S::FRAGMENTS][EACH];
+    static constexpr u32 EACH = S::TOKENS / 2, FOURS = EACH / 4, STRIDE = S::GROUPS * GROUP;
+    float (&sums)[EACH];
 
-    BUDDY_FN float* four(u32 i) const { return &sums[4 * i / EACH][4 * i % EACH]; }
+    BUDDY_FN float* four(u32 i) const { return &sums[4 * i]; }
     BUDDY_FN float4* part(const Linear& linear, u32 slot) const { return linear.parts + (u64)slot * (FOURS * STRIDE) + threadIdx.x; }
 
     BUDDY_FN void leave(const Linear& linear, u32 slot) const {
@@ -55,19 +55,17 @@ struct Sums {
     // Lane l has tokens 8j + l % 4 * 2 and the next, of two rows.
     template <class Room>
     BUDDY_FN void put(const Linear& linear, const Room& room, u32 row_tile, u32 token) const {
-        u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-        BUDDY_UNROLL
-        for (u32 f = 0; f < S::FRAGMENTS; f++) {
-            u32 first = (row_tile + (warp / 4 * S::FRAGMENTS + f) * 4 + warp % 4) * TILE_ROWS, row = first + Lanes::row_of(lane);
-            float bias[2] = {bias_of(linear, row), bias_of(linear, row + 8)};
+        u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, first = (row_tile + warp) * TILE_ROWS, row = first + Lanes::row_of(lane);
+        float bias[2] = {bias_of(linear, row), bias_of(linear, row + 8)};
+        if (!S::GATED && linear.output == Linear::FP32) {
             BUDDY_UNROLL
             for (u32 i = 0; i < EACH; i++) {
-                if (!S::GATED && linear.output == Linear::FP32) put_wide(linear, row + i / 2 % 2 * 8, token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[f][i] + bias[i / 2 % 2]);
+                put_wide(linear, row + i / 2 % 2 * 8, token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[i] + bias[i / 2 % 2]);
             }
-            if (!S::GATED && linear.output == Linear::FP32) continue;
-            BUDDY_UNROLL
-            for (u32 i = 0; i < EACH; i += 8) put_sixteen(linear, room.out(warp), first, token + 2 * i, &sums[f][i], bias);
+            return;
         }
+        BUDDY_UNROLL
+        for (u32 i = 0; i < EACH; i += 8) put_sixteen(linear, room.out(warp), first, token + 2 * i, &sums[i], bias);
     }
     static BUDDY_FN void put_wide(const Linear& linear, u32 row, u32 token, float value) {
         if (row < linear.outputs && token < linear.tokens) ((float*)linear.y)[(u64)token * linear.outputs + row] = value;
@@ -154,19 +152,41 @@ struct Coming {
     uint2 map;
 };
 
+// Warpgroups take turns to ask for the products of an entry. Else tensor cores take one of each by turns, all are done at the same
+// time, and nobody multiplies while all decode.
+template <class S>
+struct Turns {
+    u32 mine, next;
+
+    BUDDY_FN explicit Turns(u32 group) : mine(FIRST_TURN + group), next(FIRST_TURN + (group + 1 == S::GROUPS ? 0 : group + 1)) {
+        // The first need not wait for anybody.
+        if (group + 1 == S::GROUPS) pass();
+    }
+    BUDDY_FN void wait() const {
+        if (S::TAKES_TURNS) turn_wait<2 * GROUP>(mine);
+    }
+    BUDDY_FN void pass() const {
+        if (S::TAKES_TURNS) turn_pass<2 * GROUP>(next);
+    }
+    // What the last has passed on at last, nobody else waits for.
+    BUDDY_FN void end() const {
+        if (mine == FIRST_TURN) wait();
+    }
+};
+
 // What the warps that multiply go through, step by step.
 template <class S>
 struct Multiply {
     const Line<S>& line;
     const Room<S>& room;
     const Lanes& lanes;
-    u32 first_of_warp;  // of its tiles in a step
+    const Turns<S>& turns;
+    u32 tile;  // of a step, this warp's
 
-    BUDDY_FN Coming fetch(u32 place, u32 e, u32 f) const {
-        u32 tile = first_of_warp + 4 * f;
+    BUDDY_FN Coming fetch(u32 place, u32 e) const {
         return {lanes.fetch(room.column(place, tile, e)), lds64(room.map(place, tile * S::ENTRIES + e))};
     }
-    BUDDY_FN void decode(const Coming& coming, const Step<S>& step, u32 place, u32 e, u32 f, u32 (&a)[8], u32 (&b)[8]) const {
+    BUDDY_FN void decode(const Coming& coming, const Step<S>& step, u32 place, u32 e, u32 (&a)[8], u32 (&b)[8]) const {
         uint2 map = coming.map;
         lanes.decode(coming.stored, a, b);
         // What follows is rare.
@@ -174,44 +194,46 @@ struct Multiply {
         lanes.load_slots(room.slots(place), map, a, b);
         uint2 none = make_uint2(equal_nibbles(map.x, 15) * 15, equal_nibbles(map.y, 15) * 15);
         if ((none.x | none.y) == 0) return;
-        u32 tile = first_of_warp + 4 * f, number = tile * S::ENTRIES + e;
+        u32 number = tile * S::ENTRIES + e;
         u64 first = ((u64)(step.row_tile(line) + tile) * line.per_row + step.at * S::ENTRIES + e) * TILE_ROWS;
         uint2 odd = odd_of(lds64(room.nibbles(place, number)));
         odd.x &= none.x, odd.y &= none.y;
         lanes.load_others(room.tag(place, number % WARP), room.near(place, number % WARP), number, room.column(place, tile, e), first, odd, a, b);
     }
-    // One step of a tile: its fragments decoded one after the other, and their products begun; the first is there, and the next
-    // step's first comes, if there is one; `more` says that x of the step before makes room for another. `ODD` is 1 if the step before took an odd number of fragments.
+    // One step of a tile: its entries decoded one after the other, and their products begun; the first is there, and the next step's
+    // first comes, if there is one; `more` says that x of the step before makes room for another. `ODD` is 1 if the step before took
+    // an odd number of entries.
     template <u32 ODD>
     BUDDY_FN void one(const Step<S>& step, Turn<S::STAGES>& turn, u32& before, bool last, bool more, Coming& coming, Fragments& of,
-                      float (&sums)[S::FRAGMENTS][S::TOKENS / 2]) const {
+                      float (&sums)[S::TOKENS / 2]) const {
         u32 entries = step.entries(line), place = turn.place;
         turn.next();
         BUDDY_UNROLL
-        for (u32 i = 0; i < S::ENTRIES * S::FRAGMENTS; i++) {
-            u32 e = i / S::FRAGMENTS, f = i % S::FRAGMENTS;
+        for (u32 e = 0; e < S::ENTRIES; e++) {
             if (e > 0 && e >= entries) break;
-            bool ends = i + 1 == S::ENTRIES * S::FRAGMENTS || (i + 1) / S::FRAGMENTS >= entries;
-            u32 (&a)[8] = of.upper[(ODD + i) % 2], (&b)[8] = of.lower[(ODD + i) % 2];
-            if (!S::AHEAD) coming = fetch(place, e, f);
-            decode(coming, step, place, e, f, a, b);
-            multiply_columns<S>(sums[f], a, b, room.x(place, e), before != ~0u || e > 0);
+            bool ends = e + 1 == S::ENTRIES || e + 1 >= entries;
+            u32 (&a)[8] = of.upper[(ODD + e) % 2], (&b)[8] = of.lower[(ODD + e) % 2];
+            if (!S::AHEAD) coming = fetch(place, e);
+            decode(coming, step, place, e, a, b);
+            turns.wait();
+            multiply_columns<S>(sums, a, b, room.x(place, e), before != ~0u || e > 0);
+            turns.pass();
             if (ends) {
                 // All weights of this step are in registers, or multiplied.
                 __syncwarp();
                 if (threadIdx.x % WARP == 0) room.empty(place).arrive();
                 if (!last) {
                     room.full(turn.place).wait(turn.round);
-                    if (S::AHEAD) coming = fetch(turn.place, 0, 0);
+                    if (S::AHEAD) coming = fetch(turn.place, 0);
                 }
             } else if (S::AHEAD) {
-                coming = fetch(place, (i + 1) / S::FRAGMENTS, (i + 1) % S::FRAGMENTS);
+                coming = fetch(place, e + 1);
             }
             // A step that ends early leaves the other registers to the next.
-            if (ends && i + 1 < S::ENTRIES * S::FRAGMENTS) wgmma_wait_group<0>();
+            if (ends && e + 1 < S::ENTRIES) wgmma_wait_group<0>();
             else wgmma_wait_group<1>();
             // The products of the step before are done.
-            if (i == 0 && before != ~0u) room.leave_x(before, more);
+            if (e == 0 && before != ~0u) room.leave_x(before, more);
         }
         before = place;
     }
@@ -220,23 +242,24 @@ struct Multiply {
 template <class S>
 BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Room<S>& room) {
     Lanes lanes(linear.weights);
-    u32 warp = threadIdx.x / WARP, first_of_warp = warp / 4 * S::FRAGMENTS * 4 + warp % 4;
-    Multiply<S> multiply = {line, room, lanes, first_of_warp};
+    u32 warp = threadIdx.x / WARP;
+    Turns<S> turns(__shfl_sync(ALL, warp / 4, 0));
+    Multiply<S> multiply = {line, room, lanes, turns, warp};
     Turn<S::STAGES> turn;
     u32 begin = line.begin(), end = line.end();
     Step<S> step(line, begin);
 #pragma unroll 1
     while (begin < end) {
         u32 steps = min(end - begin, line.per_tile - step.at), first_step = step.at, before = ~0u;
-        float sums[S::FRAGMENTS][S::TOKENS / 2];
+        float sums[S::TOKENS / 2];
         Fragments of;
         room.full(turn.place).wait(turn.round);
         Coming coming;
-        if (S::AHEAD) coming = multiply.fetch(turn.place, 0, 0);
+        if (S::AHEAD) coming = multiply.fetch(turn.place, 0);
 #pragma unroll 1
         for (u32 i = 0; i < steps; i++, step.at++) {
             multiply.template one<0>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
-            if (S::ENTRIES * S::FRAGMENTS % 2 == 0) continue;
+            if (S::ENTRIES % 2 == 0) continue;
             if (++i == steps) break;
             step.at++;
             multiply.template one<1>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
@@ -247,6 +270,7 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
         finish(linear, line, room, step, begin, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;
     }
+    turns.end();
 }
 
 }  // namespace buddy

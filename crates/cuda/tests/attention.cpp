@@ -1,6 +1,5 @@
 // Attention over compressed keys and values by the kernels' own text, emulated: random tokens are trained on and appended, and some of
 // them attended to; results are compared with a reference in double precision, and with a fresh token memory with that of an append.
-// Blocks run one after the other, a cluster's last one last: what is sent to it has waited for it.
 #include "hopper.h"
 
 struct alignas(8) float2 { float x, y; };
@@ -28,27 +27,15 @@ inline u32 turned(u32 two) {
 inline void fence_proxy_async() {}
 inline void mma_m16n8k8(float (&sum)[4], u32 a0, u32 a1, u32 b) { mma_m16n8k16(sum, a0, a1, 0, 0, b, 0); }
 
-struct Sent {
-    u32 block, at, full;
-    float2 value;
-};
-static std::deque<Sent> sent;
-static u32 cluster = 1;
-inline void st_async(u32 at, u32 block, float2 value, Barrier full) {
-    sent.push_back({blockIdx.x / cluster * cluster + block, at, full.at, value});
-}
-static void deliver() {
-    emu::land();
-    for (size_t i = emu::rounds == 0 ? 0 : sent.size(); i > 0; i--, sent.pop_front()) {
-        Sent one = sent.front();
-        if (one.block != blockIdx.x) {
-            sent.push_back(one);
-            continue;
-        }
-        memcpy(emu::at_shared(one.at), &one.value, 8);
-        emu::State& state = emu::barriers.at(one.full);
-        state.tx -= 8, emu::settle(state);
-    }
+// Lands a while later; the block that it goes to must be there.
+inline void st_async(u32 at, u32 block, float2 value, Barrier counts) {
+    u32 to = address_in(at, block), full = address_in(counts.at, block);
+    emu::do_later([=] {
+        if (emu::blocks[block].live == 0) emu::fail("something sent to a block that has ended");
+        memcpy(emu::at_shared(to), &value, sizeof value);
+        emu::State& state = emu::barriers.at(full);
+        state.tx -= (long)sizeof value, emu::settle(state);
+    });
 }
 }  // namespace buddy
 
@@ -182,11 +169,11 @@ static void run(const Case& of) {
     asked.lengths = lengths.data(), asked.parts = parts.data(), asked.counts = counts.data(), asked.rows = rows.data(), asked.turns = turns.data();
     asked.table_stride = stride, asked.sequences = sequences, asked.tokens = of.tokens, asked.group = of.group, asked.split = of.split;
     asked.scale = 1 / sqrtf((float)HEAD) * 1.4426950408889634f;
-    cluster = 1u << of.split;
-    emu::each_round = deliver;
-    emu::launch(attention, dim3(R::CLUSTERED ? items << of.split : of.blocks), R::THREADS + R::FETCHERS * WARP, asked);
+    emu::each_round = emu::land;
+    cluster_arrivals.clear();
+    u32 blocks = R::CLUSTERED ? items << of.split : of.blocks;
+    emu::launch_clusters(attention, R::CLUSTERED ? 1u << of.split : 1, dim3(blocks), R::THREADS + R::FETCHERS * WARP, asked);
     emu::each_round = nullptr;
-    expect(sent.empty(), "what was sent has not come");
     for (u32 count : counts) expect(count == 0, "a count that was left");
     expect(memcmp(cache.device.data(), whole.device.data(), 16 * cache.device.size()) == 0, "appended entries differ");
     expect(memcmp(cache.nibbles.data(), whole.nibbles.data(), 16 * cache.nibbles.size()) == 0, "their nibbles differ");

@@ -12,6 +12,8 @@ const PLAIN_COLUMN: u32 = 16 * ENTRY;
 /// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen tokens.
 const SLOTS: u32 = 8;
 const OUT: u32 = 16 * 32;
+/// Parts by which a panel of x comes into a narrow kernel.
+const PARTS: u32 = 3;
 /// Weights of a large matrix, at least.
 const LARGE: u64 = 48 << 20;
 /// What scratch is aligned to. It begins with counts, which are zeros between layers, and have so much room, at least.
@@ -81,7 +83,6 @@ pub(crate) struct Narrow {
 pub(crate) struct Wide {
     tokens: u32,
     groups: u32,
-    fragments: u32,
     entries: u32,
     stages: u32,
     /// Blocks that share x.
@@ -96,18 +97,18 @@ const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share
 const FEW: u32 = 4;
 const MANY: u32 = 512;
 
-const fn wide(tokens: u32, [groups, fragments, entries, stages, cluster]: [u32; 5]) -> Wide {
-    Wide { tokens, groups, fragments, entries, stages, cluster, form: Form::Frozen }
+const fn wide(tokens: u32, [groups, entries, stages, cluster]: [u32; 4]) -> Wide {
+    Wide { tokens, groups, entries, stages, cluster, form: Form::Frozen }
 }
 
 /// By the most tokens of a tile; larger numbers have several.
 const WIDE: [Wide; 6] = [
-    wide(8, [3, 1, 2, 5, 1]),
-    wide(16, [3, 1, 2, 5, 1]),
-    wide(32, [3, 1, 2, 4, 1]),
-    wide(64, [3, 1, 2, 4, 1]),
-    wide(128, [3, 1, 2, 3, 2]),
-    wide(256, [2, 1, 1, 4, 2]),
+    wide(8, [3, 2, 5, 1]),
+    wide(16, [3, 2, 5, 1]),
+    wide(32, [3, 2, 4, 1]),
+    wide(64, [3, 2, 4, 1]),
+    wide(128, [3, 2, 3, 2]),
+    wide(256, [2, 1, 4, 2]),
 ];
 
 /// Every program of linear layers, of the gated ones and of the plain wide ones one.
@@ -206,7 +207,7 @@ impl Narrow {
         let (warps, stages, adders) = (self.warps, self.stages, self.adders);
         let steps = stages * (self.step() * (self.form.column() + 8) + 32 * (32 + 4) + 16);
         let sums = adders * (self.eights * warps * 32 * 16 + 8);
-        (steps + sums + 16 * (stages + adders) + 8).next_multiple_of(128)
+        (steps + sums + 16 * (stages + adders) + 8 * PARTS).next_multiple_of(128)
     }
 
     pub(crate) fn source(&self) -> Source {
@@ -244,7 +245,7 @@ impl Wide {
 
     /// Rows of W of a tile.
     fn rows(&self) -> u32 {
-        64 * self.groups * self.fragments
+        64 * self.groups
     }
 
     /// Tiles of a cluster.
@@ -273,9 +274,9 @@ impl Wide {
     }
 
     pub(crate) fn source(&self) -> Source {
-        let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "CLUSTER", "SHARED"];
-        let Self { tokens, groups, fragments, entries, stages, cluster, form } = *self;
-        let values = [tokens, groups, fragments, entries, stages, cluster, self.shared()];
+        let names = ["TOKENS", "GROUPS", "ENTRIES", "STAGES", "CLUSTER", "SHARED"];
+        let Self { tokens, groups, entries, stages, cluster, form } = *self;
+        let values = [tokens, groups, entries, stages, cluster, self.shared()];
         let (macros, end) = form.macros();
         Source::wide(
             format!("linear-{tokens}{end}.cu"),
