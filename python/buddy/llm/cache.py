@@ -10,8 +10,8 @@ from ..torch.ops import place, span
 PAGE = 64
 # Bytes of an entry.
 ENTRY = 128
-# Share of the card's memory that overflow may take before it goes to the host.
-SMALL = 1 / 2048
+# Share of the card's memory that overflow may take before it goes to the host: what a short context gains by it is more than this is worth.
+SMALL = 1 / 64
 
 
 def pinned(size: int) -> torch.Tensor:
@@ -28,11 +28,12 @@ class PagedCache:
     """Keys and values of all layers for some sequences, with room for ``capacity`` tokens of each.
 
     Device memory holds three quarters of the plain bytes. What does not fit there lies in host memory, pinned once; where a cache is
-    small beside the card's memory, it lies in device memory too, since a single read over the link takes longer than a short
-    context.
+    small beside the card's memory, it lies in device memory too, since a single read over the link takes as long as a short
+    context. ``small`` is the share of the card that it may take there.
     """
 
-    def __init__(self, layers: int, kv_heads: int, head: int, sequences: int, capacity: int, device: torch.device | str = "cuda"):
+    def __init__(self, layers: int, kv_heads: int, head: int, sequences: int, capacity: int, device: torch.device | str = "cuda",
+                 small: float = SMALL):
         self.device, self.sequences = torch.device(device), sequences
         self.kv_heads, self.head = kv_heads, head
         pages = -(-capacity // PAGE)
@@ -46,7 +47,7 @@ class PagedCache:
         self.entries = torch.empty(entries, dtype=torch.uint8, device=device)
         self.metadata = torch.empty(metadata, dtype=torch.uint8, device=device)
         self.scratch = torch.zeros(scratch, dtype=torch.uint8, device=device)
-        is_small = overflow <= torch.cuda.get_device_properties(self.device).total_memory * SMALL
+        is_small = overflow <= torch.cuda.get_device_properties(self.device).total_memory * small
         self.overflow = torch.empty(overflow, dtype=torch.uint8, device=device) if is_small else pinned(overflow)
         _native.kv_clear(self.place, self.native)
 
