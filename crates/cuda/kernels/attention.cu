@@ -109,6 +109,7 @@ BUDDY_FN void attend_item(const Attention& of, const R& room, u32 warp, u32 lane
     if (R::FRESH) load_fresh(of, span, room);
     else load_queries(of, span, room);
     meet<R>();
+    take_queries(room, lane, asked);
     u32 sixteen = warp % TEAM, team = warp / TEAM;
     Turn<R::ROUND> turn;
 #pragma unroll 1
@@ -121,7 +122,7 @@ BUDDY_FN void attend_item(const Attention& of, const R& room, u32 warp, u32 lane
             BUDDY_UNROLL
             for (u32 i = 0; i < R::PARTS; i++) tokens.odd[i] = 0;
             if (tokens.has_fresh() || !tokens.usual(of.tokens)) tokens.unfold(of, span, lane);
-            attend_short(of, room, tokens, limits, lane, asked);
+            attend_short(of, tokens, limits, lane, asked);
         }
         __syncwarp();
         if (lane == 0) room.used(place).arrive();

@@ -16,12 +16,6 @@ BUDDY_FN u32 turned(u32 two) {
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(two));
     return two;
 }
-// A tensor-core product with k = 8: sum += a b, with 16 rows of bf16 in a and 8 columns in b.
-BUDDY_FN void mma_m16n8k8(float (&sum)[4], u32 a0, u32 a1, u32 b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a0), "r"(a1), "r"(b));
-}
 // What this thread stored in shared memory comes before what the copy engine will write there.
 BUDDY_FN void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -1,7 +1,7 @@
 // Attention of short contexts, where an item is a cluster's. A block runs its code once, and instructions that a multiprocessor has not run
-// before come at about 128 bytes in 100 cycles (4 KB less were 1.8 us less, on an H200): what counts is how little code there is. So loops stay
-// loops, queries are turned by all threads together and lie in shared memory, entries in all layouts go one way, and what warps and blocks
-// found is added up by one loop.
+// before come at about 128 bytes in 100 cycles (4 KB less were 1.8 us less, on an H200): what counts is how little code there is. So
+// queries are turned by all threads together, entries in all layouts go one way, and what warps and blocks found is added up by one loop.
+// Decoding stays unrolled: as loops it took 0.6 to 2 us longer.
 #pragma once
 #include "attention_sum.cuh"
 
@@ -48,34 +48,38 @@ BUDDY_FN void load_fresh(const Attention& of, const Span& span, const R& room) {
     sts128(to + EACH * CHUNK, make_uint4(second[0], second[1], second[2], second[3]));
 }
 
+// This lane's share of queries, from shared memory.
+template <class R>
+BUDDY_FN void take_queries(const R& room, u32 lane, Asked<R>& asked) {
+    BUDDY_UNROLL
+    for (u32 part = 0; part < R::PARTS; part++) {
+        u32 at = room.query(lane / 4) + part * ENTRY + lane % 4 * SECTOR;
+        set(asked.queries[part][0], lds128(at), lds128(at + 16));
+    }
+}
+
 // A sixteen; `limits` are the tokens that this lane's two columns may see.
 template <class R>
-BUDDY_FN void attend_short(const Attention& of, const R& room, const Sixteen<R>& tokens, const u32 (&limits)[2], u32 lane, Asked<R>& asked) {
-    typedef typename R::From From;
-    u32 row = lane / 4, column = lane % 4, token = TOKENS >> 4 * row & 7;
-    float halves[2][1][4] = {}, scores[1][4];
-    auto load = [&](u32 entry, u32 quarter, u32 window, u32 odd, u32(&out)[8]) {
-        u32 at = tokens.data + entry * From::BYTES;
-        From::load(at, quarter, window, out);
-        if (odd >> entry % WARP & 1) {
-            u32 from = From::unfolded(at, tokens.sides + entry * SECTOR, quarter);
-            set(out, lds128(from), lds128(from + 16));
-        }
-    };
-#pragma unroll 1
+BUDDY_FN void attend_short(const Attention& of, const Sixteen<R>& tokens, const u32 (&limits)[2], u32 lane, Asked<R>& asked) {
+    u32 row = lane / 4, column = lane % 4, token = TOKENS >> 4 * row & 7, w[4][R::FRAGMENTS];
+    float halves[2][4] = {}, scores[1][4];
+    BUDDY_UNROLL
     for (u32 part = 0; part < R::PARTS; part++) {
-        u32 a[8], b[8], q[8], at = room.query(row) + part * ENTRY + column * SECTOR;
-        load(part * SIXTEEN + token, column, tokens.key_window, tokens.odd[0], a);
-        load(part * SIXTEEN + token + 8, column, tokens.key_window, tokens.odd[0], b);
-        set(q, lds128(at), lds128(at + 16));
+        u32 a[8], b[8];
+        const u32(&q)[8] = asked.queries[part][0];
+        tokens.template quarter<true>(part, token, column, tokens.key_window, a);
+        tokens.template quarter<true>(part, token + 8, column, tokens.key_window, b);
         BUDDY_UNROLL
-        for (u32 i = 0; i < 4; i++) mma_m16n8k16(halves[i % 2][0], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], q[2 * i], q[2 * i + 1]);
+        for (u32 i = 0; i < 4; i++) mma_m16n8k16(halves[i % 2], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], q[2 * i], q[2 * i + 1]);
     }
+    // Decoded while tensor cores are at the scores.
+    BUDDY_UNROLL
+    for (u32 k = 0; k < 4; k++) tokens.template values<true>((TOKENS >> 4 * (2 * column + k % 2) & 7) + k / 2 * 8, row, w[k]);
     bool above = false;
     BUDDY_UNROLL
     for (u32 k = 0; k < 4; k++) {
         // Rounded here in every copy of this code, so that results are those of the plain twin to the bit.
-        scores[0][k] = __fmul_rn(halves[0][0][k] + halves[1][0][k], of.scale);
+        scores[0][k] = __fmul_rn(halves[0][k] + halves[1][k], of.scale);
         if (tokens.base + token + k / 2 * 8 >= limits[k % 2]) scores[0][k] = __int_as_float(0xff800000);
         above |= scores[0][k] > asked.most[0][k % 2] + SLACK;
     }
@@ -83,25 +87,11 @@ BUDDY_FN void attend_short(const Attention& of, const R& room, const Sixteen<R>&
     BUDDY_UNROLL
     for (u32 k = 0; k < 4; k++) scores[0][k] = exp2_fast(scores[0][k] - asked.most[0][k % 2]), asked.sum[0][k % 2] += scores[0][k];
     u32 weights[2] = {turned(to_bf16(scores[0][0], scores[0][1])), turned(to_bf16(scores[0][2], scores[0][3]))};
-#pragma unroll 1
-    for (u32 half = 0; half < 2; half++) {
-        u32 w[2][R::FRAGMENTS];
-        BUDDY_UNROLL
-        for (u32 k = 0; k < 2; k++) {
-            u32 entry = R::PARTS * SIXTEEN + (TOKENS >> 4 * (2 * column + k) & 7) + half * 8;
-            if constexpr (R::PARTS == 2) {
-                load(entry + row / 4 * SIXTEEN, row % 4, tokens.value_window, tokens.odd[1], w[k]);
-            } else {
-                u32 at = tokens.data + entry * From::BYTES;
-                From::load_eighth(at, row, tokens.value_window, w[k]);
-                if (tokens.odd[0] >> entry & 1) set(w[k], lds128(From::unfolded(at, tokens.sides + entry * SECTOR, row / 2) + row % 2 * 16));
-            }
-        }
-        u32 weight = half == 0 ? weights[0] : weights[1];
-        BUDDY_UNROLL
-        for (u32 f = 0; f < R::FRAGMENTS; f++) {
-            mma_m16n8k8(asked.out[f][0], permute_bytes(w[0][f], w[1][f], 0x5410), permute_bytes(w[0][f], w[1][f], 0x7632), weight);
-        }
+    BUDDY_UNROLL
+    for (u32 f = 0; f < R::FRAGMENTS; f++) {
+        u32 a0 = permute_bytes(w[0][f], w[1][f], 0x5410), a1 = permute_bytes(w[0][f], w[1][f], 0x7632);
+        u32 a2 = permute_bytes(w[2][f], w[3][f], 0x5410), a3 = permute_bytes(w[2][f], w[3][f], 0x7632);
+        mma_m16n8k16(asked.out[f][0], a0, a1, a2, a3, weights[0], weights[1]);
     }
 }
 

@@ -25,7 +25,6 @@ inline u32 turned(u32 two) {
     return out;
 }
 inline void fence_proxy_async() {}
-inline void mma_m16n8k8(float (&sum)[4], u32 a0, u32 a1, u32 b) { mma_m16n8k16(sum, a0, a1, 0, 0, b, 0); }
 
 // Lands a while later; the block that it goes to must be there.
 inline void st_async(u32 at, u32 block, float2 value, Barrier counts) {

@@ -15,8 +15,9 @@ const TILES_OF_LONG: u64 = 64;
 /// Tiles that a block of a cluster has: at least, if there are several, and at most.
 const LEAST_SHARE: u64 = 4;
 const MOST_SHARE: u64 = 48;
-/// Blocks of a cluster at most, as a logarithm; and blocks that a multiprocessor holds.
-const MOST_SPLIT: u32 = 3;
+/// Eighths of the room for blocks, two to a multiprocessor, that clusters of 1, 2, 4 and 8 blocks can have at once: a cluster is in one part of
+/// the GPU, and parts differ in size. 64 clusters of 4 did not all run at once on an H200.
+const ROOM: [u32; 4] = [8, 8, 7, 6];
 const TOGETHER: u32 = 2;
 /// Columns, heads times tokens that ask, that the widest kernel takes; and that clusters take.
 pub(super) const MOST_COLUMNS: u32 = 16;
@@ -52,8 +53,9 @@ impl AttentionPlan {
     pub fn of(items: u32, tokens: u64, columns: u32, multiprocessors: u32) -> Self {
         let tiles = tokens / TILE_TOKENS;
         let slots = TOGETHER * multiprocessors;
-        let fits = |split: &u32| items << split <= slots && tiles >> split >= LEAST_SHARE;
-        let split = (1..=MOST_SPLIT).rev().find(fits).unwrap_or(0);
+        let room = |split: u32| slots * ROOM[split as usize] / 8;
+        let fits = |split: &u32| items <= room(*split) >> split && tiles >> split >= LEAST_SHARE;
+        let split = (1..ROOM.len() as u32).rev().find(fits).unwrap_or(0);
         if items > slots || columns > CLUSTER_COLUMNS || tiles >> split > MOST_SHARE {
             return Self::Runs(blocks_of(items, tiles, multiprocessors));
         }
@@ -128,8 +130,8 @@ mod tests {
             AttentionPlan::Runs(_) => None,
         };
         assert_eq!(split(8, 1024), Some(3));
-        assert_eq!(split(64, 1024), Some(2), "256 blocks of 264");
-        assert_eq!(split(256, 1024), Some(0));
+        assert_eq!(split(64, 1024), Some(1), "256 blocks of 264 would do, but not in clusters of 4");
+        assert_eq!((split(32, 1024), split(128, 1024), split(256, 1024)), (Some(2), Some(1), Some(0)));
         assert_eq!(split(8, 64), Some(0), "two tiles");
         assert_eq!((split(8, 32768), split(64, 32768), split(512, 1024)), (None, None, None));
         assert!(
