@@ -61,6 +61,25 @@ def check_the_gpu_writes_the_bits_of_the_cpu():
         same(pack(plain.to(GPU)).unpack().cpu(), plain)
 
 
+def check_packing_with_sums_writes_the_same_bytes():
+    """In two kernels with zeros to add up in, which are zeros again, what one step more writes; little that overflows, much, none, and too much."""
+    sums = torch.zeros(1024, dtype=torch.uint8, device=GPU)
+    for count in [1, 500, 40000, 1 << 20]:
+        for far in [0, 1 << 30, 997, 3]:
+            x = torch.randn(count, 64, device=GPU).bfloat16()
+            if far:
+                x[::far, ::2] *= 1e-9
+            for target in ["4/3x", "2x"]:
+                buffers = [torch.zeros(room(target, 0, x.nbytes, x.nbytes // 32), dtype=torch.uint8, device=GPU) for _ in range(2)]
+                for buffer, zeros in zip(buffers, [(0, 0), span(sums)]):
+                    _native.freeze(place(x), ("bf16:112", target, 0), span(x), span(buffer), 0, (0, 0), zeros)
+                assert torch.equal(*buffers) and not sums.any(), (count, far, target)
+                back = torch.empty_like(x)
+                _native.read_frozen(place(x), ("bf16:112", target, 0), span(buffers[1]), span(back))
+                same(back, x)
+        print(f"    {x.nbytes} bytes, of which {int(buffers[1][48:52].view(torch.int32))} sectors overflow")
+
+
 def check_activations_are_pytorchs_to_the_bit():
     """All values of bf16, and normal ones; gradients of random numbers; room that is enough and room that is not."""
     every = torch.arange(-32768, 32768, device=GPU, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
@@ -110,7 +129,7 @@ def check_swapped_models():
     cases = [(nn.Sequential(Block(), Block(activation=nn.ReLU())), (8, 128, 64)),
              (nn.Sequential(nn.Conv2d(16, 32, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True), nn.Conv2d(32, 16, 3)), (8, 16, 34, 34))]
     for model, shape in cases:
-        for options in [{}, {"least": "4/3x"}, {"in_flight_bytes": 0}, {"overflow": "host"}]:
+        for options in [{}, {"least": "4/3x"}, {"overflow": "device", "in_flight_bytes": 0}, {"overflow": "device"}]:
             plain, swapped = copy.deepcopy(model).to(GPU, torch.bfloat16), swap_(copy.deepcopy(model)).to(GPU, torch.bfloat16)
             if len(shape) == 4:
                 plain, swapped = plain.to(memory_format=torch.channels_last), swapped.to(memory_format=torch.channels_last)
@@ -291,7 +310,7 @@ def check_saved_activations():
              (Convolutions(), (2, 16, 24, 24)), (nn.LSTM(32, 32, batch_first=True), (4, 9, 32))]
     for model, shape in cases:
         for dtype in [torch.float32, torch.bfloat16]:
-            for options in [{}, {"in_flight_bytes": 0}, {"overflow": "host"}, {"most_overflow": 0.1}]:
+            for options in [{}, {"overflow": "device", "in_flight_bytes": 0}, {"overflow": "device"}, {"most_overflow": 0.1}]:
                 mem = compare(copy.deepcopy(model).to(GPU, dtype), torch.randn(shape, device=GPU, dtype=dtype), steps=3, **options)
                 assert mem.report().tensors > 0 or "most_overflow" in options
                 assert not mem._flight.pending
@@ -301,7 +320,7 @@ def captured_step(model, batch, **options):
     """A graph of a step, forward and backward, and the gradients that it leaves."""
     def step():
         model.zero_grad(set_to_none=True)
-        with compress_saved(model, overflow="host", least_bytes=256, **options) as mem:
+        with compress_saved(model, least_bytes=256, **options) as mem:
             loss = model(batch).float().square().mean()
         loss.backward()
         return mem
@@ -343,7 +362,7 @@ def check_captured_steps():
                 graph.replay()
                 found = [one.clone() for one in grads]
                 equal(found, gradients(plain, batch)[:-1])
-                with compress_saved(plain, **ALL, overflow="host"):
+                with compress_saved(plain, **ALL):
                     equal(gradients(plain, batch)[:-1], found)
             print(f"    {report.tensors} packed, {report.recomputed} computed again, in a graph")
 

@@ -53,8 +53,10 @@ def blocks(model):
 
 
 def checkpointed(model, **how):
+    # There is no dropout in these blocks, whose random numbers would have to be kept.
+    how |= {"use_reentrant": False, "preserve_rng_state": False}
     for block in blocks(model):
-        block.forward = lambda *inputs, run=block.forward: checkpoints.checkpoint(run, *inputs, use_reentrant=False, **how)
+        block.forward = lambda *inputs, run=block.forward: checkpoints.checkpoint(run, *inputs, **how)
 
 
 def selective():
@@ -77,7 +79,7 @@ def budget(model, share):
 @contextlib.contextmanager
 def mode(name, model):
     """Sets a model up; gives the context of a forward pass."""
-    around = contextlib.nullcontext
+    around, name = contextlib.nullcontext, name.removeprefix("graphed ")
     if name.startswith("checkpoint"):
         checkpointed(model)
     if name.startswith("selective"):
@@ -94,25 +96,30 @@ def mode(name, model):
 
 
 def packed_options(name):
-    """`packed alone` packs without computing anything again; `swapped packed` with activations that pack what they keep; `host` with what
-    overflows on the host, as a graph needs it; `512MB` with so much plain memory waiting."""
-    options = {"least": "4/3x" if "4/3x" in name else "2x", "overflow": "host" if "host" in name else "device"}
+    """`packed alone` packs without computing anything again; `swapped packed` with activations that pack what they keep; `device` with what
+    overflows on the device; `70%` with that share of what is dense."""
+    options = {"least": "4/3x" if "4/3x" in name else "2x", "overflow": "device" if "device" in name else "host"}
     if "alone" in name:
         options["recompute"] = ()
-    if found := re.search(r"(\d+)MB", name):
-        options["in_flight_bytes"] = int(found[1]) << 20
+    if found := re.search(r"(\d+)%", name):
+        options["share"] = int(found[1]) / 100
     return options
 
 
-def eager(step, warm_up, steps):
-    """The times of steps, the last of those to warm up being forgotten."""
+def forget(most):
+    """What the first steps took is no longer needed; from now on no more than `most` of the card may be taken."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda.set_per_process_memory_fraction(most)
+
+
+def eager(step, warm_up, steps, most):
+    """The times of steps after those to warm up, which learn."""
     times = []
     for number in range(warm_up + steps):
         if number == warm_up:
-            torch.cuda.synchronize()
-            # What the first steps took is no longer needed.
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
+            forget(most)
         start = time.perf_counter()
         loss = step()
         torch.cuda.synchronize()
@@ -120,7 +127,7 @@ def eager(step, warm_up, steps):
     return times[warm_up:], loss
 
 
-def graphed(step, warm_up, steps):
+def graphed(step, warm_up, steps, most):
     """The same of a step that is captured once and replayed."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -128,9 +135,7 @@ def graphed(step, warm_up, steps):
         for _ in range(warm_up):
             step()
     torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+    forget(most)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         loss = step()
@@ -143,9 +148,16 @@ def graphed(step, warm_up, steps):
     return times[1:], loss
 
 
+def limit(name):
+    """`in 32.1GB`: no more than this share of the card may be taken."""
+    found, total = re.search(r"in ([\d.]+)GB", name), torch.cuda.get_device_properties(GPU).total_memory
+    return min(1.0, float(found[1]) * 1e9 / total) if found else 1.0
+
+
 def measure(network, name, steps, warm_up, profile):
     gc.collect()
     torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(1.0)
     torch.manual_seed(1)
     with GPU:
         model, inputs, labels = NETWORKS[network]()
@@ -155,7 +167,10 @@ def measure(network, name, steps, warm_up, profile):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable="graphed" in name)
     if name == "save_on_cpu":
         # It takes its time, the same each step.
-        steps, warm_up = 3, 1
+        steps = 2
+    if "packed" not in name:
+        # There is nothing to learn.
+        warm_up = 2 if "compiled" in name or "graphed" in name else 1
     with mode(name, model) as around:
         def step():
             optimizer.zero_grad(set_to_none=True)
@@ -165,7 +180,7 @@ def measure(network, name, steps, warm_up, profile):
             optimizer.step()
             return loss.detach()
 
-        times, loss = (graphed if "graphed" in name else eager)(step, warm_up, steps)
+        times, loss = (graphed if "graphed" in name else eager)(step, warm_up, steps, limit(name))
         if profile:
             with torch.profiler.profile() as profiler:
                 step()
@@ -221,9 +236,10 @@ def equality(network, steps, least):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("networks", nargs="+", choices=NETWORKS)
+    parser.add_argument("networks", nargs="+", help=f"of {', '.join(NETWORKS)}; with `=` and modes of its own if it has any")
     parser.add_argument("--modes", default="plain,checkpoint,selective,save_on_cpu,compiled,compiled 0.5,packed alone 4/3x,packed 2x,packed 4/3x,"
-                        "swapped packed 2x,swapped packed 4/3x", help="by commas; also checkpoint packed 4/3x, graphed, graphed swapped packed 2x host, packed 2x 512MB")
+                        "swapped packed 2x,swapped packed 4/3x", help="by commas; also checkpoint packed 4/3x, graphed, graphed swapped packed 2x, packed 4/3x 70%%, packed 2x device, "
+                        "packed 4/3x in 26.5GB, the most that PyTorch may take of the card after the first steps")
     parser.add_argument("--steps", type=int, default=6, help="with those to warm up below the tenth, which looks at all again")
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print the kernels that take the most time")
@@ -231,17 +247,17 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="file for the record")
     options = parser.parse_args()
     found = []
-    for network in options.networks:
-        for name in options.modes.split(",") if not options.equal else ["4/3x"]:
+    for network, _, modes in (one.partition("=") for one in options.networks):
+        for name in (modes or options.modes).split(",") if not options.equal else ["4/3x"]:
             try:
                 found.append(equality(network, options.equal, name) if options.equal
                              else measure(network, name, options.steps, options.warm_up, options.profile))
             except Exception:
                 # The others may still be had.
                 traceback.print_exc()
-    if options.out:
-        record = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "found": found}
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+            if options.out:
+                record = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "found": found}
+                options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

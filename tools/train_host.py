@@ -45,7 +45,7 @@ def gpt():
     return model, tokens[:, :-1], tokens[:, 1:].flatten()
 
 
-CASES = {"resnet50": (resnet, {"plain": None, "swapped, 2x": {}, "swapped, 2x, host": {"overflow": "host"}}),
+CASES = {"resnet50": (resnet, {"plain": None, "swapped, 2x": {}, "swapped, 2x, device": {"overflow": "device"}}),
          "gpt": (gpt, {"plain": None, "2x": {}, "4/3x": {"least": "4/3x"}, "packed only": {"least": "4/3x", "recompute": ()}})}
 
 

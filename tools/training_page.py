@@ -13,19 +13,14 @@ from front_picture import BUDDY, DOCS, FAINT, INK, PLAIN, text
 WAYS = {
     "plain": "plain",
     "packed 2x": "`compress_saved(model)`",
-    "packed 2x host": '`compress_saved(model, overflow="host")`',
+    "packed 2x device": '`compress_saved(model, overflow="device")`',
     "swapped packed 2x": "`swap_(model)`, `compress_saved(model)`",
-    "swapped packed 2x 512MB": "the same, `in_flight_bytes=512 << 20`",
-    "swapped packed 2x 1024MB": "the same, `in_flight_bytes=1 << 30`",
-    "swapped packed 2x host": 'the same, `overflow="host"`',
+    "swapped packed 2x device": 'the same, `overflow="device"`',
     "packed 4/3x": '`least="4/3x"`',
-    "swapped packed 4/3x": '`swap_`, `least="4/3x"`',
+    "packed 4/3x 70%": '`least="4/3x", share=0.7`',
+    "swapped packed 4/3x": '`swap_(model)`, `least="4/3x"`',
     "packed alone 4/3x": '`least="4/3x", recompute=()`: packed only',
-    "packed alone 4/3x host": 'the same, `overflow="host"`',
-    "graphed": "plain, in a CUDA graph",
-    "graphed packed 2x host": 'in a graph, `compress_saved(model, overflow="host")`',
-    "graphed swapped packed 2x host": 'in a graph, `swap_(model)`, `overflow="host"`',
-    "graphed packed alone 4/3x host": 'in a graph, packed only, `overflow="host"`',
+    "packed alone 4/3x device": 'the same, `overflow="device"`',
     "selective": "selective checkpointing: products and attention are kept",
     "checkpoint": "checkpoint of every block",
     "save_on_cpu": "`save_on_cpu(pin_memory=True)`",
@@ -35,28 +30,49 @@ WAYS = {
 NETWORKS = {"gpt": "GPT", "gpt-relu2": "GPT, squared ReLU", "resnet50": "ResNet50"}
 OURS = {"packed 2x": "default", "swapped packed 2x": "swapped", "packed 4/3x": "4/3x", "swapped packed 4/3x": "swapped, 4/3x",
         "packed alone 4/3x": "packed only"}
+# In a CUDA graph, beside plain in one; and with a limit of what PyTorch may take of the card.
+GRAPHED, LIMITED = re.compile("graphed ?(.*)"), re.compile("(.*) in ([0-9.]+)GB")
 
 
 def share(value, plain):
     return f"{100 * (value / plain - 1):+.0f}%" if abs(value / plain - 1) >= 0.095 else f"{100 * (value / plain - 1):+.1f}%"
 
 
-def table(rows):
+def way(mode):
+    """A mode as a way, and in words."""
+    if found := GRAPHED.fullmatch(mode):
+        mode = found[1] or "plain"
+    if found := LIMITED.fullmatch(mode):
+        return found[1], f"{WAYS[found[1]]}, where PyTorch may take {found[2]} GB"
+    return mode, WAYS[mode]
+
+
+def table(rows, plain):
     """Steps and bytes, each with its difference from plain."""
-    plain = next(row for row in rows if row["mode"] == "plain")
+    order = list(WAYS)
     lines = ["| way | step | allocated | reserved | driver |", "|---|---|---|---|---|"]
-    for row in sorted(rows, key=lambda row: list(WAYS).index(row["mode"])):
+    for row in sorted(rows, key=lambda row: order.index(way(row["mode"])[0])):
         cells = [f"{row['ms']:.1f} ms", *(f"{row[key] / 1e9:.2f} GB" for key in ["allocated", "reserved", "driver"])]
         if row is not plain:
             for i, key in enumerate(["ms", "allocated", "reserved", "driver"]):
                 cells[i] += f" ({share(row[key], plain[key])})"
-        lines.append(" | ".join([f"| {WAYS[row['mode']]}", *cells]) + " |")
+        lines.append(" | ".join([f"| {way(row['mode'])[1]}", *cells]) + " |")
     return "\n".join(lines)
+
+
+def tables(by_network):
+    """The tables by name: of steps one by one, and of steps in graphs."""
+    for name, rows in by_network.items():
+        graphed = [row for row in rows if GRAPHED.fullmatch(row["mode"])]
+        alone = [row for row in rows if row not in graphed]
+        yield name, table(alone, next(row for row in alone if row["mode"] == "plain"))
+        yield f"{name} in a graph", table(graphed, next(row for row in graphed if row["mode"] == "graphed"))
 
 
 def panel(left, name, rows):
     """Memory over time of each way, plain being 100%."""
     plain = next(row for row in rows if row["mode"] == "plain")
+    rows = [row for row in rows if row["mode"] in WAYS]
     shown = [(100 * row["ms"] / plain["ms"], 100 * row["driver"] / plain["driver"], row["mode"]) for row in rows]
     shown = [point for point in shown if point[0] <= 170]
     place = lambda time, memory: (left + 40 + (time - 90) * 3.1, 300 - (memory - 20) * 2.8)
@@ -86,9 +102,9 @@ def main():
     by_network = {name: [row for row in record["found"] if row["network"] == name] for name in NETWORKS}
     page = pathlib.Path(DOCS / "training.md")
     words = page.read_text()
-    for name, rows in by_network.items():
+    for name, lines in tables(by_network):
         pattern = rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)"
-        words, count = re.subn(pattern, lambda found, rows=rows: f"{found[1]}\n{table(rows)}\n\n{found[2]}", words, flags=re.DOTALL)
+        words, count = re.subn(pattern, lambda found, lines=lines: f"{found[1]}\n{lines}\n\n{found[2]}", words, flags=re.DOTALL)
         assert count == 1, f"docs/training.md has {count} places for the table of {name}"
     page.write_text(words)
     (DOCS / "img/training.svg").write_text(picture(by_network))

@@ -115,7 +115,7 @@ def test_room_that_is_too_small_keeps_the_plain_form():
             for one in (plain, model):
                 one[0].bias += bias
         wanted = gradients(plain, batch)
-        mem = compress_saved(model, **SMALL)
+        mem = compress_saved(model, **SMALL, overflow="device")
         with mem:
             equal(gradients(model, batch), wanted)
     assert "overflowed its room" in mem.report().skipped

@@ -13,10 +13,11 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from buddy import _native
-from buddy.torch import compress_saved, flight, kept, noting, policy, swap_
+from buddy.torch import compress_saved, flight, kept, noting, policy, slabs, swap_
 from networks import ALL, Block, compare, equal, gradients
 
-WHOLE = {**ALL, "recompute": ()}
+DEVICE = {**ALL, "overflow": "device"}
+WHOLE = {**DEVICE, "recompute": ()}
 ENOUGH = 1 << 30
 
 
@@ -30,7 +31,7 @@ class Gpu:
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: self.wait())
         monkeypatch.setattr(kept, "_native", types.SimpleNamespace(freeze=self.freeze, read_frozen=_native.read_frozen))
 
-    def freeze(self, place, how, source, to, told, overflow):
+    def freeze(self, place, how, source, to, told, overflow, sums):
         sectors = _native.freeze(place, how, source, to, 0, overflow)
         if told:
             self.words.append((told, sectors))
@@ -144,6 +145,20 @@ def test_with_overflow_on_the_host_there_is_always_room():
     assert mem.report().skipped.keys() == {"does not reach 2x"}
 
 
+def test_without_memory_to_pin_what_overflows_lies_on_the_device(monkeypatch):
+    from buddy.torch.beside import Beside
+
+    def full(self, size):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(Beside, "take", full)
+    for name, (make, shape) in MODELS.items():
+        model = make()
+        mem = compare(model, torch.randn(shape, dtype=next(model.parameters()).dtype), steps=3, **HOST)
+        report = mem.report()
+        assert report.tensors > 0 and "overflowed its room" not in report.skipped, (name, report)
+
+
 def test_buffers_that_live_at_the_same_time_share_no_host_memory():
     model, batches = Block(), [torch.randn(2, 16, 64) for _ in range(3)]
     wanted = [gradients(copy.deepcopy(model), batch)[:-1] for batch in batches]
@@ -207,6 +222,17 @@ def test_a_captured_step_packs_what_the_steps_before_it_did(capture, name):
     assert reports[2].tensors > 0 and set(reports[10].skipped) >= {"not seen before the graph"}
 
 
+def test_a_captured_step_packs_the_share_that_the_steps_before_it_did(capture):
+    model, batch, packed = nn.Sequential(Block(), Block()).bfloat16(), torch.randn(2, 16, 64).bfloat16(), []
+    for step in range(4):
+        capture.on = step == 3
+        wanted = gradients(copy.deepcopy(model), batch)
+        with compress_saved(model, least="4/3x", least_bytes=256, least_saved=-9.0, overflow="host", share=0.5) as mem:
+            equal(gradients(model, batch), wanted)
+        packed.append((mem.report().tensors, mem.report().skipped["beyond the share"]))
+    assert packed[2] == packed[3] and packed[2][0] > 3
+
+
 def test_a_graphs_host_memory_is_never_anothers(capture):
     model, batch = Block(), torch.randn(2, 16, 64)
     for step in range(4):
@@ -222,7 +248,7 @@ def test_a_graphs_host_memory_is_never_anothers(capture):
 
 
 def test_a_capture_without_a_step_before_it_passes_all_through(capture):
-    for options, reason in [(HOST, "not seen before the graph"), (ALL, "captured in a graph")]:
+    for options, reason in [(HOST, "not seen before the graph"), (DEVICE, "captured in a graph")]:
         model, batch = Block(), torch.randn(2, 16, 64)
         wanted = gradients(copy.deepcopy(model), batch)
         capture.on = True
@@ -235,3 +261,25 @@ def test_a_capture_without_a_step_before_it_passes_all_through(capture):
 def test_overflow_is_on_the_device_or_on_the_host():
     with pytest.raises(ValueError, match="device or host"):
         compress_saved(nn.Identity(), overflow="disk")
+
+
+def test_what_packing_adds_up_in_is_a_streams_and_a_graphs_own(monkeypatch):
+    now = {"stream": 1, "capturing": False}
+    monkeypatch.setattr(slabs, "raw_stream", lambda device: now["stream"])
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: now["capturing"])
+    monkeypatch.setattr(torch, "zeros", lambda size, dtype, device, zeros=torch.zeros: zeros(size, dtype=dtype))
+    rooms = slabs.Slabs()
+
+    def zeros(**where):
+        now.update(where)
+        return rooms.zeros(torch.device("cuda", 0))
+
+    first = zeros()
+    assert first[1] == slabs.SUMS and zeros() == first, "left as it was found, so that the next may have it"
+    graphs = zeros(capturing=True)
+    assert len({first, zeros(stream=2, capturing=False), graphs}) == 3
+    kept = [rooms.sums[1, True]]
+    rooms.begin()
+    assert zeros(stream=1) == first
+    assert zeros(capturing=True) not in (first, graphs), "two graphs may run at the same time"
+    assert kept and rooms.zeros(torch.device("cpu")) == (0, 0)

@@ -1,4 +1,5 @@
-"""The host's part of a product, with a driver that runs nothing: in a process of its own, since others must not find that driver."""
+"""The host's part of products and of packing, with a driver that runs nothing: in a process of its own, since others must not find that
+driver."""
 
 import os
 import pathlib
@@ -14,8 +15,9 @@ HERE = pathlib.Path(__file__).parent
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the driver with")
-def test_packed_layers_start_at_once_when_nothing_is_special(tmp_path):
+@pytest.mark.parametrize("name", ["product", "packing"])
+def test_what_the_gpu_is_given(name, tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]), "BUDDY_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "fake" / "product.py")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "fake" / f"{name}.py")]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr

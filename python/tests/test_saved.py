@@ -283,7 +283,7 @@ def test_data_that_stops_compressing_stays_plain_and_right():
     model = Function(lambda x: (x.relu() * 2).square())
     sparse, dense = torch.randn(128, 64) - 2, torch.rand(128, 64) + 1
     model.weight.data.fill_(1)
-    mem = compare(model, sparse, steps=1, least="2x", most_overflow=0.1, least_saved=0.1)
+    mem = compare(model, sparse, steps=1, least="2x", most_overflow=0.1, least_saved=0.1, overflow="device")
     assert mem.report().tensors > 0
     mem.step = 1
     wanted = gradients(copy.deepcopy(model), dense)
@@ -345,3 +345,21 @@ def test_the_report_says_it_in_words():
     report = mem.report()
     assert "packed" in str(report) and "passed: a parameter or a buffer" in str(report)
     assert report._repr_html_().startswith("<table>") and report.to_dict()["tensors"] == report.tensors
+
+
+@pytest.mark.parametrize("share", [0, 0.3, 0.7, 1])
+def test_a_share_of_what_is_dense_is_packed_spread_over_the_step(share):
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(40))).bfloat16()
+    batch = torch.randn(32, 64, dtype=torch.bfloat16, requires_grad=True)
+    for _ in range(3):
+        wanted = gradients(copy.deepcopy(model), batch)
+        with compress_saved(model, least="4/3x", least_bytes=256, least_saved=-9.0, recompute=(), share=share) as mem:
+            equal(gradients(model, batch), wanted)
+    report = mem.report()
+    beyond = report.skipped.get("beyond the share", (0, 0))[0]
+    assert abs(report.tensors - share * (report.tensors + beyond)) <= 1 and report.tensors + beyond > 30, report
+
+
+def test_a_share_is_between_none_and_all():
+    with pytest.raises(ValueError, match="share is between 0 and 1, not 2"):
+        compress_saved(nn.Linear(2, 2), share=2)

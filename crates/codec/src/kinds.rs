@@ -10,8 +10,8 @@ use buddy_core::{ENTRY_BYTES, Entry};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Near64, Planes, Prefix, Scaled,
-    Stride, Table, Zeros,
+    Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Near64, Planes, Prefix, Rank,
+    Scaled, Stride, Table, Zeros,
 };
 
 /// Makes the two enums and what goes over their variants. Each call of a codec must know its type, so that loops over
@@ -114,6 +114,10 @@ codecs! { $
     Prefix32(Prefix<32>) = "prefix32", Prefix::train;
     /// Prefix codes of the lengths of 64-bit words' differences, trained on the allocation.
     Prefix64(Prefix<16>) = "prefix64", Prefix::train;
+    /// Prefix codes of places in a table of 32-bit values, trained on the allocation.
+    Rank32(Rank<32>) = "rank32", Rank::train;
+    /// Prefix codes of places in a table of 64-bit values, trained on the allocation.
+    Rank64(Rank<16>) = "rank64", Rank::train;
     /// Doubles close to each other, laid out for kernels that work in compressed memory.
     Near64(Near64) = "near64", |_| Near64;
 }
@@ -154,8 +158,11 @@ mod tests {
     #[test]
     fn those_that_learn_are_those_that_keep_parameters() {
         let learn: Vec<CodecKind> = CodecKind::ALL.into_iter().filter(|kind| kind.learns()).collect();
-        use CodecKind::{Bf16, Fvc, Prefix32, Prefix64, Scaled64, Stride32, Stride64, Table32, Table64};
-        let all = [Fvc, Bf16, Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64];
+        use CodecKind::{
+            Bf16, Fvc, Prefix32, Prefix64, Rank32, Rank64, Scaled64, Stride32, Stride64, Table32, Table64,
+        };
+        let all =
+            [Fvc, Bf16, Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64, Rank32, Rank64];
         assert_eq!(learn, all);
     }
 }

@@ -51,7 +51,7 @@ pub use bpc::{Bpc, reference::Reference as BpcReference};
 pub use codec::{EntryCodec, Packed};
 pub use cpack::Cpack;
 pub use delta64::Delta64;
-pub use fields::{Prefix, Scaled, Stride, Table};
+pub use fields::{Prefix, Rank, Scaled, Stride, Table};
 pub use float::{Bf16, Fp16, Fp32};
 pub use fpc::Fpc;
 pub use frozen::{

@@ -18,6 +18,8 @@ impl Codec {
             Self::Scaled64(codec) => codec.to_string(),
             Self::Prefix32(codec) => codec.to_string(),
             Self::Prefix64(codec) => codec.to_string(),
+            Self::Rank32(codec) => codec.to_string(),
+            Self::Rank64(codec) => codec.to_string(),
             _ => return None,
         })
     }

@@ -75,11 +75,16 @@ struct Bf16 {
     template <class Row>
     static BUDDY_FN void write_window(const u32 (&words)[32], u32 window, Row& row) {
         BUDDY_UNROLL
-        for (u32 group = 0; group < 8; group++) {
-            u32 codes = 0;
+        for (u32 half = 0; half < 2; half++) {
+            Quad codes;
             BUDDY_UNROLL
-            for (u32 k = 0; k < 4; k++) codes += (words[4 * group + k] >> 7 & 0x00ff00ffu) << 4 * k;
-            row.store(CODES + group, codes - window * 0x11111111u);
+            for (u32 i = 0; i < 4; i++) {
+                u32 sum = 0;
+                BUDDY_UNROLL
+                for (u32 k = 0; k < 4; k++) sum += (words[16 * half + 4 * i + k] >> 7 & 0x00ff00ffu) << 4 * k;
+                codes.words[i] = sum - window * 0x11111111u;
+            }
+            row.store_quad(CODES / 4 + half, codes);
         }
     }
 
@@ -121,7 +126,12 @@ struct Bf16 {
         if (layout == 1) write_window(words, params.window, row);
         if (layout == 2) write_own(words, choice.high, row);
         BUDDY_UNROLL
-        for (u32 i = 0; i < CODES; i++) row.store(i, narrow(words[2 * i], words[2 * i + 1]));
+        for (u32 c = 0; c < CODES / 4; c++) {
+            Quad bytes;
+            BUDDY_UNROLL
+            for (u32 i = 0; i < 4; i++) bytes.words[i] = narrow(words[8 * c + 2 * i], words[8 * c + 2 * i + 1]);
+            row.store_quad(c, bytes);
+        }
         return choice.bits;
     }
 
@@ -135,11 +145,16 @@ struct Bf16 {
     template <class Row>
     static BUDDY_FN u32 read_window(const Row& row, u32 window, u32 (&words)[32]) {
         BUDDY_UNROLL
-        for (u32 group = 0; group < 8; group++) {
-            u32 codes = row.load(CODES + group);
+        for (u32 half = 0; half < 2; half++) {
+            Quad codes = row.load_quad(CODES / 4 + half);
             BUDDY_UNROLL
-            for (u32 k = 0; k < 4; k++) {
-                words[4 * group + k] = widen(row.load(2 * group + k / 2), k % 2, window_exponents(codes, k, window));
+            for (u32 c = 2 * half; c < 2 * half + 2; c++) {
+                Quad bytes = row.load_quad(c);
+                BUDDY_UNROLL
+                for (u32 i = 0; i < 8; i++) {
+                    u32 exponents = window_exponents(codes.words[c % 2 * 2 + i / 4], i % 4, window);
+                    words[8 * c + i] = widen(bytes.words[i / 2], i % 2, exponents);
+                }
             }
         }
         return OK;

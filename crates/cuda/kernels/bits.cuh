@@ -52,6 +52,15 @@ BUDDY_FN u32 funnel_right(u32 lo, u32 hi, u32 shift) {
 #endif
 }
 
+// The low word of (hi:lo) >> shift, for shifts of 0 to 32.
+BUDDY_FN u32 funnel_right_to(u32 lo, u32 hi, u32 shift) {
+#ifdef __CUDA_ARCH__
+    return __funnelshift_rc(lo, hi, shift);
+#else
+    return (u32)((((u64)hi << 32) | lo) >> shift);
+#endif
+}
+
 // (word << (shift % 32)) + addend and a + b with b signed, by multiplication: it has a pipe of its own, where codecs
 // have little to do.
 BUDDY_FN u32 shift_add(u32 word, u32 shift, u32 addend) {
@@ -130,6 +139,12 @@ BUDDY_FN u32 permute_bytes(u32 a, u32 b, u32 selector) {
     }
     return out;
 #endif
+}
+
+// Byte `i` of a word.
+template <u32 i>
+BUDDY_FN u32 byte_of(u32 word) {
+    return permute_bytes(word, 0, 0x4440 + i);
 }
 
 // A stream's first byte is the most significant one of its first word.

@@ -17,6 +17,15 @@ BUDDY_FN u32 learned_word(const u32* block, u32 at) {
 #endif
 }
 
+// Half a word.
+BUDDY_FN u32 learned_half(const u32* block, u32 at) {
+#ifdef __CUDA_ARCH__
+    return __ldg((const unsigned short*)block + at);
+#else
+    return block[at / 2] >> at % 2 * 16 & 0xffff;
+#endif
+}
+
 BUDDY_FN u64 learned_pair(const u32* block, u32 at) {
 #ifdef __CUDA_ARCH__
     return __ldg((const u64*)(block + at));
@@ -68,6 +77,18 @@ BUDDY_FN u32 length_of(u64 word) {
     u32 high = (u32)(word >> 32);
     return high != 0 ? 64 - leading_zeros(high) : 32 - leading_zeros((u32)word);
 }
+
+// The same by another instruction, so that the compiler does not keep the first one's result in a register until then.
+BUDDY_FN u32 length_again(u32 word) {
+#ifdef __CUDA_ARCH__
+    u32 top;
+    asm("bfind.u32 %0, %1;" : "=r"(top) : "r"(word));
+    return top + 1;
+#else
+    return length_of(word);
+#endif
+}
+BUDDY_FN u32 length_again(u64 word) { return length_of(word); }
 
 // 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4, and back.
 BUDDY_FN u32 fold(u32 difference) { return difference << 1 ^ (0u - (difference >> 31)); }
@@ -122,11 +143,20 @@ struct FieldSource {
 
     // A field of 0 to 32 bits; `ones` are its bits.
     BUDDY_FN u32 take(u32 bits, u32 ones) {
-        u32 field = funnel_right(low, high, at) & ones, next = at + bits, crossed = (next ^ at) & 32;
+        u32 field = peek() & ones;
+        skip(bits);
+        return field;
+    }
+
+    // The next 32 bits.
+    BUDDY_FN u32 peek() const { return funnel_right(low, high, at); }
+
+    // Moves on by 0 to 32 bits.
+    BUDDY_FN void skip(u32 bits) {
+        u32 next = at + bits, crossed = (next ^ at) & 32;
         low = crossed ? high : low, high = crossed ? after : high;
         after = row.load_if(crossed, (next / 32 + 2) % WORDS, after);
         at = next;
-        return field;
     }
 };
 

@@ -1,6 +1,9 @@
 // Packs a buffer once and for all (docs/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
 // in a row: parts on the device, nibbles and how many sectors overflow of each page; the index, a running sum of these; and the
-// sectors themselves, which are then known by their places, with the header. Two more read: a range of places, and single entries.
+// sectors themselves, which are then known by their places, with the header. The last two are one where there is memory for many
+// sums. Two more read: a range of places, and single entries.
+// Pages are packed and read from the last to the first: what the kernel before wrote last is still in the cache, and what the one
+// after reads first will be.
 // BUDDY_CODEC names the codec's struct. BUDDY_ACTIVATION, if there is one, an activation's: then packing also writes what it puts
 // out, reading gives that instead of what is packed, and one more kernel turns gradients of the output into the input's.
 #include "activation.cuh"
@@ -20,9 +23,8 @@ using namespace buddy;
 typedef BUDDY_CODEC Codec;
 typedef BUDDY_ACTIVATION Activation;
 
-constexpr u32 WARPS = PAGE_ENTRIES / WARP, SCANNERS = 1024;
-// The index is made by so many blocks. Meanwhile their sums lie in the header, which has room for them.
-constexpr u32 SUMS = 16, HEADER_WORDS = 32, AT_SUMS = 16, AT_SECTORS = 12;
+constexpr u32 WARPS = PAGE_ENTRIES / WARP, SCANNERS = 1024, FINISHERS = 512;
+constexpr u32 HEADER_WORDS = 32, AT_SECTORS = 12, MOST_PARTS = 255;
 
 struct Packing {
     const uint4* from;
@@ -30,17 +32,33 @@ struct Packing {
     u8* nibbles;
     u32* index;  // one for each page, and the sum of all
     u8* overflow;
-    u32* header;  // zeros before
-    u32* told;    // of the host, where the number of sectors goes too, or null
+    u32* header;
+    u32* told;  // of the host, where the number of sectors goes too, or null
+    u32* sums;  // zeros before: one for each part of the index, which a block makes; in the header, or memory of their own
     Order order;
     u32 device_bytes, capacity;  // sectors that there is room for
+    u32 part_pages, reserved;    // pages of a part
     Params params;
     u32 head[HEADER_WORDS];  // what the header shall be, but for the sectors
     uint4* out;              // what the activation puts out
 
     BUDDY_FN u64 pages() const { return (order.places() + PAGE_ENTRIES - 1) / PAGE_ENTRIES; }
-    BUDDY_FN u64 pages_of_sum() const { return (pages() + SUMS - 1) / SUMS; }
 };
+
+// The next kernel in the stream may be made ready; and waits for all that this one does. Only where there is such a thing.
+BUDDY_FN void let_next_begin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+BUDDY_FN void wait_for_last() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The number of this block's page, from the last on.
+BUDDY_FN u32 page_of_block() { return gridDim.x - 1 - blockIdx.x; }
 
 template <class Each>
 BUDDY_FN uint4 each(const uint4& v, Each of) {
@@ -99,9 +117,10 @@ BUDDY_FN u32 pack_tile(const Packing& of, const Tile& tile, u64 start, u64 entry
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_PACK_BLOCKS) frozen_pack(const __grid_constant__ Packing of) {
     __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
     __shared__ u32 sums[WARPS];
-    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, page = page_of_block();
+    let_next_begin();
     Tile tile = {chunks + warp * (WARP * CHUNKS), lane};
-    u64 start = (u64)blockIdx.x * PAGE_ENTRIES + warp * WARP;
+    u64 start = (u64)page * PAGE_ENTRIES + warp * WARP;
     u64 entry = of.order.entry_at(start + lane);
     u32 active = __ballot_sync(ALL, start + lane < of.order.places() && entry < of.order.entries);
     u32 nibble = pack_tile(of, tile, start, entry, active);
@@ -113,12 +132,13 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_PACK_BLOCKS) fro
     if (threadIdx.x == 0) {
         u32 sum = 0;
         for (u32 i = 0; i < WARPS; i++) sum += sums[i];
-        of.index[blockIdx.x] = sum;
-        if (sum != 0) atomicAdd(of.header + AT_SUMS + blockIdx.x / of.pages_of_sum(), sum);
+        of.index[page] = sum;
+        if (sum != 0) atomicAdd(of.sums + page / of.part_pages, sum);
     }
 }
 
-// The sum of the values of threads up to this one.
+// The sum of the values of threads up to this one, in a block of so many; that of all is the last of `sums` until the next barrier.
+template <u32 THREADS>
 BUDDY_FN u32 running_sum(u32 value, u32 (&sums)[WARP]) {
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     auto along = [&](u32 value) {
@@ -131,25 +151,32 @@ BUDDY_FN u32 running_sum(u32 value, u32 (&sums)[WARP]) {
     value = along(value);
     if (lane == WARP - 1) sums[warp] = value;
     __syncthreads();
-    if (warp == 0) sums[lane] = along(sums[lane]);
+    if (warp == 0) sums[lane] = along(lane < THREADS / WARP ? sums[lane] : 0);
     __syncthreads();
     return value + (warp == 0 ? 0 : sums[warp - 1]);
 }
 
-// Counts become the sums of those before them.
-extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(const __grid_constant__ Packing of) {
-    __shared__ u32 sums[WARP];
-    u64 begin = min(blockIdx.x * of.pages_of_sum(), of.pages()), end = min(begin + of.pages_of_sum(), of.pages());
-    u32 before = 0;
-    for (u32 i = 0; i < blockIdx.x; i++) before += of.header[AT_SUMS + i];
-    for (u64 first = begin; first < end; first += SCANNERS) {
+// A part of the index: counts become the sums of those before them. Returns the sum behind it.
+template <u32 THREADS>
+BUDDY_FN u32 make_index(const Packing& of, u64 begin, u64 end, u32 before, u32 (&sums)[WARP]) {
+    for (u64 first = begin; first < end; first += THREADS) {
         u64 at = first + threadIdx.x;
-        u32 count = at < end ? of.index[at] : 0, sum = running_sum(count, sums);
+        u32 count = at < end ? of.index[at] : 0, sum = running_sum<THREADS>(count, sums);
         if (at < end) of.index[at] = before + sum - count;
         before += sums[WARP - 1];
         __syncthreads();
     }
-    if (blockIdx.x == SUMS - 1 && threadIdx.x == 0) of.index[of.pages()] = before;
+    return before;
+}
+
+// A block to a part.
+extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(const __grid_constant__ Packing of) {
+    __shared__ u32 sums[WARP];
+    u64 begin = min((u64)blockIdx.x * of.part_pages, of.pages()), end = min(begin + of.part_pages, of.pages());
+    u32 before = 0;
+    for (u32 i = 0; i < blockIdx.x; i++) before += of.sums[i];
+    before = make_index<SCANNERS>(of, begin, end, before, sums);
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) of.index[of.pages()] = before;
 }
 
 // Which of a warp's entries overflow, eight to a lane, and where their sectors go. They are few and anywhere: listed, each gets a lane.
@@ -157,23 +184,26 @@ struct Overflows {
     static constexpr u32 PER_LANE = 8;
     u32 entries[WARP * PER_LANE], sectors[WARP * PER_LANE];
 
-    // Lists those of the nibbles in `word`, the first of them at `place`; how many there are in the warp.
-    BUDDY_FN u32 list(const Packing& of, u32 word, u64 place, u32 lane) {
+    // Lists those of the nibbles in `word`, in the warp's pages from `page` on; how many there are in the warp.
+    BUDDY_FN u32 list(const Packing& of, u32 word, u64 page, u32 lane) {
         u32 some = sectors_over_word(word, PER_LANE, of.device_bytes), count = 0;
         for (u32 i = 0; some != 0 && i < PER_LANE; i++) count += sectors_over(word >> 4 * i & 15, of.device_bytes) != 0;
-        u32 end = count;
+        // Both sums up to this lane at once: at most 1024 sectors of 256 entries.
+        u32 end = some << 16 | count;
         for (u32 step = 1; step < WARP; step *= 2) {
             u32 other = __shfl_up_sync(ALL, end, step);
             end += lane >= step ? other : 0;
         }
-        u32 at = end - count, sector = some == 0 ? 0 : (u32)first_sector(of.index, (const u32*)of.nibbles, place, of.device_bytes);
-        for (u32 i = 0; some != 0 && i < PER_LANE; i++) {
-            u32 over = sectors_over(word >> 4 * i & 15, of.device_bytes);
-            if (over != 0) entries[at] = lane * PER_LANE + i, sectors[at++] = sector;
-            sector += over;
+        if (some != 0) {
+            u32 at = (end & 0xffff) - count, sector = of.index[page] + (end >> 16) - some;
+            for (u32 i = 0; i < PER_LANE; i++) {
+                u32 over = sectors_over(word >> 4 * i & 15, of.device_bytes);
+                if (over != 0) entries[at] = lane * PER_LANE + i, sectors[at++] = sector;
+                sector += over;
+            }
         }
         __syncwarp();
-        return __shfl_sync(ALL, end, WARP - 1);
+        return __shfl_sync(ALL, end, WARP - 1) & 0xffff;
     }
 };
 
@@ -200,21 +230,69 @@ BUDDY_FN void put_overflow(const Packing& of, u64 at, u64 sector) {
     for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
 }
 
-// A warp to 256 entries: those that overflow are encoded once more, and their last sectors put in place. If there is no room for all
-// of them, none is, and the header says of itself only how many there are.
+// The overflowing entries of a warp's four pages, eight of them in the nibbles at `word`: encoded once more, their last sectors put in
+// place.
+BUDDY_FN void put_overflows(const Packing& of, Overflows& overflows, u64 word, bool there, u32 lane) {
+    u32 nibbles = there ? ((const u32*)of.nibbles)[word] : 0;
+    u64 first = (word - lane) * Overflows::PER_LANE;
+    u32 count = overflows.list(of, nibbles, first / PAGE_ENTRIES, lane);
+    for (u32 i = lane; i < count; i += WARP) put_overflow(of, first + overflows.entries[i], overflows.sectors[i]);
+}
+
+// The header, by its first threads, and what the host is told. If there is no room for all that overflows, none is put, and the header
+// says of itself only how many sectors there are.
+BUDDY_FN bool put_header(const Packing& of, u64 thread, u32 all) {
+    bool fits = all <= of.capacity;
+    if (thread == 0 && of.told != nullptr) *(volatile u32*)of.told = all;
+    if (thread < HEADER_WORDS) of.header[thread] = thread == AT_SECTORS ? all : fits ? of.head[thread] : 0;
+    return fits;
+}
+
+// A warp to 256 entries.
 extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_constant__ Packing of) {
     __shared__ Overflows all_overflows[128 / WARP];
     u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    u32 all = of.index[of.pages()], lane = threadIdx.x % WARP;
-    bool fits = all <= of.capacity;
-    if (at == 0 && of.told != nullptr) *(volatile u32*)of.told = all;
-    if (at < HEADER_WORDS) of.header[at] = at == AT_SECTORS ? all : fits ? of.head[at] : 0;
-    if (!fits || all == 0) return;
-    Overflows& overflows = all_overflows[threadIdx.x / WARP];
+    u32 all = of.index[of.pages()];
+    if (!put_header(of, at, all) || all == 0) return;
     bool there = at < of.pages() * (PAGE_ENTRIES / Overflows::PER_LANE);
-    u32 count = overflows.list(of, there ? ((const u32*)of.nibbles)[at] : 0, at * Overflows::PER_LANE, lane);
-    u64 first = (at - lane) * Overflows::PER_LANE;
-    for (u32 i = lane; i < count; i += WARP) put_overflow(of, first + overflows.entries[i], overflows.sectors[i]);
+    put_overflows(of, all_overflows[threadIdx.x / WARP], at, there, threadIdx.x % WARP);
+}
+
+// The sums become zeros again when every block has read them, by the warp that calls this last: `sums[MOST_PARTS]` counts.
+BUDDY_FN void clear_sums(u32* sums, u32 lane) {
+    u32 ticket = lane == 0 ? atomicInc(sums + MOST_PARTS, gridDim.x - 1) : 0;
+    if (__shfl_sync(ALL, ticket, 0) != gridDim.x - 1) return;
+    for (u32 i = lane; i < MOST_PARTS; i += WARP) sums[i] = 0;
+}
+
+// The index and what overflows in one, a block to a part; the sums have memory of their own, which is zeros afterwards as before.
+// Two blocks to a multiprocessor, so that all parts of a large buffer are under way at once.
+extern "C" __global__ void __launch_bounds__(FINISHERS, 2) frozen_finish(const __grid_constant__ Packing of) {
+    constexpr u32 PER_PAGE = PAGE_ENTRIES / Overflows::PER_LANE;
+    __shared__ Overflows all_overflows[FINISHERS / WARP];
+    __shared__ u32 sums[WARP], of_part[2];
+    u32 part = blockIdx.x;
+    u64 begin = min((u64)part * of.part_pages, of.pages()), end = min(begin + of.part_pages, of.pages());
+    wait_for_last();
+    u32 sum = threadIdx.x < gridDim.x ? of.sums[threadIdx.x] : 0, up_to = running_sum<FINISHERS>(sum, sums);
+    if (threadIdx.x == part) of_part[0] = up_to - sum, of_part[1] = sum;
+    u32 all = sums[WARP - 1];
+    __syncthreads();
+    u32 before = of_part[0], own = of_part[1];
+    if (all != 0 && threadIdx.x < WARP) clear_sums(of.sums, threadIdx.x);
+    if (own != 0) {
+        make_index<FINISHERS>(of, begin, end, before, sums);
+    } else {
+        for (u64 at = begin + threadIdx.x; at < end; at += FINISHERS) of.index[at] = before;
+    }
+    if (part == gridDim.x - 1 && threadIdx.x == 0) of.index[of.pages()] = all;
+    bool fits = put_header(of, (u64)part * FINISHERS + threadIdx.x, all);
+    if (!fits || own == 0) return;
+    for (u64 first = begin * PER_PAGE; first < end * PER_PAGE; first += FINISHERS) {
+        u64 at = first + threadIdx.x;
+        put_overflows(of, all_overflows[threadIdx.x / WARP], at, at < end * PER_PAGE, threadIdx.x % WARP);
+        __syncwarp();
+    }
 }
 
 struct Reading {
@@ -270,10 +348,15 @@ struct Backward {
     }
 };
 
-// The tile's rows to where lanes say.
-template <class Way>
+// The tile's rows to where lanes say. `IN_ORDER` if they follow each other unless the data is a matrix.
+template <class Way, bool IN_ORDER>
 BUDDY_FN void put_rows(const Reading& of, const Tile& tile, u64 entry, u32 active, const uint4* gradients = nullptr) {
     __syncwarp();
+    if (IN_ORDER && active == ALL && of.from.order.row == 0) {
+        u64 mine = (entry - tile.lane) * CHUNKS + tile.lane;
+        along_plain(tile, ALL, [&](uint4* shared, u32 index) { Way::put(of, mine + (index - tile.lane), *shared, gradients); });
+        return;
+    }
     BUDDY_UNROLL
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 row = i * (WARP / CHUNKS) + tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
@@ -286,14 +369,14 @@ BUDDY_FN void put_rows(const Reading& of, const Tile& tile, u64 entry, u32 activ
 template <class Way>
 BUDDY_FN void read_places(const Reading& of, u64 first, u64 count, u64 base, const uint4* gradients = nullptr) {
     Tile tile = this_tile();
-    u64 place = ((u64)blockIdx.x * WARPS + threadIdx.x / WARP) * WARP + tile.lane;
+    u64 place = ((u64)page_of_block() * WARPS + threadIdx.x / WARP) * WARP + tile.lane;
     bool wanted = place < count;
     u64 entry = of.from.order.entry_at(first + place);
     wanted = wanted && entry < of.from.order.entries;
     u32 active = __ballot_sync(ALL, wanted);
     if (active == 0) return;
     load_places<true>(of, tile, first + place, wanted);
-    put_rows<Way>(of, tile, entry - base, active, gradients);
+    put_rows<Way, true>(of, tile, entry - base, active, gradients);
 }
 
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
@@ -317,5 +400,5 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_BLOCKS)
     u64 entry = at < count ? list[at] : 0;
     bool wanted = at < count && entry < of.from.order.entries;
     load_places<false>(of, tile, wanted ? of.from.order.place_of(entry) : 0, wanted);
-    put_rows<Forward>(of, tile, at, active);
+    put_rows<Forward, false>(of, tile, at, active);
 }

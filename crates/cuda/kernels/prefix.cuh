@@ -13,17 +13,20 @@ struct Prefix {
     static constexpr u32 LONGEST = 10;
     typedef typename WordOf<COUNT>::Type Word;
 
-    // In the block. Codes have a word for each length, tables of lengths one for each two of the next bits.
-    enum : u32 { STRIDE = 0, ORDER = 1, FIRST_WORDS = 2, FIRST_CODES = 4, REST_CODES = 72, FIRST_LENGTHS = 140, REST_LENGTHS = 652 };
+    // In the block (`block.rs` of the twin). Codes have two words for each length, tables of lengths one for any next bits.
+    enum : u32 { STRIDE = 0, ORDER = 1, FIRST_WORDS = 2, FIRST_CODES = 4, REST_CODES = 140, FIRST_LENGTHS = 276, REST_LENGTHS = 1300 };
+
+    // Set where a number and its code have more than 32 bits.
+    static constexpr u32 LONG = 32;
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
     // Whether word i has the code of the first words, of which there are so many; the compiler knows that late ones have not.
     static BUDDY_FN bool is_first(u32 i, u32 firsts) { return i < COUNT / 2 && i < firsts; }
 
-    // What the block says of a number's length: its code, the bits of that, and all bits of the number.
-    static BUDDY_FN u32 code_of(const u32* block, bool first, Word number) {
-        return learned_word(block, (first ? FIRST_CODES : REST_CODES) + length_of(number));
+    // All bits of a number.
+    static BUDDY_FN u32 bits_with(const u32* block, bool first, Word number) {
+        return learned_word(block, (first ? FIRST_CODES : REST_CODES) + 2 * length_of(number) + 1) >> 24;
     }
 
     static BUDDY_FN void split_apart(const u32* block, const u32 (&entry)[32], Word (&numbers)[COUNT]) {
@@ -33,9 +36,11 @@ struct Prefix {
 
     static BUDDY_FN u32 bits_of(const u32* block, const Word (&numbers)[COUNT]) {
         u32 firsts = learned_word(block, FIRST_WORDS);
-        u32 bits = 1 + (firsts != 0 ? WORD_BITS : code_of(block, false, numbers[0]) >> 24);
+        u32 bits = 1 + (firsts != 0 ? WORD_BITS : bits_with(block, false, numbers[0]));
         BUDDY_UNROLL
-        for (u32 i = 1; i < COUNT; i++) bits += code_of(block, is_first(i, firsts), numbers[i]) >> 24;
+        for (u32 i = 1; i < COUNT; i++) {
+            bits += bits_with(block, is_first(i, firsts), numbers[i]);
+        }
         return bits < RAW_BITS ? bits : RAW_BITS;
     }
 
@@ -54,9 +59,19 @@ struct Prefix {
 
     template <class Sink>
     static BUDDY_FN void put_number(Sink& sink, const u32* block, bool first, Word number) {
-        u32 code = code_of(block, first, number), bits = code >> 16 & 0xff;
-        sink.put(code & 0xffff, bits);
-        put_bits(sink, number, (code >> 24) - bits);
+        u64 pair = learned_pair(block, (first ? FIRST_CODES : REST_CODES) + 2 * length_again(number));
+        u32 code = (u32)pair, rest = (u32)(pair >> 32);
+        // The block has the number's top bit, too, where it would stand: both together leave it out.
+        sink.put(code ^ funnel_left(0, (u32)number, rest), byte_of<1>(rest));
+        if (rest & LONG) put_rest(sink, shift_right(number, 32 - rest % LONG), byte_of<2>(rest));
+    }
+
+    // At most 41 bits of a number.
+    template <class Sink>
+    static BUDDY_FN void put_rest(Sink& sink, Word rest, u32 bits) {
+        u32 low = low_part(bits);
+        sink.put((u32)rest & low_ones(low), low);
+        if (COUNT == 16 && bits > 32) sink.put((u32)((u64)rest >> 32) & low_ones(bits - low), bits - low);
     }
 
     template <class Row>
@@ -73,7 +88,9 @@ struct Prefix {
         if (firsts != 0) put_bits(sink, numbers[0], WORD_BITS);
         else put_number(sink, block, false, numbers[0]);
         BUDDY_UNROLL
-        for (u32 i = 1; i < COUNT; i++) put_number(sink, block, is_first(i, firsts), numbers[i]);
+        for (u32 i = 1; i < COUNT; i++) {
+            put_number(sink, block, is_first(i, firsts), numbers[i]);
+        }
         sink.finish();
         return bits;
     }
@@ -88,13 +105,26 @@ struct Prefix {
 
     template <class Source>
     static BUDDY_FN Word take_number(Source& source, const u32* block, bool first) {
-        u32 next = source.take(0, low_ones(LONGEST));
-        u32 found = learned_word(block, (first ? FIRST_LENGTHS : REST_LENGTHS) + next / 2) >> next % 2 * 16;
-        u32 length = found & 0xff;
-        source.take(found >> 8 & 0xff, 0);
-        Word number = take_bits(source, length > 1 ? length - 1 : 0);
-        // The top bit is not in the stream.
-        return number | shift_left((Word)(length != 0), (length - 1) & 63);
+        u32 next = source.peek();
+        u32 found = learned_word(block, (first ? FIRST_LENGTHS : REST_LENGTHS) + next % (1 << LONGEST));
+        source.skip(byte_of<1>(found));
+        // The code below the number's bits is shifted out, its top bit, which is not in the stream, in.
+        Word number = funnel_right_to(funnel_left(0, next, found), found >> 31, byte_of<2>(found));
+        if (found & LONG) {
+            u32 bits = byte_of<2>(found), length = found >> 24 & 127;
+            Word rest = take_rest(source, bits + length - 33);
+            number = next >> bits | shift_left(rest, 32 - bits) | shift_left((Word)1, length - 1);
+        }
+        return number;
+    }
+
+    // At most 41 bits of a number.
+    template <class Source>
+    static BUDDY_FN Word take_rest(Source& source, u32 bits) {
+        u32 low = low_part(bits);
+        Word rest = source.take(low, low_ones(low));
+        if (COUNT == 16 && bits > 32) rest |= (Word)((u64)source.take(bits - low, low_ones(bits - low)) << 32);
+        return rest;
     }
 
     template <class Row>

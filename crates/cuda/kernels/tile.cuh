@@ -20,6 +20,8 @@ struct Tile {
     BUDDY_FN uint4* at(u32 row, u32 chunk) const { return chunks + row * CHUNKS + (chunk ^ swizzle(row)); }
 };
 
+#ifdef __CUDACC__
+
 // One entry's row, seen by its thread as words. Rows start at multiples of 128 bytes, so that the permutation of
 // chunks is an XOR of the address.
 struct Row {
@@ -88,13 +90,17 @@ struct Row {
     }
 };
 
+#endif  // tests/row.h stands in on a CPU
+
 // Calls `move(row, chunk, index)` for every chunk of the rows in `active`, in the order of plain memory.
 template <class Move>
 BUDDY_FN void along_plain(const Tile& tile, u32 active, Move move) {
     u32 first = tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
     if (active == ALL) {
+        // Four rows on, one bit of the permutation is another; eight rows on it is the same: two places, and steps that are constants.
+        uint4 *even = tile.at(first, chunk), *odd = tile.at(first + WARP / CHUNKS, chunk) - WARP;
         BUDDY_UNROLL
-        for (u32 i = 0; i < CHUNKS; i++) move(tile.at(i * (WARP / CHUNKS) + first, chunk), i * WARP + tile.lane);
+        for (u32 i = 0; i < CHUNKS; i++) move((i % 2 == 0 ? even : odd) + i * WARP, i * WARP + tile.lane);
         return;
     }
     for (u32 i = 0; i < CHUNKS; i++) {
@@ -105,7 +111,8 @@ BUDDY_FN void along_plain(const Tile& tile, u32 active, Move move) {
 
 // Entries as they are.
 BUDDY_FN void fetch_plain(const Tile& tile, const uint4* from, u32 active) {
-    along_plain(tile, active, [&](uint4* shared, u32 index) { cp_async<16>(shared, from + index); });
+    const uint4* mine = from + tile.lane;
+    along_plain(tile, active, [&](uint4* shared, u32 index) { cp_async<16>(shared, mine + (index - tile.lane)); });
 }
 
 BUDDY_FN void put_plain(const Tile& tile, uint4* to, u32 active) {
@@ -118,11 +125,16 @@ BUDDY_FN void put_plain(const Tile& tile, uint4* to, u32 active) {
 template <u32 PER_ROW, class Move>
 BUDDY_FN void along_device(const Tile& tile, u8* device, u32 used, Move move) {
     constexpr u32 ROWS = WARP / PER_ROW;  // that one access moves
-    // Rows without gaps, so many at a time that the permutation is always the same: steps are constants.
-    if (ROWS % CHUNKS == 0 && __all_sync(ALL, used >= PER_ROW)) {
+    if (__all_sync(ALL, used >= PER_ROW)) {
+        // Rows without gaps; if so many at a time that the permutation is always the same, steps are constants.
         uint4* shared = tile.at(tile.lane / PER_ROW, tile.lane % PER_ROW);
+        u8* global = device + tile.lane * CHUNK;
         BUDDY_UNROLL
-        for (u32 i = 0; i < PER_ROW; i++) move(shared + i * ROWS * CHUNKS, device + tile.lane * CHUNK + i * (WARP * CHUNK));
+        for (u32 i = 0; i < PER_ROW; i++) {
+            u32 at = i * WARP + tile.lane;
+            if (ROWS % CHUNKS != 0) shared = tile.at(at / PER_ROW, at % PER_ROW);
+            move(ROWS % CHUNKS == 0 ? shared + i * ROWS * CHUNKS : shared, global + i * (WARP * CHUNK));
+        }
         return;
     }
     BUDDY_UNROLL

@@ -77,6 +77,14 @@ impl<'a> PackedActivation<'a> {
         Ok(Self { buffer: self.buffer.with_overflow(overflow)? })
     }
 
+    /// The same with zeros to add up in; see [`FrozenBuffer::with_sums`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_sums(self, sums: DeviceSpan<'a>) -> Result<Self, Error> {
+        Ok(Self { buffer: self.buffer.with_sums(sums)? })
+    }
+
     /// Packs what backward needs of the input and writes the output, when the stream gets there; `told` as for
     /// [`pack_and_tell`](FrozenBuffer::pack_and_tell).
     ///

@@ -15,8 +15,13 @@ use crate::{
 
 /// Threads of a block that packs or reads: two warps, a page.
 const THREADS: u32 = 64;
-/// Blocks that make the index, and their threads.
+/// Blocks that make the index, and their threads. Their sums lie in the header meanwhile, in its last words.
 const SCANNERS: (u64, u32) = (16, 1024);
+const SUMS_IN_HEADER: u64 = 64;
+/// Threads of a block that makes a part of the index and moves what overflows of it, the most such parts, and the pages of one at least.
+const FINISHERS: u32 = 512;
+const MOST_PARTS: u64 = FrozenBuffer::SUMS_BYTES / 4 - 1;
+const LEAST_PART: u64 = 8;
 /// Threads of a block that moves what overflows, and entries that one of them looks at.
 const OVERFLOW: (u32, u64) = (128, 8);
 /// Places that a block of two warps reads.
@@ -33,6 +38,7 @@ pub(crate) struct FrozenKernels {
     pack: CudaFunction,
     index: CudaFunction,
     overflow: CudaFunction,
+    finish: CudaFunction,
     read: CudaFunction,
     back: CudaFunction,
     gather: CudaFunction,
@@ -44,6 +50,7 @@ impl FrozenKernels {
             pack: module.load_function("frozen_pack")?,
             index: module.load_function("frozen_index")?,
             overflow: module.load_function("frozen_overflow")?,
+            finish: module.load_function("frozen_finish")?,
             read: module.load_function("frozen_read")?,
             back: module.load_function("frozen_back")?,
             gather: module.load_function("frozen_gather")?,
@@ -61,9 +68,14 @@ pub struct FrozenBuffer<'a> {
     memory: DeviceSpan<'a>,
     /// Where what overflows lies, if not in the memory itself.
     overflow: Option<DeviceSpan<'a>>,
+    /// Zeros that packing sums up in.
+    sums: Option<DeviceSpan<'a>>,
 }
 
 impl<'a> FrozenBuffer<'a> {
+    /// Bytes of the zeros that [`with_sums`](Self::with_sums) takes.
+    pub const SUMS_BYTES: u64 = 1024;
+
     /// Bytes of memory that data needs if so many of its sectors overflow. How many do is the count of a survey: none of an entry
     /// that fits the target, and for any other what is missing.
     pub fn room(codec: &Codec, target: Target, row: u32, bytes: u64, sectors: u32) -> u64 {
@@ -82,7 +94,7 @@ impl<'a> FrozenBuffer<'a> {
             return Err(Error::Shape { bytes: memory.bytes(), address: memory.address(), need });
         }
         let kernels = gpu.frozen(header.codec.kind(), None)?;
-        Ok(Self { gpu: gpu.clone(), kernels, header, memory, overflow: None })
+        Ok(Self { gpu: gpu.clone(), kernels, header, memory, overflow: None, sums: None })
     }
 
     /// A frozen buffer that lies in this memory, or will when it is packed: data of so many bytes. All of the memory that the other
@@ -113,6 +125,21 @@ impl<'a> FrozenBuffer<'a> {
         let overflow = overflow.check(sector, sector, "whole sectors")?;
         self.header.sectors = u32::try_from(overflow.bytes() / sector).unwrap_or(u32::MAX);
         self.overflow = Some(overflow);
+        Ok(self)
+    }
+
+    /// The same buffer with [`SUMS_BYTES`](Self::SUMS_BYTES) of zeros, which packing adds up in: it then starts two kernels, where without
+    /// it clears memory and starts three. When the stream has passed that, they are zeros again.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless it is as many bytes.
+    pub fn with_sums(mut self, sums: DeviceSpan<'a>) -> Result<Self, Error> {
+        let need = "1024 bytes of zeros";
+        let sums = sums.check(Self::SUMS_BYTES, 4, need)?;
+        if sums.bytes() != Self::SUMS_BYTES {
+            return Err(Error::Shape { bytes: sums.bytes(), address: sums.address(), need });
+        }
+        self.sums = Some(sums);
         Ok(self)
     }
 
@@ -205,7 +232,11 @@ impl<'a> FrozenBuffer<'a> {
         head: [u32; 32],
         (out, told): (u64, u64),
     ) -> Result<(), DriverError> {
-        let view = self.view();
+        let (view, pages) = (self.view(), self.header.pages());
+        let (sums, part_pages) = match self.sums {
+            Some(sums) => (sums.address(), pages.div_ceil(MOST_PARTS).max(LEAST_PART)),
+            None => (self.memory.address() + SUMS_IN_HEADER, pages.div_ceil(SCANNERS.0)),
+        };
         let packing = Packing {
             from: from.address(),
             device: view.device,
@@ -214,19 +245,31 @@ impl<'a> FrozenBuffer<'a> {
             overflow: view.overflow,
             header: self.memory.address(),
             told,
+            sums,
             out,
             order: view.order,
             device_bytes: view.device_bytes,
             capacity: view.sectors,
+            part_pages: u32::try_from(part_pages).expect("fewer than 2^32 pages"),
+            reserved: 0,
             params: Params::of(&self.header.codec),
             head,
         };
-        let (pages, arguments) = (self.header.pages(), (packing,));
+        let (packs, arguments) = (Launch::row(pages, THREADS), (packing,));
+        if self.sums.is_some() {
+            let finishes = Launch::row(pages.div_ceil(part_pages), FINISHERS);
+            let finishes = Launch { overlaps: self.gpu.overlaps(), ..finishes };
+            // SAFETY: as below; the second waits for the first by itself.
+            return unsafe {
+                packs.start(on, &self.kernels.pack, &arguments)?;
+                finishes.start(on, &self.kernels.finish, &arguments)
+            };
+        }
         driver::fill(on, self.memory.part(0..FROZEN_HEADER_BYTES as u64), 0)?;
         let moves = Launch::row((pages * PAGE / OVERFLOW.1).div_ceil(u64::from(OVERFLOW.0)), OVERFLOW.0);
         // SAFETY: the arguments of the kernels; the memory has all parts, and as many sectors as it says.
         unsafe {
-            Launch::row(pages, THREADS).start(on, &self.kernels.pack, &arguments)?;
+            packs.start(on, &self.kernels.pack, &arguments)?;
             Launch::row(SCANNERS.0, SCANNERS.1).start(on, &self.kernels.index, &arguments)?;
             moves.start(on, &self.kernels.overflow, &arguments)
         }

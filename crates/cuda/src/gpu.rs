@@ -350,6 +350,11 @@ impl Gpu {
         self.0.capability == 90
     }
 
+    /// Whether a kernel may be made ready while the one before it in a stream ends.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.0.capability >= 90
+    }
+
     /// The context, if it still works.
     pub(crate) fn context(&self) -> Result<&Arc<CudaContext>, Error> {
         self.alive()?;

@@ -10,7 +10,7 @@ use crate::{Activation, AttentionPlan, Error, cache, driver, linear};
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
 
-const HEADERS: [Header; 35] = [
+const HEADERS: [Header; 36] = [
     ("activation.cuh", include_str!("../kernels/activation.cuh")),
     ("bf16.cuh", include_str!("../kernels/bf16.cuh")),
     ("bits.cuh", include_str!("../kernels/bits.cuh")),
@@ -36,6 +36,7 @@ const HEADERS: [Header; 35] = [
     ("quad.cuh", include_str!("../kernels/quad.cuh")),
     ("quarter.cuh", include_str!("../kernels/quarter.cuh")),
     ("prefix.cuh", include_str!("../kernels/prefix.cuh")),
+    ("rank.cuh", include_str!("../kernels/rank.cuh")),
     ("scaled.cuh", include_str!("../kernels/scaled.cuh")),
     ("shared.cuh", include_str!("../kernels/shared.cuh")),
     ("sparse.cuh", include_str!("../kernels/sparse.cuh")),
@@ -97,7 +98,7 @@ const FROZEN_BLOCKS: u32 = 16;
 pub const SURVEY_SHAPE: (u32, u32) = (WARPS, BLOCKS);
 
 /// The codecs that have kernels, and their structs there.
-const CODECS: [(CodecKind, &str); 17] = [
+const CODECS: [(CodecKind, &str); 19] = [
     (CodecKind::Bpc, "Bpc"),
     (CodecKind::Planes64, "Planes64"),
     (CodecKind::Zeros16, "Zeros<16>"),
@@ -114,6 +115,8 @@ const CODECS: [(CodecKind, &str); 17] = [
     (CodecKind::Scaled64, "Scaled64"),
     (CodecKind::Prefix32, "Prefix32"),
     (CodecKind::Prefix64, "Prefix64"),
+    (CodecKind::Rank32, "Rank32"),
+    (CodecKind::Rank64, "Rank64"),
     (CodecKind::Near64, "Near64"),
 ];
 

@@ -24,7 +24,7 @@
 #define __launch_bounds__(...)
 #define __shared__ static
 #define __restrict__ __restrict
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 #define __grid_constant__
 
 struct dim3 {

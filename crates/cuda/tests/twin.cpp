@@ -10,6 +10,7 @@
 #include "../kernels/near64.cuh"
 #include "../kernels/planes.cuh"
 #include "../kernels/prefix.cuh"
+#include "../kernels/rank.cuh"
 #include "../kernels/scaled.cuh"
 #include "../kernels/stride.cuh"
 #include "../kernels/table.cuh"
@@ -70,7 +71,7 @@ int main() {
     const Serve codecs[] = {serve<Bpc>, serve<Planes64>, serve<Zeros<16>>, serve<Zeros<32>>,
                             serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>,
                             serve<Delta64>, serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>,
-                            serve<Prefix32>, serve<Prefix64>, serve<Near64>};
+                            serve<Prefix32>, serve<Prefix64>, serve<Rank32>, serve<Rank64>, serve<Near64>};
     // What the codec learned comes first. It lies in memory of its own: the sanitiser sees an access past its end.
     u64 words;
     if (fread(&words, sizeof words, 1, stdin) != 1) return 1;

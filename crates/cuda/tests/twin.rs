@@ -100,8 +100,8 @@ fn every_codec() -> Vec<Codec> {
 }
 
 /// Strides of both orders up to the largest, shifts, widths of first fields from nothing to all; tables of one value and
-/// of three; units that are powers of two and others; prefix codes of words and of both orders, frequent lengths short and long.
-const LEARNED: [&str; 17] = [
+/// of three, also with coded places, with and without words that have none; units that are powers of two and others; prefix codes of words and of both orders, frequent lengths short and long.
+const LEARNED: [&str; 21] = [
     r#"{"codec":"stride32","stride":1,"order":2,"shift":0,"first":[3,9,20]}"#,
     r#"{"codec":"stride32","stride":3,"order":1,"shift":31,"first":[0,12,32]}"#,
     r#"{"codec":"stride32","stride":8,"order":2,"shift":2,"first":[2,9,17]}"#,
@@ -118,6 +118,10 @@ const LEARNED: [&str; 17] = [
     r#"{"codec":"prefix32","stride":0,"order":1,"first":"1342589aaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"aa98712346799aaaaaaaaaaaaaaaaaaaa"}"#,
     r#"{"codec":"prefix32","stride":8,"order":2,"first":"aa98712346799aaaaaaaaaaaaaaaaaaaa","rest":"1342589aaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
     r#"{"codec":"prefix64","stride":3,"order":1,"first":"2223489aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"666666666666666666666666666666233aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
+    r#"{"codec":"rank32","values":"3f800000","code":"10000000000000001"}"#,
+    r#"{"codec":"rank32","values":"000000003f80000040490fdb","code":"12200000000000000"}"#,
+    r#"{"codec":"rank64","values":"3ff00000000000000000000000000000bfb999999999999a","code":"12300000000000003"}"#,
+    r#"{"codec":"rank64","values":"00000000000000003ff0000000000000bfb999999999999a","code":"22200000000000002"}"#,
     r#"{"codec":"prefix64","stride":1,"order":2,"first":"666666666666666666666666666666233aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","rest":"2223489aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
 ];
 

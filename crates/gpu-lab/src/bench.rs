@@ -15,14 +15,23 @@ use crate::{
 /// Launches of each operation that are timed together.
 const LAUNCHES: usize = 3;
 
-/// Codecs that learn whose sizes are counted, and the data of each.
-const LEARNED: [(CodecKind, Fill); 6] = [
-    (CodecKind::Stride64, Fill::Field64),
-    (CodecKind::Stride32, Fill::Corners),
-    (CodecKind::Table64, Fill::Values),
-    (CodecKind::Scaled64, Fill::Quotients),
-    (CodecKind::Prefix32, Fill::Corners),
-    (CodecKind::Prefix64, Fill::Field64),
+/// What buffers are written, read and gathered from with: a codec, a target and data that suits both.
+const PAIRS: [(CodecKind, Target, Fill); 15] = [
+    (CodecKind::Bpc, Target::X2, Fill::Ramp),
+    (CodecKind::Planes64, Target::X2, Fill::Field64),
+    (CodecKind::Bf16, Target::X4Over3, Fill::Weights),
+    (CodecKind::Fp16, Target::X4Over3, Fill::Halves),
+    (CodecKind::Zeros32, Target::X4Over3, Fill::Relu),
+    (CodecKind::Delta64, Target::X2, Fill::Field64),
+    (CodecKind::Stride64, Target::X2, Fill::Field64),
+    (CodecKind::Stride32, Target::X4, Fill::Corners),
+    (CodecKind::Table64, Target::X4, Fill::Values),
+    (CodecKind::Table32, Target::X2, Fill::Values),
+    (CodecKind::Scaled64, Target::X2, Fill::Quotients),
+    (CodecKind::Prefix32, Target::X4, Fill::Corners),
+    (CodecKind::Prefix64, Target::X2, Fill::Field64),
+    (CodecKind::Rank32, Target::X2, Fill::Values),
+    (CodecKind::Rank64, Target::X4, Fill::Values),
 ];
 
 /// Data that nvCOMP packs, too, and the bytes of a value.
@@ -61,11 +70,16 @@ pub struct BenchRow {
     pub overflow: Option<f64>,
 }
 
-/// Measures everything on `bytes` of data.
+/// Measures on `bytes` of data: everything, or what `only` names of the codecs, if it names any.
 ///
 /// # Errors
 /// [`Error::Differs`] if something is not read as it was written, or what compiler or driver say.
-pub fn bench(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&BenchRow)) -> Result<BenchReport, Error> {
+pub fn bench(
+    gpu: &Gpu,
+    bytes: u64,
+    only: &[CodecKind],
+    mut progress: impl FnMut(&BenchRow),
+) -> Result<BenchReport, Error> {
     let info = gpu.info()?;
     let mut bench = Bench::new(gpu, bytes)?;
     let mut report = BenchReport { gpu: info.name, driver: info.driver, bytes, rows: Vec::new() };
@@ -73,39 +87,30 @@ pub fn bench(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&BenchRow)) -> Resu
         rows.iter().for_each(&mut progress);
         report.rows.extend(rows);
     };
+    let asked = |kind: CodecKind| only.is_empty() || only.contains(&kind);
+    let pairs = || PAIRS.into_iter().filter(|&(kind, ..)| asked(kind));
     add(vec![bench.copy()?]);
-    add(vec![bench.sizes(CodecKind::Bpc, Fill::Varied)?]);
-    let pairs = [
-        (CodecKind::Bpc, Target::X2, Fill::Ramp),
-        (CodecKind::Planes64, Target::X2, Fill::Field64),
-        (CodecKind::Bf16, Target::X4Over3, Fill::Weights),
-        (CodecKind::Fp16, Target::X4Over3, Fill::Halves),
-        (CodecKind::Zeros32, Target::X4Over3, Fill::Relu),
-        (CodecKind::Delta64, Target::X2, Fill::Field64),
-        (CodecKind::Stride64, Target::X2, Fill::Field64),
-        (CodecKind::Stride32, Target::X4, Fill::Corners),
-        (CodecKind::Table64, Target::X4, Fill::Values),
-        (CodecKind::Table32, Target::X2, Fill::Values),
-        (CodecKind::Scaled64, Target::X2, Fill::Quotients),
-        (CodecKind::Prefix32, Target::X4, Fill::Corners),
-        (CodecKind::Prefix64, Target::X2, Fill::Field64),
-    ];
-    for (kind, target, fill) in pairs {
+    if asked(CodecKind::Bpc) {
+        add(vec![bench.sizes(CodecKind::Bpc, Fill::Varied)?]);
+    }
+    for (kind, target, fill) in pairs() {
         add(bench.pair(kind, target, fill)?);
     }
-    if let Some(nvcomp) = Nvcomp::load() {
+    if let Some(nvcomp) = Nvcomp::load().filter(|_| only.is_empty()) {
         for (fill, bytes) in PEERS {
             add(bench.peers(&nvcomp, fill, bytes)?);
         }
     }
-    for (kind, fill) in LEARNED {
+    for (kind, _, fill) in pairs().filter(|(kind, ..)| kind.learns() && *kind != CodecKind::Bf16) {
         add(vec![bench.sizes(kind, fill)?]);
     }
-    add(bench.gather(CodecKind::Bpc, Target::X2, Fill::Ramp)?);
-    add(bench.gather(CodecKind::Stride64, Target::X2, Fill::Field64)?);
-    add(bench.gather(CodecKind::Table64, Target::X4, Fill::Values)?);
-    for carveout in [Carveout::Host, Carveout::Device] {
-        add(bench.overflow(carveout)?);
+    for (kind, target, fill) in pairs().filter(|(kind, ..)| kind.learns() || *kind == CodecKind::Bpc) {
+        add(bench.gather(kind, target, fill)?);
+    }
+    if only.is_empty() {
+        for carveout in [Carveout::Host, Carveout::Device] {
+            add(bench.overflow(carveout)?);
+        }
     }
     Ok(report)
 }

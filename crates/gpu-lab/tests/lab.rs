@@ -9,7 +9,7 @@ use buddy_gpu_lab::{
 #[test]
 fn every_codec_and_target_is_the_cpus() {
     on_gpu(|gpu| {
-        let report = check(gpu, 8 << 20, |_| {}).unwrap();
+        let report = check(gpu, 8 << 20, &[], |_| {}).unwrap();
         assert_eq!(report.cases.len(), 5 * buddy_cuda::codecs().count());
     });
 }

@@ -30,7 +30,10 @@ mod ranges;
 mod record;
 mod rows;
 mod sample;
+mod share;
 mod target_file;
+mod timeline;
+mod together;
 mod verify;
 
 pub use analyze::analyze;

@@ -14,12 +14,15 @@ use rayon::prelude::*;
 
 use crate::{
     Assignment, Measured, MeasuredCodec,
-    assign::{entries, ranges_in, stay_within_four},
+    assign::{LARGEST_RATIO, entries, entries_over_time, ranges_in, stay_within_four},
     ranges::page_ranges,
+    share::{Choice, MOST_OF_ONE, share},
+    timeline::{OverTime, Timeline},
 };
 
-/// A change of targets must save this share of the allocation, as the mean over the run.
-const CHANGE_COST: f64 = 0.02;
+/// A change of targets must save this share of the allocation, as the mean over the run: it is a pass over the allocation, of
+/// which a program makes hundreds.
+pub(crate) const CHANGE_COST: f64 = 0.005;
 /// In longer runs phases are cut by one target for the allocation, whatever the policy.
 const MOST_BY_PAGES: usize = 16;
 
@@ -31,21 +34,25 @@ pub fn phases(
     policy: Policy,
     threshold: f64,
 ) -> (PhasePlan, Vec<PhaseChange>) {
+    let limit = if policy == Policy::Page { threshold.max(MOST_OF_ONE) } else { threshold };
     let of_allocation = |(allocation, one): (&crate::MeasuredAllocation, &Assignment)| {
-        targets_over_time(&allocation.codecs[one.codec], policy, threshold)
+        targets_over_time(&allocation.codecs[one.codec], policy, limit)
     };
-    let over_time: Vec<Vec<Targets>> =
+    let mut over_time: Vec<Vec<Targets>> =
         measured.allocations.par_iter().zip(chosen).map(of_allocation).collect();
-    let at = |snapshot: usize| {
+    if policy == Policy::Page && !is_within(measured, chosen, &over_time, threshold) {
+        over_time = together(measured, chosen, &over_time, threshold);
+    }
+    let at = |snapshot: usize| -> Vec<Assignment> {
         let with = |(one, targets): (&Assignment, &Vec<Targets>)| Assignment {
             codec: one.codec,
             targets: targets[snapshot].clone(),
         };
-        let mut assigned: Vec<Assignment> = chosen.iter().zip(&over_time).map(with).collect();
-        stay_within_four(measured, &mut assigned);
-        assigned
+        chosen.iter().zip(&over_time).map(with).collect()
     };
-    let moments: Vec<Vec<Assignment>> = (0..measured.run.snapshots.len()).map(at).collect();
+    let mut moments: Vec<Vec<Assignment>> = (0..measured.run.snapshots.len()).map(at).collect();
+    let memory = device_memory(measured, &moments);
+    moments.iter_mut().for_each(|assigned| stay_within_four(measured, assigned, memory));
     let snapshots: Vec<PhaseSnapshot> = moments
         .iter()
         .enumerate()
@@ -59,6 +66,62 @@ pub fn phases(
     all.iter_mut().for_each(|first| first.bytes_moved = 0);
     all.extend_from_slice(&later);
     (PhasePlan::new(snapshots, later), all)
+}
+
+/// The device memory that holds the run: its largest moment, and a quarter of its data at least.
+fn device_memory(measured: &Measured, moments: &[Vec<Assignment>]) -> u64 {
+    let needs = |(snapshot, assigned): (usize, &Vec<Assignment>)| {
+        let found = outcome(measured, assigned, snapshot);
+        found.device_bytes.max(found.bytes.div_ceil(LARGEST_RATIO))
+    };
+    moments.iter().enumerate().map(needs).max().unwrap_or(0)
+}
+
+/// Whether the program is within the threshold in every snapshot.
+fn is_within(measured: &Measured, chosen: &[Assignment], over_time: &[Vec<Targets>], threshold: f64) -> bool {
+    (0..measured.run.snapshots.len()).all(|snapshot| {
+        let with = |(one, targets): (&Assignment, &Vec<Targets>)| Assignment {
+            codec: one.codec,
+            targets: targets[snapshot].clone(),
+        };
+        let assigned: Vec<Assignment> = chosen.iter().zip(over_time).map(with).collect();
+        let found = outcome(measured, &assigned, snapshot);
+        found.overflowing as f64 <= threshold * (found.bytes / ENTRY_BYTES as u64) as f64
+    })
+}
+
+/// Targets by page over time with which all allocations together are within the threshold in every snapshot.
+fn together(
+    measured: &Measured,
+    chosen: &[Assignment],
+    alone: &[Vec<Targets>],
+    threshold: f64,
+) -> Vec<Vec<Targets>> {
+    let count = measured.run.snapshots.len();
+    let limit = threshold.max(MOST_OF_ONE);
+    let all = measured.allocations.par_iter().zip(chosen).zip(alone).map(|((allocation, one), alone)| {
+        // In long runs the phases stay those that were found without a price.
+        let known = (count > MOST_BY_PAGES).then(|| alike(alone));
+        Timeline::new(&allocation.codecs[one.codec], known, limit)
+    });
+    let Some(all) = all.collect::<Option<Vec<_>>>() else { return alone.to_vec() };
+    let mix = |one: &Timeline<'_>, over: &Choice<OverTime>, under: &Choice<OverTime>, part: f64| {
+        (one.mixed(&over.what, &under.what, part), true)
+    };
+    let entries = entries_over_time(measured);
+    let plans = share(&all, &entries, threshold, |one: &Timeline<'_>, price| one.at(price), mix);
+    all.iter().zip(plans).map(|(one, plan)| one.targets(&plan.what)).collect()
+}
+
+/// Snapshots that follow each other with the same targets.
+fn alike(over_time: &[Targets]) -> Vec<Range<usize>> {
+    let mut end = 0;
+    let same = over_time.chunk_by(|one, next| one == next);
+    same.map(|some| {
+        end += some.len();
+        end - some.len()..end
+    })
+    .collect()
 }
 
 /// The targets of an allocation at every snapshot: the same throughout a phase.
@@ -88,7 +151,7 @@ fn zeros(policy: Policy) -> bool {
 
 /// The phases of an allocation, as ranges of its snapshots: those with the least device bytes over time, which `device` gives for
 /// a snapshot of a phase, when every change costs so much.
-fn cut(count: usize, cost: f64, device: impl Fn(Range<usize>) -> f64) -> Vec<Range<usize>> {
+pub(crate) fn cut(count: usize, cost: f64, device: impl Fn(Range<usize>) -> f64) -> Vec<Range<usize>> {
     // For the first so many snapshots: the least sum, and where their last phase begins.
     let mut best = vec![(0.0, 0)];
     for end in 1..=count {
@@ -179,6 +242,34 @@ mod tests {
             found[5..],
             [Some(Target::X2), Some(Target::X2), Some(Target::X2), Some(Target::X2), Some(Target::X1)]
         );
+    }
+
+    /// What one snapshot may overflow is given to whichever allocation saves most with it, in each phase.
+    #[test]
+    fn phases_of_all_allocations_share_the_threshold() {
+        let [half, mixed] = [[0, 0, 0, 64, 0, 0], [0, 0, 0, 58, 0, 6]];
+        let blocks = |pages: [u8; 6], count: usize| buddy_core::Blocks::from_pages(&vec![pages; count]);
+        let codec = |pages: [u8; 6], count: usize| MeasuredCodec {
+            kind: buddy_codec::CodecKind::Bpc,
+            codec: None,
+            parameter_bytes: 0,
+            histograms: vec![blocks(pages, count).histogram(0..count); 2],
+            blocks: Some(vec![blocks(pages, count); 2]),
+            maps: Vec::new(),
+        };
+        let (small, large) = (codec(mixed, 8), codec(half, 72));
+        let timelines = [&small, &large].map(|codec| Timeline::new(codec, None, 0.3).unwrap());
+        let mix = |one: &Timeline<'_>, over: &Choice<OverTime>, under: &Choice<OverTime>, part: f64| {
+            (one.mixed(&over.what, &under.what, part), true)
+        };
+        let shared = |threshold: f64| {
+            let plans =
+                share(&timelines, &[5120; 2], threshold, |one: &Timeline<'_>, price| one.at(price), mix);
+            timelines[0].targets(&plans[0].what)[1].uniform()
+        };
+        assert_eq!(shared(0.01), Some(Target::X2));
+        assert_eq!(shared(0.005), None, "half of its pages");
+        assert_eq!(shared(0.0), Some(Target::X1));
     }
 
     /// One snapshot in ten is not worth a change and the change back.

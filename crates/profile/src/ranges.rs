@@ -22,24 +22,54 @@ const STEPS: usize = 20;
 /// thousandth of the allocation. If with them more than the threshold's share of the allocation's entries overflows in some
 /// snapshot, buddy memory counts more, just as much as it must; what the threshold then still allows goes to the first pages.
 pub(crate) fn page_ranges(snapshots: &[Blocks], pages: u64, threshold: f64) -> Vec<TargetRange> {
+    let blocks = blocks_of(snapshots, pages);
+    joined(&blocks, &within(&blocks, threshold))
+}
+
+/// The blocks of an allocation of so many pages.
+pub(crate) fn blocks_of(snapshots: &[Blocks], pages: u64) -> Vec<Block> {
     let each = snapshots.iter().map(Blocks::pages).max().unwrap_or(0).max(1);
     let block = |index: u64| {
         let over_time =
             snapshots.iter().map(|all| all.histogram(index as usize..index as usize + 1)).collect();
         Block::new(each.min(pages - index * each), over_time)
     };
-    let blocks: Vec<Block> = (0..pages.div_ceil(each)).map(block).collect();
-    joined(&blocks, &within(&blocks, threshold))
+    (0..pages.div_ceil(each)).map(block).collect()
+}
+
+/// What overflow counts, in bytes of device memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Price {
+    /// A byte in buddy memory.
+    pub(crate) buddy: f64,
+    /// An entry that overflows, in whole entries.
+    pub(crate) entry: f64,
+}
+
+impl Price {
+    /// Device memory alone counts.
+    pub(crate) const NOTHING: Self = Self { buddy: 0.0, entry: 0.0 };
+
+    /// A byte in buddy memory counts twice, since it lies across the link, and an entry that overflows so much besides.
+    pub(crate) fn of_entries(entry: f64) -> Self {
+        Self { buddy: BUDDY_WEIGHT, entry }
+    }
+
+    fn of_bytes(buddy: f64) -> Self {
+        Self { buddy, entry: 0.0 }
+    }
 }
 
 /// Pages that get one target: their entries by class in each snapshot.
 #[derive(Debug, Clone)]
-struct Block {
+pub(crate) struct Block {
     pages: u64,
     over_time: Vec<Histogram>,
     /// For each target the bytes on the device, and those used of the buddy slots, the mean of the snapshots; none for a target
     /// that they may not have.
     bytes: [Option<(f64, f64)>; TARGETS],
+    /// Entries that overflow at each, the mean of the snapshots.
+    overflowing: [f64; TARGETS],
 }
 
 const TARGETS: usize = Target::ALL.len();
@@ -54,12 +84,21 @@ impl Block {
             let device = (entries * target.device_bytes() as u64) as f64;
             (target != Target::X16 || zeros).then_some((device, buddy))
         });
-        Self { pages, over_time, bytes }
+        let overflowing = Target::ALL.map(|target| {
+            let all: u64 = over_time.iter().map(|histogram| histogram.overflowing(target)).sum();
+            all as f64 / over_time.len().max(1) as f64
+        });
+        Self { pages, over_time, bytes, overflowing }
     }
 
-    /// What it takes at each target if buddy memory counts so much.
-    fn costs(&self, weight: f64) -> [f64; TARGETS] {
-        self.bytes.map(|bytes| bytes.map_or(f64::INFINITY, |(device, buddy)| device + weight * buddy))
+    /// What it takes at each target if overflow counts so much.
+    fn costs(&self, price: Price) -> [f64; TARGETS] {
+        std::array::from_fn(|target| match self.bytes[target] {
+            Some((device, buddy)) => {
+                device + price.buddy * buddy + price.entry * ENTRY_BYTES as f64 * self.overflowing[target]
+            }
+            None => f64::INFINITY,
+        })
     }
 }
 
@@ -67,15 +106,15 @@ impl Block {
 /// the entries overflows.
 fn within(blocks: &[Block], threshold: f64) -> Vec<usize> {
     let fits = |targets: &[usize]| worst(blocks, targets) <= threshold;
-    let mut over = best(blocks, BUDDY_WEIGHT);
+    let mut over = best(blocks, Price::of_bytes(BUDDY_WEIGHT));
     if fits(&over) {
         return over;
     }
     let (mut low, mut high) = (BUDDY_WEIGHT, NO_BUDDY);
-    let mut under = best(blocks, high);
+    let mut under = best(blocks, Price::of_bytes(high));
     for _ in 0..STEPS {
         let weight = (low * high).sqrt();
-        let tried = best(blocks, weight);
+        let tried = best(blocks, Price::of_bytes(weight));
         if fits(&tried) { (high, under) = (weight, tried) } else { (low, over) = (weight, tried) }
     }
     // The most blocks that can have what is too much for all.
@@ -102,7 +141,7 @@ fn worst(blocks: &[Block], targets: &[usize]) -> f64 {
 }
 
 /// The targets with the least cost, with what every change from one block to the next costs.
-fn best(blocks: &[Block], weight: f64) -> Vec<usize> {
+pub(crate) fn best(blocks: &[Block], price: Price) -> Vec<usize> {
     let entries = |block: &Block| block.over_time.iter().map(Histogram::entries).max().unwrap_or(0);
     let change = RANGE_COST * (blocks.iter().map(entries).sum::<u64>() * ENTRY_BYTES as u64) as f64;
     // The least sum up to here that ends with each target, and for each block the target before it.
@@ -112,7 +151,7 @@ fn best(blocks: &[Block], weight: f64) -> Vec<usize> {
         let least = least(&sums);
         let from: [usize; TARGETS] =
             std::array::from_fn(|target| if sums[least] + change < sums[target] { least } else { target });
-        let costs = block.costs(weight);
+        let costs = block.costs(price);
         sums = std::array::from_fn(|target| {
             sums[from[target]] + costs[target] + if from[target] == target { 0.0 } else { change }
         });
@@ -130,8 +169,23 @@ fn least(sums: &[f64; TARGETS]) -> usize {
     (1..TARGETS).fold(0, |least, at| if sums[at] < sums[least] { at } else { least })
 }
 
+/// What blocks take with these targets if overflow counts so much.
+pub(crate) fn cost(blocks: &[Block], targets: &[usize], price: Price) -> f64 {
+    blocks.iter().zip(targets).map(|(block, &target)| block.costs(price)[target]).sum()
+}
+
+/// Entries that overflow with these targets, in each snapshot.
+pub(crate) fn overflowing(blocks: &[Block], targets: &[usize]) -> Vec<u64> {
+    let snapshots = blocks.first().map_or(0, |block| block.over_time.len());
+    let each = blocks.iter().zip(targets);
+    let of = |snapshot: usize| {
+        each.clone().map(|(block, &target)| block.over_time[snapshot].overflowing(Target::ALL[target])).sum()
+    };
+    (0..snapshots).map(of).collect()
+}
+
 /// Neighbours with the same target as one range.
-fn joined(blocks: &[Block], targets: &[usize]) -> Vec<TargetRange> {
+pub(crate) fn joined(blocks: &[Block], targets: &[usize]) -> Vec<TargetRange> {
     let mut ranges: Vec<TargetRange> = Vec::new();
     for (block, &target) in blocks.iter().zip(targets) {
         let target = Target::ALL[target];
@@ -239,12 +293,12 @@ mod tests {
             let entries: u64 = blocks.iter().map(|block| block.over_time[0].entries()).sum();
             let cost = |targets: &[usize]| {
                 let changes = targets.windows(2).filter(|pair| pair[0] != pair[1]).count();
-                let bytes = blocks.iter().zip(targets).map(|(block, &target)| block.costs(BUDDY_WEIGHT)[target]);
+                let bytes = blocks.iter().zip(targets).map(|(block, &target)| block.costs(Price::of_bytes(BUDDY_WEIGHT))[target]);
                 bytes.sum::<f64>() + changes as f64 * RANGE_COST * (entries * ENTRY_BYTES as u64) as f64
             };
             let all = (0..125).map(|i| [i / 25, i / 5 % 5, i % 5]);
             let least = all.map(|targets| cost(&targets)).fold(f64::INFINITY, f64::min);
-            let found = cost(&best(&blocks, BUDDY_WEIGHT));
+            let found = cost(&best(&blocks, Price::of_bytes(BUDDY_WEIGHT)));
             prop_assert!((found - least).abs() < 1e-6, "{} and {}", found, least);
         }
     }

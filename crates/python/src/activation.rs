@@ -30,9 +30,9 @@ fn open<'a>(
     Ok((packed.map_err(failure::gpu)?, stream))
 }
 
-/// Writes an activation's output, and packs what backward needs of the input; `told` and `overflow` as for `freeze`.
+/// Writes an activation's output, and packs what backward needs of the input; `told`, `overflow` and `sums` as for `freeze`.
 #[pyfunction]
-#[pyo3(signature = (place, how, name, input, output, to, told, overflow = (0, 0)))]
+#[pyo3(signature = (place, how, name, input, output, to, told, overflow = (0, 0), sums = (0, 0)))]
 #[allow(clippy::too_many_arguments)] // Python's are flat
 pub(crate) fn activate(
     place: Place,
@@ -43,8 +43,10 @@ pub(crate) fn activate(
     to: Span,
     told: u64,
     overflow: Span,
+    sums: Span,
 ) -> PyResult<()> {
     let (packed, stream) = open(place, &how, name, input.1, (to, overflow))?;
+    let packed = if sums.1 == 0 { packed } else { packed.with_sums(on_gpu(sums)).map_err(failure::gpu)? };
     // SAFETY: Python keeps the word until it was written.
     unsafe { packed.forward(&stream, on_gpu(input), on_gpu(output), told) }.map_err(failure::gpu)
 }

@@ -37,8 +37,10 @@ pub(crate) fn frozen_header(header: Span) -> PyResult<(String, &'static str, u32
 /// Packs whole entries into a buffer when the stream gets there. If more sectors overflow than there is room for, the buffer does
 /// not begin as one, and its header says how many there are; on a GPU so does the 32-bit word of pinned memory at `told`, unless 0,
 /// and the CPU returns it. What overflows lies at the buffer's end, or in `overflow`, if that is not empty: pinned memory, for a GPU.
+/// `sums`, if not empty: 1024 bytes of zeros on the GPU, with which it packs in fewer steps, and which are zeros again then.
 #[pyfunction]
-#[pyo3(signature = (place, how, from, to, told, overflow = (0, 0)))]
+#[pyo3(signature = (place, how, from, to, told, overflow = (0, 0), sums = (0, 0)))]
+#[allow(clippy::too_many_arguments)] // Python's are flat
 pub(crate) fn freeze(
     py: Python<'_>,
     place: Place,
@@ -47,10 +49,13 @@ pub(crate) fn freeze(
     to: Span,
     told: u64,
     overflow: Span,
+    sums: Span,
 ) -> PyResult<Option<u32>> {
     let (codec, target, row) = parse(&how)?;
     if let Some((gpu, stream)) = gpu(place)? {
         let buffer = open(&gpu, (&codec, target, row), from.1, (to, overflow)).map_err(failure::gpu)?;
+        let buffer =
+            if sums.1 == 0 { buffer } else { buffer.with_sums(on_gpu(sums)).map_err(failure::gpu)? };
         // SAFETY: Python keeps the word until it was written.
         let packed = unsafe { buffer.pack_from(&stream, on_gpu(from), told) };
         return packed.map(|()| None).map_err(failure::gpu);

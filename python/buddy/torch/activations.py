@@ -91,7 +91,7 @@ class Activated(Kept):
         self.begin(take, told, beside)
         address = told.address if told is not None else 0
         call_on(self.device, _native.activate, self.how, self.kind.name, (self.address, self.size), span(y), self.packed.span(), address,
-                self.overflow())
+                self.overflow(), self.packed.sums)
         if y.data_ptr() == self.address:
             torch.autograd.graph.increment_version(y)
 

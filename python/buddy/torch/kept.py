@@ -88,7 +88,8 @@ class Kept(Memory):
             filled[: self.size] = over(self.tensor.untyped_storage(), torch.uint8, (self.size,), (1,), 0)
             source = span(filled)
         address = told.address if told is not None else 0
-        self.sectors = call_on(self.device, _native.freeze, self.how, source, self.packed.span(), address, self.overflow()) or 0
+        self.sectors = call_on(self.device, _native.freeze, self.how, source, self.packed.span(), address, self.overflow(),
+                               self.packed.sums) or 0
 
     def settle(self, sectors):
         """So many sectors overflow: lets go of the plain memory, or of the packed if it had no room. Returns whether it had."""

@@ -155,14 +155,14 @@ class Noting:
         self._capturing = capturing(x.device)
         site = self._sites.next((kind.name, storage.nbytes(), x.device))
         if self._capturing:
-            return None if self._captured_reason(site) else site
+            return None if self._decided(site) else site
         if self.step >= site.due:
             with torch.no_grad(), _disable_current_modes():
                 kept = kind.kept(x.detach())
                 flat = over(kept.untyped_storage(), torch.uint8, (storage.nbytes(),), (1,), 0)
                 # It costs next to nothing, so 4/3x is enough.
                 self.policy.look(site, self.step, flat, x.dtype, least="4/3x", codec="bf16")
-                if site.reason is None and not Activated(x.detach(), kind, site).agrees(x.detach(), self._piece(site)):
+                if site.reason is None and not Activated(x.detach(), kind, site).agrees(x.detach(), self._piece(site, storage.nbytes())):
                     site.reason = "not PyTorch's bits"
         return None if site.reason else site
 

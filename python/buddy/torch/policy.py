@@ -63,11 +63,23 @@ class Sites:
 
     def __init__(self):
         self._rows: dict[Any, list] = {}
+        self._dense = self._taken = 0
 
     def begin(self):
         """A new step."""
         for row in self._rows.values():
             row[0] = 0
+        self._dense = self._taken = 0
+
+    def has_share(self, site, size, share):
+        """Whether memory that can be packed is, if only a share of what does not reach 2x shall be, spread over the step."""
+        if share == 1 or DEVICE[site.how[1]] <= DEVICE["2x"]:
+            return True
+        self._dense += size
+        if self._taken + size > share * self._dense:
+            return False
+        self._taken += size
+        return True
 
     def places(self):
         """Sizes and types that there are."""
@@ -88,16 +100,19 @@ class Sites:
 class Policy:
     """What pays: targets of at least ``least``, with at most ``most_overflow`` of the entries beyond them, where at least the share
     ``least_saved`` of the bytes is saved. What overflows lies on the device, in room that may not be enough, or on the host, in room for
-    all that may."""
+    all that may. Of what does not reach 2x, the share ``share`` is packed."""
 
     least: str = "2x"
     least_bytes: int = 1 << 20
     most_overflow: float = 0.1
     least_saved: float = 0.1
     learn: bool = True
-    overflow: str = "device"
+    overflow: str = "host"
+    share: float = 1.0
 
     def __post_init__(self):
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share is between 0 and 1, not {self.share!r}")
         if self.overflow not in ("device", "host"):
             raise ValueError(f"overflow is device or host, not {self.overflow!r}")
         if self.least not in DEVICE or self.least == "1x":
@@ -124,6 +139,11 @@ class Policy:
         site.room = room(target, 0, size, 0 if site.beside else site.sectors)
         if site.room > (1 - self.least_saved) * size:
             site.reason = "too little is saved"
+
+    @staticmethod
+    def keep_on_device(site, size):
+        """What overflows of a site lies on the device after all."""
+        site.beside, site.room = 0, room(site.how[1], 0, padded(size), site.sectors)
 
     @staticmethod
     def overflowing(found, choice):

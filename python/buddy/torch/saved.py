@@ -20,6 +20,9 @@ from .slabs import Slabs
 
 # Bytes of plain memory that wait for the GPU's answer, at most.
 MOST_IN_FLIGHT = 1 << 30
+# Memory that is wanted again before so many times its bytes are is held until then: what attention puts out is, with queries, keys and
+# values in between.
+SOON = 4
 # What is kept of a model between steps: how its tensors are packed.
 _MODELS: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, SavedMemory]] = weakref.WeakKeyDictionary()
 _modes = torch._C._len_torch_dispatch_stack
@@ -27,7 +30,7 @@ _modes = torch._C._len_torch_dispatch_stack
 
 def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: int = 1 << 20, most_overflow: float = 0.1,
                    least_saved: float = 0.1, recompute: tuple[type, ...] = CHEAP, learn: bool = True,
-                   in_flight_bytes: int | None = None, overflow: str = "device") -> SavedMemory:
+                   in_flight_bytes: int | None = None, overflow: str = "host", share: float = 1.0) -> SavedMemory:
     """Packs what autograd saves for the backward pass. Gradients are those without it, to the bit.
 
     Put it around the forward pass; the backward pass may be inside or after it::
@@ -38,23 +41,24 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
         print(mem.report())
 
     By default only tensors that reach 2x are packed (what follows a ReLU, masks, sparse ones), found by a look in the first
-    steps; ``least="4/3x"`` packs dense bf16 too. At most ``most_overflow`` of a tensor's entries may be beyond its target, and
+    steps; ``least="4/3x"`` packs dense bf16 too, or the share ``share`` of it: its time grows with its bytes. At most ``most_overflow`` of a tensor's entries may be beyond its target, and
     at least ``least_saved`` of its bytes must be saved.
     What is cheap to compute again from a tensor that is kept anyway, the output of a module of the types ``recompute``, is not
     packed but computed. What is wanted again at once, or held by someone else too, is left alone in later steps unless ``learn`` is
     off. Parameters, buffers, subclasses of tensors and what is smaller than ``least_bytes`` are passed through. The same model and
-    options give the same memory, so it may be written into the training loop. Plain memory is let go once the GPU says that its
-    packed form had room; at most ``in_flight_bytes`` of it wait for that answer, by default a tenth of what is saved, 1 GB at most.
-    With ``overflow="host"`` what overflows goes to pinned memory of the host, which has room for all that may: then nothing waits, and
-    the step can be captured in a CUDA graph, after a few steps without one, if it then saves the same tensors.
+    options give the same memory, so it may be written into the training loop.
+    What overflows goes to pinned memory of the host, which has room for all that may, a quarter of what is packed at 4/3x, half at 2x:
+    so nothing waits, and the step can be captured in a CUDA graph, after a few steps without one, if it then saves the same tensors.
+    With ``overflow="device"``, or if no more can be pinned, it lies on the device: plain memory is let go once the GPU says that its packed
+    form had room, and at most ``in_flight_bytes`` of it wait for that answer, by default a tenth of what is saved, 1 GB at most.
 
     Memory that is changed behind autograd's back (through ``.data``, or by kernels that do not say so) between two operations
     that save it must not be used with this.
     """
-    options = (least, least_bytes, most_overflow, least_saved, learn, overflow, tuple(recompute), in_flight_bytes)
+    options = (least, least_bytes, most_overflow, least_saved, learn, overflow, share, tuple(recompute), in_flight_bytes)
     kept = _MODELS.setdefault(model, {})
     if options not in kept:
-        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:6]), tuple(recompute), in_flight_bytes)
+        kept[options] = SavedMemory(weakref.ref(model), Policy(*options[:7]), tuple(recompute), in_flight_bytes)
     return kept[options]
 
 
@@ -191,22 +195,25 @@ class SavedMemory(noting.Noting):
 
     def _reason(self, site, tensor, storage):
         """Why memory stays as it is, after a look if one is due."""
-        if self._capturing:
-            return self._captured_reason(site)
-        if site.sticks is None and self.step >= site.due:
+        if site.sticks is None and self.step >= site.due and not self._capturing:
             flat = over(storage, torch.uint8, (storage.nbytes(),), (1,), 0)
             self.policy.look(site, self.step, flat, tensor.dtype)
-        return site.sticks or site.reason
+        return self._decided(site, storage.nbytes())
 
-    def _captured_reason(self, site):
-        """The same while a graph is captured, where nobody may look or wait."""
-        if self.policy.overflow != "host":
+    def _decided(self, site, size=0):
+        """The same as far as it is known: while a graph is captured nobody may look or wait."""
+        if self._capturing and self.policy.overflow != "host":
             return "captured in a graph"
-        return site.sticks or site.reason or (None if site.has_piece() else "not seen before the graph")
+        reason = site.sticks or site.reason
+        if reason is None and site.how is not None and not self._sites.has_share(site, size, self.policy.share):
+            return "beyond the share"
+        if reason is None and self._capturing and not site.has_piece():
+            return "not seen before the graph"
+        return reason
 
     def _packing(self, kept, pack, *others):
         """Packs by ``pack(take, told, beside)``, and sees to it that the plain memory goes."""
-        beside, told = self._piece(kept.site), None
+        beside, told = self._piece(kept.site, kept.size), None
         if flight.waits(kept.device) and not self._capturing:
             told = self._flight.word()
         pack(self._slabs[kept.device].take, told, beside, *others)
@@ -220,11 +227,16 @@ class SavedMemory(noting.Noting):
             self._report.packed(kept)
             self._flight.add(told, 0, kept.device, self._counted, kept.site, self._report)
 
-    def _piece(self, site):
-        """Memory for whatever may overflow, if it goes to the host. A graph's is never another's."""
+    def _piece(self, site, size):
+        """Memory for whatever may overflow, if it goes to the host and there is some. A graph's is never another's."""
         if not site.beside:
             return None
-        piece = site.piece() or self._beside.take(site.beside)
+        try:
+            piece = site.piece() or self._beside.take(site.beside)
+        except RuntimeError:
+            # No more memory can be pinned.
+            self.policy.keep_on_device(site, size)
+            return None
         if self._capturing:
             # Nothing else is under way when a capture begins.
             piece.is_graphs, piece.stream = True, None
@@ -274,9 +286,9 @@ class SavedMemory(noting.Noting):
 
     def _learn(self, kept):
         """What its uses say of the next step: memory that is wanted again at once, or that others hold, is not worth packing; memory
-        that is wanted twice in a row is read once."""
+        that is wanted twice, with little in between, is read once."""
         site = kept.site
-        if kept.given is not None and self._given - kept.given < kept.size:
+        if kept.given is not None and self._given - kept.given < SOON * kept.size:
             site.soon = True
         self._given += kept.size
         kept.given = self._given

@@ -7,17 +7,21 @@ last is wanted first.
 
 import torch
 
+from .ops import raw_stream
+
 # Bytes of a slab, at least.
 SLAB = 512 << 20
+# Bytes of the zeros that packing adds up in.
+SUMS = 1024
 
 
 class Room:
-    """So many bytes of a slab."""
+    """So many bytes of a slab, and the zeros with which it is packed, by address and size."""
 
-    __slots__ = ("slab", "at", "bytes")
+    __slots__ = ("slab", "at", "bytes", "sums")
 
-    def __init__(self, slab, at, size):
-        self.slab, self.at, self.bytes = slab, at, size
+    def __init__(self, slab, at, size, sums=(0, 0)):
+        self.slab, self.at, self.bytes, self.sums = slab, at, size, sums
 
     def span(self):
         """Its address and its bytes. Not a tensor, which would take the host as long as all else that is done for a buffer."""
@@ -34,9 +38,13 @@ class Slabs:
         # What was taken in this step, and of the step before: the slab of each, where in it, and how much; and how large slabs are.
         self.sizes, self.plan, self.totals = [], [], []
         self.slab, self.number = None, None
+        # Zeros by stream, and whether they are a graph's: packing leaves them as it found them.
+        self.sums = {}
 
     def begin(self):
         """Cuts the slabs of a new step."""
+        # Graphs may run at the same time, so each has its own.
+        self.sums = {key: sums for key, sums in self.sums.items() if not key[1]}
         self.plan, self.totals, at = [], [], 0
         for size in self.sizes:
             if not self.totals or at >= SLAB:
@@ -54,11 +62,21 @@ class Slabs:
 
     def take(self, size, device):
         """So many bytes."""
-        number = len(self.sizes)
+        number, sums = len(self.sizes), self.zeros(device)
         self.sizes.append(size)
         slab, at, planned = self.plan[number] if number < len(self.plan) else (None, 0, 0)
         if size > planned or self.totals[slab] == planned:
-            return Room(torch.empty(size, dtype=torch.uint8, device=device), 0, size)
+            return Room(torch.empty(size, dtype=torch.uint8, device=device), 0, size, sums)
         if self.number != slab:
             self.slab, self.number = torch.empty(self.totals[slab], dtype=torch.uint8, device=device), slab
-        return Room(self.slab, at, size)
+        return Room(self.slab, at, size, sums)
+
+    def zeros(self, device):
+        """What packing on the current stream adds up in; the CPU needs none."""
+        if device.type == "cpu":
+            return 0, 0
+        key = raw_stream(device), torch.cuda.is_current_stream_capturing()
+        sums = self.sums.get(key)
+        if sums is None:
+            sums = self.sums[key] = torch.zeros(SUMS, dtype=torch.uint8, device=device)
+        return sums.data_ptr(), SUMS

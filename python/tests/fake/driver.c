@@ -8,8 +8,9 @@ typedef uint64_t u64;
 typedef uint32_t u32;
 
 static void* current;
-int fake_launches, fake_capturing, fake_overlaps;
-unsigned char fake_view[96];  // the first argument of the last launch, which must be a linear layer's
+int fake_launches, fake_capturing, fake_overlaps, fake_memsets;
+unsigned char fake_view[96];  // the first argument of the last launch, which must be a linear layer's or a frozen buffer's
+const char* fake_kernel;      // the name of what it launched
 
 // The driver.
 int cuInit(u32 flags) { return 0; }
@@ -25,13 +26,14 @@ int cuCtxGetId(void* context, u64* id) { return *id = 1, 0; }
 int cuPointerGetAttribute(void* value, int attribute, u64 address) { return 1; }
 int cuModuleLoadData(void** module, const void* image) { return *module = (void*)9, 0; }
 int cuModuleUnload(void* module) { return 0; }
-int cuModuleGetFunction(void** function, void* module, const char* name) { return *function = (void*)11, 0; }
+int cuModuleGetFunction(void** function, void* module, const char* name) { return *function = strdup(name), 0; }
 int cuFuncSetAttribute(void* function, int attribute, int value) { return 0; }
 int cuTensorMapEncodeTiled(void* map) { return 0; }
-int cuMemsetD8Async(u64 at, unsigned char value, size_t bytes, void* stream) { return 0; }
+int cuMemsetD8Async(u64 at, unsigned char value, size_t bytes, void* stream) { return fake_memsets++, 0; }
 int cuStreamIsCapturing(void* stream, int* status) { return *status = fake_capturing, 0; }
 int cuLaunchKernelEx(const void* config, void* function, void** arguments, void** extra) {
     memcpy(fake_view, arguments[0], sizeof fake_view);
+    fake_kernel = function;
     fake_overlaps = ((const u32*)config)[12];  // the attributes: that it overlaps, or none
     return fake_launches++, 0;
 }

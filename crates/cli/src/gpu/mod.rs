@@ -14,6 +14,7 @@ use std::{
 };
 
 use anyhow::Result;
+use buddy_codec::CodecKind;
 use buddy_core::{Record, RecordKind, SizeClass};
 use buddy_cuda::Gpu;
 use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
@@ -80,6 +81,9 @@ struct Test {
     /// Compare a few MiB only, as under a memory checker
     #[arg(long, conflicts_with = "gib")]
     small: bool,
+    /// Compare these codecs only
+    #[arg(long, value_delimiter = ',', value_name = "CODEC", value_parser = with_kernels)]
+    only: Vec<CodecKind>,
     /// Write the result as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
@@ -90,9 +94,19 @@ struct Bench {
     /// GiB of data to measure with
     #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = between(1e-3..=1e6))]
     gib: f64,
+    /// Measure these codecs only
+    #[arg(long, value_delimiter = ',', value_name = "CODEC", value_parser = with_kernels)]
+    only: Vec<CodecKind>,
     /// Write the figures as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
+}
+
+/// A codec that has kernels.
+fn with_kernels(text: &str) -> Result<CodecKind, String> {
+    let known = || buddy_cuda::codecs().map(CodecKind::name).collect::<Vec<_>>().join(", ");
+    let found = buddy_cuda::codecs().find(|kind| kind.name() == text);
+    found.ok_or_else(|| format!("no codec '{text}' has kernels; those that have are {}", known()))
 }
 
 /// A number in a range, refused before anything is begun.
@@ -159,7 +173,7 @@ impl Test {
         )?;
         writeln!(out, "codec     data     noise  entries {classes}  {targets}")?;
         let mut failed = None;
-        let report = buddy_gpu_lab::check(gpu, bytes, |case| {
+        let report = buddy_gpu_lab::check(gpu, bytes, &self.only, |case| {
             failed = failed.take().or(print_case(&mut out, case).err());
         })?;
         if let Some(error) = failed {
@@ -189,7 +203,8 @@ impl Bench {
             "what", "data", "GB/s", "bound", "of it", "overflow"
         )?;
         let mut failed = None;
-        let report = buddy_gpu_lab::bench(gpu, (self.gib * GIB) as u64 / 8192 * 8192, |row| {
+        let bytes = (self.gib * GIB) as u64 / 8192 * 8192;
+        let report = buddy_gpu_lab::bench(gpu, bytes, &self.only, |row| {
             failed = failed.take().or(print_row(&mut out, row).err());
         })?;
         if let Some(error) = failed {

@@ -44,7 +44,7 @@ use crate::{
 /// or a workload (cg), which runs now.
 ///
 /// Says how the memory compresses over time, what each policy makes of it, and which targets to use: those with which it takes
-/// the least device memory, beside them the paper's. A target must leave no more than the threshold's share of an allocation's
+/// the least device memory, beside them the paper's. A target must leave no more than the threshold's share of an allocation's (by page, of the program's)
 /// entries to buddy memory in every snapshot, so a program that begins as zeros gets what its end allows.
 ///
 /// With a device memory it plans to fit: of all codecs and targets that fit, those that lose the least predicted time
@@ -72,7 +72,7 @@ pub(crate) struct ProfileVerb {
     #[arg(long, value_name = "SCALE", default_value = "16MB", value_parser = parse_scale)]
     scale: Scale,
 
-    /// Share of an allocation's entries that may overflow to buddy memory, between 0 and 1, or 0% and 100%
+    /// Share of an allocation's entries, by page of the program's, that may overflow to buddy memory, between 0 and 1, or 0% and 100%
     #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_THRESHOLD, allow_negative_numbers = true, value_parser = share)]
     threshold: f64,
 

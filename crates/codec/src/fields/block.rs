@@ -3,10 +3,11 @@
 //! The first [`FORMS_WORDS`] describe the forms, two words for each; then follows what is the codec's own.
 
 use super::{
-    Prefix, Scaled, Stride, Table,
+    Prefix, Rank, Scaled, Stride, Table,
     code::LONGEST,
     forms::{ABSENT, Forms},
     hash::Places,
+    rank::NO_PLACE,
 };
 use crate::Codec;
 
@@ -16,7 +17,33 @@ pub(super) const FORMS_WORDS: usize = 32;
 const TABLE_WORDS: usize = FORMS_WORDS + 8;
 
 /// Words of a code of lengths.
-const CODE_WORDS: usize = 68;
+const CODE_WORDS: usize = 136;
+/// Set where a number and its code have more than 32 bits, and for a word that is not in a table.
+const LONG: u32 = 32;
+
+/// What an encoder needs of a number of some length: its code, with the number's top bit where that would stand behind it; then the bits of
+/// the code, those of both that a word holds, the others, and all of them, a byte each.
+fn put_words(code: u16, bits: u8, length: usize) -> [u32; 2] {
+    let all = u32::from(bits) + length.saturating_sub(1) as u32;
+    let top = if length > 0 { 1u32.unbounded_shl(all) } else { 0 };
+    let long = if all > 32 { LONG } else { 0 };
+    [
+        u32::from(code) | top,
+        u32::from(bits) | long | all.min(32) << 8 | all.saturating_sub(32) << 16 | all << 24,
+    ]
+}
+
+/// What a decoder needs of a number whose code has so many bits: by how many bits a word of the stream is shifted up, so that the number's
+/// are its highest; the bits of both that a word holds; by how many bits it is shifted back, or the code's bits if there are more; the
+/// length, and in the top bit whether that is anything.
+fn take_word(length: u8, bits: u8) -> u32 {
+    let (length, bits) = (u32::from(length), u32::from(bits));
+    let (after, any) = (length.saturating_sub(1), u32::from(length > 0) << 31);
+    match bits + after {
+        all @ ..=32 => (32 - all) % 32 | all << 8 | (32 - after) << 16 | length << 24 | any,
+        _ => LONG | 32 << 8 | bits << 16 | length << 24 | any,
+    }
+}
 
 /// The two halves of a number, the low one first.
 fn halves(number: u64) -> [u32; 2] {
@@ -34,6 +61,8 @@ impl Codec {
             Self::Scaled64(codec) => codec.block(),
             Self::Prefix32(codec) => codec.block(),
             Self::Prefix64(codec) => codec.block(),
+            Self::Rank32(codec) => codec.block(),
+            Self::Rank64(codec) => codec.block(),
             _ => Vec::new(),
         }
     }
@@ -75,26 +104,20 @@ impl Scaled {
 }
 
 impl<const N: usize> Prefix<N> {
-    /// Stride, order and how many words are the first; then for each of the two codes a word for every length of a number: the code,
-    /// its bits from bit 16 on, and from bit 24 on those of the number with it; then for each code, two to a word, the length that
-    /// any next bits begin with, and from bit 8 on the bits of its code.
+    /// Stride, order and how many words are the first; then for each of the two codes [two words](put_words) for every length of a
+    /// number; then for each code [a word](take_word) for any next bits.
     fn block(&self) -> Vec<u32> {
         let (steps, codes) = self.parts();
         let mut words = vec![steps.stride.into(), steps.order.into(), steps.firsts() as u32, 0];
         for (index, code) in codes.iter().enumerate() {
-            let each = code.code.codes().iter().zip(&code.bits);
-            words.extend(
-                each.map(|(&(code, bits), &all)| {
-                    u32::from(code) | u32::from(bits) << 16 | u32::from(all) << 24
-                }),
-            );
+            let each = code.code.codes().iter().enumerate();
+            words.extend(each.flat_map(|(length, &(code, bits))| put_words(code, bits, length)));
             words.resize(4 + CODE_WORDS * (index + 1), 0);
         }
         for code in codes {
-            let symbol = |&(length, bits): &(u8, u8)| u32::from(length) | u32::from(bits) << 8;
-            words.extend(code.code.symbols().chunks(2).map(|two| symbol(&two[0]) | symbol(&two[1]) << 16));
+            words.extend(code.code.symbols().iter().map(|&(length, bits)| take_word(length, bits)));
         }
-        debug_assert_eq!(words.len(), 4 + 2 * CODE_WORDS + (1 << LONGEST));
+        debug_assert_eq!(words.len(), 4 + 2 * CODE_WORDS + (2 << LONGEST));
         words
     }
 }
@@ -123,6 +146,26 @@ impl<const N: usize> Table<N> {
             });
             words.resize(words.len().next_multiple_of(4 * 16 / N), 0);
         }
+        words
+    }
+}
+
+impl<const N: usize> Rank<N> {
+    /// The table's block, whose seventh number about the table says where the code begins: [two words](put_words) for each length of a
+    /// place and for a word without one, with 255 bits in all where there is no code; then [a word](take_word) for any next bits.
+    fn block(&self) -> Vec<u32> {
+        let (table, code, bits) = self.parts();
+        let mut words = table.block();
+        words.resize(words.len().next_multiple_of(2), 0);
+        words[FORMS_WORDS + 6] = words.len() as u32;
+        for (symbol, (&(code, length), &all)) in code.codes().iter().zip(bits).enumerate() {
+            let [first, second] = put_words(code, length, if symbol < NO_PLACE { symbol } else { 0 });
+            let long = if symbol < NO_PLACE { 0 } else { LONG };
+            words.extend([first, second & 0x00ff_ffff | long | all.min(255) << 24]);
+        }
+        words.extend(code.symbols().iter().map(|&(symbol, bits)| {
+            if usize::from(symbol) < NO_PLACE { take_word(symbol, bits) } else { LONG | u32::from(bits) << 8 }
+        }));
         words
     }
 }

@@ -22,14 +22,22 @@ impl PrefixCode {
     /// # Errors
     /// [`Error::Parameters`] unless lengths are within 1 and [`LONGEST`] and the code is complete.
     pub(super) fn new(lengths: &[u8]) -> Result<Self, Error> {
-        let known = lengths.iter().all(|&length| (1..=LONGEST).contains(&length.into()));
+        if lengths.contains(&0) { Err(incomplete(lengths)) } else { Self::of_some(lengths) }
+    }
+
+    /// The same where symbols whose length is 0 have no code.
+    ///
+    /// # Errors
+    /// [`Error::Parameters`] unless lengths are within [`LONGEST`] and the code is complete.
+    pub(super) fn of_some(lengths: &[u8]) -> Result<Self, Error> {
+        let known = lengths.iter().all(|&length| u32::from(length) <= LONGEST);
+        let coded = || lengths.iter().filter(|&&length| length > 0);
         let share = |&length: &u8| 1 << (LONGEST - u32::from(length));
-        if !known || lengths.iter().map(share).sum::<u32>() != 1 << LONGEST {
-            let what = format!("no complete prefix code: codes of {lengths:?} bits");
-            return Err(Error::Parameters(what));
+        if !known || coded().map(share).sum::<u32>() != 1 << LONGEST {
+            return Err(incomplete(lengths));
         }
         let (mut codes, mut symbols) = (vec![(0, 0); lengths.len()], vec![(0, 0); 1 << LONGEST]);
-        let mut order: Vec<usize> = (0..lengths.len()).collect();
+        let mut order: Vec<usize> = (0..lengths.len()).filter(|&symbol| lengths[symbol] > 0).collect();
         order.sort_by_key(|&symbol| lengths[symbol]);
         let mut next = 0u16;
         for symbol in order {
@@ -42,6 +50,15 @@ impl PrefixCode {
             next += share(&length) as u16;
         }
         Ok(Self { codes, symbols })
+    }
+
+    /// What [`of_counts`](Self::of_counts) gives for the symbols that have a count, two at least; the others have no code.
+    pub(super) fn of_some_counts(counts: &[Option<u64>]) -> Self {
+        let some: Vec<u64> = counts.iter().copied().flatten().collect();
+        let code = Self::of_counts(&some);
+        let mut lengths = code.codes.iter().map(|&(_, length)| length);
+        let each = counts.iter().map(|count| count.and_then(|_| lengths.next()).unwrap_or(0));
+        Self::of_some(&each.collect::<Vec<u8>>()).expect("it is complete without them")
     }
 
     /// The code with which symbols that come so often take the fewest bits, but for rare ones that would have longer codes.
@@ -64,6 +81,10 @@ impl PrefixCode {
     pub(super) fn symbols(&self) -> &[(u8, u8)] {
         &self.symbols
     }
+}
+
+fn incomplete(lengths: &[u8]) -> Error {
+    Error::Parameters(format!("no complete prefix code: codes of {lengths:?} bits"))
 }
 
 /// The lengths of Huffman's code; two symbols at least.
@@ -115,6 +136,19 @@ mod tests {
             let error = PrefixCode::new(lengths).unwrap_err().to_string();
             assert!(error.starts_with("no complete prefix code"), "{error}");
         }
+    }
+
+    #[test]
+    fn symbols_without_a_count_have_no_code() {
+        let code = PrefixCode::of_some_counts(&[Some(3), None, Some(1), Some(0), None]);
+        let lengths: Vec<u8> = code.codes().iter().map(|&(_, length)| length).collect();
+        assert_eq!(lengths, [1, 0, 2, 2, 0]);
+        assert!(
+            code.symbols()
+                .iter()
+                .all(|&(symbol, length)| [(0, 1), (2, 2), (3, 2)].contains(&(symbol, length)))
+        );
+        assert!(PrefixCode::of_some(&[0, 1, 2]).is_err());
     }
 
     #[test]

@@ -7,7 +7,9 @@
 use buddy_core::Entry;
 
 use super::forms::{ABSENT, Forms, MAX_BITS, MOST_EXCEPTIONS};
-use crate::simd::{Choice, Lookup, PADDING, Word, count_above, look_up, look_up_and_choose};
+use crate::simd::{
+    Choice, Lengths, Lookup, PADDING, Word, count_above, look_up, look_up_and_choose, look_up_and_sum,
+};
 
 /// The numbers of all values of a table, `W` wide.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,8 +73,14 @@ impl<W: Word> Index<W> {
 
     /// Above all numbers of values, and what their bits can hold: what is found for other words is not below it.
     #[inline(always)]
-    fn absent(&self) -> u64 {
+    pub(super) fn absent(&self) -> u64 {
         self.slots.len() as u64 / 2
+    }
+
+    /// What the numbers that are found take in all.
+    #[inline(always)]
+    pub(super) fn sum<const N: usize>(&self, entry: &Entry, lengths: &Lengths) -> u32 {
+        look_up_and_sum::<W, N>(entry, &self.table(), lengths)
     }
 
     /// Bits of the stream of an entry.

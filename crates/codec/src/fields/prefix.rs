@@ -17,6 +17,7 @@ use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
     codec::only_a,
+    simd::{Lengths, sum_of_lengths},
 };
 
 /// Bits of an entry as it is: a one and its words.
@@ -34,6 +35,8 @@ pub struct Prefix<const N: usize> {
     steps: Steps,
     first: LengthCode,
     rest: LengthCode,
+    /// What numbers take, for vectors.
+    lengths: Lengths,
 }
 
 /// A code of lengths, and what a number of each length takes in all.
@@ -70,7 +73,7 @@ impl<const N: usize> TryFrom<Learned> for Prefix<N> {
             return Err(Error::Parameters(what));
         }
         let code = |text: &str| LengthCode::parse(text, words::bits(N) as usize + 1);
-        Ok(Self { steps: Steps { stride, order, shift: 0 }, first: code(&first)?, rest: code(&rest)? })
+        Ok(Self::new(Steps { stride, order, shift: 0 }, code(&first)?, code(&rest)?))
     }
 }
 
@@ -123,6 +126,14 @@ fn length(number: u64) -> usize {
 }
 
 impl<const N: usize> Prefix<N> {
+    fn new(steps: Steps, first: LengthCode, rest: LengthCode) -> Self {
+        let bits =
+            [&rest, &first].map(|code| code.bits[..=1024 / N].iter().map(|&bits| bits.into()).collect());
+        let lengths =
+            Lengths::new::<N>(steps.stride.into(), steps.order.into(), bits.each_ref().map(Vec::as_slice));
+        Self { steps, first, rest, lengths }
+    }
+
     /// Finds the stride and the order for which the entries of a sample take the fewest bytes, then bits, of equal ones the
     /// first: words as they are, differences at every stride up to half of an entry, then differences of differences up to a
     /// quarter. Codes are those of the sample's lengths.
@@ -153,7 +164,7 @@ impl<const N: usize> Prefix<N> {
             others.iter().for_each(|&number| rest[length(number)] += 1);
         }
         let code = |counts: &[u64]| LengthCode::new(PrefixCode::of_counts(counts));
-        Self { steps, first: code(&first), rest: code(&rest) }
+        Self::new(steps, code(&first), code(&rest))
     }
 
     /// The stride, the order, and the two codes.
@@ -164,10 +175,16 @@ impl<const N: usize> Prefix<N> {
     /// Bits of the coded form.
     #[inline(always)]
     fn coded_bits(&self, entry: &Entry) -> u32 {
+        let whole = if self.steps.stride > 0 { words::bits(N) } else { 0 };
+        1 + whole + sum_of_lengths::<N>(entry, &self.lengths).unwrap_or_else(|| self.sum_one_by_one(entry))
+    }
+
+    /// The same without vectors: a look-up for each number. Not inlined: beside the others the compiler would prepare for it.
+    #[inline(never)]
+    fn sum_one_by_one(&self, entry: &Entry) -> u32 {
         let numbers: [u64; N] = numbers(self.steps, entry);
         let firsts = self.steps.firsts();
-        let whole = if firsts > 0 { words::bits(N) } else { 0 };
-        let mut bits = 1 + whole;
+        let mut bits = 0;
         for &number in &numbers[firsts.min(1)..firsts] {
             bits += u32::from(self.first.bits[length(number)]);
         }
@@ -265,6 +282,19 @@ mod tests {
         let sample: Vec<Entry> = (0..500).map(|at| testing::entry_of(columns(at))).collect();
         let codec = Prefix::<32>::train(&sample);
         assert!(sample.iter().all(|entry| codec.size_bits(entry) <= 256), "{codec}");
+    }
+
+    #[test]
+    fn vectors_find_what_single_numbers_do() {
+        let samples = testing::samples();
+        for codec in [Prefix::<32>::train(&samples), Prefix::<32>::train(&samples[..40])] {
+            let sum =
+                |entry| sum_of_lengths::<32>(entry, &codec.lengths).unwrap_or(codec.sum_one_by_one(entry));
+            assert!(samples.iter().all(|entry| sum(entry) == codec.sum_one_by_one(entry)));
+        }
+        let codec = Prefix::<16>::train(&samples);
+        let sum = |entry| sum_of_lengths::<16>(entry, &codec.lengths).unwrap_or(codec.sum_one_by_one(entry));
+        assert!(samples.iter().all(|entry| sum(entry) == codec.sum_one_by_one(entry)));
     }
 
     #[test]

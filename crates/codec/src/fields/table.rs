@@ -14,10 +14,14 @@ use super::{
     index::Index,
     words,
 };
-use crate::{EntryCodec, Error, Stream, codec::only_a, simd::Word};
+use crate::{
+    EntryCodec, Error, Stream,
+    codec::only_a,
+    simd::{Lengths, Word},
+};
 
 /// The most values of a table: what 15 bits number, the widest field of two sectors.
-const MOST_VALUES: usize = 1 << 15;
+pub(super) const MOST_VALUES: usize = 1 << 15;
 /// Entries of a sample that are judged together: they lie side by side in memory.
 const RUN_ENTRIES: usize = 8;
 
@@ -46,8 +50,7 @@ struct Values {
 
 impl<const N: usize> From<Table<N>> for Values {
     fn from(table: Table<N>) -> Self {
-        let digits = words::bits(N) as usize / 4;
-        Self { values: table.values.iter().map(|value| format!("{value:0digits$x}")).collect() }
+        Self { values: table.text() }
     }
 }
 
@@ -55,6 +58,19 @@ impl<const N: usize> TryFrom<Values> for Table<N> {
     type Error = Error;
 
     fn try_from(Values { values }: Values) -> Result<Self, Error> {
+        Self::parse(&values)
+    }
+}
+
+impl<const N: usize> Table<N> {
+    /// The values as a file has them.
+    pub(super) fn text(&self) -> String {
+        let digits = words::bits(N) as usize / 4;
+        self.values.iter().map(|value| format!("{value:0digits$x}")).collect()
+    }
+
+    /// The table of values in a file.
+    pub(super) fn parse(values: &str) -> Result<Self, Error> {
         let digits = words::bits(N) as usize / 4;
         let wrong = || Error::Parameters(format!("a table's values are words of {digits} hex digits each"));
         let word = |digits: &[u8]| {
@@ -68,9 +84,12 @@ impl<const N: usize> TryFrom<Values> for Table<N> {
         }
         Self::new(values.as_bytes().chunks(digits).map(word).collect::<Result<_, _>>()?)
     }
-}
 
-impl<const N: usize> Table<N> {
+    /// A table of the value 0.
+    pub(super) fn one() -> Self {
+        Self::new(vec![0]).expect("one value")
+    }
+
     /// A codec with these values, the most frequent first.
     ///
     /// # Errors
@@ -99,13 +118,11 @@ impl<const N: usize> Table<N> {
     /// the smaller first. How many follows from one half of the sample, which is coded with the frequent words of the other:
     /// the power of two for which the half's bytes and the table's are fewest.
     pub fn train(sample: &[Entry]) -> Self {
-        // A sample of a few runs has no two halves that are alike.
-        let step = if sample.len() > 8 * RUN_ENTRIES { 2 } else { 1 };
-        let half = |odd: usize| sample.chunks(RUN_ENTRIES).skip(odd).step_by(step).flatten();
+        let halves = Halves::of(sample);
         let mut counts = Counts::default();
-        counts.add::<N>(half(0));
+        counts.add::<N>(halves.half(0));
         let learned = counts.frequent();
-        let judged: Vec<[u64; N]> = ranks(&learned, half(step - 1));
+        let judged: Vec<[u64; N]> = ranks(&learned, halves.other());
         let lens =
             (0..=MOST_VALUES.ilog2()).map(|bits| 1 << bits).take_while(|len| *len < 2 * learned.len().max(1));
         let cost = |&len: &usize| -> usize {
@@ -114,11 +131,11 @@ impl<const N: usize> Table<N> {
                 let numbers = ranks.map(|rank| if rank < len as u64 { rank } else { ABSENT });
                 SizeClass::from_bits(forms.size(&numbers)).bytes()
             };
-            judged.iter().map(bytes).sum::<usize>() + len * words::bits(N) as usize / (8 * step)
+            judged.iter().map(bytes).sum::<usize>() + len * words::bits(N) as usize / (8 * halves.step)
         };
         let len = lens.min_by_key(cost).unwrap_or(1);
-        if step > 1 {
-            counts.add::<N>(half(1));
+        if halves.step > 1 {
+            counts.add::<N>(halves.half(1));
         }
         let mut values = counts.frequent();
         values.truncate(len);
@@ -135,6 +152,30 @@ impl<const N: usize> Table<N> {
         &self.forms
     }
 
+    /// The place of every word, or [`ABSENT`].
+    #[inline(always)]
+    pub(super) fn places(&self, entry: &Entry) -> [u64; N] {
+        self.numbers(entry, MAX_BITS).expect("no limit is too small")
+    }
+
+    /// What the places of an entry's words take in all. A word without one has a number that is longer than [any](Self::longest).
+    #[inline(always)]
+    pub(super) fn sum(&self, entry: &Entry, lengths: &Lengths) -> u32 {
+        match &self.index {
+            Either::Narrow(index) if N == 32 => index.sum::<N>(entry, lengths),
+            Either::Wide(index) if N == 16 => index.sum::<N>(entry, lengths),
+            _ => unreachable!("the index is as wide as the words"),
+        }
+    }
+
+    /// The most bits of a number that a value may have; all numbers of words without one have more.
+    pub(super) fn longest(&self) -> usize {
+        match &self.index {
+            Either::Narrow(index) => index.absent().ilog2() as usize,
+            Either::Wide(index) => index.absent().ilog2() as usize,
+        }
+    }
+
     /// The numbers of the entry's words; none if its stream has too many bits for the limit, whatever they are.
     #[inline(always)]
     fn numbers(&self, entry: &Entry, limit: u32) -> Option<[u64; N]> {
@@ -143,6 +184,33 @@ impl<const N: usize> Table<N> {
             Either::Wide(index) if N == 16 => index.numbers(entry, limit),
             _ => unreachable!("the index is as wide as the words"),
         }
+    }
+}
+
+/// A sample as two halves, entries that lie side by side together: what one teaches is judged by the other. A sample of a few runs has
+/// no two halves that are alike, and is both.
+pub(super) struct Halves<'a> {
+    sample: &'a [Entry],
+    step: usize,
+}
+
+impl<'a> Halves<'a> {
+    pub(super) fn of(sample: &'a [Entry]) -> Self {
+        Self { sample, step: if sample.len() > 8 * RUN_ENTRIES { 2 } else { 1 } }
+    }
+
+    pub(super) fn half(&self, odd: usize) -> impl Iterator<Item = &'a Entry> {
+        self.sample.chunks(RUN_ENTRIES).skip(odd).step_by(self.step).flatten()
+    }
+
+    /// The half that judges.
+    pub(super) fn other(&self) -> impl Iterator<Item = &'a Entry> {
+        self.half(self.step - 1)
+    }
+
+    /// How many parts there are.
+    pub(super) fn step(&self) -> usize {
+        self.step
     }
 }
 
@@ -169,18 +237,18 @@ type WordMap<V> = HashMap<u64, V, BuildHasherDefault<Mixed>>;
 
 /// How often each word comes.
 #[derive(Debug, Default)]
-struct Counts(WordMap<u32>);
+pub(super) struct Counts(WordMap<u32>);
 
 impl Counts {
     /// Counts the words of entries that are not zero.
-    fn add<'a, const N: usize>(&mut self, entries: impl Iterator<Item = &'a Entry>) {
+    pub(super) fn add<'a, const N: usize>(&mut self, entries: impl Iterator<Item = &'a Entry>) {
         for word in entries.filter(|entry| !is_zero(entry)).flat_map(words::split::<N>) {
             *self.0.entry(word).or_default() += 1;
         }
     }
 
     /// The words, the most frequent first; those that come once are left out where there are others.
-    fn frequent(&self) -> Vec<u64> {
+    pub(super) fn frequent(&self) -> Vec<u64> {
         let all = || self.0.iter().map(|(&word, &count)| (Reverse(count), word));
         let mut often: Vec<(Reverse<u32>, u64)> = all().filter(|(count, _)| count.0 > 1).collect();
         if often.is_empty() {
@@ -193,7 +261,10 @@ impl Counts {
 }
 
 /// The place of every word of entries that are not zero among `values`, or [`ABSENT`].
-fn ranks<'a, const N: usize>(values: &[u64], entries: impl Iterator<Item = &'a Entry>) -> Vec<[u64; N]> {
+pub(super) fn ranks<'a, const N: usize>(
+    values: &[u64],
+    entries: impl Iterator<Item = &'a Entry>,
+) -> Vec<[u64; N]> {
     let places: WordMap<u64> = values.iter().copied().zip(0..).collect();
     let words = entries.filter(|entry| !is_zero(entry)).map(words::split::<N>);
     words.map(|words| words.map(|word| places.get(&word).copied().unwrap_or(ABSENT))).collect()

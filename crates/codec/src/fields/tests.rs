@@ -11,4 +11,6 @@ fn every_codec_keeps_the_contract() {
     testing::contract(&Scaled::train(&samples), &samples);
     testing::contract(&Prefix::<32>::train(&samples), &samples);
     testing::contract(&Prefix::<16>::train(&samples), &samples);
+    testing::contract(&Rank::<32>::train(&samples), &samples);
+    testing::contract(&Rank::<16>::train(&samples), &samples);
 }

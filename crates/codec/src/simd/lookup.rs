@@ -2,6 +2,8 @@
 
 use buddy_core::Entry;
 
+use super::{Lengths, sum_of_lengths};
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -107,6 +109,31 @@ pub(crate) fn look_up<W: Word, const N: usize>(entry: &Entry, table: &Lookup<'_,
         return W::split(&unsafe { W::find_avx2(entry, table) }.0);
     }
     look_up_portable(entry, table)
+}
+
+/// What the numbers that [`look_up`] finds take in all, each by its length.
+#[inline(always)]
+pub(crate) fn look_up_and_sum<W: Word, const N: usize>(
+    entry: &Entry,
+    table: &Lookup<'_, W>,
+    lengths: &Lengths,
+) -> u32 {
+    assert!(table.is_whole(), "a bucket for every hash, and a power of two of slots");
+    let one_by_one =
+        |found: [W; N]| found.iter().map(|&number| lengths.of_word(number.into(), W::BITS)).sum();
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: the machine has AVX-512, and the table is whole.
+        let found = unsafe { W::find_avx512(entry, table) }.0;
+        return sum_of_lengths::<N>(&found, lengths).unwrap_or_else(|| one_by_one(W::split(&found)));
+    }
+    #[cfg(target_arch = "x86_64")]
+    if has_avx2() {
+        // SAFETY: the machine has AVX2, and the table is whole.
+        let found = unsafe { W::find_avx2(entry, table) }.0;
+        return sum_of_lengths::<N>(&found, lengths).unwrap_or_else(|| one_by_one(W::split(&found)));
+    }
+    one_by_one(look_up_portable(entry, table))
 }
 
 /// What follows from the numbers that [`look_up`] finds, which stay in registers.
@@ -277,6 +304,23 @@ mod tests {
                     assert_eq!(found, counted);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_what_is_found() {
+        let mut noise = Noise(3);
+        let buckets: Vec<u16> = (0..8 + PADDING).map(|_| noise.next() as u16).collect();
+        let slots: Vec<u32> = (0..64).map(|_| noise.next() as u32 >> (noise.next() % 32)).collect();
+        let table = Lookup { multiplier: 0x9e37_79b1, buckets: &buckets, slots: &slots };
+        let bits: Vec<u16> = (0..=32).map(|_| noise.next() as u16 % 1025).collect();
+        let lengths = Lengths::new::<32>(0, 1, [&bits, &bits]);
+        for _ in 0..100 {
+            let entry = fill(|_| noise.next().to_le_bytes());
+            let found: [u32; 32] = look_up_portable(&entry, &table);
+            let sum = found.iter().map(|number| u32::from(bits[32 - number.leading_zeros() as usize])).sum();
+            assert_eq!(look_up_and_sum::<u32, 32>(&entry, &table, &lengths), sum);
+            assert_eq!(found.iter().map(|&number| lengths.of_word(number.into(), 32)).sum::<u32>(), sum);
         }
     }
 

@@ -7,9 +7,11 @@
 
 #![allow(unsafe_code)]
 
+mod lengths;
 mod lookup;
 
-pub(crate) use lookup::{Choice, Lookup, PADDING, Word, look_up, look_up_and_choose};
+pub(crate) use lengths::{Lengths, sum_of_lengths};
+pub(crate) use lookup::{Choice, Lookup, PADDING, Word, look_up, look_up_and_choose, look_up_and_sum};
 
 /// Runs `work` with the widest vectors of this machine. Everything that `work` calls on its hot path must be
 /// `#[inline(always)]`, or it keeps the instructions of any machine.

@@ -6,6 +6,7 @@ mod fields;
 mod floats;
 mod own;
 mod prefix;
+mod rank;
 
 use buddy_codec::{
     Bdi, Bpc, Cpack, EntryCodec, Fpc, Fvc,

@@ -22,7 +22,7 @@ struct Page {
 }
 
 /// Codes of these lengths: counted up from zeros, the shorter first.
-fn codes(lengths: &str) -> Vec<String> {
+pub(super) fn codes(lengths: &str) -> Vec<String> {
     let lengths: Vec<usize> = lengths.chars().map(|digit| digit.to_digit(16).unwrap() as usize).collect();
     let mut codes = vec![String::new(); lengths.len()];
     let (mut next, mut before) = (0u32, 0);

@@ -57,7 +57,7 @@ fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
     let native = match kind {
         CodecKind::Planes64 | CodecKind::Near64 | CodecKind::Delta64 | CodecKind::Stride64 => Fill::Field64,
         CodecKind::Prefix64 => Fill::Field64,
-        CodecKind::Table32 | CodecKind::Table64 => Fill::Values,
+        CodecKind::Table32 | CodecKind::Table64 | CodecKind::Rank32 | CodecKind::Rank64 => Fill::Values,
         CodecKind::Stride32 | CodecKind::Prefix32 => Fill::Corners,
         CodecKind::Scaled64 => Fill::Quotients,
         CodecKind::Zeros16 | CodecKind::Zeros32 | CodecKind::Zeros64 | CodecKind::Fp32 => Fill::Relu,
@@ -68,13 +68,19 @@ fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
     [(native, 0.0), (Fill::Varied, 0.01), (native, 0.1), (Fill::Varied, 0.5), (Fill::Noise, 1.0)]
 }
 
-/// Compares about `bytes` of data, spread over all codecs; `progress` hears of each case.
+/// Compares about `bytes` of data, spread over all codecs, or those that `only` names if it names any; `progress` hears of each case.
 ///
 /// # Errors
 /// [`Error::Differs`] with the first difference, or what compiler or driver say.
-pub fn check(gpu: &Gpu, bytes: u64, mut progress: impl FnMut(&CheckCase)) -> Result<CheckReport, Error> {
-    let codecs: Vec<CodecKind> = buddy_cuda::codecs().collect();
-    let each = bytes / (codecs.len() as u64 * 5 * ENTRY_BYTES as u64);
+pub fn check(
+    gpu: &Gpu,
+    bytes: u64,
+    only: &[CodecKind],
+    mut progress: impl FnMut(&CheckCase),
+) -> Result<CheckReport, Error> {
+    let asked = |kind: &CodecKind| only.is_empty() || only.contains(kind);
+    let codecs: Vec<CodecKind> = buddy_cuda::codecs().filter(asked).collect();
+    let each = bytes / (codecs.len().max(1) as u64 * 5 * ENTRY_BYTES as u64);
     // Not a whole number of pages: the last one is cut off.
     let entries = each.max(LEAST) / 64 * 64 - 27;
     // The data, a page more, metadata, and a little.

@@ -1,0 +1,271 @@
+//! Words as their places in a table of frequent values, each behind a prefix code of its length (`docs/format.md`, "rank32, rank64").
+//!
+//! Fields of one width give all values the same bits. Here frequent ones, which stand first, take fewer; and 256 values that are
+//! equally frequent take eight bits each and nothing else, so that 32 of them fill a sector.
+
+use std::fmt;
+
+use buddy_core::{ENTRY_BYTES, Entry, Layout, SizeClass};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    code::{LONGEST, PrefixCode},
+    forms::ABSENT,
+    table::{Counts, Halves, MOST_VALUES, Table, ranks},
+    words,
+};
+use crate::{
+    EntryCodec, Error, Stream,
+    bits::{LsbReader, LsbWriter},
+    simd::Lengths,
+};
+
+/// The longest stream that is stored as one: a longer one is the entry as it is, in layout B.
+const CODED_BITS: u32 = 768;
+const RAW_BITS: u32 = 8 * ENTRY_BYTES as u32;
+/// Lengths of places, and the word that has none.
+const SYMBOLS: usize = 17;
+pub(super) const NO_PLACE: usize = 16;
+/// What a symbol without a code takes: more than a stream holds.
+const NEVER: u32 = 1024;
+
+/// Prefix codes of places in a table of words, `N` of which make an entry: 32 or 16.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Learned", into = "Learned")]
+pub struct Rank<const N: usize> {
+    table: Table<N>,
+    code: PrefixCode,
+    /// What each symbol takes in all.
+    bits: [u32; SYMBOLS],
+    /// The same by what is found in the table, for vectors.
+    lengths: Lengths,
+}
+
+/// What the codec learns of its allocation: the values as a table has them, and how many bits the code of each length has, one hex
+/// digit each, 0 where there is none; the last is that of a word that is not in the table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Learned {
+    values: String,
+    code: String,
+}
+
+impl<const N: usize> From<Rank<N>> for Learned {
+    fn from(codec: Rank<N>) -> Self {
+        let code = codec.code.codes().iter().map(|&(_, bits)| format!("{bits:x}")).collect();
+        Self { values: codec.table.text(), code }
+    }
+}
+
+impl<const N: usize> TryFrom<Learned> for Rank<N> {
+    type Error = Error;
+
+    fn try_from(Learned { values, code }: Learned) -> Result<Self, Error> {
+        let digits: Option<Vec<u8>> = code.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
+        let wrong = || Error::Parameters(format!("a code of places has {SYMBOLS} hex digits, not '{code}'"));
+        let bits = digits.filter(|digits| digits.len() == SYMBOLS).ok_or_else(wrong)?;
+        Ok(Self::of(Table::parse(&values)?, PrefixCode::of_some(&bits)?))
+    }
+}
+
+/// Bits of a place.
+#[inline(always)]
+fn length(place: u64) -> usize {
+    (64 - place.leading_zeros()) as usize
+}
+
+impl<const N: usize> Rank<N> {
+    fn of(table: Table<N>, code: PrefixCode) -> Self {
+        let mut bits = [NEVER; SYMBOLS];
+        for (symbol, (bits, &(_, code))) in bits.iter_mut().zip(code.codes()).enumerate() {
+            let after = if symbol == NO_PLACE { words::bits(N) } else { symbol.saturating_sub(1) as u32 };
+            *bits = if code == 0 { NEVER } else { u32::from(code) + after };
+        }
+        let longest = table.longest();
+        let taken = |length: usize| bits[if length <= longest { length } else { NO_PLACE }] as u16;
+        let found: Vec<u16> = (0..=words::bits(N) as usize).map(taken).collect();
+        Self { lengths: Lengths::new::<N>(0, 1, [&found, &found]), table, code, bits }
+    }
+
+    /// Finds the table of an allocation and the code of its places from a sample. As for a table, one half of the sample is coded with the
+    /// frequent words of the other: with as many values, a power of two, and with or without a code for words that are not
+    /// among them, as the half's bytes and the table's are fewest.
+    pub fn train(sample: &[Entry]) -> Self {
+        let halves = Halves::of(sample);
+        let mut counts = Counts::default();
+        counts.add::<N>(halves.half(0));
+        let learned = counts.frequent();
+        let judged: Vec<[u64; N]> = ranks(&learned, halves.other());
+        let lens =
+            (0..=MOST_VALUES.ilog2()).map(|bits| 1 << bits).take_while(|len| *len < 2 * learned.len().max(1));
+        let ways = lens.flat_map(|len: usize| [(len, false), (len, true)]);
+        let cost = |&(len, escapes): &(usize, bool)| -> usize {
+            let bits = Self::of(Table::one(), code(&symbols(&judged, len), len, escapes)).bits;
+            let bytes = |places: &[u64; N]| {
+                let all: u32 = places.iter().map(|&place| bits[symbol(place, len)]).sum();
+                SizeClass::from_bits(if all > CODED_BITS { RAW_BITS } else { all }).bytes()
+            };
+            judged.iter().map(bytes).sum::<usize>() + len * words::bits(N) as usize / (8 * halves.step())
+        };
+        let (len, escapes) = ways.min_by_key(cost).unwrap_or((1, true));
+        if halves.step() > 1 {
+            counts.add::<N>(halves.other());
+        }
+        let mut values = counts.frequent();
+        values.truncate(len);
+        values.resize(values.len().max(1), 0);
+        let places: Vec<[u64; N]> = ranks(&values, sample.iter());
+        let code = code(&symbols(&places, values.len()), values.len(), escapes);
+        Self::of(Table::new(values).expect("at most 32768 words, each once"), code)
+    }
+
+    /// The table, and the code of places in it.
+    pub(super) fn parts(&self) -> (&Table<N>, &PrefixCode, &[u32; SYMBOLS]) {
+        (&self.table, &self.code, &self.bits)
+    }
+}
+
+/// What a place is coded as if so many values are in the table.
+#[inline(always)]
+fn symbol(place: u64, values: usize) -> usize {
+    if place < values as u64 { length(place) } else { NO_PLACE }
+}
+
+/// How often each symbol comes.
+fn symbols<const N: usize>(places: &[[u64; N]], values: usize) -> [u64; SYMBOLS] {
+    let mut counts = [0; SYMBOLS];
+    places.iter().flatten().for_each(|&place| counts[symbol(place, values)] += 1);
+    counts
+}
+
+/// The code of all lengths that places of so many values have, and of words without a place if that is wanted.
+fn code(counts: &[u64; SYMBOLS], values: usize, escapes: bool) -> PrefixCode {
+    let longest = length(values as u64 - 1);
+    let has = |symbol: usize| symbol <= longest || symbol == NO_PLACE && (escapes || longest == 0);
+    PrefixCode::of_some_counts(&std::array::from_fn::<_, SYMBOLS, _>(|symbol| {
+        has(symbol).then_some(counts[symbol])
+    }))
+}
+
+impl<const N: usize> fmt::Display for Rank<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} values, coded", self.table.values().len())
+    }
+}
+
+impl<const N: usize> EntryCodec for Rank<N> {
+    fn max_bits(&self) -> u32 {
+        RAW_BITS
+    }
+
+    fn parameter_bytes(&self) -> usize {
+        self.table.parameter_bytes() + SYMBOLS
+    }
+
+    #[inline(always)]
+    fn size_bits(&self, entry: &Entry) -> u32 {
+        let bits = self.table.sum(entry, &self.lengths);
+        if bits > CODED_BITS { RAW_BITS } else { bits }
+    }
+
+    #[inline(always)]
+    fn encode(&self, entry: &Entry, stream: &mut Stream) {
+        if self.size_bits(entry) > CODED_BITS {
+            stream.fill(Layout::B, RAW_BITS).copy_from_slice(entry);
+            return;
+        }
+        let (numbers, words) = (self.table.places(entry), words::split::<N>(entry));
+        let mut writer = LsbWriter::new(stream);
+        for (place, word) in numbers.into_iter().zip(words) {
+            let symbol = if place == ABSENT { NO_PLACE } else { length(place) };
+            let (code, bits) = self.code.codes()[symbol];
+            writer.put_short(code.into(), bits.into());
+            if symbol == NO_PLACE {
+                writer.put(word, words::bits(N));
+            } else if symbol > 1 {
+                // The top bit of the place is known.
+                writer.put(place ^ 1 << (symbol - 1), symbol as u32 - 1);
+            }
+        }
+        writer.finish();
+    }
+
+    #[inline(always)]
+    fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
+        match layout {
+            Layout::A => {}
+            Layout::B => {
+                return stream.first_chunk().copied().ok_or(Error::Truncated { bits: 8 * stream.len() });
+            }
+            Layout::C => return Err(Error::Layout(layout)),
+        }
+        let mut reader = LsbReader::new(stream);
+        let (mut words, mut absent) = ([0; N], 0u32);
+        for (i, word) in words.iter_mut().enumerate() {
+            let (symbol, bits) = self.code.symbols()[reader.peek() as usize % (1 << LONGEST)];
+            reader.skip(bits.into())?;
+            *word = match usize::from(symbol) {
+                NO_PLACE => {
+                    absent |= 1 << i;
+                    reader.take(words::bits(N))?
+                }
+                0 | 1 => symbol.into(),
+                length => reader.take(length as u32 - 1)? | 1 << (length - 1),
+            };
+        }
+        let values = self.table.values();
+        for (_, word) in words.iter_mut().enumerate().filter(|(i, _)| absent >> i & 1 == 0) {
+            let value = values.get(*word as usize);
+            *word = *value.ok_or(Error::Invalid { at: 0, what: "a number past the table" })?;
+        }
+        Ok(words::join(&words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{samples::Noise, testing};
+
+    /// Levels of an image, each as a float, all equally frequent: eight bits for each.
+    #[test]
+    fn two_hundred_and_fifty_six_levels_take_a_sector() {
+        let mut noise = Noise(1);
+        let mut level = || (((noise.next() >> 20) % 256) as f32 / 255.0).to_le_bytes();
+        let sample: Vec<Entry> =
+            (0..4096).map(|_| testing::entry_of((0..32).map(|_| level()).collect::<Vec<_>>())).collect();
+        let codec = Rank::<32>::train(&sample);
+        assert!(sample.iter().all(|entry| codec.size_bits(entry) == 256), "{codec}");
+        let table = Table::<32>::train(&sample);
+        assert!(sample.iter().all(|entry| table.size_bits(entry) > 256));
+    }
+
+    /// Two values of three are one of four, the others of a thousand.
+    #[test]
+    fn frequent_values_take_fewer_bits() {
+        let mut noise = Noise(2);
+        let mut value = || {
+            let number = noise.next() >> 16;
+            f64::to_le_bytes(0.1 * if number % 3 > 0 { number / 3 % 4 } else { number / 3 % 1000 } as f64)
+        };
+        let sample: Vec<Entry> =
+            (0..4096).map(|_| testing::entry_of((0..16).map(|_| value()).collect::<Vec<_>>())).collect();
+        let codec = Rank::<16>::train(&sample);
+        let mean = sample.iter().map(|entry| codec.size_bits(entry)).sum::<u32>() / 4096;
+        assert!(mean < 16 * 7, "{mean} bits with {codec}");
+    }
+
+    #[test]
+    fn parameters_that_make_no_codec_are_refused() {
+        for (code, what) in [
+            ("11", "17 hex digits"),
+            ("10000000000000000", "no complete"),
+            ("b1000000000000001", "no complete"),
+        ] {
+            let learned = Learned { values: "3f800000".into(), code: code.into() };
+            assert!(Rank::<32>::try_from(learned).unwrap_err().to_string().contains(what), "{code}");
+        }
+        let learned = Learned { values: "3f8000".into(), code: "10000000000000001".into() };
+        assert!(Rank::<32>::try_from(learned).is_err());
+    }
+}

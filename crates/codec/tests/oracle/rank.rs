@@ -1,0 +1,121 @@
+//! rank32 and rank64 once more, as slowly and plainly as the page tells them: codes as text, numbers in `i128`.
+
+use buddy_codec::{
+    Codec, CodecKind,
+    testing::{entries, noise, samples},
+};
+use buddy_core::{Entry, Layout};
+use proptest::{prelude::*, sample::Index};
+
+use super::{own, prefix::codes};
+
+const KINDS: [CodecKind; 2] = [CodecKind::Rank32, CodecKind::Rank64];
+/// The symbol of a word that has no place.
+const NO_PLACE: usize = 16;
+
+/// A codec as the page tells it, from its parameters.
+struct Page {
+    bits: usize,
+    values: Vec<i128>,
+    /// The code of each length and of no place, as bits in the order of a stream; empty for none.
+    codes: Vec<String>,
+}
+
+impl Page {
+    fn of(codec: &Codec) -> Self {
+        let parameters = codec.parameters();
+        let bits = if codec.kind().name().ends_with("32") { 32 } else { 64 };
+        let digits = parameters["values"].as_str().unwrap();
+        let value = |at: usize| i128::from_str_radix(&digits[at..at + bits / 4], 16).unwrap();
+        let values = (0..digits.len()).step_by(bits / 4).map(value).collect();
+        Self { bits, values, codes: codes(parameters["code"].as_str().unwrap()) }
+    }
+
+    /// The stream in layout A, if there is one.
+    fn text(&self, entry: &Entry) -> Option<String> {
+        let mut text = String::new();
+        for word in own::numbers(entry, self.bits) {
+            let place = self.values.iter().position(|&value| value == word);
+            let length = place.map_or(NO_PLACE, |place| (0..).find(|&length| place >> length == 0).unwrap());
+            if self.codes[length].is_empty() {
+                return None;
+            }
+            text += &self.codes[length];
+            text += &match place {
+                Some(place) => own::field(place as i128, length.saturating_sub(1)),
+                None => own::field(word, self.bits),
+            };
+        }
+        (text.len() <= 768).then_some(text)
+    }
+
+    fn entry(&self, stream: &[u8]) -> Option<Entry> {
+        let mut rest = own::Rest::of(stream);
+        let mut words = Vec::new();
+        for _ in 0..1024 / self.bits {
+            let found = |code: &String| !code.is_empty() && rest.0.starts_with(code);
+            let length = self.codes.iter().position(found)?;
+            rest.text(self.codes[length].len())?;
+            let place = match length {
+                NO_PLACE => {
+                    words.push(rest.number(self.bits)?);
+                    continue;
+                }
+                0 => 0,
+                _ => rest.number(length - 1)? | 1 << (length - 1),
+            };
+            // A place past the table is an error, but only if the stream is whole.
+            words.push(self.values.get(place as usize).copied().unwrap_or(-1));
+        }
+        (!words.contains(&-1)).then(|| own::joined(&words, self.bits))
+    }
+}
+
+/// Layout B is the entry as it is.
+impl own::Page for Page {
+    fn write(&self, entry: &Entry) -> (Layout, String) {
+        match self.text(entry) {
+            Some(text) => (Layout::A, text),
+            None => (Layout::B, own::numbers(entry, 64).iter().map(|&word| own::field(word, 64)).collect()),
+        }
+    }
+
+    fn read(&self, stream: &[u8], layout: Layout) -> Option<Entry> {
+        match layout {
+            Layout::A => self.entry(stream),
+            Layout::B => stream.first_chunk().copied(),
+            Layout::C => None,
+        }
+    }
+}
+
+#[test]
+fn the_samples_are_written_as_the_page_says() {
+    for codec in KINDS.map(|kind| kind.train(&samples())) {
+        samples().iter().for_each(|entry| {
+            own::assert_page(&codec, &Page::of(&codec), entry, &[]);
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_entry_is_written_as_the_page_says(
+        sample in prop::collection::vec(entries(), 1..4),
+        entry in entries(),
+        flips in prop::collection::vec(any::<Index>(), 6),
+    ) {
+        for codec in KINDS.map(|kind| kind.train(&sample)) {
+            sample.iter().chain([&entry]).for_each(|entry| { own::assert_page(&codec, &Page::of(&codec), entry, &flips); });
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_as_the_page_says(sample in entries(), bytes in noise(), len in 0usize..=128) {
+        for codec in KINDS.map(|kind| kind.train(&[sample])) {
+            own::assert_read(&codec, &Page::of(&codec), &bytes[..len]);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+// Places in a table behind a prefix code of their length (docs/format.md, "rank32, rank64"; the Rust twin is
+// crates/codec/src/fields/rank.rs). The table is that of table.cuh, the code that of prefix.cuh.
+#pragma once
+#include "prefix.cuh"
+#include "table.cuh"
+
+namespace buddy {
+
+template <u32 N>
+struct Rank {
+    static constexpr u32 COUNT = N;
+    static constexpr u32 WORD_BITS = 1024 / COUNT;
+    static constexpr u32 RAW_BITS = 1024;
+    static constexpr u32 LONGEST = 10;
+    // What stands for a word that is not in the table, and the bits of what has no code.
+    static constexpr u32 NO_PLACE = 16, NEVER = 255;
+    typedef Table<COUNT> Values;
+    typedef Prefix<COUNT> Coded;
+    typedef typename WordOf<COUNT>::Type Word;
+
+    // In the block, after the table: two words for each length, then one for any next bits, both as in prefix.cuh. A word that is not in
+    // the table is marked as what is long is there.
+    enum : u32 { CODES = 38, LENGTHS = 2 * 17 };
+
+    static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
+
+    // All bits of a place of some length; of what has no code more than a stream has.
+    static BUDDY_FN u32 bits_of(const u32* codes, u32 length) {
+        u32 bits = learned_word(codes, 2 * (length < NO_PLACE ? length : NO_PLACE) + 1) >> 24;
+        return bits == NEVER ? RAW_BITS : bits;
+    }
+
+    static BUDDY_FN u32 size_bits(const u32 (&entry)[32], const Params& params) {
+        const u32* block = params.learned;
+        const u32* codes = block + learned_word(block, CODES);
+        Word words[COUNT];
+        split(entry, words);
+        u32 seed = learned_word(block, Values::SEED), bits = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            if (i % 8 == 0) block = keep_after(block, bits);
+            u32 length = Values::find(block, seed, words[i]) >> 16;
+            bits += bits_of(codes, length);
+        }
+        return bits > STREAM_BITS ? RAW_BITS : bits;
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 encode(u32 (&entry)[32], Row& row, u32& layout, const Params& params) {
+        const u32* block = params.learned;
+        const u32* codes = block + learned_word(block, CODES);
+        Word words[COUNT];
+        layout = 0;
+        split(entry, words);
+        u32 seed = learned_word(block, Values::SEED), bits = 0, absent = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            if (i % 8 == 0) block = keep_after(block, absent);
+            u32 found = Values::find(block, seed, words[i]), length = found >> 16;
+            absent |= length < NO_PLACE ? 0 : 1u << i;
+            bits += bits_of(codes, length);
+            words[i] = keep(length < NO_PLACE ? (Word)(found & 0xffff) : words[i]);
+        }
+        if (bits > STREAM_BITS) return RAW_BITS;
+        row.clear();
+        FieldSink<Row> sink(row);
+        bool spare = warp_or(absent) != 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            bool out = spare && (absent >> i & 1) != 0;
+            u64 pair = learned_pair(codes, 2 * (out ? NO_PLACE : length_of((u32)words[i])));
+            u32 code = (u32)pair, rest = (u32)(pair >> 32);
+            sink.put(code ^ (out ? 0 : funnel_left(0, (u32)words[i], rest)), byte_of<1>(rest));
+            if (spare && out) Coded::put_bits(sink, words[i], WORD_BITS);
+        }
+        sink.finish();
+        return bits;
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&entry)[32], const Params& params) {
+        const u32* block = params.learned;
+        const u32* lengths = block + learned_word(block, CODES) + LENGTHS;
+        if (layout != 0) {
+            fill_zeros(entry);
+            // The second layout is the entry as it is, which is never stored.
+            return layout == 1 ? TRUNCATED : LAYOUT;
+        }
+        Word words[COUNT];
+        FieldSource<Row> source(row, 0);
+        u32 absent = 0, last = learned_word(block, Values::VALUES) - 1, past = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            u32 next = source.peek(), found = learned_word(lengths, next % (1 << LONGEST));
+            source.skip(byte_of<1>(found));
+            u32 place = funnel_right_to(funnel_left(0, next, found), found >> 31, byte_of<2>(found));
+            words[i] = place;
+            bool out = found & Coded::LONG;
+            if (out) {
+                absent |= 1u << i;
+                words[i] = Coded::take_bits(source, WORD_BITS);
+            }
+            past |= !out && place > last;
+        }
+        if (source.at > limit || past) {
+            fill_zeros(entry);
+            return source.at > limit ? TRUNCATED : INVALID;
+        }
+        BUDDY_UNROLL
+        for (u32 i = 0; i < COUNT; i++) {
+            if ((absent >> i & 1) == 0) words[i] = Values::word_of(block, words[i]);
+        }
+        join(words, entry);
+        return OK;
+    }
+};
+
+template <u32 N>
+struct AsksFirst<Rank<N>> {
+    static constexpr bool VALUE = true;
+};
+
+typedef Rank<32> Rank32;
+typedef Rank<16> Rank64;
+
+}  // namespace buddy
