@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "../kernels/bits.cuh"
@@ -149,6 +150,23 @@ inline u32 wait_block(u32 value) {
     return block.any[turn & 1];
 }
 
+// Some lanes of a warp, those of a mask, where the others may be elsewhere.
+struct Lanes {
+    u64 turn = 0, value[2][32];
+    u32 arrived = 0;
+};
+inline std::map<u64, Lanes> lanes;
+template <class T>
+inline T exchange_among(u32 mask, T value, u32 from) {
+    Lanes& some = lanes[(u64)(now->id / 32) << 32 | mask];
+    u64 turn = some.turn;
+    memcpy(some.value[turn & 1] + now->id % 32, &value, sizeof value);
+    if (++some.arrived == (u32)__builtin_popcount(mask)) some.arrived = 0, some.turn++, events++;
+    while (some.turn == turn) pause();
+    if (mask >> from % 32 & 1) memcpy(&value, some.value[turn & 1] + from % 32, sizeof value);
+    return value;
+}
+
 // This lane's value goes to the others; the value of lane `from` comes, if there is one.
 template <class T>
 inline T exchange(T value, u32 from, bool there = true) {
@@ -199,6 +217,7 @@ inline void run_blocks(u32 count, u32 each) {
     fibres.resize(threads), warps.assign((threads + 31) / 32, Warp());
     blocks.assign(count, Block());
     for (Block& block : blocks) block.live = each;
+    lanes.clear();
     for (u32 i = 0; i < threads; i++) ready(fibres[i], i), warps[i / 32].live++;
     for (u32 left = threads, round = 0; left; round++) {
         u64 before = turns();
@@ -235,10 +254,14 @@ inline void __syncthreads() { emu::wait_block(0); }
 inline int __syncthreads_or(int value) { return (int)emu::wait_block(value != 0); }
 inline void __syncwarp(unsigned = ~0u) { emu::wait_warp(); }
 template <class T>
-inline T __shfl_xor_sync(unsigned, T value, int mask) { return emu::exchange(value, emu::now->id ^ (unsigned)mask); }
+inline T __shfl_xor_sync(unsigned among, T value, int mask) {
+    unsigned from = emu::now->id ^ (unsigned)mask;
+    return among == ~0u ? emu::exchange(value, from) : emu::exchange_among(among, value, from);
+}
 template <class T>
-inline T __shfl_sync(unsigned, T value, int lane, int width = 32) {
-    return emu::exchange(value, (emu::now->id & ~(width - 1)) | (lane & (width - 1)));
+inline T __shfl_sync(unsigned among, T value, int lane, int width = 32) {
+    unsigned from = (emu::now->id & ~(width - 1)) | (lane & (width - 1));
+    return among == ~0u ? emu::exchange(value, from) : emu::exchange_among(among, value, from);
 }
 template <class T>
 inline T __shfl_up_sync(unsigned, T value, int by) {
