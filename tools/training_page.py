@@ -17,7 +17,7 @@ WAYS = {
     "swapped packed 2x": "`swap_(model)`, `compress_saved(model)`",
     "swapped packed 2x device": 'the same, `overflow="device"`',
     "packed 4/3x": '`least="4/3x"`',
-    "packed 4/3x 70%": '`least="4/3x", share=0.7`',
+    "packed 4/3x 75%": '`least="4/3x", share=0.75`',
     "swapped packed 4/3x": '`swap_(model)`, `least="4/3x"`',
     "packed alone 4/3x": '`least="4/3x", recompute=()`: packed only',
     "packed alone 4/3x device": 'the same, `overflow="device"`',

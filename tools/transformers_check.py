@@ -6,7 +6,7 @@
 
 Weights are random. Each model is written to a folder, loaded plain and packed, and asked for tokens in every way. With --speed tokens a
 second alone: a model is made on the card, asked plain, packed in place and asked again, eager, compiled (a static cache) and with a
-BuddyCache. With --tiny, and without a GPU, the same at small shapes.
+BuddyCache; what --limit leaves no time for is left out. With --tiny, and without a GPU, the same at small shapes.
 """
 
 import argparse
@@ -72,7 +72,10 @@ def used() -> int:
     return torch.cuda.memory_allocated() if DEVICE == "cuda" else 0
 
 
-def prompt(model, tokens: int = 96) -> dict:
+PROMPT = 96
+
+
+def prompt(model, tokens: int = PROMPT) -> dict:
     ids = (torch.arange(tokens, device=DEVICE) * 37 % 509).unsqueeze(0)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
@@ -115,10 +118,16 @@ def same_bits(model, plain) -> int:
 STATIC = lambda: {"cache_implementation": "static"}
 
 
-def speeds(name: str, config, count: int, compiled: bool) -> dict:
-    """Tokens a second of one model that is made on the card, plain and then packed in place."""
-    row = {"model": name, "layers": config.num_hidden_layers}
+def speeds(name: str, config, count: int, compiled: bool, limit: float) -> dict:
+    """Tokens a second of one model that is made on the card, plain and then packed in place: what is begun within so many seconds."""
+    row, started = {"model": name, "layers": config.num_hidden_layers, "tokens": count, "prompt": PROMPT}, time.perf_counter()
     say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
+
+    def measure(what: str, make=dict) -> None:
+        before = time.perf_counter() - started
+        if before < limit:
+            say(**{f"{what}_tokens_s": rate(model, count, make), f"{what}_took_s": time.perf_counter() - started - before})
+
     before = used()
     with torch.device(DEVICE):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
@@ -127,11 +136,12 @@ def speeds(name: str, config, count: int, compiled: bool) -> dict:
             torch._dynamo.reset()
             compress_(model)
         model.set_attn_implementation("sdpa")
-        say(**{f"{kind}_bytes": used() - before, f"{kind}_tokens_s": rate(model, count)})
+        say(**{f"{kind}_bytes": used() - before})
+        measure(kind)
         if compiled:
-            say(**{f"{kind}_compiled_tokens_s": rate(model, count, STATIC)})
-        model.set_attn_implementation("buddy")
-        say(**{f"{kind}_with_buddy_cache_tokens_s": rate(model, count, lambda: {"past_key_values": BuddyCache(model.config, capacity=1024)})})
+            measure(f"{kind}_compiled", STATIC)
+    model.set_attn_implementation("buddy")
+    measure("packed_with_buddy_cache", lambda: {"past_key_values": BuddyCache(model.config, capacity=1024)})
     return row
 
 
@@ -176,6 +186,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=64, help="tokens to write")
     parser.add_argument("--compiled", action="store_true", help="also compiled, with a cache of fixed size")
     parser.add_argument("--speed", action="store_true", help="tokens a second alone, without folders")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="with --speed: begin no measurement of a model after so many seconds")
     parser.add_argument("--tiny", action="store_true", help="small shapes")
     parser.add_argument("--json", help="write the record here")
     asked = parser.parse_args()
@@ -188,7 +199,8 @@ def main() -> int:
         if asked.tiny:
             config = type(config)(**TINY, tie_word_embeddings=config.tie_word_embeddings)
         try:
-            record["models"].append((speeds if asked.speed else check)(name, config, asked.tokens, asked.compiled))
+            row = speeds(name, config, asked.tokens, asked.compiled, asked.limit) if asked.speed else check(name, config, asked.tokens, asked.compiled)
+            record["models"].append(row)
         except Exception:
             traceback.print_exc()
             failed = 1

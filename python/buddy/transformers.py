@@ -119,9 +119,9 @@ class BuddyCacheLayer(CacheLayerMixin):
 
     is_sliding = False
 
-    def __init__(self, capacity: int, in_place: bool):
+    def __init__(self, capacity: int, in_place: bool, layers: int):
         super().__init__()
-        self.capacity, self.in_place, self.length = capacity, in_place, 0
+        self.capacity, self.in_place, self.layers, self.length = capacity, in_place, layers, 0
 
     def lazy_initialization(self, key_states, value_states):
         self.dtype, self.device = key_states.dtype, key_states.device
@@ -130,9 +130,9 @@ class BuddyCacheLayer(CacheLayerMixin):
         self.pages, self.blocks, self.tail = None, [], None
         sequences, heads, _, head = key_states.shape
         if key_states.is_cuda and head in PAGED_HEADS and torch.cuda.get_device_capability(key_states.device) >= (9, 0):
-            from .llm.cache import PagedCache
+            from .llm.cache import SMALL, PagedCache
 
-            self.pages = PagedCache(1, heads, head, sequences, self.capacity, key_states.device)
+            self.pages = PagedCache(1, heads, head, sequences, self.capacity, key_states.device, SMALL / self.layers)
         self.is_initialized = True
 
     def update(self, key_states, value_states, *args, **kwargs):
@@ -147,8 +147,8 @@ class BuddyCacheLayer(CacheLayerMixin):
         self.pages.append(0, key_states.transpose(1, 2), value_states.transpose(1, 2), first)
         self.pages.lengths.fill_(self.length)
         if self.in_place and first > 0 and count <= MOST_COLUMNS:
-            key_states = key_states.clone()
-            key_states.buddy_layer = self  # for `attend`
+            key_states = key_states.view_as(key_states)
+            key_states.buddy_layer = self  # for `attend`, on an object of its own
             return key_states, value_states
         return (key_states, value_states) if first == 0 else self.read()
 
@@ -192,7 +192,8 @@ class BuddyCache(Cache):
     def __init__(self, config, capacity: int = 8192):
         text = config.get_text_config(decoder=True)
         in_place = getattr(text, "_attn_implementation", None) == NAME
-        super().__init__(layers=[BuddyCacheLayer(capacity, in_place) for _ in range(text.num_hidden_layers)])
+        layers = text.num_hidden_layers
+        super().__init__(layers=[BuddyCacheLayer(capacity, in_place, layers) for _ in range(layers)])
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):

@@ -1,6 +1,7 @@
 """Saved activations around and inside checkpoints: the same gradients to the bit."""
 
 import copy
+import inspect
 
 import pytest
 
@@ -40,6 +41,11 @@ def selective():
 
 HOW = {"plain": {"use_reentrant": False}, "reentrant": {"use_reentrant": True},
        "selective": {"use_reentrant": False, "context_fn": selective}}
+# From PyTorch 2.15 on; without, what selective checkpointing keeps goes past all hooks.
+HOOKED = "respect_saved_tensors_hooks"
+if HOOKED in inspect.signature(checkpoints._checkpoint_without_reentrant_generator).parameters:
+    HOW["selective, past hooks"] = HOW["selective"] | {HOOKED: False}
+    HOW["selective, hooked"] = HOW["selective"] | {HOOKED: True}
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -48,6 +54,10 @@ def test_around_checkpoints(how):
     if how == "plain":
         # What a checkpoint keeps, its inputs, is packed.
         assert report.plain_bytes >= 2 * 2 * 16 * 64 * 4
+    if how == "selective, hooked":
+        # And what a selective one does.
+        past = compare(Checkpointed(False, **HOW["selective, past hooks"]), torch.randn(2, 16, 64, requires_grad=True)).report()
+        assert report.plain_bytes > past.plain_bytes + 2 * 2 * 16 * 64 * 4, (report, past)
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -14,17 +14,6 @@ constexpr u32 TOKENS = 0x57463120u;
 // A score that is far below any, and what a larger one may exceed the largest so far by before sums are scaled anew.
 constexpr float LOWEST = -1e30f, SLACK = 8;
 
-BUDDY_FN float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-// An 8 x 8 matrix of 16 bits, turned: a lane has two values of row lane / 4 before and after.
-BUDDY_FN u32 turned(u32 two) {
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(two));
-    return two;
-}
-
 // What a lane keeps of a span: its share of queries, sums, and of two columns of each set the largest score and the sum of weights.
 template <class R>
 struct Asked {
@@ -32,21 +21,28 @@ struct Asked {
     float out[R::FRAGMENTS][R::SETS][4];
     float most[R::SETS][2], sum[R::SETS][2];
 
+    // Nothing was found yet.
+    BUDDY_FN void clear() {
+        BUDDY_UNROLL
+        for (u32 n = 0; n < R::SETS; n++) {
+            most[n][0] = most[n][1] = LOWEST, sum[n][0] = sum[n][1] = 0;
+            BUDDY_UNROLL
+            for (u32 f = 0; f < R::FRAGMENTS; f++) out[f][n][0] = out[f][n][1] = out[f][n][2] = out[f][n][3] = 0;
+        }
+    }
     BUDDY_FN void start(const Attention& of, const Span& span, u32 lane) {
+        clear();
         if (R::FRESH) start_fresh(of, span, lane);
         BUDDY_UNROLL
         for (u32 n = 0; n < R::SETS; n++) {
             u32 column = 8 * n + lane / 4;
-            const uint4* at = (const uint4*)(of.queries + of.column_at(span.sequence, span.head, column)) + 2 * (lane % 4);
+            const uint4* at = (const uint4*)(of.queries + of.template column_at<false>(span.sequence, span.head, column)) + 2 * (lane % 4);
             BUDDY_UNROLL
             for (u32 part = 0; part < R::PARTS && !R::FRESH; part++) {
                 uint4 a = {}, b = {};
                 if (column < of.columns()) a = at[8 * part], b = at[8 * part + 1];
                 set(queries[part][n], a, b);
             }
-            most[n][0] = most[n][1] = LOWEST, sum[n][0] = sum[n][1] = 0;
-            BUDDY_UNROLL
-            for (u32 f = 0; f < R::FRAGMENTS; f++) out[f][n][0] = out[f][n][1] = out[f][n][2] = out[f][n][3] = 0;
         }
     }
     // The queries of a fresh token, turned. What is older than it lies in the cache since before the kernel before this one, so
@@ -97,6 +93,19 @@ struct Asked {
     }
 };
 
+// A quarter of one of a fresh token's entries, keys before values, as it is: keys are turned.
+template <class R>
+BUDDY_FN void fresh_quarter(const Attention& of, const Span& span, u32 entry, u32 quarter, u32 (&words)[8]) {
+    u32 which = entry / R::PARTS, first = entry % R::PARTS * VALUES + quarter * (VALUES / 4), values = R::PARTS * VALUES;
+    const unsigned short* row = of.fresh_head(span.sequence, of.cache.heads * (of.group + which) + span.head);
+    const uint4 *own = (const uint4*)(row + first), *away = (const uint4*)(row + (first + values / 2) % values);
+    u32 others[8];
+    set(words, own[0], own[1]);
+    if (which != 0) return;
+    set(others, away[0], away[1]);
+    turn(words, others, (const float4*)of.turns_of(span.length, first), first < values / 2);
+}
+
 // Sixteen tokens in shared memory.
 template <class R>
 struct Sixteen {
@@ -105,6 +114,7 @@ struct Sixteen {
     u32 key_window, value_window;
     u32 base, length;     // its first token, and the tokens of the sequence
     u32 odd[R::PARTS];    // a bit for each entry that was unfolded
+    u32 fresh;            // of a cluster: where the key of a fresh token lies, its value after it
 
     // Whether all entries are in layout B, and no token is past what any column may see.
     BUDDY_FN bool usual(u32 tokens) const {
@@ -113,17 +123,21 @@ struct Sixteen {
         for (u32 i = 0; i < R::NIBBLE_BYTES && From::HAS_NIBBLES; i += 16) {
             uint4 four = lds128(nibbles + i);
             const u32 all = (RAW + 1) * 0x11111111u;
-            other |= four.x ^ all | four.y ^ all | four.z ^ all | four.w ^ all;
+            other |= (four.x ^ all) | (four.y ^ all) | (four.z ^ all) | (four.w ^ all);
         }
         return other == 0;
     }
 
+    // Whether a fresh token is among them, the last of its sequence.
+    BUDDY_FN bool has_fresh() const { return R::FRESH && length - base <= SIXTEEN; }
+
     // Entries that are not in layout B become plain: three quarters in their places, the last at the warp's side. Four lanes to
-    // an entry. Those of tokens past the end become zeros.
+    // an entry. Those of tokens past the end become zeros, and those of a fresh one, of which memory holds what was there before, what it brings.
     BUDDY_FN void unfold(const Attention& of, const Span& span, u32 lane) {
+        u32 fresh = has_fresh() ? length - 1 - base : SIXTEEN, others = has_fresh() ? ~(0x00010001u << fresh) : ~0u;
         BUDDY_UNROLL
-        for (u32 i = 0; i < R::PARTS; i++) odd[i] = __ballot_sync(ALL, nibble(WARP * i + lane) != RAW + 1);
-        u64 rest = R::PARTS == 2 ? (u64)odd[R::PARTS - 1] << 32 | odd[0] : odd[0];
+        for (u32 i = 0; i < R::PARTS; i++) odd[i] = __ballot_sync(ALL, nibble(WARP * i + lane) != RAW + 1) | ~others;
+        u64 rest = R::PARTS == 2 ? (u64)(odd[R::PARTS - 1] & others) << 32 | (odd[0] & others) : odd[0] & others;
 #pragma unroll 1
         while (rest != 0) {
             // The first eight entries that have such a one.
@@ -137,8 +151,16 @@ struct Sixteen {
             u32 to = From::unfolded(at, sides + entry * SECTOR, quarter);
             if (mine) sts128(to, make_uint4(out[0], out[1], out[2], out[3])), sts128(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
         }
+        u32 entry = lane / 4 * SIXTEEN + fresh, at = data + entry * From::BYTES;
+        if (fresh < SIXTEEN && lane / 4 < 2 * R::PARTS) {
+            u32 out[8], to = From::unfolded(at, sides + entry * SECTOR, lane % 4);
+            u32 from = this->fresh + lane / 4 / R::PARTS * R::QUERY + lane / 4 % R::PARTS * ENTRY + lane % 4 * SECTOR;
+            if (R::CLUSTERED) set(out, lds128(from), lds128(from + 16));
+            else fresh_quarter<R>(of, span, lane / 4, lane % 4, out);
+            sts128(to, make_uint4(out[0], out[1], out[2], out[3])), sts128(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
+        }
         // The copy engine will write there after these stores.
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        fence_proxy_async();
         __syncwarp();
     }
     BUDDY_FN u64 first_entry(const Attention& of, const Span& span) const {
@@ -178,31 +200,15 @@ struct Sixteen {
     }
 };
 
-// Appends a fresh token, the last of its sequence, by the warp that has it among its sixteen: to memory, and to shared memory, where
-// its place holds what was there before. Not inlined: it is rare, and registers are dear.
+// Appends a fresh token, the last of its sequence, to memory. Not inlined: it is rare, and registers are dear.
 template <class R>
-static __device__ __noinline__ void append_fresh(const Attention& of, const Span& span, u32 data, u32 nibbles, u32 lane) {
-    u32 entry = lane / 4, quarter = lane % 4, position = span.length - 1, place = position % SIXTEEN;
-    if (entry < 2 * R::PARTS) {
-        u32 which = entry / R::PARTS, part = entry % R::PARTS, first = part * VALUES + quarter * (VALUES / 4), values = R::PARTS * VALUES;
-        const unsigned short* row = of.fresh_head(span.sequence, of.cache.heads * (of.group + which) + span.head);
-        const uint4 *own = (const uint4*)(row + first), *away = (const uint4*)(row + (first + values / 2) % values);
-        u32 words[8], others[8];
-        set(words, own[0], own[1]);
-        if (which == 0) {
-            set(others, away[0], away[1]);
-            turn(words, others, (const float4*)of.turns_of(span.length, first), first < values / 2);
-        }
-        u32 page = (u32)of.table[(u64)span.sequence * of.table_stride + position / of.cache.page_tokens];
-        long long slot = (long long)page * of.cache.page_tokens + position % of.cache.page_tokens;
-        u8* copy = (u8*)__cvta_shared_to_generic(data + (entry * SIXTEEN + place) * R::From::BYTES);
-        u32 nibble = append(of.cache, {of.layer, span.head, which, part, slot}, quarter, words, copy);
-        u8* two = (u8*)__cvta_shared_to_generic(nibbles + (entry * SIXTEEN + place) / 2);
-        if (quarter == 0) *two = (u8)(*two & 0xf0 >> place % 2 * 4 | nibble << place % 2 * 4);
-    }
-    // The copy engine will write there after these stores.
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncwarp();
+static __device__ __noinline__ void append_fresh(const Attention& of, const Span& span, u32 lane) {
+    u32 entry = lane / 4, position = span.length - 1, words[8];
+    if (entry >= 2 * R::PARTS) return;
+    fresh_quarter<R>(of, span, entry, lane % 4, words);
+    u32 page = (u32)of.table[(u64)span.sequence * of.table_stride + position / of.cache.page_tokens];
+    long long slot = (long long)page * of.cache.page_tokens + position % of.cache.page_tokens;
+    append(of.cache, {of.layer, span.head, entry / R::PARTS, entry % R::PARTS, slot}, lane % 4, words);
 }
 
 template <class R, bool CAREFUL>
@@ -234,7 +240,7 @@ BUDDY_FN void attend(const Attention& of, const Sixteen<R>& tokens, u32 lane, As
         for (u32 k = 0; k < 4; k++) {
             // Rounded here in every copy of this code, so that results are those of the plain twin to the bit.
             scores[n][k] = __fmul_rn(halves[0][n][k] + halves[1][n][k], of.scale);
-            if (CAREFUL && tokens.base + token + k / 2 * 8 >= of.limit(tokens.length, 8 * n + 2 * column + k % 2)) scores[n][k] = __int_as_float(0xff800000);
+            if (CAREFUL && tokens.base + token + k / 2 * 8 >= of.template limit<R::FRESH>(tokens.length, 8 * n + 2 * column + k % 2)) scores[n][k] = __int_as_float(0xff800000);
             above |= scores[n][k] > asked.most[n][k % 2] + SLACK;
         }
     }

@@ -10,9 +10,7 @@ struct SharedStream {
     u32 at;
 
     BUDDY_FN u32 load(u32 k) const {
-        u32 word;
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at + 4 * min(k, STREAM_WORDS - 1)) : "memory");
-        return word;
+        return lds32(at + 4 * min(k, STREAM_WORDS - 1));
     }
 };
 

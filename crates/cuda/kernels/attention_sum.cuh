@@ -7,7 +7,7 @@ namespace buddy {
 
 template <class R>
 BUDDY_FN void meet() {
-    asm volatile("bar.sync 1, %0;" ::"n"(R::THREADS) : "memory");
+    named_barrier<R::THREADS>();
 }
 
 BUDDY_FN float2 load_pair(u32 at) {
@@ -19,8 +19,9 @@ BUDDY_FN float2 load_pair(u32 at) {
 template <class R>
 struct Pairs {
     static constexpr u32 ALL_OF_THEM = R::FRAGMENTS * R::SETS * WARP * 2, EACH = (ALL_OF_THEM + R::THREADS - 1) / R::THREADS;
-    // Floats that a block leaves of an item: the pairs, and the largest score and the sum of each column.
-    static constexpr u32 PART = 2 * ALL_OF_THEM + 16 * R::SETS;
+    // Floats that a block leaves of an item.
+    static constexpr u32 PART = R::PART / 4;
+    static_assert(PART == 2 * ALL_OF_THEM + 16 * R::SETS, "the pairs, and the largest score and the sum of each column");
 
     static BUDDY_FN bool has(u32 i) { return ALL_OF_THEM % R::THREADS == 0 || at(i) < ALL_OF_THEM; }
     static BUDDY_FN u32 at(u32 i) { return threadIdx.x + i * R::THREADS; }
@@ -93,10 +94,10 @@ BUDDY_FN void add_up(const R& room, u32 warp, u32 lane, Asked<R>& asked, float2 
 template <class R>
 BUDDY_FN void put(const Attention& of, const Span& span, u32 i, float2 total, float first_sum, float second_sum) {
     u32 column = Pairs<R>::column(i);
-    u32 both = to_bf16(first_sum == 0 ? 0 : total.x / first_sum, second_sum == 0 ? 0 : total.y / second_sum);
+    u32 both = to_bf16(first_sum == 0 ? 0 : __fdividef(total.x, first_sum), second_sum == 0 ? 0 : __fdividef(total.y, second_sum));
     unsigned short* out = (unsigned short*)of.out + Pairs<R>::value(i);
-    if (column < of.columns()) out[of.column_at(span.sequence, span.head, column) / 2] = (unsigned short)both;
-    if (column + 1 < of.columns()) out[of.column_at(span.sequence, span.head, column + 1) / 2] = (unsigned short)(both >> 16);
+    if (column < of.columns()) out[of.template column_at<R::FRESH>(span.sequence, span.head, column) / 2] = (unsigned short)both;
+    if (column + 1 < of.columns()) out[of.template column_at<R::FRESH>(span.sequence, span.head, column + 1) / 2] = (unsigned short)(both >> 16);
 }
 
 // Joins what one more block found of two columns with what others did.

@@ -182,6 +182,16 @@ BUDDY_FN void named_barrier() {
     asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
 }
 
+// All threads of the block, of which some arrive and wait for nobody.
+template <u32 THREADS>
+BUDDY_FN void barrier_arrive() {
+    asm volatile("bar.arrive 2, %0;" ::"n"(THREADS) : "memory");
+}
+template <u32 THREADS>
+BUDDY_FN void barrier_wait() {
+    asm volatile("bar.sync 2, %0;" ::"n"(THREADS) : "memory");
+}
+
 // Registers of a thread from here on: more than its kernel began with, or fewer.
 template <u32 REGISTERS>
 BUDDY_FN void raise_registers() {

@@ -5,8 +5,8 @@
 
 using namespace buddy;
 
-// Values of a chunk, 16 bytes, and chunks that a thread of a row has at most.
-constexpr u32 CHUNK_VALUES = 8, MOST_CHUNKS = 4, LANES = 32, ALL_LANES = 0xffffffffu;
+// Values of a chunk, 16 bytes.
+constexpr u32 CHUNK_VALUES = 8, LANES = 32, ALL_LANES = 0xffffffffu;
 
 BUDDY_FN float low_of(u32 two) { return from_bf16(two); }
 BUDDY_FN float high_of(u32 two) { return __uint_as_float(two & 0xffff0000u); }
@@ -31,11 +31,11 @@ BUDDY_FN Value join_block(Value value, Value* warps, Join join) {
     return value;
 }
 
-// Calls `work` with each chunk of a row that is this thread's, by its number and its place.
-template <typename Work>
+// Calls `work` with each chunk of a row that is this thread's, at most so many, by its number and its place.
+template <u32 MOST, typename Work>
 BUDDY_FN void each_chunk(u32 chunks, Work work) {
     BUDDY_UNROLL
-    for (u32 i = 0; i < MOST_CHUNKS; i++) {
+    for (u32 i = 0; i < MOST; i++) {
         u32 at = threadIdx.x + i * blockDim.x;
         if (at < chunks) work(i, at);
     }
@@ -51,15 +51,16 @@ struct Norm {
     float epsilon;
 };
 
-extern "C" __global__ void __launch_bounds__(1024) decode_norm(const __grid_constant__ Norm norm) {
+template <u32 MOST>
+BUDDY_FN void norm_row(const Norm& norm) {
     __shared__ float warps[LANES];
     launch_dependent_grids();
     u64 row = (u64)blockIdx.x * norm.chunks;
-    uint4 weights[MOST_CHUNKS], values[MOST_CHUNKS];
-    each_chunk(norm.chunks, [&](u32 i, u32 at) { weights[i] = norm.weights[at]; });
+    uint4 weights[MOST], values[MOST];
+    each_chunk<MOST>(norm.chunks, [&](u32 i, u32 at) { weights[i] = norm.weights[at]; });
     wait_on_dependent_grids();
     float sum = 0;
-    each_chunk(norm.chunks, [&](u32 i, u32 at) {
+    each_chunk<MOST>(norm.chunks, [&](u32 i, u32 at) {
         values[i] = norm.stream[row + at];
         if (norm.added != nullptr) {
             values[i] = join(values[i], norm.added[row + at], [](float a, float b) { return a + b; });
@@ -69,11 +70,15 @@ extern "C" __global__ void __launch_bounds__(1024) decode_norm(const __grid_cons
     });
     sum = join_block(sum, warps, [](float a, float b) { return a + b; });
     float scale = rsqrtf(sum / (norm.chunks * CHUNK_VALUES) + norm.epsilon);
-    each_chunk(norm.chunks, [&](u32 i, u32 at) {
+    each_chunk<MOST>(norm.chunks, [&](u32 i, u32 at) {
         uint4 scaled = join(values[i], values[i], [&](float a, float) { return a * scale; });
         norm.out[row + at] = join(scaled, weights[i], [](float a, float b) { return a * b; });
     });
 }
+
+// Where a row has a chunk for each thread there is less code, and code is what such a kernel waits for.
+extern "C" __global__ void __launch_bounds__(1024) decode_norm(const __grid_constant__ Norm norm) { norm_row<1>(norm); }
+extern "C" __global__ void __launch_bounds__(1024) decode_norm_long(const __grid_constant__ Norm norm) { norm_row<4>(norm); }
 
 // SwiGLU: of each token first all gates, then as many values; silu(gate) * value. A row of blocks to a token.
 struct Gate {

@@ -68,7 +68,7 @@ constexpr u32 READ_WARPS = 2;
 extern "C" __global__ void __launch_bounds__(READ_WARPS* WARP, 12)
     kv_read(const __grid_constant__ KvCache cache, u32 layer, const int* table, u32 first, u32 count, unsigned short* keys,
             unsigned short* values) {
-    __shared__ __align__(128) uint4 chunks[READ_WARPS * WARP * CHUNKS];
+    __align__(128) __shared__ uint4 chunks[READ_WARPS * WARP * CHUNKS];
     launch_dependent_grids();
     wait_on_dependent_grids();
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, index = blockIdx.x * READ_WARPS + warp;

@@ -68,10 +68,9 @@ struct Spot {
     long long slot;
 };
 
-// Appends an entry, a quarter of it by each of four lanes. Where its 96 bytes are needed at once there is `copy`, too, in shared
-// memory; the lanes get its nibble.
-BUDDY_FN u32 append(const KvCache& cache, const Spot& spot, u32 quarter, const u32 (&words)[8], u8* copy = nullptr) {
-    if (spot.slot < 0 || spot.slot >= (long long)cache.pages * cache.page_tokens) return ZERO;
+// Appends an entry, a quarter of it by each of four lanes.
+BUDDY_FN void append(const KvCache& cache, const Spot& spot, u32 quarter, const u32 (&words)[8]) {
+    if (spot.slot < 0 || spot.slot >= (long long)cache.pages * cache.page_tokens) return;
     u32 page = (u32)spot.slot / cache.page_tokens, place = (u32)spot.slot % cache.page_tokens;
     u64 entry = cache.entry(spot.layer, page, spot.head, place, spot.which, spot.part);
     u32 window = *cache.window(spot.layer, spot.head, spot.which), first = threadIdx.x % WARP & ~3u;
@@ -85,16 +84,10 @@ BUDDY_FN u32 append(const KvCache& cache, const Spot& spot, u32 quarter, const u
         BUDDY_UNROLL
         for (u32 i = 0; i < WORDS; i++) all[i] = __shfl_sync(15u << first, words[i % 8], first + i / 8);
         if (quarter == 0) append_rare(&cache, all, entry, window);
-        if (copy == nullptr) return nibble;
-        __syncwarp(15u << first);
-        for (u32 i = quarter; i < 3 * SECTOR / 8; i += 4) ((uint2*)copy)[i] = __ldcg((const uint2*)at + i);
-        return __ldcg(cache.memory.nibbles + entry / 2) >> entry % 2 * 4 & 15;
+        return;
     }
-    u8* far = cache.memory.buddy + entry * SECTOR;
-    append_quarter(at, far, quarter, words, nibble, window, range.high, escapes, before);
-    if (copy != nullptr) append_quarter(copy, far, quarter, words, nibble, window, range.high, escapes, before);
+    append_quarter(at, cache.memory.buddy + entry * SECTOR, quarter, words, nibble, window, range.high, escapes, before);
     if (quarter == 0) store_nibble(cache.memory, entry, nibble);
-    return nibble;
 }
 // Rotary embedding: a value and the one half a head away turn together, as in the Llama family; `first` says that it is the first.
 BUDDY_FN void turn(u32 (&words)[8], const u32 (&others)[8], const float4* turns, bool first) {

@@ -12,31 +12,42 @@ using namespace buddy;
 template <class S>
 BUDDY_FN void linear(const Linear& linear, const TensorMap& x) {
     BUDDY_DYNAMIC_SHARED(u8, memory);
-    if (threadIdx.x == 0) Room<S>{shared_address(memory)}.init();
-    if (S::CLUSTER == 1) __syncthreads();
-    else cluster_arrive(), cluster_wait();
-    launch_dependent_grids();
+    Room<S> room = {keep(shared_address(memory))};
+    Line<S> line(linear);
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
+    FetchWeights<S> weights(linear, line, room);
+    if (warp == S::WARPS) {
+        // This warp makes the barriers, and waits for nobody before it asks for weights.
+        if (threadIdx.x % WARP == 0) room.init();
+        __syncwarp();
+        if (S::CLUSTER > 1) cluster_arrive();
+        else barrier_arrive<S::THREADS>();
+        weights.first();
+    } else if (S::CLUSTER > 1) {
+        cluster_arrive(), cluster_wait();
+    } else {
+        barrier_wait<S::THREADS>();
+    }
+    launch_dependent_grids();
     if (warp < S::WARPS) {
         raise_registers<S::MULTIPLYING>();
-        // Kept, or it is computed anew at every step.
-        return multiply_steps(linear, Line<S>(linear), Room<S>{keep(shared_address(memory))});
+        return multiply_steps(linear, Line<S>(linear), room);
     }
     lower_registers<S::FETCHING>();
-    Line<S> line(linear);
-    Room<S> room = {keep(shared_address(memory))};
-    if (warp == S::WARPS) fetch_weights(linear, line, room);
+    if (warp == S::WARPS) weights.others();
     if (warp == S::WARPS + 1) fetch_nibbles(linear, line, room);
     if (warp == S::WARPS + 2 && elect_one()) {
         prefetch_tensor_map(x);
         fetch_x<S::STAGES>(x, line, room);
     }
     if (warp == S::WARPS + 3) FillSlots<S>{linear, line, room, threadIdx.x % WARP}.all();
+    // Nobody ends between arriving and waiting.
+    if (S::CLUSTER > 1 && warp == S::WARPS) cluster_wait();
 }
 
 // The shape is Rust's, which also asks for the shared memory.
 #ifdef BUDDY_LINEAR_TOKENS
-typedef Shape<BUDDY_LINEAR_TOKENS, BUDDY_LINEAR_GROUPS, BUDDY_LINEAR_FRAGMENTS, BUDDY_LINEAR_ENTRIES, BUDDY_LINEAR_STAGES,
+typedef Shape<BUDDY_LINEAR_TOKENS, BUDDY_LINEAR_GROUPS, BUDDY_LINEAR_SLICES, BUDDY_LINEAR_ENTRIES, BUDDY_LINEAR_STAGES,
               BUDDY_LINEAR_CLUSTER, BUDDY_LINEAR_GATED>
     Chosen;
 static_assert(Chosen::BYTES == BUDDY_LINEAR_SHARED, "Rust asks for the shared memory that the kernel uses");

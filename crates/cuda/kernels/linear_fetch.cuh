@@ -7,21 +7,39 @@ namespace buddy {
 
 // Weights of all steps of this block, by one warp: a lane asks for the entries of a tile. One thread alone begins a copy in 66 ns, which
 // is too slow for short ones.
-template <class S, class Room>
-BUDDY_FN void fetch_weights(const Linear& linear, const Line<S>& line, const Room& room) {
-    u64 pitch = (u64)line.per_row * Weights::COLUMN, policy = evict_first_policy();
-    u32 all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS, begin = line.begin(), end = line.end(), lane = threadIdx.x % WARP;
-    Step<S> step(line, begin);
+template <class S>
+struct FetchWeights {
+    const Linear& linear;
+    const Line<S>& line;
+    const Room<S>& room;
+    u64 pitch, policy;
+    u32 all, at, end;
+    Step<S> step;
     Turn<S::STAGES> turn;
-#pragma unroll 1
-    for (u32 i = begin; i < end; i++, step.next(line), turn.next()) {
-        room.empty(turn.place).wait(turn.round ^ 1);
+
+    BUDDY_FN FetchWeights(const Linear& linear, const Line<S>& line, const Room<S>& room)
+        : linear(linear), line(line), room(room), at(line.begin()), end(line.end()), step(line, at) {
+        pitch = (u64)line.per_row * Weights::COLUMN, policy = evict_first_policy(), all = (linear.outputs + TILE_ROWS - 1) / TILE_ROWS;
+    }
+    // The next one, if there is one.
+    BUDDY_FN void next() {
         u32 first = step.row_tile(line), tiles = first < all ? min(S::TILES, all - first) : 0, bytes = step.entries(line) * Weights::COLUMN;
+        u32 lane = threadIdx.x % WARP;
         if (lane == 0) room.come(turn.place).arrive_expect_tx(tiles * bytes);
         const u8* from = linear.weights.device + (first + lane) * pitch + step.at * S::TILE;
         if (lane < tiles) cp_async_bulk(room.column(turn.place, lane, 0), from, bytes, room.come(turn.place), policy);
+        at++, step.next(line), turn.next();
     }
-}
+    // As many as there is room for at once.
+    BUDDY_FN void first() {
+#pragma unroll 1
+        for (u32 i = 0; i < S::STAGES && at < end; i++) next();
+    }
+    BUDDY_FN void others() {
+#pragma unroll 1
+        while (at < end) room.empty(turn.place).wait(turn.round ^ 1), next();
+    }
+};
 
 // Nibbles, by one warp, a column of sixteen to a lane at a time; and for each lane the last sector of the first of its entries
 // that overflows.

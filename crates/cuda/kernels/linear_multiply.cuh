@@ -9,10 +9,10 @@ namespace buddy {
 // Sums of a warp's part of a tile: to memory as they are, and from there in the order of blocks; or to y.
 template <class S>
 struct Sums {
-    static constexpr u32 EACH = S::TOKENS / 2, FOURS = S::FRAGMENTS * EACH / 4, STRIDE = S::GROUPS * GROUP;
-    float (&sums)[S::FRAGMENTS][EACH];
+    static constexpr u32 EACH = S::TOKENS / 2, FOURS = EACH / 4, STRIDE = 2 * S::ROWS;
+    float (&sums)[EACH];
 
-    BUDDY_FN float* four(u32 i) const { return &sums[4 * i / EACH][4 * i % EACH]; }
+    BUDDY_FN float* four(u32 i) const { return &sums[4 * i]; }
     BUDDY_FN float4* part(const Linear& linear, u32 slot) const { return linear.parts + (u64)slot * (FOURS * STRIDE) + threadIdx.x; }
 
     BUDDY_FN void leave(const Linear& linear, u32 slot) const {
@@ -52,22 +52,43 @@ struct Sums {
             }
         }
     }
+    // Of slices, those after the first give theirs to it, which adds them in their order.
+    template <class Room>
+    BUDDY_FN void add_slices(const Room& room, u32 slice) {
+        auto at = [&](u32 of) { return room.slice(of, threadIdx.x / WARP % 4) + threadIdx.x % WARP * 16; };
+        // Those of the tile before are added.
+        named_barrier<S::GROUPS * GROUP>();
+        BUDDY_UNROLL
+        for (u32 i = 0; i < FOURS && slice > 0; i++) {
+            const float* v = four(i);
+            sts128(at(slice) + i * WARP * 16, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])));
+        }
+        named_barrier<S::GROUPS * GROUP>();
+        BUDDY_UNROLL
+        for (u32 of = 1; of < S::SLICES; of++) {
+            if (slice > 0) break;
+            BUDDY_UNROLL
+            for (u32 i = 0; i < FOURS; i++) {
+                uint4 v = lds128(at(of) + i * WARP * 16);
+                float* to = four(i);
+                to[0] += __uint_as_float(v.x), to[1] += __uint_as_float(v.y), to[2] += __uint_as_float(v.z), to[3] += __uint_as_float(v.w);
+            }
+        }
+    }
     // Lane l has tokens 8j + l % 4 * 2 and the next, of two rows.
     template <class Room>
     BUDDY_FN void put(const Linear& linear, const Room& room, u32 row_tile, u32 token) const {
-        u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-        BUDDY_UNROLL
-        for (u32 f = 0; f < S::FRAGMENTS; f++) {
-            u32 first = (row_tile + (warp / 4 * S::FRAGMENTS + f) * 4 + warp % 4) * TILE_ROWS, row = first + Lanes::row_of(lane);
-            float bias[2] = {bias_of(linear, row), bias_of(linear, row + 8)};
+        u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, first = (row_tile + warp) * TILE_ROWS, row = first + Lanes::row_of(lane);
+        float bias[2] = {bias_of(linear, row), bias_of(linear, row + 8)};
+        if (!S::GATED && linear.output == Linear::FP32) {
             BUDDY_UNROLL
             for (u32 i = 0; i < EACH; i++) {
-                if (!S::GATED && linear.output == Linear::FP32) put_wide(linear, row + i / 2 % 2 * 8, token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[f][i] + bias[i / 2 % 2]);
+                put_wide(linear, row + i / 2 % 2 * 8, token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[i] + bias[i / 2 % 2]);
             }
-            if (!S::GATED && linear.output == Linear::FP32) continue;
-            BUDDY_UNROLL
-            for (u32 i = 0; i < EACH; i += 8) put_sixteen(linear, room.out(warp), first, token + 2 * i, &sums[f][i], bias);
+            return;
         }
+        BUDDY_UNROLL
+        for (u32 i = 0; i < EACH; i += 8) put_sixteen(linear, room.out(warp), first, token + 2 * i, &sums[i], bias);
     }
     static BUDDY_FN void put_wide(const Linear& linear, u32 row, u32 token, float value) {
         if (row < linear.outputs && token < linear.tokens) ((float*)linear.y)[(u64)token * linear.outputs + row] = value;
@@ -160,13 +181,13 @@ struct Multiply {
     const Line<S>& line;
     const Room<S>& room;
     const Lanes& lanes;
-    u32 first_of_warp;  // of its tiles in a step
+    u32 tile, first;  // of a step, this warp's, and the first of its entries
+    static constexpr u32 EACH = S::ENTRIES / S::SLICES;
 
-    BUDDY_FN Coming fetch(u32 place, u32 e, u32 f) const {
-        u32 tile = first_of_warp + 4 * f;
+    BUDDY_FN Coming fetch(u32 place, u32 e) const {
         return {lanes.fetch(room.column(place, tile, e)), lds64(room.map(place, tile * S::ENTRIES + e))};
     }
-    BUDDY_FN void decode(const Coming& coming, const Step<S>& step, u32 place, u32 e, u32 f, u32 (&a)[8], u32 (&b)[8]) const {
+    BUDDY_FN void decode(const Coming& coming, const Step<S>& step, u32 place, u32 e, u32 (&a)[8], u32 (&b)[8]) const {
         uint2 map = coming.map;
         lanes.decode(coming.stored, a, b);
         // What follows is rare.
@@ -174,41 +195,42 @@ struct Multiply {
         lanes.load_slots(room.slots(place), map, a, b);
         uint2 none = make_uint2(equal_nibbles(map.x, 15) * 15, equal_nibbles(map.y, 15) * 15);
         if ((none.x | none.y) == 0) return;
-        u32 tile = first_of_warp + 4 * f, number = tile * S::ENTRIES + e;
+        u32 number = tile * S::ENTRIES + e;
         u64 first = ((u64)(step.row_tile(line) + tile) * line.per_row + step.at * S::ENTRIES + e) * TILE_ROWS;
         uint2 odd = odd_of(lds64(room.nibbles(place, number)));
         odd.x &= none.x, odd.y &= none.y;
         lanes.load_others(room.tag(place, number % WARP), room.near(place, number % WARP), number, room.column(place, tile, e), first, odd, a, b);
     }
-    // One step of a tile: its fragments decoded one after the other, and their products begun; the first is there, and the next
-    // step's first comes, if there is one; `more` says that x of the step before makes room for another. `ODD` is 1 if the step before took an odd number of fragments.
+    // One step of a tile: its entries decoded one after the other, and their products begun; the first is there, and the next step's
+    // first comes, if there is one; `more` says that x of the step before makes room for another. `ODD` is 1 if the step before took
+    // an odd number of entries.
     template <u32 ODD>
     BUDDY_FN void one(const Step<S>& step, Turn<S::STAGES>& turn, u32& before, bool last, bool more, Coming& coming, Fragments& of,
-                      float (&sums)[S::FRAGMENTS][S::TOKENS / 2]) const {
+                      float (&sums)[S::TOKENS / 2]) const {
         u32 entries = step.entries(line), place = turn.place;
         turn.next();
         BUDDY_UNROLL
-        for (u32 i = 0; i < S::ENTRIES * S::FRAGMENTS; i++) {
-            u32 e = i / S::FRAGMENTS, f = i % S::FRAGMENTS;
-            if (e > 0 && e >= entries) break;
-            bool ends = i + 1 == S::ENTRIES * S::FRAGMENTS || (i + 1) / S::FRAGMENTS >= entries;
-            u32 (&a)[8] = of.upper[(ODD + i) % 2], (&b)[8] = of.lower[(ODD + i) % 2];
-            if (!S::AHEAD) coming = fetch(place, e, f);
-            decode(coming, step, place, e, f, a, b);
-            multiply_columns<S>(sums[f], a, b, room.x(place, e), before != ~0u || e > 0);
+        for (u32 i = 0; i < EACH; i++) {
+            // Slices have whole steps.
+            if (S::SLICES == 1 && i > 0 && i >= entries) break;
+            bool ends = i + 1 == EACH || (S::SLICES == 1 && i + 1 >= entries);
+            u32 e = first + i, (&a)[8] = of.upper[(ODD + i) % 2], (&b)[8] = of.lower[(ODD + i) % 2];
+            if (!S::AHEAD) coming = fetch(place, e);
+            decode(coming, step, place, e, a, b);
+            multiply_columns<S>(sums, a, b, room.x(place, e), before != ~0u || i > 0);
             if (ends) {
                 // All weights of this step are in registers, or multiplied.
                 __syncwarp();
                 if (threadIdx.x % WARP == 0) room.empty(place).arrive();
                 if (!last) {
                     room.full(turn.place).wait(turn.round);
-                    if (S::AHEAD) coming = fetch(turn.place, 0, 0);
+                    if (S::AHEAD) coming = fetch(turn.place, first);
                 }
             } else if (S::AHEAD) {
-                coming = fetch(place, (i + 1) / S::FRAGMENTS, (i + 1) % S::FRAGMENTS);
+                coming = fetch(place, e + 1);
             }
             // A step that ends early leaves the other registers to the next.
-            if (ends && i + 1 < S::ENTRIES * S::FRAGMENTS) wgmma_wait_group<0>();
+            if (ends && i + 1 < EACH) wgmma_wait_group<0>();
             else wgmma_wait_group<1>();
             // The products of the step before are done.
             if (i == 0 && before != ~0u) room.leave_x(before, more);
@@ -220,31 +242,34 @@ struct Multiply {
 template <class S>
 BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Room<S>& room) {
     Lanes lanes(linear.weights);
-    u32 warp = threadIdx.x / WARP, first_of_warp = warp / 4 * S::FRAGMENTS * 4 + warp % 4;
-    Multiply<S> multiply = {line, room, lanes, first_of_warp};
+    // Of slices, a warpgroup each, the warps of the first have the tile's sums at last.
+    u32 warp = threadIdx.x / WARP, slice = S::SLICES > 1 ? __shfl_sync(ALL, warp / 4, 0) : 0;
+    Multiply<S> multiply = {line, room, lanes, S::SLICES > 1 ? warp % 4 : warp, slice * Multiply<S>::EACH};
     Turn<S::STAGES> turn;
     u32 begin = line.begin(), end = line.end();
     Step<S> step(line, begin);
 #pragma unroll 1
     while (begin < end) {
         u32 steps = min(end - begin, line.per_tile - step.at), first_step = step.at, before = ~0u;
-        float sums[S::FRAGMENTS][S::TOKENS / 2];
+        float sums[S::TOKENS / 2];
         Fragments of;
         room.full(turn.place).wait(turn.round);
         Coming coming;
-        if (S::AHEAD) coming = multiply.fetch(turn.place, 0, 0);
+        if (S::AHEAD) coming = multiply.fetch(turn.place, multiply.first);
 #pragma unroll 1
         for (u32 i = 0; i < steps; i++, step.at++) {
             multiply.template one<0>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
-            if (S::ENTRIES * S::FRAGMENTS % 2 == 0) continue;
+            if (Multiply<S>::EACH % 2 == 0) continue;
             if (++i == steps) break;
             step.at++;
             multiply.template one<1>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
         }
         wgmma_wait_group<0>();
+        if (S::SLICES > 1) wait_for_registers(sums);
         room.leave_x(before, begin + steps - 1 + S::STAGES < end);
         step.at = first_step;
-        finish(linear, line, room, step, begin, Sums<S>{sums});
+        if (S::SLICES > 1) Sums<S>{sums}.add_slices(room, slice);
+        if (slice == 0) finish(linear, line, room, step, begin, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;
     }
 }

@@ -59,17 +59,18 @@ struct Linear {
     BUDDY_FN u32 per_row() const { return inputs / VALUES; }
 };
 
-// A block's shape: tokens of a tile; warpgroups that multiply; fragments of 64 rows to each of them; entries of a row to a step,
-// steps in shared memory; blocks of a cluster, which take tiles of rows beside one another and share x; and whether y is gated.
-template <u32 TOKENS_, u32 GROUPS_, u32 FRAGMENTS_, u32 ENTRIES_, u32 STAGES_, u32 CLUSTER_, bool GATED_ = false>
+// A block's shape: tokens of a tile; warpgroups that multiply, 64 rows to each, or all the same rows in slices, each with some of a step's
+// entries; entries of a row to a step, steps in shared memory; blocks of a cluster, which take tiles of rows beside one another and
+// share x; and whether y is gated.
+template <u32 TOKENS_, u32 GROUPS_, u32 SLICES_, u32 ENTRIES_, u32 STAGES_, u32 CLUSTER_, bool GATED_>
 struct Shape {
     static constexpr bool GATED = GATED_;
-    static constexpr u32 TOKENS = TOKENS_, GROUPS = GROUPS_, FRAGMENTS = FRAGMENTS_;
-    static constexpr u32 CLUSTER = CLUSTER_, ENTRIES = ENTRIES_, STAGES = STAGES_, THREADS = (GROUPS + 1) * GROUP;
+    static constexpr u32 TOKENS = TOKENS_, GROUPS = GROUPS_, SLICES = SLICES_, ENTRIES = ENTRIES_, STAGES = STAGES_, CLUSTER = CLUSTER_;
+    static constexpr u32 THREADS = (GROUPS + 1) * GROUP;
     // Registers of a thread: at the start, of those that fetch, and of those that multiply.
     static constexpr u32 REGISTERS = 65536 / THREADS / 8 * 8, FETCHING = 56;
     static constexpr u32 LEFT = (REGISTERS * THREADS - FETCHING * GROUP) / (GROUPS * GROUP) / 8 * 8, MULTIPLYING = LEFT < 240 ? LEFT : 240;
-    static constexpr u32 ROWS = GROUPS * FRAGMENTS * 64, TILES = ROWS / TILE_ROWS, WARPS = GROUPS * 4;
+    static constexpr u32 ROWS = GROUPS / SLICES * 64, TILES = ROWS / TILE_ROWS, WARPS = GROUPS * 4;
     // Bytes of a tile of W in a step, of a step, and of its part of x.
     static constexpr u32 TILE = ENTRIES * Weights::COLUMN, STEP = TILES * TILE;
     static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STEP = ENTRIES * X_ENTRY, X_SHARE = X_ENTRY / CLUSTER;  // what a block asks for
@@ -78,11 +79,13 @@ struct Shape {
     static constexpr u32 AT_OUT = AT_NEAR + STAGES * WARP * SECTOR, AT_TAGS = AT_OUT + WARPS * OUT;
     static constexpr u32 AT_OWNERS = AT_TAGS + STAGES * WARP * 4, AT_NIBBLES = AT_OWNERS + STAGES * SLOTS * 4;
     static constexpr u32 AT_MAPS = AT_NIBBLES + STAGES * COLUMNS * 8, AT_BARRIERS = AT_MAPS + STAGES * COLUMNS * 8;
-    static constexpr u32 BYTES = AT_BARRIERS + STAGES * 32;
+    static constexpr u32 WARP_SUMS = TILE_ROWS * TOKENS * 4, AT_SLICES = (AT_BARRIERS + STAGES * 32 + 127) / 128 * 128;
+    static constexpr u32 BYTES = SLICES == 1 ? AT_BARRIERS + STAGES * 32 : AT_SLICES + (SLICES - 1) * 4 * WARP_SUMS;
+    static_assert(SLICES == 1 || (SLICES == GROUPS && ENTRIES % SLICES == 0), "one warpgroup to a slice, as many entries to each");
     static_assert(STEP % 1024 == 0 && X_SHARE % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
     // Whether there are registers for a fragment that is fetched while the one before is multiplied.
-    static constexpr bool AHEAD = MULTIPLYING >= FRAGMENTS * TOKENS / 2 + 104;
-    static_assert(STAGES > 2 || (STAGES == 2 && ENTRIES * FRAGMENTS > 1), "a step waits for the next before it gives back x of the one before");
+    static constexpr bool AHEAD = MULTIPLYING >= TOKENS / 2 + 104;
+    static_assert(STAGES > 2 || (STAGES == 2 && ENTRIES > SLICES), "a step waits for the next before it gives back x of the one before");
     static_assert(TILES <= WARP, "a lane fetches a tile");
 };
 
@@ -107,6 +110,8 @@ struct Room {
     BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + S::AT_NIBBLES + (stage * S::COLUMNS + column) * 8; }
     BUDDY_FN u32 map(u32 stage, u32 column) const { return shared + S::AT_MAPS + (stage * S::COLUMNS + column) * 8; }
     BUDDY_FN u32 out(u32 warp) const { return shared + S::AT_OUT + warp * OUT; }
+    // A warp's sums of a slice after the first.
+    BUDDY_FN u32 slice(u32 slice, u32 warp) const { return shared + S::AT_SLICES + ((slice - 1) * 4 + warp) * S::WARP_SUMS; }
     // A step's weights have come; x has, too, and slots are filled; all have read its weights; all are done with its part of x.
     BUDDY_FN Barrier come(u32 stage) const { return {shared + S::AT_BARRIERS + 32 * stage}; }
     BUDDY_FN Barrier full(u32 stage) const { return {come(stage).at + 8}; }
@@ -145,22 +150,28 @@ struct Turn {
 template <class S>
 struct Line {
     u32 per_row, per_tile, token_tiles, steps;
+    u32 share, rest;  // steps of a piece, and those that are left
 
     BUDDY_FN explicit Line(const Linear& linear) {
         per_row = linear.per_row();
         per_tile = (per_row + S::ENTRIES - 1) / S::ENTRIES;
         token_tiles = (linear.tokens + S::TOKENS - 1) / S::TOKENS;
         steps = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS) * token_tiles * per_tile;
+        share = steps / pieces(), rest = steps % pieces();
     }
     static BUDDY_FN u32 pieces() { return gridDim.x / S::CLUSTER; }
     static BUDDY_FN u32 piece() { return blockIdx.x / S::CLUSTER; }
     static BUDDY_FN u32 rank() { return blockIdx.x % S::CLUSTER; }
     // The block of this one's rank that has a piece.
     static BUDDY_FN u32 block(u32 piece) { return piece * S::CLUSTER + rank(); }
-    BUDDY_FN u32 start(u32 piece) const { return (u32)((u64)steps * piece / pieces()); }
+    // steps * piece / pieces, without large numbers.
+    BUDDY_FN u32 start(u32 piece) const { return share * piece + rest * piece / pieces(); }
     BUDDY_FN u32 begin() const { return start(piece()); }
     BUDDY_FN u32 end() const { return start(piece() + 1); }
-    BUDDY_FN u32 owner(u32 step) const { return (u32)(((step + 1ull) * pieces() + steps - 1) / steps) - 1; }
+    BUDDY_FN u32 owner(u32 step) const {
+        u64 all = (step + 1ull) * pieces() + steps - 1;
+        return (all >> 32 ? (u32)(all / steps) : (u32)all / steps) - 1;
+    }
 };
 
 // A place in the line: a tile of rows and one of tokens, and a step in it.

@@ -96,14 +96,18 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
     }
 }
 
-// Brings in a panel of x, by one lane.
+// Brings in a panel of x, by one warp, a token to a lane: what the first steps need comes first.
 BUDDY_FN void fetch_sides(const Linear& linear, const Cut& cut, u32 panel, const narrow::Room& room) {
-    u32 bytes = cut.width(panel) * ENTRY;
-    room.x_full().arrive_expect_tx(bytes * cut.tokens);
+    u32 width = cut.width(panel), lane = threadIdx.x % WARP;
     // All blocks begin at once: each with another token, so that they do not all ask for the same bytes.
-    for (u32 i = 0; i < cut.tokens; i++) {
-        u32 token = (i + blockIdx.x) % cut.tokens;
-        cp_async_bulk(room.side(cut, token), linear.x + ((u64)token * cut.per_row + panel * cut.panel) * ENTRY, bytes, room.x_full());
+    u32 token = (lane + blockIdx.x) % cut.tokens;
+    const u8* from = linear.x + ((u64)token * cut.per_row + panel * cut.panel) * ENTRY;
+    for (u32 part = 0, at = 0; part < PARTS; part++) {
+        u32 columns = part + 1 < PARTS ? min(STEP, width - at) : width - at, bytes = columns * ENTRY;
+        if (lane == 0) room.x_full(part).arrive_expect_tx(bytes * cut.tokens);
+        __syncwarp();
+        if (lane < cut.tokens && bytes > 0) cp_async_bulk(room.side(cut, token) + at * ENTRY, from + at * ENTRY, bytes, room.x_full(part));
+        at += columns;
     }
 }
 
@@ -122,7 +126,7 @@ BUDDY_FN void add(Found& sums, const u32 (&a)[8], const u32 (&b)[8], uint4 v, ui
 BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, const narrow::Room& room) {
     // Columns of a product beyond the tokens hold anything: nobody looks at them.
     Lanes lanes(linear.weights);
-    u32 lane = threadIdx.x % WARP, sides[EIGHTS], round = 0;
+    u32 lane = threadIdx.x % WARP, sides[EIGHTS], round = 0, come = 0;  // parts of x
     BUDDY_UNROLL
     for (u32 i = 0; i < EIGHTS; i++) {
         u32 token = min(8 * i + lane % 8, cut.tokens - 1);
@@ -130,11 +134,10 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
     }
     Note note = Note::of(cut, Part::first(cut));
     u32 panel = note.panel;
-    if (threadIdx.x == 0 && !note.none()) {
+    if (warp == 0 && !note.none()) {
         wait_on_dependent_grids();
         fetch_sides(linear, cut, panel, room);
     }
-    if (!note.none()) room.x_full().wait(round);
     Found sums[EIGHTS] = {};
     // Gives them to the warp that adds up this tile's.
     Turn<ADDERS> slot;
@@ -159,12 +162,14 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
 #pragma unroll 1
     for (Turn<STAGES> turn; !note.none(); turn.next()) {
         if (note.panel != panel) {
+            for (; come < PARTS; come++) room.x_full(come).wait(round);
             // Once all are here, nobody needs the one before.
             named_barrier<narrow::WARPS * WARP>();
-            panel = note.panel;
-            if (threadIdx.x == 0) fetch_sides(linear, cut, panel, room);
-            room.x_full().wait(round ^= 1);
+            panel = note.panel, round ^= 1, come = 0;
+            if (warp == 0) fetch_sides(linear, cut, panel, room);
         }
+        // The first steps of a panel each need one more.
+        if (come < PARTS) room.x_full(come++).wait(round);
         room.full(turn.place).wait(turn.round);
         uint4 next = lds128(room.note(turn.place));
         BUDDY_UNROLL
@@ -242,20 +247,27 @@ BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Count
     }
 }
 
+constexpr u32 THREADS = (narrow::WARPS + ADDERS + 1) * WARP;
+
 // `panel` is a multiple of a step's entries; x and weights are aligned to 128 bytes. Counts are zeros, `parts` has 16 bytes to a lane
 // for every tile, panel and eight tokens.
-extern "C" __global__ void __launch_bounds__((narrow::WARPS + ADDERS + 1) * WARP, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     linear_narrow(const __grid_constant__ Linear linear, u32 panel) {
     BUDDY_DYNAMIC_SHARED(u8, memory);
     narrow::Room room = {shared_address(memory)};
-    if (threadIdx.x == 0) room.init();
-    __syncthreads();
-    launch_dependent_grids();
     Cut cut = {linear.outputs, linear.per_row(), linear.tokens, panel};
     Counts counts = {linear.counts};
     // The compiler knows of this that it is the same for the whole warp.
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
+    // The warp that fetches makes the barriers, and waits for nobody before it asks for weights.
+    if (warp == narrow::WARPS + ADDERS) {
+        if (threadIdx.x % WARP == 0) room.init();
+        __syncwarp();
+        barrier_arrive<THREADS>();
+        launch_dependent_grids();
+        return fetch(linear, cut, counts, room);
+    }
+    barrier_wait<THREADS>();
     if (warp < narrow::WARPS) return multiply_steps(linear, cut, warp, room);
-    if (warp < narrow::WARPS + ADDERS) return add_up(linear, cut, warp - narrow::WARPS, counts, room);
-    fetch(linear, cut, counts, room);
+    add_up(linear, cut, warp - narrow::WARPS, counts, room);
 }

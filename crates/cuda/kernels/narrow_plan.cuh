@@ -12,6 +12,8 @@ namespace narrow {
 // Warps that multiply, steps that have room in shared memory, warps that add up.
 constexpr u32 WARPS = BUDDY_NARROW_WARPS, STAGES = BUDDY_NARROW_STAGES, ADDERS = BUDDY_NARROW_ADDERS;
 // Columns of entries of a tile that are a warp's in a step, and a step's; and how many times eight tokens there are.
+// Parts of a panel of x, by which it comes: a step each, and the rest.
+constexpr u32 PARTS = 3;
 constexpr u32 SHARE = BUDDY_NARROW_SHARE, STEP = WARPS * SHARE, EIGHTS = BUDDY_NARROW_EIGHTS;
 
 struct Cut {
@@ -71,7 +73,7 @@ struct Room {
     static constexpr u32 AT_TAGS = AT_NEAR + STAGES * WARP * SECTOR, AT_NOTES = AT_TAGS + STAGES * WARP * 4;
     static constexpr u32 AT_NAMES = AT_NOTES + 16 * STAGES;
     static constexpr u32 AT_BARRIERS = AT_NAMES + 8 * ADDERS;
-    static constexpr u32 AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 8 + 127) / 128 * 128;
+    static constexpr u32 AT_SIDES = (AT_BARRIERS + 16 * (STAGES + ADDERS) + 8 * PARTS + 127) / 128 * 128;
     u32 shared;
 
     BUDDY_FN u32 column(u32 place, u32 column) const { return shared + place * STAGE + column * Weights::COLUMN; }
@@ -85,12 +87,12 @@ struct Room {
     // What the step after the one in this place is, and whose sums these are: a tile and a panel.
     BUDDY_FN u32 note(u32 place) const { return shared + AT_NOTES + 16 * place; }
     BUDDY_FN u32 name(u32 slot) const { return shared + AT_NAMES + 8 * slot; }
-    // A step has come; all are done with it; a tile's sums are there; they are added up; a panel of x has come.
+    // A step has come; all are done with it; a tile's sums are there; they are added up; a part of a panel of x has come.
     BUDDY_FN Barrier full(u32 place) const { return {shared + AT_BARRIERS + 16 * place}; }
     BUDDY_FN Barrier empty(u32 place) const { return {full(place).at + 8}; }
     BUDDY_FN Barrier sums_full(u32 slot) const { return {shared + AT_BARRIERS + 16 * (STAGES + slot)}; }
     BUDDY_FN Barrier sums_empty(u32 slot) const { return {sums_full(slot).at + 8}; }
-    BUDDY_FN Barrier x_full() const { return {shared + AT_BARRIERS + 16 * (STAGES + ADDERS)}; }
+    BUDDY_FN Barrier x_full(u32 part) const { return {shared + AT_BARRIERS + 16 * (STAGES + ADDERS) + 8 * part}; }
     // A token's part of the panel of x. Each begins 16 bytes out of step with the one before, so that lanes of two of them read
     // from different banks.
     BUDDY_FN u32 side(const Cut& cut, u32 token) const { return shared + AT_SIDES + token * (cut.panel * ENTRY + 16); }
@@ -99,7 +101,7 @@ struct Room {
         // A step comes with its bytes, and each lane of the warp that fetches with its copies of last sectors.
         for (u32 place = 0; place < STAGES; place++) full(place).init(1 + WARP), empty(place).init(WARPS);
         for (u32 slot = 0; slot < ADDERS; slot++) sums_full(slot).init(WARPS * WARP), sums_empty(slot).init(WARP);
-        x_full().init(1);
+        for (u32 part = 0; part < PARTS; part++) x_full(part).init(1);
         fence_mbarrier_init();
     }
 };

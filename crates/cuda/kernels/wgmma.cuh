@@ -22,6 +22,13 @@ BUDDY_FN void wgmma_wait_group() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
+// The compiler reads these no sooner than here: it does not know what a wait is for.
+template <u32 COUNT>
+BUDDY_FN void wait_for_registers(float (&sums)[COUNT]) {
+    BUDDY_UNROLL
+    for (u32 i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
 // What generic instructions wrote to shared memory is seen by products after it.
 BUDDY_FN void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -19,7 +19,7 @@ const ALIGNED: &str = "whole rows of a multiple of 8 bf16 values, aligned to 16 
 #[derive(Debug, Clone)]
 pub struct Decoding {
     gpu: Gpu,
-    kernels: Arc<[CudaFunction; 3]>,
+    kernels: Arc<[CudaFunction; 4]>,
 }
 
 /// The sum of a residual stream and of what a block of the model gives, and its norm: a row for each token.
@@ -93,7 +93,9 @@ impl Decoding {
     pub fn new(gpu: &Gpu) -> Result<Self, Error> {
         let module = gpu.module(&Source::decode())?;
         let find = |name| gpu.check("find the kernels", module.load_function(name));
-        let kernels = Arc::new([find("decode_norm")?, find("decode_gate")?, find("decode_pick")?]);
+        let names = ["decode_norm", "decode_norm_long", "decode_gate", "decode_pick"].map(find);
+        let [short, long, gate, pick] = names;
+        let kernels = Arc::new([short?, long?, gate?, pick?]);
         Ok(Self { gpu: gpu.clone(), kernels })
     }
 
@@ -121,7 +123,8 @@ impl Decoding {
             chunks: chunks as u32,
             epsilon: norm.epsilon,
         };
-        self.start(on, 0, (stream.bytes() / row, 1), threads, &(arguments,))
+        let kernel = usize::from(chunks > THREADS.0);
+        self.start(on, kernel, (stream.bytes() / row, 1), threads, &(arguments,))
     }
 
     /// silu(gate) * value, of rows that hold all gates and then as many values.
@@ -143,7 +146,7 @@ impl Decoding {
         let arguments =
             GateView { both: both.address(), out: out.address(), chunks: chunks as u32, reserved: 0 };
         let blocks = (chunks.div_ceil(u64::from(GATE_THREADS)), tokens);
-        self.start(on, 1, blocks, GATE_THREADS, &(arguments,))
+        self.start(on, 2, blocks, GATE_THREADS, &(arguments,))
     }
 
     /// Chooses the next tokens.
@@ -166,7 +169,7 @@ impl Decoding {
             row: (entries.bytes() / 4 / whole) as u32,
             reserved: 0,
         };
-        self.start(on, 2, (sequences, 1), THREADS.0 as u32, &(arguments,))
+        self.start(on, 3, (sequences, 1), THREADS.0 as u32, &(arguments,))
     }
 
     fn start(

@@ -61,7 +61,7 @@ pub use frozen::FrozenBuffer;
 pub use given::{Given, GivenBuffer, OverflowPool, Room};
 pub use gpu::{Gpu, Info, architectures};
 pub use kv::{
-    Attend, AttentionArguments, Fresh, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView, attention_launch,
+    Attend, AttentionArguments, AttentionPlan, Fresh, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView,
 };
 pub use layout::{BuddyView, Memory, Page};
 pub use linear::{Linear, Output, Weights};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
-use crate::{Activation, Error, cache, driver, linear};
+use crate::{Activation, AttentionPlan, Error, cache, driver, linear};
 
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
@@ -50,22 +50,40 @@ const HEADERS: [Header; 36] = [
 ];
 
 /// The headers of attention, which no other program needs.
-const ATTENTION_HEADERS: [Header; 4] = [
+const ATTENTION_HEADERS: [Header; 6] = [
     ("attention.cuh", include_str!("../kernels/attention.cuh")),
     ("attention_plan.cuh", include_str!("../kernels/attention_plan.cuh")),
+    ("attention_ptx.cuh", include_str!("../kernels/attention_ptx.cuh")),
+    ("attention_short.cuh", include_str!("../kernels/attention_short.cuh")),
     ("attention_source.cuh", include_str!("../kernels/attention_source.cuh")),
     ("attention_sum.cuh", include_str!("../kernels/attention_sum.cuh")),
 ];
 
-/// Shared memory of a block of attention: all that there is.
-pub(crate) const ATTENTION_SHARED: u32 = 227 << 10;
 /// The least architecture that attention is for: it uses bulk copies.
 const ATTENTION_LEAST: u32 = 90;
 
-/// Teams of two warps in a block of attention. Four measured best on an H200, by 2% over five and six; more columns take more
-/// registers.
-pub(crate) fn attention_teams(columns: u32) -> u32 {
-    if columns <= 8 { 4 } else { 3 }
+/// What a block of attention is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AttentionBlock {
+    /// Teams of two warps that attend.
+    pub(crate) teams: u32,
+    /// Its shared memory, in bytes.
+    pub(crate) shared: u32,
+    /// Blocks of a cluster at most; 1 if there are no clusters.
+    pub(crate) cluster: u32,
+}
+
+impl AttentionBlock {
+    /// For runs: a block to a multiprocessor, with all of its shared memory. Four teams measured best on an H200, by 2% over five and six;
+    /// more columns take more registers.
+    pub(crate) fn of_runs(columns: u32) -> Self {
+        Self { teams: if columns <= 8 { 4 } else { 3 }, shared: 227 << 10, cluster: 1 }
+    }
+
+    /// For clusters, of up to 8 columns: two blocks to a multiprocessor.
+    pub(crate) fn of_clusters() -> Self {
+        Self { teams: 2, shared: 113 << 10, cluster: 8 }
+    }
 }
 
 /// Warps of a block in the codecs' kernels; two measured best on an H200, by a few percent over four.
@@ -230,17 +248,25 @@ impl Source {
 
     /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns; of tokens
     /// that are appended, or of one that is fresh.
-    pub fn attention(source: &str, values: u32, columns: u32, fresh: bool) -> Self {
+    pub(crate) fn attention(
+        source: &str,
+        values: u32,
+        columns: u32,
+        fresh: bool,
+        block: AttentionBlock,
+    ) -> Self {
+        let AttentionBlock { teams, shared, cluster } = block;
         let defines = [
             format!("BUDDY_ATTENTION_SOURCE={source}"),
             format!("BUDDY_ATTENTION_VALUES={values}"),
             format!("BUDDY_ATTENTION_COLUMNS={columns}"),
-            format!("BUDDY_ATTENTION_TEAMS={}", attention_teams(columns)),
-            format!("BUDDY_ATTENTION_SHARED={ATTENTION_SHARED}"),
+            format!("BUDDY_ATTENTION_TEAMS={teams}"),
+            format!("BUDDY_ATTENTION_SHARED={shared}"),
             format!("BUDDY_ATTENTION_FRESH={}", u32::from(fresh)),
+            format!("BUDDY_ATTENTION_CLUSTER={cluster}"),
         ];
-        let kind = if fresh { "fresh" } else { source };
-        let name = format!("attention-{}-{values}-{columns}.cu", kind.to_lowercase());
+        let (kind, end) = (if fresh { "fresh" } else { source }, if cluster > 1 { "-clusters" } else { "" });
+        let name = format!("attention-{}-{values}-{columns}{end}.cu", kind.to_lowercase());
         let text = include_str!("../kernels/attention.cu");
         Self { headers: &ATTENTION_HEADERS, least: ATTENTION_LEAST, ..Self::new(name, text, &defines) }
     }
@@ -310,9 +336,8 @@ impl Source {
             let sources = [Some(Self::codec(kind)), Some(Self::survey(kind)), frozen];
             sources.into_iter().flatten().map(|one| one.expect("a codec of the table"))
         };
-        let attention = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| (values, columns)));
-        let attention = attention.flat_map(|(values, columns)| {
-            [false, true].map(|fresh| Self::attention("Packed", values, columns, fresh))
+        let attention = AttentionPlan::ALL_KINDS.into_iter().flat_map(|(values, columns, plan)| {
+            [false, true].map(|fresh| plan.source("Packed", values, columns, fresh))
         });
         codecs()
             .flat_map(of_codec)

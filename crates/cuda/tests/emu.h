@@ -1,4 +1,5 @@
-// CUDA's threads on the CPU, to run a kernel's own text in a test: a fibre for each thread of a block, one block after the other.
+// CUDA's threads on the CPU, to run a kernel's own text in a test: a fibre for each thread of a block, one block after the other, or
+// one cluster of them.
 // Barriers, shuffles and votes are places where fibres wait; asynchronous copies land as late as their waits allow, so that a
 // missing wait shows, and fibres run in an order that changes, so that a missing barrier shows. A wait that nobody ends is
 // reported as a deadlock. Only what our kernels use. For x86-64, by g++ or clang++, without the address sanitiser, which does
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "../kernels/bits.cuh"
@@ -72,14 +74,18 @@ struct Block {
 };
 inline std::vector<Fibre> fibres;
 inline std::vector<Warp> warps;
-inline Block block;
+// The blocks that run, the threads of each, and which of them the fibre that runs is of.
+inline std::vector<Block> blocks(1);
+inline u32 block_threads, number;
 inline Fibre* now;
 inline void* main_stack;
 inline std::function<void()> body;
 // Rounds of this block so far; what happened besides the rendezvous of threads; and what else happens in a round.
 inline u64 rounds, events;
 inline void (*each_round)() = nullptr;
-alignas(1024) inline char dynamic_shared[SHARED];
+constexpr u32 MOST_BLOCKS = 8;
+alignas(1024) inline char all_shared[MOST_BLOCKS][SHARED];
+inline char* dynamic_shared = all_shared[0];
 
 extern "C" void emu_switch(void** from, void* to);
 asm(R"(
@@ -113,7 +119,7 @@ emu_switch:
 inline void pause() { emu_switch(&now->stack_pointer, main_stack); }
 inline void fibre_main() {
     body();
-    now->done = true, warps[now->id / 32].live--, block.live--;
+    now->done = true, warps[now->id / 32].live--, blocks[number].live--;
     pause();
     fail("a thread ran on after its end");
 }
@@ -136,11 +142,29 @@ inline void wait_warp() {
 }
 // A barrier of the block, and the OR of what threads bring to it.
 inline u32 wait_block(u32 value) {
+    Block& block = blocks[number];
     u64 turn = block.turn;
     block.any[turn & 1] |= value, block.arrived++;
     pass(block);
     while (block.turn == turn) pause();
     return block.any[turn & 1];
+}
+
+// Some lanes of a warp, those of a mask, where the others may be elsewhere.
+struct Lanes {
+    u64 turn = 0, value[2][32];
+    u32 arrived = 0;
+};
+inline std::map<u64, Lanes> lanes;
+template <class T>
+inline T exchange_among(u32 mask, T value, u32 from) {
+    Lanes& some = lanes[(u64)(now->id / 32) << 32 | mask];
+    u64 turn = some.turn;
+    memcpy(some.value[turn & 1] + now->id % 32, &value, sizeof value);
+    if (++some.arrived == (u32)__builtin_popcount(mask)) some.arrived = 0, some.turn++, events++;
+    while (some.turn == turn) pause();
+    if (mask >> from % 32 & 1) memcpy(&value, some.value[turn & 1] + from % 32, sizeof value);
+    return value;
 }
 
 // This lane's value goes to the others; the value of lane `from` comes, if there is one.
@@ -172,20 +196,28 @@ inline u32 run_round(u32 threads, bool backwards) {
     for (u32 k = 0; k < threads; k++) {
         Fibre& fibre = fibres[backwards ? threads - 1 - k : k];
         if (fibre.done || (fibre.in_warp && warps[fibre.id / 32].turn == fibre.warp_turn)) continue;
-        now = &fibre, threadIdx = dim3(fibre.id);
+        u32 first = blockIdx.x - number;
+        now = &fibre, number = fibre.id / block_threads, dynamic_shared = all_shared[number];
+        threadIdx = dim3(fibre.id % block_threads), blockIdx.x = first + number;
         emu_switch(&main_stack, fibre.stack_pointer);
         ended += fibre.done;
     }
     return ended;
 }
 inline u64 turns() {
-    u64 sum = block.turn + events;
+    u64 sum = events;
+    for (Block& block : blocks) sum += block.turn;
     for (Warp& warp : warps) sum += warp.turn;
     return sum;
 }
-inline void run_block(u32 threads) {
+// Some blocks, whose threads are whole warps if there are several.
+inline void run_blocks(u32 count, u32 each) {
+    u32 threads = count * each;
+    block_threads = each, number = 0;
     fibres.resize(threads), warps.assign((threads + 31) / 32, Warp());
-    block = Block(), block.live = threads;
+    blocks.assign(count, Block());
+    for (Block& block : blocks) block.live = each;
+    lanes.clear();
     for (u32 i = 0; i < threads; i++) ready(fibres[i], i), warps[i / 32].live++;
     for (u32 left = threads, round = 0; left; round++) {
         u64 before = turns();
@@ -193,23 +225,27 @@ inline void run_block(u32 threads) {
         if (each_round) each_round();
         u32 ended = run_round(threads, round % 2);
         for (Warp& warp : warps) pass(warp);
-        pass(block);
+        for (Block& block : blocks) pass(block);
         if (!ended && before == turns()) fail("deadlock");
         left -= ended;
     }
 }
 
 template <class Kernel, class... Arguments>
-inline void launch(Kernel kernel, dim3 grid, u32 threads, Arguments... arguments) {
+inline void launch_clusters(Kernel kernel, u32 cluster, dim3 grid, u32 threads, Arguments... arguments) {
     gridDim = grid, blockDim = dim3(threads);
     body = [&] { kernel(arguments...); };
     for (u32 y = 0; y < grid.y; y++) {
-        for (u32 x = 0; x < grid.x; x++) {
-            blockIdx = dim3(x, y);
-            memset(dynamic_shared, 0xcd, SHARED);
-            run_block(threads);
+        for (u32 x = 0; x < grid.x; x += cluster) {
+            blockIdx = dim3(x, y), number = 0;
+            memset(all_shared, 0xcd, cluster * SHARED);
+            run_blocks(cluster, threads);
         }
     }
+}
+template <class Kernel, class... Arguments>
+inline void launch(Kernel kernel, dim3 grid, u32 threads, Arguments... arguments) {
+    launch_clusters(kernel, 1, grid, threads, arguments...);
 }
 
 }  // namespace emu
@@ -218,10 +254,14 @@ inline void __syncthreads() { emu::wait_block(0); }
 inline int __syncthreads_or(int value) { return (int)emu::wait_block(value != 0); }
 inline void __syncwarp(unsigned = ~0u) { emu::wait_warp(); }
 template <class T>
-inline T __shfl_xor_sync(unsigned, T value, int mask) { return emu::exchange(value, emu::now->id ^ (unsigned)mask); }
+inline T __shfl_xor_sync(unsigned among, T value, int mask) {
+    unsigned from = emu::now->id ^ (unsigned)mask;
+    return among == ~0u ? emu::exchange(value, from) : emu::exchange_among(among, value, from);
+}
 template <class T>
-inline T __shfl_sync(unsigned, T value, int lane, int width = 32) {
-    return emu::exchange(value, (emu::now->id & ~(width - 1)) | (lane & (width - 1)));
+inline T __shfl_sync(unsigned among, T value, int lane, int width = 32) {
+    unsigned from = (emu::now->id & ~(width - 1)) | (lane & (width - 1));
+    return among == ~0u ? emu::exchange(value, from) : emu::exchange_among(among, value, from);
 }
 template <class T>
 inline T __shfl_up_sync(unsigned, T value, int by) {

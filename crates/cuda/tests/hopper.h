@@ -1,7 +1,7 @@
 // What bulk.cuh and wgmma.cuh are on the GPU, for emu.h: barriers in shared memory, copies by the copy engine, products of warps and of
 // warpgroups. What is asynchronous happens as late as it may: copies land a while after they were asked for, products read their
 // operands, registers and shared memory alike, when they are waited for. So what is overwritten too early shows. Blocks run one after
-// the other: no clusters.
+// the other, or cluster after cluster.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -33,14 +33,17 @@ struct State {
     u32 count = 0, pending = 0, phase = 0;
     long tx = 0;
 };
+// By their addresses in a cluster: a block's own address and, above it, the block's number.
 inline std::map<u32, State> barriers;
+constexpr u32 BLOCK = 1 << 20;
+inline u32 in_cluster(u32 at) { return at < BLOCK ? at + (number + 1) * BLOCK : at; }
 
 inline void settle(State& state) {
     events++;
     if (state.pending == 0 && state.tx == 0) state.pending = state.count, state.phase ^= 1;
 }
 inline void arrive(u32 at, long tx = 0) {
-    State& state = barriers.at(at);
+    State& state = barriers.at(in_cluster(at));
     if (state.pending == 0) fail("a barrier has more arrivals than it counts");
     state.pending--, state.tx += tx;
     settle(state);
@@ -73,8 +76,10 @@ inline std::map<u32, u32> groups;
 // Where the launch's shared memory begins: the first kilobyte is the system's, as on the GPU.
 constexpr u32 FIRST = 1024;
 inline char* at_shared(u32 at) {
+    char* memory = at < BLOCK ? dynamic_shared : all_shared[at / BLOCK - 1];
+    at %= BLOCK;
     if (at < FIRST || at >= FIRST + SHARED) fail("an address outside of shared memory");
-    return dynamic_shared + (at - FIRST);
+    return memory + (at - FIRST);
 }
 
 inline float bf16_at(u32 shared) {
@@ -121,17 +126,36 @@ inline u32 shared_address(const void* at) { return emu::FIRST + (u32)((const cha
 struct Barrier {
     u32 at;
 
-    void init(u32 count) { emu::barriers[at] = {count, count, 0, 0}; }
+    void init(u32 count) { emu::barriers[emu::in_cluster(at)] = {count, count, 0, 0}; }
     void arrive() { emu::arrive(at); }
-    void arrive_at(u32) { emu::fail("there are no clusters"); }
+    void arrive_at(u32 block);
     void arrive_expect_tx(u32 bytes) { emu::arrive(at, bytes); }
     void wait(u32 parity) {
-        while (emu::barriers.at(at).phase == parity) emu::pause();
+        while (emu::barriers.at(emu::in_cluster(at)).phase == parity) emu::pause();
     }
 };
+inline u32 address_in(u32 at, u32 block) {
+    if (block >= emu::blocks.size()) emu::fail("a block outside of the cluster");
+    return at + (block + 1) * emu::BLOCK;
+}
+inline void Barrier::arrive_at(u32 block) {
+    if (emu::blocks[block].live == 0) emu::fail("a barrier of a block that has ended");
+    emu::arrive(address_in(at, block));
+}
 inline void fence_mbarrier_init() {}
-inline void cluster_arrive() {}
-inline void cluster_wait() {}
+// Those who have arrived, and by thread how often.
+inline std::map<u32, u32> cluster_arrivals;
+inline void cluster_arrive() { cluster_arrivals[emu::now->id]++, emu::events++; }
+inline void cluster_wait() {
+    u32 mine = cluster_arrivals[emu::now->id];
+    auto all = [&] {
+        for (emu::Fibre& fibre : emu::fibres) {
+            if (cluster_arrivals[fibre.id] < mine) return false;
+        }
+        return true;
+    };
+    while (!all()) emu::pause();
+}
 inline void launch_dependent_grids() {}
 inline void wait_on_dependent_grids() {}
 template <u32>
@@ -142,12 +166,14 @@ inline bool elect_one() { return emu::now->id % 32 == 0; }
 inline u64 evict_first_policy() { return 0; }
 
 inline void copy_later(u32 to, const void* from, u32 bytes) {
+    to = emu::in_cluster(to);
     emu::do_later([=] { memcpy(emu::at_shared(to), from, bytes); });
 }
 inline void arrive_later(Barrier done, long tx, bool counts) {
+    u32 at = emu::in_cluster(done.at);
     emu::do_later([=] {
-        if (counts) return emu::arrive(done.at);
-        emu::State& state = emu::barriers.at(done.at);
+        if (counts) return emu::arrive(at);
+        emu::State& state = emu::barriers.at(at);
         state.tx -= tx, emu::settle(state);
     });
 }
@@ -174,7 +200,11 @@ inline void cp_async_bulk_tensor(u32 to, const TensorMap& map, u32 column, u32 r
     }
     arrive_later(done, (long)box * 128, false);
 }
-inline void cp_async_bulk_tensor_multicast(u32, const TensorMap&, u32, u32, Barrier, unsigned short) { emu::fail("there are no clusters"); }
+inline void cp_async_bulk_tensor_multicast(u32 to, const TensorMap& map, u32 column, u32 row, Barrier done, unsigned short blocks) {
+    for (u32 b = 0; b < 16; b++) {
+        if (blocks >> b & 1) cp_async_bulk_tensor(address_in(to, b), map, column, row, {address_in(done.at, b)});
+    }
+}
 inline void prefetch_tensor_map(const TensorMap&) {}
 
 template <class T>
@@ -206,13 +236,18 @@ inline float from_bf16(u32 low) { return __uint_as_float(low << 16); }
 inline u32 atomic_add_release(u32* count, u32 by) { return atomicAdd(count, by); }
 inline void fence_acq_rel() {}
 
-template <u32 THREADS>
-inline void named_barrier() {
-    static emu::State all = {THREADS, THREADS, 0, 0};
+template <u32 THREADS, u32 NUMBER = 1>
+inline void named_barrier(bool waits = true) {
+    static std::vector<emu::State> of_blocks(emu::MOST_BLOCKS, {THREADS, THREADS, 0, 0});
+    emu::State& all = of_blocks[emu::number];
     u32 phase = all.phase;
     all.pending--, emu::settle(all);
-    while (all.phase == phase) emu::pause();
+    while (waits && all.phase == phase) emu::pause();
 }
+template <u32 THREADS>
+inline void barrier_arrive() { named_barrier<THREADS, 2>(false); }
+template <u32 THREADS>
+inline void barrier_wait() { named_barrier<THREADS, 2>(); }
 inline uint4 ldmatrix4(u32 at) {
     u32 lane = emu::now->id % 32, words[4];
     for (u32 m = 0; m < 4; m++) words[m] = lds32(emu::exchange(at, 8 * m + lane / 4) + lane % 4 * 4);
@@ -231,6 +266,8 @@ inline void mma_m16n8k16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0
 
 inline u64 smem_descriptor(u32 shared) { return shared >> 4 & 0x3fff; }
 inline void wgmma_fence() {}
+template <u32 COUNT>
+inline void wait_for_registers(float (&)[COUNT]) {}
 inline void wgmma_commit_group() { emu::groups[emu::now->id]++; }
 template <u32 LEFT>
 inline void wgmma_wait_group() { emu::finish_groups(LEFT); }

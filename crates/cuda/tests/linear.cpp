@@ -32,13 +32,13 @@ static void start(Linear linear, u32 blocks) {
 #else
 static void start(Linear linear, u32 blocks) {
     // As the library does: no block without a step.
-    u32 tiles = pieces(linear.outputs, Chosen::ROWS) * pieces(linear.tokens, Chosen::TOKENS);
-    blocks = min(blocks, tiles * pieces(linear.per_row(), Chosen::ENTRIES));
+    u32 tiles = pieces(linear.outputs, Chosen::CLUSTER * Chosen::ROWS) * pieces(linear.tokens, Chosen::TOKENS);
+    blocks = Chosen::CLUSTER * min(blocks, tiles * pieces(linear.per_row(), Chosen::ENTRIES));
     std::vector<float4> parts(2 * blocks * Chosen::ROWS * Chosen::TOKENS / 4);
     std::vector<u32> counts(blocks * Chosen::WARPS);
     linear.parts = parts.data(), linear.counts = counts.data();
-    TensorMap map = {{(u64)linear.x, linear.inputs, linear.tokens, Chosen::TOKENS}};
-    emu::launch(linear_wide, dim3(blocks), Chosen::THREADS, linear, map);
+    TensorMap map = {{(u64)linear.x, linear.inputs, linear.tokens, Chosen::TOKENS / Chosen::CLUSTER}};
+    emu::launch_clusters(linear_wide, Chosen::CLUSTER, dim3(blocks), Chosen::THREADS, linear, map);
     if (std::count(counts.begin(), counts.end(), 0u) != (long)counts.size()) emu::fail("a count that was left");
 }
 #endif

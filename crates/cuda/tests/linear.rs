@@ -16,25 +16,28 @@ use buddy_core::Target;
 const WINDOW: u8 = 108;
 /// The nibble of an entry that is stored as it is.
 const RAW: u8 = 5;
-/// The macros of a small shape of the kernel for more tokens: of 16 in a tile, one warpgroup that multiplies, two entries to a step.
-fn wide() -> Vec<(&'static str, u32)> {
+/// The macros of a small shape of the kernel for more tokens: of 16 in a tile, two entries to a step; warpgroups that multiply the same
+/// rows, and blocks that share x.
+fn wide(slices: u32, cluster: u32) -> Vec<(&'static str, u32)> {
     let step = 8 * (16 * 96 + 16) + 2 * 16 * 128;
-    let shared = 3 * (step + 8 * 132 + 32 * 36 + 32) + 2048;
-    let shape =
-        [("TOKENS", 16), ("GROUPS", 1), ("FRAGMENTS", 1), ("ENTRIES", 2), ("STAGES", 3), ("CLUSTER", 1)];
-    [&shape[..], &[("GATED", 0), ("SHARED", shared)]].concat()
+    let mut shared: u32 = 3 * (step + 8 * 132 + 32 * 36 + 32) + 2048 * slices;
+    if slices > 1 {
+        shared = shared.next_multiple_of(128) + (slices - 1) * 64 * 16 * 4;
+    }
+    let shape = [("TOKENS", 16), ("GROUPS", slices), ("SLICES", slices), ("ENTRIES", 2), ("STAGES", 3)];
+    [&shape[..], &[("CLUSTER", cluster), ("GATED", 0), ("SHARED", shared)]].concat()
 }
 
 /// The same of the kernel for few: two warps that multiply and two that add up, two columns to each of the first in a step.
 fn narrow() -> Vec<(&'static str, u32)> {
-    let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 8;
+    let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
     let shape = [("EIGHTS", 1), ("WARPS", 2), ("STAGES", 3), ("ADDERS", 2), ("SHARE", 2)];
     [&shape[..], &[("SHARED", shared.next_multiple_of(128))]].concat()
 }
 
 fn build(of: &str, shape: &[(&str, u32)]) -> PathBuf {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(of);
-    let prefix = of.to_uppercase();
+    let prefix = of.split('-').next().unwrap_or(of).to_uppercase();
     let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))
         .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-psabi"])
         .args(["-fsanitize=undefined", "-fno-sanitize-recover=all"])
@@ -164,7 +167,18 @@ fn a_layer_of_many_tokens_is_right_for_weights_in_every_layout() {
         ([70, 64, 20, 2], 3),
         ([200, 448, 9, 7], 4),
     ];
-    compare(&build("linear", &wide()), &cases);
+    compare(&build("linear", &wide(1, 1)), &cases);
+}
+
+#[test]
+fn blocks_of_a_cluster_share_x() {
+    compare(&build("linear-cluster", &wide(1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
+}
+
+#[test]
+fn warpgroups_share_rows() {
+    let cases = [([40, 256, 5, 3], 0), ([200, 384, 20, 5], 4), ([130, 256, 16, 4], 2)];
+    compare(&build("linear-sliced", &wide(2, 1)), &cases);
 }
 
 #[test]

@@ -10,8 +10,8 @@ from ..torch.ops import place, span
 PAGE = 64
 # Bytes of an entry.
 ENTRY = 128
-# Share of the card's memory that overflow may take before it goes to the host.
-SMALL = 1 / 2048
+# Share of the card's memory that overflow may take before it goes to the host: what a short context gains by it is more than this is worth.
+SMALL = 1 / 64
 
 
 def pinned(size: int) -> torch.Tensor:
@@ -28,23 +28,26 @@ class PagedCache:
     """Keys and values of all layers for some sequences, with room for ``capacity`` tokens of each.
 
     Device memory holds three quarters of the plain bytes. What does not fit there lies in host memory, pinned once; where a cache is
-    small beside the card's memory, it lies in device memory too, since a single read over the link takes longer than a short
-    context.
+    small beside the card's memory, it lies in device memory too, since a single read over the link takes as long as a short
+    context. ``small`` is the share of the card that it may take there.
     """
 
-    def __init__(self, layers: int, kv_heads: int, head: int, sequences: int, capacity: int, device: torch.device | str = "cuda"):
+    def __init__(self, layers: int, kv_heads: int, head: int, sequences: int, capacity: int, device: torch.device | str = "cuda",
+                 small: float = SMALL):
         self.device, self.sequences = torch.device(device), sequences
         self.kv_heads, self.head = kv_heads, head
         pages = -(-capacity // PAGE)
         self.capacity = pages * PAGE
         self.shape = (layers, sequences * pages, kv_heads, head, PAGE)
         self.table = torch.arange(sequences * pages, dtype=torch.int32, device=device).view(sequences, pages)
+        # Pages are in order, so a sequence's tokens have one place after the other.
+        self.places = torch.arange(sequences * self.capacity, device=device).view(sequences, self.capacity)
         self.lengths = torch.zeros(sequences, dtype=torch.int32, device=device)
         entries, overflow, metadata, scratch = _native.kv_bytes(place(self.lengths), self.shape, sequences)
         self.entries = torch.empty(entries, dtype=torch.uint8, device=device)
         self.metadata = torch.empty(metadata, dtype=torch.uint8, device=device)
         self.scratch = torch.zeros(scratch, dtype=torch.uint8, device=device)
-        is_small = overflow <= torch.cuda.get_device_properties(self.device).total_memory * SMALL
+        is_small = overflow <= torch.cuda.get_device_properties(self.device).total_memory * small
         self.overflow = torch.empty(overflow, dtype=torch.uint8, device=device) if is_small else pinned(overflow)
         _native.kv_clear(self.place, self.native)
 
@@ -70,8 +73,7 @@ class PagedCache:
 
     def slots(self, first: int, count: int) -> torch.Tensor:
         """Where tokens of every sequence go, sequence by sequence."""
-        places = torch.arange(first, first + count, device=self.device)
-        return (self.table[:, places // PAGE].long() * PAGE + places % PAGE).reshape(-1)
+        return self.places[:, first : first + count].reshape(-1)
 
     def append(self, layer: int, keys: torch.Tensor, values: torch.Tensor, first: int) -> None:
         """Appends tokens (sequences, tokens, heads, values) of a layer from a position on; the first ones choose its windows."""

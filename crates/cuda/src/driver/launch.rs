@@ -50,12 +50,14 @@ pub struct Launch {
     pub shared: u32,
     /// Programmatic dependent launch: it may begin while the kernel before it in the stream ends.
     pub overlaps: bool,
+    /// Blocks of a cluster, where the kernel does not say itself; 1 for none.
+    pub cluster: u32,
 }
 
 impl Launch {
     /// A launch that waits for the kernel before it.
     pub fn new(blocks: (u32, u32), threads: u32, shared: u32) -> Self {
-        Self { blocks, threads, shared, overlaps: false }
+        Self { blocks, threads, shared, overlaps: false, cluster: 1 }
     }
 
     /// Blocks in a row, without dynamic shared memory.
@@ -101,11 +103,24 @@ impl Launch {
         kernel: &CudaFunction,
         arguments: &impl Arguments,
     ) -> Result<(), DriverError> {
-        let mut overlap = sys::CUlaunchAttribute {
+        let overlap = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
             value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
+        let cluster = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: self.cluster, y: 1, z: 1 },
+            },
+        };
+        let mut attributes = [overlap; 2];
+        let mut count = usize::from(self.overlaps);
+        if self.cluster > 1 {
+            attributes[count] = cluster;
+            count += 1;
+        }
         let config = sys::CUlaunchConfig {
             gridDimX: self.blocks.0,
             gridDimY: self.blocks.1,
@@ -115,8 +130,8 @@ impl Launch {
             blockDimZ: 1,
             sharedMemBytes: self.shared,
             hStream: stream.cu_stream(),
-            attrs: &mut overlap,
-            numAttrs: u32::from(self.overlaps),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: count as u32,
         };
         stream.context().bind_to_thread()?;
         let (function, mut places) = (kernel.cu_function(), arguments.places());

@@ -2,31 +2,20 @@
 
 use std::{collections::HashMap, sync::PoisonError};
 
-use cudarc::driver::{CudaFunction, CudaStream};
+use cudarc::driver::{CudaFunction, CudaStream, sys::CUfunction_attribute};
 
 use super::{
-    KvCache, KvShape, KvView, overlapping,
+    AttentionPlan, KvCache, KvShape, KvView, overlapping,
+    plan::MOST_COLUMNS,
     shape::{ALIGN, fits},
 };
-use crate::{
-    DeviceSpan, Error,
-    driver::Launch,
-    source::{ATTENTION_SHARED, Source, attention_teams},
-};
+use crate::{DeviceSpan, Error};
 
-/// Threads of a team, and of the warps that fetch.
-const TEAM_THREADS: u32 = 2 * 32;
-const FETCHING_THREADS: u32 = 2 * 32;
-/// Tokens of a tile; tiles that a block has at least, if blocks are few; and tiles of a block from which on all blocks attend. On an H200 1024
-/// tokens of 8 heads take 13.8 us with 132 blocks and 11.8 with 32.
-const TILE_TOKENS: u64 = 32;
-const TILES_OF_BLOCK: u64 = 8;
-const TILES_OF_LONG: u64 = 64;
-/// Columns, heads times tokens that ask, that the widest kernel takes.
-const MOST_COLUMNS: u32 = 16;
+/// Percent of a multiprocessor's memory that are shared memory, as much as can be, and not cache.
+const ALL_SHARED: i32 = 100;
 
-/// The kernels by values of a head and columns, and whether tokens are fresh.
-pub(crate) type Attentions = HashMap<(u32, u32, bool), CudaFunction>;
+/// The kernels by values of a head and columns, whether tokens are fresh, and whether items are clusters'.
+pub(crate) type Attentions = HashMap<(u32, u32, bool, bool), CudaFunction>;
 
 /// What the kernel takes: the struct `Attention` of `attention_plan.cuh`.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +37,8 @@ pub struct AttentionArguments {
     group: u32,
     layer: u32,
     scale: f32,
+    split: u32,
+    reserved: u32,
 }
 
 /// What is asked of a layer.
@@ -80,23 +71,6 @@ impl Attend<'_> {
     pub fn columns(&self) -> u32 {
         if self.tokens * self.group <= 8 { 8 } else { MOST_COLUMNS }
     }
-}
-
-/// The grid of attention. Only compressed memory has metadata to fetch.
-pub fn attention_launch(blocks: u32, columns: u32, metadata: bool) -> Launch {
-    let fetching = if metadata { FETCHING_THREADS } else { FETCHING_THREADS / 2 };
-    let threads = attention_teams(columns) * TEAM_THREADS + fetching;
-    Launch::new((blocks, 1), threads, ATTENTION_SHARED)
-}
-
-/// Blocks for so many heads of so many tiles each, at most `most`.
-fn blocks_of(items: u32, tiles: u64, most: u32) -> u32 {
-    if items <= most && tiles * u64::from(items) <= TILES_OF_LONG * u64::from(most) {
-        return items * (tiles / TILES_OF_BLOCK).clamp(1, u64::from(most / items)) as u32;
-    }
-    let each = items.div_ceil(most);
-    let more = tiles * u64::from(each) - tiles * u64::from(items) / u64::from(most);
-    if items > most && more <= TILES_OF_BLOCK { items.div_ceil(each) } else { most }
 }
 
 impl KvShape {
@@ -141,21 +115,19 @@ impl KvCache<'_> {
         arguments: AttentionArguments,
         fresh: bool,
     ) -> Result<(), Error> {
-        let kernel = self.attention(asked, fresh)?;
-        let launch = attention_launch(self.attention_blocks(asked), asked.columns(), true);
+        let plan = self.attention_plan(asked);
+        let (kernel, launch) = (self.attention(asked, plan, fresh)?, plan.launch(asked.columns(), true));
         // SAFETY: the caller's promise.
         let started = unsafe { overlapping(launch).start(on, &kernel, &(arguments,)) };
         self.gpu.check("start attention", started)
     }
 
-    /// Blocks that attend: a block for each multiprocessor, and for short contexts fewer, each with the same share of one head or
-    /// with as many whole heads: what several blocks find of a head must be joined, which takes longer than to attend to some
-    /// tokens more.
-    pub fn attention_blocks(&self, asked: &Attend<'_>) -> u32 {
+    /// How blocks share what is asked: by what has room in the table, since lengths are known on the device alone.
+    pub fn attention_plan(&self, asked: &Attend<'_>) -> AttentionPlan {
         let pages = asked.table.bytes() / 4 / u64::from(asked.sequences.max(1));
-        let tiles = pages * u64::from(self.shape.page_tokens) / TILE_TOKENS;
+        let tokens = pages * u64::from(self.shape.page_tokens);
         let items = asked.sequences.saturating_mul(self.shape.heads).max(1);
-        blocks_of(items, tiles, self.gpu.multiprocessors())
+        AttentionPlan::of(items, tokens, asked.columns(), self.gpu.multiprocessors())
     }
 
     /// What the kernel takes, for one that works otherwise on the same: the plain twin that is measured beside it.
@@ -196,35 +168,23 @@ impl KvCache<'_> {
             group,
             layer,
             scale: scale * std::f32::consts::LOG2_E,
+            split: self.attention_plan(asked).split(),
+            reserved: 0,
         })
     }
 
-    fn attention(&self, asked: &Attend<'_>, fresh: bool) -> Result<CudaFunction, Error> {
-        let key = (self.shape.head_values, asked.columns(), fresh);
+    fn attention(&self, asked: &Attend<'_>, plan: AttentionPlan, fresh: bool) -> Result<CudaFunction, Error> {
+        let key = (self.shape.head_values, asked.columns(), fresh, plan.has_clusters());
         let mut known = self.kernels.attentions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = known.get(&key) {
             return Ok(kernel.clone());
         }
-        let module = self.gpu.module(&Source::attention("Packed", key.0, key.1, fresh))?;
+        let module = self.gpu.module(&plan.source("Packed", key.0, key.1, fresh))?;
         let kernel = self.gpu.check("find the kernels", module.load_function("attention"))?;
+        // Two blocks of a cluster have room only in all of it, and other sizes than those of the products around would stop the GPU between.
+        let share = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        self.gpu.check("choose shared memory", kernel.set_attribute(share, ALL_SHARED))?;
         known.insert(key, kernel.clone());
         Ok(kernel)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_contexts_have_blocks_with_whole_heads_and_long_ones_all_blocks() {
-        // Sequences times 8 heads, and tiles of 1024 and of 32,768 tokens.
-        assert_eq!(blocks_of(8, 32, 132), 32);
-        assert_eq!(blocks_of(64, 32, 132), 128);
-        assert_eq!(blocks_of(256, 32, 132), 128, "two heads to a block");
-        assert_eq!(blocks_of(512, 32, 132), 128, "four");
-        assert_eq!(blocks_of(160, 32, 132), 132, "two to half of the blocks and one to the others");
-        assert_eq!(blocks_of(64, 1024, 132), 132);
-        assert_eq!(blocks_of(256, 1024, 132), 132);
     }
 }

@@ -4,6 +4,7 @@
 
 mod attention;
 mod fresh;
+mod plan;
 mod shape;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +14,9 @@ use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream};
 
 pub(crate) use attention::Attentions;
-pub use attention::{Attend, AttentionArguments, attention_launch};
+pub use attention::{Attend, AttentionArguments};
 pub use fresh::Fresh;
+pub use plan::AttentionPlan;
 pub use shape::{KvBytes, KvMemory, KvShape};
 
 use crate::{

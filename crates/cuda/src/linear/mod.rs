@@ -9,6 +9,7 @@ mod plan;
 mod unpack;
 mod vendor;
 mod weights;
+mod wide;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -20,9 +21,10 @@ use buddy_codec::{Codec, FrozenHeader};
 use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream, DriverError};
 pub(crate) use plan::sources;
-use plan::{ALIGN, MOST_SHARED, Narrow, Plan, Wide};
+use plan::{ALIGN, MOST_SHARED, Narrow, Plan};
 use vendor::Vendor;
 pub use weights::Weights;
+use wide::Wide;
 
 use crate::{
     DeviceSpan, Error, Gpu, Source,
@@ -39,7 +41,7 @@ pub enum Output {
     /// fp32, as it was added up.
     Fp32,
     /// bf16 of silu(gate) * value, for weights in which eight rows of gates and eight of values take turns: half as many outputs as
-    /// rows. On Hopper, for up to 512 tokens.
+    /// rows. On Hopper, for up to 1024 tokens.
     Gated,
 }
 
@@ -176,7 +178,7 @@ impl Linear<'_> {
             Plan::Narrow(narrow) => self.narrow(on, narrow, view()),
             Plan::Wide(wide) => self.wide(on, wide, view()),
             Plan::Plain(_) if self.output == Output::Gated => {
-                Err(Error::Weights { what: "gates are computed on Hopper alone, and for up to 512 tokens" })
+                Err(Error::Weights { what: "gates are computed on Hopper alone, and for up to 1024 tokens" })
             }
             Plan::Plain(rows) => self.plain(on, sizes, rows, work),
         }

@@ -1,6 +1,9 @@
 //! Which kernel a linear layer takes, its shape, and the memory it works in.
 
-use super::{Sizes, unpack};
+use super::{
+    Sizes, unpack,
+    wide::{LOW, SLICED, WIDE, Wide},
+};
 use crate::{Gpu, Source, driver::Launch};
 
 /// Shared memory that a block of Hopper's may have.
@@ -9,9 +12,8 @@ pub(super) const MOST_SHARED: u32 = 227 << 10;
 pub(super) const COLUMN: u32 = 16 * 96;
 pub(super) const ENTRY: u32 = 128;
 const PLAIN_COLUMN: u32 = 16 * ENTRY;
-/// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen tokens.
-const SLOTS: u32 = 8;
-const OUT: u32 = 16 * 32;
+/// Parts by which a panel of x comes into a narrow kernel.
+const PARTS: u32 = 3;
 /// Weights of a large matrix, at least.
 const LARGE: u64 = 48 << 20;
 /// What scratch is aligned to. It begins with counts, which are zeros between layers, and have so much room, at least.
@@ -47,12 +49,12 @@ pub(crate) enum Form {
 
 impl Form {
     /// Bytes of a column of sixteen entries.
-    fn column(self) -> u32 {
+    pub(super) fn column(self) -> u32 {
         if self == Self::Plain { PLAIN_COLUMN } else { COLUMN }
     }
 
     /// Its macros, and the end of its program's name.
-    fn macros(self) -> (Vec<String>, &'static str) {
+    pub(super) fn macros(self) -> (Vec<String>, &'static str) {
         match self {
             Self::Frozen => (vec!["BUDDY_LINEAR_GATED=0".to_owned()], ""),
             Self::Gated => (vec!["BUDDY_LINEAR_GATED=1".to_owned()], "-gated"),
@@ -76,45 +78,25 @@ pub(crate) struct Narrow {
     form: Form,
 }
 
-/// The shape of a wide kernel: see `Shape` in `linear_plan.cuh`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Wide {
-    tokens: u32,
-    groups: u32,
-    fragments: u32,
-    entries: u32,
-    stages: u32,
-    /// Blocks that share x.
-    cluster: u32,
-    form: Form,
-}
-
 /// What measured best on an H200; three warps that add up leave room for 4096 columns of eight tokens.
 const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4, form: Form::Frozen };
 /// Tokens that the narrow kernel takes even of large matrices whose x has no room in shared memory; and those above which weights
 /// are made plain.
 const FEW: u32 = 4;
-const MANY: u32 = 512;
-
-const fn wide(tokens: u32, [groups, fragments, entries, stages, cluster]: [u32; 5]) -> Wide {
-    Wide { tokens, groups, fragments, entries, stages, cluster, form: Form::Frozen }
-}
-
-/// By the most tokens of a tile; larger numbers have several.
-const WIDE: [Wide; 6] = [
-    wide(8, [3, 1, 2, 5, 1]),
-    wide(16, [3, 1, 2, 5, 1]),
-    wide(32, [3, 1, 2, 4, 1]),
-    wide(64, [3, 1, 2, 4, 1]),
-    wide(128, [3, 1, 2, 3, 2]),
-    wide(256, [2, 1, 1, 4, 2]),
-];
+const MANY: u32 = 1024;
 
 /// Every program of linear layers, of the gated ones and of the plain wide ones one.
 pub(crate) fn sources() -> Vec<Source> {
     let others = [WIDE[0].gated(), WIDE[4].plain()];
     let narrow = [NARROW, NARROW.plain()].map(|narrow| narrow.source());
-    WIDE.iter().chain(&others).map(Wide::source).chain(narrow).chain([unpack::source()]).collect()
+    WIDE.iter()
+        .chain(&SLICED)
+        .chain(&LOW)
+        .chain(&others)
+        .map(Wide::source)
+        .chain(narrow)
+        .chain([unpack::source()])
+        .collect()
 }
 
 impl Plan {
@@ -128,12 +110,12 @@ impl Plan {
         }
         let weights = u64::from(outputs) * u64::from(inputs);
         let has_room = NARROW.panel(inputs, tokens.min(8)) * 64 >= inputs;
-        if tokens <= FEW || (tokens <= 8 && (has_room || weights < LARGE)) {
+        let blocks = gpu.multiprocessors();
+        let low = Wide::low(blocks, sizes);
+        if tokens <= FEW || (tokens <= 8 && (has_room || (weights < LARGE && low.is_none()))) {
             return Self::Narrow(NARROW);
         }
-        // Two tiles of 128 tokens were as fast as one of 256.
-        let takes = |wide: &&Wide| tokens <= wide.tokens * if wide.tokens == 128 { 2 } else { 1 };
-        Self::Wide(*WIDE.iter().find(takes).unwrap_or(&WIDE[WIDE.len() - 1]))
+        Self::Wide(low.unwrap_or_else(|| Wide::usual(blocks, sizes)))
     }
 
     /// The same kernel for plain weights; none where the vendor's multiplies.
@@ -186,7 +168,7 @@ impl Sizes {
 }
 
 /// Macros that say a kernel's shape.
-fn defines(of: &str, names: &[&str], values: &[u32]) -> Vec<String> {
+pub(super) fn defines(of: &str, names: &[&str], values: &[u32]) -> Vec<String> {
     names.iter().zip(values).map(|(name, value)| format!("BUDDY_{of}_{name}={value}")).collect()
 }
 
@@ -206,7 +188,7 @@ impl Narrow {
         let (warps, stages, adders) = (self.warps, self.stages, self.adders);
         let steps = stages * (self.step() * (self.form.column() + 8) + 32 * (32 + 4) + 16);
         let sums = adders * (self.eights * warps * 32 * 16 + 8);
-        (steps + sums + 16 * (stages + adders) + 8).next_multiple_of(128)
+        (steps + sums + 16 * (stages + adders) + 8 * PARTS).next_multiple_of(128)
     }
 
     pub(crate) fn source(&self) -> Source {
@@ -236,72 +218,16 @@ impl Narrow {
     }
 }
 
-impl Wide {
-    /// Tokens of a tile that a block asks for.
-    pub(crate) fn share(&self) -> u32 {
-        self.tokens / self.cluster
-    }
-
-    /// Rows of W of a tile.
-    fn rows(&self) -> u32 {
-        64 * self.groups * self.fragments
-    }
-
-    /// Tiles of a cluster.
-    fn tiles(&self, sizes: Sizes) -> u64 {
-        u64::from(sizes.outputs.div_ceil(self.cluster * self.rows()))
-            * u64::from(sizes.tokens.div_ceil(self.tokens))
-    }
-
-    /// The shape for results that are gated.
-    pub(crate) fn gated(self) -> Self {
-        Self { form: Form::Gated, ..self }
-    }
-
-    /// The shape for plain weights, with as many steps as have room.
-    fn plain(self) -> Self {
-        let most = (1..=self.stages).rev().map(|stages| Self { stages, form: Form::Plain, ..self });
-        most.into_iter().find(|wide| wide.shared() <= MOST_SHARED).unwrap_or(self)
-    }
-
-    /// Shared memory: as `Shape` in `linear_plan.cuh` has it.
-    fn shared(&self) -> u32 {
-        let columns = self.rows() / 16 * self.entries;
-        let step = columns * (self.form.column() + 16) + self.entries * self.tokens * ENTRY;
-        let odd = SLOTS * (ENTRY + 4) + 32 * (32 + 4);
-        self.stages * (step + odd + 32) + 4 * self.groups * OUT
-    }
-
-    pub(crate) fn source(&self) -> Source {
-        let names = ["TOKENS", "GROUPS", "FRAGMENTS", "ENTRIES", "STAGES", "CLUSTER", "SHARED"];
-        let Self { tokens, groups, fragments, entries, stages, cluster, form } = *self;
-        let values = [tokens, groups, fragments, entries, stages, cluster, self.shared()];
-        let (macros, end) = form.macros();
-        Source::wide(
-            format!("linear-{tokens}{end}.cu"),
-            &[defines("LINEAR", &names, &values), macros].concat(),
-        )
-    }
-
-    pub(crate) fn launch(&self, gpu: &Gpu, sizes: Sizes) -> Launch {
-        let tiles = self.tiles(sizes);
-        let steps = tiles * u64::from((sizes.inputs / 64).div_ceil(self.entries));
-        let most = u64::from(gpu.multiprocessors() / self.cluster);
-        // Tiles that are cut alike have fewer pieces and fewer sums to add: worth a tenth of the blocks.
-        let even = most / tiles.max(1) * tiles;
-        let clusters = if 10 * even >= 9 * most { even } else { most }.min(steps) as u32;
-        Launch::new((self.cluster * clusters, 1), 128 * (self.groups + 1), self.shared())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_shape_has_room_in_shared_memory() {
+        let all = WIDE.iter().chain(&SLICED).chain(&LOW);
         assert!(
-            WIDE.iter().all(|wide| wide.shared() <= MOST_SHARED && wide.gated().shared() == wide.shared())
+            all.into_iter()
+                .all(|wide| wide.shared() <= MOST_SHARED && wide.gated().shared() == wide.shared())
         );
     }
 
@@ -314,7 +240,7 @@ mod tests {
     /// `linear_plan.cuh` wants two steps at least.
     #[test]
     fn plain_weights_have_kernels_of_the_same_form() {
-        for wide in WIDE {
+        for wide in WIDE.into_iter().chain(SLICED).chain(LOW) {
             let plain = wide.plain();
             assert!(
                 plain.form == Form::Plain && plain.shared() <= MOST_SHARED && plain.stages >= 2,

@@ -1,8 +1,8 @@
 //! Sequences in a cache, and the same keys and values in plain memory.
 
 use buddy_cuda::{
-    Attend, BuddyPool, Carveout, DeviceBytes, DeviceSpan, KvBytes, KvCache, KvMemory, KvRows, KvShape,
-    Launch, Source, attention_launch,
+    Attend, AttentionPlan, BuddyPool, Carveout, DeviceBytes, DeviceSpan, KvBytes, KvCache, KvMemory, KvRows,
+    KvShape, Launch, Source,
 };
 use cudarc::driver::DeviceRepr;
 
@@ -39,9 +39,10 @@ pub(crate) fn source() -> Source {
     program("attention_lab.cu", include_str!("../../kernels/attention_lab.cu"), &[])
 }
 
-/// The plain twin of attention.
-pub(crate) fn twin(head_values: u32, columns: u32) -> Source {
-    Source::attention("Plain", head_values, columns, false)
+/// The plain twins of attention: in runs, and in clusters where there are any.
+pub(crate) fn twins(head_values: u32, columns: u32) -> [Source; 2] {
+    let clusters = AttentionPlan::of(1, 1024, columns, 1);
+    [AttentionPlan::Runs(1), clusters].map(|plan| plan.source("Plain", head_values, columns, false))
 }
 
 impl Case {
@@ -120,7 +121,7 @@ pub(crate) struct Sequences<'a> {
     lengths: DeviceBytes,
     scratch: DeviceBytes,
     plain: DeviceBytes,
-    twin: Kernels,
+    twins: [Kernels; 2],
 }
 
 /// The struct `Reference` of `attention_lab.cu`.
@@ -145,6 +146,7 @@ impl<'a> Sequences<'a> {
         let (table, slots) = case.places();
         let scratch = shape.scratch_bytes(case.lengths.len() as u32, lab.gpu.multiprocessors());
         let columns = if case.tokens * case.group <= 8 { 8 } else { 16 };
+        let [runs, clusters] = twins(case.head_values, columns);
         let all = Self {
             kernels: lab.kernels(&source())?,
             pool: BuddyPool::new(&lab.gpu, entries, Carveout::Host, overflow)?,
@@ -158,7 +160,7 @@ impl<'a> Sequences<'a> {
             lengths: upload(lab, &bytes_of(&case.lengths, u32::to_le_bytes))?,
             scratch: lab.bytes(scratch)?,
             plain: lab.bytes(shape.entries() * 128)?,
-            twin: lab.kernels(&twin(case.head_values, columns))?,
+            twins: [lab.kernels(&runs)?, lab.kernels(&clusters)?],
             lab,
             case,
         };
@@ -276,9 +278,11 @@ impl<'a> Sequences<'a> {
         let asked = self.asked(1);
         let mut arguments = cache.arguments(&asked)?;
         arguments.cache.memory.device = at(&self.plain);
-        let launch = attention_launch(cache.attention_blocks(&asked), asked.columns(), false);
+        let plan = cache.attention_plan(&asked);
+        let (twin, launch) =
+            (&self.twins[usize::from(plan.has_clusters())], plan.launch(asked.columns(), false));
         // SAFETY: the arguments of `attention`; the plain memory has an entry for each of the cache's.
-        unsafe { self.twin.start("attention", launch, &(arguments,)) }
+        unsafe { twin.start("attention", launch, &(arguments,)) }
     }
 
     /// Makes the result of attention anything.

@@ -82,7 +82,10 @@ const SHAPES: [[u32; 6]; 6] = [
 
 /// The programs of this measurement.
 pub(crate) fn sources() -> Vec<Source> {
-    let twins = [64, 128].into_iter().flat_map(|values| [8, 16].map(|columns| data::twin(values, columns)));
+    let twins = [(64, 8), (64, 16), (128, 8), (128, 16)].into_iter().flat_map(|(values, columns)| {
+        let [runs, clusters] = data::twins(values, columns);
+        if columns == 8 { vec![runs, clusters] } else { vec![runs] }
+    });
     [data::source()].into_iter().chain(twins).collect()
 }
 

@@ -1,0 +1,169 @@
+//! The kernels of linear layers on products of warpgroups: their shapes, which one a layer takes, and their launches.
+
+use super::{
+    Sizes,
+    plan::{ENTRY, Form, MOST_SHARED, defines},
+};
+use crate::{Gpu, Source, driver::Launch};
+
+/// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen tokens.
+const SLOTS: u32 = 8;
+const OUT: u32 = 16 * 32;
+
+/// The shape of a wide kernel: see `Shape` in `linear_plan.cuh`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Wide {
+    pub(super) tokens: u32,
+    pub(super) groups: u32,
+    /// Warpgroups that share rows, each with some of a step's entries: one, or all.
+    pub(super) slices: u32,
+    pub(super) entries: u32,
+    pub(super) stages: u32,
+    /// Blocks that share x.
+    pub(super) cluster: u32,
+    pub(super) form: Form,
+}
+
+const fn wide(tokens: u32, [groups, slices, entries, stages, cluster]: [u32; 5]) -> Wide {
+    Wide { tokens, groups, slices, entries, stages, cluster, form: Form::Frozen }
+}
+
+/// By the most tokens of a tile; larger numbers have several.
+pub(super) const WIDE: [Wide; 6] = [
+    wide(8, [3, 1, 2, 5, 1]),
+    wide(16, [3, 1, 2, 5, 1]),
+    wide(32, [3, 1, 2, 4, 1]),
+    wide(64, [3, 1, 2, 4, 1]),
+    wide(128, [3, 1, 2, 3, 2]),
+    wide(256, [2, 1, 1, 4, 2]),
+];
+
+/// Tiles of fewer rows, for matrices of which they are one to each multiprocessor, or one to as many: fewer blocks share sums. Four
+/// warpgroups with a quarter of the columns each; with more tokens one or two.
+pub(super) const SLICED: [Wide; 3] =
+    [wide(8, [4, 4, 4, 6, 1]), wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
+pub(super) const LOW: [Wide; 2] = [wide(64, [1, 1, 2, 7, 1]), wide(128, [2, 1, 2, 3, 1])];
+/// Weights of a matrix that one warpgroup to a block decodes in time.
+const SMALL: u64 = 24 << 20;
+
+impl Wide {
+    /// The kernel for any matrix.
+    pub(super) fn usual(blocks: u32, sizes: Sizes) -> Self {
+        let tokens = sizes.tokens;
+        // Two tiles of 128 tokens were as fast as one of 256.
+        let takes = |wide: &&Self| tokens <= wide.tokens * if wide.tokens == 128 { 2 } else { 1 };
+        let [.., narrower, widest] = WIDE;
+        let usual = *WIDE.iter().find(takes).unwrap_or(&widest);
+        // Where there are fewer tiles than blocks, and they cannot be cut alike, smaller ones may be.
+        let smaller = usual == widest
+            && usual.tiles(sizes) < u64::from(blocks / usual.cluster)
+            && usual.pieces(blocks, sizes).is_none()
+            && narrower.pieces(blocks, sizes).is_some();
+        if smaller { narrower } else { usual }
+    }
+
+    /// The kernel whose tiles have fewer rows, for matrices that gain by it.
+    pub(super) fn low(blocks: u32, sizes: Sizes) -> Option<Self> {
+        let Sizes { outputs, inputs, tokens } = sizes;
+        let is_small = u64::from(outputs) * u64::from(inputs) < SMALL;
+        let fits = |wide: &&Self| {
+            let pieces = wide.pieces(blocks, sizes);
+            match wide.tokens {
+                ..64 => pieces.is_some() && inputs.is_multiple_of(64 * wide.entries),
+                64 => pieces.is_some() && is_small,
+                // As many rows to a cluster of the usual shape are cut into six.
+                _ => tokens <= 128 && pieces.is_some_and(|pieces| pieces > 3),
+            }
+        };
+        SLICED.iter().chain(&LOW).find(|wide| tokens <= wide.tokens).filter(fits).copied()
+    }
+
+    /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks left out at most.
+    fn pieces(&self, blocks: u32, sizes: Sizes) -> Option<u64> {
+        let (most, tiles) = (u64::from(blocks / self.cluster), self.tiles(sizes).max(1));
+        let pieces = most / tiles;
+        (10 * pieces * tiles >= 9 * most).then_some(pieces)
+    }
+
+    /// Tokens of a tile that a block asks for.
+    pub(crate) fn share(&self) -> u32 {
+        self.tokens / self.cluster
+    }
+
+    /// Rows of W of a tile.
+    pub(super) fn rows(&self) -> u32 {
+        64 * self.groups / self.slices
+    }
+
+    /// Tiles of a cluster.
+    fn tiles(&self, sizes: Sizes) -> u64 {
+        u64::from(sizes.outputs.div_ceil(self.cluster * self.rows()))
+            * u64::from(sizes.tokens.div_ceil(self.tokens))
+    }
+
+    /// The shape for results that are gated.
+    pub(crate) fn gated(self) -> Self {
+        Self { form: Form::Gated, ..self }
+    }
+
+    /// The shape for plain weights, with as many steps as have room.
+    pub(super) fn plain(self) -> Self {
+        let most = (1..=self.stages).rev().map(|stages| Self { stages, form: Form::Plain, ..self });
+        most.into_iter().find(|wide| wide.shared() <= MOST_SHARED).unwrap_or(self)
+    }
+
+    /// Shared memory: as `Shape` in `linear_plan.cuh` has it.
+    pub(super) fn shared(&self) -> u32 {
+        let columns = self.rows() / 16 * self.entries;
+        let step = columns * (self.form.column() + 16) + self.entries * self.tokens * ENTRY;
+        let odd = SLOTS * (ENTRY + 4) + 32 * (32 + 4);
+        let all = self.stages * (step + odd + 32) + 4 * self.groups * OUT;
+        let sums = (self.slices - 1) * self.rows() * self.tokens * 4;
+        if self.slices > 1 { all.next_multiple_of(128) + sums } else { all }
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        let names = ["TOKENS", "GROUPS", "SLICES", "ENTRIES", "STAGES", "CLUSTER", "SHARED"];
+        let Self { tokens, groups, slices, entries, stages, cluster, form } = *self;
+        let values = [tokens, groups, slices, entries, stages, cluster, self.shared()];
+        let (macros, end) = form.macros();
+        Source::wide(
+            format!("linear-{tokens}x{}{end}.cu", self.rows()),
+            &[defines("LINEAR", &names, &values), macros].concat(),
+        )
+    }
+
+    pub(crate) fn launch(&self, gpu: &Gpu, sizes: Sizes) -> Launch {
+        let tiles = self.tiles(sizes);
+        let steps = tiles * u64::from((sizes.inputs / 64).div_ceil(self.entries));
+        // Tiles that are cut alike have fewer pieces and fewer sums to add: worth a tenth of the blocks.
+        let even = self.pieces(gpu.multiprocessors(), sizes).map(|pieces| pieces * tiles);
+        let most = u64::from(gpu.multiprocessors() / self.cluster);
+        let clusters = even.unwrap_or(most).min(steps) as u32;
+        Launch::new((self.cluster * clusters, 1), 128 * (self.groups + 1), self.shared())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_of_few_rows_are_for_matrices_that_they_cut_alike() {
+        let rows = |outputs, inputs, tokens| {
+            let sizes = Sizes { outputs, inputs, tokens };
+            Wide::low(132, sizes).unwrap_or_else(|| Wide::usual(132, sizes)).rows()
+        };
+        assert_eq!(
+            [4096, 6144, 8192, 10240, 28672].map(|outputs| rows(outputs, 4096, 16)),
+            [64, 192, 64, 192, 192]
+        );
+        assert_eq!([4096, 8192].map(|outputs| rows(outputs, 64 * 5, 16)), [192, 192]);
+        assert_eq!(
+            [(4096, 4096), (4096, 14336)].map(|(outputs, inputs)| rows(outputs, inputs, 64)),
+            [64, 192]
+        );
+        assert_eq!([4096, 6144, 8192].map(|outputs| rows(outputs, 4096, 128)), [128, 192, 192]);
+        assert_eq!([4096, 6144, 28672].map(|outputs| rows(outputs, 4096, 512)), [128, 192, 128]);
+    }
+}
