@@ -40,7 +40,7 @@ fn take_word(length: u8, bits: u8) -> u32 {
     let (length, bits) = (u32::from(length), u32::from(bits));
     let (after, any) = (length.saturating_sub(1), u32::from(length > 0) << 31);
     match bits + after {
-        all @ ..=32 => (32 - all) % 32 | all << 8 | (32 - after) << 16 | length << 24 | any,
+        all @ ..=32 => ((32 - all) % 32) | all << 8 | (32 - after) << 16 | length << 24 | any,
         _ => LONG | 32 << 8 | bits << 16 | length << 24 | any,
     }
 }

@@ -284,6 +284,34 @@ mod tests {
         assert!(sample.iter().all(|entry| codec.size_bits(entry) <= 256), "{codec}");
     }
 
+    /// Records of a double, an integer and a float, and of 40 bytes of six fields: the period is found, and three sectors hold nearly all.
+    #[test]
+    fn the_period_of_mixed_records_is_found() {
+        let mut noise = crate::samples::Noise(7);
+        let mut small = |below: u64| (noise.next() >> 16) % below;
+        let mut short = Vec::new();
+        let mut long = Vec::new();
+        for i in 0..20_000u64 {
+            let x = 100.0 + i as f64 * 1e-3 + small(1 << 20) as f64 * 1e-9;
+            short.extend(x.to_le_bytes());
+            short.extend((i as u32).to_le_bytes());
+            short.extend([1.0f32, 2.5, 12.011][small(3) as usize].to_le_bytes());
+            for _ in 0..6 {
+                long.extend((small(256) as f32 / 256.0 + (i % 64) as f32).to_le_bytes());
+            }
+            long.extend((i + 1_000_000).to_le_bytes());
+            long.extend((small(3) as u32).to_le_bytes());
+            long.extend((i as u32 / 8).to_le_bytes());
+        }
+        for (bytes, period) in [(short, "period 16 bytes"), (long, "period 40 bytes")] {
+            let sample: &[Entry] = &bytes.as_chunks().0[..2048];
+            let codec = Prefix::<32>::train(sample);
+            assert!(codec.to_string().contains(period), "{codec}, not {period}");
+            let fit = sample.iter().filter(|entry| codec.size_bits(entry) <= 768).count();
+            assert!(fit > 2000, "{fit} of 2048 with {codec}");
+        }
+    }
+
     #[test]
     fn vectors_find_what_single_numbers_do() {
         let samples = testing::samples();

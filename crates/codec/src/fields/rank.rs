@@ -38,7 +38,7 @@ pub struct Rank<const N: usize> {
     /// What each symbol takes in all.
     bits: [u32; SYMBOLS],
     /// The same by what is found in the table, for vectors.
-    lengths: Lengths,
+    lengths: Box<Lengths>,
 }
 
 /// What the codec learns of its allocation: the values as a table has them, and how many bits the code of each length has, one hex
@@ -84,7 +84,7 @@ impl<const N: usize> Rank<N> {
         let longest = table.longest();
         let taken = |length: usize| bits[if length <= longest { length } else { NO_PLACE }] as u16;
         let found: Vec<u16> = (0..=words::bits(N) as usize).map(taken).collect();
-        Self { lengths: Lengths::new::<N>(0, 1, [&found, &found]), table, code, bits }
+        Self { lengths: Box::new(Lengths::new::<N>(0, 1, [&found, &found])), table, code, bits }
     }
 
     /// Finds the table of an allocation and the code of its places from a sample. As for a table, one half of the sample is coded with the
@@ -246,7 +246,9 @@ mod tests {
         let mut noise = Noise(2);
         let mut value = || {
             let number = noise.next() >> 16;
-            f64::to_le_bytes(0.1 * if number % 3 > 0 { number / 3 % 4 } else { number / 3 % 1000 } as f64)
+            f64::to_le_bytes(
+                0.1 * if number.is_multiple_of(3) { number / 3 % 1000 } else { number / 3 % 4 } as f64,
+            )
         };
         let sample: Vec<Entry> =
             (0..4096).map(|_| testing::entry_of((0..16).map(|_| value()).collect::<Vec<_>>())).collect();

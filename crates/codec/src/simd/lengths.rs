@@ -155,8 +155,8 @@ mod tests {
                         0 => 0,
                         1 => u64::MAX,
                         _ if how % 3 == 0 => last,
-                        _ if how % 3 == 1 => last.wrapping_add(next >> (how >> 8) % 64),
-                        _ => next >> (how >> 8) % 64,
+                        _ if how % 3 == 1 => last.wrapping_add(next >> ((how >> 8) % 64)),
+                        _ => next >> ((how >> 8) % 64),
                     };
                     last.to_le_bytes()
                 });
