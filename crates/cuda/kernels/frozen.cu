@@ -1,9 +1,8 @@
 // Packs a buffer once and for all (docs/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
 // in a row: parts on the device, nibbles and how many sectors overflow of each page; the index, a running sum of these; and the
 // sectors themselves, which are then known by their places, with the header. The last two are one where there is memory for many
-// sums. Two more read: a range of places, and single entries.
-// Pages are packed and read from the last to the first: what the kernel before wrote last is still in the cache, and what the one
-// after reads first will be.
+// sums. Two more read: a range of places, and single entries. Pages go from the last to the first: what the kernel before wrote last is
+// still in the cache, and what the one after reads first will be.
 // BUDDY_CODEC names the codec's struct. BUDDY_ACTIVATION, if there is one, an activation's: then packing also writes what it puts
 // out, reading gives that instead of what is packed, and one more kernel turns gradients of the output into the input's.
 #include "activation.cuh"
@@ -64,12 +63,8 @@ template <class Each>
 BUDDY_FN uint4 each(const uint4& v, Each of) {
     return make_uint4(of(v.x), of(v.y), of(v.z), of(v.w));
 }
-BUDDY_FN uint4 kept_of(const uint4& v) {
-    return each(v, [](u32 pair) { return Activation::kept(pair); });
-}
-BUDDY_FN uint4 forward_of(const uint4& v) {
-    return each(v, [](u32 pair) { return Activation::forward(pair); });
-}
+BUDDY_FN uint4 kept_of(const uint4& v) { return each(v, [](u32 pair) { return Activation::kept(pair); }); }
+BUDDY_FN uint4 forward_of(const uint4& v) { return each(v, [](u32 pair) { return Activation::forward(pair); }); }
 
 // Those of a warp's entries that `wanted` has a bit for, wherever they are; the others are zeros.
 BUDDY_FN void fetch_entries(const Packing& of, const Tile& tile, u64 entry, u32 wanted) {
