@@ -110,12 +110,11 @@ impl Plan {
         }
         let weights = u64::from(outputs) * u64::from(inputs);
         let has_room = NARROW.panel(inputs, tokens.min(8)) * 64 >= inputs;
-        let blocks = gpu.multiprocessors();
-        let low = Wide::low(blocks, sizes);
-        if tokens <= FEW || (tokens <= 8 && (has_room || (weights < LARGE && low.is_none()))) {
+        if tokens <= FEW || (tokens <= 8 && (has_room || weights < LARGE)) {
             return Self::Narrow(NARROW);
         }
-        Self::Wide(low.unwrap_or_else(|| Wide::usual(blocks, sizes)))
+        let blocks = gpu.multiprocessors();
+        Self::Wide(Wide::low(blocks, sizes).unwrap_or_else(|| Wide::usual(blocks, sizes)))
     }
 
     /// The same kernel for plain weights; none where the vendor's multiplies.

@@ -40,8 +40,7 @@ pub(super) const WIDE: [Wide; 6] = [
 
 /// Tiles of fewer rows, for matrices of which they are one to each multiprocessor, or one to as many: fewer blocks share sums. Four
 /// warpgroups with a quarter of the columns each; with more tokens one or two.
-pub(super) const SLICED: [Wide; 3] =
-    [wide(8, [4, 4, 4, 6, 1]), wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
+pub(super) const SLICED: [Wide; 2] = [wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
 pub(super) const LOW: [Wide; 2] = [wide(64, [1, 1, 2, 7, 1]), wide(128, [2, 1, 2, 3, 1])];
 /// Weights of a matrix that one warpgroup to a block decodes in time.
 const SMALL: u64 = 24 << 20;
@@ -62,7 +61,7 @@ impl Wide {
         if smaller { narrower } else { usual }
     }
 
-    /// The kernel whose tiles have fewer rows, for matrices that gain by it.
+    /// The kernel whose tiles have fewer rows, for more than eight tokens and matrices that gain by it.
     pub(super) fn low(blocks: u32, sizes: Sizes) -> Option<Self> {
         let Sizes { outputs, inputs, tokens } = sizes;
         let is_small = u64::from(outputs) * u64::from(inputs) < SMALL;
@@ -75,7 +74,13 @@ impl Wide {
                 _ => tokens <= 128 && pieces.is_some_and(|pieces| pieces > 3),
             }
         };
-        SLICED.iter().chain(&LOW).find(|wide| tokens <= wide.tokens).filter(fits).copied()
+        SLICED
+            .iter()
+            .chain(&LOW)
+            .find(|wide| tokens <= wide.tokens)
+            .filter(fits)
+            .filter(|_| tokens > 8)
+            .copied()
     }
 
     /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks left out at most.
