@@ -83,7 +83,7 @@ const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share
 /// Tokens that the narrow kernel takes even of large matrices whose x has no room in shared memory; and those above which weights
 /// are made plain.
 const FEW: u32 = 4;
-const MANY: u32 = 1024;
+const MANY: u32 = 512;
 
 /// Every program of linear layers, of the gated ones and of the plain wide ones one.
 pub(crate) fn sources() -> Vec<Source> {
