@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from buddy.torch import compress_saved, kept
+from buddy.torch import compress_saved, kept, slabs
 from networks import ALL, Block, Convolutions, SMALL, SquaredRelu, compare, equal, gradients, mlp
 
 CASES = {
@@ -245,6 +245,19 @@ def test_packed_buffers_lie_in_slabs_that_are_cut_to_measure_and_go():
         del loss
         gc.collect()
         assert all(one.expired() for one in gone)
+
+
+def test_a_step_that_packs_less_than_the_one_before_leaves_no_gaps_in_slabs():
+    rooms, cpu = slabs.Slabs(), torch.device("cpu")
+    sizes = [1000, 3000, 2000, 500, 4000, 1500]
+    for step, missing in enumerate([None, None, 1, None, None]):
+        rooms.begin()
+        taken = [rooms.take(size, cpu) for i, size in enumerate(sizes) if i != missing]
+        held = {one.slab.data_ptr(): one.slab.nbytes for one in taken}
+        assert [one.bytes for one in taken] == [size for i, size in enumerate(sizes) if i != missing]
+        # In one piece where the step before was the same; one by one from where it was another, so that one slab at most has a gap.
+        assert len(held) == {0: 6, 1: 1, 2: 5, 3: 6, 4: 1}[step], step
+        assert sum(one.slab.nbytes > one.bytes for one in taken if step not in (1, 4)) <= 1, step
 
 
 def test_a_forward_without_a_backward_and_an_exception_leak_nothing():

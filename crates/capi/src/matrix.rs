@@ -73,7 +73,9 @@ pub unsafe extern "C" fn buddyMatrixWrite(
 ) -> Code {
     // SAFETY: the caller's promises.
     unsafe {
-        transfer(matrix, first, (from, rows), stream, |matrix, on, first, from| matrix.write(on, first, from))
+        transfer(matrix, first, (from, rows), stream, |matrix, on, (first, from)| {
+            matrix.write(on, first, from)
+        })
     }
 }
 
@@ -90,7 +92,9 @@ pub unsafe extern "C" fn buddyMatrixRead(
     stream: Stream,
 ) -> Code {
     // SAFETY: the caller's promises.
-    unsafe { transfer(matrix, first, (to, rows), stream, |matrix, on, first, to| matrix.read(on, first, to)) }
+    unsafe {
+        transfer(matrix, first, (to, rows), stream, |matrix, on, (first, to)| matrix.read(on, first, to))
+    }
 }
 
 /// Bytes of scratch memory for layers of up to so many tokens.
@@ -130,14 +134,14 @@ unsafe fn transfer(
     first: usize,
     (plain, rows): (DevicePointer, usize),
     stream: Stream,
-    go: impl FnOnce(&GivenMatrix<'_>, &CudaStream, u32, DeviceSpan<'_>) -> Result<(), buddy_cuda::Error>,
+    go: impl FnOnce(&GivenMatrix<'_>, &CudaStream, (u32, DeviceSpan<'_>)) -> Result<(), buddy_cuda::Error>,
 ) -> Code {
     let go = |gpu: &Gpu, matrix: &GivenMatrix<'_>| {
         let (first, rows) = (number(first, "first")?, u64::from(number(rows, "rows")?));
         let bytes = rows * u64::from(matrix.header().row) * 128;
         // SAFETY: the caller's promises.
         let (stream, plain) = unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(plain, bytes)) };
-        Ok(go(matrix, &stream, first, plain.check_reach()?)?)
+        Ok(go(matrix, &stream, (first, plain.check_reach()?))?)
     };
     // SAFETY: the caller's promises.
     guard(|| unsafe { on(matrix, go) })

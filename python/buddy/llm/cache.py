@@ -10,8 +10,8 @@ from ..torch.ops import place, span
 PAGE = 64
 # Bytes of an entry.
 ENTRY = 128
-# Share of the card's memory that overflow may take before it goes to the host: what a short context gains by it is more than this is worth.
-SMALL = 1 / 64
+# Share of the card's memory that overflow may take before it goes to the host.
+SMALL = 1 / 2048
 
 
 def pinned(size: int) -> torch.Tensor:

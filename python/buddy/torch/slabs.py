@@ -65,7 +65,10 @@ class Slabs:
         number, sums = len(self.sizes), self.zeros(device)
         self.sizes.append(size)
         slab, at, planned = self.plan[number] if number < len(self.plan) else (None, 0, 0)
-        if size > planned or self.totals[slab] == planned:
+        if size != planned:
+            # This step is another: what is still to come would leave gaps in slabs.
+            self.plan = []
+        if size != planned or self.totals[slab] == planned:
             return Room(torch.empty(size, dtype=torch.uint8, device=device), 0, size, sums)
         if self.number != slab:
             self.slab, self.number = torch.empty(self.totals[slab], dtype=torch.uint8, device=device), slab
