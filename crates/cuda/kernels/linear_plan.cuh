@@ -83,8 +83,9 @@ struct Shape {
     static constexpr u32 BYTES = SLICES == 1 ? AT_BARRIERS + STAGES * 32 : AT_SLICES + (SLICES - 1) * 4 * WARP_SUMS;
     static_assert(SLICES == 1 || (SLICES == GROUPS && ENTRIES % SLICES == 0), "one warpgroup to a slice, as many entries to each");
     static_assert(STEP % 1024 == 0 && X_SHARE % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
-    // Whether there are registers for a fragment that is fetched while the one before is multiplied.
-    static constexpr bool AHEAD = MULTIPLYING >= TOKENS / 2 + 104;
+    // Whether there are registers for a fragment that is fetched while the one before is multiplied. A plain one is fetched to where it is
+    // multiplied from.
+    static constexpr bool AHEAD = !IS_PLAIN && MULTIPLYING >= TOKENS / 2 + 104;
     static_assert(STAGES > 2 || (STAGES == 2 && ENTRIES > SLICES), "a step waits for the next before it gives back x of the one before");
     static_assert(TILES <= WARP, "a lane fetches a tile");
 };

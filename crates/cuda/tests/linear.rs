@@ -28,6 +28,14 @@ fn wide(slices: u32, cluster: u32) -> Vec<(&'static str, u32)> {
     [&shape[..], &[("CLUSTER", cluster), ("GATED", 0), ("SHARED", shared)]].concat()
 }
 
+/// The same for plain weights, whose entries have 128 bytes.
+fn wide_plain() -> Vec<(&'static str, u32)> {
+    let mut shape = wide(1, 1);
+    let shared = shape.pop().map_or(0, |(_, shared)| shared);
+    shape.push(("SHARED", shared + 3 * 8 * 16 * 32));
+    shape
+}
+
 /// The same of the kernel for few: two warps that multiply and two that add up, two columns to each of the first in a step.
 fn narrow() -> Vec<(&'static str, u32)> {
     let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
@@ -109,6 +117,21 @@ impl<'a> Parts<'a> {
         assert!(sectors.next().is_none(), "every sector has a slot");
         Self([device, nibbles, Cow::from(vec![]), Cow::from(slots)], places as u32)
     }
+
+    /// Plain ones of so many columns in the order of tiles, each entry's words as `linear_odd.cuh` reads them.
+    fn plain(weights: &[u16], columns: usize) -> Self {
+        let (rows, per_row) = (weights.len() / columns, columns / 64);
+        let mut tiles = vec![0u16; rows.next_multiple_of(16) * columns];
+        for (at, pair) in weights.chunks_exact(2).enumerate() {
+            let (entry, word) = (at / 32, at % 32);
+            let (row, quarter, i) = (entry / per_row, word % 4, word / 4);
+            let place = (row / 16 * per_row + entry % per_row) * 16 + row % 16;
+            let chunk = (quarter + i / 4 * 4) ^ (row % 16 / 2 % 2 * 4);
+            tiles[2 * (place * 32 + chunk * 4 + i % 4)..][..2].copy_from_slice(pair);
+        }
+        let none = || Cow::from(vec![0; 16]);
+        Self([Cow::from(bytes_of(&tiles)), none(), none(), none()], 0)
+    }
 }
 
 /// What the kernel gives, in so many blocks.
@@ -133,6 +156,19 @@ fn run(
     output.stdout.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
+/// Fails unless these are the sums, to rounding.
+fn check(shape: [u32; 4], weights: &[u16], x: &[u16], y: &[f32]) {
+    let [outputs, inputs, ..] = shape;
+    for (i, &got) in y.iter().enumerate() {
+        let (token, row) = (i / outputs as usize, i % outputs as usize);
+        let columns = inputs as usize;
+        let pairs = weights[row * columns..][..columns].iter().zip(&x[token * columns..][..columns]);
+        let terms = pairs.map(|(&w, &x)| number(w) * number(x));
+        let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+        assert!((f64::from(got) - sum).abs() <= 1e-5 * size, "{shape:?}: {got} at {i} instead of {sum}");
+    }
+}
+
 /// Compares layers of some shapes (rows, columns, tokens and blocks) with exact sums; of each, one entry in so many is in a rare layout.
 fn compare(program: &PathBuf, cases: &[([u32; 4], u32)]) {
     let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
@@ -147,14 +183,7 @@ fn compare(program: &PathBuf, cases: &[([u32; 4], u32)]) {
         assert_eq!(y.len(), (tokens * outputs) as usize);
         let written = run(program, &Parts::written(&frozen), &x, shape);
         assert!(written == y, "{shape:?}: weights that may be written have the sums of frozen ones");
-        for (i, &got) in y.iter().enumerate() {
-            let (token, row) = (i / outputs as usize, i % outputs as usize);
-            let columns = inputs as usize;
-            let pairs = weights[row * columns..][..columns].iter().zip(&x[token * columns..][..columns]);
-            let terms = pairs.map(|(&w, &x)| number(w) * number(x));
-            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
-            assert!((f64::from(got) - sum).abs() <= 1e-5 * size, "{shape:?}: {got} at {i} instead of {sum}");
-        }
+        check(shape, &weights, &x, &y);
     }
 }
 
@@ -173,6 +202,20 @@ fn a_layer_of_many_tokens_is_right_for_weights_in_every_layout() {
 #[test]
 fn blocks_of_a_cluster_share_x() {
     compare(&build("linear-cluster", &wide(1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
+}
+
+/// The form that measurements compare with.
+#[test]
+fn a_layer_on_plain_weights_is_right() {
+    let program = build("linear-plain", &[&wide_plain()[..], &[("PLAIN", 1)]].concat());
+    let mut random = Random(1);
+    for shape in [[40, 192, 5, 3], [100, 320, 16, 5], [200, 448, 20, 7]] {
+        let [outputs, inputs, tokens, _] = shape;
+        let mut some = |count| (0..count).map(|_| random.value(118, 9)).collect::<Vec<u16>>();
+        let (weights, x) = (some(outputs * inputs), some(tokens * inputs));
+        let y = run(&program, &Parts::plain(&weights, inputs as usize), &x, shape);
+        check(shape, &weights, &x, &y);
+    }
 }
 
 #[test]

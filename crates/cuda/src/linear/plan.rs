@@ -83,7 +83,7 @@ const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share
 /// Tokens that the narrow kernel takes even of large matrices whose x has no room in shared memory; and those above which weights
 /// are made plain.
 const FEW: u32 = 4;
-const MANY: u32 = 1024;
+const MANY: u32 = 512;
 
 /// Every program of linear layers, of the gated ones and of the plain wide ones one.
 pub(crate) fn sources() -> Vec<Source> {
@@ -110,12 +110,11 @@ impl Plan {
         }
         let weights = u64::from(outputs) * u64::from(inputs);
         let has_room = NARROW.panel(inputs, tokens.min(8)) * 64 >= inputs;
-        let blocks = gpu.multiprocessors();
-        let low = Wide::low(blocks, sizes);
-        if tokens <= FEW || (tokens <= 8 && (has_room || (weights < LARGE && low.is_none()))) {
+        if tokens <= FEW || (tokens <= 8 && (has_room || weights < LARGE)) {
             return Self::Narrow(NARROW);
         }
-        Self::Wide(low.unwrap_or_else(|| Wide::usual(blocks, sizes)))
+        let blocks = gpu.multiprocessors();
+        Self::Wide(Wide::low(blocks, sizes).unwrap_or_else(|| Wide::usual(blocks, sizes)))
     }
 
     /// The same kernel for plain weights; none where the vendor's multiplies.

@@ -40,11 +40,11 @@ pub(super) const WIDE: [Wide; 6] = [
 
 /// Tiles of fewer rows, for matrices of which they are one to each multiprocessor, or one to as many: fewer blocks share sums. Four
 /// warpgroups with a quarter of the columns each; with more tokens one or two.
-pub(super) const SLICED: [Wide; 3] =
-    [wide(8, [4, 4, 4, 6, 1]), wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
+pub(super) const SLICED: [Wide; 2] = [wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
 pub(super) const LOW: [Wide; 2] = [wide(64, [1, 1, 2, 7, 1]), wide(128, [2, 1, 2, 3, 1])];
-/// Weights of a matrix that one warpgroup to a block decodes in time.
+/// Weights of a matrix that one warpgroup to a block decodes in time; and of one for which x may come again for every 64 rows.
 const SMALL: u64 = 24 << 20;
+const MIDDLE: u64 = 96 << 20;
 
 impl Wide {
     /// The kernel for any matrix.
@@ -62,20 +62,23 @@ impl Wide {
         if smaller { narrower } else { usual }
     }
 
-    /// The kernel whose tiles have fewer rows, for matrices that gain by it.
+    /// The kernel whose tiles have fewer rows, for more than eight tokens and matrices that gain by it.
     pub(super) fn low(blocks: u32, sizes: Sizes) -> Option<Self> {
         let Sizes { outputs, inputs, tokens } = sizes;
-        let is_small = u64::from(outputs) * u64::from(inputs) < SMALL;
+        let weights = u64::from(outputs) * u64::from(inputs);
         let fits = |wide: &&Self| {
             let pieces = wide.pieces(blocks, sizes);
+            let is_whole = inputs.is_multiple_of(64 * wide.entries);
             match wide.tokens {
-                ..64 => pieces.is_some() && inputs.is_multiple_of(64 * wide.entries),
-                64 => pieces.is_some() && is_small,
+                ..32 => pieces.is_some() && is_whole,
+                32 => pieces.is_some() && is_whole && weights < MIDDLE,
+                64 => pieces.is_some() && weights < SMALL,
                 // As many rows to a cluster of the usual shape are cut into six.
-                _ => tokens <= 128 && pieces.is_some_and(|pieces| pieces > 3),
+                _ => pieces.is_some_and(|pieces| pieces > 3),
             }
         };
-        SLICED.iter().chain(&LOW).find(|wide| tokens <= wide.tokens).filter(fits).copied()
+        let shape = SLICED.iter().chain(&LOW).find(|wide| tokens <= wide.tokens);
+        shape.filter(|wide| tokens > 8 && fits(wide)).copied()
     }
 
     /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks left out at most.
@@ -159,6 +162,7 @@ mod tests {
             [64, 192, 64, 192, 192]
         );
         assert_eq!([4096, 8192].map(|outputs| rows(outputs, 64 * 5, 16)), [192, 192]);
+        assert_eq!([8192, 28672].map(|inputs| rows(8192, inputs, 32)), [64, 192]);
         assert_eq!(
             [(4096, 4096), (4096, 14336)].map(|(outputs, inputs)| rows(outputs, inputs, 64)),
             [64, 192]
