@@ -30,17 +30,24 @@ struct Homeless {
     held: u64,
 }
 
+/// Multipliers that are tried before there are twice as many buckets, and how often that is done. Values that chance could have put there are
+/// parted by one of the first few; values with a pattern of their own may need more buckets, which know more bits of a hash.
+const TRIES: u32 = 8;
+const DOUBLINGS: u32 = 4;
+
 impl<W: Word> Index<W> {
-    /// The numbers of values, each its place among them; all must differ, and be 32768 at most.
-    pub(super) fn new(values: &[W]) -> Self {
+    /// The numbers of values, each its place among them; all must differ, and be 32768 at most. None if no multiplier that is tried parts
+    /// them: whoever chose the values must not make this take for ever.
+    pub(super) fn new(values: &[W]) -> Option<Self> {
         let slots = (2 * values.len()).next_power_of_two().max(64);
-        let multipliers = (1..).map(|round: u64| round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let mut found = multipliers.filter_map(|multiplier| Self::with(values, multiplier, slots));
-        found.next().expect("some multiplier parts all values")
+        (0..TRIES * (DOUBLINGS + 1)).find_map(|turn| {
+            let multiplier = u64::from(turn + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            Self::with(values, multiplier, slots, (slots / 8) << (turn / TRIES).min(DOUBLINGS))
+        })
     }
 
-    fn with(values: &[W], multiplier: u64, slots: usize) -> Option<Self> {
-        let (low, buckets) = (slots - 1, slots / 8);
+    fn with(values: &[W], multiplier: u64, slots: usize, buckets: usize) -> Option<Self> {
+        let low = slots - 1;
         let homeless = |(number, value): (usize, &W)| {
             let hash: u64 = value.hash(multiplier).into();
             let bucket = (hash >> (W::BITS - buckets.ilog2())) as usize;
@@ -127,7 +134,7 @@ mod tests {
 
     /// Every value has its number; words that differ from one by a bit, and noise, have none.
     fn numbered<W: Word, const N: usize>(values: &[u64]) {
-        let index = Index::new(&values.iter().map(|&value| W::of(value)).collect::<Vec<W>>());
+        let index = Index::new(&values.iter().map(|&value| W::of(value)).collect::<Vec<W>>()).unwrap();
         let find = |word: u64| {
             let entry = fill(|_| if N == 32 { word << 32 | word } else { word }.to_le_bytes());
             index.numbers::<N>(&entry, MAX_BITS).unwrap()[9]
@@ -153,5 +160,12 @@ mod tests {
         }
         numbered::<u32, 32>(&(0..32768).map(|i| 0xffff_ffff - i).collect::<Vec<u64>>());
         numbered::<u64, 16>(&(0..32768).map(|i| (i as f64 / 8.0).to_bits()).collect::<Vec<u64>>());
+    }
+
+    /// Equal values are parted by nothing: the search ends without an index.
+    #[test]
+    fn the_search_for_an_index_ends() {
+        assert!(Index::<u32>::new(&[7; 2000]).is_none());
+        assert!(Index::<u64>::new(&[7, 8, 7]).is_none());
     }
 }

@@ -113,10 +113,11 @@ impl<const N: usize> Rank<N> {
         }
         let mut values = counts.frequent();
         values.truncate(len);
-        values.resize(values.len().max(1), 0);
-        let places: Vec<[u64; N]> = ranks(&values, sample.iter());
+        let table = Table::of_first(values);
+        let values = table.values();
+        let places: Vec<[u64; N]> = ranks(values, sample.iter());
         let code = code(&symbols(&places, values.len()), values.len(), escapes);
-        Self::of(Table::new(values).expect("at most 32768 words, each once"), code)
+        Self::of(table, code)
     }
 
     /// The table, and the code of places in it.

@@ -93,7 +93,7 @@ impl<const N: usize> Table<N> {
     /// A codec with these values, the most frequent first.
     ///
     /// # Errors
-    /// [`Error::Parameters`] unless there are 1 to 32768 values, all different, none wider than a word.
+    /// [`Error::Parameters`] unless there are 1 to 32768 values, all different, none wider than a word, and a hash of ours parts them.
     pub fn new(values: Vec<u64>) -> Result<Self, Error> {
         let mut sorted = values.clone();
         sorted.sort_unstable();
@@ -107,10 +107,13 @@ impl<const N: usize> Table<N> {
         let most = usize::BITS - (values.len() - 1).leading_zeros();
         let forms = Forms::new(Rest::Word, most, |_| Vec::new());
         let index = if N == 32 {
-            Either::Narrow(Index::new(&values.iter().map(|&value| value as u32).collect::<Vec<_>>()))
+            Index::new(&values.iter().map(|&value| value as u32).collect::<Vec<_>>()).map(Either::Narrow)
         } else {
-            Either::Wide(Index::new(&values))
+            Index::new(&values).map(Either::Wide)
         };
+        let unparted =
+            || Error::Parameters(format!("a table of {} values that no hash of ours parts", values.len()));
+        let index = index.ok_or_else(unparted)?;
         Ok(Self { index, values, forms })
     }
 
@@ -139,8 +142,18 @@ impl<const N: usize> Table<N> {
         }
         let mut values = counts.frequent();
         values.truncate(len);
+        Self::of_first(values)
+    }
+
+    /// The codec of the first of these values, at most 32768 words, each once: of all, or of half as many until a hash parts them.
+    pub(super) fn of_first(mut values: Vec<u64>) -> Self {
         values.resize(values.len().max(1), 0);
-        Self::new(values).expect("at most 32768 words, each once")
+        loop {
+            match Self::new(values.clone()) {
+                Ok(table) => return table,
+                Err(_) => values.truncate(values.len().div_ceil(2)),
+            }
+        }
     }
 
     /// The values; the number of each is its place.
