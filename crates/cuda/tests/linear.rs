@@ -37,10 +37,10 @@ fn wide_plain() -> Vec<(&'static str, u32)> {
 }
 
 /// The same of the kernel for few: two warps that multiply and two that add up, two columns to each of the first in a step.
-fn narrow() -> Vec<(&'static str, u32)> {
+fn narrow(cluster: u32) -> Vec<(&'static str, u32)> {
     let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
     let shape = [("EIGHTS", 1), ("WARPS", 2), ("STAGES", 3), ("ADDERS", 2), ("SHARE", 2)];
-    [&shape[..], &[("SHARED", shared.next_multiple_of(128))]].concat()
+    [&shape[..], &[("CLUSTER", cluster), ("SHARED", shared.next_multiple_of(128))]].concat()
 }
 
 fn build(of: &str, shape: &[(&str, u32)]) -> PathBuf {
@@ -227,5 +227,18 @@ fn warpgroups_share_rows() {
 #[test]
 fn a_layer_of_few_tokens_is_right_for_weights_in_every_layout() {
     let cases = [([40, 192, 5, 3], 0), ([100, 320, 8, 5], 10), ([130, 448, 1, 4], 2), ([33, 1024, 3, 2], 4)];
-    compare(&build("narrow", &narrow()), &cases);
+    compare(&build("narrow", &narrow(1)), &cases);
+}
+
+/// Also blocks of a cluster that have no tile, and panels that a cluster's blocks come to at different times.
+#[test]
+fn blocks_of_a_cluster_share_x_of_few_tokens() {
+    let cases = [
+        ([40, 192, 5, 3], 0),
+        ([100, 320, 8, 2], 10),
+        ([16, 448, 1, 2], 2),
+        ([70, 1024, 3, 3], 4),
+        ([130, 256, 7, 1], 0),
+    ];
+    compare(&build("narrow-cluster", &narrow(2)), &cases);
 }
