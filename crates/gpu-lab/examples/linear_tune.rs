@@ -3,7 +3,7 @@
 //!     cargo run --release -p buddy-gpu-lab --example linear_tune FILE [ROWSxCOLUMNS...]
 //!
 //! A line of the file is a number of tokens and a way: `8 w:8,4,4,4,6,1` (`buddy_cuda::Trial` has what the numbers are). With `--compile` before it,
-//! its kernels are compiled into the cache, which needs no GPU.
+//! its kernels are compiled into the cache, which needs no GPU; names after the file are those of other programs to be compiled.
 
 use std::{error::Error, fs};
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (file, sizes) = asked.split_first().ok_or("say which file has the ways")?;
     let lines = ways(&fs::read_to_string(file)?)?;
     if compiles {
-        return compile(&lines);
+        return compile(&lines, sizes);
     }
     let lab = Lab::new(&Gpu::open(0)?)?;
     let mut tokens: Vec<u32> = lines.iter().map(|line| line.0).collect();
@@ -58,13 +58,13 @@ fn ways(text: &str) -> Result<Vec<(u32, String, Trial)>, Box<dyn Error>> {
         .collect()
 }
 
-/// Everything that trials need.
-fn compile(lines: &[(u32, String, Trial)]) -> Result<(), Box<dyn Error>> {
+/// Everything that trials need, and programs whose names begin so.
+fn compile(lines: &[(u32, String, Trial)], names: &[String]) -> Result<(), Box<dyn Error>> {
     let bf16 = [Source::codec, Source::survey, Source::frozen].map(|of| of(CodecKind::Bf16));
-    let own = sources()
-        .into_iter()
-        .chain(Source::all())
-        .filter(|source| ["lab.cu", "product", "given"].iter().any(|name| source.name.starts_with(name)));
+    let needed: Vec<&str> =
+        ["lab.cu", "product", "given"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let is_needed = |source: &Source| needed.iter().any(|name| source.name.starts_with(name));
+    let own = sources().into_iter().chain(Source::all()).filter(is_needed);
     let all = own.chain(Trial::all_forms()).chain(lines.iter().filter_map(|line| line.2.source()));
     for source in all.chain(bf16.into_iter().flatten()).filter(|source| source.is_for(90)) {
         source.cached(90).map_err(|error| format!("{}: {error}", source.name))?;
