@@ -48,7 +48,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Tokens, a way as it is written, and the way.
-fn ways(text: &str) -> Result<Vec<(u32, String, Trial)>, Box<dyn Error>> {
+type Line = (u32, String, Trial);
+
+fn ways(text: &str) -> Result<Vec<Line>, Box<dyn Error>> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
@@ -59,7 +61,7 @@ fn ways(text: &str) -> Result<Vec<(u32, String, Trial)>, Box<dyn Error>> {
 }
 
 /// Everything that trials need, and programs whose names begin so.
-fn compile(lines: &[(u32, String, Trial)], names: &[String]) -> Result<(), Box<dyn Error>> {
+fn compile(lines: &[Line], names: &[String]) -> Result<(), Box<dyn Error>> {
     let bf16 = [Source::codec, Source::survey, Source::frozen].map(|of| of(CodecKind::Bf16));
     let needed: Vec<&str> =
         ["lab.cu", "product", "given"].into_iter().chain(names.iter().map(String::as_str)).collect();

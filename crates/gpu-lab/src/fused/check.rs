@@ -108,9 +108,8 @@ impl<'a> Small<'a> {
             .0
             .iter()
             .map(|bytes| f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16));
-        let wrong =
-            |(wanted, found): &(&f32, f32)| !((*wanted - found).abs() <= wanted.abs() / 200.0 + 1e-30);
-        match wanted.iter().zip(numbers).find(wrong) {
+        let is_right = |wanted: f32, found: f32| (wanted - found).abs() <= wanted.abs() / 200.0 + 1e-30;
+        match wanted.iter().zip(numbers).find(|&(&wanted, found)| !is_right(wanted, found)) {
             None => Ok(()),
             Some((wanted, found)) => Err(Error::Differs(format!("{what}: {found} instead of {wanted}"))),
         }
@@ -146,7 +145,7 @@ impl Written {
         from: buddy_cuda::DeviceSpan<'_>,
     ) -> Result<GivenMatrix<'_>, Error> {
         let [device, metadata, overflow] = self.0.each_ref().map(DeviceBytes::all);
-        let bf16 = if let Codec::Bf16(bf16) = codec { bf16.clone() } else { Bf16::default() };
+        let bf16 = if let Codec::Bf16(bf16) = codec { *bf16 } else { Bf16::default() };
         let matrix = GivenMatrix::new(&lab.gpu, bf16, SMALL, Given { device, metadata, overflow })?;
         matrix.clear(&lab.stream)?;
         matrix.write(&lab.stream, 0, from)?;

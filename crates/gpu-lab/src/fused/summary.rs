@@ -52,7 +52,10 @@ fn geomean(of: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::FusedRow, *};
+    use super::{
+        super::{FusedRow, Shapes, Wrong},
+        *,
+    };
 
     fn row(tokens: Option<u32>, [fused, overlapped, against]: [f64; 3], twin: Option<f64>) -> FusedRow {
         FusedRow {
@@ -73,23 +76,40 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_number_of_tokens_has_the_mean_of_its_matrices() {
-        let report = FusedReport {
+    fn report(rows: Vec<FusedRow>) -> FusedReport {
+        FusedReport {
             gpu: "a GPU".to_owned(),
             driver: 13000,
             read_gb_per_s: 4000.0,
             copy_gb_per_s: 4000.0,
-            shapes: super::super::Shapes::default(),
-            rows: vec![
-                row(None, [1.0, 1.0, 100.0], None),
-                row(Some(8), [10.0, 5.0, 10.0], Some(10.0)),
-                row(Some(1), [10.0, 10.0, 15.0], None),
-                row(Some(8), [10.0, 20.0, 10.0], None),
-            ],
+            shapes: Shapes::default(),
+            rows,
             wrong: Vec::new(),
             seconds: 1.0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_record_says_what_was_wrong_and_one_from_before_says_nothing() {
+        let none = report(vec![row(Some(8), [10.0, 5.0, 10.0], None)]);
+        let text = serde_json::to_string(&none).unwrap();
+        assert!(!text.contains("wrong"));
+        assert_eq!(serde_json::from_str::<FusedReport>(&text).unwrap(), none);
+        let wrong = Wrong { what: "a layer".to_owned(), why: "3 results".to_owned() };
+        let some = FusedReport { wrong: vec![wrong], ..none };
+        let text = serde_json::to_string(&some).unwrap();
+        assert!(text.contains(r#""wrong":[{"what":"a layer","why":"3 results"}]"#), "{text}");
+        assert_eq!(serde_json::from_str::<FusedReport>(&text).unwrap(), some);
+    }
+
+    #[test]
+    fn each_number_of_tokens_has_the_mean_of_its_matrices() {
+        let report = report(vec![
+            row(None, [1.0, 1.0, 100.0], None),
+            row(Some(8), [10.0, 5.0, 10.0], Some(10.0)),
+            row(Some(1), [10.0, 10.0, 15.0], None),
+            row(Some(8), [10.0, 20.0, 10.0], None),
+        ]);
         let [one, eight] = &report.summaries()[..] else { panic!("two numbers of tokens") };
         assert_eq!((one.tokens, one.matrices, one.twin), (1, 1, None));
         assert!((one.chain - 1.5).abs() < 1e-12 && (one.alone - 1.5).abs() < 1e-12);
