@@ -22,7 +22,7 @@ mod soak;
 mod testing;
 mod vendor;
 
-pub use attention::{AttentionReport, AttentionRow, attention, check_attention};
+pub use attention::{AttentionReport, AttentionRow, attention, check_attention, check_small_attention};
 pub use bench::{BenchReport, BenchRow, bench};
 pub use cg::{CG_CELLS, CgAsk, CgReport, CgRun, cg};
 pub use check::{CheckCase, CheckReport, check};

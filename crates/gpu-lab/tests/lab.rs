@@ -3,7 +3,7 @@
 
 use buddy_gpu_lab::{
     Error, Example, Grid, Lab, LargeAsk, Shapes, Way, check, check_attention, check_linear,
-    check_linear_shapes, large, on_gpu, tune,
+    check_linear_shapes, check_small_attention, large, on_gpu, tune,
 };
 
 #[test]
@@ -43,6 +43,16 @@ fn linear_layers_are_right_at_shapes_at_random() {
 #[test]
 fn every_kernel_of_linear_layers_is_right_on_small_problems() {
     on_gpu(|gpu| match check_linear_shapes(&Lab::new(gpu).unwrap()) {
+        // Not on every GPU.
+        Ok(()) | Err(Error::Gpu(buddy_cuda::Error::TooOld { .. })) => {}
+        Err(error) => panic!("{error}"),
+    });
+}
+
+/// Also under compute-sanitizer.
+#[test]
+fn every_kernel_of_attention_is_right_on_small_problems() {
+    on_gpu(|gpu| match check_small_attention(&Lab::new(gpu).unwrap()) {
         // Not on every GPU.
         Ok(()) | Err(Error::Gpu(buddy_cuda::Error::TooOld { .. })) => {}
         Err(error) => panic!("{error}"),

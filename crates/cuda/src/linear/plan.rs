@@ -2,7 +2,7 @@
 
 use super::{
     Sizes, unpack,
-    wide::{LOW, SLICED, WIDE, Wide},
+    wide::{LOW, SLICED, SMALL, WIDE, Wide},
 };
 use crate::{Gpu, Source, driver::Launch};
 
@@ -32,8 +32,17 @@ pub(crate) enum Plan {
     Narrow(Narrow),
     /// For more: tiles of rows and of tokens.
     Wide(Wide),
-    /// For very many: so many rows at a time made plain, those of the next piece while one is multiplied.
-    Plain(u32),
+    /// For very many: some rows at a time made plain, those of the next piece while one is multiplied.
+    Plain(Pieces),
+}
+
+/// How rows are made plain, piece by piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    /// Rows of a piece.
+    pub(super) rows: u32,
+    /// Multiprocessors that make the next piece plain while the others multiply; 0 if those do it that are free.
+    pub(super) aside: u32,
 }
 
 /// What a kernel is compiled for, besides its shape.
@@ -80,18 +89,27 @@ pub(crate) struct Narrow {
     pub(super) form: Form,
 }
 
-/// What measured best on an H200; three warps that add up leave room for 4096 columns of eight tokens.
+/// What measured best on an H200 with few tokens; three warps that add up leave room for 4096 columns of eight.
 pub(super) const NARROW: Narrow =
     Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4, cluster: 1, form: Form::Frozen };
-/// Tokens that the narrow kernel takes even of large matrices whose x has no room in shared memory; and those above which weights
-/// are made plain.
+/// With more on its way, where x of few tokens leaves room: large matrices are 2% faster. In smaller steps: small ones are.
+const DEEP: Narrow = Narrow { stages: 4, ..NARROW };
+const FINE: Narrow = Narrow { stages: 6, share: 2, ..NARROW };
+/// With x shared by two blocks, which asks L2 for half as much: with eight tokens 0.2 to 0.5 µs of a launch.
+const SHARED: Narrow = Narrow { cluster: 2, ..NARROW };
+const SHARED_FINE: Narrow = Narrow { stages: 5, share: 2, ..SHARED };
+pub(super) const NARROWS: [Narrow; 5] = [NARROW, DEEP, FINE, SHARED, SHARED_FINE];
+/// Tokens from which on x is shared.
+const SHARED_FROM: u32 = 3;
+/// Tokens that the narrow kernel takes even of large matrices whose x has more than two panels; and those above which weights are made
+/// plain.
 const FEW: u32 = 4;
-const MANY: u32 = 512;
+const MANY: u32 = 1024;
 
 /// Every program of linear layers, of the gated ones and of the plain wide ones one.
 pub(crate) fn sources() -> Vec<Source> {
     let others = [WIDE[0].gated(), WIDE[4].plain()];
-    let narrow = [NARROW, NARROW.plain()].map(|narrow| narrow.source());
+    let narrow = NARROWS.into_iter().chain([NARROW.plain()]).map(|narrow| narrow.source());
     WIDE.iter()
         .chain(&SLICED)
         .chain(&LOW)
@@ -109,12 +127,13 @@ impl Plan {
         if !gpu.is_hopper() || tokens > MANY {
             let room = u32::try_from(PIECE_BYTES / (2 * u64::from(inputs))).unwrap_or(u32::MAX);
             let rows = (PIECE / tokens.max(1)).min(room) / 256 * 256;
-            return Self::Plain(rows.max(256).min(outputs.next_multiple_of(16)));
+            let rows = rows.max(256).min(outputs.next_multiple_of(16));
+            return Self::Plain(Pieces { rows, aside: 0 });
         }
         let weights = u64::from(outputs) * u64::from(inputs);
-        let has_room = NARROW.panel(inputs, tokens.min(8)) * 64 >= inputs;
-        if tokens <= FEW || (tokens <= 8 && (has_room || weights < LARGE)) {
-            return Self::Narrow(NARROW);
+        let narrow = Narrow::of(sizes);
+        if tokens <= FEW || (tokens <= 8 && (narrow.panels(sizes) <= 2 || weights < LARGE)) {
+            return Self::Narrow(narrow);
         }
         let blocks = gpu.multiprocessors();
         Self::Wide(Wide::low(blocks, sizes).unwrap_or_else(|| Wide::usual(blocks, sizes)))
@@ -143,7 +162,7 @@ impl Plan {
             Self::Wide(wide) => {
                 2 * 4 * u64::from(wide.rows() * wide.tokens) * u64::from(gpu.multiprocessors())
             }
-            Self::Plain(rows) => {
+            Self::Plain(Pieces { rows, .. }) => {
                 let pieces = if rows < sizes.outputs { 2 } else { 1 };
                 pieces * u64::from(rows) * u64::from(sizes.inputs) * 2 + WORKSPACE
             }
@@ -175,6 +194,18 @@ pub(super) fn defines(of: &str, names: &[&str], values: &[u32]) -> Vec<String> {
 }
 
 impl Narrow {
+    /// The shape for a layer.
+    fn of(sizes: Sizes) -> Self {
+        let weights = u64::from(sizes.outputs) * u64::from(sizes.inputs);
+        match (sizes.tokens >= SHARED_FROM, weights) {
+            (true, ..=SMALL) => SHARED_FINE,
+            (true, _) => SHARED,
+            (false, ..SMALL) => FINE,
+            (false, LARGE..) if DEEP.panels(sizes) == 1 => DEEP,
+            _ => NARROW,
+        }
+    }
+
     /// Columns of a step.
     fn step(&self) -> u32 {
         self.share * self.warps
@@ -200,7 +231,7 @@ impl Narrow {
         let (macros, end) = form.macros();
         let shares = if cluster > 1 { "-clusters" } else { "" };
         Source::narrow(
-            format!("narrow{shares}{end}.cu"),
+            format!("narrow-{stages}x{share}{shares}{end}.cu"),
             &[defines("NARROW", &names, &values), macros].concat(),
         )
     }
@@ -244,6 +275,19 @@ mod tests {
     fn eight_tokens_of_4096_columns_need_one_panel() {
         assert_eq!(NARROW.panel(4096, 8), 64);
         assert_eq!(NARROW.panel(4096, 1), 64);
+        assert_eq!(SHARED_FINE.panel(4096, 8), 64);
+    }
+
+    #[test]
+    fn narrow_kernels_are_chosen_by_tokens_and_size() {
+        let of = |outputs, inputs, tokens| Narrow::of(Sizes { outputs, inputs, tokens });
+        assert_eq!([4096, 6144, 28672].map(|outputs| of(outputs, 4096, 1)), [FINE, NARROW, DEEP]);
+        assert_eq!(
+            [4096, 6144, 28672].map(|outputs| of(outputs, 4096, 8)),
+            [SHARED_FINE, SHARED_FINE, SHARED]
+        );
+        // x leaves no room for more on its way.
+        assert_eq!([of(8192, 8192, 1), of(4096, 14336, 1)], [DEEP, NARROW]);
     }
 
     /// `linear_plan.cuh` wants two steps at least.
@@ -258,16 +302,23 @@ mod tests {
             assert_eq!((plain.tokens, plain.rows(), plain.entries), (wide.tokens, wide.rows(), wide.entries));
         }
         assert_eq!((NARROW.plain().stages, NARROW.plain().panel(4096, 8)), (2, 64));
-        assert!(Plan::Plain(256).for_plain().is_none());
+        assert!(Plan::Plain(Pieces { rows: 256, aside: 0 }).for_plain().is_none());
     }
 
     #[test]
     fn panels_are_whole_steps_that_have_room() {
         let shapes = (64..40_000).step_by(64).flat_map(|inputs| (1..=8).map(move |tokens| (inputs, tokens)));
         for (inputs, tokens) in shapes {
-            let panel = NARROW.panel(inputs, tokens);
-            assert!(panel.is_multiple_of(NARROW.step()) && panel > 0);
-            assert!(NARROW.shared() + (panel * ENTRY + 16) * tokens <= MOST_SHARED, "{inputs} x {tokens}");
+            for narrow in NARROWS {
+                let panel = narrow.panel(inputs, tokens);
+                assert!(panel.is_multiple_of(narrow.step()) && panel > 0);
+                let shared = narrow.shared() + (panel * ENTRY + 16) * tokens;
+                // With as many tokens the deep one is not taken.
+                assert!(
+                    shared <= MOST_SHARED || (narrow == DEEP && tokens >= SHARED_FROM),
+                    "{inputs} x {tokens}"
+                );
+            }
         }
     }
 }

@@ -7,14 +7,15 @@ use cudarc::driver::CudaStream;
 
 use super::{
     Linear, MOST_SHARED, Plan, Sizes,
-    plan::{NARROW, Narrow},
+    plan::{NARROW, NARROWS, Narrow, Pieces},
     sizes, unpack,
     wide::{LOW, SLICED, WIDE, Wide},
 };
 use crate::{Error, Gpu, Source};
 
 /// One way to compute a layer: `n:` and the numbers of a narrow kernel (eights, warps, stages, adders, share, cluster), `w:` and
-/// those of a wide one (tokens, groups, slices, entries, stages, cluster), or `p:` and how many rows are made plain at a time.
+/// those of a wide one (tokens, groups, slices, entries, stages, cluster), or `p:` and how many rows are made plain at a time, and on
+/// how many multiprocessors.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial(Plan);
@@ -23,7 +24,13 @@ impl Trial {
     /// Every shape that layers take by themselves; and rows made plain, sixteen at a time.
     pub fn all() -> Vec<Self> {
         let wide = WIDE.into_iter().chain(SLICED).chain(LOW).map(Plan::Wide);
-        [Plan::Narrow(NARROW)].into_iter().chain(wide).chain([Plan::Plain(16)]).map(Self).collect()
+        NARROWS
+            .map(Plan::Narrow)
+            .into_iter()
+            .chain(wide)
+            .chain([Plan::Plain(Pieces { rows: 16, aside: 0 })])
+            .map(Self)
+            .collect()
     }
 
     /// The programs of linear layers in every form: also those that [`Source::all`] has one of.
@@ -83,7 +90,7 @@ impl Trial {
             Plan::Wide(wide) => {
                 wide.shared() <= MOST_SHARED && (wide.slices == 1 || inputs.is_multiple_of(64 * wide.entries))
             }
-            Plan::Plain(rows) => rows.is_multiple_of(16) && outputs > 0,
+            Plan::Plain(pieces) => pieces.rows.is_multiple_of(16) && outputs > 0,
         }
     }
 }
@@ -92,7 +99,7 @@ impl FromStr for Trial {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is none of n:, w: with six numbers and p: with one");
+        let wrong = || format!("{text} is none of n:, w: with six numbers and p: with one or two");
         let (kind, numbers) = text.split_once(':').ok_or_else(wrong)?;
         let numbers: Vec<u32> =
             numbers.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
@@ -103,7 +110,8 @@ impl FromStr for Trial {
             ("w", &[tokens, groups, slices, entries, stages, cluster]) => {
                 Ok(Self(Plan::Wide(Wide { tokens, groups, slices, entries, stages, cluster, ..WIDE[0] })))
             }
-            ("p", &[rows]) => Ok(Self(Plan::Plain(rows))),
+            ("p", &[rows]) => Ok(Self(Plan::Plain(Pieces { rows, aside: 0 }))),
+            ("p", &[rows, aside]) => Ok(Self(Plan::Plain(Pieces { rows, aside }))),
             _ => Err(wrong()),
         }
     }
@@ -117,7 +125,9 @@ impl Linear<'_> {
     #[doc(hidden)]
     pub fn start_as(&self, on: &CudaStream, trial: Trial) -> Result<(), Error> {
         self.start_by(on, None, |_, sizes: Sizes| match trial.0 {
-            Plan::Plain(rows) => Plan::Plain(rows.min(sizes.outputs.next_multiple_of(16))),
+            Plan::Plain(Pieces { rows, aside }) => {
+                Plan::Plain(Pieces { rows: rows.min(sizes.outputs.next_multiple_of(16)), aside })
+            }
             plan => plan,
         })
     }
@@ -132,7 +142,7 @@ mod tests {
         let usual: Trial = "w:8,3,1,2,5,1".parse().unwrap();
         assert_eq!(usual, Trial(Plan::Wide(WIDE[0])));
         assert_eq!("n:1,8,3,3,4,1".parse(), Ok(Trial(Plan::Narrow(NARROW))));
-        assert_eq!("p:2048".parse(), Ok(Trial(Plan::Plain(2048))));
+        assert_eq!("p:2048,8".parse(), Ok(Trial(Plan::Plain(Pieces { rows: 2048, aside: 8 }))));
         for wrong in ["w:8,3", "n:1,8,3,3,4,x", "q:1", "p:", ""] {
             assert!(wrong.parse::<Trial>().is_err(), "{wrong}");
         }

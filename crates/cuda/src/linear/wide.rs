@@ -40,10 +40,11 @@ pub(super) const WIDE: [Wide; 6] = [
 
 /// Tiles of fewer rows, for matrices of which they are one to each multiprocessor, or one to as many: fewer blocks share sums. Four
 /// warpgroups with a quarter of the columns each; with more tokens one or two.
-pub(super) const SLICED: [Wide; 2] = [wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
+pub(super) const SLICED: [Wide; 3] =
+    [wide(8, [4, 4, 4, 5, 1]), wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
 pub(super) const LOW: [Wide; 2] = [wide(64, [1, 1, 2, 7, 1]), wide(128, [2, 1, 2, 3, 1])];
 /// Weights of a matrix that one warpgroup to a block decodes in time; and of one for which x may come again for every 64 rows.
-const SMALL: u64 = 24 << 20;
+pub(super) const SMALL: u64 = 24 << 20;
 const MIDDLE: u64 = 96 << 20;
 
 impl Wide {
@@ -62,7 +63,7 @@ impl Wide {
         if smaller { narrower } else { usual }
     }
 
-    /// The kernel whose tiles have fewer rows, for more than eight tokens and matrices that gain by it.
+    /// The kernel whose tiles have fewer rows, for matrices that gain by it.
     pub(super) fn low(blocks: u32, sizes: Sizes) -> Option<Self> {
         let Sizes { outputs, inputs, tokens } = sizes;
         let weights = u64::from(outputs) * u64::from(inputs);
@@ -70,15 +71,15 @@ impl Wide {
             let pieces = wide.pieces(blocks, sizes);
             let is_whole = inputs.is_multiple_of(64 * wide.entries);
             match wide.tokens {
-                ..32 => pieces.is_some() && is_whole,
-                32 => pieces.is_some() && is_whole && weights < MIDDLE,
+                16 => pieces.is_some() && is_whole,
+                8 | 32 => pieces.is_some() && is_whole && weights < MIDDLE,
                 64 => pieces.is_some() && weights < SMALL,
                 // As many rows to a cluster of the usual shape are cut into six.
                 _ => pieces.is_some_and(|pieces| pieces > 3),
             }
         };
         let shape = SLICED.iter().chain(&LOW).find(|wide| tokens <= wide.tokens);
-        shape.filter(|wide| tokens > 8 && fits(wide)).copied()
+        shape.filter(fits).copied()
     }
 
     /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks left out at most.

@@ -187,6 +187,15 @@ impl<'a> Sequences<'a> {
         Ok(KvCache::over(&self.lab.gpu, self.case.shape(), memory)?)
     }
 
+    /// Fills what the cache keeps on the device: kernels fetch whole slots, of which an entry may need less.
+    pub(crate) fn fill_slots(&self) -> Result<(), Error> {
+        let [entries, _] = self.pool.spans();
+        let bytes = self.lab.bytes(entries.bytes())?;
+        bytes.fill(0xee)?;
+        self.lab.copy(bytes.all(), entries)?;
+        self.lab.wait()
+    }
+
     fn rows<'b>(&'b self, first: u64, tokens: u32) -> KvRows<'b> {
         let stride = u64::from(self.case.heads * self.case.head_values);
         let from = first * stride * 2;

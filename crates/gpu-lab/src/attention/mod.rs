@@ -147,7 +147,28 @@ pub fn check_attention(lab: &Lab, checks: u32) -> Result<(), Error> {
     (0..u64::from(checks)).try_for_each(|seed| check(lab, seed))
 }
 
-/// Verifies one random shape: what was appended is read back, and attended to as plain memory is.
+/// Verifies small shapes: a block to an item, a cluster to one, runs of tokens; heads of 64 and of 128. Small enough for a memory checker.
+///
+/// # Errors
+/// As for [`attention`].
+pub fn check_small_attention(lab: &Lab) -> Result<(), Error> {
+    // Lengths; heads, of the group, tokens that ask, values of a head, tokens of a page.
+    let cases: [(&[u32], [u32; 5]); 5] = [
+        (&[3, 40], [2, 4, 1, 64, 16]),
+        (&[70, 1], [1, 3, 2, 128, 32]),
+        (&[1030], [1, 4, 1, 128, 64]),
+        (&[300, 70], [1, 8, 2, 128, 8]),
+        (&[260], [1, 8, 2, 64, 32]),
+    ];
+    for (lengths, [heads, group, tokens, head_values, page_tokens]) in cases {
+        let lengths = lengths.to_vec();
+        let case = Case { lengths, heads, group, tokens, head_values, page_tokens, odd: 0.3, seed: 1 };
+        check_case(lab, case, &mut Random(1))?;
+    }
+    Ok(())
+}
+
+/// Verifies one random shape.
 fn check(lab: &Lab, seed: u64) -> Result<(), Error> {
     let mut random = Random(seed);
     let group = random.to(8);
@@ -161,9 +182,15 @@ fn check(lab: &Lab, seed: u64) -> Result<(), Error> {
         odd: if random.to(2) == 1 { 0.3 } else { 0.0 },
         seed,
     };
+    check_case(lab, case, &mut random)
+}
+
+/// What was appended is read back, and attended to as plain memory is.
+fn check_case(lab: &Lab, case: Case, random: &mut Random) -> Result<(), Error> {
     let total: u64 = case.lengths.iter().map(|&length| u64::from(length)).sum();
     let sequences = Sequences::new(lab, case.clone())?;
     let cache = sequences.cache()?;
+    sequences.fill_slots()?;
     sequences.prepare(&cache)?;
     let mut first = 0;
     while first < total {

@@ -58,6 +58,8 @@ impl<'a> Layer<'a> {
             // Room for all that could overflow.
             let most = u32::try_from(bytes / 128 + u64::from(row) * 16).unwrap_or(u32::MAX);
             let memory = lab.bytes(FrozenBuffer::room(&codec, target, row, bytes, most))?;
+            // Kernels fetch whole slots, of which an entry may need less.
+            memory.fill(0xee)?;
             let packed = FrozenBuffer::pack(
                 &lab.gpu,
                 &lab.stream,
