@@ -63,6 +63,13 @@ BUDDY_FN void cp_async_bulk(u32 to, const void* from, u32 bytes, Barrier done) {
                  : "memory");
 }
 
+// The same to the same place of several blocks of the cluster, those in `blocks`; each has its barrier there, too.
+BUDDY_FN void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, Barrier done, unsigned short blocks) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(done.at), "h"(blocks)
+                 : "memory");
+}
+
 // A matrix in global memory as the copy engine sees it: a `CUtensorMap`, which the host makes.
 struct alignas(64) TensorMap {
     u64 opaque[16];

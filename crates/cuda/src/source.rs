@@ -202,8 +202,9 @@ impl Source {
     /// The kernel of a linear layer for few tokens, with macros that say its shape.
     pub(crate) fn narrow(name: String, defines: &[String]) -> Self {
         let source = Self::new(name, include_str!("../kernels/narrow.cu"), defines);
-        // The bulk copy engine.
-        Self { least: 90, ..source }
+        // The bulk copy engine; for several blocks at once it is fast in Hopper's own code alone.
+        let alone = defines.iter().any(|define| define == "BUDDY_NARROW_CLUSTER=2");
+        Self { least: 90, alone, ..source }
     }
 
     /// The kernel of a linear layer for more tokens, with macros that say its shape.

@@ -200,6 +200,11 @@ inline void cp_async_bulk_tensor(u32 to, const TensorMap& map, u32 column, u32 r
     }
     arrive_later(done, (long)box * 128, false);
 }
+inline void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, Barrier done, unsigned short blocks) {
+    for (u32 b = 0; b < 16; b++) {
+        if (blocks >> b & 1) cp_async_bulk(address_in(to, b), from, bytes, {address_in(done.at, b)});
+    }
+}
 inline void cp_async_bulk_tensor_multicast(u32 to, const TensorMap& map, u32 column, u32 row, Barrier done, unsigned short blocks) {
     for (u32 b = 0; b < 16; b++) {
         if (blocks >> b & 1) cp_async_bulk_tensor(address_in(to, b), map, column, row, {address_in(done.at, b)});

@@ -26,7 +26,8 @@ static void start(Linear linear, u32 blocks) {
     std::vector<float4> parts(panels * tiles * narrow::EIGHTS * WARP);
     std::vector<u32> counts(1 + tiles + panels);
     linear.parts = parts.data(), linear.counts = counts.data();
-    emu::launch(linear_narrow, dim3(blocks), (narrow::WARPS + ADDERS + 1) * WARP, linear, panel);
+    blocks *= narrow::CLUSTER;
+    emu::launch_clusters(linear_narrow, narrow::CLUSTER, dim3(blocks), (narrow::WARPS + ADDERS + 1) * WARP, linear, panel);
     if (std::count(counts.begin(), counts.end(), 0u) != (long)counts.size()) emu::fail("a count that was left");
 }
 #else
