@@ -130,10 +130,12 @@ struct Sums {
     }
 };
 
-// The blocks that share a tile, and the warp's count of those that are about to end their part of it, and above them of those that left their
-// sums. The last leaves none: it waits for the others, which are as far, and adds its own.
+// The blocks that share a tile, and the warp's count of them. Many sums stay where they are in the last block to come: all say that they are
+// about to end, the last then waits for the others, which are as far, and those say that they have left theirs. Few sums are left by all, which
+// saves a way to memory and back.
 template <class S>
 struct Sharing {
+    static constexpr bool FEW = S::TOKENS <= 32;
     static constexpr u32 LEFT = 1 << 16;
     u32 first, last;
     u32* count;
@@ -144,35 +146,37 @@ struct Sharing {
     }
     // How many were about to end before, in the first lane.
     BUDDY_FN u32 end() const {
-        if (first == last) return 0;
+        if (FEW || first == last) return 0;
         // The kernel before may have the same counts.
         wait_on_dependent_grids();
         return threadIdx.x % WARP == 0 ? atomic_add_relaxed(count, 1) % LEFT : 0;
     }
-    BUDDY_FN bool is_last(u32 before) const { return __shfl_sync(ALL, before, 0) == last - first; }
-    // What all lanes left is released with the first one's count.
-    BUDDY_FN void left() const {
+    BUDDY_FN bool keeps(u32 before) const { return !FEW && __shfl_sync(ALL, before, 0) == last - first; }
+    // What all lanes left is released with the first one's count; whether all other blocks left theirs before.
+    BUDDY_FN bool left() const {
         __syncwarp();
-        if (threadIdx.x % WARP == 0) atomic_add_release(count, LEFT);
+        u32 before = threadIdx.x % WARP == 0 ? atomic_add_release(count, FEW ? 1 : LEFT) : 0;
+        return FEW && __shfl_sync(ALL, before, 0) == last - first;
     }
     // All others have left theirs, and the count is zero again.
     BUDDY_FN void wait() const {
-        wait_until(count, (last - first) * LEFT + (last - first + 1));
+        if (FEW) fence_acq_rel();
+        else wait_until(count, (last - first) * LEFT + (last - first + 1));
         __syncwarp();
         if (threadIdx.x % WARP == 0) *count = 0;
     }
 };
 
-// A warp's share of a tile is done, from step `begin` of the line on; so many blocks began theirs before.
+// A warp's share of a tile is done, from step `begin` of the line on; so many blocks were about to end before.
 template <class S, class Room>
 BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room& room, const Step<S>& step, u32 begin, u32 before, Sums<S> sums) {
     wait_on_dependent_grids();
     Sharing<S> sharing(linear, line, step.tile);
     u32 first = sharing.first, last = sharing.last;
     if (first != last) {
-        if (!sharing.is_last(before)) {
+        if (!sharing.keeps(before)) {
             sums.leave(linear, 2 * blockIdx.x + (begin != line.begin()));
-            return sharing.left();
+            if (!sharing.left()) return;
         }
         sharing.wait();
     }
