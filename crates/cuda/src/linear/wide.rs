@@ -44,9 +44,10 @@ pub(super) const SLICED: [Wide; 2] = [wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4,
 /// For more tokens one warpgroup, for small matrices that it cuts alike, or two.
 pub(super) const LOW: [Wide; 4] =
     [wide(64, [1, 1, 2, 7, 1]), wide(64, [2, 1, 2, 5, 1]), wide(128, [1, 1, 2, 4, 1]), wide(128, [2, 1, 2, 3, 1])];
-/// Weights of a matrix that one warpgroup to a block decodes in time, and two; and of one for which x may come again for every 64 rows.
+/// Weights of a matrix that one warpgroup to a block decodes in time, and two with 64 tokens; and of one for which x may come again for every
+/// 64 rows, or 128.
 const SMALL: u64 = 24 << 20;
-const MEDIUM: u64 = 72 << 20;
+const MEDIUM: u64 = 60 << 20;
 const MIDDLE: u64 = 96 << 20;
 
 impl Wide {
@@ -74,7 +75,8 @@ impl Wide {
                 (..32, _) => cuts_alike && is_whole,
                 (32, _) => cuts_alike && is_whole && weights < MIDDLE,
                 (_, 1) => cuts_alike && weights < SMALL,
-                _ => weights < MEDIUM,
+                (64, _) => weights < MEDIUM,
+                _ => weights < MIDDLE,
             }
         };
         let next = SLICED.iter().chain(&LOW).map(|wide| wide.tokens).find(|&most| tokens <= most);
@@ -168,8 +170,8 @@ mod tests {
             [(4096, 4096), (6144, 4096), (4096, 14336), (8192, 8192), (10240, 8192)]
                 .map(|(outputs, inputs)| rows(outputs, inputs, tokens))
         };
-        assert_eq!(of(64), [64, 128, 128, 128, 192]);
-        assert_eq!(of(128), [64, 128, 128, 128, 192]);
+        assert_eq!(of(64), [64, 128, 128, 192, 192]);
+        assert_eq!(of(128), [64, 128, 128, 128, 128]);
         assert_eq!(of(256), [128, 192, 128, 128, 128]);
         assert_eq!(of(512), [128, 192, 128, 128, 128]);
     }
