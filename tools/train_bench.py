@@ -13,6 +13,7 @@ import gc
 import json
 import pathlib
 import re
+import statistics
 import time
 import traceback
 
@@ -187,9 +188,8 @@ def measure(network, name, steps, warm_up, profile):
                 torch.cuda.synchronize()
             print(profiler.key_averages().table(sort_by="self_device_time_total", row_limit=14, max_name_column_width=40))
         report = compress_saved(model, **packed_options(name)).report() if "packed" in name else None
-    times.sort()
     free, total = torch.cuda.mem_get_info()
-    found = {"network": network, "mode": name, "ms": times[len(times) // 2], "ms_least": times[0], "ms_most": times[-1],
+    found = {"network": network, "mode": name, "ms": statistics.median(times), "ms_least": min(times), "ms_most": max(times),
              "allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(), "driver": total - free,
              "loss": loss.item(), "report": report and report.to_dict()}
     print(f"{network:10} {name:22} {found['ms']:8.1f} ms  {found['allocated'] / 1e9:7.2f} GB allocated "

@@ -154,6 +154,18 @@ BUDDY_FN u32 atomic_add_release(u32* count, u32 by) {
     return was;
 }
 BUDDY_FN void fence_acq_rel() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// Adds to a counter, and orders nothing.
+BUDDY_FN u32 atomic_add_relaxed(u32* count, u32 by) {
+    u32 was;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(was) : "l"(count), "r"(by) : "memory");
+    return was;
+}
+// Waits, all lanes together, until a counter that others add to with release is so many. They must be running.
+BUDDY_FN void wait_until(const u32* count, u32 is) {
+    u32 now;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
+    while (!__all_sync(0xffffffffu, now == is));
+}
 
 // Two bf16, the first in the low half, rounded to nearest; and the one in a low half.
 BUDDY_FN u32 to_bf16(float low, float high) {

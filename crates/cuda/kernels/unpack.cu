@@ -7,7 +7,7 @@ using namespace buddy;
 
 namespace {
 
-constexpr u32 UNPACKERS = 16, RUN = 4, AHEAD = 2;  // warps of a block; columns at a time, and how many times in shared memory
+constexpr u32 UNPACKERS = 8, RUN = 4, AHEAD = 2;  // warps of a block; columns at a time, and how many times in shared memory
 
 struct Unpacking {
     Weights weights;
@@ -64,7 +64,7 @@ BUDDY_FN void put(const Desk& desk, const u32 (&upper)[8], const u32 (&lower)[8]
 
 static_assert(UNPACKERS * Desk::BYTES == BUDDY_UNPACK_SHARED, "Rust asks for the shared memory that the kernel uses");
 
-extern "C" __global__ void __launch_bounds__(UNPACKERS* WARP, 1) linear_unpack(const __grid_constant__ Unpacking of) {
+extern "C" __global__ void __launch_bounds__(UNPACKERS* WARP, 2) linear_unpack(const __grid_constant__ Unpacking of) {
     extern __shared__ __align__(128) u8 memory[];
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, all = gridDim.x * UNPACKERS;
     Desk desk = {keep(shared_address(memory) + warp * Desk::BYTES)};

@@ -189,12 +189,6 @@ impl Gpu {
         self.check("make a stream", self.context()?.new_stream())
     }
 
-    /// A stream whose kernels go first where others wait for room as well.
-    pub(crate) fn first_stream(&self) -> Result<Arc<CudaStream>, Error> {
-        // The driver takes the highest that there is.
-        self.check("make a stream", self.context()?.new_stream_with_priority(i32::MIN / 2))
-    }
-
     /// A stream that something else made.
     ///
     /// # Safety

@@ -240,6 +240,10 @@ inline float from_bf16(u32 low) { return __uint_as_float(low << 16); }
 
 inline u32 atomic_add_release(u32* count, u32 by) { return atomicAdd(count, by); }
 inline void fence_acq_rel() {}
+inline u32 atomic_add_relaxed(u32* count, u32 by) { return atomicAdd(count, by); }
+inline void wait_until(const u32* count, u32 is) {
+    while (*(const volatile u32*)count != is) emu::pause();
+}
 
 template <u32 THREADS, u32 NUMBER = 1>
 inline void named_barrier(bool waits = true) {

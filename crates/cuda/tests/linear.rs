@@ -200,6 +200,11 @@ fn a_layer_of_many_tokens_is_right_for_weights_in_every_layout() {
 }
 
 #[test]
+fn many_sums_stay_in_the_last_block() {
+    compare(&build("linear-many", &wide(64, 1, 1)), &[([70, 192, 50, 3], 0), ([130, 256, 64, 5], 2)]);
+}
+
+#[test]
 fn blocks_of_a_cluster_share_x() {
     compare(&build("linear-cluster", &wide(16, 1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
 }

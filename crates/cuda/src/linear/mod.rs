@@ -86,8 +86,8 @@ pub(crate) struct LinearKernels {
     wide: HashMap<Wide, CudaFunction>,
     unpack: HashMap<(), CudaFunction>,
     vendor: Option<Vendor>,
-    /// By the address of the stream that each is beside, and whether it goes first.
-    beside: HashMap<(usize, bool), Arc<CudaStream>>,
+    /// By the address of the stream that each is beside.
+    beside: HashMap<usize, Arc<CudaStream>>,
 }
 
 /// N, K and M.
@@ -234,19 +234,19 @@ impl Linear<'_> {
     }
 
     /// Some rows at a time: made plain on a stream beside, and multiplied by the vendor's library. While some are multiplied, the next
-    /// are made plain, on multiprocessors that are left out of the product, or as far as some are free.
+    /// are made plain, as far as multiprocessors are free.
     fn plain(
         &self,
         on: &CudaStream,
         sizes: Sizes,
-        Pieces { rows, aside }: Pieces,
+        pieces: Pieces,
         work: DeviceSpan<'_>,
     ) -> Result<(), Error> {
-        let (gpu, all) = (self.weights.gpu(), self.weights.gpu().multiprocessors());
-        let (row_bytes, pieces) = (u64::from(sizes.inputs) * 2, if rows < sizes.outputs { 2 } else { 1 });
+        let gpu = self.weights.gpu();
+        let (rows, row_bytes) = (pieces.rows, u64::from(sizes.inputs) * 2);
         let piece_bytes = u64::from(rows) * row_bytes;
-        let workspace = work.part(pieces * piece_bytes..work.bytes());
-        let side = beside(gpu, on, aside > 0)?;
+        let workspace = work.part(u64::from(pieces.plain_rows(sizes.outputs)) * row_bytes..work.bytes());
+        let side = beside(gpu, on)?;
         let ordered = |done: Result<(), DriverError>| gpu.check("order two streams", done);
         ordered(side.join(on))?;
         let mut free = [None, None];
@@ -256,18 +256,14 @@ impl Linear<'_> {
             let begin = half as u64 * piece_bytes;
             let plain = work.part(begin..begin + u64::from(some) * row_bytes);
             free[half].as_ref().map_or(Ok(()), |event| ordered(side.wait(event)))?;
-            // The first has all of them.
-            self.make_plain(&side, range.clone(), plain, if i == 0 || aside == 0 { all } else { aside })?;
+            self.make_plain(&side, range.clone(), plain)?;
             ordered(on.join(&side))?;
             let mut kernels = gpu.linear_kernels();
             let vendor = match &mut kernels.vendor {
                 Some(vendor) => vendor,
                 none => none.insert(Vendor::new(gpu)?),
             };
-            // The last is beside nothing.
-            let is_last = first + some == sizes.outputs;
-            let most = if is_last || aside == 0 { 0 } else { all - aside };
-            vendor.multiply(gpu, on, self, (sizes, most), range, plain, workspace)?;
+            vendor.multiply(gpu, on, self, sizes, range, plain, workspace)?;
             free[half] = Some(gpu.check("record an event", on.record_event(None))?);
         }
         Ok(())
@@ -309,13 +305,10 @@ impl Linear<'_> {
 }
 
 /// A stream beside this one, always the same, so that both are in the same capture or in none.
-fn beside(gpu: &Gpu, on: &CudaStream, goes_first: bool) -> Result<Arc<CudaStream>, Error> {
-    match gpu.linear_kernels().beside.entry((on.cu_stream() as usize, goes_first)) {
+fn beside(gpu: &Gpu, on: &CudaStream) -> Result<Arc<CudaStream>, Error> {
+    match gpu.linear_kernels().beside.entry(on.cu_stream() as usize) {
         Entry::Occupied(known) => Ok(known.get().clone()),
-        Entry::Vacant(new) => {
-            let made = if goes_first { gpu.first_stream()? } else { gpu.stream()? };
-            Ok(new.insert(made).clone())
-        }
+        Entry::Vacant(new) => Ok(new.insert(gpu.stream()?).clone()),
     }
 }
 

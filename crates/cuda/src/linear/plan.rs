@@ -21,8 +21,12 @@ pub(super) const ALIGN: u64 = 128;
 const COUNTS: u64 = 64 << 10;
 /// Memory that the vendor's library may work in.
 const WORKSPACE: u64 = 32 << 20;
-/// Results of a piece of plain weights, at most: two waves of the vendor's tiles on 132 multiprocessors; and its bytes.
-const PIECE: u32 = 2 * 132 * 128 * 256;
+/// Results of a wave of the vendor's tiles on 132 multiprocessors; how many of them are a piece of plain weights, of matrices with very
+/// many rows and of others; and a piece's rows and bytes, at most.
+const WAVE: u32 = 132 * 128 * 256;
+const WAVES: u32 = 8;
+const FEW_WAVES: u32 = 2;
+const MOST_ROWS: u32 = 8192;
 const PIECE_BYTES: u64 = 128 << 20;
 
 /// How a layer is computed.
@@ -41,8 +45,22 @@ pub(crate) enum Plan {
 pub(crate) struct Pieces {
     /// Rows of a piece.
     pub(super) rows: u32,
-    /// Multiprocessors that make the next piece plain while the others multiply; 0 if those do it that are free.
-    pub(super) aside: u32,
+}
+
+impl Pieces {
+    /// Whole waves of the vendor's tiles, as far as scratch memory goes.
+    fn of(Sizes { outputs, inputs, tokens }: Sizes) -> Self {
+        let room = u32::try_from(PIECE_BYTES / (2 * u64::from(inputs))).unwrap_or(u32::MAX).min(MOST_ROWS);
+        let waves = if outputs > 2 * MOST_ROWS { WAVES } else { FEW_WAVES };
+        let rows = (waves * WAVE / tokens.max(1)).min(room);
+        let whole = if rows < 512 { 256 } else { 1 << rows.ilog2() };
+        Self { rows: whole.min(outputs.next_multiple_of(16)) }
+    }
+
+    /// Rows that are plain at a time: of two pieces, or all.
+    pub(super) fn plain_rows(self, outputs: u32) -> u32 {
+        (2 * self.rows).min(outputs.next_multiple_of(16))
+    }
 }
 
 /// What a kernel is compiled for, besides its shape.
@@ -125,10 +143,7 @@ impl Plan {
     pub(crate) fn of(gpu: &Gpu, sizes: Sizes) -> Self {
         let Sizes { outputs, inputs, tokens } = sizes;
         if !gpu.is_hopper() || tokens > MANY {
-            let room = u32::try_from(PIECE_BYTES / (2 * u64::from(inputs))).unwrap_or(u32::MAX);
-            let rows = (PIECE / tokens.max(1)).min(room) / 256 * 256;
-            let rows = rows.max(256).min(outputs.next_multiple_of(16));
-            return Self::Plain(Pieces { rows, aside: 0 });
+            return Self::Plain(Pieces::of(sizes));
         }
         let weights = u64::from(outputs) * u64::from(inputs);
         let narrow = Narrow::of(sizes);
@@ -162,9 +177,8 @@ impl Plan {
             Self::Wide(wide) => {
                 2 * 4 * u64::from(wide.rows() * wide.tokens) * u64::from(gpu.multiprocessors())
             }
-            Self::Plain(Pieces { rows, .. }) => {
-                let pieces = if rows < sizes.outputs { 2 } else { 1 };
-                pieces * u64::from(rows) * u64::from(sizes.inputs) * 2 + WORKSPACE
+            Self::Plain(pieces) => {
+                u64::from(pieces.plain_rows(sizes.outputs)) * u64::from(sizes.inputs) * 2 + WORKSPACE
             }
         };
         (self.count_bytes(gpu, sizes).max(COUNTS), rest)
@@ -290,6 +304,27 @@ mod tests {
         assert_eq!([of(8192, 8192, 1), of(4096, 14336, 1)], [DEEP, NARROW]);
     }
 
+    #[test]
+    fn pieces_are_larger_for_more_rows_and_never_larger_for_more_tokens() {
+        let rows = |outputs, inputs, tokens| Pieces::of(Sizes { outputs, inputs, tokens }).rows;
+        assert_eq!([(4096, 4096), (8192, 28672)].map(|(n, k)| rows(n, k, 4096)), [2048, 2048]);
+        assert_eq!(
+            [(28672, 4096), (57344, 8192), (100, 64)].map(|(n, k)| rows(n, k, 4096)),
+            [8192, 8192, 112]
+        );
+        // So the memory for some tokens is enough for more.
+        for (outputs, inputs) in [(8192, 8192), (28672, 4096), (6144, 4096), (5000, 64), (40_000, 28672)] {
+            let plain = |tokens| {
+                let sizes = Sizes { outputs, inputs, tokens };
+                (Pieces::of(sizes).rows, Pieces::of(sizes).plain_rows(outputs))
+            };
+            for tokens in MANY + 1..5000 {
+                let ((rows, most), (before_rows, before)) = (plain(tokens), plain(tokens - 1));
+                assert!(rows <= before_rows && most <= before, "{outputs} x {inputs}, {tokens} tokens");
+            }
+        }
+    }
+
     /// `linear_plan.cuh` wants two steps at least.
     #[test]
     fn plain_weights_have_kernels_of_the_same_form() {
@@ -302,7 +337,7 @@ mod tests {
             assert_eq!((plain.tokens, plain.rows(), plain.entries), (wide.tokens, wide.rows(), wide.entries));
         }
         assert_eq!((NARROW.plain().stages, NARROW.plain().panel(4096, 8)), (2, 64));
-        assert!(Plan::Plain(Pieces { rows: 256, aside: 0 }).for_plain().is_none());
+        assert!(Plan::Plain(Pieces { rows: 256 }).for_plain().is_none());
     }
 
     #[test]

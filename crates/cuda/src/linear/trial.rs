@@ -14,8 +14,7 @@ use super::{
 use crate::{Error, Gpu, Source};
 
 /// One way to compute a layer: `n:` and the numbers of a narrow kernel (eights, warps, stages, adders, share, cluster), `w:` and
-/// those of a wide one (tokens, groups, slices, entries, stages, cluster), or `p:` and how many rows are made plain at a time, and on
-/// how many multiprocessors.
+/// those of a wide one (tokens, groups, slices, entries, stages, cluster), or `p:` and how many rows are made plain at a time.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial(Plan);
@@ -28,7 +27,7 @@ impl Trial {
             .map(Plan::Narrow)
             .into_iter()
             .chain(wide)
-            .chain([Plan::Plain(Pieces { rows: 16, aside: 0 })])
+            .chain([Plan::Plain(Pieces { rows: 16 })])
             .map(Self)
             .collect()
     }
@@ -99,7 +98,7 @@ impl FromStr for Trial {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is none of n:, w: with six numbers and p: with one or two");
+        let wrong = || format!("{text} is none of n:, w: with six numbers and p: with one");
         let (kind, numbers) = text.split_once(':').ok_or_else(wrong)?;
         let numbers: Vec<u32> =
             numbers.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
@@ -110,8 +109,7 @@ impl FromStr for Trial {
             ("w", &[tokens, groups, slices, entries, stages, cluster]) => {
                 Ok(Self(Plan::Wide(Wide { tokens, groups, slices, entries, stages, cluster, ..WIDE[0] })))
             }
-            ("p", &[rows]) => Ok(Self(Plan::Plain(Pieces { rows, aside: 0 }))),
-            ("p", &[rows, aside]) => Ok(Self(Plan::Plain(Pieces { rows, aside }))),
+            ("p", &[rows]) => Ok(Self(Plan::Plain(Pieces { rows }))),
             _ => Err(wrong()),
         }
     }
@@ -125,8 +123,8 @@ impl Linear<'_> {
     #[doc(hidden)]
     pub fn start_as(&self, on: &CudaStream, trial: Trial) -> Result<(), Error> {
         self.start_by(on, None, |_, sizes: Sizes| match trial.0 {
-            Plan::Plain(Pieces { rows, aside }) => {
-                Plan::Plain(Pieces { rows: rows.min(sizes.outputs.next_multiple_of(16)), aside })
+            Plan::Plain(Pieces { rows }) => {
+                Plan::Plain(Pieces { rows: rows.min(sizes.outputs.next_multiple_of(16)) })
             }
             plan => plan,
         })
@@ -142,7 +140,7 @@ mod tests {
         let usual: Trial = "w:8,3,1,2,5,1".parse().unwrap();
         assert_eq!(usual, Trial(Plan::Wide(WIDE[0])));
         assert_eq!("n:1,8,3,3,4,1".parse(), Ok(Trial(Plan::Narrow(NARROW))));
-        assert_eq!("p:2048,8".parse(), Ok(Trial(Plan::Plain(Pieces { rows: 2048, aside: 8 }))));
+        assert_eq!("p:2048".parse(), Ok(Trial(Plan::Plain(Pieces { rows: 2048 }))));
         for wrong in ["w:8,3", "n:1,8,3,3,4,x", "q:1", "p:", ""] {
             assert!(wrong.parse::<Trial>().is_err(), "{wrong}");
         }

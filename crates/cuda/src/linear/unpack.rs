@@ -13,11 +13,13 @@ use crate::{
 };
 
 /// Warps of a block, columns that one takes at a time, and how many times they have room: as `unpack.cu` has it.
-const WARPS: u32 = 16;
+const WARPS: u32 = 8;
 const RUN: u32 = 4;
 const AHEAD: u32 = 2;
 /// Shared memory of a block.
 const SHARED: u32 = WARPS * (AHEAD * RUN * COLUMN + 16 * ENTRY + 128);
+/// Blocks that a multiprocessor holds.
+const BLOCKS: u32 = 2;
 
 /// The program that does it.
 pub(super) fn source() -> Source {
@@ -25,13 +27,12 @@ pub(super) fn source() -> Source {
 }
 
 impl Linear<'_> {
-    /// Makes some rows plain, on at most so many multiprocessors; the first is a multiple of 16.
+    /// Makes some rows plain; the first is a multiple of 16.
     pub(super) fn make_plain(
         &self,
         on: &CudaStream,
         rows: Range<u32>,
         to: DeviceSpan<'_>,
-        most: u32,
     ) -> Result<(), Error> {
         let (gpu, row) = (self.weights.gpu(), self.weights.header().row);
         if !gpu.is_hopper() {
@@ -43,7 +44,7 @@ impl Linear<'_> {
         let weights = self.weights.view();
         let view = Unpacking { weights, to: to.address(), per_row: row, first_tile, tiles, rows: count };
         let runs = u64::from(tiles) * u64::from(row.div_ceil(RUN));
-        let blocks = u64::from(most).min(runs.div_ceil(u64::from(WARPS)));
+        let blocks = u64::from(BLOCKS * gpu.multiprocessors()).min(runs.div_ceil(u64::from(WARPS)));
         let launch = Launch { shared: SHARED, ..Launch::row(blocks, 32 * WARPS) };
         // SAFETY: the arguments of `linear_unpack`; the caller's span has room for so many rows.
         gpu.check("make weights plain", unsafe { launch.start(on, &kernel, &(view,)) })

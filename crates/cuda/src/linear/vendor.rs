@@ -14,8 +14,8 @@ use crate::{DeviceSpan, Error, Gpu};
 static TRANSPOSED: i32 = 1;
 static WITH_BIAS: i32 = 4;
 
-/// What an algorithm is chosen for: rows, columns, tokens, all rows of a result, its kind, whether there is a bias, and for how many multiprocessors.
-type Case = (u32, Sizes, bool, bool, u32);
+/// What an algorithm is chosen for: rows, columns, tokens, all rows of a result, its kind, and whether there is a bias.
+type Case = (u32, Sizes, bool, bool);
 
 /// A handle of the library, and the algorithms that its heuristics named first.
 #[derive(Debug)]
@@ -51,13 +51,7 @@ struct Product {
 }
 
 impl Product {
-    fn new(
-        rows: u32,
-        of: &Linear<'_>,
-        sizes: Sizes,
-        bias: u64,
-        most: u32,
-    ) -> Result<Self, result::CublasError> {
+    fn new(rows: u32, of: &Linear<'_>, sizes: Sizes, bias: u64) -> Result<Self, result::CublasError> {
         let (narrow, single) = (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_32F);
         let (inputs, tokens) = (u64::from(sizes.inputs), u64::from(sizes.tokens));
         // The library counts matrices by columns: ours is one of rows, transposed.
@@ -76,9 +70,6 @@ impl Product {
         };
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, (&raw const TRANSPOSED).cast(), 4)?;
-        if most != 0 {
-            set(Attribute::CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, (&raw const most).cast(), 4)?;
-        }
         if bias != 0 {
             set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, (&raw const WITH_BIAS).cast(), 4)?;
             set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, (&raw const bias).cast(), 8)?;
@@ -125,7 +116,7 @@ impl Vendor {
         Ok(Self { handle: result::create_handle().map_err(said)?, algorithms: HashMap::new() })
     }
 
-    /// Multiplies some rows of the weights, which are plain, by x, on so many multiprocessors at most, or on all of them for 0.
+    /// Multiplies some rows of the weights, which are plain, by x.
     ///
     /// # Errors
     /// [`Error::Vendor`] with what the library says.
@@ -135,7 +126,7 @@ impl Vendor {
         gpu: &Gpu,
         on: &CudaStream,
         of: &Linear<'_>,
-        (sizes, most): (Sizes, u32),
+        sizes: Sizes,
         rows: Range<u32>,
         plain: DeviceSpan<'_>,
         workspace: DeviceSpan<'_>,
@@ -143,8 +134,8 @@ impl Vendor {
         gpu.check("bind the context", gpu.context()?.bind_to_thread())?;
         let (count, first) = (rows.end - rows.start, u64::from(rows.start));
         let bias = of.bias.map_or(0, |bias| bias.address() + 2 * first);
-        let product = Product::new(count, of, sizes, bias, most).map_err(said)?;
-        let case = (count, sizes, of.output == Output::Fp32, bias != 0, most);
+        let product = Product::new(count, of, sizes, bias).map_err(said)?;
+        let case = (count, sizes, of.output == Output::Fp32, bias != 0);
         let algorithm = match self.algorithms.get(&case) {
             Some(algorithm) => *algorithm,
             None => {

@@ -1,0 +1,13 @@
+"""What every check of `tools/torch_check.py` uses."""
+
+import torch
+
+GPU = torch.device("cuda")
+
+
+def raw(tensor):
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def same(left, right):
+    assert (left.shape, left.dtype) == (right.shape, right.dtype) and torch.equal(raw(left), raw(right))
