@@ -212,6 +212,7 @@ impl Linear<'_> {
 
     fn narrow(&self, on: &CudaStream, narrow: Narrow, view: LinearView) -> Result<(), Error> {
         let gpu = self.weights.gpu();
+        let narrow = if self.overlaps { narrow } else { narrow.alone() };
         let kernel = kernel(gpu, |kernels| &mut kernels.narrow, narrow, "linear_narrow", || narrow.source())?;
         let (panel, launch) = narrow.launch(gpu, view.inputs, view.tokens);
         let launch = Launch { overlaps: self.overlaps, ..launch };
