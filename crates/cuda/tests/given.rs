@@ -88,7 +88,7 @@ fn a_matrix_that_is_written_again_multiplies_as_a_frozen_one() {
             let memory = DeviceBytes::new(gpu, room).unwrap();
             let how = (&codec, Target::X4Over3, row);
             let frozen = FrozenBuffer::pack(gpu, &stream, how, back.all(), memory.all()).unwrap();
-            for tokens in [1, 8, 20, 100, 300, 600, 1100] {
+            for tokens in [1, 8, 20, 100, 300, 600, 1600] {
                 let x = DeviceBytes::new(gpu, tokens * columns * 2).unwrap();
                 lab.make(x.all(), Fill::Weights, 3, 0.0).unwrap();
                 let y = multiply(gpu, &stream, (&matrix).into(), x.all(), rows);

@@ -21,7 +21,7 @@ BF16 = torch.bfloat16
 # No tensor is on this device.
 NOWHERE = -2
 # Most tokens of a layer that has counts of its own.
-MOST_COUNTED = 1024
+MOST_COUNTED = 1536
 NOTHING = (None, 0, 0)
 
 

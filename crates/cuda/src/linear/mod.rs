@@ -43,7 +43,7 @@ pub enum Output {
     /// fp32, as it was added up.
     Fp32,
     /// bf16 of silu(gate) * value, for weights in which eight rows of gates and eight of values take turns: half as many outputs as
-    /// rows. On Hopper, for up to 1024 tokens.
+    /// rows. On Hopper, for up to 1536 tokens.
     Gated,
 }
 
@@ -189,7 +189,7 @@ impl Linear<'_> {
             Plan::Narrow(narrow) => self.narrow(on, narrow, view()),
             Plan::Wide(wide) => self.wide(on, wide, view()),
             Plan::Plain(_) if self.output == Output::Gated => {
-                Err(Error::Weights { what: "gates are computed on Hopper alone, and for up to 1024 tokens" })
+                Err(Error::Weights { what: "gates are computed on Hopper alone, and for up to 1536 tokens" })
             }
             Plan::Plain(pieces) => self.plain(on, sizes, pieces, work),
         }

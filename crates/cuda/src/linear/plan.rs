@@ -122,7 +122,7 @@ const SHARED_FROM: u32 = 3;
 /// Tokens that the narrow kernel takes even of large matrices whose x has more than two panels; and those above which weights are made
 /// plain.
 const FEW: u32 = 4;
-const MANY: u32 = 1024;
+const MANY: u32 = 1536;
 
 /// Every program of linear layers, of the gated ones and of the plain wide ones one.
 pub(crate) fn sources() -> Vec<Source> {
