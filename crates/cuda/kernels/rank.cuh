@@ -37,6 +37,8 @@ struct Rank {
         u32 seed = learned_word(block, Values::SEED), codes = learned_word(block, CODES), bits = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
+            // Where words that are not in the table have no code, the first ones say that an entry has none.
+            if (i % 8 == 0 && i > 0 && warp_or(bits <= STREAM_BITS) == 0) return RAW_BITS;
             if (i % Values::AT_ONCE == 0) block = keep_after(block, bits);
             u32 length = Values::find(block, seed, words[i]) >> 16;
             bits += bits_of(block, codes, length);
@@ -100,9 +102,9 @@ struct Rank {
             }
             past |= !out && place > last;
         }
-        if (source.at > limit || past) {
+        if (source.taken() > limit || past) {
             fill_zeros(entry);
-            return source.at > limit ? TRUNCATED : INVALID;
+            return source.taken() > limit ? TRUNCATED : INVALID;
         }
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {

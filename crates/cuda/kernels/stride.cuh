@@ -75,7 +75,8 @@ struct Stride {
         turn_all(words, shift);
         at_stride<1, true>(learned_word(block, STRIDE), learned_word(block, ORDER), words);
         BUDDY_UNROLL
-        for (u32 i = 1; i < COUNT; i++) lengths.set(i, length_of(words[i]), i < first);
+        for (u32 i = 1; i < COUNT; i++) lengths.set(i, length_of(words[i]));
+        lengths.part(first);
         return 0;
     }
 

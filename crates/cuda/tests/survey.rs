@@ -123,10 +123,8 @@ fn ask(
     writer.join().unwrap().unwrap();
     let (sums, classes) = output.stdout.split_at(output.stdout.len() - classes);
     let sums: Vec<u64> = sums.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-    let histogram = |sums: &[u64; 7]| Histogram {
-        classes: *sums.first_chunk().unwrap(),
-        optimistic_bytes: sums[6],
-    };
+    let histogram =
+        |sums: &[u64; 7]| Histogram { classes: *sums.first_chunk().unwrap(), optimistic_bytes: sums[6] };
     (sums.as_chunks().0.iter().map(histogram).collect(), classes.to_vec())
 }
 
