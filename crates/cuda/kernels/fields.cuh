@@ -308,7 +308,7 @@ struct Fields {
         Word numbers[COUNT];
         Lengths<COUNT> lengths;
         split(entry, numbers);
-        Numbers::from_words(params.learned, numbers, lengths);
+        Numbers::template from_words<true>(params.learned, numbers, lengths);
         u32 bits;
         choose(params.learned, lengths, bits);
         return bits;
@@ -321,7 +321,7 @@ struct Fields {
         Lengths<COUNT> lengths;
         layout = 0;
         split(entry, numbers);
-        u32 absent = Numbers::from_words(block, numbers, lengths), bits;
+        u32 absent = Numbers::template from_words<false>(block, numbers, lengths), bits;
         Form form(block, choose(block, lengths, bits));
         if (bits > STREAM_BITS) return bits;
         bool spare = warp_or(form.limit > 1) != 0;

@@ -64,6 +64,7 @@ struct Scaled {
     }
 
     // Which words are no counts; those stay as they are. Half of them may say that there is no form for the entry.
+    template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, u64 (&words)[COUNT], Lengths<COUNT>& lengths) {
         double divisor = double_of(learned_pair(block, DIVISOR));
         u64 least = learned_pair(block, LEAST);

@@ -70,6 +70,7 @@ struct Stride {
         for (u32 i = 0; i < COUNT; i++) words[i] = turn_right(words[i], shift);
     }
 
+    template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
         u32 shift = learned_word(block, SHIFT), first = firsts(block);
         turn_all(words, shift);

@@ -41,13 +41,14 @@ struct Table {
         return found ? quad.words[2] : 127u << 16;
     }
 
-    // Which words are not in the table; those stay as they are. Of most allocations that are not made for a table the first words say
-    // that there is no form for them.
+    // Which words are not in the table; those stay as they are. For a size alone the first words may be enough: those of most allocations
+    // that no table is for say that no form takes them. What is written is mostly for its table, and would wait for the question.
+    template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
         u32 seed = learned_word(block, SEED), absent = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
-            if ((i == 8 || i == 16) && all_hopeless(lengths, i)) return absent;
+            if (SIZE && (i == 8 || i == 16) && all_hopeless(lengths, i)) return absent;
             if (i % AT_ONCE == 0) block = keep_after(block, absent);
             u32 found = find(block, seed, words[i]), length = found >> 16;
             lengths.set(i, length);

@@ -5,7 +5,7 @@ use buddy_codec::CodecKind;
 use crate::Error;
 
 /// How the survey kernels are launched: warps of a block, and blocks that a multiprocessor shall hold. Warps of a block run through the same
-/// instructions at about the same time; with two to a block all codecs take 9% longer.
+/// instructions at about the same time: with two to a block all codecs take 2% longer on an H200, in one pass 20%.
 pub const SURVEY_SHAPE: (u32, u32) = (8, 3);
 
 /// The codecs that have kernels, their structs there, and about how many instructions the sizes of 32 entries take.
