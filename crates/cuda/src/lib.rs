@@ -35,6 +35,7 @@ mod frozen;
 mod given;
 mod gpu;
 mod host;
+mod info;
 mod kernels;
 mod kv;
 mod layout;
@@ -61,7 +62,8 @@ pub use driver::{Arguments, Launch};
 pub use error::Error;
 pub use frozen::FrozenBuffer;
 pub use given::{Given, GivenBuffer, OverflowPool, Room};
-pub use gpu::{Gpu, Info, architectures};
+pub use gpu::Gpu;
+pub use info::{Info, architectures};
 pub use kv::{
     Attend, AttentionArguments, AttentionPlan, Fresh, KvBytes, KvCache, KvMemory, KvRows, KvShape, KvView,
 };
