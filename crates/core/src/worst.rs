@@ -24,6 +24,16 @@ pub fn stays_mostly_zero(snapshots: &[Histogram]) -> bool {
     snapshots.iter().all(|histogram| histogram.entries() == 0 || histogram.zero_share() > MOSTLY)
 }
 
+/// Whether in every snapshot more than half of the entries fit 8 bytes, zeros among them: what 16x may hold where it is for
+/// pages.
+pub fn stays_small(snapshots: &[Histogram]) -> bool {
+    let small = |histogram: &Histogram| {
+        let over = histogram.overflowing(Target::X16) as f64;
+        over < (1.0 - MOSTLY) * histogram.entries() as f64
+    };
+    snapshots.iter().all(|histogram| histogram.entries() == 0 || small(histogram))
+}
+
 /// The largest target up to 4x that leaves no more than the threshold's share of entries to buddy memory in any
 /// snapshot; with `zeros` also 16x, where memory stays mostly zero. Memory that is nowhere alive gets 1x.
 pub fn conservative_target(snapshots: &[Histogram], threshold: f64, zeros: bool) -> Target {

@@ -52,12 +52,19 @@ pub fn phases(
     };
     let mut moments: Vec<Vec<Assignment>> = (0..measured.run.snapshots.len()).map(at).collect();
     let memory = device_memory(measured, &moments);
-    moments.iter_mut().for_each(|assigned| stay_within_four(measured, assigned, memory));
-    let snapshots: Vec<PhaseSnapshot> = moments
-        .iter()
-        .enumerate()
-        .map(|(snapshot, assigned)| outcome(measured, assigned, snapshot))
-        .collect();
+    moments.iter_mut().for_each(|assigned| stay_within_four(measured, assigned, policy, memory));
+    let over_time = |moments: &[Vec<Assignment>]| -> Vec<PhaseSnapshot> {
+        let each = moments.iter().enumerate();
+        each.map(|(snapshot, assigned)| outcome(measured, assigned, snapshot)).collect()
+    };
+    let mut snapshots = over_time(&moments);
+    // One set of targets chooses codecs besides, and may take less than phases of all allocations that share the threshold.
+    let constant = vec![chosen.to_vec(); moments.len()];
+    let without = over_time(&constant);
+    let device = |all: &[PhaseSnapshot]| all.iter().map(|one| one.device_bytes).sum::<u64>();
+    if device(&without) <= device(&snapshots) {
+        (moments, snapshots) = (constant, without);
+    }
     let later: Vec<PhaseChange> =
         (1..moments.len()).flat_map(|at| changes(measured, &moments[at - 1], &moments[at], at)).collect();
     let mut all = moments.first().map_or_else(Vec::new, |first| changes(measured, chosen, first, 0));

@@ -5,10 +5,10 @@
 
 use std::iter::successors;
 
-use buddy_core::{Blocks, ENTRY_BYTES, Histogram, SECTOR_BYTES, Target, TargetRange, stays_mostly_zero};
+use buddy_core::{Blocks, ENTRY_BYTES, Histogram, SECTOR_BYTES, Target, TargetRange, stays_small};
 
 /// A further range must save this share of the allocation.
-const RANGE_COST: f64 = 0.001;
+const RANGE_COST: f64 = 0.0002;
 /// What a byte in buddy memory counts, in bytes of device memory: it lies across the link.
 const BUDDY_WEIGHT: f64 = 2.0;
 /// With this weight no byte in buddy memory is worth what it saves.
@@ -75,14 +75,14 @@ pub(crate) struct Block {
 const TARGETS: usize = Target::ALL.len();
 
 impl Block {
-    fn new(pages: u64, over_time: Vec<Histogram>) -> Self {
+    pub(crate) fn new(pages: u64, over_time: Vec<Histogram>) -> Self {
         let entries = over_time.iter().map(Histogram::entries).max().unwrap_or(0);
-        let zeros = stays_mostly_zero(&over_time);
+        let small = stays_small(&over_time);
         let bytes = Target::ALL.map(|target| {
             let sectors: u64 = over_time.iter().map(|histogram| histogram.sectors(target).1).sum();
             let buddy = (sectors * SECTOR_BYTES as u64) as f64 / over_time.len().max(1) as f64;
             let device = (entries * target.device_bytes() as u64) as f64;
-            (target != Target::X16 || zeros).then_some((device, buddy))
+            (target != Target::X16 || small).then_some((device, buddy))
         });
         let overflowing = Target::ALL.map(|target| {
             let all: u64 = over_time.iter().map(|histogram| histogram.overflowing(target)).sum();
