@@ -83,6 +83,13 @@ mod tests {
         assert_eq!(conservative_target(&[more, Histogram::default()], 0.3, true), Target::X16, "not alive");
     }
 
+    #[test]
+    fn most_of_what_stays_small_fits_8_bytes() {
+        let [most, half] = [[1, 50, 49, 0, 0, 0], [0, 50, 0, 50, 0, 0]].map(histogram);
+        assert!(stays_small(&[most, Histogram::default()]) && !stays_mostly_zero(&[most]));
+        assert!(!stays_small(&[half]) && !stays_small(&[most, half]));
+    }
+
     fn target(classes: [u64; 6], threshold: f64) -> Target {
         conservative_target(&[histogram(classes)], threshold, true)
     }

@@ -425,6 +425,18 @@ mod tests {
         );
     }
 
+    /// By page no more is turned back than must be: all together have 4x, and not less.
+    #[test]
+    fn pages_of_one_range_are_turned_back() {
+        let run = measured(&[&[&[ZERO; 90]], &[&[RAW; 10]]]);
+        let assigned = assign(&run, 0.3, Policy::Page, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
+        let found = assigned[0].ranges(90 * 64);
+        assert_eq!(found.iter().map(|range| range.target).collect::<Vec<_>>(), [Target::X4, Target::X16]);
+        let device: u64 = assigned.iter().zip([90, 10]).map(|(one, pages)| one.device_bytes(64 * pages)).sum();
+        let all = 100 * 64 * 128;
+        assert!(4 * device >= all && 4 * (device - 64 * 24) < all, "{device} of {all}");
+    }
+
     #[test]
     fn a_codec_that_was_not_measured_is_refused() {
         let run = measured(&[&[&[ZERO; 4]]]);

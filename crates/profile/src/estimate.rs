@@ -63,3 +63,35 @@ fn least_device(snapshots: &[&[Histogram]], threshold: f64) -> f64 {
     let price = least_within(&blocks, &entries, threshold);
     cost(&blocks, &best(&blocks, Price::of_entries(price)), Price::of_entries(OVERFLOW))
 }
+
+#[cfg(test)]
+mod tests {
+    use buddy_codec::{CodecKind, samples::Noise};
+    use buddy_core::ZERO_ENTRY;
+
+    use super::*;
+
+    fn noise(entries: usize, seed: u64) -> Vec<Entry> {
+        let mut noise = Noise(seed);
+        (0..entries).map(|_| std::array::from_fn(|_| noise.next() as u8)).collect()
+    }
+
+    /// Half of an allocation is zeros: as a whole it has 1x, by page 16x and 1x.
+    #[test]
+    fn parts_have_targets_of_their_own() {
+        let sample = [vec![ZERO_ENTRY; 512], noise(512, 1)].concat();
+        let estimate = Estimate::new(&[sample.clone()], &CodecKind::Bpc.train(&[]));
+        let (constant, over_time) = estimate.device(0.01);
+        assert_eq!(constant, (512 * 8 + 512 * 128) as f64);
+        assert_eq!(over_time, constant, "one snapshot");
+        assert_eq!(estimate.histograms()[0].entries(), 1024);
+    }
+
+    /// What fills up takes all of it with one set of targets, and half as the mean of two.
+    #[test]
+    fn snapshots_have_targets_of_their_own() {
+        let samples = [vec![ZERO_ENTRY; 512], noise(512, 2)];
+        let (constant, over_time) = Estimate::new(&samples, &CodecKind::Bpc.train(&[])).device(0.01);
+        assert_eq!((constant, over_time), ((512 * 128) as f64, (512 * (8 + 128) / 2) as f64));
+    }
+}

@@ -83,4 +83,14 @@ mod tests {
             numbers(512 * 64).iter().step_by(8).map(|n| n % 64).collect();
         assert!(phases.len() > 40, "{} phases", phases.len());
     }
+
+    #[test]
+    fn another_turn_looks_elsewhere() {
+        let array = numbered(100_000);
+        let [first, other] = [0, 1].map(|turn| sample_runs(&array, RUNS, turn));
+        let known: std::collections::HashSet<Entry> = first.iter().copied().collect();
+        let again = other.iter().filter(|entry| known.contains(*entry)).count();
+        assert!(again < 600, "{again} of 4096 entries are in both");
+        assert_eq!(other.len(), 4096);
+    }
 }
