@@ -432,7 +432,8 @@ mod tests {
         let assigned = assign(&run, 0.3, Policy::Page, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
         let found = assigned[0].ranges(90 * 64);
         assert_eq!(found.iter().map(|range| range.target).collect::<Vec<_>>(), [Target::X4, Target::X16]);
-        let device: u64 = assigned.iter().zip([90, 10]).map(|(one, pages)| one.device_bytes(64 * pages)).sum();
+        let device: u64 =
+            assigned.iter().zip([90, 10]).map(|(one, pages)| one.device_bytes(64 * pages)).sum();
         let all = 100 * 64 * 128;
         assert!(4 * device >= all && 4 * (device - 64 * 24) < all, "{device} of {all}");
     }

@@ -58,8 +58,7 @@ fn least_device(snapshots: &[&[Histogram]], threshold: f64) -> f64 {
     let runs = snapshots.iter().map(|runs| runs.len()).min().unwrap_or(0);
     let block = |run: usize| Block::new(1, snapshots.iter().map(|runs| runs[run]).collect());
     let blocks: Vec<Block> = (0..runs).map(block).collect();
-    let entries: Vec<u64> =
-        snapshots.iter().map(|runs| runs.iter().map(Histogram::entries).sum()).collect();
+    let entries: Vec<u64> = snapshots.iter().map(|runs| runs.iter().map(Histogram::entries).sum()).collect();
     let price = least_within(&blocks, &entries, threshold);
     cost(&blocks, &best(&blocks, Price::of_entries(price)), Price::of_entries(OVERFLOW))
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{AllocationSizes, Blocks, ENTRY_BYTES, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass};
+use buddy_core::{
+    AllocationSizes, Blocks, ENTRY_BYTES, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass,
+};
 use buddy_snapshot::{Array, Run};
 use rayon::prelude::*;
 use serde::Deserialize;
@@ -223,13 +225,7 @@ impl Tried {
 
     /// The codecs to try on an allocation, trained on a sample of all snapshots and judged by others, one for each, which are one part
     /// in `scale` of it; those that have learned are as they are.
-    fn codecs(
-        &self,
-        sample: &[Entry],
-        others: &[Vec<Entry>],
-        learned: &[Codec],
-        scale: f64,
-    ) -> Vec<Codec> {
+    fn codecs(&self, sample: &[Entry], others: &[Vec<Entry>], learned: &[Codec], scale: f64) -> Vec<Codec> {
         let ready = |kind: &CodecKind| {
             learned.iter().find(|codec| codec.kind() == *kind).cloned().unwrap_or_else(|| kind.train(sample))
         };

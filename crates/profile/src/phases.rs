@@ -292,8 +292,7 @@ mod tests {
             (one.mixed(&over.what, &under.what, part), true)
         };
         let shared = |threshold: f64| {
-            let plans =
-                share(&timelines, &[5120; 2], threshold, |one: &Timeline, price| one.at(price), mix);
+            let plans = share(&timelines, &[5120; 2], threshold, |one: &Timeline, price| one.at(price), mix);
             timelines[0].targets(&plans[0].what)[1].uniform()
         };
         assert_eq!(shared(0.01), Some(Target::X2));

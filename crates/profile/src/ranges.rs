@@ -259,7 +259,8 @@ mod tests {
     #[test]
     fn what_fits_8_bytes_has_16x() {
         let small = [0, 64, 0, 0, 0, 0];
-        let pages = [[small; 50].as_slice(), &[[10, 23, 31, 0, 0, 0]; 20], &[[10, 20, 34, 0, 0, 0]; 30]].concat();
+        let pages =
+            [[small; 50].as_slice(), &[[10, 23, 31, 0, 0, 0]; 20], &[[10, 20, 34, 0, 0, 0]; 30]].concat();
         assert_eq!(ranges(&pages), [(50, Target::X16), (50, Target::X4)]);
     }
 

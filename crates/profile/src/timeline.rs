@@ -36,11 +36,7 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// An allocation whose phases are any, or these; none if its pages were not measured.
-    pub(crate) fn new(
-        codec: &MeasuredCodec,
-        known: Option<Vec<Range<usize>>>,
-        limit: f64,
-    ) -> Option<Self> {
+    pub(crate) fn new(codec: &MeasuredCodec, known: Option<Vec<Range<usize>>>, limit: f64) -> Option<Self> {
         let (count, all) = (codec.histograms.len(), entries(codec));
         let blocks = codec.blocks.as_deref().filter(|blocks| blocks.len() == count)?;
         let any = || (0..count).flat_map(|start| (start + 1..=count).map(move |end| start..end)).collect();
