@@ -1,6 +1,11 @@
 #!/usr/bin/env python3
 """Compiles every kernel for sm_80, sm_90 and sm_100 with NVRTC, on a machine without a GPU.
 
+    tools/nvrtc_check.py [--full]
+
+For sm_90, whose cards are measured, as the library compiles; for the others to machine code too, but with little optimisation, which
+finds errors of the language, of instructions and of limits as well, in a fifth of the time, and says nothing of registers. --full compiles all as the library does.
+
 NVRTC comes from PyPI into a virtual environment under target/. If it cannot be had, nothing was checked: the script
 says so and ends with 77.
 """
@@ -19,6 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, "target", "nvrtc")
 PACKAGE = "nvidia-cuda-nvrtc==13.0.*"
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100"]
+MEASURED = "sm_90"
 
 
 def find_library():
@@ -55,7 +61,7 @@ def compile_program(library, job, headers):
     names, texts = strings([h["name"] for h in headers]), strings([h["text"] for h in headers])
     source, name = job["text"].encode(), job["program"].encode()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, len(headers), texts, names)
-    options = strings(job["options"] + ["--ptxas-options=-v"])
+    options = strings(job["options"] + ["--ptxas-options=-v" if job["full"] else "--Ofast-compile=max"])
     result = nvrtc.nvrtcCompileProgram(program, len(options), options)
     size = ctypes.c_size_t()
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
@@ -88,10 +94,15 @@ def main():
     work = json.loads(subprocess.run([example(), *ARCHITECTURES], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     failed = 0
     print(f"{'program':<14} {'for':<7} {'kernels':>7} {'registers':>9} {'spilled bytes':>13}")
+    for job in work["jobs"]:
+        job["full"] = "--full" in sys.argv[1:] or job["architecture"] == MEASURED
     for job, (good, log) in zip(work["jobs"], compile_all(library, work)):
         if not good:
             failed += 1
             print(f"{job['program']:<14} {job['architecture']:<7} DOES NOT COMPILE\n{log}")
+            continue
+        if not job["full"]:
+            print(f"{job['program']:<14} {job['architecture']:<7} {'-':>7} {'-':>9} {'-':>13}")
             continue
         registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
         spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill stores", log))

@@ -3,9 +3,10 @@
 use std::{
     ffi::{CString, c_char},
     ptr::NonNull,
+    sync::Arc,
 };
 
-use buddy_cuda::{Allocation, CudaStream, DeviceSpan, Surveyed};
+use buddy_cuda::{Allocation, CudaStream, DeviceSpan, Gpu, Surveyed};
 
 use crate::{
     codec::codec,
@@ -132,8 +133,7 @@ unsafe fn transfer(
     guard(|| {
         let allocation = state::find(handle)?;
         // SAFETY: the caller's promises.
-        let (stream, memory) =
-            unsafe { (state::gpu()?.borrow_stream(stream)?, DeviceSpan::from_raw(memory, bytes as u64)) };
+        let (stream, memory) = unsafe { borrow(&state::gpu()?, stream, (memory, bytes as u64))? };
         Ok(go(&allocation, &stream, memory)?)
     })
 }
@@ -226,8 +226,7 @@ pub unsafe extern "C" fn buddyTrain(
         let kind = unsafe { codec(codec_name) }?.kind();
         let gpu = state::gpu()?;
         // SAFETY: the caller's promises.
-        let (stream, span) =
-            unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(data, bytes as u64)) };
+        let (stream, span) = unsafe { borrow(&gpu, stream, (data, bytes as u64))? };
         let text = CString::new(gpu.train(&stream, kind, span)?.to_string()).expect("names hold no NUL");
         let text = text.as_bytes_with_nul();
         if trained.is_null() || room < text.len() {
@@ -265,6 +264,19 @@ unsafe fn surveyed(span: &Span) -> Result<Surveyed<'static>, Failure> {
             classes: (span.classes != 0).then(|| DeviceSpan::from_raw(span.classes, entries)),
         })
     }
+}
+
+/// A stream and device memory of the caller's.
+///
+/// # Safety
+/// `stream` is null or one of the GPU's context; the memory has so many bytes until the stream has passed the call that uses it.
+pub(crate) unsafe fn borrow(
+    gpu: &Gpu,
+    stream: Stream,
+    (address, bytes): (DevicePointer, u64),
+) -> Result<(Arc<CudaStream>, DeviceSpan<'static>), Failure> {
+    // SAFETY: the caller's promises.
+    unsafe { Ok((gpu.borrow_stream(stream)?, DeviceSpan::from_raw(address, bytes))) }
 }
 
 /// Where an answer goes.

@@ -9,7 +9,7 @@ use buddy_cuda::{CudaStream, DeviceSpan, Given, GivenBuffer, Gpu, Room};
 use crate::{
     codec::codec,
     error::{Failure, guard},
-    functions::some,
+    functions::{borrow, some},
     state,
     types::{Code, DevicePointer, Stream, target},
 };
@@ -49,6 +49,20 @@ pub struct Parts {
 impl From<Room> for Parts {
     fn from(Room { device, metadata, overflow }: Room) -> Self {
         Self { device: device as usize, metadata: metadata as usize, overflow: overflow as usize }
+    }
+}
+
+/// The parts of a buffer or a matrix at these addresses.
+///
+/// # Safety
+/// They have as much room, until the stream has passed the call that uses them.
+pub(crate) unsafe fn parts([device, metadata, overflow]: [DevicePointer; 3], room: Room) -> Given<'static> {
+    // SAFETY: the caller's promise.
+    let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
+    Given {
+        device: span(device, room.device),
+        metadata: span(metadata, room.metadata),
+        overflow: span(overflow, room.overflow),
     }
 }
 
@@ -179,8 +193,7 @@ unsafe fn transfer(
         let first = entry(offset)?;
         let go = |gpu: &Gpu, buffer: &GivenBuffer<'_>| {
             // SAFETY: the caller's promises.
-            let (stream, memory) =
-                unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(memory.0, memory.1 as u64)) };
+            let (stream, memory) = unsafe { borrow(gpu, stream, (memory.0, memory.1 as u64))? };
             Ok(go(buffer, &stream, (first, memory.check_reach()?))?)
         };
         // SAFETY: the caller's promises.
@@ -202,13 +215,8 @@ unsafe fn on(
     let target = target(buffer.target)?;
     let room = Room::of(target, buffer.bytes as u64);
     // SAFETY: the caller's promises.
-    let (codec, span) =
-        unsafe { (codec(buffer.codec)?, |address, bytes| DeviceSpan::from_raw(address, bytes)) };
-    let given = Given {
-        device: span(buffer.device, room.device),
-        metadata: span(buffer.metadata, room.metadata),
-        overflow: span(buffer.overflow, room.overflow),
-    };
+    let (codec, given) =
+        unsafe { (codec(buffer.codec)?, parts([buffer.device, buffer.metadata, buffer.overflow], room)) };
     let bytes = buffer.bytes as u64;
     if buffer.window == 0 {
         return go(&gpu, &GivenBuffer::new(&gpu, &codec, target, bytes, given)?);
@@ -216,7 +224,9 @@ unsafe fn on(
     if codec.kind() != CodecKind::Bf16 {
         return Err(Failure::Value(format!("{} has no window; window must be 0", codec.kind())));
     }
-    go(&gpu, &GivenBuffer::with_window(&gpu, span(buffer.window, 4), target, bytes, given)?)
+    // SAFETY: the caller's promise.
+    let window = unsafe { DeviceSpan::from_raw(buffer.window, 4) };
+    go(&gpu, &GivenBuffer::with_window(&gpu, window, target, bytes, given)?)
 }
 
 /// The entry that an offset begins.

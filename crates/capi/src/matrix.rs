@@ -3,14 +3,14 @@
 use std::ffi::c_char;
 
 use buddy_codec::Codec;
-use buddy_cuda::{CudaStream, DeviceSpan, Given, GivenMatrix, Gpu};
+use buddy_cuda::{CudaStream, DeviceSpan, GivenMatrix, Gpu};
 
 use crate::{
     codec::codec,
     error::{Failure, guard},
     frozen::{Layer, row, scratch, start},
-    functions::some,
-    given::Parts,
+    functions::{borrow, some},
+    given::{Parts, parts},
     state,
     types::{Code, DevicePointer, Stream},
 };
@@ -140,7 +140,7 @@ unsafe fn transfer(
         let (first, rows) = (number(first, "first")?, u64::from(number(rows, "rows")?));
         let bytes = rows * u64::from(matrix.header().row) * 128;
         // SAFETY: the caller's promises.
-        let (stream, plain) = unsafe { (gpu.borrow_stream(stream)?, DeviceSpan::from_raw(plain, bytes)) };
+        let (stream, plain) = unsafe { borrow(gpu, stream, (plain, bytes))? };
         Ok(go(matrix, &stream, (first, plain.check_reach()?))?)
     };
     // SAFETY: the caller's promises.
@@ -165,12 +165,7 @@ unsafe fn on(
     let shape = shape(matrix.rows, matrix.row_bytes)?;
     let room = GivenMatrix::room(shape.0, shape.1)?;
     // SAFETY: the caller's promises.
-    let span = |address, bytes| unsafe { DeviceSpan::from_raw(address, bytes) };
-    let given = Given {
-        device: span(matrix.device, room.device),
-        metadata: span(matrix.metadata, room.metadata),
-        overflow: span(matrix.overflow, room.overflow),
-    };
+    let given = unsafe { parts([matrix.device, matrix.metadata, matrix.overflow], room) };
     go(&gpu, &GivenMatrix::new(&gpu, bf16, shape, given)?)
 }
 

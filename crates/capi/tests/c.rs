@@ -82,7 +82,7 @@ fn the_example_links_and_says_what_is_missing_or_runs() {
         // No driver, or a driver without a GPU.
         Some(2) => {
             let expected = "buddyMalloc: no CUDA driver on this machine (no CUDA driver: libcuda is not on this \
-                            machine)\n";
+                            machine; install NVIDIA's driver, or use a machine that has one)\n";
             assert_eq!(error, expected);
         }
         Some(3) => assert!(error.starts_with("cuInit: CUDA error"), "{error}"),

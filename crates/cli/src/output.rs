@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    fs,
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -39,6 +40,14 @@ fn check_file(path: &Path, inputs: &HashSet<PathBuf>) -> Result<()> {
         bail!("{}: this file is read; give another name to write to", path.display());
     }
     Ok(())
+}
+
+/// Makes a folder, unless it is there.
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
+    if path.is_file() {
+        bail!("{}: this is a file; give the name of a folder", path.display());
+    }
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))
 }
 
 /// Whether a path stands for stdout. What a person would read is left out then.

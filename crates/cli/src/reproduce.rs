@@ -17,6 +17,7 @@ use clap::Args;
 
 use crate::{
     FINISHES,
+    output::make_folder,
     progress::TimeLeft,
     say,
     sweep::{Jobs, Place},
@@ -95,7 +96,7 @@ impl Reproduce {
             _ => Settings::DEFAULT,
         };
         FINISHES.store(true, Ordering::Relaxed);
-        fs::create_dir_all(&self.out).with_context(|| format!("cannot make {}", self.out.display()))?;
+        make_folder(&self.out)?;
         // Shards share a directory; whoever draws has it alone.
         let _claim = if self.shard.is_none() { Some(Claim::new(&self.out)?) } else { None };
         let records = self.out.join("records");
@@ -137,7 +138,7 @@ impl Reproduce {
         if self.on == Place::Local {
             return Ok(Engine::Local);
         }
-        fs::create_dir_all(records).with_context(|| format!("cannot make {}", records.display()))?;
+        make_folder(records)?;
         let footprint = ALL.iter().map(|info| settings.bytes_of(info)).max().unwrap_or(0);
         let cluster = self.jobs.cluster(records, footprint)?;
         let mut arguments: Vec<String> = ["reproduce", "--out"].map(str::to_owned).into();

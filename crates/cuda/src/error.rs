@@ -7,7 +7,9 @@ use cudarc::driver::{DriverError, sys::CUresult};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The driver's library is not there.
-    #[error("no CUDA driver: libcuda is not on this machine")]
+    #[error(
+        "no CUDA driver: libcuda is not on this machine; install NVIDIA's driver, or use a machine that has one"
+    )]
     NoDriver,
     /// A library of the driver's name that is not the driver.
     #[error("the libcuda on this machine is no CUDA driver: it has no {function}")]

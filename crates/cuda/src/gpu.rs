@@ -14,7 +14,6 @@ use cudarc::{
     },
     nvrtc::Ptx,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::{
     Activation, Error, cache,
@@ -30,31 +29,6 @@ use crate::{
     survey::Scratch,
 };
 
-/// What a GPU is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Info {
-    /// The vendor's name for it.
-    pub name: String,
-    /// Compute capability, such as (9, 0).
-    pub capability: (u32, u32),
-    /// Multiprocessors (SMs), 132 on an H200.
-    pub multiprocessors: u32,
-    /// Highest clock of the multiprocessors.
-    pub clock_khz: u32,
-    /// Device memory, all of it.
-    pub memory_bytes: u64,
-    /// Of it, free now.
-    pub free_bytes: u64,
-    /// Second-level cache, shared by all multiprocessors.
-    pub l2_bytes: u64,
-    /// Whether the GPU reaches pinned host memory.
-    pub maps_host_memory: bool,
-    /// CUDA version of the driver, such as 13000.
-    pub driver: u32,
-    /// Whether kernels can be compiled here.
-    pub compiler: bool,
-}
-
 /// One GPU. Clones are the same GPU.
 #[derive(Clone)]
 pub struct Gpu(Arc<Inner>);
@@ -68,7 +42,7 @@ struct Inner {
     /// Why the context was lost, if it was.
     lost: OnceLock<String>,
     codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
-    surveys: Mutex<HashMap<CodecKind, CudaFunction>>,
+    surveys: Mutex<HashMap<Vec<CodecKind>, CudaFunction>>,
     frozen: Mutex<FrozenPrograms>,
     linear: Mutex<LinearKernels>,
     scratch: Mutex<Option<Scratch>>,
@@ -154,33 +128,6 @@ impl Gpu {
         })))
     }
 
-    /// What the GPU is.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn info(&self) -> Result<Info, Error> {
-        let context = self.context()?;
-        let number = |attribute| {
-            self.check("describe the GPU", context.attribute(attribute)).map(|value| value as u32)
-        };
-        let (free, total) = self.check("count its memory", context.mem_get_info())?;
-        Ok(Info {
-            name: self.check("name the GPU", context.name())?,
-            capability: (
-                number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            multiprocessors: self.multiprocessors(),
-            clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
-            memory_bytes: total as u64,
-            free_bytes: free as u64,
-            l2_bytes: u64::from(number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
-            maps_host_memory: number(Attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0,
-            driver: self.0.driver as u32,
-            compiler: driver::has_compiler(),
-        })
-    }
-
     /// A new stream of this GPU.
     ///
     /// # Errors
@@ -250,18 +197,18 @@ impl Gpu {
         self.0.linear.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel that counts sizes with a codec.
+    /// The kernel that counts sizes with these codecs.
     ///
     /// # Errors
     /// As for a codec's.
-    pub(crate) fn survey_kernel(&self, kind: CodecKind) -> Result<CudaFunction, Error> {
+    pub(crate) fn survey_kernel(&self, kinds: &[CodecKind]) -> Result<CudaFunction, Error> {
         let mut surveys = self.0.surveys.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = surveys.get(&kind) {
+        if let Some(kernel) = surveys.get(kinds) {
             return Ok(kernel.clone());
         }
-        let module = self.module(&Source::survey(kind)?)?;
+        let module = self.module(&Source::survey(kinds)?)?;
         let kernel = self.check("find the kernels", module.load_function("buddy_survey"))?;
-        surveys.insert(kind, kernel.clone());
+        surveys.insert(kinds.to_vec(), kernel.clone());
         Ok(kernel)
     }
 
@@ -345,6 +292,11 @@ impl Gpu {
         self.0.multiprocessors
     }
 
+    /// CUDA version of the driver, such as 13000.
+    pub(crate) fn driver(&self) -> u32 {
+        self.0.driver as u32
+    }
+
     /// Whether it has the instructions that are Hopper's alone.
     pub(crate) fn is_hopper(&self) -> bool {
         self.0.capability == 90
@@ -388,28 +340,4 @@ impl Gpu {
             Err(_) => Error::Refused { reason: self.0.lost.get().cloned().unwrap_or(reason) },
         }
     }
-}
-
-/// The architectures of the GPUs that there are, as 90, each once. Opens none of them.
-///
-/// # Errors
-/// [`Error::NoDriver`], [`Error::NoGpu`], or what the driver says.
-pub fn architectures() -> Result<Vec<u32>, Error> {
-    driver::usable()?;
-    let count = match CudaContext::device_count() {
-        Ok(count) => count,
-        Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => 0,
-        Err(error) => return Err(Error::Driver { what: "start", reason: reason(error) }),
-    };
-    if count == 0 {
-        return Err(Error::NoGpu { ordinal: 0, count: 0 });
-    }
-    let mut all = Vec::new();
-    for ordinal in 0..count {
-        let found = driver::architecture(ordinal);
-        all.push(found.map_err(|error| Error::Driver { what: "describe the GPU", reason: reason(error) })?);
-    }
-    all.sort_unstable();
-    all.dedup();
-    Ok(all)
 }

@@ -46,6 +46,9 @@ pub enum Error {
         /// What is missing or wrong.
         why: String,
     },
+    /// A path that leads nowhere.
+    #[error("there is no such file or folder; give a safetensors file or the folder of a model")]
+    Missing,
     /// No model at all.
     #[error("no .safetensors file here; give a safetensors file or the folder of a model")]
     NoModel,

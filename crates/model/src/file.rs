@@ -103,8 +103,13 @@ struct Opened {
 }
 
 impl Opened {
+    /// Errors name the file.
     fn open(path: &Path) -> Result<Self, Error> {
         let packed = Plain::open(path)?;
+        Self::of(packed).map_err(|error| error.of(path))
+    }
+
+    fn of(packed: Plain) -> Result<Self, Error> {
         let text = packed.original()?.ok_or_else(|| not_packed("its metadata hold no original header"))?;
         let mut arrays: std::collections::HashMap<String, Array> =
             packed.arrays.into_iter().map(|array| (array.name.clone(), array)).collect();
@@ -143,12 +148,17 @@ impl Opened {
     }
 }
 
+/// Fails unless a file is a packed one. Reads its header alone.
+pub(crate) fn require_packed(path: &Path) -> Result<(), Error> {
+    Opened::open(path).map(drop)
+}
+
 /// Unpacks one file.
 ///
 /// # Errors
 /// [`Error::NotPacked`], or what is wrong with a file. Any bytes give an error or a file.
 pub fn unpack_file(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Sizes, Error> {
-    let packed = Opened::open(from).map_err(|error| error.of(from))?;
+    let packed = Opened::open(from)?;
     let done = whole(to, |out| {
         packed.each(&|at, piece| {
             out.get_ref().write_all_at(piece, at)?;
@@ -165,7 +175,7 @@ pub fn unpack_file(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Siz
 /// # Errors
 /// [`Error::Differs`], or as [`unpack_file`].
 pub fn verify_file(original: &Path, packed: &Path, progress: Progress<'_>) -> Result<(), Error> {
-    let opened = Opened::open(packed).map_err(|error| error.of(packed))?;
+    let opened = Opened::open(packed)?;
     let (file, compared) = (File::open(original)?, AtomicU64::new(0));
     let same = opened.each(&|at, piece| {
         let mut there = vec![0; piece.len()];

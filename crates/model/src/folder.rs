@@ -12,7 +12,7 @@ use buddy_snapshot::write_atomic;
 
 use crate::{
     Error, Plan, Progress, Sizes,
-    file::{pack_file, unpack_file, verify_file},
+    file::{pack_file, require_packed, unpack_file, verify_file},
     header::{Plain, not_packed},
     manifest::{CONFIG, Manifest, NAME, Origin, packed_config},
 };
@@ -156,6 +156,8 @@ pub fn unpack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     let content = Content::of(job.from)?;
     let manifest =
         Manifest::read(job.from)?.ok_or_else(|| not_packed(format!("there is no {NAME}")).of(job.from))?;
+    // Before anything is written.
+    content.shards.iter().try_for_each(|name| require_packed(&job.from.join(name)))?;
     fs::create_dir_all(job.to).map_err(|error| Error::Io(error).of(job.to))?;
     let mut report = Report { left_out: content.folders, ..Report::default() };
     for name in &content.shards {
@@ -176,6 +178,9 @@ fn is_safetensors(path: &Path) -> bool {
 }
 
 fn require_safetensors(path: &Path) -> Result<(), Error> {
+    if !path.exists() {
+        return Err(Error::Missing.of(path));
+    }
     if is_safetensors(path) { Ok(()) } else { Err(Error::NoModel.of(path)) }
 }
 

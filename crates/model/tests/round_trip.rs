@@ -149,7 +149,11 @@ fn what_is_no_bf16_model_is_refused_with_a_clear_word() {
     assert!(twice.contains("packed already"), "{twice}");
     let same = job(&plain, &plain).unwrap_err().to_string();
     assert!(same.contains("written over itself"), "{same}");
-    let other = job(&folder.path().join("model.gguf"), &packed).unwrap_err().to_string();
+    let gguf = folder.path().join("model.gguf");
+    let missing = job(&gguf, &packed).unwrap_err().to_string();
+    assert!(missing.contains("there is no such file"), "{missing}");
+    fs::write(&gguf, "GGUF").unwrap();
+    let other = job(&gguf, &packed).unwrap_err().to_string();
     assert!(other.contains("no .safetensors file"), "{other}");
     let not = unpack(&Job { from: &plain, to: &packed, verify: false }, &|_| ()).unwrap_err().to_string();
     assert!(not.contains("not packed by Buddy"), "{not}");

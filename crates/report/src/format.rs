@@ -48,6 +48,7 @@ pub(crate) fn tick(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ratio => format!("{}x", plain(value)),
         Unit::Percent => format!("{}%", plain(value * 100.0)),
+        Unit::Bytes if value >= 1e9 => format!("{} GB", plain(value / 1e9)),
         _ => number(unit, value),
     }
 }
@@ -136,6 +137,7 @@ mod tests {
             ["1.50x", "0.08%", "<0.01%", "32.0%", "2.89 GB", "64 MB", "150 GB/s", "12\u{202f}345", "0.989"];
         assert_eq!(shown, expected);
         assert_eq!([tick(Unit::Ratio, 2.0), tick(Unit::Percent, 0.1)], ["2x", "10%"]);
+        assert_eq!([tick(Unit::Bytes, 5e8), tick(Unit::Bytes, 1e10)], ["500 MB", "10 GB"]);
     }
 
     #[test]

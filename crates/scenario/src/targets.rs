@@ -64,9 +64,10 @@ pub(crate) fn addressed(path: &str) -> Result<Vec<Allocation>, Error> {
 }
 
 fn read(path: &str) -> Result<TargetsFile, Error> {
+    let ratios = Target::ALL.map(Target::name).join(", ");
     let wrong = |error: io::Error| Error::Targets {
         path: path.to_owned(),
-        why: format!("neither a ratio, such as 2x, nor a file that can be read: {error}"),
+        why: format!("neither a ratio ({ratios}) nor a file that can be read: {error}"),
     };
     Ok(TargetsFile::parse(path, &buddy_core::read_text(path.as_ref()).map_err(wrong)?)?)
 }

@@ -102,7 +102,7 @@ fn kept_classes_and_watched_ones_are_the_same_simulation() {
     );
     let other = TargetChoice::named(Some("/no/such.toml"));
     let error = run(&watched, point(), &other).unwrap_err().to_string();
-    assert!(error.contains("/no/such.toml: neither a ratio, such as 2x, nor a file"), "{error}");
+    assert!(error.contains("/no/such.toml: neither a ratio (1x, 4/3x, 2x, 4x, 16x) nor a file"), "{error}");
 }
 
 #[test]

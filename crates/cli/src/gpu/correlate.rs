@@ -92,7 +92,7 @@ impl Correlate {
             Some(folder) => folder.clone(),
             None => std::env::temp_dir().join(format!("buddy-correlate-{}", std::process::id())),
         };
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        output::make_folder(&folder)?;
         let measured = buddy_gpu_lab::micro(gpu, &folder, |row| {
             say(format_args!("{:<28} {:>10.2} us", row.trace, row.ns / 1e3));
         });

@@ -4,29 +4,28 @@ mod grid;
 mod measures;
 mod output;
 mod ranges;
+mod stage;
 
 use std::{collections::HashSet, path::PathBuf, sync::atomic::Ordering};
 
 use anyhow::{Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::TargetTable;
 use buddy_dl::Network;
-use buddy_profile::{DEFAULT_THRESHOLD, Tried};
 use buddy_scenario::{
-    Ask, Case, Done, Input, Observed, Point, Scale, Scenario, Share, Source, Stage, TargetChoice, decimal,
-    observe, parse_mode, parse_sample, parse_scale, typical,
+    Case, Done, Input, Point, Scale, Scenario, Share, Source, Stage, TargetChoice, parse_mode, parse_sample,
+    parse_scale,
 };
 use buddy_sim::Mode;
 use buddy_snapshot::write_atomic;
 use buddy_sweep::{Axis, Plan};
 use buddy_trace::pattern::PROGRAMS;
-use buddy_workloads::{ALL, Info};
+use buddy_workloads::ALL;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
-use self::grid::Shares;
-use crate::{FINISHES, INTERRUPTED, machine, output as files, progress::Bar, say};
+use self::{grid::Shares, stage::open};
+use crate::{FINISHES, INTERRUPTED, machine, output as files, say};
 
 /// Cycles between two samples of a timeline.
 const SAMPLE_CYCLES: u64 = 500;
@@ -318,62 +317,6 @@ impl Run<'_> {
         let (rows, unmatched) = (self.scenario.config.map.ranges().count(), &self.done.unmatched);
         !unmatched.is_empty() && self.is_by_address() && unmatched.len() == rows
     }
-}
-
-/// What is simulated, in words and ready to run on these machines.
-fn open(input: &Input, points: &[Point]) -> Result<(String, Stage)> {
-    let stage = match input.workload()? {
-        Some((info, bytes)) => workload(input, info, bytes, points)?,
-        None => input.stage(is_compressed(points), None)?,
-    };
-    let what = match (Source::find(&input.program)?, stage.about()) {
-        (Source::Generated(name), _) => format!("{name} ({} MiB)", input.size),
-        (_, (name, Some(bytes))) => format!("{name} ({})", decimal(bytes)),
-        (_, (name, None)) => name.to_owned(),
-    };
-    Ok((what, stage))
-}
-
-/// A workload, run and looked at unless nothing that is asked for depends on its data.
-fn workload(input: &Input, info: &Info, bytes: u64, points: &[Point]) -> Result<Stage> {
-    let mut tables: Vec<TargetTable> = Vec::new();
-    for point in points {
-        tables.extend(TargetChoice::named(point.targets.as_deref()).table(info.name)?);
-    }
-    let application = (info.build)(bytes, input.seed).application();
-    if !is_compressed(points) {
-        return Ok(Stage::unseen(application));
-    }
-    let tried = Tried { kinds: vec![input.codec], auto: false, threshold: DEFAULT_THRESHOLD };
-    let ask = Ask { info, bytes, seed: input.seed, tried, tables: &tables, snapshot: input.snapshot };
-    let mut bar = None;
-    let observed = observe(&ask, |step| {
-        bar.get_or_insert_with(|| Bar::steps(step.of)).add(1);
-        true
-    })?;
-    bar.iter().for_each(Bar::finish);
-    let snapshot = input.snapshot.unwrap_or_else(|| typical(&observed.profile));
-    let stage = Stage::observed(application, &observed, snapshot);
-    describe(&stage, &observed, snapshot)?;
-    Ok(stage)
-}
-
-/// Whether a mode is asked for in which the data matters.
-fn is_compressed(points: &[Point]) -> bool {
-    points.iter().any(|point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy))
-}
-
-/// Says which snapshot of a workload is simulated, and what the policy's targets make of it.
-fn describe(stage: &Stage, observed: &Observed, snapshot: usize) -> Result<()> {
-    let profile = &observed.profile;
-    say(format_args!(
-        "{}: snapshot {snapshot} of {}, optimistic ratio {}; with the policy's targets {:.2}% of its entries overflow",
-        profile.run.program,
-        profile.run.snapshots.len(),
-        profile.optimistic[snapshot].map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
-        100.0 * stage.map(&TargetChoice::Policy, Mode::Buddy)?.overflow_share(),
-    ));
-    Ok(())
 }
 
 /// Says which rows of a file of targets are for nothing in the program, once for each file.

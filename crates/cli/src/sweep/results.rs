@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use buddy_core::Grid;
 use buddy_report::{grid_text_within, sweep_page};
 use buddy_sweep::{Tasks, Tries};
@@ -112,6 +112,10 @@ impl PageVerb {
             (0..points.len()).filter(|point| !done[*point] && counts.contains_key(&points.digest(*point)));
         let failed = failed.map(|point| (points.name(point), tries.words(points.digest(point)))).collect();
         let data = sweep.data(failed);
+        if data.rows.is_empty() && data.failed.is_empty() {
+            let plan = self.which.plan().display();
+            bail!("{plan}: none of its {} points is done; `buddy sweep {plan}` runs them", points.len());
+        }
         output::write(&path, &sweep_page(&data, concat!("buddy ", env!("CARGO_PKG_VERSION"))))?;
         say(format_args!("{} points in {}", data.rows.len(), path.display()));
         Ok(())

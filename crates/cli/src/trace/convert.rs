@@ -63,7 +63,7 @@ impl Convert {
         if self.to.exists() {
             bail!("{} is there already; give the name of a new folder", self.to.display());
         }
-        fs::create_dir_all(&self.to).with_context(|| format!("cannot make {}", self.to.display()))?;
+        output::make_folder(&self.to)?;
         let list = items.iter().enumerate().try_fold(String::new(), |mut list, (index, item)| {
             match item {
                 Item::Copy { address, bytes } => writeln!(list, "MemcpyHtoD,{address:#x},{bytes}")?,

@@ -147,7 +147,7 @@ impl Run {
     /// one that is the best choice for something.
     fn record(&self, info: &Info, workload: &mut dyn Workload, described: &RunInfo) -> Result<Vec<Check>> {
         for dir in [Some(&self.out), self.maps.as_ref()].into_iter().flatten() {
-            fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            output::make_folder(dir)?;
         }
         let kinds = candidates();
         let (observer, checks) = observe(workload, described, &kinds, |_| Rows::RECORD)?;

@@ -20,7 +20,7 @@ impl Experiment for Public {
             name: "public",
             title: "Public CUDA programs",
             place: "beyond the paper",
-            text: "NPB-GPU, LULESH, HPGMG and Rodinia as their authors publish them, watched on an H200 with `buddy watch`: ten to \
+            text: "NPB-GPU, LULESH, HPGMG and Rodinia as their authors publish them, watched on an H200 with buddy watch: ten to \
                    nineteen snapshots of all device memory. The final design makes of them what it makes of our own \
                    programs.",
         }

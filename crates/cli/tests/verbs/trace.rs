@@ -1,8 +1,6 @@
 //! `buddy trace` as its users meet it.
 
-mod common;
-
-use common::buddy;
+use crate::common::buddy;
 
 /// Four blocks of a real vectorAdd trace.
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/vectoradd");

@@ -1,8 +1,6 @@
 //! What an installation puts beside the command: completions and manual pages.
 
-mod common;
-
-use common::{buddy, buddy_with};
+use crate::common::{buddy, buddy_with};
 
 /// The verbs that `buddy --help` lists.
 fn verbs() -> Vec<String> {

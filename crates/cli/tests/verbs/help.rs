@@ -1,9 +1,8 @@
 //! The help texts, as a reader sees them. `INSTA_UPDATE=always cargo test -p buddy` writes the snapshots again.
 
-mod common;
-
 use buddy_codec::CodecKind;
-use common::buddy;
+
+use crate::common::buddy;
 
 /// A help text; the list of codecs, which grows, stands as `CODECS`.
 fn help(args: &[&str]) -> String {

@@ -1,5 +1,4 @@
 //! Running the command as a user does, for the tests of every verb.
-#![allow(dead_code, reason = "each test binary uses some of it")]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -1,8 +1,6 @@
 //! `buddy watch` and `buddy profile -- PROGRAM`: the program's output, exit and signals are its own.
 
-mod common;
-
-use common::{buddy, buddy_with, command};
+use crate::common::{buddy, buddy_with, command};
 
 /// Where there is no GPU the command says so; where there is one, that the program did not use it.
 fn says_so(stderr: &str) -> bool {

@@ -1,9 +1,8 @@
 //! `buddy simulate` as its users meet it.
 
-mod common;
-
-use common::{Run, buddy};
 use serde_json::Value;
+
+use crate::common::{Run, buddy};
 
 /// Four blocks of a real vectorAdd trace.
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/vectoradd");
@@ -200,7 +199,7 @@ fn a_file_of_targets_and_a_file_of_a_gpu() {
         "[[allocation]]\nbase = 4294967296\nbytes = 1048576\ntarget = \"4x\"\nclass = \"s2\"\n",
     )
     .unwrap();
-    let paper = include_str!("../../../specs/paper.toml");
+    let paper = include_str!("../../../../specs/paper.toml");
     std::fs::write(&gpu, paper.replace("name = \"paper\"", "name = \"mine\"")).unwrap();
     let run = |gpu: &str| {
         buddy(&[

@@ -1,14 +1,12 @@
 //! `--on slurm` with a Slurm of a few lines of shell, for what a real one does too seldom (tools/slurm_check.sh has a real one).
 
-mod common;
-
 use std::{
     env, fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
-use common::{Run, command};
+use crate::common::{Run, command};
 
 const PLAN: &str = "[axes]\nprogram = 'stream'\nsize = 1\nlink = [50, 200]\n";
 

@@ -1,10 +1,8 @@
 //! `buddy pack` and `buddy unpack`, as a user calls them.
 
-mod common;
-
 use std::fs;
 
-use common::buddy;
+use crate::common::{SAMPLE, buddy};
 
 /// A safetensors file of one bf16 matrix of 64 rows.
 fn model() -> Vec<u8> {
@@ -33,7 +31,34 @@ fn a_model_is_packed_and_comes_back() {
 
 #[test]
 fn what_is_no_model_is_an_error_of_one_line() {
-    let run = buddy(&["pack", "examples/sample.bin", "--out", "nowhere"]);
+    let run = buddy(&["pack", SAMPLE, "--out", "nowhere"]);
     assert_eq!((run.code, run.stdout.as_str()), (1, ""));
     assert!(run.stderr.contains("no .safetensors file here"), "{}", run.stderr);
+}
+
+#[test]
+fn a_path_that_leads_nowhere_is_called_so() {
+    for verb in ["pack", "unpack"] {
+        let run = buddy(&[verb, "nowhere", "--out", "elsewhere"]);
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+        assert!(run.stderr.starts_with("buddy: nowhere: there is no such file or folder"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_packed_folder_with_a_cut_file_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (plain, packed, back) = (path("plain"), path("packed"), path("back"));
+    fs::create_dir(&plain).unwrap();
+    fs::write(path("plain/a.safetensors"), model()).unwrap();
+    fs::write(path("plain/b.safetensors"), model()).unwrap();
+    assert_eq!(buddy(&["pack", &plain, "--out", &packed]).code, 0);
+    let cut = path("packed/b.safetensors");
+    let whole = fs::read(&cut).unwrap();
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let run = buddy(&["unpack", &packed, "--out", &back]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert_eq!(run.stderr.matches("b.safetensors").count(), 1, "{}", run.stderr);
+    assert!(!std::path::Path::new(&back).exists(), "files before the cut one were written");
 }

@@ -1,7 +1,5 @@
 //! `buddy sweep` and `buddy specs` as their users meet them.
 
-mod common;
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -10,8 +8,9 @@ use std::{
 
 use buddy_core::Record;
 use buddy_sweep::Results;
-use common::{Run, buddy, command};
 use serde_json::Value;
+
+use crate::common::{Run, buddy, command};
 
 const PLAN: &str = "[axes]\nprogram = ['cg', 'stream']\nscale = '1MB'\nsize = 1\nmode = ['ideal', 'buddy']\nlink = [50, 200]\n\
                     targets = '2x'\n";
@@ -113,6 +112,16 @@ fn a_sweep_is_planned_run_resumed_cut_and_shown() {
     let page = folder.join("page.html");
     assert_eq!(buddy(&["sweep", "page", &plan, "--out", page.to_str().unwrap()]).code, 0);
     assert!(fs::read_to_string(page).unwrap().contains("\"values\":[\"ideal\",\"buddy\"]"));
+}
+
+#[test]
+fn a_page_of_nothing_is_refused() {
+    let folder = folder("nothing");
+    let plan = plan(&folder, "[axes]\nprogram = 'ilbdc'\nscale = '1MB'");
+    let run = buddy(&["sweep", "page", &plan]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("none of its 1 points is done; `buddy sweep"), "{}", run.stderr);
+    assert!(!Path::new(&plan).with_extension("html").exists());
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! `buddy inspect` as its users meet it: what it prints, where, and how it ends.
 
-mod common;
-
 use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{Entry, Layout, SizeClass, as_entries};
-use common::{Run, SAMPLE, buddy, buddy_with, inspect};
 use serde_json::Value;
+
+use crate::common::{Run, SAMPLE, buddy, buddy_with, inspect};
 
 /// 1000, 1004, 1008, ...: the worked example of the command-line contract.
 fn counters() -> Vec<u8> {
@@ -164,7 +163,7 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn a_full_disk_is_an_error() {
     let full = std::fs::File::create("/dev/full").unwrap();
-    let run = common::command(&["inspect", SAMPLE]).stdout(full).output().unwrap();
+    let run = crate::common::command(&["inspect", SAMPLE]).stdout(full).output().unwrap();
     assert_eq!(run.status.code(), Some(1));
     assert!(
         String::from_utf8(run.stderr).unwrap().starts_with("buddy: cannot write to stdout: No space left")

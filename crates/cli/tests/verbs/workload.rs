@@ -1,7 +1,5 @@
 //! `buddy workload` from the outside: what it lists, writes and refuses, and what an interruption leaves.
 
-mod common;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
@@ -12,16 +10,17 @@ use std::{
 
 use buddy_core::{Record, RunRecord};
 use buddy_snapshot::Run;
-use common::{buddy, command};
 use tempfile::TempDir;
 
-fn run(name: &str, scale: &str, out: &Path, more: &[&str]) -> common::Run {
+use crate::common::{buddy, command};
+
+fn run(name: &str, scale: &str, out: &Path, more: &[&str]) -> crate::common::Run {
     let out = out.to_str().unwrap();
     buddy(&[&["workload", "run", name, "--scale", scale, "--out", out], more].concat())
 }
 
 /// The message of a run that must end with this code, one line and nothing on stdout.
-fn refused(code: i32, run: &common::Run) -> &str {
+fn refused(code: i32, run: &crate::common::Run) -> &str {
     assert_eq!((run.code, run.stdout.as_str()), (code, ""), "{}", run.stderr);
     assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     &run.stderr

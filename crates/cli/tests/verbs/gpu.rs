@@ -1,10 +1,8 @@
 //! `buddy gpu` where there is no GPU: one line, and exit code 1.
 
-mod common;
-
 use std::{fs, path::PathBuf};
 
-use common::buddy;
+use crate::common::buddy;
 
 #[test]
 fn without_a_gpu_each_verb_says_so_in_one_line() {

@@ -1,9 +1,8 @@
 //! `buddy gpu correlate` without a GPU: traces and times of a folder.
 
-mod common;
-
-use common::buddy;
 use serde_json::{Value, json};
+
+use crate::common::buddy;
 
 /// A folder with one real trace, cold and warm, whose times are given.
 fn folder(name: &str, measured: &Value) -> std::path::PathBuf {
