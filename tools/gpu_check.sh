@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one run: what it is, the tests, the bit-exactness check, a memory checker over a
 # small one, the bench with nvCOMP's rows, and kernels that work in compressed memory. Builds nothing but a small program
-# of nvcc's: the folder device-bin/ holds `buddy` (release) and the test programs `gpu` and `lost` of crates/cuda and `lab` of
+# of nvcc's: the folder device-bin/ holds `buddy` (release) and the test programs `gpu`, `given`, `change` and `lost` of crates/cuda and `lab` of
 # crates/gpu-lab, and `nvcomp/` with libnvcomp.so.6 of the wheel nvidia-libnvcomp-cu13, if nvCOMP is to stand beside. Logs go to $OUT, or to out/.
 #
 #   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak bench fused halve; all if none is named
@@ -33,7 +33,7 @@ step() {
     printf -- '-- %s: exit %s in %d s\n' "$name" "$result" $((SECONDS - start))
 }
 
-tests() { (cd "$bin" && ./gpu --nocapture && ./lab --nocapture && ./lost --nocapture); }
+tests() { (cd "$bin" && for test in gpu given change lab lost; do "./$test" --nocapture || exit; done); }
 
 sanitizer() {
     for tool in memcheck racecheck; do

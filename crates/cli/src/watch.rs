@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use buddy_codec::{CodecKind, EntryCodec};
 use buddy_core::{Entry, Record, RunRecord};
-use buddy_cuda::{Params, SURVEY_SHAPE, Source, architectures};
+use buddy_cuda::{Params, SURVEY_SHAPE, Source, architectures, survey_groups};
 use buddy_inject::{Lesson, Request, Watched, When, collect, prepare, report, run_unwatched, watch};
 use clap::{
     Args,
@@ -143,12 +143,19 @@ impl Watching {
 
     /// All that watching needs, in a folder of its own.
     fn prepare(&self, program: &[OsString], accesses: bool) -> Result<(TempDir, Request)> {
-        let kernels = self.kernels()?;
+        let kinds: Vec<CodecKind> = self.codecs().collect();
+        let groups = survey_groups(&kinds);
+        let kernels = kernels(&groups)?;
         let folder =
             tempfile::Builder::new().prefix("buddy-watch-").tempdir().context("a temporary folder")?;
-        let learning = self.codecs().filter(|kind| kind.learns());
+        // In the order of the groups: lessons come in that of the kernels.
+        let learning = groups.iter().flatten().filter(|kind| kind.learns());
         let request = Request {
             command: program.to_vec(),
+            groups: groups
+                .iter()
+                .map(|kinds| kinds.iter().map(|kind| kind.name().to_owned()).collect())
+                .collect(),
             kernels,
             learning: learning.map(|kind| kind.name().to_owned()).collect(),
             teach,
@@ -176,23 +183,6 @@ impl Watching {
         let all = self.watch_codecs.iter().any(|name| name == "all");
         buddy_cuda::codecs()
             .filter(move |kind| all || self.watch_codecs.iter().any(|name| name == kind.name()))
-    }
-
-    /// The size kernels of every codec for every GPU, from the cache or compiled, a thread each.
-    fn kernels(&self) -> Result<Vec<(u32, String, Vec<u8>)>> {
-        if let Some(other) = env::var_os(INJECTION) {
-            bail!("{INJECTION} is set, so another tool is to be loaded ({})", other.display());
-        }
-        let kinds: Vec<CodecKind> = self.codecs().collect();
-        let mut kernels = Vec::new();
-        for architecture in architectures()? {
-            let compile = |kind: &CodecKind| Source::survey(*kind)?.cached(architecture);
-            let compiled: Vec<_> = kinds.par_iter().map(compile).collect();
-            for (kind, code) in kinds.iter().zip(compiled) {
-                kernels.push((architecture, kind.name().to_owned(), code?));
-            }
-        }
-        Ok(kernels)
     }
 
     /// Full snapshots become runs.
@@ -228,6 +218,22 @@ impl Outcome {
 
 /// The environment's name for a library that CUDA loads.
 const INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// The size kernels of every group of codecs for every GPU, from the cache or compiled, a thread each.
+fn kernels(groups: &[Vec<CodecKind>]) -> Result<Vec<(u32, usize, Vec<u8>)>> {
+    if let Some(other) = env::var_os(INJECTION) {
+        bail!("{INJECTION} is set, so another tool is to be loaded ({})", other.display());
+    }
+    let mut kernels = Vec::new();
+    for architecture in architectures()? {
+        let compile = |kinds: &Vec<CodecKind>| Source::survey(kinds)?.cached(architecture);
+        let compiled: Vec<_> = groups.par_iter().map(compile).collect();
+        for (group, code) in compiled.into_iter().enumerate() {
+            kernels.push((architecture, group, code?));
+        }
+    }
+    Ok(kernels)
+}
 
 /// Trains a codec on a sample of an allocation.
 fn teach(codec: &str, sample: &[Entry]) -> Lesson {

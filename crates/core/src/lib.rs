@@ -58,7 +58,7 @@ pub use table::{AllocationTarget, TARGETS_VERSION, TargetTable, TargetsError};
 pub use target::Target;
 pub use targets::{RangesError, TargetRange, Targets};
 pub use text::{binary_size, parse_share, read_text, visible};
-pub use worst::{conservative_target, or_uncompressed, stays_mostly_zero, worst_overflow};
+pub use worst::{conservative_target, or_uncompressed, stays_mostly_zero, stays_small, worst_overflow};
 
 /// Why a value of the vocabulary is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

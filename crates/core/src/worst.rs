@@ -24,6 +24,16 @@ pub fn stays_mostly_zero(snapshots: &[Histogram]) -> bool {
     snapshots.iter().all(|histogram| histogram.entries() == 0 || histogram.zero_share() > MOSTLY)
 }
 
+/// Whether in every snapshot more than half of the entries fit 8 bytes, zeros among them: what 16x may hold where it is for
+/// pages.
+pub fn stays_small(snapshots: &[Histogram]) -> bool {
+    let small = |histogram: &Histogram| {
+        let over = histogram.overflowing(Target::X16) as f64;
+        over < (1.0 - MOSTLY) * histogram.entries() as f64
+    };
+    snapshots.iter().all(|histogram| histogram.entries() == 0 || small(histogram))
+}
+
 /// The largest target up to 4x that leaves no more than the threshold's share of entries to buddy memory in any
 /// snapshot; with `zeros` also 16x, where memory stays mostly zero. Memory that is nowhere alive gets 1x.
 pub fn conservative_target(snapshots: &[Histogram], threshold: f64, zeros: bool) -> Target {
@@ -71,6 +81,13 @@ mod tests {
         assert_eq!(conservative_target(&[more, constant], 0.3, true), Target::X4);
         assert_eq!(conservative_target(&[Histogram::default()], 0.3, true), Target::X1);
         assert_eq!(conservative_target(&[more, Histogram::default()], 0.3, true), Target::X16, "not alive");
+    }
+
+    #[test]
+    fn most_of_what_stays_small_fits_8_bytes() {
+        let [most, half] = [[1, 50, 49, 0, 0, 0], [0, 50, 0, 50, 0, 0]].map(histogram);
+        assert!(stays_small(&[most, Histogram::default()]) && !stays_mostly_zero(&[most]));
+        assert!(!stays_small(&[half]) && !stays_small(&[most, half]));
     }
 
     fn target(classes: [u64; 6], threshold: f64) -> Target {

@@ -20,6 +20,8 @@ struct Bf16 {
         Loose::Shape shape;
     };
 
+    // For the size alone the shape need not be known.
+    template <bool SHAPED>
     static BUDDY_FN Choice choose(const u32 (&words)[32], u32 window) {
         u32 any = 0, low = EXPONENTS, high = 0;
         BUDDY_UNROLL
@@ -34,9 +36,9 @@ struct Bf16 {
         high = (max_halves(high, high >> 16) & 0xffff) >> 7;
         // Only an exponent of zero can belong to a zero.
         Loose::Shape shape = {0xffffffffu, 0xffffffffu, 0, 0, 0, 0};
-        Choice choice = {0, 0, high, Loose::measure(shape, any, low, high)};
-        if (low == 0) choice.shape = Loose::look(words);
-        choice.bits = choice.shape.bits();
+        Choice choice = {0, 0, high, Loose::measure(shape, Loose::COUNT, any, low, high)};
+        if (SHAPED && low == 0) choice.shape = Loose::look(words);
+        choice.bits = SHAPED || low != 0 ? choice.shape.bits() : Loose::size_bits(words);
         if (choice.bits <= 2 * BUDDY_SECTOR_BYTES * 8) return choice;
         if (low >= window && high < window + WINDOW) {
             choice.layout = 1, choice.bits = WINDOW_BITS;
@@ -59,7 +61,7 @@ struct Bf16 {
     }
 
     static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params& params) {
-        return choose(words, params.window).bits;
+        return choose<false>(words, params.window).bits;
     }
 
     // Signs and mantissas of four values, a byte each.
@@ -114,7 +116,7 @@ struct Bf16 {
 
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params& params) {
-        Choice choice = choose(words, params.window);
+        Choice choice = choose<true>(words, params.window);
         layout = choice.layout;
         if (choice.bits > STREAM_BITS) return choice.bits;
         forget(words);

@@ -127,6 +127,17 @@ BUDDY_FN u32 min_halves(u32 a, u32 b) {
 #endif
 }
 
+// One, or zero for zero; by the instruction for the smaller of two, where the compiler would make two of a comparison.
+BUDDY_FN u32 one_unless_zero(u32 word) {
+#ifdef __CUDA_ARCH__
+    u32 out;
+    asm("min.u32 %0, %1, 1;" : "=r"(out) : "r"(word));
+    return out;
+#else
+    return word != 0;
+#endif
+}
+
 // Four bytes chosen by the nibbles of `selector` from (b:a), as the GPU's byte permute does.
 BUDDY_FN u32 permute_bytes(u32 a, u32 b, u32 selector) {
 #ifdef __CUDA_ARCH__

@@ -63,6 +63,13 @@ BUDDY_FN void cp_async_bulk(u32 to, const void* from, u32 bytes, Barrier done) {
                  : "memory");
 }
 
+// The same to the same place of several blocks of the cluster, those in `blocks`; each has its barrier there, too.
+BUDDY_FN void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, Barrier done, unsigned short blocks) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(done.at), "h"(blocks)
+                 : "memory");
+}
+
 // A matrix in global memory as the copy engine sees it: a `CUtensorMap`, which the host makes.
 struct alignas(64) TensorMap {
     u64 opaque[16];
@@ -147,6 +154,18 @@ BUDDY_FN u32 atomic_add_release(u32* count, u32 by) {
     return was;
 }
 BUDDY_FN void fence_acq_rel() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// Adds to a counter, and orders nothing.
+BUDDY_FN u32 atomic_add_relaxed(u32* count, u32 by) {
+    u32 was;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(was) : "l"(count), "r"(by) : "memory");
+    return was;
+}
+// Waits, all lanes together, until a counter that others add to with release is so many. They must be running.
+BUDDY_FN void wait_until(const u32* count, u32 is) {
+    u32 now;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
+    while (!__all_sync(0xffffffffu, now == is));
+}
 
 // Two bf16, the first in the low half, rounded to nearest; and the one in a low half.
 BUDDY_FN u32 to_bf16(float low, float high) {

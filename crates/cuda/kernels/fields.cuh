@@ -135,11 +135,15 @@ BUDDY_FN Word pick(const Word* words, u32 place) {
 template <class Row>
 struct FieldSource {
     const Row& row;
-    u32 low, high, after, at;
+    u32 low, high, after;
+    u32 at;  // two words ahead, so that it says where the word after the window is
 
     // Begins at bit `start` of the row.
     BUDDY_FN FieldSource(const Row& row, u32 start)
-        : row(row), low(row.load(start / 32)), high(row.load(start / 32 + 1)), after(row.load(start / 32 + 2)), at(start) {}
+        : row(row), low(row.load(start / 32)), high(row.load(start / 32 + 1)), after(row.load(start / 32 + 2)), at(start + 2 * 32) {}
+
+    // Bits of the row up to here.
+    BUDDY_FN u32 taken() const { return at - 2 * 32; }
 
     // A field of 0 to 32 bits; `ones` are its bits.
     BUDDY_FN u32 take(u32 bits, u32 ones) {
@@ -155,7 +159,7 @@ struct FieldSource {
     BUDDY_FN void skip(u32 bits) {
         u32 next = at + bits, crossed = (next ^ at) & 32;
         low = crossed ? high : low, high = crossed ? after : high;
-        after = row.load_if(crossed, (next / 32 + 2) % WORDS, after);
+        after = row.load_if(crossed, next / 32 % WORDS, after);
         at = next;
     }
 };
@@ -210,9 +214,16 @@ struct Lengths {
     u32 words[COUNT / 4] = {};
     u32 first[COUNT / 8] = {};
 
-    BUDDY_FN void set(u32 i, u32 length, bool is_first) {
-        if (i < COUNT / 2) first[i / 4 % (COUNT / 8)] |= is_first ? length << 8 * (i % 4) : 0;
-        words[i / 4] |= is_first ? 0 : length << 8 * (i % 4);
+    BUDDY_FN void set(u32 i, u32 length) { words[i / 4] += length << 8 * (i % 4); }
+
+    // Puts those of so many first fields apart: at most half of all.
+    BUDDY_FN void part(u32 firsts) {
+        BUDDY_UNROLL
+        for (u32 k = 0; k < COUNT / 8; k++) {
+            u32 bytes = firsts > 4 * k ? firsts - 4 * k : 0, mask = bytes < 4 ? (1u << 8 * bytes) - 1 : 0xffffffffu;
+            first[k] = words[k] & mask;
+            words[k] &= ~mask;
+        }
     }
 };
 
@@ -225,6 +236,19 @@ BUDDY_FN u32 count_above(const u32 (&lengths)[COUNT], u32 width) {
     return ones_in(found);
 }
 
+// The most numbers of an entry that may have no place in its fields.
+constexpr u32 MOST_EXCEPTIONS = 6;
+
+// Whether every entry of the warp has, among so many words that were looked at, more without a number than any form takes: the other words
+// need not be looked at.
+template <u32 COUNT>
+BUDDY_FN bool all_hopeless(const Lengths<COUNT>& lengths, u32 looked_at) {
+    u32 found = 0;
+    BUDDY_UNROLL
+    for (u32 k = 0; k < looked_at / 4; k++) found = found >> 1 | ((lengths.words[k] + 0x01010101u) & 0x80808080u);
+    return warp_or(ones_in(found) <= MOST_EXCEPTIONS) == 0;
+}
+
 template <class Numbers>
 struct Fields {
     static constexpr u32 COUNT = Numbers::COUNT;
@@ -232,7 +256,6 @@ struct Fields {
     static constexpr u32 WORD_BITS = 1024 / COUNT;
     static constexpr u32 NAME_BITS = 4;
     static constexpr u32 FORMS = 15;
-    static constexpr u32 MOST_EXCEPTIONS = 6;
     static constexpr u32 RAW_BITS = NAME_BITS + 1024;
     typedef typename WordOf<COUNT>::Type Word;
 
@@ -285,7 +308,7 @@ struct Fields {
         Word numbers[COUNT];
         Lengths<COUNT> lengths;
         split(entry, numbers);
-        Numbers::from_words(params.learned, numbers, lengths);
+        Numbers::template from_words<true>(params.learned, numbers, lengths);
         u32 bits;
         choose(params.learned, lengths, bits);
         return bits;
@@ -298,7 +321,7 @@ struct Fields {
         Lengths<COUNT> lengths;
         layout = 0;
         split(entry, numbers);
-        u32 absent = Numbers::from_words(block, numbers, lengths), bits;
+        u32 absent = Numbers::template from_words<false>(block, numbers, lengths), bits;
         Form form(block, choose(block, lengths, bits));
         if (bits > STREAM_BITS) return bits;
         bool spare = warp_or(form.limit > 1) != 0;

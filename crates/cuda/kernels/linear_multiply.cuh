@@ -10,6 +10,8 @@ namespace buddy {
 template <class S>
 struct Sums {
     static constexpr u32 EACH = S::TOKENS / 2, FOURS = EACH / 4, STRIDE = 2 * S::ROWS;
+    // Fours that are asked for at a time, as registers allow.
+    static constexpr u32 MOST = S::MULTIPLYING >= EACH + 120 ? 8 : 4, SOME = FOURS < MOST ? FOURS : MOST;
     float (&sums)[EACH];
 
     BUDDY_FN float* four(u32 i) const { return &sums[4 * i]; }
@@ -23,32 +25,25 @@ struct Sums {
             __stcg(to + i * STRIDE, make_float4(from[0], from[1], from[2], from[3]));
         }
     }
-    // What several blocks left, in their order: some at a time, since each is a way to L2 and back.
+    // Some of the tile's sums: this block's, and what the others left, in the order of blocks. Each of those is a way to L2 and back.
     template <class SlotOf>
-    BUDDY_FN void gather(const Linear& linear, u32 first, u32 last, SlotOf slot_of) {
-        constexpr u32 SOME = FOURS < 4 ? FOURS : 4, AT_ONCE = (S::AHEAD ? 16 : 8) / SOME;
+    BUDDY_FN void gather(const Linear& linear, u32 i, u32 first, u32 last, SlotOf slot_of, float (&all)[4 * SOME]) const {
         BUDDY_UNROLL
-        for (u32 i = 0; i < FOURS; i += SOME) {
-            BUDDY_UNROLL
-            for (u32 k = 0; k < 4 * SOME; k++) four(i + k / 4)[k % 4] = 0;
+        for (u32 k = 0; k < 4 * SOME; k++) all[k] = 0;
 #pragma unroll 1
-            for (u32 piece = first; piece <= last; piece += AT_ONCE) {
-                float4 v[AT_ONCE][SOME];
+        for (u32 piece = first; piece <= last; piece++) {
+            if (piece == Line<S>::piece()) {
                 BUDDY_UNROLL
-                for (u32 b = 0; b < AT_ONCE; b++) {
-                    const float4* from = part(linear, slot_of(min(piece + b, last)));
-                    BUDDY_UNROLL
-                    for (u32 k = 0; k < SOME; k++) v[b][k] = __ldcg(from + (i + k) * STRIDE);
-                }
-                BUDDY_UNROLL
-                for (u32 b = 0; b < AT_ONCE; b++) {
-                    if (piece + b > last) break;
-                    BUDDY_UNROLL
-                    for (u32 k = 0; k < SOME; k++) {
-                        float* to = four(i + k);
-                        to[0] += v[b][k].x, to[1] += v[b][k].y, to[2] += v[b][k].z, to[3] += v[b][k].w;
-                    }
-                }
+                for (u32 k = 0; k < 4 * SOME; k++) all[k] += four(i)[k];
+                continue;
+            }
+            const float4* from = part(linear, slot_of(piece)) + i * STRIDE;
+            float4 v[SOME];
+            BUDDY_UNROLL
+            for (u32 k = 0; k < SOME; k++) v[k] = __ldcg(from + k * STRIDE);
+            BUDDY_UNROLL
+            for (u32 k = 0; k < SOME; k++) {
+                all[4 * k] += v[k].x, all[4 * k + 1] += v[k].y, all[4 * k + 2] += v[k].z, all[4 * k + 3] += v[k].w;
             }
         }
     }
@@ -75,20 +70,25 @@ struct Sums {
             }
         }
     }
-    // Lane l has tokens 8j + l % 4 * 2 and the next, of two rows.
-    template <class Room>
-    BUDDY_FN void put(const Linear& linear, const Room& room, u32 row_tile, u32 token) const {
+    // The tile's sums to y. Lane l has tokens 8j + l % 4 * 2 and the next, of two rows.
+    template <class Room, class SlotOf>
+    BUDDY_FN void put(const Linear& linear, const Room& room, u32 row_tile, u32 token, u32 first_piece, u32 last_piece, SlotOf slot_of) const {
         u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, first = (row_tile + warp) * TILE_ROWS, row = first + Lanes::row_of(lane);
         float bias[2] = {bias_of(linear, row), bias_of(linear, row + 8)};
-        if (!S::GATED && linear.output == Linear::FP32) {
-            BUDDY_UNROLL
-            for (u32 i = 0; i < EACH; i++) {
-                put_wide(linear, row + i / 2 % 2 * 8, token + i / 4 * 8 + lane % 4 * 2 + i % 2, sums[i] + bias[i / 2 % 2]);
-            }
-            return;
-        }
         BUDDY_UNROLL
-        for (u32 i = 0; i < EACH; i += 8) put_sixteen(linear, room.out(warp), first, token + 2 * i, &sums[i], bias);
+        for (u32 i = 0; i < FOURS; i += SOME, token += 8 * SOME) {
+            float all[4 * SOME];
+            gather(linear, i, first_piece, last_piece, slot_of, all);
+            if (!S::GATED && linear.output == Linear::FP32) {
+                BUDDY_UNROLL
+                for (u32 k = 0; k < 4 * SOME; k++) {
+                    put_wide(linear, row + k / 2 % 2 * 8, token + k / 4 * 8 + lane % 4 * 2 + k % 2, all[k] + bias[k / 2 % 2]);
+                }
+                continue;
+            }
+            BUDDY_UNROLL
+            for (u32 k = 0; k < 4 * SOME; k += 8) put_sixteen(linear, room.out(warp), first, token + 2 * k, &all[k], bias);
+        }
     }
     static BUDDY_FN void put_wide(const Linear& linear, u32 row, u32 token, float value) {
         if (row < linear.outputs && token < linear.tokens) ((float*)linear.y)[(u64)token * linear.outputs + row] = value;
@@ -130,26 +130,60 @@ struct Sums {
     }
 };
 
-// A warp's share of a tile is done, from step `begin` of the line on.
-template <class S, class Room>
-BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room& room, const Step<S>& step, u32 begin, Sums<S> sums) {
-    wait_on_dependent_grids();
-    u32 first_of_tile = step.tile * line.per_tile;
-    u32 first = line.owner(first_of_tile), last = line.owner(first_of_tile + line.per_tile - 1);
-    if (first != last) {
-        sums.leave(linear, 2 * blockIdx.x + (begin != line.begin()));
-        u32* count = linear.counts + line.block(first) * S::WARPS + threadIdx.x / WARP;
-        __syncwarp();
-        // What all lanes left before they met is released with this one's count.
-        bool all = threadIdx.x % WARP == 0 && atomic_add_release(count, 1) == last - first;
-        if (all) fence_acq_rel(), *count = 0;
-        if (!__any_sync(ALL, all)) return;
-        __syncwarp();
-        // All but the first begin in this tile.
-        bool second = line.start(first) < first_of_tile;
-        sums.gather(linear, first, last, [&](u32 piece) { return 2 * line.block(piece) + (piece == first && second); });
+// The blocks that share a tile, and the warp's count of them. Many sums stay where they are in the last block to come: all say that they are
+// about to end, the last then waits for the others, which are as far, and those say that they have left theirs. Few sums are left by all, which
+// saves a way to memory and back.
+template <class S>
+struct Sharing {
+    static constexpr bool FEW = S::TOKENS <= 32;
+    static constexpr u32 LEFT = 1 << 16;
+    u32 first, last;
+    u32* count;
+
+    BUDDY_FN Sharing(const Linear& linear, const Line<S>& line, u32 tile) {
+        first = line.owner(tile * line.per_tile), last = line.owner(tile * line.per_tile + line.per_tile - 1);
+        count = linear.counts + line.block(first) * S::WARPS + threadIdx.x / WARP;
     }
-    sums.put(linear, room, step.row_tile(line), step.token(line));
+    // How many were about to end before, in the first lane.
+    BUDDY_FN u32 end() const {
+        if (FEW || first == last) return 0;
+        // The kernel before may have the same counts.
+        wait_on_dependent_grids();
+        return threadIdx.x % WARP == 0 ? atomic_add_relaxed(count, 1) % LEFT : 0;
+    }
+    BUDDY_FN bool keeps(u32 before) const { return !FEW && __shfl_sync(ALL, before, 0) == last - first; }
+    // What all lanes left is released with the first one's count; whether all other blocks left theirs before.
+    BUDDY_FN bool left() const {
+        __syncwarp();
+        u32 before = threadIdx.x % WARP == 0 ? atomic_add_release(count, FEW ? 1 : LEFT) : 0;
+        return FEW && __shfl_sync(ALL, before, 0) == last - first;
+    }
+    // All others have left theirs, and the count is zero again.
+    BUDDY_FN void wait() const {
+        if (FEW) fence_acq_rel();
+        else wait_until(count, (last - first) * LEFT + (last - first + 1));
+        __syncwarp();
+        if (threadIdx.x % WARP == 0) *count = 0;
+    }
+};
+
+// A warp's share of a tile is done, from step `begin` of the line on; so many blocks were about to end before.
+template <class S, class Room>
+BUDDY_FN void finish(const Linear& linear, const Line<S>& line, const Room& room, const Step<S>& step, u32 begin, u32 before, Sums<S> sums) {
+    wait_on_dependent_grids();
+    Sharing<S> sharing(linear, line, step.tile);
+    u32 first = sharing.first, last = sharing.last;
+    if (first != last) {
+        if (!sharing.keeps(before)) {
+            sums.leave(linear, 2 * blockIdx.x + (begin != line.begin()));
+            if (!sharing.left()) return;
+        }
+        sharing.wait();
+    }
+    // All but the first begin in this tile.
+    bool second = line.start(first) < step.tile * line.per_tile;
+    auto slot_of = [&](u32 piece) { return 2 * line.block(piece) + (piece == first && second); };
+    sums.put(linear, room, step.row_tile(line), step.token(line), first, last, slot_of);
 }
 
 // Begins the products of 64 columns.
@@ -264,12 +298,13 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Line<S>& line, const Ro
             step.at++;
             multiply.template one<1>(step, turn, before, i + 1 == steps, begin + i - 1 + S::STAGES < end, coming, of, sums);
         }
+        u32 ended_before = slice == 0 ? Sharing<S>(linear, line, step.tile).end() : 0;
         wgmma_wait_group<0>();
-        if (S::SLICES > 1) wait_for_registers(sums);
+        wait_for_registers(sums);
         room.leave_x(before, begin + steps - 1 + S::STAGES < end);
         step.at = first_step;
         if (S::SLICES > 1) Sums<S>{sums}.add_slices(room, slice);
-        if (slice == 0) finish(linear, line, room, step, begin, Sums<S>{sums});
+        if (slice == 0) finish(linear, line, room, step, begin, ended_before, Sums<S>{sums});
         begin += steps, step.at = 0, step.tile++;
     }
 }

@@ -20,13 +20,13 @@ static_assert(narrow::Room::AT_SIDES == BUDDY_NARROW_SHARED, "Rust asks for the 
 BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, const narrow::Room& room) {
     const Weights& weights = linear.weights;
     u64 policy = evict_first_policy();
-    u32 lane = threadIdx.x % WARP, panels = cut.panels(), panel = blockIdx.x % panels, taken = 0;
+    u32 lane = threadIdx.x % WARP, panels = cut.panels(), panel = Part::first(cut).panel, taken = 0;
     // A block's first tile is given, and where x is one panel its second, so that as much as there is room for is asked for before
     // anything waits for the kernel before. It takes each other one a step before it must know it, and no earlier: what one block
     // has taken, no other can help with at the end.
     auto take = [&] {
         wait_on_dependent_grids();
-        u32 given = panels == 1 ? 2 * gridDim.x : (gridDim.x + panels - 1 - panel) / panels;
+        u32 given = panels == 1 ? 2 * gridDim.x : Part::given(cut, panel);
         if (lane == 0) taken = given + atomicAdd(counts.taken(cut, panel), 1);
     };
     constexpr u32 EACH = (STEP + WARP - 1) / WARP;
@@ -96,7 +96,9 @@ BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, 
     }
 }
 
-// Brings in a panel of x, by one warp, a token to a lane: what the first steps need comes first.
+// Brings in a panel of x, by one warp, a token to a lane: what the first steps need comes first. Blocks of a cluster that all need it share
+// the tokens.
+template <u32 BLOCKS>
 BUDDY_FN void fetch_sides(const Linear& linear, const Cut& cut, u32 panel, const narrow::Room& room) {
     u32 width = cut.width(panel), lane = threadIdx.x % WARP;
     // All blocks begin at once: each with another token, so that they do not all ask for the same bytes.
@@ -106,7 +108,11 @@ BUDDY_FN void fetch_sides(const Linear& linear, const Cut& cut, u32 panel, const
         u32 columns = part + 1 < PARTS ? min(STEP, width - at) : width - at, bytes = columns * ENTRY;
         if (lane == 0) room.x_full(part).arrive_expect_tx(bytes * cut.tokens);
         __syncwarp();
-        if (lane < cut.tokens && bytes > 0) cp_async_bulk(room.side(cut, token) + at * ENTRY, from + at * ENTRY, bytes, room.x_full(part));
+        if (lane < cut.tokens && bytes > 0 && token % BLOCKS == blockIdx.x % BLOCKS) {
+            u32 to = room.side(cut, token) + at * ENTRY;
+            if (BLOCKS == 1) cp_async_bulk(to, from + at * ENTRY, bytes, room.x_full(part));
+            else cp_async_bulk_multicast(to, from + at * ENTRY, bytes, room.x_full(part), (1 << BLOCKS) - 1);
+        }
         at += columns;
     }
 }
@@ -132,11 +138,13 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
         u32 token = min(8 * i + lane % 8, cut.tokens - 1);
         sides[i] = keep(room.side(cut, token) + warp * SHARE * ENTRY + lane / 8 * CHUNK);
     }
-    Note note = Note::of(cut, Part::first(cut));
-    u32 panel = note.panel;
-    if (warp == 0 && !note.none()) {
+    Part first = Part::first(cut);
+    Note note = Note::of(cut, first);
+    u32 panel = first.panel;
+    // A block without work asks for its share all the same.
+    if (warp == 0 && (CLUSTER > 1 || !note.none())) {
         wait_on_dependent_grids();
-        fetch_sides(linear, cut, panel, room);
+        fetch_sides<CLUSTER>(linear, cut, panel, room);
     }
     Found sums[EIGHTS] = {};
     // Gives them to the warp that adds up this tile's.
@@ -166,7 +174,7 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
             // Once all are here, nobody needs the one before.
             named_barrier<narrow::WARPS * WARP>();
             panel = note.panel, round ^= 1, come = 0;
-            if (warp == 0) fetch_sides(linear, cut, panel, room);
+            if (warp == 0) fetch_sides<1>(linear, cut, panel, room);
         }
         // The first steps of a panel each need one more.
         if (come < PARTS) room.x_full(come++).wait(round);
@@ -196,6 +204,8 @@ BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, con
     }
     // No tile, to each of them.
     for (u32 i = 0; i < ADDERS; i++) hand_over();
+    // Nobody ends before what other blocks asked for it has come.
+    for (; CLUSTER > 1 && come < PARTS; come++) room.x_full(come).wait(round);
 }
 
 // Adds up what the warps found for the tiles of a slot: four sums to a lane of each eight tokens, two tokens of its row and of the
@@ -263,11 +273,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (warp == narrow::WARPS + ADDERS) {
         if (threadIdx.x % WARP == 0) room.init();
         __syncwarp();
-        barrier_arrive<THREADS>();
+        if (CLUSTER > 1) cluster_arrive();
+        else barrier_arrive<THREADS>();
         launch_dependent_grids();
-        return fetch(linear, cut, counts, room);
+        fetch(linear, cut, counts, room);
+        // Nobody ends between arriving and waiting.
+        if (CLUSTER > 1) cluster_wait();
+        return;
     }
-    barrier_wait<THREADS>();
+    if (CLUSTER > 1) cluster_arrive(), cluster_wait();
+    else barrier_wait<THREADS>();
     if (warp < narrow::WARPS) return multiply_steps(linear, cut, warp, room);
     add_up(linear, cut, warp - narrow::WARPS, counts, room);
 }

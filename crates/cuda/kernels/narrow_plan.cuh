@@ -15,6 +15,8 @@ constexpr u32 WARPS = BUDDY_NARROW_WARPS, STAGES = BUDDY_NARROW_STAGES, ADDERS =
 // Parts of a panel of x, by which it comes: a step each, and the rest.
 constexpr u32 PARTS = 3;
 constexpr u32 SHARE = BUDDY_NARROW_SHARE, STEP = WARPS * SHARE, EIGHTS = BUDDY_NARROW_EIGHTS;
+// Blocks of a cluster, which begin with the same panel of x: each asks for some tokens of it, for all of them.
+constexpr u32 CLUSTER = BUDDY_NARROW_CLUSTER;
 
 struct Cut {
     u32 outputs, per_row, tokens;
@@ -37,8 +39,16 @@ struct Part {
     BUDDY_FN u32 columns(const Cut& cut) const { return min(STEP, cut.width(panel) - step * STEP); }
     BUDDY_FN u64 column(const Cut& cut) const { return (u64)tile * cut.per_row + panel * cut.panel + step * STEP; }
     static BUDDY_FN Part of(const Cut& cut, u32 tile, u32 panel) { return {tile < cut.tiles() ? tile : NONE, panel, 0}; }
-    // A block's first one. Blocks have the panels in turn, and each keeps its own while there is work: x seldom changes.
-    static BUDDY_FN Part first(const Cut& cut) { return of(cut, blockIdx.x / cut.panels(), blockIdx.x % cut.panels()); }
+    // A block's first one. Clusters have the panels in turn, and each block keeps its own while there is work: x seldom changes.
+    static BUDDY_FN Part first(const Cut& cut) {
+        u32 cluster = blockIdx.x / CLUSTER, panels = cut.panels();
+        return of(cut, cluster / panels * CLUSTER + blockIdx.x % CLUSTER, cluster % panels);
+    }
+    // How many blocks begin with a panel.
+    static BUDDY_FN u32 given(const Cut& cut, u32 panel) {
+        u32 panels = cut.panels();
+        return (gridDim.x / CLUSTER + panels - 1 - panel) / panels * CLUSTER;
+    }
 };
 
 // What the warps that multiply need to know of a step.

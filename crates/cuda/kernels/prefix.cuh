@@ -141,7 +141,7 @@ struct Prefix {
         numbers[0] = firsts != 0 ? take_bits(source, WORD_BITS) : take_number(source, block, false);
         BUDDY_UNROLL
         for (u32 i = 1; i < COUNT; i++) numbers[i] = take_number(source, block, is_first(i, firsts));
-        if (source.at > limit) {
+        if (source.taken() > limit) {
             fill_zeros(entry);
             return TRUNCATED;
         }

@@ -27,7 +27,7 @@ struct QuadRange {
     // The bits of layout A. Not for entries with an exponent of zero, which may hold zeros.
     BUDDY_FN u32 loose_bits() const {
         Bf16::Loose::Shape shape = {0xffffffffu, 0xffffffffu, 0, 0, 0, 0};
-        return Bf16::Loose::measure(shape, any, low, high).bits();
+        return Bf16::Loose::measure(shape, Bf16::Loose::COUNT, any, low, high).bits();
     }
     // The entry's nibble, from how many of its values need an escape; NIBBLES if it takes a whole entry to know.
     BUDDY_FN u32 nibble(u32 window, u32 escapes) const {

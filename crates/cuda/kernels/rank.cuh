@@ -25,22 +25,23 @@ struct Rank {
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
     // All bits of a place of some length; of what has no code more than a stream has.
-    static BUDDY_FN u32 bits_of(const u32* codes, u32 length) {
-        u32 bits = learned_word(codes, 2 * (length < NO_PLACE ? length : NO_PLACE) + 1) >> 24;
+    static BUDDY_FN u32 bits_of(const u32* block, u32 codes, u32 length) {
+        u32 bits = learned_word(block, codes + 1 + 2 * (length < NO_PLACE ? length : NO_PLACE)) >> 24;
         return bits == NEVER ? RAW_BITS : bits;
     }
 
     static BUDDY_FN u32 size_bits(const u32 (&entry)[32], const Params& params) {
         const u32* block = params.learned;
-        const u32* codes = block + learned_word(block, CODES);
         Word words[COUNT];
         split(entry, words);
-        u32 seed = learned_word(block, Values::SEED), bits = 0;
+        u32 seed = learned_word(block, Values::SEED), codes = learned_word(block, CODES), bits = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
-            if (i % 8 == 0) block = keep_after(block, bits);
+            // Where words that are not in the table have no code, the first ones say that an entry has none.
+            if (i % 8 == 0 && i > 0 && warp_or(bits <= STREAM_BITS) == 0) return RAW_BITS;
+            if (i % Values::AT_ONCE == 0) block = keep_after(block, bits);
             u32 length = Values::find(block, seed, words[i]) >> 16;
-            bits += bits_of(codes, length);
+            bits += bits_of(block, codes, length);
         }
         return bits > STREAM_BITS ? RAW_BITS : bits;
     }
@@ -48,17 +49,16 @@ struct Rank {
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&entry)[32], Row& row, u32& layout, const Params& params) {
         const u32* block = params.learned;
-        const u32* codes = block + learned_word(block, CODES);
         Word words[COUNT];
         layout = 0;
         split(entry, words);
-        u32 seed = learned_word(block, Values::SEED), bits = 0, absent = 0;
+        u32 seed = learned_word(block, Values::SEED), codes = learned_word(block, CODES), bits = 0, absent = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
-            if (i % 8 == 0) block = keep_after(block, absent);
+            if (i % Values::AT_ONCE == 0) block = keep_after(block, absent);
             u32 found = Values::find(block, seed, words[i]), length = found >> 16;
             absent |= length < NO_PLACE ? 0 : 1u << i;
-            bits += bits_of(codes, length);
+            bits += bits_of(block, codes, length);
             words[i] = keep(length < NO_PLACE ? (Word)(found & 0xffff) : words[i]);
         }
         if (bits > STREAM_BITS) return RAW_BITS;
@@ -68,7 +68,7 @@ struct Rank {
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
             bool out = spare && (absent >> i & 1) != 0;
-            u64 pair = learned_pair(codes, 2 * (out ? NO_PLACE : length_of((u32)words[i])));
+            u64 pair = learned_pair(block, codes + 2 * (out ? NO_PLACE : length_of((u32)words[i])));
             u32 code = (u32)pair, rest = (u32)(pair >> 32);
             sink.put(code ^ (out ? 0 : funnel_left(0, (u32)words[i], rest)), byte_of<1>(rest));
             if (spare && out) Coded::put_bits(sink, words[i], WORD_BITS);
@@ -80,7 +80,7 @@ struct Rank {
     template <class Row>
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&entry)[32], const Params& params) {
         const u32* block = params.learned;
-        const u32* lengths = block + learned_word(block, CODES) + LENGTHS;
+        u32 lengths = learned_word(block, CODES) + LENGTHS;
         if (layout != 0) {
             fill_zeros(entry);
             // The second layout is the entry as it is, which is never stored.
@@ -91,7 +91,7 @@ struct Rank {
         u32 absent = 0, last = learned_word(block, Values::VALUES) - 1, past = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
-            u32 next = source.peek(), found = learned_word(lengths, next % (1 << LONGEST));
+            u32 next = source.peek(), found = learned_word(block, lengths + next % (1 << LONGEST));
             source.skip(byte_of<1>(found));
             u32 place = funnel_right_to(funnel_left(0, next, found), found >> 31, byte_of<2>(found));
             words[i] = place;
@@ -102,9 +102,9 @@ struct Rank {
             }
             past |= !out && place > last;
         }
-        if (source.at > limit || past) {
+        if (source.taken() > limit || past) {
             fill_zeros(entry);
-            return source.at > limit ? TRUNCATED : INVALID;
+            return source.taken() > limit ? TRUNCATED : INVALID;
         }
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {

@@ -63,20 +63,22 @@ struct Scaled {
         return multiply_add(multiply_add(-near, divisor, count), inverse, near);
     }
 
-    // Which words are no counts; those stay as they are.
+    // Which words are no counts; those stay as they are. Half of them may say that there is no form for the entry.
+    template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, u64 (&words)[COUNT], Lengths<COUNT>& lengths) {
         double divisor = double_of(learned_pair(block, DIVISOR));
         u64 least = learned_pair(block, LEAST);
         u32 absent = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
+            if (i == COUNT / 2 && all_hopeless(lengths, i)) return absent;
             u64 word = words[i], normal = (word >> 52 & 0x7ff) == 0 ? 0 : word;
             double rounded = add(multiply(double_of(normal), divisor), double_of(ROUNDS));
             u64 bits = bits_of(rounded);
             double count = add(rounded, -double_of(ROUNDS));
             bool whole = bits >> 52 == ROUNDS >> 52 && bits_of(divide(block, count)) == word;
             u64 number = bits - ROUNDS - least;
-            lengths.set(i, whole ? length_of(number) : 127, false);
+            lengths.set(i, whole ? length_of(number) : 127);
             absent |= whole ? 0 : 1u << i;
             words[i] = keep(whole ? number : word);
         }

@@ -24,7 +24,8 @@ struct Sparse {
         BUDDY_FN u32 values() const { return ones_in(map_low) + ones_in(map_high); }
         BUDDY_FN bool dense() const { return values() == COUNT; }
         BUDDY_FN u32 field_bits() const { return is_signed + code_bits + M - trimmed; }
-        BUDDY_FN u32 bits() const { return HEADER_BITS + (dense() ? 0 : COUNT) + values() * field_bits(); }
+        BUDDY_FN u32 bits(u32 values) const { return HEADER_BITS + (values == COUNT ? 0 : COUNT) + values * field_bits(); }
+        BUDDY_FN u32 bits() const { return bits(values()); }
 
         // Ones in every bit of the values of word i that are not zero.
         BUDDY_FN u32 present(u32 i) const {
@@ -51,13 +52,42 @@ struct Sparse {
             low = min_halves(low, low >> 16) & 0xffff;
             high = max_halves(high, high >> 16) & 0xffff;
         }
-        return measure(shape, any, low >> M, high >> M);
+        return measure(shape, shape.values(), any, low >> M, high >> M);
+    }
+
+    // The size alone, by counts instead of a map. The exponent of a zero is none of those whose smallest is wanted: of halves all that are
+    // zero are left out by turning them into the largest, and a value that is not zero in spite of it is found by the counts.
+    static BUDDY_FN u32 size_bits(const u32 (&words)[32]) {
+        const u32 exponents = EXPONENT * LOWEST << M, one = LOWEST << M;
+        u32 any = 0, low = exponents, high = 0, below = 0, normal = 0, values = Zeros<WIDTH>::count(words);
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i++) {
+            u32 exponent = words[i] & exponents;
+            any |= words[i];
+            high = HALVES ? max_halves(high, exponent) : high > exponent ? high : exponent;
+            if (HALVES) {
+                below = max_halves(below, ((exponents & ~words[i]) + one) & exponents);
+                normal += min_halves(exponent, one);
+            } else {
+                u32 counted = words[i] == 0 ? exponents : exponent;
+                low = low < counted ? low : counted;
+            }
+        }
+        if (HALVES) {
+            any = (any | any >> 16) & 0xffff;
+            high = max_halves(high, high >> 16) & 0xffff;
+            below = max_halves(below, below >> 16) & 0xffff;
+            normal = ((normal & 0xffff) + (normal >> 16)) >> M;
+            low = values > normal ? 0 : (1u << (E + M)) - below;
+        }
+        Shape shape = measure({0, 0, 0, 0, 0, 0}, values, any, low >> M, high >> M);
+        return shape.bits(values);
     }
 
     // Fills in what follows from the OR of all values and from their smallest and largest exponents.
-    static BUDDY_FN Shape measure(Shape shape, u32 any, u32 low, u32 high) {
+    static BUDDY_FN Shape measure(Shape shape, u32 values, u32 any, u32 low, u32 high) {
         shape.base = high;
-        shape.code_bits = shape.values() == 0 ? 0 : 32 - leading_zeros(high - low);
+        shape.code_bits = values == 0 ? 0 : 32 - leading_zeros(high - low);
         shape.is_signed = any >> (E + M);
         shape.trimmed = trailing_zeros(any | 1u << M);
         return shape;
@@ -149,7 +179,7 @@ struct SparseOnly {
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
-    static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) { return Layout::look(words).bits(); }
+    static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) { return Layout::size_bits(words); }
 
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params&) {

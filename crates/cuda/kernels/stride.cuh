@@ -70,12 +70,14 @@ struct Stride {
         for (u32 i = 0; i < COUNT; i++) words[i] = turn_right(words[i], shift);
     }
 
+    template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
         u32 shift = learned_word(block, SHIFT), first = firsts(block);
         turn_all(words, shift);
         at_stride<1, true>(learned_word(block, STRIDE), learned_word(block, ORDER), words);
         BUDDY_UNROLL
-        for (u32 i = 1; i < COUNT; i++) lengths.set(i, length_of(words[i]), i < first);
+        for (u32 i = 1; i < COUNT; i++) lengths.set(i, length_of(words[i]));
+        lengths.part(first);
         return 0;
     }
 

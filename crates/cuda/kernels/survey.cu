@@ -1,96 +1,139 @@
-// The sizes of many spans of plain memory in one launch: BUDDY_CODEC names the codec's struct. Each warp takes a
-// run of consecutive tiles of 32 entries, and adds up what it found when a span ends.
+// The sizes of many spans of plain memory with several codecs in one pass: BUDDY_CODECS names the codecs' structs. Each warp takes a
+// run of consecutive tiles of 32 entries, has every codec look at a tile, and adds up what it found when a span ends.
 #include "buddy_device.cuh"
 
 using namespace buddy;
-typedef BUDDY_CODEC Codec;
 
 constexpr u32 WARPS = BUDDY_WARPS;
 constexpr u32 TILE_BYTES = WARP * BUDDY_ENTRY_BYTES;
-// Numbers for each span: its size classes, then the bytes of the paper's eight sizes.
+// Numbers for each span and codec: its size classes, then the bytes of the paper's eight sizes.
 constexpr u32 SUMS = CLASSES + 1;
 
 // One span, as src/survey.rs writes it.
 struct Span {
     const u8* from;
     u64 bytes;
-    u64 first;    // tiles of the spans before it
+    u64 first;  // tiles of the spans before it
+    u64 row;    // where the codecs' parameters for it are
+};
+
+// What a codec is asked of spans.
+struct Asked {
     u8* classes;  // where each entry's class goes, or null
     u64 window;
     const u32* learned;
 };
 
-// The smallest of the paper's sizes that holds a stream (`optimistic_bytes` of buddy-core).
-BUDDY_FN u32 optimistic_bytes(u32 bits) {
-    u32 bytes = (bits + 7) / 8;
-    return bytes <= 8 ? 8 : bytes <= 16 ? 16 : bytes <= 32 ? 32 : bytes <= 64 ? 64 : bytes <= 80 ? 80 : bytes <= 96 ? 96 : 128;
+// The paper's eight sizes, with nothing as the first, their bytes and their classes, a byte or half a byte each.
+constexpr u32 SIZES = 8;
+constexpr u64 SIZE_BYTES = 0x8060504020100800ull;
+constexpr u32 SIZE_CLASSES = 0x54432210u;
+
+BUDDY_FN constexpr u32 bytes_of_size(u32 size) { return (u32)(SIZE_BYTES >> 8 * size) & 0xff; }
+BUDDY_FN constexpr u32 class_of_size(u32 size) { return SIZE_CLASSES >> 4 * size & 15; }
+
+// The smallest size that holds some bytes, for each number of words of 64 bits up to 15 (`optimistic_bytes` of buddy-core).
+BUDDY_FN constexpr u64 sizes_of_words() {
+    u64 table = 0;
+    for (u32 words = 0; words < 16; words++) {
+        u32 bytes = 8 * words, size = bytes <= 8 ? 1 : bytes <= 16 ? 2 : bytes <= 32 ? 3 : bytes <= 64 ? 4 : bytes <= 80 ? 5 : bytes <= 96 ? 6 : 7;
+        table |= (u64)size << 4 * words;
+    }
+    return table;
+}
+
+BUDDY_FN u32 size_of_bits(u32 bits) {
+    constexpr u64 TABLE = sizes_of_words();
+    u32 words = (bits + 63) / 64;
+    words = words < 15 ? words : 15;
+    return (words < 8 ? (u32)TABLE : (u32)(TABLE >> 32)) >> 4 * (words % 8) & 7;
 }
 
 // Fetches the last entries of a span, and zeros after them.
 BUDDY_FN void fetch_tail(const Tile& tile, const u8* from, u32 bytes) {
+    BUDDY_ROLLED
     for (u32 i = 0; i < CHUNKS; i++) {
-        u32 index = i * WARP + tile.lane, start = index * CHUNK;
-        uint4 chunk = make_uint4(0, 0, 0, 0);
-        if (start + CHUNK <= bytes) {
-            chunk = *(const uint4*)(from + start);
-        } else {
-            for (u32 b = start; b < bytes; b++) ((u8*)&chunk)[b - start] = from[b];
-        }
-        *tile.at(index / CHUNKS, index % CHUNKS) = chunk;
+        u32 index = i * WARP + tile.lane, start = index * CHUNK, words[4] = {};
+        BUDDY_ROLLED
+        for (u32 b = start; b < start + CHUNK && b < bytes; b++) words[b / 4 % 4] |= (u32)from[b] << 8 * (b % 4);
+        *tile.at(index / CHUNKS, index % CHUNKS) = make_uint4(words[0], words[1], words[2], words[3]);
     }
     __syncwarp();
 }
 
-// What a thread found of one span.
+// What a warp found of one span: how many entries have which size. Lane 8 * (codec % 4) + size has one count of four codecs: a register
+// for all of them, and no sum over lanes at the end.
+template <u32 CODECS>
 struct Found {
-    u32 sums[SUMS];
+    u32 counts[(CODECS + 3) / 4] = {};
 
-    BUDDY_FN Found() { clear(); }
-
-    BUDDY_FN void clear() {
+    // `lanes` are those that have an entry.
+    template <u32 CODEC>
+    BUDDY_FN void add(u32 size, u32 lane, u32 lanes) {
         BUDDY_UNROLL
-        for (u32 i = 0; i < SUMS; i++) sums[i] = 0;
+        for (u32 bit = 0; bit < 3; bit++) lanes &= __ballot_sync(ALL, size >> bit & 1) ^ ((lane >> bit & 1) - 1);
+        if (lane / SIZES == CODEC % 4) counts[CODEC / 4] += ones_in(lanes);
     }
 
-    BUDDY_FN void add(u32 size_class, u32 bytes) {
+    // Adds to the numbers of a span; those of the next codec are so many further.
+    BUDDY_FN void flush(u64* to, u64 apart, u32 lane) {
         BUDDY_UNROLL
-        for (u32 c = 0; c < CLASSES; c++) sums[c] += size_class == c;
-        sums[CLASSES] += bytes;
-    }
-
-    BUDDY_FN void flush(u64* to, u32 lane) {
-        BUDDY_UNROLL
-        for (u32 i = 0; i < SUMS; i++) {
-            u32 sum = __reduce_add_sync(ALL, sums[i]);
-            if (lane == 0 && sum != 0) atomicAdd(to + i, (u64)sum);
+        for (u32 i = 0; i < (CODECS + 3) / 4; i++) {
+            u32 count = counts[i], bytes = count * bytes_of_size(lane % SIZES);
+            counts[i] = 0;
+            BUDDY_UNROLL
+            for (u32 step = 1; step < SIZES; step *= 2) bytes += __shfl_xor_sync(ALL, bytes, step);
+            u64* sums = to + (4 * i + lane / SIZES) * apart;
+            if (count != 0) atomicAdd(sums + class_of_size(lane % SIZES), (u64)count);
+            if (lane % SIZES == 0 && bytes != 0) atomicAdd(sums + CLASSES, (u64)bytes);
         }
-        clear();
     }
 };
 
-BUDDY_FN void look(const Tile& tile, const Span& span, u64 at, Found& found) {
-    const u8* from = span.from + at * TILE_BYTES;
-    u64 left = span.bytes - at * TILE_BYTES;
-    u32 entries = WARP;
-    if (left >= TILE_BYTES) {
-        fetch_plain(tile, (const uint4*)from, ALL);
-        cp_async_wait_warp();
-    } else {
-        fetch_tail(tile, from, (u32)left);
-        entries = ((u32)left + BUDDY_ENTRY_BYTES - 1) / BUDDY_ENTRY_BYTES;
+// A tile that is to be looked at: the number of its first entry in the span, and how many it has.
+struct Look {
+    const Tile& tile;
+    const Asked* asked;
+    u64 entry;
+    u32 entries;
+    bool zero;  // this lane's entry is
+
+    // Each codec loads the words anew: in registers they would be in the way of codecs that need those for more.
+    template <u32 AT, class Found, class Codec, class... Others>
+    BUDDY_FN void count(Found& found) const {
+        u32 words[WORDS];
+        Row(tile).load_all(words);
+        Params params = {(u32)__ldg(&asked[AT].window), 0, (const u32*)__ldg((const u64*)&asked[AT].learned)};
+        u32 size = zero ? 0 : size_of_bits(Codec::size_bits(words, params));
+        found.template add<AT>(size, tile.lane, entries < WARP ? (1u << entries) - 1 : ALL);
+        u8* classes = (u8*)__ldg((const u64*)&asked[AT].classes);
+        if (classes != nullptr && tile.lane < entries) classes[entry + tile.lane] = (u8)class_of_size(size);
+        if constexpr (sizeof...(Others) > 0) count<AT + 1, Found, Others...>(found);
     }
-    u32 words[WORDS];
-    Row(tile).load_all(words);
-    __syncwarp();
-    Params params = {(u32)span.window, 0, span.learned};
-    bool zero = AsksFirst<Codec>::VALUE && all_zero(words);
-    u32 bits = Codec::size_bits(words, params);
-    if (!AsksFirst<Codec>::VALUE) zero = Codec::is_zero(words, bits);
-    u32 size_class = zero ? (u32)ZERO : class_of_bits(bits);
-    if (tile.lane >= entries) return;
-    found.add(size_class, zero ? 0 : optimistic_bytes(bits));
-    if (span.classes != nullptr) span.classes[at * WARP + tile.lane] = (u8)size_class;
-}
+};
+
+template <class... Codecs>
+struct Survey {
+    typedef Found<sizeof...(Codecs)> All;
+    static constexpr u32 COUNT = sizeof...(Codecs);
+
+    static BUDDY_FN void look(const Tile& tile, const Span& span, const Asked* asked, u64 at, All& found) {
+        const u8* from = span.from + at * TILE_BYTES;
+        u64 left = span.bytes - at * TILE_BYTES;
+        u32 entries = WARP, words[WORDS];
+        if (left >= TILE_BYTES) {
+            fetch_plain(tile, (const uint4*)from, ALL);
+            cp_async_wait_warp();
+        } else {
+            fetch_tail(tile, from, (u32)left);
+            entries = ((u32)left + BUDDY_ENTRY_BYTES - 1) / BUDDY_ENTRY_BYTES;
+        }
+        Row(tile).load_all(words);
+        Look look = {tile, asked, at * WARP, entries, all_zero(words)};
+        look.count<0, All, Codecs...>(found);
+        __syncwarp();
+    }
+};
 
 // The last span that begins at this tile or before it: the one that has it.
 BUDDY_FN u32 span_of(const Span* spans, u32 count, u64 tile) {
@@ -102,19 +145,20 @@ BUDDY_FN u32 span_of(const Span* spans, u32 count, u64 tile) {
     return low;
 }
 
-// Adds to seven numbers for each span what its entries would be.
+// Adds to seven numbers for each codec and span, all spans of a codec together, what its entries would be.
 extern "C" __global__ void __launch_bounds__(BUDDY_WARPS* WARP, BUDDY_BLOCKS)
-    buddy_survey(const Span* spans, u32 count, u64 tiles, u64* sums) {
+    buddy_survey(const Span* spans, u32 count, u64 tiles, const Asked* asked, u64* sums) {
+    typedef Survey<BUDDY_CODECS> Codecs;
     __shared__ __align__(128) uint4 chunks[WARPS * WARP * CHUNKS];
     Tile tile = {chunks + threadIdx.x / WARP * (WARP * CHUNKS), threadIdx.x % WARP};
     u64 warps = (u64)gridDim.x * WARPS, warp = (u64)blockIdx.x * WARPS + threadIdx.x / WARP;
     u64 at = warp * tiles / warps, end = (warp + 1) * tiles / warps;
     if (at >= end) return;
-    Found found;
+    Codecs::All found;
     for (u32 index = span_of(spans, count, at); at < end; index++) {
         Span span = spans[index];
         u64 stop = index + 1 < count && spans[index + 1].first < end ? spans[index + 1].first : end;
-        for (; at < stop; at++) look(tile, span, at - span.first, found);
-        found.flush(sums + index * SUMS, tile.lane);
+        for (; at < stop; at++) Codecs::look(tile, span, asked + span.row * Codecs::COUNT, at - span.first, found);
+        found.flush(sums + index * SUMS, count * SUMS, tile.lane);
     }
 }

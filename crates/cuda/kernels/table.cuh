@@ -14,6 +14,9 @@ struct Table {
     // In the block, after the forms.
     enum : u32 { VALUES = 32, SEED = 33, BUCKET_MASK = 34, SLOT_MASK = 35, BUCKETS = 36, SLOTS = 37, FIRST_VALUE = 40 };
 
+    // Words that are looked for at a time: all at once would take more registers than there are.
+    static constexpr u32 AT_ONCE = COUNT == 32 ? 8 : 4;
+
     static BUDDY_FN u32 firsts(const u32*) { return 0; }
 
     static BUDDY_FN u32 hash(u32 seed, Word word) {
@@ -26,26 +29,29 @@ struct Table {
     static BUDDY_FN u32 find(const u32* block, u32 seed, Word word) {
         u32 key = hash(seed, word);
         u32 mixed = learned_word(block, learned_word(block, BUCKETS) + (key & learned_word(block, BUCKET_MASK)));
-        u32 slot = (key ^ mixed) * 0x9e3779b1u >> 13 & learned_word(block, SLOT_MASK);
-        const u32* slots = block + learned_word(block, SLOTS);
+        // Places are numbers of words from the block's beginning: a sum of 32 bits and one multiplication make an address of them, where
+        // a pointer to the slots takes four instructions for each.
+        u32 slot = (key ^ mixed) * 0x9e3779b1u >> 13 & learned_word(block, SLOT_MASK), slots = learned_word(block, SLOTS);
         if (COUNT == 32) {
-            u64 pair = learned_pair(slots, 2 * slot);
+            u64 pair = learned_pair(block, slots + 2 * slot);
             return (u32)pair == (u32)word ? (u32)(pair >> 32) : 127u << 16;
         }
-        Quad quad = learned_quad(slots, 4 * slot);
+        Quad quad = learned_quad(block, slots + 4 * slot);
         bool found = quad.words[0] == (u32)word && quad.words[1] == (u32)((u64)word >> 32);
         return found ? quad.words[2] : 127u << 16;
     }
 
-    // Which words are not in the table; those stay as they are. Eight are looked for at a time: all at once would take more
-    // registers than there are.
+    // Which words are not in the table; those stay as they are. For a size alone the first words may be enough: those of most allocations
+    // that no table is for say that no form takes them. What is written is mostly for its table, and would wait for the question.
+    template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
         u32 seed = learned_word(block, SEED), absent = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
-            if (i % 8 == 0) block = keep_after(block, absent);
+            if (SIZE && (i == 8 || i == 16) && all_hopeless(lengths, i)) return absent;
+            if (i % AT_ONCE == 0) block = keep_after(block, absent);
             u32 found = find(block, seed, words[i]), length = found >> 16;
-            lengths.set(i, length, false);
+            lengths.set(i, length);
             absent |= length == 127 ? 1u << i : 0;
             words[i] = keep(length != 127 ? (Word)(found & 0xffff) : words[i]);
         }

@@ -34,11 +34,18 @@ struct Zeros {
 
     static BUDDY_FN u32 bits_of(u32 low, u32 high) { return COUNT + WIDTH * (ones_in(low) + ones_in(high)); }
 
-    static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) {
-        u32 low, high;
-        map(words, low, high);
-        return bits_of(low, high);
+    // How many words are not zero, without a map of them: a third of the instructions.
+    static BUDDY_FN u32 count(const u32 (&words)[32]) {
+        u32 count = 0;
+        BUDDY_UNROLL
+        for (u32 i = 0; i < WORDS; i += WIDTH == 64 ? 2 : 1) {
+            u32 word = WIDTH == 64 ? words[i] | words[i + 1] : words[i];
+            count += WIDTH == 16 ? min_halves(word, 0x00010001u) : one_unless_zero(word);
+        }
+        return WIDTH == 16 ? (count & 0xffff) + (count >> 16) : count;
     }
+
+    static BUDDY_FN u32 size_bits(const u32 (&words)[32], const Params&) { return COUNT + WIDTH * count(words); }
 
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params&) {

@@ -42,7 +42,7 @@ struct Inner {
     /// Why the context was lost, if it was.
     lost: OnceLock<String>,
     codecs: Mutex<HashMap<CodecKind, Arc<CodecKernels>>>,
-    surveys: Mutex<HashMap<CodecKind, CudaFunction>>,
+    surveys: Mutex<HashMap<Vec<CodecKind>, CudaFunction>>,
     frozen: Mutex<FrozenPrograms>,
     linear: Mutex<LinearKernels>,
     scratch: Mutex<Option<Scratch>>,
@@ -197,18 +197,18 @@ impl Gpu {
         self.0.linear.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel that counts sizes with a codec.
+    /// The kernel that counts sizes with these codecs.
     ///
     /// # Errors
     /// As for a codec's.
-    pub(crate) fn survey_kernel(&self, kind: CodecKind) -> Result<CudaFunction, Error> {
+    pub(crate) fn survey_kernel(&self, kinds: &[CodecKind]) -> Result<CudaFunction, Error> {
         let mut surveys = self.0.surveys.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = surveys.get(&kind) {
+        if let Some(kernel) = surveys.get(kinds) {
             return Ok(kernel.clone());
         }
-        let module = self.module(&Source::survey(kind)?)?;
+        let module = self.module(&Source::survey(kinds)?)?;
         let kernel = self.check("find the kernels", module.load_function("buddy_survey"))?;
-        surveys.insert(kind, kernel.clone());
+        surveys.insert(kinds.to_vec(), kernel.clone());
         Ok(kernel)
     }
 

@@ -5,7 +5,11 @@ use std::borrow::Cow;
 use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, SECTOR_BYTES, Target};
 
-use crate::{Activation, AttentionPlan, Error, cache, driver, linear};
+use crate::{
+    Activation, AttentionPlan, Error, cache,
+    codecs::{SURVEY_SHAPE, codecs, struct_of, survey_groups},
+    driver, linear,
+};
 
 /// A header as kernels name it, and its text.
 pub type Header = (&'static str, &'static str);
@@ -94,37 +98,6 @@ pub(crate) const BLOCKS: u32 = 12;
 /// The same for frozen buffers of bf16, whose kernels do with 64 registers.
 const FROZEN_BLOCKS: u32 = 16;
 
-/// How the survey kernels are launched: warps of a block, and blocks that a multiprocessor shall hold.
-pub const SURVEY_SHAPE: (u32, u32) = (WARPS, BLOCKS);
-
-/// The codecs that have kernels, and their structs there.
-const CODECS: [(CodecKind, &str); 19] = [
-    (CodecKind::Bpc, "Bpc"),
-    (CodecKind::Planes64, "Planes64"),
-    (CodecKind::Zeros16, "Zeros<16>"),
-    (CodecKind::Zeros32, "Zeros<32>"),
-    (CodecKind::Zeros64, "Zeros<64>"),
-    (CodecKind::Bf16, "Bf16"),
-    (CodecKind::Fp16, "Fp16"),
-    (CodecKind::Fp32, "Fp32"),
-    (CodecKind::Delta64, "Delta64"),
-    (CodecKind::Table32, "Table32"),
-    (CodecKind::Table64, "Table64"),
-    (CodecKind::Stride32, "Stride32"),
-    (CodecKind::Stride64, "Stride64"),
-    (CodecKind::Scaled64, "Scaled64"),
-    (CodecKind::Prefix32, "Prefix32"),
-    (CodecKind::Prefix64, "Prefix64"),
-    (CodecKind::Rank32, "Rank32"),
-    (CodecKind::Rank64, "Rank64"),
-    (CodecKind::Near64, "Near64"),
-];
-
-/// The codecs that have kernels.
-pub fn codecs() -> impl Iterator<Item = CodecKind> {
-    CODECS.iter().map(|&(kind, ..)| kind)
-}
-
 /// One program to compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
@@ -169,13 +142,21 @@ impl Source {
         Ok(Self::new(format!("{kind}.cu"), text, &codec_defines(kind, BLOCKS)?))
     }
 
-    /// The kernel that counts the sizes of many spans with a codec.
+    /// The kernel that counts the sizes of many spans with these codecs in one pass.
     ///
     /// # Errors
-    /// [`Error::NoKernels`] if the codec has none.
-    pub fn survey(kind: CodecKind) -> Result<Self, Error> {
+    /// [`Error::NoKernels`] if one of them has none.
+    pub fn survey(kinds: &[CodecKind]) -> Result<Self, Error> {
+        let structs = kinds.iter().map(|&kind| struct_of(kind)).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        let (warps, blocks) = SURVEY_SHAPE;
+        let defines = [
+            format!("BUDDY_CODECS={}", structs.join(",")),
+            format!("BUDDY_WARPS={warps}"),
+            format!("BUDDY_BLOCKS={blocks}"),
+        ];
         let text = include_str!("../kernels/survey.cu");
-        Ok(Self::new(format!("{kind}-survey.cu"), text, &codec_defines(kind, BLOCKS)?))
+        Ok(Self::new(format!("{}-survey.cu", names.join("+")), text, &defines))
     }
 
     /// The kernels that pack and read frozen buffers with a codec.
@@ -202,8 +183,9 @@ impl Source {
     /// The kernel of a linear layer for few tokens, with macros that say its shape.
     pub(crate) fn narrow(name: String, defines: &[String]) -> Self {
         let source = Self::new(name, include_str!("../kernels/narrow.cu"), defines);
-        // The bulk copy engine.
-        Self { least: 90, ..source }
+        // The bulk copy engine; for several blocks at once it is fast in Hopper's own code alone.
+        let alone = defines.iter().any(|define| define == "BUDDY_NARROW_CLUSTER=2");
+        Self { least: 90, alone, ..source }
     }
 
     /// The kernel of a linear layer for more tokens, with macros that say its shape.
@@ -333,14 +315,17 @@ impl Source {
     pub fn all() -> Vec<Self> {
         let of_codec = |kind| {
             let frozen = freezes(kind).then(|| Self::frozen(kind));
-            let sources = [Some(Self::codec(kind)), Some(Self::survey(kind)), frozen];
+            let sources = [Some(Self::codec(kind)), Some(Self::survey(&[kind])), frozen];
             sources.into_iter().flatten().map(|one| one.expect("a codec of the table"))
         };
         let attention = AttentionPlan::ALL_KINDS.into_iter().flat_map(|(values, columns, plan)| {
             [false, true].map(|fresh| plan.source("Packed", values, columns, fresh))
         });
+        let kinds: Vec<CodecKind> = codecs().collect();
+        let surveys = survey_groups(&kinds).into_iter().map(|group| Self::survey(&group));
         codecs()
             .flat_map(of_codec)
+            .chain(surveys.map(|one| one.expect("codecs of the table")))
             .chain(Activation::ALL.map(Self::activation))
             .chain(linear::sources())
             .chain([Self::given(), Self::kv(), Self::decode(), Self::norm()])
@@ -361,9 +346,7 @@ fn untrained_window() -> String {
 
 /// Macros of a program that is written once for all codecs.
 fn codec_defines(kind: CodecKind, blocks: u32) -> Result<Vec<String>, Error> {
-    let found = CODECS.iter().find(|(known, ..)| *known == kind);
-    let &(_, name) = found.ok_or(Error::NoKernels { codec: kind })?;
-    Ok(defines(name, blocks))
+    Ok(defines(struct_of(kind)?, blocks))
 }
 
 /// The same for a codec's struct.

@@ -1,6 +1,9 @@
 //! How the memory of a running program would compress: the sizes of many spans, looked at in place.
 //!
-//! One launch for each codec, one wait for all of them. The memory is only read.
+//! Codecs that look at the same memory do so in one pass, as far as they are of one group ([`survey_groups`]): one launch for each set
+//! of codecs, one wait for all of them. The memory is only read.
+
+use std::collections::BTreeMap;
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, Entry, Histogram};
@@ -8,17 +11,15 @@ use cudarc::driver::CudaStream;
 
 use crate::{
     DeviceSpan, Error, Gpu, Params,
+    codecs::{SURVEY_SHAPE, struct_of, survey_groups},
     driver::{Launch, Region},
     given::check_window,
     learned::Learned,
-    source::{BLOCKS, WARPS},
 };
 
 /// Bytes that one warp takes at a time: 32 entries.
 const TILE_BYTES: u64 = 32 * ENTRY_BYTES as u64;
-/// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window, what the codec learned.
-const FIELDS: usize = 6;
-/// Numbers that the kernel finds of a span: six classes and the bytes of the paper's eight sizes.
+/// Numbers that the kernel finds of a span with a codec: six classes and the bytes of the paper's eight sizes.
 const SUMS: usize = 7;
 /// Runs of entries that a codec is trained on, and entries of each.
 const SAMPLE_RUNS: u64 = 64;
@@ -79,42 +80,48 @@ impl Gpu {
     /// [`Error::Shape`], [`Error::NoKernels`], or what compiler or driver say.
     pub fn survey(&self, on: &CudaStream, spans: &[Surveyed<'_>]) -> Result<Vec<Histogram>, Error> {
         spans.iter().try_for_each(|one| one.check().and_then(|()| one.check_reach()))?;
-        let order = by_codec(spans);
+        spans.iter().try_for_each(|one| struct_of(one.codec.kind()).map(drop))?;
         let mut found = vec![Histogram::default(); spans.len()];
-        if order.is_empty() {
+        let batches = batches(spans);
+        if batches.is_empty() {
             return Ok(found);
         }
+        // Whatever is missing is missed before the first kernel starts.
+        let kernels = batches.iter().map(|batch| self.survey_kernel(&batch.kinds));
+        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
         let learned: Vec<Learned> =
             spans.iter().map(|one| Learned::of(self, &one.codec)).collect::<Result<_, _>>()?;
         let params: Vec<Params> = learned.iter().map(Learned::params).collect();
-        let (rows, launches) = table(spans, &params, &order);
-        // Whatever is missing is missed before the first kernel starts.
-        let kernels = launches.iter().map(|launch| self.survey_kernel(launch.kind));
-        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
-        let sums = SUMS * order.len();
+        let tables: Vec<Table> = batches.iter().map(|batch| batch.table(spans, &params)).collect();
+        let numbers: usize = tables.iter().map(|table| table.numbers.len()).sum();
+        let sums: usize = batches.iter().map(Batch::sums).sum();
         let mut scratch = self.scratch();
-        let Scratch { host, device } = self.room(&mut scratch, 8 * (rows.len() + sums) as u64)?;
-        host.put(&rows);
-        let table_bytes = 8 * rows.len() as u64;
-        self.check("send the table", host.send_on(on, device, table_bytes))?;
-        self.check("clear the counters", device.fill_on(on, table_bytes, 8 * sums as u64, 0))?;
-        for (Batch { first, count, tiles, .. }, kernel) in launches.into_iter().zip(kernels) {
-            let table = device.address() + 8 * (FIELDS * first) as u64;
-            let to = device.address() + table_bytes + 8 * (SUMS * first) as u64;
-            let most = u64::from(self.multiprocessors() * BLOCKS);
-            let blocks = tiles.div_ceil(u64::from(WARPS)).min(most);
+        let Scratch { host, device } = self.room(&mut scratch, 8 * (numbers + sums) as u64)?;
+        host.put(&tables.iter().flat_map(|table| &table.numbers).copied().collect::<Vec<u64>>());
+        let sums_at = 8 * numbers as u64;
+        self.check("send the table", host.send_on(on, device, sums_at))?;
+        self.check("clear the counters", device.fill_on(on, sums_at, 8 * sums as u64, 0))?;
+        let (mut table_at, mut to) = (device.address(), device.address() + sums_at);
+        for ((batch, table), kernel) in batches.iter().zip(&tables).zip(&kernels) {
+            let rows = batch.rows.len();
+            let arguments = (table_at, rows as u32, table.tiles, table_at + 8 * (SPAN * rows) as u64, to);
+            let (warps, blocks) = SURVEY_SHAPE;
+            let most = u64::from(self.multiprocessors() * blocks);
+            let blocks = table.tiles.div_ceil(u64::from(warps)).min(most);
             // SAFETY: the arguments of `buddy_survey`; the table's spans are the caller's, checked above, and the
             // scratch memory has room for what is found of each.
-            let launched = unsafe {
-                Launch::row(blocks, WARPS * 32).start(on, &kernel, &(table, count as u32, tiles, to))
-            };
+            let launched = unsafe { Launch::row(blocks, warps * 32).start(on, kernel, &arguments) };
             self.check("start counting", launched)?;
+            table_at += 8 * table.numbers.len() as u64;
+            to += 8 * batch.sums() as u64;
         }
-        self.check("copy the counters", device.copy_on(on, table_bytes, host, 8 * sums as u64))?;
+        self.check("copy the counters", device.copy_on(on, sums_at, host, 8 * sums as u64))?;
         self.wait(on)?;
-        for (at, &index) in order.iter().enumerate() {
-            let number = |i| host.peek(SUMS * at + i);
+        let mut at = 0;
+        for index in batches.iter().flat_map(Batch::order) {
+            let number = |i| host.peek(at + i);
             found[index] = Histogram { classes: std::array::from_fn(number), optimistic_bytes: number(6) };
+            at += SUMS;
         }
         Ok(found)
     }
@@ -185,38 +192,74 @@ fn sample(entries: u64) -> (u64, u64) {
     (SAMPLE_RUNS.min(entries / run.max(1)), run)
 }
 
-/// The spans of one codec: where they lie in the table.
+/// Numbers of a span for the kernel: address, bytes, tiles before it, and its row among the parameters, which for each codec has
+/// where classes go, window, and what the codec learned.
+const SPAN: usize = 4;
+
+/// Memory that the same codecs look at: for each piece of it the requests, one for each codec.
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Batch {
-    kind: CodecKind,
-    first: usize,
-    count: usize,
+    kinds: Vec<CodecKind>,
+    rows: Vec<Vec<usize>>,
+}
+
+/// A batch as its kernel takes it.
+struct Table {
+    numbers: Vec<u64>,
     tiles: u64,
 }
 
-/// The spans' numbers, those of one codec together.
-fn by_codec(spans: &[Surveyed<'_>]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..spans.len()).filter(|&index| spans[index].span.bytes() > 0).collect();
-    order.sort_by_key(|&index| spans[index].codec.kind().name());
-    order
+impl Batch {
+    /// Numbers that are found.
+    fn sums(&self) -> usize {
+        SUMS * self.kinds.len() * self.rows.len()
+    }
+
+    /// The requests in the order of what is found: all pieces with the first codec, then all with the second.
+    fn order(&self) -> impl Iterator<Item = usize> {
+        (0..self.kinds.len()).flat_map(|codec| self.rows.iter().map(move |row| row[codec]))
+    }
+
+    fn table(&self, spans: &[Surveyed<'_>], params: &[Params]) -> Table {
+        let mut table = Table { numbers: Vec::new(), tiles: 0 };
+        for (at, row) in self.rows.iter().enumerate() {
+            let one = &spans[row[0]];
+            table.numbers.extend([one.span.address(), one.span.bytes(), table.tiles, at as u64]);
+            table.tiles += one.tiles();
+        }
+        for &index in self.rows.iter().flatten() {
+            let classes = spans[index].classes.map_or(0, DeviceSpan::address);
+            table.numbers.extend([classes, u64::from(params[index].window()), params[index].learned()]);
+        }
+        table
+    }
 }
 
-/// The kernel's table in this order, and what to launch.
-fn table(spans: &[Surveyed<'_>], params: &[Params], order: &[usize]) -> (Vec<u64>, Vec<Batch>) {
-    let (mut rows, mut launches) = (Vec::new(), Vec::<Batch>::new());
-    for (at, &index) in order.iter().enumerate() {
-        let one = &spans[index];
-        let kind = one.codec.kind();
-        if launches.last().is_none_or(|launch| launch.kind != kind) {
-            launches.push(Batch { kind, first: at, count: 0, tiles: 0 });
-        }
-        let launch = launches.last_mut().expect("pushed above");
-        let classes = one.classes.map_or(0, DeviceSpan::address);
-        let (window, learned) = (u64::from(params[index].window()), params[index].learned());
-        rows.extend([one.span.address(), one.span.bytes(), launch.tiles, classes, window, learned]);
-        launch.count += 1;
-        launch.tiles += one.tiles();
+/// What to launch: requests for the same memory together, as far as one pass may serve them.
+fn batches(spans: &[Surveyed<'_>]) -> Vec<Batch> {
+    let mut places: BTreeMap<(u64, u64), Vec<usize>> = BTreeMap::new();
+    for (index, one) in spans.iter().enumerate().filter(|(_, one)| one.span.bytes() > 0) {
+        places.entry((one.span.address(), one.span.bytes())).or_default().push(index);
     }
-    (rows, launches)
+    let mut batches = Vec::<Batch>::new();
+    for mut left in places.into_values() {
+        while !left.is_empty() {
+            let kinds: Vec<CodecKind> = left.iter().map(|&index| spans[index].codec.kind()).collect();
+            for kinds in survey_groups(&kinds) {
+                // The first request for each codec; one with other parameters waits for the next turn.
+                let take = |&kind: &CodecKind| {
+                    let at = left.iter().position(|&index| spans[index].codec.kind() == kind);
+                    left.remove(at.expect("a codec of those left"))
+                };
+                let row = kinds.iter().map(take).collect();
+                match batches.iter_mut().find(|batch| batch.kinds == kinds) {
+                    Some(batch) => batch.rows.push(row),
+                    None => batches.push(Batch { kinds, rows: vec![row] }),
+                }
+            }
+        }
+    }
+    batches
 }
 
 #[cfg(test)]
@@ -230,20 +273,28 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_a_codec_stand_together_and_empty_ones_nowhere() {
+    fn codecs_that_look_at_the_same_memory_stand_together_and_empty_spans_nowhere() {
         let spans = [
-            surveyed(CodecKind::Zeros32, 0, 4097),
+            surveyed(CodecKind::Zeros32, 48, 4097),
             surveyed(CodecKind::Bpc, 16, 4096),
             surveyed(CodecKind::Bpc, 32, 0),
-            surveyed(CodecKind::Zeros32, 48, 1),
+            surveyed(CodecKind::Zeros32, 16, 4096),
+            surveyed(CodecKind::Bpc, 48, 4097),
+            surveyed(CodecKind::Bpc, 48, 4097),
+            surveyed(CodecKind::Bpc, 64, 1),
         ];
-        let order = by_codec(&spans);
-        assert_eq!(order, [1, 0, 3]);
-        let (rows, launches) = table(&spans, &[Params::default(); 4], &order);
-        let shapes: Vec<_> = launches.iter().map(|l| (l.kind, l.first, l.count, l.tiles)).collect();
-        assert_eq!(shapes, [(CodecKind::Bpc, 0, 1, 1), (CodecKind::Zeros32, 1, 2, 3)]);
-        let firsts: Vec<u64> = rows.as_chunks::<FIELDS>().0.iter().map(|row| row[2]).collect();
-        assert_eq!(firsts, [0, 0, 2]);
+        let batches = batches(&spans);
+        let both = vec![CodecKind::Bpc, CodecKind::Zeros32];
+        let of_both = Batch { kinds: both, rows: vec![vec![1, 3], vec![4, 0]] };
+        let alone = Batch { kinds: vec![CodecKind::Bpc], rows: vec![vec![5], vec![6]] };
+        assert_eq!(batches, [of_both, alone]);
+        let mut order: Vec<usize> = batches.iter().flat_map(Batch::order).collect();
+        assert_eq!(order, [1, 4, 3, 0, 5, 6]);
+        order.sort_unstable();
+        assert_eq!(order, [0, 1, 3, 4, 5, 6]);
+        let table = batches[0].table(&spans, &[Params::default(); 7]);
+        assert_eq!((&table.numbers[..8], table.tiles), (&[16, 4096, 0, 0, 48, 4097, 1, 1][..], 3));
+        assert_eq!(table.numbers.len(), 2 * (SPAN + 2 * 3));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use buddy_codec::{Bf16, Codec, CodecKind, Frozen, FrozenHeader};
 use buddy_core::{ENTRY_BYTES, Target};
 use buddy_cuda::{
-    Allocation, Attend, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, FaultKind, FrozenBuffer, Given,
-    GivenBuffer, Gpu, KvCache, KvMemory, KvRows, KvShape, Linear, Output, Room, Source,
+    Attend, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Error, FaultKind, FrozenBuffer, Given, GivenBuffer,
+    Gpu, KvCache, KvMemory, KvRows, KvShape, Linear, Output, Room, Source,
 };
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 use cudarc::driver::{
@@ -138,92 +138,6 @@ ranges = [{ pages = 1, target = "4x" }, { pages = 2, target = "1x" }]
         let too_large = FILE.replace("24576", "245760000").replace("pages = 2", "pages = 29999");
         assert!(matches!(pool.buffers_by(&table(&too_large)), Err(Error::Full { .. })));
         assert_eq!(pool.device_left(), left);
-    });
-}
-
-#[test]
-fn an_allocation_gets_another_target_and_loses_nothing() {
-    on_gpu(|gpu| {
-        let stream = gpu.stream().unwrap();
-        let bytes = BYTES - 100;
-        let (data, back) = (DeviceBytes::new(gpu, BYTES).unwrap(), DeviceBytes::new(gpu, bytes).unwrap());
-        Lab::new(gpu).unwrap().make(data.all(), Fill::Varied, 7, 0.1).unwrap();
-        let mut one = Allocation::new(gpu, bytes, Target::X16, CodecKind::Bpc.train(&[])).unwrap();
-        one.write(&stream, 0, data.span(0..bytes)).unwrap();
-        for target in [Target::X2, Target::X1, Target::X4] {
-            one.retarget(&stream, target).unwrap();
-            assert_eq!(one.buffer().target(0), target);
-            one.read_checked(&stream, 0, back.all()).unwrap();
-            assert_eq!(download(&back), download(&data)[..bytes as usize]);
-        }
-    });
-}
-
-/// A file with changes: at each snapshot the allocations have the targets that hold there, and every byte.
-#[test]
-fn the_changes_of_a_file_are_carried_out_and_lose_nothing() {
-    const FILE: &str = r#"
-version = 1
-program = "example"
-[[allocation]]
-name = "grows"
-bytes = 524288
-codec = "bpc"
-target = "1x"
-[[allocation]]
-name = "shrinks"
-bytes = 24500
-codec = "planes64"
-target = "1x"
-[[change]]
-snapshot = 0
-name = "grows"
-bytes_moved = 0
-ranges = [{ pages = 64, target = "16x" }]
-[[change]]
-snapshot = 3
-name = "grows"
-bytes_moved = 100000
-ranges = [{ pages = 10, target = "4x" }, { pages = 54, target = "2x" }]
-[[change]]
-snapshot = 3
-name = "shrinks"
-bytes_moved = 20000
-ranges = [{ pages = 2, target = "4x" }, { pages = 1, target = "1x" }]
-"#;
-    on_gpu(|gpu| {
-        let stream = gpu.stream().unwrap();
-        let table = buddy_core::TargetTable::parse(FILE).unwrap();
-        let mut all = Allocation::by_table(gpu, &table).unwrap();
-        let lab = Lab::new(gpu).unwrap();
-        let written: Vec<Vec<u8>> = all
-            .iter()
-            .map(|(_, one)| {
-                let data = DeviceBytes::new(gpu, one.bytes().next_multiple_of(ENTRY_BYTES as u64)).unwrap();
-                lab.make(data.all(), Fill::Varied, 7, 0.1).unwrap();
-                one.write(&stream, 0, data.span(0..one.bytes())).unwrap();
-                download(&data)[..one.bytes() as usize].to_vec()
-            })
-            .collect();
-        assert_eq!(all[0].1.buffer().target(0), Target::X16);
-        assert!(Allocation::change(&mut all, &stream, &table, 2).is_empty());
-        let changed = Allocation::change(&mut all, &stream, &table, 3);
-        assert_eq!(changed.iter().map(|one| &one.name[..]).collect::<Vec<_>>(), ["shrinks", "grows"]);
-        for (before, now) in changed.into_iter().map(|one| one.outcome.unwrap()).take(1) {
-            assert!(now < before, "{now} of {before}");
-        }
-        assert_eq!([0, 640].map(|entry| all[0].1.buffer().target(entry)), [Target::X4, Target::X2]);
-        for ((name, one), written) in all.iter().zip(&written) {
-            let back = DeviceBytes::new(gpu, one.bytes()).unwrap();
-            one.read_checked(&stream, 0, back.all()).unwrap();
-            assert!(download(&back) == *written, "{name}");
-        }
-        // Ranges of other pages are refused, and the allocation stays as it is.
-        let mut wrong = table.clone();
-        wrong.changes[1].ranges.pop();
-        let changed = Allocation::change(&mut all, &stream, &wrong, 3);
-        assert!(changed.iter().any(|one| matches!(one.outcome, Err(Error::Targets(_)))));
-        assert_eq!(all[0].1.buffer().target(640), Target::X2);
     });
 }
 

@@ -200,6 +200,11 @@ inline void cp_async_bulk_tensor(u32 to, const TensorMap& map, u32 column, u32 r
     }
     arrive_later(done, (long)box * 128, false);
 }
+inline void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, Barrier done, unsigned short blocks) {
+    for (u32 b = 0; b < 16; b++) {
+        if (blocks >> b & 1) cp_async_bulk(address_in(to, b), from, bytes, {address_in(done.at, b)});
+    }
+}
 inline void cp_async_bulk_tensor_multicast(u32 to, const TensorMap& map, u32 column, u32 row, Barrier done, unsigned short blocks) {
     for (u32 b = 0; b < 16; b++) {
         if (blocks >> b & 1) cp_async_bulk_tensor(address_in(to, b), map, column, row, {address_in(done.at, b)});
@@ -235,6 +240,10 @@ inline float from_bf16(u32 low) { return __uint_as_float(low << 16); }
 
 inline u32 atomic_add_release(u32* count, u32 by) { return atomicAdd(count, by); }
 inline void fence_acq_rel() {}
+inline u32 atomic_add_relaxed(u32* count, u32 by) { return atomicAdd(count, by); }
+inline void wait_until(const u32* count, u32 is) {
+    while (*(const volatile u32*)count != is) emu::pause();
+}
 
 template <u32 THREADS, u32 NUMBER = 1>
 inline void named_barrier(bool waits = true) {

@@ -26,7 +26,8 @@ static void start(Linear linear, u32 blocks) {
     std::vector<float4> parts(panels * tiles * narrow::EIGHTS * WARP);
     std::vector<u32> counts(1 + tiles + panels);
     linear.parts = parts.data(), linear.counts = counts.data();
-    emu::launch(linear_narrow, dim3(blocks), (narrow::WARPS + ADDERS + 1) * WARP, linear, panel);
+    blocks *= narrow::CLUSTER;
+    emu::launch_clusters(linear_narrow, narrow::CLUSTER, dim3(blocks), (narrow::WARPS + ADDERS + 1) * WARP, linear, panel);
     if (std::count(counts.begin(), counts.end(), 0u) != (long)counts.size()) emu::fail("a count that was left");
 }
 #else
@@ -53,6 +54,16 @@ int main() {
     std::vector<float> y(tokens * outputs, NAN);
     Weights weights = {(const u8*)device.data(), (const u8*)nibbles.data(), (const u8*)overflow.data(), bytes[2] ? (const u32*)index.data() : nullptr, sectors, window};
     emu::each_round = emu::land;
-    start({weights, (const u8*)x.data(), nullptr, y.data(), nullptr, nullptr, outputs, inputs, tokens, Linear::FP32}, blocks);
+    Linear linear = {weights, (const u8*)x.data(), nullptr, y.data(), nullptr, nullptr, outputs, inputs, tokens, Linear::FP32};
+    start(linear, blocks);
+    if (inputs <= 256) {
+        // The same as bf16: each sum rounded.
+        std::vector<unsigned short> narrow(y.size());
+        linear.y = narrow.data(), linear.output = Linear::BF16;
+        start(linear, blocks);
+        for (size_t i = 0; i < y.size(); i++) {
+            if (narrow[i] != emu::to_bf16(y[i])) emu::fail("a result in bf16 that is not the one in fp32");
+        }
+    }
     fwrite(y.data(), 4, y.size(), stdout);
 }

@@ -16,31 +16,31 @@ use buddy_core::Target;
 const WINDOW: u8 = 108;
 /// The nibble of an entry that is stored as it is.
 const RAW: u8 = 5;
-/// The macros of a small shape of the kernel for more tokens: of 16 in a tile, two entries to a step; warpgroups that multiply the same
+/// The macros of a small shape of the kernel for more tokens: those of a tile, two entries to a step; warpgroups that multiply the same
 /// rows, and blocks that share x.
-fn wide(slices: u32, cluster: u32) -> Vec<(&'static str, u32)> {
-    let step = 8 * (16 * 96 + 16) + 2 * 16 * 128;
+fn wide(tokens: u32, slices: u32, cluster: u32) -> Vec<(&'static str, u32)> {
+    let step = 8 * (16 * 96 + 16) + 2 * tokens * 128;
     let mut shared: u32 = 3 * (step + 8 * 132 + 32 * 36 + 32) + 2048 * slices;
     if slices > 1 {
-        shared = shared.next_multiple_of(128) + (slices - 1) * 64 * 16 * 4;
+        shared = shared.next_multiple_of(128) + (slices - 1) * 64 * tokens * 4;
     }
-    let shape = [("TOKENS", 16), ("GROUPS", slices), ("SLICES", slices), ("ENTRIES", 2), ("STAGES", 3)];
+    let shape = [("TOKENS", tokens), ("GROUPS", slices), ("SLICES", slices), ("ENTRIES", 2), ("STAGES", 3)];
     [&shape[..], &[("CLUSTER", cluster), ("GATED", 0), ("SHARED", shared)]].concat()
 }
 
 /// The same for plain weights, whose entries have 128 bytes.
 fn wide_plain() -> Vec<(&'static str, u32)> {
-    let mut shape = wide(1, 1);
+    let mut shape = wide(16, 1, 1);
     let shared = shape.pop().map_or(0, |(_, shared)| shared);
     shape.push(("SHARED", shared + 3 * 8 * 16 * 32));
     shape
 }
 
 /// The same of the kernel for few: two warps that multiply and two that add up, two columns to each of the first in a step.
-fn narrow() -> Vec<(&'static str, u32)> {
+fn narrow(cluster: u32) -> Vec<(&'static str, u32)> {
     let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
     let shape = [("EIGHTS", 1), ("WARPS", 2), ("STAGES", 3), ("ADDERS", 2), ("SHARE", 2)];
-    [&shape[..], &[("SHARED", shared.next_multiple_of(128))]].concat()
+    [&shape[..], &[("CLUSTER", cluster), ("SHARED", shared.next_multiple_of(128))]].concat()
 }
 
 fn build(of: &str, shape: &[(&str, u32)]) -> PathBuf {
@@ -196,12 +196,17 @@ fn a_layer_of_many_tokens_is_right_for_weights_in_every_layout() {
         ([70, 64, 20, 2], 3),
         ([200, 448, 9, 7], 4),
     ];
-    compare(&build("linear", &wide(1, 1)), &cases);
+    compare(&build("linear", &wide(16, 1, 1)), &cases);
+}
+
+#[test]
+fn many_sums_stay_in_the_last_block() {
+    compare(&build("linear-many", &wide(64, 1, 1)), &[([70, 192, 50, 3], 0), ([130, 256, 64, 5], 2)]);
 }
 
 #[test]
 fn blocks_of_a_cluster_share_x() {
-    compare(&build("linear-cluster", &wide(1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
+    compare(&build("linear-cluster", &wide(16, 1, 2)), &[([40, 192, 5, 3], 0), ([200, 448, 20, 4], 4)]);
 }
 
 /// The form that measurements compare with.
@@ -221,11 +226,25 @@ fn a_layer_on_plain_weights_is_right() {
 #[test]
 fn warpgroups_share_rows() {
     let cases = [([40, 256, 5, 3], 0), ([200, 384, 20, 5], 4), ([130, 256, 16, 4], 2)];
-    compare(&build("linear-sliced", &wide(2, 1)), &cases);
+    compare(&build("linear-sliced", &wide(16, 2, 1)), &cases);
+    compare(&build("linear-sliced-few", &wide(8, 2, 1)), &[([40, 256, 5, 3], 0), ([200, 384, 8, 5], 4)]);
 }
 
 #[test]
 fn a_layer_of_few_tokens_is_right_for_weights_in_every_layout() {
     let cases = [([40, 192, 5, 3], 0), ([100, 320, 8, 5], 10), ([130, 448, 1, 4], 2), ([33, 1024, 3, 2], 4)];
-    compare(&build("narrow", &narrow()), &cases);
+    compare(&build("narrow", &narrow(1)), &cases);
+}
+
+/// Also blocks of a cluster that have no tile, and panels that a cluster's blocks come to at different times.
+#[test]
+fn blocks_of_a_cluster_share_x_of_few_tokens() {
+    let cases = [
+        ([40, 192, 5, 3], 0),
+        ([100, 320, 8, 2], 10),
+        ([16, 448, 1, 2], 2),
+        ([70, 1024, 3, 3], 4),
+        ([130, 256, 7, 1], 0),
+    ];
+    compare(&build("narrow-cluster", &narrow(2)), &cases);
 }

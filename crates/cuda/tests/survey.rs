@@ -1,9 +1,16 @@
-//! Sizes counted in place, and allocations that own their memory, on a real GPU. Without one these tests say that they
-//! were skipped; with `BUDDY_REQUIRE_GPU=1` they fail instead.
+//! Sizes counted in place, by the kernel's own text on the CPU (`emu.h`) and on a real GPU, and allocations that own their memory. Without a
+//! GPU what needs one says that it was skipped; with `BUDDY_REQUIRE_GPU=1` it fails instead.
 
-use buddy_codec::{Codec, CodecKind, EntryCodec};
+use std::{
+    io::Write,
+    ops::Range,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use buddy_codec::{Codec, CodecKind, EntryCodec, testing};
 use buddy_core::{ENTRY_BYTES, Entry, Histogram, Target, is_zero, last_entry, optimistic_bytes};
-use buddy_cuda::{Allocation, DeviceBytes, DeviceSpan, Error, Gpu, Surveyed};
+use buddy_cuda::{Allocation, DeviceBytes, DeviceSpan, Error, Gpu, Params, Source, Surveyed};
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
 
 fn download(bytes: &DeviceBytes) -> Vec<u8> {
@@ -24,7 +31,7 @@ fn expected(bytes: &[u8], codec: &Codec) -> (Histogram, Vec<u8>) {
     (histogram, entries.iter().map(|entry| codec.class(entry).index() as u8).collect())
 }
 
-/// Spans of all lengths and codecs in one survey, with classes, are what the CPU finds.
+/// Spans of all lengths and codecs in one survey, with classes, are what the CPU finds. Most codecs look at the same memory.
 #[test]
 fn a_survey_is_what_the_cpu_finds() {
     on_gpu(|gpu| {
@@ -38,7 +45,8 @@ fn a_survey_is_what_the_cpu_finds() {
         let (mut surveyed, mut places, mut at) = (Vec::new(), Vec::new(), 0);
         for (index, kind) in buddy_cuda::codecs().enumerate() {
             for (number, &length) in lengths.iter().enumerate() {
-                let first = 16 * (index + 5 * number) as u64;
+                let own = if index % 6 == 5 { index } else { 0 };
+                let first = 16 * (own + 5 * number) as u64;
                 let entries = length.div_ceil(ENTRY_BYTES as u64);
                 let room = classes.span(at..at + entries);
                 let span = data.span(first..first + length);
@@ -62,6 +70,92 @@ fn a_survey_is_what_the_cpu_finds() {
         }
         assert_eq!(download(&data), host, "the memory was only read");
     });
+}
+
+/// The kernel of these codecs, on the CPU.
+fn emulated(kinds: &[CodecKind]) -> PathBuf {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sizes-{}", kinds[0]));
+    let source = Source::survey(kinds).unwrap();
+    let status = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()))
+        .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined"])
+        .arg("-fno-sanitize-recover=all")
+        .args(source.defines.iter().map(|define| format!("-D{define}")))
+        .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sizes.cpp"), "-o"])
+        .arg(&program)
+        .status();
+    assert!(status.expect("a C++ compiler ($CXX or g++)").success(), "sizes.cpp does not compile");
+    program
+}
+
+/// What the emulated kernel finds of parts of the data: a histogram for each codec and part, in this order, and classes.
+fn ask(
+    program: &Path,
+    data: &[u8],
+    parts: &[Range<usize>],
+    codecs: &[Vec<Codec>],
+) -> (Vec<Histogram>, Vec<u8>) {
+    let (mut spans, mut wanted, mut learned) = (Vec::new(), Vec::new(), Vec::<u32>::new());
+    let (mut tiles, mut classes) = (0, 0);
+    for (row, (part, codecs)) in parts.iter().zip(codecs).enumerate() {
+        spans.extend([part.start as u64, part.len() as u64, tiles, row as u64]);
+        tiles += part.len().div_ceil(32 * ENTRY_BYTES) as u64;
+        for codec in codecs {
+            // Only every second part has its classes written.
+            let to = if row % 2 == 0 { classes as u64 } else { u64::MAX };
+            wanted.extend([to, u64::from(Params::of(codec).window()), learned.len() as u64 / 4]);
+            learned.extend(codec.block());
+            learned.resize(learned.len().next_multiple_of(4), 0);
+            classes += part.len().div_ceil(ENTRY_BYTES);
+        }
+    }
+    learned.extend([0; 4]);
+    let lines = data.len() / ENTRY_BYTES;
+    let how = [lines, parts.len(), wanted.len() / 3, tiles as usize, classes, learned.len() / 4, 3];
+    let numbers = how.iter().map(|&number| number as u64);
+    let mut message: Vec<u8> = numbers.flat_map(u64::to_le_bytes).chain(data.iter().copied()).collect();
+    message.extend(spans.iter().chain(&wanted).flat_map(|number| number.to_le_bytes()));
+    message.extend(learned.iter().flat_map(|word| word.to_le_bytes()));
+    let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&message));
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    writer.join().unwrap().unwrap();
+    let (sums, classes) = output.stdout.split_at(output.stdout.len() - classes);
+    let sums: Vec<u64> = sums.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+    let histogram =
+        |sums: &[u64; 7]| Histogram { classes: *sums.first_chunk().unwrap(), optimistic_bytes: sums[6] };
+    (sums.as_chunks().0.iter().map(histogram).collect(), classes.to_vec())
+}
+
+/// The kernel's own text, on the CPU: every group of codecs, spans that end in an entry and in a tile, more of them than warps.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_kernel_finds_what_the_codecs_find() {
+    let data = testing::samples().repeat(3).into_flattened();
+    let lengths = [9000, 1, 128, 130, 4096, 4097, 5, 12_345, 8192, 127];
+    let parts: Vec<Range<usize>> =
+        lengths.iter().enumerate().map(|(at, length)| 16 * at..16 * at + length).collect();
+    assert!(parts.iter().all(|part| part.end <= data.len()), "{} bytes of samples", data.len());
+    let kinds: Vec<CodecKind> = buddy_cuda::codecs().collect();
+    for kinds in buddy_cuda::survey_groups(&kinds) {
+        let train = |part: &Range<usize>| {
+            let sample = data[part.clone()].as_chunks::<ENTRY_BYTES>().0;
+            kinds.iter().map(|kind| kind.train(sample)).collect::<Vec<Codec>>()
+        };
+        let codecs: Vec<Vec<Codec>> = parts.iter().map(train).collect();
+        let (found, classes) = ask(&emulated(&kinds), &data, &parts, &codecs);
+        let mut at = 0;
+        for (row, (part, codecs)) in parts.iter().zip(&codecs).enumerate() {
+            for (number, codec) in codecs.iter().enumerate() {
+                let (histogram, each) = expected(&data[part.clone()], codec);
+                assert_eq!(found[number * parts.len() + row], histogram, "{codec:?} {part:?}");
+                let seen = &classes[at..at + each.len()];
+                assert!(if row % 2 == 0 { seen == each } else { seen.iter().all(|&class| class == 9) });
+                at += each.len();
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How fast it is, beside a copy in the same run. Times are medians by CUDA events; every pair of write and read
 //! is verified.
 
-use buddy_codec::CodecKind;
+use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, RecordKind, Target};
 use buddy_cuda::{BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Gpu, Surveyed};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ const PAIRS: [(CodecKind, Target, Fill); 15] = [
     (CodecKind::Rank32, Target::X2, Fill::Values),
     (CodecKind::Rank64, Target::X4, Fill::Values),
 ];
+
+/// Codecs whose sizes are counted in one pass, besides all that are asked for: those of a snapshot in docs/watching.md.
+const FEW: [CodecKind; 4] = [CodecKind::Bpc, CodecKind::Planes64, CodecKind::Zeros32, CodecKind::Fp32];
 
 /// Data that nvCOMP packs, too, and the bytes of a value.
 const PEERS: [(Fill, u32); 4] = [(Fill::Ramp, 4), (Fill::Field64, 8), (Fill::Weights, 2), (Fill::Relu, 4)];
@@ -92,6 +95,12 @@ pub fn bench(
     add(vec![bench.copy()?]);
     if asked(CodecKind::Bpc) {
         add(vec![bench.sizes(CodecKind::Bpc, Fill::Varied)?]);
+    }
+    let all: Vec<CodecKind> = buddy_cuda::codecs().filter(|&kind| asked(kind)).collect();
+    for kinds in
+        [&FEW[..], &all].into_iter().filter(|kinds| kinds.len() > 1 && kinds.iter().all(|&kind| asked(kind)))
+    {
+        add(bench.all_sizes(kinds, Fill::Varied)?);
     }
     for (kind, target, fill) in pairs() {
         add(bench.pair(kind, target, fill)?);
@@ -168,6 +177,36 @@ impl Bench {
         let all = [Surveyed { span: self.data.all(), codec, classes: None }];
         let seconds = self.time(|| Ok(self.lab.gpu.survey(&self.lab.stream, &all).map(drop)?))?;
         Ok(self.row(format!("{kind} size histogram"), fill, seconds))
+    }
+
+    /// Surveys of all data with several codecs: a pass for each, and as few passes as there are groups of them.
+    fn all_sizes(&self, kinds: &[CodecKind], fill: Fill) -> Result<Vec<BenchRow>, Error> {
+        self.make(fill, 0.0)?;
+        let train = |&kind| Ok(self.lab.gpu.train(&self.lab.stream, kind, self.data.all())?);
+        let codecs = kinds.iter().map(train).collect::<Result<Vec<Codec>, Error>>()?;
+        let surveyed = |bytes: u64, codec: &Codec| Surveyed {
+            span: self.data.span(0..bytes),
+            codec: codec.clone(),
+            classes: None,
+        };
+        let together: Vec<_> = codecs.iter().map(|codec| surveyed(self.bytes, codec)).collect();
+        // An entry less for each: what is not the same memory is looked at apart, in the same survey.
+        let less = (0..).step_by(ENTRY_BYTES);
+        let apart: Vec<_> =
+            codecs.iter().zip(less).map(|(codec, less)| surveyed(self.bytes - less, codec)).collect();
+        let survey = |spans: &[Surveyed<'_>]| Ok::<_, Error>(self.lab.gpu.survey(&self.lab.stream, spans)?);
+        for (one, found) in together.iter().zip(survey(&together)?) {
+            if survey(std::slice::from_ref(one))? != [found] {
+                return Err(Error::Differs(format!("sizes of {} in one pass with others", one.codec.kind())));
+            }
+        }
+        let row = |what: String, spans: &[Surveyed<'_>]| -> Result<BenchRow, Error> {
+            let seconds = self.time(|| survey(spans).map(drop))?;
+            Ok(self.row(format!("sizes with {} codecs, {what}", kinds.len()), fill, seconds))
+        };
+        let passes = buddy_cuda::survey_groups(kinds).len();
+        let passes = if passes == 1 { "one pass".to_owned() } else { format!("{passes} passes") };
+        Ok(vec![row("a pass for each".to_owned(), &apart)?, row(passes, &together)?])
     }
 
     /// Write and read of a whole buffer, beside a copy of the bytes that both must move.

@@ -107,7 +107,7 @@ impl Lab {
     }
 
     /// The same of several graphs, started in turn: what the card's clock does meanwhile, it does to all of them.
-    pub(crate) fn time_in_turn(&self, launches: usize, graphs: &[CudaGraph]) -> Result<Vec<f64>, Error> {
+    pub(crate) fn time_in_turn(&self, launches: usize, graphs: &[&CudaGraph]) -> Result<Vec<f64>, Error> {
         let mut times = vec![Vec::new(); graphs.len()];
         for _ in 0..=GROUPS {
             for (graph, times) in graphs.iter().zip(&mut times) {

@@ -2,8 +2,8 @@
 //! fail instead.
 
 use buddy_gpu_lab::{
-    Error, Example, Grid, Lab, LargeAsk, Shapes, Way, check, check_attention, check_linear, large, on_gpu,
-    tune,
+    Error, Example, Grid, Lab, LargeAsk, Shapes, Way, check, check_attention, check_linear,
+    check_linear_shapes, large, on_gpu, tune,
 };
 
 #[test]
@@ -36,6 +36,16 @@ fn linear_layers_are_right_at_shapes_at_random() {
         check_linear(&lab, 200, 8).unwrap();
         check_linear(&lab, 700, 128).unwrap();
         check_linear(&lab, 100, 600).unwrap();
+    });
+}
+
+/// Frozen, written and gated; also under compute-sanitizer.
+#[test]
+fn every_kernel_of_linear_layers_is_right_on_small_problems() {
+    on_gpu(|gpu| match check_linear_shapes(&Lab::new(gpu).unwrap()) {
+        // Not on every GPU.
+        Ok(()) | Err(Error::Gpu(buddy_cuda::Error::TooOld { .. })) => {}
+        Err(error) => panic!("{error}"),
     });
 }
 

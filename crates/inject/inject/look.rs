@@ -7,7 +7,7 @@ use crate::{
     learn::{AT_ONCE, Asked, Lesson, RUN_BYTES, UNTAUGHT, places},
     lines::{SUMS, write_part},
     settings::Settings,
-    spans::{PAGE_CLASSES, Part, Table},
+    spans::{ASKED, PAGE_CLASSES, Part, Table},
 };
 
 /// Words of eight bytes to which the block of a codec is aligned.
@@ -15,7 +15,7 @@ const BLOCK_WORDS: usize = 32;
 
 /// What the library keeps in a context of the program.
 struct Eye {
-    /// One kernel for each codec.
+    /// One kernel for each group of codecs.
     kernels: Vec<u64>,
     multiprocessors: u32,
     stream: u64,
@@ -55,11 +55,11 @@ impl Eyes {
             self.contexts.insert(context, Eye::open(driver, settings)?);
         }
         let Some(eye) = self.contexts.get_mut(&context) else { return Ok(()) };
-        let mut table = Table::new(allocations);
+        let table = Table::new(allocations);
         if settings.learns.contains(&true) {
             eye.learn(driver, settings, &table, &mut self.lessons)?;
         }
-        let (sums, classes) = eye.count(driver, settings, &mut table)?;
+        let (sums, classes) = eye.count(driver, settings, &table)?;
         for part in &table.parts {
             write_part(log, &table, part, sums, classes);
         }
@@ -91,8 +91,8 @@ impl Eye {
     fn open(driver: &Driver, settings: &Settings) -> Result<Self, String> {
         let (architecture, multiprocessors) = driver.describe()?;
         let mut kernels = Vec::new();
-        for codec in &settings.codecs {
-            let file = settings.folder.join(format!("sm_{architecture}-{codec}.cubin"));
+        for group in 0..settings.groups.len() {
+            let file = settings.folder.join(format!("sm_{architecture}-{group}.cubin"));
             let code = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
             kernels.push(driver.kernel(&code, c"buddy_survey")?);
         }
@@ -197,35 +197,29 @@ impl Eye {
         &mut self,
         driver: &Driver,
         settings: &Settings,
-        table: &mut Table,
+        table: &Table,
     ) -> Result<(&[u64], &[u8]), String> {
-        let table_bytes = size_of_val(&table.numbers[..]);
-        let sums_bytes = 8 * SUMS * table.spans * self.kernels.len();
+        let asked_bytes = 8 * ASKED * table.rows();
+        let table_bytes = size_of_val(&table.numbers[..]) + asked_bytes * settings.codecs.len();
+        let span_sums_bytes = 8 * SUMS * table.spans;
+        let sums_bytes = span_sums_bytes * settings.codecs.len();
         let found_bytes = sums_bytes + PAGE_CLASSES as usize * table.picture_pages;
         let at = self.room(driver, table_bytes + found_bytes)?;
         let (sums_at, classes_at) = (at + table_bytes as u64, at + (table_bytes + sums_bytes) as u64);
-        table.place_classes(classes_at);
+        let mut numbers = table.numbers.clone();
+        for group in &settings.groups {
+            numbers.extend(table.asked(group.clone(), classes_at, |slot, codec| self.lesson(settings, slot, codec)));
+        }
         // SAFETY: the scratch memory has room for all three, one after the other.
         unsafe {
-            driver.send(at, &table.numbers, self.stream)?;
+            driver.send(at, &numbers, self.stream)?;
             driver.clear(sums_at, sums_bytes, self.stream)?;
         }
-        let mut learning = 0;
-        for (index, &kernel) in self.kernels.iter().enumerate() {
-            if settings.learns[index] {
-                let untaught = self.taught.get(&UNTAUGHT);
-                table.place_lessons(|slot| {
-                    let taught = self.taught.get(&(slot as u64)).or(untaught);
-                    taught.map_or([0; 2], |taught| taught[learning])
-                });
-                // SAFETY: the table's own place; the kernel before has read it by then, in the order of the stream.
-                unsafe { driver.send(at, &table.numbers, self.stream) }?;
-                learning += 1;
-            }
-            let (spans, tiles) =
-                if index == 0 { (table.spans, table.tiles) } else { (table.blocks, table.block_tiles) };
-            let to = sums_at + (8 * SUMS * table.spans * index) as u64;
-            self.launch(driver, settings, kernel, (at, spans as u32, tiles, to))?;
+        let asked_at = at + size_of_val(&table.numbers[..]) as u64;
+        for (group, &kernel) in settings.groups.iter().zip(&self.kernels) {
+            let asked = asked_at + (asked_bytes * group.start) as u64;
+            let to = sums_at + (span_sums_bytes * group.start) as u64;
+            self.launch(driver, settings, kernel, (at, table.spans as u32, table.tiles, asked, to))?;
         }
         // SAFETY: as above; sums and classes lie one after the other.
         let found = unsafe { self.fetch(driver, &[sums_at], found_bytes) }?;
@@ -235,18 +229,33 @@ impl Eye {
         Ok((sums, classes))
     }
 
+    /// Window and block of a codec for a slot; zeros if it does not learn.
+    fn lesson(&self, settings: &Settings, slot: usize, codec: usize) -> [u64; 2] {
+        if !settings.learns[codec] {
+            return [0; 2];
+        }
+        let learning = settings.learns[..codec].iter().filter(|learns| **learns).count();
+        let taught = self.taught.get(&(slot as u64)).or_else(|| self.taught.get(&UNTAUGHT));
+        taught.map_or([0; 2], |taught| taught[learning])
+    }
+
     fn launch(
         &self,
         driver: &Driver,
         settings: &Settings,
         kernel: u64,
-        (mut table, mut spans, mut tiles, mut to): (u64, u32, u64, u64),
+        (mut table, mut spans, mut tiles, mut asked, mut to): (u64, u32, u64, u64, u64),
     ) -> Result<(), String> {
         let most = u64::from(self.multiprocessors * settings.blocks);
         let blocks = tiles.div_ceil(u64::from(settings.warps)).clamp(1, most) as u32;
-        let mut arguments: [*mut c_void; 4] =
-            [(&raw mut table).cast(), (&raw mut spans).cast(), (&raw mut tiles).cast(), (&raw mut to).cast()];
-        // SAFETY: the arguments of `buddy_survey`: its table, spans, tiles, and where the sums go.
+        let mut arguments: [*mut c_void; 5] = [
+            (&raw mut table).cast(),
+            (&raw mut spans).cast(),
+            (&raw mut tiles).cast(),
+            (&raw mut asked).cast(),
+            (&raw mut to).cast(),
+        ];
+        // SAFETY: the arguments of `buddy_survey`: its table, spans, tiles, what is asked, and where the sums go.
         unsafe { driver.launch(kernel, (blocks, settings.warps * 32), self.stream, &mut arguments) }
     }
 }

@@ -4,6 +4,7 @@ use std::{
     env,
     fs::{self, File, OpenOptions},
     io::ErrorKind,
+    ops::Range,
     path::PathBuf,
 };
 
@@ -31,8 +32,10 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     /// Where CUPTI may be, the likeliest first.
     pub(crate) cupti: Vec<String>,
-    /// Names of the codecs, whose kernels are `sm_90-NAME.cubin`.
+    /// Names of the codecs.
     pub(crate) codecs: Vec<String>,
+    /// Codecs that one kernel counts sizes with, all in turn: the kernel of the first ones is `sm_90-0.cubin`.
+    pub(crate) groups: Vec<Range<usize>>,
     /// Which of them learn.
     pub(crate) learns: Vec<bool>,
     /// Warps of a block of the kernels, and blocks that a multiprocessor holds.
@@ -103,11 +106,17 @@ impl Settings {
             Some("asked") => When::Asked,
             _ => When::Launches { kernel: one("kernel").unwrap_or_default() },
         };
-        let (codecs, learning) = (all("codec"), all("learns"));
+        let (mut codecs, mut groups, learning) = (Vec::<String>::new(), Vec::new(), all("learns"));
+        for group in all("group") {
+            let first = codecs.len();
+            codecs.extend(group.split(' ').map(str::to_owned));
+            groups.push(first..codecs.len());
+        }
         Ok(Self {
             cupti: all("cupti"),
             learns: codecs.iter().map(|codec| learning.contains(codec)).collect(),
             codecs,
+            groups,
             warps: number("warps")? as u32,
             blocks: number("blocks")? as u32,
             when,

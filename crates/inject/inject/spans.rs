@@ -2,6 +2,8 @@
 //! pages for pictures. A block is a power of two of 8 KiB pages, at most 256 to an allocation (`Blocks` of
 //! buddy-core, which may have more).
 
+use std::ops::Range;
+
 const PAGE_BYTES: u64 = 8192;
 const ENTRY_BYTES: u64 = 128;
 /// Bytes that a warp takes at a time.
@@ -9,8 +11,10 @@ const TILE_BYTES: u64 = 32 * ENTRY_BYTES;
 const MOST_BLOCKS: u64 = 256;
 /// Pages of all allocations together that a picture shows, about.
 const PICTURE_PAGES: u64 = 64;
-/// Numbers of a span for the kernel: address, bytes, tiles before it, where classes go, window, what the codec learned.
-pub(crate) const FIELDS: usize = 6;
+/// Numbers of a span for the kernel: address, bytes, tiles before it, and its row among what codecs are asked.
+pub(crate) const FIELDS: usize = 4;
+/// Numbers of what a codec is asked: where classes go, window, and what it learned.
+pub(crate) const ASKED: usize = 3;
 /// Bytes of the classes of a page.
 pub(crate) const PAGE_CLASSES: u64 = 64;
 
@@ -35,9 +39,8 @@ pub(crate) struct Part {
 pub(crate) struct Table {
     pub(crate) parts: Vec<Part>,
     pub(crate) numbers: Vec<u64>,
-    /// Spans that are blocks, and tiles of these.
+    /// Spans that are blocks.
     pub(crate) blocks: usize,
-    pub(crate) block_tiles: u64,
     /// Spans in all, and their tiles.
     pub(crate) spans: usize,
     pub(crate) tiles: u64,
@@ -56,50 +59,58 @@ impl Table {
             let rows = share.clamp(1, PICTURE_PAGES).min(pages) as usize;
             let (first, row) = (table.spans, table.picture_pages);
             for start in (0..bytes).step_by((each * PAGE_BYTES) as usize) {
-                table.push(base + start, (bytes - start).min(each * PAGE_BYTES));
+                let row = table.parts.len();
+                table.push(base + start, (bytes - start).min(each * PAGE_BYTES), row);
             }
             let blocks = table.spans - first;
             table.picture_pages += rows;
             table.parts.push(Part { slot, base, bytes, pages: each, first, blocks, row, rows });
         }
         table.blocks = table.spans;
-        table.block_tiles = table.tiles;
         for at in 0..table.parts.len() {
             let part = table.parts[at];
             let pages = part.bytes.div_ceil(PAGE_BYTES);
             for row in 0..part.rows as u64 {
                 // As `PageMap::page_of_row` of buddy-core.
                 let start = pages * row / part.rows as u64 * PAGE_BYTES;
-                table.push(part.base + start, (part.bytes - start).min(PAGE_BYTES));
+                let asked = table.parts.len() + part.row + row as usize;
+                table.push(part.base + start, (part.bytes - start).min(PAGE_BYTES), asked);
             }
         }
         table
     }
 
-    fn push(&mut self, address: u64, bytes: u64) {
-        self.numbers.extend([address, bytes, self.tiles, 0, 0, 0]);
+    fn push(&mut self, address: u64, bytes: u64, row: usize) {
+        self.numbers.extend([address, bytes, self.tiles, row as u64]);
         self.tiles += bytes.div_ceil(TILE_BYTES);
         self.spans += 1;
     }
 
-    /// Says where the classes of the picture's pages go.
-    pub(crate) fn place_classes(&mut self, classes: u64) {
-        for (row, span) in (self.blocks..self.spans).enumerate() {
-            if let Some(place) = self.numbers.get_mut(span * FIELDS + 3) {
-                *place = classes + row as u64 * PAGE_CLASSES;
-            }
-        }
+    /// Rows of what codecs are asked: of each allocation, then of each page of the picture.
+    pub(crate) fn rows(&self) -> usize {
+        self.parts.len() + self.picture_pages
     }
 
-    /// Says what a codec learned of each allocation: its window, and the address of its block.
-    pub(crate) fn place_lessons(&mut self, lesson: impl Fn(usize) -> [u64; 2]) {
-        for part in &self.parts {
-            let learned = lesson(part.slot);
-            let pictures = self.blocks + part.row..self.blocks + part.row + part.rows;
-            for span in (part.first..part.first + part.blocks).chain(pictures) {
-                self.numbers[span * FIELDS + 4..][..2].copy_from_slice(&learned);
+    /// What some codecs are asked, row by row: `lesson` has the window and the block that a codec learned of a slot. Of the picture's
+    /// pages the classes are wanted, with the first codec of all.
+    pub(crate) fn asked(
+        &self,
+        codecs: Range<usize>,
+        classes: u64,
+        lesson: impl Fn(usize, usize) -> [u64; 2],
+    ) -> Vec<u64> {
+        let places =
+            |part: &Part| (part.row..part.row + part.rows).map(|row| classes + row as u64 * PAGE_CLASSES);
+        let pages = self.parts.iter().flat_map(|part| places(part).map(|place| (part.slot, place)));
+        let rows = self.parts.iter().map(|part| (part.slot, 0)).chain(pages);
+        let mut numbers = Vec::with_capacity(ASKED * codecs.len() * self.rows());
+        for (slot, place) in rows {
+            for codec in codecs.clone() {
+                let [window, block] = lesson(slot, codec);
+                numbers.extend([if codec == 0 { place } else { 0 }, window, block]);
             }
         }
+        numbers
     }
 
     /// Entries of one page of the picture.

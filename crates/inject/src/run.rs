@@ -39,8 +39,10 @@ pub enum When {
 pub struct Request {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Machine code of the size kernels: architecture, as 90, codec, and code. The first codec's pages are kept.
-    pub kernels: Vec<(u32, String, Vec<u8>)>,
+    /// Codecs whose sizes are counted in one pass. The first codec's pages are kept.
+    pub groups: Vec<Vec<String>>,
+    /// Machine code of the size kernels: architecture, as 90, number of the group, and code.
+    pub kernels: Vec<(u32, usize, Vec<u8>)>,
     /// Codecs of these that learn, and who trains them.
     pub learning: Vec<String>,
     /// Trains one of these.
@@ -69,8 +71,8 @@ pub fn prepare(request: &Request) -> Result<(), Error> {
         fs::write(&file, bytes).map_err(Error::file(&file))
     };
     write(LIBRARY, INJECTED)?;
-    for (architecture, codec, code) in &request.kernels {
-        write(&format!("sm_{architecture}-{codec}.cubin"), code)?;
+    for (architecture, group, code) in &request.kernels {
+        write(&format!("sm_{architecture}-{group}.cubin"), code)?;
     }
     write("settings", settings(request).as_bytes())
 }
@@ -104,13 +106,7 @@ pub fn run_unwatched(command: &[OsString]) -> Result<ExitStatus, Error> {
 fn settings(request: &Request) -> String {
     let mut lines = vec![format!("warps {}", request.shape.0), format!("blocks {}", request.shape.1)];
     lines.extend(cupti_files().iter().map(|file| format!("cupti {file}")));
-    let mut codecs: Vec<&String> = Vec::new();
-    for (_, codec, _) in &request.kernels {
-        if !codecs.contains(&codec) {
-            codecs.push(codec);
-        }
-    }
-    lines.extend(codecs.iter().map(|codec| format!("codec {codec}")));
+    lines.extend(request.groups.iter().map(|codecs| format!("group {}", codecs.join(" "))));
     lines.extend(request.learning.iter().map(|codec| format!("learns {codec}")));
     match &request.when {
         When::Launches { kernel, every } => {

@@ -43,12 +43,13 @@ fn watched_all(arguments: &[&str], when: When, dump: bool) -> (TempDir, ExitStat
     symlink(at("libcuda.so.1"), at("libcupti.so.13")).expect("a link");
     let mut libraries = OsString::from("LD_LIBRARY_PATH=");
     libraries.push(dir.path());
-    let kernels =
-        ["bpc", "bf16", "table64"].map(|codec| (90, codec.to_owned(), format!("{codec}\0").into_bytes()));
+    let groups = [vec!["bpc".to_owned()], vec!["bf16".to_owned(), "table64".to_owned()]];
+    let kernels = [(90, 0, b"bpc\0".to_vec()), (90, 1, b"bf16+table64\0".to_vec())];
     let mut command: Vec<OsString> = vec!["env".into(), libraries, at("program").into()];
     command.extend(arguments.iter().map(OsString::from));
     let request = Request {
         command,
+        groups: groups.into(),
         kernels: kernels.into(),
         learning: ["bf16", "table64"].map(str::to_owned).into(),
         teach,

@@ -6,13 +6,13 @@ use buddy_core::{
 };
 use buddy_snapshot::Array;
 
-use crate::{MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, sample};
+use crate::{MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, measured::codecs_for};
 
 /// Analyses the arrays of files, given with the names of their files. Each gets the codec and the target that a
 /// profile gives an allocation; that all of a program together stay within 4x is not asked of files.
 pub fn analyze(arrays: &[(String, Array)], threshold: f64, progress: Progress<'_>) -> Analysis {
     let tried = Tried { kinds: vec![CodecKind::Bpc], auto: true, threshold };
-    let codecs = arrays.iter().map(|(_, array)| tried.codecs(&[sample(array)], &[])).collect();
+    let codecs = arrays.iter().map(|(_, array)| codecs_for(&[array], &tried, &[])).collect();
     let mut observer = Observer::new(as_run(arrays), codecs);
     let bare: Vec<&Array> = arrays.iter().map(|(_, array)| array).collect();
     let snapshot = SnapshotInfo { step: 0, label: String::new(), file: None };

@@ -121,7 +121,7 @@ pub fn assign(
             }
         }
     };
-    stay_within_four(measured, &mut assigned, 0);
+    stay_within_four(measured, &mut assigned, policy, 0);
     leave_uncompressed(measured, &mut assigned);
     Ok(assigned)
 }
@@ -213,9 +213,15 @@ pub(crate) fn entries(codec: &MeasuredCodec) -> u64 {
 }
 
 /// Turns 16x back to 4x until all of it together is within 4x: first where most entries overflow, then the
-/// smallest ranges, so that as little as possible is turned back. On a GPU with more device memory than they take, since it had
-/// or will have more to hold, the carve-out is three times that.
-pub(crate) fn stay_within_four(measured: &Measured, assigned: &mut [Assignment], memory: u64) {
+/// smallest ranges, so that as little as possible is turned back; with targets by page, no more than the first pages that must be of
+/// the last. On a GPU with more device memory than they take, since it had or will have more to hold, the carve-out is three
+/// times that.
+pub(crate) fn stay_within_four(
+    measured: &Measured,
+    assigned: &mut [Assignment],
+    policy: Policy,
+    memory: u64,
+) {
     let mut all = 0;
     let mut device = 0;
     let mut sixteen = Vec::new();
@@ -233,13 +239,34 @@ pub(crate) fn stay_within_four(measured: &Measured, assigned: &mut [Assignment],
         }
     }
     sixteen.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+    let least = all.div_ceil(LARGEST_RATIO).min(all.saturating_sub((LARGEST_RATIO - 1) * memory));
+    let more = (Target::X4.device_bytes() - Target::X16.device_bytes()) as u64;
     for (_, entries, index, part) in sixteen {
-        if all <= device + (LARGEST_RATIO - 1) * device.max(memory) {
+        if device >= least {
+            return;
+        }
+        let codec = &measured.allocations[index].codecs[assigned[index].codec];
+        let missing = (least - device).div_ceil(more);
+        if policy == Policy::Page && split(codec, &mut assigned[index], part, missing) {
             return;
         }
         assigned[index].targets.set(part, Target::X4);
-        device += entries * (Target::X4.device_bytes() - Target::X16.device_bytes()) as u64;
+        device += entries * more;
     }
+}
+
+/// Gives so many entries of a range 4x, its first pages; not if that is all of it or its pages are not known.
+fn split(codec: &MeasuredCodec, assigned: &mut Assignment, part: usize, entries: u64) -> bool {
+    let each = codec.blocks.iter().flatten().map(buddy_core::Blocks::pages).max().unwrap_or(0);
+    let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64).next_multiple_of(each.max(1));
+    let mut ranges = assigned.ranges(self::entries(codec));
+    if each == 0 || pages >= ranges[part].pages {
+        return false;
+    }
+    ranges[part].pages -= pages;
+    ranges.insert(part, TargetRange { pages, target: Target::X4 });
+    assigned.targets = Targets::of(ranges);
+    true
 }
 
 /// The most entries of a range that overflow in any snapshot.
@@ -396,6 +423,19 @@ mod tests {
             targets(&run, Policy::Allocation16x),
             [[Target::X16], [Target::X4], [Target::Uncompressed]].map(Vec::from)
         );
+    }
+
+    /// By page no more is turned back than must be: all together have 4x, and not less.
+    #[test]
+    fn pages_of_one_range_are_turned_back() {
+        let run = measured(&[&[&[ZERO; 90]], &[&[RAW; 10]]]);
+        let assigned = assign(&run, 0.3, Policy::Page, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
+        let found = assigned[0].ranges(90 * 64);
+        assert_eq!(found.iter().map(|range| range.target).collect::<Vec<_>>(), [Target::X4, Target::X16]);
+        let device: u64 =
+            assigned.iter().zip([90, 10]).map(|(one, pages)| one.device_bytes(64 * pages)).sum();
+        let all = 100 * 64 * 128;
+        assert!(4 * device >= all && 4 * (device - 64 * 24) < all, "{device} of {all}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{Entry, Histogram, conservative_target};
 use rayon::prelude::*;
 
-use crate::look::count;
+use crate::estimate::Estimate;
 
 /// The paper's Buddy Threshold: the share of an allocation's entries that may need buddy memory.
 pub const DEFAULT_THRESHOLD: f64 = 0.30;
@@ -47,35 +47,60 @@ pub fn choose_codec(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64)
     choose_codecs(samples, kinds, threshold).remove(0)
 }
 
-/// The best codec of [`choose_codec`] first, and then the one whose entries take the fewest bytes, if that is another:
-/// where parts of an allocation have targets of their own, it may be the better one.
+/// The best codec of [`choose_codec`] first, and then those that take the least device memory with targets by page, one set for
+/// all snapshots and one for each, and the one whose entries take the fewest bytes, if these are others: what is best for a whole
+/// allocation may not be for its parts.
 ///
 /// # Panics
 /// If `kinds` is empty.
 pub fn choose_codecs(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64) -> Vec<Codec> {
     let all: Vec<Entry> = samples.concat();
-    best_codecs(samples, kinds, |kind| kind.train(&all), threshold)
+    best_codecs(samples, kinds, |kind| kind.train(&all), threshold, 1.0)
 }
 
-/// [`choose_codecs`] with codecs that are made ready otherwise.
+/// What a codec would take of an allocation.
+struct Judged {
+    codec: Codec,
+    score: Score,
+    /// Device memory with targets by page, for all snapshots and by snapshot.
+    constant: f64,
+    over_time: f64,
+}
+
+/// [`choose_codecs`] with codecs that are made ready otherwise, for an allocation of which the samples are one part in `scale`: what a
+/// codec keeps beside the entries it keeps once.
 pub(crate) fn best_codecs(
     samples: &[Vec<Entry>],
     kinds: &[CodecKind],
     ready: impl Fn(&CodecKind) -> Codec + Sync,
     threshold: f64,
+    scale: f64,
 ) -> Vec<Codec> {
     assert!(!kinds.is_empty(), "there must be a codec to choose");
     let judge = |kind: &CodecKind| {
         let codec = ready(kind);
-        let histograms: Vec<Histogram> = samples.iter().map(|sample| count(sample, &codec)).collect();
-        (Score::of(&histograms, codec.parameter_bytes() as u64, threshold), codec)
+        let parameter_bytes = codec.parameter_bytes() as f64 / scale;
+        let estimate = Estimate::new(samples, &codec);
+        let (constant, over_time) = estimate.device(threshold);
+        let score = Score::of(&estimate.histograms(), parameter_bytes as u64, threshold);
+        Judged { codec, score, constant: constant + parameter_bytes, over_time: over_time + parameter_bytes }
     };
-    let judged: Vec<(Score, Codec)> = kinds.par_iter().map(judge).collect();
-    let best =
-        |key: fn(&Score) -> Score| judged.iter().min_by_key(|(score, _)| key(score)).map(|(_, codec)| codec);
-    let found = [best(|score| *score), best(|score| Score(score.2, 0, 0))];
-    let mut codecs: Vec<Codec> = found.into_iter().flatten().cloned().collect();
-    codecs.dedup();
+    let judged: Vec<Judged> = kinds.par_iter().map(judge).collect();
+    let by_pages = |device: fn(&Judged) -> f64| {
+        let less = |one: &&Judged, other: &&Judged| {
+            device(one).total_cmp(&device(other)).then(one.score.2.cmp(&other.score.2))
+        };
+        judged.iter().min_by(less)
+    };
+    let best = judged.iter().min_by_key(|one| one.score);
+    let fewest = judged.iter().min_by_key(|one| one.score.2);
+    let found = [best, by_pages(|one| one.constant), by_pages(|one| one.over_time), fewest];
+    let mut codecs: Vec<Codec> = Vec::new();
+    for Judged { codec, .. } in found.into_iter().flatten() {
+        if !codecs.contains(codec) {
+            codecs.push(codec.clone());
+        }
+    }
     codecs
 }
 

@@ -17,6 +17,7 @@ mod analyze;
 mod assign;
 mod choose;
 mod error;
+mod estimate;
 mod knapsack;
 mod look;
 mod measured;

@@ -70,7 +70,14 @@ pub fn histogram(memory: &impl Memory, codec: &Codec) -> Histogram {
     look(memory, std::slice::from_ref(codec), shown, &|_| ())[0].histogram
 }
 
+/// The class of each of some entries under a codec.
+pub(crate) fn classes(entries: &[Entry], codec: &Codec) -> Vec<SizeClass> {
+    let pages = entries.as_flattened().chunks(PAGE_BYTES);
+    pages.flat_map(|page| PageSizes::new(page, codec).classes().collect::<Vec<_>>()).collect()
+}
+
 /// The histogram of some entries under a codec.
+#[cfg(test)]
 pub(crate) fn count(entries: &[Entry], codec: &Codec) -> Histogram {
     let codecs = std::slice::from_ref(codec);
     let pass = Pass { codecs, pages: 0, shown: Shown { codecs: 0, rows: 0 } };

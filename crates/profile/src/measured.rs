@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{AllocationSizes, Blocks, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass};
+use buddy_core::{
+    AllocationSizes, Blocks, ENTRY_BYTES, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass,
+};
 use buddy_snapshot::{Array, Run};
 use rayon::prelude::*;
 use serde::Deserialize;
@@ -198,12 +200,19 @@ fn learned(run: &RunInfo) -> Result<BTreeMap<String, Vec<Codec>>, Error> {
 
 /// The codecs to try on an allocation, trained on samples of all its snapshots unless they had learned when it was written: it
 /// keeps what they learn for the whole run.
-fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) -> Vec<Codec> {
+pub(crate) fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) -> Vec<Codec> {
     let runs = (SAMPLE_RUNS / arrays.len()).max(FEWEST_RUNS);
     let learns = tried.auto || tried.kinds.iter().any(|kind| kind.learns());
-    let sample = |array: &&Array| if learns { sample_runs(*array, runs) } else { Vec::new() };
-    let samples: Vec<Vec<Entry>> = arrays.iter().map(sample).collect();
-    tried.codecs(&samples, learned)
+    let samples = |turn: u64, wanted: bool| -> Vec<Vec<Entry>> {
+        let sample = |array: &&Array| if wanted { sample_runs(*array, runs, turn) } else { Vec::new() };
+        arrays.iter().map(sample).collect()
+    };
+    // A table that knows every value of the sample that it was made of may know few others.
+    let (known, others) = (samples(0, learns), samples(1, tried.auto));
+    let sampled: usize = others.iter().map(Vec::len).sum();
+    let all: usize = arrays.iter().map(|array| array.bytes().len().div_ceil(ENTRY_BYTES)).sum();
+    let scale = all as f64 / sampled.max(1) as f64;
+    tried.codecs(&known.concat(), &others, learned, scale.max(1.0))
 }
 
 impl Tried {
@@ -214,16 +223,15 @@ impl Tried {
         self.kinds.iter().copied().chain(more).collect()
     }
 
-    /// The codecs to try on an allocation that these are samples of, one for each snapshot; those that have learned are as they
-    /// are.
-    pub(crate) fn codecs(&self, samples: &[Vec<Entry>], learned: &[Codec]) -> Vec<Codec> {
-        let all: Vec<Entry> = samples.concat();
+    /// The codecs to try on an allocation, trained on a sample of all snapshots and judged by others, one for each, which are one part
+    /// in `scale` of it; those that have learned are as they are.
+    fn codecs(&self, sample: &[Entry], others: &[Vec<Entry>], learned: &[Codec], scale: f64) -> Vec<Codec> {
         let ready = |kind: &CodecKind| {
-            learned.iter().find(|codec| codec.kind() == *kind).cloned().unwrap_or_else(|| kind.train(&all))
+            learned.iter().find(|codec| codec.kind() == *kind).cloned().unwrap_or_else(|| kind.train(sample))
         };
         let mut codecs: Vec<Codec> = self.kinds.iter().map(ready).collect();
         if self.auto {
-            for best in best_codecs(samples, &candidates(), ready, self.threshold) {
+            for best in best_codecs(others, &candidates(), ready, self.threshold, scale) {
                 if !codecs.contains(&best) {
                     codecs.push(best);
                 }

@@ -16,13 +16,15 @@ use crate::{
     Assignment, Measured, MeasuredCodec,
     assign::{LARGEST_RATIO, entries, entries_over_time, ranges_in, stay_within_four},
     ranges::page_ranges,
-    share::{Choice, MOST_OF_ONE, share},
+    share::{Choice, MOST_OF_ONE, share, sums},
     timeline::{OverTime, Timeline},
 };
 
 /// A change of targets must save this share of the allocation, as the mean over the run: it is a pass over the allocation, of
 /// which a program makes hundreds.
 pub(crate) const CHANGE_COST: f64 = 0.005;
+/// Rounds in which the price of overflow in each snapshot is found.
+const ROUNDS: usize = 5;
 /// In longer runs phases are cut by one target for the allocation, whatever the policy.
 const MOST_BY_PAGES: usize = 16;
 
@@ -52,12 +54,20 @@ pub fn phases(
     };
     let mut moments: Vec<Vec<Assignment>> = (0..measured.run.snapshots.len()).map(at).collect();
     let memory = device_memory(measured, &moments);
-    moments.iter_mut().for_each(|assigned| stay_within_four(measured, assigned, memory));
-    let snapshots: Vec<PhaseSnapshot> = moments
-        .iter()
-        .enumerate()
-        .map(|(snapshot, assigned)| outcome(measured, assigned, snapshot))
-        .collect();
+    moments.iter_mut().for_each(|assigned| stay_within_four(measured, assigned, policy, memory));
+    let over_time = |moments: &[Vec<Assignment>]| -> Vec<PhaseSnapshot> {
+        let each = moments.iter().enumerate();
+        each.map(|(snapshot, assigned)| outcome(measured, assigned, snapshot)).collect()
+    };
+    let mut snapshots = over_time(&moments);
+    // One set of targets chooses codecs besides, and may take less than phases of all allocations that share the threshold.
+    let constant = vec![chosen.to_vec(); moments.len()];
+    let without = over_time(&constant);
+    let sum = |all: &[PhaseSnapshot], of: fn(&PhaseSnapshot) -> u64| all.iter().map(of).sum::<u64>();
+    let no_more = |of: fn(&PhaseSnapshot) -> u64| sum(&without, of) <= sum(&snapshots, of);
+    if no_more(|one| one.device_bytes) && no_more(|one| one.overflowing) {
+        (moments, snapshots) = (constant, without);
+    }
     let later: Vec<PhaseChange> =
         (1..moments.len()).flat_map(|at| changes(measured, &moments[at - 1], &moments[at], at)).collect();
     let mut all = moments.first().map_or_else(Vec::new, |first| changes(measured, chosen, first, 0));
@@ -104,17 +114,36 @@ fn together(
         let known = (count > MOST_BY_PAGES).then(|| alike(alone));
         Timeline::new(&allocation.codecs[one.codec], known, limit)
     });
-    let Some(all) = all.collect::<Option<Vec<_>>>() else { return alone.to_vec() };
-    let mix = |one: &Timeline<'_>, over: &Choice<OverTime>, under: &Choice<OverTime>, part: f64| {
+    let Some(mut all) = all.collect::<Option<Vec<_>>>() else { return alone.to_vec() };
+    let mix = |one: &Timeline, over: &Choice<OverTime>, under: &Choice<OverTime>, part: f64| {
         (one.mixed(&over.what, &under.what, part), true)
     };
     let entries = entries_over_time(measured);
-    let plans = share(&all, &entries, threshold, |one: &Timeline<'_>, price| one.at(price), mix);
-    all.iter().zip(plans).map(|(one, plan)| one.targets(&plan.what)).collect()
+    let mut weights = vec![1.0; count];
+    let mut best: Option<(f64, Vec<OverTime>)> = None;
+    for _ in 0..ROUNDS {
+        all.par_iter_mut().for_each(|one| one.weigh(&weights));
+        let plans = share(&all, &entries, threshold, |one: &Timeline, price| one.at(price), mix);
+        let mut total = sums(count, plans.iter().map(|plan| &plan.overflowing));
+        // Where a snapshot overflows by less than it may, the price of overflow in it was too high.
+        for ((weight, &over), &entries) in weights.iter_mut().zip(&total).zip(&entries) {
+            *weight *= 0.1 + 0.9 * over as f64 / (threshold * entries as f64).max(1.0);
+        }
+        let mut plans: Vec<OverTime> = plans.into_iter().map(|plan| plan.what).collect();
+        for (one, plan) in all.iter().zip(&mut plans) {
+            one.fill(plan, &mut total, &entries, threshold);
+        }
+        let device = all.iter().zip(&plans).map(|(one, plan)| one.device(plan)).sum();
+        if best.as_ref().is_none_or(|(least, _)| device < *least) {
+            best = Some((device, plans));
+        }
+    }
+    let plans = best.map_or_else(Vec::new, |(_, plans)| plans);
+    all.iter().zip(&plans).map(|(one, plan)| one.targets(plan)).collect()
 }
 
 /// Snapshots that follow each other with the same targets.
-fn alike(over_time: &[Targets]) -> Vec<Range<usize>> {
+pub(crate) fn alike<T: PartialEq>(over_time: &[T]) -> Vec<Range<usize>> {
     let mut end = 0;
     let same = over_time.chunk_by(|one, next| one == next);
     same.map(|some| {
@@ -259,12 +288,11 @@ mod tests {
         };
         let (small, large) = (codec(mixed, 8), codec(half, 72));
         let timelines = [&small, &large].map(|codec| Timeline::new(codec, None, 0.3).unwrap());
-        let mix = |one: &Timeline<'_>, over: &Choice<OverTime>, under: &Choice<OverTime>, part: f64| {
+        let mix = |one: &Timeline, over: &Choice<OverTime>, under: &Choice<OverTime>, part: f64| {
             (one.mixed(&over.what, &under.what, part), true)
         };
         let shared = |threshold: f64| {
-            let plans =
-                share(&timelines, &[5120; 2], threshold, |one: &Timeline<'_>, price| one.at(price), mix);
+            let plans = share(&timelines, &[5120; 2], threshold, |one: &Timeline, price| one.at(price), mix);
             timelines[0].targets(&plans[0].what)[1].uniform()
         };
         assert_eq!(shared(0.01), Some(Target::X2));

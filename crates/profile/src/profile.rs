@@ -58,7 +58,8 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
     check_threshold(settings.threshold)?;
     let (policy, codec, chosen, planned) = choose(measured, settings)?;
     let choices = codec_choices(measured, settings.codec);
-    let mut policies = outcomes(measured, settings.threshold, &choices);
+    let known = planned.is_none().then_some((settings.policy, settings.codec, &chosen[..]));
+    let mut policies = outcomes(measured, settings.threshold, &choices, known);
     if planned.is_some() {
         policies.push(outcome(measured, &chosen, policy, &codec));
     }
@@ -100,7 +101,7 @@ pub fn best_policy(measured: &Measured, threshold: f64, codec: CodecChoice) -> R
     check_threshold(threshold)?;
     // What is wrong with the codec is wrong with every policy.
     assign(measured, threshold, Policy::Allocation, codec)?;
-    Ok(best_outcome(&outcomes(measured, threshold, &[codec]))
+    Ok(best_outcome(&outcomes(measured, threshold, &[codec], None))
         .map_or(Policy::Allocation16x, |best| best.policy))
 }
 
@@ -144,11 +145,20 @@ fn codec_choices(measured: &Measured, asked: CodecChoice) -> Vec<CodecChoice> {
     choices
 }
 
-/// Every policy with every choice of codec; none for pages that are not known.
-fn outcomes(measured: &Measured, threshold: f64, choices: &[CodecChoice]) -> Vec<PolicyOutcome> {
+/// Every policy with every choice of codec; none for pages that are not known. What one of them chose may be known already.
+fn outcomes(
+    measured: &Measured,
+    threshold: f64,
+    choices: &[CodecChoice],
+    known: Option<(Policy, CodecChoice, &[Assignment])>,
+) -> Vec<PolicyOutcome> {
     let all = choices.iter().flat_map(|choice| POLICIES.map(|policy| (policy, *choice)));
     all.filter_map(|(policy, choice)| {
-        let assigned = assign(measured, threshold, policy, choice).ok()?;
+        let found = known.filter(|&(of, with, _)| (of, with) == (policy, choice));
+        let assigned = match found {
+            Some((.., assigned)) => assigned.to_vec(),
+            None => assign(measured, threshold, policy, choice).ok()?,
+        };
         Some(outcome(measured, &assigned, policy, choice.name()))
     })
     .collect()

@@ -5,18 +5,18 @@ use buddy_core::{ENTRY_BYTES, Entry, as_entries, last_entry};
 use crate::Memory;
 
 /// Neighbouring entries are alike, so a sample is many short runs rather than a few long ones.
-const RUN_ENTRIES: usize = 8;
+pub(crate) const RUN_ENTRIES: usize = 8;
 const RUNS: usize = 512;
 
 /// About 4096 entries: all of a small array, otherwise short runs, one from each of 512 equal stretches at a
 /// place that changes from stretch to stretch, so that no period of the data can hide. The same array always
 /// gives the same sample.
 pub fn sample(array: &impl Memory) -> Vec<Entry> {
-    sample_runs(array, RUNS)
+    sample_runs(array, RUNS, 0)
 }
 
-/// [`sample`] with another number of runs.
-pub(crate) fn sample_runs(array: &impl Memory, runs: usize) -> Vec<Entry> {
+/// [`sample`] with another number of runs, and at other places for every `turn`.
+pub(crate) fn sample_runs(array: &impl Memory, runs: usize, turn: u64) -> Vec<Entry> {
     let (entries, tail) = as_entries(array.bytes());
     if entries.len() <= runs * RUN_ENTRIES {
         return entries.iter().copied().chain(last_entry(tail)).collect();
@@ -25,7 +25,7 @@ pub(crate) fn sample_runs(array: &impl Memory, runs: usize) -> Vec<Entry> {
     for index in 0..runs {
         let start = entries.len() * index / runs;
         let room = entries.len() * (index + 1) / runs - start - RUN_ENTRIES;
-        let start = start + (mix(index as u64) % (room as u64 + 1)) as usize;
+        let start = start + (mix(index as u64 + (turn << 32)) % (room as u64 + 1)) as usize;
         sample.extend_from_slice(&entries[start..start + RUN_ENTRIES]);
         // One touch may map in megabytes of a large file, so each run is handed back at once.
         array.release(start * ENTRY_BYTES..(start + RUN_ENTRIES) * ENTRY_BYTES);
@@ -82,5 +82,15 @@ mod tests {
         let phases: std::collections::HashSet<u32> =
             numbers(512 * 64).iter().step_by(8).map(|n| n % 64).collect();
         assert!(phases.len() > 40, "{} phases", phases.len());
+    }
+
+    #[test]
+    fn another_turn_looks_elsewhere() {
+        let array = numbered(100_000);
+        let [first, other] = [0, 1].map(|turn| sample_runs(&array, RUNS, turn));
+        let known: std::collections::HashSet<Entry> = first.iter().copied().collect();
+        let again = other.iter().filter(|entry| known.contains(*entry)).count();
+        assert!(again < 600, "{again} of 4096 entries are in both");
+        assert_eq!(other.len(), 4096);
     }
 }

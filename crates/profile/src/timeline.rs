@@ -2,67 +2,79 @@
 
 use std::ops::Range;
 
-use buddy_core::{Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Targets};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, Targets};
 
 use crate::{
     MeasuredCodec,
     assign::entries,
-    phases::{CHANGE_COST, cut},
+    phases::{CHANGE_COST, alike, cut},
     ranges::{Block, Price, best, blocks_of, cost, joined, overflowing},
-    share::Choice,
+    share::{Choice, fits, least_price},
     together::least_within,
 };
 
 /// The targets of every block at every snapshot, as their places among [`Target::ALL`](buddy_core::Target::ALL).
 pub(crate) type OverTime = Vec<Vec<usize>>;
 
+/// Snapshots that may have targets of their own.
+struct Phase {
+    snapshots: Range<usize>,
+    blocks: Vec<Block>,
+    /// The least price at which it is within the limit alone.
+    least: f64,
+}
+
 /// An allocation whose phases are planned.
-pub(crate) struct Timeline<'a> {
-    blocks: &'a [Blocks],
-    entries: Vec<u64>,
-    pages: u64,
-    /// Phases that are tried, first snapshot first, each with the least price at which it is within the limit alone.
-    phases: Vec<(Range<usize>, f64)>,
+pub(crate) struct Timeline {
+    /// The blocks of all snapshots, and of each alone.
+    whole: Vec<Block>,
+    single: Vec<Vec<Block>>,
+    phases: Vec<Phase>,
     /// What a change costs.
     change: f64,
 }
 
-impl<'a> Timeline<'a> {
+impl Timeline {
     /// An allocation whose phases are any, or these; none if its pages were not measured.
-    pub(crate) fn new(
-        codec: &'a MeasuredCodec,
-        known: Option<Vec<Range<usize>>>,
-        limit: f64,
-    ) -> Option<Self> {
+    pub(crate) fn new(codec: &MeasuredCodec, known: Option<Vec<Range<usize>>>, limit: f64) -> Option<Self> {
         let (count, all) = (codec.histograms.len(), entries(codec));
         let blocks = codec.blocks.as_deref().filter(|blocks| blocks.len() == count)?;
         let any = || (0..count).flat_map(|start| (start + 1..=count).map(move |end| start..end)).collect();
         let each: Vec<u64> = codec.histograms.iter().map(Histogram::entries).collect();
         let pages = all.div_ceil(ENTRIES_PER_PAGE as u64);
-        let priced = |phase: Range<usize>| {
-            let least = least_within(&blocks_of(&blocks[phase.clone()], pages), &each[phase.clone()], limit);
-            (phase, least)
+        let phase = |snapshots: Range<usize>| {
+            let blocks = blocks_of(&blocks[snapshots.clone()], pages);
+            let least = least_within(&blocks, &each[snapshots.clone()], limit);
+            Phase { snapshots, blocks, least }
         };
-        let phases = known.unwrap_or_else(any).into_iter().map(priced).collect();
+        let phases = known.unwrap_or_else(any).into_iter().map(phase).collect();
+        let single = blocks.chunks(1).map(|one| blocks_of(one, pages)).collect();
         let change = CHANGE_COST * (all * ENTRY_BYTES as u64) as f64 * count as f64;
-        Some(Self { blocks, entries: each, pages, phases, change })
+        Some(Self { whole: blocks_of(blocks, pages), single, phases, change })
     }
 
-    fn blocks(&self, phase: &Range<usize>) -> Vec<Block> {
-        blocks_of(&self.blocks[phase.clone()], self.pages)
+    /// Lets entries that overflow count so much in each snapshot.
+    pub(crate) fn weigh(&mut self, weights: &[f64]) {
+        for Phase { snapshots, blocks, .. } in &mut self.phases {
+            blocks.iter_mut().for_each(|block| block.weigh(&weights[snapshots.clone()]));
+        }
+    }
+
+    /// Device memory of a plan, over all snapshots.
+    pub(crate) fn device(&self, plan: &OverTime) -> f64 {
+        plan.iter().zip(&self.single).map(|(targets, blocks)| cost(blocks, targets, Price::NOTHING)).sum()
     }
 
     /// The phases that take least at a price.
     pub(crate) fn at(&self, price: f64) -> Choice<OverTime> {
-        let judge = |(phase, least): &(Range<usize>, f64)| {
-            let blocks = self.blocks(phase);
-            let targets = best(&blocks, Price::of_entries(price.max(*least)));
-            (cost(&blocks, &targets, Price::of_entries(price)), targets)
+        let judge = |Phase { blocks, least, .. }: &Phase| {
+            let targets = best(blocks, Price::of_entries(price.max(*least)));
+            (cost(blocks, &targets, Price::of_entries(price)), targets)
         };
         let judged: Vec<(f64, Vec<usize>)> = self.phases.iter().map(judge).collect();
-        let find = |phase: &Range<usize>| self.phases.iter().position(|(known, _)| known == phase);
+        let find = |phase: &Range<usize>| self.phases.iter().position(|known| known.snapshots == *phase);
         let cost_of = |phase: Range<usize>| find(&phase).map_or(f64::INFINITY, |at| judged[at].0);
-        let phases = cut(self.entries.len(), self.change, cost_of);
+        let phases = cut(self.single.len(), self.change, cost_of);
         let targets = |phase: Range<usize>| {
             let at = find(&phase).expect("phases that were judged");
             vec![judged[at].1.clone(); phase.len()]
@@ -80,15 +92,39 @@ impl<'a> Timeline<'a> {
     }
 
     fn choice(&self, what: OverTime) -> Choice<OverTime> {
-        let over = |(at, targets): (usize, &Vec<usize>)| {
-            overflowing(&self.blocks(&(at..at + 1)), targets)[..].iter().sum()
-        };
-        Choice { overflowing: what.iter().enumerate().map(over).collect(), what }
+        let over = |(targets, blocks): (&Vec<usize>, &Vec<Block>)| overflowing(blocks, targets).iter().sum();
+        Choice { overflowing: what.iter().zip(&self.single).map(over).collect(), what }
+    }
+
+    /// Gives each phase what the threshold still allows in its snapshots: one price for all of them is that of the snapshot which
+    /// overflows most. `total` is what overflows in all, of so many entries.
+    pub(crate) fn fill(&self, plan: &mut OverTime, total: &mut [u64], entries: &[u64], threshold: f64) {
+        for snapshots in alike(plan) {
+            let Some(phase) = self.phases.iter().find(|phase| phase.snapshots == snapshots) else { continue };
+            let held = plan[snapshots.start].clone();
+            let before = overflowing(&phase.blocks, &held);
+            let with = |targets: &[usize]| -> Vec<u64> {
+                let after = overflowing(&phase.blocks, targets);
+                let each = total[snapshots.clone()].iter().zip(after).zip(&before);
+                each.map(|((sum, more), less)| sum + more - less).collect()
+            };
+            let within = |targets: &[usize]| fits(&with(targets), &entries[snapshots.clone()], threshold);
+            let at = |price: f64| best(&phase.blocks, Price::of_entries(price.max(phase.least)));
+            let (_, under, over) = least_price(at, |targets| within(targets));
+            let mixed = |cut: usize| [&over[..cut], &under[cut..]].concat();
+            let cut = (0..=over.len()).collect::<Vec<_>>().partition_point(|&cut| within(&mixed(cut)));
+            let filled = mixed(cut.saturating_sub(1));
+            let device = |targets: &[usize]| cost(&phase.blocks, targets, Price::NOTHING);
+            if within(&filled) && device(&filled) < device(&held) {
+                let after = with(&filled);
+                total[snapshots.clone()].copy_from_slice(&after);
+                plan[snapshots].fill(filled);
+            }
+        }
     }
 
     /// The targets of every snapshot.
     pub(crate) fn targets(&self, plan: &OverTime) -> Vec<Targets> {
-        let blocks = self.blocks(&(0..self.entries.len()));
-        plan.iter().map(|targets| Targets::of(joined(&blocks, targets))).collect()
+        plan.iter().map(|targets| Targets::of(joined(&self.whole, targets))).collect()
     }
 }

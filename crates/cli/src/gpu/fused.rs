@@ -6,9 +6,9 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use buddy_cuda::{Gpu, Source};
-use buddy_gpu_lab::{Example, FusedRow};
+use buddy_gpu_lab::{Example, FusedReport, FusedRow};
 use clap::{Args, ValueEnum};
 
 #[derive(Args)]
@@ -49,19 +49,68 @@ impl Fused {
             [] => vec![Example::Stencil, Example::Spmv, Example::Product, Example::Linear],
             only => only.iter().map(|&name| name.into()).collect(),
         };
-        let report = buddy_gpu_lab::fused(gpu, &examples, |row| {
-            failed = failed.take().or(print_row(&mut out, row).err());
+        // The record is whole after every row: what comes later may end the run.
+        let mut printed = 0;
+        let report = buddy_gpu_lab::fused(gpu, &examples, |report| {
+            let print = match report.rows.get(printed) {
+                Some(row) => print_row(&mut out, row),
+                None => print_wrong(&mut out, report),
+            };
+            printed = report.rows.len();
+            let done = print.and_then(|()| super::record(self.json.as_deref(), report.clone()));
+            failed = failed.take().or(done.err());
         })?;
         if let Some(error) = failed {
             return Err(error);
         }
+        print_summaries(&mut out, &report)?;
         writeln!(
             out,
-            "all verified on {}; memory reads at {:.0} GB/s, a copy moves {:.0} GB/s",
-            report.gpu, report.read_gb_per_s, report.copy_gb_per_s
+            "{} rows verified on {} in {:.0} s; memory reads at {:.0} GB/s, a copy moves {:.0} GB/s",
+            report.rows.len(),
+            report.gpu,
+            report.seconds,
+            report.read_gb_per_s,
+            report.copy_gb_per_s
         )?;
-        super::record(self.json.as_deref(), report)
+        let wrong = report.wrong.len();
+        super::record(self.json.as_deref(), report)?;
+        ensure!(
+            wrong == 0,
+            "{wrong} of the kernels gave wrong results or none: the lines with WRONG say which"
+        );
+        Ok(())
     }
+}
+
+/// The newest of those that are wrong.
+fn print_wrong(out: &mut impl Write, report: &FusedReport) -> Result<()> {
+    let Some(wrong) = report.wrong.last() else { return Ok(()) };
+    Ok(writeln!(out, "{:<58} WRONG: {}", wrong.what, wrong.why)?)
+}
+
+/// Linear layers, all matrices together.
+fn print_summaries(out: &mut impl Write, report: &FusedReport) -> Result<()> {
+    let summaries = report.summaries();
+    if !summaries.is_empty() {
+        writeln!(out, "linear layers, geomean over matrices, times as fast as what each is compared with")?;
+        writeln!(
+            out,
+            "{:>8} {:>8} {:>8} {:>16} {:>8} {:>12}",
+            "tokens", "matrices", "chain", "least, most", "alone", "over twin"
+        )?;
+    }
+    for summary in summaries {
+        let range = format!("{:.2}, {:.2}", summary.range.0, summary.range.1);
+        let twin = summary.twin.map_or("-".to_owned(), |twin| format!("{twin:.3}"));
+        let (tokens, matrices) = (summary.tokens, summary.matrices);
+        writeln!(
+            out,
+            "{tokens:>8} {matrices:>8} {:>8.3} {range:>16} {:>8.3} {twin:>12}",
+            summary.chain, summary.alone
+        )?;
+    }
+    Ok(())
 }
 
 impl From<Name> for Example {

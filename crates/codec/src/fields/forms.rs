@@ -207,7 +207,9 @@ impl<const N: usize> Forms<N> {
                 continue;
             }
             for (index, form) in (class.start..class.end).zip(&self.forms[class.start..class.end]).skip(1) {
+                // Narrower fields hold no more: what has fewer exceptions need not be counted.
                 if let Some(form) = form
+                    && too_large <= form.exceptions as u32
                     && above(form) <= form.exceptions as u32
                 {
                     return Some((index, form));

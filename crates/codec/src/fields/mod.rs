@@ -17,6 +17,7 @@ mod scaled;
 mod steps;
 mod stride;
 mod table;
+mod values;
 mod words;
 
 pub use prefix::Prefix;

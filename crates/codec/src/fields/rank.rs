@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     code::{LONGEST, PrefixCode},
     forms::ABSENT,
-    table::{Counts, Halves, MOST_VALUES, Table, ranks},
+    table::Table,
+    values::{frequent_values, ranks},
     words,
 };
 use crate::{
@@ -87,32 +88,18 @@ impl<const N: usize> Rank<N> {
         Self { lengths: Box::new(Lengths::new::<N>(0, 1, [&found, &found])), table, code, bits }
     }
 
-    /// Finds the table of an allocation and the code of its places from a sample. As for a table, one half of the sample is coded with the
-    /// frequent words of the other: with as many values, a power of two, and with or without a code for words that are not
-    /// among them, as the half's bytes and the table's are fewest.
+    /// Finds the table of an allocation and the code of its places from a sample: as many values as [`frequent_values`] finds best, with or
+    /// without a code for words that are not among them.
     pub fn train(sample: &[Entry]) -> Self {
-        let halves = Halves::of(sample);
-        let mut counts = Counts::default();
-        counts.add::<N>(halves.half(0));
-        let learned = counts.frequent();
-        let judged: Vec<[u64; N]> = ranks(&learned, halves.other());
-        let lens =
-            (0..=MOST_VALUES.ilog2()).map(|bits| 1 << bits).take_while(|len| *len < 2 * learned.len().max(1));
-        let ways = lens.flat_map(|len: usize| [(len, false), (len, true)]);
-        let cost = |&(len, escapes): &(usize, bool)| -> usize {
-            let bits = Self::of(Table::one(), code(&symbols(&judged, len), len, escapes)).bits;
+        let bytes = |judged: &[[u64; N]], len: usize, escapes: bool| -> usize {
+            let bits = Self::of(Table::one(), code(&symbols(judged, len), len, escapes)).bits;
             let bytes = |places: &[u64; N]| {
                 let all: u32 = places.iter().map(|&place| bits[symbol(place, len)]).sum();
                 SizeClass::from_bits(if all > CODED_BITS { RAW_BITS } else { all }).bytes()
             };
-            judged.iter().map(bytes).sum::<usize>() + len * words::bits(N) as usize / (8 * halves.step())
+            judged.iter().map(bytes).sum()
         };
-        let (len, escapes) = ways.min_by_key(cost).unwrap_or((1, true));
-        if halves.step() > 1 {
-            counts.add::<N>(halves.other());
-        }
-        let mut values = counts.frequent();
-        values.truncate(len);
+        let (values, escapes) = frequent_values(sample, &[false, true], bytes);
         let table = Table::of_first(values);
         let values = table.values();
         let places: Vec<[u64; N]> = ranks(values, sample.iter());

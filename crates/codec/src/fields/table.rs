@@ -1,29 +1,15 @@
 //! Words as their places in a table of frequent values (`docs/format.md`, "table32, table64").
 
-use std::{
-    cmp::Reverse,
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-};
-
-use buddy_core::{Entry, Layout, SizeClass, is_zero};
+use buddy_core::{Entry, Layout, SizeClass};
 use serde::{Deserialize, Serialize};
 
 use super::{
     forms::{ABSENT, Content, Forms, MAX_BITS, Rest},
     index::Index,
+    values::{MOST_VALUES, frequent_values},
     words,
 };
-use crate::{
-    EntryCodec, Error, Stream,
-    codec::only_a,
-    simd::{Lengths, Word},
-};
-
-/// The most values of a table: what 15 bits number, the widest field of two sectors.
-pub(super) const MOST_VALUES: usize = 1 << 15;
-/// Entries of a sample that are judged together: they lie side by side in memory.
-const RUN_ENTRIES: usize = 8;
+use crate::{EntryCodec, Error, Stream, codec::only_a, simd::Lengths};
 
 /// A table of frequent words, `N` of which make an entry: 32 or 16.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,32 +103,18 @@ impl<const N: usize> Table<N> {
         Ok(Self { index, values, forms })
     }
 
-    /// Finds the table of an allocation from a sample of its entries: its most frequent words, of equally frequent ones
-    /// the smaller first. How many follows from one half of the sample, which is coded with the frequent words of the other:
-    /// the power of two for which the half's bytes and the table's are fewest.
+    /// Finds the table of an allocation from a sample of its entries: its most frequent words, as many as
+    /// [`frequent_values`] finds best for fields of one width.
     pub fn train(sample: &[Entry]) -> Self {
-        let halves = Halves::of(sample);
-        let mut counts = Counts::default();
-        counts.add::<N>(halves.half(0));
-        let learned = counts.frequent();
-        let judged: Vec<[u64; N]> = ranks(&learned, halves.other());
-        let lens =
-            (0..=MOST_VALUES.ilog2()).map(|bits| 1 << bits).take_while(|len| *len < 2 * learned.len().max(1));
-        let cost = |&len: &usize| -> usize {
+        let bytes = |judged: &[[u64; N]], len: usize, ()| -> usize {
             let forms = Forms::<N>::new(Rest::Word, len.ilog2(), |_| Vec::new());
             let bytes = |ranks: &[u64; N]| {
                 let numbers = ranks.map(|rank| if rank < len as u64 { rank } else { ABSENT });
                 SizeClass::from_bits(forms.size(&numbers)).bytes()
             };
-            judged.iter().map(bytes).sum::<usize>() + len * words::bits(N) as usize / (8 * halves.step)
+            judged.iter().map(bytes).sum()
         };
-        let len = lens.min_by_key(cost).unwrap_or(1);
-        if halves.step > 1 {
-            counts.add::<N>(halves.half(1));
-        }
-        let mut values = counts.frequent();
-        values.truncate(len);
-        Self::of_first(values)
+        Self::of_first(frequent_values(sample, &[()], bytes).0)
     }
 
     /// The codec of the first of these values, at most 32768 words, each once: of all, or of half as many until a hash parts them.
@@ -198,89 +170,6 @@ impl<const N: usize> Table<N> {
             _ => unreachable!("the index is as wide as the words"),
         }
     }
-}
-
-/// A sample as two halves, entries that lie side by side together: what one teaches is judged by the other. A sample of a few runs has
-/// no two halves that are alike, and is both.
-pub(super) struct Halves<'a> {
-    sample: &'a [Entry],
-    step: usize,
-}
-
-impl<'a> Halves<'a> {
-    pub(super) fn of(sample: &'a [Entry]) -> Self {
-        Self { sample, step: if sample.len() > 8 * RUN_ENTRIES { 2 } else { 1 } }
-    }
-
-    pub(super) fn half(&self, odd: usize) -> impl Iterator<Item = &'a Entry> {
-        self.sample.chunks(RUN_ENTRIES).skip(odd).step_by(self.step).flatten()
-    }
-
-    /// The half that judges.
-    pub(super) fn other(&self) -> impl Iterator<Item = &'a Entry> {
-        self.half(self.step - 1)
-    }
-
-    /// How many parts there are.
-    pub(super) fn step(&self) -> usize {
-        self.step
-    }
-}
-
-/// Words as keys, mixed by one product: counting takes 2.4 to 15 ns a word of 100 to 32768 different ones, for 10 to 25 with the
-/// standard hash.
-#[derive(Debug, Default)]
-struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(self.0 << 8 | u64::from(byte)));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = Word::hash(word, 0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-type WordMap<V> = HashMap<u64, V, BuildHasherDefault<Mixed>>;
-
-/// How often each word comes.
-#[derive(Debug, Default)]
-pub(super) struct Counts(WordMap<u32>);
-
-impl Counts {
-    /// Counts the words of entries that are not zero.
-    pub(super) fn add<'a, const N: usize>(&mut self, entries: impl Iterator<Item = &'a Entry>) {
-        for word in entries.filter(|entry| !is_zero(entry)).flat_map(words::split::<N>) {
-            *self.0.entry(word).or_default() += 1;
-        }
-    }
-
-    /// The words, the most frequent first; those that come once are left out where there are others.
-    pub(super) fn frequent(&self) -> Vec<u64> {
-        let all = || self.0.iter().map(|(&word, &count)| (Reverse(count), word));
-        let mut often: Vec<(Reverse<u32>, u64)> = all().filter(|(count, _)| count.0 > 1).collect();
-        if often.is_empty() {
-            often.extend(all().min());
-        }
-        often.sort_unstable();
-        often.truncate(MOST_VALUES);
-        often.into_iter().map(|(_, word)| word).collect()
-    }
-}
-
-/// The place of every word of entries that are not zero among `values`, or [`ABSENT`].
-pub(super) fn ranks<'a, const N: usize>(
-    values: &[u64],
-    entries: impl Iterator<Item = &'a Entry>,
-) -> Vec<[u64; N]> {
-    let places: WordMap<u64> = values.iter().copied().zip(0..).collect();
-    let words = entries.filter(|entry| !is_zero(entry)).map(words::split::<N>);
-    words.map(|words| words.map(|word| places.get(&word).copied().unwrap_or(ABSENT))).collect()
 }
 
 impl<const N: usize> EntryCodec for Table<N> {

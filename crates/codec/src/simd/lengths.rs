@@ -91,12 +91,21 @@ pub(crate) fn sum_of_lengths<const N: usize>(entry: &Entry, lengths: &Lengths) -
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the machine has AVX2.
-        return Some(unsafe {
-            if N == 32 { avx2::narrow(entry, lengths) } else { avx2::wide(entry, lengths) }
-        });
+        return Some(unsafe { sum_with_avx2::<N>(entry, lengths) });
     }
     let _ = entry;
     None
+}
+
+/// The same with AVX2.
+///
+/// # Safety
+/// The machine has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) unsafe fn sum_with_avx2<const N: usize>(entry: &Entry, lengths: &Lengths) -> u32 {
+    // SAFETY: the caller says that the machine has AVX2.
+    unsafe { if N == 32 { avx2::narrow(entry, lengths) } else { avx2::wide(entry, lengths) } }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -167,9 +176,7 @@ mod tests {
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
                     // SAFETY: the machine has AVX2.
-                    let found = unsafe {
-                        if N == 32 { avx2::narrow(&entry, &lengths) } else { avx2::wide(&entry, &lengths) }
-                    };
+                    let found = unsafe { sum_with_avx2::<N>(&entry, &lengths) };
                     assert_eq!(found, wanted, "AVX2, stride {stride}, order {order}");
                 }
             }

@@ -266,6 +266,8 @@ word!(u64);
 mod tests {
     use super::*;
     use crate::samples::{Noise, fill};
+    #[cfg(target_arch = "x86_64")]
+    use crate::simd::lengths::sum_with_avx2;
 
     /// Counts from one number on.
     struct CountFrom(u64);
@@ -307,22 +309,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn sums_are_those_of_what_is_found() {
+    /// Sums of ranks, by whatever the machine has and by AVX2 alone, against numbers that are found and looked up one by one.
+    fn compare_sums<W: Word, const N: usize>() {
         let mut noise = Noise(3);
         let buckets: Vec<u16> = (0..8 + PADDING).map(|_| noise.next() as u16).collect();
-        let slots: Vec<u32> = (0..64).map(|_| noise.next() as u32 >> (noise.next() % 32)).collect();
-        let table = Lookup { multiplier: 0x9e37_79b1, buckets: &buckets, slots: &slots };
-        let bits: Vec<u16> = (0..=32).map(|_| noise.next() as u16 % 1025).collect();
-        let lengths = Lengths::new::<32>(0, 1, [&bits, &bits]);
-        for _ in 0..100 {
-            let entry = fill(|_| noise.next().to_le_bytes());
-            let found: [u32; 32] = look_up_portable(&entry, &table);
-            let sum: u32 =
-                found.iter().map(|number| u32::from(bits[32 - number.leading_zeros() as usize])).sum();
-            assert_eq!(look_up_and_sum::<u32, 32>(&entry, &table, &lengths), sum);
-            assert_eq!(found.iter().map(|&number| lengths.of_word(number.into(), 32)).sum::<u32>(), sum);
+        let slots: Vec<W> = (0..64).map(|_| W::of(noise.next() >> (noise.next() % 64))).collect();
+        let table = Lookup { multiplier: noise.next() | 1, buckets: &buckets, slots: &slots };
+        let bits: Vec<u16> = (0..=W::BITS).map(|_| noise.next() as u16 % 1025).collect();
+        let lengths = Lengths::new::<N>(0, 1, [&bits, &bits]);
+        for round in 0..200 {
+            let entry = fill(|_| if round < 2 { [0xff * round; 8] } else { noise.next().to_le_bytes() });
+            let found: [W; N] = look_up_portable(&entry, &table);
+            let length = |number: W| 64 - Into::<u64>::into(number).leading_zeros() as usize;
+            let sum: u32 = found.iter().map(|&number| u32::from(bits[length(number)])).sum();
+            assert_eq!(look_up_and_sum::<W, N>(&entry, &table, &lengths), sum);
+            assert_eq!(found.iter().map(|&number| lengths.of_word(number.into(), W::BITS)).sum::<u32>(), sum);
+            #[cfg(target_arch = "x86_64")]
+            if has_avx2() {
+                // SAFETY: the machine has AVX2, and the table is whole.
+                let with_avx2 = unsafe { sum_with_avx2::<N>(&W::find_avx2(&entry, &table).0, &lengths) };
+                assert_eq!(with_avx2, sum, "AVX2");
+            }
         }
+    }
+
+    #[test]
+    fn sums_are_those_of_what_is_found() {
+        compare_sums::<u32, 32>();
+        compare_sums::<u64, 16>();
     }
 
     #[test]

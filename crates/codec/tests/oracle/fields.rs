@@ -1,18 +1,12 @@
 //! The codecs with fields once more, as slowly and plainly as the page tells them: numbers in `i128`, bits as text whose
 //! first character is a stream's first bit.
 
-use buddy_codec::{
-    Codec, CodecKind,
-    testing::{entries, noise, samples},
-};
+use buddy_codec::Codec;
 use buddy_core::{Entry, Layout};
-use proptest::{prelude::*, sample::Index};
 use serde_json::Value;
 
 use super::own;
 
-const KINDS: [CodecKind; 5] =
-    [CodecKind::Table32, CodecKind::Table64, CodecKind::Stride32, CodecKind::Stride64, CodecKind::Scaled64];
 /// Bits of the class, and exceptions, of forms 0 to 14.
 const FORMS: [(usize, usize); 15] = [
     (64, 0),
@@ -33,14 +27,14 @@ const FORMS: [(usize, usize); 15] = [
 ];
 
 /// A codec as the page tells it, from its parameters.
-struct Page {
+pub(crate) struct Page {
     bits: usize,
     parameters: Value,
     table: Option<Vec<i128>>,
 }
 
 impl Page {
-    fn of(codec: &Codec) -> Self {
+    pub(crate) fn of(codec: &Codec) -> Self {
         let bits = if codec.kind().name().ends_with("32") { 32 } else { 64 };
         let parameters = Value::Object(codec.parameters());
         let hex = |text: &[u8]| i128::from_str_radix(std::str::from_utf8(text).unwrap(), 16).unwrap();
@@ -227,38 +221,5 @@ impl own::Page for Page {
 
     fn read(&self, stream: &[u8], layout: Layout) -> Option<Entry> {
         if layout == Layout::A { self.entry(stream) } else { None }
-    }
-}
-
-#[test]
-fn the_samples_are_written_as_the_page_says() {
-    for codec in KINDS.map(|kind| kind.train(&samples())) {
-        samples().iter().for_each(|entry| {
-            own::assert_page(&codec, &Page::of(&codec), entry, &[]);
-        });
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn any_entry_is_written_as_the_page_says(
-        sample in prop::collection::vec(entries(), 1..4),
-        entry in entries(),
-        flips in prop::collection::vec(any::<Index>(), 6),
-    ) {
-        for codec in KINDS.map(|kind| kind.train(&sample)) {
-            sample.iter().chain([&entry]).for_each(|entry| { own::assert_page(&codec, &Page::of(&codec), entry, &flips); });
-        }
-    }
-
-    #[test]
-    fn any_bytes_are_read_as_the_page_says(sample in entries(), noise in noise(), form in 0u8..16, len in 0usize..=128) {
-        let mut bytes = noise;
-        bytes[0] = bytes[0] & 0xf0 | form;
-        for codec in KINDS.map(|kind| kind.train(&[sample])) {
-            own::assert_read(&codec, &Page::of(&codec), &bytes[..len]);
-        }
     }
 }

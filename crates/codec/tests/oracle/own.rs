@@ -156,7 +156,7 @@ fn trained(entries: &[Entry]) -> u8 {
 /// Entry, layout, bits and padding are the page's; so is what is read after some bits were changed.
 pub(crate) fn assert_page(
     codec: &impl EntryCodec,
-    page: &impl Page,
+    page: &(impl Page + ?Sized),
     entry: &Entry,
     flips: &[Index],
 ) -> Layout {
@@ -179,7 +179,7 @@ pub(crate) fn assert_page(
 }
 
 /// Any bytes give what the page says under every layout.
-pub(crate) fn assert_read(codec: &impl EntryCodec, page: &impl Page, bytes: &[u8]) {
+pub(crate) fn assert_read(codec: &impl EntryCodec, page: &(impl Page + ?Sized), bytes: &[u8]) {
     for layout in [Layout::A, Layout::B, Layout::C] {
         assert_eq!(codec.decode(bytes, layout).ok(), page.read(bytes, layout), "{layout:?} {bytes:02x?}");
     }

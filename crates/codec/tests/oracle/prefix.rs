@@ -1,18 +1,12 @@
 //! prefix32 and prefix64 once more, as slowly and plainly as the page tells them: codes as text, numbers in `i128`.
 
-use buddy_codec::{
-    Codec, CodecKind,
-    testing::{entries, noise, samples},
-};
+use buddy_codec::Codec;
 use buddy_core::{Entry, Layout};
-use proptest::{prelude::*, sample::Index};
 
 use super::own;
 
-const KINDS: [CodecKind; 2] = [CodecKind::Prefix32, CodecKind::Prefix64];
-
 /// A codec as the page tells it, from its parameters.
-struct Page {
+pub(crate) struct Page {
     bits: usize,
     stride: usize,
     order: usize,
@@ -38,7 +32,7 @@ pub(super) fn codes(lengths: &str) -> Vec<String> {
 }
 
 impl Page {
-    fn of(codec: &Codec) -> Self {
+    pub(crate) fn of(codec: &Codec) -> Self {
         let parameters = codec.parameters();
         let number = |name: &str| parameters[name].as_u64().unwrap() as usize;
         let code = |name: &str| codes(parameters[name].as_str().unwrap());
@@ -129,38 +123,5 @@ impl own::Page for Page {
 
     fn read(&self, stream: &[u8], layout: Layout) -> Option<Entry> {
         if layout == Layout::A { self.entry(stream) } else { None }
-    }
-}
-
-#[test]
-fn the_samples_are_written_as_the_page_says() {
-    for codec in KINDS.map(|kind| kind.train(&samples())) {
-        samples().iter().for_each(|entry| {
-            own::assert_page(&codec, &Page::of(&codec), entry, &[]);
-        });
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn any_entry_is_written_as_the_page_says(
-        sample in prop::collection::vec(entries(), 1..4),
-        entry in entries(),
-        flips in prop::collection::vec(any::<Index>(), 6),
-    ) {
-        for codec in KINDS.map(|kind| kind.train(&sample)) {
-            sample.iter().chain([&entry]).for_each(|entry| { own::assert_page(&codec, &Page::of(&codec), entry, &flips); });
-        }
-    }
-
-    #[test]
-    fn any_bytes_are_read_as_the_page_says(sample in entries(), noise in noise(), coded: bool, len in 0usize..=128) {
-        let mut bytes = noise;
-        bytes[0] = bytes[0] & 0xfe | u8::from(!coded);
-        for codec in KINDS.map(|kind| kind.train(&[sample])) {
-            own::assert_read(&codec, &Page::of(&codec), &bytes[..len]);
-        }
     }
 }

@@ -1,20 +1,15 @@
 //! rank32 and rank64 once more, as slowly and plainly as the page tells them: codes as text, numbers in `i128`.
 
-use buddy_codec::{
-    Codec, CodecKind,
-    testing::{entries, noise, samples},
-};
+use buddy_codec::Codec;
 use buddy_core::{Entry, Layout};
-use proptest::{prelude::*, sample::Index};
 
 use super::{own, prefix::codes};
 
-const KINDS: [CodecKind; 2] = [CodecKind::Rank32, CodecKind::Rank64];
 /// The symbol of a word that has no place.
 const NO_PLACE: usize = 16;
 
 /// A codec as the page tells it, from its parameters.
-struct Page {
+pub(crate) struct Page {
     bits: usize,
     values: Vec<i128>,
     /// The code of each length and of no place, as bits in the order of a stream; empty for none.
@@ -22,7 +17,7 @@ struct Page {
 }
 
 impl Page {
-    fn of(codec: &Codec) -> Self {
+    pub(crate) fn of(codec: &Codec) -> Self {
         let parameters = codec.parameters();
         let bits = if codec.kind().name().ends_with("32") { 32 } else { 64 };
         let digits = parameters["values"].as_str().unwrap();
@@ -85,37 +80,6 @@ impl own::Page for Page {
             Layout::A => self.entry(stream),
             Layout::B => stream.first_chunk().copied(),
             Layout::C => None,
-        }
-    }
-}
-
-#[test]
-fn the_samples_are_written_as_the_page_says() {
-    for codec in KINDS.map(|kind| kind.train(&samples())) {
-        samples().iter().for_each(|entry| {
-            own::assert_page(&codec, &Page::of(&codec), entry, &[]);
-        });
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn any_entry_is_written_as_the_page_says(
-        sample in prop::collection::vec(entries(), 1..4),
-        entry in entries(),
-        flips in prop::collection::vec(any::<Index>(), 6),
-    ) {
-        for codec in KINDS.map(|kind| kind.train(&sample)) {
-            sample.iter().chain([&entry]).for_each(|entry| { own::assert_page(&codec, &Page::of(&codec), entry, &flips); });
-        }
-    }
-
-    #[test]
-    fn any_bytes_are_read_as_the_page_says(sample in entries(), bytes in noise(), len in 0usize..=128) {
-        for codec in KINDS.map(|kind| kind.train(&[sample])) {
-            own::assert_read(&codec, &Page::of(&codec), &bytes[..len]);
         }
     }
 }

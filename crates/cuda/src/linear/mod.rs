@@ -6,6 +6,7 @@
 
 mod plain_form;
 mod plan;
+mod trial;
 mod unpack;
 mod vendor;
 mod weights;
@@ -22,6 +23,7 @@ use buddy_core::Target;
 use cudarc::driver::{CudaFunction, CudaStream, DriverError};
 pub(crate) use plan::sources;
 use plan::{ALIGN, MOST_SHARED, Narrow, Plan};
+pub use trial::Trial;
 use vendor::Vendor;
 pub use weights::Weights;
 use wide::Wide;
@@ -162,13 +164,22 @@ impl Linear<'_> {
     /// # Errors
     /// As for [`start`](Self::start).
     pub fn start_with(&self, on: &CudaStream, counts: Option<DeviceSpan<'_>>) -> Result<(), Error> {
+        self.start_by(on, counts, Plan::of)
+    }
+
+    fn start_by(
+        &self,
+        on: &CudaStream,
+        counts: Option<DeviceSpan<'_>>,
+        plan_of: impl FnOnce(&Gpu, Sizes) -> Plan,
+    ) -> Result<(), Error> {
         let gpu = self.weights.gpu();
         gpu.alive()?;
         let sizes = self.check()?;
         if sizes.tokens == 0 || sizes.outputs == 0 {
             return Ok(());
         }
-        let plan = Plan::of(gpu, sizes);
+        let plan = plan_of(gpu, sizes);
         let (room, rest) = plan.room(gpu, sizes);
         check_room(self.scratch, room + rest)?;
         let (counts, work) = (counts.unwrap_or(self.scratch), self.scratch.part(room..room + rest));

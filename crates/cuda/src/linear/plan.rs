@@ -69,17 +69,20 @@ impl Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Narrow {
     /// How many times eight tokens it takes at most.
-    eights: u32,
-    warps: u32,
-    stages: u32,
-    adders: u32,
+    pub(super) eights: u32,
+    pub(super) warps: u32,
+    pub(super) stages: u32,
+    pub(super) adders: u32,
     /// Columns of a warp in a step.
-    share: u32,
-    form: Form,
+    pub(super) share: u32,
+    /// Blocks that share x.
+    pub(super) cluster: u32,
+    pub(super) form: Form,
 }
 
 /// What measured best on an H200; three warps that add up leave room for 4096 columns of eight tokens.
-const NARROW: Narrow = Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4, form: Form::Frozen };
+pub(super) const NARROW: Narrow =
+    Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4, cluster: 1, form: Form::Frozen };
 /// Tokens that the narrow kernel takes even of large matrices whose x has no room in shared memory; and those above which weights
 /// are made plain.
 const FEW: u32 = 4;
@@ -178,12 +181,12 @@ impl Narrow {
     }
 
     /// The shape for plain weights, with at most as many bytes of them on their way.
-    fn plain(self) -> Self {
+    pub(super) fn plain(self) -> Self {
         Self { stages: self.stages * COLUMN / PLAIN_COLUMN, form: Form::Plain, ..self }
     }
 
     /// Shared memory but for x: as `Room` in `narrow_plan.cuh` has it.
-    fn shared(&self) -> u32 {
+    pub(super) fn shared(&self) -> u32 {
         let (warps, stages, adders) = (self.warps, self.stages, self.adders);
         let steps = stages * (self.step() * (self.form.column() + 8) + 32 * (32 + 4) + 16);
         let sums = adders * (self.eights * warps * 32 * 16 + 8);
@@ -191,14 +194,19 @@ impl Narrow {
     }
 
     pub(crate) fn source(&self) -> Source {
-        let names = ["EIGHTS", "WARPS", "STAGES", "ADDERS", "SHARE", "SHARED"];
-        let values = [self.eights, self.warps, self.stages, self.adders, self.share, self.shared()];
-        let (macros, end) = self.form.macros();
-        Source::narrow(format!("narrow{end}.cu"), &[defines("NARROW", &names, &values), macros].concat())
+        let names = ["EIGHTS", "WARPS", "STAGES", "ADDERS", "SHARE", "CLUSTER", "SHARED"];
+        let Self { eights, warps, stages, adders, share, cluster, form } = *self;
+        let values = [eights, warps, stages, adders, share, cluster, self.shared()];
+        let (macros, end) = form.macros();
+        let shares = if cluster > 1 { "-clusters" } else { "" };
+        Source::narrow(
+            format!("narrow{shares}{end}.cu"),
+            &[defines("NARROW", &names, &values), macros].concat(),
+        )
     }
 
     /// Entries of a row of x that have room, as few panels of them as can be.
-    fn panel(&self, inputs: u32, tokens: u32) -> u32 {
+    pub(super) fn panel(&self, inputs: u32, tokens: u32) -> u32 {
         let per_row = inputs / 64;
         let room = ((MOST_SHARED - self.shared()) / tokens.max(1) - 16) / ENTRY / self.step() * self.step();
         let panels = per_row.div_ceil(room.max(self.step()));
@@ -213,7 +221,9 @@ impl Narrow {
     pub(crate) fn launch(&self, gpu: &Gpu, inputs: u32, tokens: u32) -> (u32, Launch) {
         let panel = self.panel(inputs, tokens);
         let shared = self.shared() + (panel * ENTRY + 16) * tokens;
-        (panel, Launch::new((gpu.multiprocessors(), 1), 32 * (self.warps + self.adders + 1), shared))
+        let blocks = gpu.multiprocessors() / self.cluster * self.cluster;
+        let launch = Launch::new((blocks, 1), 32 * (self.warps + self.adders + 1), shared);
+        (panel, Launch { cluster: self.cluster, ..launch })
     }
 }
 

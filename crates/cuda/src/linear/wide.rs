@@ -35,25 +35,27 @@ pub(super) const WIDE: [Wide; 6] = [
     wide(32, [3, 1, 2, 4, 1]),
     wide(64, [3, 1, 2, 4, 1]),
     wide(128, [3, 1, 2, 3, 2]),
-    wide(256, [2, 1, 1, 4, 2]),
+    wide(256, [2, 1, 1, 4, 1]),
 ];
 
-/// Tiles of fewer rows, for matrices of which they are one to each multiprocessor, or one to as many: fewer blocks share sums. Four
-/// warpgroups with a quarter of the columns each; with more tokens one or two.
+/// Tiles of fewer rows, so that fewer blocks share each: up to 32 tokens four warpgroups with a quarter of the columns each, for matrices that
+/// they cut alike.
 pub(super) const SLICED: [Wide; 2] = [wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
-pub(super) const LOW: [Wide; 2] = [wide(64, [1, 1, 2, 7, 1]), wide(128, [2, 1, 2, 3, 1])];
-/// Weights of a matrix that one warpgroup to a block decodes in time; and of one for which x may come again for every 64 rows.
+/// For more tokens one warpgroup, for small matrices that it cuts alike, or two.
+pub(super) const LOW: [Wide; 4] =
+    [wide(64, [1, 1, 2, 7, 1]), wide(64, [2, 1, 2, 5, 1]), wide(128, [1, 1, 2, 4, 1]), wide(128, [2, 1, 2, 3, 1])];
+/// Weights of a matrix that one warpgroup to a block decodes in time, and two with 64 tokens; and of one for which x may come again for every
+/// 64 rows, or 128.
 const SMALL: u64 = 24 << 20;
+const MEDIUM: u64 = 60 << 20;
 const MIDDLE: u64 = 96 << 20;
 
 impl Wide {
     /// The kernel for any matrix.
     pub(super) fn usual(blocks: u32, sizes: Sizes) -> Self {
         let tokens = sizes.tokens;
-        // Two tiles of 128 tokens were as fast as one of 256.
-        let takes = |wide: &&Self| tokens <= wide.tokens * if wide.tokens == 128 { 2 } else { 1 };
         let [.., narrower, widest] = WIDE;
-        let usual = *WIDE.iter().find(takes).unwrap_or(&widest);
+        let usual = *WIDE.iter().find(|wide| tokens <= wide.tokens).unwrap_or(&widest);
         // Where there are fewer tiles than blocks, and they cannot be cut alike, smaller ones may be.
         let smaller = usual == widest
             && usual.tiles(sizes) < u64::from(blocks / usual.cluster)
@@ -66,19 +68,20 @@ impl Wide {
     pub(super) fn low(blocks: u32, sizes: Sizes) -> Option<Self> {
         let Sizes { outputs, inputs, tokens } = sizes;
         let weights = u64::from(outputs) * u64::from(inputs);
-        let fits = |wide: &&Self| {
-            let pieces = wide.pieces(blocks, sizes);
+        let fits = |wide: &Self| {
+            let cuts_alike = wide.pieces(blocks, sizes).is_some();
             let is_whole = inputs.is_multiple_of(64 * wide.entries);
-            match wide.tokens {
-                ..32 => pieces.is_some() && is_whole,
-                32 => pieces.is_some() && is_whole && weights < MIDDLE,
-                64 => pieces.is_some() && weights < SMALL,
-                // As many rows to a cluster of the usual shape are cut into six.
-                _ => pieces.is_some_and(|pieces| pieces > 3),
+            match (wide.tokens, wide.groups) {
+                (..32, _) => cuts_alike && is_whole,
+                (32, _) => cuts_alike && is_whole && weights < MIDDLE,
+                (_, 1) => cuts_alike && weights < SMALL,
+                (64, _) => weights < MEDIUM,
+                _ => weights < MIDDLE,
             }
         };
-        let shape = SLICED.iter().chain(&LOW).find(|wide| tokens <= wide.tokens);
-        shape.filter(|wide| tokens > 8 && fits(wide)).copied()
+        let next = SLICED.iter().chain(&LOW).map(|wide| wide.tokens).find(|&most| tokens <= most);
+        let all = SLICED.into_iter().chain(LOW).filter(|wide| tokens > 8 && Some(wide.tokens) == next);
+        all.into_iter().find(fits)
     }
 
     /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks left out at most.
@@ -163,11 +166,13 @@ mod tests {
         );
         assert_eq!([4096, 8192].map(|outputs| rows(outputs, 64 * 5, 16)), [192, 192]);
         assert_eq!([8192, 28672].map(|inputs| rows(8192, inputs, 32)), [64, 192]);
-        assert_eq!(
-            [(4096, 4096), (4096, 14336)].map(|(outputs, inputs)| rows(outputs, inputs, 64)),
-            [64, 192]
-        );
-        assert_eq!([4096, 6144, 8192].map(|outputs| rows(outputs, 4096, 128)), [128, 192, 192]);
-        assert_eq!([4096, 6144, 28672].map(|outputs| rows(outputs, 4096, 512)), [128, 192, 128]);
+        let of = |tokens| {
+            [(4096, 4096), (6144, 4096), (4096, 14336), (8192, 8192), (10240, 8192)]
+                .map(|(outputs, inputs)| rows(outputs, inputs, tokens))
+        };
+        assert_eq!(of(64), [64, 128, 128, 192, 192]);
+        assert_eq!(of(128), [64, 128, 128, 128, 128]);
+        assert_eq!(of(256), [128, 192, 128, 128, 128]);
+        assert_eq!(of(512), [128, 192, 128, 128, 128]);
     }
 }

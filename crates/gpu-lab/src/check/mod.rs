@@ -91,6 +91,7 @@ pub fn check(
         [Carveout::Host, Carveout::Device].map(|carveout| BuddyPool::new(gpu, room, carveout, room));
     let info = gpu.info()?;
     let mut report = CheckReport { gpu: info.name, driver: info.driver, bytes: 0, cases: Vec::new() };
+    bench.together(&codecs)?;
     for kind in codecs {
         for (i, (fill, noise)) in cases(kind).into_iter().enumerate() {
             // Odd cases overflow into device memory.
@@ -146,20 +147,39 @@ impl Bench {
         self.lab.make(self.data.all(), fill, seed, noise)?;
         self.data.download(self.plain.as_flattened_mut())?;
         let codec = self.lab.gpu.train(&self.lab.stream, kind, self.data.all())?;
-        codec.pack_all_parallel(&self.plain, &mut self.nibbles, &mut self.slots);
-        let classes = SizeClass::ALL
-            .map(|class| self.nibbles.iter().filter(|nibble| nibble.class() == class).count() as u64);
-        self.sizes(&codec, classes)?;
+        let classes = self.pack(&codec);
+        same(self.sizes([&codec])?, vec![classes], || format!("{kind} size histogram"))?;
         let overflow = stored::check(self, &codec, pool)?;
         let entries = self.plain.len() as u64;
         Ok(CheckCase { codec: kind, fill, noise, entries, classes, overflow })
     }
 
-    /// The size histogram is the one of the CPU's nibbles.
-    fn sizes(&self, codec: &Codec, classes: [u64; 6]) -> Result<(), Error> {
-        let all = Surveyed { span: self.data.all(), codec: codec.clone(), classes: None };
-        let found = self.lab.gpu.survey(&self.lab.stream, &[all])?;
-        same(found[0].classes, classes, || format!("{} size histogram", codec.kind()))
+    /// Packs the data on the CPU; returns how many entries have each class.
+    fn pack(&mut self, codec: &Codec) -> [u64; 6] {
+        codec.pack_all_parallel(&self.plain, &mut self.nibbles, &mut self.slots);
+        SizeClass::ALL
+            .map(|class| self.nibbles.iter().filter(|nibble| nibble.class() == class).count() as u64)
+    }
+
+    /// The size histograms by the GPU's kernels, all in one survey.
+    fn sizes<'a>(&self, codecs: impl IntoIterator<Item = &'a Codec>) -> Result<Vec<[u64; 6]>, Error> {
+        let surveyed =
+            |codec: &Codec| Surveyed { span: self.data.all(), codec: codec.clone(), classes: None };
+        let all: Vec<_> = codecs.into_iter().map(surveyed).collect();
+        let found = self.lab.gpu.survey(&self.lab.stream, &all)?;
+        Ok(found.iter().map(|found| found.classes).collect())
+    }
+
+    /// Sizes with all codecs in one survey are the CPU's.
+    fn together(&mut self, kinds: &[CodecKind]) -> Result<(), Error> {
+        self.lab.make(self.data.all(), Fill::Varied, 9, 0.1)?;
+        self.data.download(self.plain.as_flattened_mut())?;
+        let train = |&kind| Ok(self.lab.gpu.train(&self.lab.stream, kind, self.data.all())?);
+        let codecs = kinds.iter().map(train).collect::<Result<Vec<Codec>, Error>>()?;
+        for (codec, found) in codecs.iter().zip(self.sizes(&codecs)?) {
+            same(found, self.pack(codec), || format!("{} size histogram in one pass", codec.kind()))?;
+        }
+        Ok(())
     }
 }
 

@@ -32,6 +32,7 @@ impl Layer<'_> {
         let moved = plain.len() + plain.len() / 128 * 96 + plain.len() / 256;
         let row = |what: &str, fused_us: f64, (against, against_us): (String, f64)| FusedRow {
             what: format!("weights {what}, {} x {}", self.size.0, self.size.1),
+            tokens: None,
             memory: "bf16 frozen at 4/3x".to_owned(),
             fused_us,
             overlapped_us: None,
@@ -73,6 +74,7 @@ pub(super) fn creation(lab: &Lab) -> Result<FusedRow, Error> {
     let against_us = host_us(lab, || Ok(Allocation::new(&lab.gpu, BYTES, target, codec.clone()).map(drop)?))?;
     Ok(FusedRow {
         what: "a buffer of 1 MiB made and cleared, host time".to_owned(),
+        tokens: None,
         memory: "bf16 at 4/3x over given memory".to_owned(),
         fused_us,
         overlapped_us: None,

@@ -4,32 +4,19 @@ use buddy_codec::CodecKind;
 use buddy_core::Target;
 use buddy_cuda::{DeviceBytes, FrozenBuffer, Launch, Linear, Output};
 
-use super::{FusedRow, ProductShape, Speeds, frozen};
+use super::{FusedRow, LLAMA, ProductShape, Speeds, Wrong, frozen};
 use crate::{
     Error, Lab,
     lab::{Kernels, at, none_wrong},
     nvcomp::Nvcomp,
 };
 
-/// Outputs and inputs of the layers of an 8B and of a 70B Llama.
-const LLAMA: [(u32, u32); 10] = [
-    (6144, 4096),
-    (4096, 4096),
-    (28672, 4096),
-    (4096, 14336),
-    (128_256, 4096),
-    (10240, 8192),
-    (8192, 8192),
-    (57344, 8192),
-    (8192, 28672),
-    (128_256, 8192),
-];
 /// Tokens that are measured.
 const TOKENS: [u32; 8] = [1, 8, 16, 32, 64, 128, 512, 4096];
 /// Plain bytes of all copies of a matrix together: more than the cache holds.
-const IN_TURN: u64 = 400 << 20;
+pub(super) const IN_TURN: u64 = 400 << 20;
 /// Tokens whose results are compared with exact sums, at most.
-const COMPARED: u32 = 32;
+pub(super) const COMPARED: u32 = 128;
 /// How far a sum in single precision may be from an exact one, as a share of the sum of magnitudes.
 const ROUNDING: f64 = 1e-5;
 
@@ -48,7 +35,7 @@ pub(crate) struct Layer<'a> {
     pub(super) x: DeviceBytes,
     pub(super) y: DeviceBytes,
     pub(super) other: DeviceBytes,
-    scratch: DeviceBytes,
+    pub(super) scratch: DeviceBytes,
 }
 
 impl<'a> Layer<'a> {
@@ -117,18 +104,34 @@ impl<'a> Layer<'a> {
         what(&Linear { weights: (&weights).into(), x, bias: None, y, output, scratch, overlaps })
     }
 
-    /// What was frozen is read back, and the sums are right to rounding and the same each time, to the bit.
-    ///
-    /// Of the tokens, so many are compared with exact sums.
-    pub(crate) fn verify(&self, tokens: u32, compared: u32) -> Result<(), Error> {
+    /// What the layer is called with so many tokens.
+    pub(super) fn name(&self, tokens: u32) -> String {
+        format!("linear layer, {} x {}, {tokens} tokens", self.size.0, self.size.1)
+    }
+
+    /// What was frozen is read back.
+    pub(super) fn verify_weights(&self) -> Result<(), Error> {
         let weights = FrozenBuffer::new(&self.lab.gpu, self.headers[0].clone(), self.frozen[0].all())?;
         let back = self.lab.bytes(self.plain[0].len())?;
         weights.read(&self.lab.stream, 0, back.all())?;
-        self.lab.same("frozen weights", self.plain[0].all(), back.all())?;
+        self.lab.same("frozen weights", self.plain[0].all(), back.all())
+    }
+
+    /// The sums are right to rounding, of so many tokens, and the same each time, to the bit.
+    pub(crate) fn verify(&self, tokens: u32, compared: u32) -> Result<(), Error> {
+        self.verify_by(compared, |to| self.start(0, tokens, (to, Output::Fp32), true))
+    }
+
+    /// The same of any way to start it.
+    pub(super) fn verify_by(
+        &self,
+        compared: u32,
+        start: impl Fn(&DeviceBytes) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.y.fill(0xee)?;
         self.other.fill(0xee)?;
-        self.start(0, tokens, (&self.y, Output::Fp32), true)?;
-        self.start(0, tokens, (&self.other, Output::Fp32), true)?;
+        start(&self.y)?;
+        start(&self.other)?;
         self.lab.same("overlapped layers", self.y.all(), self.other.all())?;
         none_wrong("linear layer, against exact sums", self.wrong(compared)?)
     }
@@ -151,42 +154,54 @@ fn fill(kernels: &Kernels, to: &DeviceBytes, seed: u64, odd: f64) -> Result<(), 
     unsafe { kernels.start("product_fill", Launch::new((4096, 1), 256, 0), &arguments) }
 }
 
-/// Measures every layer with every number of tokens, and what comes before.
-pub(super) fn measure(lab: &Lab, speeds: Speeds, add: &mut impl FnMut(FusedRow)) -> Result<(), Error> {
+/// Measures every layer with every number of tokens, and what comes before. What is wrong of one is no reason to leave out the next.
+pub(super) fn measure(
+    lab: &Lab,
+    speeds: Speeds,
+    add: &mut impl FnMut(Result<FusedRow, Wrong>),
+) -> Result<(), Error> {
     let nvcomp = Nvcomp::load();
-    add(frozen::creation(lab)?);
+    add(Ok(frozen::creation(lab)?));
     for size in LLAMA {
-        let bytes = u64::from(size.0) * u64::from(size.1) * 2;
-        let copies = IN_TURN.div_ceil(bytes).max(3) as usize;
-        let mut layer = Layer::new(lab, size, TOKENS[TOKENS.len() - 1], copies, 0.0)?;
-        layer.make_tiles()?;
-        layer.packing(speeds, nvcomp.as_ref())?.into_iter().for_each(&mut *add);
-        for tokens in TOKENS {
-            layer.verify(tokens, tokens.min(COMPARED))?;
-            layer.verify_plain(tokens, tokens.min(COMPARED))?;
-            add(layer.row(speeds, tokens)?);
-        }
+        let done = measure_matrix(lab, speeds, size, nvcomp.as_ref(), add);
+        done.unwrap_or_else(|error| add(Err(wrong(format!("weights, {} x {}", size.0, size.1), &error))));
     }
     Ok(())
 }
 
-/// Compares layers of shapes that nobody chose with exact sums: rows, columns, tokens and weights at random, some of them in rare
-/// layouts.
-///
-/// # Errors
-/// [`Error::Differs`] with the first that is wrong.
-pub fn check_linear(lab: &Lab, shapes: u64, most: u32) -> Result<(), Error> {
-    let mut random = 1u64;
-    let mut next = |below: u32| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as u32 % below
-    };
-    for i in 0..shapes {
-        let (rows, columns, tokens) = (1 + next(1000), 64 * (1 + next(40)), 1 + next(most));
-        let layer = Layer::new(lab, (rows, columns), tokens, 1, [0.0, 0.02, 0.5][i as usize % 3])?;
-        layer
-            .verify(tokens, tokens)
-            .map_err(|error| Error::Differs(format!("{rows} x {columns}, {tokens} tokens: {error}")))?;
+/// One of them.
+fn measure_matrix(
+    lab: &Lab,
+    speeds: Speeds,
+    size: (u32, u32),
+    nvcomp: Option<&Nvcomp>,
+    add: &mut impl FnMut(Result<FusedRow, Wrong>),
+) -> Result<(), Error> {
+    let bytes = u64::from(size.0) * u64::from(size.1) * 2;
+    let copies = IN_TURN.div_ceil(bytes).max(3) as usize;
+    let mut layer = Layer::new(lab, size, TOKENS[TOKENS.len() - 1], copies, 0.0)?;
+    layer.verify_weights()?;
+    layer.make_tiles()?;
+    match layer.packing(speeds, nvcomp) {
+        Ok(rows) => rows.into_iter().for_each(|row| add(Ok(row))),
+        Err(error) => add(Err(wrong(format!("weights packed, {} x {}", size.0, size.1), &error))),
+    }
+    for tokens in TOKENS {
+        let (what, compared) = (layer.name(tokens), tokens.min(COMPARED));
+        if let Err(error) = layer.verify(tokens, compared) {
+            add(Err(wrong(what, &error)));
+            continue;
+        }
+        let twin = layer.verify_plain(tokens, compared);
+        let is_twin_right = twin.is_ok();
+        if let Err(error) = twin {
+            add(Err(wrong(format!("{what}, plain weights in the same form"), &error)));
+        }
+        add(layer.row(speeds, tokens, is_twin_right).map_err(|error| wrong(what, &error)));
     }
     Ok(())
+}
+
+fn wrong(what: String, error: &Error) -> Wrong {
+    Wrong { what, why: error.to_string() }
 }

@@ -1,21 +1,28 @@
 //! Kernels that work in compressed memory, beside the same work in plain memory, in one run: the examples of
 //! `buddy_device.cuh`, verified and measured.
 
+mod check;
 mod frozen;
 mod linear;
 mod product;
 mod spmv;
 mod stencil;
+mod summary;
 mod times;
+mod trial;
+
+use std::time::Instant;
 
 use buddy_core::RecordKind;
 use buddy_cuda::{Gpu, Source};
 use serde::{Deserialize, Serialize};
 
-pub use linear::check_linear;
+pub use check::{check_linear, check_linear_shapes};
 pub use product::ProductShape;
 pub use spmv::SpmvShape;
 pub use stencil::StencilShape;
+pub use summary::Summary;
+pub use trial::{LLAMA, LinearTrials, TrialTime};
 
 use crate::{Error, Lab};
 
@@ -37,8 +44,23 @@ pub struct FusedReport {
     pub copy_gb_per_s: f64,
     /// The shapes of the kernels.
     pub shapes: Shapes,
-    /// A row for each kernel and size, in the order they were measured.
+    /// A row for each kernel and size that was right, in the order they were measured.
     pub rows: Vec<FusedRow>,
+    /// What gave wrong results, or none: it was not timed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wrong: Vec<Wrong>,
+    /// Seconds that it took, the host's work included.
+    #[serde(default)]
+    pub seconds: f64,
+}
+
+/// A kernel that was not right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wrong {
+    /// The work, with its size.
+    pub what: String,
+    /// What is wrong about it.
+    pub why: String,
 }
 
 impl RecordKind for FusedReport {
@@ -51,6 +73,9 @@ impl RecordKind for FusedReport {
 pub struct FusedRow {
     /// The work, with its size.
     pub what: String,
+    /// Tokens of a linear layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u32>,
     /// Codecs and target of the compressed memory.
     pub memory: String,
     /// Microseconds in compressed memory.
@@ -137,37 +162,55 @@ pub enum Example {
     Linear,
 }
 
-/// Verifies and measures examples; `progress` hears of each row.
+/// Verifies and measures examples; `progress` sees the report after each row. A kernel that gives another result in compressed memory than in
+/// plain memory, or none, is among those that are [`wrong`](FusedReport::wrong), and the others are measured all the same.
 ///
 /// # Errors
-/// [`Error::Differs`] if a kernel in compressed memory gives another result than one in plain memory, or what compiler
-/// or driver say.
+/// What compiler or driver say before anything is measured.
 pub fn fused(
     gpu: &Gpu,
     examples: &[Example],
-    mut progress: impl FnMut(&FusedRow),
+    mut progress: impl FnMut(&FusedReport),
 ) -> Result<FusedReport, Error> {
+    let start = Instant::now();
     let shapes = Shapes::default();
     // A GPU that is too old for one of them is refused before anything is measured.
     let mut sources = examples.iter().flat_map(|&example| shapes.sources_of(example));
     sources.try_for_each(|source| gpu.module(&source).map(drop))?;
     let (info, lab) = (gpu.info()?, Lab::new(gpu)?);
     let speeds = Speeds::measure(&lab)?;
-    let mut rows = Vec::new();
-    let mut add = |row: FusedRow| {
-        progress(&row);
-        rows.push(row);
+    let Speeds { read_gb_per_s, copy_gb_per_s } = speeds;
+    let (rows, wrong) = (Vec::new(), Vec::new());
+    let mut report = FusedReport {
+        gpu: info.name,
+        driver: info.driver,
+        read_gb_per_s,
+        copy_gb_per_s,
+        shapes,
+        rows,
+        wrong,
+        seconds: 0.0,
     };
     for example in examples {
-        match example {
-            Example::Stencil => add(stencil::measure(&lab, speeds, shapes.stencil)?),
-            Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut add)?,
-            Example::Product => product::measure(&lab, speeds, shapes.product, &mut add)?,
-            Example::Linear => linear::measure(&lab, speeds, &mut add)?,
+        let mut add = |found: Result<FusedRow, Wrong>| {
+            match found {
+                Ok(row) => report.rows.push(row),
+                Err(wrong) => report.wrong.push(wrong),
+            }
+            report.seconds = start.elapsed().as_secs_f64();
+            progress(&report);
+        };
+        let done = match example {
+            Example::Stencil => stencil::measure(&lab, speeds, shapes.stencil).map(|row| add(Ok(row))),
+            Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut |row| add(Ok(row))),
+            Example::Product => product::measure(&lab, speeds, shapes.product, &mut |row| add(Ok(row))),
+            Example::Linear => linear::measure(&lab, speeds, &mut add),
+        };
+        if let Err(error) = done {
+            add(Err(Wrong { what: format!("{example:?}").to_lowercase(), why: error.to_string() }));
         }
     }
-    let Speeds { read_gb_per_s, copy_gb_per_s } = speeds;
-    Ok(FusedReport { gpu: info.name, driver: info.driver, read_gb_per_s, copy_gb_per_s, shapes, rows })
+    Ok(report)
 }
 
 /// Verifies and measures one example at one shape, without the vendor's library: to choose shapes with.
@@ -184,7 +227,7 @@ pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>
         Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut |row| rows.push(row))?,
         Example::Product => product::tune(&lab, speeds, shapes.product, &mut |row| rows.push(row))?,
         // Its shapes are the library's own.
-        Example::Linear => linear::measure(&lab, speeds, &mut |row| rows.push(row))?,
+        Example::Linear => linear::measure(&lab, speeds, &mut |found| rows.extend(found))?,
     }
     Ok(rows)
 }

@@ -318,6 +318,7 @@ impl<'a> Matrix<'a> {
         let of_memory = fused_bytes as f64 / self.speeds.read_gb_per_s / 1e3 / fused_us;
         Ok(FusedRow {
             what: format!("bf16 product, {} x {}, {sides} right-hand", self.size.0, self.size.1),
+            tokens: None,
             memory: "bf16 at 4/3x".to_owned(),
             fused_us,
             overlapped_us,

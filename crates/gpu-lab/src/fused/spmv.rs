@@ -282,6 +282,7 @@ impl<'a> System<'a> {
         let values = if self.data == Data::Few { "values by table" } else { "values as floats" };
         Ok(FusedRow {
             what: format!("sparse product, fp64, {ELEMENTS} elements, {}", self.vector.place),
+            tokens: None,
             memory: format!("{values}, columns as offsets of 24 bits"),
             fused_us,
             overlapped_us: None,

@@ -116,6 +116,7 @@ pub(super) fn measure(lab: &Lab, speeds: Speeds, shape: StencilShape) -> Result<
     let fused_bytes = [source, result].into_iter().map(moved_bytes).sum::<u64>();
     Ok(FusedRow {
         what: format!("7-point stencil, fp64, {CELLS} x {ROWS} x {PLANES}"),
+        tokens: None,
         memory: "near64 at 2x, read and written".to_owned(),
         fused_us,
         overlapped_us: None,

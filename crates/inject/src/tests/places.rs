@@ -5,7 +5,7 @@ use buddy_core::PageMap;
 use super::{
     frames::parse,
     learn::places,
-    spans::{FIELDS, Table},
+    spans::{ASKED, FIELDS, Table},
 };
 
 #[test]
@@ -47,7 +47,7 @@ fn allocations_are_cut_at_the_blocks_of_a_record() {
 
 #[test]
 fn tiles_follow_each_other_and_pictures_are_shared_out() {
-    let mut table = Table::new(&[(3, 0, 1 << 20), (4, 1 << 30, 3 << 20), (5, 1 << 31, 5)]);
+    let table = Table::new(&[(3, 0, 1 << 20), (4, 1 << 30, 3 << 20), (5, 1 << 31, 5)]);
     let tiles = |bytes: u64| bytes.div_ceil(4096);
     let mut sum = 0;
     for span in table.numbers.chunks(FIELDS) {
@@ -56,9 +56,11 @@ fn tiles_follow_each_other_and_pictures_are_shared_out() {
     }
     assert_eq!(sum, table.tiles);
     assert_eq!(table.parts.iter().map(|part| part.rows).collect::<Vec<_>>(), [15, 47, 1]);
-    table.place_classes(1000);
-    let places: Vec<u64> = table.numbers.chunks(FIELDS).map(|span| span[3]).collect();
-    assert_eq!(places[table.blocks - 1..table.blocks + 2], [0, 1000, 1064]);
+    let asked = table.asked(0..2, 1000, |_, _| [0; 2]);
+    let place = |span: &[u64], codec| asked[ASKED * (2 * span[3] as usize + codec)];
+    let places = |codec| table.numbers.chunks(FIELDS).map(move |span| place(span, codec)).collect::<Vec<_>>();
+    assert_eq!(places(0)[table.blocks - 1..table.blocks + 2], [0, 1000, 1064]);
+    assert_eq!((places(0).last(), places(1).iter().max()), (Some(&(1000 + 62 * 64)), Some(&0)));
     assert_eq!(table.entries_of_row(62), 1);
 }
 
@@ -73,9 +75,11 @@ fn samples_are_spread_over_the_allocation() {
 
 #[test]
 fn lessons_reach_every_span_of_their_allocation() {
-    let mut table = Table::new(&[(7, 0x1000, 20_000), (9, 0x10_0000, 8192)]);
-    table.place_lessons(|slot| if slot == 9 { [77, 0x9000] } else { [112, 0] });
+    let table = Table::new(&[(7, 0x1000, 20_000), (9, 0x10_0000, 8192)]);
+    let asked = table.asked(3..5, 0, |slot, codec| [slot as u64, 100 + codec as u64]);
+    assert_eq!(asked.len(), 2 * ASKED * table.rows());
     for span in table.numbers.chunks(FIELDS) {
-        assert_eq!(span[4..], if span[0] >= 0x10_0000 { [77, 0x9000] } else { [112, 0] });
+        let slot = if span[0] >= 0x10_0000 { 9 } else { 7 };
+        assert_eq!(asked[2 * ASKED * span[3] as usize..][..2 * ASKED], [0, slot, 103, 0, slot, 104]);
     }
 }

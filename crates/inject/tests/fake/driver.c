@@ -45,22 +45,27 @@ int cuStreamCreate(void** stream, u32 flags) { return *stream = (void*)1, 0; }
 int cuStreamSynchronize(void* stream) { return 0; }
 int cuStreamIsCapturing(void* stream, int* status) { return *status = 0, 0; }
 
-// The size kernel: an entry is zero or raw, with the code "bf16" 96 bytes if it was given the right window, with "table64" 64 if
-// the block says that its codec learned of as many entries as the sample of 20000 bytes has.
+// The size kernel, whose code is the names of its codecs: an entry is zero or raw, with "bf16" 96 bytes if it was given the right window,
+// with "table64" 64 if the block says that its codec learned of as many entries as the sample of 20000 bytes has.
 int cuLaunchKernel(void* code, u32 x, u32 y, u32 z, u32 a, u32 b, u32 c, u32 shared, void* stream, void** arguments, void** extra) {
-    u64 *table = *(u64**)arguments[0], *sums = *(u64**)arguments[3];
-    for (u32 span = 0; span < *(u32*)arguments[1]; span++) {
-        u64* row = table + 6 * span;
-        const char* bytes = (const char*)row[0];
-        for (u64 at = 0; at < row[1]; at += 128) {
-            u64 length = row[1] - at < 128 ? row[1] - at : 128;
-            int zero = 1;
-            for (u64 i = 0; i < length; i++) zero &= bytes[at + i] == 0;
-            int class = zero ? 0 : strcmp(code, "bf16") == 0 && row[4] == 114 ? 4
-                : strcmp(code, "table64") == 0 && ((u32*)row[5])[0] == 152 && ((u32*)row[5])[2] == 7 ? 3 : 5;
-            sums[7 * span + class]++;
-            sums[7 * span + 6] += class == 0 ? 0 : class == 3 ? 64 : class == 4 ? 96 : 128;
-            if (row[3]) ((char*)row[3])[at / 128] = class;
+    u64 *table = *(u64**)arguments[0], *asked = *(u64**)arguments[3], *sums = *(u64**)arguments[4];
+    u32 spans = *(u32*)arguments[1], codecs = 1, codec = 0;
+    for (const char* c = code; *c; c++) codecs += *c == '+';
+    char names[64];
+    for (char* name = strtok(strcpy(names, code), "+"); name; name = strtok(NULL, "+"), codec++) {
+        for (u32 span = 0; span < spans; span++) {
+            u64 *row = table + 4 * span, *wanted = asked + 3 * (row[3] * codecs + codec), *to = sums + 7 * (codec * spans + span);
+            const char* bytes = (const char*)row[0];
+            for (u64 at = 0; at < row[1]; at += 128) {
+                u64 length = row[1] - at < 128 ? row[1] - at : 128;
+                int zero = 1;
+                for (u64 i = 0; i < length; i++) zero &= bytes[at + i] == 0;
+                int class = zero ? 0 : strcmp(name, "bf16") == 0 && wanted[1] == 114 ? 4
+                    : strcmp(name, "table64") == 0 && ((u32*)wanted[2])[0] == 152 && ((u32*)wanted[2])[2] == 7 ? 3 : 5;
+                to[class]++;
+                to[6] += class == 0 ? 0 : class == 3 ? 64 : class == 4 ? 96 : 128;
+                if (wanted[0]) ((char*)wanted[0])[at / 128] = class;
+            }
         }
     }
     return 0;

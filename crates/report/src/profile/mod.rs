@@ -1,6 +1,7 @@
 //! `buddy profile` for the terminal and as a page.
 
 mod page;
+mod phases;
 mod rows;
 mod slider;
 mod text;

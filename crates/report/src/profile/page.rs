@@ -2,7 +2,9 @@
 
 use buddy_core::{Policy, PolicyOutcome, Profile, Record};
 
-use super::{chosen, histograms, overflow, percent, ratio_of, slider::slider, target_text, text};
+use super::{
+    chosen, histograms, overflow, percent, phases::phases, ratio_of, slider::slider, target_text, text,
+};
 use crate::{
     Axis, Card, Cell, Line, Page, Series, Table, analysis::left, analysis::right, analysis::saved, bar_chart,
     bytes, cards, class_bar, class_legend, count, heat_map, line_chart, ratio, share,
@@ -14,8 +16,8 @@ const OPEN_MAPS: usize = 12;
 const TIME_REMARK: &str = "The optimistic ratio is that of entries which could each have the best of the paper's eight \
     sizes. Entries in buddy memory are those that do not fit targets that stay as they were chosen.";
 const POLICY_REMARK: &str = "Naive is one target for the whole program, allocation one for each allocation up to 4x, \
-    allocation-16x adds 16x for what stays mostly zero, page gives ranges of pages their own. A target must be \
-    within the threshold in every snapshot.";
+    allocation-16x adds 16x for what stays mostly zero, page gives ranges of pages their own, 16x where most fits 8 bytes. \
+    A target must be within the threshold in every snapshot.";
 const THRESHOLD_REMARK: &str = "How large a share of an allocation's entries may overflow. Move the slider: the targets \
     are chosen again in this page, from the histograms of every snapshot, with the policy allocation-16x.";
 const TABLE_REMARK: &str = "Sizes are those of the last snapshot that an allocation lives in, with the chosen codec. \
@@ -49,6 +51,9 @@ pub fn profile_page(record: &Record<Profile>) -> String {
             &(pair(&policy_bars(profile)) + &text::policies(profile).to_html()),
         )
         .section("The threshold", THRESHOLD_REMARK, &(slider(profile) + &pair(&sweep(profile))));
+    if let Some((said, charts)) = phases(profile) {
+        page = page.section("By phase", &said, &charts);
+    }
     if profile.codecs.len() > 2 {
         page = page.section("Codecs", "Each codec for all allocations.", &text::codecs(profile).to_html());
     }
@@ -90,10 +95,10 @@ fn summary(profile: &Profile) -> String {
     cards(&all)
 }
 
-const STEPS: Axis = Axis { name: "step", format: |step| format!("{step:.0}") };
+pub(super) const STEPS: Axis = Axis { name: "step", format: |step| format!("{step:.0}") };
 const RATIO: Axis = Axis { name: "Ratio", format: |ratio| format!("{ratio:.2}x") };
 
-fn steps(profile: &Profile) -> impl Iterator<Item = f64> {
+pub(super) fn steps(profile: &Profile) -> impl Iterator<Item = f64> {
     profile.run.snapshots.iter().map(|snapshot| snapshot.step as f64)
 }
 

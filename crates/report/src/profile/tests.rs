@@ -1,8 +1,9 @@
 //! What a reader finds in a profile.
 
 use buddy_core::{
-    AllocationInfo, AllocationProfile, CodecOutcome, Dtype, PageMap, PlanOutcome, Policy, Record, RunInfo,
-    SnapshotInfo, SweepPoint, TARGETS_VERSION, Target, TargetTable, Targets, Verification,
+    AllocationInfo, AllocationProfile, CodecOutcome, Dtype, PageMap, PhaseChange, PhasePlan, PhaseSnapshot,
+    PlanOutcome, Policy, Record, RunInfo, SnapshotInfo, SweepPoint, TARGETS_VERSION, Target, TargetRange,
+    TargetTable, Targets, Verification,
 };
 
 use super::*;
@@ -124,6 +125,28 @@ fn everything_fits_eighty_columns() {
     profile.run.allocations[0].name = format!("a.{}.name", "very.long".repeat(10));
     let text = profile_text(&profile, &View { width: Some(80), ..View::default() });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+/// The page says what targets by phase give, and draws it beside one set of targets.
+#[test]
+fn the_page_has_the_phases() {
+    let mut profile = profile();
+    let at = |device_bytes, overflowing| PhaseSnapshot { bytes: 25_600, device_bytes, overflowing };
+    let range = |pages, target| TargetRange { pages, target };
+    let ranges = vec![range(1, Target::X2), range(1, Target::X16)];
+    let change = PhaseChange { snapshot: 1, name: "<u>".to_owned(), ranges, bytes_moved: 2048 };
+    profile.phases = Some(PhasePlan::new(vec![at(6400, 2), at(12_800, 4)], vec![change]));
+    let page = profile_page(&Record::new(profile));
+    let said = page.split("<h2>By phase</h2>").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(
+        said.contains("2.67x on average over the run, 2.00x where it needs most, 1.5% of entries"),
+        "{said}"
+    );
+    assert!(
+        said.contains("one set of targets") && said.contains("&lt;u&gt;") && said.contains("2.0 KiB"),
+        "{said}"
+    );
+    assert!(said.contains("16x 50%, 2x 50%") || said.contains("16x 50.0%, 2x 50.0%"), "{said}");
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub(super) fn chosen_text(profile: &Profile) -> String {
 }
 
 /// What targets that follow the program would give.
-fn phases_text(phases: &PhasePlan) -> String {
+pub(super) fn phases_text(phases: &PhasePlan) -> String {
     format!(
         "\nWith targets by phase: {} on average over the run, {} where it needs most, {} of entries overflow; {} of \
          targets {} {} in all.\n",

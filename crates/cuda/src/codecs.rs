@@ -1,0 +1,78 @@
+//! The codecs that have kernels: the one list of them, and which of them count sizes together.
+
+use buddy_codec::CodecKind;
+
+use crate::Error;
+
+/// How the survey kernels are launched: warps of a block, and blocks that a multiprocessor shall hold. Warps of a block run through the same
+/// instructions at about the same time: with two to a block all codecs take 2% longer on an H200, in one pass 20%.
+pub const SURVEY_SHAPE: (u32, u32) = (8, 3);
+
+/// The codecs that have kernels, their structs there, and about how many instructions the sizes of 32 entries take.
+const CODECS: [(CodecKind, &str, u32); 19] = [
+    (CodecKind::Bpc, "Bpc", 350),
+    (CodecKind::Planes64, "Planes64", 110),
+    (CodecKind::Zeros16, "Zeros<16>", 70),
+    (CodecKind::Zeros32, "Zeros<32>", 70),
+    (CodecKind::Zeros64, "Zeros<64>", 60),
+    (CodecKind::Bf16, "Bf16", 450),
+    (CodecKind::Fp16, "Fp16", 300),
+    (CodecKind::Fp32, "Fp32", 210),
+    (CodecKind::Delta64, "Delta64", 160),
+    (CodecKind::Table32, "Table32", 830),
+    (CodecKind::Table64, "Table64", 560),
+    (CodecKind::Stride32, "Stride32", 540),
+    (CodecKind::Stride64, "Stride64", 500),
+    (CodecKind::Scaled64, "Scaled64", 620),
+    (CodecKind::Prefix32, "Prefix32", 360),
+    (CodecKind::Prefix64, "Prefix64", 330),
+    (CodecKind::Rank32, "Rank32", 800),
+    (CodecKind::Rank64, "Rank64", 500),
+    (CodecKind::Near64, "Near64", 80),
+];
+
+/// Instructions of codecs whose sizes are counted in one pass: more would not stay near the multiprocessors, and warps would wait for them.
+const MOST_INSTRUCTIONS: u32 = 2000;
+
+/// The codecs that have kernels.
+pub fn codecs() -> impl Iterator<Item = CodecKind> {
+    CODECS.iter().map(|&(kind, ..)| kind)
+}
+
+/// These codecs, each once and in the order of [`codecs`], cut into groups whose sizes are counted in one pass. Those without kernels are
+/// left out.
+pub fn survey_groups(kinds: &[CodecKind]) -> Vec<Vec<CodecKind>> {
+    let (mut groups, mut taken) = (Vec::<Vec<CodecKind>>::new(), 0);
+    for &(kind, _, instructions) in CODECS.iter().filter(|(kind, ..)| kinds.contains(kind)) {
+        taken += instructions;
+        match groups.last_mut() {
+            Some(group) if taken <= MOST_INSTRUCTIONS => group.push(kind),
+            _ => {
+                groups.push(vec![kind]);
+                taken = instructions;
+            }
+        }
+    }
+    groups
+}
+
+/// The codec's struct in the kernels.
+pub(crate) fn struct_of(kind: CodecKind) -> Result<&'static str, Error> {
+    let found = CODECS.iter().find(|(known, ..)| *known == kind);
+    found.map(|&(_, name, _)| name).ok_or(Error::NoKernels { codec: kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_codec_is_in_one_group_and_few_are_in_the_same() {
+        let all: Vec<CodecKind> = codecs().collect();
+        assert_eq!(survey_groups(&all).concat(), all);
+        assert!(survey_groups(&all).len() < all.len() / 3);
+        let few = [CodecKind::Fp32, CodecKind::Bpc, CodecKind::Fpc, CodecKind::Bpc];
+        assert_eq!(survey_groups(&few), [[CodecKind::Bpc, CodecKind::Fp32]]);
+        assert!(survey_groups(&[]).is_empty());
+    }
+}

@@ -1,0 +1,149 @@
+//! Kernels of other shapes than those that a layer takes by itself: shapes are chosen by timing such.
+
+use std::str::FromStr;
+
+use buddy_codec::FrozenHeader;
+use cudarc::driver::CudaStream;
+
+use super::{
+    Linear, MOST_SHARED, Plan, Sizes,
+    plan::{NARROW, Narrow},
+    sizes, unpack,
+    wide::{LOW, SLICED, WIDE, Wide},
+};
+use crate::{Error, Gpu, Source};
+
+/// One way to compute a layer: `n:` and the numbers of a narrow kernel (eights, warps, stages, adders, share, cluster), `w:` and
+/// those of a wide one (tokens, groups, slices, entries, stages, cluster), or `p:` and how many rows are made plain at a time.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trial(Plan);
+
+impl Trial {
+    /// Every shape that layers take by themselves; and rows made plain, sixteen at a time.
+    pub fn all() -> Vec<Self> {
+        let wide = WIDE.into_iter().chain(SLICED).chain(LOW).map(Plan::Wide);
+        [Plan::Narrow(NARROW)].into_iter().chain(wide).chain([Plan::Plain(16)]).map(Self).collect()
+    }
+
+    /// The programs of linear layers in every form: also those that [`Source::all`] has one of.
+    pub fn all_forms() -> Vec<Source> {
+        let forms = |Self(plan): Self| match plan {
+            Plan::Narrow(narrow) => vec![narrow.source(), narrow.plain().source()],
+            Plan::Wide(wide) => [wide, wide.gated(), wide.plain()].map(|wide| wide.source()).to_vec(),
+            Plan::Plain(_) => vec![unpack::source()],
+        };
+        Self::all().into_iter().flat_map(forms).collect()
+    }
+
+    /// Tokens of a tile, or those that its kernel takes at once.
+    pub fn tokens(self) -> u32 {
+        match self.0 {
+            Plan::Narrow(narrow) => 8 * narrow.eights,
+            Plan::Wide(wide) => wide.tokens,
+            Plan::Plain(_) => 24,
+        }
+    }
+
+    /// Whether its results may be gated.
+    pub fn gates(self) -> bool {
+        !matches!(self.0, Plan::Plain(_))
+    }
+
+    /// Its program; none where weights are made plain.
+    pub fn source(self) -> Option<Source> {
+        match self.0 {
+            Plan::Narrow(narrow) => Some(narrow.source()),
+            Plan::Wide(wide) => Some(wide.source()),
+            Plan::Plain(_) => None,
+        }
+    }
+
+    /// Bytes of scratch memory that it needs.
+    ///
+    /// # Errors
+    /// As for [`Linear::room`].
+    pub fn room(self, gpu: &Gpu, weights: &FrozenHeader, tokens: u32) -> Result<u64, Error> {
+        let (counts, rest) = self.0.room(gpu, sizes(weights, tokens)?);
+        Ok(counts + rest)
+    }
+
+    /// Whether a layer of so many outputs, inputs and tokens can be computed so.
+    pub fn takes(self, [outputs, inputs, tokens]: [u32; 3]) -> bool {
+        match self.0 {
+            Plan::Narrow(narrow) => {
+                let room =
+                    MOST_SHARED.checked_sub(narrow.shared()).is_some_and(|left| left / tokens.max(1) > 16);
+                tokens <= 8 * narrow.eights && room && {
+                    let panel = narrow.panel(inputs, tokens);
+                    panel > 0 && narrow.shared() + (panel * 128 + 16) * tokens <= MOST_SHARED
+                }
+            }
+            // Slices have whole steps.
+            Plan::Wide(wide) => {
+                wide.shared() <= MOST_SHARED && (wide.slices == 1 || inputs.is_multiple_of(64 * wide.entries))
+            }
+            Plan::Plain(rows) => rows.is_multiple_of(16) && outputs > 0,
+        }
+    }
+}
+
+impl FromStr for Trial {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text} is none of n:, w: with six numbers and p: with one");
+        let (kind, numbers) = text.split_once(':').ok_or_else(wrong)?;
+        let numbers: Vec<u32> =
+            numbers.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
+        match (kind, numbers.as_slice()) {
+            ("n", &[eights, warps, stages, adders, share, cluster]) => {
+                Ok(Self(Plan::Narrow(Narrow { eights, warps, stages, adders, share, cluster, ..NARROW })))
+            }
+            ("w", &[tokens, groups, slices, entries, stages, cluster]) => {
+                Ok(Self(Plan::Wide(Wide { tokens, groups, slices, entries, stages, cluster, ..WIDE[0] })))
+            }
+            ("p", &[rows]) => Ok(Self(Plan::Plain(rows))),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl Linear<'_> {
+    /// [`start`](Self::start) by a way that was not chosen for the layer.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    #[doc(hidden)]
+    pub fn start_as(&self, on: &CudaStream, trial: Trial) -> Result<(), Error> {
+        self.start_by(on, None, |_, sizes: Sizes| match trial.0 {
+            Plan::Plain(rows) => Plan::Plain(rows.min(sizes.outputs.next_multiple_of(16))),
+            plan => plan,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_read_from_their_numbers() {
+        let usual: Trial = "w:8,3,1,2,5,1".parse().unwrap();
+        assert_eq!(usual, Trial(Plan::Wide(WIDE[0])));
+        assert_eq!("n:1,8,3,3,4,1".parse(), Ok(Trial(Plan::Narrow(NARROW))));
+        assert_eq!("p:2048".parse(), Ok(Trial(Plan::Plain(2048))));
+        for wrong in ["w:8,3", "n:1,8,3,3,4,x", "q:1", "p:", ""] {
+            assert!(wrong.parse::<Trial>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_taken() {
+        let takes = |text: &str, of| text.parse::<Trial>().unwrap().takes(of);
+        assert!(takes("w:64,2,2,2,6,1", [4096, 4096, 64]) && !takes("w:64,4,4,4,4,1", [4096, 4096, 64]));
+        assert!(!takes("w:16,4,4,4,5,1", [4096, 64 * 5, 16]));
+        assert!(takes("n:1,8,3,3,4,2", [4096, 4096, 8]) && !takes("n:1,8,3,3,4,1", [4096, 4096, 16]));
+        assert!(!takes("n:1,8,5,3,4,1", [4096, 4096, 8]));
+    }
+}
