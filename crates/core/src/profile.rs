@@ -17,7 +17,7 @@ pub enum Policy {
     /// One for each allocation, 16x where it stays mostly zero.
     #[serde(rename = "allocation-16x")]
     Allocation16x,
-    /// One for each range of pages, 16x where they stay mostly zero.
+    /// One for each range of pages, 16x where most of their entries fit 8 bytes.
     Page,
     /// What fits a device memory and loses the least time to the link.
     Plan,

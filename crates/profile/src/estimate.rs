@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn parts_have_targets_of_their_own() {
         let sample = [vec![ZERO_ENTRY; 512], noise(512, 1)].concat();
-        let estimate = Estimate::new(&[sample.clone()], &CodecKind::Bpc.train(&[]));
+        let estimate = Estimate::new(&[sample], &CodecKind::Bpc.train(&[]));
         let (constant, over_time) = estimate.device(0.01);
         assert_eq!(constant, (512 * 8 + 512 * 128) as f64);
         assert_eq!(over_time, constant, "one snapshot");

@@ -15,6 +15,7 @@
 
 mod analyze;
 mod assign;
+mod carve_out;
 mod choose;
 mod error;
 mod estimate;

@@ -14,7 +14,8 @@ use rayon::prelude::*;
 
 use crate::{
     Assignment, Measured, MeasuredCodec,
-    assign::{LARGEST_RATIO, entries, entries_over_time, ranges_in, stay_within_four},
+    assign::{entries, entries_over_time, ranges_in},
+    carve_out::{LARGEST_RATIO, stay_within_four},
     ranges::page_ranges,
     share::{Choice, MOST_OF_ONE, share, sums},
     timeline::{OverTime, Timeline},
