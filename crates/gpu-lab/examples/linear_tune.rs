@@ -62,7 +62,8 @@ fn ways(text: &str) -> Result<Vec<Line>, Box<dyn Error>> {
 
 /// Everything that trials need, and programs whose names begin so.
 fn compile(lines: &[Line], names: &[String]) -> Result<(), Box<dyn Error>> {
-    let bf16 = [Source::codec, Source::survey, Source::frozen].map(|of| of(CodecKind::Bf16));
+    let kind = CodecKind::Bf16;
+    let bf16 = [Source::codec(kind), Source::survey(&[kind]), Source::frozen(kind)];
     let needed: Vec<&str> =
         ["lab.cu", "product", "given"].into_iter().chain(names.iter().map(String::as_str)).collect();
     let is_needed = |source: &Source| needed.iter().any(|name| source.name.starts_with(name));
