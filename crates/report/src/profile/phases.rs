@@ -52,11 +52,11 @@ fn overflow(profile: &Profile, plan: &PhasePlan) -> String {
 
 fn changes(profile: &Profile, plan: &PhasePlan) -> Table {
     let columns = vec![
-        right("snapshot", "From which on the targets hold, 0 being the first."),
+        right("from snapshot", ""),
         right("step", ""),
         left("allocation", ""),
-        left("targets", "How much of the allocation has each."),
-        right("copied", "Stored bytes that the change copies at most."),
+        left("share of its pages at each target", ""),
+        right("copied at most", ""),
     ];
     let row = |change: &buddy_core::PhaseChange| {
         let step = profile.run.snapshots.get(change.snapshot).map_or(0, |snapshot| snapshot.step);
