@@ -88,7 +88,7 @@ impl<const N: usize> Rank<N> {
         Self { lengths: Box::new(Lengths::new::<N>(0, 1, [&found, &found])), table, code, bits }
     }
 
-    /// Finds the table of an allocation and the code of its places from a sample: as many values as [`frequent_values`] finds best, with or
+    /// Finds the table of an allocation and the code of its places from a sample: as many values as `frequent_values` finds best, with or
     /// without a code for words that are not among them.
     pub fn train(sample: &[Entry]) -> Self {
         let bytes = |judged: &[[u64; N]], len: usize, escapes: bool| -> usize {

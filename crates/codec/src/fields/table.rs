@@ -104,7 +104,7 @@ impl<const N: usize> Table<N> {
     }
 
     /// Finds the table of an allocation from a sample of its entries: its most frequent words, as many as
-    /// [`frequent_values`] finds best for fields of one width.
+    /// `frequent_values` finds best for fields of one width.
     pub fn train(sample: &[Entry]) -> Self {
         let bytes = |judged: &[[u64; N]], len: usize, ()| -> usize {
             let forms = Forms::<N>::new(Rest::Word, len.ilog2(), |_| Vec::new());
