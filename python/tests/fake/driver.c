@@ -34,7 +34,10 @@ int cuStreamIsCapturing(void* stream, int* status) { return *status = fake_captu
 int cuLaunchKernelEx(const void* config, void* function, void** arguments, void** extra) {
     memcpy(fake_view, arguments[0], sizeof fake_view);
     fake_kernel = function;
-    fake_overlaps = ((const u32*)config)[12];  // the attributes: that it overlaps, or none
+    // Its attributes, 72 bytes each, begin with what they say: that it overlaps, among them.
+    const unsigned char* attributes = ((unsigned char* const*)config)[5];
+    fake_overlaps = 0;
+    for (u32 i = 0; i < ((const u32*)config)[12]; i++) fake_overlaps |= *(const u32*)(attributes + 72 * i) == 6;
     return fake_launches++, 0;
 }
 
