@@ -3,7 +3,8 @@
 // y = W x: W has N rows (outputs) of K values, x has M rows (tokens) of K values, y M rows of N. A block multiplies some tiles of W's
 // rows by a tile of tokens, 64 columns at a time. All tiles one after the other, K along each, are one line of steps that is cut
 // into equal pieces, one for each block: every multiprocessor has the same bytes to read. Where a cut falls into a tile, the
-// warps that share a part of it leave their sums in memory, and the last to come adds them up, always in the same order.
+// warps that share a part of it leave their sums in memory, and the last to come, whose own may stay in registers, adds them up, always
+// in the same order.
 #pragma once
 #include "entry.cuh"
 #include "frozen.cuh"

@@ -66,7 +66,7 @@ ranges = [{ pages = 2, target = "4x" }, { pages = 1, target = "1x" }]
 "#;
     on_gpu(|gpu| {
         let stream = gpu.stream().unwrap();
-        let table = buddy_core::TargetTable::parse(FILE).unwrap();
+        let table = TargetTable::parse(FILE).unwrap();
         let mut all = Allocation::by_table(gpu, &table).unwrap();
         let lab = Lab::new(gpu).unwrap();
         let written: Vec<Vec<u8>> = all

@@ -85,8 +85,7 @@ impl Wide {
             }
         };
         let next = SLICED.iter().chain(&LOW).map(|wide| wide.tokens).find(|&most| tokens <= most);
-        let all = SLICED.into_iter().chain(LOW).filter(|wide| Some(wide.tokens) == next);
-        all.into_iter().find(fits)
+        SLICED.into_iter().chain(LOW).filter(|wide| Some(wide.tokens) == next).find(fits)
     }
 
     /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks left out at most.

@@ -96,7 +96,7 @@ fn summary(profile: &Profile) -> String {
 }
 
 pub(super) const STEPS: Axis = Axis { name: "step", format: |step| format!("{step:.0}") };
-const RATIO: Axis = Axis { name: "Ratio", format: |ratio| format!("{ratio:.2}x") };
+pub(super) const RATIO: Axis = Axis { name: "Ratio", format: |ratio| format!("{ratio:.2}x") };
 
 pub(super) fn steps(profile: &Profile) -> impl Iterator<Item = f64> {
     profile.run.snapshots.iter().map(|snapshot| snapshot.step as f64)

@@ -1,8 +1,14 @@
 //! Targets by phase, for the page: what they give at every snapshot beside one set of targets, and what changes.
 
-use buddy_core::{ENTRY_BYTES, Histogram, PhasePlan, PhaseSnapshot, Profile};
+use buddy_core::{
+    ENTRY_BYTES, Histogram, PhaseChange, PhasePlan, PhaseSnapshot, Profile, Target, TargetRange,
+};
 
-use super::{histograms, page::STEPS, page::steps, percent, text};
+use super::{
+    histograms,
+    page::{RATIO, STEPS, steps},
+    percent, text,
+};
 use crate::{Axis, Cell, Line, Table, analysis::left, analysis::right, bytes, line_chart};
 
 /// Changes that the table has at most.
@@ -38,8 +44,7 @@ fn ratios(profile: &Profile, plan: &PhasePlan) -> String {
         Line { name: "one set of targets".to_owned(), points: steps(profile).zip(constant).collect() },
         Line { name: "by phase".to_owned(), points: steps(profile).zip(by_phase).collect() },
     ];
-    let axis = Axis { name: "Ratio", format: |ratio| format!("{ratio:.2}x") };
-    line_chart(&lines, STEPS, axis, (1.0, 1.2))
+    line_chart(&lines, STEPS, RATIO, (1.0, 1.2))
 }
 
 /// The share of entries that overflow at every snapshot.
@@ -58,7 +63,7 @@ fn changes(profile: &Profile, plan: &PhasePlan) -> Table {
         left("share of its pages at each target", ""),
         right("copied at most", ""),
     ];
-    let row = |change: &buddy_core::PhaseChange| {
+    let row = |change: &PhaseChange| {
         let step = profile.run.snapshots.get(change.snapshot).map_or(0, |snapshot| snapshot.step);
         vec![
             Cell::number(change.snapshot as f64, change.snapshot.to_string()),
@@ -73,9 +78,9 @@ fn changes(profile: &Profile, plan: &PhasePlan) -> Table {
 }
 
 /// What share of the pages has each target.
-fn shares(ranges: &[buddy_core::TargetRange]) -> String {
+fn shares(ranges: &[TargetRange]) -> String {
     let all: u64 = ranges.iter().map(|range| range.pages).sum();
-    let mut targets: Vec<buddy_core::Target> = Vec::new();
+    let mut targets: Vec<Target> = Vec::new();
     for range in ranges {
         if !targets.contains(&range.target) {
             targets.push(range.target);
@@ -85,7 +90,7 @@ fn shares(ranges: &[buddy_core::TargetRange]) -> String {
         return target.to_string();
     }
     targets.sort_by_key(|target| target.device_bytes());
-    let share = |target: &buddy_core::Target| {
+    let share = |target: &Target| {
         let pages: u64 = ranges.iter().filter(|range| range.target == *target).map(|range| range.pages).sum();
         format!("{target} {}", crate::share(pages as f64 / all.max(1) as f64))
     };

@@ -146,7 +146,7 @@ fn the_page_has_the_phases() {
         said.contains("one set of targets") && said.contains("&lt;u&gt;") && said.contains("2.0 KiB"),
         "{said}"
     );
-    assert!(said.contains("16x 50%, 2x 50%") || said.contains("16x 50.0%, 2x 50.0%"), "{said}");
+    assert!(said.contains("16x 50.0%, 2x 50.0%"), "{said}");
 }
 
 #[test]
