@@ -10,7 +10,7 @@
  * BUDDY_ERROR_CONTEXT_LOST, and only buddyFree takes it. Needs a driver for CUDA 13.0 or later (driver 580). Functions may be called from several threads;
  * calls that touch the same bytes must be ordered by the caller, through streams or otherwise.
  *
- * docs/c-interface.md leads from buddyMalloc to reading data back; examples/c/round_trip.c is a whole program.
+ * docs/reference/c-interface.md leads from buddyMalloc to reading data back; examples/c/round_trip.c is a whole program.
  */
 #ifndef BUDDY_H
 #define BUDDY_H
@@ -187,7 +187,7 @@ buddyError buddyTrainWindow(buddyDevicePtr data, size_t bytes, buddyDevicePtr wi
 
 /*
  * A frozen buffer: data that will not change, packed once into one piece of device memory that holds all of it, what overflows
- * included (docs/format.md). A matrix of bf16 whose rows are whole entries lies in tiles of sixteen rows, as buddyLinear wants it.
+ * included (docs/reference/format.md). A matrix of bf16 whose rows are whole entries lies in tiles of sixteen rows, as buddyLinear wants it.
  */
 typedef struct buddyFrozen {
     buddyDevicePtr memory; /* aligned to 128 bytes */
@@ -262,7 +262,7 @@ buddyError buddyMatrixLinearRoom(const buddyMatrix *matrix, size_t tokens, size_
 buddyError buddyMatrixLinear(const buddyMatrix *matrix, const buddyLayer *layer, buddyStream stream);
 
 /*
- * Keys and values of attention (bf16) in compressed memory, at 4/3x, in memory of the caller; docs/attention.md leads through
+ * Keys and values of attention (bf16) in compressed memory, at 4/3x, in memory of the caller; docs/explain/attention.md leads through
  * it. A cache is what this says and nothing else: it is not created, and nothing is kept. No function here waits or takes
  * memory, and each can be captured in a graph (the first use of one compiles its kernels, before the capture). They need a GPU
  * of sm_90 or later.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much of a program's memory is saved: runs of programs on a CPU, and one table of them (docs/decisions.md).
+"""How much of a program's memory is saved: runs of programs on a CPU, and one table of them (docs/notes/decisions.md).
 
     capacity.py record NAME SECONDS,SECONDS,... -- PROGRAM [ARGUMENTS]
     capacity.py score RUN [RUN...]

@@ -3,7 +3,7 @@
 
     tools/front_picture.py          writes docs/img/front.svg
 
-Its sources are docs/records/llm-decode-8b-*.json, the table of public programs in docs/results.md and
+Its sources are docs/records/llm-decode-8b-*.json, the table of public programs in docs/explain/results.md and
 docs/records/correlation-h200-programs.json.
 """
 
@@ -51,7 +51,7 @@ def model(left):
 
 def programs(left):
     """What each public CUDA program's memory allows."""
-    table = (DOCS / "results.md").read_text().split("<!-- table public -->")[1].split("<!-- end -->")[0]
+    table = (DOCS / "explain/results.md").read_text().split("<!-- table public -->")[1].split("<!-- end -->")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
     ratios = {row[0]: float(row[5].rstrip("x")) for row in rows}
     mean = ratios.pop("mean")

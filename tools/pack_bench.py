@@ -4,7 +4,7 @@
     pip install target/wheels/buddy_memory-*.whl
     tools/pack_bench.py --out packing.json
 
-Needs PyTorch and a GPU. Dense bf16 at 4/3x, and a ReLU's at 2x; each is read back and compared. docs/decisions.md shows what it measured.
+Needs PyTorch and a GPU. Dense bf16 at 4/3x, and a ReLU's at 2x; each is read back and compared. docs/notes/decisions.md shows what it measured.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Trains networks on the GPU and records how their memory would compress, without copying it off the GPU.
 
-    pip install target/wheels/buddy_memory-*.whl        # docs/python.md
+    pip install target/wheels/buddy_memory-*.whl        # docs/guide/python.md
     tools/record_dl.py                        # PyTorch's live tensors, to data/recorded
     tools/record_dl.py --layout caffe         # the paper's networks as Caffe holds them, to data/recorded/caffe
 
-Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). One run record per network; docs/deep-learning.md
-says what they show, docs/snapshots.md what is in them.
+Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). One run record per network; docs/explain/deep-learning.md
+says what they show, docs/reference/snapshots.md what is in them.
 """
 
 import argparse

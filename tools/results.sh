@@ -4,7 +4,7 @@
 #   tools/results.sh [SCALE] [DIR]
 #
 # SCALE is that of `buddy workload run` (64MB); DIR keeps the profiles (out/results). Snapshots take ten times the scale on
-# disk, one workload at a time, and are removed once they are verified. The table of docs/results.md comes from
+# disk, one workload at a time, and are removed once they are verified. The table of docs/explain/results.md comes from
 # `buddy reproduce --docs docs`.
 set -euo pipefail
 cd "$(dirname "$0")/.."

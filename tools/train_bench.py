@@ -4,7 +4,7 @@
     pip install target/wheels/buddy_memory-*.whl
     tools/train_bench.py gpt --out training.json
 
-Needs PyTorch and a GPU. docs/training.md shows what it measured.
+Needs PyTorch and a GPU. docs/guide/training.md shows what it measured.
 """
 
 import argparse

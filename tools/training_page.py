@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the tables and the picture of docs/training.md from the record of one run of tools/train_bench.py.
+"""Writes the tables and the picture of docs/guide/training.md from the record of one run of tools/train_bench.py.
 
-    tools/training_page.py          reads docs/records/training-h200-*.json, writes docs/training.md and docs/img/training.svg
+    tools/training_page.py          reads docs/records/training-h200-*.json, writes docs/guide/training.md and docs/img/training.svg
 """
 
 import json
@@ -100,12 +100,12 @@ def picture(by_network):
 def main():
     record = json.loads(max(DOCS.glob("records/training-h200-*.json")).read_text())
     by_network = {name: [row for row in record["found"] if row["network"] == name] for name in NETWORKS}
-    page = pathlib.Path(DOCS / "training.md")
+    page = pathlib.Path(DOCS / "guide/training.md")
     words = page.read_text()
     for name, lines in tables(by_network):
         pattern = rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)"
         words, count = re.subn(pattern, lambda found, lines=lines: f"{found[1]}\n{lines}\n\n{found[2]}", words, flags=re.DOTALL)
-        assert count == 1, f"docs/training.md has {count} places for the table of {name}"
+        assert count == 1, f"docs/guide/training.md has {count} places for the table of {name}"
     page.write_text(words)
     (DOCS / "img/training.svg").write_text(picture(by_network))
 

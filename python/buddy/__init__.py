@@ -4,7 +4,7 @@
     print(buddy.analyze("model.safetensors"))
 
 Needs neither PyTorch nor a GPU. ``buddy.torch`` has tensors, operators and training; importing it imports PyTorch.
-docs/python.md is the guide.
+docs/guide/python.md is the guide.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Models in safetensors files, packed and unpacked (docs/llm.md)."""
+"""Models in safetensors files, packed and unpacked (docs/guide/models.md)."""
 
 from __future__ import annotations
 

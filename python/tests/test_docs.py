@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run as they stand."""
+"""The examples of docs/guide/python.md run as they stand."""
 
 import pathlib
 import re
@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 ROOT = pathlib.Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/python.md").read_text(), re.DOTALL)
 
 
 def test_the_examples_run(monkeypatch):
@@ -21,7 +21,7 @@ def test_the_examples_run(monkeypatch):
              "bias": torch.zeros(128).bfloat16()}
     ran = 0
     for block in BLOCKS:
-        code = compile(block.replace('"model.safetensors"', '"examples/run/snapshot-2.safetensors"'), "docs/python.md", "exec")
+        code = compile(block.replace('"model.safetensors"', '"examples/run/snapshot-2.safetensors"'), "docs/guide/python.md", "exec")
         # Graphs need a GPU; tools/torch_check.py captures steps there.
         if "CUDAGraph" not in block:
             exec(code, names)

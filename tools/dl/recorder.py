@@ -1,4 +1,4 @@
-"""Ten looks at a training step, and the run record that they make (docs/snapshots.md)."""
+"""Ten looks at a training step, and the run record that they make (docs/reference/snapshots.md)."""
 
 import time
 
@@ -78,7 +78,7 @@ class Recorder:
         return found, maps
 
     def record(self, program, parameters, tool, seed):
-        """The record, as docs/snapshots.md describes it."""
+        """The record, as docs/reference/snapshots.md describes it."""
         infos = {row.name: row for one in self.snapshots for row in one["rows"]}
         all_found, all_pages = zip(*(self.found(one) for one in self.snapshots))
         order = {name: (KINDS.index(row.kind), self.tensors.place(name)) for name, row in infos.items()}

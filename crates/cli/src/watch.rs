@@ -25,7 +25,7 @@ use crate::{output, say};
 /// Watch the memory of a CUDA program while it runs, and record how it compresses
 ///
 /// The program runs as it is: its input, output, signals and exit code are its own. Its allocations are followed and
-/// looked at in place, ten to nineteen times in a run of any length (docs/watching.md). The record is what `buddy
+/// looked at in place, ten to nineteen times in a run of any length (docs/guide/hpc-programs.md). The record is what `buddy
 /// profile` takes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

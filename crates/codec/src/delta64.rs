@@ -1,5 +1,5 @@
 //! Doubles of a smooth field: the differences of neighbours, in as few bits as the largest needs
-//! (`docs/format.md`, "delta64").
+//! (`docs/reference/format.md`, "delta64").
 //!
 //! A signed difference is folded so that small ones of either sign have leading zeros; the bits that no
 //! difference uses, above and below, are left out. Each of the 15 fields can be read alone. Against bit planes

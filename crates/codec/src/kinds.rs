@@ -1,7 +1,7 @@
 //! The table of codecs.
 //!
 //! To add one: write its file or folder beside `bpc`, with its `mod` and `pub use` in `lib.rs`, and give it a row here.
-//! Name its bound in `tests/contract.rs`, and give `docs/format.md` a section with an example. The tests of this crate
+//! Name its bound in `tests/contract.rs`, and give `docs/reference/format.md` a section with an example. The tests of this crate
 //! go over [`CodecKind::ALL`] and over the examples, so they prove it without being told.
 
 use std::{fmt, str::FromStr};

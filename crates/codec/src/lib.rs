@@ -1,4 +1,4 @@
-//! Lossless codecs for 128-byte memory-entries, exact to the bit (`docs/format.md`).
+//! Lossless codecs for 128-byte memory-entries, exact to the bit (`docs/reference/format.md`).
 //!
 //! A codec turns an [`Entry`](buddy_core::Entry) into a bit stream and back, and says how many bits it needs
 //! without writing them: [`EntryCodec`]. Whether an entry is stored as its stream, as nothing (all zeros) or as

@@ -1,5 +1,5 @@
 //! Doubles close to each other: differences of 28 bits from one base, where any value is a shift, a mask and an addition
-//! (`docs/format.md`, "near64").
+//! (`docs/reference/format.md`, "near64").
 //!
 //! Made for kernels that work in compressed memory, whose cost is instructions and not bits: four threads decode an
 //! entry, 16 bytes each, and write one. All or nothing: two sectors, or none saved.

@@ -1,4 +1,4 @@
-//! Bit planes over lanes of 8, 16, 32 or 64 bits: BPC's transform, laid out for a GPU (`docs/format.md`,
+//! Bit planes over lanes of 8, 16, 32 or 64 bits: BPC's transform, laid out for a GPU (`docs/reference/format.md`,
 //! "planes").
 //!
 //! Differences are taken modulo 2^W, so there is no plane of signs above them: the words add up without it. A

@@ -1,4 +1,4 @@
-//! A bitmap of the words that are not zero, then those words (`docs/format.md`, "zeros").
+//! A bitmap of the words that are not zero, then those words (`docs/reference/format.md`, "zeros").
 //!
 //! For sparse data, above all activations after a ReLU. Any word can be read alone: its place among the stored
 //! ones is the number of bits set before its own.

@@ -1,4 +1,4 @@
-//! The examples of `docs/format.md` are true.
+//! The examples of `docs/reference/format.md` are true.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use buddy_codec::{
     testing::{entry_of, hex, stream_of},
 };
 
-const PAGE: &str = include_str!("../../../docs/format.md");
+const PAGE: &str = include_str!("../../../docs/reference/format.md");
 
 /// The blocks marked `example`, each line cut into its first word and the rest.
 fn examples() -> impl Iterator<Item = Vec<(&'static str, &'static str)>> {

@@ -84,7 +84,7 @@ pub enum Layout {
 }
 
 /// The four bits of metadata that the memory keeps for every entry: its class and, for three sectors, the
-/// layout. `docs/format.md` has the table.
+/// layout. `docs/reference/format.md` has the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Nibble(u8);
 

@@ -1,7 +1,7 @@
 //! The one address map: from an entry of an extent to its device bytes, its buddy slot and its nibble.
 //!
 //! The functional memory, the simulator and the CUDA kernels all place entries by this arithmetic
-//! (`docs/format.md`, "The address map"). It never looks at the data: that is why a change of compressibility
+//! (`docs/reference/format.md`, "The address map"). It never looks at the data: that is why a change of compressibility
 //! moves nothing.
 
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// The worked example of `docs/format.md`.
+    /// The worked example of `docs/reference/format.md`.
     #[test]
     fn entry_5_of_a_2x_allocation() {
         let extent = Extent {

@@ -1,7 +1,7 @@
 //! A run of a program: its allocations, when its memory was looked at, and what was seen.
 //!
 //! [`RunInfo`] is the `run.json` of a directory of snapshots. [`RunRecord`] is the same run without its bytes:
-//! sizes and page maps, which is all that profiles and pictures need. `docs/snapshots.md` describes both.
+//! sizes and page maps, which is all that profiles and pictures need. `docs/reference/snapshots.md` describes both.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,6 +1,6 @@
 //! What was chosen for the allocations of a program: codecs and targets, by name and call site.
 //!
-//! The functional memory, the simulator and the GPU runtime read it; `docs/targets.md` describes the file.
+//! The functional memory, the simulator and the GPU runtime read it; `docs/reference/targets.md` describes the file.
 
 use std::collections::HashSet;
 

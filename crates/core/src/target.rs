@@ -45,7 +45,7 @@ impl Target {
     /// Bytes of each entry's fixed slot in buddy memory.
     ///
     /// For 16x it is the whole entry: 120 bytes would leave every slot across sector borders, so an entry that
-    /// overflows 8 bytes lies in the slot from its first byte (`docs/deviations.md`).
+    /// overflows 8 bytes lies in the slot from its first byte (`docs/explain/deviations.md`).
     #[inline]
     pub const fn buddy_bytes(self) -> usize {
         match self {

@@ -1,4 +1,4 @@
-//! The conservative rule: a target must be good in every snapshot (`docs/deviations.md`, D40 and D41).
+//! The conservative rule: a target must be good in every snapshot (`docs/explain/deviations.md`, D40 and D41).
 //!
 //! A run keeps its targets from beginning to end, so an allocation that begins as zeros and fills up gets what its
 //! worst snapshot allows, not what the mean would.

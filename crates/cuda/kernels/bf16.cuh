@@ -1,4 +1,4 @@
-// bf16 values (docs/format.md, "Floats"; the Rust twin is crates/codec/src/float/bf16.rs). Layout B, against the
+// bf16 values (docs/reference/format.md, "Floats"; the Rust twin is crates/codec/src/float/bf16.rs). Layout B, against the
 // allocation's window of exponents, is straight-line code over pairs of values; the other two are for what is left.
 #pragma once
 #include "sparse.cuh"

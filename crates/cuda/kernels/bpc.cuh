@@ -1,4 +1,4 @@
-// Bit-Plane Compression over 32-bit words (docs/format.md, "BPC"; the Rust twin is crates/codec/src/bpc).
+// Bit-Plane Compression over 32-bit words (docs/reference/format.md, "BPC"; the Rust twin is crates/codec/src/bpc).
 //
 // Planes are classified before they exist: the XORed differences stay words, in which bit j of word i is bit i of
 // plane j, so that one logic operation works on all planes at once. A size needs no transposition at all, and

@@ -1,4 +1,4 @@
-// Compressed memory in a kernel of your own. docs/device-header.md is the guide; in short:
+// Compressed memory in a kernel of your own. docs/reference/device-header.md is the guide; in short:
 //
 //   #include "buddy_device.cuh"
 //   __global__ void scale(buddy::BuddyView view) {

@@ -1,4 +1,4 @@
-// Folded differences of 64-bit words in fields of one width (docs/format.md, "delta64"; the Rust twin is
+// Folded differences of 64-bit words in fields of one width (docs/reference/format.md, "delta64"; the Rust twin is
 // crates/codec/src/delta64.rs).
 #pragma once
 #include "fields.cuh"

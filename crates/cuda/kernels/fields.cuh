@@ -1,4 +1,4 @@
-// Numbers in fields of fixed widths (docs/format.md, "table32, table64, stride32, stride64, scaled64"; the Rust twin is
+// Numbers in fields of fixed widths (docs/reference/format.md, "table32, table64, stride32, stride64, scaled64"; the Rust twin is
 // crates/codec/src/fields). What the allocation's codec learned lies in a block of words, which `Codec::block` of the
 // twin makes: two words for each form, then what `Numbers` needs.
 //

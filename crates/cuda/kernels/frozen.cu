@@ -1,4 +1,4 @@
-// Packs a buffer once and for all (docs/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
+// Packs a buffer once and for all (docs/reference/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
 // in a row: parts on the device, nibbles and how many sectors overflow of each page; the index, a running sum of these; and the
 // sectors themselves, which are then known by their places, with the header. The last two are one where there is memory for many
 // sums. Two more read: a range of places, and single entries. Pages go from the last to the first: what the kernel before wrote last is

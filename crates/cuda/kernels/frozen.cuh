@@ -1,4 +1,4 @@
-// Where what overflows lies: in a slot of its own for each entry, or, in a frozen buffer, compact behind an index (docs/format.md,
+// Where what overflows lies: in a slot of its own for each entry, or, in a frozen buffer, compact behind an index (docs/reference/format.md,
 // "Frozen buffers"; the Rust twin is crates/memory/src/frozen). Plain C++, so that a machine without a GPU proves it.
 #pragma once
 #include "map.cuh"

@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(APPEND_THREADS) kv_append(const __g
 
 constexpr u32 TRAIN_THREADS = 256;
 
-// Chooses the windows of layers: a block for each layer, head, and keys or values. The rule is docs/format.md's.
+// Chooses the windows of layers: a block for each layer, head, and keys or values. The rule is docs/reference/format.md's.
 extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __grid_constant__ KvCache cache,
                                                                      const __grid_constant__ KvRows rows) {
     launch_dependent_grids();

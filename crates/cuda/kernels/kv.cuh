@@ -1,4 +1,4 @@
-// Keys and values of attention in compressed memory: where they lie (docs/attention.md). Plain C++, so that a machine without
+// Keys and values of attention in compressed memory: where they lie (docs/explain/attention.md). Plain C++, so that a machine without
 // a GPU proves it.
 //
 // A cache has pages of tokens, for every layer; a table names the pages of a sequence. A page holds, head by head, its tokens

@@ -1,4 +1,4 @@
-// Doubles close to each other: 28-bit differences from one base (docs/format.md, "near64"; the Rust twin is
+// Doubles close to each other: 28-bit differences from one base (docs/reference/format.md, "near64"; the Rust twin is
 // crates/codec/src/near64.rs). Four lanes share an entry, a quarter each: 4 values in 16 bytes. A stream is two sectors, or the
 // entry is stored as it is.
 #pragma once

@@ -1,4 +1,4 @@
-// Bit planes over 64-bit lanes (docs/format.md, "planes"; the Rust twin is crates/codec/src/planes.rs).
+// Bit planes over 64-bit lanes (docs/reference/format.md, "planes"; the Rust twin is crates/codec/src/planes.rs).
 //
 // Two neighbouring planes are moved at a time, each 15 bits or absent: where the second lies follows from one bit
 // of the mask, without a branch. Where all differences of an entry fit 32 bits, as those of a smooth field do, its 64

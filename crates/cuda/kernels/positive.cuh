@@ -1,4 +1,4 @@
-// bf16 values as a ReLU leaves them (docs/format.md, "Floats"): no signs, many zeros. The streams are those of `Bf16`. Where that would
+// bf16 values as a ReLU leaves them (docs/reference/format.md, "Floats"): no signs, many zeros. The streams are those of `Bf16`. Where that would
 // take layout A whatever the fields are, which is nearly always, its fields are made here in half the instructions: both values of a
 // word at once, zeros as masks, and one position that says word and bit.
 #pragma once

@@ -1,4 +1,4 @@
-// Numbers behind a prefix code of their length (docs/format.md, "prefix32, prefix64"; the Rust twin is
+// Numbers behind a prefix code of their length (docs/reference/format.md, "prefix32, prefix64"; the Rust twin is
 // crates/codec/src/fields/prefix.rs). Differences are those of stride.cuh; a stride of 0 leaves words as they are.
 #pragma once
 #include "stride.cuh"

@@ -1,4 +1,4 @@
-// A bf16 entry written by four lanes, a quarter of it by each: 16 values in eight words (docs/format.md, "bf16 in layouts B and
+// A bf16 entry written by four lanes, a quarter of it by each: 16 values in eight words (docs/reference/format.md, "bf16 in layouts B and
 // C"). What lanes must know of one another is summed up in a few words, which they exchange in between. Plain C++, so that a
 // machine without a GPU proves it. How quarters are read is in bf16.cuh.
 #pragma once

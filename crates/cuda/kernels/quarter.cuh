@@ -1,4 +1,4 @@
-// A quarter of a bf16 entry in layout A (docs/format.md), for kernels that give an entry to four lanes: value by value, since
+// A quarter of a bf16 entry in layout A (docs/reference/format.md), for kernels that give an entry to four lanes: value by value, since
 // a lane's sixteen begin anywhere in the stream. Layouts B and C have theirs in bf16.cuh.
 #pragma once
 #include "bf16.cuh"

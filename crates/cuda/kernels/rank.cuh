@@ -1,4 +1,4 @@
-// Places in a table behind a prefix code of their length (docs/format.md, "rank32, rank64"; the Rust twin is
+// Places in a table behind a prefix code of their length (docs/reference/format.md, "rank32, rank64"; the Rust twin is
 // crates/codec/src/fields/rank.rs). The table is that of table.cuh, the code that of prefix.cuh.
 #pragma once
 #include "prefix.cuh"

@@ -1,4 +1,4 @@
-// Doubles as counts of a unit (docs/format.md, "scaled64"; the Rust twin is crates/codec/src/fields/scaled.rs).
+// Doubles as counts of a unit (docs/reference/format.md, "scaled64"; the Rust twin is crates/codec/src/fields/scaled.rs).
 #pragma once
 #include "fields.cuh"
 

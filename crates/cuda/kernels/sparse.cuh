@@ -1,5 +1,5 @@
 // The layout of all float codecs: a header, a bitmap of the values that are not zero, and one field for each of
-// those (docs/format.md, "Floats"; the Rust twin is crates/codec/src/float/sparse.rs).
+// those (docs/reference/format.md, "Floats"; the Rust twin is crates/codec/src/float/sparse.rs).
 //
 // Sixteen-bit values are worked on two at a time, in the halves of a word; no step carries from one to the other.
 #pragma once

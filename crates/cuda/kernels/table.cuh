@@ -1,4 +1,4 @@
-// Words as their places in a table of frequent values (docs/format.md, "table32, table64"; the Rust twins are
+// Words as their places in a table of frequent values (docs/reference/format.md, "table32, table64"; the Rust twins are
 // crates/codec/src/fields/table.rs and hash.rs).
 #pragma once
 #include "fields.cuh"

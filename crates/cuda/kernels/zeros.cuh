@@ -1,4 +1,4 @@
-// A bitmap of the words that are not zero, then those words (docs/format.md, "zeros"; the Rust twin is
+// A bitmap of the words that are not zero, then those words (docs/reference/format.md, "zeros"; the Rust twin is
 // crates/codec/src/zeros.rs).
 #pragma once
 #include "stream.cuh"

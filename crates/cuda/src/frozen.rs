@@ -1,4 +1,4 @@
-//! Frozen buffers on the GPU (`docs/format.md`): packed once, in one piece of memory that the caller gives, then read in place.
+//! Frozen buffers on the GPU (`docs/reference/format.md`): packed once, in one piece of memory that the caller gives, then read in place.
 
 use std::{collections::HashMap, sync::Arc};
 

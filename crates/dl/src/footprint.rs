@@ -9,7 +9,7 @@ pub const VALUE_BYTES: u64 = 4;
 
 /// What the driver, the libraries and the scratch of convolutions take, whatever the network.
 ///
-/// Fitted to the published memory of three networks (`docs/case-study.md`).
+/// Fitted to the published memory of three networks (`docs/notes/case-study.md`).
 pub const WORKSPACE_BYTES: u64 = 300 << 20;
 
 /// Bytes that training takes at one batch size.

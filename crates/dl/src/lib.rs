@@ -3,7 +3,7 @@
 //! A [`Network`] is its layers. From them come the [footprint](Network::footprint) of training at a batch size,
 //! the [time()] of an iteration on a GPU, the [largest batch](largest_batch) that a memory holds with and
 //! without compression, and a [trace](Network::application) of one iteration for the simulator. The model is
-//! compared with [published](validate) throughputs. `docs/case-study.md` describes it.
+//! compared with [published](validate) throughputs. `docs/notes/case-study.md` describes it.
 
 #![forbid(unsafe_code)]
 

@@ -34,7 +34,7 @@ pub struct Gpu {
     pub dram_gb_per_s: f64,
 }
 
-/// The constants of the throughput model. `docs/case-study.md` says where each comes from.
+/// The constants of the throughput model. `docs/notes/case-study.md` says where each comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// Share of its peak that an SM reaches in the inner loop of a matrix product.

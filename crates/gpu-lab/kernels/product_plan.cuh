@@ -1,5 +1,5 @@
 // The product's plan: the tile scheduler of its persistent blocks, and the ring of stages in shared memory through which a
-// producer warp feeds the consumers. docs/device-header.md has a drawing.
+// producer warp feeds the consumers. docs/reference/device-header.md has a drawing.
 #pragma once
 #include "buddy_device.cuh"
 #include "bulk.cuh"

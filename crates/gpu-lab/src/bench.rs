@@ -34,7 +34,7 @@ const PAIRS: [(CodecKind, Target, Fill); 15] = [
     (CodecKind::Rank64, Target::X4, Fill::Values),
 ];
 
-/// Codecs whose sizes are counted in one pass, besides all that are asked for: those of a snapshot in docs/watching.md.
+/// Codecs whose sizes are counted in one pass, besides all that are asked for: those of a snapshot in docs/guide/hpc-programs.md.
 const FEW: [CodecKind; 4] = [CodecKind::Bpc, CodecKind::Planes64, CodecKind::Zeros32, CodecKind::Fp32];
 
 /// Data that nvCOMP packs, too, and the bytes of a value.

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! What belongs to one entry, by file: [`PageEntry`] finds its page, [`buddy_core::Extent`] its place,
-//! [`MetadataCache`] models the cost of knowing its size. `docs/format.md` has the bits.
+//! [`MetadataCache`] models the cost of knowing its size. `docs/reference/format.md` has the bits.
 
 #![cfg_attr(not(loom), forbid(unsafe_code))]
 

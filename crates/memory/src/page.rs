@@ -1,4 +1,4 @@
-//! Page-table entries: 64 bits, of which 24 are the paper's addition (`docs/format.md`, "Page-table entry").
+//! Page-table entries: 64 bits, of which 24 are the paper's addition (`docs/reference/format.md`, "Page-table entry").
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// The worked example of `docs/format.md`.
+    /// The worked example of `docs/reference/format.md`.
     #[test]
     fn the_page_of_entry_5_of_a_2x_allocation() {
         let entry = PageEntry {

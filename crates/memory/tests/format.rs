@@ -1,4 +1,4 @@
-//! The worked example of `docs/format.md` is what the code does.
+//! The worked example of `docs/reference/format.md` is what the code does.
 
 use buddy_core::{Extent, SizeClass, Target};
 use buddy_memory::PageEntry;
@@ -28,8 +28,8 @@ fn the_page_shows_entry_5_of_a_2x_allocation() {
         format!("page     entry {:#018x}", page.to_bits().unwrap()),
     ];
     assert_eq!((place.nibble.shift, SizeClass::S3.index()), (4, 4));
-    let text = include_str!("../../../docs/format.md");
+    let text = include_str!("../../../docs/reference/format.md");
     for line in lines {
-        assert!(text.contains(&line), "docs/format.md lacks: {line}");
+        assert!(text.contains(&line), "docs/reference/format.md lacks: {line}");
     }
 }

@@ -1,4 +1,4 @@
-//! What all allocations may have together: a carve-out of three times the device memory allows 4x (`docs/deviations.md`, D41).
+//! What all allocations may have together: a carve-out of three times the device memory allows 4x (`docs/explain/deviations.md`, D41).
 
 use buddy_core::{Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Policy, Target, TargetRange, Targets};
 

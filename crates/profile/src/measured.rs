@@ -66,7 +66,7 @@ pub struct Tried {
     pub threshold: f64,
 }
 
-/// The run's parameter that says what codecs had learned of its allocations (docs/snapshots.md).
+/// The run's parameter that says what codecs had learned of its allocations (docs/reference/snapshots.md).
 const LEARNED: &str = "learned_codecs";
 /// Short runs of entries that are sampled of an allocation, in all snapshots together.
 const SAMPLE_RUNS: usize = 512;

@@ -22,7 +22,7 @@ fn the_record_is_of_the_run() {
 
 #[test]
 fn the_page_shows_the_script_that_made_it() {
-    let page = fs::read_to_string(shipped("docs/snapshots.md")).unwrap();
+    let page = fs::read_to_string(shipped("docs/reference/snapshots.md")).unwrap();
     let script = fs::read_to_string(shipped("examples/heat_run.py")).unwrap();
-    assert!(page.contains(&script), "docs/snapshots.md and examples/heat_run.py differ");
+    assert!(page.contains(&script), "docs/reference/snapshots.md and examples/heat_run.py differ");
 }

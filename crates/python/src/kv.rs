@@ -1,4 +1,4 @@
-//! Keys and values of attention in compressed memory on a GPU (docs/attention.md).
+//! Keys and values of attention in compressed memory on a GPU (docs/explain/attention.md).
 
 use buddy_cuda::{Attend, CudaStream, Fresh, KvCache, KvMemory, KvRows, KvShape};
 use pyo3::prelude::*;

@@ -2,7 +2,7 @@
 //!
 //! A [`Simulator`] runs [kernels](buddy_trace::Kernel) on a [GPU](spec::Gpu) with a [link](spec::Link) in a
 //! [`Mode`]. A [`ClassMap`] says how each entry compresses; no codec is called. The result is a [`Report`].
-//! The model follows the paper's "Performance Evaluation"; `docs/model.md` explains it and every parameter.
+//! The model follows the paper's "Performance Evaluation"; `docs/explain/model-gpu.md` explains it and every parameter.
 //!
 //! One simulation runs on one thread, is deterministic, and computes no cycle in which nothing happens.
 

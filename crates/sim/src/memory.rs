@@ -14,7 +14,7 @@ use crate::{
     um::Um,
 };
 
-/// What lies behind L2, and what a miss of it costs (`docs/model.md`, "Modes").
+/// What lies behind L2, and what a miss of it costs (`docs/explain/model-gpu.md`, "Modes").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {

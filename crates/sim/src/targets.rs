@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{Allocation, ClassMap, Classes, Error, Home};
 
-/// A file of targets, by what its rows go by. `docs/targets.md` describes both kinds.
+/// A file of targets, by what its rows go by. `docs/reference/targets.md` describes both kinds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TargetsFile {
     /// By name, for a program whose allocations have names: what `buddy profile` writes.

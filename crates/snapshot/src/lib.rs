@@ -5,7 +5,7 @@
 //! panics, and allocates no more than the headers that are really there.
 //!
 //! A [`Run`] is a directory of snapshots of a program's memory; a [`RunWriter`] makes one
-//! (`docs/snapshots.md`).
+//! (`docs/reference/snapshots.md`).
 //!
 //! This crate is an exception to the rule that crates hold no unsafe code: mapping a file needs it, and all of
 //! it lies in `source.rs`. The mapping has a price: if another program truncates a file while it is read, the

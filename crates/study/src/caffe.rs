@@ -1,4 +1,4 @@
-//! The paper's networks as Caffe holds them: every blob with its gradient for the whole run (docs/deep-learning.md).
+//! The paper's networks as Caffe holds them: every blob with its gradient for the whole run (docs/explain/deep-learning.md).
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -1,8 +1,8 @@
-//! docs/deviations.md as a page shows it.
+//! docs/explain/deviations.md as a page shows it.
 
 use buddy_report::Deviation;
 
-const TEXT: &str = include_str!("../../../docs/deviations.md");
+const TEXT: &str = include_str!("../../../docs/explain/deviations.md");
 
 /// Every deviation, by number.
 pub fn deviations() -> Vec<Deviation> {

@@ -1,10 +1,13 @@
 //! Pages of the documentation: their tables and pictures, made of figures.
 //!
 //! A table stands between the lines `<!-- table NAME -->` and `<!-- end -->`, where NAME is that of a figure; `NAME 2` is its
-//! second table. A picture is whatever a page links to as `img/FILE` and a figure has a file of that name. The table `headlines` and
-//! the picture `img/summary.svg` are of all figures together: a run of some of them leaves both as they are.
+//! second table. A page in a folder of the documentation links to the picture of a figure as `../img/FILE`. The table
+//! `headlines` and the picture `summary.svg` need every figure: a run of some of them leaves both unchanged.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use buddy_core::{Figure, Grid, Panel, Record};
 use buddy_report::{figure_files, grid_markdown, summary_picture, summary_text};
@@ -16,14 +19,17 @@ const END: &str = "<!-- end -->\n";
 /// The table of what the paper states first, from every figure that has some of it.
 const HEADLINES: &str = "headlines";
 
-/// Writes the tables and pictures of these figures into the pages of a directory that ask for them; what belongs to
-/// other figures stays.
+/// Writes the tables and pictures of `figures` into the pages in the folders of `dir`. Tables and pictures of other
+/// figures stay unchanged.
 ///
 /// # Errors
 /// If a page cannot be read or written, asks for a table that a figure does not have, or does not end one.
 pub fn write(dir: &Path, figures: &[Record<Figure>]) -> Result<(), Error> {
     let read = |source| Error::Read { path: dir.to_owned(), source };
-    for entry in fs::read_dir(dir).map_err(read)? {
+    let folders = fs::read_dir(dir).map_err(read)?.map(|entry| entry.map(|one| one.path()));
+    let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>().map_err(read)?;
+    let pages = folders.iter().filter(|path| path.is_dir()).map(fs::read_dir).collect::<Result<Vec<_>, _>>();
+    for entry in pages.map_err(read)?.into_iter().flatten() {
         let path = entry.map_err(read)?.path();
         if path.extension().is_none_or(|extension| extension != "md") {
             continue;
@@ -35,7 +41,7 @@ pub fn write(dir: &Path, figures: &[Record<Figure>]) -> Result<(), Error> {
         }
         let summary = is_whole(figures).then(|| ("summary.svg".to_owned(), summary_picture(figures)));
         for (name, svg) in figures.iter().flat_map(|record| figure_files(&record.data)).chain(summary) {
-            if page.contains(&format!("](img/{name})")) {
+            if page.contains(&format!("](../img/{name})")) {
                 put(&dir.join("img").join(name), &svg)?;
             }
         }
@@ -126,7 +132,8 @@ mod tests {
         use buddy_core::{Heat, PageMap};
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("img")).unwrap();
-        fs::write(dir.path().join("a.md"), "![map](img/m.svg)\n").unwrap();
+        fs::create_dir(dir.path().join("guide")).unwrap();
+        fs::write(dir.path().join("guide/a.md"), "![map](../img/m.svg)\n").unwrap();
         let map = PageMap::from_digits(1, &["5"]).unwrap();
         let heat = |name: &str| {
             let panel = Panel::Heat(Heat { title: String::new(), remark: String::new(), map: map.clone() });

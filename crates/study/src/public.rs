@@ -1,4 +1,4 @@
-//! Public CUDA programs: their memory was watched on a GPU (docs/watching.md), and is profiled here from the records.
+//! Public CUDA programs: their memory was watched on a GPU (docs/guide/hpc-programs.md), and is profiled here from the records.
 
 use std::{collections::BTreeMap, path::Path};
 

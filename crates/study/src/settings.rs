@@ -22,7 +22,7 @@ impl Settings {
     /// Every stage in less than two minutes.
     pub const QUICK: Self =
         Self { name: "quick", bytes: Some(4_000_000), network_instructions: 2_000_000, seed: 1 };
-    /// What docs/results.md shows.
+    /// What docs/explain/results.md shows.
     pub const DEFAULT: Self =
         Self { name: "default", bytes: Some(64_000_000), network_instructions: 60_000_000, seed: 1 };
     /// The paper's footprints, which take hours.

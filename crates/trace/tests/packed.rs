@@ -157,7 +157,7 @@ impl Kernel for Example {
 
 /// The hexadecimal bytes of the example; what stands behind two blanks is a remark.
 fn documented() -> Vec<u8> {
-    let page = include_str!("../../../docs/traces.md");
+    let page = include_str!("../../../docs/reference/traces.md");
     let block = page.split("```example\n").nth(1).unwrap().split("```").next().unwrap();
     let hex: String =
         block.lines().map(|line| line.split("  ").next().unwrap()).collect::<String>().replace(' ', "");

@@ -67,7 +67,7 @@ pub trait Workload: Send {
     fn allocations(&self) -> Vec<Allocation<'_>>;
 
     /// One or a few of the program's steps on a GPU: its dominant kernels, walking the same arrays at the same
-    /// addresses as [`describe`](crate::describe) gives them. `docs/model.md` says what each does.
+    /// addresses as [`describe`](crate::describe) gives them. `docs/explain/model-gpu.md` says what each does.
     fn application(&self) -> Application;
 
     /// Compares the answer with the known one; called after the last step.

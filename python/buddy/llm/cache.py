@@ -1,4 +1,4 @@
-"""Keys and values in compressed memory on a GPU, in pages (docs/attention.md)."""
+"""Keys and values in compressed memory on a GPU, in pages (docs/explain/attention.md)."""
 
 from __future__ import annotations
 

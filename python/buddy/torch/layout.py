@@ -1,4 +1,4 @@
-"""Sizes of frozen buffers (docs/format.md), in arithmetic that symbolic shapes go through, and codecs by type."""
+"""Sizes of frozen buffers (docs/reference/format.md), in arithmetic that symbolic shapes go through, and codecs by type."""
 
 import torch
 

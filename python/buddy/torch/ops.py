@@ -1,6 +1,6 @@
 """The operators ``buddy::pack``, ``buddy::unpack`` and ``buddy::linear``.
 
-They take plain tensors, words and numbers: a packed tensor is one tensor of bytes, a frozen buffer (docs/format.md), and the words
+They take plain tensors, words and numbers: a packed tensor is one tensor of bytes, a frozen buffer (docs/reference/format.md), and the words
 say what its header says too, so that nothing has to be read back from the GPU. The CPU's go through the Rust codec, the GPU's
 through its kernels, in PyTorch's memory and on its current stream; both write the same bits.
 """

@@ -40,7 +40,7 @@ use crate::{
 /// Choose targets for every allocation of a program from snapshots of its memory
 ///
 /// Reads a run: a folder of snapshots or of dumps over time, a model's folder, a file of arrays, or the record of a run without
-/// its bytes (docs/snapshots.md). A name is enough for what comes with buddy: a network (resnet50), whose training was recorded,
+/// its bytes (docs/reference/snapshots.md). A name is enough for what comes with buddy: a network (resnet50), whose training was recorded,
 /// or a workload (cg), which runs now.
 ///
 /// Says how the memory compresses over time, what each policy makes of it, and which targets to use: those with which it takes

@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 
 /// Run many simulations: every combination of settings that a plan asks for
 ///
-/// A plan is a TOML file of axes (docs/sweeps.md): any setting of `buddy simulate`, any field of a GPU's file, as values, lists
+/// A plan is a TOML file of axes (docs/guide/sweeps.md): any setting of `buddy simulate`, any field of a GPU's file, as values, lists
 /// or ranges, crossed or zipped, with filters. Every point has a key of all that decides its result, and a store holds the
 /// result of each once: the same command goes on where it was, and another plan takes what it shares.
 ///

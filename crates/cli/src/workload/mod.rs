@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 /// Run the paper's HPC programs and keep what their memory holds
 ///
 /// Ten compact programs of the methods that the paper studied. Their values evolve by real numerics, on any
-/// machine; docs/workloads.md describes each.
+/// machine; docs/explain/workloads.md describes each.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

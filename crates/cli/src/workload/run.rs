@@ -23,7 +23,7 @@ use crate::{output, progress::Bar};
 
 /// Run a workload and write what its memory holds at ten evenly spaced times
 ///
-/// The snapshots are a run directory (docs/snapshots.md): run.json and a .safetensors file each. The disk must
+/// The snapshots are a run directory (docs/reference/snapshots.md): run.json and a .safetensors file each. The disk must
 /// have room for all ten, which is looked at first. An interrupted run leaves the snapshots that are complete, and
 /// no half one.
 ///

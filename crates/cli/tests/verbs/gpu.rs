@@ -36,7 +36,7 @@ fn impossible_sizes_are_refused() {
     }
 }
 
-/// Records that were written on a GPU are drawn without one; the pictures of docs/large.md are these.
+/// Records that were written on a GPU are drawn without one; the pictures of docs/explain/larger-than-memory.md are these.
 #[test]
 fn a_run_of_the_wave_is_drawn_from_its_record() {
     let docs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));

@@ -1,4 +1,4 @@
-//! Base-Delta-Immediate (`docs/format.md`, "BDI").
+//! Base-Delta-Immediate (`docs/reference/format.md`, "BDI").
 //!
 //! The entry is read as values of 8, 4 or 2 bytes. Each value is a small difference from one of two bases: zero,
 //! or the first value that is not small itself. A 4-bit tag names the form; the smallest form wins.

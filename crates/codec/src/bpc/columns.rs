@@ -73,7 +73,7 @@ impl Columns {
         }
     }
 
-    /// Bits of the planes' codes, by the table of `docs/format.md`.
+    /// Bits of the planes' codes, by the table of `docs/reference/format.md`.
     #[inline(always)]
     pub(super) fn plane_bits(&self) -> u32 {
         let zero = !self.any & ((1 << 33) - 1);

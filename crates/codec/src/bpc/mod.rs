@@ -1,4 +1,4 @@
-//! Bit-Plane Compression, the paper's choice (`docs/format.md`, "BPC").
+//! Bit-Plane Compression, the paper's choice (`docs/reference/format.md`, "BPC").
 //!
 //! The 31 differences of neighbouring 32-bit words, as 33-bit numbers, are turned on their side into 33 planes;
 //! each plane is XORed with the one above it. Smooth data leaves planes of zeros, which cost almost nothing.

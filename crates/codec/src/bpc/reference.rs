@@ -1,4 +1,4 @@
-//! BPC as `docs/format.md` says it, line by line: the slow twin.
+//! BPC as `docs/reference/format.md` says it, line by line: the slow twin.
 
 use buddy_core::{Entry, words32};
 

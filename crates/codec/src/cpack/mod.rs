@@ -1,4 +1,4 @@
-//! C-Pack (`docs/format.md`, "C-Pack").
+//! C-Pack (`docs/reference/format.md`, "C-Pack").
 //!
 //! Each 32-bit word is compared with zero and with a small dictionary of words that came before it in the
 //! entry, from its most significant byte down. The dictionary is rebuilt by the decoder, so it costs nothing.

@@ -1,4 +1,4 @@
-//! Codecs that turn an entry's words into small numbers, and pack those in fields (`docs/format.md`, "fields").
+//! Codecs that turn an entry's words into small numbers, and pack those in fields (`docs/reference/format.md`, "fields").
 //!
 //! Each learns of its allocation how words become small: as places in a table of frequent values ([`Table`]), as
 //! differences at a stride ([`Stride`]), as counts of a unit ([`Scaled`]). The packing is the same for these: widths are

@@ -1,4 +1,4 @@
-//! Numbers of any length, each behind a prefix code of its length (`docs/format.md`, "prefix32, prefix64").
+//! Numbers of any length, each behind a prefix code of its length (`docs/reference/format.md`, "prefix32, prefix64").
 //!
 //! Where the numbers of an entry differ in length, fields of one width waste what the longest needs. Here a number of n bits
 //! takes n - 1, its top bit being known, and a code that is short for lengths that are frequent in the allocation.

@@ -1,4 +1,4 @@
-//! Words as their places in a table of frequent values, each behind a prefix code of its length (`docs/format.md`, "rank32, rank64").
+//! Words as their places in a table of frequent values, each behind a prefix code of its length (`docs/reference/format.md`, "rank32, rank64").
 //!
 //! Fields of one width give all values the same bits. Here frequent ones, which stand first, take fewer; and 256 values that are
 //! equally frequent take eight bits each and nothing else, so that 32 of them fill a sector.

@@ -1,4 +1,4 @@
-//! Doubles as counts of a unit (`docs/format.md`, "scaled64").
+//! Doubles as counts of a unit (`docs/reference/format.md`, "scaled64").
 //!
 //! Many doubles are quotients: of a random integer by the largest one, of cents by a hundred, of an integer by a power of
 //! two. The dividend has far fewer bits than the quotient.

@@ -1,4 +1,4 @@
-//! Words as differences at a stride (`docs/format.md`, "stride32, stride64").
+//! Words as differences at a stride (`docs/reference/format.md`, "stride32, stride64").
 //!
 //! For what comes back every few words: the corners of a mesh's cells, the columns of a matrix's rows, records, and
 //! fields that are smooth, whose differences are small or whose differences of differences are.

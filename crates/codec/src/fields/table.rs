@@ -1,4 +1,4 @@
-//! Words as their places in a table of frequent values (`docs/format.md`, "table32, table64").
+//! Words as their places in a table of frequent values (`docs/reference/format.md`, "table32, table64").
 
 use buddy_core::{Entry, Layout, SizeClass};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Codecs that know where sign, exponent and mantissa of a float lie (`docs/format.md`, "fp16, fp32 and bf16").
+//! Codecs that know where sign, exponent and mantissa of a float lie (`docs/reference/format.md`, "fp16, fp32 and bf16").
 //!
 //! Mantissas of real data look like noise, exponents do not: the values of an entry share a few, and zeros cost
 //! nothing once a bitmap says where they are. `sparse` is the layout that all three codecs have; bf16 has two

@@ -1,4 +1,4 @@
-//! Frequent Pattern Compression (`docs/format.md`, "FPC").
+//! Frequent Pattern Compression (`docs/reference/format.md`, "FPC").
 //!
 //! Each 32-bit word, or run of zero words, is a 3-bit prefix and as little data as its pattern needs.
 

@@ -1,4 +1,4 @@
-//! Frozen buffers (`docs/format.md`): data that will not change, packed once. What overflows is known then and lies compact
+//! Frozen buffers (`docs/reference/format.md`): data that will not change, packed once. What overflows is known then and lies compact
 //! behind an index, so that one piece of memory holds all: no slots that stay empty, no second memory.
 
 mod header;

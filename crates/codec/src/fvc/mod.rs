@@ -1,4 +1,4 @@
-//! Frequent Value Compression (`docs/format.md`, "FVC").
+//! Frequent Value Compression (`docs/reference/format.md`, "FVC").
 //!
 //! A profiling pass over an allocation finds its most frequent 32-bit values. Each word is then the code of one
 //! of them, or an escape and the word itself.

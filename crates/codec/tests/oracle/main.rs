@@ -1,4 +1,4 @@
-//! Each codec once more, as slowly and plainly as `docs/format.md` tells it: text of zeros and ones, made by
+//! Each codec once more, as slowly and plainly as `docs/reference/format.md` tells it: text of zeros and ones, made by
 //! arithmetic on wide integers. The real ones must write the same bits. The paper's five are here, our own formats
 //! in `own`, `floats`, `fields`, `prefix` and `rank`; `learned` compares those that learn.
 

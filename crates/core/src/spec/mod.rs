@@ -1,6 +1,6 @@
 //! GPUs and links as data: `specs/*.toml`, read in one place and validated once.
 //!
-//! The simulator, the planner and the model of training take what they need of the same [`Gpu`]. `docs/model.md` lists
+//! The simulator, the planner and the model of training take what they need of the same [`Gpu`]. `docs/explain/model-gpu.md` lists
 //! every parameter with its value, its source and its effect. A file may extend a built-in one: `base = "h200"` and only
 //! what differs.
 

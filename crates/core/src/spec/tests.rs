@@ -86,7 +86,7 @@ fn a_file_may_extend_a_built_in_one() {
 }
 
 /// A simulation runs at the clock that the latencies were measured at, the model of training at that of the published
-/// throughputs; `docs/model.md` says which is which.
+/// throughputs; `docs/explain/model-gpu.md` says which is which.
 #[test]
 fn a_clock_for_each_use() {
     let clocks = |name: &str| {
@@ -100,16 +100,16 @@ fn a_clock_for_each_use() {
 
 #[test]
 fn the_pages_name_every_gpu_and_link() {
-    let model = include_str!("../../../../docs/model.md");
+    let model = include_str!("../../../../docs/explain/model-gpu.md");
     let header = model.lines().find(|line| line.starts_with("| parameter |")).unwrap();
     for name in Gpu::names() {
-        assert!(header.contains(name), "docs/model.md has no column for {name}");
+        assert!(header.contains(name), "docs/explain/model-gpu.md has no column for {name}");
     }
     for name in Link::names() {
         let rows = || model.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
         assert!(
             rows().any(|row| row.split(", ").any(|known| known == name)),
-            "docs/model.md has no row for {name}"
+            "docs/explain/model-gpu.md has no row for {name}"
         );
     }
 }

@@ -30,7 +30,7 @@ impl Network {
     /// thinned. Where even that is more than the share, only some of such kernels are run, so that each kind of
     /// kernel keeps its part of the whole. Allocations and addresses are those of the whole iteration. Cycles of a
     /// sample are no time of an iteration: compare samples of the same share with each other. A sample loses what one
-    /// kernel leaves in L2 for the next; `docs/case-study.md` says how much that matters.
+    /// kernel leaves in L2 for the next; `docs/notes/case-study.md` says how much that matters.
     ///
     /// # Panics
     /// If the share is not above 0.

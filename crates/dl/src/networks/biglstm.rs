@@ -1,6 +1,6 @@
 //! BigLSTM: a language model of two LSTM layers of 8192 cells, each projected to 1024 values.
 //!
-//! The paper gives neither the vocabulary nor the length of a sequence. `docs/case-study.md` says why these.
+//! The paper gives neither the vocabulary nor the length of a sequence. `docs/notes/case-study.md` says why these.
 
 use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
 

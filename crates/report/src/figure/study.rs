@@ -10,7 +10,7 @@ use crate::{Page, escape};
 /// An entry of the list of deviations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deviation {
-    /// Its number in docs/deviations.md, the 46 of D46.
+    /// Its number in docs/explain/deviations.md, the 46 of D46.
     pub number: u32,
     /// Its title, without Markdown.
     pub title: String,
@@ -58,7 +58,7 @@ pub fn study_page(
     page.part(
         "deviations",
         "Where we differ, and why",
-        "The entries of docs/deviations.md that this page names.",
+        "The entries of docs/explain/deviations.md that this page names.",
         &shown,
     )
     .data("figures.json", &format!("[{}]", figures.iter().map(Record::to_json).collect::<Vec<_>>().join(",")))

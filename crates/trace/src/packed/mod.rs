@@ -1,6 +1,6 @@
 //! Our own trace format, `.warps`: what a kernel's warps execute in well under a byte an instruction.
 //!
-//! docs/traces.md is the specification. A kernel executes few different instructions in few different orders, and its
+//! docs/reference/traces.md is the specification. A kernel executes few different instructions in few different orders, and its
 //! warps walk memory alike. So a file holds each instruction once, each order of them (a path) once, and of
 //! the addresses only where a warp does not walk as the warp before it. [`Reader`] is a
 //! [`Kernel`](crate::Kernel) that puts the pieces together again; [`write()`] takes any kernel apart.
