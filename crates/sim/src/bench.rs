@@ -1,4 +1,4 @@
-//! Four fixed traces by which the simulator's speed is measured.
+//! Four fixed traces that benchmark the simulator's speed.
 
 use std::time::Instant;
 
@@ -7,18 +7,18 @@ use buddy_trace::{
     pattern::{Arithmetic, Array, Gemm, RandomSectors, Stencil, Stream},
 };
 
-/// Names of the traces.
+/// Names accepted by [`trace`].
 pub const TRACES: [&str; 4] = ["arithmetic", "streaming", "mixed", "random"];
 
-/// The kernels of a trace; `length` 1 is a few million warp instructions (random: half a million). Ten times
-/// the length runs ten times as many instructions of the same kind.
+/// Returns the kernels of a trace. `length` 1 is a few million warp instructions (random: half a
+/// million); the count is proportional to `length`.
 ///
 /// # Panics
-/// For a name that is not in [`TRACES`].
+/// If `name` is not in [`TRACES`].
 pub fn trace(name: &str, length: u32) -> Vec<Box<dyn Kernel>> {
     let array = |slot: u64, element_bytes| Array { base: slot << 34, element_bytes };
     match name {
-        // Dependent multiply-adds, four chains in each of 64 warps of an SM.
+        // Dependent multiply-adds, four chains in each of 64 warps per SM.
         "arithmetic" => vec![Box::new(Arithmetic::new(448, 256, Op::Fp32, 70 * length, 4))],
         // c = a + b over arrays far larger than L2.
         "streaming" => {
@@ -26,16 +26,16 @@ pub fn trace(name: &str, length: u32) -> Vec<Box<dyn Kernel>> {
             let (a, b, c) = (array(1, 4), array(2, 4), array(3, 4));
             vec![Box::new(Stream::new(Launch::linear("add", 896, 256), &[a, b], &[c], elements, 1))]
         }
-        // Matrix products through shared memory and stencils, one after the other.
+        // Matrix products through shared memory, and stencils.
         "mixed" => (0..length).flat_map(|_| mixed(array)).collect(),
-        // 32 random sectors of 4 GiB for each load.
+        // 32 random sectors of 4 GiB per load.
         "random" => vec![Box::new(RandomSectors::new(448, 256, 1 << 34, 1 << 32, 36 * length))],
         other => panic!("no trace '{other}'"),
     }
 }
 
-/// The rate of Accel-Sim on a machine of the same kind, measured earlier on traces of the same kinds; none where there
-/// is no such trace.
+/// Returns Accel-Sim's rate in million warp instructions per second on a comparable machine and
+/// trace, if it was measured.
 pub fn accel_sim_million_per_s(trace: &str) -> Option<f64> {
     match trace {
         "arithmetic" => Some(0.105),
@@ -45,27 +45,28 @@ pub fn accel_sim_million_per_s(trace: &str) -> Option<f64> {
     }
 }
 
-/// Time that this thread worked: other programs disturb it less than time that passes.
+/// CPU time of this thread, less disturbed by other processes than wall time.
 #[derive(Debug)]
 pub struct Clock {
     begin: Instant,
-    worked: Option<u64>,
+    cpu_ns: Option<u64>,
 }
 
 impl Clock {
-    /// Starts counting the time that this thread spends on a core.
+    /// Starts the clock.
     pub fn start() -> Self {
-        Self { begin: Instant::now(), worked: Self::worked() }
+        Self { begin: Instant::now(), cpu_ns: Self::cpu_ns() }
     }
 
-    /// Nanoseconds that the thread has been on a core.
-    fn worked() -> Option<u64> {
+    /// Returns the thread's CPU time in nanoseconds, where the system reports it.
+    fn cpu_ns() -> Option<u64> {
         std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
     }
 
-    /// Seconds since then that this thread was on a core, where the system tells (Linux), and else those that passed.
+    /// Returns the seconds since the start: CPU time where the system reports it (Linux), else wall
+    /// time.
     pub fn seconds(&self) -> f64 {
-        match (self.worked, Self::worked()) {
+        match (self.cpu_ns, Self::cpu_ns()) {
             (Some(before), Some(now)) if now > before => (now - before) as f64 / 1e9,
             _ => self.begin.elapsed().as_secs_f64(),
         }

@@ -1,4 +1,4 @@
-//! The map of a program: its allocations, the targets that were chosen for them, and their classes.
+//! Builds the class map of a program from its allocations, their targets and their size classes.
 
 use buddy_core::{AllocationInfo, AllocationTarget, ENTRY_BYTES, PAGE_BYTES, TargetRange, TargetTable};
 use buddy_trace::Application;
@@ -6,15 +6,15 @@ use buddy_trace::Application;
 use crate::{Allocation, ClassMap, Classes, Error, Home};
 
 impl ClassMap {
-    /// Gives each allocation of a program the targets that the table has under its name. One without a row, and
-    /// every one without a table, is plain device memory; those that the program keeps in host memory stay there.
-    /// `classes` says how the entries of an allocation compress, by its number in the program.
+    /// Gives each allocation of a program the targets of the table row with its name. Without a row
+    /// or a table it is uncompressed device memory; host allocations stay in host memory. `classes`
+    /// returns the size classes of an allocation by its index in the program.
     ///
-    /// A row with one target is for an allocation of any length, so that targets of a small run serve a large one.
+    /// A row with a single target fits any length, so targets of a small run serve a large one.
     ///
     /// # Errors
-    /// [`Error::Table`] for ranges of other pages than the allocation's, [`Error::Allocation`] for allocations that
-    /// overlap or are not aligned to entries.
+    /// [`Error::Table`] if the ranges do not cover the allocation's pages, [`Error::Allocation`] if
+    /// allocations overlap or are not aligned to entries.
     pub fn bind(
         application: &Application,
         table: Option<&TargetTable>,
@@ -29,7 +29,7 @@ impl ClassMap {
                 classes: classes(index, info),
             };
             match table.and_then(|table| table.get(&info.name)) {
-                Some(row) if whole.home == Home::Device => all.extend(ranges(&whole, row)?),
+                Some(row) if whole.home == Home::Device => all.extend(split_ranges(&whole, row)?),
                 _ => all.push(whole),
             }
         }
@@ -37,14 +37,14 @@ impl ClassMap {
     }
 }
 
-/// One allocation for each range of pages.
-fn ranges(whole: &Allocation, row: &AllocationTarget) -> Result<Vec<Allocation>, Error> {
+/// Splits an allocation into one per range of pages.
+fn split_ranges(whole: &Allocation, row: &AllocationTarget) -> Result<Vec<Allocation>, Error> {
     let (page, entry) = (PAGE_BYTES as u64, ENTRY_BYTES as u64);
     let ranges = row.ranges_of(whole.bytes)?;
     let mut start = 0;
     let part = |range: &TargetRange| {
         let end = whole.bytes.min(start + range.pages * page);
-        let classes = whole.classes.part(start / entry..end.div_ceil(entry));
+        let classes = whole.classes.slice(start / entry..end.div_ceil(entry));
         let home = range.target.into();
         let part = Allocation { base: whole.base + start, bytes: end - start, home, classes };
         start = end;
@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_pages_become_allocations_with_their_own_classes() {
+    fn page_ranges_become_allocations_with_their_own_classes() {
         let ranges = [(1, Target::Uncompressed), (1, Target::X4), (1, Target::X16)];
         let mut map = bind(vec![row("b", 20_000, &ranges), row("h", 128, &[(1, Target::X2)])]).unwrap();
         let mut at = |line: u64| {
-            let found = map.find(line).unwrap();
-            (found.home, found.class, found.entry)
+            let mapped = map.find(line).unwrap();
+            (mapped.home, mapped.class, mapped.entry)
         };
         assert_eq!(at(0), (Home::Device, SizeClass::Zero, 0));
         assert_eq!(at(64 + 63), (Home::Device, SizeClass::Zero, 63));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_target_fits_any_length_and_ranges_only_their_own() {
+    fn one_target_fits_any_length_but_ranges_must_match() {
         assert!(bind(vec![row("b", 1 << 30, &[(9, Target::X2)])]).is_ok());
         let error = bind(vec![row("b", 1 << 14, &[(1, Target::X2), (1, Target::X1)])]).unwrap_err();
         assert!(error.to_string().ends_with("the ranges have 2 pages; it has 3"), "{error}");

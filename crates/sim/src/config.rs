@@ -1,28 +1,28 @@
-//! Everything that decides a simulation besides its kernels.
+//! Configuration of a simulation, apart from its kernels.
 
 use crate::{ClassMap, Mode, spec};
 
-/// What to simulate on.
+/// GPU, link, memory mode and data of a simulation.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The GPU that is modelled, as `specs/` describes it.
+    /// GPU model, from `specs/`.
     pub gpu: spec::Gpu,
     /// The link to buddy or host memory.
     pub link: spec::Link,
-    /// How its memory works.
+    /// Memory system behind L2.
     pub mode: Mode,
-    /// The allocations and the size classes of their entries.
+    /// Allocations and the size classes of their entries.
     pub map: ClassMap,
-    /// With Unified Memory, the share of the allocations that does not fit device memory: 0 to 0.5.
+    /// In mode `Um`, the share of the allocations that does not fit device memory: 0 to 0.5.
     pub oversubscription: f64,
-    /// Whether copies from the host take time.
+    /// If true, copies from the host take time.
     pub timed_copies: bool,
-    /// Cycles between two samples of the timeline; none without.
+    /// Cycles between two timeline samples; no timeline if `None`.
     pub sample_cycles: Option<u64>,
 }
 
 impl Config {
-    /// The ideal mode without allocations.
+    /// Returns the ideal mode without allocations.
     pub fn new(gpu: spec::Gpu, link: spec::Link) -> Self {
         Self {
             gpu,

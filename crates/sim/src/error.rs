@@ -1,20 +1,20 @@
-//! Why a simulation cannot be run.
+//! Errors of the simulator.
 
-/// What is wrong with a specification, an allocation or a kernel.
+/// A specification, allocation or kernel that cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A GPU or a link that does not exist, or whose file cannot be used.
+    /// An unknown GPU or link, or an unusable specification file.
     #[error(transparent)]
     Spec(#[from] buddy_core::spec::SpecError),
-    /// A file of targets that is no TOML, has an unknown or missing field, or a value out of range.
+    /// A targets file that is not TOML, has an unknown or missing field, or a value out of range.
     #[error("{file}: {why}")]
     Targets {
-        /// Its path.
+        /// Path of the file.
         file: String,
-        /// The field and what is wrong with it.
+        /// The field and the problem.
         why: String,
     },
-    /// An allocation that is crooked or overlaps another.
+    /// An allocation that is empty, misaligned or overlaps another.
     #[error("the allocation of {bytes} bytes at {base:#x} is empty, not aligned to 128, or overlaps another")]
     Allocation {
         /// First address of the allocation; it must be a multiple of 128.
@@ -22,44 +22,44 @@ pub enum Error {
         /// Length of the allocation in bytes; it must not be 0.
         bytes: u64,
     },
-    /// Allocations that are larger than any memory.
+    /// Allocations whose total exceeds 1 TiB.
     #[error("the allocations have {bytes} bytes together; at most 2^40 bytes, 1 TiB, can be simulated")]
     TooLarge {
-        /// Bytes of all of them, as far as they were added up.
+        /// Sum of the allocations' bytes, saturating.
         bytes: u64,
     },
-    /// A table of targets that contradicts itself, or is for pages that an allocation does not have.
+    /// An inconsistent target table, or one for pages that an allocation does not have.
     #[error(transparent)]
     Table(#[from] buddy_core::TargetsError),
-    /// A block that needs more than an SM has.
+    /// A block that exceeds the resources of an SM.
     #[error("a block of {kernel} needs {needs} {what}; an SM has {has}")]
     BlockTooBig {
-        /// Name of the kernel, as its launch gives it.
+        /// Kernel name from the launch.
         kernel: String,
-        /// What there is too little of.
+        /// The exceeded resource.
         what: &'static str,
-        /// What the block needs.
+        /// Amount that the block needs.
         needs: u64,
-        /// How much of it an SM has.
+        /// Amount that an SM has.
         has: u64,
     },
-    /// Warps that wait for each other.
+    /// Warps in a deadlock.
     #[error(
         "the warps of {kernel} wait for each other at cycle {cycle}: a barrier that not all of them reach"
     )]
     Deadlock {
-        /// The kernel.
+        /// Kernel name from the launch.
         kernel: String,
-        /// Cycle of the core at which nothing could happen any more.
+        /// Core cycle from which no warp can issue.
         cycle: u64,
     },
-    /// The kernel's trace cannot be read.
+    /// A trace that cannot be read.
     #[error(transparent)]
     Trace(#[from] buddy_trace::Error),
 }
 
 impl Error {
-    /// An error of the TOML reader, on one line.
+    /// Wraps a TOML error, its message folded into one line.
     pub(crate) fn toml(file: &str, error: &toml::de::Error) -> Self {
         let why = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
         Self::Targets { file: file.to_owned(), why }

@@ -1,8 +1,8 @@
-//! The whole GPU: windows of time in which first the SMs run and then L2 takes what they sent.
+//! The whole GPU, simulated in windows of time: first all SMs run, then L2 serves their requests.
 //!
-//! A window is as long as the interconnect's latency. What an SM sends in one arrives in the next, so that L2
-//! can be served after all SMs and still in the order of time; and because every server says at once when a
-//! request will be done, the answer needs no event of its own.
+//! A window is as long as the interconnect's latency. A request sent in one window reaches L2 in
+//! the next, so serving L2 after all SMs keeps requests in time order. Every server returns the
+//! completion time at once, so replies need no events.
 
 use std::cell::Cell;
 
@@ -11,17 +11,17 @@ use buddy_trace::{Application, Kernel, Step};
 
 use crate::{
     Config, Error,
-    l2::{L2, Want},
+    bandwidth::{BandwidthServer, TICKS},
+    l2::{L2, Operation},
     params::Params,
-    pipe::{BandwidthServer, TICKS},
     request::{Kind, Request, Requests, count},
-    sm::{NEVER, Outside, Sm},
+    sm::{NEVER, Sm, SmContext},
     stats::{KernelReport, Report},
     timeline::{Sample, Timeline},
     tlb::Tlb,
 };
 
-/// A GPU that runs kernels one after the other.
+/// A GPU that runs kernels one after another.
 #[derive(Debug)]
 pub struct Simulator {
     config: Config,
@@ -31,10 +31,10 @@ pub struct Simulator {
     requests: Requests,
     arrived: Vec<Request>,
     now: u64,
-    /// Starts the blocks, one after the other.
+    /// Block dispatcher of the whole GPU.
     dispatcher: BandwidthServer,
     tlb: Tlb,
-    reply_tick: u64,
+    reply_sector_ticks: u64,
     kernels: Vec<KernelReport>,
     copy_cycles: u64,
     change_cycles: u64,
@@ -42,7 +42,7 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// A GPU at cycle 0 with empty caches.
+    /// Creates a GPU at cycle 0 with empty caches.
     pub fn new(config: Config) -> Self {
         let params = Params::new(&config.gpu);
         let reply = f64::from(config.gpu.interconnect.reply_bytes_per_cycle);
@@ -54,7 +54,7 @@ impl Simulator {
             now: 0,
             dispatcher: BandwidthServer::new(),
             tlb: Tlb::new(&config.gpu),
-            reply_tick: (32.0 / reply * TICKS as f64).round() as u64,
+            reply_sector_ticks: (32.0 / reply * TICKS as f64).round() as u64,
             kernels: Vec::new(),
             copy_cycles: 0,
             change_cycles: 0,
@@ -64,7 +64,7 @@ impl Simulator {
         }
     }
 
-    /// Copies bytes from the host, in time if the configuration says so.
+    /// Copies bytes from the host; takes time only if `Config::timed_copies` is set.
     pub fn copy(&mut self, bytes: u64) {
         if self.config.timed_copies {
             self.timed_copy(bytes);
@@ -77,7 +77,8 @@ impl Simulator {
         self.now += cycles;
     }
 
-    /// Changes targets between two kernels: so many stored bytes are read and written once, at the speed of device memory.
+    /// Changes targets between two kernels: reads and writes `bytes` stored bytes once, at the
+    /// bandwidth of device memory.
     pub fn change(&mut self, bytes: u64) {
         let cycles = (2.0 * bytes as f64 / self.config.gpu.dram_bytes_per_cycle()).ceil() as u64;
         self.change_cycles += cycles;
@@ -88,8 +89,8 @@ impl Simulator {
         traffic.written_sectors += sectors;
     }
 
-    /// Runs a program to its end and returns `true`, or `false` once `keep_on` says no. Its copies take time: a
-    /// program lists those that belong to its work, not those that bring its data before it starts.
+    /// Runs a program to its end. Returns `false` if `keep_on` stopped it. Its copies are always
+    /// timed: a program lists only those that are part of its work, not the initial upload.
     ///
     /// # Errors
     /// As [`Simulator::run`].
@@ -98,10 +99,10 @@ impl Simulator {
         application: &Application,
         keep_on: &mut dyn FnMut(&Self) -> bool,
     ) -> Result<bool, Error> {
-        let whole = Cell::new(true);
+        let completed = Cell::new(true);
         let mut keep_on = |simulator: &Self| {
-            whole.set(whole.get() && keep_on(simulator));
-            whole.get()
+            completed.set(completed.get() && keep_on(simulator));
+            completed.get()
         };
         for step in &application.steps {
             match step {
@@ -115,11 +116,10 @@ impl Simulator {
         Ok(true)
     }
 
-    /// Runs a kernel to its end. `keep_on` is asked once in a while; once it says no, the run ends early.
+    /// Runs a kernel to its end, or until `keep_on`, called every 4096 windows, returns `false`.
     ///
     /// # Errors
-    /// [`Error`] if a block does not fit an SM, the kernel's source fails, or its warps wait for each other
-    /// without end.
+    /// [`Error`] if a block does not fit an SM, the kernel's source fails, or its warps deadlock.
     pub fn run(
         &mut self,
         kernel: &mut dyn Kernel,
@@ -132,7 +132,7 @@ impl Simulator {
         let per_sm = self.params.blocks_per_sm(&self.config.gpu, &launch)?;
         let sms = self.sms.len();
         for sm in (0..per_sm).flat_map(|_| 0..sms) {
-            let (sm, mut out) = self.split(sm, kernel, &launch, &mut next_block);
+            let (sm, mut out) = self.sm_context(sm, kernel, &launch, &mut next_block);
             sm.launch(start + out.params.launch, &mut out)?;
         }
         let mut windows = 0u64;
@@ -157,19 +157,19 @@ impl Simulator {
         Ok(())
     }
 
-    /// One SM and what it needs to run.
-    fn split<'a>(
+    /// Borrows one SM and the shared state that it runs with.
+    fn sm_context<'a>(
         &'a mut self,
         sm: usize,
         kernel: &'a mut dyn Kernel,
         launch: &'a buddy_trace::Launch,
         next_block: &'a mut u64,
-    ) -> (&'a mut Sm, Outside<'a>) {
+    ) -> (&'a mut Sm, SmContext<'a>) {
         let (params, requests, dispatcher) = (&self.params, &mut self.requests, &mut self.dispatcher);
         let (blocks, floor) = (launch.blocks(), self.now * TICKS);
         (
             &mut self.sms[sm],
-            Outside { params, kernel, launch, next_block, blocks, requests, dispatcher, floor },
+            SmContext { params, kernel, launch, next_block, blocks, requests, dispatcher, floor },
         )
     }
 
@@ -189,7 +189,7 @@ impl Simulator {
         self.requests.open(end);
         for sm in 0..self.sms.len() {
             if self.sms[sm].next < end {
-                let (sm, mut out) = self.split(sm, kernel, launch, next_block);
+                let (sm, mut out) = self.sm_context(sm, kernel, launch, next_block);
                 sm.run(start, end, &mut out)?;
             }
         }
@@ -212,41 +212,43 @@ impl Simulator {
     /// Serves a request that arrives at L2.
     #[inline]
     fn arrive(&mut self, floor: u64, cycle: u64, request: &Request) {
-        let Request { line, sectors, full, load_id, place, .. } = *request;
+        let Request { line, sectors, full, load_id, l1_line, .. } = *request;
         let sm = &mut self.sms[usize::from(request.sm)];
-        let want = match request.kind {
-            Kind::Read => Want::Read,
-            Kind::Write => Want::Write { full },
-            // Its lanes come in the place of the sectors that are overwritten.
-            Kind::Atomic | Kind::Reduce => Want::Atomic { passes: full },
+        let operation = match request.kind {
+            Kind::Read => Operation::Read,
+            Kind::Write => Operation::Write { full },
+            // Atomics carry their passes in the `full` field.
+            Kind::Atomic | Kind::Reduce => Operation::Atomic { passes: full },
             Kind::Merge => {
-                let done = sm.arrival(place);
+                let done = sm.fill_time(l1_line);
                 return sm.complete(load_id, done);
             }
         };
-        let wait = self.tlb.wait(cycle * TICKS, line);
-        let leaves = wait + self.l2.access(floor, cycle * TICKS, request.sm, line, sectors, want);
+        let translation = self.tlb.wait(cycle * TICKS, line);
+        let reply_at =
+            translation + self.l2.access(floor, cycle * TICKS, request.sm, line, sectors, operation);
         if matches!(request.kind, Kind::Write | Kind::Reduce) {
-            return sm.end_store(leaves.div_ceil(TICKS));
+            return sm.end_store(reply_at.div_ceil(TICKS));
         }
-        let bytes = count(sectors) * self.reply_tick;
-        let done = sm.reply.send(floor, leaves + self.params.interconnect * TICKS, bytes).div_ceil(TICKS);
-        sm.fill(place, line, done);
+        let transfer = count(sectors) * self.reply_sector_ticks;
+        let done =
+            sm.reply.send(floor, reply_at + self.params.interconnect * TICKS, transfer).div_ceil(TICKS);
+        sm.fill(l1_line, line, done);
         sm.complete(load_id, done);
     }
 
-    /// Warp instructions issued so far.
+    /// Returns the warp instructions issued so far.
     pub fn instructions(&self) -> u64 {
         self.sms.iter().map(|sm| sm.counts.instructions).sum()
     }
 
-    /// The first address and the length of each allocation that no access has reached: where it is all of a file of
-    /// targets, the file is for another program.
+    /// Returns the base and length of each allocation that no access has reached. If that is every
+    /// allocation of a targets file, the file belongs to another program.
     pub fn untouched(&self) -> Vec<(u64, u64)> {
         self.l2.memory.map.untouched()
     }
 
-    /// Cycles of the core since the start, over all kernels and timed copies.
+    /// Returns the core cycles since the start, over all kernels and timed copies.
     pub fn cycle(&self) -> u64 {
         self.now
     }
@@ -267,7 +269,7 @@ impl Simulator {
         sample
     }
 
-    /// Time and traffic of everything that has run so far.
+    /// Returns the time and traffic so far.
     pub fn report(&self) -> Report {
         let kernels: u64 = self.kernels.iter().map(|kernel| kernel.cycles).sum();
         let between = (self.copy_cycles, self.change_cycles);
@@ -277,7 +279,7 @@ impl Simulator {
         Report::new(&self.config, cycles, between, &counts, &self.l2, self.kernels.clone())
     }
 
-    /// Counters over time, if the configuration asks for them.
+    /// Returns the counters over time if `Config::sample_cycles` is set.
     pub fn timeline(&self) -> Option<&Timeline> {
         self.timeline.as_ref()
     }

@@ -1,27 +1,27 @@
-//! The shared cache: slices that each serve requests in order, over whatever memory lies behind.
+//! The L2 cache: slices that each serve requests in order, backed by [`Memory`].
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use crate::{
     Config,
+    bandwidth::TICKS,
     cache::{Cache, UNKNOWN, hash_set, hash_slice},
     memory::Memory,
-    pipe::TICKS,
     request::count,
 };
 
-/// What a request wants from L2.
+/// Operation of an L2 request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Want {
-    /// To read the sectors; those that are missing are fetched.
+pub(crate) enum Operation {
+    /// Reads the sectors; missing ones are fetched.
     Read,
-    /// To write the sectors; those in `full` are overwritten whole.
+    /// Writes the sectors; those in `full` are overwritten whole.
     Write { full: u8 },
-    /// To change the sectors in place, in so many passes over the line.
+    /// Modifies the sectors in place, in `passes` passes over the line.
     Atomic { passes: u8 },
 }
 
-/// Requests and traffic of L2 since the start, over all slices.
+/// Request and traffic counters, over all slices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) reads: u64,
@@ -31,24 +31,24 @@ pub(crate) struct Counts {
     pub(crate) evictions: u64,
     /// Ticks that requests waited for their slice.
     pub(crate) wait_ticks: u64,
-    /// Ticks between misses and their fills, all added up.
+    /// Ticks between misses and their fills, summed.
     pub(crate) miss_ticks: u64,
 }
 
 #[derive(Debug)]
 struct Slice {
-    /// The tick from which it can take the next request.
+    /// Tick from which it accepts the next request.
     free: u64,
-    /// When the misses in flight end, and how many there may be.
+    /// MSHRs: completion ticks of the misses in flight, at most `mshrs`.
     misses: BinaryHeap<Reverse<u64>>,
-    most: usize,
-    /// When the last write-backs have their place, a ring: memory takes them in order.
-    writes: [u64; WRITES],
-    next: usize,
+    mshrs: usize,
+    /// Write-back queue, a ring: ticks at which memory accepts the last write-backs.
+    write_backs: [u64; WRITE_BACK_QUEUE],
+    next_write_back: usize,
 }
 
-/// Write-backs of a slice that memory need not have taken yet.
-const WRITES: usize = 32;
+/// Length of a slice's write-back queue.
+const WRITE_BACK_QUEUE: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct L2 {
@@ -56,19 +56,18 @@ pub(crate) struct L2 {
     slices: Vec<Slice>,
     sets: u32,
     latency: u64,
-    /// The power of two of neighbouring lines in a slice.
+    /// log2 of the consecutive lines in a slice.
     interleave: u32,
     partitions: u32,
-    /// Slices of a partition.
-    part: u32,
-    /// Ticks to another partition and back.
-    far: u64,
-    /// Sectors that a miss fetches together.
+    slices_per_partition: u32,
+    /// Round-trip ticks to the other partition.
+    cross_partition: u64,
+    /// Sectors fetched together on a miss.
     fetch: u32,
-    /// Ticks of a slice for a sector that is read, written, written in part, and for one pass of an atomic.
+    /// Slice ticks per sector read, sector written, partially written sector, and atomic pass.
     sector: u64,
     written: u64,
-    partial: u64,
+    partial_write: u64,
     atomic: u64,
     pub(crate) memory: Memory,
     pub(crate) counts: Counts,
@@ -81,9 +80,9 @@ impl L2 {
         let slice = || Slice {
             free: 0,
             misses: BinaryHeap::new(),
-            most: spec.misses as usize,
-            writes: [0; WRITES],
-            next: 0,
+            mshrs: spec.misses as usize,
+            write_backs: [0; WRITE_BACK_QUEUE],
+            next_write_back: 0,
         };
         Self {
             cache: Cache::new((sets * spec.slices) as usize, spec.ways as usize),
@@ -92,101 +91,126 @@ impl L2 {
             latency: u64::from(spec.latency_cycles) * TICKS,
             interleave: (spec.interleave_bytes / 128).trailing_zeros(),
             partitions: spec.partitions,
-            part: spec.slices / spec.partitions,
-            far: u64::from(spec.far_cycles) * TICKS,
+            slices_per_partition: spec.slices / spec.partitions,
+            cross_partition: u64::from(spec.far_cycles) * TICKS,
             fetch: spec.fetch_bytes / 32,
             sector: (TICKS as f64 / spec.sectors_per_cycle).round() as u64,
             written: (TICKS as f64 / spec.written_sectors_per_cycle).round() as u64,
-            partial: (TICKS as f64 * spec.partial_cycles).round() as u64,
+            partial_write: (TICKS as f64 * spec.partial_cycles).round() as u64,
             atomic: (TICKS as f64 * spec.atomic_cycles).round() as u64,
             memory: Memory::new(config),
             counts: Counts::default(),
         }
     }
 
-    /// Serves a request of an SM that arrives at tick `at`; gives the tick at which its answer leaves.
+    /// Serves a request of an SM that arrives at tick `at`; returns the tick at which its reply
+    /// leaves.
     ///
-    /// Requests come in the order of their times, and none before `floor` comes any more.
+    /// Requests arrive in time order, none before `floor`.
     #[inline]
-    pub(crate) fn access(&mut self, floor: u64, at: u64, sm: u16, line: u64, sectors: u8, want: Want) -> u64 {
+    pub(crate) fn access(
+        &mut self,
+        floor: u64,
+        at: u64,
+        sm: u16,
+        line: u64,
+        sectors: u8,
+        operation: Operation,
+    ) -> u64 {
         let home = hash_slice(line >> self.interleave, self.slices.len() as u32);
-        if self.partitions == 1 || home / self.part == u32::from(sm) % self.partitions {
-            let (done, missing) = self.serve(floor, at, home, line, sectors, want);
-            self.count(want, missing);
+        if self.partitions == 1 || home / self.slices_per_partition == u32::from(sm) % self.partitions {
+            let (done, missing) = self.serve(floor, at, home, line, sectors, operation);
+            self.count(operation, missing);
             return done;
         }
-        let near = (home + self.part) % self.slices.len() as u32;
-        if want == Want::Read {
-            return self.read_far(floor, at, near, home, line, sectors);
+        let near_slice = (home + self.slices_per_partition) % self.slices.len() as u32;
+        if operation == Operation::Read {
+            return self.read_remote(floor, at, near_slice, home, line, sectors);
         }
-        // A write passes the near slice, and a copy there is one no more.
-        let start = self.occupy(near, at, sectors, want);
-        let set = self.set(near, line);
-        if let Some(place) = self.cache.find(set, line) {
-            self.cache.line(place).valid &= !sectors;
+        // A write goes through the near slice and invalidates its copy.
+        let start = self.reserve(near_slice, at, sectors, operation);
+        let set = self.set(near_slice, line);
+        if let Some(index) = self.cache.find(set, line) {
+            self.cache.line(index).valid &= !sectors;
         }
-        let (done, missing) = self.serve(floor, start, home, line, sectors, want);
-        self.count(want, missing);
-        done + self.far
+        let (done, missing) = self.serve(floor, start, home, line, sectors, operation);
+        self.count(operation, missing);
+        done + self.cross_partition
     }
 
-    /// Reads through the near slice, which keeps a copy of what lies in another part.
-    fn read_far(&mut self, floor: u64, at: u64, near: u32, home: u32, line: u64, sectors: u8) -> u64 {
-        let start = self.occupy(near, at, sectors, Want::Read);
-        let (place, there) = self.find(floor, start, near, line);
-        let missing = sectors & !there;
+    /// Reads a line of another partition through the near slice, which keeps a copy.
+    fn read_remote(
+        &mut self,
+        floor: u64,
+        at: u64,
+        near_slice: u32,
+        home: u32,
+        line: u64,
+        sectors: u8,
+    ) -> u64 {
+        let start = self.reserve(near_slice, at, sectors, Operation::Read);
+        let (index, valid) = self.find(floor, start, near_slice, line);
+        let missing = sectors & !valid;
         let mut done = start + self.latency;
         let mut fetched = 0;
         if missing != 0 {
-            let need = self.widen(missing) & !there;
-            let (ready, absent) = self.serve(floor, start, home, line, need, Want::Read);
-            done = ready + self.far;
+            let need = self.fetch_mask(missing) & !valid;
+            let (ready, absent) = self.serve(floor, start, home, line, need, Operation::Read);
+            done = ready + self.cross_partition;
             fetched = absent;
-            self.fill(place, start, need, done);
+            self.fill(index, start, need, done);
         }
-        self.count(Want::Read, fetched);
-        self.wait(place, sectors, done)
+        self.count(Operation::Read, fetched);
+        self.wait_for_fill(index, sectors, done)
     }
 
-    /// Serves a request in the slice to which its line belongs; gives the tick at which the answer leaves and the
-    /// sectors that were missing.
+    /// Serves a request in the line's home slice; returns the tick at which the reply leaves and
+    /// the missing sectors.
     #[inline]
-    fn serve(&mut self, floor: u64, at: u64, slice: u32, line: u64, sectors: u8, want: Want) -> (u64, u8) {
-        let start = self.occupy(slice, at, sectors, want);
-        let (place, there) = self.find(floor, start, slice, line);
-        let missing = match want {
-            Want::Write { full } => sectors & !there & !full,
-            _ => sectors & !there,
+    fn serve(
+        &mut self,
+        floor: u64,
+        at: u64,
+        slice: u32,
+        line: u64,
+        sectors: u8,
+        operation: Operation,
+    ) -> (u64, u8) {
+        let start = self.reserve(slice, at, sectors, operation);
+        let (index, valid) = self.find(floor, start, slice, line);
+        let missing = match operation {
+            Operation::Write { full } => sectors & !valid & !full,
+            _ => sectors & !valid,
         };
         let mut done = start + self.latency;
         if missing != 0 {
-            let need = if want == Want::Read { self.widen(missing) & !there } else { missing };
-            done = done.max(self.miss(floor, start, slice as usize, line, need, place));
+            let need = if operation == Operation::Read { self.fetch_mask(missing) & !valid } else { missing };
+            done = done.max(self.miss(floor, start, slice as usize, line, need, index));
         }
-        if want != (Want::Write { full: sectors }) {
-            done = self.wait(place, sectors, done);
+        if operation != (Operation::Write { full: sectors }) {
+            done = self.wait_for_fill(index, sectors, done);
         }
-        if let Some(place) = place
-            && want != Want::Read
+        if let Some(index) = index
+            && operation != Operation::Read
         {
-            let entry = self.cache.line(place);
+            let entry = self.cache.line(index);
             entry.valid |= sectors;
             entry.dirty |= sectors;
         }
         (done, missing)
     }
 
-    /// Takes a slice's time for a request; gives the tick at which it begins.
+    /// Reserves slice time for a request; returns its start tick.
     #[inline]
-    fn occupy(&mut self, slice: u32, at: u64, sectors: u8, want: Want) -> u64 {
+    fn reserve(&mut self, slice: u32, at: u64, sectors: u8, operation: Operation) -> u64 {
         let sent = count(sectors);
-        let cost = match want {
-            Want::Read => sent * self.sector,
-            Want::Write { full } => sent * self.written + count(sectors & !full) * self.partial,
-            Want::Atomic { passes } => u64::from(passes).max(sent) * self.atomic,
+        let cost = match operation {
+            Operation::Read => sent * self.sector,
+            Operation::Write { full } => sent * self.written + count(sectors & !full) * self.partial_write,
+            Operation::Atomic { passes } => u64::from(passes).max(sent) * self.atomic,
         };
-        match want {
-            Want::Read => self.counts.read_sectors += sent,
+        match operation {
+            Operation::Read => self.counts.read_sectors += sent,
             _ => self.counts.written_sectors += sent,
         }
         let slice = &mut self.slices[slice as usize];
@@ -201,19 +225,19 @@ impl L2 {
         (slice * self.sets + hash_set(line, self.sets)) as usize
     }
 
-    /// The place of a line in a slice, made if need be, and the sectors that are there.
+    /// Looks up or allocates a line in a slice; returns its index and valid sectors.
     #[inline]
     fn find(&mut self, floor: u64, at: u64, slice: u32, line: u64) -> (Option<usize>, u8) {
         let set = self.set(slice, line);
         match self.cache.find(set, line) {
-            Some(place) => (Some(place), self.cache.line(place).valid),
-            None => (self.make_room(floor, at, slice as usize, set, line), 0),
+            Some(index) => (Some(index), self.cache.line(index).valid),
+            None => (self.allocate(floor, at, slice as usize, set, line), 0),
         }
     }
 
-    /// The sectors that are fetched when some are missing: aligned groups of them.
+    /// Returns the sectors to fetch on a miss: aligned groups of `fetch`.
     #[inline]
-    fn widen(&self, missing: u8) -> u8 {
+    fn fetch_mask(&self, missing: u8) -> u8 {
         match self.fetch {
             1 => missing,
             2 => {
@@ -224,37 +248,38 @@ impl L2 {
         }
     }
 
-    /// The later of a tick and that at which sectors arrive that are on their way for somebody else.
+    /// Returns the later of `done` and the arrival of requested sectors that are already in flight.
     #[inline]
-    fn wait(&mut self, place: Option<usize>, sectors: u8, done: u64) -> u64 {
-        let Some(place) = place else { return done };
-        let entry = self.cache.line(place);
-        if entry.flight & sectors != 0 { done.max(entry.ready) } else { done }
+    fn wait_for_fill(&mut self, index: Option<usize>, sectors: u8, done: u64) -> u64 {
+        let Some(index) = index else { return done };
+        let entry = self.cache.line(index);
+        if entry.in_flight & sectors != 0 { done.max(entry.ready) } else { done }
     }
 
     #[inline]
-    fn count(&mut self, want: Want, missing: u8) {
-        if want == Want::Read {
+    fn count(&mut self, operation: Operation, missing: u8) {
+        if operation == Operation::Read {
             self.counts.reads += 1;
             self.counts.read_hits += u64::from(missing == 0);
         }
     }
 
-    /// Gives a line a place; a dirty line that lay there is written back.
+    /// Allocates a line; a dirty victim is written back.
     #[inline]
-    fn make_room(&mut self, floor: u64, at: u64, slice: usize, set: usize, line: u64) -> Option<usize> {
-        let (place, victim) = self.cache.insert(set, line, at)?;
+    fn allocate(&mut self, floor: u64, at: u64, slice: usize, set: usize, line: u64) -> Option<usize> {
+        let (index, victim) = self.cache.insert(set, line, at)?;
         if let Some(victim) = victim
             && victim.dirty != 0
         {
             self.counts.evictions += 1;
             let done = self.memory.write_back(floor, at, victim.number, victim.dirty, victim.valid);
-            self.slices[slice].write(done);
+            self.slices[slice].queue_write_back(done);
         }
-        Some(place)
+        Some(index)
     }
 
-    /// Fetches what is missing; gives the tick at which it is there. With no place for it, it only passes by.
+    /// Fetches the missing sectors; returns their arrival tick. Without a line they bypass the
+    /// cache.
     fn miss(
         &mut self,
         floor: u64,
@@ -262,7 +287,7 @@ impl L2 {
         slice: usize,
         line: u64,
         missing: u8,
-        place: Option<usize>,
+        index: Option<usize>,
     ) -> u64 {
         let (memory, latency) = (&mut self.memory, self.latency);
         let mut sectors = missing;
@@ -272,51 +297,51 @@ impl L2 {
             fill.ready
         });
         self.counts.miss_ticks += ready - at;
-        self.fill(place, at, sectors, ready);
+        self.fill(index, at, sectors, ready);
         ready
     }
 
-    /// Notes sectors that arrive at tick `ready`.
+    /// Marks sectors as arriving at tick `ready`.
     #[inline]
-    fn fill(&mut self, place: Option<usize>, at: u64, sectors: u8, ready: u64) {
-        if let Some(place) = place {
-            let entry = self.cache.line(place);
-            let old = if entry.ready > at && entry.ready != UNKNOWN { entry.flight } else { 0 };
-            // What was there already, perhaps changed, stays.
+    fn fill(&mut self, index: Option<usize>, at: u64, sectors: u8, ready: u64) {
+        if let Some(index) = index {
+            let entry = self.cache.line(index);
+            let old = if entry.ready > at && entry.ready != UNKNOWN { entry.in_flight } else { 0 };
+            // Valid sectors, perhaps dirty, are kept.
             let new = sectors & !entry.valid;
-            (entry.flight, entry.ready) = (old | new, ready.max(if old != 0 { entry.ready } else { 0 }));
+            (entry.in_flight, entry.ready) = (old | new, ready.max(if old != 0 { entry.ready } else { 0 }));
             entry.valid |= sectors;
         }
     }
 
-    /// Sectors that memory does not have yet.
+    /// Returns the number of dirty sectors.
     pub(crate) fn dirty_sectors(&self) -> u64 {
         self.cache.dirty_sectors()
     }
 }
 
 impl Slice {
-    /// Runs a miss once there is room for it, and holds up the slice until then.
+    /// Issues a miss once an MSHR is free, and blocks the slice until then.
     #[inline]
     fn miss(&mut self, at: u64, run: impl FnOnce(u64) -> u64) -> u64 {
-        if self.misses.len() < self.most {
+        if self.misses.len() < self.mshrs {
             let done = run(at);
             self.misses.push(Reverse(done));
             return done;
         }
-        let mut first = self.misses.peek_mut().expect("there may be at least one");
+        let mut first = self.misses.peek_mut().expect("mshrs is at least one");
         let start = at.max(first.0);
         self.free = self.free.max(start);
-        // In the place of the one that ended: less work than to take it out and put the new one in.
+        // Overwrites the completed miss: cheaper than a pop and a push.
         *first = Reverse(run(start));
         first.0
     }
 
-    /// Notes a write-back, and holds up the slice while too many wait.
+    /// Queues a write-back, and blocks the slice while the queue is full.
     #[inline]
-    fn write(&mut self, done: u64) {
-        self.free = self.free.max(self.writes[self.next]);
-        self.writes[self.next] = done;
-        self.next = (self.next + 1) % WRITES;
+    fn queue_write_back(&mut self, done: u64) {
+        self.free = self.free.max(self.write_backs[self.next_write_back]);
+        self.write_backs[self.next_write_back] = done;
+        self.next_write_back = (self.next_write_back + 1) % WRITE_BACK_QUEUE;
     }
 }

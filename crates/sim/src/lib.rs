@@ -1,13 +1,16 @@
-//! Time and traffic of a trace on a modelled GPU, with memory that is compressed and split over a link.
+//! A model GPU: computes the time and memory traffic of a trace, with memory compressed and split
+//! over a link.
 //!
-//! A [`Simulator`] runs [kernels](buddy_trace::Kernel) on a [GPU](spec::Gpu) with a [link](spec::Link) in a
-//! [`Mode`]. A [`ClassMap`] says how each entry compresses; no codec is called. The result is a [`Report`].
-//! The model follows the paper's "Performance Evaluation"; `docs/explain/model-gpu.md` explains it and every parameter.
+//! A [`Simulator`] runs [kernels](buddy_trace::Kernel) on a [GPU](spec::Gpu) with a
+//! [link](spec::Link) in a [`Mode`]. A [`ClassMap`] gives the size class of each entry; no codec is
+//! called. The result is a [`Report`]. The model follows the paper's "Performance Evaluation";
+//! `docs/explain/model-gpu.md` explains it and every parameter.
 //!
-//! One simulation runs on one thread, is deterministic, and computes no cycle in which nothing happens.
+//! A simulation runs on one thread, is deterministic, and skips cycles without events.
 
 #![forbid(unsafe_code)]
 
+mod bandwidth;
 pub mod bench;
 mod bind;
 mod cache;
@@ -22,7 +25,6 @@ mod lru;
 mod map;
 mod memory;
 mod params;
-mod pipe;
 mod request;
 mod sm;
 mod sorted;

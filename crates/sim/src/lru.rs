@@ -1,15 +1,15 @@
-//! Which way of a set was used least recently.
+//! LRU order of the ways of each set.
 
-/// Ways whose order fits one word, four bits each.
+/// Largest number of ways whose order fits one word, four bits each.
 const PACKED: usize = 16;
 
-/// The ways of every set in the order of their last use, the oldest first. At the start that is the order of the ways.
+/// The ways of each set ordered by last use, oldest first; initially in way order.
 #[derive(Debug)]
 pub(crate) struct Lru {
     ways: usize,
-    /// For up to 16 ways a word for each set, the oldest way in its lowest bits: then an order changes by shifts.
+    /// Up to 16 ways: one word per set, the oldest way in the lowest bits.
     packed: Vec<u64>,
-    /// For more, a list for each set.
+    /// More than 16 ways: a list per set.
     listed: Vec<u16>,
 }
 
@@ -33,7 +33,7 @@ impl Lru {
         }
     }
 
-    /// The way of this age: 0 is the oldest.
+    /// Returns the way of this age; 0 is the oldest.
     #[inline]
     pub(crate) fn way(&self, set: usize, age: usize) -> usize {
         match self.packed.get(set) {
@@ -42,24 +42,25 @@ impl Lru {
         }
     }
 
-    /// Makes a way the youngest.
+    /// Makes a way the most recently used.
     #[inline]
     pub(crate) fn touch(&mut self, set: usize, way: usize) {
         const ONES: u64 = 0x1111_1111_1111_1111;
         let age = match self.packed.get(set) {
             Some(order) => {
-                // The lowest four bits that are zero: where the way stands. Carries only reach what lies above.
+                // Finds the lowest zero nibble, the position of the way. Borrows only reach the
+                // nibbles above it.
                 let other = order ^ (way as u64 * ONES);
                 (other.wrapping_sub(ONES) & !other & ONES << 3).trailing_zeros() as usize / 4
             }
             None => (0..self.ways).find(|&age| self.way(set, age) == way).unwrap_or(0),
         };
-        self.renew(set, age);
+        self.promote(set, age);
     }
 
-    /// Makes the way of this age the youngest; those that are younger close up.
+    /// Makes the way of this age the most recently used.
     #[inline]
-    pub(crate) fn renew(&mut self, set: usize, age: usize) {
+    pub(crate) fn promote(&mut self, set: usize, age: usize) {
         match self.packed.get_mut(set) {
             Some(order) => {
                 let (way, below) = (*order >> (4 * age) & 0xf, (1u64 << (4 * age)) - 1);
@@ -77,9 +78,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A word and a list keep what a plain list of ways keeps.
+        /// Both layouts match a plain list of ways.
         #[test]
-        fn the_order_is_that_of_the_last_use(ways in 1usize..40, used in proptest::collection::vec(0usize..40, 0..200)) {
+        fn ways_are_ordered_by_last_use(ways in 1usize..40, used in proptest::collection::vec(0usize..40, 0..200)) {
             let mut lru = Lru::new(3, ways);
             let mut plain: Vec<usize> = (0..ways).collect();
             for way in used {

@@ -1,6 +1,6 @@
-//! What the simulator knows of data: for each allocation its target and the size class of every entry.
+//! The class map: each allocation's target and the size class of every entry.
 //!
-//! The map is an input. It comes from a profile, from a workload's snapshot or from a test; no codec is called.
+//! The map is an input, from a profile, a workload's snapshot or a test; no codec is called.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,32 +12,32 @@ use crate::Error;
 /// The size classes of an allocation's entries.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Classes {
-    /// Every entry the same.
+    /// The same class for every entry.
     Uniform(SizeClass),
-    /// One for each entry from `first` on, shared with whoever saw them; entries past the end are raw.
+    /// One class per entry from `first` on; entries past the end are raw.
     Each {
-        /// The classes of a whole allocation.
+        /// Classes of a whole allocation.
         classes: Arc<[SizeClass]>,
-        /// Where in them this allocation begins.
+        /// Index of this allocation's first entry in `classes`.
         first: usize,
     },
-    /// Drawn for each entry, always the same for the same entry and seed: the share of each class, in the
-    /// order of [`SizeClass::ALL`].
+    /// Drawn at random per entry, a fixed function of entry and seed.
     Shares {
-        /// The shares; what is missing to 1 is raw.
+        /// Probability of each class, in the order of [`SizeClass::ALL`]; the remainder to 1 is
+        /// raw.
         shares: [f64; 6],
-        /// Another seed gives the same shares to other entries.
+        /// Seed of the draw.
         seed: u64,
     },
 }
 
 impl Classes {
-    /// One class for each entry.
+    /// Creates classes listed per entry.
     pub fn each(classes: impl Into<Arc<[SizeClass]>>) -> Self {
         Self::Each { classes: classes.into(), first: 0 }
     }
 
-    /// The class of an entry.
+    /// Returns the class of an entry.
     #[inline]
     pub fn get(&self, entry: u64) -> SizeClass {
         match self {
@@ -57,8 +57,9 @@ impl Classes {
         }
     }
 
-    /// The classes of some of the entries. Of shares it is another draw, since entries are counted anew.
-    pub(crate) fn part(&self, entries: Range<u64>) -> Self {
+    /// Returns the classes of a range of entries. `Shares` are drawn anew, since entries are
+    /// renumbered.
+    pub(crate) fn slice(&self, entries: Range<u64>) -> Self {
         match self {
             Self::Uniform(class) => Self::Uniform(*class),
             Self::Each { classes, first } => {
@@ -71,14 +72,14 @@ impl Classes {
     }
 }
 
-/// Where an allocation lies.
+/// Memory that holds an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// In device memory, uncompressed: its page table entries say so, and it has no metadata.
+    /// Device memory, uncompressed and without metadata, as marked in its page table entries.
     Device,
-    /// In device memory and, where an entry needs more than the target gives it, in buddy memory.
+    /// Device memory, with the overflow of entries larger than the target in buddy memory.
     Compressed(Target),
-    /// In host memory, read over the link in every mode.
+    /// Host memory, accessed over the link in every mode.
     Host,
 }
 
@@ -88,16 +89,16 @@ impl From<Target> for Home {
     }
 }
 
-/// A range of addresses with one home, and how each of its entries compresses.
+/// An address range in one memory, with the size class of each entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allocation {
-    /// Its first address, a multiple of 128.
+    /// Base address, a multiple of 128.
     pub base: u64,
-    /// Its length; the last entry may be partly used.
+    /// Length; the last entry may be partly used.
     pub bytes: u64,
-    /// Device memory, compressed with a target, or host memory.
+    /// Memory that holds it.
     pub home: Home,
-    /// The classes of its entries.
+    /// Size classes of its entries.
     pub classes: Classes,
 }
 
@@ -107,23 +108,24 @@ impl Allocation {
     }
 }
 
-/// The most bytes of all allocations together: more than a GPU's memory, and few enough to count entry by entry.
-const MOST_BYTES: u64 = 1 << 40;
+/// Limit on the bytes of all allocations: more than any GPU's memory, few enough to iterate over
+/// entries.
+const MAX_BYTES: u64 = 1 << 40;
 
-/// The allocations of a program. Addresses outside all of them are plain device memory.
+/// The allocations of a program. Addresses outside all of them are uncompressed device memory.
 #[derive(Debug, Clone, Default)]
 pub struct ClassMap {
-    /// By their first line.
+    /// Sorted by first line.
     allocations: Vec<(u64, Allocation, Extent)>,
-    /// Which of them any line was found in.
+    /// Whether any line of each allocation was looked up.
     touched: Vec<bool>,
-    /// Where the last line was found: the next is most often there too.
+    /// Index of the last hit, tried first by the next lookup.
     last: usize,
 }
 
-/// What the map says of a line.
+/// A line's entry in the map.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct MappedEntry {
     pub(crate) home: Home,
     pub(crate) class: SizeClass,
     pub(crate) entry: u64,
@@ -131,19 +133,19 @@ pub(crate) struct Found {
 }
 
 impl ClassMap {
-    /// Puts the allocations into the map and gives each its places in device and buddy memory.
+    /// Builds the map and assigns each allocation its extent in device and buddy memory.
     ///
     /// # Errors
-    /// [`Error::Allocation`] if one is not aligned to an entry, is empty, wraps around or overlaps another;
-    /// [`Error::TooLarge`] if all together are larger than any memory.
+    /// [`Error::Allocation`] if one is not aligned to an entry, is empty, wraps around or overlaps
+    /// another; [`Error::TooLarge`] if the total exceeds 1 TiB.
     pub fn new(mut allocations: Vec<Allocation>) -> Result<Self, Error> {
         allocations.sort_by_key(|allocation| allocation.base);
         let bytes = allocations.iter().fold(0, |sum: u64, allocation| sum.saturating_add(allocation.bytes));
-        if bytes > MOST_BYTES {
+        if bytes > MAX_BYTES {
             return Err(Error::TooLarge { bytes });
         }
         let (mut device_base, mut buddy_base, mut nibble_base, mut end) = (0, 0, 0, 0);
-        let mut placed = Vec::with_capacity(allocations.len());
+        let mut mapped = Vec::with_capacity(allocations.len());
         for allocation in allocations {
             let Allocation { base, bytes, home, .. } = allocation;
             let fits =
@@ -154,55 +156,60 @@ impl ClassMap {
             let target = if let Home::Compressed(target) = home { target } else { Target::X1 };
             let entries = allocation.entries();
             let extent = Extent { target, entries, device_base, buddy_base, nibble_base };
-            // Each begins at a page of its own, as the page table has it.
+            // Each begins on a page of its own, as in the page table.
             device_base += extent.device_bytes().next_multiple_of(8192);
             buddy_base += extent.buddy_bytes().next_multiple_of(8192);
             nibble_base += entries.next_multiple_of(64);
             end = base + bytes;
-            placed.push((base / ENTRY_BYTES as u64, allocation, extent));
+            mapped.push((base / ENTRY_BYTES as u64, allocation, extent));
         }
-        let touched = vec![false; placed.len()];
-        Ok(Self { allocations: placed, touched, last: usize::MAX })
+        let touched = vec![false; mapped.len()];
+        Ok(Self { allocations: mapped, touched, last: usize::MAX })
     }
 
-    /// What is known of a line.
+    /// Looks up the entry of a line.
     #[inline]
-    pub(crate) fn find(&mut self, line: u64) -> Option<Found> {
-        let holds = |map: &Self, index: usize| {
+    pub(crate) fn find(&mut self, line: u64) -> Option<MappedEntry> {
+        let contains = |map: &Self, index: usize| {
             map.allocations
                 .get(index)
                 .is_some_and(|(first, _, extent)| line.wrapping_sub(*first) < extent.entries)
         };
-        if !holds(self, self.last) {
+        if !contains(self, self.last) {
             self.last = self.allocations.partition_point(|(first, ..)| *first <= line).checked_sub(1)?;
-            if !holds(self, self.last) {
+            if !contains(self, self.last) {
                 return None;
             }
             self.touched[self.last] = true;
         }
         let (first, allocation, extent) = &self.allocations[self.last];
         let entry = line - first;
-        Some(Found { home: allocation.home, class: allocation.classes.get(entry), entry, extent: *extent })
+        Some(MappedEntry {
+            home: allocation.home,
+            class: allocation.classes.get(entry),
+            entry,
+            extent: *extent,
+        })
     }
 
-    /// The first address and the length of each allocation that no line was found in.
+    /// Returns the base and length of each allocation without a lookup.
     pub(crate) fn untouched(&self) -> Vec<(u64, u64)> {
         let all = self.ranges().zip(&self.touched);
         all.filter(|(_, touched)| !**touched).map(|(range, _)| range).collect()
     }
 
-    /// Bytes of all allocations.
+    /// Returns the bytes of all allocations.
     pub fn footprint(&self) -> u64 {
         self.allocations.iter().map(|(_, allocation, _)| allocation.bytes).sum()
     }
 
-    /// The first address and the length of each allocation, by address.
+    /// Returns the base and length of each allocation, sorted by address.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.allocations.iter().map(|(_, allocation, _)| (allocation.base, allocation.bytes))
     }
 
-    /// Bytes of all allocations over the device memory that their targets give them; 1 without allocations. Host memory
-    /// counts on neither side.
+    /// Returns the bytes of all allocations over the device memory that their targets allot; 1
+    /// without allocations. Host memory is excluded from both.
     pub fn capacity_ratio(&self) -> f64 {
         let on_device = || self.allocations.iter().filter(|(_, allocation, _)| allocation.home != Home::Host);
         let entries: u64 = on_device().map(|(_, _, extent)| extent.entries).sum();
@@ -210,7 +217,7 @@ impl ClassMap {
         if device == 0 { 1.0 } else { (entries * ENTRY_BYTES as u64) as f64 / device as f64 }
     }
 
-    /// The share of entries that need buddy memory, over all compressed allocations.
+    /// Returns the share of entries of compressed allocations that need buddy memory.
     pub fn overflow_share(&self) -> f64 {
         let (mut entries, mut over) = (0u64, 0u64);
         for (_, allocation, extent) in &self.allocations {
@@ -244,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_any_memory_is_refused() {
+    fn more_than_one_tebibyte_is_refused() {
         let error = |bytes| ClassMap::new(vec![plain(0, 128), plain(128, bytes)]).unwrap_err().to_string();
         assert!(error(1 << 50).contains("can be simulated") && error(u64::MAX - 200).contains("1 TiB"));
         let half = Allocation { home: Home::Compressed(Target::X2), ..plain(0, 1 << 40) };
@@ -256,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_ratio_counts_device_memory_alone() {
+    fn the_capacity_ratio_excludes_host_memory() {
         let at = |base, home| Allocation { home, ..plain(base, 1 << 20) };
         let map = |homes: &[Home]| {
             let all = homes.iter().enumerate().map(|(i, home)| at((i as u64) << 20, *home));
@@ -268,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_find_their_allocation() {
+    fn lookup_returns_the_allocation_of_a_line() {
         let mut map = ClassMap::new(vec![
             Allocation {
                 home: Home::Compressed(Target::X2),
@@ -278,7 +285,7 @@ mod tests {
             plain(0, 256),
         ])
         .unwrap();
-        assert_eq!(map.find(1).map(|found| found.entry), Some(1));
+        assert_eq!(map.find(1).map(|mapped| mapped.entry), Some(1));
         assert!(map.find(2).is_none() && map.find(13).is_none());
         assert_eq!(map.untouched(), [(1280, 300)]);
         let classes = [10, 11, 12].map(|line| map.find(line).unwrap().class);
@@ -288,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_or_is_crooked_is_refused() {
+    fn overlapping_or_misaligned_allocations_are_refused() {
         for bad in [plain(64, 128), plain(0, 0), plain(u64::MAX - 127, 256), plain(128, 10)] {
             assert!(ClassMap::new(vec![plain(0, 256), bad]).is_err());
         }
     }
 
     #[test]
-    fn shares_are_met() {
+    fn drawn_classes_have_the_given_shares() {
         let classes = Classes::Shares { shares: [0.25, 0.0, 0.5, 0.0, 0.0, 0.25], seed: 7 };
         let count = |class| (0..100_000).filter(|&entry| classes.get(entry) == class).count();
         assert!((24_500..25_500).contains(&count(SizeClass::Zero)));

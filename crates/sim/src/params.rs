@@ -1,35 +1,35 @@
-//! A GPU's parameters as the inner loops want them.
+//! GPU parameters in the form that the inner loops use.
 
 use buddy_trace::{Launch, Op};
 
-use crate::{Error, pipe::TICKS, spec::Gpu};
+use crate::{Error, bandwidth::TICKS, spec::Gpu};
 
-/// Execution units of a scheduler, and some that there are not: a power of two. The memory unit belongs to the SM; ending a
-/// warp takes no unit.
+/// Execution units of a scheduler, padded to a power of two. The memory unit belongs to the SM; a
+/// warp's exit needs no unit.
 pub(crate) const UNITS: usize = 16;
 pub(crate) const UNIT_MEMORY: usize = 9;
 pub(crate) const UNIT_EXIT: usize = 10;
 
-/// The most banks that a scheduler's registers can have.
+/// Largest number of register banks per scheduler.
 pub(crate) const MAX_BANKS: usize = 8;
 
-/// Memory instructions of a scheduler that may be issued before their turn.
-const AHEAD: u64 = 8;
+/// Memory instructions that a scheduler may issue ahead of the load-store unit.
+const ISSUE_AHEAD: u64 = 8;
 
-/// The unit of an instruction class.
+/// Returns the execution unit of an instruction class.
 #[inline]
 pub(crate) fn unit(op: Op) -> usize {
     const TABLE: [usize; Op::ALL.len()] = [0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7, 0];
     TABLE[op as usize]
 }
 
-/// What the SMs need of a GPU, with every time in cycles of the core.
+/// GPU parameters of the SMs; times are in core cycles.
 #[derive(Debug)]
 pub(crate) struct Params {
     pub(crate) schedulers: u32,
     pub(crate) issue_width: u32,
     pub(crate) warps: u32,
-    /// For each instruction class.
+    /// Latency and issue interval per instruction class.
     pub(crate) latency: [u64; Op::ALL.len()],
     pub(crate) interval: [u64; Op::ALL.len()],
     pub(crate) shared: u64,
@@ -38,10 +38,10 @@ pub(crate) struct Params {
     pub(crate) barrier: u64,
     pub(crate) arrival: u64,
     pub(crate) launch: u64,
-    /// Ticks between two blocks of the GPU.
+    /// Ticks between two block launches on the GPU.
     pub(crate) block_interval: u64,
     pub(crate) register_banks: u32,
-    /// The most cycles that reading registers can take.
+    /// Upper bound on the cycles to read an instruction's registers.
     pub(crate) read_cycles: u64,
     pub(crate) branch: u64,
     pub(crate) predicate: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Params {
     pub(crate) store_limit: u32,
     pub(crate) lsu_queue: u64,
     pub(crate) lsu_issue: u64,
-    /// Cycles that the memory instructions of a scheduler may wait for their turn.
+    /// Cycles that a scheduler's memory instructions may wait for the load-store unit.
     pub(crate) lsu_ahead: u64,
     pub(crate) interconnect: u64,
     pub(crate) request_bytes: u64,
@@ -72,7 +72,7 @@ impl Params {
                     Op::Sfu => from.sfu,
                     Op::Tensor => from.tensor,
                     Op::LoadConstant => from.constant,
-                    // Memory instructions reach these only with every lane off.
+                    // Memory instructions get here only with all lanes predicated off.
                     _ => from.control,
                 })
             })
@@ -80,7 +80,7 @@ impl Params {
         Self {
             schedulers: gpu.core.schedulers,
             issue_width: gpu.core.issue_width,
-            // Whole warps for each scheduler.
+            // Round down to the same number of warps per scheduler.
             warps: gpu.core.max_warps / gpu.core.schedulers * gpu.core.schedulers,
             latency: table(&gpu.latency),
             interval: table(&gpu.interval),
@@ -103,13 +103,13 @@ impl Params {
             store_limit: gpu.l1.stores,
             lsu_queue: gpu.l1.queue_cycles.into(),
             lsu_issue: gpu.l1.issue_cycles.into(),
-            lsu_ahead: AHEAD * u64::from(gpu.l1.issue_cycles),
+            lsu_ahead: ISSUE_AHEAD * u64::from(gpu.l1.issue_cycles),
             interconnect: gpu.interconnect.latency_cycles.into(),
             request_bytes: gpu.interconnect.request_bytes_per_cycle.into(),
         }
     }
 
-    /// How many blocks of a kernel an SM holds at once.
+    /// Returns the occupancy: blocks of a kernel that an SM holds at once.
     pub(crate) fn blocks_per_sm(&self, gpu: &Gpu, launch: &Launch) -> Result<u32, Error> {
         let too_big = |what: &'static str, needs: u64, has: u64| Error::BlockTooBig {
             kernel: launch.name.clone(),
@@ -117,18 +117,18 @@ impl Params {
             needs,
             has,
         };
-        let by = |what, needs: u64, has: u64| match needs {
+        let limit = |what, needs: u64, has: u64| match needs {
             0 => Ok(u32::MAX),
             needs if needs > has => Err(too_big(what, needs, has)),
             needs => Ok((has / needs).min(u64::from(u32::MAX)) as u32),
         };
         let warps = u64::from(launch.warps());
-        // Registers are given out to whole warps, 8 for each thread at a time.
+        // Registers are allocated to whole warps, in units of 8 per thread.
         let registers = warps * 32 * u64::from(launch.registers.next_multiple_of(8));
         let limits = [
-            by("warps", warps, self.warps.into())?,
-            by("bytes of shared memory", launch.shared_bytes.into(), gpu.shared.bytes.into())?,
-            by("registers", registers, gpu.core.registers.into())?,
+            limit("warps", warps, self.warps.into())?,
+            limit("bytes of shared memory", launch.shared_bytes.into(), gpu.shared.bytes.into())?,
+            limit("registers", registers, gpu.core.registers.into())?,
             gpu.core.max_blocks,
         ];
         Ok(limits.into_iter().min().unwrap_or(1))

@@ -1,38 +1,39 @@
-//! Requests on their way from the SMs to L2, by the cycle of their arrival.
+//! Requests in flight from the SMs to L2, by arrival cycle.
 
-/// What a request is.
+/// Kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A load of sectors, with a reply.
+    /// A load of sectors; has a reply.
     Read,
-    /// A store of sectors; L2 takes it without a reply.
+    /// A store of sectors; has no reply.
     Write,
     /// An atomic that returns a value.
     Atomic,
     /// An atomic that does not.
     Reduce,
-    /// A load whose sectors an earlier request of the same SM already brings: it goes nowhere.
+    /// A load whose sectors an earlier request of the same SM fetches. Occupies no resources.
     Merge,
 }
 
-/// How many of a line's four sectors a mask has.
+/// Returns the number of sectors in a mask.
 #[inline]
 pub(crate) fn count(sectors: u8) -> u64 {
-    // A table in a word: not every machine counts ones in one instruction.
+    // Lookup table in a word: not every host has a popcount instruction.
     0x4332_3221_3221_2110 >> (4 * (sectors & 0xf)) & 0xf
 }
 
-/// No place in L1.
-pub(crate) const NO_PLACE: u32 = u32::MAX;
+/// No L1 line is allocated for the request.
+pub(crate) const NO_LINE: u32 = u32::MAX;
 
 /// A request for sectors of one line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) line: u64,
     pub(crate) load_id: u32,
-    pub(crate) place: u32,
+    pub(crate) l1_line: u32,
     pub(crate) sm: u16,
     pub(crate) sectors: u8,
+    /// Fully covered sectors of a store, or passes of an atomic.
     pub(crate) full: u8,
     pub(crate) kind: Kind,
 }
@@ -46,18 +47,18 @@ impl Request {
         sectors: u8,
         full: u8,
         load_id: u32,
-        place: u32,
+        l1_line: u32,
     ) -> Self {
-        Self { line, load_id, place, sm, sectors, full, kind }
+        Self { line, load_id, l1_line, sm, sectors, full, kind }
     }
 }
 
-/// The requests that arrive in the next two windows.
+/// Requests that arrive in the next two windows.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    /// By arrival cycle, a ring.
+    /// Ring, indexed by arrival cycle.
     cycles: Vec<Vec<Request>>,
-    /// The end of the window that the SMs run in now.
+    /// End of the window that the SMs run in.
     end: u64,
 }
 
@@ -67,18 +68,18 @@ impl Requests {
         Self { cycles: (0..cycles).map(|_| Vec::new()).collect(), end: 0 }
     }
 
-    /// Opens a window of the SMs.
+    /// Opens a window that ends at cycle `end`.
     pub(crate) fn open(&mut self, end: u64) {
         self.end = end;
     }
 
-    /// Where the window ends.
+    /// Returns the end of the window.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Adds a request that arrives at a cycle.
+    /// Adds a request that arrives at `cycle`.
     #[inline]
     pub(crate) fn push(&mut self, cycle: u64, request: Request) {
         let index = cycle as usize & (self.cycles.len() - 1);

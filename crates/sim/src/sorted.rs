@@ -1,25 +1,25 @@
-//! A queue in the order of its values, for times that come nearly in order.
+//! A sorted queue for times that arrive nearly in order.
 //!
-//! A new value most often belongs among the last, so that few are moved for it, and the first is taken without any work. For
-//! times that come in any order, such as the ends of scattered accesses, a heap is faster.
+//! An insertion moves few values, and removing the smallest is free. For times in random order,
+//! such as completions of scattered accesses, a heap is faster.
 
-/// Values, the smallest first.
+/// A priority queue, smallest value first.
 #[derive(Debug)]
-pub(crate) struct Sorted<T> {
-    /// In order from `head` on; what lies before it was taken.
+pub(crate) struct SortedQueue<T> {
+    /// Sorted from `head` on; values before it were removed.
     items: Vec<T>,
     head: usize,
 }
 
-/// How many of the last values are compared one by one.
+/// Number of values at the end that are compared one by one.
 const NEAR: usize = 16;
 
-impl<T: Copy + Ord> Sorted<T> {
+impl<T: Copy + Ord> SortedQueue<T> {
     pub(crate) fn new() -> Self {
         Self { items: Vec::new(), head: 0 }
     }
 
-    /// The smallest value.
+    /// Returns the smallest value.
     #[inline]
     pub(crate) fn first(&self) -> Option<T> {
         self.items.get(self.head).copied()
@@ -37,12 +37,12 @@ impl<T: Copy + Ord> Sorted<T> {
         self.items.insert(place, value);
     }
 
-    /// Takes the smallest value out.
+    /// Removes the smallest value.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         let first = self.first()?;
         self.head += 1;
-        // What was taken makes room once it is the larger part: each value is moved for it once.
+        // Compacts when most of the vector is removed values: amortized one move per value.
         if 2 * self.head > self.items.len() {
             self.items.drain(..self.head);
             self.head = 0;
@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is put in and taken out, it is what a sorted list has.
+        /// Matches a sorted list under any sequence of operations.
         #[test]
-        fn the_smallest_comes_first(steps in proptest::collection::vec((0u32..200, any::<bool>()), 1..400)) {
-            let (mut queue, mut list) = (Sorted::new(), Vec::new());
+        fn the_smallest_value_is_first(steps in proptest::collection::vec((0u32..200, any::<bool>()), 1..400)) {
+            let (mut queue, mut list) = (SortedQueue::new(), Vec::new());
             for (index, (value, take)) in steps.into_iter().enumerate() {
                 queue.push(value + index as u32 / 4);
                 list.push(value + index as u32 / 4);

@@ -1,13 +1,13 @@
-//! What a simulation found, as a record.
+//! Counters of a simulation and the record made of them.
 
 use std::collections::BTreeMap;
 
 use buddy_core::RecordKind;
 use serde::{Deserialize, Serialize};
 
-use crate::{Config, Mode, l2::L2, pipe::TICKS};
+use crate::{Config, Mode, bandwidth::TICKS, l2::L2};
 
-/// Why a scheduler has nothing to issue.
+/// Reason that a warp scheduler issues nothing in a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum StallReason {
@@ -19,7 +19,7 @@ pub(crate) enum StallReason {
     Empty,
 }
 
-/// What one SM did.
+/// Event counters of one SM.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SmCounts {
     pub(crate) instructions: u64,
@@ -57,39 +57,39 @@ impl SmCounts {
     }
 }
 
-/// One kernel of a run.
+/// Time and instructions of one kernel launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KernelReport {
-    /// Name of the kernel, as its launch gives it.
+    /// Kernel name from the launch.
     pub name: String,
-    /// The cycle it began at.
+    /// Start cycle.
     pub start: u64,
-    /// How long it took.
+    /// Duration in cycles.
     pub cycles: u64,
-    /// Warp instructions that it issued.
+    /// Warp instructions issued.
     pub instructions: u64,
-    /// Those of them whose timing is a guess, by opcode.
+    /// Executions of opcodes without a timing model, by opcode.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_opcodes: BTreeMap<String, u64>,
 }
 
-/// The result of a simulation. Shares are 0 where nothing was counted.
+/// The result of a simulation. Ratios are 0 when their denominator is 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each group says what its fields are")]
 pub struct Report {
     pub gpu: String,
     pub link: String,
     pub mode: Mode,
-    /// Cycles of all kernels, of the copies between them if those are timed, and of changes of targets.
+    /// Cycles of all kernels, timed copies and changes of targets.
     pub cycles: u64,
     pub seconds: f64,
     pub copy_cycles: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub change_cycles: u64,
-    /// Warp instructions, and those per cycle over the whole GPU.
+    /// Warp instructions; `ipc` is this per cycle over the whole GPU.
     pub instructions: u64,
     pub thread_instructions: u64,
-    /// Of the warp instructions, those whose opcode is not known: each was timed as an integer instruction.
+    /// Warp instructions whose opcode is unknown; each is timed as an integer instruction.
     pub unknown_instructions: u64,
     pub ipc: f64,
     pub blocks: u64,
@@ -103,7 +103,7 @@ pub struct Report {
     pub kernels: Vec<KernelReport>,
 }
 
-/// L1 and shared memory: instructions, lines looked up, sectors.
+/// L1 and shared memory: instructions, line lookups and sectors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct L1Report {
@@ -118,7 +118,7 @@ pub struct L1Report {
     pub bank_conflict_cycles: u64,
 }
 
-/// L2: requests and sectors; queues as the mean number of requests in them.
+/// L2: requests and sectors. Queue occupancies are mean numbers of requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct L2Report {
@@ -134,7 +134,7 @@ pub struct L2Report {
     pub misses_in_flight: f64,
 }
 
-/// Device memory: bytes moved, how much of the peak that is, and what held requests up.
+/// Device memory: traffic, bandwidth as a share of the peak, and sources of delay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct DramReport {
@@ -148,7 +148,7 @@ pub struct DramReport {
     pub queue_occupancy: f64,
 }
 
-/// The link, seen from the device.
+/// Link traffic, seen from the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct LinkReport {
@@ -159,7 +159,7 @@ pub struct LinkReport {
     pub queue_occupancy: f64,
 }
 
-/// Buddy Compression: the metadata cache, and fills and write-backs that needed the link.
+/// Buddy Compression: the metadata cache, and the fills and write-backs that crossed the link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct BuddyReport {
@@ -172,7 +172,7 @@ pub struct BuddyReport {
     pub read_modify_writes: u64,
 }
 
-/// Unified Memory: page faults, the batches they came in, blocks moved each way.
+/// Unified Memory: page faults, fault batches, and blocks migrated and evicted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct UmReport {
@@ -182,7 +182,7 @@ pub struct UmReport {
     pub evicted_blocks: u64,
 }
 
-/// Cycles in which a scheduler issued nothing, all schedulers added up, by what its first warp waited for.
+/// Stall cycles summed over all schedulers, by the reason that their first warp could not issue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct StallReport {
@@ -204,7 +204,7 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 impl Report {
-    /// How often opcodes were executed whose timing is a guess, in all kernels.
+    /// Returns the executions of opcodes without a timing model, over all kernels.
     pub fn unknown_opcodes(&self) -> BTreeMap<&str, u64> {
         let mut all = BTreeMap::new();
         for (name, count) in self.kernels.iter().flat_map(|kernel| &kernel.unknown_opcodes) {
@@ -248,7 +248,7 @@ impl Report {
     }
 }
 
-/// Whether a record leaves a count out.
+/// Returns whether serde omits the count from a record.
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -329,7 +329,7 @@ impl BuddyReport {
             accesses: counts.accesses,
             buddy_accesses: counts.buddy_accesses,
             buddy_access_share: share(counts.buddy_accesses, counts.accesses),
-            read_modify_writes: counts.rewrites,
+            read_modify_writes: counts.read_modify_writes,
         }
     }
 }

@@ -1,27 +1,28 @@
-//! Targets and size classes from a file or a few words.
+//! Targets and size classes from a file or from command-line shares.
 
 use buddy_core::{SizeClass, Target, TargetTable};
 use serde::Deserialize;
 
 use crate::{Allocation, ClassMap, Classes, Error, Home};
 
-/// A file of targets, by what its rows go by. `docs/reference/targets.md` describes both kinds.
+/// A targets file. `docs/reference/targets.md` describes both kinds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TargetsFile {
-    /// By name, for a program whose allocations have names: what `buddy profile` writes.
+    /// Rows by name, for programs with named allocations: what `buddy profile` writes.
     Named(TargetTable),
-    /// By address, for a trace, which has no names and no data: each row says how its entries compress.
+    /// Rows by address, for traces, which have no names and no data; each row gives the size
+    /// classes of its entries.
     Addressed(Vec<Allocation>),
 }
 
-/// The rows of a file by address.
+/// Rows of a file by address.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rows {
     allocation: Vec<Row>,
 }
 
-/// One allocation: where it lies, its target, and the shares of its classes or one class for all.
+/// One allocation: address range, target, and one class or shares of classes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -31,7 +32,7 @@ struct Row {
     target: String,
     #[serde(default)]
     class: Option<SizeClass>,
-    /// Zero, b8, s1, s2, s3 and raw, adding up to 1.
+    /// Shares of zero, b8, s1, s2, s3 and raw; they sum to 1.
     #[serde(default)]
     shares: Option<[f64; 6]>,
     #[serde(default)]
@@ -39,25 +40,25 @@ struct Row {
 }
 
 impl TargetsFile {
-    /// Reads the file and tells by the fields of its rows which kind it is.
+    /// Parses a file; the fields of its rows decide the kind.
     ///
     /// # Errors
-    /// [`Error::Targets`] that names the file and the field.
+    /// [`Error::Targets`], naming the file and the field.
     pub fn parse(file: &str, text: &str) -> Result<Self, Error> {
-        let wrong = |why: String| Error::Targets { file: file.to_owned(), why };
+        let invalid = |why: String| Error::Targets { file: file.to_owned(), why };
         let table: toml::Table = toml::from_str(text).map_err(|error| Error::toml(file, &error))?;
         let rows = || table.get("allocation").and_then(toml::Value::as_array).into_iter().flatten();
         let have = |field| rows().any(|row| row.get(field).is_some());
         match (have("name") || table.contains_key("program"), have("base")) {
             (true, false) => {
-                TargetTable::parse(text).map(Self::Named).map_err(|error| wrong(error.to_string()))
+                TargetTable::parse(text).map(Self::Named).map_err(|error| invalid(error.to_string()))
             }
             (false, true) => {
                 let rows: Rows = toml::from_str(text).map_err(|error| Error::toml(file, &error))?;
-                let allocations = rows.allocation.iter().map(|row| row.allocation().map_err(wrong));
+                let allocations = rows.allocation.iter().map(|row| row.allocation().map_err(invalid));
                 Ok(Self::Addressed(allocations.collect::<Result<_, _>>()?))
             }
-            _ => Err(wrong(
+            _ => Err(invalid(
                 "the rows of a file of targets go either by name, as `buddy profile` writes them, or by base and \
                  bytes, for a trace"
                     .to_owned(),
@@ -75,7 +76,7 @@ impl Row {
         };
         let classes = match (self.class, self.shares) {
             (Some(class), None) => Classes::Uniform(class),
-            (None, Some(shares)) => shared(shares, self.seed)?,
+            (None, Some(shares)) => classes_from_shares(shares, self.seed)?,
             (None, None) => Classes::Uniform(SizeClass::Raw),
             (Some(_), Some(_)) => return Err("an allocation has 'class' or 'shares', not both".to_owned()),
         };
@@ -83,7 +84,7 @@ impl Row {
     }
 }
 
-fn shared(shares: [f64; 6], seed: u64) -> Result<Classes, String> {
+fn classes_from_shares(shares: [f64; 6], seed: u64) -> Result<Classes, String> {
     let sum: f64 = shares.iter().sum();
     if shares.iter().any(|share| !(0.0..=1.0).contains(share)) || (sum - 1.0).abs() > 1e-6 {
         return Err(format!(
@@ -98,21 +99,22 @@ fn shared(shares: [f64; 6], seed: u64) -> Result<Classes, String> {
 pub struct TargetsAll {
     /// Target of every allocation.
     pub target: Target,
-    /// The share of each class, in the order of [`SizeClass::ALL`].
+    /// Share of each class, in the order of [`SizeClass::ALL`].
     pub shares: [f64; 6],
 }
 
 impl TargetsAll {
-    /// The map of these allocations, each its first address and its length.
+    /// Returns the map of these allocations, given as base and length.
     ///
     /// # Errors
-    /// [`Error`] for wrong shares or allocations that overlap.
+    /// [`Error`] for invalid shares or overlapping allocations.
     pub fn map(&self, allocations: &[(u64, u64)]) -> Result<ClassMap, Error> {
-        let wrong = |why| Error::Targets { file: "shares".to_owned(), why };
-        let classes = shared(self.shares, 0).map_err(wrong)?;
+        let invalid = |why| Error::Targets { file: "shares".to_owned(), why };
+        let classes = classes_from_shares(self.shares, 0).map_err(invalid)?;
         let home = self.target.into();
-        let one = |&(base, bytes): &(u64, u64)| Allocation { base, bytes, home, classes: classes.clone() };
-        ClassMap::new(allocations.iter().map(one).collect())
+        let allocation =
+            |&(base, bytes): &(u64, u64)| Allocation { base, bytes, home, classes: classes.clone() };
+        ClassMap::new(allocations.iter().map(allocation).collect())
     }
 }
 
@@ -126,7 +128,7 @@ mod tests {
         [[allocation]]\nbase = 0xa000\nbytes = 128\ntarget = \"uncompressed\"\n";
 
     #[test]
-    fn a_file_by_address() {
+    fn a_file_by_address_sets_homes_and_classes() {
         let Ok(TargetsFile::Addressed(all)) = TargetsFile::parse("t.toml", BY_ADDRESS) else { panic!() };
         let homes: Vec<Home> = all.iter().map(|allocation| allocation.home).collect();
         let compressed = Home::Compressed;
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_kinds_are_told_apart() {
+    fn named_and_addressed_files_are_distinguished() {
         let named = "version = 1\nprogram = \"p\"\n[[allocation]]\nname = \"u\"\nbytes = 128\ncodec = \"bpc\"\n\
                      target = \"2x\"\n";
         assert!(matches!(TargetsFile::parse("t", named), Ok(TargetsFile::Named(_))));

@@ -1,4 +1,4 @@
-//! Counters over time, for Perfetto or Chrome's trace viewer.
+//! Counters over time, written for Perfetto or Chrome's trace viewer.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::Report;
 
-/// Counters at one moment, all added up since the start.
+/// Cumulative counters at one cycle.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sample {
     pub(crate) cycle: u64,
@@ -22,23 +22,23 @@ pub(crate) struct Sample {
     pub(crate) faults: u64,
 }
 
-/// Samples at a fixed distance of cycles.
+/// Samples at a fixed interval of cycles.
 #[derive(Debug, Clone)]
 pub struct Timeline {
-    every: u64,
+    interval: u64,
     samples: Vec<Sample>,
 }
 
-/// The most samples that are kept; then every second one goes and the distance doubles.
+/// Sample limit; when it is reached, every second sample is dropped and the interval doubles.
 const MAX_SAMPLES: usize = 20_000;
 
 impl Timeline {
-    pub(crate) fn new(every: u64) -> Self {
-        Self { every: every.max(1), samples: Vec::new() }
+    pub(crate) fn new(interval: u64) -> Self {
+        Self { interval: interval.max(1), samples: Vec::new() }
     }
 
     pub(crate) fn is_due(&self, cycle: u64) -> bool {
-        cycle >= self.samples.last().map_or(0, |sample| sample.cycle) + self.every
+        cycle >= self.samples.last().map_or(0, |sample| sample.cycle) + self.interval
     }
 
     pub(crate) fn push(&mut self, sample: Sample) {
@@ -49,15 +49,15 @@ impl Timeline {
                 index += 1;
                 index % 2 == 0
             });
-            self.every *= 2;
+            self.interval *= 2;
         }
     }
 
-    /// Writes the kernels of a report as spans and the counters as graphs, in Chrome's JSON; times are in
-    /// microseconds of the GPU.
+    /// Writes kernels as spans and counters as graphs in Chrome's trace JSON. Times are
+    /// microseconds of GPU time.
     ///
     /// # Errors
-    /// Whatever `out` says.
+    /// Any error of `out`.
     pub fn write(&self, report: &Report, out: &mut impl Write) -> io::Result<()> {
         let per_cycle = if report.cycles == 0 { 0.0 } else { report.seconds * 1e6 / report.cycles as f64 };
         let micros = |cycle: u64| cycle as f64 * per_cycle;
@@ -85,7 +85,7 @@ impl Timeline {
 }
 
 impl Sample {
-    /// What happened since an earlier sample, per cycle, per second or as a share.
+    /// Returns the change since an earlier sample, per cycle, per second or as a ratio.
     fn rates(&self, before: &Self, micros_per_cycle: f64) -> [(&'static str, f64); 8] {
         let cycles = (self.cycle - before.cycle) as f64;
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };

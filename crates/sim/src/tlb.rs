@@ -1,20 +1,20 @@
-//! The translation of addresses: the first access to a page waits for a walk of the page tables.
+//! Address translation: a TLB miss waits for a page-table walk.
 //!
-//! Where it is kept after that, everything finds it; what does not fit is walked again.
+//! The TLB is direct-mapped and shared by the whole GPU.
 
 use std::iter;
 
 use crate::{
-    pipe::TICKS,
+    bandwidth::TICKS,
     spec::{Gpu, Tlb as Spec},
 };
 
 #[derive(Debug)]
 pub(crate) struct Tlb {
-    /// The page of each place plus one, and the tick at which its walk ends.
+    /// Page number plus one and the tick at which its walk ends, per TLB entry.
     entries: Vec<(u64, u64)>,
-    /// The power of two of the lines of a page.
-    page: u32,
+    /// log2 of the lines in a page.
+    page_shift: u32,
     walk: u64,
 }
 
@@ -23,15 +23,15 @@ impl Tlb {
         let Spec { entries, page_bytes, walk_cycles } = gpu.tlb;
         Self {
             entries: iter::repeat_n((0, 0), entries as usize).collect(),
-            page: (page_bytes / 128).trailing_zeros(),
+            page_shift: (page_bytes / 128).trailing_zeros(),
             walk: u64::from(walk_cycles) * TICKS,
         }
     }
 
-    /// Ticks that an access to a line at tick `at` waits for its translation.
+    /// Returns the ticks that an access to a line at tick `at` waits for its translation.
     #[inline]
     pub(crate) fn wait(&mut self, at: u64, line: u64) -> u64 {
-        let page = line >> self.page;
+        let page = line >> self.page_shift;
         let index = page as usize % self.entries.len();
         let entry = &mut self.entries[index];
         if entry.0 != page + 1 {
@@ -46,13 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_walked_once_and_again_when_another_took_its_place() {
+    fn a_page_is_walked_once_and_again_after_eviction() {
         let mut gpu = Gpu::named("h200").unwrap();
         gpu.tlb = Spec { entries: 4, page_bytes: 1 << 21, walk_cycles: 500 };
         let mut tlb = Tlb::new(&gpu);
         let lines = (1 << 21) / 128;
         assert_eq!(tlb.wait(0, 5), 500 * TICKS);
-        // One tick before the end of the walk it still waits.
+        // One tick before the walk ends, the access still waits.
         assert_eq!(tlb.wait(500 * TICKS - 1, lines - 1), 1);
         assert_eq!(tlb.wait(500 * TICKS, lines - 1), 0);
         assert_eq!(tlb.wait(500 * TICKS, lines), 500 * TICKS);

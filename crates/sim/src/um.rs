@@ -1,12 +1,13 @@
-//! Unified Memory: pages that are not in device memory migrate there when they are touched.
+//! Unified Memory: absent pages migrate to device memory on access.
 //!
-//! A touch of an absent block is a fault. The driver handles faults in batches, each at a fixed cost; a block
-//! then crosses the link. Once half of a region is there or on its way, the rest of it follows. When device
-//! memory is full, the region that was least recently touched goes back, its dirty blocks over the link.
+//! An access to an absent block is a fault. The driver handles faults in batches of fixed cost, and
+//! each block crosses the link. Once more than half of a region is resident or in flight, the rest
+//! is prefetched. When device memory is full, the least recently used region is evicted, its dirty
+//! blocks over the link.
 
-use crate::{Config, Mode, link::Link, pipe::TICKS};
+use crate::{Config, Mode, bandwidth::TICKS, link::Link};
 
-/// What Unified Memory did.
+/// Unified Memory counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) faults: u64,
@@ -15,16 +16,16 @@ pub(crate) struct Counts {
     pub(crate) evicted_blocks: u64,
 }
 
-/// When a block is usable; [`ABSENT`] where it is not in device memory.
+/// Ready time of a block that is not in device memory.
 const ABSENT: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Region {
-    used: u64,
+    last_use: u64,
     present: u32,
 }
 
-/// Blocks of one allocation.
+/// Lines and blocks of one allocation.
 #[derive(Debug)]
 struct Range {
     first_line: u64,
@@ -41,15 +42,15 @@ pub(crate) struct Um {
     block_lines: u64,
     region_blocks: usize,
     block_bytes: u64,
-    /// Blocks that device memory holds, and holds now.
+    /// Device memory capacity and resident blocks.
     capacity: u64,
     present: u64,
-    /// The batch that still takes faults: its start and how many it has.
+    /// Open fault batch: start tick and number of faults.
     batch_start: u64,
     batch_size: u32,
     batch_faults: u32,
     batch_cost: u64,
-    /// When the driver has finished the batch.
+    /// Tick at which the driver finishes the batch.
     driver_free: u64,
     pub(crate) counts: Counts,
 }
@@ -66,7 +67,7 @@ impl Um {
                     lines: bytes.div_ceil(128),
                     first_block: blocks,
                 });
-                // Each allocation begins with a region of its own.
+                // Each allocation begins with a new region.
                 blocks += (bytes.div_ceil(spec.block_bytes) as usize).next_multiple_of(region_blocks);
             }
         }
@@ -75,7 +76,7 @@ impl Um {
             ranges,
             ready: vec![ABSENT; blocks],
             dirty: vec![false; blocks],
-            regions: vec![Region { used: 0, present: 0 }; blocks / region_blocks.max(1)],
+            regions: vec![Region { last_use: 0, present: 0 }; blocks / region_blocks.max(1)],
             block_lines: spec.block_bytes / 128,
             region_blocks,
             block_bytes: spec.block_bytes,
@@ -88,18 +89,18 @@ impl Um {
             driver_free: 0,
             counts: Counts::default(),
         };
-        // The program has run before the trace begins: what fits is there, from the lowest address on.
+        // Steady state: device memory starts full, from the lowest address on.
         for block in 0..blocks.min(um.capacity as usize) {
-            um.place(block, 0);
+            um.make_resident(block, 0);
         }
         um
     }
 
-    /// Touches a line; gives the tick from which it can be accessed in device memory.
-    pub(crate) fn touch(&mut self, floor: u64, at: u64, line: u64, write: bool, link: &mut Link) -> u64 {
+    /// Accesses a line; returns the tick from which it is in device memory.
+    pub(crate) fn access(&mut self, floor: u64, at: u64, line: u64, write: bool, link: &mut Link) -> u64 {
         let Some(block) = self.block(line) else { return at };
         let region = block / self.region_blocks;
-        self.regions[region].used = at;
+        self.regions[region].last_use = at;
         self.dirty[block] |= write;
         if self.ready[block] == ABSENT {
             self.counts.faults += 1;
@@ -118,7 +119,7 @@ impl Um {
         (offset < range.lines).then(|| range.first_block + (offset / self.block_lines) as usize)
     }
 
-    /// Puts a fault into the batch that waits, or opens one; gives the tick at which its batch starts.
+    /// Adds a fault to the open batch or opens a new one; returns the batch's start tick.
     fn join_batch(&mut self, at: u64) -> u64 {
         if self.batch_size >= self.batch_faults || at > self.batch_start {
             self.counts.batches += 1;
@@ -135,19 +136,19 @@ impl Um {
             self.evict(floor, at, block / self.region_blocks, link);
         }
         let done = link.read(floor, at, self.block_bytes);
-        // The driver waits for the pages of its batch before it takes the next.
+        // The driver finishes a batch's migrations before it starts the next.
         self.driver_free = self.driver_free.max(done);
         self.counts.migrated_blocks += 1;
-        self.place(block, done);
+        self.make_resident(block, done);
     }
 
-    fn place(&mut self, block: usize, ready: u64) {
+    fn make_resident(&mut self, block: usize, ready: u64) {
         self.ready[block] = ready;
         self.present += 1;
         self.regions[block / self.region_blocks].present += 1;
     }
 
-    /// Fetches the rest of a region of which at least half is there.
+    /// Prefetches the rest of a region of which more than half is resident.
     fn prefetch(&mut self, floor: u64, at: u64, region: usize, link: &mut Link) {
         if 2 * self.regions[region].present as usize <= self.region_blocks {
             return;
@@ -159,10 +160,10 @@ impl Um {
         }
     }
 
-    /// Sends the least recently used region away, but not the one that is being filled.
+    /// Evicts the least recently used region other than `keep`, the one being filled.
     fn evict(&mut self, floor: u64, at: u64, keep: usize, link: &mut Link) {
         let candidates = (0..self.regions.len()).filter(|&r| r != keep && self.regions[r].present > 0);
-        let Some(oldest) = candidates.min_by_key(|&region| self.regions[region].used) else { return };
+        let Some(oldest) = candidates.min_by_key(|&region| self.regions[region].last_use) else { return };
         for block in oldest * self.region_blocks..(oldest + 1) * self.region_blocks {
             if self.ready[block] != ABSENT {
                 self.ready[block] = ABSENT;

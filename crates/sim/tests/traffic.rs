@@ -1,4 +1,4 @@
-//! Nothing is lost, made up or done in another order; no bandwidth is passed, and each can be reached.
+//! Conservation of traffic, determinism, and bandwidth limits that are reached but not exceeded.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn array(base: u64) -> Array {
     Array { base, element_bytes: 4 }
 }
 
-/// Reads `reads` and writes `writes` arrays of `BYTES` each, from 0 on.
+/// Returns a stream that reads `reads` and writes `writes` arrays of `BYTES` each, from address 0.
 fn stream(reads: u64, writes: u64) -> Stream {
     grid_stream(448, reads, writes)
 }
@@ -34,7 +34,7 @@ fn random(loads: u32) -> RandomSectors {
 }
 
 #[test]
-fn what_is_asked_for_arrives_and_what_is_written_is_kept() {
+fn requested_and_written_sectors_are_conserved() {
     let report = run(&Config { mode: Mode::Ideal, ..v100() }, stream(1, 1));
     let sectors = BYTES / 32;
     assert_eq!((report.l1.loaded_sectors, report.l1.missed_sectors), (sectors, sectors));
@@ -46,9 +46,8 @@ fn what_is_asked_for_arrives_and_what_is_written_is_kept() {
     assert_eq!((report.blocks, report.instructions), (448, 8 * BYTES / 4 / 32));
 }
 
-/// It reads and writes its bytes at the speed of device memory.
 #[test]
-fn a_change_of_targets_is_a_pass_over_its_bytes() {
+fn a_change_of_targets_reads_and_writes_its_bytes_once() {
     let config = v100();
     let (before, mut simulator) = (run(&config, stream(1, 0)), Simulator::new(config.clone()));
     simulator.change(BYTES);
@@ -63,11 +62,11 @@ fn a_change_of_targets_is_a_pass_over_its_bytes() {
 }
 
 #[test]
-fn two_sectors_of_each_entry_cross_the_link_when_half_of_it_lies_there() {
+fn the_buddy_half_of_raw_entries_crosses_the_link() {
     let config = paper(Mode::Buddy, Target::X2, uniform(SizeClass::Raw));
     let report = run(&config, stream(1, 0));
     assert_eq!((report.link_traffic.read_bytes, report.buddy.buddy_access_share), (BYTES / 2, 1.0));
-    // One line of 128 bytes holds the nibbles of 256 entries.
+    // A metadata line of 128 bytes covers 256 entries.
     assert_eq!(report.buddy.metadata_misses, BYTES / 128 / 256);
     assert_eq!(report.dram.read_bytes, BYTES / 2 + report.buddy.metadata_misses * 128);
     let report = run(&config, stream(0, 1));
@@ -86,8 +85,8 @@ fn compression_moves_fewer_sectors() {
 }
 
 #[test]
-fn partial_writes_of_compressed_entries_read_them_first() {
-    // One sector of each line, 8 MiB of lines: twice what L2 holds.
+fn partial_writes_of_compressed_entries_are_read_modify_writes() {
+    // One sector of each line, 8 MiB of lines: twice the L2.
     let store = |lane_base: u64| {
         let store = Inst::new(Op::StoreGlobal, NO_REGISTER, &[2]);
         (0..8u64).map(move |part| store.at(lane_base + part * 32 * 128, 128, 4)).collect::<Vec<_>>()
@@ -96,7 +95,7 @@ fn partial_writes_of_compressed_entries_read_them_first() {
     let config = paper(Mode::Buddy, Target::X2, uniform(SizeClass::S2));
     let report = run(&config, Script::new(1, insts));
     assert!(report.l2.write_backs > 0);
-    // The partial store already fetched the entry, whole, when it missed.
+    // The partial store missed and fetched the whole entry.
     assert_eq!(report.buddy.read_modify_writes, 0);
     assert_eq!(report.l2.filled_sectors, 4 * 65536);
     let full = |at: u64| Inst::new(Op::StoreGlobal, NO_REGISTER, &[2]).at(at, 128, 16);
@@ -110,7 +109,7 @@ fn partial_writes_of_compressed_entries_read_them_first() {
 }
 
 #[test]
-fn the_same_run_gives_the_same_report() {
+fn runs_are_deterministic() {
     let config = paper(Mode::Buddy, Target::X2, shares(0.3, 0.4, 0.2, 0.1));
     let gemm = || Gemm::new(array(0), array(16 * MIB), array(32 * MIB), [256, 256, 64]);
     assert_eq!(run(&config, gemm()), run(&config, gemm()));
@@ -127,7 +126,7 @@ fn by_link(config: &Config, kernel: impl Fn() -> Stream) -> Vec<u64> {
 
 #[test]
 fn more_link_bandwidth_is_not_slower() {
-    // Many short blocks, handed out as others end: few warps of chance speed hold up the end.
+    // Many short blocks even out the tail of the run.
     let long = || {
         let at = |array_number: u64| array(array_number * 20 * MIB);
         Stream::new(Launch::linear("long", 5120, 256), &[at(0), at(1)], &[at(2)], 5 * MIB, 1)
@@ -159,7 +158,7 @@ fn a_larger_metadata_cache_does_not_hit_less() {
 
 #[test]
 fn more_overflow_is_not_faster_at_equal_fills() {
-    // Entries of two and of three sectors both come whole; the third one lies in buddy memory.
+    // Entries of two and three sectors are both fetched whole; the third sector is in buddy memory.
     let cycles = |overflow: f64| {
         let config = paper(Mode::Buddy, Target::X2, shares(0.0, 1.0 - overflow, overflow, 0.0));
         run(&config, stream(2, 1)).cycles as f64
@@ -170,17 +169,17 @@ fn more_overflow_is_not_faster_at_equal_fills() {
 }
 
 #[test]
-fn streams_come_near_the_peak_and_scattered_sectors_to_a_third_of_it() {
+fn streams_approach_the_peak_and_scattered_sectors_a_third_of_it() {
     for name in ["paper", "v100", "p100", "a100"] {
         let config = steady(name);
         let share = |report: Report| report.dram.peak_share;
-        // As many blocks as are resident at once: no second wave.
+        // As many blocks as fit at once: a single wave.
         let stream = |reads, writes| grid_stream(config.gpu.core.sms * 8, reads, writes);
         let read = share(run(&config, stream(2, 0)));
         assert!((0.85..=0.95).contains(&read), "{name} reads {read}");
         let add = share(run(&config, stream(2, 1)));
         assert!((0.80..=0.95).contains(&add), "{name} adds {add}");
-        // Of what is fetched with a sector nothing else is wanted.
+        // The other sectors of a fetch are unused.
         let wanted = 32.0 / f64::from(config.gpu.l2.fetch_bytes);
         let scattered = wanted * share(run(&config, RandomSectors::new(448, 256, 0, 4096 * MIB, 4)));
         assert!((0.22..=0.40).contains(&scattered), "{name} scattered {scattered}");
@@ -195,7 +194,7 @@ fn the_v100_streams_within_5_percent_of_the_published_figure() {
 }
 
 #[test]
-fn the_link_reaches_its_bandwidth_and_never_passes_it() {
+fn the_link_reaches_but_never_exceeds_its_bandwidth() {
     let config = paper(Mode::Pinned, Target::X1, uniform(SizeClass::Raw));
     let report = run(&config, stream(1, 1));
     assert!((140.0..=150.0).contains(&report.link_traffic.read_gb_per_s), "{:?}", report.link_traffic);
@@ -203,7 +202,7 @@ fn the_link_reaches_its_bandwidth_and_never_passes_it() {
 }
 
 #[test]
-fn every_issue_slot_can_be_filled_and_none_twice() {
+fn the_peak_issue_rate_is_reached_but_not_exceeded() {
     let report = run(
         &paper(Mode::Ideal, Target::X1, uniform(SizeClass::Raw)),
         Arithmetic::new(448, 256, Op::Fp32, 20, 4),
@@ -217,7 +216,7 @@ fn every_issue_slot_can_be_filled_and_none_twice() {
 }
 
 #[test]
-fn a_stencil_finds_its_neighbours_in_the_caches() {
+fn stencil_neighbours_hit_in_the_caches() {
     let kernel = Stencil::new(array(0), array(32 * MIB), [128, 128, 16], &Stencil::star(1));
     let report = run(&v100(), kernel);
     assert!(report.l1.hit_rate > 0.5, "{:?}", report.l1);
@@ -226,7 +225,7 @@ fn a_stencil_finds_its_neighbours_in_the_caches() {
 }
 
 #[test]
-fn unified_memory_costs_more_the_less_fits() {
+fn unified_memory_slows_down_with_oversubscription() {
     let cycles = |share| {
         let mut config = paper(Mode::Um, Target::X1, uniform(SizeClass::Raw));
         config.oversubscription = share;
@@ -237,11 +236,11 @@ fn unified_memory_costs_more_the_less_fits() {
     let (none, quarter, half) = (cycles(0.0), cycles(0.25), cycles(0.5));
     assert_eq!((none.0, none.1), (ideal, 0));
     assert!(quarter.0 > 2.0 * none.0 && half.0 >= quarter.0 * 0.99, "{none:?} {quarter:?} {half:?}");
-    assert!(quarter.2 >= 256 && quarter.1 < quarter.2, "neighbours come along: {quarter:?}");
+    assert!(quarter.2 >= 256 && quarter.1 < quarter.2, "neighbours are prefetched: {quarter:?}");
 }
 
 #[test]
-fn a_real_trace_runs() {
+fn an_accel_sim_trace_runs() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/vectoradd");
     let path = std::path::Path::new(folder).join("kernel-1.traceg");
     let report = run(&v100(), Reader::open(&path).unwrap());
@@ -251,7 +250,7 @@ fn a_real_trace_runs() {
 }
 
 #[test]
-fn a_written_trace_runs_as_long_as_the_kernel_it_was_written_from() {
+fn a_written_trace_takes_the_same_cycles_as_its_kernel() {
     let mut text = Vec::new();
     accel::write(&mut text, &mut random(2)).unwrap();
     let traced = run(&v100(), Reader::new("written", std::io::Cursor::new(text)).unwrap());
@@ -259,7 +258,7 @@ fn a_written_trace_runs_as_long_as_the_kernel_it_was_written_from() {
 }
 
 #[test]
-fn what_cannot_run_says_why() {
+fn a_block_too_big_for_an_sm_is_an_error() {
     let mut simulator = Simulator::new(v100());
     let mut fails = |kernel: &mut dyn Kernel| simulator.run(kernel, &mut |_| true).unwrap_err();
     let mut big = Stream::new(
@@ -277,9 +276,9 @@ fn what_cannot_run_says_why() {
 }
 
 #[test]
-fn classes_of_single_entries_are_honoured() {
+fn per_entry_classes_are_used() {
     let each = Classes::each([SizeClass::S1; 32768]);
     let report = run(&paper(Mode::Bandwidth, Target::X4, each), stream(1, 0));
-    // Half of the array is listed; the rest counts as raw.
+    // Half of the array is listed; the rest is raw.
     assert_eq!(report.dram.read_bytes, BYTES / 2 / 4 + BYTES / 2);
 }

@@ -1,23 +1,23 @@
-//! Thread blocks: their launch, their barriers and their end.
+//! Thread blocks: launch, barriers and retirement.
 
 use buddy_trace::At;
 
-use super::{Outside, Sm};
-use crate::{Error, pipe::TICKS};
+use super::{Sm, SmContext};
+use crate::{Error, bandwidth::TICKS};
 
 /// A resident thread block.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     slots: Vec<u16>,
-    /// Warps that have not ended.
+    /// Warps that have not exited.
     live: u32,
-    /// Of those, how many wait at the barrier.
+    /// Live warps that wait at the barrier.
     pub(super) arrived: u32,
 }
 
 impl Sm {
-    /// Launches the next block of the kernel here, if there is one.
-    pub(crate) fn launch(&mut self, from: u64, out: &mut Outside<'_>) -> Result<(), Error> {
+    /// Launches the next block of the kernel, if one is left.
+    pub(crate) fn launch(&mut self, from: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
         if *out.next_block == out.blocks {
             return Ok(());
         }
@@ -42,16 +42,16 @@ impl Sm {
         Ok(())
     }
 
-    /// Takes a slot of the scheduler that has the most left.
+    /// Takes a warp slot from the scheduler with the most free slots.
     fn take_slot(&mut self) -> u16 {
-        let most = self.scheds.iter_mut().rev().max_by_key(|sched| sched.free_slots.len());
-        let slot = most.and_then(|sched| sched.take(&mut self.places));
+        let emptiest = self.scheds.iter_mut().rev().max_by_key(|sched| sched.free_slots.len());
+        let slot = emptiest.and_then(|sched| sched.take_slot(&mut self.ranks));
         slot.expect("blocks are placed where their warps fit")
     }
 
-    /// Ends a warp, and with the last one its block; the next block takes its place.
-    pub(super) fn retire(&mut self, slot: usize, now: u64, out: &mut Outside<'_>) -> Result<(), Error> {
-        self.scheds[usize::from(self.sched_of[slot])].release(slot as u16, &mut self.places);
+    /// Retires a warp. The last warp of a block frees it and launches the next block.
+    pub(super) fn retire(&mut self, slot: usize, now: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
+        self.scheds[usize::from(self.sched_of[slot])].release(slot as u16, &mut self.ranks);
         self.last = self.last.max(now);
         let index = usize::from(self.warps[slot].block);
         self.blocks[index].live -= 1;
@@ -64,7 +64,7 @@ impl Sm {
         self.launch(now + out.params.block_launch, out)
     }
 
-    /// Lets the warps of a block go on from cycle `from` if all of them wait at the barrier.
+    /// Releases a block's warps from cycle `from` on if all of them wait at the barrier.
     pub(super) fn release_barrier(&mut self, index: usize, from: u64) {
         let block = &mut self.blocks[index];
         if block.arrived < block.live || block.arrived == 0 {

@@ -1,8 +1,8 @@
-//! Issuing one instruction.
+//! Instruction issue.
 
 use buddy_trace::{Inst, NO_REGISTER, Op};
 
-use super::{NEVER, Outside, PendingLoad, Sm, lsu::Access};
+use super::{NEVER, PendingLoad, Sm, SmContext, lsu::Access};
 use crate::{
     Error,
     coalesce::{bank_conflict_cycles, coalesce, count_passes, count_words},
@@ -16,9 +16,9 @@ impl Sm {
         &mut self,
         sched: usize,
         slot: usize,
-        again: bool,
+        same_warp: bool,
         now: u64,
-        out: &mut Outside<'_>,
+        out: &mut SmContext<'_>,
     ) -> Result<(), Error> {
         let inst = *self.warps[slot].next();
         self.counts.instructions += 1;
@@ -39,11 +39,12 @@ impl Sm {
                 let index = op as usize;
                 let mut interval = out.params.interval[index];
                 if interval < out.params.read_cycles && inst.src[1] != NO_REGISTER {
-                    interval = interval.max(self.read_cycles(slot, &inst, again, out.params.register_banks));
+                    interval =
+                        interval.max(self.read_cycles(slot, &inst, same_warp, out.params.register_banks));
                 }
                 self.scheds[sched].unit_free[unit(op)] = now + interval;
                 self.write(slot, inst.dst, inst.written(), (now + out.params.latency[index]) << 1);
-                // A comparison's result lies in a predicate, which traces do not name.
+                // A comparison writes a predicate register, which traces do not name.
                 if inst.dst == NO_REGISTER && op != Op::Control {
                     self.warps[slot].predicate = now + out.params.predicate;
                 }
@@ -52,26 +53,26 @@ impl Sm {
         self.advance(slot, now + 1, out)
     }
 
-    /// Cycles in which an instruction's registers are read: the most that lie in one bank. What the instruction before
-    /// it read as well is still there if its warp issues twice in a row.
+    /// Returns the cycles to read an instruction's registers: the most in one bank. Registers that
+    /// the previous instruction read are reused if the warp issues back to back.
     #[inline]
-    fn read_cycles(&self, slot: usize, inst: &Inst, again: bool, banks: u32) -> u64 {
+    fn read_cycles(&self, slot: usize, inst: &Inst, same_warp: bool, banks: u32) -> u64 {
         let warp = &self.warps[slot];
-        let before = match warp.position {
-            position if again && position > 0 => warp.code.insts()[position as usize - 1].src,
+        let previous = match warp.position {
+            position if same_warp && position > 0 => warp.code.insts()[position as usize - 1].src,
             _ => [NO_REGISTER; 4],
         };
         let mut reads = [0u64; MAX_BANKS];
-        for (place, register) in inst.src.iter().enumerate() {
+        for (index, register) in inst.src.iter().enumerate() {
             let read = *register != NO_REGISTER
-                && !before.contains(register)
-                && !inst.src[..place].contains(register);
+                && !previous.contains(register)
+                && !inst.src[..index].contains(register);
             reads[(u32::from(*register) % banks) as usize] += u64::from(read);
         }
         reads.into_iter().max().unwrap_or(0)
     }
 
-    /// Notes when registers are ready.
+    /// Sets the ready time of the written registers.
     #[inline]
     pub(super) fn write(&mut self, slot: usize, dst: u8, written: u8, ready: u64) {
         for register in dst..dst.saturating_add(written) {
@@ -79,82 +80,84 @@ impl Sm {
         }
     }
 
-    fn issue_global(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
-        let at = self.send(sched, now, out);
-        let mut touched = std::mem::take(&mut self.lsu.touched);
+    fn issue_global(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut SmContext<'_>) {
+        let at = self.send_to_lsu(sched, now, out);
+        let mut transactions = std::mem::take(&mut self.lsu.transactions);
         let addresses = self.warps[slot].code.addresses(inst);
-        coalesce(inst, addresses, &mut touched);
+        coalesce(inst, addresses, &mut transactions);
         if matches!(inst.op, Op::Atomic | Op::Reduce) {
-            count_passes(inst, addresses, &mut touched);
+            count_passes(inst, addresses, &mut transactions);
         }
         self.counts.accesses += 1;
         let returns = matches!(inst.op, Op::LoadGlobal | Op::LoadStrong | Op::Atomic);
-        let load_id = if returns { self.expect(slot, inst, touched.len() as u16) } else { u32::MAX };
-        for touch in &touched {
-            let (sectors, full) = (touch.sectors(), touch.full_or_passes());
-            self.access(Access { line: touch.line, at, load_id, op: inst.op, sectors, full }, out);
+        let load_id = if returns { self.begin_load(slot, inst, transactions.len() as u16) } else { u32::MAX };
+        for transaction in &transactions {
+            let (sectors, full) = (transaction.sectors(), transaction.full_sectors_or_passes());
+            self.access(Access { line: transaction.line, at, load_id, op: inst.op, sectors, full }, out);
         }
-        self.lsu.touched = touched;
+        self.lsu.transactions = transactions;
         self.limit_memory(now, out);
     }
 
-    fn issue_shared(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
-        let at = self.send(sched, now, out);
+    fn issue_shared(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut SmContext<'_>) {
+        let at = self.send_to_lsu(sched, now, out);
         let cycles = bank_conflict_cycles(inst, self.warps[slot].code.addresses(inst));
         self.counts.shared += 1;
         self.counts.bank_conflicts += u64::from(cycles) - 1;
         let returns = inst.op != Op::StoreShared && inst.dst != NO_REGISTER;
-        let load_id = if returns { self.expect(slot, inst, 1) } else { u32::MAX };
+        let load_id = if returns { self.begin_load(slot, inst, 1) } else { u32::MAX };
         let line = u64::from(cycles);
         self.access(Access { line, at, load_id, op: inst.op, sectors: 0, full: 0 }, out);
         self.limit_memory(now, out);
     }
 
-    /// An exchange between lanes takes the crossbar of shared memory for a cycle.
-    fn issue_shuffle(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut Outside<'_>) {
-        let at = self.send(sched, now, out);
-        let load_id = self.expect(slot, inst, 1);
+    /// Issues a shuffle, which occupies the shared-memory crossbar for a cycle.
+    fn issue_shuffle(&mut self, sched: usize, slot: usize, inst: &Inst, now: u64, out: &mut SmContext<'_>) {
+        let at = self.send_to_lsu(sched, now, out);
+        let load_id = self.begin_load(slot, inst, 1);
         self.access(Access { line: 1, at, load_id, op: inst.op, sectors: 0, full: 0 }, out);
         self.limit_memory(now, out);
     }
 
-    /// The constant cache of the SM gives one word after the other; a warp asks for the next one when it has the last.
-    fn issue_constant(&mut self, slot: usize, inst: &Inst, now: u64, out: &Outside<'_>) {
+    /// Issues an indexed constant load. The SM's constant cache delivers one word at a time; a
+    /// warp's next load waits for its last.
+    fn issue_constant(&mut self, slot: usize, inst: &Inst, now: u64, out: &SmContext<'_>) {
         let index = inst.op as usize;
         let words = count_words(inst, self.warps[slot].code.addresses(inst));
         let last = now.max(self.constant_free) + (words - 1) * out.params.interval[index];
         self.constant_free = last + out.params.interval[index];
         let ready = last + out.params.latency[index];
-        self.constants[slot] = ready;
+        self.constant_ready[slot] = ready;
         self.write(slot, inst.dst, inst.written(), ready << 1);
     }
 
-    /// Sends a memory instruction to the memory unit; gives the cycle at which it gets there.
+    /// Sends a memory instruction to the load-store unit; returns its arrival cycle.
     #[inline]
-    fn send(&mut self, sched: usize, now: u64, out: &Outside<'_>) -> u64 {
-        let at = self.reach_memory(sched, now);
-        self.hold_memory(sched, at + out.params.lsu_issue, out.params.lsu_ahead);
+    fn send_to_lsu(&mut self, sched: usize, now: u64, out: &SmContext<'_>) -> u64 {
+        let at = self.memory_issue_time(sched, now);
+        self.hold_memory_until(sched, at + out.params.lsu_issue, out.params.lsu_ahead);
         at
     }
 
-    /// Opens a load of so many parts; its registers wait.
-    fn expect(&mut self, slot: usize, inst: &Inst, parts: u16) -> u32 {
+    /// Allocates a load of `requests` requests and blocks its destination registers.
+    fn begin_load(&mut self, slot: usize, inst: &Inst, requests: u16) -> u32 {
         self.warps[slot].pending += 1;
         let (dst, written) = (inst.dst, inst.written());
         self.write(slot, dst, written, NEVER);
-        self.new_pending_load(PendingLoad { done: 0, parts, slot: slot as u16, dst, written })
+        self.allocate_load(PendingLoad { done: 0, requests_left: requests, slot: slot as u16, dst, written })
     }
 
-    /// A barrier takes its arrivals one by one; what its scheduler has for memory comes after it.
+    /// Issues a barrier arrival. Arrivals are serialized, and the scheduler's later memory
+    /// instructions follow it.
     fn issue_barrier(
         &mut self,
         sched: usize,
         slot: usize,
         now: u64,
-        out: &mut Outside<'_>,
+        out: &mut SmContext<'_>,
     ) -> Result<(), Error> {
-        let at = self.reach_memory(sched, now).max(self.barrier_free);
-        self.hold_memory(sched, at + 1, out.params.lsu_ahead);
+        let at = self.memory_issue_time(sched, now).max(self.barrier_free);
+        self.hold_memory_until(sched, at + 1, out.params.lsu_ahead);
         self.warps[slot].at_barrier = true;
         self.advance(slot, now + 1, out)?;
         let block = usize::from(self.warps[slot].block);

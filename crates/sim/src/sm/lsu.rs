@@ -1,4 +1,4 @@
-//! The load-store unit: one line a cycle, in order, through L1 or past it.
+//! The load-store unit: one line per cycle, in order, through L1 or past it.
 
 use std::{
     cmp::Reverse,
@@ -7,14 +7,14 @@ use std::{
 
 use buddy_trace::Op;
 
-use super::{NEVER, Outside, Sm};
+use super::{NEVER, Sm, SmContext};
 use crate::{
     cache::{UNKNOWN, hash_set},
     coalesce::Transaction,
-    request::{Kind, NO_PLACE, Request, count},
+    request::{Kind, NO_LINE, Request, count},
 };
 
-/// A line that waits for the unit; for shared memory `line` is the number of cycles.
+/// A line access in the queue; for shared memory `line` is the number of cycles.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access {
     pub(super) line: u64,
@@ -28,43 +28,43 @@ pub(super) struct Access {
 #[derive(Debug)]
 pub(super) struct Lsu {
     pub(super) queue: VecDeque<Access>,
-    /// The next cycle at which the unit can do something.
+    /// Next cycle at which the unit has work.
     pub(super) next: u64,
-    /// It waits for something on its way to arrive.
+    /// True if the unit waits for an access in flight to complete.
     pub(super) stalled: bool,
     free: u64,
     port_free: u64,
-    /// Room for the lines of one instruction.
-    pub(super) touched: Vec<Transaction>,
+    /// Scratch buffer for the transactions of one instruction.
+    pub(super) transactions: Vec<Transaction>,
 }
 
 impl Default for Lsu {
     fn default() -> Self {
-        let (queue, touched) = (VecDeque::new(), Vec::new());
-        Self { queue, next: NEVER, stalled: false, free: 0, port_free: 0, touched }
+        let (queue, transactions) = (VecDeque::new(), Vec::new());
+        Self { queue, next: NEVER, stalled: false, free: 0, port_free: 0, transactions }
     }
 }
 
-/// Whether an access could be served.
-enum Served {
-    Yes,
-    /// Not before this cycle; [`UNKNOWN`] while that depends on what is on its way.
-    NotBefore(u64),
+/// Outcome of an attempt to serve an access.
+enum Outcome {
+    Served,
+    /// Replay at this cycle; [`UNKNOWN`] if it depends on accesses in flight.
+    ReplayAt(u64),
 }
 
 impl Sm {
-    /// Takes an access: serves it now if nothing is before it, or else queues it.
+    /// Serves an access now if the queue is empty, else queues it.
     #[inline]
-    pub(super) fn access(&mut self, access: Access, out: &mut Outside<'_>) {
+    pub(super) fn access(&mut self, access: Access, out: &mut SmContext<'_>) {
         let now = access.at.max(self.lsu.free);
         let alone = self.lsu.queue.is_empty() && now < out.requests.end();
-        if !alone || !matches!(self.serve(&access, now, out), Served::Yes) {
+        if !alone || !matches!(self.serve(&access, now, out), Outcome::Served) {
             self.lsu.queue.push_back(access);
         }
     }
 
-    /// Serves what can be served before cycle `end`.
-    pub(super) fn advance_lsu(&mut self, now: u64, end: u64, out: &mut Outside<'_>) {
+    /// Serves queued accesses up to cycle `end`.
+    pub(super) fn advance_lsu(&mut self, now: u64, end: u64, out: &mut SmContext<'_>) {
         self.lsu.stalled = false;
         self.lsu.next = NEVER;
         while let Some(&access) = self.lsu.queue.front() {
@@ -74,35 +74,35 @@ impl Sm {
                 break;
             }
             match self.serve(&access, now, out) {
-                Served::Yes => {
+                Outcome::Served => {
                     self.lsu.queue.pop_front();
                 }
-                Served::NotBefore(UNKNOWN) => {
+                Outcome::ReplayAt(UNKNOWN) => {
                     self.lsu.stalled = true;
                     break;
                 }
-                Served::NotBefore(later) => self.lsu.free = later,
+                Outcome::ReplayAt(later) => self.lsu.free = later,
             }
         }
-        self.open_memory(self.memory_from(now, out));
+        self.allow_memory_from(self.memory_allowed_from(now, out));
     }
 
-    /// Goes on with what waits, if anything does, and says when the next memory instruction may come.
+    /// Advances the queue and sets when the next memory instruction may issue.
     #[inline]
-    pub(super) fn limit_memory(&mut self, now: u64, out: &mut Outside<'_>) {
+    pub(super) fn limit_memory(&mut self, now: u64, out: &mut SmContext<'_>) {
         if self.lsu.queue.is_empty() {
-            let from = self.memory_from(now, out);
+            let from = self.memory_allowed_from(now, out);
             if from > 0 {
-                self.open_memory(from);
+                self.allow_memory_from(from);
             }
         } else {
             self.advance_lsu(now, out.requests.end(), out);
         }
     }
 
-    /// The cycle from which memory instructions may be issued: 0 while little waits.
+    /// Returns the cycle from which memory instructions may issue; 0 if the queue is short.
     #[inline]
-    fn memory_from(&self, now: u64, out: &Outside<'_>) -> u64 {
+    fn memory_allowed_from(&self, now: u64, out: &SmContext<'_>) -> u64 {
         let depth = out.params.lsu_queue;
         match self.lsu.free.checked_sub(depth) {
             _ if self.lsu.queue.len() as u64 >= depth => NEVER,
@@ -112,7 +112,7 @@ impl Sm {
     }
 
     #[inline]
-    fn serve(&mut self, access: &Access, now: u64, out: &mut Outside<'_>) -> Served {
+    fn serve(&mut self, access: &Access, now: u64, out: &mut SmContext<'_>) -> Outcome {
         match access.op {
             Op::LoadShared | Op::StoreShared | Op::AtomicShared | Op::Shuffle => {
                 self.lsu.free = now + access.line;
@@ -124,71 +124,71 @@ impl Sm {
                     };
                     self.complete(access.load_id, now + latency + access.line - 1);
                 }
-                Served::Yes
+                Outcome::Served
             }
             Op::LoadGlobal => self.serve_load(access, now, out),
-            Op::LoadStrong => self.send_load(access, Kind::Read, access.sectors, NO_PLACE, now, out),
-            Op::Atomic => self.send_load(access, Kind::Atomic, access.sectors, NO_PLACE, now, out),
+            Op::LoadStrong => self.send_load(access, Kind::Read, access.sectors, NO_LINE, now, out),
+            Op::Atomic => self.send_load(access, Kind::Atomic, access.sectors, NO_LINE, now, out),
             Op::Reduce => self.send_store(access, Kind::Reduce, now, out),
             _ => self.send_store(access, Kind::Write, now, out),
         }
     }
 
-    fn serve_load(&mut self, access: &Access, now: u64, out: &mut Outside<'_>) -> Served {
+    fn serve_load(&mut self, access: &Access, now: u64, out: &mut SmContext<'_>) -> Outcome {
         let Access { line, sectors, .. } = *access;
         let set = hash_set(line, self.l1_sets) as usize;
-        let Some(place) = self.l1.find(set, line) else {
+        let Some(l1_line) = self.l1.find(set, line) else {
             let from = self.wait_for_mshr(now, out);
             if from >= out.requests.end() {
-                return Served::NotBefore(from);
+                return Outcome::ReplayAt(from);
             }
-            // Nothing else happens here until then, so that the miss need not be looked up again.
+            // Nothing else happens until `now`, so the tag lookup stays valid.
             let now = self.wait_for_mshr(from, out);
-            let place = self.l1.insert(set, line, now).map_or(NO_PLACE, |(place, _)| place as u32);
-            return self.send_miss(access, sectors, place, now, out);
+            let l1_line = self.l1.insert(set, line, now).map_or(NO_LINE, |(l1_line, _)| l1_line as u32);
+            return self.send_miss(access, sectors, l1_line, now, out);
         };
-        let entry = *self.l1.line(place);
+        let entry = *self.l1.line(l1_line);
         let missing = sectors & !entry.valid;
         if missing != 0 {
-            return self.send_miss(access, missing, place as u32, now, out);
+            return self.send_miss(access, missing, l1_line as u32, now, out);
         }
         self.lsu.free = now + 1;
         self.counts.l1_loads += 1;
         self.counts.l1_hits += 1;
         self.counts.l1_sectors += count(sectors);
         let hit = now + out.params.l1;
-        if entry.flight & sectors == 0 || entry.ready <= now {
+        if entry.in_flight & sectors == 0 || entry.ready <= now {
             self.complete(access.load_id, hit);
         } else if entry.ready == UNKNOWN {
             self.counts.l1_merged += 1;
             let request =
-                Request::new(self.number, Kind::Merge, access.line, 0, 0, access.load_id, place as u32);
+                Request::new(self.number, Kind::Merge, access.line, 0, 0, access.load_id, l1_line as u32);
             out.requests.push(now + out.params.interconnect, request);
         } else {
             self.counts.l1_merged += 1;
             self.complete(access.load_id, hit.max(entry.ready));
         }
-        Served::Yes
+        Outcome::Served
     }
 
-    /// Sends an L1 miss and marks its sectors as on their way.
+    /// Sends an L1 sector miss and marks its sectors as in flight.
     fn send_miss(
         &mut self,
         access: &Access,
         need: u8,
-        place: u32,
+        l1_line: u32,
         now: u64,
-        out: &mut Outside<'_>,
-    ) -> Served {
-        let sent = self.send_load(access, Kind::Read, need, place, now, out);
-        if matches!(sent, Served::Yes) {
+        out: &mut SmContext<'_>,
+    ) -> Outcome {
+        let sent = self.send_load(access, Kind::Read, need, l1_line, now, out);
+        if matches!(sent, Outcome::Served) {
             self.counts.l1_loads += 1;
             self.counts.l1_sectors += count(access.sectors);
             self.counts.l1_missed_sectors += count(need);
-            if place != NO_PLACE {
-                let entry = self.l1.line(place as usize);
-                let old = if entry.ready > now { entry.flight } else { 0 };
-                (entry.flight, entry.ready) = (old | need, UNKNOWN);
+            if l1_line != NO_LINE {
+                let entry = self.l1.line(l1_line as usize);
+                let old = if entry.ready > now { entry.in_flight } else { 0 };
+                (entry.in_flight, entry.ready) = (old | need, UNKNOWN);
                 entry.valid |= need;
             }
         }
@@ -200,31 +200,31 @@ impl Sm {
         access: &Access,
         kind: Kind,
         need: u8,
-        place: u32,
+        l1_line: u32,
         now: u64,
-        out: &mut Outside<'_>,
-    ) -> Served {
+        out: &mut SmContext<'_>,
+    ) -> Outcome {
         let from = self.wait_for_mshr(now, out);
         if from > now {
-            return Served::NotBefore(from);
+            return Outcome::ReplayAt(from);
         }
         if self.lsu.port_free > now {
-            return Served::NotBefore(self.lsu.port_free);
+            return Outcome::ReplayAt(self.lsu.port_free);
         }
         self.misses += 1;
         (self.lsu.free, self.lsu.port_free) = (now + 1, now + 1);
-        let request = Request::new(self.number, kind, access.line, need, 0, access.load_id, place);
+        let request = Request::new(self.number, kind, access.line, need, 0, access.load_id, l1_line);
         out.requests.push(now + out.params.interconnect, request);
-        Served::Yes
+        Outcome::Served
     }
 
-    fn send_store(&mut self, access: &Access, kind: Kind, now: u64, out: &mut Outside<'_>) -> Served {
-        self.stores -= drain(&mut self.store_ends, now, self.stores == out.params.store_limit);
+    fn send_store(&mut self, access: &Access, kind: Kind, now: u64, out: &mut SmContext<'_>) -> Outcome {
+        self.stores -= drain_ended(&mut self.store_ends, now, self.stores == out.params.store_limit);
         if self.stores == out.params.store_limit {
-            return Served::NotBefore(first(&self.store_ends));
+            return Outcome::ReplayAt(first_end(&self.store_ends));
         }
         if self.lsu.port_free > now {
-            return Served::NotBefore(self.lsu.port_free);
+            return Outcome::ReplayAt(self.lsu.port_free);
         }
         self.stores += 1;
         let sectors = count(access.sectors);
@@ -232,22 +232,23 @@ impl Sm {
         self.lsu.free = now + (sectors * 32).div_ceil(out.params.request_bytes).max(1);
         self.lsu.port_free = self.lsu.free;
         let request =
-            Request::new(self.number, kind, access.line, access.sectors, access.full, u32::MAX, NO_PLACE);
+            Request::new(self.number, kind, access.line, access.sectors, access.full, u32::MAX, NO_LINE);
         out.requests.push(now + out.params.interconnect, request);
-        Served::Yes
+        Outcome::Served
     }
 
-    /// The cycle from `now` on at which one more miss may be on its way; [`UNKNOWN`] if that depends on what is.
+    /// Returns the first cycle from `now` on with a free MSHR; [`UNKNOWN`] if it depends on misses
+    /// in flight.
     #[inline]
-    fn wait_for_mshr(&mut self, now: u64, out: &Outside<'_>) -> u64 {
-        self.misses -= drain(&mut self.miss_ends, now, self.misses == out.params.mshrs);
-        if self.misses < out.params.mshrs { now } else { first(&self.miss_ends) }
+    fn wait_for_mshr(&mut self, now: u64, out: &SmContext<'_>) -> u64 {
+        self.misses -= drain_ended(&mut self.miss_ends, now, self.misses == out.params.mshrs);
+        if self.misses < out.params.mshrs { now } else { first_end(&self.miss_ends) }
     }
 }
 
-/// If `full`, takes out what has ended by `now`; gives how many those were.
+/// If `full`, removes the completions up to `now` and returns their number.
 #[inline]
-fn drain(ends: &mut BinaryHeap<Reverse<u64>>, now: u64, full: bool) -> u32 {
+fn drain_ended(ends: &mut BinaryHeap<Reverse<u64>>, now: u64, full: bool) -> u32 {
     let mut ended = 0;
     while full && ends.peek().is_some_and(|end| end.0 <= now) {
         ends.pop();
@@ -256,7 +257,7 @@ fn drain(ends: &mut BinaryHeap<Reverse<u64>>, now: u64, full: bool) -> u32 {
     ended
 }
 
-/// When the first one ends, if that is known.
-fn first(ends: &BinaryHeap<Reverse<u64>>) -> u64 {
+/// Returns the first known completion.
+fn first_end(ends: &BinaryHeap<Reverse<u64>>) -> u64 {
     ends.peek().map_or(UNKNOWN, |end| end.0)
 }

@@ -1,7 +1,7 @@
-//! A multiprocessor: its warps, its schedulers, its load-store unit and L1.
+//! A streaming multiprocessor: warps, warp schedulers, load-store unit and L1.
 //!
-//! An SM runs alone through a window of time no longer than the interconnect's latency: nothing that another
-//! part does in the window can reach it sooner. Inside, time jumps from one possible issue to the next.
+//! An SM runs alone through a window no longer than the interconnect's latency: no other component
+//! can affect it sooner. Within the window, time jumps to the next possible issue.
 
 mod block;
 mod issue;
@@ -17,35 +17,35 @@ use buddy_trace::{Kernel, Launch};
 use self::{block::Block, lsu::Lsu, sched::WarpScheduler, scoreboard::Scoreboard, warp::Warp};
 use crate::{
     Error,
+    bandwidth::BandwidthServer,
     cache::Cache,
     params::Params,
-    pipe::BandwidthServer,
-    request::{NO_PLACE, Requests},
+    request::{NO_LINE, Requests},
     stats::SmCounts,
 };
 
-/// A time that does not come by itself.
+/// A time that no known event sets.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What an SM needs from outside while it runs.
-pub(crate) struct Outside<'a> {
+/// Shared state that an SM uses while it runs.
+pub(crate) struct SmContext<'a> {
     pub(crate) params: &'a Params,
     pub(crate) kernel: &'a mut dyn Kernel,
     pub(crate) launch: &'a Launch,
-    /// The next block to launch, and how many there are.
+    /// Next block to launch, and the number of blocks.
     pub(crate) next_block: &'a mut u64,
     pub(crate) blocks: u64,
     pub(crate) requests: &'a mut Requests,
-    /// Starts the blocks of the whole GPU; nothing is asked of it before the tick `floor` any more.
+    /// Block dispatcher of the whole GPU; no later request may precede tick `floor`.
     pub(crate) dispatcher: &'a mut BandwidthServer,
     pub(crate) floor: u64,
 }
 
-/// A load whose parts are on their way.
+/// A load in flight: one request per line.
 #[derive(Debug, Clone, Copy, Default)]
 struct PendingLoad {
     done: u64,
-    parts: u16,
+    requests_left: u16,
     slot: u16,
     dst: u8,
     written: u8,
@@ -56,33 +56,33 @@ pub(crate) struct Sm {
     number: u16,
     warps: Vec<Warp>,
     scoreboard: Scoreboard,
-    /// When each warp has the last constant whose place a register says.
-    constants: Vec<u64>,
-    /// The place of each warp in its scheduler's order.
-    places: Vec<u8>,
-    /// The scheduler of each slot.
+    /// Cycle at which each warp's last indexed constant load completes.
+    constant_ready: Vec<u64>,
+    /// Rank of each warp in its scheduler's age order.
+    ranks: Vec<u8>,
+    /// Scheduler of each warp slot.
     sched_of: Vec<u8>,
     scheds: Vec<WarpScheduler>,
     blocks: Vec<Block>,
     live_blocks: u32,
-    /// When the barriers take the next arrival.
+    /// Cycle at which the barrier unit accepts the next arrival.
     barrier_free: u64,
-    /// When the constant cache gives the next word.
+    /// Cycle at which the constant cache delivers the next word.
     constant_free: u64,
     lsu: Lsu,
     l1: Cache,
     l1_sets: u32,
     pending_loads: Vec<PendingLoad>,
     free_load_ids: Vec<u32>,
-    /// Loads and stores on their way, and when those whose end is known end.
+    /// Loads and stores in flight, and the known completion cycles.
     misses: u32,
     miss_ends: BinaryHeap<Reverse<u64>>,
     stores: u32,
     store_ends: BinaryHeap<Reverse<u64>>,
     pub(crate) reply: BandwidthServer,
-    /// The next cycle at which something can happen here.
+    /// Next cycle at which the SM may have work.
     pub(crate) next: u64,
-    /// The last cycle at which a warp ended or a store was taken.
+    /// Last cycle at which a warp ended or a store was accepted.
     pub(crate) last: u64,
     pub(crate) counts: SmCounts,
 }
@@ -94,8 +94,8 @@ impl Sm {
             number,
             warps: (0..slots).map(|_| Warp::default()).collect(),
             scoreboard: Scoreboard::new(slots),
-            constants: vec![0; slots],
-            places: vec![0; slots],
+            constant_ready: vec![0; slots],
+            ranks: vec![0; slots],
             sched_of: (0..params.warps).map(|slot| (slot % params.schedulers) as u8).collect(),
             scheds: (0..params.schedulers).map(|index| WarpScheduler::new(index, params)).collect(),
             blocks: Vec::new(),
@@ -119,7 +119,7 @@ impl Sm {
     }
 
     /// Runs from cycle `start` up to, not including, `end`.
-    pub(crate) fn run(&mut self, start: u64, end: u64, out: &mut Outside<'_>) -> Result<(), Error> {
+    pub(crate) fn run(&mut self, start: u64, end: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
         if !self.lsu.queue.is_empty() {
             self.advance_lsu(start, end, out);
         }
@@ -136,85 +136,85 @@ impl Sm {
         Ok(())
     }
 
-    /// The first cycle at which a scheduler may have something to issue.
+    /// Returns the first cycle at which a scheduler may issue.
     #[inline]
     fn next_issue(&self) -> u64 {
         self.scheds.iter().map(|sched| sched.next).min().unwrap_or(NEVER)
     }
 
-    /// Whether neither a block nor a store is left here.
+    /// Returns whether no block and no memory access is left.
     pub(crate) fn is_idle(&self) -> bool {
         self.live_blocks == 0 && self.lsu.queue.is_empty()
     }
 
-    /// Ends a kernel: L1 forgets everything, as software coherence demands.
+    /// Ends a kernel: invalidates L1, as software coherence requires.
     pub(crate) fn end_kernel(&mut self) {
         self.l1.clear();
     }
 
-    /// Lets a scheduler look at a warp from its ready time on.
+    /// Wakes a warp's scheduler at the warp's ready time.
     #[inline]
     fn wake(&mut self, slot: usize) {
         let sched = &mut self.scheds[usize::from(self.sched_of[slot])];
-        let ready = sched.ready(self.places[slot]);
+        let ready = sched.ready(self.ranks[slot]);
         sched.next = sched.next.min(ready);
         self.next = self.next.min(ready);
     }
 
-    fn new_pending_load(&mut self, load_id: PendingLoad) -> u32 {
+    fn allocate_load(&mut self, load: PendingLoad) -> u32 {
         if let Some(index) = self.free_load_ids.pop() {
-            self.pending_loads[index as usize] = load_id;
+            self.pending_loads[index as usize] = load;
             return index;
         }
-        self.pending_loads.push(load_id);
+        self.pending_loads.push(load);
         self.pending_loads.len() as u32 - 1
     }
 
-    /// One part of a load is there at cycle `done`; with the last one its registers are ready.
+    /// Completes one request of a load at cycle `done`; the last one makes the registers ready.
     #[inline]
     pub(crate) fn complete(&mut self, index: u32, done: u64) {
-        let load_id = &mut self.pending_loads[index as usize];
-        load_id.parts -= 1;
-        load_id.done = load_id.done.max(done);
-        if load_id.parts > 0 {
+        let load = &mut self.pending_loads[index as usize];
+        load.requests_left -= 1;
+        load.done = load.done.max(done);
+        if load.requests_left > 0 {
             return;
         }
-        let PendingLoad { done, slot, dst, written, .. } = *load_id;
+        let PendingLoad { done, slot, dst, written, .. } = *load;
         self.free_load_ids.push(index);
         let slot = usize::from(slot);
         self.write(slot, dst, written, done << 1 | 1);
         let warp = &mut self.warps[slot];
         warp.pending -= 1;
         warp.loaded = warp.loaded.max(done);
-        if self.scheds[usize::from(self.sched_of[slot])].ready(self.places[slot]) == NEVER {
+        if self.scheds[usize::from(self.sched_of[slot])].ready(self.ranks[slot]) == NEVER {
             self.refresh(slot);
             self.wake(slot);
         }
     }
 
-    /// The sectors of an L1 miss arrive at cycle `done`.
+    /// Sets the arrival cycle of an L1 miss.
     #[inline]
-    pub(crate) fn fill(&mut self, place: u32, line: u64, done: u64) {
+    pub(crate) fn fill(&mut self, l1_line: u32, line: u64, done: u64) {
         self.end_miss(done);
-        let place = place as usize;
-        if place != NO_PLACE as usize && self.l1.holds(place, line) {
-            self.l1.line(place).ready = done;
+        let l1_line = l1_line as usize;
+        if l1_line != NO_LINE as usize && self.l1.holds(l1_line, line) {
+            self.l1.line(l1_line).ready = done;
         }
     }
 
-    /// When the sectors that a place of L1 waits for arrive.
-    pub(crate) fn arrival(&mut self, place: u32) -> u64 {
-        self.l1.line(place as usize).ready
+    /// Returns the arrival cycle of a line's sectors in flight.
+    pub(crate) fn fill_time(&mut self, l1_line: u32) -> u64 {
+        self.l1.line(l1_line as usize).ready
     }
 
-    /// A load that was on its way ends at cycle `done`.
+    /// Frees an MSHR at cycle `done`.
     #[inline]
     pub(crate) fn end_miss(&mut self, done: u64) {
         self.miss_ends.push(Reverse(done));
         self.wake_lsu(done);
     }
 
-    /// A store is taken by L2 at cycle `done`.
+    /// Records that L2 accepts a store at cycle `done`.
     #[inline]
     pub(crate) fn end_store(&mut self, done: u64) {
         self.store_ends.push(Reverse(done));

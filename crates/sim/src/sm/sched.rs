@@ -1,52 +1,52 @@
-//! A warp scheduler: greedy, then oldest.
+//! A warp scheduler: greedy, then oldest (GTO).
 
-use super::{NEVER, Outside, Sm};
+use super::{NEVER, Sm, SmContext};
 use crate::{
     Error,
     params::{Params, UNIT_EXIT, UNIT_MEMORY, UNITS},
-    sorted::Sorted,
+    sorted::SortedQueue,
     stats::StallReason,
 };
 
-/// The most warps of a scheduler.
-const PLACES: usize = 64;
+/// Largest number of warps per scheduler.
+const MAX_WARPS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct WarpScheduler {
-    /// Its warps by age, the oldest first: the slot of each, when it can issue next, on which unit, and what it waits for. They
-    /// lie here, and not with the warps, because every look at the scheduler reads many of them.
+    /// Warps in age order, oldest first: slot, next issue cycle, unit and stall reason. Kept apart
+    /// from the warps because every scheduling decision reads many of them.
     warps: usize,
-    slots: [u16; PLACES],
-    ready: [u64; PLACES],
-    units: [u8; PLACES],
-    causes: [StallReason; PLACES],
-    /// By their places in the order: those that can issue soon, and those that want memory next. With them a
-    /// look at the warps skips the ones that wait, which in a stream are nearly all.
+    slots: [u16; MAX_WARPS],
+    ready: [u64; MAX_WARPS],
+    units: [u8; MAX_WARPS],
+    causes: [StallReason; MAX_WARPS],
+    /// Bit masks by rank: warps that can issue soon, and warps whose next instruction accesses
+    /// memory. They let the scheduler skip stalled warps, nearly all of them in a stream.
     awake: u64,
-    wants_memory: u64,
-    /// Warps whose data comes at a known time: the time and the slot.
-    later: Sorted<(u64, u16)>,
+    next_is_memory: u64,
+    /// Warps with a known wake-up cycle: cycle and slot.
+    sleeping: SortedQueue<(u64, u16)>,
     pub(super) free_slots: Vec<u16>,
-    /// The place of the warp that issued last.
+    /// Rank of the warp that issued last.
     greedy: u8,
-    /// The next cycle at which it may find something to issue.
+    /// Next cycle at which it may issue.
     pub(super) next: u64,
-    /// When each of its units takes the next instruction.
+    /// Cycle at which each unit accepts the next instruction.
     pub(super) unit_free: [u64; UNITS],
-    /// When its next memory instruction reaches the memory unit, one after the other, and from when on it may issue
-    /// one that waits for that.
+    /// Cycle at which its next memory instruction reaches the load-store unit, and the earliest
+    /// cycle to issue one that waits in the queue.
     memory_free: u64,
     memory_from: u64,
-    /// Since when it has nothing to issue, and why.
+    /// Start of the current stall, and its reason.
     idle_since: u64,
     idle_cause: StallReason,
 }
 
 const NO_WARP: u8 = u8::MAX;
 
-/// What a look at the warps finds.
+/// Result of a scheduling decision.
 enum Pick {
-    /// The place of one that can issue.
+    /// Rank of a warp that can issue.
     Warp(u8),
     Nothing {
         next: u64,
@@ -59,13 +59,13 @@ impl WarpScheduler {
         let slots = (index..params.warps).step_by(params.schedulers as usize);
         Self {
             warps: 0,
-            slots: [0; PLACES],
-            ready: [NEVER; PLACES],
-            units: [0; PLACES],
-            causes: [StallReason::Empty; PLACES],
+            slots: [0; MAX_WARPS],
+            ready: [NEVER; MAX_WARPS],
+            units: [0; MAX_WARPS],
+            causes: [StallReason::Empty; MAX_WARPS],
             awake: 0,
-            wants_memory: 0,
-            later: Sorted::new(),
+            next_is_memory: 0,
+            sleeping: SortedQueue::new(),
             free_slots: slots.map(|slot| slot as u16).rev().collect(),
             greedy: NO_WARP,
             next: NEVER,
@@ -77,133 +77,136 @@ impl WarpScheduler {
         }
     }
 
-    /// Takes a free slot for the youngest warp.
-    pub(super) fn take(&mut self, places: &mut [u8]) -> Option<u16> {
+    /// Takes a free slot for a new, youngest warp.
+    pub(super) fn take_slot(&mut self, ranks: &mut [u8]) -> Option<u16> {
         let slot = self.free_slots.pop()?;
-        places[usize::from(slot)] = self.warps as u8;
+        ranks[usize::from(slot)] = self.warps as u8;
         self.slots[self.warps] = slot;
         self.warps += 1;
         Some(slot)
     }
 
-    /// Gives a slot back; the younger warps move up.
-    pub(super) fn release(&mut self, slot: u16, places: &mut [u8]) {
-        let place = usize::from(places[usize::from(slot)]);
-        let younger = place + 1..self.warps;
-        self.slots[younger.clone()].iter().for_each(|&other| places[usize::from(other)] -= 1);
-        self.slots.copy_within(younger.clone(), place);
-        self.ready.copy_within(younger.clone(), place);
-        self.units.copy_within(younger.clone(), place);
-        self.causes.copy_within(younger, place);
+    /// Frees a slot; the younger warps move up in rank.
+    pub(super) fn release(&mut self, slot: u16, ranks: &mut [u8]) {
+        let rank = usize::from(ranks[usize::from(slot)]);
+        let younger = rank + 1..self.warps;
+        self.slots[younger.clone()].iter().for_each(|&other| ranks[usize::from(other)] -= 1);
+        self.slots.copy_within(younger.clone(), rank);
+        self.ready.copy_within(younger.clone(), rank);
+        self.units.copy_within(younger.clone(), rank);
+        self.causes.copy_within(younger, rank);
         self.warps -= 1;
-        let below = (1u64 << place) - 1;
+        let below = (1u64 << rank) - 1;
         self.awake = self.awake & below | self.awake >> 1 & !below;
-        self.wants_memory = self.wants_memory & below | self.wants_memory >> 1 & !below;
+        self.next_is_memory = self.next_is_memory & below | self.next_is_memory >> 1 & !below;
         self.free_slots.push(slot);
         self.greedy = match self.greedy {
             NO_WARP => NO_WARP,
-            greedy if usize::from(greedy) == place => NO_WARP,
-            greedy => greedy - u8::from(usize::from(greedy) > place),
+            greedy if usize::from(greedy) == rank => NO_WARP,
+            greedy => greedy - u8::from(usize::from(greedy) > rank),
         };
     }
 
-    /// Has a warp looked at from a known cycle on.
+    /// Puts a warp to sleep until a known cycle.
     #[inline]
     pub(super) fn sleep(&mut self, slot: u16, until: u64) {
-        self.later.push((until, slot));
+        self.sleeping.push((until, slot));
     }
 
-    /// Looks again at the warps whose time has come.
+    /// Wakes the warps whose cycle has passed.
     #[inline]
-    fn wake_sleepers(&mut self, now: u64, places: &[u8]) {
-        while let Some((until, slot)) = self.later.first()
+    fn wake_sleepers(&mut self, now: u64, ranks: &[u8]) {
+        while let Some((until, slot)) = self.sleeping.first()
             && until <= now
         {
-            self.later.pop();
-            self.awake |= 1 << places[usize::from(slot)];
+            self.sleeping.pop();
+            self.awake |= 1 << ranks[usize::from(slot)];
         }
     }
 
-    /// Notes when the warp at a place can issue, on which unit, what it waits for, and whether a look at it is worth while.
+    /// Sets a warp's issue cycle, unit and stall reason, and whether the scheduler considers it.
     #[inline]
-    pub(super) fn note(&mut self, place: u8, ready: u64, unit: usize, cause: StallReason, awake: bool) {
-        let (bit, place) = (1u64 << place, usize::from(place) % PLACES);
-        (self.ready[place], self.units[place], self.causes[place]) = (ready, unit as u8, cause);
+    pub(super) fn set_warp(&mut self, rank: u8, ready: u64, unit: usize, cause: StallReason, awake: bool) {
+        let (bit, rank) = (1u64 << rank, usize::from(rank) % MAX_WARPS);
+        (self.ready[rank], self.units[rank], self.causes[rank]) = (ready, unit as u8, cause);
         self.awake = if awake { self.awake | bit } else { self.awake & !bit };
-        let wants_memory = self.wants_memory & !bit;
-        self.wants_memory = if unit == UNIT_MEMORY { wants_memory | bit } else { wants_memory };
+        let next_is_memory = self.next_is_memory & !bit;
+        self.next_is_memory = if unit == UNIT_MEMORY { next_is_memory | bit } else { next_is_memory };
     }
 
-    /// When the warp at a place can issue, as far as its registers go.
+    /// Returns the cycle at which a warp's operands are ready.
     #[inline]
-    pub(super) fn ready(&self, place: u8) -> u64 {
-        self.ready[usize::from(place) % PLACES]
+    pub(super) fn ready(&self, rank: u8) -> u64 {
+        self.ready[usize::from(rank) % MAX_WARPS]
     }
 
-    /// When its unit is free too.
+    /// Returns the cycle at which a warp's operands and unit are ready.
     #[inline]
-    fn earliest(&self, place: usize) -> u64 {
-        let place = place % PLACES;
-        self.ready[place].max(self.unit_free[usize::from(self.units[place]) % UNITS])
+    fn earliest(&self, rank: usize) -> u64 {
+        let rank = rank % MAX_WARPS;
+        self.ready[rank].max(self.unit_free[usize::from(self.units[rank]) % UNITS])
     }
 
-    /// The warp that issued last if it can go on, or else the oldest that can.
+    /// Picks the warp that issued last if it can continue, else the oldest that can issue.
     #[inline]
-    fn pick(&self, now: u64, places: &[u8]) -> Pick {
+    fn pick(&self, now: u64, ranks: &[u8]) -> Pick {
         if self.greedy != NO_WARP && self.earliest(usize::from(self.greedy)) <= now {
             return Pick::Warp(self.greedy);
         }
         let memory_free = self.unit_free[UNIT_MEMORY];
-        let blocked = if memory_free > now { self.awake & self.wants_memory } else { 0 };
+        let blocked = if memory_free > now { self.awake & self.next_is_memory } else { 0 };
         let sleeper =
-            self.later.first().map(|(time, slot)| (time, Some(usize::from(places[usize::from(slot)]))));
+            self.sleeping.first().map(|(time, slot)| (time, Some(usize::from(ranks[usize::from(slot)]))));
         let (mut next, mut first) = sleeper.unwrap_or((NEVER, None));
         let mut waiting = self.awake & !blocked;
         while waiting != 0 {
-            let place = waiting.trailing_zeros() as usize;
+            let rank = waiting.trailing_zeros() as usize;
             waiting &= waiting - 1;
-            let time = self.earliest(place);
+            let time = self.earliest(rank);
             if time <= now {
-                return Pick::Warp(place as u8);
+                return Pick::Warp(rank as u8);
             }
             if time < next {
-                (next, first) = (time, Some(place));
+                (next, first) = (time, Some(rank));
             }
         }
         if blocked != 0 && (memory_free < next || first.is_none()) {
             return Pick::Nothing { next: memory_free.min(next), cause: StallReason::MemoryQueue };
         }
-        // With no time to wait for, the oldest warp says why.
-        let place = first.or((self.warps > 0).then_some(0));
-        Pick::Nothing { next, cause: place.map_or(StallReason::Empty, |place| self.why(place % PLACES)) }
+        // Without a known wake-up, the oldest warp gives the reason.
+        let rank = first.or((self.warps > 0).then_some(0));
+        Pick::Nothing {
+            next,
+            cause: rank.map_or(StallReason::Empty, |rank| self.stall_reason(rank % MAX_WARPS)),
+        }
     }
 
-    /// Why the warp at a place does not issue.
+    /// Returns why a warp does not issue.
     #[inline]
-    fn why(&self, place: usize) -> StallReason {
-        let free = self.unit_free[usize::from(self.units[place]) % UNITS];
-        if free >= self.ready[place] { StallReason::Unit } else { self.causes[place] }
+    fn stall_reason(&self, rank: usize) -> StallReason {
+        let free = self.unit_free[usize::from(self.units[rank]) % UNITS];
+        if free >= self.ready[rank] { StallReason::Unit } else { self.causes[rank] }
     }
 }
 
 impl Sm {
-    /// Lets one scheduler issue what it can in one cycle.
-    pub(super) fn step(&mut self, index: usize, now: u64, out: &mut Outside<'_>) -> Result<(), Error> {
-        self.scheds[index].wake_sleepers(now, &self.places);
+    /// Issues up to `issue_width` instructions of one scheduler in one cycle.
+    pub(super) fn step(&mut self, index: usize, now: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
+        self.scheds[index].wake_sleepers(now, &self.ranks);
         let mut issued = 0;
         while issued < out.params.issue_width {
             let sched = &mut self.scheds[index];
-            match sched.pick(now, &self.places) {
-                Pick::Warp(place) => {
-                    let slot = usize::from(sched.slots[usize::from(place) % PLACES]);
-                    if usize::from(sched.units[usize::from(place) % PLACES]) == UNIT_EXIT {
+            match sched.pick(now, &self.ranks) {
+                Pick::Warp(rank) => {
+                    let slot = usize::from(sched.slots[usize::from(rank) % MAX_WARPS]);
+                    if usize::from(sched.units[usize::from(rank) % MAX_WARPS]) == UNIT_EXIT {
                         self.retire(slot, now, out)?;
                         continue;
                     }
-                    let again = sched.greedy == place;
-                    (sched.greedy, sched.next) = (place, now + 1);
+                    let same_warp = sched.greedy == rank;
+                    (sched.greedy, sched.next) = (rank, now + 1);
                     self.end_idle(index, now);
-                    self.issue(index, slot, again, now, out)?;
+                    self.issue(index, slot, same_warp, now, out)?;
                     issued += 1;
                 }
                 Pick::Nothing { next, cause } => {
@@ -234,23 +237,24 @@ impl Sm {
         }
     }
 
-    /// The cycle at which a memory instruction that a scheduler issues now reaches the memory unit, in order.
+    /// Returns the cycle at which a memory instruction issued now reaches the load-store unit, in
+    /// order.
     #[inline]
-    pub(super) fn reach_memory(&self, index: usize, now: u64) -> u64 {
+    pub(super) fn memory_issue_time(&self, index: usize, now: u64) -> u64 {
         self.scheds[index].memory_free.max(now)
     }
 
-    /// Keeps a scheduler's next memory instruction from the memory unit before cycle `until`; with a full queue it is
-    /// not even issued.
+    /// Keeps a scheduler's next memory instruction from the load-store unit until cycle `until`.
+    /// When `queue` cycles of instructions wait, none is issued.
     #[inline]
-    pub(super) fn hold_memory(&mut self, index: usize, until: u64, queue: u64) {
+    pub(super) fn hold_memory_until(&mut self, index: usize, until: u64, queue: u64) {
         let sched = &mut self.scheds[index];
         (sched.memory_free, sched.memory_from) = (until, until.saturating_sub(queue));
         sched.unit_free[UNIT_MEMORY] = sched.unit_free[UNIT_MEMORY].max(sched.memory_from);
     }
 
-    /// Says from when on memory instructions can be issued.
-    pub(super) fn open_memory(&mut self, from: u64) {
+    /// Sets the cycle from which memory instructions can issue.
+    pub(super) fn allow_memory_from(&mut self, from: u64) {
         for sched in &mut self.scheds {
             let from = from.max(sched.memory_from);
             if from < sched.unit_free[UNIT_MEMORY] {

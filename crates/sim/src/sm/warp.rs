@@ -1,12 +1,12 @@
-//! A warp: its place in its code, and when its next instruction can be issued.
+//! A warp: its program position and the issue time of its next instruction.
 
 use buddy_trace::{At, Code, Inst, Op};
 
-use super::{NEVER, Outside, Sm};
+use super::{NEVER, Sm, SmContext};
 use crate::{Error, params::UNIT_EXIT, stats::StallReason};
 
-/// A resident warp: its code, where it is in it, and what it waits for besides registers. Two lines of the host's memory,
-/// which it fetches together.
+/// A resident warp: its code, position and dependencies other than registers. Fills two host cache
+/// lines, which are fetched as a pair.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Warp {
@@ -15,14 +15,14 @@ pub(super) struct Warp {
     pub(super) block: u16,
     pub(super) at_barrier: bool,
     pub(super) finished: bool,
-    /// Not before this cycle, whatever the registers say.
+    /// Earliest issue cycle, regardless of registers.
     pub(super) from: u64,
-    /// Loads on their way, and when the last known one ends.
+    /// Loads in flight, and the latest known completion.
     pub(super) pending: u32,
     pub(super) loaded: u64,
-    /// When the last comparison is done.
+    /// Cycle at which the last comparison's predicate is ready.
     pub(super) predicate: u64,
-    /// The next piece of its code.
+    /// Position of the next chunk of code.
     block_number: u64,
     warp_number: u32,
     step: u32,
@@ -31,7 +31,7 @@ pub(super) struct Warp {
 const _: () = assert!(size_of::<Warp>() == 128);
 
 impl Warp {
-    /// The instruction that it issues next.
+    /// Returns the next instruction to issue.
     #[inline]
     pub(super) fn next(&self) -> &Inst {
         &self.code.insts()[self.position as usize]
@@ -46,7 +46,7 @@ impl Sm {
         block: usize,
         at: At,
         from: u64,
-        out: &mut Outside<'_>,
+        out: &mut SmContext<'_>,
     ) -> Result<(), Error> {
         let warp = &mut self.warps[slot];
         let code = std::mem::take(&mut warp.code);
@@ -54,16 +54,16 @@ impl Sm {
         let block = block as u16;
         *warp = Warp { code, block, block_number, warp_number, step, from, ..Warp::default() };
         self.scoreboard.clear(slot);
-        self.constants[slot] = 0;
+        self.constant_ready[slot] = 0;
         self.refill(slot, out)?;
         self.refresh(slot);
         self.wake(slot);
         Ok(())
     }
 
-    /// Goes on to the warp's next instruction, not before cycle `from`.
+    /// Advances to the next instruction, which issues no earlier than cycle `from`.
     #[inline]
-    pub(super) fn advance(&mut self, slot: usize, from: u64, out: &mut Outside<'_>) -> Result<(), Error> {
+    pub(super) fn advance(&mut self, slot: usize, from: u64, out: &mut SmContext<'_>) -> Result<(), Error> {
         let warp = &mut self.warps[slot];
         warp.from = from;
         warp.position += 1;
@@ -74,8 +74,8 @@ impl Sm {
         Ok(())
     }
 
-    /// Gets the next piece of the warp's code.
-    fn refill(&mut self, slot: usize, out: &mut Outside<'_>) -> Result<(), Error> {
+    /// Fetches the warp's next chunk of code.
+    fn refill(&mut self, slot: usize, out: &mut SmContext<'_>) -> Result<(), Error> {
         let warp = &mut self.warps[slot];
         warp.code.clear();
         warp.position = 0;
@@ -86,21 +86,21 @@ impl Sm {
         Ok(())
     }
 
-    /// Computes when the warp's next instruction can be issued: every register that it reads or writes is
-    /// ready.
+    /// Updates the scheduler's view of the warp: its next instruction waits for every register that
+    /// it reads or writes.
     #[inline]
     pub(super) fn refresh(&mut self, slot: usize) {
         let (ready, unit, cause) = self.warp_issue(slot);
         let sched = &mut self.scheds[usize::from(self.sched_of[slot])];
-        // What memory delays is looked at when its time comes; the rest is worth a look each time.
+        // Warps that wait for memory sleep until their wake-up cycle; the others are polled.
         let asleep = cause == StallReason::Memory && ready > self.warps[slot].from;
         if asleep && ready != NEVER {
             sched.sleep(slot as u16, ready);
         }
-        sched.note(self.places[slot], ready, unit, cause, ready != NEVER && !asleep);
+        sched.set_warp(self.ranks[slot], ready, unit, cause, ready != NEVER && !asleep);
     }
 
-    /// When the next instruction of a warp can be issued, on which unit, and what it waits for until then.
+    /// Returns the issue cycle of the warp's next instruction, its unit and its stall reason.
     #[inline]
     fn warp_issue(&self, slot: usize) -> (u64, usize, StallReason) {
         let warp = &self.warps[slot];
@@ -112,10 +112,10 @@ impl Sm {
             return (ready, UNIT_EXIT, StallReason::Memory);
         }
         let inst = warp.next();
-        let ready = self.scoreboard.of(slot);
+        let ready = self.scoreboard.ready_times(slot);
         let mut latest = inst.src.iter().fold(warp.from << 1, |latest, &source| latest.max(ready(source)));
         latest = latest.max(ready(inst.dst));
-        // An access of more than four bytes writes more than one register.
+        // An access wider than four bytes writes several registers.
         if inst.width > 4 {
             let all = inst.dst..inst.dst.saturating_add(inst.written());
             latest = all.fold(latest, |latest, written| latest.max(ready(written)));
@@ -124,7 +124,7 @@ impl Sm {
             latest = latest.max(warp.predicate << 1);
         }
         if inst.is_indexed_constant() {
-            latest = latest.max(self.constants[slot] << 1);
+            latest = latest.max(self.constant_ready[slot] << 1);
         }
         let cause = if latest & 1 == 1 { StallReason::Memory } else { StallReason::Arithmetic };
         (if latest == NEVER { NEVER } else { latest >> 1 }, crate::params::unit(inst.op), cause)

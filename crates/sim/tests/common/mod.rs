@@ -1,4 +1,4 @@
-//! Small kernels and runs for the tests of the model.
+//! Kernels and configurations for the model's tests.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 use buddy_core::{SizeClass, Target};
@@ -8,7 +8,7 @@ use buddy_sim::{
 };
 use buddy_trace::{At, Code, Error, Inst, Kernel, Launch};
 
-/// Blocks whose warps all run the same instructions once.
+/// A kernel whose warps all run the same instructions once.
 pub(crate) struct Script {
     launch: Launch,
     insts: Vec<Inst>,
@@ -37,8 +37,8 @@ impl Kernel for Script {
     }
 }
 
-/// A GPU in ideal mode with a link of 150 GB/s, without what a launch, the start of blocks and the first touch of a
-/// page cost: those have cases of their own, and would be much of a run as short as these.
+/// Returns a GPU in ideal mode with a 150 GB/s link, without launch, block-dispatch and TLB-miss
+/// costs. Those have tests of their own and would dominate short runs.
 pub(crate) fn steady(name: &str) -> Config {
     let mut config = Config::new(Gpu::named(name).unwrap(), Link::named("150").unwrap());
     (config.gpu.core.launch_cycles, config.gpu.core.block_interval) = (0, 0.0);
@@ -46,12 +46,12 @@ pub(crate) fn steady(name: &str) -> Config {
     config
 }
 
-/// The V100 in ideal mode.
+/// Returns the V100 in ideal mode.
 pub(crate) fn v100() -> Config {
     steady("v100")
 }
 
-/// The paper's GPU in a mode with 64 MiB at 0 that compress to `classes`.
+/// Returns the paper's GPU with a 64 MiB allocation at address 0.
 pub(crate) fn paper(mode: Mode, target: Target, classes: Classes) -> Config {
     let mut config = steady("paper");
     config.mode = mode;
@@ -60,7 +60,7 @@ pub(crate) fn paper(mode: Mode, target: Target, classes: Classes) -> Config {
     config
 }
 
-/// Shares of one-sector, two-sector, three-sector and raw entries.
+/// Returns shares of one-, two-, three-sector and raw entries.
 pub(crate) fn shares(s1: f64, s2: f64, s3: f64, raw: f64) -> Classes {
     Classes::Shares { shares: [0.0, 0.0, s1, s2, s3, raw], seed: 1 }
 }
@@ -69,7 +69,7 @@ pub(crate) fn uniform(class: SizeClass) -> Classes {
     Classes::Uniform(class)
 }
 
-/// Runs one kernel.
+/// Runs one kernel and returns the report.
 pub(crate) fn run(config: &Config, mut kernel: impl Kernel) -> Report {
     let mut simulator = Simulator::new(config.clone());
     simulator.run(&mut kernel, &mut |_| true).unwrap();
