@@ -60,6 +60,12 @@ class BuddyQuantizer(HfQuantizer):
         return torch.bfloat16 if dtype is None else dtype
 
     def param_needs_quantization(self, model, param_name, **kwargs):
+        """True for weights to pack on load, and for all that a packed folder may hold as bytes.
+
+        Transformers compares the shapes of all other weights. In a packed folder any matrix may be a vector of bytes, also
+        those of layers that stay plain; ``check_shapes`` compares the shapes of the rest after loading."""
+        if self.pre_quantized:
+            return len(self.shapes.get(param_name, ())) >= 2
         path, _, name = param_name.rpartition(".")
         return name == "weight" and packs(model.get_submodule(path))
 
@@ -69,9 +75,20 @@ class BuddyQuantizer(HfQuantizer):
     def _process_model_before_weight_loading(self, model, **kwargs):
         self.shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
 
+    def check_shapes(self, model):
+        """Raises ValueError if a plain weight has another shape than the model's."""
+        for name, shape in self.shapes.items():
+            weight = model.get_parameter(name)
+            if weight.dtype != torch.uint8 and tuple(weight.shape) != shape:
+                raise ValueError(
+                    f"{name} has shape {tuple(weight.shape)} in the checkpoint and {shape} in the model: "
+                    "config.json belongs to another model"
+                )
+
     def _process_model_after_weight_loading(self, model, **kwargs):
         """Layers that hold the bytes of packed weights become packed layers, tied ones together, and plain ones are packed now.
         What no packed layer can hold, such as the experts of a layer in one tensor, is unpacked, with what is tied to it."""
+        self.check_shapes(model)
         exact, packed = self.quantization_config.exact, {}
         for name, shape in self.shapes.items():
             path, _, last = name.rpartition(".")
@@ -173,6 +190,8 @@ class BuddyCacheLayer(CacheLayerMixin):
 
     def get_max_length(self):
         return self.capacity
+
+    get_max_cache_shape = get_max_length  # the name in older versions of Transformers
 
     def reset(self):
         self.is_initialized, self.length = False, 0

@@ -18,6 +18,10 @@ FAMILIES = {
     "llama": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=False),
     "llama-tied": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=True),
     "qwen": lambda: transformers.Qwen3Config(**SMALL, head_dim=64),
+    "gemma2": lambda: transformers.Gemma2Config(**SMALL, head_dim=64, sliding_window=16),
+    "gpt2": lambda: transformers.GPT2Config(vocab_size=512, n_embd=128, n_layer=2, n_head=4, n_positions=512),
+    "opt": lambda: transformers.OPTConfig(vocab_size=512, hidden_size=128, word_embed_proj_dim=128, ffn_dim=256, num_hidden_layers=2,
+                                          num_attention_heads=4, max_position_embeddings=512),
     "gemma": lambda: transformers.Gemma3TextConfig(**SMALL, head_dim=64, sliding_window=16),
 }
 # Long enough that a block of 64 tokens gets full.
