@@ -22,7 +22,7 @@ import venv
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, "target", "nvrtc")
-PACKAGE = "nvidia-cuda-nvrtc==13.0.*"
+PACKAGE = "nvidia-cuda-nvrtc==13.0.88"
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100"]
 MEASURED = "sm_90"
 

@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Builds the wheel of the Python package and tests it from a fresh environment.
+# Builds the wheel of the Python package and tests it in a fresh environment.
 #
-#   tools/python_check.sh wheel    builds it, installs it beside nothing else, imports it, analyses a model
-#   tools/python_check.sh fetch    installs PyTorch and what notebooks need into folders outside the clone, where the next run finds them
-#   tools/python_check.sh torch    the tests, with that PyTorch
+#   tools/python_check.sh wheel    builds the wheel, installs it alone, imports it, analyses a model
+#   tools/python_check.sh fetch    installs the packages of python/requirements-test.txt outside the clone
+#   tools/python_check.sh torch    runs the tests with the locked versions, then Transformers' with the oldest
 #   tools/python_check.sh journeys [OPTIONS]   first uses of the archive and the wheel (tools/journeys/run.py)
 #
-# Exits with 77 if something that is needed cannot be installed.
+# Exits with 77 if a package cannot be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-torch_version=2.15.0
 environment=target/python
 
-# Installs packages, and does not wait for ever for a server.
+# Runs pip install with timeouts.
 pip_install() { timeout --foreground --kill-after=10 1500 "$1" install --quiet --timeout 30 --retries 4 "${@:2}"; }
 
 # Says what is missing, and that nothing ran.
@@ -25,10 +24,13 @@ not_run() {
 wheel() {
     rm -rf "$environment" target/wheels
     python3 -m venv "$environment" || not_run "python3 has no venv module here"
-    # The compiler of wheels is not part of the environment that is tested.
+    # The environment under test does not hold maturin. Its version is the one that pip takes for `pip install ./python`.
     python3 -m venv --without-pip "$environment-tools"
-    pip_install "$environment/bin/pip" --target "$environment-tools/site" 'maturin>=1.7,<2' || not_run "maturin cannot be installed"
-    # The licences of all that the wheel links go into the package, and are no part of the tree.
+    local maturin
+    maturin=$(sed -n 's/^requires = \["\(maturin==[0-9.]*\)"\]$/\1/p' python/pyproject.toml)
+    [ -n "$maturin" ] || { echo "python/pyproject.toml names no version of maturin"; exit 1; }
+    pip_install "$environment/bin/pip" --target "$environment-tools/site" "$maturin" || not_run "$maturin cannot be installed"
+    # The licences of everything that the wheel links go into the package; git does not track them.
     trap "rm -f '$PWD/python/buddy/THIRD-PARTY-NOTICES'" EXIT
     tools/supply_check.py --notices python/buddy/THIRD-PARTY-NOTICES
     (cd python && PYTHONPATH="../$environment-tools/site" "../$environment-tools/site/bin/maturin" build --release --quiet --out ../target/wheels)
@@ -39,48 +41,51 @@ wheel() {
     bin/buddy --version
 }
 
-# Where packages of this name lie.
+# The folder of the packages in a requirements file: named by its hash, so that other versions have another folder.
 folder_of() {
-    echo "${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/$1-$(python3 -c 'import sys; print("cp%d%d" % sys.version_info[:2])')"
+    local hash
+    hash=$(sha256sum <"python/$1" | cut -c1-12)
+    echo "${XDG_CACHE_HOME:-$HOME/.cache}/buddy-ci/${1%.txt}-$hash-$(python3 -c 'import sys; print("cp%d%d" % sys.version_info[:2])')"
 }
 
-# Installs packages under a name, once. In a shell of its own, which gives the lock back.
+# Installs the packages of a requirements file, once. The subshell releases the lock.
 fetch_one() (
     local folder
     folder=$(folder_of "$1")
     mkdir -p "$(dirname "$folder")"
-    # One at a time: whoever comes second finds it done.
+    # One process at a time: the second finds the folder complete.
     exec 9>"$folder.lock"
-    flock --wait 1800 9 || not_run "another process fetches $1 and does not end"
+    flock --wait 1800 9 || not_run "another process is still installing $1"
     [ ! -e "$folder" ] || return 0
-    echo "${*:2} go to $folder, once"
+    echo "installing python/$1 into $folder"
     rm -rf "$folder.new"
     [ -d "$environment-fetch" ] || python3 -m venv "$environment-fetch" || not_run "python3 has no venv module here"
-    pip_install "$environment-fetch/bin/pip" --target "$folder.new" "${@:2}" ||
-        { rm -rf "$folder.new"; not_run "$2 cannot be installed"; }
+    # Without dependencies: the file lists all of them.
+    pip_install "$environment-fetch/bin/pip" --no-deps --target "$folder.new" --requirement "python/$1" ||
+        { rm -rf "$folder.new"; not_run "the packages of python/$1 cannot be installed"; }
     mv "$folder.new" "$folder"
 )
 
-fetch_notebook() { fetch_one notebook-1 h5py nbclient ipykernel numpy; }
-
-fetch_torch() { fetch_one "torch-$torch_version" "torch==$torch_version" numpy pytest transformers; }
+locked=requirements-test.txt oldest=requirements-oldest.txt
 
 fetch() {
-    fetch_notebook
-    fetch_torch
+    fetch_one "$locked"
+    fetch_one "$oldest"
 }
+
+tests() { "$environment/bin/python" -m pytest -p no:cacheprovider "$@"; }
 
 torch() {
     [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; the step before makes it"
-    fetch_torch
-    PYTHONPATH=$(folder_of "torch-$torch_version") "$environment/bin/python" -m pytest -p no:cacheprovider python/tests
+    fetch
+    PYTHONPATH=$(folder_of "$locked") tests python/tests
+    PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests python/tests/test_transformers.py
 }
 
 journeys() {
     [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; an earlier step makes it"
-    fetch_notebook
-    fetch_torch
-    PYTHONPATH=$(folder_of notebook-1):$(folder_of "torch-$torch_version") "$environment/bin/python" tools/journeys/run.py "$(tools/package.sh)" target/wheels/*.whl "$@"
+    fetch_one "$locked"
+    PYTHONPATH=$(folder_of "$locked") "$environment/bin/python" tools/journeys/run.py "$(tools/package.sh)" target/wheels/*.whl "$@"
 }
 
 "$@"
