@@ -1,20 +1,20 @@
-//! The record of `buddy analyze`: how compressible arrays are, and what targets make of that.
+//! The record of `buddy analyze`: the compressibility of arrays and the effect of targets on it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Dtype, ENTRY_BYTES, Histogram, PageMap, RecordKind, Target};
 
-/// What was found in some files.
+/// Compressibility of the arrays of some files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Analysis {
-    /// The share of entries that a target may leave to buddy memory.
+    /// Largest share of entries that a target may overflow to buddy memory.
     pub threshold: f64,
     /// Every array, in the order of the files.
     pub arrays: Vec<ArrayAnalysis>,
-    /// All arrays together with the paper's codec.
+    /// Totals over all arrays with the paper's codec.
     pub bpc: Fit,
-    /// All arrays together, each with the codec chosen for it.
+    /// Totals over all arrays, each with the codec chosen for it.
     pub auto: Fit,
 }
 
@@ -37,37 +37,37 @@ impl RecordKind for Analysis {
     }
 }
 
-/// One array with the paper's codec and with the one chosen for it.
+/// Results of one array with the paper's codec and with the codec chosen for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayAnalysis {
-    /// The file that holds it.
+    /// File that holds the array.
     pub file: String,
-    /// Its name in the file, unique there.
+    /// Name in the file, unique there.
     pub name: String,
-    /// Type of its elements.
+    /// Element type.
     pub dtype: Dtype,
-    /// Its dimensions, the slowest first.
+    /// Dimensions, slowest first.
     pub shape: Vec<u64>,
-    /// Bytes of all its elements.
+    /// Bytes of all elements.
     pub bytes: u64,
-    /// What the paper's codec makes of it.
+    /// Result with the paper's codec.
     pub bpc: Outcome,
-    /// The codec that a sample of its entries chose.
+    /// Result with the codec chosen from a sample of its entries.
     pub auto: Outcome,
 }
 
-/// One array with one codec.
+/// Result of one array with one codec.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
     /// Name of the codec.
     pub codec: String,
-    /// The target chosen at the threshold.
+    /// Target chosen at the threshold.
     pub target: Target,
-    /// What the target gives.
+    /// Memory use at the target.
     pub fit: Fit,
-    /// Some of its pages; none where another outcome shows the same ones.
+    /// Sampled pages; `None` if another outcome shows the same pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageMap>,
 }
@@ -88,38 +88,38 @@ impl Outcome {
     }
 }
 
-/// What targets make of entries.
+/// Memory use of entries at their targets.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fit {
     /// Entries by size class.
     pub histogram: Histogram,
-    /// The ratio of the paper's eight sizes; none where every entry is zero.
+    /// Compression ratio with the paper's eight sizes; `None` if every entry is zero.
     pub optimistic_ratio: Option<f64>,
     /// Bytes in device memory, without the four bits of metadata per entry.
     pub device_bytes: u64,
-    /// Bytes of entries for each byte in device memory.
+    /// Uncompressed bytes per device byte.
     pub ratio: f64,
     /// Entries that need buddy memory.
     pub overflowing: u64,
-    /// Entries that overflow over all entries, 0 to 1.
+    /// Overflowing entries over all entries, 0 to 1.
     pub overflow_share: f64,
 }
 
 impl Fit {
-    /// What one target makes of the entries.
+    /// Returns the memory use of the entries at one target.
     pub fn at(histogram: Histogram, target: Target) -> Self {
         let device_bytes = histogram.entries() * target.device_bytes() as u64;
         Self::new(histogram, device_bytes, histogram.overflowing(target))
     }
 
-    /// The same with so many bytes more in device memory, which the codec keeps beside the entries.
+    /// Adds `parameter_bytes` of codec parameters to the device bytes.
     #[must_use]
-    pub fn beside(self, parameter_bytes: u64) -> Self {
+    pub fn with_parameters(self, parameter_bytes: u64) -> Self {
         Self::new(self.histogram, self.device_bytes + parameter_bytes, self.overflowing)
     }
 
-    /// Several of them together.
+    /// Sums several parts.
     pub fn total<'a>(parts: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let histogram = parts.clone().map(|fit| fit.histogram).sum();
         let device_bytes = parts.clone().map(|fit| fit.device_bytes).sum();

@@ -1,4 +1,4 @@
-//! How the parts of an allocation compress: its pages in blocks, few enough to keep for every snapshot.
+//! Size-class counts of an allocation by block of pages, small enough to keep for every snapshot.
 
 use std::ops::Range;
 
@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ENTRIES_PER_PAGE, Histogram};
 
-/// Blocks of an allocation at most: targets by page change at one of so many places.
+/// Maximum number of blocks in an allocation; per-page targets change only at block boundaries.
 const MOST_BLOCKS: u64 = 4096;
 
-/// The entries of an allocation by size class, block by block; a block is a few pages of 8 KiB, and the last one may be
-/// short. Without blocks the allocation is not alive.
+/// Entries of an allocation by size class, block by block. A block is a few 8 KiB pages; the last
+/// may be shorter. An allocation without blocks is not alive.
 ///
-/// In JSON a row is a text of six counts, with `3* ` before it where three blocks are alike.
+/// In JSON a row is a string of six counts, prefixed with `3* ` if it stands for three equal
+/// blocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "Rows", try_from = "Rows")]
 pub struct Blocks {
@@ -20,27 +21,27 @@ pub struct Blocks {
     counts: Vec<[u64; 6]>,
 }
 
-/// Blocks as JSON has them.
+/// JSON form of [`Blocks`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename = "Blocks")]
 struct Rows {
-    /// Pages of each block.
+    /// Pages per block.
     pages: u64,
     rows: Vec<String>,
 }
 
 impl Blocks {
-    /// Pages of each block of an allocation of `pages` pages: a power of two.
+    /// Returns the block size, a power of two, for an allocation of `pages` pages.
     pub fn pages_of(pages: u64) -> u64 {
         pages.div_ceil(MOST_BLOCKS).next_power_of_two()
     }
 
-    /// Blocks of `pages` pages each, by their counts.
+    /// Creates blocks of `pages` pages each from their counts.
     pub fn new(pages: u64, counts: Vec<[u64; 6]>) -> Self {
         Self { pages, counts }
     }
 
-    /// The blocks of an allocation, whose pages these are.
+    /// Groups the pages of an allocation into blocks.
     pub fn from_pages(pages: &[[u8; 6]]) -> Self {
         let each = Self::pages_of(pages.len() as u64);
         let sum = |block: &[[u8; 6]]| {
@@ -49,22 +50,23 @@ impl Blocks {
         Self { pages: each, counts: pages.chunks(each as usize).map(sum).collect() }
     }
 
-    /// Pages of each block, but perhaps the last.
+    /// Returns the pages per block; the last block may have fewer.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// The counts of each block, first to last.
+    /// Returns the counts of each block, first to last.
     pub fn counts(&self) -> &[[u64; 6]] {
         &self.counts
     }
 
-    /// Those of one block, to change them.
+    /// Returns the counts of each block for modification.
     pub fn counts_mut(&mut self) -> &mut [[u64; 6]] {
         &mut self.counts
     }
 
-    /// Whether these can be the blocks of an allocation of `entries`, as fine as they are here or coarser.
+    /// Returns whether these can be the blocks of an allocation of `entries`, at this or a coarser
+    /// granularity.
     pub fn fits(&self, entries: u64) -> bool {
         let finest = Self::pages_of(entries.div_ceil(ENTRIES_PER_PAGE as u64));
         let Some(each) = self.pages.checked_mul(ENTRIES_PER_PAGE as u64) else { return false };
@@ -78,7 +80,7 @@ impl Blocks {
             && (0..).zip(&self.counts).all(counted)
     }
 
-    /// The entries of some blocks together, without their optimistic bytes. Blocks that are not there have none.
+    /// Sums a range of blocks, without optimistic bytes. Blocks out of range count as empty.
     pub fn histogram(&self, blocks: Range<usize>) -> Histogram {
         let mut classes = [0; 6];
         let end = blocks.end.min(self.counts.len());
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_come_together_in_blocks() {
+    fn pages_are_grouped_into_blocks() {
         assert_eq!([0, 1, 4096, 4097, 16_385].map(Blocks::pages_of), [1, 1, 1, 2, 8]);
         let mut pages = vec![[64, 0, 0, 0, 0, 0]; 4800];
         pages[4799] = [0, 0, 0, 0, 0, 5];
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_alike_are_written_once() {
+    fn equal_rows_are_written_once() {
         let blocks = Blocks::new(2, vec![[1, 0, 0, 0, 0, 127]; 3]);
         let text = r#"{"pages":2,"rows":["3* 1 0 0 0 0 127"]}"#;
         assert_eq!(serde_json::to_string(&blocks).unwrap(), text);

@@ -1,16 +1,16 @@
-//! How much room a compressed entry takes, and the four metadata bits that say so.
+//! The size class of a compressed entry and the four metadata bits that encode it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What an entry occupies once compressed: nothing, 8 bytes, or whole sectors.
+/// Stored size of a compressed entry: nothing, 8 bytes, or whole sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SizeClass {
     /// Every byte of the entry is zero; nothing is stored.
     Zero,
-    /// At most 8 bytes: what a 16x allocation keeps on the device.
+    /// At most 8 bytes: the device part of an entry at 16x.
     B8,
     /// Up to 32 bytes: one sector.
     S1,
@@ -18,15 +18,15 @@ pub enum SizeClass {
     S2,
     /// Up to 96 bytes: three sectors.
     S3,
-    /// Four sectors, stored as the 128 bytes themselves: no stream.
+    /// Four sectors: the 128 bytes stored uncompressed.
     Raw,
 }
 
 impl SizeClass {
-    /// Every class, smallest first; the position of a class is its index.
+    /// Every class, smallest first, in the order of [`Self::index`].
     pub const ALL: [Self; 6] = [Self::Zero, Self::B8, Self::S1, Self::S2, Self::S3, Self::Raw];
 
-    /// The class of a stream of `bits`, for an entry that is not all zeros.
+    /// Returns the class of a stream of `bits`, for an entry that is not all zeros.
     #[inline]
     pub fn from_bits(bits: u32) -> Self {
         match bits {
@@ -38,26 +38,26 @@ impl SizeClass {
         }
     }
 
-    /// Its position in [`SizeClass::ALL`].
+    /// Returns the position in [`SizeClass::ALL`].
     #[inline]
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// Bytes that an entry of this class occupies.
+    /// Returns the bytes that an entry of this class occupies.
     #[inline]
     pub fn bytes(self) -> usize {
         const BYTES: [usize; 6] = [0, 8, 32, 64, 96, 128];
         BYTES[self.index()]
     }
 
-    /// Sectors that are touched to read an entry of this class from the start of a sector.
+    /// Returns the sectors read for an entry of this class stored from a sector boundary.
     #[inline]
     pub fn sectors(self) -> usize {
         [0, 1, 1, 2, 3, 4][self.index()]
     }
 
-    /// The name in tables and records.
+    /// Returns the name used in tables and records.
     pub fn name(self) -> &'static str {
         ["zero", "b8", "s1", "s2", "s3", "raw"][self.index()]
     }
@@ -69,28 +69,27 @@ impl std::fmt::Display for SizeClass {
     }
 }
 
-/// Which of a codec's layouts a three-sector stream has. Most codecs have only [`Layout::A`].
+/// Layout of a three-sector stream. Most codecs have only [`Layout::A`].
 ///
-/// A layout that fills its three sectors to the last bit has no room to name itself, so the nibble does.
+/// The nibble holds the layout, because a layout that uses all 96 bytes has no bit left for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Layout {
     /// The codec's first or only layout.
     #[default]
     A,
-    /// Its second layout, nibble bits 6.
+    /// The second layout, nibble 6.
     B,
-    /// Its third layout, nibble bits 7.
+    /// The third layout, nibble 7.
     C,
 }
 
-/// The four bits of metadata that the memory keeps for every entry: its class and, for three sectors, the
-/// layout. `docs/reference/format.md` has the table.
+/// The four metadata bits of an entry: its class and, for three sectors, the layout. See the table
+/// in `docs/reference/format.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Nibble(u8);
 
 impl Nibble {
-    /// The nibble of a class and layout. The layout is kept for three sectors only: there alone a codec may
-    /// have more than one.
+    /// Encodes a class and layout. Only three-sector entries keep the layout.
     #[inline]
     pub fn new(class: SizeClass, layout: Layout) -> Self {
         match (class, layout) {
@@ -100,28 +99,28 @@ impl Nibble {
         }
     }
 
-    /// Reads a stored nibble.
+    /// Decodes a stored nibble.
     ///
     /// # Errors
-    /// [`Error::Nibble`] for 8 to 15, which are reserved, and for more than four bits.
+    /// [`Error::Nibble`] for values from 8, which are reserved.
     #[inline]
     pub fn from_bits(bits: u8) -> Result<Self, Error> {
         if bits < 8 { Ok(Self(bits)) } else { Err(Error::Nibble(bits)) }
     }
 
-    /// The four bits as the metadata keeps them, 0 to 7.
+    /// Returns the stored bits, 0 to 7.
     #[inline]
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The size class it names.
+    /// Returns the size class.
     #[inline]
     pub fn class(self) -> SizeClass {
         SizeClass::ALL.get(usize::from(self.0)).copied().unwrap_or(SizeClass::S3)
     }
 
-    /// The layout it names.
+    /// Returns the layout.
     #[inline]
     pub fn layout(self) -> Layout {
         match self.0 {
@@ -132,8 +131,8 @@ impl Nibble {
     }
 }
 
-/// Bytes that the paper's compressibility study (its figure of ratios over time) charges for an entry: the
-/// smallest of eight sizes that holds the stream, 0 for the entry of zeros.
+/// Returns the bytes charged for an entry in the paper's compressibility study: the smallest of
+/// eight sizes that holds the stream, 0 for a zero entry.
 #[inline]
 pub fn optimistic_bytes(bits: u32, zero: bool) -> usize {
     const SIZES: [usize; 7] = [8, 16, 32, 64, 80, 96, 128];
@@ -149,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_begins_one_bit_after_the_one_below_it_ends() {
+    fn each_class_begins_one_bit_after_the_previous_one_ends() {
         for class in [SizeClass::B8, SizeClass::S1, SizeClass::S2, SizeClass::S3] {
             let bits = class.bytes() as u32 * 8;
             assert_eq!(SizeClass::from_bits(bits), class);
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_three_sectors_remember_a_layout() {
+    fn only_three_sector_nibbles_keep_a_layout() {
         for class in SizeClass::ALL {
             let kept = Nibble::new(class, Layout::B).layout() == Layout::B;
             assert_eq!(kept, class == SizeClass::S3);
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eight_sizes_of_the_study() {
+    fn optimistic_bytes_match_the_paper_s_eight_sizes() {
         let sizes =
             [(1, 8), (64, 8), (65, 16), (129, 32), (512, 64), (513, 80), (641, 96), (769, 128), (1089, 128)];
         for (bits, bytes) in sizes {

@@ -1,4 +1,4 @@
-//! Element types of the arrays that are studied.
+//! Element types of arrays.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// The type of an array's elements. Codecs see only bytes; the type helps to choose one and is shown to people.
+/// Element type of an array. Codecs see only bytes; the type serves codec selection and display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -24,7 +24,7 @@ pub enum Dtype {
     F8E4M3,
     /// 8-bit float, 5 exponent bits.
     F8E5M2,
-    /// 8 exponent bits and nothing else: the scales of MX formats.
+    /// 8 exponent bits only: the scales of MX formats.
     F8E8M0,
     F16,
     Bf16,
@@ -37,7 +37,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Every type, in the order that errors list them.
+    /// Every type, in the order that error messages list them.
     pub const ALL: [Self; 18] = [
         Self::Bool,
         Self::I8,
@@ -59,7 +59,7 @@ impl Dtype {
         Self::C128,
     ];
 
-    /// Bytes of one element.
+    /// Returns the size of one element.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Bool | Self::I8 | Self::U8 | Self::F8E4M3 | Self::F8E5M2 | Self::F8E8M0 => 1,
@@ -70,7 +70,7 @@ impl Dtype {
         }
     }
 
-    /// Bytes of one number in it: half of a complex element.
+    /// Returns the size of one scalar: half of a complex element.
     pub const fn scalar_bytes(self) -> usize {
         match self {
             Self::C64 | Self::C128 => self.bytes() / 2,
@@ -78,7 +78,7 @@ impl Dtype {
         }
     }
 
-    /// The name in tables, files and on the command line.
+    /// Returns the name used in tables, files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -102,7 +102,7 @@ impl Dtype {
         }
     }
 
-    /// All names, for messages.
+    /// Returns all names, comma-separated, for messages.
     pub fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
@@ -114,8 +114,8 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// What NumPy, PyTorch and C call the types, and our name for each.
-const USUAL_NAMES: [(&str, &str); 24] = [
+/// Names used by NumPy, PyTorch and C, and the equivalent name here.
+const ALIASES: [(&str, &str); 24] = [
     ("int8", "i8"),
     ("uint8", "u8"),
     ("byte", "u8"),
@@ -146,8 +146,8 @@ impl FromStr for Dtype {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let usual = USUAL_NAMES.iter().find(|(name, _)| *name == text);
-        let name = usual.map_or(text, |&(_, ours)| ours);
+        let alias = ALIASES.iter().find(|(name, _)| *name == text);
+        let name = alias.map_or(text, |&(_, ours)| ours);
         Self::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| Error::Dtype(text.to_owned()))
     }
 }
@@ -157,13 +157,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_both_ways() {
+    fn names_and_aliases_round_trip() {
         for dtype in Dtype::ALL {
             assert_eq!(dtype.name().parse(), Ok(dtype));
             assert_eq!(serde_json::to_value(dtype).unwrap(), dtype.name());
         }
-        for (usual, ours) in USUAL_NAMES {
-            assert_eq!(usual.parse::<Dtype>().unwrap().name(), ours);
+        for (alias, ours) in ALIASES {
+            assert_eq!(alias.parse::<Dtype>().unwrap().name(), ours);
         }
         assert!("f33".parse::<Dtype>().unwrap_err().to_string().contains("bf16"));
     }

@@ -1,4 +1,4 @@
-//! The memory-entry: 128 bytes, the unit that is compressed and decompressed as a whole.
+//! The memory-entry: 128 bytes, the unit of compression.
 
 /// Bytes in one memory-entry.
 pub const ENTRY_BYTES: usize = 128;
@@ -8,21 +8,21 @@ pub const ENTRY_BITS: u32 = 1024;
 pub const SECTOR_BYTES: usize = 32;
 /// Bytes in one page of the paper's heat maps and page table.
 pub const PAGE_BYTES: usize = 8192;
-/// Entries in one page; also what one 32-byte line of metadata covers.
+/// Entries in one page; one 32-byte metadata line covers the same number.
 pub const ENTRIES_PER_PAGE: usize = PAGE_BYTES / ENTRY_BYTES;
 
-/// One memory-entry. A plain array, so that any byte slice is a slice of entries without a copy.
+/// One memory-entry. A plain array, so a byte slice can be viewed as entries without a copy.
 pub type Entry = [u8; ENTRY_BYTES];
 
-/// The entry of zeros.
+/// The all-zero entry.
 pub const ZERO_ENTRY: Entry = [0; ENTRY_BYTES];
 
-/// The whole entries at the start of `bytes`, and the bytes after them (fewer than 128).
+/// Splits `bytes` into whole entries and a tail of fewer than 128 bytes.
 pub fn as_entries(bytes: &[u8]) -> (&[Entry], &[u8]) {
     bytes.as_chunks()
 }
 
-/// The entry that holds `tail`, zero-padded; `None` if there is nothing to hold.
+/// Returns `tail` zero-padded to an entry; `None` if `tail` is empty.
 ///
 /// # Panics
 /// If `tail` is longer than an entry.
@@ -33,27 +33,27 @@ pub fn last_entry(tail: &[u8]) -> Option<Entry> {
     (!tail.is_empty()).then_some(entry)
 }
 
-/// Whether every byte is zero.
+/// Returns whether every byte is zero.
 #[inline]
 pub fn is_zero(entry: &Entry) -> bool {
     words64(entry).iter().fold(0, |all, word| all | word) == 0
 }
 
-/// The entry as 64 little-endian 16-bit words.
+/// Returns the entry as 64 little-endian 16-bit words.
 #[inline]
 pub fn words16(entry: &Entry) -> [u16; 64] {
     let (words, _) = entry.as_chunks();
     std::array::from_fn(|i| u16::from_le_bytes(words[i]))
 }
 
-/// The entry as 32 little-endian 32-bit words.
+/// Returns the entry as 32 little-endian 32-bit words.
 #[inline]
 pub fn words32(entry: &Entry) -> [u32; 32] {
     let (words, _) = entry.as_chunks();
     std::array::from_fn(|i| u32::from_le_bytes(words[i]))
 }
 
-/// The entry as 16 little-endian 64-bit words.
+/// Returns the entry as 16 little-endian 64-bit words.
 #[inline]
 pub fn words64(entry: &Entry) -> [u64; 16] {
     let (words, _) = entry.as_chunks();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_is_cut_into_entries_and_a_tail() {
+    fn a_slice_splits_into_entries_and_a_padded_tail() {
         let bytes: Vec<u8> = (0..300).map(|i| i as u8).collect();
         let (entries, tail) = as_entries(&bytes);
         assert_eq!((entries.len(), tail.len()), (2, 44));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bit_anywhere_is_not_zero() {
+    fn an_entry_with_any_bit_set_is_not_zero() {
         assert!(is_zero(&ZERO_ENTRY));
         for bit in 0..1024 {
             let mut entry = ZERO_ENTRY;

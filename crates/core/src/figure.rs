@@ -1,6 +1,6 @@
-//! A figure of the study: what is drawn, and what the paper says of it.
+//! A figure of the study: charts, tables and the numbers that the paper states.
 //!
-//! An experiment fills it and a report draws it; neither knows the other. Every number that is shown is in the record.
+//! Experiments fill figures and reports draw them. Every number drawn is in the record.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,27 +10,27 @@ use crate::{PageMap, RecordKind};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// Its short name, such as `fig7`.
+    /// Short name, such as `fig7`.
     pub name: String,
-    /// What it shows, in a few words.
+    /// Title in a few words.
     pub title: String,
-    /// Where the paper has it, or that it does not.
+    /// Figure or table number in the paper, or a note that the paper has none.
     pub place: String,
-    /// What to see in it.
+    /// Explanation of the result.
     pub text: String,
-    /// Numbers that the paper states, beside ours.
+    /// Numbers stated by the paper, with ours.
     #[serde(default)]
     pub quantities: Vec<Quantity>,
-    /// The charts, tables and maps, in the order in which they are drawn.
+    /// Charts, tables and maps in drawing order.
     #[serde(default)]
     pub panels: Vec<Panel>,
-    /// What is missing, and why.
+    /// Missing data, each with its reason.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// What an interruption left undone; where there is any, all that the figure shows is of the rest alone.
+    /// Work left undone by an interruption; the figure then shows the rest only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
-    /// Numbers of the deviations that belong to all of it.
+    /// Numbers of the deviations that apply to the whole figure.
     #[serde(default)]
     pub deviations: Vec<u32>,
 }
@@ -40,75 +40,75 @@ impl RecordKind for Figure {
     const VERSION: u32 = 1;
 }
 
-/// A number that the paper states, beside ours.
+/// A number stated by the paper, with ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// What was measured, as a row of the table names it.
+    /// Name of the quantity: a row of the table.
     pub name: String,
-    /// How both are written.
+    /// Display unit of both numbers.
     pub unit: Unit,
-    /// What the paper says, in the same unit.
+    /// The paper's number.
     pub paper: f64,
-    /// Ours, where it was measured.
+    /// Our number; `None` if not measured.
     pub ours: Option<f64>,
-    /// Where the paper states it.
+    /// Section, figure or table of the paper that states it.
     pub place: String,
-    /// Whether it belongs to the few that a summary shows first.
+    /// True if summaries show it first.
     #[serde(default)]
     pub headline: bool,
-    /// The deviation that explains the difference.
+    /// Number of the deviation that explains the difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<u32>,
 }
 
 impl Quantity {
-    /// Ours over the paper's.
+    /// Returns our number over the paper's.
     pub fn ratio(&self) -> Option<f64> {
         self.ours.filter(|_| self.paper != 0.0).map(|ours| ours / self.paper)
     }
 }
 
-/// How a number is written.
+/// Display format of a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// A plain number with as many digits as it needs.
+    /// A plain number with as many digits as needed.
     #[default]
     Number,
-    /// A ratio, drawn as `1.50x`.
+    /// A ratio, shown as `1.50x`.
     Ratio,
-    /// A share from 0 to 1, as percent.
+    /// A share from 0 to 1, shown as percent.
     Percent,
-    /// Bytes, in powers of ten as the paper has them.
+    /// Bytes in decimal units, as in the paper.
     Bytes,
-    /// A bandwidth, drawn as `150 GB/s`.
+    /// A bandwidth, shown as `150 GB/s`.
     GbPerS,
-    /// A whole count, drawn without decimals.
+    /// An integer, shown without decimals.
     Count,
 }
 
-/// A part of a figure.
+/// One part of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Panel {
     /// Bars, lines or points.
     Chart(Chart),
-    /// Pages by size class.
+    /// Pages coloured by size class.
     Heat(Heat),
-    /// Rows of texts and numbers.
+    /// Rows of text and numbers.
     Table(Grid),
 }
 
-/// How a chart draws its series.
+/// Mark type of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// A bar of each series in every group; x is the number of the group.
+    /// Grouped bars, one bar per series in each group; x is the group index.
     Bars,
     /// Points joined by lines.
     Lines,
-    /// Points that no line joins.
+    /// Unconnected points.
     Points,
 }
 
@@ -116,55 +116,56 @@ pub enum Shape {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AxisInfo {
-    /// The quantity along it, as the axis is labelled.
+    /// Axis label.
     pub name: String,
-    /// How its numbers are written.
+    /// Display unit of the tick labels.
     pub unit: Unit,
-    /// Whether equal steps are equal factors.
+    /// True for a logarithmic axis.
     #[serde(default)]
     pub log: bool,
-    /// Where it begins, if not at the least value. Bars begin there, or else at zero, and go down where a value is less.
+    /// Start of the axis; `None` for the smallest value. Bars have their base here, or at zero if
+    /// `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<f64>,
 }
 
 impl AxisInfo {
-    /// An axis with equal steps.
+    /// Creates a linear axis.
     pub fn new(name: &str, unit: Unit) -> Self {
         Self { name: name.to_owned(), unit, log: false, from: None }
     }
 
-    /// An axis that begins here.
+    /// Sets the start of the axis.
     #[must_use]
     pub fn starting_at(self, from: f64) -> Self {
         Self { from: Some(from), ..self }
     }
 
-    /// An axis of equal factors.
+    /// Makes the axis logarithmic.
     #[must_use]
     pub fn logarithmic(self) -> Self {
         Self { log: true, ..self }
     }
 }
 
-/// Numbers over numbers or groups.
+/// A chart of numbers over numbers or over groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chart {
-    /// What the chart shows, above it.
+    /// Title above the chart.
     pub title: String,
-    /// How the series are drawn.
+    /// Mark type of every series.
     pub shape: Shape,
-    /// The horizontal axis, of all series.
+    /// Horizontal axis.
     pub x: AxisInfo,
-    /// The vertical axis, of all series.
+    /// Vertical axis.
     pub y: AxisInfo,
-    /// Names of the groups of bars; empty for lines and points.
+    /// Group names of a bar chart; empty otherwise.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// The lines, bars or points, in the order of the legend.
+    /// Series in legend order.
     pub series: Vec<SeriesInfo>,
-    /// What the paper states.
+    /// Values stated by the paper.
     #[serde(default)]
     pub marks: Vec<Mark>,
 }
@@ -173,68 +174,68 @@ pub struct Chart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeriesInfo {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Its points by rising x; what is not known is left out.
+    /// Points by ascending x; unknown values are omitted.
     pub points: Vec<(f64, f64)>,
-    /// Names of the points, where they have any.
+    /// Labels of the points; may be empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Whether it is a line that only guides the eye, behind all others.
+    /// True for a guide line, drawn behind all series.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub guide: bool,
 }
 
 impl SeriesInfo {
-    /// A series of points.
+    /// Creates a series of points.
     pub fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), points, labels: Vec::new(), guide: false }
     }
 
-    /// One bar in each group; what is not known is left out.
+    /// Creates a series with one bar per group; unknown values are omitted.
     pub fn bars(name: &str, values: impl IntoIterator<Item = Option<f64>>) -> Self {
         let known = values.into_iter().enumerate().filter_map(|(group, value)| Some((group as f64, value?)));
         Self::new(name, known.collect())
     }
 }
 
-/// A value that the paper states.
+/// A reference value stated by the paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mark {
-    /// What the mark is, as it is drawn beside it.
+    /// Label drawn next to the mark.
     pub label: String,
-    /// Where along x (a group's number for bars); everywhere if it is not given.
+    /// Position along x (a group index for bars); `None` spans the whole axis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
-    /// Which series it stands beside, by its number.
+    /// Index of the series that the mark belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<usize>,
-    /// The value on the vertical axis.
+    /// Value on the vertical axis.
     pub y: f64,
 }
 
-/// Pages by size class.
+/// A heat map of pages by size class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Heat {
-    /// The program and the moment that the map is of, above it.
+    /// Program and snapshot shown.
     pub title: String,
-    /// What to know about it.
+    /// Remark below the map.
     pub remark: String,
-    /// The size class of every entry, page by page.
+    /// Size class of every entry, page by page.
     pub map: PageMap,
 }
 
-/// Texts and numbers in rows.
+/// A table of text and numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
-    /// What it shows; may be empty.
+    /// Title; may be empty.
     pub title: String,
-    /// Names of the columns, and how their numbers are written.
+    /// Column names and their display units.
     pub columns: Vec<(String, Unit)>,
-    /// The rows, each with a cell for every column.
+    /// Rows with one cell per column.
     pub rows: Vec<Vec<GridCell>>,
 }
 
@@ -244,9 +245,9 @@ pub struct Grid {
 pub enum GridCell {
     /// A number in the column's unit.
     Number(f64),
-    /// A text, set as it is.
+    /// Text, shown verbatim.
     Text(String),
-    /// A cell that stays empty.
+    /// An empty cell.
     Empty,
 }
 
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(Record::from_json(&record.to_json()).unwrap(), record);
     }
 
-    /// A figure that is drawn from records must not depend on whether they were read back.
+    /// A figure drawn from records must not depend on whether they were read back.
     #[test]
     fn every_number_survives_json() {
         let mut bits = 0x9e37_79b9_7f4a_7c15_u64;

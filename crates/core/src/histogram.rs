@@ -1,4 +1,4 @@
-//! How many entries compress to which size: what targets are chosen from.
+//! Entries by size class: the input to target selection.
 
 use std::{iter::Sum, ops::AddAssign};
 
@@ -6,36 +6,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ENTRY_BYTES, PageMap, SECTOR_BYTES, SizeClass, Target, optimistic_bytes};
 
-/// The entries of an array, an allocation or a whole run by size class, under one codec.
+/// Entries of an array, an allocation or a whole run by size class, under one codec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Histogram {
-    /// How many entries have each class, in the order of [`SizeClass::ALL`].
+    /// Number of entries in each class, in the order of [`SizeClass::ALL`].
     pub classes: [u64; 6],
-    /// Bytes of all entries in the paper's study of eight sizes ([`crate::optimistic_bytes`]).
+    /// Bytes of all entries under the paper's eight sizes ([`crate::optimistic_bytes`]).
     pub optimistic_bytes: u64,
 }
 
 impl Histogram {
-    /// Counts one entry: its class, and its bytes among the eight sizes of the paper's study.
+    /// Adds one entry with its class and its bytes under the paper's eight sizes.
     #[inline]
     pub fn add(&mut self, class: SizeClass, optimistic_bytes: usize) {
         self.classes[class.index()] += 1;
         self.optimistic_bytes += optimistic_bytes as u64;
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.classes.iter().sum()
     }
 
-    /// Bytes of the entries before compression.
+    /// Returns the uncompressed bytes of the entries.
     pub fn bytes(&self) -> u64 {
         self.entries() * ENTRY_BYTES as u64
     }
 
-    /// Whether an array of `entries` can have these sizes: all of its entries are counted, and the bytes of the eight
-    /// sizes lie between the least and the most that the classes allow.
+    /// Returns whether an array of `entries` can have this histogram: the counts add up, and the
+    /// optimistic bytes are within the bounds of the classes.
     pub fn fits(&self, entries: u64) -> bool {
         let count = |class: SizeClass| u128::from(self.classes[class.index()]);
         let total: u128 = SizeClass::ALL.into_iter().map(count).sum();
@@ -46,7 +46,8 @@ impl Histogram {
         total == u128::from(entries) && range.contains(&u128::from(self.optimistic_bytes))
     }
 
-    /// Whether a map can be of the same entries: it shows no more of a class than there are, and all where it is whole.
+    /// Returns whether `map` can show the same entries: no class exceeds its count, and a whole map
+    /// matches exactly.
     pub fn allows(&self, map: &PageMap) -> bool {
         let mut shown = [0; 6];
         map.classes().iter().for_each(|class| shown[class.index()] += 1);
@@ -57,28 +58,28 @@ impl Histogram {
         }
     }
 
-    /// How many entries need their buddy slot at this target.
+    /// Returns the number of entries that overflow at `target`.
     pub fn overflowing(&self, target: Target) -> u64 {
         let over = SizeClass::ALL.into_iter().filter(|&class| !target.holds(class));
         over.map(|class| self.classes[class.index()]).sum()
     }
 
-    /// The share of entries that need their buddy slot at this target; 0 where there are no entries.
+    /// Returns the share of entries that overflow at `target`; 0 without entries.
     pub fn overflow_share(&self, target: Target) -> f64 {
         self.overflowing(target) as f64 / self.entries().max(1) as f64
     }
 
-    /// Bytes of the entries, each as large as its class.
+    /// Returns the bytes of all entries rounded up to their class.
     pub fn stored_bytes(&self) -> u64 {
         SizeClass::ALL.into_iter().map(|class| self.classes[class.index()] * class.bytes() as u64).sum()
     }
 
-    /// The share of entries that are all zeros; 0 where there are no entries.
+    /// Returns the share of all-zero entries; 0 without entries.
     pub fn zero_share(&self) -> f64 {
         self.classes[SizeClass::Zero.index()] as f64 / self.entries().max(1) as f64
     }
 
-    /// Device and buddy sectors that one access to every entry moves at this target.
+    /// Returns the device and buddy sectors moved by one access to every entry at `target`.
     pub fn sectors(&self, target: Target) -> (u64, u64) {
         let sectors = |bytes: usize| bytes.div_ceil(SECTOR_BYTES) as u64;
         SizeClass::ALL.into_iter().zip(self.classes).fold((0, 0), |(device, buddy), (class, count)| {
@@ -87,19 +88,19 @@ impl Histogram {
         })
     }
 
-    /// The ratio of the paper's study: eight sizes, every entry free to have its own. `None` where all entries
-    /// are zero and take nothing.
+    /// Returns the compression ratio of the paper's study: eight sizes, chosen per entry. `None` if
+    /// every entry is zero.
     pub fn optimistic_ratio(&self) -> Option<f64> {
         (self.optimistic_bytes > 0).then(|| self.bytes() as f64 / self.optimistic_bytes as f64)
     }
 }
 
-/// The most that an entry of this class takes among the eight sizes.
+/// Returns the largest of the eight sizes that an entry of this class can take.
 fn most_bytes(class: SizeClass) -> usize {
     optimistic_bytes(class.bytes() as u32 * 8, class == SizeClass::Zero)
 }
 
-/// The least: one bit more than the class below holds.
+/// Returns the smallest of the eight sizes that an entry of this class can take.
 fn least_bytes(class: SizeClass) -> usize {
     let below = class.index().checked_sub(1).map_or(0, |below| SizeClass::ALL[below].bytes());
     optimistic_bytes(below as u32 * 8 + 1, class == SizeClass::Zero)
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_target_does_not_hold_overflows() {
+    fn entries_larger_than_the_target_overflow() {
         let all = Histogram { classes: [10, 20, 30, 40, 50, 100], optimistic_bytes: 0 };
         assert_eq!(all.entries(), 250);
         let over = Target::ALL.map(|target| all.overflowing(target));
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_entries_have_do_not_fit() {
+    fn impossible_counts_do_not_fit() {
         let bounds = SizeClass::ALL.map(|class| (least_bytes(class), most_bytes(class)));
         assert_eq!(bounds, [(0, 0), (8, 8), (16, 32), (64, 64), (80, 96), (128, 128)]);
         let sizes = |optimistic_bytes| Histogram { classes: [1, 1, 1, 1, 1, 1], optimistic_bytes };
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_shows_other_classes_is_not_allowed() {
+    fn a_map_with_other_classes_is_not_allowed() {
         let sizes = Histogram { classes: [65, 0, 0, 0, 0, 1], optimistic_bytes: 128 };
         let rows = |last| [vec![SizeClass::Zero; 64], vec![SizeClass::Zero, last]];
         assert!(sizes.allows(&PageMap::new(2, rows(SizeClass::Raw))));
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up() {
+    fn histograms_add_up() {
         let mut one = Histogram::default();
         one.add(SizeClass::S1, 16);
         one.add(SizeClass::Zero, 0);

@@ -1,11 +1,11 @@
-//! The vocabulary of Buddy Compression, in the paper's words.
+//! Shared types of Buddy Compression, in the paper's terms.
 //!
-//! A GPU's memory is cut into 128-byte [entries](Entry) of four 32-byte sectors. Each entry compresses to a
-//! [`SizeClass`]; its allocation has a [`Target`] that says how many bytes of every entry lie in device
-//! memory; an [`Extent`] maps an entry to its device bytes, its buddy slot and its metadata nibble. Nothing
-//! here computes: codecs, memories and simulators do, and all of them agree because they share these types.
+//! GPU memory is divided into 128-byte [entries](Entry) of four 32-byte sectors. Each entry
+//! compresses to a [`SizeClass`]. The [`Target`] of its allocation fixes the bytes of every entry
+//! in device memory. An [`Extent`] maps an entry to its device bytes, its buddy slot and its
+//! metadata nibble.
 //!
-//! Results travel as [`Record`]s: JSON with a kind, a version and the tool that made them.
+//! Results are stored as [`Record`]s: JSON with a kind, a version and the tool that wrote them.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod analysis;
 mod blocks;
 mod checksum;
 mod class;
+mod conservative;
 mod digest;
 mod dtype;
 mod entry;
@@ -29,12 +30,14 @@ mod table;
 mod target;
 mod targets;
 mod text;
-mod worst;
 
 pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use blocks::Blocks;
 pub use checksum::{checksum, json_checksum};
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
+pub use conservative::{
+    conservative_target, or_uncompressed, stays_mostly_zero, stays_small, worst_overflow,
+};
 pub use digest::digest;
 pub use dtype::Dtype;
 pub use entry::{
@@ -45,7 +48,7 @@ pub use figure::{
     AxisInfo, Chart, Figure, Grid, GridCell, Heat, Mark, Panel, Quantity, SeriesInfo, Shape, Unit,
 };
 pub use histogram::Histogram;
-pub use map::{Extent, NibblePlace, Place, Span};
+pub use map::{Extent, Location, NibbleLocation, Span};
 pub use pages::PageMap;
 pub use phase::{PhaseChange, PhasePlan, PhaseSnapshot};
 pub use profile::{
@@ -58,26 +61,25 @@ pub use table::{AllocationTarget, TARGETS_VERSION, TargetTable, TargetsError};
 pub use target::Target;
 pub use targets::{RangesError, TargetRange, Targets};
 pub use text::{binary_size, parse_share, read_text, visible};
-pub use worst::{conservative_target, or_uncompressed, stays_mostly_zero, stays_small, worst_overflow};
 
-/// Why a value of the vocabulary is not one.
+/// Errors of parsing and address mapping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A metadata nibble that names no class.
-    #[error("nibble {0:#x} names no size class; 0 to 7 do")]
+    /// A reserved or out-of-range metadata nibble.
+    #[error("nibble {0:#x} names no size class; valid nibbles are 0 to 7")]
     Nibble(u8),
-    /// A target ratio that the architecture does not have.
+    /// An unknown target ratio.
     #[error("unknown target '{0}'; the targets are 1x, 4/3x, 2x, 4x, 16x and uncompressed")]
     Target(String),
-    /// An element type that no reader knows.
+    /// An unknown element type.
     #[error("unknown dtype '{0}'; use one of {list}", list = Dtype::names())]
     Dtype(String),
     /// An entry past the end of its extent.
     #[error("entry {entry} is out of range: the extent has {entries} entries")]
     OutOfRange {
-        /// The entry asked for.
+        /// The requested entry.
         entry: u64,
-        /// How many there are.
+        /// Number of entries in the extent.
         entries: u64,
     },
 }

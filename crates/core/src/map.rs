@@ -1,19 +1,19 @@
-//! The one address map: from an entry of an extent to its device bytes, its buddy slot and its nibble.
+//! The address map: from an entry of an extent to its device bytes, its buddy slot and its nibble.
 //!
-//! The functional memory, the simulator and the CUDA kernels all place entries by this arithmetic
-//! (`docs/reference/format.md`, "The address map"). It never looks at the data: that is why a change of compressibility
-//! moves nothing.
+//! The functional memory, the simulator and the CUDA kernels share this arithmetic
+//! (`docs/reference/format.md`, "The address map"). It does not depend on the data, so a change in
+//! compressibility never moves an entry.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, SECTOR_BYTES, SizeClass, Target};
 
-/// A run of entries that lie one after the other with one target: an allocation, or a range of its pages.
+/// A run of consecutive entries with one target: an allocation, or a range of its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Extent {
-    /// Bytes of each entry on the device.
+    /// Target of every entry.
     pub target: Target,
-    /// How many entries; [`place`](Self::place) refuses one past them.
+    /// Number of entries.
     pub entries: u64,
     /// Device address of the first entry's device part.
     pub device_base: u64,
@@ -23,17 +23,17 @@ pub struct Extent {
     pub nibble_base: u64,
 }
 
-/// A run of bytes.
+/// A byte range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Span {
     /// Address of the first byte.
     pub start: u64,
-    /// Length in bytes; 0 for a place that is not there.
+    /// Length in bytes; 0 if nothing is stored there.
     pub bytes: u64,
 }
 
 impl Span {
-    /// How many sectors the span touches.
+    /// Returns the number of sectors that the span touches.
     pub fn sectors(self) -> u64 {
         let sector = SECTOR_BYTES as u64;
         match self.bytes {
@@ -43,60 +43,60 @@ impl Span {
     }
 }
 
-/// Where the four bits of an entry lie in the metadata region.
+/// Location of a nibble in the metadata region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct NibblePlace {
+pub struct NibbleLocation {
     /// Byte offset in the metadata region.
     pub byte: u64,
-    /// 0 for the low four bits (even entries), 4 for the high ones.
+    /// 0 for the low four bits (even entries), 4 for the high four bits.
     pub shift: u32,
 }
 
-/// Everything that belongs to one entry, whatever it holds.
+/// The storage reserved for one entry, independent of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
-    /// Its part of device memory.
+pub struct Location {
+    /// Device part.
     pub device: Span,
-    /// Its slot in buddy memory, as an offset from the GBBR.
+    /// Buddy slot, as an offset from the GBBR.
     pub buddy: Span,
-    /// The four bits of its metadata.
-    pub nibble: NibblePlace,
+    /// Metadata nibble.
+    pub nibble: NibbleLocation,
 }
 
 impl Extent {
-    /// The place of entry `entry`.
+    /// Returns the location of entry `entry`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] past the last entry.
     #[inline]
-    pub fn place(&self, entry: u64) -> Result<Place, Error> {
+    pub fn locate(&self, entry: u64) -> Result<Location, Error> {
         if entry >= self.entries {
             return Err(Error::OutOfRange { entry, entries: self.entries });
         }
         let device_bytes = self.target.device_bytes() as u64;
         let buddy_bytes = self.target.buddy_bytes() as u64;
         let nibble = self.nibble_base + entry;
-        Ok(Place {
+        Ok(Location {
             device: Span { start: self.device_base + entry * device_bytes, bytes: device_bytes },
             buddy: Span { start: self.buddy_base + entry * buddy_bytes, bytes: buddy_bytes },
-            nibble: NibblePlace { byte: nibble / 2, shift: (nibble % 2) as u32 * 4 },
+            nibble: NibbleLocation { byte: nibble / 2, shift: (nibble % 2) as u32 * 4 },
         })
     }
 
-    /// Device bytes of the whole extent.
+    /// Returns the device bytes of the whole extent.
     pub fn device_bytes(&self) -> u64 {
         self.entries * self.target.device_bytes() as u64
     }
 
-    /// Buddy bytes of the whole extent.
+    /// Returns the buddy bytes of the whole extent.
     pub fn buddy_bytes(&self) -> u64 {
         self.entries * self.target.buddy_bytes() as u64
     }
 }
 
-impl Place {
-    /// The bytes that an entry of `class` uses: its device part and its buddy part, each from the start of its
-    /// place.
+impl Location {
+    /// Returns the device and buddy bytes in use for an entry of `class`, each from the start of
+    /// its reserved span.
     #[inline]
     pub fn used(&self, target: Target, class: SizeClass) -> (Span, Span) {
         let (device, buddy) = target.split(class);
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// The worked example of `docs/reference/format.md`.
+    /// The worked example in `docs/reference/format.md`.
     #[test]
     fn entry_5_of_a_2x_allocation() {
         let extent = Extent {
@@ -120,19 +120,19 @@ mod tests {
             buddy_base: 0x4000,
             nibble_base: 128,
         };
-        let place = extent.place(5).unwrap();
+        let place = extent.locate(5).unwrap();
         assert_eq!(place.device, Span { start: 0x10140, bytes: 64 });
         assert_eq!(place.buddy, Span { start: 0x4140, bytes: 64 });
-        assert_eq!(place.nibble, NibblePlace { byte: 66, shift: 4 });
+        assert_eq!(place.nibble, NibbleLocation { byte: 66, shift: 4 });
         let (device, buddy) = place.used(Target::X2, SizeClass::S3);
         assert_eq!((device.bytes, buddy.bytes), (64, 32));
     }
 
     #[test]
-    fn past_the_end_is_an_error() {
+    fn an_entry_past_the_end_is_an_error() {
         let extent = Extent { target: Target::X4, entries: 3, device_base: 0, buddy_base: 0, nibble_base: 0 };
-        assert!(extent.place(2).is_ok());
-        assert_eq!(extent.place(3), Err(Error::OutOfRange { entry: 3, entries: 3 }));
+        assert!(extent.locate(2).is_ok());
+        assert_eq!(extent.locate(3), Err(Error::OutOfRange { entry: 3, entries: 3 }));
     }
 
     #[test]
@@ -146,15 +146,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn neighbours_touch_and_never_overlap(
+            fn neighbours_are_adjacent_and_never_overlap(
             target in proptest::sample::select(Target::ALL.to_vec()),
             entry in 0u64..1 << 40,
         ) {
             let extent = Extent { target, entries: 1 << 41, device_base: 4096, buddy_base: 8192, nibble_base: 64 };
-            let (here, next) = (extent.place(entry).unwrap(), extent.place(entry + 1).unwrap());
+            let (here, next) = (extent.locate(entry).unwrap(), extent.locate(entry + 1).unwrap());
             prop_assert_eq!(here.device.start + here.device.bytes, next.device.start);
             prop_assert_eq!(here.buddy.start + here.buddy.bytes, next.buddy.start);
-            let bit = |p: Place| p.nibble.byte * 8 + u64::from(p.nibble.shift);
+            let bit = |p: Location| p.nibble.byte * 8 + u64::from(p.nibble.shift);
             prop_assert_eq!(bit(here) + 4, bit(next));
         }
     }

@@ -1,4 +1,4 @@
-//! The paper's spatial picture of compressibility: pages of 64 entries, by size class.
+//! Spatial map of compressibility, as in the paper: pages of 64 entries by size class.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ENTRIES_PER_PAGE, SizeClass};
 
-/// Some of the 8 KB pages of an array, evenly spaced and in address order, with the size class of each of their
-/// entries; a map of all pages is the class of every entry. Copies share the classes.
+/// Size class of every entry in some 8 KiB pages of an array, evenly spaced and in address order.
+/// Clones share the data.
 ///
-/// In JSON a row is a text with a digit for each entry: the class's place in [`SizeClass::ALL`].
+/// In JSON a row is a string with one digit per entry: the index in [`SizeClass::ALL`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "Digits", try_from = "Digits")]
 pub struct PageMap {
     pages: u64,
-    /// The entries of all rows, one row after the other.
+    /// Entries of all rows, concatenated.
     classes: Arc<[SizeClass]>,
-    /// Where each row ends among them.
+    /// End of each row in `classes`.
     ends: Arc<[usize]>,
 }
 
-/// A map as JSON has it.
+/// JSON form of [`PageMap`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename = "PageMap")]
 struct Digits {
@@ -29,7 +29,7 @@ struct Digits {
 }
 
 impl PageMap {
-    /// A map of these rows, for an array of `pages` in all.
+    /// Creates a map of `rows` for an array of `pages` pages in total.
     pub fn new<Row: AsRef<[SizeClass]>>(pages: u64, rows: impl IntoIterator<Item = Row>) -> Self {
         let (mut classes, mut ends) = (Vec::new(), Vec::new());
         for row in rows {
@@ -39,43 +39,43 @@ impl PageMap {
         Self { pages, classes: classes.into(), ends: ends.into() }
     }
 
-    /// A map whose rows are all 64 entries long, but for the last one, which may be the end of its array.
-    pub fn of_pages(pages: u64, classes: Vec<SizeClass>) -> Self {
+    /// Creates a map from concatenated pages of 64 entries; the last page may be shorter.
+    pub fn from_pages(pages: u64, classes: Vec<SizeClass>) -> Self {
         let rows = classes.len().div_ceil(ENTRIES_PER_PAGE);
         let ends = (1..=rows).map(|row| classes.len().min(row * ENTRIES_PER_PAGE)).collect();
         Self { pages, classes: classes.into(), ends }
     }
 
-    /// How many pages the whole array has.
+    /// Returns the number of pages of the whole array.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// The pages that are shown, first to last, each with the classes of its entries.
+    /// Returns the rows, first to last, each with the classes of its entries.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[SizeClass]> {
         (0..self.ends.len()).map(|row| self.row(row))
     }
 
-    /// The entries of one row.
+    /// Returns the entries of one row.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `row` is out of range.
     pub fn row(&self, row: usize) -> &[SizeClass] {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.classes[start..self.ends[row]]
     }
 
-    /// The entries of all rows, one row after the other.
+    /// Returns the entries of all rows, concatenated.
     pub fn classes(&self) -> &Arc<[SizeClass]> {
         &self.classes
     }
 
-    /// Whether every page of the array is shown.
+    /// Returns whether every page of the array is shown.
     pub fn is_whole(&self) -> bool {
         self.ends.len() as u64 == self.pages
     }
 
-    /// At most `rows` pages of a whole map; a map that shows only some pages is left as it is.
+    /// Returns a map of at most `rows` pages; a map that is not whole is returned unchanged.
     #[must_use]
     pub fn sampled(&self, rows: usize) -> Self {
         if !self.is_whole() || self.ends.len() <= rows {
@@ -87,18 +87,18 @@ impl PageMap {
         )
     }
 
-    /// Which page of an array of `pages` a map of `rows` rows shows in row `row`.
+    /// Returns the page of an array of `pages` that row `row` of a `rows`-row map shows.
     pub fn page_of_row(pages: u64, rows: usize, row: usize) -> u64 {
         (u128::from(pages) * row as u128 / rows.max(1) as u128) as u64
     }
 
-    /// Whether a map of `rows` rows, no more than `pages`, shows this page of an array of `pages`.
+    /// Returns whether a map of `rows` rows, at most `pages`, shows page `page`.
     pub fn shows(pages: u64, rows: usize, page: u64) -> bool {
         let rows_before = |page: u64| (u128::from(page) * rows as u128).div_ceil(u128::from(pages.max(1)));
         rows_before(page) < rows_before(page + 1)
     }
 
-    /// Whether this can be a map of an array of `entries`.
+    /// Returns whether this can be a map of an array of `entries`.
     pub fn fits(&self, entries: u64) -> bool {
         let per_page = ENTRIES_PER_PAGE as u64;
         let length = |row: usize| {
@@ -110,10 +110,10 @@ impl PageMap {
             && self.rows().enumerate().all(|(i, row)| row.len() as u64 == length(i))
     }
 
-    /// A map of rows as JSON has them, for an array of `pages` in all.
+    /// Parses rows in the JSON form, for an array of `pages` pages in total.
     ///
     /// # Errors
-    /// A sentence, where a character is no class.
+    /// A message if a character is not a class digit.
     pub fn from_digits(pages: u64, rows: &[impl AsRef<str>]) -> Result<Self, String> {
         let class = |digit: u8| {
             let found = SizeClass::ALL.get(usize::from(digit.wrapping_sub(b'0')));
@@ -123,7 +123,7 @@ impl PageMap {
         Ok(Self::new(pages, rows.iter().map(row).collect::<Result<Vec<Vec<SizeClass>>, String>>()?))
     }
 
-    /// The rows as JSON and pages have them: a digit for each entry.
+    /// Returns the rows in the JSON form, one digit per entry.
     pub fn digits(&self) -> Vec<String> {
         let digit = |class: &SizeClass| char::from(b'0' + class.index() as u8);
         self.rows().map(|row| row.iter().map(digit).collect()).collect()
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_spread_over_the_pages() {
+    fn rows_are_evenly_spaced_over_the_pages() {
         let shown =
             |pages, rows| (0..rows).map(|row| PageMap::page_of_row(pages, rows, row)).collect::<Vec<_>>();
         assert_eq!(shown(3, 3), [0, 1, 2]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_a_digit_per_entry_in_json_alone() {
+    fn a_json_row_has_one_digit_per_entry() {
         let text = r#"{"pages":1,"rows":["012345"]}"#;
         let map = json(text).unwrap();
         assert_eq!(map.row(0), SizeClass::ALL);
@@ -179,22 +179,22 @@ mod tests {
     }
 
     #[test]
-    fn a_map_fits_the_entries_that_it_shows() {
+    fn a_map_fits_only_the_entries_that_it_shows() {
         let full = [SizeClass::Zero; 64];
         let map = |pages, rows: &[&[SizeClass]]| PageMap::new(pages, rows);
         assert!(map(2, &[&full, &full[..1]]).fits(65));
         assert!(map(0, &[]).fits(0));
         assert!(!map(2, &[&full, &full[..2]]).fits(65));
         assert!(!map(3, &[&full, &full[..1]]).fits(65));
-        assert_eq!(PageMap::of_pages(2, full[..].repeat(2)[..65].to_vec()), map(2, &[&full, &full[..1]]));
+        assert_eq!(PageMap::from_pages(2, full[..].repeat(2)[..65].to_vec()), map(2, &[&full, &full[..1]]));
     }
 
     #[test]
-    fn a_sample_of_a_whole_map_is_its_rows() {
+    fn sampling_a_whole_map_selects_rows() {
         let rows: Vec<[SizeClass; 1]> = (0..10).map(|i| [SizeClass::ALL[i % 6]]).collect();
         let map = PageMap::new(10, &rows);
         assert_eq!(map.sampled(4).digits(), ["0", "2", "5", "1"]);
         assert_eq!(map.sampled(10), map);
-        assert_eq!(map.sampled(4).sampled(2), map.sampled(4), "some pages stay as they are");
+        assert_eq!(map.sampled(4).sampled(2), map.sampled(4), "a partial map is not sampled again");
     }
 }

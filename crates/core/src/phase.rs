@@ -1,55 +1,55 @@
-//! Targets that follow a program: what a profile plans by phase.
+//! Targets that change at phases of a program.
 
 use serde::{Deserialize, Serialize};
 
 use crate::TargetRange;
 
-/// Targets by phase, and what they give beside one set for the whole run.
+/// Targets by phase, and their gain over one set for the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhasePlan {
-    /// Bytes of entries over bytes of device memory, each summed over the snapshots.
+    /// Uncompressed bytes over device bytes, each summed over the snapshots.
     pub average_ratio: f64,
-    /// Bytes of entries over bytes of device memory, each in the snapshot that has most of them.
+    /// Uncompressed bytes over device bytes, each at its peak snapshot.
     pub peak_ratio: f64,
-    /// Mean over the snapshots of the share of entries that overflow, 0 to 1.
+    /// Share of entries that overflow, 0 to 1, averaged over the snapshots.
     pub mean_overflow: f64,
-    /// Stored bytes that all changes copy, once each.
+    /// Stored bytes copied by all changes.
     pub bytes_moved: u64,
-    /// What holds at every snapshot.
+    /// Totals at every snapshot.
     pub snapshots: Vec<PhaseSnapshot>,
-    /// What changes, in the order of the run.
+    /// Target changes in the order of the run.
     pub changes: Vec<PhaseChange>,
 }
 
-/// All allocations that are alive at one snapshot.
+/// Totals over the allocations alive at one snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSnapshot {
-    /// Bytes of their entries.
+    /// Uncompressed bytes.
     pub bytes: u64,
-    /// Their bytes in device memory, tables of codecs included.
+    /// Device bytes, codec tables included.
     pub device_bytes: u64,
     /// Entries that overflow.
     pub overflowing: u64,
 }
 
-/// An allocation that gets other targets.
+/// A change of an allocation's targets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseChange {
-    /// The snapshot at which it gets them.
+    /// Index of the snapshot at which the change applies.
     pub snapshot: usize,
-    /// The allocation.
+    /// Name of the allocation.
     pub name: String,
-    /// Its targets from there on.
+    /// Targets from that snapshot on.
     pub ranges: Vec<TargetRange>,
-    /// Stored bytes that the change copies at most.
+    /// Upper bound on the stored bytes that the change copies.
     pub bytes_moved: u64,
 }
 
 impl PhasePlan {
-    /// Sums up what holds and what changes.
+    /// Computes the totals from snapshots and changes.
     pub fn new(snapshots: Vec<PhaseSnapshot>, changes: Vec<PhaseChange>) -> Self {
         let ratio = |bytes: u64, device: u64| if device == 0 { 1.0 } else { bytes as f64 / device as f64 };
         let of = |bytes: fn(&PhaseSnapshot) -> u64| snapshots.iter().map(bytes);

@@ -1,4 +1,5 @@
-//! The record of `buddy profile`: how the memory of a run compresses over time, and what targets make of it.
+//! The record of `buddy profile`: compressibility of a run over time, and the effect of targets on
+//! it.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -6,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AllocationInfo, Histogram, PageMap, PhasePlan, RecordKind, RunInfo, TargetTable};
 
-/// How targets are chosen.
+/// Rule by which targets are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// One for the whole program.
+    /// One target for the whole program.
     Naive,
-    /// One for each allocation, up to 4x.
+    /// One target per allocation, up to 4x.
     Allocation,
-    /// One for each allocation, 16x where it stays mostly zero.
+    /// One target per allocation; 16x if it stays mostly zero.
     #[serde(rename = "allocation-16x")]
     Allocation16x,
-    /// One for each range of pages, 16x where most of their entries fit 8 bytes.
+    /// One target per range of pages; 16x if most of its entries fit in 8 bytes.
     Page,
-    /// What fits a device memory and loses the least time to the link.
+    /// Targets that fit a given device memory and minimise link time.
     Plan,
 }
 
 impl Policy {
-    /// Every policy, the simplest first.
+    /// Every policy, simplest first.
     pub const ALL: [Self; 5] = [Self::Naive, Self::Allocation, Self::Allocation16x, Self::Page, Self::Plan];
 
-    /// The name in tables, files and on the command line.
+    /// Returns the name used in tables, files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Naive => "naive",
@@ -54,42 +55,43 @@ impl FromStr for Policy {
     }
 }
 
-/// What was found in a run, and what was chosen.
+/// Measured sizes of a run and the targets chosen from them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// The program, its allocations and the moments of its snapshots.
+    /// The program, its allocations and its snapshots.
     pub run: RunInfo,
-    /// The Buddy Threshold: the share of entries that a target may leave to buddy memory.
+    /// The Buddy Threshold: largest share of entries that a target may overflow to buddy memory.
     pub threshold: f64,
-    /// Each allocation, in the order of the run.
+    /// Sizes of each allocation, in the order of the run.
     pub allocations: Vec<AllocationProfile>,
-    /// The ratio of the paper's eight sizes in each snapshot; none where all memory is zero.
+    /// Compression ratio with the paper's eight sizes, per snapshot; `None` if all memory is zero.
     pub optimistic: Vec<Option<f64>>,
-    /// The same of all snapshots together.
+    /// The same ratio over all snapshots.
     pub optimistic_ratio: Option<f64>,
-    /// The ratio if each entry took only the bytes of its own class, in the snapshot where that is smallest: what
-    /// compression alone gives, without targets and overflow. None where all memory is zero.
+    /// Compression ratio with every entry at its own class, without targets or overflow, in the
+    /// worst snapshot. `None` if all memory is zero.
     pub best_ratio: Option<f64>,
-    /// What each policy gives.
+    /// Outcome of each policy.
     pub policies: Vec<PolicyOutcome>,
-    /// The ratio and the overflow at other thresholds, with the policy `allocation-16x`.
+    /// Ratio and overflow at other thresholds, with the policy `allocation-16x`.
     pub sweep: Vec<SweepPoint>,
-    /// The codecs side by side, with the policy `allocation-16x`.
+    /// Comparison of codecs with the policy `allocation-16x`.
     pub codecs: Vec<CodecOutcome>,
-    /// The policy whose targets were chosen.
+    /// Policy of the chosen targets.
     pub policy: Policy,
-    /// The codec that was asked for: a name, or `auto`.
+    /// Requested codec: a name, or `auto`.
     pub codec: String,
-    /// What the policy chose for each allocation, as the file of targets has it.
+    /// Targets and codecs chosen for each allocation.
     pub targets: TargetTable,
-    /// The plan, where a device memory was given.
+    /// The plan, if a device memory was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanOutcome>,
-    /// Targets by phase with the policy and the codecs that were chosen; none for one snapshot, or where there is a plan.
+    /// Targets by phase with the chosen policy and codecs; `None` for a single snapshot or with a
+    /// plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhasePlan>,
-    /// What a working memory said of the prediction, where that was asked for.
+    /// Result of the check on a functional memory, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verification>,
 }
@@ -136,8 +138,10 @@ impl AllocationProfile {
     }
 }
 
-/// The best of some outcomes: the largest ratio, then the least overflow, then the first. The naive policy holds the threshold
-/// only for the whole program, so that a single allocation may overflow altogether, and a plan follows other rules: neither counts.
+/// Returns the best outcome: largest ratio, then least overflow, then first.
+///
+/// Skips naive outcomes, whose threshold holds only for the whole program, and plans, which follow
+/// other rules.
 pub fn best_outcome(outcomes: &[PolicyOutcome]) -> Option<&PolicyOutcome> {
     let counts = |one: &&PolicyOutcome| !matches!(one.policy, Policy::Naive | Policy::Plan);
     let better = |best: &&PolicyOutcome, one: &&PolicyOutcome| {
@@ -147,136 +151,136 @@ pub fn best_outcome(outcomes: &[PolicyOutcome]) -> Option<&PolicyOutcome> {
 }
 
 impl Profile {
-    /// The best of what was measured.
+    /// Returns the best outcome of all policies and codecs.
     pub fn best(&self) -> Option<&PolicyOutcome> {
         best_outcome(&self.policies)
     }
 
-    /// What a policy gives with a codec.
+    /// Returns the outcome of a policy with a codec.
     pub fn outcome(&self, policy: Policy, codec: &str) -> Option<&PolicyOutcome> {
         self.policies.iter().find(|outcome| outcome.policy == policy && outcome.codec == codec)
     }
 }
 
-/// One allocation over time.
+/// Sizes of one allocation over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllocationProfile {
-    /// Its entries by size class in each snapshot, by the codec's name; none where it is not alive.
+    /// Entries by size class per snapshot, keyed by codec; empty where not alive.
     pub histograms: BTreeMap<String, Vec<Histogram>>,
-    /// The codec that suits it best.
+    /// Codec with the lowest cost for this allocation.
     pub auto: String,
-    /// Overflowing entries in each snapshot at what was chosen for it.
+    /// Overflowing entries per snapshot at the chosen target.
     pub overflowing: Vec<u64>,
-    /// Bytes of device memory at what was chosen for it, with what its codec keeps beside the entries.
+    /// Device bytes at the chosen target, codec parameters included.
     pub device_bytes: u64,
-    /// What its codec learned of it, in words; empty where it learns nothing, or a record does not say.
+    /// Description of the codec's parameters; empty if it has none or the record predates the
+    /// field.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub learned: String,
-    /// Some of its pages in the last snapshot that has them.
+    /// Sampled pages of the last snapshot that has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageMap>,
-    /// The codec of these pages: the chosen one, or the paper's where only pages of that are known. Empty in a record from before
-    /// there was a choice: the paper's.
+    /// Codec of `pages`. Empty in older records, which means the paper's codec.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pages_codec: String,
 }
 
-/// What targets make of a run.
+/// Memory use of a run at its targets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyOutcome {
-    /// How they were chosen.
+    /// Policy that chose the targets.
     pub policy: Policy,
-    /// With which codec: a name, or `auto`.
+    /// Codec: a name, or `auto`.
     pub codec: String,
-    /// Bytes in device memory, tables of codecs included, without the four bits of metadata per entry, in the snapshot that has most of them.
+    /// Device bytes at the peak snapshot, codec tables included, metadata excluded.
     pub device_bytes: u64,
-    /// Bytes of entries for each byte in device memory, each in the snapshot that has most of them.
+    /// Uncompressed bytes over device bytes, each at its peak snapshot.
     pub ratio: f64,
-    /// The share of the entries alive that need buddy memory, in each snapshot.
+    /// Share of live entries that overflow, per snapshot.
     pub overflow: Vec<f64>,
-    /// Mean of the overflow over the snapshots, 0 to 1.
+    /// Mean of `overflow`, 0 to 1.
     pub mean_overflow: f64,
-    /// Overflow of the worst snapshot, 0 to 1.
+    /// Maximum of `overflow`, 0 to 1.
     pub worst_overflow: f64,
-    /// Ranges of pages with one target, in all allocations.
+    /// Number of page ranges with one target, over all allocations.
     pub ranges: u64,
 }
 
-/// One threshold of the sweep.
+/// Result at one threshold of the sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SweepPoint {
-    /// With which codec: a name, or `auto`.
+    /// Codec: a name, or `auto`.
     pub codec: String,
-    /// The Buddy Threshold that the targets were chosen with.
+    /// Buddy Threshold of the targets.
     pub threshold: f64,
-    /// Bytes of the program over device bytes, at its largest footprint.
+    /// Uncompressed bytes over device bytes at the largest footprint.
     pub ratio: f64,
-    /// The share of entries that need buddy memory, the mean over the snapshots.
+    /// Share of entries that overflow, averaged over the snapshots.
     pub mean_overflow: f64,
 }
 
-/// One codec for all allocations.
+/// Result with one codec for all allocations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CodecOutcome {
-    /// Its name, or `auto`.
+    /// Codec: a name, or `auto`.
     pub codec: String,
-    /// The ratio of the paper's eight sizes, of all snapshots together.
+    /// Compression ratio with the paper's eight sizes, over all snapshots.
     pub optimistic_ratio: Option<f64>,
-    /// The ratio at the threshold.
+    /// Compression ratio at the threshold.
     pub ratio: f64,
-    /// The share of entries that need buddy memory, the mean over the snapshots.
+    /// Share of entries that overflow, averaged over the snapshots.
     pub mean_overflow: f64,
 }
 
-/// What fits a device memory.
+/// Plan for a given device memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanOutcome {
-    /// The device memory asked for.
+    /// Requested device memory in bytes.
     pub device_memory: u64,
     /// Name of the GPU in `specs/`.
     pub spec: String,
-    /// GB/s of its memory.
+    /// Device-memory bandwidth in GB/s.
     pub device_gb_per_s: f64,
-    /// The link to buddy memory.
+    /// Name of the link to buddy memory.
     pub link: String,
-    /// GB/s of the link.
+    /// Link bandwidth in GB/s.
     pub link_gb_per_s: f64,
-    /// Whether the counts of accesses were given; otherwise one streaming pass over everything is assumed.
+    /// True if access counts were given; otherwise one streaming pass is assumed.
     pub counted: bool,
-    /// Device bytes that the plan takes, whole pages and metadata included.
+    /// Device bytes of the plan, page rounding and metadata included.
     pub device_bytes: u64,
-    /// Seconds that the accesses take on the device alone.
+    /// Time of the accesses on the device alone.
     pub device_seconds: f64,
-    /// Seconds that they take on the link.
+    /// Time of the overflow accesses on the link.
     pub link_seconds: f64,
-    /// Seconds on the link that no plan can be below.
+    /// Lower bound on the link time of any plan.
     pub bound_seconds: f64,
-    /// Whether no better plan exists, proved by search.
+    /// True if the search proved the plan optimal.
     pub optimal: bool,
-    /// The least device memory, more than what the plan takes, with which one allocation alone would lose less; none where
+    /// Smallest larger device memory at which one allocation would lose less link time; `None` if
     /// nothing is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_bytes: Option<u64>,
 }
 
-/// What a working memory said.
+/// Result of loading one snapshot into a functional memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verification {
-    /// Which snapshot was loaded.
+    /// Index of the loaded snapshot.
     pub snapshot: usize,
-    /// Entries that were written and read back, bit for bit.
+    /// Entries written and read back bit for bit.
     pub entries: u64,
-    /// Those that needed buddy memory, as predicted.
+    /// Entries that overflowed, as predicted.
     pub overflowing: u64,
-    /// Sectors of device memory that were written, and read, as predicted.
+    /// Device sectors written, and read, as predicted.
     pub device_sectors: u64,
-    /// Sectors of buddy memory that were written, and read, as predicted.
+    /// Buddy sectors written, and read, as predicted.
     pub buddy_sectors: u64,
 }
 
@@ -285,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_both_ways() {
+    fn policy_names_round_trip() {
         for policy in Policy::ALL {
             assert_eq!(policy.name().parse(), Ok(policy));
             assert_eq!(serde_json::to_value(policy).unwrap(), policy.name());

@@ -1,8 +1,7 @@
-//! The envelope of every result: JSON that says what it is, in which version, and what made it.
+//! The envelope of every result: JSON with its kind, its version and the tool that wrote it.
 //!
-//! Experiments return records, reports read them; neither needs the other, or the same machine. The last field of a
-//! record is its checksum ([`json_checksum`] of the rest); a record without one, as scripts and people write them, is
-//! taken as it is.
+//! The last field of a record is its checksum ([`json_checksum`] of the rest). Records without one,
+//! such as hand-written ones, are accepted.
 
 use serde::{
     Deserialize, Serialize,
@@ -12,42 +11,42 @@ use serde_json::Value;
 
 use crate::json_checksum;
 
-/// A payload that has a place in an envelope.
+/// A payload type of a record.
 pub trait RecordKind: Serialize + DeserializeOwned {
-    /// What it is, such as `inspect` or `simulation`.
+    /// Name of the payload type, such as `inspect` or `simulation`.
     const KIND: &'static str;
-    /// Raised when a reader of the old form would misread the new one.
+    /// Format version, increased when older readers would misread the payload.
     const VERSION: u32;
 
-    /// Whether its parts agree, as far as their types do not see to it. A record that contradicts itself is not read.
+    /// Checks invariants that the types do not enforce. Inconsistent records are rejected.
     ///
     /// # Errors
-    /// What contradicts what.
+    /// A message that names the contradiction.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// One result with its provenance.
+/// A result with its provenance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record<T> {
     /// [`RecordKind::KIND`] of the payload.
     pub kind: String,
     /// [`RecordKind::VERSION`] of the payload.
     pub version: u32,
-    /// Name and version of the tool that made it.
+    /// Name and version of the tool that wrote it.
     pub tool: String,
-    /// The seed of whatever was random.
+    /// Random seed, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Everything that was configured, resolved: presets and defaults filled in.
+    /// The configuration, with presets and defaults resolved.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub spec: Value,
-    /// The result itself, whose shape the kind and the version name.
+    /// The payload.
     pub data: T,
 }
 
-/// A record as it is written.
+/// Serialized form of a record.
 #[derive(Serialize)]
 struct Sealed<'a, T> {
     #[serde(flatten)]
@@ -55,7 +54,7 @@ struct Sealed<'a, T> {
     checksum: String,
 }
 
-/// A record as it is read.
+/// Deserialized form of a record.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<T> {
@@ -71,72 +70,72 @@ struct Envelope<T> {
     _checksum: IgnoredAny,
 }
 
-/// Why a text is not the record that was asked for.
+/// Errors of reading a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Not JSON, or not of the expected shape.
     #[error("not a record of kind '{expected}'")]
     Json {
-        /// The kind asked for.
+        /// The expected kind.
         expected: &'static str,
-        /// What serde says, with line and column.
+        /// The parse error, with line and column.
         source: serde_json::Error,
     },
-    /// A record of something else.
+    /// A record of another kind.
     #[error("this is a record of kind '{found}', not '{expected}'")]
     Kind {
-        /// The kind asked for.
+        /// The expected kind.
         expected: &'static str,
-        /// The kind that the file names.
+        /// The kind in the file.
         found: String,
     },
     /// A record of another version.
     #[error("this '{kind}' record has version {found}; this tool reads version {expected}")]
     Version {
-        /// The kind asked for.
+        /// The expected kind.
         kind: &'static str,
-        /// The version this tool reads.
+        /// The version that this tool reads.
         expected: u32,
-        /// The version that the file names.
+        /// The version in the file.
         found: u32,
     },
-    /// A record whose parts do not agree.
+    /// A record that is inconsistent.
     #[error("this '{kind}' record contradicts itself: {why}")]
     Contradiction {
-        /// The kind asked for.
+        /// The kind of the record.
         kind: &'static str,
-        /// What contradicts what.
+        /// The contradiction.
         why: String,
     },
-    /// A record that is not as it was written.
+    /// A record whose checksum does not match.
     #[error(
-        "the record was changed or damaged: its checksum is {stated:?}, its contents give {found:?}; make it again, or \
-         remove its field 'checksum' if the change is meant"
+        "the record was changed or damaged: its checksum is {stated:?}, its contents give {found:?}; regenerate it, \
+         or remove the field 'checksum' if the change is intended"
     )]
     Checksum {
-        /// What the record says.
+        /// The checksum in the record.
         stated: String,
-        /// What its other fields give.
+        /// The checksum of its contents.
         found: String,
     },
 }
 
 impl<T: RecordKind> Record<T> {
-    /// Wraps a result that needs neither seed nor spec.
+    /// Wraps a result without seed or spec.
     pub fn new(data: T) -> Self {
         let tool = concat!("buddy ", env!("CARGO_PKG_VERSION")).to_owned();
         Self { kind: T::KIND.to_owned(), version: T::VERSION, tool, seed: None, spec: Value::Null, data }
     }
 
-    /// The record as JSON text that ends in a newline.
+    /// Returns the record as JSON text that ends in a newline.
     ///
     /// # Panics
-    /// If the payload has a map whose keys are not strings, which JSON cannot hold.
+    /// If the payload has a map with keys other than strings.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(&self.sealed()).expect("payloads have string keys") + "\n"
     }
 
-    /// The same on one line, for records that no person reads.
+    /// Returns the record as one line of JSON.
     ///
     /// # Panics
     /// As [`Self::to_json`].
@@ -145,16 +144,16 @@ impl<T: RecordKind> Record<T> {
     }
 
     fn sealed(&self) -> Sealed<'_, T> {
-        // Of the text, because a short float of 32 bits is another number than the same of 64.
+        // From the text, because an f32 prints with fewer digits than the same value as f64.
         let text = serde_json::to_string(self).expect("payloads have string keys");
         let value = serde_json::from_str(&text).expect("it was just written");
         Sealed { record: self, checksum: spelled(&value) }
     }
 
-    /// Reads a record, after looking at its kind and version.
+    /// Reads a record and checks its kind, version, checksum and invariants.
     ///
     /// # Errors
-    /// [`RecordError`] for anything that is not a whole and consistent record of this kind and version.
+    /// [`RecordError`] for anything but a complete and consistent record of this kind and version.
     pub fn from_json(text: &str) -> Result<Self, RecordError> {
         #[derive(Deserialize)]
         struct Head {
@@ -180,12 +179,12 @@ impl<T: RecordKind> Record<T> {
     }
 }
 
-/// The checksum of a record without its last field, as it is written.
+/// Returns the checksum field for a record without that field.
 fn spelled(record: &Value) -> String {
     format!("crc32:{:08x}", json_checksum(record))
 }
 
-/// Whether the fields of a record give the checksum that it states.
+/// Compares the stated checksum with that of the other fields.
 fn compare(stated: String, text: &str) -> serde_json::Result<Result<(), RecordError>> {
     let mut value: serde_json::Map<String, Value> = serde_json::from_str(text)?;
     value.remove("checksum");
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_record_survives_json() {
         let mut record = Record::new(Size { bytes: 7, share: 0.1 });
         record.seed = Some(42);
         record.spec = serde_json::json!({ "codec": "bpc" });
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_changed_is_refused_and_another_form_of_it_is_not() {
+    fn a_changed_record_is_refused_and_a_reformatted_one_is_not() {
         let record = Record::new(Size { bytes: 7, share: 0.1 });
         let text = record.to_json();
         assert!(text.ends_with("\"\n}\n") && text.contains("\"checksum\": \"crc32:"), "{text}");

@@ -1,7 +1,7 @@
-//! A run of a program: its allocations, when its memory was looked at, and what was seen.
+//! A run of a program: its allocations, its snapshots and their measured sizes.
 //!
-//! [`RunInfo`] is the `run.json` of a directory of snapshots. [`RunRecord`] is the same run without its bytes:
-//! sizes and page maps, which is all that profiles and pictures need. `docs/reference/snapshots.md` describes both.
+//! [`RunInfo`] is the `run.json` of a snapshot directory. [`RunRecord`] is the same run without its
+//! data, with sizes and page maps instead. `docs/reference/snapshots.md` describes both.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,81 +10,83 @@ use serde_json::{Map, Value};
 
 use crate::{Blocks, Dtype, ENTRY_BYTES, Histogram, PageMap, RecordKind};
 
-/// The version of `run.json` that this library reads and writes.
+/// Version of `run.json` that this library reads and writes.
 pub const RUN_VERSION: u32 = 1;
 
-/// What is known of a run, besides the contents of its memory.
+/// Description of a run, without the memory contents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunInfo {
-    /// [`RUN_VERSION`], or the run is refused.
+    /// Must be [`RUN_VERSION`].
     pub version: u32,
-    /// The program that ran.
+    /// Name of the program.
     pub program: String,
-    /// What it was given: sizes, seed, model, batch.
+    /// Program parameters: sizes, seed, model, batch.
     #[serde(default)]
     pub parameters: Map<String, Value>,
-    /// Its allocations, in address order where addresses are known.
+    /// Allocations, in address order if addresses are known.
     pub allocations: Vec<AllocationInfo>,
-    /// When its memory was looked at, in the order of time.
+    /// Snapshots in time order.
     pub snapshots: Vec<SnapshotInfo>,
 }
 
-/// One allocation. It keeps its length for as long as it lives, which in a directory of snapshots is the whole run.
+/// One allocation. Its length is fixed for its lifetime, which in a snapshot directory is the whole
+/// run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllocationInfo {
-    /// Its name, unique in the run.
+    /// Name, unique in the run.
     pub name: String,
-    /// Where the program allocates it; allocations of one loop share it.
+    /// Call site of the allocation; allocations of one loop share it.
     #[serde(default)]
     pub call_site: String,
-    /// Its address, or 0 where nothing depends on it.
+    /// Base address, or 0 if unknown.
     #[serde(default)]
     pub base: u64,
-    /// Its length in bytes, a whole number of elements.
+    /// Length in bytes, a whole number of elements.
     pub bytes: u64,
-    /// Type of its elements.
+    /// Element type.
     pub dtype: Dtype,
 }
 
-/// One look at the memory of a run.
+/// One snapshot of a run's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotInfo {
-    /// The program's own count of time: time steps, iterations, batches.
+    /// Time in the program's own unit: time steps, iterations, batches.
     pub step: u64,
-    /// What the program was doing, where that helps a reader.
+    /// Activity of the program at this point; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// The file in the run's directory that holds the bytes; none in a record.
+    /// File in the run directory that holds the data; `None` in a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
 
-/// A run without its bytes.
+/// A run without its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunRecord {
     /// The program, its allocations and its snapshots.
     pub run: RunInfo,
-    /// What was seen: for each snapshot, for each allocation, in the order of `run`.
+    /// Sizes per snapshot and allocation, in the order of `run`.
     pub sizes: Vec<Vec<AllocationSizes>>,
 }
 
-/// The sizes of one allocation in one snapshot; without histograms it is not alive there.
+/// Sizes of one allocation in one snapshot; empty if it is not alive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllocationSizes {
-    /// Entries by size class, by the codec's name.
+    /// Entries by size class, keyed by codec.
     pub histograms: BTreeMap<String, Histogram>,
-    /// Sampled pages, by the codec's name.
+    /// Sampled pages, keyed by codec.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pages: BTreeMap<String, PageMap>,
-    /// All pages, block by block, by the codec's name: what targets by page are chosen from.
+    /// Counts of all pages by block, keyed by codec: the input of per-page targets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub blocks: BTreeMap<String, Blocks>,
-    /// Bytes that codecs keep of it beside its entries, such as a table, by the codec's name; none where there are none.
+    /// Bytes of codec parameters outside the entries, such as a table, keyed by codec. Codecs
+    /// without parameters are omitted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameter_bytes: BTreeMap<String, u64>,
 }
@@ -98,20 +100,22 @@ impl RecordKind for RunRecord {
     }
 }
 
-/// Why a run is not one.
+/// Errors of validating a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// Written by another version.
+    /// An unsupported version.
     #[error("the run has version {0}; this tool reads version {RUN_VERSION}")]
     Version(u32),
     /// No allocations, or no snapshots.
     #[error("the run has no {0}")]
     Empty(&'static str),
-    /// A name that two allocations have.
+    /// A duplicate allocation name.
     #[error("two allocations are named {0:?}")]
     Duplicate(String),
-    /// A length that is no whole number of elements, or that runs past the end of memory.
-    #[error("allocation {name:?} has {bytes} bytes from {base:#x}, which no array of {dtype} can")]
+    /// A length that is not a whole number of elements, or that exceeds the address space.
+    #[error(
+        "allocation {name:?} has {bytes} bytes from {base:#x}, which is impossible for an array of {dtype}"
+    )]
     Length {
         /// Name of the allocation.
         name: String,
@@ -119,23 +123,23 @@ pub enum RunError {
         base: u64,
         /// Its length in bytes.
         bytes: u64,
-        /// The type whose size does not divide them.
+        /// Element type.
         dtype: Dtype,
     },
-    /// Allocations whose bytes together cannot be counted.
-    #[error("the allocations have more than 2^63 bytes in all snapshots together, which no memory has")]
+    /// A total size over 2^63 bytes.
+    #[error("the allocations of all snapshots exceed 2^63 bytes in total")]
     Total,
-    /// A record whose tables have another shape than its run.
+    /// A record whose tables do not match the shape of its run.
     #[error("the record has {found} {what}, but its run has {expected}")]
     Shape {
-        /// What there are too many or too few of.
+        /// The mismatched dimension.
         what: &'static str,
-        /// How many the run has.
+        /// Count in the run.
         expected: usize,
-        /// How many were found.
+        /// Count in the record.
         found: usize,
     },
-    /// A histogram or a page map that its allocation cannot have.
+    /// A histogram or page map that does not match its allocation.
     #[error(
         "snapshot {snapshot}, allocation {name:?}, codec {codec:?}: the sizes are not of its {entries} entries: {why}"
     )]
@@ -148,13 +152,13 @@ pub enum RunError {
         codec: String,
         /// Entries of the allocation.
         entries: u64,
-        /// What contradicts what.
+        /// The contradiction.
         why: &'static str,
     },
 }
 
 impl AllocationInfo {
-    /// How many entries it has, the last one padded.
+    /// Returns the number of entries, the last one padded.
     pub fn entries(&self) -> u64 {
         self.bytes.div_ceil(ENTRY_BYTES as u64)
     }
@@ -170,14 +174,14 @@ impl AllocationInfo {
 }
 
 impl RunInfo {
-    /// A run that has not been looked at yet.
+    /// Creates a run without snapshots.
     pub fn new(program: &str, parameters: Map<String, Value>, allocations: Vec<AllocationInfo>) -> Self {
         let program = program.to_owned();
         Self { version: RUN_VERSION, program, parameters, allocations, snapshots: Vec::new() }
     }
 
-    /// Gives allocations addresses as a simple allocator would: one after the other in 512-byte steps. For
-    /// programs whose real addresses change from run to run.
+    /// Assigns addresses in sequence, aligned to 512 bytes. For programs whose real addresses vary
+    /// from run to run.
     pub fn place_allocations(&mut self) {
         let mut base = 0x7f00_0000_0000;
         for allocation in &mut self.allocations {
@@ -186,15 +190,15 @@ impl RunInfo {
         }
     }
 
-    /// Bytes of all allocations.
+    /// Returns the bytes of all allocations.
     pub fn bytes(&self) -> u64 {
         self.allocations.iter().map(|allocation| allocation.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Checks what the types cannot: the version, that names are unique and lengths possible.
+    /// Checks the version, unique names and lengths.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first defect found.
     pub fn validate(&self) -> Result<(), RunError> {
         if self.version != RUN_VERSION {
             return Err(RunError::Version(self.version));
@@ -220,7 +224,7 @@ impl RunRecord {
     /// Checks the run, and that every histogram counts the entries of its allocation.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first defect found.
     pub fn validate(&self) -> Result<(), RunError> {
         self.run.validate()?;
         same_length("snapshots", self.run.snapshots.len(), self.sizes.len())?;
@@ -339,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn inconsistent_sizes_are_refused() {
         let error = |spoil: fn(&mut RunRecord)| {
             let mut record = record();
             spoil(&mut record);
@@ -353,7 +357,7 @@ mod tests {
             let huge = |name: &str| allocation(name, 1 << 63, Dtype::U8);
             r.run.allocations = ["a", "b", "c"].map(huge).into();
         };
-        assert!(error(three).starts_with("the allocations have more than 2^63 bytes"));
+        assert!(error(three).starts_with("the allocations of all snapshots exceed 2^63 bytes"));
         let raw = |r: &mut RunRecord| {
             let map = PageMap::new(1, [[crate::SizeClass::Raw; 3]]);
             r.sizes[0][0].pages.insert("bpc".to_owned(), map);

@@ -1,6 +1,7 @@
-//! What was chosen for the allocations of a program: codecs and targets, by name and call site.
+//! The codec and targets chosen for each allocation of a program, by name and call site.
 //!
-//! The functional memory, the simulator and the GPU runtime read it; `docs/reference/targets.md` describes the file.
+//! Read by the functional memory, the simulator and the GPU runtime. `docs/reference/targets.md`
+//! describes the file.
 
 use std::collections::HashSet;
 
@@ -9,44 +10,45 @@ use serde_json::{Map, Value};
 
 use crate::{AllocationInfo, PAGE_BYTES, PhaseChange, RangesError, RecordKind, Target, TargetRange, Targets};
 
-/// The version of the table that this library reads and writes.
+/// Version of the table that this library reads and writes.
 pub const TARGETS_VERSION: u32 = 1;
 
-/// A codec and targets for every allocation of a program.
+/// Codecs and targets of a program's allocations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetTable {
-    /// [`TARGETS_VERSION`], or the table is refused.
+    /// Must be [`TARGETS_VERSION`].
     pub version: u32,
-    /// The program whose allocations these are.
+    /// Name of the program.
     pub program: String,
-    /// A row for each allocation; one without is not compressed.
+    /// One row per compressed allocation; allocations without a row stay uncompressed.
     #[serde(rename = "allocation", default)]
     pub allocations: Vec<AllocationTarget>,
-    /// What a program that asks for it at its checkpoints may change, in the order of the run. The rows hold without them.
+    /// Changes that a program may apply at its checkpoints, in the order of the run. The rows are
+    /// valid without them.
     #[serde(rename = "change", default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<PhaseChange>,
 }
 
-/// What was chosen for one allocation.
+/// Codec and targets of one allocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Row", into = "Row")]
 pub struct AllocationTarget {
-    /// The allocation's name, which no other row has.
+    /// Name of the allocation, unique in the table.
     pub name: String,
-    /// Where the program allocates it.
+    /// Call site of the allocation.
     pub call_site: String,
-    /// Bytes of the allocation that the targets were chosen for.
+    /// Length in bytes for which the targets were chosen.
     pub bytes: u64,
     /// Name of the codec.
     pub codec: String,
-    /// What the codec learned of the allocation. Without them, a codec that learns is trained on the data.
+    /// Trained parameters of the codec. If empty, a codec with parameters is trained on the data.
     pub parameters: Map<String, Value>,
-    /// Its targets; ranges are of pages of 8 KiB.
+    /// Targets; page ranges count 8 KiB pages.
     pub targets: Targets,
 }
 
-/// A row as files and records have it: a target, or ranges.
+/// Serialized form of a row: a target or ranges.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -71,7 +73,7 @@ impl TryFrom<Row> for AllocationTarget {
         let targets = match (target, ranges.is_empty()) {
             (Some(target), true) => Targets::Uniform(target),
             (None, false) => Targets::Pages(ranges),
-            _ => return Err(TargetsError::Which(name)),
+            _ => return Err(TargetsError::TargetOrRanges(name)),
         };
         let row = Self { name, call_site, bytes, codec, parameters, targets };
         row.ranges()?;
@@ -99,36 +101,36 @@ impl RecordKind for TargetTable {
     }
 }
 
-/// Why a table of targets is none.
+/// Errors of validating a target table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetsError {
     /// Written by another version.
     #[error("the targets have version {0}; this tool reads version {TARGETS_VERSION}")]
     Version(u32),
-    /// A name that two rows have.
+    /// Two rows for one allocation.
     #[error("two rows are for allocation {0:?}")]
     Duplicate(String),
     /// Neither a target nor ranges, or both.
-    #[error("allocation {0:?} needs either a target or ranges of pages, and not both")]
-    Which(String),
-    /// Ranges that are not the pages of the allocation.
+    #[error("allocation {0:?} needs a target or page ranges, but not both")]
+    TargetOrRanges(String),
+    /// Ranges that do not cover the pages of the allocation.
     #[error("the targets of allocation {name:?} do not fit its pages of 8 KiB: {why}")]
     Ranges {
         /// Name of the allocation.
         name: String,
-        /// What does not add up.
+        /// The mismatch.
         why: RangesError,
     },
-    /// A change of an allocation that has no row.
+    /// A change for an allocation without a row.
     #[error("a change is for allocation {0:?}, which has no row")]
     Change(String),
-    /// A text that is no TOML, or has an unknown or missing field.
-    #[error("not a file of targets: {0}")]
+    /// Not TOML, or an unknown or missing field.
+    #[error("invalid targets file: {0}")]
     Toml(String),
 }
 
 impl TargetTable {
-    /// One target and one codec for all allocations of a program.
+    /// Creates a table with one target and codec for all allocations.
     pub fn uniform(program: &str, allocations: &[AllocationInfo], target: Target, codec: &str) -> Self {
         let row = |info: &AllocationInfo| AllocationTarget {
             name: info.name.clone(),
@@ -142,10 +144,10 @@ impl TargetTable {
         Self { version: TARGETS_VERSION, program: program.to_owned(), allocations, changes: Vec::new() }
     }
 
-    /// Reads and checks the text of a file of targets.
+    /// Parses and checks a targets file.
     ///
     /// # Errors
-    /// [`TargetsError::Toml`] with the line for a text that is not one; otherwise what the table contradicts.
+    /// [`TargetsError::Toml`] with the line for invalid TOML; otherwise the first inconsistency.
     pub fn parse(text: &str) -> Result<Self, TargetsError> {
         let table: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
@@ -155,30 +157,31 @@ impl TargetTable {
         Ok(table)
     }
 
-    /// The row of an allocation.
+    /// Returns the row of an allocation.
     pub fn get(&self, name: &str) -> Option<&AllocationTarget> {
         self.allocations.iter().find(|row| row.name == name)
     }
 
-    /// The table at a snapshot of the run: every row has the targets that hold there, and of the changes those are left that begin there.
+    /// Returns the table at a snapshot: rows hold the targets in effect, and only changes at that
+    /// snapshot remain.
     #[must_use]
     pub fn at(&self, snapshot: usize) -> Self {
         let mut table = self.clone();
         for row in &mut table.allocations {
             let begun = |change: &&PhaseChange| change.name == row.name && change.snapshot <= snapshot;
-            // Of two at the same snapshot the later one holds.
+            // At equal snapshots the later change wins.
             if let Some(change) = self.changes.iter().filter(begun).max_by_key(|change| change.snapshot) {
-                row.targets = Targets::of(change.ranges.clone());
+                row.targets = Targets::from_ranges(change.ranges.clone());
             }
         }
         table.changes.retain(|change| change.snapshot == snapshot);
         table
     }
 
-    /// Checks what the rows cannot: the version, that no two are for the same allocation, and that changes are for their pages.
+    /// Checks the version, unique names, and that changes match the pages of their rows.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first defect found.
     pub fn validate(&self) -> Result<(), TargetsError> {
         if self.version != TARGETS_VERSION {
             return Err(TargetsError::Version(self.version));
@@ -197,18 +200,18 @@ impl TargetTable {
 }
 
 impl AllocationTarget {
-    /// The targets of its pages of 8 KiB, first to last; one range where it has one target.
+    /// Returns the targets of its 8 KiB pages, first to last; one range for a uniform target.
     ///
     /// # Errors
-    /// [`TargetsError::Ranges`] for ranges that are not its pages.
+    /// [`TargetsError::Ranges`] if the ranges do not cover its pages.
     pub fn ranges(&self) -> Result<Vec<TargetRange>, TargetsError> {
         self.ranges_of(self.bytes)
     }
 
-    /// The same for an allocation of another length: one target serves any.
+    /// Returns the ranges for an allocation of another length; a uniform target fits any length.
     ///
     /// # Errors
-    /// [`TargetsError::Ranges`] for ranges of other pages than those of `bytes`.
+    /// [`TargetsError::Ranges`] if the ranges do not cover the pages of `bytes`.
     pub fn ranges_of(&self, bytes: u64) -> Result<Vec<TargetRange>, TargetsError> {
         let ranges = self.targets.ranges(bytes.div_ceil(PAGE_BYTES as u64));
         ranges.map_err(|why| TargetsError::Ranges { name: self.name.clone(), why })
@@ -239,7 +242,7 @@ mod tests {
             assert_eq!(error(&[&format!("target = \"{target}\"")]), "none");
         }
         assert_eq!(error(&[&ranges(&[1, 2])]), "none");
-        assert!(error(&[""]).contains("either a target or ranges"));
+        assert!(error(&[""]).contains("needs a target or page ranges"));
         assert!(error(&[&format!("target = \"4x\"\n{}", ranges(&[3]))]).contains("not both"));
         assert!(error(&[&ranges(&[1, 1])]).contains("the ranges have 2 pages; it has 3"));
         assert!(error(&[&ranges(&[0, 3])]).contains("a range has no pages"));
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_change_that_has_begun_holds() {
+    fn the_last_change_up_to_a_snapshot_applies() {
         let change = |snapshot: usize, target: &str| {
             let range = format!("ranges = [{{ pages = 3, target = \"{target}\" }}]");
             format!("[[change]]\nsnapshot = {snapshot}\nname = \"u\"\nbytes_moved = 7\n{range}\n")
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_in_a_record_has_the_fields_of_a_row_in_a_file() {
+    fn rows_in_records_and_files_have_the_same_fields() {
         let table = TargetTable::parse(&format!(
             "{HEAD}{ROW}target = \"4/3x\"\n{}",
             ROW.replace('u', "v") + &ranges(&[1, 2])

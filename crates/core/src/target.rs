@@ -1,4 +1,4 @@
-//! The target ratio of an allocation: how many bytes of each entry lie in device memory.
+//! The target ratio of an allocation, which fixes the bytes of each entry in device memory.
 
 use std::{fmt, str::FromStr};
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ENTRY_BYTES, Error, SizeClass};
 
-/// A target compression ratio. The device part of an entry is fixed by it; what does not fit there goes to the
-/// entry's own slot in buddy memory.
+/// A target compression ratio. It fixes the device part of an entry; the rest overflows to the
+/// entry's slot in buddy memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
-    /// No ratio: the page table says that the entries lie on the device as they are. They have no metadata, so an access
-    /// looks none up; and no entry is ever smaller than four sectors, as one at 1x may be.
+    /// Not compressed: entries are stored unchanged, without metadata. Every access moves four
+    /// sectors; at 1x it may be fewer.
     #[serde(rename = "uncompressed")]
     Uncompressed,
-    /// Nothing is saved: four sectors on the device.
+    /// Four sectors on the device: compressed, but without saving memory.
     #[serde(rename = "1x")]
     X1,
     /// Three sectors on the device.
@@ -26,26 +26,26 @@ pub enum Target {
     /// One sector on the device.
     #[serde(rename = "4x")]
     X4,
-    /// 8 bytes, for allocations that are mostly zero.
+    /// 8 bytes on the device, for allocations that are mostly zero.
     #[serde(rename = "16x")]
     X16,
 }
 
 impl Target {
-    /// Every ratio, the most device memory first: the number of a ratio in a page-table entry is its place here.
+    /// Every ratio, most device memory first, in the order of their page-table codes.
     pub const ALL: [Self; 5] = [Self::X1, Self::X4Over3, Self::X2, Self::X4, Self::X16];
 
-    /// Device bytes of each entry.
+    /// Returns the device bytes per entry.
     #[inline]
     pub const fn device_bytes(self) -> usize {
         const BYTES: [usize; 6] = [128, 128, 96, 64, 32, 8];
         BYTES[self as usize]
     }
 
-    /// Bytes of each entry's fixed slot in buddy memory.
+    /// Returns the bytes of each entry's slot in buddy memory.
     ///
-    /// For 16x it is the whole entry: 120 bytes would leave every slot across sector borders, so an entry that
-    /// overflows 8 bytes lies in the slot from its first byte (`docs/explain/deviations.md`).
+    /// At 16x the slot holds a whole entry, so that slots stay sector-aligned. An entry over 8
+    /// bytes is stored in the slot alone (`docs/explain/deviations.md`).
     #[inline]
     pub const fn buddy_bytes(self) -> usize {
         match self {
@@ -54,18 +54,18 @@ impl Target {
         }
     }
 
-    /// The ratio: bytes of data for each byte of device memory.
+    /// Returns the ratio of uncompressed to device bytes.
     pub fn ratio(self) -> f64 {
         ENTRY_BYTES as f64 / self.device_bytes() as f64
     }
 
-    /// Whether entries are compressed, and have the metadata that says how.
+    /// Returns whether entries are compressed and have metadata.
     #[inline]
     pub const fn compresses(self) -> bool {
         !matches!(self, Self::Uncompressed)
     }
 
-    /// Whether an entry of this class lies in device memory alone.
+    /// Returns whether an entry of this class fits in device memory alone.
     #[inline]
     pub const fn holds(self, class: SizeClass) -> bool {
         match class {
@@ -77,7 +77,7 @@ impl Target {
         }
     }
 
-    /// Of the bytes of an entry of this class, how many lie on the device and how many in the buddy slot.
+    /// Returns the device and buddy bytes of an entry of this class.
     #[inline]
     pub fn split(self, class: SizeClass) -> (usize, usize) {
         let bytes = class.bytes();
@@ -88,7 +88,7 @@ impl Target {
         }
     }
 
-    /// The name in tables, files and on the command line.
+    /// Returns the name used in tables, files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uncompressed => "uncompressed",
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_both_ways() {
+    fn target_names_round_trip() {
         for target in Target::ALL.into_iter().chain([Target::Uncompressed]) {
             assert_eq!(target.name().parse(), Ok(target));
             assert_eq!(serde_json::to_value(target).unwrap(), target.name());
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_class_finds_room_and_holds_says_when_it_needs_no_buddy() {
+    fn split_stores_every_class_and_holds_means_no_buddy_bytes() {
         for target in Target::ALL {
             for class in SizeClass::ALL {
                 let (device, buddy) = target.split(class);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_compressed_takes_whole_entries_of_the_device() {
+    fn uncompressed_entries_take_whole_entries_on_the_device() {
         let plain = Target::Uncompressed;
         assert!(SizeClass::ALL.into_iter().all(|class| plain.split(class) == (128, 0) && plain.holds(class)));
         assert_eq!((plain.device_bytes(), plain.buddy_bytes(), plain.ratio()), (128, 0, 1.0));

@@ -1,48 +1,49 @@
-//! The targets of one allocation, and the one place that says whether ranges of pages make it up.
+//! The targets of one allocation, and the check that page ranges cover it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Target;
 
-/// The targets of an allocation.
+/// Targets of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Targets {
-    /// One for all of it, however long it is.
+    /// One target for any length.
     Uniform(Target),
-    /// One for each range of pages, first to last. [`ranges`](Self::ranges) checks that they make up an allocation.
+    /// One target per page range, first to last. [`ranges`](Self::ranges) checks that they cover an
+    /// allocation.
     Pages(Vec<TargetRange>),
 }
 
-/// Pages that lie one after the other with one target. They are of 8 KiB in a file, a simulation and on a GPU, and as
-/// long as the pages of its page table in a memory.
+/// Consecutive pages with one target. Pages are 8 KiB in files, simulations and on a GPU; in a
+/// memory they have the size of its page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetRange {
-    /// How many pages, at least one.
+    /// Number of pages, at least one.
     pub pages: u64,
-    /// The target of each of their entries.
+    /// Target of the range.
     pub target: Target,
 }
 
-/// Why ranges of pages do not make up an allocation.
+/// Errors of ranges that do not cover an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RangesError {
     /// A range without pages.
     #[error("a range has no pages; it must have one at least")]
     Empty,
-    /// More or fewer pages than the allocation's.
+    /// More or fewer pages than the allocation.
     #[error("the ranges have {found} pages; it has {expected}")]
     Sum {
         /// Pages of the allocation.
         expected: u64,
-        /// Pages of all ranges together, or the largest number there is if they are more.
+        /// Pages of all ranges, saturating.
         found: u64,
     },
 }
 
 impl Targets {
-    /// These ranges, or the one target where there is one range. Where there is none, as of no bytes, it is 1x.
-    pub fn of(ranges: Vec<TargetRange>) -> Self {
+    /// Creates targets from ranges; a single range becomes uniform, and no ranges become 1x.
+    pub fn from_ranges(ranges: Vec<TargetRange>) -> Self {
         match ranges[..] {
             [] => Self::Uniform(Target::X1),
             [TargetRange { target, .. }] => Self::Uniform(target),
@@ -50,7 +51,7 @@ impl Targets {
         }
     }
 
-    /// How many ranges there are: one where it has one target.
+    /// Returns the number of ranges; 1 for a uniform target.
     pub fn count(&self) -> usize {
         match self {
             Self::Uniform(_) => 1,
@@ -58,10 +59,10 @@ impl Targets {
         }
     }
 
-    /// Gives the range of this number another target.
+    /// Sets the target of one range.
     ///
     /// # Panics
-    /// If there is no such range.
+    /// If `range` is out of range.
     pub fn set(&mut self, range: usize, target: Target) {
         match self {
             Self::Uniform(all) if range == 0 => *all = target,
@@ -70,7 +71,7 @@ impl Targets {
         }
     }
 
-    /// The target of all of it, where it has one.
+    /// Returns the target if it is uniform.
     pub fn uniform(&self) -> Option<Target> {
         match self {
             Self::Uniform(target) => Some(*target),
@@ -78,10 +79,11 @@ impl Targets {
         }
     }
 
-    /// The ranges of an allocation of `pages` pages, first to last; one where it has one target.
+    /// Returns the ranges of an allocation of `pages` pages, first to last; one for a uniform
+    /// target.
     ///
     /// # Errors
-    /// [`RangesError`] unless every range has pages and all of them together are those of the allocation.
+    /// [`RangesError`] unless every range has pages and their sum is `pages`.
     pub fn ranges(&self, pages: u64) -> Result<Vec<TargetRange>, RangesError> {
         let ranges = match self {
             Self::Uniform(target) => return Ok(vec![TargetRange { pages, target: *target }]),
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_make_up_the_allocation_or_are_refused() {
+    fn ranges_that_do_not_cover_the_allocation_are_refused() {
         assert_eq!(of(&[3, 4]).ranges(7).unwrap().len(), 2);
         for pages in [6, 8] {
             assert_eq!(of(&[3, 4]).ranges(pages), Err(RangesError::Sum { expected: pages, found: 7 }));
@@ -121,10 +123,10 @@ mod tests {
     }
 
     #[test]
-    fn one_target_is_for_any_length() {
+    fn a_uniform_target_fits_any_length() {
         let range = TargetRange { pages: 9, target: Target::Uncompressed };
         assert_eq!(Targets::from(Target::Uncompressed).ranges(9), Ok(vec![range]));
-        assert_eq!(Targets::of(vec![range]).uniform(), Some(Target::Uncompressed));
-        assert_eq!(Targets::of(vec![range, range]).uniform(), None);
+        assert_eq!(Targets::from_ranges(vec![range]).uniform(), Some(Target::Uncompressed));
+        assert_eq!(Targets::from_ranges(vec![range, range]).uniform(), None);
     }
 }

@@ -1,31 +1,30 @@
-//! The texts that we are given, records, specs and targets: read, and shown.
+//! Reading and displaying text: file input, terminal-safe output, sizes and shares.
 
 use std::{borrow::Cow, fs, io, path::Path};
 
-/// The longest text that is read, 1 GiB: a thousand times the largest record.
+/// Largest text file accepted, 1 GiB: a thousand times the largest record.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Reads a file of text. A pipe or a device is refused: it may never end, or never begin.
+/// Reads a text file. Pipes and devices are refused, because they may block or never end.
 ///
 /// # Errors
-/// If it cannot be read, is no regular file or no UTF-8, or is longer than 1 GiB.
+/// If the file is unreadable, not regular, not UTF-8, or longer than 1 GiB.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let about = fs::metadata(path)?;
     let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
     if about.is_dir() {
-        return Err(wrong("this is a directory; give a file"));
+        return Err(wrong("is a directory, not a file"));
     }
     if !about.is_file() {
-        return Err(wrong("this is no regular file; copy what it gives to one"));
+        return Err(wrong("not a regular file; copy its contents to one"));
     }
     if about.len() > MOST_BYTES {
-        return Err(wrong("this is longer than 1 GiB, which no text that is read here is"));
+        return Err(wrong("longer than the limit of 1 GiB"));
     }
     fs::read_to_string(path)
 }
 
-/// A text from a file as a terminal may show it: characters that would move the cursor, change colours or turn the
-/// direction are spelled out.
+/// Escapes control and bidirectional characters, so that text from a file is safe on a terminal.
 pub fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden =
         |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -36,7 +35,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(spell).collect())
 }
 
-/// A size in binary units: `86.7 MiB`.
+/// Formats a size in binary units: `86.7 MiB`.
 pub fn binary_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -51,7 +50,7 @@ pub fn binary_size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A share as people give it, `0.05` or `5%`; none for what is no number.
+/// Parses a share, `0.05` or `5%`; `None` if it is not a number.
 pub fn parse_share(text: &str) -> Option<f64> {
     match text.strip_suffix('%') {
         Some(percent) => Some(percent.trim_end().parse::<f64>().ok()? / 100.0),
@@ -70,15 +69,15 @@ mod tests {
     }
 
     #[test]
-    fn what_would_act_on_a_terminal_is_spelled_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(visible("gr\u{fc}n 1\u{202f}000"), "gr\u{fc}n 1\u{202f}000");
         assert_eq!(visible("a\x1b[31mb\n\u{202e}"), "a\\u{1b}[31mb\\n\\u{202e}");
     }
 
     #[test]
-    fn devices_directories_and_endless_files_are_refused() {
+    fn devices_directories_and_huge_files_are_refused() {
         let error = |path: &str| read_text(Path::new(path)).unwrap_err().to_string();
-        assert!(error("/dev/zero").contains("no regular file"));
+        assert!(error("/dev/zero").contains("not a regular file"));
         assert!(error("/").contains("directory"));
         let path = std::env::temp_dir().join(format!("buddy-text-{}", std::process::id()));
         fs::write(&path, "text").unwrap();
@@ -86,6 +85,6 @@ mod tests {
         fs::File::options().write(true).open(&path).unwrap().set_len(MOST_BYTES + 1).unwrap();
         let long = read_text(&path).unwrap_err().to_string();
         fs::remove_file(&path).unwrap();
-        assert!(long.contains("longer than 1 GiB"), "{long}");
+        assert!(long.contains("limit of 1 GiB"), "{long}");
     }
 }

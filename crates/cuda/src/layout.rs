@@ -178,7 +178,7 @@ mod tests {
         for (page, &target) in pages.iter().zip(&targets) {
             let extent =
                 Extent { target, entries: ENTRIES_PER_PAGE as u64, device_base, buddy_base, nibble_base: 0 };
-            let place = extent.place(0).unwrap();
+            let place = extent.locate(0).unwrap();
             assert_eq!(u64::from(page[0]) * DEVICE_UNIT, place.device.start);
             assert_eq!(u64::from(page[1]) * BUDDY_UNIT, place.buddy.start);
             assert_eq!(u64::from(page[2]), place.device.bytes);

@@ -79,7 +79,7 @@ impl Allocation {
     /// Ranges as targets, if they are its pages: one range alone would pass as a target for any pages.
     fn of_its_pages(&self, targets: &Targets) -> Result<Targets, Error> {
         let ranges = targets.ranges(self.buffer().entries().div_ceil(ENTRIES_PER_PAGE as u64));
-        ranges.map(Targets::of).map_err(|why| Error::Targets(why.to_string()))
+        ranges.map(Targets::from_ranges).map_err(|why| Error::Targets(why.to_string()))
     }
 }
 

@@ -62,7 +62,7 @@ fn check(codec: &Codec, target: Target, entries: &[Entry], memory: &Memory<'_>) 
         codec.pack(entry, &mut packed);
         let nibble = memory.nibbles[i / 2] >> (4 * (i % 2)) & 15;
         assert_eq!(nibble, packed.nibble().bits(), "{codec:?} at {target}, {entry:02x?}");
-        let place = extent.place(i as u64).expect("an entry of the extent");
+        let place = extent.locate(i as u64).expect("an entry of the extent");
         let (device, buddy) = place.used(target, packed.nibble().class());
         let stored =
             |memory: &[u8], start: u64, bytes: u64| memory[start as usize..][..bytes as usize].to_vec();

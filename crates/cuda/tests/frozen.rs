@@ -76,7 +76,7 @@ fn every_entry_is_the_references() {
         let open = Frozen::open(&frozen).unwrap();
         assert!(open.header().sectors > 10, "some overflow");
         for (entry, (place, sector, bytes)) in ask(&frozen).into_iter().enumerate() {
-            assert_eq!(place, open.header().place(entry as u64));
+            assert_eq!(place, open.header().slot_of(entry as u64));
             assert_eq!(bytes, data[entry * ENTRY_BYTES..][..ENTRY_BYTES], "rows of {row}, entry {entry}");
             assert!(sector == u64::MAX || sector < u64::from(open.header().sectors));
         }

@@ -108,7 +108,7 @@ mod tests {
         for entry in 0..64 {
             let mut line = Line::default();
             line.set(entry, Nibble::new(SizeClass::Raw, Layout::A));
-            let place = extent.place(entry as u64).unwrap().nibble;
+            let place = extent.locate(entry as u64).unwrap().nibble;
             assert_eq!(line.0[(place.byte % LINE_BYTES) as usize] >> place.shift & 0xf, 5);
         }
     }

@@ -178,7 +178,7 @@ mod tests {
         for entry in 0..extent.entries {
             let address = (extent.nibble_base + entry) * ENTRY_BYTES as u64;
             let line = table.line_extent(address).unwrap();
-            assert_eq!(line.place(entry % 64), extent.place(entry));
+            assert_eq!(line.locate(entry % 64), extent.locate(entry));
         }
     }
 

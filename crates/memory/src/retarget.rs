@@ -104,7 +104,7 @@ impl BuddyMemory {
 /// An extent cut into lines, each with the address of its data.
 fn lines_of(extent: &Extent) -> impl Iterator<Item = (Extent, u64)> {
     (0..extent.entries).step_by(LINE_ENTRIES as usize).map(|first| {
-        let place = extent.place(first).expect("counted by its entries");
+        let place = extent.locate(first).expect("counted by its entries");
         let nibble_base = extent.nibble_base + first;
         let (device_base, buddy_base) = (place.device.start, place.buddy.start);
         let line = Extent { entries: LINE_ENTRIES, device_base, buddy_base, nibble_base, ..*extent };

@@ -12,7 +12,7 @@ fn the_page_shows_entry_5_of_a_2x_allocation() {
         buddy_base: 0x4000,
         nibble_base: 128,
     };
-    let place = extent.place(5).unwrap();
+    let place = extent.locate(5).unwrap();
     let (device, buddy) = place.used(Target::X2, SizeClass::S3);
     let page = PageEntry {
         frame: extent.device_base / PageEntry::FRAME_BYTES,

@@ -47,7 +47,7 @@ fn as_run(arrays: &[(String, Array)]) -> RunInfo {
 
 fn outcome(seen: &MeasuredCodec, threshold: f64) -> Outcome {
     let target = conservative_target(&seen.histograms, threshold, true);
-    let fit = Fit::at(seen.histograms[0], target).beside(seen.parameter_bytes);
+    let fit = Fit::at(seen.histograms[0], target).with_parameters(seen.parameter_bytes);
     Outcome { codec: seen.kind.name().to_owned(), target, fit, pages: seen.maps[0].clone() }
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn entries_over_time(measured: &Measured) -> Vec<u64> {
 fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Result<Assignment, Error> {
     let blocks = allocation.codecs[codec].blocks.as_ref().ok_or(Error::NoPages)?;
     let pages = entries(&allocation.codecs[codec]).div_ceil(ENTRIES_PER_PAGE as u64);
-    let targets = Targets::of(page_ranges(blocks, pages, threshold));
+    let targets = Targets::from_ranges(page_ranges(blocks, pages, threshold));
     Ok(Assignment { codec, targets })
 }
 

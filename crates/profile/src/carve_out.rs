@@ -63,7 +63,7 @@ fn split(codec: &MeasuredCodec, assigned: &mut Assignment, part: usize, entries:
     }
     ranges[part].pages -= pages;
     ranges.insert(part, TargetRange { pages, target: Target::X4 });
-    assigned.targets = Targets::of(ranges);
+    assigned.targets = Targets::from_ranges(ranges);
     true
 }
 

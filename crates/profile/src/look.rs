@@ -58,7 +58,7 @@ pub(crate) fn look(array: &impl Memory, codecs: &[Codec], shown: Shown, progress
         progress(segment.len() as u64);
     }
     let look = |(codec, Part { histogram, pages, classes }): (usize, Part)| {
-        let map = (codec < shown.codecs && shown.rows > 0).then(|| PageMap::of_pages(pass.pages, classes));
+        let map = (codec < shown.codecs && shown.rows > 0).then(|| PageMap::from_pages(pass.pages, classes));
         Look { histogram, pages, map }
     };
     totals.into_iter().enumerate().map(look).collect()

@@ -162,7 +162,9 @@ fn targets_over_time(codec: &MeasuredCodec, policy: Policy, threshold: f64) -> V
     };
     let blocks = codec.blocks.as_ref().filter(|_| policy == Policy::Page);
     let by_pages = |phase: Range<usize>| match blocks.and_then(|blocks| blocks.get(phase.clone())) {
-        Some(blocks) => Targets::of(page_ranges(blocks, all.div_ceil(ENTRIES_PER_PAGE as u64), threshold)),
+        Some(blocks) => {
+            Targets::from_ranges(page_ranges(blocks, all.div_ceil(ENTRIES_PER_PAGE as u64), threshold))
+        }
         None => whole(phase),
     };
     // All pairs of a beginning and an end are tried.

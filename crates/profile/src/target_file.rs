@@ -164,9 +164,9 @@ mod tests {
             Err(error) => error.to_string(),
         };
         assert_eq!(error("target = \"2x\""), "none");
-        assert!(error("target = \"3x\"").starts_with("not a file of targets: line 7: unknown variant `3x`"));
+        assert!(error("target = \"3x\"").starts_with("invalid targets file: line 7: unknown variant `3x`"));
         assert!(error("taget = \"2x\"").contains("unknown field `taget`"));
-        assert!(error("").contains("needs either a target or ranges"));
+        assert!(error("").contains("needs a target or page ranges"));
         assert!(
             error("ranges = [{ pages = 1, target = \"2x\" }]").contains("the ranges have 1 pages; it has 2")
         );

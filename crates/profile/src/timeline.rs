@@ -125,6 +125,6 @@ impl Timeline {
 
     /// The targets of every snapshot.
     pub(crate) fn targets(&self, plan: &OverTime) -> Vec<Targets> {
-        plan.iter().map(|targets| Targets::of(joined(&self.whole, targets))).collect()
+        plan.iter().map(|targets| Targets::from_ranges(joined(&self.whole, targets))).collect()
     }
 }

@@ -50,7 +50,10 @@ pub(crate) fn together(
     let chosen = share(&all, &entries_over_time(measured), threshold, choose, mix);
     let assignment = |(offers, one): (&Vec<Offer>, Chosen)| {
         let (at, targets) = one.what;
-        Assignment { codec: offers[at].codec, targets: Targets::of(joined(&offers[at].blocks, &targets)) }
+        Assignment {
+            codec: offers[at].codec,
+            targets: Targets::from_ranges(joined(&offers[at].blocks, &targets)),
+        }
     };
     all.iter().zip(chosen).map(assignment).collect()
 }

@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(link(point().link(64)).unwrap(), ("64 GB/s".to_owned(), 64.0));
         let named = |name: &str| link(Point { link: name.to_owned(), ..point() });
         assert_eq!(named("c2c").unwrap().0, "c2c");
-        assert!(named("fast").unwrap_err().to_string().contains("there is no link 'fast'"));
+        assert!(named("fast").unwrap_err().to_string().contains("unknown link 'fast'"));
         assert!(named("-1").unwrap_err().to_string().starts_with("link -1: "));
     }
 }

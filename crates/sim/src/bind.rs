@@ -71,7 +71,7 @@ mod tests {
             bytes,
             codec: "bpc".to_owned(),
             parameters: Default::default(),
-            targets: Targets::of(ranges.iter().map(range).collect()),
+            targets: Targets::from_ranges(ranges.iter().map(range).collect()),
         }
     }
 

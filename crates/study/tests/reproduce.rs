@@ -53,7 +53,7 @@ fn network(name: &str) -> Record<RunRecord> {
     let mut run = RunInfo::new(name, Default::default(), allocations);
     let sizes = |classes| {
         let histogram = Histogram { classes, optimistic_bytes: 128 * classes[5] };
-        let pages = PageMap::of_pages(2, Vec::new());
+        let pages = PageMap::from_pages(2, Vec::new());
         AllocationSizes { histograms: bpc(histogram), pages: bpc(pages), ..Default::default() }
     };
     let mut all = Vec::new();

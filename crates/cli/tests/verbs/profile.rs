@@ -147,8 +147,8 @@ fn wrong_numbers_and_names_are_refused_in_one_line() {
     let plan = |spec: &str, link: &str| {
         refused(dir.path(), &[RUN, "--device-memory", "1MB", "--spec", spec, "--link", link])
     };
-    assert!(plan("h2000", "pcie5").contains("there is no GPU 'h2000'; there are paper"));
-    assert!(plan("h200", "pcie9").contains("there is no link 'pcie9'"));
+    assert!(plan("h2000", "pcie5").contains("unknown GPU 'h2000'; use one of paper"));
+    assert!(plan("h200", "pcie9").contains("unknown link 'pcie9'"));
     assert!(plan("none.toml", "pcie5").contains("none.toml: No such file"));
     assert!(refused(dir.path(), &[RUN, "--device-memory", "1000GB"]).contains("h200 has"));
     assert!(refused(dir.path(), &[RUN, "--verify=3"]).contains("the run has 3 snapshots"));

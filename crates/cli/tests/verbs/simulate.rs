@@ -364,8 +364,8 @@ fn what_cannot_be_done_is_one_line() {
         (&["squeezenet", "--batch", "1", "--sample", "0.001"], 1, "give a larger one"),
         (&["nothing"], 1, "'nothing' is no trace and no program; the programs are arithmetic, stream"),
         (&["stream", "--mode", "buddy"], 1, "mode buddy needs targets"),
-        (&["stream", "--spec", "k80"], 1, "there is no GPU 'k80'; there are paper"),
-        (&["stream", "--link", "fast"], 1, "there is no link 'fast'; there are 50"),
+        (&["stream", "--spec", "k80"], 1, "unknown GPU 'k80'; use one of paper"),
+        (&["stream", "--link", "fast"], 1, "unknown link 'fast'; use one of 50"),
         (&["stream", "--mode", "magic"], 2, "there is no mode 'magic'"),
         (&["stream", "--sweep", "colour=red"], 2, "no setting 'colour'"),
     ];

@@ -196,7 +196,7 @@ fn mistakes_are_said_in_one_line() {
         (vec!["sweep", "/no/plan.toml"], 1, "/no/plan.toml: No such file"),
         (vec!["sweep"], 2, "<PLAN>"),
         (vec!["sweep", "run", "x.toml", "--shard", "0/3"], 2, "is no shard"),
-        (vec!["specs", "show", "k80"], 1, "there is no GPU 'k80'"),
+        (vec!["specs", "show", "k80"], 1, "unknown GPU 'k80'"),
     ] {
         let run = buddy(&args);
         assert!(run.code == code && run.stderr.contains(why), "{args:?}: {}", run.stderr);

@@ -56,13 +56,13 @@ impl FrozenHeader {
     }
 
     /// How many places there are for entries: one for each, and those that fill up the last tile of a matrix.
-    pub fn places(&self) -> u64 {
+    pub fn slots(&self) -> u64 {
         let tile = TILE_ROWS * u64::from(self.row).max(1);
         if self.row == 0 { self.entries() } else { self.entries().next_multiple_of(tile) }
     }
 
     /// The place of an entry.
-    pub fn place(&self, entry: u64) -> u64 {
+    pub fn slot_of(&self, entry: u64) -> u64 {
         match u64::from(self.row) {
             0 => entry,
             row => {
@@ -74,7 +74,7 @@ impl FrozenHeader {
 
     /// How many pages of 64 places; the last is filled up with zeros.
     pub fn pages(&self) -> u64 {
-        self.places().div_ceil(ENTRIES_PER_PAGE as u64)
+        self.slots().div_ceil(ENTRIES_PER_PAGE as u64)
     }
 
     /// Where the parts lie.

@@ -57,7 +57,7 @@ pub fn freeze(codec: &Codec, target: Target, row: u32, data: &[u8]) -> Result<Ve
     let places = header.pages() as usize * ENTRIES_PER_PAGE;
     let mut entries = vec![ZERO_ENTRY; places];
     for (i, part) in data.chunks(ENTRY_BYTES).enumerate() {
-        entries[header.place(i as u64) as usize][..part.len()].copy_from_slice(part);
+        entries[header.slot_of(i as u64) as usize][..part.len()].copy_from_slice(part);
     }
     if row != 0 {
         entries.iter_mut().for_each(|entry| *entry = to_stored(entry));
@@ -120,7 +120,7 @@ impl<'a> Frozen<'a> {
         if entry >= self.header.entries() {
             return Err(refused("there is no such entry"));
         }
-        let entry = self.header.place(entry);
+        let entry = self.header.slot_of(entry);
         let nibble = self.nibble(entry)?;
         let (here, there) = self.header.target.split(nibble.class());
         let mut stored = ZERO_ENTRY;

@@ -38,13 +38,13 @@ fn rows_of_a_matrix_lie_in_tiles() {
         let open = Frozen::open(&frozen).unwrap();
         assert_eq!(open.read().unwrap(), data, "{rows} rows of {row}");
         let places: std::collections::BTreeSet<u64> =
-            (0..(rows * row) as u64).map(|entry| open.header().place(entry)).collect();
+            (0..(rows * row) as u64).map(|entry| open.header().slot_of(entry)).collect();
         assert_eq!(places.len(), rows * row, "no two entries share a place");
-        assert!(places.iter().all(|&place| place < open.header().places()));
+        assert!(places.iter().all(|&place| place < open.header().slots()));
     }
     // Entry 1 of row 18: the second tile, its second column, its third row.
     let header = FrozenHeader { codec, target: Target::X2, bytes: 0, row: 5, sectors: 0 };
-    assert_eq!(header.place(18 * 5 + 1), 16 * 5 + 16 + 2);
+    assert_eq!(header.slot_of(18 * 5 + 1), 16 * 5 + 16 + 2);
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! What the figures of a GPU and a link may be.
+//! Range checks of GPU and link parameters.
 
 use super::{Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Tlb, Training, Um};
 
 type Checked = Result<(), String>;
 
 impl Gpu {
-    /// Looks at the figures, for a GPU that was changed after it was read.
+    /// Checks every parameter, for a GPU modified after it was read.
     ///
     /// # Errors
-    /// A text that names the field.
+    /// A message that names the field.
     pub fn check(&self) -> Checked {
         self.core.check()?;
         self.latency.check("latency")?;
@@ -180,10 +180,10 @@ impl Training {
 }
 
 impl Link {
-    /// Looks at the figures of a link that did not come from a file.
+    /// Checks every parameter, for a link that was not read from a file.
     ///
     /// # Errors
-    /// A text that names the field.
+    /// A message that names the field.
     pub fn check(&self) -> Checked {
         within("gb_per_s", self.gb_per_s, 0.1, 100_000.0)?;
         within("latency_ns", self.latency_ns, 0.0, 1_000_000.0)

@@ -1,6 +1,6 @@
-//! The files of `specs/`, built in. A GPU or a link is added by its file and its line here.
+//! The built-in files of `specs/`. To add a GPU or a link, add its file and a line here.
 
-/// Name and text of each GPU.
+/// Name and text of each built-in GPU.
 pub(super) const GPUS: &[(&str, &str)] = &[
     ("paper", include_str!("../../../../specs/paper.toml")),
     ("p100", include_str!("../../../../specs/p100.toml")),
@@ -12,7 +12,7 @@ pub(super) const GPUS: &[(&str, &str)] = &[
     ("gh200", include_str!("../../../../specs/gh200.toml")),
 ];
 
-/// Name and text of each link.
+/// Name and text of each built-in link.
 pub(super) const LINKS: &[(&str, &str)] = &[
     ("50", include_str!("../../../../specs/link-50.toml")),
     ("100", include_str!("../../../../specs/link-100.toml")),

@@ -1,74 +1,74 @@
-//! The fields of a GPU's and a link's file.
+//! Fields of GPU and link spec files.
 
 use serde::{Deserialize, Serialize};
 
-/// A GPU, as `specs/NAME.toml` describes it.
+/// A GPU, described by `specs/NAME.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
-    /// Its name in records, and for a built-in file the one it is asked for by.
+    /// Name in records; for a built-in file also the lookup name.
     pub name: String,
-    /// The multiprocessors, and the clock of a simulation.
+    /// SMs and their clock.
     pub core: Core,
-    /// Cycles from an instruction's issue to that of one that needs its result.
+    /// Result latency of each arithmetic class, in cycles.
     pub latency: Arithmetic,
-    /// Cycles for which an instruction occupies its unit of one scheduler.
+    /// Issue interval of each arithmetic class per scheduler, in cycles.
     pub interval: Arithmetic,
     /// Shared memory and barriers of an SM.
     pub shared: Shared,
-    /// The private cache of each SM.
+    /// Private cache of each SM.
     pub l1: L1,
-    /// The cache that all SMs share, in slices.
+    /// Cache shared by all SMs, divided into slices.
     pub l2: L2,
-    /// Between the multiprocessors and the slices of L2.
+    /// Network between SMs and L2 slices.
     pub interconnect: Interconnect,
-    /// The translation of addresses.
+    /// Address translation.
     pub tlb: Tlb,
     /// Device memory: channels, banks and their timings.
     pub dram: Dram,
-    /// What Buddy Compression adds.
+    /// Additions of Buddy Compression.
     pub buddy: Buddy,
-    /// What Unified Memory adds.
+    /// Unified Memory driver.
     pub um: Um,
-    /// What the model of training takes beside the rest; none for a GPU without published throughputs. A record of a
-    /// simulation does not have it, because no simulation depends on it.
+    /// Parameters of the training model; `None` for a GPU without published throughputs. Omitted
+    /// from simulation records.
     #[serde(default, skip_serializing)]
     pub training: Option<Training>,
 }
 
-/// The multiprocessors (SMs) and what each can hold.
+/// The SMs and their resources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
-    /// SMs of the GPU.
+    /// Number of SMs.
     pub sms: u32,
-    /// Clock of the SMs in a simulation; every other time is turned into its cycles.
+    /// SM clock of a simulation; all other times are converted to its cycles.
     pub clock_mhz: f64,
-    /// Warp schedulers of an SM.
+    /// Warp schedulers per SM.
     pub schedulers: u32,
-    /// Instructions that a scheduler issues in a cycle.
+    /// Instructions issued per scheduler and cycle.
     pub issue_width: u32,
-    /// Warps that an SM holds.
+    /// Resident warps per SM.
     pub max_warps: u32,
-    /// Thread blocks that an SM holds.
+    /// Resident thread blocks per SM.
     pub max_blocks: u32,
-    /// 32-bit registers of an SM.
+    /// 32-bit registers per SM.
     pub registers: u32,
-    /// Cycles from the start of a kernel to the first instruction of its first block.
+    /// Cycles from kernel launch to the first instruction of the first block.
     pub launch_cycles: u32,
-    /// Cycles between two blocks that the GPU starts, on whichever SMs.
+    /// Minimum cycles between two block launches on the whole GPU.
     pub block_interval: f64,
-    /// Cycles from the end of a block to the first instruction of the one that takes its place.
+    /// Cycles from the end of a block to the first instruction of its successor.
     pub block_launch_cycles: u32,
-    /// Banks of a scheduler's registers, each read once in a cycle; 0 where they hold nothing up.
+    /// Register-file banks per scheduler, each with one read per cycle; 0 disables bank conflicts.
     pub register_banks: u32,
     /// Cycles from a branch to the instruction after it.
     pub branch_cycles: u32,
-    /// Cycles from a comparison to the branch that needs it.
+    /// Cycles from a comparison to the branch that depends on it.
     pub predicate_cycles: u32,
 }
 
-/// A figure for each class of arithmetic.
+/// One value per class of arithmetic instruction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -84,21 +84,21 @@ pub struct Arithmetic {
     pub constant: u32,
 }
 
-/// Shared memory of an SM, and its barriers.
+/// Shared memory and barriers of an SM.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shared {
-    /// Bytes that the blocks of one SM share out among themselves.
+    /// Shared-memory bytes per SM.
     pub bytes: u32,
-    /// Cycles of a load without conflicts.
+    /// Latency of a conflict-free load in cycles.
     pub latency_cycles: u32,
-    /// Cycles of an atomic without conflicts.
+    /// Latency of a conflict-free atomic in cycles.
     pub atomic_cycles: u32,
-    /// Cycles of an exchange between lanes.
+    /// Latency of a warp shuffle in cycles.
     pub shuffle_cycles: u32,
     /// Cycles from the last arrival at a barrier to the next issue.
     pub barrier_cycles: u32,
-    /// Cycles for which one warp's arrival occupies the barriers of its SM.
+    /// Cycles that the arrival of one warp occupies the barrier unit of its SM.
     pub arrival_cycles: u32,
 }
 
@@ -106,149 +106,150 @@ pub struct Shared {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct L1 {
-    /// Bytes of the cache of one SM.
+    /// Bytes per SM.
     pub bytes: u32,
-    /// Lines of 128 bytes in a set.
+    /// Associativity in 128-byte lines.
     pub ways: u32,
-    /// Cycles from a load's issue to its data on a hit.
+    /// Hit latency in cycles, from issue to data.
     pub latency_cycles: u32,
-    /// Lines that may be missing at once.
+    /// Outstanding line misses (MSHRs).
     pub misses: u32,
-    /// Lines of stores that may be on their way at once.
+    /// Outstanding store lines.
     pub stores: u32,
-    /// Cycles of work that may wait before the unit; then memory instructions are not issued.
+    /// Maximum backlog of the memory unit in cycles; beyond it no memory instruction issues.
     pub queue_cycles: u32,
-    /// Cycles between two memory instructions of one scheduler.
+    /// Minimum cycles between two memory instructions of one scheduler.
     pub issue_cycles: u32,
 }
 
-/// The cache that all SMs share.
+/// The L2 cache, shared by all SMs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct L2 {
     /// Bytes of all slices together.
     pub bytes: u64,
-    /// Slices that the addresses are spread over, a multiple of the channels.
+    /// Number of slices, a multiple of the DRAM channels.
     pub slices: u32,
-    /// Lines of 128 bytes in a set.
+    /// Associativity in 128-byte lines.
     pub ways: u32,
-    /// Neighbouring bytes that lie in one slice, 128 times a power of two.
+    /// Consecutive bytes mapped to one slice, 128 times a power of two.
     pub interleave_bytes: u32,
-    /// Partitions, 1 or 2, each for half of the SMs: one keeps copies of what it reads from the slices of the other.
+    /// Partitions, 1 or 2, each serving half of the SMs; each caches lines read from the other.
     pub partitions: u32,
-    /// Cycles to a slice of the other partition and back.
+    /// Round-trip cycles to a slice of the other partition.
     pub far_cycles: u32,
-    /// Bytes that the miss of a read fetches at least, aligned.
+    /// Minimum aligned fetch of a read miss, in bytes.
     pub fetch_bytes: u32,
-    /// Cycles of a hit, without the interconnect.
+    /// Hit latency in cycles, excluding the interconnect.
     pub latency_cycles: u32,
-    /// Sectors that a slice reads in a cycle.
+    /// Sectors read per slice and cycle.
     pub sectors_per_cycle: f64,
-    /// Sectors that a slice writes in a cycle.
+    /// Sectors written per slice and cycle.
     pub written_sectors_per_cycle: f64,
-    /// Cycles that a write of part of a sector occupies its slice beyond those of a whole one.
+    /// Extra cycles that a partial-sector write occupies its slice.
     pub partial_cycles: f64,
-    /// Lines that a slice may miss at once.
+    /// Outstanding line misses per slice (MSHRs).
     pub misses: u32,
-    /// Cycles for which an atomic occupies its slice: for each sector, and for each further lane on the same word.
+    /// Cycles that an atomic occupies its slice: per sector, and per further lane on the same word.
     pub atomic_cycles: f64,
 }
 
-/// The interconnect between SMs and L2.
+/// Network between SMs and L2 slices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interconnect {
-    /// Cycles from an SM to a slice, and as many back.
+    /// One-way latency in cycles.
     pub latency_cycles: u32,
-    /// Bytes that an SM sends in a cycle.
+    /// Bytes sent per SM and cycle.
     pub request_bytes_per_cycle: u32,
-    /// Bytes that an SM receives in a cycle.
+    /// Bytes received per SM and cycle.
     pub reply_bytes_per_cycle: u32,
 }
 
-/// The translation of addresses.
+/// Address translation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tlb {
-    /// Pages that it knows.
+    /// Pages cached.
     pub entries: u32,
-    /// Bytes of a page, a power of two.
+    /// Page size in bytes, a power of two.
     pub page_bytes: u64,
-    /// Cycles that an access to a page it does not know waits.
+    /// Latency of a miss (page walk) in cycles.
     pub walk_cycles: u32,
 }
 
-/// Device memory. Times are in clocks of the memory unless they say otherwise.
+/// Device memory. Times are in memory clocks unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dram {
-    /// Bytes of device memory, the driver's share included.
+    /// Bytes of device memory, including those reserved by the driver.
     pub capacity_bytes: u64,
     /// Channels, each with its own bus and banks.
     pub channels: u32,
-    /// Clock that the timings below count in.
+    /// Memory clock, the unit of the timings below.
     pub clock_mhz: f64,
-    /// Bytes that a channel moves in a clock.
+    /// Bytes per channel and clock.
     pub bytes_per_clock: f64,
-    /// Banks of a channel, each with one open row.
+    /// Banks per channel, each with one row buffer.
     pub banks: u32,
-    /// Bytes of a row of a bank.
+    /// Bytes per row.
     pub row_bytes: u32,
-    /// Clocks from activate to read or write (tRCD).
+    /// Activate to read or write.
     pub t_rcd: u32,
-    /// Clocks from read to data (tCL).
+    /// Read to data (CAS latency).
     pub t_cl: u32,
-    /// Clocks of a precharge (tRP).
+    /// Precharge.
     pub t_rp: u32,
-    /// Clocks from activate to activate of the same bank (tRC).
+    /// Activate to activate, same bank.
     pub t_rc: u32,
-    /// Clocks from activate to activate of another bank (tRRD).
+    /// Activate to activate, different banks.
     pub t_rrd: u32,
-    /// Bus time lost when reads turn to writes and back.
+    /// Bus turnaround between reads and writes, both ways.
     pub t_turnaround: u32,
-    /// Writes, in sectors, that a channel collects before it turns the bus.
+    /// Queued write sectors per channel that trigger a write burst.
     pub write_batch: u32,
-    /// Share of the time that refresh takes.
+    /// Fraction of time spent in refresh.
     pub refresh_share: f64,
-    /// Cycles of the core from L2 to the memory's command and from its data back to L2.
+    /// Memory-controller latency, both directions together, in core cycles.
     pub controller_cycles: u32,
 }
 
-/// What Buddy Compression adds to an L2 slice.
+/// Additions of Buddy Compression to an L2 slice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Buddy {
-    /// Bytes of metadata cache of a slice.
+    /// Metadata-cache bytes per slice.
     pub metadata_bytes: u32,
-    /// Bytes of one of its lines; a miss fetches a line.
+    /// Metadata line size in bytes; a miss fetches one line.
     pub metadata_line_bytes: u32,
-    /// Lines in a set of the metadata cache.
+    /// Associativity of the metadata cache.
     pub metadata_ways: u32,
-    /// Clocks of the memory to compress or to decompress an entry.
+    /// Memory clocks to compress or decompress an entry.
     pub codec_clocks: u32,
 }
 
-/// How the driver of Unified Memory migrates.
+/// Migration by the Unified Memory driver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Um {
-    /// Microseconds to handle a batch of faults.
+    /// Microseconds to handle one fault batch.
     pub batch_us: f64,
-    /// Faults that a batch takes.
+    /// Faults per batch.
     pub batch_faults: u32,
-    /// Bytes that a fault migrates.
+    /// Bytes migrated per fault.
     pub block_bytes: u64,
-    /// Bytes that are evicted at once, and the neighbourhood that is fetched as a whole once half of it is there.
+    /// Eviction granularity in bytes; a region is prefetched as a whole once half of it is
+    /// resident.
     pub region_bytes: u64,
 }
 
-/// What the model of training takes that a simulation does not.
+/// Parameters used only by the training model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
-    /// Clock of the SMs in MHz on the card, and under the load, that the published throughputs are of.
+    /// SM clock in MHz of the card and load behind the published throughputs.
     pub clock_mhz: f64,
-    /// Bytes of device memory that a program may use: less than the capacity by what the driver keeps.
+    /// Device bytes available to a program.
     pub usable_bytes: u64,
 }
 
@@ -256,21 +257,21 @@ pub struct Training {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Its name in records, and for a built-in file the one it is asked for by.
+    /// Name in records; for a built-in file also the lookup name.
     pub name: String,
-    /// GB/s in each direction, both at once.
+    /// Bandwidth per direction in GB/s, full duplex.
     pub gb_per_s: f64,
-    /// Nanoseconds from a request at L2 to the first data, without a queue.
+    /// Unloaded latency from a request at L2 to the first data, in nanoseconds.
     pub latency_ns: f64,
 }
 
 impl Gpu {
-    /// Bytes that device memory moves in a cycle of the core, at its peak.
+    /// Returns the peak device-memory bandwidth in bytes per core cycle.
     pub fn dram_bytes_per_cycle(&self) -> f64 {
         f64::from(self.dram.channels) * self.dram.bytes_per_clock * self.dram.clock_mhz / self.core.clock_mhz
     }
 
-    /// GB/s that device memory moves at its peak.
+    /// Returns the peak device-memory bandwidth in GB/s.
     pub fn dram_gb_per_s(&self) -> f64 {
         self.dram_bytes_per_cycle() * self.core.clock_mhz / 1000.0
     }

@@ -1,8 +1,8 @@
-//! GPUs and links as data: `specs/*.toml`, read in one place and validated once.
+//! GPU and link specifications (`specs/*.toml`), read and validated.
 //!
-//! The simulator, the planner and the model of training take what they need of the same [`Gpu`]. `docs/explain/model-gpu.md` lists
-//! every parameter with its value, its source and its effect. A file may extend a built-in one: `base = "h200"` and only
-//! what differs.
+//! The simulator, the planner and the training model share one [`Gpu`]. `docs/explain/model-gpu.md`
+//! lists every parameter with its value, source and effect. A file may extend a built-in one with
+//! `base = "h200"` and state only the differences.
 
 mod check;
 mod files;
@@ -19,28 +19,28 @@ pub use self::gpu::{
     Arithmetic, Buddy, Core, Dram, Gpu, Interconnect, L1, L2, Link, Shared, Tlb, Training, Um,
 };
 
-/// The link whose latency a link has that is given by its bandwidth alone.
+/// Link that provides the latency of a link given by bandwidth alone.
 const PLAIN_LINK: &str = "150";
 
-/// Why there is no such GPU or link.
+/// Errors of looking up or reading a spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// A name that is not built in and no path of a file.
-    #[error("there is no {what} '{name}'; there are {known}, or give the path of a .toml file")]
+    /// Neither a built-in name nor the path of a file.
+    #[error("unknown {what} '{name}'; use one of {known}, or the path of a .toml file")]
     Unknown {
-        /// `GPU` or `link`, as the message says it.
+        /// `GPU` or `link`.
         what: &'static str,
-        /// The name asked for.
+        /// The unknown name.
         name: String,
-        /// The names that are built in, with commas.
+        /// Built-in names, comma-separated.
         known: String,
     },
-    /// A file that cannot be read, is no TOML, has an unknown or missing field, or a value out of range.
+    /// A file that is unreadable, not TOML, or has an unknown, missing or out-of-range field.
     #[error("{file}: {why}")]
     File {
-        /// Its path, or its name where it is built in.
+        /// Path, or built-in name.
         file: String,
-        /// The field and what is wrong with it.
+        /// The field and the defect.
         why: String,
     },
 }
@@ -53,15 +53,15 @@ impl SpecError {
 }
 
 impl Gpu {
-    /// A GPU by its name, or by the path of its file.
+    /// Returns a GPU by built-in name or file path.
     ///
     /// # Errors
-    /// [`SpecError`] that names what is wrong, and the GPUs there are.
+    /// [`SpecError`] for an unknown name or an invalid file.
     pub fn named(name: &str) -> Result<Self, SpecError> {
         Self::parse(name, &GPUS.text(name)?)
     }
 
-    /// Reads and checks the text of a GPU's file; `file` is its name in errors.
+    /// Parses and checks a GPU spec; `file` is its name in errors.
     ///
     /// # Errors
     /// [`SpecError::File`] that names the field.
@@ -71,10 +71,11 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// A GPU by its name or file with some fields changed, each by its dotted name (`l2.bytes`).
+    /// Returns a GPU by name or path with some fields changed, each by its dotted name
+    /// (`l2.bytes`).
     ///
     /// # Errors
-    /// [`SpecError`] that names the field or what is wrong with the GPU.
+    /// [`SpecError`] for an unknown name or field, or an invalid value.
     pub fn changed<'a>(
         name: &str,
         fields: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -90,33 +91,33 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Whether a GPU's file has a field of this dotted name, such as `l2.bytes`.
+    /// Returns whether GPU specs have a field of this dotted name, such as `l2.bytes`.
     pub fn has_field(field: &str) -> bool {
         let table: Table = toml::from_str(files::GPUS[0].1).expect("built-in files are TOML");
         leaf(&table, field).is_some()
     }
 
-    /// The whole file of a GPU: every field, those of its base included.
+    /// Returns the complete spec of a GPU as TOML, inherited fields included.
     ///
     /// # Errors
-    /// [`SpecError`] that names what is wrong, and the GPUs there are.
+    /// [`SpecError`] for an unknown name or an invalid file.
     pub fn text(name: &str) -> Result<String, SpecError> {
         Self::named(name)?;
         Ok(GPUS.table(name, &GPUS.text(name)?)?.to_string())
     }
 
-    /// Names of the GPUs that are built in.
+    /// Returns the names of the built-in GPUs.
     pub fn names() -> impl Iterator<Item = &'static str> {
         GPUS.names()
     }
 }
 
 impl Link {
-    /// A link by its name, by the path of its file, or by its bandwidth (`75`, `75 GB/s`) with the latency of the
-    /// paper's link.
+    /// Returns a link by built-in name, file path, or bandwidth (`75`, `75 GB/s`) with the latency
+    /// of the paper's link.
     ///
     /// # Errors
-    /// [`SpecError`] that names what is wrong, and the links there are.
+    /// [`SpecError`] for an unknown name, an invalid file or a bandwidth out of range.
     pub fn named(name: &str) -> Result<Self, SpecError> {
         let known = Self::names().any(|known| known == name);
         match name.trim_end_matches(" GB/s").parse::<f64>() {
@@ -125,7 +126,7 @@ impl Link {
         }
     }
 
-    /// A link of this bandwidth with the latency of the paper's.
+    /// Returns a link of this bandwidth with the latency of the paper's link.
     ///
     /// # Errors
     /// [`SpecError::File`] for a bandwidth that is out of range.
@@ -135,7 +136,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Reads and checks the text of a link's file; `file` is its name in errors.
+    /// Parses and checks a link spec; `file` is its name in errors.
     ///
     /// # Errors
     /// [`SpecError::File`] that names the field.
@@ -145,22 +146,22 @@ impl Link {
         Ok(link)
     }
 
-    /// The whole file of a link.
+    /// Returns the complete spec of a link as TOML.
     ///
     /// # Errors
-    /// [`SpecError`] that names what is wrong, and the links there are.
+    /// [`SpecError`] for an unknown name or an invalid file.
     pub fn text(name: &str) -> Result<String, SpecError> {
         Self::named(name)?;
         Ok(LINKS.table(name, &LINKS.text(name)?)?.to_string())
     }
 
-    /// Names of the links that are built in.
+    /// Returns the names of the built-in links.
     pub fn names() -> impl Iterator<Item = &'static str> {
         LINKS.names()
     }
 }
 
-/// The built-in files of one kind.
+/// The built-in specs of one kind.
 struct Files {
     what: &'static str,
     texts: &'static [(&'static str, &'static str)],
@@ -195,12 +196,10 @@ impl Files {
 
     fn parse<T: DeserializeOwned>(&self, file: &str, text: &str) -> Result<T, SpecError> {
         let table = self.table(file, text)?;
-        table
-            .try_into()
-            .map_err(|error| SpecError::file(file, format!("not the file of a {}: {error}", self.what)))
+        table.try_into().map_err(|error| SpecError::file(file, format!("not a {} spec: {error}", self.what)))
     }
 
-    /// A file's fields, on top of those of the built-in file that it extends.
+    /// Parses a spec and merges it into the built-in spec that it extends.
     fn table(&self, file: &str, text: &str) -> Result<Table, SpecError> {
         let mut own: Table = toml::from_str(text).map_err(|error| SpecError::file(file, error))?;
         let Some(base) = own.remove("base") else { return Ok(own) };
@@ -208,14 +207,14 @@ impl Files {
             base.as_str().ok_or_else(|| SpecError::file(file, "base must be the name of a built-in file"))?;
         let text = self.built_in(base).ok_or_else(|| SpecError::file(file, self.unknown(base)))?;
         let mut table = self.table(base, text)?;
-        // A changed GPU is another one: its file says what it is called.
+        // A derived spec must state its own name.
         table.remove("name");
         extend(&mut table, own);
         Ok(table)
     }
 }
 
-/// Puts the fields of `own` into `base`, table by table.
+/// Merges `own` into `base`, recursively.
 fn extend(base: &mut Table, own: Table) {
     for (key, value) in own {
         match (base.get_mut(&key), value) {
@@ -225,7 +224,7 @@ fn extend(base: &mut Table, own: Table) {
     }
 }
 
-/// The field of a dotted name; a table is none.
+/// Returns the value of a dotted field name; `None` for tables.
 fn leaf<'a>(table: &'a Table, field: &str) -> Option<&'a Value> {
     match field.split_once('.') {
         Some((head, rest)) => leaf(table.get(head)?.as_table()?, rest),
@@ -233,9 +232,9 @@ fn leaf<'a>(table: &'a Table, field: &str) -> Option<&'a Value> {
     }
 }
 
-/// Sets the field of a dotted name, which must be there.
+/// Sets an existing field by its dotted name.
 fn put(table: &mut Table, field: &str, value: Value) -> Result<(), String> {
-    let missing = || format!("there is no field '{field}'");
+    let missing = || format!("unknown field '{field}'");
     match field.split_once('.') {
         Some((head, rest)) => {
             let inner = table.get_mut(head).and_then(Value::as_table_mut).ok_or_else(missing)?;
@@ -249,7 +248,7 @@ fn put(table: &mut Table, field: &str, value: Value) -> Result<(), String> {
     }
 }
 
-/// A value as it is written: a number where it is one, else a text.
+/// Parses a value as an integer or float; otherwise keeps it as a string.
 fn scalar(text: &str) -> Value {
     let whole = text.parse::<i64>().map(Value::Integer);
     let number = || text.parse::<f64>().map(Value::Float);

@@ -13,9 +13,9 @@ fn every_built_in_file_is_valid_and_has_its_name() {
 }
 
 #[test]
-fn what_is_no_name_is_refused_with_those_there_are() {
+fn an_unknown_name_is_refused_with_the_known_ones() {
     let error = Gpu::named("k80").unwrap_err().to_string();
-    assert!(error.starts_with("there is no GPU 'k80'; there are paper, p100"), "{error}");
+    assert!(error.starts_with("unknown GPU 'k80'; use one of paper, p100"), "{error}");
     assert!(Link::named("pcie9").unwrap_err().to_string().contains("pcie5, c2c"));
     assert!(Gpu::named("/no/such.toml").unwrap_err().to_string().contains("No such file"));
 }
@@ -33,13 +33,13 @@ fn a_link_may_be_a_bandwidth() {
 }
 
 #[test]
-fn the_paper_s_table() {
+fn the_paper_gpu_matches_the_paper_s_table() {
     let gpu = Gpu::named("paper").unwrap();
     assert_eq!((gpu.core.clock_mhz, gpu.core.schedulers, gpu.core.max_warps), (1300.0, 2, 64));
     assert_eq!((gpu.l1.bytes, gpu.shared.bytes), (24 << 10, 64 << 10));
     assert_eq!((gpu.l2.bytes, gpu.l2.slices, gpu.l2.ways), (4 << 20, 32, 16));
     assert_eq!((gpu.dram.channels, gpu.dram.clock_mhz), (32, 875.0));
-    assert_eq!(gpu.dram_gb_per_s().round(), 896.0, "which the table calls 900");
+    assert_eq!(gpu.dram_gb_per_s().round(), 896.0, "rounded to 900 in the table");
     let buddy = &gpu.buddy;
     assert_eq!((buddy.metadata_bytes, buddy.metadata_line_bytes, buddy.metadata_ways), (4096, 128, 4));
     assert_eq!((buddy.codec_clocks, Link::named("150").unwrap().gb_per_s), (11, 150.0));
@@ -64,7 +64,7 @@ fn a_wrong_field_is_named_on_one_line() {
         Gpu::parse("x.toml", "name = \"x\"\ngb_per_s = 1.0\n")
             .unwrap_err()
             .to_string()
-            .contains("file of a GPU")
+            .contains("not a GPU spec")
     );
 }
 
@@ -78,17 +78,16 @@ fn a_file_may_extend_a_built_in_one() {
     let error = |text: &str| Gpu::parse("x.toml", text).unwrap_err().to_string();
     assert!(error("base = \"h200\"\n").contains("missing field `name`"));
     assert!(
-        error("name = \"x\"\nbase = \"h300\"\n")
-            .starts_with("x.toml: there is no GPU 'h300'; there are paper")
+        error("name = \"x\"\nbase = \"h300\"\n").starts_with("x.toml: unknown GPU 'h300'; use one of paper")
     );
     assert!(error("name = \"x\"\nbase = 1\n").contains("base must be the name"));
     assert!(error("name = \"x\"\nbase = \"h200\"\n[l3]\nbytes = 1\n").contains("unknown field `l3`"));
 }
 
-/// A simulation runs at the clock that the latencies were measured at, the model of training at that of the published
-/// throughputs; `docs/explain/model-gpu.md` says which is which.
+/// Simulations use the clock of the latency measurements, the training model that of the published
+/// throughputs (`docs/explain/model-gpu.md`).
 #[test]
-fn a_clock_for_each_use() {
+fn simulation_and_training_clocks_are_separate() {
     let clocks = |name: &str| {
         let gpu = Gpu::named(name).unwrap();
         (gpu.core.clock_mhz, gpu.training.map(|training| training.clock_mhz))
@@ -99,7 +98,7 @@ fn a_clock_for_each_use() {
 }
 
 #[test]
-fn the_pages_name_every_gpu_and_link() {
+fn the_documentation_lists_every_gpu_and_link() {
     let model = include_str!("../../../../docs/explain/model-gpu.md");
     let header = model.lines().find(|line| line.starts_with("| parameter |")).unwrap();
     for name in Gpu::names() {

@@ -59,7 +59,7 @@ fn places(lab: &Lab, pool: &BuddyPool, buffer: &BuddyBuffer) -> Result<(), Error
     for (found, &entry) in found.as_chunks::<5>().0.iter().zip(&entries) {
         let extent = buffer.extent(u64::from(entry));
         let within = if extent.entries == buffer.entries() { entry } else { entry % ENTRIES_PER_PAGE as u32 };
-        let place = extent.place(u64::from(within)).expect("an entry of the extent");
+        let place = extent.locate(u64::from(within)).expect("an entry of the extent");
         let (device, buddy) = place.used(extent.target, SizeClass::Raw);
         // The last 16 bytes of a raw entry end its buddy part, or its device part if it has no other.
         let end =

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use buddy_codec::Codec;
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Place, SizeClass, Target, TargetRange, Targets};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Location, SizeClass, Target, TargetRange, Targets};
 use buddy_cuda::{BuddyBuffer, BuddyPool};
 use rayon::prelude::*;
 
@@ -82,7 +82,7 @@ fn memory(
         let extent = buffer.extent(first as u64);
         for i in first..first + entries.len() {
             let within = if extent.entries == buffer.entries() { i } else { i - first };
-            let place = extent.place(within as u64).expect("an entry of the extent");
+            let place = extent.locate(within as u64).expect("an entry of the extent");
             let (nibble, slot) = (bench.nibbles[i], &bench.slots[i]);
             let metadata = device[nibbles + place.nibble.byte as usize] >> place.nibble.shift & 15;
             same(metadata, nibble.bits(), || name(&format!("nibble of entry {i}")))?;
@@ -105,7 +105,7 @@ fn memory(
 }
 
 /// The slot's bytes that lie on the device, and in buddy memory.
-fn parts<'a>(place: &Place, target: Target, class: SizeClass, slot: &'a Entry) -> (&'a [u8], &'a [u8]) {
+fn parts<'a>(place: &Location, target: Target, class: SizeClass, slot: &'a Entry) -> (&'a [u8], &'a [u8]) {
     let (device, buddy) = place.used(target, class);
     slot[..(device.bytes + buddy.bytes) as usize].split_at(device.bytes as usize)
 }

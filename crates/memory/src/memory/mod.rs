@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use buddy_core::{ENTRY_BYTES, Extent, Place, Target};
+use buddy_core::{ENTRY_BYTES, Extent, Location, Target};
 
 use crate::{
     Error, FreeSpace, Handle, MetadataCache, PageEntry, Request, Spec, Traffic,
@@ -126,14 +126,14 @@ impl BuddyMemory {
     ///
     /// # Errors
     /// A handle that is not live, or an entry past the end.
-    pub fn place(&self, handle: Handle, entry: u64) -> Result<Place, Error> {
+    pub fn locate(&self, handle: Handle, entry: u64) -> Result<Location, Error> {
         let allocation = self.find(handle)?;
         let _held = allocation.shared()?;
         let offset = entry.saturating_mul(ENTRY_BYTES as u64);
         allocation.check(offset, 1)?;
         let address = self.address(&allocation) + offset;
         let line = self.page_table.line_extent(address)?;
-        Ok(line.place(entry % LINE_ENTRIES).expect("a line has 64 entries"))
+        Ok(line.locate(entry % LINE_ENTRIES).expect("a line has 64 entries"))
     }
 
     /// The page-table entry of page `page` of an allocation.

@@ -55,7 +55,7 @@ fn a_change_of_compressibility_moves_nothing() {
     for target in Target::ALL {
         let memory = memory(8);
         let handle = memory.allocate(&Request::new(2 * PAGE, codec(), target)).unwrap();
-        let places = || (0..128).map(|entry| memory.place(handle, entry).unwrap()).collect::<Vec<_>>();
+        let places = || (0..128).map(|entry| memory.locate(handle, entry).unwrap()).collect::<Vec<_>>();
         let (before, free) = (places(), memory.free_space());
         let mut model = vec![ZERO_ENTRY; 128];
         let up = SizeClass::ALL.into_iter();
@@ -80,15 +80,15 @@ fn the_bytes_lie_where_the_map_says() {
             let mut packed = Packed::default();
             codec().pack(&entry_of(class), &mut packed);
             memory.write(handle, entry as u64 * 128, &entry_of(class)).unwrap();
-            let place = memory.place(handle, entry as u64).unwrap();
+            let place = memory.locate(handle, entry as u64).unwrap();
             let (device, buddy) = place.used(target, class);
             let stored = [peek(&memory.device, device), peek(&memory.carve_out, buddy)].concat();
             assert_eq!(stored, packed.bytes(), "{target} {class}");
         }
         let page = memory.page_entry(handle, 0).unwrap();
         assert_eq!(page.target, target);
-        assert_eq!(page.frame * 512, memory.place(handle, 0).unwrap().device.start);
-        assert_eq!(u64::from(page.buddy_quarters) * 2048, memory.place(handle, 0).unwrap().buddy.start);
+        assert_eq!(page.frame * 512, memory.locate(handle, 0).unwrap().device.start);
+        assert_eq!(u64::from(page.buddy_quarters) * 2048, memory.locate(handle, 0).unwrap().buddy.start);
     }
 }
 
@@ -285,7 +285,7 @@ fn every_refusal_leaves_the_memory_as_it_was() {
         refuses(&memory, &range, || memory.write(handle, offset, &vec![9; len as usize]));
         refuses(&memory, &range, || read(&memory, handle, offset, len as usize).map(drop));
     }
-    assert!(matches!(memory.place(handle, u64::MAX), Err(Error::OutOfRange { .. })));
+    assert!(matches!(memory.locate(handle, u64::MAX), Err(Error::OutOfRange { .. })));
     assert_eq!(read(&memory, handle, 300, 0), Ok(vec![]));
 }
 
@@ -301,7 +301,7 @@ fn a_later_range_that_finds_no_room_gives_the_earlier_ones_back() {
 /// Overwrites the stored bytes of an entry of one sector by what no stream begins with: a zero base, then a run
 /// of 33 zero planes where 32 are left.
 fn break_stream(memory: &BuddyMemory, handle: Handle, entry: u64) {
-    let place = memory.place(handle, entry).unwrap();
+    let place = memory.locate(handle, entry).unwrap();
     let stream = [0b0000_0101, 0b1111_1000, 0, 0, 0, 0, 0, 0];
     assert!(codec().unpack(Nibble::from_bits(1).unwrap(), &stream).is_err());
     memory.device.store(place.device.start, &stream);
@@ -347,7 +347,7 @@ fn a_retarget_moves_what_changes_and_keeps_the_rest() {
     let handle = memory.allocate(&Request::by_pages(6 * PAGE, codec(), ranges)).unwrap();
     let data: Vec<u8> = (0..6 * 64).flat_map(|i| entry_of(SizeClass::ALL[i % 6])).collect();
     memory.write(handle, 0, &data).unwrap();
-    let place = |entry| memory.place(handle, entry).unwrap();
+    let place = |entry| memory.locate(handle, entry).unwrap();
     let (first, last) = (place(0), place(383));
     let done = memory.retarget(handle, &plan([Target::X1, Target::X16, Target::X4])).unwrap();
     assert_eq!((place(0), place(383)), (first, last));

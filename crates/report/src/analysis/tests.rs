@@ -9,7 +9,7 @@ fn outcome(codec: &str, classes: [u64; 6]) -> Outcome {
     let histogram = Histogram { classes, optimistic_bytes: 128 * classes[5] };
     let target = conservative_target(&[histogram], 0.3, true);
     let entries = histogram.entries();
-    let pages = PageMap::of_pages(entries.div_ceil(64), vec![SizeClass::Raw; entries as usize]);
+    let pages = PageMap::from_pages(entries.div_ceil(64), vec![SizeClass::Raw; entries as usize]);
     Outcome { codec: codec.to_owned(), target, fit: Fit::at(histogram, target), pages: Some(pages) }
 }
 

@@ -118,7 +118,7 @@ fn sizes(codecs: &[(&str, Classes)], snapshot: usize) -> AllocationSizes {
 /// Both pages, the entries in the order of their classes.
 fn pages(classes: &[u64; 6]) -> PageMap {
     let entries = SizeClass::ALL.iter().flat_map(|&class| vec![class; classes[class.index()] as usize]);
-    PageMap::of_pages(2, entries.collect())
+    PageMap::from_pages(2, entries.collect())
 }
 
 /// What a simulation found that took so many cycles.
