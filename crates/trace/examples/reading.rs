@@ -1,14 +1,15 @@
-//! How fast traces are read: `cargo run --release -p buddy-trace --example reading FILE...`.
+//! Measures how fast traces are read: `cargo run --release -p buddy-trace --example reading
+//! FILE...`.
 //!
-//! For each file its warp instructions, how many are read a second on one core, the same packed, and the packed bytes for
-//! each instruction. Seconds are those that the core worked for us, where the system tells (Linux), and else those that
-//! passed.
+//! For each file: warp instructions, instructions read per second on one core, the same when
+//! packed, and packed bytes per instruction. Times are CPU time where the system reports it
+//! (Linux), else wall time.
 
 use std::{io::Cursor, path::Path, time::Instant};
 
 use buddy_trace::{At, Code, Error, Kernel, open_kernel, packed};
 
-/// Reads a kernel to its end as the simulator does; gives its instructions.
+/// Reads a kernel to its end as the simulator does; returns its instructions.
 fn read(kernel: &mut dyn Kernel) -> Result<u64, Error> {
     let (mut code, mut count) = (Code::default(), 0);
     for block in 0..kernel.launch().blocks() {
@@ -26,14 +27,14 @@ fn read(kernel: &mut dyn Kernel) -> Result<u64, Error> {
     Ok(count)
 }
 
-/// Seconds that this thread has worked, or that have passed.
+/// Returns the thread's CPU seconds, or wall seconds.
 fn seconds(start: Instant) -> f64 {
     let worked = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = worked.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     nanoseconds.map_or_else(|| start.elapsed().as_secs_f64(), |worked| worked * 1e-9)
 }
 
-/// Million instructions a second.
+/// Returns the rate in million instructions per second.
 fn rate(mut kernel: impl FnMut() -> Result<Box<dyn Kernel>, Error>) -> Result<f64, Error> {
     let mut best = f64::INFINITY;
     for _ in 0..5 {

@@ -1,39 +1,39 @@
-//! A whole program on a GPU: its allocations, and what it does with them, one thing after the other.
+//! A whole GPU program: its allocations, copies and kernels.
 
 use buddy_core::AllocationInfo;
 
 use crate::Kernel;
 
-/// A program whose kernels walk its own allocations, so that every access finds its entry.
+/// A program whose kernels access its own allocations, so every access has an entry.
 ///
-/// It can be run any number of times, on several threads at once: a step makes its kernel anew each time.
+/// It can run repeatedly and on several threads at once: each run creates new kernels.
 pub struct Application {
     /// Name of the program in records.
     pub name: String,
-    /// Its allocations, by address; none overlap and each begins at an entry.
+    /// Allocations sorted by address; they do not overlap and are aligned to entries.
     pub allocations: Vec<AllocationInfo>,
-    /// Names of the allocations that lie in host memory.
+    /// Names of the allocations in host memory.
     pub host: Vec<String>,
-    /// Copies and kernels, in the order in which they run; none overlap.
+    /// Copies and kernels in execution order; they do not overlap in time.
     pub steps: Vec<Step>,
 }
 
-/// One thing that a program does.
+/// One step of a program.
 pub enum Step {
     /// Copies bytes from the host to device memory.
     Copy {
-        /// Bytes that cross the link.
+        /// Bytes copied.
         bytes: u64,
     },
-    /// Runs the kernel that this makes.
+    /// Runs the kernel that this creates.
     Kernel(MakeKernel),
 }
 
-/// Makes a kernel that begins at its first block.
+/// Creates a kernel at its first block.
 pub type MakeKernel = Box<dyn Fn() -> Box<dyn Kernel> + Send + Sync>;
 
 impl Step {
-    /// A step that runs a copy of this kernel.
+    /// Creates a step that runs a copy of this kernel.
     pub fn of(kernel: impl Kernel + Clone + Send + Sync + 'static) -> Self {
         Self::Kernel(Box::new(move || Box::new(kernel.clone())))
     }
@@ -45,7 +45,7 @@ mod tests {
     use crate::{Op, pattern::Arithmetic};
 
     #[test]
-    fn a_step_makes_its_kernel_each_time() {
+    fn a_step_creates_a_new_kernel_each_run() {
         let step = Step::of(Arithmetic::new(3, 64, Op::Fp32, 1, 1));
         let Step::Kernel(make) = step else { panic!("a kernel") };
         assert_eq!(make().launch().blocks(), 3);

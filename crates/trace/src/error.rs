@@ -1,14 +1,14 @@
-//! Why a trace cannot be used.
+//! Errors of trace files.
 
-/// A trace that cannot be read or written: the file, the line, and what is wrong there.
+/// A trace that cannot be read or written: file, line and problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}{}: {problem}", Line(*.line))]
 pub struct Error {
-    /// The file as it was named.
+    /// File name.
     pub file: String,
-    /// The line, counted from 1; 0 where no line is to blame.
+    /// Line number from 1; 0 if no line is at fault.
     pub line: u64,
-    /// The problem, with the offending value and what would be right.
+    /// The problem, with the offending value and the expected one.
     pub problem: Problem,
 }
 
@@ -20,65 +20,65 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// What is wrong with a trace.
+/// Problem with a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The file cannot be opened, read, written or decompressed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The file ends where more must follow.
+    /// The file ends too early.
     #[error("the file ends inside {0}")]
     Truncated(&'static str),
-    /// A line that should be something else.
+    /// An unexpected line.
     #[error("expected {expected}, found '{found}'")]
     Expected {
-        /// What would be right.
+        /// Expected value.
         expected: &'static str,
-        /// The start of what stands there.
+        /// Start of the text found.
         found: String,
     },
-    /// A header that is needed and is not there.
+    /// A missing header field.
     #[error("the header has no '{0}'")]
     Header(&'static str),
     /// A number outside its range.
     #[error("{what} is {found}; it must be {range}")]
     Range {
-        /// The quantity that is out of range, as the message names it.
+        /// Name of the quantity in the message.
         what: &'static str,
-        /// The value that the file has.
+        /// Value in the file.
         found: u64,
-        /// What would be right.
+        /// Expected value.
         range: &'static str,
     },
-    /// Fewer or more pieces than the header or the block announced.
+    /// Fewer or more elements than announced.
     #[error("found {found} {what} of {expected}")]
     Count {
-        /// What is counted, in the plural: blocks, warps, instructions.
+        /// Name of the elements, plural: blocks, warps, instructions.
         what: &'static str,
-        /// How many there are.
+        /// Number found.
         found: u64,
-        /// How many there should be.
+        /// Expected number.
         expected: u64,
     },
-    /// A piece more than the header announced.
+    /// An element beyond the announced number.
     #[error("{what} beyond the {expected} that the header announces")]
     Beyond {
-        /// What is there.
+        /// Name of the element.
         what: &'static str,
-        /// How many there should be.
+        /// Expected number.
         expected: u64,
     },
-    /// A packed trace that says something impossible.
+    /// A corrupt packed trace.
     #[error("not a whole packed trace: {0}")]
     Damaged(&'static str),
-    /// Machine code whose path depends on what is not known.
+    /// Machine code whose path or addresses depend on unknown values.
     #[error("{opcode} at {pc:04x} needs {what}, which this kernel and its data do not give")]
     Unknowable {
-        /// Where it stands.
+        /// Program counter of the instruction.
         pc: u64,
-        /// The instruction.
+        /// Opcode of the instruction.
         opcode: String,
-        /// What it lacks.
+        /// The missing value.
         what: &'static str,
     },
     /// A file outside the folder of its list.
@@ -86,26 +86,26 @@ pub enum Problem {
         "'{0}' is not inside the folder of its list; copy the file there and name it without '..' or a leading '/'"
     )]
     Outside(String),
-    /// The same block or warp twice.
+    /// A duplicate block or warp.
     #[error("{what} {index} comes twice")]
     Twice {
         /// `thread block` or `warp`.
         what: &'static str,
-        /// Number of the block or warp that comes again.
+        /// Number of the duplicate.
         index: u64,
     },
-    /// An active mask that does not fit the addresses beside it.
+    /// An active mask that does not match its addresses.
     #[error("mask {mask:08x} does not fit: {why}")]
     Mask {
         /// Active mask of the instruction, lane 0 lowest.
         mask: u32,
-        /// Which rule of the format the mask breaks.
+        /// Violated rule of the format.
         why: &'static str,
     },
 }
 
 impl Problem {
-    /// A line or word that is not what was expected, shown shortened.
+    /// Returns the error for an unexpected line or word, shortened.
     pub(crate) fn expected(expected: &'static str, found: &str) -> Self {
         let mut letters = found.trim().chars();
         let shown: String = letters.by_ref().take(40).flat_map(char::escape_debug).collect();

@@ -1,4 +1,4 @@
-//! Which files are traces, and how each is opened.
+//! Trace files: recognition by name, opening and writing.
 
 use std::{
     fs::File,
@@ -12,18 +12,18 @@ use crate::{
     packed,
 };
 
-/// The end of a packed kernel's name.
+/// File extension of a packed kernel.
 const PACKED: &str = ".warps";
 
-/// Whether a file of this name is one kernel's trace.
+/// Returns whether a file of this name is a kernel trace.
 pub fn is_kernel(name: &str) -> bool {
     [".traceg", ".traceg.xz", PACKED].iter().any(|end| name.ends_with(end))
 }
 
-/// Opens a kernel's trace: packed if its name ends in `.warps`, and else Accel-Sim's text.
+/// Opens a kernel trace: packed if the name ends in `.warps`, else Accel-Sim text.
 ///
 /// # Errors
-/// [`Error`] if the file cannot be read or begins wrongly.
+/// [`Error`] if the file cannot be read or its header is malformed.
 pub fn open_kernel(path: &Path) -> Result<Box<dyn Kernel>, Error> {
     if is_packed(path) {
         Ok(Box::new(packed::Reader::open(path)?))
@@ -32,7 +32,7 @@ pub fn open_kernel(path: &Path) -> Result<Box<dyn Kernel>, Error> {
     }
 }
 
-/// Writes a kernel's trace in the format that the file's name asks for.
+/// Writes a kernel trace in the format that the file's name implies.
 ///
 /// # Errors
 /// [`Error`] if the file cannot be written or the kernel cannot be read.
@@ -44,7 +44,7 @@ pub fn write_kernel(path: &Path, kernel: &mut dyn Kernel) -> Result<(), Error> {
     }
 }
 
-/// The same into any writer, of which the file's name only says the format.
+/// Writes a kernel trace to `out`; the name of `path` implies the format.
 ///
 /// # Errors
 /// As [`write_kernel`].
@@ -59,10 +59,10 @@ fn is_packed(path: &Path) -> bool {
     path.to_str().is_some_and(|name| name.ends_with(PACKED))
 }
 
-/// Opens a trace, which is a regular file: it may be read more than once.
+/// Opens a trace; it must be a regular file, since it may be read more than once.
 pub(crate) fn open(path: &Path) -> Result<File, Error> {
     let failed = |error| Error { file: path.display().to_string(), line: 0, problem: Problem::Io(error) };
-    // Asked before opening, which would wait at a pipe that nobody writes to.
+    // Checked before opening, which would block on a pipe without a writer.
     let kind = std::fs::metadata(path).map_err(failed)?;
     if !kind.is_file() {
         return Err(failed(io::Error::other("not a regular file; a trace may be read more than once")));

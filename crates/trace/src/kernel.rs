@@ -1,13 +1,13 @@
-//! What a kernel is: a grid of thread blocks, and the instructions of each warp on demand.
+//! The `Kernel` trait: a grid of thread blocks, with the instructions of each warp on demand.
 
 use std::collections::BTreeMap;
 
 use crate::{Code, Error, Problem, WARP_LANES};
 
-/// The most threads a block may have.
+/// Largest number of threads per block.
 pub const MAX_BLOCK_THREADS: u64 = 1024;
 
-/// The shape of a kernel and what one of its blocks needs.
+/// Launch configuration of a kernel and resources per block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Name of the kernel in reports; not unique in a program.
@@ -16,14 +16,14 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Bytes of shared memory of a block.
+    /// Bytes of shared memory per block.
     pub shared_bytes: u32,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
 }
 
 impl Launch {
-    /// A one-dimensional launch with 32 registers and no shared memory.
+    /// Returns a one-dimensional launch with 32 registers and no shared memory.
     pub fn linear(name: &str, blocks: u32, threads: u32) -> Self {
         Self {
             name: name.to_owned(),
@@ -34,23 +34,23 @@ impl Launch {
         }
     }
 
-    /// How many blocks the grid has; the largest number where they pass 64 bits.
+    /// Returns the number of blocks, saturating at `u64::MAX`.
     pub fn blocks(&self) -> u64 {
         self.grid.iter().fold(1, |all: u64, &n| all.saturating_mul(u64::from(n)))
     }
 
-    /// How many threads a block has.
+    /// Returns the number of threads per block.
     pub fn threads(&self) -> u64 {
         self.block.iter().fold(1, |all: u64, &n| all.saturating_mul(u64::from(n)))
     }
 
-    /// How many warps a block has.
+    /// Returns the number of warps per block.
     pub fn warps(&self) -> u32 {
         self.threads().div_ceil(u64::from(WARP_LANES)) as u32
     }
 }
 
-/// Checks that a launch is one that a GPU could run.
+/// Checks that a GPU could run the launch.
 pub(crate) fn check_launch(launch: &Launch) -> Result<(), Problem> {
     let range = |what, found, range, ok| if ok { Ok(()) } else { Err(Problem::Range { what, found, range }) };
     let (blocks, threads) = (launch.blocks(), launch.threads());
@@ -63,56 +63,58 @@ pub(crate) fn check_launch(launch: &Launch) -> Result<(), Problem> {
     range("shmem", shared, "at most 1 MiB", shared <= 1 << 20)
 }
 
-/// A piece of a kernel's work: which block in launch order, which warp of it, and the how-manieth piece.
+/// Position of a chunk in a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
-    /// The block, counted in the order of launching.
+    /// Block number in launch order.
     pub block: u64,
-    /// The warp within its block.
+    /// Warp number in its block.
     pub warp: u32,
-    /// The piece, from 0 on.
+    /// Chunk number in the warp, from 0.
     pub step: u32,
 }
 
 /// A source of warp instructions.
 pub trait Kernel {
-    /// Grid, block and resources of the launch; the same for the kernel's whole life.
+    /// Returns the launch; constant over the kernel's life.
     fn launch(&self) -> &Launch;
 
-    /// Puts the next piece of a warp into `code`, which comes empty; it stays empty at the end of the warp.
+    /// Fills `code`, which must be empty, with the next chunk of a warp; leaves it empty at the
+    /// warp's end.
     ///
-    /// Blocks are asked for in order: block `n` not before every warp of the blocks before it has been asked
-    /// for its first piece. The pieces of one warp are asked for in order as well.
+    /// Blocks are requested in order: block `n` only after the first chunk of every warp of earlier
+    /// blocks. Chunks of a warp are requested in order.
     ///
     /// # Errors
-    /// [`Error`] where the pieces come from a file that is not a trace.
+    /// [`Error`] if the trace file is malformed.
     fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error>;
 
-    /// The names that [`Code::opcode`] numbers; more of them may come as the kernel is read.
+    /// Returns the names of the opcode numbers of [`Code::opcode`]; the list may grow as the kernel
+    /// is read.
     fn opcodes(&self) -> &[String] {
         &[]
     }
 
-    /// How often opcodes were handed out so far whose timing is a guess, by name: what is not known counts as an
-    /// integer instruction, and with addresses as a load or a store.
+    /// Returns the executions of opcodes without a timing model so far, by name. They are timed as
+    /// integer instructions, or with addresses as loads or stores.
     fn unknown(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }
 }
 
-/// What a program does, one after the other.
+/// One item of a kernel list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// Copies bytes from the host to device memory.
     Copy {
-        /// First device address that is written.
+        /// Destination address in device memory.
         address: u64,
-        /// Bytes that cross the link.
+        /// Bytes copied.
         bytes: u64,
     },
-    /// Runs the kernel of this file.
+    /// Runs the kernel in this file.
     Kernel(std::path::PathBuf),
-    /// Something else, which is not simulated: the line of the list.
+    /// A line of the list that is not simulated.
     Other(String),
 }
 
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_threads_and_warps() {
+    fn launches_count_blocks_threads_and_warps() {
         let launch = Launch { grid: [3, 4, 5], block: [33, 2, 1], ..Launch::linear("k", 1, 1) };
         assert_eq!((launch.blocks(), launch.threads(), launch.warps()), (60, 66, 3));
         let huge = Launch { grid: [u32::MAX, 2, 1], ..launch };

@@ -1,14 +1,15 @@
-//! Warp-level streams: what each warp of a kernel executes, and which addresses it touches.
+//! Warp-level instruction and address streams of kernels.
 //!
-//! A [`Kernel`] hands out the [instructions](Inst) of its warps a piece at a time. There are two kinds. A
-//! [generated](pattern) kernel is a small description that makes each piece when it is asked for, so that a
-//! billion instructions need no file. A traced kernel reads a file and keeps only the blocks that are being executed:
-//! the [text](accel) that Accel-Sim's tracer writes, plain or compressed with xz, or our own [packed] format.
+//! A [`Kernel`] supplies the [instructions](Inst) of its warps in chunks. A [generated](pattern)
+//! kernel makes each chunk on demand from a small description, so a billion instructions need no
+//! file. A traced kernel reads a file and holds only the blocks in execution: the [text](accel) of
+//! Accel-Sim's tracer, plain or compressed with xz, or our [packed] format.
 
 #![forbid(unsafe_code)]
 
 pub mod accel;
 mod application;
+mod block_queue;
 mod error;
 mod files;
 mod inst;
@@ -17,7 +18,6 @@ mod opcode;
 mod opcodes;
 pub mod packed;
 pub mod pattern;
-mod pending;
 pub mod sass;
 
 pub use application::{Application, MakeKernel, Step};

@@ -2,10 +2,10 @@
 
 use crate::Op;
 
-/// The class of a traced opcode; `None` for the generic `LD` and `ST`, whose address decides.
+/// Classifies a SASS opcode; `None` for the generic `LD` and `ST`, whose address decides.
 ///
-/// The pipes are those of Volta and later: comparisons and selections of any type run beside integers, products of
-/// integers on a pipe of their own. What the uniform datapath does takes only an issue slot.
+/// Pipes as on Volta and later: comparisons and selections of any type run on the integer pipe,
+/// integer multiply-adds on their own. Uniform-datapath instructions take only an issue slot.
 pub(crate) fn classify(opcode: &str) -> Option<Op> {
     let name = opcode.split('.').next().unwrap_or_default();
     Some(match name {
@@ -15,7 +15,7 @@ pub(crate) fn classify(opcode: &str) -> Option<Op> {
         "STG" | "STL" | "SUST" => Op::StoreGlobal,
         "LDS" | "LDSM" => Op::LoadShared,
         "STS" | "STSM" => Op::StoreShared,
-        // Lanes that count up the same word are added up first.
+        // Lanes that increment the same word are combined first.
         "ATOMS" if opcode.starts_with("ATOMS.POPC") => Op::StoreShared,
         "ATOMS" => Op::AtomicShared,
         "LDC" | "LDCU" => Op::LoadConstant,
@@ -47,13 +47,13 @@ pub(crate) fn classify(opcode: &str) -> Option<Op> {
         | "CS2UR" | "B2R" | "R2B" | "VOTE" | "VOTEU" | "MATCH" | "KILL" | "BPT" | "ULDC" | "LEPC"
         | "PMTRIG" | "LDGDEPBAR" | "ARRIVES" | "GETLMEMBASE" | "SETLMEMBASE" | "ELECT" | "RPCMOV"
         | "ACQBULK" => Op::Control,
-        // The uniform datapath: one of these and the name of the vector instruction.
+        // Uniform datapath: `U` and the name of the vector instruction.
         name if name.strip_prefix('U').is_some_and(is_uniform) => Op::Control,
         _ => Op::Unknown,
     })
 }
 
-/// Whether the uniform datapath has an instruction of this name, behind its `U`.
+/// Returns whether the uniform datapath has an instruction of this name, after its `U`.
 fn is_uniform(name: &str) -> bool {
     matches!(
         name,
@@ -88,7 +88,7 @@ fn is_uniform(name: &str) -> bool {
     )
 }
 
-/// Bytes per lane, from the opcode's suffix.
+/// Returns the bytes per lane, from the opcode's suffix.
 pub(crate) fn width(opcode: &str) -> u8 {
     let mut width = 4;
     for part in opcode.split('.').skip(1) {
@@ -104,8 +104,8 @@ pub(crate) fn width(opcode: &str) -> u8 {
     width
 }
 
-/// An opcode that reads back as this instruction class and width.
-pub(crate) fn spell(op: Op, width: u8) -> String {
+/// Returns an opcode that classifies as this instruction class and width.
+pub(crate) fn format_opcode(op: Op, width: u8) -> String {
     let name = match op {
         Op::Int => "IADD3",
         Op::Imad => "IMAD",
@@ -145,17 +145,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spelt_reads_back() {
+    fn formatted_opcodes_classify_as_their_op() {
         for op in Op::ALL {
             for bytes in [1, 2, 4, 8, 16] {
-                let text = spell(op, bytes);
+                let text = format_opcode(op, bytes);
                 assert_eq!((classify(&text), width(&text)), (Some(op), bytes), "{text}");
             }
         }
     }
 
     #[test]
-    fn traced_opcodes_have_their_class() {
+    fn traced_opcodes_are_classified() {
         let cases = [
             ("IMAD.WIDE", Op::Imad),
             ("FSETP.GEU.AND", Op::Int),

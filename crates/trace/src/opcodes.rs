@@ -1,43 +1,44 @@
-//! The opcodes of a traced kernel by number, and how often those were executed whose timing is a guess.
+//! Numbered opcodes of a traced kernel, with counts of those that have no timing model.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{Op, Problem, opcode::classify};
 
-/// The most opcodes that a kernel may have; all of SASS with its suffixes is fewer.
-const MOST: usize = 1 << 12;
+/// Largest number of opcodes per kernel; all of SASS with its suffixes is fewer.
+const MAX_OPCODES: usize = 1 << 12;
 
-/// Opcodes in the order of their first appearance.
+/// Opcodes in order of first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Opcodes {
     names: Vec<String>,
     numbers: HashMap<(String, bool), u16>,
-    /// By number: how often it was executed, and what to say of it if it is a guess.
+    /// By number: executions, and the suffix for reports if the opcode is unknown.
     executed: Vec<(u64, Option<&'static str>)>,
 }
 
 impl Opcodes {
-    /// The number of an opcode that was traced with or without addresses.
+    /// Returns the number of an opcode traced with or without addresses.
     ///
     /// # Errors
-    /// [`Problem`] if there are more opcodes than any machine has.
+    /// [`Problem`] if there are more than 4096 opcodes.
     pub(crate) fn intern(&mut self, name: &str, addresses: bool) -> Result<u16, Problem> {
         let key = (name.to_owned(), addresses);
         if let Some(&number) = self.numbers.get(&key) {
             return Ok(number);
         }
-        if self.names.len() == MOST {
+        if self.names.len() == MAX_OPCODES {
             let what = "the number of different opcodes";
-            return Err(Problem::Range { what, found: MOST as u64 + 1, range: "at most 4096" });
+            return Err(Problem::Range { what, found: MAX_OPCODES as u64 + 1, range: "at most 4096" });
         }
         let number = self.names.len() as u16;
         self.names.push(name.to_owned());
-        self.executed.push((0, doubt(name, addresses)));
+        self.executed.push((0, unknown_suffix(name, addresses)));
         self.numbers.insert(key, number);
         Ok(number)
     }
 
-    /// Notes that an opcode was executed by these lanes. Where there are none, it has no addresses and needs none.
+    /// Counts an execution by these lanes. With all lanes predicated off, the opcode needs no
+    /// addresses.
     #[inline]
     pub(crate) fn count(&mut self, number: u16, mask: u32) {
         self.executed[usize::from(number)].0 += u64::from(mask != 0);
@@ -47,15 +48,20 @@ impl Opcodes {
         &self.names
     }
 
-    /// How often opcodes were executed whose timing is a guess.
+    /// Returns the executions of opcodes without a timing model.
     pub(crate) fn unknown(&self) -> BTreeMap<String, u64> {
         let executed = self.names.iter().zip(&self.executed);
-        executed.filter_map(|(name, &(count, doubt))| Some((format!("{name}{}", doubt?), count))).collect()
+        executed
+            .filter_map(|(name, &(count, unknown_suffix))| {
+                Some((format!("{name}{}", unknown_suffix?), count))
+            })
+            .collect()
     }
 }
 
-/// What is behind the name of an opcode that is not known, or not known to be used so.
-fn doubt(name: &str, addresses: bool) -> Option<&'static str> {
+/// Returns the report suffix of an unknown opcode, or of one traced unexpectedly with or without
+/// addresses.
+fn unknown_suffix(name: &str, addresses: bool) -> Option<&'static str> {
     let op = classify(name);
     match (addresses, op) {
         (_, Some(Op::Unknown)) => Some(""),
@@ -66,7 +72,7 @@ fn doubt(name: &str, addresses: bool) -> Option<&'static str> {
     }
 }
 
-/// Whether instructions of a class come with addresses.
+/// Returns whether instructions of a class have addresses.
 pub(crate) fn has_addresses(op: Op) -> bool {
     op.is_global() || op.is_shared() || op == Op::LoadConstant
 }
@@ -76,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_a_guess_is_counted_by_name() {
+    fn unknown_opcodes_are_counted_by_name() {
         let mut opcodes = Opcodes::default();
         let cases = [
             ("IMAD.WIDE", false, None),
@@ -100,9 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn more_opcodes_than_any_machine_has_are_refused() {
+    fn more_than_4096_opcodes_are_refused() {
         let mut opcodes = Opcodes::default();
-        (0..MOST).for_each(|n| assert_eq!(usize::from(opcodes.intern(&format!("O{n}"), false).unwrap()), n));
+        (0..MAX_OPCODES)
+            .for_each(|n| assert_eq!(usize::from(opcodes.intern(&format!("O{n}"), false).unwrap()), n));
         assert!(opcodes.intern("ONE.MORE", false).unwrap_err().to_string().contains("at most 4096"));
     }
 }

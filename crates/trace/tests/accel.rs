@@ -1,4 +1,5 @@
-//! The Accel-Sim format: a real trace, everything written reads back, and nothing malformed gets through.
+//! The Accel-Sim format: real traces are read, written ones round-trip, and malformed ones are
+//! refused.
 
 mod common;
 
@@ -11,7 +12,7 @@ use buddy_trace::{
 };
 use common::{Gaps, Warp, plain, warps};
 
-/// Four blocks of a real vectorAdd trace: its first three and its last.
+/// Returns the folder of a real vectorAdd trace: its first three blocks and its last.
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectoradd")
 }
@@ -21,7 +22,7 @@ fn read(text: &str) -> Result<Vec<Warp>, Error> {
 }
 
 #[test]
-fn a_real_trace_reads_plain_and_compressed() {
+fn a_real_trace_is_read_plain_and_compressed() {
     let items = accel::read_list(&folder()).unwrap();
     assert_eq!(items[0], Item::Copy { address: 0x7fb0_fc40_0000, bytes: 200_000 });
     let Item::Kernel(path) = &items[2] else { panic!("{items:?}") };
@@ -32,13 +33,13 @@ fn a_real_trace_reads_plain_and_compressed() {
     let (load, addresses) = &all[0][10];
     assert_eq!((load.op, load.dst, load.src[0], load.width), (Op::LoadGlobal, 4, 4, 4));
     assert_eq!((addresses.len(), addresses[1]), (32, 0x7fb0_fc43_0e04));
-    assert_eq!(kernel.heap_bytes(), 0, "what every warp has taken is forgotten");
+    assert_eq!(kernel.heap_bytes(), 0, "consumed blocks are freed");
     let mut packed = Reader::open(&path.with_extension("traceg.xz")).unwrap();
     assert_eq!(warps(&mut packed).unwrap(), all);
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn written_traces_round_trip() {
     let array = |base| Array { base, element_bytes: 4 };
     let mut kernels: [Box<dyn Kernel>; 4] = [
         Box::new(Stream::new(Launch::linear("s", 3, 96), &[array(4096)], &[array(0)], 500, 3)),
@@ -55,7 +56,7 @@ fn what_is_written_reads_back() {
 }
 
 #[test]
-fn a_written_file_may_be_compressed() {
+fn written_files_may_be_compressed() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let mut kernel = RandomSectors::new(2, 64, 1 << 30, 1 << 20, 3);
     for name in ["written.traceg", "written.traceg.xz"] {
@@ -73,12 +74,12 @@ const SMALL: &str = "-kernel name = k\n-grid dim = (2,1,1)\n-block dim = (33,1,1
     0000 00000003 0 ST.E 2 R4 R5 4 0 0x20000000 0x30000000 0\n#END_TB\n";
 
 #[test]
-fn a_small_trace_by_hand() {
+fn a_hand_written_trace_parses_as_written() {
     let all = plain(read(SMALL).unwrap());
     let none = NO_REGISTER;
     let addresses: Vec<u64> = (0..32).map(|lane| 0x80 + 8 * lane).collect();
     assert_eq!(all[0][0], (Op::LoadGlobal, u32::MAX, 4, [2, none, none, none], 8, addresses));
-    // The generic load lies in the window of shared memory, the generic store does not.
+    // The generic load is in the shared-memory window, the generic store is not.
     assert_eq!(all[0][1].0, Op::LoadShared);
     assert_eq!(all[0][1].5, [0x1000_0000, 0x1000_000c]);
     assert_eq!(all[3][0].0, Op::StoreGlobal);
@@ -100,8 +101,8 @@ fn line_numbers_and_old_positions_are_skipped() {
 }
 
 #[test]
-fn every_truncation_is_one_clear_error() {
-    // All but the last newline is needed.
+fn every_truncation_is_a_one_line_error() {
+    // Everything but the last newline is required.
     for end in 0..SMALL.len() - 1 {
         let Err(error) = read(&SMALL[..end]) else { panic!("the first {end} bytes read as a whole trace") };
         let message = error.to_string();
@@ -161,7 +162,7 @@ fn each_kind_of_damage_has_its_message() {
 }
 
 #[test]
-fn nothing_is_dropped_in_silence() {
+fn extra_blocks_warps_and_lines_are_errors() {
     let twice = SMALL.to_owned() + &SMALL[SMALL.find("#BEGIN_TB").unwrap()..];
     let cases = [
         (twice.clone(), "a thread block beyond the 2 that the header announces"),
@@ -175,12 +176,12 @@ fn nothing_is_dropped_in_silence() {
         let error = read(&text).unwrap_err().to_string();
         assert!(error.contains(message), "{message}: {error}");
     }
-    // Remarks and blank lines may follow.
+    // Comments and blank lines may follow.
     assert!(read(&format!("{SMALL}\n# the end\n\n")).is_ok());
 }
 
 #[test]
-fn an_instruction_with_addresses_is_an_access_whatever_its_name() {
+fn any_opcode_with_addresses_is_a_memory_access() {
     let cases = [
         ("1 R4 LDG.E.64 1 R2", "0 REDG.E.ADD.STRONG.GPU 1 R2", Op::Reduce, 4),
         ("1 R4 LDG.E.64 1 R2", "1 R4 ATOMX.E.ADD.64 1 R2", Op::Atomic, 8),
@@ -193,12 +194,12 @@ fn an_instruction_with_addresses_is_an_access_whatever_its_name() {
         let all = plain(read(&SMALL.replacen(from, to, 1)).unwrap());
         assert_eq!((all[0][0].0, all[0][0].4, all[0][0].5.len()), (op, width, 32), "{to}");
     }
-    // An address of the window of shared memory decides, as for a generic load.
+    // An address in the shared-memory window decides, as for a generic load.
     assert_eq!(plain(read(&SMALL.replace("LD.E", "FOO.E")).unwrap())[0][1].0, Op::LoadShared);
 }
 
 #[test]
-fn what_is_not_known_is_counted() {
+fn unknown_opcodes_are_counted() {
     let text = SMALL.replace("EXIT", "WHATEVER").replace("LDG.E.64", "FOO.64");
     let mut kernel = Reader::new("test", Cursor::new(text.into_bytes())).unwrap();
     warps(&mut kernel).unwrap();
@@ -207,7 +208,7 @@ fn what_is_not_known_is_counted() {
 }
 
 #[test]
-fn real_traces_hold_nothing_unknown() {
+fn real_traces_have_no_unknown_opcodes() {
     let mut kernel = Reader::open(&folder().join("kernel-1.traceg")).unwrap();
     let mut code = Code::default();
     kernel.fill(At { block: 0, warp: 0, step: 0 }, &mut code).unwrap();
@@ -224,7 +225,7 @@ fn an_endless_line_is_refused() {
 }
 
 #[test]
-fn lists_name_what_is_wrong() {
+fn malformed_lists_are_named_errors() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let error = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -245,7 +246,7 @@ fn lists_name_what_is_wrong() {
     assert!(error("copy.g", "MemcpyHtoD,7fb0,20\nkernel-1.traceg\n").contains("expected 'MemcpyHtoD,0x"));
     std::fs::write(folder.join("other.g"), "# a remark\nMemcpyDtoH,0x10,4\nsub/kernel-1.traceg\n").unwrap();
     let items = accel::read_list(&folder.join("other.g")).unwrap();
-    assert_eq!(items[0], Item::Other("MemcpyDtoH,0x10,4".to_owned()), "what is not simulated is handed on");
+    assert_eq!(items[0], Item::Other("MemcpyDtoH,0x10,4".to_owned()), "other lines are passed through");
     assert_eq!(items[1], Item::Kernel(folder.join("sub/kernel-1.traceg")));
     assert!(Reader::open(&folder).err().unwrap().to_string().contains("not a regular file"));
     let missing = folder.join("none");

@@ -1,4 +1,4 @@
-//! The packed format: everything comes back, it is small, and nothing damaged gets through.
+//! The packed format: traces round-trip, are small, and corrupt ones are refused.
 
 mod common;
 
@@ -40,25 +40,25 @@ fn generated() -> Vec<Box<dyn Kernel>> {
     ]
 }
 
-/// The real kernel in text.
+/// Returns the real kernel in text form.
 fn real() -> Reader {
     Reader::open(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectoradd/kernel-1.traceg")).unwrap()
 }
 
 #[test]
-fn what_is_packed_comes_back() {
+fn packed_traces_round_trip_exactly() {
     for mut kernel in generated() {
         let (bytes, _) = pack(kernel.as_mut());
         let again = open(&bytes).unwrap();
         assert_eq!(again.launch(), kernel.launch());
-        // As instructions, not only as what they do: strides stay strides and lists lists.
+        // Exact: strides stay strides and lists stay lists.
         let (again, first) = (unpack(&bytes).unwrap(), warps(kernel.as_mut()).unwrap());
         assert!(exact(again) == exact(first), "{}", kernel.launch().name);
     }
 }
 
 #[test]
-fn text_packed_and_text_again_are_equal_as_read() {
+fn text_traces_survive_packing() {
     let (bytes, written) = pack(&mut real());
     assert_eq!(written.instructions, 489);
     let mut text = Vec::new();
@@ -67,13 +67,13 @@ fn text_packed_and_text_again_are_equal_as_read() {
     let (all, first) = (warps(&mut again).unwrap(), warps(&mut real()).unwrap());
     assert_eq!(plain(all), plain(first.clone()));
     assert_eq!(again.launch(), real().launch());
-    // The opcodes' names are kept, though the model looks at their classes only.
+    // Opcode names are kept, though the model uses only their classes.
     assert!(again.opcodes().iter().any(|name| name == "IMAD.WIDE"), "{:?}", again.opcodes());
     assert!(exact(unpack(&bytes).unwrap()) == exact(first));
 }
 
 #[test]
-fn unknown_opcodes_are_counted_here_too() {
+fn unknown_opcodes_are_counted() {
     let text =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectoradd/kernel-1.traceg"));
     let text = text.unwrap().replace("FADD", "NEVER.HEARD");
@@ -84,7 +84,7 @@ fn unknown_opcodes_are_counted_here_too() {
 }
 
 #[test]
-fn a_stream_takes_far_less_than_a_byte_an_instruction() {
+fn a_stream_packs_below_a_twentieth_of_a_byte_per_instruction() {
     let array = |base| Array { base, element_bytes: 4 };
     let launch = Launch::linear("triad", 1000, 256);
     let mut stream = Stream::new(launch, &[array(1 << 20), array(1 << 30)], &[array(0)], 256_000, 2);
@@ -94,7 +94,7 @@ fn a_stream_takes_far_less_than_a_byte_an_instruction() {
 }
 
 #[test]
-fn a_file_is_known_by_its_name() {
+fn the_file_name_selects_the_format() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let first = plain(warps(&mut real()).unwrap());
     for name in ["by-name.warps", "by-name.traceg", "by-name.traceg.xz"] {
@@ -105,14 +105,14 @@ fn a_file_is_known_by_its_name() {
     }
 }
 
-/// A short file with every kind of step.
+/// Returns a short file with every kind of step.
 fn small() -> Vec<u8> {
     let mut bytes = Vec::new();
     packed::write(&mut bytes, &mut Every(Launch::linear("every", 2, 64))).unwrap();
     bytes
 }
 
-/// Arithmetic, a strided access, lists that repeat and do not, lanes that are off.
+/// Arithmetic, a strided access, repeated and new lists, lanes predicated off.
 struct Every(Launch);
 
 impl Kernel for Every {
@@ -138,7 +138,7 @@ impl Kernel for Every {
     }
 }
 
-/// The example of the documentation: a block of one warp that loads, and another 128 bytes further.
+/// The documented example: two blocks of one warp that load, 128 bytes apart.
 struct Example(Launch);
 
 impl Kernel for Example {
@@ -155,7 +155,7 @@ impl Kernel for Example {
     }
 }
 
-/// The hexadecimal bytes of the example; what stands behind two blanks is a remark.
+/// Returns the bytes of the documented example; text after two blanks is a comment.
 fn documented() -> Vec<u8> {
     let page = include_str!("../../../docs/reference/traces.md");
     let block = page.split("```example\n").nth(1).unwrap().split("```").next().unwrap();
@@ -165,7 +165,7 @@ fn documented() -> Vec<u8> {
 }
 
 #[test]
-fn the_example_of_the_documentation_reads() {
+fn the_documented_example_decodes() {
     let mut kernel = Example(Launch::linear("example", 2, 32));
     let (bytes, _) = pack(&mut kernel);
     let show = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
@@ -192,7 +192,7 @@ fn every_truncation_and_every_flipped_bit_is_an_error() {
     );
 }
 
-/// Makes the checksums right again, so that damage reaches what lies behind them.
+/// Recomputes the checksums, so that corruption reaches the decoder.
 fn reseal(bytes: &mut [u8]) {
     let mut at = 12;
     while let Some(head) = bytes.get(at..at + 4) {
@@ -205,7 +205,7 @@ fn reseal(bytes: &mut [u8]) {
 }
 
 #[test]
-fn damage_behind_a_right_checksum_gives_a_value_or_an_error() {
+fn corruption_with_valid_checksums_is_a_value_or_an_error() {
     let bytes = small();
     let mut refused = 0;
     for at in 20..bytes.len() {
@@ -221,7 +221,7 @@ fn damage_behind_a_right_checksum_gives_a_value_or_an_error() {
 
 proptest! {
     #[test]
-    fn any_warps_come_back(seed in any::<u64>(), blocks in 1u32..5, threads in 1u32..130) {
+    fn random_warps_round_trip(seed in any::<u64>(), blocks in 1u32..5, threads in 1u32..130) {
         let launch = Launch::linear("random", blocks, threads);
         let mut kernel = Random { launch, seed };
         let (bytes, _) = pack(&mut kernel);
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_behind_right_checksums_are_safe(
+    fn random_bytes_with_valid_checksums_never_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)
     ) {
         let mut bytes = small();
@@ -242,7 +242,7 @@ proptest! {
     }
 }
 
-/// Warps that share nothing but their seed.
+/// Random warps from a seed.
 struct Random {
     launch: Launch,
     seed: u64,

@@ -1,4 +1,5 @@
-//! Machine code executed on the CPU: kernels of `crates/gpu-lab/kernels/micro`, as three architectures have them.
+//! Machine code executed on the CPU: kernels of `crates/gpu-lab/kernels/micro`, compiled for three
+//! architectures.
 
 mod common;
 
@@ -35,7 +36,7 @@ fn kernel(
 #[test]
 fn a_vector_add_reads_and_writes_its_elements() {
     for text in TEXTS {
-        // The last of 300 elements lies in the tenth warp, which has 12 lanes left.
+        // The last of 300 elements is in the tenth warp, which has 12 active lanes.
         let arrays = (0..3).map(|index| array(index, 1200, Content::Unknown)).collect();
         let arguments = [pointer(0), pointer(1), pointer(2), Argument::Int(300)];
         let all = warps(&mut kernel(text, "vector_add", (5, 64), &arguments, arrays)).unwrap();
@@ -73,7 +74,7 @@ fn a_chase_follows_its_pointers() {
 }
 
 #[test]
-fn a_histogram_is_the_one_that_a_loop_counts() {
+fn a_histogram_matches_the_cpu_result() {
     for text in TEXTS {
         let data: Vec<u32> = (0..1000u32).map(|n| n.wrapping_mul(2_654_435_761) >> 7).collect();
         let arrays =
@@ -92,13 +93,13 @@ fn a_histogram_is_the_one_that_a_loop_counts() {
 }
 
 #[test]
-fn what_depends_on_unknown_data_is_refused() {
+fn paths_that_depend_on_unknown_data_are_refused() {
     for text in TEXTS {
         let arrays = vec![array(0, 32, Content::Unknown), array(1, 8, Content::Unknown)];
         let arguments = [pointer(0), Argument::Int(10), pointer(1)];
         let error = warps(&mut kernel(text, "chase", (1, 1), &arguments, arrays)).unwrap_err().to_string();
         assert!(error.contains("LD.E.64 at") && error.contains("needs a known address"), "{error}");
-        // One element too many for its array.
+        // One element past the end of its array.
         let arrays = (0..3).map(|index| array(index, 400, Content::Unknown)).collect();
         let arguments = [pointer(0), pointer(1), pointer(2), Argument::Int(101)];
         let error =
@@ -108,9 +109,9 @@ fn what_depends_on_unknown_data_is_refused() {
 }
 
 #[test]
-fn lanes_that_part_meet_again() {
+fn diverged_lanes_reconverge() {
     for text in TEXTS {
-        // Two rows for two warps: one of 40 elements, one of 3. Every lane must be there for the shuffles.
+        // Two rows for two warps, of 40 and 3 elements. Every lane must be active for the shuffles.
         let rows = Content::Words(vec![0, 40, 43]);
         let columns = Content::Words((0..43).collect());
         let arrays = vec![

@@ -1,15 +1,15 @@
 //! The header of a kernel file: `-name = value` lines up to the first line that starts with `#`.
 
-use super::{lines::Lines, words::wrong};
+use super::{lines::Lines, words::unexpected};
 use crate::{Error, Launch, Problem, check_launch};
 
-/// What the header of a kernel file says.
+/// Parsed header of a kernel file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) launch: Launch,
-    /// Where the window of shared memory begins, for generic loads and stores; 0 where there is none.
+    /// Base of the shared-memory window for generic loads and stores; 0 if none.
     pub(super) shared_base: u64,
-    /// Words before the PC: a source line, or in old versions the block and the warp.
+    /// Words before the PC: a source line, or in old versions block and warp.
     pub(super) leading_words: usize,
 }
 
@@ -59,12 +59,12 @@ fn split(line: &str) -> Result<(&str, &str), Problem> {
     Ok((name.trim(), value.trim()))
 }
 
-/// A header's line as text; a name may hold any letter.
+/// Returns a header line as UTF-8 text.
 fn text(line: &[u8]) -> Result<&str, Problem> {
-    std::str::from_utf8(line).map_err(|_| wrong("text", line))
+    std::str::from_utf8(line).map_err(|_| unexpected("text", line))
 }
 
-/// A number of a range.
+/// Parses a number within a range.
 fn within(
     what: &'static str,
     text: &str,
@@ -89,12 +89,12 @@ fn hex(text: &str) -> Result<u64, Problem> {
 }
 
 fn triple(text: &str) -> Result<[u32; 3], Problem> {
-    let wrong = || Problem::expected("a size '(x,y,z)'", text);
-    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
-    numbers(inner).ok_or_else(wrong)
+    let unexpected = || Problem::expected("a size '(x,y,z)'", text);
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(unexpected)?;
+    numbers(inner).ok_or_else(unexpected)
 }
 
-/// Three numbers between commas.
+/// Parses three comma-separated numbers.
 pub(super) fn numbers(text: &str) -> Option<[u32; 3]> {
     let mut parts = text.split(',').map(|part| part.trim().parse().ok());
     let found = [parts.next()??, parts.next()??, parts.next()??];

@@ -1,46 +1,46 @@
 //! One instruction line:
 //! `PC MASK ndst [R%d] OPCODE nsrc [R%d ...] width [mode addresses] imm`.
 //!
-//! What stands between the mask and the addresses is the same each time one instruction is executed. It is read
-//! once and then only compared.
+//! The words between mask and addresses are the same on each execution of an instruction. They are
+//! parsed once and compared afterwards.
 
 use super::{
     header::Header,
-    words::{Words, digits, wrong},
+    words::{Words, digits, unexpected},
 };
 use crate::{
     Code, Inst, NO_REGISTER, Op, Problem, opcode,
     opcodes::{Opcodes, has_addresses},
 };
 
-/// Bytes of the window of shared memory.
+/// Size of the shared-memory window in bytes.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// Instructions that are remembered, by their PCs.
-const PLACES: usize = 1 << 12;
+/// Entries of the instruction cache, indexed by PC.
+const CACHE_ENTRIES: usize = 1 << 12;
 
-/// Reads lines of instructions.
+/// Parser of instruction lines, with a cache of parsed instructions.
 pub(super) struct Parser {
     known: Vec<Instruction>,
     pub(super) opcodes: Opcodes,
 }
 
-/// What is the same each time an instruction is executed.
+/// The part of an instruction that is the same on each execution.
 #[derive(Clone)]
 struct Instruction {
-    /// From the number of destinations to the width.
+    /// Text from the number of destinations to the width.
     text: Vec<u8>,
     inst: Inst,
     access: Access,
-    /// Its opcode's number.
+    /// Opcode number.
     opcode: u16,
 }
 
-/// What an instruction with addresses is.
+/// Address space of a memory access.
 #[derive(Clone, Copy)]
 enum Access {
     None,
     Known(u8),
-    /// A load or store whose address decides between shared and global memory.
+    /// A generic load or store: the address decides between shared and global memory.
     Generic {
         load: bool,
         width: u8,
@@ -55,10 +55,10 @@ impl Parser {
             access: Access::None,
             opcode: 0,
         };
-        Self { known: vec![nothing; PLACES], opcodes: Opcodes::default() }
+        Self { known: vec![nothing; CACHE_ENTRIES], opcodes: Opcodes::default() }
     }
 
-    /// Reads a line and appends its instruction to `code`.
+    /// Parses a line and appends its instruction to `code`.
     #[inline]
     pub(super) fn parse(&mut self, line: &[u8], header: &Header, code: &mut Code) -> Result<(), Problem> {
         let mut words = Words::new(line);
@@ -73,7 +73,7 @@ impl Parser {
             range: "8 hexadecimal digits",
         })?;
         let rest = words.rest.trim_ascii_start();
-        let place = (pc >> 4) as usize % PLACES;
+        let place = (pc >> 4) as usize % CACHE_ENTRIES;
         words.rest = match rest.strip_prefix(self.known[place].text.as_slice()) {
             Some(behind) if behind.first().is_some_and(u8::is_ascii_whitespace) => behind,
             _ => {
@@ -99,7 +99,7 @@ impl Instruction {
         if width > 64 {
             return Err(Problem::Range { what: "the access width", found: width, range: "at most 64" });
         }
-        let name = std::str::from_utf8(name).map_err(|_| wrong("an opcode", name))?;
+        let name = std::str::from_utf8(name).map_err(|_| unexpected("an opcode", name))?;
         let text = rest[..rest.len() - words.rest.len()].to_vec();
         let (op, access) = resolve(name, dst, width > 0);
         let opcode = opcodes.intern(name, width > 0)?;
@@ -107,13 +107,13 @@ impl Instruction {
     }
 }
 
-/// The class of an instruction in a trace without a window of shared memory.
+/// Returns the class of an instruction in a trace without a shared-memory window.
 pub(crate) fn op_of(name: &str, dst: u8, addresses: bool) -> Op {
     let (op, access) = resolve(name, dst, addresses);
     access.op(op, 0, 0)
 }
 
-/// What an opcode does. One with addresses accesses memory, whatever its name.
+/// Returns an opcode's class and address space. Any opcode with addresses is a memory access.
 fn resolve(name: &str, dst: u8, addresses: bool) -> (Op, Access) {
     let (op, width) = (opcode::classify(name), opcode::width(name));
     match op {
@@ -129,7 +129,7 @@ fn resolve(name: &str, dst: u8, addresses: bool) -> (Op, Access) {
     }
 }
 
-/// A count and so many registers.
+/// Parses a count and that many registers.
 fn registers(
     words: &mut Words<'_>,
     what: &'static str,
@@ -144,12 +144,12 @@ fn registers(
     for register in &mut registers[..count as usize] {
         let word = words.next("a register")?;
         let number = word.strip_prefix(b"R").and_then(digits).and_then(|number| u8::try_from(number).ok());
-        *register = number.ok_or_else(|| wrong("a register R0 to R255", word))?;
+        *register = number.ok_or_else(|| unexpected("a register R0 to R255", word))?;
     }
     Ok(registers)
 }
 
-/// Reads the addresses, if the instruction has any, and appends it.
+/// Parses the addresses, if any, and appends the instruction.
 #[inline]
 fn push(
     mut inst: Inst,
@@ -207,7 +207,7 @@ fn check_stride(mask: u32, stride: i64) -> Result<i32, Problem> {
 }
 
 impl Access {
-    /// Decides a generic access by whether its address lies in the window of shared memory.
+    /// Resolves a generic access: shared if its address is in the shared-memory window.
     #[inline]
     fn op(self, known: Op, address: u64, shared_base: u64) -> Op {
         let Self::Generic { load, .. } = self else { return known };

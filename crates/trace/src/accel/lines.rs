@@ -1,4 +1,4 @@
-//! The lines of a trace file, one at a time and of bounded length.
+//! Line reader of trace files, with bounded line length.
 
 use std::{
     io::{self, BufReader, Read},
@@ -9,30 +9,30 @@ use lzma_rust2::XzReader;
 
 use crate::{Error, Problem, files::open};
 
-/// The longest line that is read: 32 addresses take fewer than 800 bytes.
+/// Largest line length; 32 addresses take fewer than 800 bytes.
 const MAX_LINE_BYTES: usize = 4096;
-/// Bytes that are asked for at a time.
+/// Read size in bytes.
 const PIECE_BYTES: usize = 1 << 18;
-/// The most memory that decompression may take; `xz -9` needs 65 MiB.
+/// Memory limit of the xz decoder; `xz -9` needs 65 MiB.
 const MAX_XZ_KIB: u32 = 128 << 10;
 
-/// A file's lines, without blank ones.
+/// Non-blank lines of a file.
 pub(super) struct Lines {
     file: String,
     number: u64,
     reader: Box<dyn Read + Send>,
-    /// Read and not yet given out: `buffer[next..filled]`.
+    /// Read buffer; `buffer[next..filled]` is unconsumed.
     buffer: Vec<u8>,
     next: usize,
     filled: usize,
-    /// The present line within the buffer, trimmed.
+    /// Current line within the buffer, trimmed.
     line: std::ops::Range<usize>,
-    /// Give the present line once more.
-    again: bool,
+    /// If true, the next call returns the current line again.
+    repeat_line: bool,
 }
 
 impl Lines {
-    /// Opens a file; one whose name ends in `.xz` is decompressed.
+    /// Opens a file; a name ending in `.xz` is decompressed.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let (file, name) = (open(path)?, path.display().to_string());
         Ok(match path.extension().is_some_and(|end| end == "xz") {
@@ -41,13 +41,13 @@ impl Lines {
         })
     }
 
-    /// Lines of a reader of an `.xz` file.
+    /// Returns the lines of xz-compressed input.
     pub(super) fn compressed(file: &str, reader: Box<dyn Read + Send>) -> Self {
         let xz = XzReader::new_mem_limit(BufReader::new(reader), true, MAX_XZ_KIB);
         Self::new(file, Box::new(xz))
     }
 
-    /// Lines of any reader; `file` is its name in messages.
+    /// Returns the lines of any input; `file` is its name in messages.
     pub(super) fn new(file: &str, reader: Box<dyn Read + Send>) -> Self {
         let buffer = Vec::new();
         Self {
@@ -58,14 +58,14 @@ impl Lines {
             next: 0,
             filled: 0,
             line: 0..0,
-            again: false,
+            repeat_line: false,
         }
     }
 
-    /// Goes on to the next line that is not blank; `false` at the end of the file.
+    /// Advances to the next non-blank line; returns `false` at end of file.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool, Error> {
-        while !std::mem::take(&mut self.again) {
+        while !std::mem::take(&mut self.repeat_line) {
             let Some(bytes) = self.find_line()? else { return Ok(false) };
             self.number += 1;
             let whole = &self.buffer[self.next..self.next + bytes];
@@ -83,19 +83,19 @@ impl Lines {
         Ok(true)
     }
 
-    /// Goes on to the next line; its absence is an error that names what the file ends in.
+    /// Returns the next line; at end of file, an error that names the enclosing element.
     #[inline]
     pub(super) fn expect(&mut self, inside: &'static str) -> Result<&[u8], Error> {
         if self.advance()? { Ok(self.line()) } else { Err(self.error(Problem::Truncated(inside))) }
     }
 
-    /// The present line, trimmed.
+    /// Returns the current line, trimmed.
     #[inline]
     pub(super) fn line(&self) -> &[u8] {
         &self.buffer[self.line.clone()]
     }
 
-    /// How many bytes the next line has, with its end; none at the end of the file.
+    /// Returns the length of the next line with its terminator, or `None` at end of file.
     #[inline]
     fn find_line(&mut self) -> Result<Option<usize>, Error> {
         let mut seen = 0;
@@ -111,7 +111,7 @@ impl Lines {
         }
     }
 
-    /// Moves what is left to the front and reads behind it; `false` at the end of the file.
+    /// Moves the unconsumed bytes to the front and reads more; returns `false` at end of file.
     fn read_more(&mut self) -> Result<bool, Error> {
         self.buffer.copy_within(self.next..self.filled, 0);
         (self.filled, self.next) = (self.filled - self.next, 0);
@@ -128,12 +128,12 @@ impl Lines {
         }
     }
 
-    /// Makes the next call give the present line again.
+    /// Makes the next call return the current line again.
     pub(super) fn unread(&mut self) {
-        self.again = true;
+        self.repeat_line = true;
     }
 
-    /// An error at the present line.
+    /// Returns an error at the current line.
     pub(super) fn error(&self, problem: Problem) -> Error {
         Error { file: self.file.clone(), line: self.number, problem }
     }

@@ -5,14 +5,14 @@ use std::path::{Component, Path};
 use super::{lines::Lines, words::digits};
 use crate::{Error, Item, Problem};
 
-/// The most bytes of all copies together, 1 TiB: more than a GPU's memory.
+/// Limit on the bytes of all copies, 1 TiB: more than a GPU's memory.
 const MAX_COPY_BYTES: u64 = 1 << 40;
 
-/// Reads the list of a folder, or the list itself. A line that starts with `#` is a comment.
+/// Reads a kernel list, given its path or its folder. Lines that start with `#` are comments.
 ///
 /// # Errors
-/// [`Error`] if the list cannot be read, a copy is malformed or larger than any memory, a kernel lies outside the
-/// list's folder, or no kernel is listed.
+/// [`Error`] if the list cannot be read, a copy is malformed or over 1 TiB in total, a kernel is
+/// outside the list's folder, or no kernel is listed.
 pub fn read_list(path: &Path) -> Result<Vec<Item>, Error> {
     let list = if path.is_dir() { path.join("kernelslist.g") } else { path.to_owned() };
     let folder = list.parent().unwrap_or(Path::new("")).to_owned();
@@ -45,11 +45,11 @@ fn item(line: &str, folder: &Path, copied: &mut u64) -> Result<Item, Problem> {
 }
 
 fn copy(line: &str, rest: &str, copied: &mut u64) -> Result<Item, Problem> {
-    let wrong = || Problem::expected("'MemcpyHtoD,0x<address>,<bytes>'", line);
-    let (address, bytes) = rest.split_once(',').ok_or_else(wrong)?;
-    let address = address.trim().strip_prefix("0x").ok_or_else(wrong)?;
-    let address = u64::from_str_radix(address, 16).map_err(|_| wrong())?;
-    let bytes = digits(bytes.trim().as_bytes()).ok_or_else(wrong)?;
+    let unexpected = || Problem::expected("'MemcpyHtoD,0x<address>,<bytes>'", line);
+    let (address, bytes) = rest.split_once(',').ok_or_else(unexpected)?;
+    let address = address.trim().strip_prefix("0x").ok_or_else(unexpected)?;
+    let address = u64::from_str_radix(address, 16).map_err(|_| unexpected())?;
+    let bytes = digits(bytes.trim().as_bytes()).ok_or_else(unexpected)?;
     *copied = copied.saturating_add(bytes);
     if *copied > MAX_COPY_BYTES {
         let (what, range) = ("the number of bytes that are copied so far", "at most 2^40");

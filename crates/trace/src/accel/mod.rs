@@ -1,8 +1,9 @@
 //! The trace format of Accel-Sim's tracer, versions 1 to 5, plain or compressed with xz.
 //!
-//! A folder holds `kernelslist.g`, the copies and kernels of a program in order, and one file for each kernel:
-//! header lines, then the thread blocks with the instructions of their warps. [`Reader`] is a
-//! [`Kernel`](crate::Kernel) that reads such a file block by block; [`write()`] writes one from any kernel.
+//! A folder holds `kernelslist.g`, the copies and kernels of a program in order, and one file per
+//! kernel: header lines, then thread blocks with the instructions of their warps. [`Reader`] is a
+//! [`Kernel`](crate::Kernel) that reads such a file block by block; [`write()`] writes one from any
+//! kernel.
 
 mod header;
 mod line;

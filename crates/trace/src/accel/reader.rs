@@ -10,41 +10,41 @@ use super::{
     header::{self, Header},
     line::Parser,
     lines::Lines,
-    words::{digits, wrong},
+    words::{digits, unexpected},
 };
-use crate::{At, Code, Error, Kernel, Launch, Problem, pending::Pending};
+use crate::{At, Code, Error, Kernel, Launch, Problem, block_queue::BlockQueue};
 
-/// A traced kernel. It holds the blocks that have been read and not yet been taken by every warp.
+/// A traced kernel. It buffers the blocks that were read but not yet consumed by every warp.
 pub struct Reader {
     lines: Lines,
     header: Header,
     parser: Parser,
-    pending: Pending,
-    /// The blocks that were in the file already.
-    seen: HashSet<u64>,
+    pending: BlockQueue,
+    /// Blocks already read.
+    blocks_read: HashSet<u64>,
 }
 
 impl Reader {
-    /// Opens a kernel's file and reads its header. A name that ends in `.xz` is decompressed.
+    /// Opens a kernel file and reads its header. A name ending in `.xz` is decompressed.
     ///
     /// # Errors
-    /// [`Error`] if the file cannot be read or its header is no header.
+    /// [`Error`] if the file cannot be read or its header is malformed.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::start(Lines::open(path)?)
     }
 
-    /// The same for any text; `name` stands for the file in messages.
+    /// Reads a kernel from text; `name` stands for the file in messages.
     ///
     /// # Errors
-    /// [`Error`] if the header is no header.
+    /// [`Error`] if the header is malformed.
     pub fn new(name: &str, text: impl Read + Send + 'static) -> Result<Self, Error> {
         Self::start(Lines::new(name, Box::new(text)))
     }
 
-    /// The same for the bytes of an `.xz` file.
+    /// Reads a kernel from xz-compressed text.
     ///
     /// # Errors
-    /// [`Error`] if they cannot be decompressed, or the header is no header.
+    /// [`Error`] if the bytes cannot be decompressed or the header is malformed.
     pub fn new_xz(name: &str, bytes: impl Read + Send + 'static) -> Result<Self, Error> {
         Self::start(Lines::compressed(name, Box::new(bytes)))
     }
@@ -52,17 +52,17 @@ impl Reader {
     fn start(mut lines: Lines) -> Result<Self, Error> {
         let header = header::read(&mut lines)?;
         let parser = Parser::new();
-        Ok(Self { lines, header, parser, pending: Pending::default(), seen: HashSet::new() })
+        Ok(Self { lines, header, parser, pending: BlockQueue::default(), blocks_read: HashSet::new() })
     }
 
-    /// Bytes of instructions in memory.
+    /// Returns the bytes of buffered instructions.
     pub fn heap_bytes(&self) -> usize {
         self.pending.heap_bytes()
     }
 
-    /// Reads the next block of the file; after the last one nothing may follow.
+    /// Reads the next block; after the last, checks that the file ends.
     fn read_block(&mut self) -> Result<(), Error> {
-        let (found, expected) = (self.pending.read(), self.header.launch.blocks());
+        let (found, expected) = (self.pending.blocks_read(), self.header.launch.blocks());
         if !self.find_block()? {
             return Err(self.lines.error(Problem::Count { what: "thread blocks", found, expected }));
         }
@@ -75,19 +75,19 @@ impl Reader {
         Ok(())
     }
 
-    /// Goes on to the next `#BEGIN_TB`; `false` at the end of the file.
+    /// Advances to the next `#BEGIN_TB`; returns `false` at end of file.
     fn find_block(&mut self) -> Result<bool, Error> {
         while self.lines.advance()? {
             match self.lines.line() {
                 b"#BEGIN_TB" => return Ok(true),
                 line if line.starts_with(b"#") => {}
-                line => return Err(self.lines.error(wrong("#BEGIN_TB", line))),
+                line => return Err(self.lines.error(unexpected("#BEGIN_TB", line))),
             }
         }
         Ok(false)
     }
 
-    /// Reads `thread block = x,y,z` and notes it.
+    /// Reads `thread block = x,y,z` and records the block.
     fn read_position(&mut self) -> Result<(), Error> {
         let grid = self.header.launch.grid;
         let line = self.lines.expect("a thread block")?;
@@ -98,10 +98,10 @@ impl Reader {
                 let [x, y, z, nx, ny] = [x, y, z, grid[0], grid[1]].map(u64::from);
                 Ok(x + nx * (y + ny * z))
             }
-            _ => Err(wrong("'thread block = x,y,z' inside the grid", line)),
+            _ => Err(unexpected("'thread block = x,y,z' inside the grid", line)),
         };
         let index = index.map_err(|problem| self.lines.error(problem))?;
-        if !self.seen.insert(index) {
+        if !self.blocks_read.insert(index) {
             return Err(self.lines.error(Problem::Twice { what: "thread block", index }));
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Reader {
                     Err(Problem::Twice { what: "warp", index: warp as u64 })
                 }
                 Some(warp) => Ok(warp),
-                None => Err(wrong("'warp = n' or #END_TB", line)),
+                None => Err(unexpected("'warp = n' or #END_TB", line)),
             };
             let warp = warp.map_err(|problem| self.lines.error(problem))?;
             warps[warp] = Some(self.read_code()?);
@@ -141,13 +141,13 @@ impl Reader {
         Ok(warps)
     }
 
-    /// Reads `insts = n` and so many instructions.
+    /// Reads `insts = n` and `n` instructions.
     fn read_code(&mut self) -> Result<Code, Error> {
         let line = self.lines.expect("a warp")?;
         let count = value(line, "insts").and_then(digits);
-        let count = count.ok_or_else(|| wrong("'insts = n'", line));
+        let count = count.ok_or_else(|| unexpected("'insts = n'", line));
         let count = count.map_err(|problem| self.lines.error(problem))?;
-        let mut code = self.pending.room();
+        let mut code = self.pending.buffer();
         for found in 0..count {
             let line = self.lines.expect("a warp")?;
             let done = if line.starts_with(b"#") || line.starts_with(b"warp") {
@@ -161,7 +161,7 @@ impl Reader {
     }
 }
 
-/// The value of a line `name = value`.
+/// Returns the value of a line `name = value`.
 fn value<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
     Some(line.strip_prefix(name.as_bytes())?.trim_ascii_start().strip_prefix(b"=")?.trim_ascii())
 }
@@ -183,7 +183,9 @@ impl Kernel for Reader {
         if at.step > 0 {
             return Ok(());
         }
-        while at.block >= self.pending.read() && self.pending.read() < self.header.launch.blocks() {
+        while at.block >= self.pending.blocks_read()
+            && self.pending.blocks_read() < self.header.launch.blocks()
+        {
             self.read_block()?;
         }
         self.pending.take(at, code);

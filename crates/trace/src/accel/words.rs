@@ -1,8 +1,8 @@
-//! The words of a line, read as numbers without making text of them.
+//! Splits a line into words and parses numbers directly from bytes.
 
 use crate::Problem;
 
-/// What is left of a line.
+/// The rest of a line.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     pub(super) rest: &'a [u8],
@@ -14,19 +14,19 @@ impl<'a> Words<'a> {
         Self { rest: line, line }
     }
 
-    /// The next word; what stands behind it begins with a blank or is empty.
+    /// Returns the next word.
     #[inline]
     pub(super) fn next(&mut self, expected: &'static str) -> Result<&'a [u8], Problem> {
         let start = self.rest.trim_ascii_start();
         let end = start.iter().position(u8::is_ascii_whitespace).unwrap_or(start.len());
         if end == 0 {
-            return Err(wrong(expected, self.line));
+            return Err(unexpected(expected, self.line));
         }
         self.rest = &start[end..];
         Ok(&start[..end])
     }
 
-    /// A hexadecimal number, with or without `0x`.
+    /// Parses a hexadecimal number, with or without `0x`.
     #[inline]
     pub(super) fn hex(&mut self, expected: &'static str) -> Result<u64, Problem> {
         let word = self.next(expected)?;
@@ -38,13 +38,13 @@ impl<'a> Words<'a> {
             bad |= digit > 15 || value >> 60 != 0;
             value = value << 4 | u64::from(digit & 15);
         }
-        if bad { Err(wrong(expected, word)) } else { Ok(value) }
+        if bad { Err(unexpected(expected, word)) } else { Ok(value) }
     }
 
     #[inline]
     pub(super) fn decimal(&mut self, expected: &'static str) -> Result<u64, Problem> {
         let word = self.next(expected)?;
-        digits(word).ok_or_else(|| wrong(expected, word))
+        digits(word).ok_or_else(|| unexpected(expected, word))
     }
 
     #[inline]
@@ -54,16 +54,16 @@ impl<'a> Words<'a> {
             Some(rest) => digits(rest).and_then(|size| 0i64.checked_sub_unsigned(size)),
             None => digits(word).and_then(|size| i64::try_from(size).ok()),
         };
-        value.ok_or_else(|| wrong(expected, word))
+        value.ok_or_else(|| unexpected(expected, word))
     }
 }
 
-/// A line or word that is not what was expected.
-pub(super) fn wrong(expected: &'static str, found: &[u8]) -> Problem {
+/// Returns the error for an unexpected line or word.
+pub(super) fn unexpected(expected: &'static str, found: &[u8]) -> Problem {
     Problem::expected(expected, &String::from_utf8_lossy(found))
 }
 
-/// A decimal number without a sign.
+/// Parses an unsigned decimal number.
 #[inline]
 pub(super) fn digits(word: &[u8]) -> Option<u64> {
     let add = |value: u64, letter: &u8| {
@@ -73,7 +73,7 @@ pub(super) fn digits(word: &[u8]) -> Option<u64> {
     if word.is_empty() { None } else { word.iter().try_fold(0, add) }
 }
 
-/// The value of a hexadecimal digit; 255 for every other letter.
+/// Value of a hexadecimal digit; 255 for other bytes.
 const HEX: [u8; 256] = {
     let mut table = [255; 256];
     let mut digit = 0;
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_to_their_limits() {
+    fn numbers_parse_up_to_their_limits() {
         let mut words = Words::new(b" 0xffffffffffffffff FF 18446744073709551615 -9223372036854775808 -1");
         assert_eq!((words.hex("a").unwrap(), words.hex("b").unwrap()), (u64::MAX, 255));
         assert_eq!(words.decimal("c").unwrap(), u64::MAX);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn malformed_numbers_are_refused() {
         for word in [&b"0x10000000000000000"[..], b"0x", b"g", b"-1"] {
             assert!(Words::new(word).hex("a").is_err());
         }

@@ -1,4 +1,4 @@
-//! Writes any kernel in the tracer's version 5.
+//! Writes any kernel in version 5 of the tracer's format.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use lzma_rust2::{XzOptions, XzWriter};
 
 use crate::{Addresses, At, Code, Error, Inst, Kernel, NO_REGISTER, Problem, opcode};
 
-/// Writes a kernel to a file; a name that ends in `.xz` is compressed.
+/// Writes a kernel to a file; a name ending in `.xz` is compressed.
 ///
 /// # Errors
 /// [`Error`] if the file cannot be written or the kernel cannot be read.
@@ -78,7 +78,7 @@ fn write_header(out: &mut impl Write, kernel: &dyn Kernel) -> io::Result<()> {
     )
 }
 
-/// The lines of one warp's instructions, and their number.
+/// Collects the instruction lines of one warp; returns their number.
 fn collect(kernel: &mut dyn Kernel, mut at: At, piece: &mut Code, lines: &mut Vec<u8>) -> Result<u64, Error> {
     lines.clear();
     let mut count = 0;
@@ -90,7 +90,7 @@ fn collect(kernel: &mut dyn Kernel, mut at: At, piece: &mut Code, lines: &mut Ve
         }
         for (index, inst) in piece.insts().iter().enumerate() {
             let traced = piece.opcode(index).and_then(|number| kernel.opcodes().get(usize::from(number)));
-            let name = traced.filter(|name| reads_as(name, inst)).map(String::as_str);
+            let name = traced.filter(|name| classifies_as(name, inst)).map(String::as_str);
             let line = write_inst(lines, (count * 16, name), inst, piece.addresses(inst));
             line.expect("memory takes any line");
             count += 1;
@@ -99,9 +99,9 @@ fn collect(kernel: &mut dyn Kernel, mut at: At, piece: &mut Code, lines: &mut Ve
     }
 }
 
-/// Whether an opcode, which a trace had, still says what the instruction does: a generic access is spelt as what its
-/// address made of it.
-fn reads_as(name: &str, inst: &Inst) -> bool {
+/// Returns whether a traced opcode still classifies as the instruction. Generic accesses are
+/// written as the access that their address resolved to.
+fn classifies_as(name: &str, inst: &Inst) -> bool {
     let accesses = inst.width > 0;
     super::op_of(name, inst.dst, accesses) == inst.op && (!accesses || opcode::width(name) == inst.width)
 }
@@ -117,11 +117,11 @@ fn write_inst(
         NO_REGISTER => write!(out, " 0")?,
         dst => write!(out, " 1 R{dst}")?,
     }
-    // Trailing empty places are left out; R255 between two others stays, so that the order is kept.
+    // Trailing unused operands are omitted; R255 between others is kept to preserve the order.
     let used = inst.src.iter().rposition(|&register| register != NO_REGISTER).map_or(0, |last| last + 1);
     match name {
         Some(name) => write!(out, " {name} {used}")?,
-        None => write!(out, " {} {used}", opcode::spell(inst.op, inst.width))?,
+        None => write!(out, " {} {used}", opcode::format_opcode(inst.op, inst.width))?,
     }
     for register in &inst.src[..used] {
         write!(out, " R{register}")?;
@@ -144,7 +144,7 @@ fn write_addresses(out: &mut Vec<u8>, mask: u32, addresses: Addresses<'_>) -> io
             if run & run.wrapping_add(1) == 0 {
                 return write!(out, " 1 0x{base:x} {stride}");
             }
-            // A mask with gaps: the differences between active lanes span the gaps.
+            // With gaps in the mask, differences are taken between active lanes.
             write!(out, " 2 0x{base:x}")?;
             let lanes: Vec<i64> = (0..32).filter(|lane| mask >> lane & 1 == 1).collect();
             lanes.windows(2).try_for_each(|pair| write!(out, " {}", (pair[1] - pair[0]) * i64::from(stride)))

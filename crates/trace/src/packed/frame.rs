@@ -1,31 +1,31 @@
-//! Frames: pieces of a file with their length, a checksum and what they are.
+//! Frames: checksummed, length-prefixed sections of a file.
 
 use std::io::{Read, Write};
 
 use super::{
     MAGIC, VERSION,
-    varint::{Place, damaged, put},
+    varint::{Cursor, damaged, put},
 };
 use crate::{Launch, Problem, check_launch};
 
-/// The most bytes of a frame.
+/// Largest frame in bytes.
 const MAX_FRAME: u32 = 1 << 30;
-/// What a frame is: its first byte.
+/// Frame kinds: the first byte of a frame.
 pub(super) const HEADER: u8 = b'H';
 pub(super) const BLOCKS: u8 = b'B';
 pub(super) const END: u8 = b'E';
 
-/// Begins a file.
+/// Writes magic and version.
 pub(super) fn write_start(out: &mut impl Write) -> Result<u64, Problem> {
     out.write_all(&MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
     Ok(12)
 }
 
-/// Checks the beginning of a file.
+/// Checks magic and version.
 pub(super) fn read_start(input: &mut impl Read) -> Result<(), Problem> {
     let mut start = [0; 12];
-    input.read_exact(&mut start).map_err(|error| short(error, "the first 12 bytes"))?;
+    input.read_exact(&mut start).map_err(|error| truncated(error, "the first 12 bytes"))?;
     if start[..8] != MAGIC {
         return Err(damaged("a packed trace begins with BUDDYWRP"));
     }
@@ -35,7 +35,7 @@ pub(super) fn read_start(input: &mut impl Read) -> Result<(), Problem> {
     }
 }
 
-/// Writes a frame; gives the bytes that it takes.
+/// Writes a frame; returns the bytes written.
 pub(super) fn write(out: &mut impl Write, frame: &[u8]) -> Result<u64, Problem> {
     let length = u32::try_from(frame.len()).ok().filter(|&length| length <= MAX_FRAME);
     let length = length.ok_or(damaged("a frame of more than 1 GiB"))?;
@@ -45,10 +45,10 @@ pub(super) fn write(out: &mut impl Write, frame: &[u8]) -> Result<u64, Problem> 
     Ok(8 + u64::from(length))
 }
 
-/// Reads the next frame into `frame`, which grows only as far as there are bytes.
+/// Reads the next frame into `frame`, growing it only as data arrives; returns the frame kind.
 pub(super) fn read(input: &mut impl Read, frame: &mut Vec<u8>) -> Result<u8, Problem> {
     let mut head = [0; 8];
-    input.read_exact(&mut head).map_err(|error| short(error, "the head of a frame"))?;
+    input.read_exact(&mut head).map_err(|error| truncated(error, "the head of a frame"))?;
     let [a, b, c, d, e, f, g, h] = head;
     let (length, sum) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
     if length > MAX_FRAME {
@@ -65,12 +65,12 @@ pub(super) fn read(input: &mut impl Read, frame: &mut Vec<u8>) -> Result<u8, Pro
     frame.first().copied().ok_or(damaged("an empty frame"))
 }
 
-/// That the end comes too early is worth its own words.
-fn short(error: std::io::Error, inside: &'static str) -> Problem {
+/// Reports an early end of file as [`Problem::Truncated`].
+fn truncated(error: std::io::Error, inside: &'static str) -> Problem {
     if error.kind() == std::io::ErrorKind::UnexpectedEof { Problem::Truncated(inside) } else { error.into() }
 }
 
-/// The frame of a header.
+/// Encodes the header frame.
 pub(super) fn header(launch: &Launch) -> Vec<u8> {
     let mut frame = vec![HEADER];
     put(&mut frame, launch.name.len() as u64);
@@ -80,15 +80,16 @@ pub(super) fn header(launch: &Launch) -> Vec<u8> {
     frame
 }
 
-/// Reads the frame of a header.
+/// Decodes the header frame.
 pub(super) fn read_header(bytes: &[u8]) -> Result<Launch, Problem> {
-    let mut place = Place::all(bytes);
-    if place.byte(bytes)? != HEADER {
+    let mut cursor = Cursor::all(bytes);
+    if cursor.byte(bytes)? != HEADER {
         return Err(damaged("the first frame is no header"));
     }
-    let name = place.part(bytes)?;
-    let name = std::str::from_utf8(name.of(bytes)).map_err(|_| damaged("the kernel's name is no text"))?;
-    let mut size = || place.under(bytes, 1 << 32, "a size of more than 32 bits").map(|size| size as u32);
+    let name = cursor.section(bytes)?;
+    let name =
+        std::str::from_utf8(name.remaining(bytes)).map_err(|_| damaged("the kernel's name is no text"))?;
+    let mut size = || cursor.below(bytes, 1 << 32, "a size of more than 32 bits").map(|size| size as u32);
     let launch = Launch {
         name: name.to_owned(),
         grid: [size()?, size()?, size()?],
@@ -97,5 +98,5 @@ pub(super) fn read_header(bytes: &[u8]) -> Result<Launch, Problem> {
         registers: size()?,
     };
     check_launch(&launch)?;
-    if place.is_done() { Ok(launch) } else { Err(damaged("the header goes on behind its end")) }
+    if cursor.is_done() { Ok(launch) } else { Err(damaged("the header goes on behind its end")) }
 }

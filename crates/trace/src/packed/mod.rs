@@ -1,25 +1,25 @@
-//! Our own trace format, `.warps`: what a kernel's warps execute in well under a byte an instruction.
+//! Our packed trace format, `.warps`: well under a byte per instruction.
 //!
-//! docs/reference/traces.md is the specification. A kernel executes few different instructions in few different orders, and its
-//! warps walk memory alike. So a file holds each instruction once, each order of them (a path) once, and of
-//! the addresses only where a warp does not walk as the warp before it. [`Reader`] is a
-//! [`Kernel`](crate::Kernel) that puts the pieces together again; [`write()`] takes any kernel apart.
+//! docs/reference/traces.md is the specification. A kernel executes few distinct instructions in
+//! few distinct orders, and its warps access memory alike. A file stores each instruction once,
+//! each order of them (a path) once, and only the residuals of predicted addresses. [`Reader`] is a
+//! [`Kernel`](crate::Kernel) that decodes a file; [`write()`] encodes any kernel.
 
 mod columns;
 mod frame;
 mod path;
+mod predictor;
 mod reader;
 mod table;
 mod varint;
-mod walk;
 mod writer;
 
 pub use reader::Reader;
 pub use writer::{Written, write, write_file};
 
-/// What a file begins with.
+/// Magic bytes of a file.
 const MAGIC: [u8; 8] = *b"BUDDYWRP";
-/// The version that is written and read.
+/// Format version.
 const VERSION: u32 = 1;
-/// The most instructions of one block, where each four listed addresses count as one more.
+/// Largest block in instructions; every four listed addresses count as one more.
 const MAX_BLOCK: u64 = 1 << 24;

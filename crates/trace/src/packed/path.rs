@@ -1,39 +1,39 @@
-//! Paths: the orders in which warps execute steps. Each is kept once; a new one is written as pieces of those before
-//! it, itself included, which is how a loop becomes one copy.
+//! Paths: the orders in which warps execute steps. Each is stored once, coded as literals and
+//! copies from earlier steps. A loop becomes one copy that overlaps itself.
 
 use std::collections::HashMap;
 
 use super::{
     MAX_BLOCK,
-    varint::{Place, damaged, put},
+    varint::{Cursor, damaged, put},
 };
 use crate::Problem;
 
-/// Once this many steps are kept, the next frame forgets them.
-pub(super) const FULL: usize = 1 << 22;
-/// The shortest piece that is copied.
-const LEAST: usize = 4;
+/// Steps after which the next frame resets the dictionary.
+pub(super) const MAX_STEPS: usize = 1 << 22;
+/// Shortest copy, in steps.
+const MIN_COPY: usize = 4;
 
-/// All paths, one after the other.
+/// All paths, concatenated.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     steps: Vec<u32>,
-    /// Where each path ends.
+    /// End of each path in `steps`.
     ends: Vec<usize>,
 }
 
-/// Finds paths and pieces that are there already.
+/// Dictionary of known paths and step sequences, for encoding.
 #[derive(Debug, Default)]
-pub(super) struct Finder {
+pub(super) struct PathEncoder {
     paths: Paths,
-    /// Paths by their steps' hash.
+    /// Paths by the hash of their steps.
     known: HashMap<u64, Vec<u32>>,
-    /// Where four steps in a row stand last.
-    pieces: HashMap<[u32; LEAST], usize>,
+    /// Last position of each sequence of four steps.
+    sequences: HashMap<[u32; MIN_COPY], usize>,
 }
 
 impl Paths {
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.steps.clear();
         self.ends.clear();
     }
@@ -42,37 +42,39 @@ impl Paths {
         self.ends.len()
     }
 
-    /// The steps of a path.
+    /// Returns the steps of a path.
     #[inline]
     pub(super) fn get(&self, number: usize) -> Option<&[u32]> {
         let start = if number == 0 { 0 } else { *self.ends.get(number - 1)? };
         self.steps.get(start..*self.ends.get(number)?)
     }
 
-    /// Reads a new path.
+    /// Decodes a new path.
     pub(super) fn read(
         &mut self,
         bytes: &[u8],
-        place: &mut Place,
+        cursor: &mut Cursor,
         known_steps: usize,
     ) -> Result<(), Problem> {
-        let length = place.under(bytes, MAX_BLOCK + 1, "a path is too long")? as usize;
+        let length = cursor.below(bytes, MAX_BLOCK + 1, "a path is too long")? as usize;
         let end = self.steps.len() + length;
-        if end > FULL + 2 * MAX_BLOCK as usize {
+        if end > MAX_STEPS + 2 * MAX_BLOCK as usize {
             return Err(damaged("a frame has more paths than fit"));
         }
         while self.steps.len() < end {
-            let left = (end - self.steps.len()) as u64;
-            let literals = place.under(bytes, left + 1, "a path has more steps than it says")?;
+            let remaining = (end - self.steps.len()) as u64;
+            let literals = cursor.below(bytes, remaining + 1, "a path has more steps than it says")?;
             for _ in 0..literals {
-                let step = place.under(bytes, known_steps as u64, "a path has a step that is not defined")?;
+                let step =
+                    cursor.below(bytes, known_steps as u64, "a path has a step that is not defined")?;
                 self.steps.push(step as u32);
             }
-            let left = (end - self.steps.len()) as u64;
-            if left > 0 {
-                let count = place.under(bytes, left + 1, "a path has more steps than it says")? as usize;
+            let remaining = (end - self.steps.len()) as u64;
+            if remaining > 0 {
+                let count =
+                    cursor.below(bytes, remaining + 1, "a path has more steps than it says")? as usize;
                 let back =
-                    place.under(bytes, self.steps.len() as u64 + 1, "a copy begins before all paths")?;
+                    cursor.below(bytes, self.steps.len() as u64 + 1, "a copy begins before all paths")?;
                 self.copy(count, back as usize)?;
             }
         }
@@ -94,17 +96,17 @@ impl Paths {
     }
 }
 
-impl Finder {
-    /// Whether it is time to forget.
+impl PathEncoder {
+    /// Returns whether the dictionary must be reset.
     pub(super) fn is_full(&self) -> bool {
-        self.paths.steps.len() >= FULL
+        self.paths.steps.len() >= MAX_STEPS
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// The number of a path; a new one is appended to `out` first, and `true` given beside its number.
+    /// Returns the number of a path and whether it is new; a new one is encoded to `out`.
     pub(super) fn find(&mut self, path: &[u32], out: &mut Vec<u8>) -> (usize, bool) {
         let hash = path.iter().fold(path.len() as u64, |hash, &step| {
             (hash ^ u64::from(step)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
@@ -119,7 +121,7 @@ impl Finder {
         (number, true)
     }
 
-    /// Writes a path as new steps and copies, and keeps it.
+    /// Encodes a path as literals and copies and adds it to the dictionary.
     fn write(&mut self, path: &[u32], out: &mut Vec<u8>) {
         let base = self.paths.steps.len();
         self.paths.steps.extend_from_slice(path);
@@ -128,18 +130,18 @@ impl Finder {
         put(out, path.len() as u64);
         let (mut from, mut at) = (base, base);
         while at < end {
-            let piece = self.piece(at);
-            let found = piece.and_then(|piece| self.pieces.get(&piece).copied());
-            let length = found.map_or(0, |start| self.same(start, at));
-            if let (Some(start), LEAST..) = (found, length) {
+            let sequence = self.sequence(at);
+            let found = sequence.and_then(|sequence| self.sequences.get(&sequence).copied());
+            let length = found.map_or(0, |start| self.match_length(start, at));
+            if let (Some(start), MIN_COPY..) = (found, length) {
                 self.literals(from, at, out);
                 put(out, length as u64);
                 put(out, (at - start) as u64);
-                (at..at + length).for_each(|at| self.note(at));
+                (at..at + length).for_each(|at| self.index_sequence(at));
                 at += length;
                 from = at;
             } else {
-                self.note(at);
+                self.index_sequence(at);
                 at += 1;
             }
         }
@@ -153,18 +155,18 @@ impl Finder {
         self.paths.steps[from..to].iter().for_each(|&step| put(out, step.into()));
     }
 
-    fn piece(&self, at: usize) -> Option<[u32; LEAST]> {
-        self.paths.steps.get(at..at + LEAST)?.try_into().ok()
+    fn sequence(&self, at: usize) -> Option<[u32; MIN_COPY]> {
+        self.paths.steps.get(at..at + MIN_COPY)?.try_into().ok()
     }
 
-    fn note(&mut self, at: usize) {
-        if let Some(piece) = self.piece(at) {
-            self.pieces.insert(piece, at);
+    fn index_sequence(&mut self, at: usize) {
+        if let Some(sequence) = self.sequence(at) {
+            self.sequences.insert(sequence, at);
         }
     }
 
-    /// How many steps from `start` on are those from `at` on.
-    fn same(&self, start: usize, at: usize) -> usize {
+    /// Returns the length of the match between the steps at `start` and `at`.
+    fn match_length(&self, start: usize, at: usize) -> usize {
         let steps = &self.paths.steps;
         steps[start..].iter().zip(&steps[at..]).take_while(|(a, b)| a == b).count()
     }
@@ -175,18 +177,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loops_and_likenesses_are_copies() {
-        let (mut finder, mut out) = (Finder::default(), Vec::new());
+    fn loops_and_repeated_sequences_become_copies() {
+        let (mut finder, mut out) = (PathEncoder::default(), Vec::new());
         let turn: Vec<u32> = [vec![0, 1], [2, 3, 4, 5].repeat(100), vec![6]].concat();
         let longer: Vec<u32> = [vec![0, 1], [2, 3, 4, 5].repeat(150), vec![6]].concat();
         let numbers = [&turn, &longer, &turn].map(|path| finder.find(path, &mut out).0);
         assert_eq!(numbers, [0, 1, 0]);
         assert!(out.len() < 40, "{} bytes", out.len());
-        let (mut paths, mut place) = (Paths::default(), Place::all(&out));
-        paths.read(&out, &mut place, 7).unwrap();
-        paths.read(&out, &mut place, 7).unwrap();
-        assert!(place.is_done());
+        let (mut paths, mut cursor) = (Paths::default(), Cursor::all(&out));
+        paths.read(&out, &mut cursor, 7).unwrap();
+        paths.read(&out, &mut cursor, 7).unwrap();
+        assert!(cursor.is_done());
         assert_eq!((paths.get(0), paths.get(1)), (Some(turn.as_slice()), Some(longer.as_slice())));
-        assert!(Paths::default().read(&out, &mut Place::all(&out), 6).is_err(), "step 6 is not defined");
+        assert!(Paths::default().read(&out, &mut Cursor::all(&out), 6).is_err(), "step 6 is not defined");
     }
 }

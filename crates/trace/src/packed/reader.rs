@@ -1,4 +1,4 @@
-//! A kernel that unpacks its blocks as they are launched.
+//! A kernel that decodes its blocks as they are launched.
 
 use std::{
     collections::BTreeMap,
@@ -8,46 +8,46 @@ use std::{
 
 use super::{
     MAX_BLOCK,
-    columns::{Lists, ReadWrongs},
+    columns::{ListCoder, ResidualReader},
     frame,
     path::Paths,
+    predictor::AddressPredictor,
     table::{Shape, Table},
-    varint::{Place, damaged},
-    walk::Walk,
+    varint::{Cursor, damaged},
 };
-use crate::{At, Code, Error, Kernel, Launch, Problem, files::open, pending::Pending};
+use crate::{At, Code, Error, Kernel, Launch, Problem, block_queue::BlockQueue, files::open};
 
-/// A packed kernel. It holds one frame, and the blocks that have been unpacked and not yet been taken by every warp.
+/// A packed kernel. It holds one frame and the decoded blocks not yet consumed by every warp.
 pub struct Reader {
     file: String,
     input: Box<dyn Read + Send>,
     launch: Launch,
     bytes: Vec<u8>,
     frame: Frame,
-    unpacker: Unpacker,
-    pending: Pending,
-    /// Warp instructions so far.
+    unpacker: Decoder,
+    pending: BlockQueue,
+    /// Warp instructions decoded so far.
     instructions: u64,
 }
 
-/// Where a frame's columns are read.
+/// Read positions in a frame's columns.
 #[derive(Default)]
 struct Frame {
     blocks: u64,
-    warps: Place,
-    /// The path of the next warps, and how many they are.
+    warps: Cursor,
+    /// Path of the next warps, and their number.
     run: (usize, u64),
-    wrongs: ReadWrongs,
-    lists: Place,
+    residuals: ResidualReader,
+    lists: Cursor,
 }
 
-/// What is kept from frame to frame.
+/// Decoder state kept across frames.
 #[derive(Default)]
-struct Unpacker {
+struct Decoder {
     table: Table,
     paths: Paths,
-    walk: Walk,
-    lists: Lists,
+    predictor: AddressPredictor,
+    lists: ListCoder,
     instructions: usize,
 }
 
@@ -55,15 +55,15 @@ impl Reader {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// [`Error`] if the file cannot be read or does not begin as a packed trace does.
+    /// [`Error`] if the file cannot be read or is not a packed trace.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::new(&path.display().to_string(), BufReader::new(open(path)?))
     }
 
-    /// The same for any bytes; `name` stands for the file in messages.
+    /// Reads a packed trace from any input; `name` stands for the file in messages.
     ///
     /// # Errors
-    /// [`Error`] if they do not begin as a packed trace does.
+    /// [`Error`] if the input is not a packed trace.
     pub fn new(name: &str, mut input: impl Read + Send + 'static) -> Result<Self, Error> {
         let mut bytes = Vec::new();
         let mut start = || {
@@ -78,23 +78,23 @@ impl Reader {
             launch,
             bytes,
             frame: Frame::default(),
-            unpacker: Unpacker::default(),
-            pending: Pending::default(),
+            unpacker: Decoder::default(),
+            pending: BlockQueue::default(),
             instructions: 0,
         })
     }
 
-    /// Unpacks the next block; after the last one only the end may follow.
+    /// Decodes the next block; after the last, only the end frame may follow.
     fn unpack_block(&mut self) -> Result<(), Problem> {
         let blocks = self.launch.blocks();
         if self.frame.blocks == 0 {
-            self.next_frame(blocks - self.pending.read())?;
+            self.next_frame(blocks - self.pending.blocks_read())?;
         }
-        let mut room = MAX_BLOCK;
+        let mut budget = MAX_BLOCK;
         let mut warps = Vec::with_capacity(self.launch.warps() as usize);
         for warp in 0..self.launch.warps() {
-            let mut code = self.pending.room();
-            self.unpacker.unpack(&self.bytes, &mut self.frame, warp as usize, &mut room, &mut code)?;
+            let mut code = self.pending.buffer();
+            self.unpacker.unpack(&self.bytes, &mut self.frame, warp as usize, &mut budget, &mut code)?;
             self.instructions += code.insts().len() as u64;
             warps.push(Some(code));
         }
@@ -103,7 +103,7 @@ impl Reader {
         if self.frame.blocks == 0 && !self.frame.is_done() {
             return Err(damaged("a frame holds more than its blocks"));
         }
-        if self.pending.read() == blocks { self.read_end() } else { Ok(()) }
+        if self.pending.blocks_read() == blocks { self.read_end() } else { Ok(()) }
     }
 
     fn next_frame(&mut self, most: u64) -> Result<(), Problem> {
@@ -117,21 +117,21 @@ impl Reader {
         Ok(())
     }
 
-    /// The last frame says how many instructions there are; nothing follows it.
+    /// Checks the instruction count of the end frame, and that nothing follows it.
     fn read_end(&mut self) -> Result<(), Problem> {
         if frame::read(&mut self.input, &mut self.bytes)? != frame::END {
             return Err(damaged("a frame beyond the last block"));
         }
-        let mut place = Place::all(&self.bytes);
-        place.byte(&self.bytes)?;
-        let expected = place.number(&self.bytes)?;
+        let mut cursor = Cursor::all(&self.bytes);
+        cursor.byte(&self.bytes)?;
+        let expected = cursor.number(&self.bytes)?;
         if expected != self.instructions {
             let (what, found) = ("instructions", self.instructions);
             return Err(Problem::Count { what, found, expected });
         }
-        // Unlike a bare read, this goes on after an interruption.
+        // Unlike a bare read, this retries on interruption.
         match self.input.by_ref().take(1).read_to_end(&mut Vec::new())? {
-            0 if place.is_done() => Ok(()),
+            0 if cursor.is_done() => Ok(()),
             _ => Err(damaged("bytes behind the end")),
         }
     }
@@ -139,65 +139,65 @@ impl Reader {
 
 impl Frame {
     fn is_done(&self) -> bool {
-        self.warps.is_done() && self.run.1 == 0 && self.wrongs.is_done() && self.lists.is_done()
+        self.warps.is_done() && self.run.1 == 0 && self.residuals.is_done() && self.lists.is_done()
     }
 }
 
-impl Unpacker {
-    /// Reads all of a frame but its columns.
+impl Decoder {
+    /// Decodes a frame's definitions, not its columns.
     fn begin(&mut self, bytes: &[u8]) -> Result<Frame, Problem> {
-        let mut place = Place::all(bytes);
-        place.byte(bytes)?;
-        if place.under(bytes, 2, "a frame has flags that do not exist")? == 1 {
-            self.paths.forget();
+        let mut cursor = Cursor::all(bytes);
+        cursor.byte(bytes)?;
+        if cursor.below(bytes, 2, "a frame has flags that do not exist")? == 1 {
+            self.paths.reset();
         }
-        let blocks = place.number(bytes)?;
-        self.table.read(bytes, &mut place)?;
+        let blocks = cursor.number(bytes)?;
+        self.table.read(bytes, &mut cursor)?;
         self.instructions = self.table.instructions();
         self.lists.reserve(self.instructions);
-        let warps = place.part(bytes)?;
-        let wrongs = place.part(bytes)?;
-        let wrongs = ReadWrongs::new(bytes, wrongs)?;
-        let lists = place.part(bytes)?;
-        if !place.is_done() {
+        let warps = cursor.section(bytes)?;
+        let residuals = cursor.section(bytes)?;
+        let residuals = ResidualReader::new(bytes, residuals)?;
+        let lists = cursor.section(bytes)?;
+        if !cursor.is_done() {
             return Err(damaged("a frame goes on behind its columns"));
         }
-        Ok(Frame { blocks, warps, run: (0, 0), wrongs, lists })
+        Ok(Frame { blocks, warps, run: (0, 0), residuals, lists })
     }
 
-    /// Unpacks the next warp, as long as its block has room.
+    /// Decodes the next warp within the block's instruction `budget`.
     fn unpack(
         &mut self,
         bytes: &[u8],
         frame: &mut Frame,
         warp: usize,
-        room: &mut u64,
+        budget: &mut u64,
         code: &mut Code,
     ) -> Result<(), Problem> {
-        let Self { table, paths, walk, lists, instructions } = self;
+        let Self { table, paths, predictor, lists, instructions } = self;
         if frame.run.1 == 0 {
             frame.run = next_run(paths, bytes, &mut frame.warps, table.steps.len())?;
         }
         frame.run.1 -= 1;
         let path = paths.get(frame.run.0).ok_or(damaged("a path that is not defined"))?;
-        take(room, path.len() as u64)?;
-        walk.begin(warp, *instructions);
+        deduct(budget, path.len() as u64)?;
+        predictor.begin(warp, *instructions);
         for &number in path {
             let step = &table.steps[number as usize];
             table.opcodes.count(step.opcode, step.inst.mask);
             match step.shape {
                 Shape::None => code.push(step.inst),
                 Shape::Strided(_) => {
-                    let foretold = walk.foretell(step.instruction);
-                    let base = walk.learn(step.instruction, foretold, frame.wrongs.next(bytes)?);
+                    let prediction = predictor.predict(step.instruction);
+                    let base = predictor.update(step.instruction, prediction, frame.residuals.next(bytes)?);
                     code.push(step.inst.from(base));
                 }
                 Shape::List if step.inst.mask == 0 => code.push_list(step.inst, step.inst.width, &[]),
                 Shape::List => {
                     let lanes = step.inst.lanes() as usize;
-                    take(room, lanes as u64 / 4)?;
-                    let foretold = walk.foretell(step.instruction);
-                    let base = walk.learn(step.instruction, foretold, frame.wrongs.next(bytes)?);
+                    deduct(budget, lanes as u64 / 4)?;
+                    let prediction = predictor.predict(step.instruction);
+                    let base = predictor.update(step.instruction, prediction, frame.residuals.next(bytes)?);
                     let list = &mut [0; 32][..lanes];
                     let from = (bytes, &mut frame.lists);
                     lists.read(step.instruction, (step.inst.width, base), from, list)?;
@@ -206,26 +206,26 @@ impl Unpacker {
             }
             code.name_last(step.opcode);
         }
-        walk.end();
+        predictor.end();
         Ok(())
     }
 }
 
-/// The path of the next warps, and how many they are.
+/// Path of the next warps, and their number.
 fn next_run(
     paths: &mut Paths,
     bytes: &[u8],
-    place: &mut Place,
+    cursor: &mut Cursor,
     steps: usize,
 ) -> Result<(usize, u64), Problem> {
-    let path = match place.number(bytes)? {
+    let path = match cursor.number(bytes)? {
         0 => {
-            paths.read(bytes, place, steps)?;
+            paths.read(bytes, cursor, steps)?;
             paths.count() - 1
         }
         number => place_of(number - 1, paths.count())?,
     };
-    let more = place.under(bytes, u64::MAX, "a path is repeated without end")?;
+    let more = cursor.below(bytes, u64::MAX, "a path is repeated without end")?;
     Ok((path, more + 1))
 }
 
@@ -233,9 +233,9 @@ fn place_of(number: u64, count: usize) -> Result<usize, Problem> {
     if number < count as u64 { Ok(number as usize) } else { Err(damaged("a path that is not defined")) }
 }
 
-/// Takes some of a block's room.
-fn take(room: &mut u64, amount: u64) -> Result<(), Problem> {
-    *room = room.checked_sub(amount).ok_or(damaged("a block of more than 16 million instructions"))?;
+/// Deducts from a block's instruction budget.
+fn deduct(budget: &mut u64, amount: u64) -> Result<(), Problem> {
+    *budget = budget.checked_sub(amount).ok_or(damaged("a block of more than 16 million instructions"))?;
     Ok(())
 }
 
@@ -248,7 +248,7 @@ impl Kernel for Reader {
         if at.step > 0 {
             return Ok(());
         }
-        while at.block >= self.pending.read() && self.pending.read() < self.launch.blocks() {
+        while at.block >= self.pending.blocks_read() && self.pending.blocks_read() < self.launch.blocks() {
             self.unpack_block().map_err(|problem| Error { file: self.file.clone(), line: 0, problem })?;
         }
         self.pending.take(at, code);

@@ -1,27 +1,28 @@
-//! The different instructions of a kernel, and the different ways in which they are executed: its steps.
+//! Table of a kernel's distinct instructions and of their executions with distinct masks and
+//! strides, its steps.
 
 use std::collections::HashMap;
 
-use super::varint::{Place, damaged, put, unzigzag, zigzag};
+use super::varint::{Cursor, damaged, put, unzigzag, zigzag};
 use crate::{Addresses, Code, Inst, NO_REGISTER, Op, Problem, accel, opcode, opcodes::Opcodes};
 
-/// Instructions and steps that a kernel may have at most.
-const MOST: u64 = 1 << 24;
-/// What the address of an access decided, where its opcode did not.
+/// Largest number of instructions or steps.
+const MAX_DEFINITIONS: u64 = 1 << 24;
+/// Classes of accesses whose address, not opcode, determines the space.
 const SPACES: [Op; 4] = [Op::LoadGlobal, Op::StoreGlobal, Op::LoadShared, Op::StoreShared];
 
-/// An instruction as it stands in the program.
+/// A static instruction of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Instruction {
     opcode: u16,
-    /// 0 if the class follows from the opcode, or one more than its place in [`SPACES`].
+    /// 0 if the opcode determines the class, else its index in [`SPACES`] plus one.
     space: u8,
     dst: u8,
     src: [u8; 4],
     width: u8,
 }
 
-/// The addresses of a step.
+/// Addressing of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Shape {
     None,
@@ -29,18 +30,18 @@ pub(super) enum Shape {
     Strided(i32),
 }
 
-/// An instruction with its mask and the shape of its addresses.
+/// An instruction with its mask and addressing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
-    /// All but the address.
+    /// The instruction without its address.
     pub(super) inst: Inst,
     pub(super) shape: Shape,
-    /// Which instruction it is.
+    /// Index of the static instruction.
     pub(super) instruction: u32,
     pub(super) opcode: u16,
 }
 
-/// Everything that a file has defined so far.
+/// Definitions read so far, for decoding.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) opcodes: Opcodes,
@@ -48,15 +49,15 @@ pub(super) struct Table {
     pub(super) steps: Vec<Step>,
 }
 
-/// What a frame adds to the table, as it is written.
+/// Encoded definitions that a frame adds.
 #[derive(Debug, Default)]
-pub(super) struct Added {
+pub(super) struct NewDefinitions {
     opcodes: (u64, Vec<u8>),
     instructions: (u64, Vec<u8>),
     steps: (u64, Vec<u8>),
 }
 
-/// Finds what the table holds already.
+/// Numbers of known definitions, for encoding.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     opcodes: HashMap<(String, bool), u16>,
@@ -64,8 +65,8 @@ pub(super) struct Index {
     steps: HashMap<(u32, u32, Shape), u32>,
 }
 
-impl Added {
-    /// Appends what was added, and forgets it.
+impl NewDefinitions {
+    /// Appends the definitions and clears them.
     pub(super) fn write(&mut self, out: &mut Vec<u8>) {
         for (count, bytes) in [&mut self.opcodes, &mut self.instructions, &mut self.steps] {
             put(out, *count);
@@ -76,18 +77,19 @@ impl Added {
 }
 
 impl Index {
-    /// How many instructions there are.
+    /// Returns the number of instructions.
     pub(super) fn instructions(&self) -> usize {
         self.instructions.len()
     }
 
-    /// The numbers of the step and the instruction that one of `code` is; what is new is noted in `added`.
+    /// Returns the step and instruction numbers of an instruction of `code`; new ones are encoded
+    /// to `added`.
     pub(super) fn step(
         &mut self,
         code: &Code,
         at: usize,
         names: &[String],
-        added: &mut Added,
+        added: &mut NewDefinitions,
     ) -> Result<(u32, u32), Problem> {
         let inst = &code.insts()[at];
         let name = code.opcode(at).and_then(|number| names.get(usize::from(number)));
@@ -116,15 +118,20 @@ impl Index {
         Ok((step, instruction))
     }
 
-    /// The number of an instruction, whose traced opcode is kept where it has one.
-    fn instruction(&mut self, inst: &Inst, name: Option<&str>, added: &mut Added) -> Result<u32, Problem> {
-        let spelt = opcode::spell(inst.op, inst.width);
+    /// Returns the number of an instruction, keeping its traced opcode if it has one.
+    fn instruction(
+        &mut self,
+        inst: &Inst,
+        name: Option<&str>,
+        added: &mut NewDefinitions,
+    ) -> Result<u32, Problem> {
+        let formatted = opcode::format_opcode(inst.op, inst.width);
         let accesses = inst.width > 0;
         let space = |name: &str| match accel::op_of(name, inst.dst, accesses) {
             op if op == inst.op => Some(0),
             _ => SPACES.iter().position(|&op| op == inst.op && accesses).map(|at| at as u8 + 1),
         };
-        let chosen = name.into_iter().chain([spelt.as_str()]).find_map(|name| Some((name, space(name)?)));
+        let chosen = name.into_iter().chain([formatted.as_str()]).find_map(|name| Some((name, space(name)?)));
         let (name, space) = chosen.ok_or(damaged("an instruction that has no spelling"))?;
         let opcode = self.opcode(name, accesses, added);
         let key = Instruction { opcode, space, dst: inst.dst, src: inst.src, width: inst.width };
@@ -142,7 +149,7 @@ impl Index {
         Ok(number)
     }
 
-    fn opcode(&mut self, name: &str, accesses: bool, added: &mut Added) -> u16 {
+    fn opcode(&mut self, name: &str, accesses: bool, added: &mut NewDefinitions) -> u16 {
         let next = self.opcodes.len() as u16;
         let number = *self.opcodes.entry((name.to_owned(), accesses)).or_insert(next);
         if number == next {
@@ -155,28 +162,28 @@ impl Index {
 }
 
 impl Table {
-    /// How many instructions there are.
+    /// Returns the number of instructions.
     pub(super) fn instructions(&self) -> usize {
         self.instructions.len()
     }
 
-    /// Reads what a frame adds.
-    pub(super) fn read(&mut self, bytes: &[u8], place: &mut Place) -> Result<(), Problem> {
-        for _ in 0..place.under(bytes, MOST, "a frame adds too many opcodes")? {
-            self.read_opcode(bytes, place)?;
+    /// Decodes a frame's definitions.
+    pub(super) fn read(&mut self, bytes: &[u8], cursor: &mut Cursor) -> Result<(), Problem> {
+        for _ in 0..cursor.below(bytes, MAX_DEFINITIONS, "a frame adds too many opcodes")? {
+            self.read_opcode(bytes, cursor)?;
         }
-        for _ in 0..place.under(bytes, MOST, "a frame adds too many instructions")? {
-            self.read_instruction(bytes, place)?;
+        for _ in 0..cursor.below(bytes, MAX_DEFINITIONS, "a frame adds too many instructions")? {
+            self.read_instruction(bytes, cursor)?;
         }
-        for _ in 0..place.under(bytes, MOST, "a frame adds too many steps")? {
-            self.read_step(bytes, place)?;
+        for _ in 0..cursor.below(bytes, MAX_DEFINITIONS, "a frame adds too many steps")? {
+            self.read_step(bytes, cursor)?;
         }
         Ok(())
     }
 
-    fn read_opcode(&mut self, bytes: &[u8], place: &mut Place) -> Result<(), Problem> {
-        let head = place.under(bytes, 512, "an opcode is longer than 255 bytes")?;
-        let name = (0..head >> 1).map(|_| place.byte(bytes)).collect::<Result<Vec<u8>, _>>()?;
+    fn read_opcode(&mut self, bytes: &[u8], cursor: &mut Cursor) -> Result<(), Problem> {
+        let head = cursor.below(bytes, 512, "an opcode is longer than 255 bytes")?;
+        let name = (0..head >> 1).map(|_| cursor.byte(bytes)).collect::<Result<Vec<u8>, _>>()?;
         let name = String::from_utf8(name).map_err(|_| damaged("an opcode is no text"))?;
         let known = self.opcodes.names().len();
         match self.opcodes.intern(&name, head & 1 == 1)? {
@@ -185,18 +192,18 @@ impl Table {
         }
     }
 
-    fn read_instruction(&mut self, bytes: &[u8], place: &mut Place) -> Result<(), Problem> {
+    fn read_instruction(&mut self, bytes: &[u8], cursor: &mut Cursor) -> Result<(), Problem> {
         let opcodes = self.opcodes.names();
         let opcode =
-            place.under(bytes, opcodes.len() as u64, "an instruction has an opcode that is not defined")?;
-        let (space, dst) = (place.byte(bytes)?, place.byte(bytes)?);
-        let (width, used) = (place.byte(bytes)?, place.byte(bytes)?);
+            cursor.below(bytes, opcodes.len() as u64, "an instruction has an opcode that is not defined")?;
+        let (space, dst) = (cursor.byte(bytes)?, cursor.byte(bytes)?);
+        let (width, used) = (cursor.byte(bytes)?, cursor.byte(bytes)?);
         if usize::from(space) > SPACES.len() || width > 64 || used > 4 {
             return Err(damaged("an instruction's space, width or number of sources is out of range"));
         }
         let mut src = [NO_REGISTER; 4];
         for register in &mut src[..usize::from(used)] {
-            *register = place.byte(bytes)?;
+            *register = cursor.byte(bytes)?;
         }
         let op = match usize::from(space).checked_sub(1) {
             Some(space) => SPACES[space],
@@ -206,11 +213,11 @@ impl Table {
         Ok(())
     }
 
-    fn read_step(&mut self, bytes: &[u8], place: &mut Place) -> Result<(), Problem> {
+    fn read_step(&mut self, bytes: &[u8], cursor: &mut Cursor) -> Result<(), Problem> {
         let known = self.instructions.len() as u64;
-        let instruction = place.under(bytes, known, "a step has an instruction that is not defined")?;
-        let mask = !(place.under(bytes, 1 << 32, "a mask has more than 32 bits")? as u32);
-        let shape = match place.number(bytes)? {
+        let instruction = cursor.below(bytes, known, "a step has an instruction that is not defined")?;
+        let mask = !(cursor.below(bytes, 1 << 32, "a mask has more than 32 bits")? as u32);
+        let shape = match cursor.number(bytes)? {
             0 => Shape::None,
             1 => Shape::List,
             stride => Shape::Strided(

@@ -1,13 +1,14 @@
-//! Numbers of one to ten bytes: seven bits in each, the lowest first, the top bit set on all but the last.
+//! Variable-length integers (LEB128): seven bits per byte, lowest first, top bit set on all but the
+//! last.
 
 use crate::Problem;
 
-/// A part of a file that is too short or says something impossible.
+/// Returns the error for corrupt data.
 pub(super) fn damaged(what: &'static str) -> Problem {
     Problem::Damaged(what)
 }
 
-/// Appends a number.
+/// Appends a varint.
 #[inline]
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -17,26 +18,26 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// A signed number as an unsigned one: small either way stays small.
+/// Maps a signed number to an unsigned one of similar magnitude.
 #[inline]
 pub(super) fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
 
-/// The way back.
+/// Inverts [`zigzag`].
 #[inline]
 pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// A place in bytes that are read from the front; it may be kept while they lie elsewhere.
+/// A read position in a byte slice that is passed to each call.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct Cursor {
     at: usize,
     end: usize,
 }
 
-impl Place {
+impl Cursor {
     pub(super) fn all(bytes: &[u8]) -> Self {
         Self { at: 0, end: bytes.len() }
     }
@@ -78,26 +79,26 @@ impl Place {
         Err(damaged("a number is too long"))
     }
 
-    /// A number under a limit.
+    /// Reads a number below `limit`.
     #[inline]
-    pub(super) fn under(&mut self, bytes: &[u8], limit: u64, what: &'static str) -> Result<u64, Problem> {
+    pub(super) fn below(&mut self, bytes: &[u8], limit: u64, what: &'static str) -> Result<u64, Problem> {
         let number = self.number(bytes)?;
         if number < limit { Ok(number) } else { Err(damaged(what)) }
     }
 
-    /// A length and the place of so many bytes.
-    pub(super) fn part(&mut self, bytes: &[u8]) -> Result<Self, Problem> {
+    /// Reads a length and returns a cursor over that many bytes.
+    pub(super) fn section(&mut self, bytes: &[u8]) -> Result<Self, Problem> {
         let length = self.number(bytes)?;
         if length > (self.end - self.at) as u64 {
             return Err(damaged("a part is longer than what holds it"));
         }
-        let part = Self { at: self.at, end: self.at + length as usize };
-        self.at = part.end;
-        Ok(part)
+        let section = Self { at: self.at, end: self.at + length as usize };
+        self.at = section.end;
+        Ok(section)
     }
 
-    /// The bytes of the place.
-    pub(super) fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+    /// Returns the remaining bytes.
+    pub(super) fn remaining<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.at..self.end).unwrap_or_default()
     }
 }
@@ -107,13 +108,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_round_trip() {
         let mut bytes = Vec::new();
         let numbers = [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
         numbers.iter().for_each(|&number| put(&mut bytes, number));
-        let mut place = Place::all(&bytes);
-        numbers.iter().for_each(|&number| assert_eq!(place.number(&bytes).unwrap(), number));
-        assert!(place.is_done() && place.number(&bytes).is_err());
+        let mut cursor = Cursor::all(&bytes);
+        numbers.iter().for_each(|&number| assert_eq!(cursor.number(&bytes).unwrap(), number));
+        assert!(cursor.is_done() && cursor.number(&bytes).is_err());
         for value in [0, -1, 1, i64::MIN, i64::MAX] {
             assert_eq!(unzigzag(zigzag(value)), value);
         }
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn a_number_beyond_64_bits_is_refused() {
         let bytes = [[0xff; 9].as_slice(), &[2]].concat();
-        assert!(Place::all(&bytes).number(&bytes).is_err());
-        assert!(Place::all(&[0x80]).number(&[0x80]).is_err());
+        assert!(Cursor::all(&bytes).number(&bytes).is_err());
+        assert!(Cursor::all(&[0x80]).number(&[0x80]).is_err());
     }
 }

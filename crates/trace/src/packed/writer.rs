@@ -1,4 +1,4 @@
-//! Packs any kernel.
+//! Encodes any kernel as a packed trace.
 
 use std::{
     fs::File,
@@ -8,25 +8,25 @@ use std::{
 
 use super::{
     MAX_BLOCK,
-    columns::{Lists, Wrongs},
+    columns::{ListCoder, ResidualWriter},
     frame,
-    path::Finder,
-    table::{Added, Index},
+    path::PathEncoder,
+    predictor::AddressPredictor,
+    table::{Index, NewDefinitions},
     varint::{damaged, put},
-    walk::Walk,
 };
 use crate::{Addresses, At, Code, Error, Kernel, Problem};
 
-/// A frame ends with the block that brings it to so many instructions, or its columns to so many bytes.
+/// A frame ends with the block that reaches either limit: instructions, or bytes of columns.
 const FRAME_INSTRUCTIONS: u64 = 1 << 20;
 const FRAME_BYTES: usize = 1 << 22;
 
-/// What was written.
+/// Size of a written trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of the file.
+    /// File size in bytes.
     pub bytes: u64,
-    /// Warp instructions in it.
+    /// Warp instructions.
     pub instructions: u64,
 }
 
@@ -54,9 +54,9 @@ pub fn write(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<Written, E
     let (mut packer, mut code) = (Packer::default(), Code::default());
     let blocks = launch.blocks();
     for block in 0..blocks {
-        let mut room = MAX_BLOCK;
+        let mut budget = MAX_BLOCK;
         for warp in 0..launch.warps() {
-            packer.walk.begin(warp as usize, packer.instructions);
+            packer.predictor.begin(warp as usize, packer.instructions);
             let mut at = At { block, warp, step: 0 };
             loop {
                 code.clear();
@@ -64,7 +64,7 @@ pub fn write(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<Written, E
                 if code.insts().is_empty() {
                     break;
                 }
-                packer.pack(&code, kernel.opcodes(), &mut room).map_err(failed)?;
+                packer.pack(&code, kernel.opcodes(), &mut budget).map_err(failed)?;
                 at.step += 1;
             }
             written.instructions += packer.end_warp();
@@ -80,42 +80,42 @@ pub fn write(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<Written, E
     Ok(written)
 }
 
-/// A frame as it fills, and what is kept from frame to frame.
+/// The frame being encoded, and state kept across frames.
 #[derive(Default)]
 struct Packer {
     index: Index,
-    finder: Finder,
-    walk: Walk,
-    lists: Lists,
+    paths: PathEncoder,
+    predictor: AddressPredictor,
+    lists: ListCoder,
     instructions: usize,
-    forgets: bool,
+    resets: bool,
     blocks: u64,
     frame_instructions: u64,
-    added: Added,
-    /// The steps of the present warp.
+    added: NewDefinitions,
+    /// Steps of the current warp.
     path: Vec<u32>,
     warps: Vec<u8>,
-    /// The path of the last warps, written once it is known how many they are: its number, its bytes if it is new, and
-    /// the warps.
+    /// Run of warps with the same path, written when it ends: path number, its encoding if new, and
+    /// number of warps.
     run: (usize, Vec<u8>, u64),
-    wrongs: Wrongs,
+    residuals: ResidualWriter,
     listed: Vec<u8>,
 }
 
 impl Packer {
-    /// Packs a piece of a warp.
-    fn pack(&mut self, code: &Code, names: &[String], room: &mut u64) -> Result<(), Problem> {
+    /// Encodes a chunk of a warp within the block's instruction `budget`.
+    fn pack(&mut self, code: &Code, names: &[String], budget: &mut u64) -> Result<(), Problem> {
         for (at, inst) in code.insts().iter().enumerate() {
             let addresses = if inst.width > 0 { Some(code.addresses(inst)) } else { None };
             let list = if let Some(Addresses::List(list)) = addresses { list } else { &[] };
-            *room = room
+            *budget = budget
                 .checked_sub(1 + list.len() as u64 / 4)
                 .ok_or(damaged("a block of more than 16 million instructions"))?;
             let (step, instruction) = self.index.step(code, at, names, &mut self.added)?;
             self.path.push(step);
             if self.index.instructions() > self.instructions {
                 self.instructions = self.index.instructions();
-                self.walk.reserve(self.instructions);
+                self.predictor.reserve(self.instructions);
                 self.lists.reserve(self.instructions);
             }
             let base = match addresses {
@@ -127,19 +127,19 @@ impl Packer {
                 }
                 Some(Addresses::Strided { base, .. }) => base,
             };
-            let foretold = self.walk.foretell(instruction);
-            let wrong_by = base.wrapping_sub(foretold.base);
-            self.wrongs.push(wrong_by);
-            self.walk.learn(instruction, foretold, wrong_by);
+            let prediction = self.predictor.predict(instruction);
+            let residual = base.wrapping_sub(prediction.base);
+            self.residuals.push(residual);
+            self.predictor.update(instruction, prediction, residual);
         }
         Ok(())
     }
 
-    /// Ends a warp; gives how many instructions it had.
+    /// Ends a warp; returns its number of instructions.
     fn end_warp(&mut self) -> u64 {
-        self.walk.end();
+        self.predictor.end();
         let mut bytes = Vec::new();
-        let (path, is_new) = self.finder.find(&self.path, &mut bytes);
+        let (path, is_new) = self.paths.find(&self.path, &mut bytes);
         if is_new || path != self.run.0 || self.run.2 == 0 {
             self.end_run();
             self.run = (path, bytes, 1);
@@ -167,25 +167,25 @@ impl Packer {
     }
 
     fn is_full(&self) -> bool {
-        let bytes = self.warps.len() + self.wrongs.bytes() + self.listed.len();
-        self.frame_instructions >= FRAME_INSTRUCTIONS || bytes >= FRAME_BYTES || self.finder.is_full()
+        let bytes = self.warps.len() + self.residuals.bytes() + self.listed.len();
+        self.frame_instructions >= FRAME_INSTRUCTIONS || bytes >= FRAME_BYTES || self.paths.is_full()
     }
 
-    /// The frame, which ends here.
+    /// Ends and returns the frame.
     fn frame(&mut self) -> Vec<u8> {
         self.end_run();
-        let mut out = vec![frame::BLOCKS, u8::from(self.forgets)];
+        let mut out = vec![frame::BLOCKS, u8::from(self.resets)];
         put(&mut out, std::mem::take(&mut self.blocks));
         self.added.write(&mut out);
         put(&mut out, self.warps.len() as u64);
         out.append(&mut self.warps);
-        self.wrongs.write(&mut out);
+        self.residuals.write(&mut out);
         put(&mut out, self.listed.len() as u64);
         out.append(&mut self.listed);
         self.frame_instructions = 0;
-        self.forgets = self.finder.is_full();
-        if self.forgets {
-            self.finder.forget();
+        self.resets = self.paths.is_full();
+        if self.resets {
+            self.paths.reset();
         }
         out
     }

@@ -1,8 +1,8 @@
-//! Chains of multiply-adds in registers: the speed of the pipelines and of the scheduler.
+//! Dependent multiply-adds in registers: measures the pipelines and the scheduler.
 
 use crate::{At, Code, Error, Inst, Kernel, Launch, Op};
 
-/// Each warp runs `steps` pieces of 16 instructions of one kind, in `chains` independent chains.
+/// Each warp runs `steps` chunks of 16 instructions of one class, in `chains` independent chains.
 #[derive(Debug, Clone)]
 pub struct Arithmetic {
     launch: Launch,
@@ -12,7 +12,7 @@ pub struct Arithmetic {
 }
 
 impl Arithmetic {
-    /// Describes the kernel; `chains` from 1 to 64.
+    /// Creates the kernel; `chains` is 1 to 64.
     pub fn new(blocks: u32, threads: u32, op: Op, steps: u32, chains: u8) -> Self {
         assert!((1..=64).contains(&chains), "{chains} chains: use 1 to 64");
         Self { launch: Launch::linear("arithmetic", blocks, threads), op, steps, chains }

@@ -1,10 +1,10 @@
-//! A sparse matrix times a vector, one row for each thread: the matrix streams, the vector is gathered.
+//! Sparse matrix-vector product, one row per thread: the matrix streams, the vector is gathered.
 
 use super::{Array, lanes_for};
 use crate::{At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op, WARP_LANES};
 
-/// `y = A x` with the matrix in slices of 32 rows (so that the matrix streams) and the same number of entries
-/// in each row; `column` says which element of the vector an entry meets.
+/// `y = A x` with the matrix in slices of 32 rows, so that it streams, and equally many entries per
+/// row. `column` returns the vector element of an entry.
 #[derive(Debug, Clone)]
 pub struct Csr {
     launch: Launch,
@@ -12,9 +12,9 @@ pub struct Csr {
     pub values: Array,
     /// Column numbers of the matrix.
     pub columns: Array,
-    /// The vector that is gathered.
+    /// Input vector, gathered.
     pub x: Array,
-    /// The vector that is written.
+    /// Output vector.
     pub y: Array,
     rows: u64,
     row_entries: u32,
@@ -22,7 +22,7 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// Describes the product; arrays are values, columns, x and y.
+    /// Creates the product; arrays are values, columns, x and y.
     pub fn new(arrays: [Array; 4], rows: u64, row_entries: u32, column: fn(u64, u64, u64) -> u64) -> Self {
         const THREADS: u64 = 256;
         let blocks = u32::try_from(rows.div_ceil(THREADS)).expect("at most 2^40 rows");

@@ -1,10 +1,10 @@
-//! A lattice-Boltzmann sweep over a list of fluid cells: neighbours are found through an index array.
+//! A lattice-Boltzmann sweep over a list of fluid cells, with neighbours from an index array.
 
 use super::{Array, lanes_for};
 use crate::{At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op, WARP_LANES};
 
-/// For each cell of the list and each of its directions: read the neighbour's number, gather the neighbour's
-/// distribution, collide, and write the cell's own distributions in order.
+/// For each cell and direction: reads the neighbour's index, gathers its distribution, collides,
+/// and writes the cell's own distributions in order.
 #[derive(Debug, Clone)]
 pub struct Lattice {
     launch: Launch,
@@ -17,8 +17,8 @@ pub struct Lattice {
 }
 
 impl Lattice {
-    /// Describes the sweep; arrays are the list of neighbours, the distributions read and those written, each
-    /// laid out direction after direction.
+    /// Creates the sweep; arrays are the neighbour list, the distributions read and those written,
+    /// each laid out by direction.
     pub fn new(arrays: [Array; 3], cells: u64, directions: u32, neighbour: fn(u64, u64, u64) -> u64) -> Self {
         const THREADS: u64 = 128;
         let blocks = u32::try_from(cells.div_ceil(THREADS)).expect("at most 2^39 cells");

@@ -1,7 +1,7 @@
-//! Generated kernels: small descriptions from which each warp's instructions are made on the fly.
+//! Generated kernels: small descriptions that produce each warp's instructions on demand.
 //!
-//! Each is generic over where its [arrays](Array) lie, so that the same pattern walks the allocations of a
-//! synthetic test, of a workload's snapshot or of a network's layers.
+//! Each takes its [arrays](Array) as parameters. The same pattern serves synthetic tests, a
+//! workload's snapshot and a network's layers.
 
 mod arithmetic;
 mod body;
@@ -40,27 +40,27 @@ use crate::WARP_LANES;
 /// An array in global memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Array {
-    /// Address of its first element.
+    /// Address of the first element.
     pub base: u64,
     /// Bytes of an element: 1, 2, 4, 8 or 16.
     pub element_bytes: u8,
 }
 
 impl Array {
-    /// The address of an element.
+    /// Returns the address of an element.
     #[inline]
     pub fn address(self, index: u64) -> u64 {
         self.base + index * u64::from(self.element_bytes)
     }
 }
 
-/// The lanes that have work when `left` items are left for a warp: all 32, or the first few.
+/// Returns the mask of lanes with work when `left` items are left for a warp.
 #[inline]
 pub(crate) fn lanes_for(left: u64) -> u32 {
     if left >= u64::from(WARP_LANES) { u32::MAX } else { (1 << left) - 1 }
 }
 
-/// Mixes the bits of a number; stands in for data that has no order (splitmix64).
+/// Hashes a number (splitmix64); stands in for unordered data.
 #[inline]
 pub fn scramble(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);

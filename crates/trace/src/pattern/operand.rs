@@ -1,20 +1,20 @@
-//! Where the elements of a product's matrices lie: in rows and columns, or in the patches of images.
+//! Layouts of a product's matrices: strided, or patches of images (implicit GEMM).
 
 use super::Array;
 
-/// How far apart the elements of one index lie: evenly, or evenly within runs that are themselves evenly spaced.
+/// A stride, optionally nested: elements `step` apart within runs that are `outer` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stride {
-    /// Elements from one to the next within a run.
+    /// Elements between neighbours within a run.
     pub step: u64,
-    /// How many a run has.
+    /// Length of a run.
     pub run: u64,
-    /// Elements from run to run.
+    /// Elements between runs.
     pub outer: u64,
 }
 
 impl Stride {
-    /// Elements `step` apart, without runs.
+    /// Creates a stride without runs.
     pub const fn even(step: u64) -> Self {
         Self { step, run: u64::MAX, outer: 0 }
     }
@@ -29,54 +29,55 @@ impl Stride {
     }
 }
 
-/// One matrix of a product. An element is named by its index along the side that the result keeps, and by its
-/// index along the depth, over which the product sums.
+/// One matrix of a product. An element has an index along the result's side (m or n) and one along
+/// the depth (k), which is summed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operand {
-    /// Elements that are all stored.
+    /// A matrix in memory.
     Matrix {
-        /// The array that holds them.
+        /// Array that holds the elements.
         array: Array,
-        /// Along the result's side.
+        /// Stride along the result's side.
         side: Stride,
-        /// Distance of neighbours along the depth, over which the product sums.
+        /// Stride along the depth.
         depth: Stride,
     },
-    /// The patches of images under a filter, which are not stored: an element is looked up in its image.
+    /// Patches of images under a filter, read from the images and not stored.
     Patches {
-        /// The images and the filter whose patches are the matrix.
+        /// Images and filter.
         images: Images,
-        /// Whether the depth runs over the pixels rather than over the taps of the filter.
+        /// If true, the depth runs over pixels, else over filter taps.
         deep_pixels: bool,
     },
 }
 
-/// Images in order of image, channel, row and column, and the filter that visits them.
+/// Images in NCHW order and the filter applied to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Images {
-    /// The array that holds them.
+    /// Array that holds the elements.
     pub array: Array,
     /// Channels of an image.
     pub channels: u64,
-    /// The first channel that the filter sees.
+    /// First channel that the filter reads.
     pub first_channel: u64,
     /// Rows and columns of an image.
     pub size: [u64; 2],
-    /// Rows and columns of the places that the filter visits.
+    /// Rows and columns of the filter positions.
     pub places: [u64; 2],
     /// Rows and columns of the filter.
     pub kernel: u64,
-    /// Pixels from place to place.
+    /// Pixels between filter positions.
     pub stride: u64,
-    /// Zeros around an image.
+    /// Zero padding in pixels.
     pub pad: u64,
-    /// Backwards: the places are pixels of a convolution's input, and the images are gradients of its output.
+    /// If true, positions are pixels of a convolution's input, and the images are gradients of its
+    /// output.
     pub backwards: bool,
 }
 
 impl Images {
-    /// The address of what a tap of the filter meets at a place, none for padding. Taps run over channel, row and
-    /// column; places over image, row and column.
+    /// Returns the address that a filter tap reads at a position, `None` in the padding. Taps run
+    /// over channel, row and column; positions over image, row and column.
     #[inline]
     fn address(&self, place: u64, tap: u64) -> Option<u64> {
         let [rows, columns] = self.places;
@@ -89,7 +90,7 @@ impl Images {
         Some(self.array.address(index))
     }
 
-    /// The row or column that a tap meets.
+    /// Returns the row or column that a tap reads.
     #[inline]
     fn pixel(&self, place: u64, tap: u64, size: u64) -> Option<u64> {
         let pixel = if self.backwards {
@@ -106,17 +107,17 @@ impl Images {
 }
 
 impl Operand {
-    /// A matrix whose rows are the result's side: row-major, `columns` long.
+    /// Creates a row-major matrix, `columns` wide, whose rows are the result's side.
     pub fn rows(array: Array, columns: u64) -> Self {
         Self::Matrix { array, side: Stride::even(columns), depth: Stride::even(1) }
     }
 
-    /// A matrix whose columns are the result's side: row-major, `columns` long.
+    /// Creates a row-major matrix, `columns` wide, whose columns are the result's side.
     pub fn columns(array: Array, columns: u64) -> Self {
         Self::Matrix { array, side: Stride::even(1), depth: Stride::even(columns) }
     }
 
-    /// The address of an element, none where it is known to be zero.
+    /// Returns the address of an element, `None` if it is a padding zero.
     #[inline]
     pub(super) fn address(&self, side: u64, depth: u64) -> Option<u64> {
         match self {
@@ -128,8 +129,8 @@ impl Operand {
         }
     }
 
-    /// Whether neighbours along the depth are neighbours in memory.
-    pub(super) fn deep(&self) -> bool {
+    /// Returns whether elements along the depth are contiguous.
+    pub(super) fn is_contiguous_along_depth(&self) -> bool {
         match self {
             Self::Matrix { depth, .. } => depth.step == 1 && depth.run > 1,
             Self::Patches { deep_pixels, .. } => *deep_pixels,
@@ -144,19 +145,23 @@ mod tests {
     const ARRAY: Array = Array { base: 1000, element_bytes: 4 };
 
     #[test]
-    fn rows_and_columns() {
+    fn matrices_address_rows_and_columns() {
         let rows = Operand::rows(ARRAY, 10);
-        assert_eq!((rows.address(2, 3), rows.deep()), (Some(1000 + 4 * 23), true));
+        assert_eq!((rows.address(2, 3), rows.is_contiguous_along_depth()), (Some(1000 + 4 * 23), true));
         let columns = Operand::columns(ARRAY, 10);
-        assert_eq!((columns.address(2, 3), columns.deep()), (Some(1000 + 4 * 32), false));
-        // Pixels of images with 7 pixels and 3 channels: after 7 pixels comes the next image.
+        assert_eq!(
+            (columns.address(2, 3), columns.is_contiguous_along_depth()),
+            (Some(1000 + 4 * 32), false)
+        );
+        // Images of 7 pixels and 3 channels: after 7 pixels the next image begins.
         let pixels = Stride { step: 1, run: 7, outer: 21 };
         assert_eq!([pixels.offset(6), pixels.offset(7)], [6, 21]);
     }
 
     #[test]
-    fn every_product_of_a_convolution_meets_the_same_pixels() {
-        // Two images of 2 channels, 5 by 5; filters of 3 by 3, stride 2, padding 1: places of 3 by 3.
+    fn forward_and_backward_convolutions_read_the_same_pixels() {
+        // Two images of 2 channels, 5 by 5; filters of 3 by 3, stride 2, padding 1: 3 by 3
+        // positions.
         let forward = Images {
             array: ARRAY,
             channels: 2,
@@ -168,12 +173,12 @@ mod tests {
             pad: 1,
             backwards: false,
         };
-        // The first tap of the first place lies in the padding; the middle one on the first pixel.
+        // The first tap of the first position is in the padding; the middle one on the first pixel.
         assert_eq!(forward.address(0, 0), None);
         assert_eq!(forward.address(0, 4), Some(1000));
-        // Second image, place (1, 2), channel 1, tap (0, 1): row 1, column 4.
+        // Second image, position (1, 2), channel 1, tap (0, 1): row 1, column 4.
         assert_eq!(forward.address(9 + 5, 9 + 1), Some(1000 + 4 * (50 + 25 + 5 + 4)));
-        // An output's gradient flows back to exactly the pixels that made the output.
+        // An output's gradient flows back to exactly the pixels that produced it.
         let backward = Images { channels: 1, size: [3, 3], places: [5, 5], backwards: true, ..forward };
         for tap in 0..9 {
             for place in 0..9 {

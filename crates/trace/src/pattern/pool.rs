@@ -1,9 +1,9 @@
-//! Pooling: the largest or the mean of a window of an image, and its way back.
+//! Pooling: the maximum or mean of a window of an image, and its gradient.
 
 use super::{Array, lanes_for};
 use crate::{At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op, WARP_LANES};
 
-/// One thread for each output forward, for each input backward.
+/// A pooling kernel: one thread per output forward, per input backward.
 #[derive(Debug, Clone)]
 pub struct Pool {
     launch: Launch,
@@ -14,10 +14,10 @@ pub struct Pool {
     backward: bool,
 }
 
-/// The windows of images: each channel of each image is a plane.
+/// Geometry of a pooling layer: each channel of each image is a plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Planes of all images: their number times the channels of one.
+    /// Planes: images times channels.
     pub planes: u64,
     /// Rows and columns of a plane of the input.
     pub input: [u64; 2],
@@ -25,9 +25,9 @@ pub struct Window {
     pub output: [u64; 2],
     /// Rows and columns of a window.
     pub kernel: u64,
-    /// Pixels from window to window.
+    /// Pixels between windows.
     pub stride: u64,
-    /// Zeros around a plane.
+    /// Zero padding in pixels.
     pub pad: u64,
 }
 
@@ -35,18 +35,18 @@ pub struct Window {
 const THREADS: u64 = 256;
 
 impl Pool {
-    /// From the input to the output.
+    /// Creates the forward pass.
     pub fn forward(name: &str, window: Window, input: Array, output: Array) -> Self {
         Self::new(name, window, vec![input], output, false)
     }
 
-    /// From the input, the output and its gradient to the gradient of the input. Each input looks at the last
-    /// window that holds it.
+    /// Creates the backward pass, from input, output and its gradient to the gradient of the input.
+    /// Each input reads the last window that contains it.
     pub fn backward(name: &str, window: Window, input: Array, output: [Array; 2], gradient: Array) -> Self {
         Self::new(name, window, vec![input, output[0], output[1]], gradient, true)
     }
 
-    /// The same, which adds to what the gradient of the input holds.
+    /// Makes the kernel accumulate into the gradient of the input.
     pub fn adding(mut self) -> Self {
         self.arrays.push(self.to);
         self
@@ -60,20 +60,20 @@ impl Pool {
         Self { launch, arrays, to, from, threads, backward }
     }
 
-    /// Warp instructions of a whole run, edges counted as if they were not.
+    /// Returns the warp instructions of a whole run, counting edges as interior.
     pub fn instructions(&self) -> u64 {
         let loads =
             if self.backward { self.arrays.len() as u64 } else { self.from.kernel * self.from.kernel };
         self.threads.div_ceil(u64::from(WARP_LANES)) * (2 * loads + 2)
     }
 
-    /// The plane, row and column of a thread.
-    fn place(&self, thread: u64) -> [u64; 3] {
+    /// Returns the plane, row and column of a thread.
+    fn coordinates(&self, thread: u64) -> [u64; 3] {
         let [rows, columns] = if self.backward { self.from.input } else { self.from.output };
         [thread / (rows * columns), thread / columns % rows, thread % columns]
     }
 
-    /// The input that a thread's window has at a tap.
+    /// Returns the input that a thread's window has at a tap.
     fn tap(&self, [plane, row, column]: [u64; 3], tap: u64) -> Option<u64> {
         let Window { input, kernel, stride, pad, .. } = self.from;
         let pixel =
@@ -82,7 +82,7 @@ impl Pool {
         Some((plane * input[0] + y) * input[1] + x)
     }
 
-    /// The last window that holds a thread's input.
+    /// Returns the last window that contains a thread's input.
     fn window(&self, [plane, row, column]: [u64; 3]) -> u64 {
         let Window { output, stride, pad, .. } = self.from;
         let window = |at: u64, windows: u64| ((at + pad) / stride).min(windows - 1);
@@ -116,7 +116,7 @@ impl Kernel for Pool {
             return Ok(());
         }
         let mask = lanes_for(self.threads - first);
-        let places: Vec<[u64; 3]> = (first..first + 32).map(|thread| self.place(thread)).collect();
+        let places: Vec<[u64; 3]> = (first..first + 32).map(|thread| self.coordinates(thread)).collect();
         code.push(Inst::new(Op::Int, 2, &[2]));
         if self.backward {
             let windows: Vec<_> = places.iter().map(|&place| Some(self.window(place))).collect();
@@ -163,9 +163,10 @@ mod tests {
         let array = |base| Array { base, element_bytes: 4 };
         let forward = loads(&mut Pool::forward("pool", WINDOW, array(0), array(1 << 20)));
         assert_eq!(forward.len(), 9);
-        // The first tap is in the padding for the first row and column of windows: 4 of 9 are left in each plane.
+        // The first tap is in the padding for the first row and column of windows: 4 of 9 are left
+        // per plane.
         assert_eq!(forward[0], [7, 9, 19, 21, 43, 45, 55, 57].map(|pixel| pixel * 4));
-        // The middle tap meets every second pixel.
+        // The middle tap reads every second pixel.
         assert_eq!(forward[4][..3], [0, 8, 16]);
         let backward = loads(&mut Pool::backward(
             "back",
@@ -175,7 +176,7 @@ mod tests {
             array(1 << 22),
         ));
         assert_eq!(backward[0], (0..32).map(|pixel| pixel * 4).collect::<Vec<_>>());
-        // Pixels 0 to 5 of a row lie in windows 0, 1, 1, 2, 2 and the last.
+        // Pixels 0 to 5 of a row are in windows 0, 1, 1, 2, 2 and the last.
         assert_eq!(backward[1][..6], [0, 1, 1, 2, 2, 2].map(|window| (1 << 20) + window * 4));
         assert!(backward[2].iter().all(|&address| ((1 << 21)..(1 << 21) + 18 * 4).contains(&address)));
     }

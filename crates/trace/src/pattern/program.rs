@@ -1,23 +1,23 @@
-//! Programs by name: one kernel of each pattern over arrays that fill a chosen footprint.
+//! Named programs: one kernel of each pattern over arrays of a chosen footprint.
 
 use super::{Arithmetic, Array, Csr, Gemm, Lattice, RandomSectors, Stencil, Stream, scramble};
 use crate::{Kernel, Launch, Op};
 
-/// A generated program: its kernels in order, and the memory they use.
+/// A generated program: its kernels in order, and its memory.
 pub struct Program {
-    /// Kernels in the order in which they run.
+    /// Kernels in execution order.
     pub kernels: Vec<Box<dyn Kernel>>,
-    /// First address and length of each of its arrays.
+    /// Base and length of each array.
     pub allocations: Vec<(u64, u64)>,
 }
 
-/// Names of the programs.
+/// Program names.
 pub const PROGRAMS: [&str; 7] = ["arithmetic", "stream", "stencil", "csr", "lattice", "gemm", "random"];
 
-/// Where the first array lies; the others follow at 2 MiB borders.
+/// Base of the first array; the others follow, aligned to 2 MiB.
 const BASE: u64 = 1 << 32;
 
-/// A program that uses about `bytes` of memory; `None` for an unknown name.
+/// Returns a program that uses about `bytes` of memory; `None` for an unknown name.
 ///
 /// # Panics
 /// If `bytes` is under 1 MiB or over 1 TiB.
@@ -39,7 +39,7 @@ pub fn program(name: &str, bytes: u64) -> Option<Program> {
             Box::new(Stencil::new(from, to, [side; 3], &Stencil::star(2)))
         }
         "csr" => {
-            // 16 entries of 12 bytes a row, and two vectors of 8 bytes.
+            // 16 entries of 12 bytes per row, and two vectors of 8 bytes.
             let rows = bytes / (16 * 12 + 16);
             let arrays = [(16, 8), (16, 4), (1, 8), (1, 8)].map(|(n, size)| layout.array(rows * n, size));
             Box::new(Csr::new(arrays, rows, 16, |row, entry, rows| scramble(row * 16 + entry) % rows))
@@ -48,7 +48,7 @@ pub fn program(name: &str, bytes: u64) -> Option<Program> {
             let cells = bytes / (19 * 20);
             let arrays = [4, 8, 8].map(|size| layout.array(19 * cells, size));
             Box::new(Lattice::new(arrays, cells, 19, |cell, direction, cells| {
-                // Most neighbours are near; one in eight is wherever the list says.
+                // Most neighbours are near; one in eight is random.
                 let far = scramble(cell * 19 + direction);
                 if far.is_multiple_of(8) { far / 8 % cells } else { (cell + direction * 7) % cells }
             }))
@@ -87,7 +87,7 @@ mod tests {
     use crate::{Addresses, At, Code};
 
     #[test]
-    fn every_program_stays_in_its_arrays() {
+    fn programs_access_only_their_arrays() {
         for name in PROGRAMS {
             let mut program = program(name, 1 << 20).unwrap();
             let inside = |address: u64| {

@@ -1,10 +1,10 @@
-//! Loads of one sector anywhere, by every lane: the worst that a memory meets.
+//! Random gathers: every lane loads one sector, the worst case for a memory system.
 
 use super::scramble;
 use crate::{At, Code, Error, Inst, Kernel, Launch, Op};
 
-/// Each warp makes `loads` gathers of 32 random sectors from a range of memory, with three instructions to
-/// compute each address.
+/// Each warp makes `loads` gathers of 32 random sectors from a range, with three instructions per
+/// address.
 #[derive(Debug, Clone)]
 pub struct RandomSectors {
     launch: Launch,
@@ -14,7 +14,7 @@ pub struct RandomSectors {
 }
 
 impl RandomSectors {
-    /// Describes the kernel; the range is `bytes` long.
+    /// Creates the kernel over `bytes` bytes from `base`.
     pub fn new(blocks: u32, threads: u32, base: u64, bytes: u64, loads: u32) -> Self {
         assert!(bytes >= 32, "{bytes} bytes hold no sector");
         Self { launch: Launch::linear("random", blocks, threads), base, sectors: bytes / 32, loads }
@@ -35,7 +35,7 @@ impl Kernel for RandomSectors {
         let sector =
             |lane: u64| ((u128::from(scramble(seed + lane)) * u128::from(self.sectors)) >> 64) as u64;
         let addresses: [u64; 32] = std::array::from_fn(|lane| self.base + sector(lane as u64) * 32);
-        // The state of the generator, an index from it, an address from that.
+        // Generator state, index and address.
         code.push(Inst::new(Op::Int, 2, &[2]));
         code.push(Inst::new(Op::Int, 3, &[2]));
         code.push(Inst::new(Op::Int, 4, &[3]));

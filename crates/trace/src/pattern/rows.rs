@@ -1,9 +1,10 @@
-//! Rows of a table that a list of numbers chooses, as in the embedding of words.
+//! Rows of a table selected by indices, as in word embeddings.
 
 use super::Array;
 use crate::{At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op, WARP_LANES};
 
-/// Copies rows of a table to an array, or adds an array to the rows by atomics. A block handles one number.
+/// Copies rows of a table to an array, or adds an array to the rows by atomics. One block per
+/// index.
 #[derive(Debug, Clone)]
 pub struct Rows {
     launch: Launch,
@@ -16,8 +17,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Describes the copy; arrays are the numbers, the table and the copied rows of `columns` elements. `row` says
-    /// which row a number names.
+    /// Creates the copy; arrays are the indices, the table and the copied rows of `columns`
+    /// elements. `row` returns the row of an index.
     pub fn new(
         name: &str,
         [numbers, table, values]: [Array; 3],
@@ -30,13 +31,13 @@ impl Rows {
         Self { launch, numbers, table, values, columns, row, adds: false }
     }
 
-    /// The other way: adds the values to the rows.
+    /// Makes the kernel add the values to the rows instead.
     pub fn adding(mut self) -> Self {
         self.adds = true;
         self
     }
 
-    /// Warp instructions of a whole run.
+    /// Returns the warp instructions of a whole run.
     pub fn instructions(&self) -> u64 {
         self.launch.blocks() * self.columns.div_ceil(u64::from(WARP_LANES)) * 4
     }
@@ -81,7 +82,7 @@ mod tests {
     use crate::Addresses;
 
     #[test]
-    fn a_block_copies_the_row_of_its_number() {
+    fn a_block_copies_the_row_of_its_index() {
         let array = |base| Array { base, element_bytes: 4 };
         let mut rows =
             Rows::new("rows", [array(0), array(1 << 20), array(1 << 30)], 9, 300, |number| number * 7);

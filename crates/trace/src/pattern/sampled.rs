@@ -1,9 +1,9 @@
-//! A share of a kernel's blocks, evenly spread.
+//! A sample of a kernel's blocks.
 
 use crate::{At, Code, Error, Kernel, Launch};
 
-/// Some blocks of a generated kernel: short runs of neighbours, which share what they read, evenly spread over the
-/// grid. Each does all that it does in the whole kernel.
+/// Some blocks of a generated kernel: short runs of consecutive blocks, which share data, evenly
+/// spread over the grid. Each block runs whole.
 #[derive(Debug, Clone)]
 pub struct Sampled<K> {
     inner: K,
@@ -11,12 +11,12 @@ pub struct Sampled<K> {
     blocks: u64,
 }
 
-/// Blocks that are kept or left out together.
+/// Consecutive blocks that are kept or dropped together.
 const RUN: u64 = 8;
 
 impl<K: Kernel> Sampled<K> {
-    /// Keeps `blocks` of the kernel's blocks, all if it has fewer. The kernel must not depend on the order in which
-    /// its blocks are asked for, which generated ones do not.
+    /// Keeps `blocks` of the kernel's blocks, or all if it has fewer. The kernel must not depend on
+    /// the order of block requests; generated ones do not.
     pub fn new(inner: K, blocks: u64) -> Self {
         let all = inner.launch().blocks();
         let kept = blocks.clamp(1, all);
@@ -25,8 +25,8 @@ impl<K: Kernel> Sampled<K> {
         Self { inner, launch, blocks: all }
     }
 
-    /// The number that a kept block has in the whole grid.
-    fn place(&self, block: u64) -> u64 {
+    /// Returns the number of a kept block in the whole grid.
+    fn original(&self, block: u64) -> u64 {
         let (runs, kept) = (self.blocks / RUN, self.launch.blocks().div_ceil(RUN));
         if runs < kept { block } else { block / RUN * runs / kept * RUN + block % RUN }
     }
@@ -38,7 +38,7 @@ impl<K: Kernel> Kernel for Sampled<K> {
     }
 
     fn fill(&mut self, at: At, code: &mut Code) -> Result<(), Error> {
-        let block = self.place(at.block);
+        let block = self.original(at.block);
         self.inner.fill(At { block, ..at }, code)
     }
 }
@@ -49,15 +49,16 @@ mod tests {
     use crate::{Op, pattern::Arithmetic};
 
     #[test]
-    fn blocks_are_spread_in_runs_and_never_twice() {
+    fn sampled_blocks_are_distinct_runs_over_the_grid() {
         for (all, kept) in [(1000, 100), (1000, 999), (100, 99), (17, 9), (5, 3), (5, 50), (4096, 1)] {
             let sampled = Sampled::new(Arithmetic::new(all, 32, Op::Fp32, 1, 1), kept);
-            let places: Vec<u64> = (0..sampled.launch().blocks()).map(|block| sampled.place(block)).collect();
-            assert_eq!(places.len() as u64, kept.min(u64::from(all)));
-            assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{places:?}");
-            assert!(places.last().unwrap() < &u64::from(all), "{all} {kept}: {places:?}");
+            let blocks_kept: Vec<u64> =
+                (0..sampled.launch().blocks()).map(|block| sampled.original(block)).collect();
+            assert_eq!(blocks_kept.len() as u64, kept.min(u64::from(all)));
+            assert!(blocks_kept.windows(2).all(|pair| pair[0] < pair[1]), "{blocks_kept:?}");
+            assert!(blocks_kept.last().unwrap() < &u64::from(all), "{all} {kept}: {blocks_kept:?}");
         }
         let sampled = Sampled::new(Arithmetic::new(800, 32, Op::Fp32, 1, 1), 80);
-        assert_eq!([7, 8, 79].map(|block| sampled.place(block)), [7, 80, 727]);
+        assert_eq!([7, 8, 79].map(|block| sampled.original(block)), [7, 80, 727]);
     }
 }

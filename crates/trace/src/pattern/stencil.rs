@@ -1,9 +1,10 @@
-//! A stencil over a three-dimensional grid, as in seismic waves, weather and multigrid smoothers.
+//! A stencil over a three-dimensional grid, as in wave propagation, weather codes and multigrid
+//! smoothers.
 
 use super::{Array, lanes_for};
 use crate::{At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op, WARP_LANES};
 
-/// Each thread computes one point of a plane and walks up the z axis, one plane a step.
+/// Each thread computes one point of a plane and advances along z, one plane per step.
 #[derive(Debug, Clone)]
 pub struct Stencil {
     launch: Launch,
@@ -14,8 +15,8 @@ pub struct Stencil {
 }
 
 impl Stencil {
-    /// Describes a sweep over a grid of `size` points from `input` to `output`; `points` are the neighbours
-    /// that each output reads, as differences in x, y and z.
+    /// Creates a sweep over a grid of `size` points. `points` are the offsets in x, y and z that
+    /// each output reads.
     pub fn new(input: Array, output: Array, size: [u32; 3], points: &[[i64; 3]]) -> Self {
         const WARPS: u32 = 8;
         let blocks = (size[0].div_ceil(WARP_LANES) * size[1]).div_ceil(WARPS);
@@ -23,7 +24,7 @@ impl Stencil {
         Self { launch, input, output, size: size.map(u64::from), points: points.to_vec() }
     }
 
-    /// The star of `radius` points in each of the six directions, and the centre.
+    /// Returns a star stencil: `radius` points in each of six directions, and the centre.
     pub fn star(radius: i64) -> Vec<[i64; 3]> {
         let mut points = vec![[0, 0, 0]];
         for distance in 1..=radius {
@@ -38,7 +39,7 @@ impl Stencil {
         points
     }
 
-    /// The number of a point; neighbours past an edge stay on it.
+    /// Returns the index of a point, clamped to the grid.
     fn index(&self, x: u64, y: u64, z: u64, point: [i64; 3]) -> u64 {
         let [nx, ny, nz] = self.size;
         let clamp = |at: u64, by: i64, n: u64| at.saturating_add_signed(by).min(n - 1);

@@ -1,12 +1,12 @@
-//! Whole arrays in order, as in copies, vector sums and element-wise layers.
+//! Sequential access to whole arrays, as in copies, vector sums and element-wise layers.
 
 use super::{Array, lanes_for};
 use crate::{At, Code, Error, Inst, Kernel, Launch, Op, WARP_LANES};
 
 /// Reads one element of each input, computes, and writes one of each output, for every index.
 ///
-/// The grid strides over the arrays: one step of a warp handles 32 neighbouring indices. As in compiled code,
-/// each access has its address computed, and each step tests whether it is the last.
+/// A grid-stride loop: one step of a warp handles 32 consecutive indices. As in compiled code,
+/// every access computes its address and every step tests for the end.
 #[derive(Debug, Clone)]
 pub struct Stream {
     launch: Launch,
@@ -17,13 +17,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Describes the kernel: `arithmetic` instructions lie between the loads and the stores.
+    /// Creates the kernel, with `arithmetic` instructions between loads and stores.
     pub fn new(launch: Launch, inputs: &[Array], outputs: &[Array], elements: u64, arithmetic: u32) -> Self {
         assert!(inputs.len() <= 16, "{} inputs: at most 16", inputs.len());
         Self { launch, inputs: inputs.to_vec(), outputs: outputs.to_vec(), elements, arithmetic }
     }
 
-    /// Warp instructions of a whole run.
+    /// Returns the warp instructions of a whole run.
     pub fn instructions(&self) -> u64 {
         let accesses = (self.inputs.len() + self.outputs.len()) as u64;
         self.elements.div_ceil(u64::from(WARP_LANES)) * (3 + 2 * accesses + u64::from(self.arithmetic))

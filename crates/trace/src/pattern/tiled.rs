@@ -1,4 +1,4 @@
-//! A matrix product in tiles through shared memory, for matrices that lie in any order.
+//! A tiled matrix product through shared memory, for matrices in any layout.
 
 use super::{
     Operand,
@@ -6,17 +6,18 @@ use super::{
 };
 use crate::{At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op};
 
-/// `C = A B`, summed over the depth, of four-byte elements.
+/// `C = A B`, summed over the depth, with four-byte elements.
 ///
-/// A block of 256 threads computes a tile of 64 by 64 and walks the depth in steps of 16: it loads a tile of each
-/// input to shared memory, waits, and multiplies, 4 by 4 outputs for each thread. With [`Images`](super::Images)
-/// as an input it is a convolution without unrolled patches. Neighbouring lanes load neighbours in memory.
+/// A block of 256 threads computes a tile of 64 by 64 and steps along the depth by 16. It loads a
+/// tile of each input to shared memory, waits, and multiplies, 4 by 4 outputs per thread. With
+/// [`Images`](super::Images) as an input it is an implicit-GEMM convolution. Consecutive lanes load
+/// consecutive elements.
 #[derive(Debug, Clone)]
 pub struct Tiled {
     launch: Launch,
     a: Operand,
     b: Operand,
-    /// Its side is A's, its depth B's.
+    /// Output; its side is A's, its depth B's.
     c: Operand,
     size: [u64; 3],
     splits: u64,
@@ -24,52 +25,52 @@ pub struct Tiled {
     adds: bool,
 }
 
-/// Steps that are kept or left out together: two lines of a row.
+/// Consecutive steps that are kept or skipped together: two lines of a row.
 const RUN: u64 = 4;
-/// Loads of one thread for one tile of an input.
+/// Loads per thread for one input tile.
 const PARTS: u64 = TILE * DEPTH / 256;
 
 impl Tiled {
-    /// Describes the product; `size` is the sides of A and B, and the depth.
+    /// Creates the product; `size` is the sides of A and B, and the depth.
     pub fn new(name: &str, [a, b, c]: [Operand; 3], size: [u64; 3]) -> Self {
         let launch = tiles(name, size[0], size[1]);
         Self { launch, a, b, c, size, splits: 1, kept: size[2].div_ceil(DEPTH), adds: false }
     }
 
-    /// The same, which adds to what C holds.
+    /// Makes the kernel accumulate into C.
     pub fn adding(mut self) -> Self {
         self.adds = true;
         self
     }
 
-    /// The same with the depth cut between so many blocks, which add their results by atomics.
+    /// Split-K: divides the depth between `splits` blocks, which add their results by atomics.
     pub fn split(mut self, splits: u64) -> Self {
         self.splits = splits.clamp(1, self.kept);
-        self.launch.grid[2] = u32::try_from(self.splits).expect("fewer parts than steps, which are few");
+        self.launch.grid[2] = u32::try_from(self.splits).expect("fewer than 2^32 splits");
         self.kept = self.kept.div_ceil(self.splits);
         self
     }
 
-    /// The same with only a share of the steps of each block, evenly spread in short runs: a sample of a long loop.
+    /// Samples a share of each block's steps, in short runs evenly spread over the depth.
     pub fn thinned(mut self, share: f64) -> Self {
         let wanted = ((self.kept as f64 * share).ceil() as u64).next_multiple_of(RUN);
         self.kept = wanted.clamp(1, self.kept);
         self
     }
 
-    /// Blocks of the launch.
+    /// Returns the blocks of the launch.
     pub fn blocks(&self) -> u64 {
         self.launch.blocks()
     }
 
-    /// Warp instructions of a whole run, edges and padding counted as if they were not.
+    /// Returns the warp instructions of a whole run, counting edges and padding as interior.
     pub fn instructions(&self) -> u64 {
         let step = 3 + 4 * PARTS + DEPTH * 18;
         let result = TILE * TILE / 256 * if self.adds { 2 } else { 1 };
         self.blocks() * u64::from(self.launch.warps()) * (self.kept * step + result)
     }
 
-    /// Where along the depth a step begins; none past the end.
+    /// Returns the depth at which a step begins, `None` past the end.
     fn depth(&self, split: u64, step: u64) -> Option<u64> {
         let steps = self.size[2].div_ceil(DEPTH).div_ceil(self.splits);
         let (runs, kept) = (steps.div_ceil(RUN), self.kept.div_ceil(RUN));
@@ -77,7 +78,7 @@ impl Tiled {
         (step < self.kept && within < steps).then_some((split * steps + within) * DEPTH)
     }
 
-    /// Loads a tile of an input to shared memory.
+    /// Loads an input tile to shared memory.
     fn fill_tile(
         &self,
         operand: &Operand,
@@ -92,7 +93,7 @@ impl Tiled {
             let (mut mask, mut addresses) = (0u32, Vec::with_capacity(32));
             for lane in 0..32 {
                 let element = (u64::from(at.warp) * PARTS + part) * 32 + lane;
-                let [along, down] = if operand.deep() {
+                let [along, down] = if operand.is_contiguous_along_depth() {
                     [element / DEPTH, element % DEPTH]
                 } else {
                     [element % TILE, element / TILE]
@@ -127,15 +128,18 @@ impl Tiled {
         fill_product(code);
     }
 
-    /// Stores a tile of the result: 16 elements of each thread.
+    /// Stores the output tile, 16 elements per thread.
     fn fill_result(&self, at: At, row: u64, column: u64, code: &mut Code) {
         for part in 0..16u64 {
             let (mut mask, mut addresses) = (0u32, Vec::with_capacity(32));
             for lane in 0..32 {
                 let element = (u64::from(at.warp) * 16 + part) * 32 + lane;
                 let (long, short) = (element % TILE, element / TILE);
-                let (side, depth) =
-                    if self.c.deep() { (row + short, column + long) } else { (row + long, column + short) };
+                let (side, depth) = if self.c.is_contiguous_along_depth() {
+                    (row + short, column + long)
+                } else {
+                    (row + long, column + short)
+                };
                 if side < self.size[0] && depth < self.size[1] {
                     mask |= 1 << lane;
                     addresses.extend(self.c.address(side, depth));
@@ -173,7 +177,7 @@ impl Kernel for Tiled {
         match self.depth(split, u64::from(at.step)) {
             Some(depth) => self.fill_step(at, row, column, depth, code),
             None if u64::from(at.step) == self.kept => self.fill_result(at, row, column, code),
-            // A step past the end of the depth: nothing is loaded, but the piece must not be empty.
+            // Past the end of the depth: no loads, but the chunk must not be empty.
             None => code.push(Inst::new(Op::Control, NO_REGISTER, &[])),
         }
         Ok(())
@@ -191,7 +195,7 @@ mod tests {
         Array { base, element_bytes: 4 }
     }
 
-    /// How often each address is accessed by each kind of instruction.
+    /// Counts accesses by address and instruction class.
     fn accesses(kernel: &mut Tiled) -> HashMap<(Op, u64), u32> {
         let (mut counts, mut code) = (HashMap::new(), Code::default());
         for block in 0..kernel.blocks() {
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_element_is_read_once_for_each_tile_that_needs_it() {
+    fn each_element_is_read_once_per_tile() {
         let size = [100, 70, 40];
         let operands = [
             Operand::rows(array(0), size[2]),
@@ -229,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thinned_product_reads_a_share_of_its_depth_and_writes_everything() {
+    fn a_sampled_product_reads_a_share_of_its_depth_and_writes_all() {
         let size = [64, 64, 1600];
         let operands = [
             Operand::rows(array(0), size[2]),

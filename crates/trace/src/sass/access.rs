@@ -1,17 +1,17 @@
-//! Memory accesses: where they go, what they move, and how a trace notes them.
+//! Memory accesses: address computation, data transfer and trace output.
 
 use super::{
     decode::Flag,
-    exec::{Surroundings, Work, lanes},
+    exec::{WarpContext, Work, lanes},
     kernel::Warp,
     memory::{Memory, Shared},
-    operand::{Address, Operand, Place, ZERO},
+    operand::{Address, Location, Operand, ZERO},
     parse::Instruction,
     state::{State, Value},
 };
 use crate::{Code, Inst, Problem, opcode};
 
-/// The address of an instruction that accesses memory. `LDC` and its like read constants.
+/// Returns the address operand of a memory instruction. `LDC` and similar read constants.
 pub(super) fn address_of(instruction: &Instruction) -> Option<Address> {
     instruction.operands.iter().find_map(|operand| match operand {
         Operand::Address(address) => Some(*address),
@@ -19,11 +19,11 @@ pub(super) fn address_of(instruction: &Instruction) -> Option<Address> {
     })
 }
 
-/// Accesses memory, and appends the instruction with its addresses.
+/// Executes a memory access and appends the instruction with its addresses.
 pub(super) fn access(
     instruction: &Instruction,
     inst: Inst,
-    around: &Surroundings<'_>,
+    context: &WarpContext<'_>,
     warp: &mut Warp,
     memory: &mut Memory,
     shared: &mut Shared,
@@ -40,14 +40,14 @@ pub(super) fn access(
         }
         list.push(at);
     }
-    let work = Work { instruction: &instruction.decoded, state: &mut warp.state, around, mask: inst.mask };
-    let reaches = Reaches { global: inst.op.is_global(), memory, shared };
-    transfer(work, instruction.base(), width, &list, reaches);
+    let work = Work { instruction: &instruction.decoded, state: &mut warp.state, context, mask: inst.mask };
+    let space = AddressSpace { global: inst.op.is_global(), memory, shared };
+    transfer(work, instruction.base(), width, &list, space);
     push(&mut warp.code, inst, width, &list);
     Ok(())
 }
 
-/// Where one lane's access goes.
+/// Returns the address of one lane.
 fn lane_address(state: &State, address: Address, lane: usize) -> Option<u64> {
     let low = u64::from(state.register(address.register, lane)?);
     let high = if address.wide && address.register != ZERO {
@@ -62,14 +62,14 @@ fn lane_address(state: &State, address: Address, lane: usize) -> Option<u64> {
     Some(at.wrapping_add_signed(address.offset))
 }
 
-/// The memories that an access may go to.
-struct Reaches<'a> {
+/// Memories that an access can reach.
+struct AddressSpace<'a> {
     global: bool,
     memory: &'a mut Memory,
     shared: &'a mut Shared,
 }
 
-impl Reaches<'_> {
+impl AddressSpace<'_> {
     fn load(&mut self, at: u64) -> Value {
         if self.global { self.memory.load(at) } else { self.shared.load(at) }
     }
@@ -79,10 +79,10 @@ impl Reaches<'_> {
     }
 }
 
-/// Moves words between registers and memory, lane by lane.
-fn transfer(work: Work<'_>, base: &str, width: u8, list: &[u64], mut to: Reaches<'_>) {
+/// Transfers words between registers and memory, lane by lane.
+fn transfer(work: Work<'_>, base: &str, width: u8, list: &[u64], mut to: AddressSpace<'_>) {
     let i = work.instruction;
-    let dst = if let Some(Place::Register(number)) = i.destination { number } else { ZERO };
+    let dst = if let Some(Location::Register(number)) = i.destination { number } else { ZERO };
     let words = u64::from(width / 4);
     let data = i.sources.last().copied();
     for (lane, &at) in lanes(work.mask).zip(list) {
@@ -97,9 +97,9 @@ fn transfer(work: Work<'_>, base: &str, width: u8, list: &[u64], mut to: Reaches
             }
         } else if base.starts_with("ST") {
             for word in 0..words {
-                let value = match data.map(|source| source.place) {
-                    Some(Place::Register(ZERO)) => Some(0),
-                    Some(Place::Register(number)) => {
+                let value = match data.map(|source| source.location) {
+                    Some(Location::Register(ZERO)) => Some(0),
+                    Some(Location::Register(number)) => {
                         work.state.register(number.saturating_add(word as u8), lane)
                     }
                     _ => None,
@@ -107,7 +107,7 @@ fn transfer(work: Work<'_>, base: &str, width: u8, list: &[u64], mut to: Reaches
                 to.store(at + 4 * word, value);
             }
         } else {
-            // Atomics: sums are computed, of others nothing is known.
+            // Atomics: additions are computed, the results of others are unknown.
             let old = to.load(at);
             let added =
                 if i.has(Flag::Inc) { Some(1) } else { data.and_then(|source| work.int(source, lane)) };
@@ -118,7 +118,7 @@ fn transfer(work: Work<'_>, base: &str, width: u8, list: &[u64], mut to: Reaches
     }
 }
 
-/// Appends an access, strided where it is.
+/// Appends an access, strided if its addresses are.
 fn push(code: &mut Code, inst: Inst, width: u8, list: &[u64]) {
     let step = match list {
         [first, second, ..] => second.wrapping_sub(*first) as i64,

@@ -1,6 +1,6 @@
-//! Arithmetic of integers, lane by lane.
+//! Integer arithmetic of one lane.
 
-/// Three inputs through a table of eight bits.
+/// Evaluates a three-input lookup table of eight bits (`LOP3`).
 pub(super) fn lut(a: u32, b: u32, c: u32, table: u32) -> u32 {
     (0..8).filter(|bit| table >> bit & 1 == 1).fold(0, |sum, bit| {
         let pick = |value: u32, wanted: u32| if wanted == 1 { value } else { !value };
@@ -8,9 +8,9 @@ pub(super) fn lut(a: u32, b: u32, c: u32, table: u32) -> u32 {
     })
 }
 
-/// Compares two numbers as an opcode names it.
+/// Evaluates a comparison named as in an opcode.
 pub(super) fn compare<T: PartialOrd>(name: &str, a: T, b: T) -> Option<bool> {
-    // Those that end in U are true as well where the two cannot be compared.
+    // Comparisons ending in U are also true for unordered operands.
     let unordered = a.partial_cmp(&b).is_none();
     Some(match name {
         "LT" => a < b,
@@ -33,8 +33,8 @@ pub(super) fn compare<T: PartialOrd>(name: &str, a: T, b: T) -> Option<bool> {
     })
 }
 
-/// A shift through 64 bits: what `SHF` does with a low word, a distance and a high word. Long ones shift both words; of
-/// the others, those for the upper word shift into it.
+/// Funnel shift, `SHF`: shifts a 64-bit value given as low and high word. `L` forms shift both
+/// words, `HI` forms return the upper word.
 pub(super) fn funnel(
     [low, by, high]: [u32; 3],
     right: bool,
@@ -59,7 +59,7 @@ pub(super) fn funnel(
     }
 }
 
-/// The bits of a half that a decimal number spells.
+/// Returns the half-precision bits of a number.
 pub(super) fn half(value: f64) -> u32 {
     let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
     let size = value.abs();
@@ -71,7 +71,7 @@ pub(super) fn half(value: f64) -> u32 {
     }
     let exponent = (size.log2().floor() as i32).max(-14);
     let steps = (size / 2f64.powi(exponent - 10)).round() as u32;
-    // A number under the least normal one has no leading bit; rounding up carries into the exponent by itself.
+    // Subnormals have no leading bit; rounding up carries into the exponent.
     sign | if steps < 1024 { steps } else { ((exponent + 15) as u32) * 1024 + steps - 1024 }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_shifts_and_halves() {
+    fn luts_shifts_and_halves_match_hand_computed_values() {
         assert_eq!(lut(0b1100, 0b1010, 0, 0xc0), 0b1000, "and");
         assert_eq!(lut(0b1100, 0b1010, 0, 0x3c), 0b0110, "exclusive or");
         assert_eq!(lut(0b1100, 0b1010, 0b0001, 0xf8), 0b1000 | 0b1100, "a or (b and c)");

@@ -1,14 +1,15 @@
-//! An instruction taken apart once, so that executing it compares no texts.
+//! Decodes instructions once, so that execution compares no strings.
 
-use super::operand::{Operand, Place, Predicate, Source};
+use super::operand::{Location, Operand, Predicate, Source};
 
 macro_rules! kinds {
     ($($kind:ident $name:literal),* $(,)?) => {
-        /// What instructions are told apart by. A `U` in front, for the uniform datapath, makes no difference.
+        /// Instruction kinds that execution distinguishes. The uniform variant, with a leading `U`,
+        /// has the same kind.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Kind {
             $($kind,)*
-            /// Not known: what it writes is not known either.
+            /// An unsupported instruction; its results are unknown.
             Other,
         }
 
@@ -34,7 +35,7 @@ kinds! {
 
 macro_rules! flags {
     ($($flag:ident $name:literal),* $(,)?) => {
-        /// Suffixes of opcodes that change what they do.
+        /// Opcode suffixes that change the operation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Flag {
             $($flag,)*
@@ -55,18 +56,18 @@ flags! {
     Sum "SUM", Rcp "RCP", Ex2 "EX2", Rp "RP", Inc "INC", Add "ADD", Popc "POPC",
 }
 
-/// The parts of an instruction.
+/// A decoded instruction.
 #[derive(Debug, Clone)]
 pub(super) struct Decoded {
     pub(super) kind: Kind,
     flags: u64,
-    /// Whether it runs once for a warp.
+    /// If true, it executes once per warp.
     pub(super) uniform: bool,
-    /// How a comparison compares.
+    /// Comparison operator.
     pub(super) comparison: String,
-    pub(super) destination: Option<Place>,
+    pub(super) destination: Option<Location>,
     pub(super) sources: Vec<Source>,
-    /// Predicates that it writes, before its first source, and those that it reads, behind it.
+    /// Predicates written, before the first source, and read, after it.
     pub(super) outputs: Vec<Predicate>,
     pub(super) inputs: Vec<Predicate>,
     pub(super) special: Option<String>,
@@ -77,14 +78,14 @@ impl Decoded {
         self.flags >> flag as u64 & 1 == 1
     }
 
-    /// Takes an instruction apart; `destination` is the operand that it writes a register with.
+    /// Decodes an instruction; `destination` is the index of the operand that it writes.
     pub(super) fn new(opcode: &str, operands: &[Operand], destination: Option<usize>) -> Self {
         let base = opcode.split('.').next().unwrap_or_default();
         let kind = Kind::of(base);
         let after = destination.map_or(0, |index| index + 1);
         let is_source = |operand: &Operand| !matches!(operand, Operand::Predicate(_));
         let first = match kind {
-            // These have no other source: outputs come first, as many as there always are.
+            // These have no other source: a fixed number of outputs is first.
             Kind::Plop3 => 2,
             Kind::Vote | Kind::Voteu => after + 1,
             Kind::Sel | Kind::Fsel | Kind::Fmnmx => after,
@@ -99,11 +100,12 @@ impl Decoded {
         let source =
             |operand: &Operand| if let Operand::Source(source) = operand { Some(*source) } else { None };
         let suffixes = || opcode.split('.').skip(1);
-        let destination = destination.and_then(|index| source(&operands[index])).map(|source| source.place);
+        let destination =
+            destination.and_then(|index| source(&operands[index])).map(|source| source.location);
         Self {
             kind,
             flags: suffixes().map(flag).fold(0, |all, one| all | one),
-            uniform: base.starts_with('U') || matches!(destination, Some(Place::Uniform(_))),
+            uniform: base.starts_with('U') || matches!(destination, Some(Location::Uniform(_))),
             comparison: suffixes()
                 .find(|word| !matches!(*word, "FTZ" | "U32" | "EX"))
                 .unwrap_or_default()

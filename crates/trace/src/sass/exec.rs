@@ -1,30 +1,30 @@
-//! What instructions without a memory access do to the registers of a warp.
+//! Execution of instructions without memory access.
 
 use super::{
     bits,
     decode::{Decoded, Flag, Kind},
     float,
-    operand::{Place, Predicate, Source, TRUE},
+    operand::{Location, Predicate, Source, TRUE},
     state::{State, Value},
 };
 
-/// What a warp can ask for beside its registers.
-pub(super) struct Surroundings<'a> {
-    /// The first constant bank, by word: sizes of block and grid, and the kernel's arguments.
+/// Inputs of a warp other than its registers.
+pub(super) struct WarpContext<'a> {
+    /// Constant bank 0, by word: block and grid sizes, and the kernel's arguments.
     pub(super) constants: &'a [Value],
     pub(super) block: [u32; 3],
     pub(super) block_size: [u32; 3],
     pub(super) first_thread: u32,
 }
 
-impl Surroundings<'_> {
-    /// A word of a constant bank.
+impl WarpContext<'_> {
+    /// Returns a word of a constant bank.
     #[inline]
     pub(super) fn constant(&self, bank: u8, offset: u32) -> Value {
         if bank == 0 { self.constants.get(offset as usize / 4).copied().flatten() } else { None }
     }
 
-    /// A special register.
+    /// Returns the value of a special register.
     fn special(&self, name: &str, lane: usize) -> Value {
         let thread = self.first_thread + lane as u32;
         let [x, y, _] = self.block_size;
@@ -42,22 +42,22 @@ impl Surroundings<'_> {
     }
 }
 
-/// One instruction at work.
+/// One instruction in execution.
 pub(super) struct Work<'a> {
     pub(super) instruction: &'a Decoded,
     pub(super) state: &'a mut State,
-    pub(super) around: &'a Surroundings<'a>,
-    /// The lanes that execute it.
+    pub(super) context: &'a WarpContext<'a>,
+    /// Active lanes.
     pub(super) mask: u32,
 }
 
-/// The lanes of a mask.
+/// Iterates over the lanes of a mask.
 pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |lane| mask >> lane & 1 == 1)
 }
 
 impl Work<'_> {
-    /// Executes the instruction; what is not known here leaves its destination unknown.
+    /// Executes the instruction; an unsupported one makes its destination unknown.
     pub(super) fn run(&mut self) {
         let i = self.instruction;
         match i.kind {
@@ -72,7 +72,7 @@ impl Work<'_> {
         }
     }
 
-    fn lane(&mut self, lane: usize, destination: Option<Place>, sources: &[Source]) {
+    fn lane(&mut self, lane: usize, destination: Option<Location>, sources: &[Source]) {
         let i = self.instruction;
         match i.kind {
             Kind::Isetp | Kind::Fsetp => return self.compare(lane, sources),
@@ -83,7 +83,7 @@ impl Work<'_> {
             Kind::Ldc | Kind::Uldc | Kind::Ldcu | Kind::Cs2r => {
                 return self.words(lane, destination, sources);
             }
-            Kind::Other => return self.forget(lane, destination),
+            Kind::Other => return self.mark_unknown(lane, destination),
             _ => {}
         }
         let value = self.value(lane, sources);
@@ -94,7 +94,7 @@ impl Work<'_> {
         }
     }
 
-    /// One word from the sources of a lane.
+    /// Computes a 32-bit result of a lane.
     fn value(&self, lane: usize, sources: &[Source]) -> Value {
         let i = self.instruction;
         let int = |index: usize| self.int(*sources.get(index)?, lane);
@@ -102,7 +102,7 @@ impl Work<'_> {
         let last = || self.state.predicate(i.inputs.last().copied().unwrap_or(TRUE), lane);
         Some(match i.kind {
             Kind::Mov | Kind::Mov32i | Kind::R2ur => int(0)?,
-            Kind::S2r | Kind::S2ur => self.around.special(i.special.as_ref()?, lane)?,
+            Kind::S2r | Kind::S2ur => self.context.special(i.special.as_ref()?, lane)?,
             Kind::Imad if i.has(Flag::Hi) => {
                 let product = u64::from(int(0)?) * u64::from(int(1)?);
                 (product.wrapping_add(self.pair(sources[2], lane)?) >> 32) as u32
@@ -125,9 +125,9 @@ impl Work<'_> {
                     int(1)?
                 }
             }
-            Kind::Imnmx | Kind::Vimnmx => self.lesser(int(0)?, int(1)?, last()?),
-            Kind::Viaddmnmx => self.lesser(int(0)?.wrapping_add(int(1)?), int(2)?, last()?),
-            Kind::Vimnmx3 => self.lesser(self.lesser(int(0)?, int(1)?, last()?), int(2)?, last()?),
+            Kind::Imnmx | Kind::Vimnmx => self.min(int(0)?, int(1)?, last()?),
+            Kind::Viaddmnmx => self.min(int(0)?.wrapping_add(int(1)?), int(2)?, last()?),
+            Kind::Vimnmx3 => self.min(self.min(int(0)?, int(1)?, last()?), int(2)?, last()?),
             Kind::Iabs => signed(0)?.unsigned_abs(),
             Kind::Popc => int(0)?.count_ones(),
             Kind::Flo => 31u32.wrapping_sub(int(0)?.leading_zeros()),
@@ -147,17 +147,17 @@ impl Work<'_> {
         })
     }
 
-    /// The lesser of two numbers, or the greater one.
-    fn lesser(&self, a: u32, b: u32, lesser: bool) -> u32 {
+    /// Returns the minimum or maximum of two numbers.
+    fn min(&self, a: u32, b: u32, min: bool) -> u32 {
         let first = if self.instruction.has(Flag::U32) { a < b } else { (a as i32) < b as i32 };
-        if first == lesser { a } else { b }
+        if first == min { a } else { b }
     }
 
-    /// `HFMA2 R, -RZ, RZ, high, low`: how compilers load a constant.
+    /// `HFMA2 R, -RZ, RZ, high, low`: a compiler idiom to load a constant.
     fn halves(&self, sources: &[Source]) -> Value {
-        let zero = |source: &Source| source.place == Place::Register(super::operand::ZERO);
-        let constant = |source: &Source| match source.place {
-            Place::Float(value) => Some(bits::half(if source.negated { -value } else { value })),
+        let zero = |source: &Source| source.location == Location::Register(super::operand::ZERO);
+        let constant = |source: &Source| match source.location {
+            Location::Float(value) => Some(bits::half(if source.negated { -value } else { value })),
             _ => None,
         };
         match sources {
@@ -166,8 +166,8 @@ impl Work<'_> {
         }
     }
 
-    /// A product of 32 bits each in 64.
-    fn wide(&mut self, lane: usize, destination: Option<Place>, sources: &[Source]) {
+    /// 64-bit product of two 32-bit numbers.
+    fn wide(&mut self, lane: usize, destination: Option<Location>, sources: &[Source]) {
         let value = || {
             let (a, b) = (self.int(sources[0], lane)?, self.int(sources[1], lane)?);
             let product = if self.instruction.has(Flag::U32) {
@@ -181,8 +181,8 @@ impl Work<'_> {
         self.write_pair(destination, lane, value);
     }
 
-    /// A sum of three with carries.
-    fn add(&mut self, lane: usize, destination: Option<Place>, sources: &[Source]) {
+    /// Three-input addition with carries.
+    fn add(&mut self, lane: usize, destination: Option<Location>, sources: &[Source]) {
         let Decoded { outputs, inputs, .. } = self.instruction;
         let sum = || {
             let carry = |at: usize| match inputs.get(at) {
@@ -193,7 +193,7 @@ impl Work<'_> {
             };
             let mut sum = carry(0)? + carry(1)?;
             for source in sources {
-                // A negated number is the complement and one more, which may carry.
+                // A negated number is the complement plus one, which may carry.
                 let raw = self.raw(*source, lane)?;
                 sum += match (source.negated, source.inverted) {
                     (true, _) => u64::from(!raw) + 1,
@@ -208,8 +208,8 @@ impl Work<'_> {
         self.carry_out(outputs, lane, sum);
     }
 
-    /// `LEA`: one shifted number and another, in its low or its high word.
-    fn scaled_add(&mut self, lane: usize, destination: Option<Place>, sources: &[Source]) {
+    /// `LEA`: a shifted number plus another, low or high word.
+    fn scaled_add(&mut self, lane: usize, destination: Option<Location>, sources: &[Source]) {
         let Decoded { outputs, inputs, .. } = self.instruction;
         let (high, extends) = (self.instruction.has(Flag::Hi), self.instruction.has(Flag::Sx32));
         let sum = || {
@@ -239,8 +239,8 @@ impl Work<'_> {
         }
     }
 
-    /// `LDC` and its like: as many words as the opcode says.
-    fn words(&mut self, lane: usize, destination: Option<Place>, sources: &[Source]) {
+    /// `LDC` and similar: loads as many words as the opcode's width.
+    fn words(&mut self, lane: usize, destination: Option<Location>, sources: &[Source]) {
         let i = self.instruction;
         let words = match () {
             () if i.has(Flag::B128) => 4,
@@ -253,12 +253,12 @@ impl Work<'_> {
                 Some(source) => self.raw(source, lane),
                 None => Some(0).filter(|_| i.special.as_deref() == Some("SRZ")),
             };
-            self.write(destination.map(|place| behind(place, word)), lane, value);
+            self.write(destination.map(|location| offset_register(location, word)), lane, value);
             source = source.map(State::upper);
         }
     }
 
-    /// Comparisons, of integers and of single precision.
+    /// Integer and single-precision comparisons.
     fn compare(&mut self, lane: usize, sources: &[Source]) {
         let i = self.instruction;
         let name = i.comparison.as_str();
@@ -274,7 +274,7 @@ impl Work<'_> {
             } else {
                 bits::compare(name, a as i32, b as i32)
             };
-            // The upper half of a long comparison: where the halves are equal, the lower ones decide.
+            // Upper half of a 64-bit comparison: if the halves are equal, the lower ones decide.
             if i.has(Flag::Ex) && a == b { input(1) } else { plain }
         };
         let result = if sources.len() < 2 { None } else { result() };
@@ -302,7 +302,7 @@ impl Work<'_> {
         }
     }
 
-    /// `PLOP3`: three predicates through a table.
+    /// `PLOP3`: a lookup table of three predicates.
     fn logic(&mut self, lane: usize) {
         let Decoded { outputs, inputs, sources, .. } = self.instruction;
         let tables: Vec<u32> = sources.iter().filter_map(|source| self.int(*source, lane)).collect();
@@ -316,22 +316,22 @@ impl Work<'_> {
         }
     }
 
-    /// Nothing is known of what an instruction writes that is not known itself.
-    fn forget(&mut self, lane: usize, destination: Option<Place>) {
-        // As many registers as any of them writes; one too many is only not known for a while.
+    /// Marks the results of an unsupported instruction as unknown.
+    fn mark_unknown(&mut self, lane: usize, destination: Option<Location>) {
+        // The most registers that any instruction writes; marking one too many is conservative.
         for word in 0..4 {
-            self.write(destination.map(|place| behind(place, word)), lane, None);
+            self.write(destination.map(|location| offset_register(location, word)), lane, None);
         }
         self.instruction.outputs.iter().for_each(|&output| self.state.set_predicate(output, lane, None));
     }
 
-    /// A place's word as it stands.
+    /// Returns a source's word without negation.
     #[inline]
     pub(super) fn raw(&self, source: Source, lane: usize) -> Value {
-        self.state.place(source.place, lane, |bank, offset| self.around.constant(bank, offset))
+        self.state.location(source.location, lane, |bank, offset| self.context.constant(bank, offset))
     }
 
-    /// A source as an integer.
+    /// Returns a source as an integer.
     #[inline]
     pub(super) fn int(&self, source: Source, lane: usize) -> Value {
         let value = self.raw(source, lane)?;
@@ -339,33 +339,33 @@ impl Work<'_> {
         Some(if source.negated { value.wrapping_neg() } else { value })
     }
 
-    /// A source of 64 bits.
+    /// Returns a 64-bit source.
     fn pair(&self, source: Source, lane: usize) -> Option<u64> {
         let (low, high) = (self.raw(source, lane)?, self.raw(State::upper(source), lane)?);
         let both = u64::from(high) << 32 | u64::from(low);
         Some(if source.negated { both.wrapping_neg() } else { both })
     }
 
-    pub(super) fn write(&mut self, destination: Option<Place>, lane: usize, value: Value) {
+    pub(super) fn write(&mut self, destination: Option<Location>, lane: usize, value: Value) {
         match destination {
-            Some(Place::Register(number)) => self.state.set_register(number, lane, value),
-            Some(Place::Uniform(number)) => self.state.set_uniform(number, value),
+            Some(Location::Register(number)) => self.state.set_register(number, lane, value),
+            Some(Location::Uniform(number)) => self.state.set_uniform(number, value),
             _ => {}
         }
     }
 
-    fn write_pair(&mut self, destination: Option<Place>, lane: usize, value: Option<u64>) {
+    fn write_pair(&mut self, destination: Option<Location>, lane: usize, value: Option<u64>) {
         self.write(destination, lane, value.map(|value| value as u32));
         let high = value.map(|value| (value >> 32) as u32);
-        self.write(destination.map(|place| behind(place, 1)), lane, high);
+        self.write(destination.map(|location| offset_register(location, 1)), lane, high);
     }
 }
 
-/// The register so many places behind another.
-fn behind(place: Place, words: u8) -> Place {
-    match place {
-        Place::Register(number) => Place::Register(number.saturating_add(words)),
-        Place::Uniform(number) => Place::Uniform(number.saturating_add(words)),
+/// Returns the register `words` after another.
+fn offset_register(location: Location, words: u8) -> Location {
+    match location {
+        Location::Register(number) => Location::Register(number.saturating_add(words)),
+        Location::Uniform(number) => Location::Uniform(number.saturating_add(words)),
         other => other,
     }
 }

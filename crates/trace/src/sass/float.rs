@@ -1,4 +1,4 @@
-//! Single precision, as far as the trip counts of loops need it: compilers divide integers with it.
+//! Single-precision arithmetic, as needed for loop trip counts: compilers divide integers with it.
 
 use super::{
     decode::{Flag, Kind},
@@ -7,14 +7,14 @@ use super::{
     state::Value,
 };
 
-/// A source as a number.
+/// Returns a source as a float.
 pub(super) fn source(work: &Work<'_>, source: Source, lane: usize) -> Option<f32> {
     let value = f32::from_bits(work.raw(source, lane)?);
     let value = if source.absolute { value.abs() } else { value };
     Some(if source.negated { -value } else { value })
 }
 
-/// One number from the sources of a lane.
+/// Computes a float result of a lane.
 pub(super) fn value(work: &Work<'_>, lane: usize, sources: &[Source]) -> Value {
     let i = work.instruction;
     let float = |index: usize| source(work, *sources.get(index)?, lane);
@@ -39,7 +39,7 @@ pub(super) fn value(work: &Work<'_>, lane: usize, sources: &[Source]) -> Value {
     Some(value.to_bits())
 }
 
-/// The least number of single precision that is not under this one, which is not negative.
+/// Rounds a non-negative number up to single precision.
 fn up(exact: f64) -> f32 {
     let near = exact as f32;
     if f64::from(near) < exact { f32::from_bits(near.to_bits() + 1) } else { near }
@@ -48,7 +48,7 @@ fn up(exact: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn rounding_up() {
+    fn rounding_up_gives_the_next_float() {
         assert_eq!((super::up(16_777_217.0), super::up(3.0)), (16_777_218.0, 3.0));
     }
 }

@@ -1,20 +1,22 @@
-//! A kernel whose warps are executed when they are asked for.
+//! A kernel whose warps are executed on demand.
 
 use super::{
     access::{access, address_of},
     decode::{Decoded, Kind},
-    exec::{Surroundings, Work, lanes},
+    exec::{WarpContext, Work, lanes},
     memory::{Array, Memory, Shared},
     parse::{Instruction, Program},
-    state::{GONE, State, Value},
+    state::{EXITED, State, Value},
 };
-use crate::{At, Code, Error, Inst, Kernel, Launch, Problem, accel, opcodes::Opcodes, pending::Pending};
+use crate::{
+    At, Code, Error, Inst, Kernel, Launch, Problem, accel, block_queue::BlockQueue, opcodes::Opcodes,
+};
 
-/// The most instructions of a warp: beyond it a loop has no end.
-const MOST: usize = 1 << 22;
+/// Instruction limit per warp, against endless loops.
+const MAX_INSTRUCTIONS: usize = 1 << 22;
 
-/// Jumps that are not followed.
-const JUMPS: [&str; 5] = ["BRX", "BRXU", "JMP", "CALL", "RET"];
+/// Unsupported jumps.
+const UNSUPPORTED_JUMPS: [&str; 5] = ["BRX", "BRXU", "JMP", "CALL", "RET"];
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,26 +25,27 @@ pub enum Argument {
     Pointer(u64),
     /// An integer.
     Int(i32),
-    /// A number of single precision.
+    /// Single-precision number.
     Float(f32),
-    /// A number of double precision.
+    /// Double-precision number.
     Double(f64),
 }
 
-/// A kernel in machine code with its arguments and its memory.
+/// A kernel in machine code with its arguments and memory.
 pub struct SassKernel {
     program: Program,
     launch: Launch,
     constants: Vec<Value>,
     memory: Memory,
     shared: Shared,
-    pending: Pending,
+    pending: BlockQueue,
     opcodes: Opcodes,
-    /// What each instruction is in a trace: all but mask and addresses, the opcode's number, and whether it accesses memory.
+    /// Trace form of each instruction: without mask and addresses, the opcode's number, and whether
+    /// it accesses memory.
     traced: Vec<(Inst, u16, bool)>,
 }
 
-/// A warp as it runs.
+/// A warp in execution.
 pub(super) struct Warp {
     pub(super) state: State,
     pub(super) code: Code,
@@ -50,10 +53,11 @@ pub(super) struct Warp {
 }
 
 impl SassKernel {
-    /// A kernel at its first block. Registers and shared memory are those that the compiler reports.
+    /// Creates a kernel at its first block. Registers and shared memory are those that the compiler
+    /// reports.
     ///
     /// # Errors
-    /// [`Problem`] if the architecture's layout of arguments is not known.
+    /// [`Problem`] if the architecture's argument layout is unknown.
     pub fn new(
         program: Program,
         launch: Launch,
@@ -71,24 +75,33 @@ impl SassKernel {
             traced.push((inst, opcodes.intern(&instruction.opcode, accesses)?, accesses));
         }
         let (memory, shared) = (Memory::new(arrays), Shared::default());
-        Ok(Self { program, launch, constants, memory, shared, pending: Pending::default(), opcodes, traced })
+        Ok(Self {
+            program,
+            launch,
+            constants,
+            memory,
+            shared,
+            pending: BlockQueue::default(),
+            opcodes,
+            traced,
+        })
     }
 
-    /// A word of an array as it is now, if it is known.
+    /// Returns the current word at an address of an array, if known.
     pub fn word(&mut self, address: u64) -> Option<u32> {
         self.memory.load(address)
     }
 
-    /// Executes the next block: its warps in turn, from barrier to barrier.
+    /// Executes the next block: its warps in order, from barrier to barrier.
     fn run_block(&mut self) -> Result<(), Problem> {
-        let number = self.pending.read();
+        let number = self.pending.blocks_read();
         let [nx, ny, _] = self.launch.grid.map(u64::from);
         let block = [number % nx, number / nx % ny, number / nx / ny].map(|at| at as u32);
         let threads = self.launch.threads() as u32;
         let mut warps: Vec<Warp> = (0..self.launch.warps())
             .map(|warp| Warp {
                 state: State::new((threads - 32 * warp).min(32)),
-                code: self.pending.room(),
+                code: self.pending.buffer(),
                 waits: false,
             })
             .collect();
@@ -112,29 +125,29 @@ impl SassKernel {
     /// Runs a warp to its next barrier or its end.
     fn run_warp(&mut self, block: [u32; 3], first_thread: u32, warp: &mut Warp) -> Result<(), Problem> {
         let constants = std::mem::take(&mut self.constants);
-        let around =
-            Surroundings { constants: &constants, block, block_size: self.launch.block, first_thread };
+        let context =
+            WarpContext { constants: &constants, block, block_size: self.launch.block, first_thread };
         let mut done = Ok(());
         while !warp.waits && done.is_ok() {
             let Some(at) = self.next(&warp.state) else { break };
-            done = self.step(at, &around, warp);
+            done = self.step(at, &context, warp);
         }
         self.constants = constants;
         done
     }
 
-    /// Which instruction is next: the lowest that lanes stand at. Lanes that come to the end of a divergent part issue it
-    /// when they come, and wait behind it.
+    /// Returns the next instruction: the lowest PC of any lane. Diverged lanes issue the
+    /// reconvergence instruction as they arrive, then wait after it.
     fn next(&self, state: &State) -> Option<usize> {
         let meets = |at: &usize| {
             self.program.instructions.get(*at).is_some_and(|one| one.decoded.kind == Kind::Bsync)
         };
-        let live = || state.at.iter().copied().filter(|at| *at != GONE);
+        let live = || state.at.iter().copied().filter(|at| *at != EXITED);
         live().find(meets).or_else(|| live().min())
     }
 
-    /// Executes the instruction at which some lanes stand.
-    fn step(&mut self, at: usize, around: &Surroundings<'_>, warp: &mut Warp) -> Result<(), Problem> {
+    /// Executes the instruction at `at` for the lanes at that PC.
+    fn step(&mut self, at: usize, context: &WarpContext<'_>, warp: &mut Warp) -> Result<(), Problem> {
         let Some(instruction) = self.program.instructions.get(at) else {
             return Err(Problem::Unknowable { pc: at as u64 * 16, opcode: String::new(), what: "an end" });
         };
@@ -151,7 +164,7 @@ impl SassKernel {
             mask |= u32::from(holds) << lane;
         }
         let (inst, opcode, accesses) = self.traced[at];
-        if warp.code.insts().len() == MOST {
+        if warp.code.insts().len() == MAX_INSTRUCTIONS {
             return Err(unknowable("an end to its loop"));
         }
         for lane in lanes(group) {
@@ -159,17 +172,17 @@ impl SassKernel {
         }
         let inst = inst.masked(mask);
         if accesses {
-            access(instruction, inst, around, warp, &mut self.memory, &mut self.shared)?;
+            access(instruction, inst, context, warp, &mut self.memory, &mut self.shared)?;
         } else {
             warp.code.push(inst);
             match instruction.decoded.kind {
                 Kind::Bra => branch(instruction, mask, &mut warp.state)?,
-                Kind::Exit => lanes(mask).for_each(|lane| warp.state.at[lane] = GONE),
+                Kind::Exit => lanes(mask).for_each(|lane| warp.state.at[lane] = EXITED),
                 Kind::Bar => warp.waits = mask != 0,
-                Kind::Other if JUMPS.contains(&instruction.base()) => {
+                Kind::Other if UNSUPPORTED_JUMPS.contains(&instruction.base()) => {
                     return Err(unknowable("a known target"));
                 }
-                _ => Work { instruction: &instruction.decoded, state: &mut warp.state, around, mask }.run(),
+                _ => Work { instruction: &instruction.decoded, state: &mut warp.state, context, mask }.run(),
             }
         }
         self.opcodes.count(opcode, mask);
@@ -178,7 +191,7 @@ impl SassKernel {
     }
 }
 
-/// Moves the lanes that take a branch.
+/// Updates the PCs of the lanes that take a branch.
 fn branch(instruction: &Instruction, mask: u32, state: &mut State) -> Result<(), Problem> {
     let unknowable =
         |what| Problem::Unknowable { pc: instruction.pc, opcode: instruction.opcode.clone(), what };
@@ -196,7 +209,7 @@ fn branch(instruction: &Instruction, mask: u32, state: &mut State) -> Result<(),
     Ok(())
 }
 
-/// The first constant bank: where block and grid sizes and the arguments lie depends on the architecture.
+/// Returns constant bank 0; the layout of sizes and arguments depends on the architecture.
 fn constants(architecture: u32, launch: &Launch, arguments: &[Argument]) -> Result<Vec<Value>, Problem> {
     let (sizes, grid, first) = match architecture {
         70..=89 => (0x0, 0xc, 0x160),
@@ -242,7 +255,7 @@ impl Kernel for SassKernel {
         if at.step > 0 {
             return Ok(());
         }
-        while at.block >= self.pending.read() && self.pending.read() < self.launch.blocks() {
+        while at.block >= self.pending.blocks_read() && self.pending.blocks_read() < self.launch.blocks() {
             let done = self.run_block();
             done.map_err(|problem| Error {
                 file: format!("kernel {}", self.program.name),

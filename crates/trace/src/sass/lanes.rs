@@ -1,4 +1,4 @@
-//! What the lanes of a warp do together.
+//! Cross-lane instructions.
 
 use super::{
     decode::{Decoded, Flag},
@@ -8,7 +8,7 @@ use super::{
 };
 
 impl Work<'_> {
-    /// A number from another lane.
+    /// `SHFL`: reads a register of another lane.
     pub(super) fn shuffle(&mut self) {
         let (destination, sources) = (self.instruction.destination, &self.instruction.sources);
         let values: Vec<Value> = (0..32).map(|lane| self.int(*sources.first()?, lane)).collect();
@@ -32,7 +32,7 @@ impl Work<'_> {
         }
     }
 
-    /// Which of the lanes hold a predicate.
+    /// `VOTE`: combines a predicate over the lanes.
     pub(super) fn vote(&mut self) {
         let Decoded { outputs, inputs, destination, .. } = self.instruction;
         let input = inputs.last().copied().unwrap_or(TRUE);
@@ -49,7 +49,7 @@ impl Work<'_> {
         }
     }
 
-    /// `REDUX.SUM`: a sum over the lanes.
+    /// `REDUX.SUM`: sums a register over the lanes.
     pub(super) fn sum(&mut self) {
         let (destination, sources) = (self.instruction.destination, &self.instruction.sources);
         let values: Option<Vec<u32>> =

@@ -1,40 +1,40 @@
-//! What a kernel reads and writes: the arrays that it is given, and a block's shared memory.
+//! Global arrays of a kernel and shared memory of a block.
 
 use std::collections::HashSet;
 
 use super::state::Value;
 
-/// What an array holds.
+/// Initial content of an array.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// Nobody knows, and nothing may depend on it.
+    /// Unknown; no path or address may depend on it.
     Unknown,
-    /// These words of 32 bits.
+    /// 32-bit words.
     Words(Vec<u32>),
 }
 
 /// An array in global memory.
 #[derive(Debug, Clone)]
 pub struct Array {
-    /// Its first address.
+    /// Base address.
     pub base: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
-    /// What it holds at first.
+    /// Initial content.
     pub content: Content,
 }
 
-/// All arrays, as a kernel changes them.
+/// All arrays, with the kernel's stores applied.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     arrays: Vec<Array>,
-    /// Addresses of words that were overwritten with what is not known.
-    lost: HashSet<u64>,
+    /// Addresses of words overwritten with unknown values.
+    unknown_words: HashSet<u64>,
 }
 
 impl Memory {
     pub(super) fn new(arrays: Vec<Array>) -> Self {
-        Self { arrays, lost: HashSet::new() }
+        Self { arrays, unknown_words: HashSet::new() }
     }
 
     fn word(&mut self, address: u64) -> Option<&mut u32> {
@@ -43,7 +43,7 @@ impl Memory {
         words.get_mut(((address - array.base) / 4) as usize)
     }
 
-    /// Whether an access lies in one of the arrays.
+    /// Returns whether an access is inside one of the arrays.
     pub(super) fn holds(&self, address: u64, bytes: u64) -> bool {
         let inside = |array: &Array| {
             address.checked_sub(array.base).is_some_and(|offset| offset.saturating_add(bytes) <= array.bytes)
@@ -51,9 +51,9 @@ impl Memory {
         self.arrays.iter().any(inside)
     }
 
-    /// The word at an address; single bytes are not known.
+    /// Returns the word at an address; single bytes are unknown.
     pub(super) fn load(&mut self, address: u64) -> Value {
-        if !self.lost.is_empty() && self.lost.contains(&(address & !3)) {
+        if !self.unknown_words.is_empty() && self.unknown_words.contains(&(address & !3)) {
             return None;
         }
         self.word(address).copied()
@@ -64,23 +64,23 @@ impl Memory {
             match value {
                 Some(value) => {
                     *word = value;
-                    self.lost.remove(&(address & !3));
+                    self.unknown_words.remove(&(address & !3));
                 }
                 None => {
-                    self.lost.insert(address & !3);
+                    self.unknown_words.insert(address & !3);
                 }
             }
         }
     }
 }
 
-/// The shared memory of a block: 256 KiB of words that may be known.
+/// Shared memory of a block: 256 KiB of possibly unknown words.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
     words: Vec<Value>,
 }
 
-/// Bytes of shared memory that an address may reach; the block's number in its cluster lies above.
+/// Addressable bytes of shared memory; the bits above hold the block's rank in its cluster.
 const SHARED_BYTES: usize = 1 << 18;
 
 impl Default for Shared {
@@ -98,7 +98,7 @@ impl Shared {
         self.words[address as usize % SHARED_BYTES / 4] = value;
     }
 
-    /// Forgets everything, for the next block.
+    /// Clears the memory for the next block.
     pub(super) fn clear(&mut self) {
         self.words.fill(None);
     }

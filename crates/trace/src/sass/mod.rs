@@ -1,14 +1,16 @@
-//! Traces of small kernels without a GPU: their machine code, as nvdisasm shows it, executed on the CPU.
+//! Traces of small kernels without a GPU: executes their machine code, as disassembled by nvdisasm,
+//! on the CPU.
 //!
-//! Integers, predicates, addresses and single precision are computed for every lane; shared memory and the arrays that a
-//! kernel is given hold what it stores there. What is not known (arrays whose content was not given, double and half precision,
-//! tensor cores, an opcode that is not in `exec`) is marked as such in every register that it reaches. A kernel
-//! whose branches, masks or addresses depend on it is refused, with the instruction that asked: no path is guessed.
+//! Integers, predicates, addresses and single precision are computed for every lane; shared memory
+//! and the kernel's arrays hold its stores. Unknown values (arrays without content, double and half
+//! precision, tensor cores, opcodes not in `exec`) are tracked through registers. A kernel whose
+//! branches, masks or addresses depend on one is refused with the offending instruction; no path is
+//! guessed.
 //!
-//! Two things are assumed. Lanes that part meet again at the lowest address that any of them stands at, which is where
-//! compilers put the convergence of branches and loops; each group issues the `BSYNC` before it when it gets there. Warps of a block run from barrier to barrier, in order, and blocks one
-//! after the other, so that atomics return what that order gives; only kernels whose paths do not depend on it are traced
-//! truly.
+//! Two assumptions. Diverged lanes reconverge at the lowest PC of any of them, where compilers
+//! place the convergence of branches and loops; each group issues the `BSYNC` before it on arrival.
+//! Warps of a block run in order from barrier to barrier, and blocks one after another, so atomics
+//! return values of that order. Only kernels whose paths do not depend on it are traced faithfully.
 
 mod access;
 mod bits;

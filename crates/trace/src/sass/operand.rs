@@ -1,31 +1,31 @@
 //! The operands of an instruction.
 
-/// Where a number comes from, or goes to.
+/// Location of a value: a source or destination.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// A register; 255 is RZ.
     Register(u8),
     /// A uniform register; 63 and up is URZ.
     Uniform(u8),
     Immediate(u32),
-    /// A number with a point, for single precision; and as a half.
+    /// A floating-point immediate, single or half precision.
     Float(f64),
-    /// A constant bank: its number, an offset, and a register that is added.
+    /// A constant: bank, offset and index register.
     Constant(u8, u32, u8),
-    /// Anything else, which has no known value.
+    /// An unsupported operand with unknown value.
     Other,
 }
 
-/// A source: a place, and what is done to its value.
+/// A source: a location and modifiers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Source {
-    pub(super) place: Place,
+    pub(super) location: Location,
     pub(super) negated: bool,
     pub(super) inverted: bool,
     pub(super) absolute: bool,
 }
 
-/// A predicate; 7 is PT. Uniform ones have numbers of their own.
+/// A predicate register; 7 is PT. Uniform ones are numbered separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Predicate {
     pub(super) number: u8,
@@ -33,13 +33,13 @@ pub(super) struct Predicate {
     pub(super) not: bool,
 }
 
-/// An address: a register, perhaps a uniform one, and an offset.
+/// An address: a register, optionally a uniform register, and an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) register: u8,
-    /// How far the register is shifted to the left.
+    /// Left shift of the register.
     pub(super) scale: u8,
-    /// Whether the register is a pair.
+    /// If true, the register is a 64-bit pair.
     pub(super) wide: bool,
     pub(super) uniform: Option<u8>,
     pub(super) offset: i64,
@@ -50,7 +50,7 @@ pub(super) enum Operand {
     Source(Source),
     Predicate(Predicate),
     Address(Address),
-    /// A label, by its name.
+    /// A label.
     Label(String),
     /// A special register.
     Special(String),
@@ -61,7 +61,7 @@ pub(super) const ZERO: u8 = 255;
 /// PT: always true.
 pub(super) const TRUE: Predicate = Predicate { number: 7, uniform: false, not: false };
 
-/// Reads one operand.
+/// Parses one operand.
 pub(super) fn parse(text: &str) -> Operand {
     let text = text.trim();
     if let Some(label) = text.strip_prefix("`(") {
@@ -91,7 +91,7 @@ pub(super) fn predicate(text: &str) -> Option<Predicate> {
 }
 
 fn source(text: &str) -> Source {
-    let mut source = Source { place: Place::Other, negated: false, inverted: false, absolute: false };
+    let mut source = Source { location: Location::Other, negated: false, inverted: false, absolute: false };
     let mut rest = text;
     loop {
         rest = match rest.as_bytes().first() {
@@ -111,31 +111,32 @@ fn source(text: &str) -> Source {
             _ => break,
         };
     }
-    source.place = place(rest.trim());
+    source.location = location(rest.trim());
     source
 }
 
-fn place(text: &str) -> Place {
-    // `R4.reuse`, `R2.64`, `UR4.H0_H0`: what follows the point changes no number here but the last, which is left unknown.
+fn location(text: &str) -> Location {
+    // Suffixes as in `R4.reuse` and `R2.64` do not change the value; half selectors as in
+    // `UR4.H0_H0` make it unknown.
     let (name, suffix) = text.split_once('.').unwrap_or((text, ""));
     if let Some(number) = register(name, "UR") {
-        return if suffix.starts_with('H') { Place::Other } else { Place::Uniform(number) };
+        return if suffix.starts_with('H') { Location::Other } else { Location::Uniform(number) };
     }
     if let Some(number) = register(name, "R") {
-        return if suffix.starts_with('H') { Place::Other } else { Place::Register(number) };
+        return if suffix.starts_with('H') { Location::Other } else { Location::Register(number) };
     }
     if let Some(constant) = constant(text) {
         return constant;
     }
     match text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16)) {
-        Some(Ok(value)) => Place::Immediate(value as u32),
-        Some(Err(_)) => Place::Other,
-        None if text == "INF" => Place::Float(f64::INFINITY),
-        None => text.parse().map_or(Place::Other, Place::Float),
+        Some(Ok(value)) => Location::Immediate(value as u32),
+        Some(Err(_)) => Location::Other,
+        None if text == "INF" => Location::Float(f64::INFINITY),
+        None => text.parse().map_or(Location::Other, Location::Float),
     }
 }
 
-/// The number of `R12`, or of `RZ`, after a prefix.
+/// Returns the number of `R12` or `RZ` after a prefix.
 fn register(name: &str, prefix: &str) -> Option<u8> {
     match name.strip_prefix(prefix)? {
         "Z" => Some(ZERO),
@@ -144,7 +145,7 @@ fn register(name: &str, prefix: &str) -> Option<u8> {
 }
 
 /// `c[0x0][0x210]`, `c[0x0][RZ]`, `c[0x0][R2+0x4]`.
-fn constant(text: &str) -> Option<Place> {
+fn constant(text: &str) -> Option<Location> {
     let (bank, rest) = text.strip_prefix("c[")?.split_once("][")?;
     let bank = u8::from_str_radix(bank.strip_prefix("0x")?, 16).ok()?;
     let (mut offset, mut added) = (0, ZERO);
@@ -154,7 +155,7 @@ fn constant(text: &str) -> Option<Place> {
             None => offset = u32::from_str_radix(part.strip_prefix("0x")?, 16).ok()?,
         }
     }
-    Some(Place::Constant(bank, offset, added))
+    Some(Location::Constant(bank, offset, added))
 }
 
 /// `[R2.64+0x10]`, `desc[UR4][R2.64+UR6+-0x4]`, `[R3.X4+0x400]`.
@@ -195,15 +196,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operands_by_hand() {
-        let source = |place| Source { place, negated: false, inverted: false, absolute: false };
-        assert_eq!(parse("R4.reuse"), Operand::Source(source(Place::Register(4))));
-        let negated = Source { negated: true, ..source(Place::Uniform(ZERO)) };
+    fn operands_parse_as_written() {
+        let source = |location| Source { location, negated: false, inverted: false, absolute: false };
+        assert_eq!(parse("R4.reuse"), Operand::Source(source(Location::Register(4))));
+        let negated = Source { negated: true, ..source(Location::Uniform(ZERO)) };
         assert_eq!(parse("-URZ"), Operand::Source(negated));
-        assert_eq!(parse("0x1f"), Operand::Source(source(Place::Immediate(31))));
-        assert_eq!(parse("1.875"), Operand::Source(source(Place::Float(1.875))));
-        assert_eq!(parse("c[0x0][0x210]"), Operand::Source(source(Place::Constant(0, 0x210, ZERO))));
-        assert_eq!(parse("c[0x0][RZ]"), Operand::Source(source(Place::Constant(0, 0, ZERO))));
+        assert_eq!(parse("0x1f"), Operand::Source(source(Location::Immediate(31))));
+        assert_eq!(parse("1.875"), Operand::Source(source(Location::Float(1.875))));
+        assert_eq!(parse("c[0x0][0x210]"), Operand::Source(source(Location::Constant(0, 0x210, ZERO))));
+        assert_eq!(parse("c[0x0][RZ]"), Operand::Source(source(Location::Constant(0, 0, ZERO))));
         assert_eq!(parse("!PT"), Operand::Predicate(Predicate { not: true, ..TRUE }));
         assert_eq!(parse("`(.L_x_3)"), Operand::Label(".L_x_3".to_owned()));
         let address = Address { register: 2, scale: 0, wide: true, uniform: None, offset: -4 };

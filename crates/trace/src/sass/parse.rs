@@ -1,10 +1,10 @@
-//! The text of `nvdisasm -c`: the instructions of one kernel.
+//! Parser of `nvdisasm -c` output: the instructions of one kernel.
 
 use std::collections::HashMap;
 
 use super::{
     decode::Decoded,
-    operand::{self, Operand, Place, Predicate, Source, TRUE, ZERO},
+    operand::{self, Location, Operand, Predicate, Source, TRUE, ZERO},
 };
 use crate::{NO_REGISTER, Problem};
 
@@ -13,44 +13,44 @@ use crate::{NO_REGISTER, Problem};
 pub(super) struct Instruction {
     pub(super) pc: u64,
     pub(super) guard: Predicate,
-    /// The whole opcode, and its first word.
+    /// Opcode with suffixes.
     pub(super) opcode: String,
     pub(super) operands: Vec<Operand>,
-    /// The same, taken apart.
+    /// Decoded form.
     pub(super) decoded: Decoded,
-    /// Where it jumps to: the place of an instruction.
+    /// Branch target: an instruction index.
     pub(super) target: Option<usize>,
 }
 
 /// The machine code of a kernel.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Its name.
+    /// Kernel name.
     pub name: String,
-    /// The architecture, as in `sm_90`: 90.
+    /// Architecture number: 90 for `sm_90`.
     pub architecture: u32,
     pub(super) instructions: Vec<Instruction>,
 }
 
 impl Instruction {
-    /// The first word of the opcode.
+    /// Returns the opcode without suffixes.
     pub(super) fn base(&self) -> &str {
         self.opcode.split('.').next().unwrap_or_default()
     }
 
-    /// The register that a trace lists as its destination.
+    /// Returns the destination register that a trace lists.
     pub(super) fn traced_destination(&self) -> u8 {
         match self.decoded.destination {
-            Some(Place::Register(number)) => number,
+            Some(Location::Register(number)) => number,
             _ => NO_REGISTER,
         }
     }
 
-    /// The registers that a trace lists as its sources: at most four, without RZ.
+    /// Returns the source registers that a trace lists: at most four, without RZ.
     pub(super) fn traced_sources(&self) -> Vec<u8> {
         let first = destination(&self.opcode, &self.operands).map_or(0, |index| index + 1);
         let registers = self.operands[first..].iter().filter_map(|operand| match operand {
-            Operand::Source(Source { place: Place::Register(number), .. }) => Some(*number),
+            Operand::Source(Source { location: Location::Register(number), .. }) => Some(*number),
             Operand::Address(address) => Some(address.register),
             _ => None,
         });
@@ -59,7 +59,7 @@ impl Instruction {
 }
 
 impl Program {
-    /// Reads a kernel out of the text of `nvdisasm -c`.
+    /// Parses a kernel from the output of `nvdisasm -c`.
     ///
     /// # Errors
     /// [`Problem`] if the text has no such kernel or no architecture.
@@ -95,7 +95,7 @@ impl Program {
     }
 }
 
-/// Reads `/*0010*/ @!P0 IADD3 R0, R1, 0x1, RZ ;`.
+/// Parses `/*0010*/ @!P0 IADD3 R0, R1, 0x1, RZ ;`.
 fn instruction(line: &str) -> Option<Instruction> {
     let (pc, rest) = line.strip_prefix("/*")?.split_once("*/")?;
     let pc = u64::from_str_radix(pc, 16).ok()?;
@@ -117,7 +117,7 @@ fn instruction(line: &str) -> Option<Instruction> {
     (!opcode.is_empty()).then_some(Instruction { pc, guard, opcode, operands, decoded, target: None })
 }
 
-/// Which operand it writes a register with; none for stores, comparisons and branches.
+/// Returns the index of the destination operand; `None` for stores, comparisons and branches.
 fn destination(opcode: &str, operands: &[Operand]) -> Option<usize> {
     let base = opcode.split('.').next().unwrap_or_default();
     let stores = base.starts_with("ST") || base.starts_with("RED") && base != "REDUX";
@@ -126,8 +126,8 @@ fn destination(opcode: &str, operands: &[Operand]) -> Option<usize> {
         return None;
     }
     let first = operands.iter().position(|operand| !matches!(operand, Operand::Predicate(_)))?;
-    let is_register = |place| matches!(place, Place::Register(_) | Place::Uniform(_));
-    matches!(&operands[first], Operand::Source(source) if is_register(source.place)).then_some(first)
+    let is_register = |location| matches!(location, Location::Register(_) | Location::Uniform(_));
+    matches!(&operands[first], Operand::Source(source) if is_register(source.location)).then_some(first)
 }
 
 #[cfg(test)]
@@ -140,7 +140,7 @@ mod tests {
         /*0050*/  EXIT ;\n.L_x_1:\n//---- .text.other";
 
     #[test]
-    fn a_kernel_by_hand() {
+    fn a_small_kernel_parses_as_written() {
         let program = Program::parse(TEXT, "k").unwrap();
         assert_eq!((program.architecture, program.instructions.len()), (90, 6));
         let traced = |index: usize| {

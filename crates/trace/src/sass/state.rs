@@ -1,6 +1,6 @@
-//! The registers of a warp, and which of their bits are known.
+//! Registers of a warp, with unknown values tracked.
 
-use super::operand::{Place, Predicate, Source, ZERO};
+use super::operand::{Location, Predicate, Source, ZERO};
 
 /// A value, if it is known.
 pub(super) type Value = Option<u32>;
@@ -9,23 +9,23 @@ pub(super) type Value = Option<u32>;
 #[derive(Debug, Clone)]
 pub(super) struct State {
     registers: Vec<[u32; 32]>,
-    /// For each register the lanes whose value is not known.
+    /// Mask of lanes with unknown value, per register.
     unknown: Vec<u32>,
     uniform: [Value; 64],
     predicates: [u32; 8],
     unknown_predicates: [u32; 8],
     uniform_predicates: [Option<bool>; 8],
-    /// Where each lane stands: an instruction, or [`GONE`].
+    /// PC of each lane: an instruction index or [`EXITED`].
     pub(super) at: [usize; 32],
 }
 
-/// Where a lane stands that has ended.
-pub(super) const GONE: usize = usize::MAX;
+/// PC of a lane that has exited.
+pub(super) const EXITED: usize = usize::MAX;
 
 impl State {
-    /// A warp whose first lanes, so many, are there.
+    /// Creates a warp with its first `lanes` lanes active.
     pub(super) fn new(lanes: u32) -> Self {
-        let mut at = [GONE; 32];
+        let mut at = [EXITED; 32];
         at[..lanes as usize].fill(0);
         Self {
             registers: vec![[0; 32]; 256],
@@ -74,39 +74,45 @@ impl State {
     }
 
     pub(super) fn set_uniform(&mut self, number: u8, value: Value) {
-        if let Some(place) = self.uniform.get_mut(usize::from(number)).filter(|_| number != 63) {
-            *place = value;
+        if let Some(location) = self.uniform.get_mut(usize::from(number)).filter(|_| number != 63) {
+            *location = value;
         }
     }
 
-    /// The value of a place that needs no memory, before negation; constants are looked up by `constant`.
+    /// Returns the value of a location other than memory, before negation; `constant` looks up
+    /// constants.
     #[inline]
-    pub(super) fn place(&self, place: Place, lane: usize, constant: impl Fn(u8, u32) -> Value) -> Value {
-        match place {
-            Place::Register(number) => self.register(number, lane),
-            Place::Uniform(number) => self.uniform(number),
-            Place::Immediate(value) => Some(value),
-            Place::Float(value) => Some((value as f32).to_bits()),
-            Place::Constant(bank, offset, added) => {
+    pub(super) fn location(
+        &self,
+        location: Location,
+        lane: usize,
+        constant: impl Fn(u8, u32) -> Value,
+    ) -> Value {
+        match location {
+            Location::Register(number) => self.register(number, lane),
+            Location::Uniform(number) => self.uniform(number),
+            Location::Immediate(value) => Some(value),
+            Location::Float(value) => Some((value as f32).to_bits()),
+            Location::Constant(bank, offset, added) => {
                 constant(bank, offset.wrapping_add(self.register(added, lane)?))
             }
-            Place::Other => None,
+            Location::Other => None,
         }
     }
 
-    /// The place behind this one, which holds the upper half of a pair.
+    /// Returns the location of the upper half of a pair.
     pub(super) fn upper(source: Source) -> Source {
-        let place = match source.place {
-            Place::Register(number) if number != ZERO => Place::Register(number.wrapping_add(1)),
-            Place::Uniform(number) if number < 63 => Place::Uniform(number + 1),
-            Place::Constant(bank, offset, added) => Place::Constant(bank, offset + 4, added),
-            Place::Immediate(value) => Place::Immediate(if (value as i32) < 0 { u32::MAX } else { 0 }),
+        let location = match source.location {
+            Location::Register(number) if number != ZERO => Location::Register(number.wrapping_add(1)),
+            Location::Uniform(number) if number < 63 => Location::Uniform(number + 1),
+            Location::Constant(bank, offset, added) => Location::Constant(bank, offset + 4, added),
+            Location::Immediate(value) => Location::Immediate(if (value as i32) < 0 { u32::MAX } else { 0 }),
             other => other,
         };
-        Source { place, ..source }
+        Source { location, ..source }
     }
 
-    /// A predicate, if it is known.
+    /// Returns a predicate, if known.
     #[inline]
     pub(super) fn predicate(&self, predicate: Predicate, lane: usize) -> Option<bool> {
         let number = usize::from(predicate.number);

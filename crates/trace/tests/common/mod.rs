@@ -1,4 +1,4 @@
-//! Kernels read to their ends, so that two of them can be compared.
+//! Reads whole kernels for comparison.
 
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses some of it")]
 
@@ -6,10 +6,10 @@ use buddy_trace::{Addresses, At, Code, Error, Inst, Kernel, Launch, NO_REGISTER,
 
 /// A warp's instructions, each with the addresses of its active lanes.
 pub type Warp = Vec<(Inst, Vec<u64>)>;
-/// The same without how its addresses were written down.
+/// A warp's instructions independent of the address representation.
 pub type PlainWarp = Vec<(Op, u32, u8, [u8; 4], u8, Vec<u64>)>;
 
-/// Every warp of a kernel, in one piece each.
+/// Returns every warp of a kernel, each in one piece.
 pub fn warps(kernel: &mut dyn Kernel) -> Result<Vec<Warp>, Error> {
     let (blocks, per_block) = (kernel.launch().blocks(), kernel.launch().warps());
     let mut all = Vec::new();
@@ -30,7 +30,7 @@ pub fn warps(kernel: &mut dyn Kernel) -> Result<Vec<Warp>, Error> {
     Ok(all)
 }
 
-/// The addresses of the active lanes, one by one.
+/// Returns the addresses of the active lanes.
 pub fn flatten(code: &Code, inst: &Inst) -> Vec<u64> {
     if inst.width == 0 {
         return Vec::new();
@@ -45,10 +45,10 @@ pub fn flatten(code: &Code, inst: &Inst) -> Vec<u64> {
     }
 }
 
-/// Everything but where a piece keeps its lists.
+/// Returns the instructions without the position of their address lists.
 pub fn exact(all: Vec<Warp>) -> Vec<Vec<(Inst, Vec<u64>)>> {
     let same = |(inst, addresses): (Inst, Vec<u64>)| {
-        // Shown, a list begins somewhere in its piece; any place will do.
+        // The debug output contains the list's start in its chunk; normalize it.
         let listed = format!("{inst:?}").contains("listed: true");
         (
             if listed {
@@ -62,13 +62,13 @@ pub fn exact(all: Vec<Warp>) -> Vec<Vec<(Inst, Vec<u64>)>> {
     all.into_iter().map(|warp| warp.into_iter().map(same).collect()).collect()
 }
 
-/// What a warp executes, without how its addresses were written down.
+/// Returns the instructions independent of the address representation.
 pub fn plain(all: Vec<Warp>) -> Vec<PlainWarp> {
     let fields = |(i, addresses): (Inst, Vec<u64>)| (i.op, i.mask, i.dst, i.src, i.width, addresses);
     all.into_iter().map(|warp| warp.into_iter().map(fields).collect()).collect()
 }
 
-/// One strided load by lanes that are not neighbours.
+/// A strided load by non-consecutive lanes.
 pub struct Gaps(pub Launch);
 
 impl Kernel for Gaps {

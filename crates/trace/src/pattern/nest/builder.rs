@@ -1,4 +1,4 @@
-//! From what a thread does to its instructions: registers, addresses, the loop.
+//! Lowers a body to instructions: registers, addresses and loop control.
 
 use super::{Access, Slot};
 use crate::{
@@ -6,23 +6,23 @@ use crate::{
     pattern::{Array, Body, Place, body::Part},
 };
 
-/// How far an offset reaches that needs no instruction of its own, in elements.
+/// Largest offset, in elements, that fits the instruction's immediate.
 const REACH: i64 = 8;
 
-/// Registers: one counts, some hold addresses and numbers of lists, most hold what was loaded, the last the sums.
+/// Register allocation: loop counter, addresses and indices, loaded values, accumulators.
 const COUNTER: u8 = 2;
 const ADDRESSES: [u8; 2] = [4, 12];
 const LOADED: [u8; 2] = [16, 184];
 const SUMS: u8 = 192;
 
-/// Turns the parts of a body into instructions.
+/// Lowers the operations of a body to instructions.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     slots: Vec<Slot>,
-    /// The last access of each array, as far as it was even.
+    /// Last affine access of each array.
     near: Vec<(Array, Place)>,
     addresses: u8,
-    /// Loads so far; what they loaded lies in the registers of the last of them.
+    /// Number of loads so far; the last ones' values are in registers.
     loads: u32,
     stores: u8,
     chains: u8,
@@ -30,7 +30,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// The instructions of one step.
+    /// Returns the instructions of one step.
     pub(super) fn build(mut self, body: &Body) -> Vec<Slot> {
         self.chains = 1;
         for part in &body.parts {
@@ -79,7 +79,7 @@ impl Builder {
         ADDRESSES[0] + self.addresses
     }
 
-    /// The register with an address, computed unless one near it is known.
+    /// Returns the register of an address, computing it unless a nearby one is available.
     fn address(&mut self, array: Array, place: Place) -> u8 {
         let near = |(of, last): &(Array, Place)| {
             let same = (*of, last.along, last.step) == (array, place.along, place.step);
@@ -94,7 +94,7 @@ impl Builder {
         address
     }
 
-    /// A load into the next register, or a store of the next sum.
+    /// Appends a load into the next register, or a store of the next accumulator.
     fn access(&mut self, op: Op, address: u8, access: Access) {
         let inst = if matches!(op, Op::StoreGlobal | Op::StoreShared) {
             self.stores = (self.stores + 1) % self.chains;

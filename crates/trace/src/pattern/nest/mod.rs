@@ -1,11 +1,11 @@
-//! A nest of loops: threads over a box of points, each of which runs some bodies for some steps.
+//! A loop nest: a grid of threads over a box of points, each running some bodies for some steps.
 //!
-//! Most kernels of scientific programs are one: streams, stencils over any number of arrays, solves along
-//! lines, gathers by a list.
+//! Covers most kernels of scientific programs: streams, stencils over any number of arrays, line
+//! solves, gathers by an index list.
 //!
-//! The instructions that a compiler adds are made by rule. Every access has its address computed by one integer
-//! instruction, unless it lies within eight elements of an earlier one in the same array, where the offset is
-//! part of the instruction. Every step has one to count, one to compare and a branch.
+//! Compiler-generated instructions are added by rule. Each access computes its address with one
+//! integer instruction, unless it is within eight elements of an earlier access to the same array.
+//! Each step adds an increment, a comparison and a branch.
 
 mod builder;
 #[cfg(test)]
@@ -15,28 +15,28 @@ use super::{Array, Body, Index, List, Place, lanes_for};
 use crate::{At, Code, Error, Inst, Kernel, Launch, WARP_LANES};
 use builder::Builder;
 
-/// Warps of a block.
+/// Warps per block.
 const WARPS: u32 = 4;
-/// Instructions that are made at a time: a warp keeps no more in memory.
+/// Instructions per chunk.
 const PIECE: usize = 48;
 
-/// A kernel of nested loops.
+/// A loop-nest kernel.
 #[derive(Debug, Clone)]
 pub struct Nest {
     launch: Launch,
-    /// Threads along each axis; those along the first are neighbours in a warp.
+    /// Threads along each axis; those along the first are consecutive in a warp.
     size: [u64; 4],
     phases: Vec<Phase>,
 }
 
-/// A body that is repeated, cut into pieces.
+/// A repeated body, cut into chunks.
 #[derive(Debug, Clone)]
 struct Phase {
     steps: u32,
     pieces: Vec<Vec<Slot>>,
 }
 
-/// An instruction, and how its addresses follow from the thread and the step.
+/// An instruction, and its addresses as a function of thread and step.
 #[derive(Debug, Clone)]
 struct Slot {
     inst: Inst,
@@ -53,7 +53,7 @@ enum Access {
 }
 
 impl Nest {
-    /// Threads over a box of `size` points; `registers` of each thread decide how many fit an SM.
+    /// Creates a nest of `size` threads; `registers` per thread limits the occupancy.
     pub fn new(name: &str, size: [usize; 4], registers: u32) -> Self {
         let size = size.map(|side| side as u64);
         let warps = size[0].div_ceil(u64::from(WARP_LANES)) * size[1] * size[2] * size[3];
@@ -74,7 +74,8 @@ impl Nest {
         self
     }
 
-    /// Warp instructions of a whole run, before lanes that rest are left out.
+    /// Returns the warp instructions of a whole run, including those whose lanes are all predicated
+    /// off.
     pub fn instructions(&self) -> u64 {
         let warps = self.size[0].div_ceil(u64::from(WARP_LANES)) * self.size[1] * self.size[2] * self.size[3];
         let per_warp = |phase: &Phase| {
@@ -83,7 +84,7 @@ impl Nest {
         warps * self.phases.iter().map(per_warp).sum::<u64>()
     }
 
-    /// The slots of a piece and the step they belong to.
+    /// Returns the slots of a chunk and its step.
     fn piece(&self, number: u32) -> Option<(&[Slot], i64)> {
         let mut number = number as usize;
         for phase in &self.phases {
@@ -97,7 +98,8 @@ impl Nest {
         None
     }
 
-    /// Where the first thread of a warp is, and how many threads the warp has; none past the last.
+    /// Returns the coordinates of a warp's first thread and its number of threads; `None` past the
+    /// last.
     fn place(&self, warp: u64) -> Option<([i64; 4], u64)> {
         let [nx, ny, nz, nw] = self.size;
         let row = nx.div_ceil(u64::from(WARP_LANES));
@@ -159,14 +161,14 @@ impl Slot {
     }
 }
 
-/// Where a row has its number of this step, if it is that long.
+/// Returns the list position of a row's entry for this step, if the row is that long.
 #[inline]
 fn in_row(rows: &[i32], row: usize, step: i64) -> Option<usize> {
     let number = i64::from(rows[row]) + step;
     (number < i64::from(rows[row + 1])).then_some(number as usize)
 }
 
-/// An access of the lanes for which `element` finds one.
+/// Appends an access by the lanes for which `element` returns one.
 fn push_listed(
     inst: Inst,
     array: Array,

@@ -29,7 +29,7 @@ fn accesses(nest: &mut Nest) -> Vec<(Op, u64, u32)> {
 }
 
 #[test]
-fn threads_and_steps_find_their_elements() {
+fn threads_and_steps_access_their_elements() {
     let place = Place::along([1, 40, 400, 0]).stepping(4000);
     let body = Body::default().load_each(A, place.plus(1), &[0, -1]).work(Op::Fp64, 2, 1).store(B, place);
     let mut nest = Nest::new("n", [40, 2, 1, 1], 32).phase(2, &body);
@@ -47,7 +47,7 @@ fn threads_and_steps_find_their_elements() {
 }
 
 #[test]
-fn lists_are_followed_and_short_rows_rest() {
+fn lists_are_followed_and_short_rows_are_predicated_off() {
     let list = List::new(vec![5, 6, 7, 8, 9]);
     let rows = List::new(vec![0, 2, 2, 5]);
     let index = Index { array: B, list, place: Place::LINE, rows: Some(rows) };
@@ -61,7 +61,7 @@ fn lists_are_followed_and_short_rows_rest() {
 }
 
 #[test]
-fn a_long_body_comes_in_pieces() {
+fn a_long_body_is_split_into_chunks() {
     let mut nest = Nest::new("n", [1, 1, 1, 1], 32).phase(1, &Body::default().work(Op::Fp64, 100, 4));
     let pieces: Vec<usize> = all(&mut nest).iter().map(|(_, code)| code.insts().len()).collect();
     assert_eq!(pieces[..4], [48, 48, 7, 0]);
