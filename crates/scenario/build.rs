@@ -1,12 +1,12 @@
-//! A fingerprint of the sources that decide a result, so that what one build keeps is not taken for what another
-//! would find.
+//! Fingerprints the sources that decide a result, so that stored results of another build are not
+//! reused.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The crates between a program and a kept result.
+/// Crates that affect a stored result.
 const CRATES: [&str; 10] =
     ["core", "codec", "snapshot", "memory", "profile", "trace", "workloads", "sim", "dl", "scenario"];
 
@@ -30,7 +30,7 @@ fn main() {
     println!("cargo:rustc-env=BUDDY_BUILD={sum:016x}");
 }
 
-/// All files below a folder.
+/// Collects all files below a folder.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -38,7 +38,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// FNV-1a, as the stores of records have it.
+/// FNV-1a, as in the stores of records.
 fn mix(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! Everything that decides one simulation, set by name: the form that sweeps are written in.
+//! All settings of one simulation, set by name as in sweeps.
 
 use buddy_core::spec::Gpu;
 use buddy_sim::Mode;
@@ -8,9 +8,9 @@ use crate::{Error, Input, Point, Source, TargetChoice};
 /// A program and a machine, before anything is read or run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// The program's side.
+    /// The program.
     pub input: Input,
-    /// The machine's side. Its program is the input's.
+    /// The machine. Its program is the input's.
     pub point: Point,
 }
 
@@ -22,10 +22,10 @@ impl Default for Case {
 }
 
 impl Case {
-    /// Changes one setting, given by its name.
+    /// Changes one setting by name.
     ///
     /// # Errors
-    /// A sentence, for a setting or a value that is none.
+    /// A message for an unknown setting or an invalid value.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let key = canonical(key);
         match self.input.set(key, value) {
@@ -39,19 +39,19 @@ impl Case {
         Ok(())
     }
 
-    /// Whether the data of the program's memory matters.
+    /// Returns whether the mode depends on the program's data.
     pub fn is_compressed(&self) -> bool {
         matches!(self.point.mode, Mode::Bandwidth | Mode::Buddy)
     }
 
-    /// Looks for what cannot go together before anything is run.
+    /// Checks for contradictory settings before anything runs.
     ///
     /// # Errors
-    /// A GPU, a link or targets that are none, or settings that exclude each other.
+    /// An unknown GPU or link, invalid targets, or settings that exclude each other.
     pub fn check(&self) -> Result<(), Error> {
         let Point { targets, policy, threshold, .. } = &self.point;
         if targets.is_some() && (policy.is_some() || threshold.is_some()) {
-            let why = "targets are given, so there is nothing for a policy or a threshold to choose";
+            let why = "targets exclude a policy or a threshold";
             return Err(Error::Setting(why.to_owned()));
         }
         let plain = matches!(Source::find(&self.input.program)?, Source::Trace(_) | Source::Generated(_));
@@ -68,7 +68,7 @@ impl Case {
     }
 }
 
-/// The one name of a setting that has several.
+/// Returns the canonical name of a setting with several names.
 pub fn canonical(key: &str) -> &str {
     match key {
         "network" | "trace" => "program",
@@ -81,7 +81,7 @@ pub fn canonical(key: &str) -> &str {
 fn unknown(key: &str) -> String {
     let known: Vec<&str> = Input::KEYS.into_iter().chain(Point::KEYS).collect();
     format!(
-        "there is no setting '{key}'; there are {} and every field of a GPU's file by its dotted name, such as l2.bytes",
+        "unknown setting '{key}'; known: {} and every field of a GPU's file by its dotted name, such as l2.bytes",
         known.join(", ")
     )
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_takes_settings_of_both_sides_and_fields_of_the_gpu() {
+    fn settings_of_program_machine_and_gpu_fields_are_accepted() {
         let mut case = Case::default();
         for (key, value) in
             [("network", "vgg16"), ("gpu", "v100"), ("l2.ways", "8"), ("seed", "3"), ("mode", "buddy")]
@@ -114,6 +114,6 @@ mod tests {
         for (key, value) in [("program", "cg"), ("targets", "2x"), ("policy", "naive")] {
             case.set(key, value).unwrap();
         }
-        assert!(case.check().unwrap_err().to_string().contains("nothing for a policy"));
+        assert!(case.check().unwrap_err().to_string().contains("exclude a policy"));
     }
 }

@@ -1,27 +1,27 @@
-//! What can go wrong on the way to a simulation.
+//! Errors in preparing or running a simulation.
 
 use std::{io, path::PathBuf};
 
-/// Why a scenario cannot be made or run.
+/// Error in preparing or running a scenario.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither a file nor a name that is known.
-    #[error("'{what}' is no trace and no program; {known}")]
+    /// Neither a file nor a known name.
+    #[error("'{what}' is neither a trace nor a known program; {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         what: String,
-        /// A sentence with the names of all programs, workloads and networks.
+        /// Text with the names of all programs, workloads and networks.
         known: String,
     },
-    /// A setting that is none, or does not go with the others.
+    /// Unknown setting, invalid value or contradiction.
     #[error("{0}")]
     Setting(String),
-    /// A file of targets that cannot be used here.
+    /// Targets file that cannot be used here.
     #[error("{path}: {why}")]
     Targets {
-        /// The file, or what was taken for one.
+        /// The file, or the text taken for one.
         path: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The memory of a program cannot be profiled.
@@ -29,27 +29,27 @@ pub enum Error {
     Profile {
         /// The workload or network.
         program: String,
-        /// What the profiler found.
+        /// Error of the profiler.
         source: buddy_profile::Error,
     },
-    /// A record of a network that was made with other codecs.
+    /// The record of a network lacks the sizes of a codec.
     #[error("the record of {program} has no sizes of codec {codec}")]
     NoSizes {
         /// The network whose record it is.
         program: String,
-        /// The codec asked for.
+        /// The requested codec.
         codec: &'static str,
     },
-    /// There is no such GPU or link, or its file is wrong.
+    /// Unknown GPU or link, or an invalid file.
     #[error(transparent)]
     Spec(#[from] buddy_core::spec::SpecError),
-    /// The model refuses allocations or a kernel.
+    /// The simulator rejects allocations or a kernel.
     #[error(transparent)]
     Sim(#[from] buddy_sim::Error),
-    /// A trace is none.
+    /// Invalid trace.
     #[error(transparent)]
     Trace(#[from] buddy_trace::Error),
-    /// A network is none.
+    /// Invalid network.
     #[error(transparent)]
     Network(#[from] buddy_dl::Error),
     /// A file cannot be read.
@@ -57,15 +57,15 @@ pub enum Error {
     Read {
         /// The file of a recorded run or of a trace.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A recorded run is none.
+    /// Invalid record of a recorded run.
     #[error("the record of {name} cannot be used")]
     Recorded {
         /// The network, or `accuracy`.
         name: String,
-        /// What is wrong with the file.
+        /// Error in the record.
         source: buddy_core::RecordError,
     },
     /// A recorded run contradicts itself.
@@ -73,10 +73,10 @@ pub enum Error {
     Run {
         /// The network whose record it is.
         name: String,
-        /// What contradicts what.
+        /// The contradiction.
         source: buddy_core::RunError,
     },
-    /// Whoever watched a workload's run asked for its end.
+    /// The caller stopped the run of a workload.
     #[error("interrupted")]
     Interrupted,
 }

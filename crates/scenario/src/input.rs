@@ -1,4 +1,4 @@
-//! Which program runs, how large, and what is looked at of its memory.
+//! The program to run, its size, and the parts of its memory to use.
 
 use std::{
     collections::BTreeMap,
@@ -19,35 +19,36 @@ use crate::{
     recorded::{recorded_run, recorded_text},
 };
 
-/// Warp instructions that a core simulates in a second, of networks and traces.
+/// Simulated warp instructions per second and core, for networks and traces.
 const INSTRUCTIONS_PER_SECOND: f64 = 12e6;
-/// Seconds of a core for a megabyte of a generated program.
+/// Core seconds per megabyte of a generated program.
 const GENERATED_SECONDS_PER_MB: f64 = 0.02;
-/// Bytes of a text trace for a warp instruction, about.
+/// Approximate bytes per warp instruction in a text trace.
 const TRACE_BYTES_PER_INSTRUCTION: f64 = 60.0;
 
-/// The program side of a simulation. What does not concern a program, such as the batch size of a workload, is ignored.
+/// The program side of a simulation. Settings that do not concern the program, such as a workload's
+/// batch size, are ignored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     /// A workload, a network, a generated program, or the path of a trace.
     pub program: String,
     /// Footprint of a workload.
     pub scale: Scale,
-    /// Seed of whatever is random in a workload.
+    /// Seed of a workload's random numbers.
     pub seed: u64,
-    /// Snapshot of a workload's run, or the one that is typical of it.
+    /// Snapshot of a workload's run; `None` for the typical one.
     pub snapshot: Option<usize>,
     /// Codec of a workload's or network's memory.
     pub codec: CodecKind,
     /// Batch size of a network.
     pub batch: u64,
-    /// Share of a network's iteration that is simulated, above 0 to 1.
+    /// Share of a network's iteration to simulate, above 0 to 1.
     pub sample: f64,
-    /// MiB of a generated program.
+    /// Memory of a generated program in MiB.
     pub size: u64,
     /// Shares of zero, b8, s1, s2, s3 and raw entries in the memory of traces and generated programs.
     pub shares: [f64; 6],
-    /// Where the records of networks are, if not those that are built in.
+    /// Folder of the networks' records; `None` for the built-in ones.
     pub recorded: Option<PathBuf>,
 }
 
@@ -69,11 +70,11 @@ impl Default for Input {
 }
 
 impl Input {
-    /// Names of the settings that [`set`](Self::set) takes.
+    /// Names of the settings that [`set`](Self::set) accepts.
     pub const KEYS: [&str; 9] =
         ["program", "scale", "seed", "snapshot", "codec", "batch", "sample", "size", "shares"];
 
-    /// Changes one setting, given by its name; `None` if there is no such setting.
+    /// Changes one setting by name; `None` for an unknown name.
     pub fn set(&mut self, key: &str, value: &str) -> Option<Result<(), String>> {
         Some(self.try_set(key, value)?.map_err(|why| format!("{key}: {why}")))
     }
@@ -100,10 +101,10 @@ impl Input {
         Some(set)
     }
 
-    /// Everything of it that decides a result, with the contents of files by their digests.
+    /// Returns all settings that decide the result, with files as digests of their contents.
     ///
     /// # Errors
-    /// A program that is none, a footprint that it cannot have, or a file that cannot be read.
+    /// An unknown program, an impossible footprint, or an unreadable file.
     pub fn spec(&self) -> Result<Value, Error> {
         let (program, codec) = (&self.program, self.codec.name());
         Ok(match Source::find(program)? {
@@ -124,7 +125,8 @@ impl Input {
         })
     }
 
-    /// What decides the memory of a workload's run, which many simulations share; none for what is not run first.
+    /// Returns the settings that decide the memory of a workload's run, which many simulations
+    /// share; `None` for programs that are not run first.
     ///
     /// # Errors
     /// As [`spec`](Self::spec).
@@ -136,7 +138,7 @@ impl Input {
         ))
     }
 
-    /// The workload and its footprint in bytes, if it is one.
+    /// Returns the workload and its footprint in bytes; `None` for other programs.
     ///
     /// # Errors
     /// As [`spec`](Self::spec).
@@ -145,10 +147,11 @@ impl Input {
         Ok(Some((info, self.scale.bytes(info)?)))
     }
 
-    /// The program, ready to run. A workload needs the record of its run if its data matters; others find what they need.
+    /// Prepares the program. A workload needs the record of its run if the mode depends on its
+    /// data.
     ///
     /// # Errors
-    /// What the program, its files or its record lack.
+    /// A missing or invalid program, file or record.
     pub fn stage(&self, compressed: bool, run: Option<&RunRecord>) -> Result<Stage, Error> {
         match Source::find(&self.program)? {
             Source::Workload(info) => {
@@ -168,7 +171,7 @@ impl Input {
         let record = recorded_run(self.recorded.as_deref(), &self.program)?;
         if record.is_none() && compressed {
             let why = format!(
-                "--recorded has no {}.json, so nothing is known of how its tensors compress",
+                "--recorded has no {}.json, so the compressibility of its tensors is unknown",
                 self.program
             );
             return Err(Error::Setting(why));
@@ -177,13 +180,13 @@ impl Input {
         Stage::iteration(network, self.batch, self.sample, self.codec, record.as_ref())
     }
 
-    /// Seconds of a core that a run of the workload takes, about; 0 for what is not run first.
+    /// Estimates the core seconds of a workload's run; 0 for programs that are not run first.
     pub fn run_seconds(&self) -> f64 {
         let workload = self.workload().ok().flatten();
         workload.map_or(0.0, |(info, bytes)| info.seconds_per_mb * bytes as f64 / 1e6)
     }
 
-    /// Seconds of a core that one simulation of it takes, about.
+    /// Estimates the core seconds of one simulation.
     pub fn seconds(&self) -> f64 {
         match Source::find(&self.program) {
             Ok(Source::Workload(info)) => {
@@ -200,7 +203,7 @@ impl Input {
         }
     }
 
-    /// Bytes of the program's memory, about, where they are known.
+    /// Estimates the bytes of the program's memory; 0 if unknown.
     pub fn footprint(&self) -> u64 {
         match Source::find(&self.program) {
             Ok(Source::Workload(info)) => self.scale.bytes(info).unwrap_or(0),
@@ -212,31 +215,31 @@ impl Input {
 
 fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("'{text}' is no whole number from {least} to {most}"))
+    number.ok_or_else(|| format!("'{text}' is not a whole number from {least} to {most}"))
 }
 
-/// Reads a share above 0, at most 1.
+/// Parses a share above 0, at most 1.
 ///
 /// # Errors
-/// A sentence, for anything else.
+/// A message for any other text.
 pub fn parse_sample(text: &str) -> Result<f64, String> {
     match parse_share(text) {
         Some(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err(format!("'{text}' is no share above 0, at most 1")),
+        _ => Err(format!("'{text}' is not a share above 0, at most 1")),
     }
 }
 
-/// Reads the shares of zero, b8, s1, s2, s3 and raw entries.
+/// Parses the shares of zero, b8, s1, s2, s3 and raw entries.
 ///
 /// # Errors
-/// A sentence, for anything else.
+/// A message for any other text.
 pub fn parse_shares(text: &str) -> Result<[f64; 6], String> {
     let all: Option<Vec<f64>> = text.split(',').map(|share| parse_share(share.trim())).collect();
     let six = all.and_then(|all| all.try_into().ok());
     six.ok_or_else(|| format!("'{text}' is not six shares, such as 0,0,0.3,0.6,0,0.1"))
 }
 
-/// The files of a trace: its list and its kernels.
+/// Returns the files of a trace: its list and its kernels.
 fn trace_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
     if is_kernel(&path.to_string_lossy()) {
         return Ok(vec![path.to_owned()]);
@@ -254,7 +257,7 @@ fn trace_digest(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// The digest of what a file holds. A plan asks for it again and again: it is read once in a process.
+/// Returns the digest of a file's contents, cached per process because a plan needs it often.
 fn remembered(path: PathBuf, read: impl FnOnce() -> Result<Vec<u8>, Error>) -> Result<String, Error> {
     static KNOWN: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_concern_a_program_is_no_part_of_its_spec() {
+    fn settings_of_other_programs_are_not_part_of_the_spec() {
         let cg = input(&[("program", "cg"), ("scale", "4MB"), ("batch", "8"), ("size", "1")]);
         assert_eq!(cg.spec().unwrap(), input(&[("program", "cg"), ("scale", "4MB")]).spec().unwrap());
         let other = input(&[("program", "cg"), ("scale", "4MB"), ("seed", "2")]);
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_none_are_refused_with_the_setting() {
+    fn invalid_values_are_rejected_with_the_setting() {
         for (key, value) in [
             ("scale", "x"),
             ("seed", "-1"),

@@ -1,4 +1,4 @@
-//! All that turns a program into a simulation, once: `buddy simulate`, the study and the benches are built on it.
+//! Turns a program into a simulation; `buddy simulate`, the study and the benches are built on it.
 //!
 //! ```text
 //!  workload ─► observe ─► Observed ─┐
@@ -8,10 +8,11 @@
 //!  policy, ratio, file  ─► TargetChoice ───────┘
 //! ```
 //!
-//! A [`Stage`] is a program that is ready to run: what it does, and the size classes of its memory. A [`Point`] is
-//! the machine and the mode, by name; a [`TargetChoice`] is what it calls its targets. Together they are a [`Scenario`],
-//! which is checked when it is made and can be run any number of times, on several threads at once. A [`Case`] is all of it
-//! before anything is read: an [`Input`] and a point, each setting by its name, as options and sweeps give them.
+//! A [`Stage`] is a program ready to run: its work, and the size classes of its memory. A [`Point`]
+//! is the machine and the mode, by name. A [`TargetChoice`] selects the targets. Together they form
+//! a [`Scenario`], which is checked when created and can run any number of times, on several
+//! threads. A [`Case`] is the unread form: an [`Input`] and a point, with each setting by name as
+//! in options and sweeps.
 
 #![forbid(unsafe_code)]
 
@@ -44,6 +45,6 @@ pub use speed::{Speed, time};
 pub use stage::Stage;
 pub use targets::TargetChoice;
 
-/// Name, version and build of this tool, as a kept result has it: the build is a fingerprint of all sources that decide
-/// a result, so that nothing is taken for what another build would find.
+/// Name, version and build of this tool for stored results. The build is a fingerprint of all
+/// sources that decide a result, so that results of other builds are not reused.
 pub const TOOL: &str = concat!("buddy ", env!("CARGO_PKG_VERSION"), "+", env!("BUDDY_BUILD"));

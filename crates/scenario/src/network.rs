@@ -1,4 +1,4 @@
-//! A network on a modelled GPU: the kernels of one training iteration, with the sizes and targets of a recorded run.
+//! One training iteration of a network, with the sizes and targets of a recorded run.
 
 use buddy_codec::CodecKind;
 use buddy_core::{Histogram, RunInfo, RunRecord};
@@ -11,15 +11,15 @@ use crate::{
     stage::{Memory, Rule, Work},
 };
 
-/// Kernels that a sample of a recorded iteration has at least.
+/// Minimum number of kernels in a sample of a recorded iteration.
 const LEAST_KERNELS: usize = 6;
 
 impl Stage {
-    /// A share of one training iteration at a batch size. Its tensors compress as in the record of a real run; without
-    /// one nothing is known of them, and only modes that do not compress can be simulated.
+    /// Samples a share of one training iteration. Its tensors compress like those in `record`;
+    /// without one, only modes that do not compress can be simulated.
     ///
     /// # Errors
-    /// A share without a kernel, or a record without sizes of this codec.
+    /// A sample without a kernel, or a record without sizes of this codec.
     pub fn iteration(
         network: &Network,
         batch: u64,
@@ -35,17 +35,17 @@ impl Stage {
         Self::of_iteration(application, kind, record)
     }
 
-    /// The iteration that was recorded, sampled to about so many warp instructions.
+    /// Samples the recorded iteration to about `instructions` warp instructions.
     ///
     /// # Errors
-    /// What the record lacks.
+    /// A missing field of the record.
     pub fn recorded(record: &RunRecord, instructions: u64) -> Result<Self, Error> {
         let lacks = |why: &str| Error::Setting(why.to_owned());
         let parameters = &record.run.parameters;
         let named = parameters.get("network").and_then(serde_json::Value::as_str);
         let names = [Some(record.run.program.as_str()), named];
         let network = names.into_iter().flatten().find_map(|name| Network::named(name).ok());
-        let network = network.ok_or_else(|| lacks("its layers are not known"))?;
+        let network = network.ok_or_else(|| lacks("its layers are unknown"))?;
         let batch = parameters.get("batch").and_then(serde_json::Value::as_u64);
         let batch = batch.ok_or_else(|| lacks("its record has no parameter 'batch'"))?;
         let share = instructions as f64 / network.warp_instructions(batch).max(1) as f64;
@@ -68,7 +68,7 @@ impl Stage {
     }
 }
 
-/// A sample of an iteration; larger than asked for where that would leave hardly a kernel.
+/// Samples an iteration; enlarges the share until at least `LEAST_KERNELS` kernels remain.
 fn sampled(network: &Network, batch: u64, mut share: f64) -> Application {
     loop {
         let application = network.application_sampled(batch, share.min(1.0));
@@ -79,8 +79,8 @@ fn sampled(network: &Network, batch: u64, mut share: f64) -> Application {
     }
 }
 
-/// The targets that the paper's policy gives the tensors of an iteration: each takes the sizes of the recorded tensors
-/// that stand for it (`buddy_dl::matches`).
+/// Applies the paper's policy to the tensors of an iteration. Each takes the sizes of its matching
+/// recorded tensors (`buddy_dl::matches`).
 fn policy(application: &Application, kind: CodecKind, record: &RunRecord) -> Result<Rule, Error> {
     let ours = &application.allocations;
     let snapshots = 0..record.run.snapshots.len();

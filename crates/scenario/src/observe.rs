@@ -1,4 +1,4 @@
-//! A workload that is run and looked at ten times: the memory of the paper's HPC programs.
+//! Runs a workload and measures its memory at ten snapshots.
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{PageMap, Profile, SnapshotInfo, TargetTable};
@@ -7,39 +7,40 @@ use buddy_workloads::{Allocation, Check, Info, Step, Workload, describe, run};
 
 use crate::Error;
 
-/// Which workload, and what it is looked at with.
+/// Request to observe a workload.
 #[derive(Debug, Clone)]
 pub struct Ask<'a> {
-    /// The workload, from the list of all of them.
+    /// The workload.
     pub info: &'a Info,
-    /// Bytes of all its arrays together, about.
+    /// Approximate bytes of all its arrays.
     pub bytes: u64,
-    /// Seed of whatever is random in it.
+    /// Seed of its random numbers.
     pub seed: u64,
-    /// The codecs; targets are chosen for the first, and of it the class of every entry is kept.
+    /// Codecs to measure. Targets are chosen for the first, whose entry classes are kept.
     pub tried: Tried,
-    /// Tables whose codecs it is looked at with too, entry by entry.
+    /// Tables whose codecs are measured too, entry by entry.
     pub tables: &'a [TargetTable],
-    /// The only snapshot whose entries are needed, if that is known; otherwise those of all ten are kept.
+    /// Index of the only snapshot whose entries are needed; `None` keeps all ten.
     pub snapshot: Option<usize>,
 }
 
-/// What was seen of a workload that ran to its end.
+/// Measurements of a completed run.
 #[derive(Debug)]
 pub struct Observed {
-    /// What it compared of its answer.
+    /// Checks of the program's answer.
     pub checks: Vec<Check>,
-    /// Its memory at ten times.
+    /// Its memory at ten snapshots.
     pub measured: Measured,
-    /// What the paper's final design makes of it, with the first codec.
+    /// Profile with the paper's final design and the first codec.
     pub profile: Profile,
 }
 
-/// Runs a workload to its end and looks at its memory after every tenth. A codec that learns is trained on the first
-/// look, since what comes later is not known yet. `goes_on` is asked after every step.
+/// Runs a workload to its end and measures its memory after every tenth of the steps. Codecs with
+/// parameters are trained on the first snapshot, since later ones are not known yet. Calls
+/// `goes_on` after every step.
 ///
 /// # Errors
-/// [`Error::Interrupted`] once `goes_on` says no, or what the tables or the profiler refuse.
+/// [`Error::Interrupted`] once `goes_on` returns false, or an error of the tables or the profiler.
 pub fn observe(ask: &Ask<'_>, mut goes_on: impl FnMut(Step) -> bool) -> Result<Observed, Error> {
     let mut workload = (ask.info.build)(ask.bytes, ask.seed);
     let described = describe(ask.info, workload.as_ref(), ask.seed);
@@ -68,7 +69,7 @@ pub fn observe(ask: &Ask<'_>, mut goes_on: impl FnMut(Step) -> bool) -> Result<O
 }
 
 impl Ask<'_> {
-    /// What every allocation is looked at with.
+    /// Returns the codecs to measure each allocation with.
     fn codecs(&self, workload: &dyn Workload) -> Result<Vec<Vec<Codec>>, Error> {
         let kinds = self.tried.all_kinds();
         workload.allocations().iter().map(|array| self.codecs_of(array, &kinds)).collect()
@@ -86,7 +87,7 @@ impl Ask<'_> {
         Ok(codecs)
     }
 
-    /// What is kept entry by entry of a snapshot.
+    /// Returns which entry classes of a snapshot are kept.
     fn rows(&self, snapshot: usize) -> Rows {
         match (self.snapshot, self.tables) {
             (Some(only), _) if only != snapshot => Rows::NONE,
@@ -101,15 +102,15 @@ impl Ask<'_> {
 }
 
 impl Observed {
-    /// The class of every entry in a snapshot, for each allocation, with the first codec.
+    /// Returns the class of every entry of each allocation in a snapshot, with the first codec.
     ///
     /// # Panics
-    /// If that snapshot was not kept.
+    /// If the entries of that snapshot were not kept.
     pub fn classes(&self, snapshot: usize) -> Vec<PageMap> {
         self.by_codec(snapshot).into_iter().map(|mut codecs| codecs.swap_remove(0).1).collect()
     }
 
-    /// The same with every codec whose entries were kept.
+    /// Like [`classes`](Self::classes), for every codec whose entries were kept.
     pub(crate) fn by_codec(&self, snapshot: usize) -> Vec<Vec<(Codec, PageMap)>> {
         let kept = |codec: &buddy_profile::MeasuredCodec| {
             Some((codec.codec.clone()?, codec.maps.get(snapshot)?.clone()?))
@@ -119,7 +120,8 @@ impl Observed {
     }
 }
 
-/// The snapshot whose ratio is nearest that of the whole run: the paper takes its traces where the ratio is the average.
+/// Returns the snapshot whose ratio is nearest to the run's, as the paper takes its traces at the
+/// average ratio.
 pub fn typical(profile: &Profile) -> usize {
     let all = profile.optimistic_ratio.unwrap_or(f64::INFINITY).ln();
     let distance = |ratio: &Option<f64>| (ratio.unwrap_or(f64::INFINITY).ln() - all).abs();

@@ -1,4 +1,4 @@
-//! The settings of one simulation, each of which can be swept.
+//! Settings of one simulation; each can be swept.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use buddy_sim::{Config, Mode};
 
 use crate::{TargetChoice, scale::parse_bytes};
 
-/// What decides a simulation, by name; the program's memory and the files that it names come to it.
+/// Settings of a simulation, by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     /// The workload, the network, the trace or the generated program.
@@ -20,71 +20,71 @@ pub struct Point {
     pub gpu: String,
     /// The link: a preset, a file or a bandwidth in GB/s, in each direction.
     pub link: String,
-    /// How memory works: whether and where entries are compressed, and what lies in host memory.
+    /// Memory mode: where entries are compressed, and what is in host memory.
     pub mode: Mode,
-    /// Fields of the GPU that are changed, by their dotted names.
+    /// Changed fields of the GPU, by dotted name.
     pub fields: BTreeMap<String, String>,
-    /// A ratio for all allocations or a file; none for the policy's targets.
+    /// A ratio for all allocations or a file; `None` for the policy's targets.
     pub targets: Option<String>,
-    /// The policy that chooses targets, if not the paper's final design.
+    /// Policy that chooses targets; `None` for the paper's final design.
     pub policy: Option<Policy>,
-    /// The share of entries that the policy may leave to buddy memory, if not the usual.
+    /// Share of entries that may overflow to buddy memory; `None` for the default.
     pub threshold: Option<Share>,
-    /// Bytes of metadata cache in each slice of L2, if not the GPU's own.
+    /// Bytes of metadata cache per L2 slice; `None` for the GPU's own.
     pub metadata_bytes: Option<u32>,
-    /// With Unified Memory, how much of the memory does not fit the device: 0 to 0.5.
+    /// Unified Memory: share of memory that does not fit the device, 0 to 0.5.
     pub oversubscription: Share,
 }
 
-/// A share in millionths, so that points can be told apart and put in order.
+/// A share in millionths, so that points are comparable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u32);
 
 impl Share {
-    /// A share of so many hundredths.
+    /// Creates a share from a percentage.
     pub const fn percent(percent: u32) -> Self {
         Self(percent * 10_000)
     }
 
-    /// A share from 0 to 0.5, to six decimals.
+    /// Parses a share from 0 to 0.5, with six decimals.
     ///
     /// # Errors
-    /// A sentence, for anything else.
+    /// A message for any other text.
     pub fn parse(text: &str) -> Result<Self, String> {
         match parse_share(text) {
             Some(share) if (0.0..=0.5).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
-            _ => Err(format!("'{text}' is no share from 0 to 0.5")),
+            _ => Err(format!("'{text}' is not a share from 0 to 0.5")),
         }
     }
 
-    /// A share above 0 and below 1, to six decimals.
+    /// Parses a share above 0 and below 1, with six decimals.
     ///
     /// # Errors
-    /// A sentence, for anything else.
+    /// A message for any other text.
     pub fn parse_threshold(text: &str) -> Result<Self, String> {
         match parse_share(text) {
             Some(share) if (1e-6..=0.999_999).contains(&share) => Ok(Self((share * 1e6).round() as u32)),
-            _ => Err(format!("'{text}' is no threshold above 0 and below 1")),
+            _ => Err(format!("'{text}' is not a threshold above 0 and below 1")),
         }
     }
 
-    /// In hundredths: from the millionths themselves, so that 7% is 7.
+    /// Returns the percentage, computed from the millionths so that 7% is exactly 7.
     pub fn as_percent(self) -> f64 {
         f64::from(self.0) / 1e4
     }
 
-    /// It as a fraction of 1.
+    /// Returns the share as a fraction of 1.
     pub fn get(self) -> f64 {
         f64::from(self.0) / 1e6
     }
 }
 
 impl Point {
-    /// Names of the settings that [`set`](Self::set) takes, besides the fields of a GPU.
+    /// Names of the settings that [`set`](Self::set) accepts, besides the fields of a GPU.
     pub const KEYS: [&str; 8] =
         ["spec", "mode", "link", "targets", "metadata", "oversubscription", "policy", "threshold"];
 
-    /// A simulation on the paper's GPU with its link.
+    /// Creates a simulation on the paper's GPU and link.
     pub fn new(program: &str, mode: Mode) -> Self {
         Self {
             program: program.to_owned(),
@@ -100,16 +100,16 @@ impl Point {
         }
     }
 
-    /// With a link of this many GB/s.
+    /// Sets the link's bandwidth in GB/s.
     #[must_use]
     pub fn link(self, gb_per_s: u32) -> Self {
         Self { link: format!("{gb_per_s} GB/s"), ..self }
     }
 
-    /// Changes one setting, given by its name on the command line.
+    /// Changes one setting by its command-line name.
     ///
     /// # Errors
-    /// A sentence, for a setting or a value that is none.
+    /// A message for an unknown setting or an invalid value.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
             "spec" => self.gpu = value.to_owned(),
@@ -118,13 +118,14 @@ impl Point {
             "targets" => self.targets = Some(value.to_owned()),
             "metadata" => {
                 let bytes = parse_bytes(value).and_then(|bytes| bytes.try_into().ok());
-                self.metadata_bytes = Some(bytes.ok_or_else(|| format!("'{value}' is no number of bytes"))?);
+                self.metadata_bytes =
+                    Some(bytes.ok_or_else(|| format!("'{value}' is not a number of bytes"))?);
             }
             "oversubscription" => self.oversubscription = Share::parse(value)?,
             "policy" => self.policy = Some(parse_policy(value)?),
             "threshold" => self.threshold = Some(Share::parse_threshold(value)?),
             _ if Gpu::has_field(key) => self.change(key, value),
-            _ => return Err(format!("there is no setting '{key}'")),
+            _ => return Err(format!("unknown setting '{key}'")),
         }
         Ok(())
     }
@@ -136,7 +137,7 @@ impl Point {
         self.fields.insert(field.to_owned(), value);
     }
 
-    /// What its targets are.
+    /// Returns the choice of targets.
     pub fn target_choice(&self) -> TargetChoice {
         match (&self.targets, self.policy, self.threshold) {
             (Some(name), ..) => TargetChoice::named(Some(name)),
@@ -148,7 +149,7 @@ impl Point {
         }
     }
 
-    /// Its name in messages.
+    /// Returns its name for messages.
     pub fn name(&self) -> String {
         let Self { program, mode, link, .. } = self;
         let metadata = self.metadata_bytes.map(|bytes| format!(", {bytes} B of metadata a slice"));
@@ -162,10 +163,10 @@ impl Point {
         format!("{program} {} at {link}{}", mode.name(), more.collect::<String>())
     }
 
-    /// The configuration, without the program's allocations.
+    /// Returns the configuration without the program's allocations.
     ///
     /// # Errors
-    /// If there is no such GPU or link, or a metadata cache of this size cannot be.
+    /// An unknown GPU or link, or an impossible size of the metadata cache.
     pub fn config(&self) -> Result<Config, SpecError> {
         let fields = self.fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
         let mut gpu = Gpu::changed(&self.gpu, fields)?;
@@ -178,23 +179,23 @@ impl Point {
     }
 }
 
-/// A mode by its name.
+/// Parses the name of a mode.
 ///
 /// # Errors
-/// A sentence with the names that there are.
+/// A message with the known names.
 pub fn parse_mode(name: &str) -> Result<Mode, String> {
     let names = Mode::ALL.map(Mode::name).join(", ");
     Mode::ALL
         .into_iter()
         .find(|mode| mode.name() == name)
-        .ok_or(format!("there is no mode '{name}'; there are {names}"))
+        .ok_or(format!("unknown mode '{name}'; known: {names}"))
 }
 
 fn parse_policy(name: &str) -> Result<Policy, String> {
     let known: Vec<Policy> = Policy::ALL.into_iter().filter(|policy| *policy != Policy::Plan).collect();
     let names = || known.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
     let found = known.iter().find(|policy| policy.name() == name).copied();
-    found.ok_or_else(|| format!("there is no policy '{name}'; there are {}", names()))
+    found.ok_or_else(|| format!("unknown policy '{name}'; known: {}", names()))
 }
 
 #[cfg(test)]
@@ -216,7 +217,7 @@ mod tests {
         let name =
             "cg um at 75, 8192 B of metadata a slice, 7% over, targets 2x, policy naive, threshold 20%";
         assert_eq!(point.name(), name);
-        assert!(point.set("colour", "red").unwrap_err().contains("no setting 'colour'"));
+        assert!(point.set("colour", "red").unwrap_err().contains("unknown setting 'colour'"));
         for (key, value) in
             [("metadata", "many"), ("oversubscription", "0.6"), ("policy", "plan"), ("threshold", "1")]
         {

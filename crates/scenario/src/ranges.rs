@@ -1,4 +1,4 @@
-//! Where the memory of a trace or a generated program lies: what a file of targets by address goes by.
+//! Address ranges of a trace or generated program, the keys of an addressed targets file.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,33 +10,33 @@ use crate::{
     stage::{Memory, Work},
 };
 
-/// Bytes between two accesses beyond which they are taken for two ranges, where nothing is stated.
+/// Accesses further apart than this many bytes count as separate ranges, unless stated.
 const GAP: u64 = 4096;
 const ENTRY: u64 = ENTRY_BYTES as u64;
 
-/// A range of addresses, of whole entries.
+/// An address range of whole entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first address.
     pub base: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Whether the program says that it lies there: it copies to it, or allocates it. Else kernels were seen to access it.
+    /// True if the program copies to it or allocates it; false if only seen in accesses.
     pub stated: bool,
-    /// Whether a kernel accesses it.
+    /// True if a kernel accesses it.
     pub accessed: bool,
 }
 
 impl Stage {
-    /// The ranges of a trace or a generated program by address: what it copies to or allocates, and what else its kernels
-    /// access. A trace is read whole.
+    /// Returns the address ranges that a trace or generated program copies to, allocates or
+    /// accesses. Reads the whole trace.
     ///
     /// # Errors
-    /// A program whose allocations have names, or a trace that is none.
+    /// A program with named allocations, or an invalid trace.
     pub fn ranges(&self) -> Result<Vec<Range>, Error> {
         let Memory::Ranges { ranges, .. } = self.memory() else {
-            let why = "its allocations have names, by which its targets go (`buddy profile` writes them); only traces \
-                       and generated programs go by address";
+            let why = "its targets go by the names of its allocations (`buddy profile` writes them); only traces \
+            and generated programs go by address";
             return Err(Error::Setting(format!("{}: {why}", self.about().0)));
         };
         let mut touched = Touched::default();
@@ -46,14 +46,14 @@ impl Stage {
                     |item: &Item| if let Item::Kernel(path) = item { Some(path.clone()) } else { None };
                 items.iter().filter_map(kernel).try_for_each(|path| touched.read(&path))?;
             }
-            // A generated program accesses all that it allocates, and nothing else.
+            // A generated program accesses exactly what it allocates.
             Work::Application(_) => ranges.iter().for_each(|&(base, bytes)| touched.add(base, base + bytes)),
         }
-        Ok(touched.beside(ranges))
+        Ok(touched.with_stated(ranges))
     }
 }
 
-/// Spans of whole entries that are accessed, by their first address; no two touch each other.
+/// Accessed spans of whole entries by first address; disjoint and not adjacent.
 #[derive(Default)]
 struct Touched(BTreeMap<u64, u64>);
 
@@ -91,7 +91,7 @@ impl Touched {
         }
     }
 
-    /// Adds the entries of a span and joins them with those that they meet.
+    /// Adds the entries of a span and merges it with the spans it meets.
     fn add(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start / ENTRY * ENTRY, end.div_ceil(ENTRY).saturating_mul(ENTRY));
         let meets = |of: &BTreeMap<u64, u64>, from: u64, to: u64| {
@@ -108,8 +108,8 @@ impl Touched {
         self.0.insert(start, end);
     }
 
-    /// The stated ranges, which are sorted, and what was touched beyond them.
-    fn beside(&self, stated: &[(u64, u64)]) -> Vec<Range> {
+    /// Returns the stated ranges, which are sorted, and the touched ranges outside them.
+    fn with_stated(&self, stated: &[(u64, u64)]) -> Vec<Range> {
         let mut all: Vec<Range> = Vec::new();
         for &(base, bytes) in stated {
             let last = self.0.range(..base + bytes).next_back();
@@ -136,7 +136,7 @@ impl Touched {
     }
 }
 
-/// The parts of a span that lie in none of the stated ranges.
+/// Returns the parts of a span outside the stated ranges.
 fn without(start: u64, end: u64, stated: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
     let mut cuts = vec![start];
     for &(base, bytes) in stated {
@@ -155,20 +155,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accesses_that_lie_close_are_one_range_and_far_ones_are_two() {
+    fn close_accesses_form_one_range_and_distant_ones_two() {
         let mut touched = Touched::default();
         for (start, end) in [(0x10000, 0x10004), (0x10800, 0x10804), (0x90000, 0x90080), (0x10400, 0x10404)] {
             touched.add(start, end);
         }
-        let ranges: Vec<(u64, u64)> = touched.beside(&[]).iter().map(|one| (one.base, one.bytes)).collect();
+        let ranges: Vec<(u64, u64)> =
+            touched.with_stated(&[]).iter().map(|one| (one.base, one.bytes)).collect();
         assert_eq!(ranges, [(0x10000, 0x880), (0x90000, 0x80)]);
     }
 
     #[test]
-    fn what_is_touched_beyond_a_stated_range_is_one_of_its_own() {
+    fn accesses_outside_a_stated_range_form_their_own() {
         let mut touched = Touched::default();
         touched.add(0x1000, 0x3000);
-        let found = touched.beside(&[(0x1000, 0x1000), (0x100000, 0x80)]);
+        let found = touched.with_stated(&[(0x1000, 0x1000), (0x100000, 0x80)]);
         let range = |base, bytes, stated, accessed| Range { base, bytes, stated, accessed };
         assert_eq!(
             found,
@@ -185,14 +186,14 @@ mod tests {
         let mut touched = Touched::default();
         touched.add(0x1000, 0x1d40);
         touched.add(0x1e00, 0x2000);
-        let found = touched.beside(&[(0x1000, 0xd40), (0x1e00, 0x200)]);
+        let found = touched.with_stated(&[(0x1000, 0xd40), (0x1e00, 0x200)]);
         assert!(found.len() == 2 && found.iter().all(|one| one.stated && one.accessed), "{found:?}");
     }
 
     #[test]
-    fn a_program_with_names_says_that_it_has_them() {
+    fn named_allocations_have_no_address_ranges() {
         let info = &buddy_workloads::ALL[0];
         let stage = Stage::unseen((info.build)(1_000_000, 1).application());
-        assert!(stage.ranges().unwrap_err().to_string().contains("have names"));
+        assert!(stage.ranges().unwrap_err().to_string().contains("go by the names"));
     }
 }

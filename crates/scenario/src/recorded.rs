@@ -1,4 +1,4 @@
-//! Records of networks in training: those that are built in, or the files of a directory.
+//! Records of training runs: built in, or files of a folder.
 
 use std::{borrow::Cow, io, path::Path};
 
@@ -7,13 +7,13 @@ use buddy_dl::NetworkInfo;
 
 use crate::Error;
 
-/// The record of `data/recorded` that is not a network's: accuracy by batch size.
+/// Accuracy by batch size, the record in `data/recorded` that is not a network's.
 const ACCURACY: &str = include_str!("../../../data/recorded/accuracy.json");
 
-/// The record of a network's training by its name, from a directory or from what is built in; none if there is none.
+/// Reads the record of a network's training from a folder, or the built-in one; `None` if missing.
 ///
 /// # Errors
-/// If there is no such directory, or its file is not the record of a run, or contradicts itself.
+/// A missing folder, an invalid record, or one that contradicts itself.
 pub fn recorded_run(dir: Option<&Path>, name: &str) -> Result<Option<RunRecord>, Error> {
     let found: Option<RunRecord> = recorded(dir, name)?;
     if let Some(run) = &found {
@@ -22,18 +22,18 @@ pub fn recorded_run(dir: Option<&Path>, name: &str) -> Result<Option<RunRecord>,
     Ok(found)
 }
 
-/// A record by its name: a network's, or `accuracy`; none if there is none.
+/// Reads the record of a network, or `accuracy`; `None` if missing.
 ///
 /// # Errors
-/// If there is no such directory, or its file is not such a record.
+/// A missing folder or an invalid record.
 pub fn recorded<T: RecordKind>(dir: Option<&Path>, name: &str) -> Result<Option<T>, Error> {
     read(name, recorded_text(dir, name)?)
 }
 
-/// A record by its name from a directory, or the one whose text is built in; none if the directory does not have it.
+/// Reads a record from a folder, or the given built-in text; `None` if the folder lacks it.
 ///
 /// # Errors
-/// If there is no such directory, or its file is not such a record.
+/// A missing folder or an invalid record.
 pub fn recorded_or<T: RecordKind>(
     dir: Option<&Path>,
     name: &str,
@@ -47,7 +47,7 @@ fn read<T: RecordKind>(name: &str, text: Option<Cow<'static, str>>) -> Result<Op
     text.map(|text| Ok(Record::from_json(&text).map_err(wrong)?.data)).transpose()
 }
 
-/// The text of a record: a file of a directory, or what is built in.
+/// Returns the text of a record, from a folder or built in.
 pub(crate) fn recorded_text(dir: Option<&Path>, name: &str) -> Result<Option<Cow<'static, str>>, Error> {
     let Some(dir) = dir else {
         let accuracy = (name == "accuracy").then_some(ACCURACY);
@@ -56,12 +56,12 @@ pub(crate) fn recorded_text(dir: Option<&Path>, name: &str) -> Result<Option<Cow
     file(dir, name)
 }
 
-/// The text of a directory's file; none if it is not there.
+/// Reads the text of a file of a folder; `None` if missing.
 fn file(dir: &Path, name: &str) -> Result<Option<Cow<'static, str>>, Error> {
     let path = dir.join(format!("{name}.json"));
     match read_text(&path) {
         Ok(text) => Ok(Some(Cow::Owned(text))),
-        // A directory need not have every record.
+        // A folder need not have every record.
         Err(source) if source.kind() == io::ErrorKind::NotFound && dir.is_dir() => Ok(None),
         Err(source) => Err(Error::Read { path, source }),
     }

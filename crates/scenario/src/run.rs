@@ -5,36 +5,36 @@ use serde_json::{Value, json};
 
 use crate::{Error, Point, Stage, TargetChoice};
 
-/// A simulation that is ready to run.
+/// A simulation ready to run.
 pub struct Scenario<'a> {
     /// The program and its memory.
     pub stage: &'a Stage,
-    /// What was asked for.
+    /// The requested settings.
     pub point: Point,
-    /// What that is for the simulator, with the map of the program's memory.
+    /// The simulator's configuration, with the map of the program's memory.
     pub config: Config,
     targets: TargetChoice,
-    /// Stored bytes that changes of targets copy before it begins.
+    /// Stored bytes that target changes copy before the start.
     changed_bytes: u64,
 }
 
-/// What a simulation that ran to its end found.
+/// Result of a completed simulation.
 #[derive(Debug)]
 pub struct Done {
-    /// Its cycles, and the traffic at every level of memory.
+    /// Cycles, and traffic at every level of memory.
     pub report: Report,
-    /// Counters over time, where the configuration asks for them.
+    /// Counters over time, if configured.
     pub timeline: Option<Timeline>,
-    /// Rows of the file of targets that are for nothing in the program, in words: names that no allocation has, and
-    /// addresses that no access reached.
+    /// Rows of the targets file that match nothing: unknown allocation names, and addresses without
+    /// accesses.
     pub unmatched: Vec<String>,
 }
 
 impl<'a> Scenario<'a> {
-    /// Finds the machine and binds the targets to the program's memory; whatever is wrong is found here.
+    /// Configures the machine and binds the targets to the program's memory.
     ///
     /// # Errors
-    /// A GPU, a link or targets that are none, or not this program's.
+    /// An unknown GPU or link, or targets that are invalid or not for this program.
     pub fn new(stage: &'a Stage, point: Point, targets: &TargetChoice) -> Result<Self, Error> {
         let mut config = point.config()?;
         config.map = stage.map(targets, point.mode)?;
@@ -42,10 +42,10 @@ impl<'a> Scenario<'a> {
         Ok(Self { stage, point, config, targets: targets.clone(), changed_bytes })
     }
 
-    /// Runs it from its start; none if `keep_on` ended it early. It is asked once in a while.
+    /// Runs from the start; `None` if `keep_on`, which is called periodically, returned false.
     ///
     /// # Errors
-    /// A kernel that the GPU cannot run, or a trace that is none.
+    /// A kernel that the GPU cannot run, or an invalid trace.
     pub fn run(&self, keep_on: &mut dyn FnMut(&Simulator) -> bool) -> Result<Option<Done>, Error> {
         let mut simulator = Simulator::new(self.config.clone());
         simulator.change(self.changed_bytes);
@@ -57,7 +57,7 @@ impl<'a> Scenario<'a> {
         }))
     }
 
-    /// What decides the result, as a record names it; `what` is the program in words.
+    /// Returns the settings that decide the result, for a record; `what` describes the program.
     pub fn spec(&self, what: &str) -> Value {
         let Config { gpu, link, mode, oversubscription, timed_copies, .. } = &self.config;
         json!({

@@ -1,19 +1,19 @@
-//! How large a run is: a share of the paper's footprint, or a size.
+//! The size of a run: a share of the paper's footprint, or bytes.
 
 use buddy_core::parse_share;
 use buddy_workloads::Info;
 
 use crate::Error;
 
-/// The least that the workloads are made for.
+/// Minimum footprint of a workload.
 const LEAST_BYTES: u64 = 1_000_000;
 
-/// The footprint that `--scale` asks for.
+/// Footprint requested by `--scale`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// This share of the footprint that the program had in the paper.
+    /// Share of the program's footprint in the paper.
     Share(f64),
-    /// This many bytes of all arrays together.
+    /// Bytes of all arrays.
     Bytes(u64),
 }
 
@@ -29,10 +29,10 @@ const UNITS: [(&str, f64); 9] = [
     ("G", 1e9),
 ];
 
-/// Reads `0.25`, `25%`, `1`, `16MB` or `1GiB`.
+/// Parses `0.25`, `25%`, `1`, `16MB` or `1GiB`.
 ///
 /// # Errors
-/// A sentence, for anything else.
+/// A message for any other text.
 pub fn parse_scale(text: &str) -> Result<Scale, String> {
     let unit = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
     let number = unit.map_or(text, |(number, _)| number.trim_end());
@@ -46,10 +46,10 @@ pub fn parse_scale(text: &str) -> Result<Scale, String> {
 }
 
 impl Scale {
-    /// How many bytes that is for a workload.
+    /// Returns the footprint of a workload in bytes.
     ///
     /// # Errors
-    /// Less than the workloads are made for, or more than the paper has.
+    /// Less than 1 MB, or more than the paper's footprint.
     pub fn bytes(self, info: &Info) -> Result<u64, Error> {
         let bytes = match self {
             Self::Share(share) => (info.paper_bytes as f64 * share) as u64,
@@ -65,7 +65,7 @@ impl Scale {
     }
 }
 
-/// Reads a number of bytes: `4096`, `4KiB`, `1MB`; none for anything else.
+/// Parses a number of bytes: `4096`, `4KiB`, `1MB`; `None` for any other text.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     match text.parse() {
         Ok(bytes) => Some(bytes),
@@ -76,7 +76,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     }
 }
 
-/// A size in words, in powers of ten as the paper has them.
+/// Formats a size in powers of ten, as in the paper.
 pub fn decimal(bytes: u64) -> String {
     match bytes as f64 {
         size if size < 1e6 => format!("{:.0} kB", size / 1e3),
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_and_sizes() {
+    fn shares_and_sizes_are_parsed() {
         assert_eq!(parse_scale("0.25"), Ok(Scale::Share(0.25)));
         assert_eq!(parse_scale("25%"), Ok(Scale::Share(0.25)));
         assert_eq!(parse_scale("16MB"), Ok(Scale::Bytes(16_000_000)));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_neither_too_small_nor_too_large() {
+    fn scales_out_of_range_are_rejected() {
         let info = &buddy_workloads::ALL[0];
         let bytes = |text| parse_scale(text).unwrap().bytes(info);
         assert_eq!(bytes("1").unwrap(), info.paper_bytes);

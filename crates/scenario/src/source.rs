@@ -1,4 +1,4 @@
-//! What a name stands for, and the programs that know nothing of their data: traces and generated kernels.
+//! Resolution of program names, and programs without data: traces and generated kernels.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::{
     stage::{Memory, Work},
 };
 
-/// What can be simulated.
+/// A program to simulate.
 pub enum Source {
     /// One of the HPC programs.
     Workload(&'static Info),
@@ -23,15 +23,15 @@ pub enum Source {
     Network(Network),
     /// A generated program, by its name.
     Generated(&'static str),
-    /// A folder of an Accel-Sim trace, its list, or one kernel's file.
+    /// An Accel-Sim trace folder, its list, or one kernel's file.
     Trace(PathBuf),
 }
 
 impl Source {
-    /// Finds the program of a name, or else the file.
+    /// Finds a program by name, or a trace by path.
     ///
     /// # Errors
-    /// [`Error::Unknown`], with the names that there are.
+    /// [`Error::Unknown`], with the known names.
     pub fn find(what: &str) -> Result<Self, Error> {
         if let Some(info) = ALL.iter().find(|info| info.name == what) {
             return Ok(Self::Workload(info));
@@ -57,10 +57,11 @@ impl Source {
 }
 
 impl Stage {
-    /// A trace. Its entries are of each class in these shares: what it copies from the host is its memory.
+    /// Prepares a trace. Its memory is what it copies from the host, with entries of each class in
+    /// these shares.
     ///
     /// # Errors
-    /// A list that cannot be read. The kernels are read when they run.
+    /// An unreadable list. Kernels are read when they run.
     pub fn trace(path: &Path, shares: [f64; 6]) -> Result<Self, Error> {
         let name = path.to_string_lossy();
         let items =
@@ -69,11 +70,11 @@ impl Stage {
         Ok(Self::new(Work::Trace { name: name.into_owned(), items }, memory, CodecKind::Bpc))
     }
 
-    /// A generated program of so many bytes, 1 MiB to 1 TiB. Its entries are of each class in these shares; without
-    /// shares it has plain memory and no allocations.
+    /// Prepares a generated program of `bytes` bytes, 1 MiB to 1 TiB, with entries of each class in
+    /// these shares. Without shares it has plain memory and no allocations.
     ///
     /// # Panics
-    /// If there is no such program or size.
+    /// For an unknown program or an invalid size.
     pub fn generated(name: &str, bytes: u64, shares: Option<[f64; 6]>) -> Self {
         let kernel = name.to_owned();
         let make = move || program(&kernel, bytes).expect("a known program");
@@ -90,7 +91,8 @@ impl Stage {
     }
 }
 
-/// The memory that a trace copies to, as whole entries, without overlaps. Other addresses are plain device memory.
+/// Returns the memory that a trace copies to, as disjoint ranges of whole entries. Other addresses
+/// are plain device memory.
 fn copied(items: &[Item]) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = items
         .iter()

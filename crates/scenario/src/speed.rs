@@ -1,34 +1,35 @@
-//! How fast the simulator is on this machine, on its fixed traces.
+//! Speed of the simulator on its fixed traces.
 
 use buddy_sim::{Mode, Simulator, bench};
 
 use crate::{Error, Point};
 
-/// The simulator on one of its fixed traces, on the paper's GPU in ideal mode.
+/// Result on one fixed trace, on the paper's GPU in ideal mode.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speed {
     /// Warp instructions of the trace.
     pub instructions: u64,
-    /// Cycles that they take on the modelled GPU.
+    /// Cycles on the modelled GPU.
     pub cycles: u64,
-    /// Seconds of a core, the best of the tries.
+    /// Core seconds of the fastest run.
     pub seconds: f64,
 }
 
 impl Speed {
-    /// Million warp instructions a second.
+    /// Returns million warp instructions per second.
     pub fn million_per_s(&self) -> f64 {
         self.instructions as f64 / self.seconds / 1e6
     }
 }
 
-/// Times a trace of [`bench::TRACES`], `length` times as long as usual, the best of some tries.
+/// Times a trace of [`bench::TRACES`], `length` times its default length; the fastest of `tries`
+/// runs.
 ///
 /// # Errors
-/// If the simulator refuses it.
+/// If the simulator rejects it.
 ///
 /// # Panics
-/// For a name that is not in [`bench::TRACES`].
+/// For a name not in [`bench::TRACES`].
 pub fn time(trace: &str, length: u32, tries: u32) -> Result<Speed, Error> {
     let config = Point::new(trace, Mode::Ideal).config()?;
     let mut speed = Speed { instructions: 0, cycles: 0, seconds: f64::INFINITY };

@@ -1,4 +1,4 @@
-//! A program that is ready to be simulated: what it does, and how its memory compresses.
+//! A program ready to be simulated: its work, and the compressibility of its memory.
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{
@@ -13,39 +13,40 @@ use buddy_trace::{Application, Item, open_kernel};
 
 use crate::{Error, Observed, TargetChoice, targets::addressed, typical};
 
-/// A program and its memory. It can be run any number of times, each from its start, on several threads at once.
+/// A program and its memory. It can run any number of times, each from the start, on several
+/// threads.
 pub struct Stage {
     work: Work,
     memory: Memory,
-    /// The codec that ratios are for.
+    /// The codec that a ratio applies to.
     kind: CodecKind,
-    /// The snapshot of its run that it is at, where it has one: the changes of a file of targets go by it.
+    /// Snapshot of its run, which selects the changes of a targets file; `None` without a run.
     snapshot: Option<usize>,
 }
 
-/// What a program does.
+/// Work of a program.
 pub(crate) enum Work {
     Application(Application),
     Trace { name: String, items: Vec<Item> },
 }
 
-/// How the memory of a program compresses.
+/// Compressibility of a program's memory.
 pub(crate) enum Memory {
-    /// Nothing is known: all of it is raw.
+    /// Unknown: all entries are raw.
     Unknown,
-    /// The class of every entry of each allocation, with each codec that it was looked at with, and its targets.
+    /// Class of every entry of each allocation with each measured codec, and the targets.
     Seen { allocations: Vec<Vec<(Codec, PageMap)>>, rule: Rule },
-    /// The share of each class in each allocation, and its targets.
+    /// Share of each class in each allocation, and the targets.
     Shares { shares: Vec<[f64; 6]>, rule: Rule },
-    /// Addresses and lengths without names, all with the same share of each class.
+    /// Unnamed ranges as base and length, all with the same share of each class.
     Ranges { ranges: Vec<(u64, u64)>, shares: [f64; 6] },
 }
 
-/// Where targets come from that are neither a ratio nor a file's.
+/// Source of targets that are neither a ratio nor from a file.
 pub(crate) struct Rule {
-    /// Those of the paper's final design.
+    /// Targets of the paper's final design.
     pub(crate) usual: TargetTable,
-    /// What other policies and thresholds look at; none where it was not kept.
+    /// Measurements for other policies and thresholds; `None` if not kept.
     pub(crate) measured: Option<Measured>,
 }
 
@@ -59,7 +60,7 @@ impl Rule {
     ) -> Result<TargetTable, Error> {
         let wrong = |source| Error::Profile { program: program.to_owned(), source };
         let lost = || {
-            Error::Setting(format!("the sizes of {program} were not kept, so no policy can be tried on it"))
+            Error::Setting(format!("the sizes of {program} were not kept, so no other policy can be applied"))
         };
         let measured = self.measured.as_ref().ok_or_else(lost)?;
         let settings = Settings { threshold, policy, codec: CodecChoice::Fixed(kind), plan: None };
@@ -84,12 +85,12 @@ impl Stage {
         &self.memory
     }
 
-    /// A workload whose memory was not looked at: enough where nothing is compressed.
+    /// Prepares a workload without its data, for modes that do not compress.
     pub fn unseen(application: Application) -> Self {
         Self::new(Work::Application(application), Memory::Unknown, CodecKind::Bpc)
     }
 
-    /// A workload at one snapshot of its run, with every codec whose entries were kept.
+    /// Prepares a workload at one snapshot of its run, with every codec whose entries were kept.
     pub fn observed(application: Application, observed: &Observed, snapshot: usize) -> Self {
         let kind = observed.measured.allocations.first().map_or(CodecKind::Bpc, |one| one.codecs[0].kind);
         let usual = observed.profile.targets.clone();
@@ -98,10 +99,10 @@ impl Stage {
         Self::new(Work::Application(application), memory, kind).at(snapshot)
     }
 
-    /// A workload whose sizes and classes were kept: at a snapshot, or at the one that is typical of its run.
+    /// Prepares a workload from the record of its run, at a snapshot or the typical one.
     ///
     /// # Errors
-    /// A record without sizes of this codec, or without the classes of that snapshot.
+    /// A record without sizes of this codec, or without the classes of the snapshot.
     pub fn of_run(
         application: Application,
         record: &RunRecord,
@@ -126,7 +127,7 @@ impl Stage {
         Ok(Self::new(Work::Application(application), memory, kind).at(snapshot))
     }
 
-    /// A workload whose classes were kept: of every entry of each allocation, with the paper's codec.
+    /// Prepares a workload from the classes of its entries with the paper's codec.
     pub fn of_classes(application: Application, classes: &[PageMap], profile: &Profile) -> Self {
         let codec = CodecKind::Bpc.train(&[]);
         let allocations = classes.iter().map(|map| vec![(codec.clone(), map.clone())]).collect();
@@ -135,7 +136,7 @@ impl Stage {
         Self::new(Work::Application(application), memory, CodecKind::Bpc)
     }
 
-    /// Lines of a trace's list that are neither copies nor kernels: they take no time.
+    /// Returns the lines of a trace's list that are neither copies nor kernels; they take no time.
     pub fn left_out(&self) -> Vec<&str> {
         let Work::Trace { items, .. } = &self.work else { return Vec::new() };
         let lines =
@@ -143,7 +144,7 @@ impl Stage {
         lines.map(String::as_str).collect()
     }
 
-    /// Its name, and where its allocations have names their bytes.
+    /// Returns its name, and the bytes of its allocations if they are named.
     pub fn about(&self) -> (&str, Option<u64>) {
         match &self.work {
             Work::Application(application) => {
@@ -154,10 +155,10 @@ impl Stage {
         }
     }
 
-    /// The map of its memory with these targets.
+    /// Returns the map of its memory with these targets.
     ///
     /// # Errors
-    /// Targets that are for another program or other allocations, or that a compressed mode lacks.
+    /// Targets for another program or other allocations, or missing in a compressed mode.
     pub fn map(&self, targets: &TargetChoice, mode: Mode) -> Result<ClassMap, Error> {
         match (&self.work, &self.memory) {
             (_, Memory::Ranges { ranges, shares }) => by_address(ranges, *shares, targets, mode),
@@ -166,13 +167,13 @@ impl Stage {
         }
     }
 
-    /// The table of a file, as it is at the snapshot.
+    /// Returns the table of a file as of the snapshot.
     fn table(&self, targets: &TargetChoice, name: &str) -> Result<Option<TargetTable>, Error> {
         let table = targets.table(name)?;
         Ok(table.map(|table| self.snapshot.map_or_else(|| table.clone(), |snapshot| table.at(snapshot))))
     }
 
-    /// Stored bytes that the changes of a file of targets copy at the snapshot, in a mode that knows targets.
+    /// Returns the stored bytes that target changes copy at the snapshot, in mode buddy.
     pub(crate) fn changed_bytes(&self, targets: &TargetChoice, mode: Mode) -> Result<u64, Error> {
         let (Work::Application(application), Some(_)) = (&self.work, self.snapshot) else { return Ok(0) };
         let table = if mode == Mode::Buddy { self.table(targets, &application.name)? } else { None };
@@ -225,7 +226,8 @@ impl Stage {
         Ok(ClassMap::bind(application, table, classes)?)
     }
 
-    /// Whether the memory was looked at with every codec that a table names: sizes of another would be another simulation.
+    /// Checks that the memory was measured with every codec in the table; sizes of another codec
+    /// would give a different simulation.
     fn check_codecs(&self, application: &Application, table: Option<&TargetTable>) -> Result<(), String> {
         let (Memory::Seen { allocations, .. }, Some(table)) = (&self.memory, table) else { return Ok(()) };
         for (info, seen) in application.allocations.iter().zip(allocations) {
@@ -235,7 +237,7 @@ impl Stage {
             {
                 let own = if parameters.is_empty() { "" } else { " with parameters of its own" };
                 return Err(format!(
-                    "{name} has the codec {codec}{own}, and {}'s memory was looked at with {}; give codec = \"{codec}\" for \
+                    "{name} has the codec {codec}{own}, but {}'s memory was measured with {}; give codec = \"{codec}\" for \
                      files without parameters, or use `buddy simulate`",
                     application.name,
                     self.kind.name(),
@@ -245,7 +247,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Rows of a file of targets that are for nothing in the program, after a run of it.
+    /// Returns the rows of a targets file that matched nothing in a run.
     pub(crate) fn unmatched(&self, targets: &TargetChoice, simulator: &Simulator) -> Vec<String> {
         match (targets, &self.memory, &self.work) {
             (TargetChoice::File(_), Memory::Ranges { .. }, _) => {
@@ -262,7 +264,7 @@ impl Stage {
         }
     }
 
-    /// Runs all of it; `false` if `keep_on` ended it early.
+    /// Runs the program; returns false if `keep_on` ended it early.
     pub(crate) fn run(
         &self,
         simulator: &mut Simulator,
@@ -286,7 +288,7 @@ impl Stage {
     }
 }
 
-/// The map of memory without names.
+/// Returns the map of unnamed memory.
 fn by_address(
     ranges: &[(u64, u64)],
     shares: [f64; 6],
@@ -297,7 +299,7 @@ fn by_address(
         TargetChoice::All(target) => *target,
         TargetChoice::File(path) => return Ok(ClassMap::new(addressed(path)?)?),
         TargetChoice::Rule { .. } => {
-            let why = "a policy needs a program whose memory was looked at: a workload or a network";
+            let why = "a policy needs a program with known data: a workload or a network";
             return Err(Error::Setting(why.to_owned()));
         }
         TargetChoice::Policy if matches!(mode, Mode::Bandwidth | Mode::Buddy) => {
@@ -309,7 +311,8 @@ fn by_address(
     Ok(TargetsAll { target, shares }.map(ranges)?)
 }
 
-/// Which codec is a row's: that with its parameters, or where it has none the one of its kind.
+/// Returns the index of a row's codec: the one with its parameters, or the one of its kind if it
+/// has none.
 fn find(seen: &[(Codec, PageMap)], row: &AllocationTarget) -> Option<usize> {
     let own = if row.parameters.is_empty() { None } else { row_codec(row, Vec::new).ok() };
     let same = |codec: &Codec| own.as_ref().map_or(codec.kind().name() == row.codec, |own| own == codec);

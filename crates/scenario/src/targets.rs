@@ -1,4 +1,4 @@
-//! What the targets of a simulation are called, and the map that they make of a program's memory.
+//! Choice of targets, and the files they come from.
 
 use std::io;
 
@@ -11,37 +11,37 @@ use crate::Error;
 /// The targets of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TargetChoice {
-    /// Those of the paper's policy, from the program's own memory.
+    /// Targets of the paper's policy, from the program's own memory.
     Policy,
-    /// Those of another policy or threshold, from the program's own memory.
+    /// Targets of another policy or threshold, from the program's own memory.
     Rule {
-        /// How they are chosen.
+        /// The policy.
         policy: Policy,
-        /// The share of entries that may be left to buddy memory, above 0 and below 1.
+        /// Share of entries that may overflow to buddy memory, above 0 and below 1.
         threshold: f64,
     },
-    /// The same for all allocations.
+    /// The same target for all allocations.
     All(Target),
-    /// Those of the file of this path: by name for a workload, by address for a trace or a generated program.
+    /// Targets of a file: by name for a workload, by address for a trace or generated program.
     File(String),
 }
 
 impl TargetChoice {
-    /// A ratio or a path, or for none the policy's.
+    /// Parses a ratio or takes a path; `None` is the policy's targets.
     pub fn named(name: Option<&str>) -> Self {
         let Some(name) = name else { return Self::Policy };
         name.parse().map_or_else(|_| Self::File(name.to_owned()), Self::All)
     }
 
-    /// The table of a file, which must be for this program; none where the targets are no file.
+    /// Returns the table of a file, which must be for this program; `None` without a file.
     ///
     /// # Errors
-    /// A file that cannot be read, is no table of targets by name, or is for another program.
+    /// An unreadable file, one without named targets, or one for another program.
     pub fn table(&self, program: &str) -> Result<Option<TargetTable>, Error> {
         let Self::File(path) = self else { return Ok(None) };
         let wrong = |why| Error::Targets { path: path.clone(), why };
         let TargetsFile::Named(table) = read(path)? else {
-            return Err(wrong(format!("the allocations of {program} have names; its targets go by them")));
+            return Err(wrong(format!("the targets of {program} must go by the names of its allocations")));
         };
         if table.program != program {
             return Err(wrong(format!("the targets are for {}, not for {program}", table.program)));
@@ -52,12 +52,12 @@ impl TargetChoice {
     }
 }
 
-/// The allocations of a file that goes by address.
+/// Reads the allocations of an addressed targets file.
 pub(crate) fn addressed(path: &str) -> Result<Vec<Allocation>, Error> {
     match read(path)? {
         TargetsFile::Addressed(allocations) => Ok(allocations),
         TargetsFile::Named(_) => {
-            let why = "a trace or a generated program has no names; its targets go by address";
+            let why = "a trace or generated program has no named allocations; its targets must go by address";
             Err(Error::Targets { path: path.to_owned(), why: why.to_owned() })
         }
     }
@@ -67,7 +67,7 @@ fn read(path: &str) -> Result<TargetsFile, Error> {
     let ratios = Target::ALL.map(Target::name).join(", ");
     let wrong = |error: io::Error| Error::Targets {
         path: path.to_owned(),
-        why: format!("neither a ratio ({ratios}) nor a file that can be read: {error}"),
+        why: format!("neither a ratio ({ratios}) nor a readable file: {error}"),
     };
     Ok(TargetsFile::parse(path, &buddy_core::read_text(path.as_ref()).map_err(wrong)?)?)
 }

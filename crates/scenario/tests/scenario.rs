@@ -1,4 +1,4 @@
-//! From a name to a result: what each kind of program knows of its memory, and what targets make of it.
+//! End-to-end tests of scenarios: the memory of each kind of program, with different targets.
 
 use buddy_codec::CodecKind;
 use buddy_core::{
@@ -28,7 +28,7 @@ fn seen(info: &Info, snapshot: Option<usize>) -> Observed {
 }
 
 fn run(stage: &Stage, point: Point, targets: &TargetChoice) -> Result<Done, Error> {
-    Ok(Scenario::new(stage, point, targets)?.run(&mut |_| true)?.expect("nobody ends it"))
+    Ok(Scenario::new(stage, point, targets)?.run(&mut |_| true)?.expect("not interrupted"))
 }
 
 #[test]
@@ -44,9 +44,9 @@ fn every_name_finds_its_kind() {
     );
 }
 
-/// The classes that the simulator reads are the very ones that the profile counted, and they are shared.
+/// The simulator reads the same classes that the profile counted, shared in memory.
 #[test]
-fn a_workload_is_looked_at_once() {
+fn a_workload_is_measured_once() {
     let info = workload("hpgmg");
     let observed = seen(info, None);
     assert!(observed.checks.iter().all(Check::passed));
@@ -67,7 +67,7 @@ fn a_workload_is_looked_at_once() {
 }
 
 #[test]
-fn only_the_snapshot_that_is_needed_is_kept() {
+fn only_the_requested_snapshot_is_kept() {
     let (all, one) = (seen(workload("ep"), None), seen(workload("ep"), Some(3)));
     assert_eq!(all.classes(3), one.classes(3));
     assert_eq!(all.profile.targets, one.profile.targets);
@@ -76,7 +76,7 @@ fn only_the_snapshot_that_is_needed_is_kept() {
 }
 
 #[test]
-fn whoever_watches_may_end_a_run() {
+fn the_caller_can_stop_a_run() {
     let info = workload("ep");
     let mut steps = 0;
     let ended = observe(&ask(info, vec![CodecKind::Bpc], None), |step| {
@@ -87,7 +87,7 @@ fn whoever_watches_may_end_a_run() {
 }
 
 #[test]
-fn kept_classes_and_watched_ones_are_the_same_simulation() {
+fn stored_and_measured_classes_give_the_same_simulation() {
     let info = workload("ep");
     let observed = seen(info, None);
     let application = || (info.build)(BYTES, 1).application();
@@ -102,7 +102,10 @@ fn kept_classes_and_watched_ones_are_the_same_simulation() {
     );
     let other = TargetChoice::named(Some("/no/such.toml"));
     let error = run(&watched, point(), &other).unwrap_err().to_string();
-    assert!(error.contains("/no/such.toml: neither a ratio (1x, 4/3x, 2x, 4x, 16x) nor a file"), "{error}");
+    assert!(
+        error.contains("/no/such.toml: neither a ratio (1x, 4/3x, 2x, 4x, 16x) nor a readable file"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn a_generated_program_needs_targets_where_it_is_compressed() {
     assert_eq!(stage.about(), ("stream", None));
 }
 
-/// A record of one tensor for everything, of which every entry takes two sectors.
+/// Returns a record of one tensor, of which every entry takes two sectors.
 fn record(codec: &str) -> RunRecord {
     let network = Network::named("squeezenet").unwrap();
     let allocations: Vec<AllocationInfo> = network.application_sampled(2, 0.05).allocations;

@@ -1,4 +1,4 @@
-//! One axis of a sweep: a setting and its values, or several that go together.
+//! One axis of a sweep: a setting and its values, or several zipped settings.
 
 use buddy_core::spec::Gpu;
 use buddy_scenario::{Case, Input, Point, canonical};
@@ -6,32 +6,32 @@ use buddy_scenario::{Case, Input, Point, canonical};
 /// Settings that change together, row by row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// The settings, by their names.
+    /// Names of the settings.
     pub keys: Vec<String>,
-    /// Their values: a row for each place along the axis.
+    /// Their values, one row per position on the axis.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Axis {
-    /// An axis of one setting.
+    /// Creates an axis of one setting.
     ///
     /// # Errors
-    /// If there is no such setting.
+    /// An unknown setting.
     pub fn new(key: &str, values: Vec<String>) -> Result<Self, String> {
         let key = known(key)?;
         Ok(Self { keys: vec![key], rows: values.into_iter().map(|value| vec![value]).collect() })
     }
 
-    /// Settings that go together.
+    /// Creates an axis of zipped settings.
     ///
     /// # Errors
-    /// If there is no such setting, or they have different numbers of values.
+    /// An unknown setting, or different numbers of values.
     pub fn zipped(settings: Vec<(String, Vec<String>)>) -> Result<Self, String> {
-        let length = settings.first().ok_or("it names no setting")?.1.len();
+        let length = settings.first().ok_or("no setting given")?.1.len();
         if let Some((key, values)) = settings.iter().find(|(_, values)| values.len() != length) {
             let (first, many) = (&settings[0].0, values.len());
             return Err(format!(
-                "zipped settings have as many values each: {first} has {length}, {key} has {many}"
+                "zipped settings need equal numbers of values: {first} has {length}, {key} has {many}"
             ));
         }
         let keys = settings.iter().map(|(key, _)| known(key)).collect::<Result<_, _>>()?;
@@ -39,12 +39,12 @@ impl Axis {
         Ok(Self { keys, rows: (0..length).map(row).collect() })
     }
 
-    /// Reads `KEY=VALUES`, as `--sweep` has it: values with commas between them, each of which may be a range.
+    /// Parses `KEY=VALUES` of `--sweep`: values separated by commas, each of which may be a range.
     ///
     /// # Errors
-    /// A sentence, if it is written otherwise or there is no such setting or value.
+    /// A message for other forms, unknown settings and invalid values.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (key, values) = text.split_once('=').ok_or("a sweep is written KEY=V1,V2")?;
+        let (key, values) = text.split_once('=').ok_or("expected KEY=V1,V2")?;
         let values: Vec<String> =
             values.split(',').map(crate::values::texts).collect::<Result<Vec<_>, _>>()?.concat();
         let axis = Self::new(key, values)?;
@@ -53,13 +53,13 @@ impl Axis {
         Ok(axis)
     }
 
-    /// Whether it changes the program's side of a simulation.
+    /// Returns whether it changes the program side of a simulation.
     pub(crate) fn changes_input(&self) -> bool {
         self.keys.iter().any(|key| Input::KEYS.contains(&key.as_str()))
     }
 
-    /// Where it stands among other axes: the program's first, since points that share a program are neighbours; then the
-    /// GPU and its fields; then the rest.
+    /// Returns its order among axes: the program first, so that points of a program are adjacent,
+    /// then the GPU and its fields, then the rest.
     pub(crate) fn rank(&self) -> (usize, String) {
         let place = |key: &String| {
             let input = Input::KEYS.iter().position(|other| other == key);
@@ -77,7 +77,7 @@ impl Axis {
     }
 }
 
-/// The one name of a setting, which must be there.
+/// Returns the canonical name of a known setting.
 fn known(key: &str) -> Result<String, String> {
     let key = canonical(key);
     let there = Input::KEYS.contains(&key) || Point::KEYS.contains(&key) || Gpu::has_field(key);
@@ -94,15 +94,14 @@ mod tests {
         assert_eq!(axis.rows, [["50"], ["100"], ["150"], ["c2c"]]);
         assert_eq!(Axis::parse("gpu=v100").unwrap().keys, ["spec"]);
         assert_eq!(Axis::parse("l2.bytes=4MiB").unwrap().keys, ["l2.bytes"]);
-        for (text, why) in
-            [("link", "KEY=V1,V2"), ("colour=red", "no setting 'colour'"), ("mode=x", "no mode 'x'")]
+        for (text, why) in [("link", "KEY=V1,V2"), ("colour=red", "setting 'colour'"), ("mode=x", "mode 'x'")]
         {
             assert!(Axis::parse(text).unwrap_err().contains(why), "{text}");
         }
     }
 
     #[test]
-    fn zipped_settings_have_as_many_values_each() {
+    fn zipped_settings_need_equal_numbers_of_values() {
         let values = |many: usize| (0..many).map(|i| i.to_string()).collect::<Vec<_>>();
         let zip = |a, b| {
             Axis::zipped(vec![("l2.slices".to_owned(), values(a)), ("dram.channels".to_owned(), values(b))])
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_come_first_then_the_gpu_then_the_rest() {
+    fn axes_are_ordered_program_gpu_rest() {
         let rank = |key: &str| Axis::new(key, vec![String::new()]).unwrap().rank();
         let order = ["program", "scale", "spec", "dram.banks", "l2.bytes", "mode", "link", "threshold"];
         assert!(order.windows(2).all(|pair| rank(pair[0]) < rank(pair[1])));

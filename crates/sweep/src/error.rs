@@ -1,46 +1,46 @@
-//! What can go wrong with a sweep.
+//! Errors of a sweep.
 
 use std::{io, path::PathBuf};
 
-/// Why a sweep cannot be planned, run or collected.
+/// Error in planning, running or collecting a sweep.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A plan that cannot be read or is none.
+    /// Unreadable or invalid plan.
     #[error("{file}: {why}")]
     Plan {
-        /// The path of the plan.
+        /// Path of the plan.
         file: String,
-        /// The table or setting, and what is wrong with it.
+        /// The table or setting, and the reason.
         why: String,
     },
-    /// A directory or file of the store cannot be made, read or removed.
+    /// A directory or file of the store cannot be created, read or removed.
     #[error("{path}", path = path.display())]
     Store {
         /// The directory or file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A record cannot be written.
     #[error(transparent)]
     File(#[from] buddy_snapshot::Error),
-    /// A point or program that cannot be.
+    /// Invalid point or program.
     #[error(transparent)]
     Scenario(#[from] buddy_scenario::Error),
-    /// A command of Slurm that failed, or that there is none of.
+    /// A Slurm command failed or is missing.
     #[error("{command}: {why}")]
     Slurm {
         /// The command, such as `sbatch`.
         command: &'static str,
-        /// What it said.
+        /// Its message.
         why: String,
     },
-    /// Jobs end, and no work gets done.
+    /// Jobs end without finishing any work.
     #[error("{rounds} rounds of jobs ended without finishing anything; their output is in {logs}", logs = logs.display())]
     Stalled {
-        /// Rounds of jobs in a row.
+        /// Consecutive rounds of jobs.
         rounds: u32,
-        /// Where their output is.
+        /// Folder of their output.
         logs: PathBuf,
     },
 }

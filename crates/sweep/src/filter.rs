@@ -1,4 +1,4 @@
-//! Which points of a sweep are left out.
+//! Filters that leave out points of a sweep.
 
 use toml::{Table, Value};
 
@@ -8,14 +8,14 @@ use crate::{
     values::{Range, number, texts},
 };
 
-/// Terms that all must hold. For every term, which rows of its axis it holds for.
+/// Terms that all must hold. Each term lists the rows of its axis that it holds for.
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
     terms: Vec<(usize, Vec<bool>)>,
 }
 
 impl Filter {
-    /// Reads the settings of a `[[skip]]` or an `[[only]]`; each must be on an axis.
+    /// Reads the settings of a `[[skip]]` or `[[only]]` table; each must be on an axis.
     pub(crate) fn read(table: &Table, axes: &[Axis]) -> Result<Self, Mistake> {
         let term = |(key, value): &(String, Value)| {
             let place = axes.iter().enumerate().find_map(|(axis, one)| {
@@ -35,16 +35,16 @@ impl Filter {
         Ok(Self { terms: flatten(table).into_iter().map(named).collect::<Result<_, _>>()? })
     }
 
-    /// Whether all terms hold for the point at these places along the axes.
+    /// Returns whether all terms hold for the point at these positions along the axes.
     pub(crate) fn holds(&self, places: &[usize]) -> bool {
         self.terms.iter().all(|(axis, rows)| rows[places[*axis]])
     }
 }
 
-/// Whether the first stands to the second as it should.
+/// Comparison of a value with a bound.
 type Compare = fn(f64, f64) -> bool;
 
-/// What a value is compared with.
+/// Test of a value.
 enum Test {
     OneOf(Vec<String>),
     Between(f64, f64),
@@ -59,7 +59,8 @@ impl Test {
             [("<=", |a, b| a <= b), (">=", |a, b| a >= b), ("<", |a, b| a < b), (">", |a, b| a > b)];
         for (sign, compare) in compared {
             if let Some(rest) = text.strip_prefix(sign) {
-                let than = number(rest.trim()).ok_or_else(|| format!("'{text}' compares with no number"))?;
+                let than =
+                    number(rest.trim()).ok_or_else(|| format!("'{text}' does not compare with a number"))?;
                 return Ok(Self::Compare(compare, than));
             }
         }
@@ -112,6 +113,6 @@ mod tests {
         let error = |text: &str| Filter::read(&toml::from_str(text).unwrap(), &axes).unwrap_err().1;
         assert!(error("link = 50").contains("no axis has 'link'"));
         assert!(error("mode = 'um'").contains("no value of 'mode'"));
-        assert!(error("mode = '< x'").contains("compares with no number"));
+        assert!(error("mode = '< x'").contains("does not compare with a number"));
     }
 }

@@ -1,25 +1,27 @@
-//! What a record is of, and the digest that it is found by.
+//! Keys of records, and their digests.
 
 use buddy_core::digest;
 use buddy_scenario::TOOL;
 use serde_json::Value;
 
-/// What a record is of, and everything that decides it.
+/// Name of a record, and everything that decides its contents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
-    /// What it is of, such as `program-cg`; a `/` in it makes a directory.
+    /// Name, such as `program-cg`; a `/` makes a directory.
     pub name: String,
-    /// What it was made from.
+    /// Inputs of the computation.
     pub inputs: Value,
 }
 
 impl Key {
-    /// The digest of the inputs and of this program's version and build: a result of other code is another result.
+    /// Returns the digest of the inputs and of this program's version and build; results of other
+    /// code differ.
     pub fn digest(&self) -> u128 {
         digest_of(&self.inputs.to_string())
     }
 
-    /// The key of a point of a sweep, which has 256 directories: a file system is slow with a million files in one.
+    /// Returns the key of a point, in one of 256 directories because file systems are slow with a
+    /// million files in one.
     pub(crate) fn point(inputs: &str) -> Self {
         let inputs = serde_json::from_str(inputs).expect("the text of a point is JSON");
         let mut key = Self { name: String::new(), inputs };
@@ -28,7 +30,7 @@ impl Key {
     }
 }
 
-/// The digest of inputs as compact JSON with sorted keys.
+/// Returns the digest of inputs given as compact JSON with sorted keys.
 pub(crate) fn digest_of(inputs: &str) -> u128 {
     let mut text = String::with_capacity(TOOL.len() + 1 + inputs.len());
     text.push_str(TOOL);

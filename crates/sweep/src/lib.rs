@@ -6,9 +6,10 @@
 //!                                               └─► any scheduler: --shard ───┘
 //! ```
 //!
-//! A [`Plan`] is lazy: a point is a number, from which its settings follow. Its [key](Key) is a digest of all that decides
-//! its result, this program's sources included. Engines know only [`Tasks`] that leave a record each in a [`Store`]: which
-//! are done is asked of the store, so that any of them can be killed, started again, or run twice at once.
+//! A [`Plan`] is lazy: the settings of a point follow from its index. Its [key](Key) is a digest of
+//! everything that decides its result, this program's sources included. Engines run [`Tasks`] that
+//! each leave a record in a [`Store`]. The store alone knows which are done, so any process can be
+//! killed, restarted, or run twice at once.
 
 #![forbid(unsafe_code)]
 
@@ -45,4 +46,4 @@ pub use sweep::{PointTasks, RunTasks, Sweep};
 pub use tasks::{Failure, Summary, Tasks};
 pub use tries::Tries;
 pub use values::values;
-pub use watch::{Nobody, Progress, Watch};
+pub use watch::{NoWatch, Progress, Watch};

@@ -1,18 +1,19 @@
-//! What a point of a sweep found.
+//! Result of a point of a sweep.
 
 use buddy_core::RecordKind;
 use buddy_scenario::Scenario;
 use buddy_sim::{Mode, Report};
 use serde::{Deserialize, Serialize};
 
-/// The result of one point. It holds nothing of when, where or how fast it was made: a point has one record, whoever made it.
+/// Result of one point. It has no time, place or speed of its computation, so a point has one
+/// record, whichever process made it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
-    /// The program's bytes over the device memory that they take: above 1 with Buddy Compression; none where they lie in host
-    /// memory or move.
+    /// Program bytes divided by device memory used: above 1 with Buddy Compression; `None` with
+    /// pinned or Unified Memory.
     pub capacity: Option<f64>,
-    /// The share of entries that overflow their targets, where the mode compresses.
+    /// Share of entries that overflow their targets; `None` in modes that do not compress.
     pub overflow: Option<f64>,
     /// Time and traffic.
     pub report: Report,
@@ -35,7 +36,7 @@ impl RecordKind for Outcome {
 }
 
 impl Outcome {
-    /// The result of a scenario.
+    /// Creates the result of a scenario.
     pub(crate) fn new(scenario: &Scenario<'_>, report: Report) -> Self {
         let map = &scenario.config.map;
         let capacity = match report.mode {

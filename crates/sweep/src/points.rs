@@ -1,7 +1,7 @@
-//! The points of a plan, each with the digest of all that decides its result.
+//! Points of a plan, each with the digest of everything that decides its result.
 //!
-//! A million of them are planned in seconds, because a point's inputs are put together from pieces of JSON that are made once
-//! for each value of an axis. Two points with the same inputs are one.
+//! A million points are planned in seconds, because a point's inputs are assembled from JSON
+//! fragments made once per axis value. Points with equal inputs are merged.
 
 use std::collections::HashSet;
 
@@ -13,25 +13,25 @@ use serde_json::{Value, json};
 
 use crate::{Error, Key, Plan, key::digest_of};
 
-/// Points that are looked at closely before anything is run.
+/// Number of points checked in full before anything runs.
 const CHECKED: usize = 500;
 /// Points that one thread plans at a time.
 const BATCH: usize = 4096;
 
-/// The points that a plan keeps, in its order.
+/// The kept points of a plan, in order.
 #[derive(Debug)]
 pub struct Points {
     plan: Plan,
-    /// The point's number in the plan, and its digest.
+    /// Index of the point in the plan, and its digest.
     kept: Vec<(u32, u128)>,
     pieces: Vec<Piece>,
-    /// For each combination of the program's settings: its JSON, and seconds of a simulation.
+    /// JSON and simulation seconds for each combination of the program's settings.
     inputs: Vec<(String, f64)>,
-    /// Points of the plan for each of them.
+    /// Points of the plan per combination.
     per_input: usize,
 }
 
-/// One field of a point's inputs, by rising name.
+/// One field of a point's inputs, in order of names.
 #[derive(Debug)]
 enum Piece {
     Input,
@@ -40,11 +40,11 @@ enum Piece {
 }
 
 impl Points {
-    /// Plans every point: filters, digests, and one of each that are the same.
+    /// Plans every point: applies filters, computes digests and merges duplicates.
     ///
     /// # Errors
-    /// A program, machine or file that is none. Of many points some are looked at, evenly spaced; what is wrong with another
-    /// is found when it runs.
+    /// An unknown program, machine or file. Of many points only an evenly spaced sample is checked;
+    /// errors in the others surface when they run.
     pub fn of(plan: Plan) -> Result<Self, Error> {
         let inputs = plan.axes.iter().take_while(|axis| axis.changes_input());
         let combinations: usize = inputs.map(|axis| axis.rows.len()).product();
@@ -88,7 +88,7 @@ impl Points {
         Ok(())
     }
 
-    /// The inputs of a point as compact JSON with sorted keys.
+    /// Writes the inputs of a point as compact JSON with sorted keys.
     fn write(&self, number: usize, places: &[usize], text: &mut String) {
         text.clear();
         for (index, piece) in self.pieces.iter().enumerate() {
@@ -102,56 +102,56 @@ impl Points {
         text.push('}');
     }
 
-    /// What they are of.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// How many there are.
+    /// Returns the number of points.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether the filters leave none.
+    /// Returns whether the filters leave no point.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// The settings of a point.
+    /// Returns the settings of a point.
     pub fn case(&self, point: usize) -> Case {
         self.plan.case(self.kept[point].0 as usize)
     }
 
-    /// Where a point lies along each axis.
+    /// Returns the position of a point along each axis.
     pub(crate) fn places(&self, point: usize) -> Vec<usize> {
         let mut places = Vec::new();
         self.plan.places(self.kept[point].0 as usize, &mut places);
         places
     }
 
-    /// What a point is known by.
+    /// Returns the digest of a point.
     pub fn digest(&self, point: usize) -> u128 {
         self.kept[point].1
     }
 
-    /// Under which a point's record is kept.
+    /// Returns the key of a point's record.
     pub fn key(&self, point: usize) -> Key {
         let mut text = String::new();
         self.write(self.kept[point].0 as usize, &self.places(point), &mut text);
         Key::point(&text)
     }
 
-    /// Which combination of the program's settings a point has, from 0.
+    /// Returns the index of a point's combination of program settings.
     pub(crate) fn input(&self, point: usize) -> usize {
         self.kept[point].0 as usize / self.per_input
     }
 
-    /// The program's side of a combination.
+    /// Returns the program settings of a combination.
     pub(crate) fn input_case(&self, input: usize) -> Input {
         self.plan.case(input * self.per_input).input
     }
 
-    /// Whether the data of the program's memory matters to a point.
+    /// Returns whether a point depends on the program's data.
     pub(crate) fn is_compressed(&self, point: usize) -> bool {
         let is = |mode: &str| matches!(mode, "bandwidth" | "buddy");
         let place = self
@@ -166,19 +166,19 @@ impl Points {
         }
     }
 
-    /// Where a point lies along one axis.
+    /// Returns the position of a point along one axis.
     fn place(&self, point: usize, axis: usize) -> usize {
         let after: usize = self.plan.axes[axis + 1..].iter().map(|axis| axis.rows.len()).product();
         self.kept[point].0 as usize / after % self.plan.axes[axis].rows.len()
     }
 
-    /// Seconds of a core that a point takes, about.
+    /// Estimates the core seconds of a point.
     pub fn seconds(&self, point: usize) -> f64 {
         self.inputs[self.input(point)].1
     }
 }
 
-/// The fields of the inputs of all points, by rising name.
+/// Returns the fields of the inputs of all points, in order of names.
 fn pieces(plan: &Plan) -> Result<Vec<Piece>, Error> {
     let mut named: Vec<(String, Piece)> = vec![("input".to_owned(), Piece::Input)];
     let machine = |key: &&String| !Input::KEYS.contains(&key.as_str());
@@ -201,7 +201,7 @@ fn pieces(plan: &Plan) -> Result<Vec<Piece>, Error> {
     Ok(named.into_iter().map(|(_, piece)| piece).collect())
 }
 
-/// A setting of the machine as it stands in the inputs: presets and files by what they hold.
+/// Returns a machine setting as it appears in the inputs: presets and files by their contents.
 fn piece(plan: &Plan, key: &str, value: Option<&str>) -> Result<String, Error> {
     let mut case = plan.base.clone();
     if let Some(value) = value {
@@ -226,7 +226,7 @@ fn piece(plan: &Plan, key: &str, value: Option<&str>) -> Result<String, Error> {
     Ok(format!("{}:{value}", json!(key)))
 }
 
-/// The fields that a GPU of the plan changes; those of axes stand by themselves.
+/// Returns the fields changed by a GPU of the plan; those of axes are separate.
 fn only_name(plan: &Plan, point: &Point) -> std::collections::BTreeMap<String, String> {
     let own = point.fields.get("name").and_then(|name| plan.gpus.get(name));
     let fields =
@@ -272,9 +272,9 @@ mod tests {
                         l2.bytes = ['4MiB', '8MiB']\nlink = [50, 'c2c']";
 
     #[test]
-    fn the_text_of_a_point_is_canonical_and_its_digest_the_key_s() {
+    fn inputs_of_a_point_are_canonical_json() {
         let points = points(PLAN);
-        // The batch size is nothing to cg, so half of its points are the same as the other half.
+        // The batch size does not affect cg, so half of its points are duplicates.
         assert_eq!(points.len(), 8 + 16);
         for point in 0..points.len() {
             let (mut text, key) = (String::new(), points.key(point));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_decides_a_result_changes_its_digest() {
+    fn every_deciding_setting_changes_the_digest() {
         let digest = |more: &str| {
             let all = points(&format!("[axes]\nprogram = 'cg'\nscale = '4MB'\nmode = 'buddy'\n{more}"));
             assert_eq!(all.len(), 1);
@@ -311,7 +311,7 @@ mod tests {
         ];
         let all: HashSet<u128> = changes.iter().map(|change| digest(change)).collect();
         assert_eq!(all.len(), changes.len());
-        // What only says the default does not.
+        // Stating a default does not.
         for same in [
             "threshold = 0.30",
             "policy = 'allocation-16x'",
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_cannot_be_are_refused_before_anything_runs() {
+    fn invalid_points_are_rejected_before_anything_runs() {
         let refused = |text: &str| Points::of(Plan::parse(text).unwrap()).unwrap_err().to_string();
         let error = refused("[axes]\nprogram = 'cg'\nl2.slices = [32, 33]");
         assert!(error.contains("l2.slices is 33"), "{error}");

@@ -1,4 +1,4 @@
-//! Results of a sweep as one record, for figures that are drawn elsewhere and later.
+//! Results of a sweep as one record, to draw elsewhere and later.
 
 use buddy_core::{Record, RecordKind};
 use buddy_scenario::TOOL;
@@ -7,16 +7,16 @@ use serde_json::{Map, Value, json};
 
 use crate::{Rows, Sweep};
 
-/// The points of a sweep that are done, under the chosen columns. The record's `spec` holds the text of the plan, its `tool` the
-/// build that made the points.
+/// The finished points of a sweep with the chosen columns. The record's `spec` holds the text of
+/// the plan, its `tool` the build that made the points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     /// The plan's name.
     pub name: String,
-    /// Points that are not there.
+    /// Number of missing points.
     pub missing: usize,
-    /// An object for each point: settings and figures by their names.
+    /// One object per point: settings and metrics by name.
     pub rows: Vec<Map<String, Value>>,
 }
 
@@ -27,14 +27,14 @@ impl RecordKind for Results {
     fn check(&self) -> Result<(), String> {
         let Some(first) = self.rows.first() else { return Ok(()) };
         match self.rows.iter().position(|row| !row.keys().eq(first.keys())) {
-            Some(at) => Err(format!("row {} has other columns than the first", at + 1)),
+            Some(at) => Err(format!("row {} has different columns from the first", at + 1)),
             None => Ok(()),
         }
     }
 }
 
 impl Sweep {
-    /// Rows as a record, with the plan that they are of.
+    /// Returns the rows as a record with its plan.
     pub fn record(&self, rows: &Rows, plan: &str) -> Record<Results> {
         let name = self.points().plan().name.clone();
         let results = Results { name, missing: rows.missing, rows: rows.objects().collect() };
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(of(vec![row(&["a", "b"]), row(&["b", "a"])]), Ok(()));
         assert_eq!(
             of(vec![row(&["a"]), row(&["b"])]),
-            Err("row 2 has other columns than the first".to_owned())
+            Err("row 2 has different columns from the first".to_owned())
         );
     }
 }

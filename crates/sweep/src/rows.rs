@@ -1,4 +1,4 @@
-//! Results as rows: the settings of each point and what it found.
+//! Results as rows: the settings and metrics of each point.
 
 use std::io::{self, Write};
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 
 use crate::{Axis, Outcome, Sweep};
 
-/// A figure of a result, by its name.
+/// A metric of a result.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// Its name as a column.
+    /// Column name.
     pub name: &'static str,
-    /// How its numbers are written.
+    /// Unit of its numbers.
     pub unit: Unit,
-    /// Whether more of it is better; none where neither is.
+    /// True if higher is better, false if lower is, `None` if neither.
     pub more_is_better: Option<bool>,
     get: fn(&Outcome) -> Option<f64>,
 }
@@ -30,7 +30,8 @@ const fn metric(
     Metric { name, unit, more_is_better: more, get }
 }
 
-/// What a table shows unless columns are chosen. The first, `speed`, is relative to the first point of the same program.
+/// Default columns of a table. The first, `speed`, is relative to the first point of the same
+/// program.
 pub const METRICS: [Metric; 13] = [
     metric("speed", Unit::Ratio, Some(true), |_| None),
     metric("capacity", Unit::Ratio, Some(true), |one| one.capacity),
@@ -47,37 +48,37 @@ pub const METRICS: [Metric; 13] = [
     metric("link_written_gb_per_s", Unit::Number, None, |one| Some(one.report.link_traffic.written_gb_per_s)),
 ];
 
-/// Results of a sweep under chosen columns.
+/// Results of a sweep with the chosen columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
-    /// The columns and a row for every point that is done.
+    /// The columns, and a row per finished point.
     pub grid: Grid,
-    /// Points whose results are not there, or not whole.
+    /// Points without a complete result.
     pub missing: usize,
 }
 
-/// What a column shows.
+/// Contents of a column.
 enum Column {
-    /// A setting: axis and place in its rows.
+    /// A setting: axis, and position in its rows.
     Setting(usize, usize),
     Metric(Metric),
-    /// The digest of the point.
+    /// Digest of the point.
     Key,
     /// Any field of the record, such as `report.l2.reads`.
     Field(String),
 }
 
 impl Sweep {
-    /// Names of the settings that have more than one value, in the order of the axes.
+    /// Returns the settings with more than one value, in the order of the axes.
     pub fn varied(&self) -> Vec<String> {
         let axes = self.points().plan().axes.iter().filter(|axis| axis.rows.len() > 1);
         axes.flat_map(|axis| axis.keys.clone()).collect()
     }
 
-    /// The results that are there: with no columns chosen, the settings that vary and every [metric](METRICS).
+    /// Returns the finished results; by default the varied settings and every [metric](METRICS).
     ///
     /// # Errors
-    /// A sentence, for a column that there is not.
+    /// A message for an unknown column.
     pub fn rows(&self, columns: &[String]) -> Result<Rows, String> {
         let names: Vec<String> = match columns {
             [] => self.varied().into_iter().chain(METRICS.map(|metric| metric.name.to_owned())).collect(),
@@ -94,7 +95,7 @@ impl Sweep {
         Ok(Rows { grid: Grid { title: String::new(), columns, rows }, missing })
     }
 
-    /// All that the page of the sweep shows.
+    /// Returns the data of the sweep's page.
     pub fn data(&self, failed: Vec<(String, String)>) -> SweepData {
         let plan = self.points().plan();
         let name = |axis: &Axis| axis.keys.join(", ");
@@ -115,7 +116,7 @@ impl Sweep {
             rows.push((varied.iter().map(|axis| places[*axis]).collect(), figures));
             Ok(())
         })
-        .expect("metrics are no fields that could be missing");
+        .expect("metrics are always present");
         SweepData {
             name: plan.name.clone(),
             axes: varied.iter().map(|axis| (name(&plan.axes[*axis]), values(&plan.axes[*axis]))).collect(),
@@ -131,7 +132,8 @@ impl Sweep {
         (0..self.points().len()).into_par_iter().map(|point| self.outcome(point)).collect()
     }
 
-    /// Calls `found` with every result and its speed over that of the first point of the same program.
+    /// Calls `found` with every result and its speed relative to the first point of the same
+    /// program.
     fn each(
         &self,
         results: &[Option<Outcome>],
@@ -161,7 +163,7 @@ impl Sweep {
             (None, None) => {
                 let metrics: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
                 Err(format!(
-                    "there is no column '{name}'; there are the settings of the axes, {}, key, and any field of a record by \
+                    "unknown column '{name}'; known: the settings of the axes, {}, key, and any field of a record by \
                      its dotted name, such as report.l2.reads",
                     metrics.join(", ")
                 ))
@@ -204,15 +206,15 @@ fn field(record: &Value, name: &str) -> Result<GridCell, String> {
         Some(Value::Number(number)) => Ok(GridCell::from(number.as_f64())),
         Some(Value::String(text)) => Ok(GridCell::from(text.as_str())),
         Some(Value::Null) => Ok(GridCell::Empty),
-        _ => Err(format!("a record has no number or text called '{name}'")),
+        _ => Err(format!("a record has no number or text named '{name}'")),
     }
 }
 
 impl Rows {
-    /// Writes them as CSV, with a line of names first.
+    /// Writes CSV with a header line.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let names: Vec<String> = self.grid.columns.iter().map(|(name, _)| quoted(name)).collect();
         writeln!(out, "{}", names.join(","))?;
@@ -227,15 +229,15 @@ impl Rows {
             .try_for_each(|row| writeln!(out, "{}", row.iter().map(cell).collect::<Vec<_>>().join(",")))
     }
 
-    /// Writes them as JSON lines: an object for each point.
+    /// Writes JSON lines, one object per point.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn write_json_lines(&self, out: &mut dyn Write) -> io::Result<()> {
         self.objects().try_for_each(|object| writeln!(out, "{}", Value::Object(object)))
     }
 
-    /// An object for each point: its columns by their names.
+    /// Returns one object per point with its columns by name.
     pub(crate) fn objects(&self) -> impl Iterator<Item = Map<String, Value>> {
         let value = |cell: &GridCell| match cell {
             GridCell::Number(number) => json!(number),
@@ -247,7 +249,7 @@ impl Rows {
     }
 }
 
-/// A text as CSV has it.
+/// Quotes a text for CSV.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -1,4 +1,4 @@
-//! Tasks cut into shards of about the same work, for schedulers that know nothing of points.
+//! Shards of tasks with about equal work, for any scheduler.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -7,9 +7,9 @@ use crate::Tasks;
 /// One of several shards, counted from 1 and written `3/100`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// Which, from 1.
+    /// Index of the shard, from 1.
     pub number: usize,
-    /// Of how many.
+    /// Number of shards.
     pub of: usize,
 }
 
@@ -21,7 +21,7 @@ impl FromStr for Shard {
             text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match parts {
             Some((number, of)) if (1..=of).contains(&number) => Ok(Self { number, of }),
-            _ => Err(format!("'{text}' is no shard, such as 1/100 to 100/100")),
+            _ => Err(format!("'{text}' is not a shard; expected I/N with I from 1 to N, such as 3/100")),
         }
     }
 }
@@ -32,15 +32,15 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Cuts the tasks into so many runs of neighbours, which share programs, of about the same seconds. Whoever asks gets the
-/// same, whatever is done already.
+/// Splits the tasks into `of` runs of neighbours, which share programs, of about equal seconds. The
+/// split does not depend on which tasks are done.
 pub fn shards(tasks: &dyn Tasks, of: usize) -> Vec<Range<usize>> {
     let seconds: Vec<f64> = (0..tasks.len()).map(|task| tasks.seconds(task).max(1e-6)).collect();
     let all: f64 = seconds.iter().sum();
     let (mut ranges, mut begin, mut sum) = (Vec::with_capacity(of), 0, 0.0);
     for number in 1..=of {
         let mut end = begin;
-        // A task belongs to the shard that its middle lies in.
+        // A task belongs to the shard that contains its midpoint.
         while end < seconds.len()
             && (number == of || sum + seconds[end] / 2.0 <= all * number as f64 / of as f64)
         {
@@ -102,7 +102,7 @@ mod tests {
     fn a_shard_is_counted_from_one() {
         assert_eq!("3/100".parse(), Ok(Shard { number: 3, of: 100 }));
         for text in ["0/3", "4/3", "3", "a/b", "1/0", "/"] {
-            assert!(text.parse::<Shard>().unwrap_err().contains("is no shard"), "{text}");
+            assert!(text.parse::<Shard>().unwrap_err().contains("is not a shard"), "{text}");
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Finished records in a directory, found by what went into them.
+//! Finished records in a directory, found by their inputs.
 //!
-//! A record's name ends in the digest of its [key](Key), and its `spec` holds the inputs. It is written aside and renamed, and
-//! ends in a checksum: there is no lock, which a shared file system might break, and two writers of one record leave one. So
-//! work that was killed goes on where it was, and a change of scale, seed or program starts afresh.
+//! A record's name ends in the digest of its [key](Key), and its `spec` holds the inputs. It is
+//! written to a temporary file, renamed, and ends in a checksum. There is no lock, which a shared
+//! file system might break; two writers of one record leave one file. Killed work continues where
+//! it stopped, and a change of scale, seed or program starts afresh.
 
 use std::{
     collections::HashSet,
@@ -18,45 +19,46 @@ use serde_json::Value;
 
 use crate::{Error, Key};
 
-/// Records in a directory, which many processes on many machines may share.
+/// Records in a directory that many processes on many machines may share.
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
 }
 
 impl Store {
-    /// Opens a directory, or makes it.
+    /// Opens a directory; creates it if missing.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         fs::create_dir_all(dir).map_err(Error::store(dir))?;
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// Where it is.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where a record lies.
+    /// Returns the path of a record.
     pub fn path(&self, key: &Key) -> PathBuf {
         self.dir.join(format!("{}-{:032x}.json", key.name, key.digest()))
     }
 
-    /// Whether there is a file for a record; only [`load`](Self::load) looks whether it is whole.
+    /// Returns whether a record's file exists; only [`load`](Self::load) checks that it is
+    /// complete.
     pub fn has(&self, key: &Key) -> bool {
         self.path(key).exists()
     }
 
-    /// A record, if it is there, whole, and made from the same inputs.
+    /// Loads a record if it exists, is complete, and has the same inputs.
     pub fn load<T: RecordKind>(&self, key: &Key) -> Option<Record<T>> {
         let text = read_text(&self.path(key)).ok()?;
         let record = Record::from_json(&text).ok()?;
         (record.spec == key.inputs && record.tool == TOOL).then_some(record)
     }
 
-    /// Keeps a result, whole or not at all.
+    /// Saves a result atomically.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -72,7 +74,7 @@ impl Store {
         Ok(record)
     }
 
-    /// Removes a record, if it is there: one that is not whole is made again.
+    /// Removes a record if it exists, so that an incomplete one is made again.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -84,7 +86,7 @@ impl Store {
         }
     }
 
-    /// Digests of all points that have a file, from the names of the files alone.
+    /// Returns the digests of all points with a file, from the file names alone.
     pub fn points(&self) -> HashSet<u128> {
         let inside =
             |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -93,7 +95,7 @@ impl Store {
     }
 }
 
-/// The digest in the name of a point's file.
+/// Parses the digest in the name of a point's file.
 fn digest_in(name: &str) -> Option<u128> {
     let digest = name.strip_prefix("point-")?.strip_suffix(".json")?;
     (digest.len() == 32).then(|| u128::from_str_radix(digest, 16).ok()).flatten()
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_made_again() {
+    fn broken_records_are_made_again() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
         let key = Key { name: "x".to_owned(), inputs: json!(1) };

@@ -1,4 +1,4 @@
-//! A sweep over its store: the programs that are run first, and the points.
+//! A sweep and its store: the programs to run first, and the points.
 
 use std::{
     collections::BTreeMap,
@@ -13,27 +13,27 @@ use serde_json::Value;
 
 use crate::{Error, Key, Outcome, Points, Store, Tasks, Watch};
 
-/// Stages that are kept ready at once. Points come in the order of their programs, so few are needed.
+/// Maximum number of prepared stages. Points are ordered by program, so few are needed.
 const READY: usize = 8;
 
-/// A plan and where its results are kept.
+/// A plan and the store of its results.
 pub struct Sweep {
     points: Points,
     store: Store,
-    /// The workloads whose memory is needed, and a combination of settings that has each.
+    /// Workloads whose memory is needed, each with its settings.
     runs: Vec<(Key, Input)>,
-    /// Programs that are ready to run, by combination and whether their data matters.
+    /// Prepared programs, by combination and whether their data is needed.
     stages: Mutex<BTreeMap<(usize, bool), Ready>>,
 }
 
-/// A program that is made ready once, by whichever thread comes first.
+/// A program prepared once, by whichever thread is first.
 type Ready = Arc<OnceLock<Result<Stage, String>>>;
 
 impl Sweep {
-    /// A sweep over its store.
+    /// Creates a sweep over its store.
     ///
     /// # Errors
-    /// A program that is none.
+    /// An unknown program.
     pub fn new(points: Points, store: Store) -> Result<Self, Error> {
         let mut inputs: Vec<usize> = (0..points.len())
             .filter(|point| points.is_compressed(*point))
@@ -50,32 +50,32 @@ impl Sweep {
         Ok(Self { points, store, runs, stages: Mutex::default() })
     }
 
-    /// Its points.
+    /// Returns its points.
     pub fn points(&self) -> &Points {
         &self.points
     }
 
-    /// Where its results are kept.
+    /// Returns the store of its results.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The programs that are run first.
+    /// Returns the programs to run first, as tasks.
     pub fn run_tasks(&self) -> RunTasks<'_> {
         RunTasks(self)
     }
 
-    /// The points.
+    /// Returns the points as tasks.
     pub fn point_tasks(&self) -> PointTasks<'_> {
         PointTasks(self)
     }
 
-    /// The result of a point, if it is there and whole.
+    /// Returns the result of a point if it exists and is complete.
     pub fn outcome(&self, point: usize) -> Option<Outcome> {
         self.store.load(&self.points.key(point)).map(|record| record.data)
     }
 
-    /// Removes the records of points that are not whole, so that they are made again, and says how many.
+    /// Removes incomplete records of points, so that they are made again; returns their number.
     ///
     /// # Errors
     /// If one cannot be removed.
@@ -88,7 +88,7 @@ impl Sweep {
         Ok(broken.len())
     }
 
-    /// Bytes of the largest program, about.
+    /// Estimates the bytes of the largest program.
     pub fn footprint(&self) -> u64 {
         let inputs = (0..self.points.len()).map(|point| self.points.input(point));
         let mut last = None;
@@ -107,9 +107,9 @@ impl Sweep {
         Ok(true)
     }
 
-    /// The place of a program; those before it are let go once there are many.
+    /// Returns the slot of a program; drops earlier ones once there are many.
     fn ready(&self, input: usize, compressed: bool) -> Ready {
-        let mut stages = self.stages.lock().expect("nobody panics with it");
+        let mut stages = self.stages.lock().expect("no thread panics while holding the lock");
         while stages.len() > READY {
             stages.pop_first();
         }
@@ -119,13 +119,13 @@ impl Sweep {
     fn stage(&self, case: &Case) -> Result<Stage, String> {
         let key = run_key(&case.input).map_err(said)?.filter(|_| case.is_compressed());
         let run = match key {
-            Some(key) => Some(self.run(&key, &case.input, &crate::Nobody)?.ok_or("interrupted")?),
+            Some(key) => Some(self.run(&key, &case.input, &crate::NoWatch)?.ok_or("interrupted")?),
             None => None,
         };
         case.input.stage(case.is_compressed(), run.as_ref()).map_err(said)
     }
 
-    /// The record of a workload's run: from the store, or made and kept.
+    /// Returns the record of a workload's run, from the store or by running it.
     fn run(&self, key: &Key, input: &Input, watch: &dyn Watch) -> Result<Option<RunRecord>, String> {
         if let Some(record) = self.store.load(key) {
             return Ok(Some(record.data));
@@ -144,13 +144,13 @@ impl Sweep {
     }
 }
 
-/// Under which the run of a workload is kept; none for what is not run first.
+/// Returns the key of a workload's run; `None` for programs that are not run first.
 fn run_key(input: &Input) -> Result<Option<Key>, Error> {
     let key = |inputs: Value| Key { name: format!("run-{}", input.program), inputs };
     Ok(input.run_spec()?.map(key))
 }
 
-/// An error with its causes, on one line.
+/// Formats an error with its causes on one line.
 fn said(error: impl std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -161,7 +161,7 @@ fn said(error: impl std::error::Error) -> String {
     text
 }
 
-/// The programs of a sweep whose memory is looked at, each run once.
+/// The programs of a sweep whose memory is measured, each run once.
 pub struct RunTasks<'a>(&'a Sweep);
 
 impl Tasks for RunTasks<'_> {

@@ -1,61 +1,62 @@
-//! Work that engines can do: tasks that leave a record each.
+//! Tasks that each leave a record.
 
 use crate::Watch;
 
-/// Tasks, each of which leaves a record in a store. An engine may do them in any order, on any machine, and more than once.
+/// Tasks that each leave a record in a store. An engine may run them in any order, on any machine,
+/// and more than once.
 pub trait Tasks: Sync {
-    /// How many there are.
+    /// Returns the number of tasks.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Returns whether there are no tasks.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What a task is called in messages.
+    /// Returns a task's name for messages.
     fn name(&self, task: usize) -> String;
 
-    /// What a task is known by in the store.
+    /// Returns a task's digest in the store.
     fn digest(&self, task: usize) -> u128;
 
-    /// Seconds of a core that a task takes, about.
+    /// Estimates the core seconds of a task.
     fn seconds(&self, task: usize) -> f64;
 
-    /// Which tasks have their record.
+    /// Returns, for each task, whether its record exists.
     fn done(&self) -> Vec<bool>;
 
-    /// Whether one task has its record.
+    /// Returns whether a task's record exists.
     fn is_done(&self, task: usize) -> bool;
 
-    /// Does a task and keeps its record; `false` if the watcher ended it early.
+    /// Runs a task and saves its record; returns false if the watch stopped it.
     ///
     /// # Errors
-    /// A sentence, if it cannot be done.
+    /// A message if it fails.
     fn run(&self, task: usize, watch: &dyn Watch) -> Result<bool, String>;
 }
 
 /// A task that was given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What it is called.
+    /// Name of the task.
     pub name: String,
-    /// What its tries said.
+    /// Errors of its attempts.
     pub why: String,
 }
 
-/// What an engine did.
+/// Result of an engine's run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Tasks that have their record now.
+    /// Tasks with a record.
     pub done: usize,
-    /// Tasks that failed in this run, or were given up before.
+    /// Tasks that failed in this run or were given up before.
     pub failed: Vec<Failure>,
-    /// Whether it was interrupted, so that tasks are left.
+    /// True if it was interrupted, so that tasks are left.
     pub interrupted: bool,
 }
 
 impl Summary {
-    /// Both together.
+    /// Combines two summaries.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.done += other.done;

@@ -1,7 +1,8 @@
-//! Tries that did not end well: how a point that always fails is told from one whose job was only killed.
+//! Failed attempts, which tell a point that always fails from one whose job was killed.
 //!
-//! A try leaves a file when it begins and takes it away when it ends well or is interrupted. What stays behind failed, and then
-//! the file says why, or was killed without a word. A task with too many of them is given up, and the rest goes on.
+//! An attempt creates a file when it starts and removes it on success or interruption. A remaining
+//! file holds the error, or is empty if the process was killed. A task with too many of them is
+//! given up.
 
 use std::{
     collections::{BTreeMap, hash_map::RandomState},
@@ -12,33 +13,33 @@ use std::{
 
 use crate::{Error, Store};
 
-/// What is said of a try that left no word.
-const KILLED: &str = "its process ended without a word: killed, out of memory, or out of time";
+/// Reason for an attempt without a message.
+const KILLED: &str = "its process ended without a message: killed, out of memory, or out of time";
 
-/// The tries of a store.
+/// The attempts of a store.
 #[derive(Debug, Clone)]
 pub struct Tries {
     dir: PathBuf,
 }
 
-/// One try that goes on.
+/// A running attempt.
 #[derive(Debug)]
 pub(crate) struct Try {
     path: PathBuf,
 }
 
 impl Tries {
-    /// Those of this store.
+    /// Opens the attempts of this store.
     ///
     /// # Errors
-    /// If their directory cannot be made.
+    /// If their directory cannot be created.
     pub fn of(store: &Store) -> Result<Self, Error> {
         let dir = store.dir().join("tries");
         fs::create_dir_all(&dir).map_err(Error::store(&dir))?;
         Ok(Self { dir })
     }
 
-    /// Begins a try of the task with this digest.
+    /// Starts an attempt of the task with this digest.
     pub(crate) fn begin(&self, digest: u128) -> Result<Try, Error> {
         let unique = RandomState::new().build_hasher().finish();
         let path = self.dir.join(format!("{digest:032x}.{unique:016x}"));
@@ -46,7 +47,7 @@ impl Tries {
         Ok(Try { path })
     }
 
-    /// How many tries of each task did not end well, or go on now.
+    /// Counts the failed or running attempts of each task.
     pub fn counts(&self) -> BTreeMap<u128, u32> {
         let mut counts = BTreeMap::new();
         for (digest, _) in self.files() {
@@ -55,7 +56,7 @@ impl Tries {
         counts
     }
 
-    /// What the tries of a task said, without repetitions.
+    /// Returns the errors of a task's attempts, without duplicates.
     pub fn words(&self, digest: u128) -> String {
         let of_task = self.files().into_iter().filter(|(other, _)| *other == digest);
         let said = of_task.map(|(_, path)| fs::read_to_string(path).unwrap_or_default());
@@ -66,7 +67,7 @@ impl Tries {
         words.join("; ")
     }
 
-    /// Forgets all tries, so that what was given up is tried again.
+    /// Removes all attempts, so that tasks that were given up are tried again.
     ///
     /// # Errors
     /// If a file cannot be removed.
@@ -85,12 +86,12 @@ impl Tries {
 }
 
 impl Try {
-    /// It ended well, or was interrupted: it counts no more.
+    /// Removes the attempt after success or interruption.
     pub(crate) fn forget(self) {
         let _ = fs::remove_file(&self.path);
     }
 
-    /// It failed for this reason.
+    /// Records the reason of a failure.
     pub(crate) fn failed(self, why: &str) {
         let _ = fs::write(&self.path, why);
     }
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tries_that_fail_or_vanish_are_counted_with_their_words() {
+    fn failed_and_killed_attempts_are_counted_with_their_errors() {
         let dir = tempfile::tempdir().unwrap();
         let tries = Tries::of(&Store::open(dir.path()).unwrap()).unwrap();
         tries.begin(7).unwrap().forget();

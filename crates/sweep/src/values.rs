@@ -1,25 +1,25 @@
-//! Values of an axis as they are written: one, a list, a range or powers of two.
+//! Notation of axis values: a single value, a list, a range or powers of two.
 
 use buddy_scenario::parse_bytes;
 use toml::Value;
 
-/// Values that one range may stand for.
+/// Maximum number of values of a range.
 const MOST: f64 = 1e6;
 
-/// Reads one value, a list of them, or texts such as `50..200 step 50`, `1..4`, `2^10..2^16` and `4KiB..64KiB times 2`. The
-/// last value belongs to a range.
+/// Parses one value, a list, or texts such as `50..200 step 50`, `1..4`, `2^10..2^16` and
+/// `4KiB..64KiB times 2`. Ranges include their end.
 ///
 /// # Errors
-/// A sentence, for an empty list, a table, or a range that has no end.
+/// A message for an empty list, a table, or an endless range.
 pub fn values(value: &Value) -> Result<Vec<String>, String> {
     match value {
-        Value::Array(all) if all.is_empty() => Err("a list has at least one value".to_owned()),
+        Value::Array(all) if all.is_empty() => Err("a list needs at least one value".to_owned()),
         Value::Array(all) => all.iter().try_fold(Vec::new(), |mut found, value| {
             found.extend(one(value)?);
             if found.len() as f64 <= MOST {
                 Ok(found)
             } else {
-                Err("a list stands for over a million values".to_owned())
+                Err("a list has over a million values".to_owned())
             }
         }),
         value => one(value),
@@ -31,16 +31,18 @@ fn one(value: &Value) -> Result<Vec<String>, String> {
         Value::String(text) => texts(text),
         Value::Integer(number) => Ok(vec![number.to_string()]),
         Value::Float(number) => Ok(vec![number.to_string()]),
-        other => Err(format!("'{other}' is neither a number, a text nor a range")),
+        other => Err(format!("'{other}' is not a number, a text or a range")),
     }
 }
 
-/// The values that a text stands for: those of a range, or itself.
+/// Expands a range; any other text is returned unchanged.
 pub(crate) fn texts(text: &str) -> Result<Vec<String>, String> {
     let Some(range) = Range::parse(text) else { return Ok(vec![text.to_owned()]) };
-    range
-        .expand()
-        .ok_or_else(|| format!("'{text}' is no range: the step leads nowhere, or to over a million values"))
+    range.expand().ok_or_else(|| {
+        format!(
+            "'{text}' is not a valid range: its step never reaches the end, or it has over a million values"
+        )
+    })
 }
 
 /// From one number to another.
@@ -58,7 +60,7 @@ enum Step {
 }
 
 impl Range {
-    /// Reads a range; none for any other text, such as a path with two dots.
+    /// Parses a range; `None` for any other text, such as a path with two dots.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (from, rest) = text.split_once("..")?;
         let mut words = rest.split_whitespace();
@@ -81,7 +83,7 @@ impl Range {
             Step::Times(by) if by > 1.0 && from > 0.0 => (to / from).ln() / by.ln(),
             Step::Times(_) => return None,
         };
-        // A little more than the quotient, so that rounding does not lose the last value.
+        // Slightly more than the quotient, so that rounding does not lose the last value.
         let steps = (steps + 1e-9).floor();
         if !(0.0..MOST).contains(&steps) {
             return None;
@@ -93,7 +95,7 @@ impl Range {
         Some((0..=steps as i32).map(|i| written(at(i))).collect())
     }
 
-    /// Whether it has no step of its own: then, in a filter, it means everything between.
+    /// Returns whether it has no step; a filter then matches everything in between.
     pub(crate) fn is_plain(self) -> bool {
         self.step.is_none()
     }
@@ -103,7 +105,7 @@ fn is_power(text: &str) -> bool {
     text.trim().starts_with("2^")
 }
 
-/// `2^10`, a number, or a size with its unit.
+/// Parses `2^10`, a number, or a size with its unit.
 pub(crate) fn number(text: &str) -> Option<f64> {
     if let Some(exponent) = text.strip_prefix("2^") {
         return exponent
@@ -116,7 +118,7 @@ pub(crate) fn number(text: &str) -> Option<f64> {
     plain.or_else(|| parse_bytes(text).map(|bytes| bytes as f64))
 }
 
-/// Without the dust of binary fractions: 0.1 + 0.2 is 0.3.
+/// Formats a number without binary rounding errors: 0.1 + 0.2 is 0.3.
 fn written(number: f64) -> String {
     let rounded = (number * 1e9).round() / 1e9;
     (if number.abs() < 1e6 { rounded } else { number }).to_string()
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_without_an_end_are_refused() {
+    fn endless_ranges_are_rejected() {
         for text in ["1..5 step 0", "5..1", "1..1e9", "0..8 times 2", "1..8 times 1"] {
             assert!(values(&Value::String(text.to_owned())).unwrap_err().contains(text), "{text}");
         }

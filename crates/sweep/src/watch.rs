@@ -1,31 +1,31 @@
-//! Who watches work that takes long.
+//! Progress and interruption of long work.
 
-/// Told how far the work is, and asked whether it goes on.
+/// Receives progress and decides whether work continues.
 pub trait Watch: Sync {
-    /// Whether to go on; once it says no, the work ends with what is done.
+    /// Returns whether to continue; after false, the work ends with what is done.
     fn goes_on(&self) -> bool {
         true
     }
 
-    /// A piece of work begins or has ended.
+    /// Called when a piece of work starts or ends.
     fn progress(&self, _progress: &Progress<'_>) {}
 }
 
-/// How far the work is. It is measured in its expected seconds on one core.
+/// Progress in expected seconds on one core.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress<'a> {
-    /// What was begun or ended.
+    /// The piece that started or ended.
     pub what: &'a str,
-    /// Work that is done.
+    /// Finished work.
     pub done: f64,
-    /// That part of it which was not found done.
+    /// Finished work, without what was already stored.
     pub new: f64,
-    /// All work, as far as it is known.
+    /// All work known so far.
     pub all: f64,
 }
 
-/// Lets the work run to its end and hears nothing of it.
+/// Runs work to its end and ignores progress.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nobody;
+pub struct NoWatch;
 
-impl Watch for Nobody {}
+impl Watch for NoWatch {}

@@ -1,4 +1,4 @@
-//! The engine of this machine: tasks from the front, one to a thread.
+//! Engine for this machine: tasks in order, one per thread.
 
 use std::sync::{
     Mutex,
@@ -7,16 +7,16 @@ use std::sync::{
 
 use crate::{Error, Failure, Progress, Summary, Tasks, Tries, Watch, tries::Try};
 
-/// How many threads, and how often a task is tried.
+/// Number of threads and attempts.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Tasks at once.
+    /// Tasks in parallel.
     pub threads: usize,
-    /// Tries that may fail, by whichever process, before a task is given up.
+    /// Failed attempts, by any process, before a task is given up.
     pub attempts: u32,
 }
 
-/// Threads of their own, not those of a pool: one that waits for a program must not be given another task meanwhile.
+/// Own threads instead of a pool: a pool could give a thread that waits for a program another task.
 struct Engine<'a> {
     tasks: &'a dyn Tasks,
     tries: &'a Tries,
@@ -36,10 +36,10 @@ struct Counts {
     broken: Option<Error>,
 }
 
-/// Does those of these tasks that are not done and were not given up.
+/// Runs those tasks that are neither done nor given up.
 ///
 /// # Errors
-/// If the store cannot be written. A task that fails is no error: it is in the summary, and the rest goes on.
+/// If the store cannot be written. A failed task is not an error: it is listed in the summary.
 pub fn run(
     tasks: &dyn Tasks,
     chosen: impl IntoIterator<Item = usize>,
@@ -73,7 +73,7 @@ pub fn run(
         counts: Mutex::new(known),
     };
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(|| engine.work()))));
-    let counts = engine.counts.into_inner().expect("no thread panics with it");
+    let counts = engine.counts.into_inner().expect("no thread panics while holding the lock");
     counts.broken.map_or(Ok(counts.summary), Err)
 }
 
@@ -96,7 +96,7 @@ impl Engine<'_> {
 
     fn one(&self, task: usize, begun: Try) {
         let name = self.tasks.name(task);
-        // Another process may have done it meanwhile.
+        // Another process may have finished it meanwhile.
         let found = self.tasks.is_done(task);
         match if found { Ok(true) } else { self.tasks.run(task, self.watch) } {
             Ok(true) => {
@@ -126,7 +126,7 @@ impl Engine<'_> {
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
-        self.counts.lock().expect("no thread panics with it")
+        self.counts.lock().expect("no thread panics while holding the lock")
     }
 }
 

@@ -1,9 +1,9 @@
 use std::{collections::BTreeSet, sync::atomic::AtomicI64};
 
 use super::*;
-use crate::{Nobody, Store};
+use crate::{NoWatch, Store};
 
-/// Tasks that remember their runs; some of them fail, and after so many the watcher says no.
+/// Tasks that count their runs; some fail, and after a number of them the watch stops the work.
 struct Made {
     count: usize,
     fails: BTreeSet<usize>,
@@ -60,25 +60,25 @@ impl Watch for Patience {
 const SETTINGS: Settings = Settings { threads: 4, attempts: 2 };
 
 #[test]
-fn every_task_runs_once_and_those_that_fail_do_not_stop_the_rest() {
+fn failed_tasks_do_not_stop_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let tries = Tries::of(&Store::open(dir.path()).unwrap()).unwrap();
     let tasks = Made::new(100, &[3, 50]);
-    let summary = run(&tasks, 0..100, &tries, SETTINGS, &Nobody).unwrap();
+    let summary = run(&tasks, 0..100, &tries, SETTINGS, &NoWatch).unwrap();
     assert_eq!((summary.done, summary.failed.len(), summary.interrupted), (98, 2, false));
     let mut runs = tasks.runs.lock().unwrap().clone();
     runs.sort_unstable();
     assert!(runs.into_iter().eq(0..100));
-    // The second time only what failed is tried again, the third time it is given up and still reported.
-    assert_eq!(run(&tasks, 0..100, &tries, SETTINGS, &Nobody).unwrap().failed.len(), 2);
+    // The second run retries only failed tasks; the third reports them as given up.
+    assert_eq!(run(&tasks, 0..100, &tries, SETTINGS, &NoWatch).unwrap().failed.len(), 2);
     assert_eq!(tasks.runs.lock().unwrap().len(), 102);
-    let summary = run(&tasks, 0..100, &tries, SETTINGS, &Nobody).unwrap();
+    let summary = run(&tasks, 0..100, &tries, SETTINGS, &NoWatch).unwrap();
     assert_eq!(tasks.runs.lock().unwrap().len(), 102);
     assert_eq!(summary.failed[0], Failure { name: "task 3".to_owned(), why: "it is broken".to_owned() });
 }
 
 #[test]
-fn an_interruption_leaves_no_failed_try() {
+fn an_interruption_is_not_a_failed_attempt() {
     let dir = tempfile::tempdir().unwrap();
     let tries = Tries::of(&Store::open(dir.path()).unwrap()).unwrap();
     let tasks = Made::new(100, &[]);
@@ -86,6 +86,6 @@ fn an_interruption_leaves_no_failed_try() {
     let summary = run(&tasks, 0..100, &tries, settings, &Patience(AtomicI64::new(20))).unwrap();
     assert!(summary.interrupted && summary.done < 100, "{summary:?}");
     assert!(tries.counts().is_empty());
-    let summary = run(&tasks, 0..100, &tries, settings, &Nobody).unwrap();
+    let summary = run(&tasks, 0..100, &tries, settings, &NoWatch).unwrap();
     assert_eq!((summary.done, summary.interrupted), (100, false));
 }

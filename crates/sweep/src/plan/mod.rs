@@ -1,4 +1,4 @@
-//! A sweep as a file: axes, GPUs of its own, filters.
+//! A sweep as a file: axes, custom GPUs and filters.
 
 mod place;
 
@@ -11,10 +11,10 @@ use toml::{Table, Value};
 
 use crate::{Axis, Error, filter::Filter, values};
 
-/// Points that one sweep may have before it is filtered.
+/// Maximum number of points before filters.
 const MOST: u128 = 50_000_000;
 
-/// The file, as TOML has it.
+/// The file as TOML.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -31,21 +31,21 @@ struct File {
     only: Vec<Table>,
 }
 
-/// A sweep: what all points share, and the axes that make them. Point after point follows from its number; nothing is held
-/// for each of them.
+/// A sweep: the shared settings and the axes. Each point follows from its index; nothing is stored
+/// per point.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What it is called: in the file, or the file itself.
+    /// Name given in the file, or the file's own.
     pub name: String,
     pub(crate) base: Case,
     pub(crate) axes: Vec<Axis>,
-    /// GPUs of the plan: a built-in one or a file, and the fields that differ.
+    /// GPUs defined by the plan: a built-in one or a file, and the changed fields.
     pub(crate) gpus: BTreeMap<String, Changed>,
     skip: Vec<Filter>,
     only: Vec<Filter>,
 }
 
-/// A GPU that is another with some fields changed.
+/// A GPU derived from another by changing fields.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Changed {
     pub(crate) base: String,
@@ -56,7 +56,7 @@ impl Plan {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`Error::Plan`] with the table or setting that is wrong.
+    /// [`Error::Plan`] with the invalid table or setting.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| Error::plan(&file, error))?;
@@ -67,10 +67,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Reads and checks the text of a file.
+    /// Parses and checks the text of a file.
     ///
     /// # Errors
-    /// A sentence that names the line, the table and the setting.
+    /// A message that names the line, the table and the setting.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| place::of_form(text, &error))?;
         let at = |table: &'static str| move |(key, why): Mistake| place::of_setting(text, table, &key, &why);
@@ -92,10 +92,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A sweep that is no file: what the options say, and axes in this order; those of programs come before the others.
+    /// Creates a sweep from options and axes; axes of programs move to the front.
     ///
     /// # Errors
-    /// A setting that two axes have, a value that is none, or too many points.
+    /// A setting on two axes, an invalid value, or too many points.
     pub fn of(base: Case, mut axes: Vec<Axis>) -> Result<Self, String> {
         axes.sort_by_key(|axis| !axis.changes_input());
         let plan = Self::new("", base, axes, BTreeMap::new())?;
@@ -113,7 +113,7 @@ impl Plan {
         Ok(Self { name: name.to_owned(), base, axes, gpus, skip: Vec::new(), only: Vec::new() })
     }
 
-    /// Sets every value of every axis once, so that it can be set again without asking.
+    /// Sets every value of every axis once, so that later settings cannot fail.
     fn check_values(&self) -> Result<(), Mistake> {
         for axis in &self.axes {
             let mut case = self.base.clone();
@@ -125,7 +125,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The axes that vary and how many values each has: `program 2 × link 4, less what filters leave out`.
+    /// Describes the varying axes with their numbers of values: `program 2 × link 4, less what
+    /// filters leave out`.
     pub fn shape(&self) -> String {
         let varied = self.axes.iter().filter(|axis| axis.rows.len() > 1);
         let axes: Vec<String> =
@@ -135,12 +136,13 @@ impl Plan {
         if axes.is_empty() { "nothing varies".to_owned() } else { axes.join(" × ") + rest }
     }
 
-    /// Points before filters.
+    /// Returns the number of points before filters.
     pub fn size(&self) -> usize {
         self.axes.iter().map(|axis| axis.rows.len()).product()
     }
 
-    /// Where the point of a number lies along each axis; the first varies slowest.
+    /// Computes the position of a point along each axis from its index; the first axis varies
+    /// slowest.
     pub(crate) fn places(&self, mut number: usize, places: &mut Vec<usize>) {
         places.clear();
         places.resize(self.axes.len(), 0);
@@ -149,13 +151,13 @@ impl Plan {
         }
     }
 
-    /// Whether the filters leave a point in.
+    /// Returns whether the filters keep a point.
     pub(crate) fn keeps(&self, places: &[usize]) -> bool {
         let wanted = self.only.is_empty() || self.only.iter().any(|filter| filter.holds(places));
         wanted && !self.skip.iter().any(|filter| filter.holds(places))
     }
 
-    /// The settings of every point that the filters leave in, in order.
+    /// Iterates over the settings of all kept points, in order.
     pub fn cases(&self) -> impl Iterator<Item = Case> {
         let mut places = Vec::new();
         let kept = move |number: &usize| {
@@ -165,7 +167,7 @@ impl Plan {
         (0..self.size()).filter(kept).map(|number| self.case(number))
     }
 
-    /// The settings of the point of a number.
+    /// Returns the settings of the point with this index.
     pub(crate) fn case(&self, number: usize) -> Case {
         let mut places = Vec::new();
         self.places(number, &mut places);
@@ -180,18 +182,19 @@ impl Plan {
         axis.keys.iter().zip(row).try_for_each(|(key, value)| self.set(case, key, value))
     }
 
-    /// Changes a setting; a GPU may be one of the plan's own.
+    /// Changes a setting; a GPU may be one defined by the plan.
     pub(crate) fn set(&self, case: &mut Case, key: &str, value: &str) -> Result<(), String> {
         let Some(own) = self.gpus.get(value).filter(|_| key == "spec") else { return case.set(key, value) };
         case.point.gpu.clone_from(&own.base);
-        // Axes of fields come after that of the GPU, and change it further.
+        // Axes of fields follow that of the GPU and change it further.
         case.point.fields.insert("name".to_owned(), value.to_owned());
         own.fields.iter().for_each(|(field, value)| case.point.change(field, value));
         Ok(())
     }
 }
 
-/// Whether there is what a value names: a program, a link or a GPU. Fields of a GPU are looked at with all others of a point.
+/// Checks that a program, link or GPU exists. Fields of a GPU are checked together with the whole
+/// point.
 fn exists(case: &Case, key: &str, value: &str) -> Result<(), String> {
     match key {
         "program" => Source::find(value).map(drop).map_err(|error| error.to_string()),
@@ -201,10 +204,10 @@ fn exists(case: &Case, key: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// A setting, and what is wrong with it.
+/// A setting and the error in it.
 pub(crate) type Mistake = (String, String);
 
-/// An axis for each setting of a table; programs, networks and traces are one.
+/// Returns an axis for each setting of a table; programs, networks and traces share one.
 fn crossed(table: &Table) -> Result<Vec<Axis>, Mistake> {
     let mut axes: Vec<Axis> = Vec::new();
     for (key, value) in flatten(table) {
@@ -219,7 +222,7 @@ fn crossed(table: &Table) -> Result<Vec<Axis>, Mistake> {
     Ok(axes)
 }
 
-/// Refuses axes that make too many points, before more values are written out.
+/// Rejects axes with too many points before more values are expanded.
 fn refuse_many(axes: &[Axis]) -> Result<(), String> {
     let size = axes.iter().fold(1u128, |size, axis| size.saturating_mul(axis.rows.len() as u128));
     if size <= MOST {
@@ -228,7 +231,7 @@ fn refuse_many(axes: &[Axis]) -> Result<(), String> {
     Err(format!("{size} points are too many; {MOST} is the most, before filters"))
 }
 
-/// The one axis of a table of settings that go together.
+/// Returns the axis of a table of zipped settings.
 fn zipped(table: &Table) -> Result<Axis, Mistake> {
     let mut settings = Vec::new();
     for (key, value) in flatten(table) {
@@ -243,11 +246,11 @@ fn changed(table: &Table) -> Result<Changed, Mistake> {
     let mut table = table.clone();
     let base = table.remove("base");
     let base = base.as_ref().and_then(Value::as_str).ok_or_else(|| {
-        ("base".to_owned(), "a GPU of a plan says what it changes: base = \"h200\"".to_owned())
+        ("base".to_owned(), "a GPU of a plan needs the GPU it changes: base = \"h200\"".to_owned())
     })?;
     let field = |(key, value): (String, Value)| match values(&value) {
         Ok(values) if values.len() == 1 => Ok((key, values[0].clone())),
-        Ok(_) => Err((key, "it has several values; that is an axis".to_owned())),
+        Ok(_) => Err((key, "several values are only possible on an axis".to_owned())),
         Err(why) => Err((key, why)),
     };
     Ok(Changed {
@@ -256,7 +259,7 @@ fn changed(table: &Table) -> Result<Changed, Mistake> {
     })
 }
 
-/// The values of a table and of the tables in it, by their dotted names.
+/// Returns the values of a table and its nested tables by dotted name.
 pub(crate) fn flatten(table: &Table) -> Vec<(String, Value)> {
     let inner = |(key, value): (&String, &Value)| match value {
         Value::Table(table) => {

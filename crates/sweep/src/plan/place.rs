@@ -1,13 +1,13 @@
-//! Mistakes in a plan, with the line that they are in.
+//! Errors in a plan, with their line.
 
-/// What most mistakes of form come from.
-const QUOTES: &str = "names and ranges are texts in quotes, such as \"cg\" and \"50..200 step 50\"";
+/// Most frequent cause of syntax errors.
+const QUOTES: &str = "names and ranges need quotes, such as \"cg\" and \"50..200 step 50\"";
 
-/// A mistake of form, as the reader of TOML found it.
+/// Describes a syntax error of the TOML reader.
 pub(super) fn of_form(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().lines().map(str::trim).collect::<Vec<_>>().join(" ");
     if message.contains("missing field `axes`") {
-        return "there is no table [axes], which holds the program and what varies".to_owned();
+        return "missing table [axes] with the program and the varied settings".to_owned();
     }
     let Some(span) = error.span() else { return message };
     let before = text.get(..span.start).unwrap_or(text);
@@ -21,7 +21,8 @@ pub(super) fn of_form(text: &str, error: &toml::de::Error) -> String {
     format!("line {number}, `{line}`: {message}{hint}")
 }
 
-/// A mistake in a setting: behind the table of this name, or the first of them, the line that has it.
+/// Describes an error in a setting, with its line after the table of this name, or after the first
+/// of them.
 pub(super) fn of_setting(text: &str, table: &str, key: &str, why: &str) -> String {
     let said = if why.contains(key) { why.to_owned() } else { format!("{key}: {why}") };
     match line(text, table, key) {
@@ -30,7 +31,8 @@ pub(super) fn of_setting(text: &str, table: &str, key: &str, why: &str) -> Strin
     }
 }
 
-/// The line of a setting, counted from 1: written in full, or by its last part under a table of the first.
+/// Finds the line of a setting, from 1: written in full, or by its last part under a table of the
+/// first.
 fn line(text: &str, table: &str, key: &str) -> Option<usize> {
     let has = |line: &str, key: &str| {
         let line = line.trim_start().trim_start_matches(['"', '\'']);

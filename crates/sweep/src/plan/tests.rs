@@ -59,7 +59,7 @@ fn a_plan_crosses_zips_filters_and_derives() {
 }
 
 #[test]
-fn every_combination_is_there_once() {
+fn every_combination_occurs_once() {
     let plan = Plan::parse("[axes]\nprogram = 'stream'\nseed = '1..3'\nlink = '1..5'").unwrap();
     let mut all: Vec<(u64, String)> =
         cases(&plan).into_iter().map(|case| (case.input.seed, case.point.link)).collect();
@@ -79,28 +79,28 @@ fn a_program_s_axis_varies_slowest_on_the_command_line_too() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn errors_name_their_line_and_table() {
     for (text, why) in [
-        ("[axes]\ncolour = 'red'", "line 2, [axes]: there is no setting 'colour'"),
-        ("[axes]\nlink = 50\nprogram = []", "line 3, [axes]: program: a list has at least one value"),
-        ("[axes]\nprogram = 'cg'\nmode = 'x'", "line 3, [axes]: mode: there is no mode 'x'"),
+        ("[axes]\ncolour = 'red'", "line 2, [axes]: unknown setting 'colour'"),
+        ("[axes]\nlink = 50\nprogram = []", "line 3, [axes]: program: a list needs at least one value"),
+        ("[axes]\nprogram = 'cg'\nmode = 'x'", "line 3, [axes]: mode: unknown mode 'x'"),
         ("[axes]\nprogram = 'cg'\ngpu = 'h300'", "line 3, [axes]: spec: unknown GPU 'h300'"),
         ("[axes]\nprogram = 'cg'\nlink = [50, 'fast']", "line 3, [axes]: unknown link 'fast'"),
         ("[axes]\nprogram = 'nobody'", "line 2, [axes]: "),
-        ("[axes]\nl2.colour = 1", "line 2, [axes]: there is no setting 'l2.colour'"),
+        ("[axes]\nl2.colour = 1", "line 2, [axes]: unknown setting 'l2.colour'"),
         ("[axes]\nlink = 1\n[[zip]]\nlink = 2", "'link' is given twice"),
         ("[axes]\nlink = 1\n[[zip]]\nseed = [1,2]\nscale = 1", "[zip]: zipped settings"),
         ("[axes]\nlink = 1\n[[skip]]\nseed = 1", "line 4, [skip]: no axis has 'seed'"),
-        ("[axes]\nlink = 1\n[gpu.x]\nl2.bytes = 1", "[gpu]: a GPU of a plan says what it changes"),
+        ("[axes]\nlink = 1\n[gpu.x]\nl2.bytes = 1", "[gpu]: a GPU of a plan needs the GPU it changes"),
         (
             "[axes]\nlink = 1\n[gpu.x]\nbase = 'h200'\nl2.bytes = [1, 2]",
-            "line 5, [gpu]: l2.bytes: it has several",
+            "line 5, [gpu]: l2.bytes: several values",
         ),
         ("[axes]\nseed = '1..1000000'\nlink = '1..1000'", "1000000000 points are too many"),
         ("axis = 1\n[axes]\nlink = 1", "line 1, `axis = 1`: unknown field `axis`"),
-        ("name = 'x'", "there is no table [axes]"),
+        ("name = 'x'", "missing table [axes]"),
         ("[axes]\nprogram = 'cg'\nlink = 50..200 step 50", "line 3, `link = 50..200 step 50`: "),
-        ("[axes]\nprogram = [cg, lulesh]", "names and ranges are texts in quotes"),
+        ("[axes]\nprogram = [cg, lulesh]", "names and ranges need quotes"),
     ] {
         let error = Plan::parse(text).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");

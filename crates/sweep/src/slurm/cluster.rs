@@ -1,4 +1,4 @@
-//! The jobs of a store: what Slurm says of them, and what it is told.
+//! The Slurm jobs of a store: their states, submission and cancellation.
 
 use std::{
     fmt, fs,
@@ -14,49 +14,50 @@ use super::{
 };
 use crate::Error;
 
-/// What `sbatch` is told besides the work.
+/// Options of `sbatch` besides the work.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The partition, or Slurm's default.
+    /// Partition; `None` for Slurm's default.
     pub partition: Option<String>,
-    /// Who pays.
+    /// Account to charge.
     pub account: Option<String>,
-    /// Limit of a job's time as Slurm writes it; ten times the estimate and half an hour unless given.
+    /// Time limit of a job in Slurm's notation; `None` for ten times the estimate plus half an
+    /// hour.
     pub time: Option<String>,
-    /// Memory of a job as Slurm writes it.
+    /// Memory of a job in Slurm's notation.
     pub memory: String,
-    /// Processors of a job.
+    /// CPUs of a job.
     pub cpus: u32,
-    /// Jobs of a phase; so many that each has a few minutes of work unless given.
+    /// Jobs of a phase; `None` for a few minutes of work each.
     pub jobs: Option<usize>,
-    /// A job that Slurm calls running and that gave no sign of life for so long is waited for no more.
+    /// Running jobs without a heartbeat for this long count as lost.
     pub silence: Duration,
-    /// Other options of `sbatch`, as they are.
+    /// Other options of `sbatch`, unchanged.
     pub more: Vec<String>,
 }
 
-/// What Slurm says of the jobs of a store.
+/// States of the jobs of a store, as Slurm reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct States {
-    /// Jobs that wait.
+    /// Pending jobs.
     pub waiting: usize,
-    /// Jobs that run.
+    /// Running jobs.
     pub running: usize,
-    /// Why the first of those that wait does, in Slurm's words.
+    /// Slurm's reason for the first pending job.
     pub reason: String,
-    /// Jobs that Slurm calls running, but that give no sign of life, by their numbers.
+    /// Ids of jobs listed as running without a heartbeat.
     pub silent: Vec<String>,
-    /// Jobs that wait, but that Slurm will not start by itself, by their numbers.
+    /// Ids of pending jobs that Slurm will not start by itself.
     pub stuck: Vec<String>,
 }
 
 impl States {
-    /// Whether there is nothing to wait for.
+    /// Returns whether there is no job to wait for.
     pub fn is_empty(&self) -> bool {
         self.waiting + self.running == 0
     }
 
-    /// Jobs that are waited for no more.
+    /// Returns the ids of lost jobs.
     fn lost(&self) -> Vec<&str> {
         self.silent.iter().chain(&self.stuck).map(String::as_str).collect()
     }
@@ -92,19 +93,19 @@ pub struct Cluster {
     options: Options,
 }
 
-/// An array of jobs.
+/// A job array.
 pub(super) struct Submission {
     pub(super) arguments: Vec<String>,
-    /// Which shards, from 1, of how many.
+    /// Indices of the shards, from 1.
     pub(super) numbers: Vec<usize>,
     pub(super) of: usize,
-    /// Seconds of the longest, about.
+    /// Estimated seconds of the longest shard.
     pub(super) longest: f64,
-    /// The job that must have ended before.
+    /// Job that must end first.
     pub(super) after: Option<u64>,
 }
 
-/// Why a command failed: the controller is away now, or it never will do it.
+/// Failure of a command: temporary (the controller is unreachable) or permanent.
 pub(super) enum Refused {
     Now(Error),
     Ever(Error),
@@ -112,7 +113,7 @@ pub(super) enum Refused {
 
 impl Refused {
     pub(super) fn of(error: Error) -> Self {
-        // What Slurm says while its controller ends, begins, or is asked by too many, and while munge is away.
+        // Messages while the controller starts, stops or is overloaded, and while munge is down.
         const AWAY: [&str; 13] = [
             "contact",
             "timed out",
@@ -134,10 +135,11 @@ impl Refused {
 }
 
 impl Cluster {
-    /// Jobs that work on this store with this program, which every node must find at the same path.
+    /// Creates the jobs that work on this store with this program, which must have the same path on
+    /// every node.
     ///
     /// # Errors
-    /// If the store is not there, or has no place for the output of jobs.
+    /// If the store is missing, or the folder for job output cannot be created.
     pub fn new(store: &Path, program: PathBuf, options: Options) -> Result<Self, Error> {
         let store = fs::canonicalize(store).map_err(Error::store(store))?;
         let logs = store.join("jobs");
@@ -146,12 +148,12 @@ impl Cluster {
         Ok(Self { name, logs, program, options })
     }
 
-    /// The name of its jobs, which follows from the path of the store.
+    /// Returns the name of its jobs, derived from the path of the store.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where the output of jobs is.
+    /// Returns the folder of job output.
     pub fn logs(&self) -> PathBuf {
         self.logs.clone()
     }
@@ -160,10 +162,10 @@ impl Cluster {
         &self.options
     }
 
-    /// Jobs that wait, jobs that run, and those that only seem to.
+    /// Returns the states of its jobs.
     ///
     /// # Errors
-    /// What `squeue` says.
+    /// An error of `squeue`.
     pub fn states(&self) -> Result<States, Error> {
         let name = format!("--name={}", self.name);
         let text = command::run("squeue", &["--noheader", "--array", jobs::FORMAT, &name])?;
@@ -175,12 +177,13 @@ impl Cluster {
         Ok(states)
     }
 
-    /// What is on its way. Jobs that only seem to be are cancelled, in case they do live.
+    /// Returns the states, and cancels lost jobs in case they still run.
     pub(super) fn look(&self) -> Result<States, Refused> {
         let states = self.states().map_err(Refused::of)?;
         if !states.lost().is_empty() {
             let cancelled = command::run("scancel", &states.lost()).map_err(Refused::of);
-            // Another collector may have been quicker, and a job that is gone cannot be cancelled.
+            // Another collector may have cancelled it first; a job that has ended cannot be
+            // cancelled.
             if let Err(Refused::Now(error)) = cancelled {
                 return Err(Refused::Now(error));
             }
@@ -188,21 +191,21 @@ impl Cluster {
         Ok(states)
     }
 
-    /// Cancels all jobs; what they did stays.
+    /// Cancels all jobs; finished work is kept.
     ///
     /// # Errors
-    /// What `scancel` says.
+    /// An error of `scancel`.
     pub fn cancel(&self) -> Result<(), Error> {
         command::run("scancel", &[&format!("--name={}", self.name)]).map(drop)
     }
 
-    /// Submits an array and returns its number.
+    /// Submits an array and returns its id.
     pub(super) fn submit(&self, work: &Submission) -> Result<u64, Error> {
         let arguments = self.arguments(work);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let said = command::run("sbatch", &arguments)?;
         let number = said.trim().split(';').next().and_then(|number| number.parse().ok());
-        number.ok_or(Error::Slurm { command: "sbatch", why: format!("'{}' is no job's number", said.trim()) })
+        number.ok_or(Error::Slurm { command: "sbatch", why: format!("'{}' is not a job id", said.trim()) })
     }
 
     fn arguments(&self, work: &Submission) -> Vec<String> {
@@ -227,7 +230,7 @@ impl Cluster {
         all
     }
 
-    /// What a job runs: this program, in place of the shell, so that signals reach it.
+    /// Returns the job script: `exec` of this program, so that signals reach it.
     fn script(&self, work: &Submission) -> String {
         let words =
             [self.program.to_string_lossy().into_owned()].into_iter().chain(work.arguments.iter().cloned());
@@ -237,12 +240,12 @@ impl Cluster {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Rising numbers as Slurm writes them: `1-3,7`.
+/// Formats ascending numbers as Slurm ranges: `1-3,7`.
 fn ranges(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let run = |run: &[usize]| match run {
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_its_limits_and_a_line_that_a_shell_takes_apart_again() {
+    fn a_job_has_limits_and_a_quoted_command_line() {
         let dir = tempfile::tempdir().unwrap();
         let options =
             Options { memory: "2G".to_owned(), cpus: 3, account: Some("x".to_owned()), ..Options::default() };
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_counted_by_whether_they_will_end() {
+    fn running_pending_silent_and_stuck_jobs_are_told_apart() {
         let mut states = States::default();
         let lines = [
             ("1_1 RUNNING 0:10 None", false),
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_away_is_not_a_refusal() {
+    fn an_unreachable_controller_is_a_temporary_failure() {
         let error = |why: &str| Error::Slurm { command: "sbatch", why: why.to_owned() };
         for away in [
             "Unable to contact slurm controller (connect failure)",

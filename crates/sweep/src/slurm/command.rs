@@ -1,4 +1,4 @@
-//! Commands of Slurm, none of which is waited for without end.
+//! Slurm commands with a timeout.
 
 use std::{
     io::Read,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::Error;
 
-/// How long a command may take: longer than `sbatch` tries by itself to reach a controller that is away.
+/// Timeout of a command; longer than `sbatch` itself retries an unreachable controller.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Runs a command and returns what it printed.
+/// Runs a command and returns its output.
 pub(super) fn run(name: &'static str, arguments: &[&str]) -> Result<String, Error> {
     run_within(LIMIT, name, arguments)
 }
@@ -34,17 +34,17 @@ fn run_within(limit: Duration, name: &'static str, arguments: &[&str]) -> Result
     Err(failed(said.lines().map(str::trim).collect::<Vec<_>>().join(" ")))
 }
 
-/// Reads a pipe to its end beside the rest, so that a long answer does not stop who writes it.
+/// Reads a pipe in its own thread, so that a long answer does not block the writer.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is better than nothing.
+        // Output before a read error is still useful.
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// How a process ended, or nothing if it had to be killed.
+/// Waits for a process; `None` if it was killed after the limit.
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let end = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);
@@ -68,7 +68,7 @@ mod tests {
     use crate::slurm::cluster::Refused;
 
     #[test]
-    fn what_a_command_prints_is_returned_however_long() {
+    fn output_of_any_length_is_returned() {
         let many = run("seq", &["100000"]).unwrap();
         assert_eq!(many.lines().count(), 100_000);
         let error = run("ls", &["/there/is/no/such/file"]).unwrap_err().to_string();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_hangs_is_killed_and_counts_as_a_controller_that_is_away() {
+    fn a_hanging_command_is_killed_and_is_a_temporary_failure() {
         let error = run_within(Duration::from_millis(200), "sleep", &["600"]).unwrap_err();
         assert!(error.to_string().contains("no answer within"), "{error}");
         assert!(matches!(Refused::of(error), Refused::Now(_)));

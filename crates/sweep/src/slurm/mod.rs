@@ -1,8 +1,9 @@
-//! The engine of a cluster: arrays of jobs, each of which does a shard of the tasks with this same program.
+//! Engine for a Slurm cluster: job arrays, each job running a shard of the tasks with this same
+//! program.
 //!
-//! Nothing is kept of jobs but their name. What is left to do is asked of the store, and what is on its way of Slurm: jobs that
-//! failed, were preempted or killed, that a controller forgot or that give no sign of life leave tasks undone, and these are
-//! submitted again. Whoever collects may be killed as well, and two may collect at once.
+//! Only the name of the jobs is fixed. The store knows the remaining work, and Slurm the pending
+//! jobs. Tasks of jobs that failed, were preempted, killed, forgotten or lost are submitted again.
+//! A collector may be killed too, and two may run at once.
 
 mod cluster;
 mod command;
@@ -24,16 +25,17 @@ use self::{
 };
 use crate::{Error, Failure, Progress, Summary, Tasks, Tries, Watch, shards};
 
-/// Work for a job, in seconds of its cores, about: its start does not matter, and nodes do not wait long for the last.
+/// Target work of a job in core seconds: enough to hide its start-up, short enough that nodes
+/// finish together.
 const JOB_SECONDS: f64 = 30.0;
-/// Elements of an array at most; Slurm's own limit is 1001 unless its administrator says otherwise.
+/// Maximum size of an array; Slurm's default limit is 1001.
 const MOST_JOBS: usize = 1000;
 
-/// Tasks, and the arguments with which this program does a shard of them.
+/// Tasks, and the arguments with which this program runs a shard of them.
 pub struct Phase<'a> {
     /// The tasks.
     pub tasks: &'a dyn Tasks,
-    /// The command line without `--shard I/N`, which is put behind it.
+    /// Command line without `--shard I/N`, which is appended.
     pub arguments: Vec<String>,
 }
 
@@ -44,10 +46,10 @@ struct Left {
     seconds: f64,
 }
 
-/// Submits all that is left, each phase after the one before it; `false` if nothing is.
+/// Submits all remaining work, each phase after the previous one; returns false if none is left.
 ///
 /// # Errors
-/// What Slurm refuses.
+/// An error of Slurm.
 pub fn submit(cluster: &Cluster, phases: &[Phase<'_>], tries: &Tries, attempts: u32) -> Result<bool, Error> {
     let mut after = None;
     for phase in phases {
@@ -59,10 +61,11 @@ pub fn submit(cluster: &Cluster, phases: &[Phase<'_>], tries: &Tries, attempts: 
     Ok(after.is_some())
 }
 
-/// Waits until every task is done or given up, and submits again what jobs leave undone.
+/// Waits until every task is done or given up, and resubmits work that jobs leave undone.
 ///
 /// # Errors
-/// What Slurm refuses, a controller that stays away, or jobs that get nothing done. An interruption is none: jobs go on.
+/// An error of Slurm, an unreachable controller, or jobs without progress. An interruption is not
+/// an error: jobs continue.
 pub fn collect(
     cluster: &Cluster,
     phases: &[Phase<'_>],
@@ -75,7 +78,7 @@ pub fn collect(
     let begun = done_seconds(phases).0;
     while watch.goes_on() {
         let looked = Instant::now();
-        // Jobs that are listed still, though everything is done, have nothing to do.
+        // Jobs that are still listed have nothing left to do.
         if phases.iter().all(|phase| phase.tasks.done().iter().all(|done| *done)) {
             return Ok(summary(phases, tries, attempts, false));
         }
@@ -104,7 +107,7 @@ pub fn collect(
     Ok(summary(phases, tries, attempts, true))
 }
 
-/// Sleeps a second, or longer where looking takes long.
+/// Sleeps a second, or longer if the last query was slow.
 fn pause(look: Duration, watch: &dyn Watch) {
     let end = Instant::now() + (20 * look).clamp(Duration::from_secs(1), Duration::from_secs(30));
     while watch.goes_on() && Instant::now() < end {
@@ -120,7 +123,7 @@ fn left(tasks: &dyn Tasks, tries: &Tries, attempts: u32) -> Left {
     Left { count: all().count(), seconds: all().map(|task| tasks.seconds(task)).sum(), missing }
 }
 
-/// The shards that have work left, cut so fine that they make about as many jobs as wanted.
+/// Returns the shards with work left, cut so that they form about the requested number of jobs.
 fn submission(cluster: &Cluster, phase: &Phase<'_>, left: &Left, after: Option<u64>) -> Submission {
     let all: f64 = (0..phase.tasks.len()).map(|task| phase.tasks.seconds(task)).sum();
     let cores = f64::from(cluster.options().cpus.max(1));
@@ -139,7 +142,7 @@ fn submission(cluster: &Cluster, phase: &Phase<'_>, left: &Left, after: Option<u
     Submission { arguments: phase.arguments.clone(), numbers, of, longest, after }
 }
 
-/// Seconds of work that are done, and of all.
+/// Returns the seconds of finished work, and of all work.
 fn done_seconds(phases: &[Phase<'_>]) -> (f64, f64) {
     let (mut done, mut all) = (0.0, 0.0);
     for tasks in phases.iter().map(|phase| phase.tasks) {
@@ -157,7 +160,7 @@ fn tell(phases: &[Phase<'_>], begun: f64, watch: &dyn Watch, what: &str) {
     watch.progress(&Progress { what, done, new: done - begun, all });
 }
 
-/// What is done of the last phase, and what was given up of all.
+/// Summarises the finished tasks of the last phase, and the given-up tasks of all.
 fn summary(phases: &[Phase<'_>], tries: &Tries, attempts: u32, interrupted: bool) -> Summary {
     let counts = tries.counts();
     let mut summary = Summary { interrupted, ..Summary::default() };

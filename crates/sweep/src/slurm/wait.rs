@@ -1,22 +1,22 @@
-//! What a collector waits for and since when, so that it never waits in silence.
+//! Status of a waiting collector, shown continuously.
 
 use std::time::{Duration, Instant};
 
 use super::States;
 use crate::Error;
 
-/// How long a controller may be away.
+/// Longest time that the controller may be unreachable.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// Work that stands still for so long is said to.
+/// Work without progress for this long is reported.
 const LONG: Duration = Duration::from_secs(60);
 
-/// One wait for jobs, or for the controller.
+/// A wait for jobs or for the controller.
 pub(super) struct Wait {
-    /// What the jobs do, as Slurm said last.
+    /// State of the jobs, from Slurm's last answer.
     jobs: String,
-    /// Since when the controller is away, and what was said of it last.
+    /// Start of the outage and its last message; `None` if the controller answers.
     away: Option<(Instant, String)>,
-    /// Tasks that were left, and since when it is so many.
+    /// Number of remaining tasks, and the time of its last change.
     left: (usize, Instant),
 }
 
@@ -25,12 +25,12 @@ impl Wait {
         Self { jobs: "jobs".to_owned(), away: None, left: (usize::MAX, Instant::now()) }
     }
 
-    /// The controller answered.
+    /// Notes an answer of the controller.
     pub(super) fn here(&mut self, states: &States) {
         (self.jobs, self.away) = (states.to_string(), None);
     }
 
-    /// The controller did not answer; an error once that goes on for too long.
+    /// Notes a missing answer; an error after too long an outage.
     pub(super) fn away(&mut self, error: Error) -> Result<(), Error> {
         let since = self.away.take().map_or_else(Instant::now, |(since, _)| since);
         if since.elapsed() > PATIENCE {
@@ -40,7 +40,7 @@ impl Wait {
         Ok(())
     }
 
-    /// What is waited for, while so many tasks are left.
+    /// Describes what is waited for, with `left` remaining tasks.
     pub(super) fn words(&mut self, left: usize) -> String {
         if left != self.left.0 {
             self.left = (left, Instant::now());
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_says_what_for_and_since_when() {
+    fn status_names_the_reason_and_duration_of_a_wait() {
         let mut wait = Wait::new();
         assert_eq!(wait.words(7), "jobs");
         wait.here(&States { running: 2, waiting: 1, reason: "Resources".to_owned(), ..States::default() });
@@ -74,6 +74,6 @@ mod tests {
         assert_eq!(wait.words(6), "waiting for the controller for 0 s: squeue: no contact");
         let long_ago = Instant::now().checked_sub(PATIENCE + LONG).unwrap();
         wait.away = Some((long_ago, String::new()));
-        assert!(wait.away(gone()).is_err(), "it waits for ever");
+        assert!(wait.away(gone()).is_err(), "an endless wait");
     }
 }
