@@ -1,4 +1,4 @@
-//! `buddy analyze`: how compressible files are, array by array.
+//! `buddy analyze`: compressibility of files, array by array.
 
 use std::{
     io::{self, Read},
@@ -13,24 +13,28 @@ use buddy_snapshot::{Array, Format, array_files, open, open_raw, read_memory};
 use clap::Args;
 
 use crate::{
+    display::DisplayOptions,
     output::{self, is_stdout},
     progress::Bar,
-    showing::Showing,
 };
 
-/// Show how compressible files are, and which targets that allows
+/// Measure how well the arrays in files compress, and choose a target for each
 ///
-/// Reads raw dumps, .npy, .npz, .safetensors, .gguf, PyTorch's .pt and .bin, HDF5 and NetCDF-4, and folders of them. Files are
-/// mapped, so they may be larger than memory (HDF5 is decoded into a temporary file).
+/// Reads raw dumps, .npy, .npz, .safetensors, .gguf, PyTorch .pt and .bin, HDF5 and NetCDF-4 files,
+/// and folders of them. Files are memory-mapped, so they may be larger than memory (HDF5 is decoded
+/// into a temporary file).
 ///
-/// For every array: the codec that does best on a sample of it, the largest target that leaves no more than the threshold's
-/// share of its 128-byte entries to buddy memory, the ratio, overflow and saved memory that follow, and beside them the ratio
-/// of the paper's codec, bpc; then the optimistic ratio of the paper's eight sizes and the share of entries in each size class
-/// (zero, b8, s1, s2, s3, raw: 0, 8, 32, 64, 96 and 128 bytes). A narrow terminal is shown fewer columns.
+/// For each array the table shows the codec that does best on a sample, and the chosen target: the
+/// largest at which the share of 128-byte entries that overflow to buddy memory stays within the
+/// threshold. The ratio, overflow and memory saved with that target follow, then the ratio of bpc,
+/// the paper's codec. The last columns are the optimistic ratio (the paper's eight sizes, no
+/// targets) and the share of entries in each size class (zero, b8, s1, s2, s3, raw: 0, 8, 32, 64,
+/// 96 and 128 bytes). A narrow terminal shows fewer columns.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Analyze {
-    /// Files to read, a model's folder or its index of shards, or - for stdin; a file that no format claims is raw bytes
+    /// Files to read, a model's folder or its shard index, or - for stdin; a file of unknown format
+    /// is read as raw bytes
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
@@ -38,7 +42,7 @@ pub(crate) struct Analyze {
     #[arg(long)]
     dtype: Option<Dtype>,
 
-    /// Take every file as plain bytes, whatever it looks like
+    /// Read every file as raw bytes, whatever its format
     #[arg(long)]
     raw: bool,
 
@@ -46,25 +50,25 @@ pub(crate) struct Analyze {
     #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_THRESHOLD, value_parser = parse_threshold)]
     threshold: f64,
 
-    /// Write the record of the analysis here; - is stdout, instead of the table
+    /// Write the record as JSON to PATH; - writes it to stdout instead of the table
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 
-    /// Write a line for each array here, as comma-separated values; - is stdout
+    /// Write one line per array to PATH as comma-separated values; - is stdout
     #[arg(long, value_name = "PATH")]
     csv: Option<PathBuf>,
 
-    /// Write a page with tables and heat maps here; it is one file and needs no network
+    /// Write a self-contained HTML page with tables and heat maps to PATH
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
 
     #[command(flatten)]
-    showing: Showing,
+    display: DisplayOptions,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  A trained model, with a page to look at:
+  A trained model, with an HTML page:
     buddy analyze model.safetensors --html model.html
 
   All shards of a model, and the fields of a simulation:
@@ -74,17 +78,17 @@ Examples:
   A raw dump of doubles, with no more than 5% of entries overflowing:
     buddy analyze field.bin --dtype f64 --threshold 5%
 
-  The ten layers that save the most, for a spreadsheet, and what a pipe gives:
+  The ten layers that save the most, for a spreadsheet; and data from a pipe:
     buddy analyze Llama-3.1-8B/ --filter '*mlp*' --sort saved --top 10 --csv mlp.csv
     zcat field.f32.gz | buddy analyze - --dtype f32 --json - | jq .data.auto.ratio";
 
 fn parse_threshold(text: &str) -> Result<f64, String> {
-    let threshold = parse_share(text).ok_or_else(|| "this is not a number, nor a percentage".to_owned())?;
-    if (0.0..=1.0).contains(&threshold) { Ok(threshold) } else { Err("it must be from 0 to 1".to_owned()) }
+    let threshold = parse_share(text).ok_or_else(|| "not a number or a percentage".to_owned())?;
+    if (0.0..=1.0).contains(&threshold) { Ok(threshold) } else { Err("must be from 0 to 1".to_owned()) }
 }
 
 impl Analyze {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let outputs =
             [("--json", self.json.as_ref()), ("--csv", self.csv.as_ref()), ("--html", self.html.as_ref())];
@@ -93,10 +97,12 @@ impl Analyze {
         for path in &self.paths {
             arrays.extend(self.open(path)?);
         }
-        if let Some(complaint) = self.showing.complaint(arrays.iter().map(|(_, array)| array.name.as_str())) {
-            bail!(complaint);
+        if let Some(filter_error) =
+            self.display.filter_error(arrays.iter().map(|(_, array)| array.name.as_str()))
+        {
+            bail!(filter_error);
         }
-        let view = self.showing.view();
+        let view = self.display.view();
         arrays.retain(|(_, array)| view.shows(&array.name));
         let bytes = arrays.iter().map(|(_, array)| array.bytes().len() as u64).sum();
         let bar = Bar::new(bytes);
@@ -126,7 +132,7 @@ impl Analyze {
         Ok(arrays.into_iter().map(|array| (name.to_owned(), array)).collect())
     }
 
-    /// The arrays of a path, each with the name of its file.
+    /// Opens the arrays of `path`, each with the name of its file.
     fn open(&self, path: &Path) -> Result<Vec<(String, Array)>> {
         let read = if self.raw { open_raw } else { open };
         if is_stdout(path) {

@@ -1,4 +1,4 @@
-//! Entries from a file or from stdin, one after the other in bounded memory.
+//! Entries of a file or of stdin, read one at a time in bounded memory.
 
 use std::{
     fs::{self, File},
@@ -12,25 +12,25 @@ use buddy_core::{ENTRY_BYTES, Entry, last_entry};
 
 use crate::say;
 
-/// The entries of a file, or of stdin for `-`. The last one is zero-padded.
+/// Iterator over the entries of a file, or of stdin for `-`. The last entry is zero-padded.
 pub(crate) struct Input {
     name: String,
     reader: BufReader<Box<dyn Read>>,
-    /// The same file, where it can be read again.
+    /// The same file, if it can be read twice.
     regular: Option<File>,
     piece: Vec<u8>,
     padding: usize,
 }
 
 impl Input {
-    /// Opens a file, or stdin for `-`; nothing is read yet.
+    /// Opens a file, or stdin for `-`; reads nothing yet.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::new("stdin".to_owned(), Box::new(io::stdin())));
         }
         let name = path.display().to_string();
         if fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo()) {
-            say(format_args!("note: {name} is a pipe: this waits for whoever writes to it"));
+            say(format_args!("note: {name} is a pipe; waiting for its writer"));
         }
         let open = || -> io::Result<Self> {
             let file = File::open(path)?;
@@ -45,10 +45,11 @@ impl Input {
         Self { name, reader, regular: None, piece: Vec::with_capacity(ENTRY_BYTES), padding: 0 }
     }
 
-    /// Takes at most `most` entries, evenly spaced, and gives the input from its beginning again. What cannot be read
-    /// twice goes through a temporary file without a name, so that it may be larger than memory.
+    /// Returns at most `most` evenly spaced entries, and the input rewound. Input that cannot be
+    /// read twice goes through an unnamed temporary file, so it may be larger than memory.
     pub(crate) fn sample(mut self, most: usize) -> Result<(Vec<Entry>, Self)> {
-        let mut file = self.kept().with_context(|| format!("cannot keep {} for a second look", self.name))?;
+        let mut file =
+            self.rewindable().with_context(|| format!("cannot buffer {} for a second pass", self.name))?;
         let entries = file.metadata()?.len().div_ceil(ENTRY_BYTES as u64);
         let step = (entries as usize).div_ceil(most).max(1);
         let first = Self::new(self.name.clone(), Box::new(file.try_clone()?));
@@ -57,8 +58,8 @@ impl Input {
         Ok((sample, Self::new(self.name, Box::new(file))))
     }
 
-    /// A file of the whole input, at its beginning.
-    fn kept(&mut self) -> io::Result<File> {
+    /// Returns a file with the whole input, at its beginning.
+    fn rewindable(&mut self) -> io::Result<File> {
         if let Some(file) = self.regular.take() {
             return Ok(file);
         }
@@ -68,12 +69,12 @@ impl Input {
         Ok(file)
     }
 
-    /// What to call it in messages.
+    /// Returns the name for messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many zeros fill up the last entry, once that has been read.
+    /// Returns the zero bytes appended to the last entry, once it has been read.
     pub(crate) fn padding(&self) -> usize {
         self.padding
     }

@@ -1,4 +1,4 @@
-//! `buddy inspect`: what a codec makes of each entry of a file.
+//! `buddy inspect`: the compressed form of each entry of a file.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -18,14 +18,14 @@ use crate::{input::Input, say};
 
 /// Show how each 128-byte entry of a file compresses
 ///
-/// One line per entry: the encoded length in bits, the size class it falls into, and the encoded stream in
-/// hexadecimal. The classes are zero, b8, s1, s2, s3 and raw: 0, 8, 32, 64, 96 and 128 bytes. A raw entry is
-/// stored as it is, so it has no stream, but its encoded length is still shown. The table shows the first 24
-/// bytes of a stream; jsonl has all of them.
+/// Prints one line per entry: the encoded length in bits, its size class, and the encoded stream in
+/// hexadecimal. The classes are zero, b8, s1, s2, s3 and raw: 0, 8, 32, 64, 96 and 128 bytes. A raw
+/// entry is stored uncompressed and has no stream, but its encoded length is shown. The table shows
+/// the first 24 bytes of a stream; jsonl has all of it.
 ///
-/// A file whose length is no multiple of 128 has zeros appended to its last entry. A codec that keeps
-/// parameters per allocation (fvc, bf16) is trained on a sample of the whole input first; the others read it piece
-/// by piece. An entry in layout B or C of bf16 says so in jsonl.
+/// The last entry is zero-padded to 128 bytes. A codec with parameters per allocation (fvc, bf16)
+/// is first trained on a sample of the whole input; the others need one pass. jsonl also names the
+/// layout of an entry if it is B or C of bf16.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Inspect {
@@ -36,7 +36,7 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "NAME", default_value = "bpc", value_parser = codec_parser())]
     codec: CodecKind,
 
-    /// Form of the output
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -49,24 +49,24 @@ Examples:
   One JSON object per entry:
     buddy inspect dump.bin --format jsonl
 
-  Whatever another program writes:
+  Output of another program:
     head -c 4096 /dev/urandom | buddy inspect -";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Columns to read, and a summary on stderr
+    /// Readable columns, and a summary on stderr
     Table,
     /// One JSON object per line
     Jsonl,
 }
 
-/// Takes the name of any codec there is.
+/// Returns a parser of codec names.
 fn codec_parser() -> impl TypedValueParser<Value = CodecKind> {
     PossibleValuesParser::new(CodecKind::ALL.map(CodecKind::name)).try_map(|name| name.parse::<CodecKind>())
 }
 
 impl Inspect {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let mut input = Input::open(&self.file)?;
         let summary = if self.codec.learns() {
@@ -87,12 +87,12 @@ impl Inspect {
             ));
         }
         if self.format == Format::Table {
-            summary.say(self.codec);
+            summary.print(self.codec);
         }
         Ok(())
     }
 
-    /// Prints a line for each entry, and counts them.
+    /// Prints a line for each entry and counts them.
     fn print(&self, codec: Codec, entries: impl Iterator<Item = Result<Entry>>) -> Result<Summary> {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         let mut summary = Summary { parameter_bytes: codec.parameter_bytes(), ..Summary::default() };
@@ -113,10 +113,10 @@ impl Inspect {
 
 const STDOUT: &str = "cannot write to stdout";
 
-/// Entries, evenly spaced, that a codec is trained on: enough for its few parameters, and quick.
+/// Evenly spaced entries that a codec is trained on: enough for its few parameters, and quick.
 const SAMPLE: usize = 1 << 14;
 
-/// What is said of one entry; as JSON, exactly these fields in this order. The layout is said where it is not A.
+/// One entry's output; as JSON, exactly these fields in this order. Layout A is omitted.
 #[derive(Serialize)]
 struct Line<'a> {
     entry: u64,
@@ -146,7 +146,7 @@ impl<'a> Line<'a> {
         out.write_all(b"\n")
     }
 
-    /// A row of the table, after the head of the table for the first one.
+    /// Writes a row of the table; the first row writes the header too.
     fn write_row(&self, out: &mut impl Write) -> io::Result<()> {
         const DIGITS: usize = 48;
         if self.entry == 0 {
@@ -162,12 +162,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// How much of the entry's four sectors a class fills.
+/// Draws the share of the entry's four sectors that `class` fills.
 fn bar(class: SizeClass) -> &'static str {
     ["····", "▪···", "■···", "■■··", "■■■·", "■■■■"][class.index()]
 }
 
-/// Replaces `hex` by the bytes in hexadecimal.
+/// Replaces `hex` with the bytes in hexadecimal.
 fn write_hex(bytes: &[u8], hex: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -175,7 +175,7 @@ fn write_hex(bytes: &[u8], hex: &mut String) {
     hex.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
 }
 
-/// Entries by class, and what the codec keeps beside them.
+/// Counts of entries by class, and the size of the codec's parameters.
 #[derive(Default)]
 struct Summary {
     counts: [u64; SizeClass::ALL.len()],
@@ -195,8 +195,8 @@ impl Summary {
         SizeClass::ALL.map(|class| self.counts[class.index()] * class.bytes() as u64).iter().sum()
     }
 
-    /// Prints the counts and the ratio on stderr.
-    fn say(&self, kind: CodecKind) {
+    /// Prints counts and ratio to stderr.
+    fn print(&self, kind: CodecKind) {
         let counts = SizeClass::ALL.map(|class| format!("{class} {}", self.counts[class.index()]));
         let (bytes, stored) = (self.entries() * ENTRY_BYTES as u64, self.stored_bytes());
         let ratio = match stored {
@@ -204,11 +204,11 @@ impl Summary {
             _ => format!("ratio {:.2}", bytes as f64 / stored as f64),
         };
         say(format_args!("{} entries: {}", self.entries(), counts.join(", ")));
-        let beside = match self.parameter_bytes {
+        let parameters = match self.parameter_bytes {
             0 => String::new(),
-            1 => ", 1 byte of parameters beside them".to_owned(),
-            bytes => format!(", {bytes} bytes of parameters beside them"),
+            1 => ", plus 1 byte of parameters".to_owned(),
+            bytes => format!(", plus {bytes} bytes of parameters"),
         };
-        say(format_args!("{kind}: {bytes} bytes in {stored}, {ratio}{beside}"));
+        say(format_args!("{kind}: {bytes} bytes in {stored}, {ratio}{parameters}"));
     }
 }

@@ -1,15 +1,18 @@
-//! `buddy`: Buddy Compression on the command line, as a library, so that the Python package brings the command too.
+//! The `buddy` command as a library, so that the Python package can provide the command too.
 //!
-//! Thin: each verb has a file of its own that parses its arguments, calls the library crates and prints. Data
-//! goes to stdout and talk to stderr; the exit code is 0 for done, 1 for could not, 2 for wrong usage, 130 for interrupted.
+//! Each verb has its own file, which parses its arguments, calls the library crates and prints.
+//! Data goes to stdout, messages to stderr. The exit code is 0 for success, 1 for failure, 2 for
+//! wrong usage and 130 for an interruption.
 
 #![forbid(unsafe_code)]
-// `println!` panics where the reader has gone; `output::print` is an error that ends the command well.
+// `println!` panics on a closed pipe; `output::print` returns an error, which ends the command
+// cleanly.
 #![deny(clippy::print_stdout)]
 
 mod analyze;
 mod bench;
 mod completions;
+mod display;
 mod gpu;
 mod input;
 mod inspect;
@@ -20,7 +23,6 @@ mod output;
 mod profile;
 mod progress;
 mod reproduce;
-mod showing;
 mod simulate;
 mod specs;
 mod sweep;
@@ -28,7 +30,7 @@ mod trace;
 mod watch;
 mod workload;
 
-pub use showing::width;
+pub use display::width;
 
 use std::{
     ffi::OsString,
@@ -38,10 +40,10 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-/// Compressed GPU memory that never moves
+/// Compressed GPU memory with fixed addresses
 ///
-/// Buddy Compression cuts memory into 128-byte entries, compresses each one, and keeps what does not fit its
-/// share of device memory in a fixed slot of a larger, slower memory.
+/// Buddy Compression splits memory into 128-byte entries, compresses each one, and stores the part
+/// that does not fit its share of device memory in a fixed slot of a larger, slower memory.
 #[derive(Parser)]
 #[command(version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Command {
@@ -52,11 +54,11 @@ struct Command {
 const AFTER_HELP: &str = "\
 Examples:
   buddy analyze model.safetensors --html page.html
-  buddy profile -- ./my_program its arguments
+  buddy profile -- ./my_program arg1 arg2
   buddy simulate cg --sweep mode=ideal,buddy
   buddy reproduce --quick --out out
 
-Exit codes: 0 done, 1 could not, 2 wrong usage, 130 interrupted.";
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.";
 
 #[derive(Subcommand)]
 enum Verb {
@@ -78,17 +80,17 @@ enum Verb {
     Man(man::Man),
 }
 
-/// Does what the arguments say, the program's name first, and returns the exit code.
+/// Runs the command with these arguments, the program's name first, and returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let command = match Command::try_parse_from(arguments) {
         Ok(command) => command,
-        Err(said) => {
-            // Help and version come this way too; nobody may be reading.
-            let _ = said.print();
-            return said.exit_code() as u8;
+        Err(message) => {
+            // Help and version arrive here too; stderr or stdout may be closed.
+            let _ = message.print();
+            return message.exit_code() as u8;
         }
     };
-    // A program that is watched gets the signals itself.
+    // A program started by the verb handles signals itself.
     if !command.verb.runs_a_program()
         && let Err(error) = ctrlc::set_handler(stop)
     {
@@ -120,12 +122,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             1
         }
     };
-    // A verb that finishes by itself was interrupted all the same.
+    // A verb that stopped gracefully was interrupted all the same.
     if INTERRUPTED.load(Ordering::Relaxed) { INTERRUPT_CODE } else { code }
 }
 
 impl Verb {
-    /// Whether it runs a program of the user's, whose signals and exit code are its own.
+    /// Returns whether the verb runs a user's program, which then handles signals and sets the exit
+    /// code.
     fn runs_a_program(&self) -> bool {
         match self {
             Self::Watch(_) => true,
@@ -135,28 +138,29 @@ impl Verb {
     }
 }
 
-/// Whether the verb finishes by itself when it is interrupted, and whether it should now.
-static FINISHES: AtomicBool = AtomicBool::new(false);
+/// True while the verb handles an interruption itself.
+static STOPS_GRACEFULLY: AtomicBool = AtomicBool::new(false);
+/// True after an interruption.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// The code that shells give for Ctrl-C: 128 and the signal's number.
+/// Exit code after Ctrl-C: 128 plus the signal number, as in shells.
 const INTERRUPT_CODE: u8 = 130;
 
-/// Ends an interrupted process without a half-written file, with the code that shells give for Ctrl-C. A verb that
-/// finishes by itself is left alone the first time.
+/// Handles Ctrl-C: removes partial files and exits. A verb that stops gracefully gets the first
+/// interruption as the flag [`INTERRUPTED`].
 fn stop() {
-    if FINISHES.load(Ordering::Relaxed) && !INTERRUPTED.swap(true, Ordering::Relaxed) {
+    if STOPS_GRACEFULLY.load(Ordering::Relaxed) && !INTERRUPTED.swap(true, Ordering::Relaxed) {
         return;
     }
     buddy_snapshot::discard_partial();
     std::process::exit(INTERRUPT_CODE.into());
 }
 
-/// Prints one line on stderr. Nobody may be reading there, and that is no reason to fail.
+/// Prints one line on stderr, and ignores a closed stderr.
 fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", buddy_core::visible(&line.to_string().replace('\n', " ")));
 }
 
-/// Whether the reader of our stdout has gone, as in `buddy ... | head -1`: it has what it wanted.
+/// Returns whether the reader of stdout has closed it, as in `buddy ... | head -1`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

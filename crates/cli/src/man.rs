@@ -1,4 +1,4 @@
-//! `buddy man`: the help of every verb as pages for `man`.
+//! `buddy man`: manual pages of all verbs.
 
 use std::{
     fs, io,
@@ -8,27 +8,27 @@ use std::{
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory};
 
-/// Write a manual page of the command and of each verb
+/// Write manual pages of the command and each verb
 #[derive(Args)]
 #[command(after_help = "Examples:\n  buddy man ~/.local/share/man/man1 && man buddy-profile")]
 pub(crate) struct Man {
-    /// The folder that gets them; made if it is missing
+    /// Folder to write to; created if missing
     folder: PathBuf,
 }
 
 impl Man {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let cannot = || format!("cannot write manual pages to {}", self.folder.display());
         fs::create_dir_all(&self.folder).with_context(cannot)?;
         let mut command = crate::Command::command().disable_help_subcommand(true);
-        // Names of pages, such as buddy-trace-info.
+        // Sets the names of pages, such as buddy-trace-info.
         command.build();
         write_pages(&command, &self.folder).with_context(cannot)
     }
 }
 
-/// Writes the page of a command, and those of its verbs.
+/// Writes the page of a command and of its subcommands.
 fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         write_pages(verb, folder)?;
@@ -48,7 +48,7 @@ fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
     fs::write(folder.join(man.get_filename()), page)
 }
 
-/// What help shows after the options, its lines as they are: most are commands to copy.
+/// Returns the text after the options, preformatted because most lines are commands to copy.
 fn notes(command: &clap::Command) -> String {
     let Some(text) = command.get_after_long_help().or(command.get_after_help()) else { return String::new() };
     let text = text.to_string();

@@ -1,4 +1,4 @@
-//! What a verb writes: files, looked at before the work and written after it, or stdout for `-`.
+//! Output files: checked before the work, written after it; `-` is stdout.
 
 use std::{
     collections::HashSet,
@@ -10,8 +10,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use buddy_snapshot::write_atomic;
 
-/// Looks for what cannot be written before hours of reading, not after. The outputs come with the names of their
-/// options; the inputs are never overwritten.
+/// Checks that all outputs can be written, before long work starts. Outputs come with the names of
+/// their options; an input is never overwritten.
 pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)], inputs: &[PathBuf]) -> Result<()> {
     let inputs: HashSet<PathBuf> = inputs.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let given: Vec<(&str, &PathBuf)> =
@@ -31,31 +31,31 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)], inputs: &[PathBuf]) ->
 fn check_file(path: &Path, inputs: &HashSet<PathBuf>) -> Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !dir.is_dir() {
-        bail!("{}: there is no directory {}", path.display(), dir.display());
+        bail!("{}: no such directory: {}", path.display(), dir.display());
     }
     if path.is_dir() {
-        bail!("{}: this is a directory; give the name of a file", path.display());
+        bail!("{}: is a directory; give a file name", path.display());
     }
     if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
-        bail!("{}: this file is read; give another name to write to", path.display());
+        bail!("{}: is an input; write to another file", path.display());
     }
     Ok(())
 }
 
-/// Makes a folder, unless it is there.
+/// Creates a folder if it does not exist.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     if path.is_file() {
-        bail!("{}: this is a file; give the name of a folder", path.display());
+        bail!("{}: is a file; give a folder name", path.display());
     }
-    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))
+    fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))
 }
 
-/// Whether a path stands for stdout. What a person would read is left out then.
+/// Returns whether the path is `-`, which stands for stdout. The table for readers is then omitted.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Writes a text, whole or not at all; to stdout for `-`.
+/// Writes a text atomically; to stdout for `-`.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     match is_stdout(path) {
         true => print(text),

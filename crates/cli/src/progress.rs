@@ -10,31 +10,31 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{INTERRUPTED, say};
 
-/// Counts bytes or steps. Short work never shows it, and neither does a stderr that is no terminal.
+/// Progress in bytes or steps. Hidden during the first second and if stderr is not a terminal.
 pub(crate) struct Bar {
     bar: ProgressBar,
     started: Instant,
 }
 
 impl Bar {
-    /// A bar for this many bytes.
+    /// Creates a bar for `bytes` bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         Self::with(bytes, "{bar:32} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left")
     }
 
-    /// A bar for this many steps of a program.
+    /// Creates a bar for `steps` steps of a program.
     pub(crate) fn steps(steps: u64) -> Self {
         Self::with(steps, "{bar:32} step {pos} of {len}, {elapsed}, {eta} left")
     }
 
-    /// A bar for so many parts of a way, with words beside it.
+    /// Creates a bar of `parts` parts with a message.
     pub(crate) fn parts(parts: u64) -> Self {
         Self::with(parts, "{bar:32} {msg}, {elapsed}")
     }
 
-    /// How far it is, and the words.
-    pub(crate) fn set(&self, done: u64, words: String) {
-        self.bar.set_message(words);
+    /// Sets the position and the message.
+    pub(crate) fn set(&self, done: u64, message: String) {
+        self.bar.set_message(message);
         self.add(done.saturating_sub(self.bar.position()));
     }
 
@@ -44,7 +44,7 @@ impl Bar {
         Self { bar, started: Instant::now() }
     }
 
-    /// That many more are done.
+    /// Advances by `done`.
     pub(crate) fn add(&self, done: u64) {
         if self.bar.is_hidden() && self.started.elapsed() > Duration::from_secs(1) {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -52,12 +52,12 @@ impl Bar {
         self.bar.inc(done);
     }
 
-    /// Prints something while the bar is away.
-    pub(crate) fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
+    /// Hides the bar while `print` runs.
+    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -67,18 +67,19 @@ impl Bar {
 pub(crate) struct TimeLeft {
     bar: ProgressBar,
     begin: Instant,
-    /// At least so long between two lines, and when the last one was written.
+    /// Minimum time between two lines.
     every: Duration,
+    /// Time of the last line.
     last: Mutex<Option<Instant>>,
 }
 
 impl TimeLeft {
-    /// With a line for every piece of work.
+    /// Prints a line for every piece of work.
     pub(crate) fn new() -> Self {
         Self::with_lines_every(Duration::ZERO)
     }
 
-    /// With lines at least so long apart, for work in thousands of pieces.
+    /// Prints lines at least `every` apart, for work in thousands of pieces.
     pub(crate) fn with_lines_every(every: Duration) -> Self {
         let bar = ProgressBar::new(1000);
         let style = ProgressStyle::with_template("{bar:32} {percent}%, {msg}");
@@ -86,12 +87,12 @@ impl TimeLeft {
         Self { bar, begin: Instant::now(), every, last: Mutex::new(None) }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Whether it is time for another line.
+    /// Returns whether the next line is due, and if so notes the time.
     fn is_due(&self) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let due = last.is_none_or(|last| last.elapsed() >= self.every);
@@ -101,7 +102,7 @@ impl TimeLeft {
         due
     }
 
-    /// The time left if it goes on as before; nothing before there is anything to go by.
+    /// Returns the estimated seconds left; `None` in the first two seconds.
     fn left(&self, progress: &Progress<'_>) -> Option<u64> {
         let passed = self.begin.elapsed().as_secs_f64();
         let known = progress.new > 0.0 && passed > 2.0;

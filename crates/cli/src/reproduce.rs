@@ -16,59 +16,61 @@ use buddy_workloads::ALL;
 use clap::Args;
 
 use crate::{
-    FINISHES,
+    STOPS_GRACEFULLY,
     output::make_folder,
     progress::TimeLeft,
     say,
     sweep::{Jobs, Place},
 };
 
-/// Make every figure and table of the paper, ours beside the paper's, as records and one page
+/// Reproduce every figure and table of the paper, as records and one HTML page
 ///
-/// Runs the ten HPC programs and measures their memory, takes the deep-learning runs from their records, simulates, and
-/// draws. The page is DIR/index.html; every figure is also a record in DIR/records and a picture in DIR/figures.
+/// Runs the ten HPC programs and measures their memory, takes the deep-learning runs from their
+/// records, simulates, and draws each figure next to the paper's numbers. The page is
+/// DIR/index.html. Each figure is also a record in DIR/records and a picture in DIR/figures.
 ///
-/// Finished work is kept: after an interruption the same command goes on where it was. Ctrl-C ends with a page of what
-/// is done.
+/// Finished work is kept: after an interruption the same command continues. Ctrl-C writes a page of
+/// the finished figures.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Reproduce {
-    /// Everything at a tiny scale, in less than two minutes
+    /// Run everything at a tiny scale, in less than two minutes
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// The paper's footprints; takes hours
+    /// Use the paper's footprints; takes hours
     #[arg(long)]
     full: bool,
 
-    /// Only this figure or table; may be given several times
+    /// Make only this figure or table; repeatable
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
-    /// Where everything is written
+    /// Folder to write to
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
-    /// Write the tables and pictures that the pages of this directory ask for
+    /// Update the tables and pictures that the Markdown pages in this folder ask for
     #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "full"])]
     docs: Option<PathBuf>,
 
-    /// Take the recorded training runs from here instead of those that are built in
+    /// Read the recorded training runs from this folder instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     recorded: Option<PathBuf>,
 
-    /// Where programs are run and simulations made
+    /// Where programs and simulations run
     #[arg(long, value_enum, default_value_t = Place::Local)]
     on: Place,
 
     #[command(flatten)]
     jobs: Jobs,
 
-    /// Only one of N parts of the simulations, counted from 1, and no figures: for schedulers that know nothing of this
+    /// Run only shard I of N of the simulations, counted from 1, and draw no figures; for
+    /// schedulers other than Slurm
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 
-    /// With --shard: a part of the programs' runs, which simulations need first
+    /// With --shard: run that shard of the programs, which the simulations need first
     #[arg(long, requires = "shard")]
     programs: bool,
 }
@@ -78,7 +80,7 @@ Examples:
   A first look, in less than two minutes:
     buddy reproduce --quick --out out
 
-  What the documentation shows, in less than 45 minutes on two cores:
+  The results in the documentation, in less than 45 minutes on two cores:
     buddy reproduce --out out
 
   Two figures:
@@ -88,16 +90,16 @@ Examples:
     buddy reproduce --full --on slurm --partition main --out out";
 
 impl Reproduce {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let settings = match (self.quick, self.full) {
             (true, _) => Settings::QUICK,
             (_, true) => Settings::FULL,
             _ => Settings::DEFAULT,
         };
-        FINISHES.store(true, Ordering::Relaxed);
+        STOPS_GRACEFULLY.store(true, Ordering::Relaxed);
         make_folder(&self.out)?;
-        // Shards share a directory; whoever draws has it alone.
+        // Shards share the directory; a run that draws claims it.
         let _claim = if self.shard.is_none() { Some(Claim::new(&self.out)?) } else { None };
         let records = self.out.join("records");
         let engine = self.engine(&settings, &records)?;
@@ -108,7 +110,11 @@ impl Reproduce {
         bar.finish();
         let done = done?;
         if is_shard {
-            return if done.interrupted { bail!("interrupted; the same command goes on") } else { Ok(()) };
+            return if done.interrupted {
+                bail!("interrupted; run the same command to continue")
+            } else {
+                Ok(())
+            };
         }
         output::write(&self.out, &settings, &done)?;
         if let Some(dir) = self.docs.filter(|_| !done.interrupted) {
@@ -122,12 +128,12 @@ impl Reproduce {
         let figures = done.figures.len();
         say(format_args!("{figures} figure{} in {}", if figures == 1 { "" } else { "s" }, page.display()));
         if done.interrupted {
-            bail!("interrupted: the page says what is missing; the same command goes on");
+            bail!("interrupted: the page lists what is missing; run the same command to continue");
         }
         Ok(())
     }
 
-    /// Where the work is done.
+    /// Returns the engine that runs the work.
     fn engine(&self, settings: &Settings, records: &Path) -> Result<Engine> {
         let attempts = self.jobs.attempts;
         if let Some(shard) = self.shard {

@@ -1,4 +1,4 @@
-//! `buddy specs`: the GPUs and links that are built in.
+//! `buddy specs`: the built-in GPUs and links.
 
 use std::io::{self, Write};
 
@@ -6,44 +6,44 @@ use anyhow::{Context, Result};
 use buddy_core::spec::{Gpu, Link};
 use clap::{Args, Subcommand};
 
-/// List GPUs and links, or show every field of one
+/// List the built-in GPUs and links, or print every field of one
 ///
-/// A GPU or a link of your own is a file with all fields, or with `base = "h200"` and those that differ; give its path
-/// wherever a GPU or a link is asked for.
+/// To define your own GPU or link, write a TOML file with all fields, or with `base = "h200"` and
+/// the fields that differ. Pass its path wherever a GPU or link is expected.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Specs {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  What is built in, and all that the model knows of one:
+  All names, and all fields of one:
     buddy specs list
     buddy specs show h200
 
-  A GPU of your own, with twice the L2 of an H200:
+  A custom GPU with twice the L2 of an H200:
     printf 'base = \"h200\"\\nname = \"mine\"\\n[l2]\\nbytes = 125829120\\n' > mine.toml
     buddy specs show mine.toml
     buddy simulate stream --spec mine.toml";
 
 #[derive(Subcommand)]
-enum What {
-    /// The names of the GPUs and links that are built in
+enum Action {
+    /// List the names of the built-in GPUs and links
     List,
-    /// Every field of a GPU or a link as TOML, those of its base included
+    /// Print every field of a GPU or link as TOML, including those of its base
     Show {
-        /// Its name, or the path of its file; a name that both have is the GPU's
+        /// Name or path of a TOML file; if a GPU and a link share a name, the GPU
         name: String,
     },
 }
 
 impl Specs {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
-        let text = match self.what {
-            What::List => {
+        let text = match self.action {
+            Action::List => {
                 let names = |names: Vec<&str>| names.join(", ");
                 format!(
                     "GPUs: {}\nlinks: {}\n",
@@ -51,8 +51,8 @@ impl Specs {
                     names(Link::names().collect())
                 )
             }
-            What::Show { name } if Link::names().any(|link| link == name) => Link::text(&name)?,
-            What::Show { name } => Gpu::text(&name)?,
+            Action::Show { name } if Link::names().any(|link| link == name) => Link::text(&name)?,
+            Action::Show { name } => Gpu::text(&name)?,
         };
         io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
     }

@@ -22,26 +22,28 @@ use tempfile::TempDir;
 
 use crate::{output, say};
 
-/// Watch the memory of a CUDA program while it runs, and record how it compresses
+/// Run a CUDA program and record how its GPU memory compresses
 ///
-/// The program runs as it is: its input, output, signals and exit code are its own. Its allocations are followed and
-/// looked at in place, ten to nineteen times in a run of any length (docs/guide/hpc-programs.md). The record is what `buddy
-/// profile` takes.
+/// The program runs unmodified, with its own input, output, signals and exit code. Its allocations
+/// are tracked and measured on the GPU, ten to nineteen times in a run of any length
+/// (docs/guide/hpc-programs.md). `buddy profile` reads the record.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Watch {
-    /// Write the record here; a process of several, or one with a rank, has that in the name
+    /// File of the record; with several processes or MPI ranks, the process or rank is added to the
+    /// name
     #[arg(long, value_name = "PATH", default_value = "watch.json")]
     out: PathBuf,
 
     #[command(flatten)]
     watching: Watching,
 
-    /// Count which allocations launches are given, and write that beside the record, for `buddy profile --accesses`
+    /// Count the launches that receive each allocation, and write the counts next to the record for
+    /// `buddy profile --accesses`
     #[arg(long)]
     accesses: bool,
 
-    /// The program and its arguments, after `--`
+    /// Program and its arguments, after `--`
     #[arg(last = true, value_name = "PROGRAM", required = true)]
     program: Vec<OsString>,
 }
@@ -52,49 +54,51 @@ Examples:
   buddy watch --kernel gemm --dump snapshots -- python3 train.py
   mpirun -n 4 buddy watch --every-ms 500 -- ./solver input";
 
-/// How a program is watched.
+/// When and how a program's memory is measured.
 #[derive(Args)]
 #[command(next_help_heading = "Watching")]
 pub(crate) struct Watching {
-    /// Look after every N launches at first; as the run goes on, every second snapshot is dropped and N doubled
+    /// Measure after every N launches at first; during the run, every second snapshot is dropped
+    /// and N doubled
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
 
-    /// Look at times instead, after every MS milliseconds at first
+    /// Measure every MS milliseconds at first, instead of by launches
     #[arg(long, value_name = "MS", conflicts_with_all = ["every", "kernel"], value_parser = clap::value_parser!(u64).range(1..))]
     every_ms: Option<u64>,
 
-    /// Count only launches of kernels whose mangled name holds NAME
+    /// Count only launches of kernels whose mangled name contains NAME
     #[arg(long, value_name = "NAME", default_value = "")]
     kernel: String,
 
-    /// Look when the program asks, by buddy_watch_look of include/buddy_watch.h, and keep every snapshot
+    /// Measure when the program calls buddy_watch_look of include/buddy_watch.h, and keep every
+    /// snapshot
     #[arg(long, conflicts_with_all = ["every", "every_ms", "kernel"])]
     asked: bool,
 
-    /// Write full snapshots to this new folder too, as a run
+    /// Also write full snapshots to this new folder, as a run
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
 
-    /// Codecs to measure while it runs: names, or `all` that a GPU can measure
+    /// Codecs to measure while the program runs: names, or `all` that have GPU kernels
     #[arg(long, value_name = "LIST", default_value = "all", hide_possible_values = true, value_delimiter = ',', value_parser = codecs_parser())]
     watch_codecs: Vec<String>,
 
-    /// Keep the program's calls in the log, and the log
+    /// Log the program's calls, and keep the log
     #[arg(long, hide = true)]
     keep_log: bool,
 }
 
-/// What came of a program.
+/// Result of a watched run.
 pub(crate) struct Outcome {
-    /// Its exit code, or 128 and the number of the signal that ended it.
+    /// Exit code, or 128 plus the number of the signal that ended the program.
     pub(crate) code: u8,
     watched: Vec<Watched>,
     counted: bool,
 }
 
 impl Watch {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<u8> {
         output::check(&[("--out", Some(&self.out))], &[])?;
         let outcome = self.watching.run(&self.program, self.accesses)?;
@@ -106,7 +110,7 @@ impl Watch {
             if outcome.counted {
                 let path = path.with_extension("accesses.json");
                 output::write(&path, &watched.accesses_json())?;
-                say(format_args!("  accesses, by the pointers that launches were given: {}", path.display()));
+                say(format_args!("  accesses, by the pointers passed to launches: {}", path.display()));
             }
         }
         Ok(outcome.code)
@@ -114,10 +118,10 @@ impl Watch {
 }
 
 impl Watching {
-    /// Runs a program, watched if that can be, and says what came of it.
+    /// Runs a program and reports its memory; unwatched, with a message, if it cannot be watched.
     pub(crate) fn run(&self, program: &[OsString], accesses: bool) -> Result<Outcome> {
         if let Some(dir) = self.dump.as_ref().filter(|dir| dir.join("run.json").exists()) {
-            bail!("{} holds a run already; name a new folder", dir.display());
+            bail!("{} contains a run already; give a new folder", dir.display());
         }
         let (folder, request) = match self.prepare(program, accesses) {
             Ok(prepared) => prepared,
@@ -132,7 +136,7 @@ impl Watching {
             say(format_args!("buddy watch: the log is in {}", folder.keep().display()));
         }
         if watched.iter().all(|one| one.record().is_none()) {
-            say(format_args!("buddy watch: no memory of a GPU was seen"));
+            say(format_args!("buddy watch: no GPU memory was observed"));
         }
         for one in &watched {
             report(one).lines().for_each(|line| say(format_args!("{line}")));
@@ -141,14 +145,16 @@ impl Watching {
         Ok(Outcome { code: code(status), watched, counted: accesses })
     }
 
-    /// All that watching needs, in a folder of its own.
+    /// Compiles the kernels and writes the request to a temporary folder.
     fn prepare(&self, program: &[OsString], accesses: bool) -> Result<(TempDir, Request)> {
         let kinds: Vec<CodecKind> = self.codecs().collect();
         let groups = survey_groups(&kinds);
         let kernels = kernels(&groups)?;
-        let folder =
-            tempfile::Builder::new().prefix("buddy-watch-").tempdir().context("a temporary folder")?;
-        // In the order of the groups: lessons come in that of the kernels.
+        let folder = tempfile::Builder::new()
+            .prefix("buddy-watch-")
+            .tempdir()
+            .context("cannot create a temporary folder")?;
+        // In the order of the groups, which is that of the kernels.
         let learning = groups.iter().flatten().filter(|kind| kind.learns());
         let request = Request {
             command: program.to_vec(),
@@ -178,14 +184,14 @@ impl Watching {
         }
     }
 
-    /// The codecs to measure, the paper's first.
+    /// Returns the codecs to measure, the paper's first.
     fn codecs(&self) -> impl Iterator<Item = CodecKind> {
         let all = self.watch_codecs.iter().any(|name| name == "all");
         buddy_cuda::codecs()
             .filter(move |kind| all || self.watch_codecs.iter().any(|name| name == kind.name()))
     }
 
-    /// Full snapshots become runs.
+    /// Converts full snapshots to runs.
     fn collect(&self, watched: &[Watched]) -> Result<()> {
         let Some(dir) = &self.dump else { return Ok(()) };
         for one in watched {
@@ -195,7 +201,7 @@ impl Watching {
             let left = if sometimes == 0 {
                 String::new()
             } else {
-                format!("; {sometimes} allocations that do not live throughout are in sometimes/")
+                format!("; {sometimes} allocations that were freed early or made late are in sometimes/")
             };
             say(format_args!("  snapshots: {}{left}", to.display()));
         }
@@ -204,7 +210,7 @@ impl Watching {
 }
 
 impl Outcome {
-    /// The record of the process with the most memory, and what its launches were given if that was counted.
+    /// Returns the record of the process with the most memory, and its access counts if counted.
     pub(crate) fn largest(&self) -> Option<(Record<RunRecord>, Option<String>)> {
         let seen = self.watched.iter().filter(|one| one.record().is_some());
         let largest = seen.max_by_key(|one| one.totals.peak_bytes)?;
@@ -216,13 +222,14 @@ impl Outcome {
     }
 }
 
-/// The environment's name for a library that CUDA loads.
+/// Environment variable with the library that CUDA loads.
 const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The size kernels of every group of codecs for every GPU, from the cache or compiled, a thread each.
+/// Returns the size kernels of each group of codecs for each GPU, from the cache or compiled in
+/// parallel.
 fn kernels(groups: &[Vec<CodecKind>]) -> Result<Vec<(u32, usize, Vec<u8>)>> {
     if let Some(other) = env::var_os(INJECTION) {
-        bail!("{INJECTION} is set, so another tool is to be loaded ({})", other.display());
+        bail!("{INJECTION} is set already, to {}", other.display());
     }
     let mut kernels = Vec::new();
     for architecture in architectures()? {
@@ -258,7 +265,8 @@ fn recorded(watched: &Watched) -> Option<Record<RunRecord>> {
     Some(record)
 }
 
-/// What tells a process from its fellows: its rank, and its number where there is none or several have it.
+/// Returns the unique part of a process's file name: its rank, and its number if the rank is
+/// missing or shared.
 fn suffix(watched: &Watched, all: &[Watched]) -> String {
     let fellows = all.iter().filter(|one| one.rank == watched.rank).count();
     match watched.rank {
@@ -268,7 +276,8 @@ fn suffix(watched: &Watched, all: &[Watched]) -> String {
     }
 }
 
-/// The record's name: with the rank where there is one, with the process's number where there are several.
+/// Returns the path of a process's record: `out`, with a suffix if it has a rank or is one of
+/// several.
 fn named(out: &Path, watched: &Watched, all: &[Watched]) -> PathBuf {
     if watched.rank.is_none() && all.len() == 1 {
         return out.to_owned();
@@ -282,7 +291,7 @@ fn absolute(dir: &Path) -> Result<PathBuf> {
     std::path::absolute(dir).with_context(|| dir.display().to_string())
 }
 
-/// The exit code as shells have it.
+/// Returns the exit code as shells report it.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
@@ -293,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_record_has_a_name_of_its_own() {
+    fn record_names_are_unique() {
         let one = |rank, name: &str| Watched { rank, name: name.to_owned(), ..Watched::default() };
         let named = |all: &[Watched]| -> Vec<String> {
             all.iter().map(|one| named(Path::new("a/run.json"), one, all).display().to_string()).collect()

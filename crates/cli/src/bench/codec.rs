@@ -15,32 +15,33 @@ use serde::{Deserialize, Serialize};
 
 use super::timing::best_seconds;
 
-/// Entries of one piece: 256 KiB, which a second-level cache holds.
+/// Entries per timed piece: 256 KiB, which fits a second-level cache.
 const PIECE: usize = 2048;
-/// Most entries that are timed: 16 MiB.
+/// Limit of timed entries: 16 MiB.
 const MOST: usize = (16 << 20) / ENTRY_BYTES;
 
-/// Time the codecs on one core, beside lz4, zstd and a copy
+/// Time the codecs on one core and compare with lz4, zstd and a copy
 ///
-/// Figures are GB/s of uncompressed bytes on one core, each the best of 15 tries over pieces of 256 KiB. The peers
-/// compress pieces of the same size as one stream; our codecs give access to every 128 bytes.
+/// Speeds are GB/s of uncompressed bytes on one core, the best of 15 runs over pieces of 256 KiB.
+/// lz4 and zstd compress each piece as one stream; our codecs allow random access to every 128
+/// bytes.
 #[derive(Args)]
 #[command(after_help = "Examples:
   buddy bench codec
   buddy bench codec --file model.safetensors --codec bf16")]
 pub(crate) struct Codec {
-    /// Time this file (its first 16 MiB) instead of mixed data
+    /// Time this file (its first 16 MiB) instead of mixed synthetic data
     #[arg(long)]
     file: Option<PathBuf>,
     /// Time only these codecs
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     codec: Vec<CodecKind>,
-    /// Write the figures as a record
+    /// Write the results as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 }
 
-/// The figures of one run.
+/// Results of one run.
 #[derive(Debug, Serialize, Deserialize)]
 struct CodecBench {
     data: String,
@@ -57,7 +58,7 @@ impl RecordKind for CodecBench {
 struct Row {
     name: String,
     ratio: f64,
-    /// GB/s; none for what the peer does not have.
+    /// GB/s; `None` if the codec has no such operation.
     size: Option<f64>,
     encode: f64,
     decode: Option<f64>,
@@ -113,7 +114,7 @@ fn copy(entries: &[Entry]) -> Row {
     }
 }
 
-/// A peer that turns a piece into a vector and back.
+/// Times a compressor that maps a piece to a vector and back.
 fn peer(
     name: &str,
     entries: &[Entry],
@@ -135,9 +136,9 @@ fn peer(
         }
     });
     if let Some(error) = failed {
-        return Err(error.context(format!("{name} cannot read what it wrote")));
+        return Err(error.context(format!("{name} cannot decode its own output")));
     }
-    ensure!(back.concat() == entries.as_flattened(), "{name} gave other bytes back");
+    ensure!(back.concat() == entries.as_flattened(), "{name} decoded different bytes");
     let bytes: usize = packed.iter().map(Vec::len).sum();
     Ok(Row {
         name: name.to_owned(),
@@ -175,9 +176,9 @@ fn ours(kind: CodecKind, entries: &[Entry]) -> Result<Row> {
         failed = failed.take().or(done.err());
     });
     if let Some(error) = failed {
-        bail!("{kind} cannot read what it wrote: {error}");
+        bail!("{kind} cannot decode its own output: {error}");
     }
-    ensure!(back == entries, "{kind} gave other bytes back");
+    ensure!(back == entries, "{kind} decoded different bytes");
     let bytes: usize = nibbles.iter().map(|nibble| nibble.class().bytes()).sum();
     Ok(Row {
         name: kind.name().to_owned(),

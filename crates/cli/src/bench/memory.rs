@@ -1,4 +1,4 @@
-//! `buddy bench memory`: what a Buddy memory adds to its codec.
+//! `buddy bench memory`: cost of a Buddy memory over its codec.
 
 use std::{
     io::{self, Write},
@@ -12,10 +12,11 @@ use buddy_memory::bench::{self, BenchSpec};
 use buddy_snapshot::write_atomic;
 use clap::Args;
 
-/// Stream data through a Buddy memory, beside the codec alone and beside its storage alone
+/// Time reads and writes of a Buddy memory, and compare with its codec and its storage alone
 ///
-/// Writes and reads back a sample of every size class. The table has nanoseconds per 128-byte entry, and how
-/// much more the memory costs than what stands beside it; then what a second thread gains.
+/// Writes and reads back samples of every size class. The table shows nanoseconds per 128-byte
+/// entry, the cost relative to the codec and to the storage alone, and the gain from a second
+/// thread.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +27,7 @@ pub(crate) struct Memory {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1024))]
     mib: u64,
 
-    /// Passes of each kind; the fastest counts
+    /// Passes per measurement; the fastest counts
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
@@ -38,7 +39,7 @@ pub(crate) struct Memory {
     #[arg(long, value_name = "RATIO", default_value_t = Target::X2)]
     target: Target,
 
-    /// Write the record to this file
+    /// Write the record to PATH
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `buddy bench`: our speed beside named peers, in one run.
+//! `buddy bench`: speed compared with named peers in the same run.
 
 mod codec;
 mod memory;
@@ -8,10 +8,10 @@ mod timing;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// Measure our speed beside named peers, in one run
+/// Measure speed on this machine, compared with named peers in the same run
 ///
-/// Every round trip that is timed is verified. Other programs on the machine disturb wall-clock times: compare
-/// within a run, above all with the copy.
+/// Every timed round trip is verified. Other programs disturb wall-clock times, so compare within a
+/// run, best with the copy.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -20,11 +20,11 @@ Examples:
   buddy bench sim")]
 pub(crate) struct Bench {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     Codec(codec::Codec),
     Memory(memory::Memory),
     Sim(sim::Sim),
@@ -32,10 +32,10 @@ enum What {
 
 impl Bench {
     pub(crate) fn run(self) -> Result<()> {
-        match self.what {
-            What::Codec(bench) => bench.run(),
-            What::Memory(bench) => bench.run(),
-            What::Sim(bench) => bench.run(),
+        match self.action {
+            Action::Codec(bench) => bench.run(),
+            Action::Memory(bench) => bench.run(),
+            Action::Sim(bench) => bench.run(),
         }
     }
 }

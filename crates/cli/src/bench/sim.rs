@@ -13,11 +13,11 @@ use buddy_snapshot::write_atomic;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-/// Time the simulator on one core, on four fixed traces
+/// Time the simulator on one core with four fixed traces
 ///
-/// Figures are million warp instructions a second, the best of several tries, on the paper's GPU in ideal mode. Seconds
-/// are those that the core worked for us, where the system tells (Linux), and else those that passed. Beside them stand
-/// the rates of Accel-Sim on a machine of the same kind, measured earlier on traces of the same kinds.
+/// Speeds are millions of warp instructions per second, the best of several runs, on the paper's
+/// GPU in ideal mode. Times are CPU seconds on Linux and wall-clock seconds elsewhere. The last
+/// column is Accel-Sim's speed on similar traces, measured earlier on a similar machine.
 #[derive(Args)]
 #[command(after_help = "Examples:
   buddy bench sim
@@ -26,18 +26,18 @@ pub(crate) struct Sim {
     /// Time only these traces: arithmetic, streaming, mixed, random
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(bench::TRACES))]
     trace: Vec<String>,
-    /// How many times the usual number of instructions
+    /// Multiply the number of instructions by N
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     length: u32,
-    /// How often each is run
+    /// Runs per trace; the fastest counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
-    /// Write the figures as a record
+    /// Write the results as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 }
 
-/// The figures of one run.
+/// Results of one run.
 #[derive(Debug, Serialize, Deserialize)]
 struct SimBench {
     length: u32,
@@ -56,7 +56,7 @@ struct Row {
     cycles: u64,
     seconds: f64,
     million_per_s: f64,
-    /// Million a second of Accel-Sim; none where there is no such trace.
+    /// Accel-Sim's speed in million instructions per second; `None` without a matching trace.
     accel_sim: Option<f64>,
 }
 

@@ -1,12 +1,13 @@
-//! Times that a busy machine disturbs little.
+//! Timing that tolerates a busy machine.
 
 use std::{ops::Range, time::Instant};
 
-/// Times one piece this often and keeps the best.
+/// Runs per piece; the fastest counts.
 const REPEATS: usize = 15;
 
-/// Seconds that `work` takes over `0..count` on an undisturbed core: the sum, over pieces of `piece`, of the best of
-/// several tries. A piece is short, so that at least one of its tries is likely to run without a task switch.
+/// Returns the seconds of `work` over `0..count` on an undisturbed core: the sum, over pieces of
+/// `piece`, of the fastest run. Pieces are short, so one run of each is likely to finish without a
+/// task switch.
 pub(crate) fn best_seconds(count: usize, piece: usize, mut work: impl FnMut(Range<usize>)) -> f64 {
     let mut total = 0.0;
     for start in (0..count).step_by(piece) {

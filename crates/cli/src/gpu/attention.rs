@@ -1,4 +1,4 @@
-//! `buddy gpu attention`: keys and values in compressed memory.
+//! `buddy gpu attention`: attention over a compressed KV cache.
 
 use std::{
     io::{self, Write},
@@ -12,10 +12,10 @@ use clap::Args;
 
 #[derive(Args)]
 pub(super) struct Attention {
-    /// Random shapes to verify first
+    /// Number of random shapes to verify first
     #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     checks: u32,
-    /// Write the figures as a record
+    /// Write the results as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 }
@@ -26,7 +26,7 @@ impl Attention {
         writeln!(
             out,
             "{:<48} {:>10} {:>10} {:>6} {:>7} {:>10} {:>8}",
-            "what", "packed us", "plain us", "ratio", "bytes", "append us", "read us"
+            "case", "packed us", "plain us", "ratio", "bytes", "append us", "read us"
         )?;
         let mut failed = None;
         let report = buddy_gpu_lab::attention(gpu, self.checks, |row| {

@@ -1,4 +1,4 @@
-//! `buddy gpu cg`: a sparse solver whose matrix may be larger than the GPU's memory.
+//! `buddy gpu cg`: a sparse solver whose matrix may be larger than GPU memory.
 
 use std::{
     io::{self, Write},
@@ -12,21 +12,23 @@ use clap::Args;
 
 use crate::progress::Bar;
 
-/// Solve a sparse system by conjugate gradients, its matrix packed; beside it with the plain matrix, where that fits
+/// Solve a sparse system by conjugate gradients with a packed matrix, and with the plain one if it
+/// fits
 ///
-/// One implicit step of heat conduction in a cube of n x n x n cells with cold walls: 27 elements to a row, of three different values.
-/// The matrix is stored, at 4.1 bytes an element where plain ones take 12, so that it may be larger than the GPU's memory: --n 896 needs
-/// 256 GB plain and 103 GB here. The solution is that of the plain matrix to the bit, and its true residual is computed from the
-/// definition of the system.
+/// Solves one implicit step of heat conduction in a cube of n x n x n cells with cold walls. Each
+/// row has 27 elements with three different values. The packed matrix takes 4.1 bytes per element
+/// instead of 12, so the plain one may exceed GPU memory: --n 896 needs 256 GB plain and 103 GB
+/// packed. The solution equals that of the plain matrix bit for bit. The true residual is computed
+/// from the definition of the system.
 #[derive(Args)]
 pub(super) struct Cg {
-    /// Cells of the cube's side
+    /// Cells per side of the cube
     #[arg(long, default_value_t = 384, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(i64::from(*CG_CELLS.start())..=i64::from(*CG_CELLS.end())))]
     n: u32,
-    /// End at this residual, as a share of the right-hand side's norm
+    /// Stop at this residual relative to the norm of the right-hand side
     #[arg(long, default_value_t = 1e-8, value_name = "NUMBER", value_parser = super::between(LEAST..=1.0))]
     tolerance: f64,
-    /// Give up after so many iterations
+    /// Maximum number of iterations
     #[arg(long, default_value_t = 1000, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
     /// Write the result as a record
@@ -34,9 +36,9 @@ pub(super) struct Cg {
     json: Option<PathBuf>,
 }
 
-/// Doubles cannot show that a residual is smaller than this.
+/// Smallest relative residual that double precision can confirm.
 const LEAST: f64 = 1e-12;
-/// Parts of the bar to a tenfold smaller residual.
+/// Progress-bar steps per decade of the residual.
 const PARTS: f64 = 16.0;
 
 impl Cg {
@@ -58,7 +60,7 @@ fn print(out: &mut impl Write, report: &CgReport) -> Result<()> {
     let gb = |bytes: u64| bytes as f64 / 1e9;
     writeln!(
         out,
-        "{}: {}^3 cells, {} elements; matrix and vectors {:.1} GB plain, {:.1} GB here; plain is {:.2} times the {:.1} GB of the GPU",
+        "{}: {}^3 cells, {} elements; matrix and vectors {:.1} GB plain, {:.1} GB packed; plain is {:.2} times the {:.1} GB of the GPU",
         report.gpu,
         report.n,
         report.elements,
@@ -76,7 +78,7 @@ fn print(out: &mut impl Write, report: &CgReport) -> Result<()> {
     match (&report.plain, report.ratio()) {
         (Some(plain), Some(ratio)) => {
             print_run(out, "plain", plain)?;
-            writeln!(out, "{ratio:.2} times as fast as plain; the solution is the same to the bit")?;
+            writeln!(out, "{ratio:.2} times as fast as plain; the solutions are bit-identical")?;
         }
         _ => writeln!(out, "plain    does not fit")?,
     }

@@ -1,4 +1,4 @@
-//! `buddy gpu correlate`: the simulator beside a card.
+//! `buddy gpu correlate`: the simulator compared with a real GPU.
 
 use std::{
     io::{self, Write},
@@ -15,39 +15,43 @@ use clap::Args;
 
 use crate::{output, progress::Bar, say};
 
-/// Compare the simulator with a card, kernel by kernel
+/// Compare the simulator with a real GPU, kernel by kernel
 ///
-/// Small kernels of our own, one behaviour each, are compiled by NVRTC, timed on this GPU, traced from their machine code
-/// (which needs nvdisasm of the CUDA toolkit), and run on the model of the card. With --traces, no GPU is needed: the folder
-/// holds traces and measured.json, a list with for each its file (trace), its time (cycles or ns), and if wanted its group and
-/// whether its caches were warm. --save keeps what was measured in such a folder.
+/// Small built-in kernels, each with one behaviour, are compiled by NVRTC, timed on this GPU,
+/// traced from their machine code (needs nvdisasm of the CUDA toolkit) and simulated on the model
+/// of the GPU.
+///
+/// With --traces no GPU is needed: the folder holds traces and measured.json, a list with the file
+/// (trace) and time (cycles or ns) of each kernel, and optionally its group and whether its caches
+/// were warm. --save writes such a folder.
 #[derive(Args)]
 #[command(after_help = "Examples:
   buddy gpu correlate --save micro --json micro.json
   buddy gpu correlate --traces micro --spec h200 --html micro.html")]
 pub(super) struct Correlate {
-    /// Compare with what a folder holds: traces and measured.json
+    /// Compare with the traces and measured.json in this folder
     #[arg(long, value_name = "DIR", conflicts_with = "save")]
     traces: Option<PathBuf>,
-    /// Keep traces and times in this new folder
+    /// Save traces and times to this new folder
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
-    /// Model: p100, titan-xp, v100, a100, h200, gh200 or a TOML file; without it, that of the GPU's name
+    /// Model: p100, titan-xp, v100, a100, h200, gh200 or a TOML file [default: matched by the GPU's
+    /// name]
     #[arg(long, value_name = "GPU")]
     spec: Option<String>,
-    /// What the traces are, in a few words
+    /// Short description of the traces
     #[arg(long, value_name = "TEXT")]
     what: Option<String>,
-    /// The card that measured.json is of
+    /// Name of the GPU that measured.json was recorded on
     #[arg(long, value_name = "NAME", requires = "traces")]
     card: Option<String>,
-    /// Only start each small kernel once, under a profiler that counts what they do
+    /// Launch each kernel once and do nothing else, for use under a profiler
     #[arg(long, conflicts_with_all = ["traces", "save", "json", "html"])]
     once: bool,
     /// Write the comparison as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
-    /// Write a page with the picture and the tables
+    /// Write an HTML page with the chart and the tables
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
 }
@@ -79,7 +83,7 @@ impl Correlate {
             None => known(&card).with_context(|| {
                 let names: Vec<&str> = spec::Gpu::names().collect();
                 format!(
-                    "no model is called after {card}; give --spec, one of {} or a TOML file",
+                    "no model matches {card}; give --spec with one of {} or a TOML file",
                     names.join(", ")
                 )
             })?,
@@ -87,7 +91,7 @@ impl Correlate {
         spec::Gpu::named(&spec)?;
         let folder = match &self.save {
             Some(folder) if folder.exists() => {
-                bail!("{} is there already; give a new folder", folder.display())
+                bail!("{} exists already; give a new folder", folder.display())
             }
             Some(folder) => folder.clone(),
             None => std::env::temp_dir().join(format!("buddy-correlate-{}", std::process::id())),
@@ -121,7 +125,7 @@ impl Correlate {
                 panels(&found).into_iter().filter(|panel| matches!(panel, Panel::Chart(_))).collect();
             let figure = Figure { name: "correlation".to_owned(), panels, ..Figure::default() };
             let pictures: String = figure_files(&figure).into_iter().map(|(_, svg)| svg).collect();
-            let title = format!("The simulator beside {}", found.card);
+            let title = format!("The simulator compared with {}", found.card);
             let page =
                 Page::new(&title, "Each point is a kernel; lines mark equality, 20% and a factor of two.")
                     .section("Kernels", &summary(&found).join("; "), &pictures)
@@ -147,7 +151,7 @@ fn print(found: &Correlation) -> Result<()> {
     Ok(())
 }
 
-/// The model whose name is a word of the card's, the longest first: a GH200 is no H200.
+/// Returns the model whose name is part of `card`, longest names first (GH200 contains H200).
 fn known(card: &str) -> Option<String> {
     let card = card.to_lowercase().replace(' ', "-");
     let mut names: Vec<&str> = spec::Gpu::names().collect();

@@ -1,4 +1,4 @@
-//! `buddy gpu fused` and `buddy gpu headers`: compressed memory in kernels of one's own.
+//! `buddy gpu fused` and `buddy gpu headers`: compressed memory in custom kernels.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args)]
 pub(super) struct Fused {
-    /// Only these examples
+    /// Run only these examples
     #[arg(long, value_enum, value_name = "NAME", num_args = 1..)]
     only: Vec<Name>,
-    /// Write the figures as a record
+    /// Write the results as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 }
@@ -32,7 +32,7 @@ enum Name {
 
 #[derive(Args)]
 pub(super) struct Headers {
-    /// The folder, made if it is not there
+    /// Folder to write to; created if missing
     dir: PathBuf,
 }
 
@@ -42,14 +42,14 @@ impl Fused {
         writeln!(
             out,
             "{:<58} {:>9} {:>9} {:>9} {:>6} {:>9} {:>7} {:>7}  {:<15} against",
-            "what", "fused us", "overlap", "plain us", "ratio", "twin us", "saved", "memory", "limiter"
+            "case", "fused us", "overlap", "plain us", "ratio", "twin us", "saved", "memory", "limiter"
         )?;
         let mut failed = None;
         let examples: Vec<Example> = match self.only.as_slice() {
             [] => vec![Example::Stencil, Example::Spmv, Example::Product, Example::Linear],
             only => only.iter().map(|&name| name.into()).collect(),
         };
-        // The record is whole after every row: what comes later may end the run.
+        // The record is saved after every row, because a later kernel may end the run.
         let mut printed = 0;
         let report = buddy_gpu_lab::fused(gpu, &examples, |report| {
             let print = match report.rows.get(printed) {
@@ -75,25 +75,22 @@ impl Fused {
         )?;
         let wrong = report.wrong.len();
         super::record(self.json.as_deref(), report)?;
-        ensure!(
-            wrong == 0,
-            "{wrong} of the kernels gave wrong results or none: the lines with WRONG say which"
-        );
+        ensure!(wrong == 0, "{wrong} kernels gave wrong results or none; see the lines marked WRONG");
         Ok(())
     }
 }
 
-/// The newest of those that are wrong.
+/// Prints the newest failure.
 fn print_wrong(out: &mut impl Write, report: &FusedReport) -> Result<()> {
     let Some(wrong) = report.wrong.last() else { return Ok(()) };
     Ok(writeln!(out, "{:<58} WRONG: {}", wrong.what, wrong.why)?)
 }
 
-/// Linear layers, all matrices together.
+/// Prints the summary of linear layers over all matrices.
 fn print_summaries(out: &mut impl Write, report: &FusedReport) -> Result<()> {
     let summaries = report.summaries();
     if !summaries.is_empty() {
-        writeln!(out, "linear layers, geomean over matrices, times as fast as what each is compared with")?;
+        writeln!(out, "linear layers, geomean over matrices, speedup over each baseline")?;
         writeln!(
             out,
             "{:>8} {:>8} {:>8} {:>16} {:>8} {:>12}",
@@ -144,7 +141,7 @@ fn print_row(out: &mut impl Write, row: &FusedRow) -> Result<()> {
 
 impl Headers {
     pub(super) fn run(self) -> Result<()> {
-        fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
+        fs::create_dir_all(&self.dir).with_context(|| format!("cannot create {}", self.dir.display()))?;
         let constants = buddy_cuda::constants_header();
         let headers = Source::headers().iter().copied().chain([("buddy_constants.cuh", constants.as_str())]);
         for (name, text) in headers {

@@ -1,4 +1,4 @@
-//! `buddy gpu`: the memory on a real GPU. Needs a GPU and its driver; without, it says so and ends with 1.
+//! `buddy gpu`: compressed memory on a real GPU. Without a GPU or driver it fails with exit code 1.
 
 mod attention;
 mod cg;
@@ -29,7 +29,7 @@ use soak::Soak;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Use a real GPU: what it is, whether it is exact, how fast it is
+/// Test, benchmark and use compressed memory on a real GPU
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,35 +40,35 @@ Examples:
   buddy gpu headers include")]
 pub(crate) struct GpuVerb {
     #[command(subcommand)]
-    what: What,
-    /// Which GPU, counted from 0
+    action: Action,
+    /// Index of the GPU
     #[arg(long, global = true, default_value_t = 0, value_name = "NUMBER")]
     device: usize,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// Say what the GPU is
+enum Action {
+    /// Show the GPU's properties
     Info(Info),
-    /// Compare the GPU with the CPU, to the bit: every codec, every target
+    /// Compare every codec and target on the GPU with the CPU, bit for bit
     Test(Test),
-    /// Measure the GPU, beside a copy in the same run
+    /// Measure codec and memory speed on the GPU, relative to a copy in the same run
     Bench(Bench),
-    /// Measure kernels that work in compressed memory, beside the same work in plain memory
+    /// Measure kernels that read compressed memory, relative to the same kernels on plain memory
     Fused(Fused),
     Correlate(Correlate),
-    /// Measure attention over keys and values in compressed memory, beside the same kernel on plain memory
+    /// Measure attention over a compressed KV cache, relative to the same kernel on plain memory
     Attention(Attention),
     Large(Large),
     Soak(Soak),
     Cg(Cg),
-    /// Write the headers for CUDA kernels of your own
+    /// Write the CUDA headers for custom kernels
     Headers(Headers),
 }
 
 #[derive(Args)]
 struct Info {
-    /// Write it as JSON
+    /// Write the properties as JSON
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 }
@@ -78,10 +78,10 @@ struct Test {
     /// GiB of data to compare
     #[arg(long, default_value = "10", value_name = "NUMBER", value_parser = between(1e-3..=1e6))]
     gib: f64,
-    /// Compare a few MiB only, as under a memory checker
+    /// Compare only a few MiB, for use under a memory checker
     #[arg(long, conflicts_with = "gib")]
     small: bool,
-    /// Compare these codecs only
+    /// Compare only these codecs
     #[arg(long, value_delimiter = ',', value_name = "CODEC", value_parser = with_kernels)]
     only: Vec<CodecKind>,
     /// Write the result as a record
@@ -94,46 +94,46 @@ struct Bench {
     /// GiB of data to measure with
     #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = between(1e-3..=1e6))]
     gib: f64,
-    /// Measure these codecs only
+    /// Measure only these codecs
     #[arg(long, value_delimiter = ',', value_name = "CODEC", value_parser = with_kernels)]
     only: Vec<CodecKind>,
-    /// Write the figures as a record
+    /// Write the results as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 }
 
-/// A codec that has kernels.
+/// Parses the name of a codec that has GPU kernels.
 fn with_kernels(text: &str) -> Result<CodecKind, String> {
     let known = || buddy_cuda::codecs().map(CodecKind::name).collect::<Vec<_>>().join(", ");
     let found = buddy_cuda::codecs().find(|kind| kind.name() == text);
-    found.ok_or_else(|| format!("no codec '{text}' has kernels; those that have are {}", known()))
+    found.ok_or_else(|| format!("codec '{text}' has no GPU kernels; codecs with kernels: {}", known()))
 }
 
-/// A number in a range, refused before anything is begun.
+/// Returns a parser of numbers in `range`.
 fn between(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync {
     move |text| match text.parse::<f64>() {
         Ok(number) if range.contains(&number) => Ok(number),
-        _ => Err(format!("'{text}' is no number from {} to {}", range.start(), range.end())),
+        _ => Err(format!("'{text}' is not a number from {} to {}", range.start(), range.end())),
     }
 }
 
 impl GpuVerb {
     pub(crate) fn run(self) -> Result<()> {
         let gpu = || Gpu::open(self.device);
-        match self.what {
-            What::Info(info) => info.run(&gpu()?),
-            What::Test(test) => test.run(&gpu()?),
-            What::Bench(bench) => bench.run(&gpu()?),
-            What::Fused(fused) => fused.run(&gpu()?),
-            // With --traces it needs no GPU.
-            What::Correlate(correlate) => correlate.run(gpu),
-            What::Attention(attention) => attention.run(&gpu()?),
-            // With --from it needs no GPU.
-            What::Large(large) => large.run(gpu),
-            What::Soak(soak) => soak.run(&gpu()?),
-            What::Cg(cg) => cg.run(&gpu()?),
-            // They need no GPU.
-            What::Headers(headers) => headers.run(),
+        match self.action {
+            Action::Info(info) => info.run(&gpu()?),
+            Action::Test(test) => test.run(&gpu()?),
+            Action::Bench(bench) => bench.run(&gpu()?),
+            Action::Fused(fused) => fused.run(&gpu()?),
+            // Needs no GPU with --traces.
+            Action::Correlate(correlate) => correlate.run(gpu),
+            Action::Attention(attention) => attention.run(&gpu()?),
+            // Needs no GPU with --from.
+            Action::Large(large) => large.run(gpu),
+            Action::Soak(soak) => soak.run(&gpu()?),
+            Action::Cg(cg) => cg.run(&gpu()?),
+            // Needs no GPU.
+            Action::Headers(headers) => headers.run(),
         }
     }
 }
@@ -149,7 +149,7 @@ impl Info {
         writeln!(out, "memory            {:.1} GiB", info.memory_bytes as f64 / GIB)?;
         writeln!(out, "free              {:.1} GiB", info.free_bytes as f64 / GIB)?;
         writeln!(out, "L2 cache          {} MiB", info.l2_bytes >> 20)?;
-        writeln!(out, "reaches the host  {}", if info.maps_host_memory { "yes" } else { "no" })?;
+        writeln!(out, "maps host memory {}", if info.maps_host_memory { "yes" } else { "no" })?;
         writeln!(out, "driver            CUDA {}.{}", info.driver / 1000, info.driver % 1000 / 10)?;
         writeln!(out, "compiler          {}", if info.compiler { "NVRTC" } else { "none" })?;
         let cache = buddy_cuda::cache_dir().map_or("none".to_owned(), |dir| dir.display().to_string());
@@ -179,7 +179,7 @@ impl Test {
         if let Some(error) = failed {
             return Err(error);
         }
-        writeln!(out, "all equal: {:.2} GiB on {}", report.bytes as f64 / GIB, report.gpu)?;
+        writeln!(out, "all bit-identical: {:.2} GiB on {}", report.bytes as f64 / GIB, report.gpu)?;
         record(self.json.as_deref(), report)
     }
 }
@@ -200,7 +200,7 @@ impl Bench {
         writeln!(
             out,
             "{:<48} {:<8} {:>8} {:>8} {:>7} {:>9}",
-            "what", "data", "GB/s", "bound", "of it", "overflow"
+            "case", "data", "GB/s", "bound", "% bound", "overflow"
         )?;
         let mut failed = None;
         let bytes = (self.gib * GIB) as u64 / 8192 * 8192;

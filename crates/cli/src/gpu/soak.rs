@@ -1,4 +1,4 @@
-//! `buddy gpu soak`: a terabyte through compressed memory, and not one bit changed.
+//! `buddy gpu soak`: long-running integrity test of compressed memory.
 
 use std::{
     io::{self, Write},
@@ -12,23 +12,23 @@ use clap::Args;
 
 use crate::progress::Bar;
 
-/// Write, overwrite, move and read back data of many kinds for a long time, compared to the bit on the GPU
+/// Write, overwrite, retarget and read back data for a long time, compared bit for bit on the GPU
 ///
-/// Structured, random and adversarial data goes through every codec and target, with overflow into device memory and over
-/// the link. It ends when the volume was written and read back, or after the seconds, whichever comes first; with the
-/// first bit that differs it ends with an error.
+/// Structured, random and adversarial data goes through every codec and target, with overflow to
+/// device memory and over the link. The test ends when the volume has been written and read back,
+/// or after --seconds. It fails at the first bit that differs.
 #[derive(Args)]
 pub(super) struct Soak {
-    /// GB (10^9 bytes) to write and to read back
+    /// GB (10^9 bytes) to write and read back
     #[arg(long, default_value_t = 100.0, value_name = "NUMBER", value_parser = super::between(1e-3..=1e9))]
     gb: f64,
-    /// Seconds after which it ends in any case
+    /// Stop after this many seconds
     #[arg(long, default_value_t = 3600.0, value_name = "NUMBER", value_parser = super::between(0.0..=1e9))]
     seconds: f64,
-    /// Streams with memory of their own that work beside one another
+    /// Concurrent streams, each with its own memory
     #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
     streams: u16,
-    /// Another seed gives other data in another order
+    /// Seed of the data and of the order of operations
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
     /// Write the result as a record
@@ -48,8 +48,8 @@ impl Soak {
         let gb = |bytes: u64| bytes as f64 / 1e9;
         writeln!(
             io::stdout(),
-            "{:.1} GB written, {:.1} GB read back and equal to the bit, in {:.1} s on {}: {} rounds on {} streams, {} retargets, \
-             {} frees, {:.1} GB of entries that overflowed",
+            "{:.1} GB written, {:.1} GB read back and bit-identical, in {:.1} s on {}: {} rounds on {} streams, {} retargets, \
+             {} frees, {:.1} GB of overflowing entries",
             gb(report.written_bytes),
             gb(report.read_bytes),
             report.seconds,

@@ -1,4 +1,4 @@
-//! The files that a profile reads and writes.
+//! Files that a profile reads and writes.
 
 use std::{
     fs,
@@ -11,8 +11,8 @@ use buddy_profile::write_targets;
 
 use crate::say;
 
-/// Says which of the chosen codecs the GPU runtime would refuse.
-pub(super) fn say_without_kernels(profile: &Profile) {
+/// Notes the chosen codecs that have no GPU kernels.
+pub(super) fn warn_without_kernels(profile: &Profile) {
     let kernels: Vec<&str> = buddy_cuda::codecs().map(CodecKind::name).collect();
     let mut without: Vec<&str> = profile.targets.allocations.iter().map(|row| row.codec.as_str()).collect();
     without.retain(|codec| !kernels.contains(codec));
@@ -20,13 +20,11 @@ pub(super) fn say_without_kernels(profile: &Profile) {
     without.dedup();
     if !without.is_empty() {
         let names = without.join(", ");
-        say(format_args!(
-            "note: the GPU runtime has no kernels for {names}; with --codec bpc there are for all"
-        ));
+        say(format_args!("note: the GPU runtime has no kernels for {names}; --codec bpc works for all"));
     }
 }
 
-/// The files of a run, two levels deep.
+/// Returns the files of a run, two levels deep.
 pub(super) fn files_below(dir: &Path) -> Vec<PathBuf> {
     let list = |dir: &Path| -> Vec<PathBuf> {
         fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
@@ -37,7 +35,7 @@ pub(super) fn files_below(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The file of targets, with what each of them costs.
+/// Renders the targets file, with the overflow of each allocation as a comment.
 pub(super) fn targets_text(record: &Record<Profile>) -> String {
     let profile = &record.data;
     let about = format!(

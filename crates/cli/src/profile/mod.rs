@@ -1,4 +1,4 @@
-//! `buddy profile`: from snapshots to targets.
+//! `buddy profile`: targets from snapshots.
 
 mod files;
 mod source;
@@ -26,67 +26,76 @@ use clap::{
 };
 
 use self::{
-    files::{files_below, say_without_kernels, targets_text},
+    files::{files_below, targets_text, warn_without_kernels},
     source::{Reading, Source},
 };
 use crate::{
+    display::DisplayOptions,
     machine,
     output::{self, is_stdout},
     progress::Bar,
-    showing::Showing,
     watch::Watching,
 };
 
-/// Choose targets for every allocation of a program from snapshots of its memory
+/// Choose a compression target for every allocation of a program, from snapshots of its memory
 ///
-/// Reads a run: a folder of snapshots or of dumps over time, a model's folder, a file of arrays, or the record of a run without
-/// its bytes (docs/reference/snapshots.md). A name is enough for what comes with buddy: a network (resnet50), whose training was recorded,
-/// or a workload (cg), which runs now.
+/// The input is a run: a folder of snapshots or dumps over time, a model's folder, a file of
+/// arrays, or the record of a run without its bytes (docs/reference/snapshots.md). The name of a
+/// built-in program works too: a network (resnet50), whose training was recorded, or a workload
+/// (cg), which runs first.
 ///
-/// Says how the memory compresses over time, what each policy makes of it, and which targets to use: those with which it takes
-/// the least device memory, beside them the paper's. A target must leave no more than the threshold's share of an allocation's (by page, of the program's)
-/// entries to buddy memory in every snapshot, so a program that begins as zeros gets what its end allows.
+/// Prints how the memory compresses over time, the result of each policy, and the targets that need
+/// the least device memory, compared with the paper's. With a target, the share of an allocation's
+/// entries that overflow to buddy memory stays within the threshold in every snapshot (by page: the
+/// share of the program's entries). A program that starts with zeroed memory therefore gets targets
+/// that suit its end.
 ///
-/// With a device memory it plans to fit: of all codecs and targets that fit, those that lose the least predicted time
-/// to the link, from counts of accesses where they are given and from one pass over everything where they are not.
+/// With --device-memory it plans to fit: among all codecs and targets that fit, it chooses those
+/// with the least predicted time on the link. Access counts come from --accesses; without them,
+/// every entry counts as accessed once.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProfileVerb {
-    /// A run's folder or record, a model's folder, a file of arrays, - for stdin, or the name of a network or workload
+    /// A run's folder or record, a model's folder, a file of arrays, - for stdin, or the name of a
+    /// network or workload
     #[arg(value_name = "RUN", required_unless_present = "program", conflicts_with = "program")]
     path: Option<PathBuf>,
 
-    /// A CUDA program and its arguments, after `--`: it runs, is watched, and is profiled when it has ended
+    /// A CUDA program and its arguments, after `--`: runs it, records its memory and profiles the
+    /// record
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 
-    /// How the names of dumps are read, such as '{name}_{step}.dat' or 'step_{step}/{name}.raw'
+    /// Pattern of the names of dumps, such as '{name}_{step}.dat' or 'step_{step}/{name}.raw'
     #[arg(long, value_name = "PATTERN")]
     pattern: Option<String>,
 
-    /// Element type of dumps that do not say it, such as f64
+    /// Element type of dumps without one, such as f64
     #[arg(long)]
     dtype: Option<Dtype>,
 
-    /// Footprint of a workload that is given by its name: a share of the paper's (0.25, 25%) or a size (16MB, 1GiB)
+    /// Footprint of a workload given by name: a share of the paper's (0.25, 25%) or a size (16MB,
+    /// 1GiB)
     #[arg(long, value_name = "SCALE", default_value = "16MB", value_parser = parse_scale)]
     scale: Scale,
 
-    /// Share of an allocation's entries, by page of the program's, that may overflow to buddy memory, between 0 and 1, or 0% and 100%
+    /// Share of an allocation's entries (by page: of the program's) that may overflow to buddy
+    /// memory, 0 to 1 or 0% to 100%
     #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_THRESHOLD, allow_negative_numbers = true, value_parser = share)]
     threshold: f64,
 
-    /// How targets are chosen: one for the program, one for each allocation, the same with 16x for what stays
-    /// mostly zero, or one for each range of pages; `best` is whichever of the last three saves the most
+    /// Choice of targets: one for the program, one per allocation, the same with 16x for
+    /// mostly-zero allocations, or one per range of pages; `best` is the one of the last three that
+    /// saves the most
     #[arg(long, default_value = "best", value_parser = policy_parser())]
-    policy: Wanted,
+    policy: PolicyChoice,
 
-    /// Codec of the chosen targets: any name that `buddy inspect` takes, or `auto`, the best for each allocation, which it is
-    /// unless --codecs leaves that out
+    /// Codec of the chosen targets: any name that `buddy inspect` accepts, or `auto` for the best
+    /// one per allocation [default: auto if --codecs has it]
     #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = codec_parser())]
     codec: Option<String>,
 
-    /// Codecs to measure: names, `auto`, or `all` to compare every one
+    /// Codecs to measure: names, `auto`, or `all`
     #[arg(long, value_name = "LIST", default_value = "bpc,auto", hide_possible_values = true, value_delimiter = ',', value_parser = codecs_parser())]
     codecs: Vec<String>,
 
@@ -100,37 +109,38 @@ pub(crate) struct ProfileVerb {
     #[arg(long, value_name = "LINK", default_value = "pcie5", requires = "device_memory", help = machine::link_help("Link of the plan"))]
     link: String,
 
-    /// JSON object from allocation to how many of its entries are accessed in all, for the plan; a program that runs is
-    /// counted instead
+    /// JSON object with the number of accessed entries of each allocation, for the plan; a
+    /// PROGRAM's accesses are counted while it runs
     #[arg(long, value_name = "PATH", requires = "device_memory", conflicts_with = "program")]
     accesses: Option<PathBuf>,
 
-    /// Load this snapshot (the last) into a working memory with the chosen targets and compare
+    /// Load this snapshot (by default the last) into a working memory with the chosen targets and
+    /// compare sizes
     #[arg(long, value_name = "SNAPSHOT", num_args = 0..=1, require_equals = true)]
     verify: Option<Option<usize>>,
 
-    /// Keep the record of a program that runs here
+    /// Write the record of the PROGRAM's memory to PATH
     #[arg(long, value_name = "PATH", requires = "program")]
     record: Option<PathBuf>,
 
-    /// Write the targets here, as TOML that a person can edit; - is stdout, instead of the tables
+    /// Write the targets to PATH as editable TOML; - writes them to stdout instead of the tables
     #[arg(long, value_name = "PATH")]
     targets: Option<PathBuf>,
 
-    /// Write the record of the profile here; - is stdout
+    /// Write the profile as a record to PATH; - is stdout
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 
-    /// Write a line for each allocation here, as comma-separated values; - is stdout
+    /// Write one line per allocation to PATH as comma-separated values; - is stdout
     #[arg(long, value_name = "PATH")]
     csv: Option<PathBuf>,
 
-    /// Write a page with figures and heat maps here; it is one file and needs no network
+    /// Write a self-contained HTML page with charts and heat maps to PATH
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
 
     #[command(flatten)]
-    showing: Showing,
+    display: DisplayOptions,
 
     #[command(flatten)]
     watching: Watching,
@@ -138,7 +148,7 @@ pub(crate) struct ProfileVerb {
 
 const EXAMPLES: &str = "\
 Examples:
-  A network's training and a workload, which come with buddy:
+  A built-in network and a built-in workload:
     buddy profile resnet50
     buddy profile cg --html cg.html
 
@@ -149,20 +159,20 @@ Examples:
   The paper's design, checked in a working memory:
     buddy profile output/ --policy allocation-16x --codec bpc --verify
 
-  A program as it runs, with nothing written before:
-    buddy profile --html profile.html -- ./my_program its arguments
+  A CUDA program, while it runs:
+    buddy profile --html profile.html -- ./my_program arg1 arg2
 
-  What fits 12 GiB of an H200 and loses the least time to PCIe 5:
+  A plan for 12 GiB of an H200 that loses the least time on PCIe 5:
     buddy profile run.json --device-memory 12GiB --spec h200 --link pcie5";
 
-/// A policy, or whichever is best.
+/// A policy; `None` chooses the best.
 #[derive(Clone, Copy)]
-struct Wanted(Option<Policy>);
+struct PolicyChoice(Option<Policy>);
 
-fn policy_parser() -> impl TypedValueParser<Value = Wanted> {
+fn policy_parser() -> impl TypedValueParser<Value = PolicyChoice> {
     let names = Policy::ALL.into_iter().filter(|policy| *policy != Policy::Plan).map(Policy::name);
     PossibleValuesParser::new(["best"].into_iter().chain(names))
-        .map(|name| Wanted(name.parse::<Policy>().ok()))
+        .map(|name| PolicyChoice(name.parse::<Policy>().ok()))
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -185,7 +195,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 impl ProfileVerb {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<u8> {
         check_threshold(self.threshold).context("--threshold")?;
         let machine = self.device_memory.map(|memory| self.machine(memory)).transpose()?;
@@ -196,13 +206,13 @@ impl ProfileVerb {
         Ok(code)
     }
 
-    /// Whether a program runs first.
+    /// Returns whether the verb runs a program first.
     pub(crate) fn runs_a_program(&self) -> bool {
         !self.program.is_empty()
     }
 
-    /// The run, counts of accesses where they are known, and the program's exit code. A program that was not seen has
-    /// no run.
+    /// Returns the run, its access counts if known, and the program's exit code. The run is `None`
+    /// if the program was not observed.
     fn open(&self) -> Result<(Option<Source>, Option<String>, u8)> {
         let Some(path) = &self.path else {
             let watched = self.watching.run(&self.program, self.device_memory.is_some())?;
@@ -217,7 +227,7 @@ impl ProfileVerb {
         Ok((Some(self.given(path)?), accesses.transpose()?, 0))
     }
 
-    /// The run that a path names.
+    /// Opens the run at `path`.
     fn given(&self, path: &Path) -> Result<Source> {
         let pattern = self.pattern.as_deref().map(str::parse).transpose().context("--pattern")?;
         Source::open(path, &Reading { pattern: pattern.as_ref(), dtype: self.dtype, scale: self.scale })
@@ -226,8 +236,8 @@ impl ProfileVerb {
     fn profile(&self, source: &Source, machine: Option<PlanRequest>, accesses: Option<String>) -> Result<()> {
         let measured = self.measure(source)?;
         let names = measured.run.allocations.iter().map(|info| info.name.as_str());
-        if let Some(complaint) = self.showing.complaint(names) {
-            bail!(complaint);
+        if let Some(filter_error) = self.display.filter_error(names) {
+            bail!(filter_error);
         }
         let plan = machine.map(|machine| self.with_accesses(machine, accesses, &measured)).transpose()?;
         let (threshold, codec) = (self.threshold, self.codec_choice()?);
@@ -270,7 +280,7 @@ impl ProfileVerb {
         Ok(PlanRequest { accesses: Some(read_accesses(&name, &text, &measured.run)?), ..plan })
     }
 
-    /// Everything that was configured.
+    /// Returns the settings for the record.
     fn spec(&self, policy: Policy, plan: Option<&PlanRequest>) -> serde_json::Value {
         let plan = plan.map(|plan| {
             serde_json::json!({
@@ -283,7 +293,8 @@ impl ProfileVerb {
         })
     }
 
-    /// The codec asked for; else the best for each allocation, or the first of those to be measured.
+    /// Returns the codec of the targets: --codec, else auto if it is measured, else the first
+    /// measured.
     fn codec(&self) -> &str {
         let auto = self.codecs.iter().any(|name| name == "auto" || name == "all");
         let first = self.codecs.first().map_or("auto", String::as_str);
@@ -297,7 +308,7 @@ impl ProfileVerb {
         }
     }
 
-    /// The paper's codec first, then those asked for.
+    /// Returns the codecs to measure: the paper's first, then the requested ones.
     fn tried(&self) -> Tried {
         let asked = |name: &str| self.codec() == name || self.codecs.iter().any(|codec| codec == name);
         let wanted = |kind: &CodecKind| *kind == CodecKind::Bpc || asked("all") || asked(kind.name());
@@ -309,7 +320,8 @@ impl ProfileVerb {
         self.check_verify(source)?;
         let mut tried = self.tried();
         if let Source::Record(_) = source {
-            // A record keeps the codecs that may be the best choice; those it must have are the two that count.
+            // A record keeps only the codecs that may be the best; require just the two that
+            // matter.
             tried.kinds.retain(|kind| [CodecKind::Bpc.name(), self.codec()].contains(&kind.name()));
             return source.measure(&tried).with_context(|| self.name());
         }
@@ -319,18 +331,18 @@ impl ProfileVerb {
     fn check_verify(&self, source: &Source) -> Result<()> {
         let Some(asked) = self.verify else { return Ok(()) };
         let Some(run) = source.snapshots() else {
-            bail!("--verify needs the snapshots; of {} their bytes are not there", self.name());
+            bail!("--verify needs snapshots; {} has none of their bytes", self.name());
         };
         let snapshots = run.info().snapshots.len();
         match asked {
             Some(snapshot) if snapshot >= snapshots => {
-                bail!("--verify {snapshot}: the run has {snapshots} snapshots, from 0")
+                bail!("--verify {snapshot}: the run has {snapshots} snapshots, counted from 0")
             }
             _ => Ok(()),
         }
     }
 
-    /// What is profiled, in messages.
+    /// Returns the name of the run for messages.
     fn name(&self) -> String {
         self.path.as_ref().map_or_else(|| "a watched program".to_owned(), |path| path.display().to_string())
     }
@@ -352,10 +364,10 @@ impl ProfileVerb {
 
     fn write(&self, record: &Record<Profile>) -> Result<()> {
         let codecs = self.codecs.iter().any(|name| !["bpc", "auto"].contains(&name.as_str()));
-        let view = View { codecs, ..self.showing.view() };
+        let view = View { codecs, ..self.display.view() };
         if let Some(path) = &self.targets {
             output::write(path, &targets_text(record))?;
-            say_without_kernels(&record.data);
+            warn_without_kernels(&record.data);
         }
         if let Some(path) = &self.json {
             output::write(path, &record.to_json())?;

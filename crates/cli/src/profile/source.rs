@@ -1,4 +1,4 @@
-//! What is profiled: snapshots on disk, a record of a run, or a program that comes with the command, by its name.
+//! Sources of a profile: snapshots on disk, the record of a run, or a built-in program.
 
 use std::{
     fs::{self, File},
@@ -17,28 +17,28 @@ use tempfile::TempDir;
 
 use crate::{output::is_stdout, progress::Bar, say, workload};
 
-/// The run as it was given.
+/// The run to profile.
 pub(super) enum Source {
-    /// Snapshots on disk; what came from stdin lies in a folder that goes with it.
+    /// Snapshots on disk; those from stdin are in a temporary folder.
     Snapshots { run: Run, _kept: Option<TempDir> },
-    /// What is known of a run without its bytes.
+    /// Record of a run without its bytes.
     Record(Box<RunRecord>),
-    /// A workload that runs here, of so many bytes.
+    /// A workload to run, with its footprint in bytes.
     Workload(&'static Info, u64),
 }
 
-/// How what is given is read.
+/// Settings for reading a run.
 pub(super) struct Reading<'a> {
-    /// How the names of dumps are read.
+    /// Pattern of the names of dumps.
     pub(super) pattern: Option<&'a Pattern>,
-    /// Element type of dumps that do not say it.
+    /// Element type of dumps without one.
     pub(super) dtype: Option<Dtype>,
     /// Footprint of a workload.
     pub(super) scale: Scale,
 }
 
 impl Source {
-    /// Opens a folder, a file or stdin, or finds a name.
+    /// Opens a folder, a file, stdin, or a built-in program by name.
     pub(super) fn open(path: &Path, reading: &Reading<'_>) -> Result<Self> {
         if is_stdout(path) {
             return Self::stdin(reading);
@@ -64,14 +64,14 @@ impl Source {
         let name = || path.display().to_string();
         let text = match text {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(anyhow!("neither a run's directory nor a record")).with_context(name);
+                return Err(anyhow!("neither a run directory nor a record")).with_context(name);
             }
             text => text.with_context(name)?,
         };
         Ok(Self::Record(Box::new(Record::from_json(&text).with_context(name)?.data)))
     }
 
-    /// A record, or the file of arrays that stdin gives.
+    /// Opens a record or a file of arrays from stdin.
     fn stdin(reading: &Reading<'_>) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("stdin");
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// A network's training run, which comes with the command, or a workload that runs here.
+    /// Opens the recorded training of a network, or a workload to run.
     fn named(path: &Path, scale: Scale) -> Result<Self> {
         let name = path.to_string_lossy();
         if NetworkInfo::named(&name).is_some()
@@ -96,18 +96,18 @@ impl Source {
         let networks: Vec<&str> = PAPER.iter().chain(&TODAY).map(|info| info.name).collect();
         let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
         bail!(
-            "{name}: No such file or directory; nor is it one of the networks ({}) or workloads ({}) that come with buddy",
+            "{name}: No such file or directory; built-in networks are {}, built-in workloads {}",
             networks.join(", "),
             workloads.join(", ")
         );
     }
 
-    /// Snapshots that can be loaded into a memory; none where their bytes are not kept.
+    /// Returns the snapshots, if their bytes are available.
     pub(super) fn snapshots(&self) -> Option<&Run> {
         if let Self::Snapshots { run, .. } = self { Some(run) } else { None }
     }
 
-    /// Sizes every entry with the codecs that are tried.
+    /// Sizes every entry with the codecs in `tried`.
     pub(super) fn measure(&self, tried: &Tried) -> Result<Measured> {
         match self {
             Self::Snapshots { run, .. } => {
@@ -123,13 +123,13 @@ impl Source {
     }
 }
 
-/// Whether a file is the record of a run: by its name, or by how it begins. The index of a model's shards is none.
+/// Returns whether a file is the record of a run, by its name or first byte. A shard index is not.
 fn is_record(path: &Path) -> io::Result<bool> {
     let name = path.to_string_lossy();
     if name.ends_with(".safetensors.index.json") {
         return Ok(false);
     }
-    // What is no regular file is refused where records are read.
+    // Files that are not regular are rejected by the reader of records.
     if name.ends_with(".json") || !path.is_file() {
         return Ok(true);
     }

@@ -1,4 +1,4 @@
-//! What the options of a simulation are written as, and what a sweep over them changes.
+//! Parsers of simulation options, and the values that a sweep varies.
 
 use buddy_scenario::{Case, Point};
 use buddy_sweep::Axis;
@@ -12,7 +12,7 @@ pub(crate) fn shares(text: &str) -> Result<Shares, String> {
     buddy_scenario::parse_shares(text).map(Shares)
 }
 
-/// A snapshot of a run, counted from 0.
+/// Parses the index of a snapshot, from 0.
 pub(crate) fn snapshot(text: &str) -> Result<usize, String> {
     let last = SNAPSHOTS as usize - 1;
     match text.parse() {
@@ -21,7 +21,7 @@ pub(crate) fn snapshot(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What is swept and has no column of its own, of a case: `codec bdi, l2.bytes 8388608`.
+/// Returns the swept settings of a case that have no column: `codec bdi, l2.bytes 8388608`.
 pub(crate) fn settings(case: &Case, sweeps: &[Axis]) -> String {
     let keys = sweeps.iter().flat_map(|axis| &axis.keys);
     let rest = keys.filter(|key| !Point::KEYS[..6].contains(&key.as_str()));

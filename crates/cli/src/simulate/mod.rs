@@ -1,4 +1,4 @@
-//! `buddy simulate`: time and traffic of a workload, a network, a trace or a program on a modelled GPU.
+//! `buddy simulate`: time and traffic of a program on a modelled GPU.
 
 mod grid;
 mod measures;
@@ -25,55 +25,57 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
 use self::{grid::Shares, stage::open};
-use crate::{FINISHES, INTERRUPTED, machine, output as files, say};
+use crate::{INTERRUPTED, STOPS_GRACEFULLY, machine, output as files, say};
 
 /// Cycles between two samples of a timeline.
 const SAMPLE_CYCLES: u64 = 500;
 
-/// Run a workload, a network, a trace or a generated program on a modelled GPU
+/// Simulate a workload, a network, a trace or a generated program on a modelled GPU
 ///
-/// The modes are ideal (device memory without limit), bandwidth (compressed between L2 and device memory only), buddy,
-/// pinned (everything in host memory) and um (Unified Memory).
+/// Modes: ideal (unlimited device memory), bandwidth (data is compressed only between L2 and device
+/// memory), buddy (Buddy Compression), pinned (all data in host memory) and um (Unified Memory).
 ///
-/// A workload is run first, and its memory compressed at ten times; simulated is the snapshot whose ratio is nearest the
-/// mean of the run, with the targets of the policy allocation-16x, or with --targets: a ratio, or a file that
-/// `buddy profile` wrote.
+/// A workload runs first, and its memory is compressed at ten points in time. The simulation uses
+/// the snapshot whose ratio is nearest to the run's mean. Targets follow the policy allocation-16x,
+/// or --targets: a ratio, or a file written by `buddy profile`.
 ///
-/// A network is one training iteration, or a sample of it. Its tensors compress as in the record of a real run. For other
-/// programs the modes bandwidth and buddy need --targets: a ratio for all allocations, with --shares, or a TOML file that
-/// lists them by address.
+/// A network is one training iteration, or a sample of it; its tensors compress like those in the
+/// record of a real run. Other programs need --targets in the modes bandwidth and buddy: a ratio
+/// for all allocations (with --shares), or a TOML file of address ranges.
 ///
-/// A sweep runs every combination of its values, one simulation to a core. An interruption ends it with what is done.
+/// A sweep simulates every combination of its values, one simulation per core. An interrupted sweep
+/// reports the finished runs.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Simulate {
-    #[arg(help = what_help())]
+    #[arg(help = program_help())]
     what: String,
 
     #[arg(long, value_name = "GPU", default_value = "paper", help = machine::gpu_help("GPU"))]
     spec: String,
 
-    /// How memory works: ideal, bandwidth, buddy, pinned or um
+    /// Memory mode: ideal, bandwidth, buddy, pinned or um
     #[arg(long, default_value = "ideal", value_parser = parse_mode)]
     mode: Mode,
 
     #[arg(long, default_value = "150", help = machine::link_help("Link"))]
     link: String,
 
-    /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), or a TOML file
+    /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), or a TOML file of targets
     #[arg(long, value_name = "RATIO|PATH")]
     targets: Option<String>,
 
-    /// Footprint of a workload: a share of the paper's (0.25, 1) or a size (16MB, 1GiB), from 1MB to the paper's
+    /// Footprint of a workload: a share of the paper's (0.25, 1) or a size (16MB, 1GiB), from 1MB
+    /// to the paper's
     #[arg(long, value_name = "SCALE", default_value = "16MB", value_parser = parse_scale)]
     scale: Scale,
 
-    /// Snapshot of a workload's run that is simulated, 0 to 9
+    /// Snapshot of the workload to simulate, 0 to 9 [default: the one nearest the mean ratio]
     #[arg(long, value_name = "N", value_parser = grid::snapshot)]
     snapshot: Option<usize>,
 
-    /// Codec of a workload's or network's memory, bpc unless given; files of targets name their own. A trace or a generated
-    /// program has no data to compress: say how it compresses with --shares or a file of targets
+    /// Codec of a workload's or network's memory [default: bpc]; targets files name their own.
+    /// Traces and generated programs have no data: use --shares or a targets file for those
     #[arg(long, value_name = "NAME")]
     codec: Option<CodecKind>,
 
@@ -81,49 +83,53 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
     batch: u64,
 
-    /// Share of a network's iteration that is simulated, in short runs of blocks of each kernel, above 0 to 1
+    /// Share of a network's iteration to simulate, above 0 to 1; samples short runs of blocks of
+    /// each kernel
     #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_sample)]
     sample: f64,
 
-    /// Take the recorded training runs, NAME.json for each network, from here instead of those that are built in
+    /// Read the recorded training runs (NAME.json for each network) from this folder instead of the
+    /// built-in ones
     #[arg(long, value_name = "DIR")]
     recorded: Option<PathBuf>,
 
-    /// How a trace or a generated program compresses, with a ratio as target: shares of zero, b8, s1, s2, s3 and raw entries,
-    /// 0,0,0.3,0.6,0,0.1 unless given
+    /// Compressibility of a trace or generated program: shares of zero, b8, s1, s2, s3 and raw
+    /// entries [default: 0,0,0.3,0.6,0,0.1]
     #[arg(long, value_name = "S,S,S,S,S,S", value_parser = grid::shares)]
     shares: Option<Shares>,
 
-    /// Memory of a generated program, in MiB
+    /// Memory of a generated program in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     size: u64,
 
-    /// With um: the share of memory that does not fit the device, 0 to 0.5
+    /// Mode um: share of memory that does not fit the device, 0 to 0.5
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = Share::parse)]
     oversubscription: Share,
 
-    /// Count the time of the trace's copies from the host
+    /// Include the time of the trace's copies from the host
     #[arg(long)]
     timed_copies: bool,
 
-    /// Vary one setting: any key of a plan (`buddy sweep --help`), such as mode, link, spec, targets, policy, threshold, codec,
-    /// metadata, or a field of the GPU (l2.bytes); a value may be a range (50..200 step 50)
+    /// Vary one setting: any key of a plan (`buddy sweep --help`), such as mode, link, spec,
+    /// targets, policy, threshold, codec, metadata, or a field of the GPU (l2.bytes); values may be
+    /// a range (50..200 step 50)
     #[arg(long, value_name = "KEY=V1,V2", value_parser = Axis::parse)]
     sweep: Vec<Axis>,
 
-    /// List the address ranges of a trace or a generated program as a file of targets to edit, and simulate nothing
+    /// Print the address ranges of a trace or generated program as a targets file to edit, without
+    /// simulating
     #[arg(long, conflicts_with_all = ["sweep", "json", "html", "timeline", "targets"])]
     ranges: bool,
 
-    /// Write the record; the cycle count is its field data.cycles
+    /// Write the record as JSON; the cycle count is data.cycles
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 
-    /// Write a page with every figure; of a sweep, with charts of what was swept
+    /// Write an HTML page with all metrics; for a sweep, with charts
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
 
-    /// Write counters over time for Perfetto; for one run only
+    /// Write counters over time for Perfetto; one run only
     #[arg(long, value_name = "PATH")]
     timeline: Option<PathBuf>,
 }
@@ -139,7 +145,7 @@ Examples:
   buddy simulate gemm --spec v100 --timeline gemm.json";
 
 impl Simulate {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         if self.ranges {
             return ranges::print(&self.case().input);
@@ -152,13 +158,13 @@ impl Simulate {
         }
         cases.iter().try_for_each(Case::check)?;
         let (what, stages) = self.stages(&cases)?;
-        // Everything is read and checked before the first run begins.
+        // Everything is read and checked before the first run.
         let scenario = |case: &Case| {
             let stage = stages.iter().find(|(input, _)| *input == case.input);
             self.scenario(&stage.expect("every input has its stage").1, &case.point)
         };
         let scenarios: Vec<Scenario<'_>> = cases.iter().map(scenario).collect::<Result<_>>()?;
-        self.say_what_is_assumed(&cases)?;
+        self.warn_of_assumptions(&cases)?;
         let done = simulate(&scenarios)?;
         let settings: Vec<String> = cases.iter().map(|case| grid::settings(case, &self.sweep)).collect();
         let mut runs: Vec<Run<'_>> = Vec::new();
@@ -174,8 +180,9 @@ impl Simulate {
         Ok(())
     }
 
-    /// Says how memory is taken to compress of which nothing is known, and that a codec has nothing to do there.
-    fn say_what_is_assumed(&self, cases: &[Case]) -> Result<()> {
+    /// Prints the assumed compressibility of programs without data, and warns that a codec has no
+    /// effect on them.
+    fn warn_of_assumptions(&self, cases: &[Case]) -> Result<()> {
         let ratio = |point: &Point| matches!(point.target_choice(), TargetChoice::All(_));
         let compressed = |point: &Point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy);
         let swept = |key: &str| self.sweep.iter().any(|axis| axis.keys.iter().any(|one| one == key));
@@ -186,12 +193,12 @@ impl Simulate {
             let name = &input.program;
             if self.codec.is_some() || swept("codec") {
                 say(format_args!(
-                    "warning: {name} has no data, so a codec changes nothing; --shares says how it compresses"
+                    "warning: {name} has no data, so a codec has no effect; use --shares to set its compressibility"
                 ));
             } else if compressed(point) && ratio(point) && self.shares.is_none() && !swept("shares") {
                 let shares = input.shares.map(|share| format!("{:.0}%", 100.0 * share));
                 say(format_args!(
-                    "note: how the memory of {name} compresses is not known; assumed are {} zero, {} b8, {} s1, {} s2, {} s3 \
+                    "note: the compressibility of {name} is unknown; assuming {} zero, {} b8, {} s1, {} s2, {} s3 \
                      and {} raw entries (--shares)",
                     shares[0], shares[1], shares[2], shares[3], shares[4], shares[5]
                 ));
@@ -203,7 +210,8 @@ impl Simulate {
         Ok(())
     }
 
-    /// Every program that is swept over, ready to run, and all of them in words.
+    /// Opens every program of the cases; returns their descriptions, joined, and a stage for each
+    /// input.
     fn stages(&self, cases: &[Case]) -> Result<(String, Vec<(Input, Stage)>)> {
         let (mut names, mut stages): (Vec<String>, Vec<(Input, Stage)>) = (Vec::new(), Vec::new());
         for case in cases {
@@ -215,7 +223,7 @@ impl Simulate {
             let (what, stage) = open(&case.input, &points)?;
             for line in stage.left_out() {
                 let line = line.escape_debug();
-                say(format_args!("{what}: '{line}' is neither a copy nor a kernel and takes no time"));
+                say(format_args!("{what}: '{line}' is neither a copy nor a kernel and is ignored"));
             }
             if !names.contains(&what) {
                 names.push(what);
@@ -225,7 +233,7 @@ impl Simulate {
         Ok((names.join(", "), stages))
     }
 
-    /// Looks for what cannot be written before the work, not after.
+    /// Checks the outputs before the work.
     fn check_output(&self, cases: &[Case]) -> Result<()> {
         let outputs = [
             ("--json", self.json.as_ref()),
@@ -237,7 +245,7 @@ impl Simulate {
         files::check(&outputs, &inputs)
     }
 
-    /// What the options say, before any sweep.
+    /// Returns the options as a case, before any sweep.
     fn case(&self) -> Case {
         let point = Point {
             gpu: self.spec.clone(),
@@ -284,11 +292,11 @@ impl Simulate {
     }
 }
 
-/// Help of what is simulated: the names come from the data.
-fn what_help() -> String {
+/// Returns the help of the program to simulate, with names from the data.
+fn program_help() -> String {
     let workloads: Vec<&str> = ALL.iter().map(|info| info.name).collect();
     format!(
-        "A workload ({}), a network ({}), a generated program ({}), or a trace: a folder of Accel-Sim's, its \
+        "A workload ({}), a network ({}), a generated program ({}), or a trace: an Accel-Sim folder, its \
          kernelslist.g, or one kernel's .traceg, .traceg.xz or .warps",
         workloads.join(", "),
         Network::names().join(", "),
@@ -296,54 +304,54 @@ fn what_help() -> String {
     )
 }
 
-/// One simulation that is done.
+/// A finished simulation.
 pub(crate) struct Run<'a> {
     scenario: &'a Scenario<'a>,
     done: &'a Done,
-    /// What is swept and has no column of its own.
+    /// Swept settings without a column of their own.
     settings: &'a str,
-    /// The how-manieth of the sweep.
+    /// Index in the sweep.
     number: usize,
 }
 
 impl Run<'_> {
-    /// Whether what matches nothing in its file of targets goes by address.
+    /// Returns whether the unmatched targets are address ranges.
     fn is_by_address(&self) -> bool {
         self.done.unmatched.iter().all(|row| row.starts_with("0x"))
     }
 
-    /// Whether no row of its file of targets is for anything that it accesses.
+    /// Returns whether no row of the targets file matches memory that is accessed.
     pub(crate) fn matches_nothing(&self) -> bool {
         let (rows, unmatched) = (self.scenario.config.map.ranges().count(), &self.done.unmatched);
         !unmatched.is_empty() && self.is_by_address() && unmatched.len() == rows
     }
 }
 
-/// Says which rows of a file of targets are for nothing in the program, once for each file.
+/// Warns once per targets file of rows that match nothing.
 fn warn_of_unmatched(runs: &[Run<'_>]) {
-    let mut said = HashSet::new();
+    let mut warned = HashSet::new();
     for run in runs.iter().filter(|run| !run.done.unmatched.is_empty()) {
         let (point, done) = (&run.scenario.point, run.done);
         let path = point.targets.as_deref().unwrap_or_default();
-        if said.insert(path) {
+        if warned.insert(path) {
             let (rows, program) = (done.unmatched.join(", "), &point.program);
-            let none = if run.matches_nothing() { "no row matches, so it changes nothing: " } else { "" };
+            let none = if run.matches_nothing() { "no row matches, so the file has no effect: " } else { "" };
             match run.is_by_address() {
                 true => say(format_args!(
-                    "warning: {path}: {none}no access reaches memory at {rows}; what is only written may stay in L2, else the \
+                    "warning: {path}: {none}no access reaches memory at {rows}; data that is only written may stay in L2, or the \
                      file is for another run (`buddy simulate {program} --ranges` lists the addresses)"
                 )),
                 false => say(format_args!(
-                    "warning: {path}: {program} has no allocation {rows}; is the file for another run?"
+                    "warning: {path}: {program} has no allocation {rows}; the file may be for another run"
                 )),
             }
         }
     }
 }
 
-/// Runs every scenario, one to a core; those that an interruption leaves undone are `None`.
+/// Runs every scenario, one per core; runs cut off by an interruption are `None`.
 fn simulate(scenarios: &[Scenario<'_>]) -> Result<Vec<Option<Done>>> {
-    FINISHES.store(true, Ordering::Relaxed);
+    STOPS_GRACEFULLY.store(true, Ordering::Relaxed);
     let bar = ProgressBar::new(scenarios.len() as u64);
     bar.set_style(ProgressStyle::with_template("{bar:32} {pos} of {len} runs, {msg}, {elapsed}")?);
     let run = |scenario: &Scenario<'_>| {

@@ -1,4 +1,4 @@
-//! A run or a sweep as text, a record and a page.
+//! Text, record and page of a run or a sweep.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ use super::{
     measures::{MEASURES, Measure, SPARE, SPEED},
 };
 
-/// Characters in a line of a plain terminal.
+/// Columns of a plain terminal.
 const TERMINAL: usize = 80;
 const TOOL: &str = concat!("buddy ", env!("CARGO_PKG_VERSION"));
 
@@ -27,7 +27,7 @@ struct Runs {
     runs: Vec<OneRun>,
 }
 
-/// One run: what was swept, and what came out.
+/// One run: swept settings and report.
 #[derive(Debug, Serialize, Deserialize)]
 struct OneRun {
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -43,7 +43,7 @@ impl RecordKind for Runs {
     const VERSION: u32 = 1;
 }
 
-/// Prints what all runs share, the figures of each with what they mean, and what is a guess.
+/// Prints the shared settings, the metrics with their meaning, and a remark on assumptions.
 pub(crate) fn print(what: &str, runs: &[Run<'_>]) -> Result<()> {
     let Some(first) = runs.first() else { return Ok(()) };
     let mut text = format!("{what}: {}\n", words(&settings(runs, true)));
@@ -58,7 +58,7 @@ pub(crate) fn print(what: &str, runs: &[Run<'_>]) -> Result<()> {
     io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")
 }
 
-/// Which opcodes are not known, if there are any; all runs have the same.
+/// Returns a remark on unknown opcodes, which all runs share.
 fn remark(first: &Run<'_>) -> Option<String> {
     let report = &first.done.report;
     let (unknown, whole) = (report.unknown_opcodes(), report.instructions.max(1));
@@ -67,7 +67,7 @@ fn remark(first: &Run<'_>) -> Option<String> {
         unknown.iter().map(|(name, times)| format!("{name} {}", count(*times))).collect();
     (sum > 0).then(|| {
         format!(
-            "{} warp instructions ({}) have opcodes that are not known; they are timed as integer instructions, or as \
+            "{} warp instructions ({}) have unknown opcodes; they are timed as integer instructions, or as \
              loads and stores where they have addresses: {}\n",
             count(sum),
             share(sum as f64 / whole as f64),
@@ -76,7 +76,7 @@ fn remark(first: &Run<'_>) -> Option<String> {
     })
 }
 
-/// The settings of a run, by name; what it does not have is left out.
+/// Returns the settings of a run by name; unset ones are empty.
 fn own(run: &Run<'_>) -> [(&'static str, String); 7] {
     let (point, report) = (&run.scenario.point, &run.done.report);
     [
@@ -98,7 +98,7 @@ fn oversubscribed(point: &Point) -> String {
     if over == 0.0 { String::new() } else { share(over) }
 }
 
-/// The settings that all runs share, or those in which they differ, of each run.
+/// Returns, for each run, the settings that all runs share, or those that differ.
 fn settings(runs: &[Run<'_>], same: bool) -> Vec<Vec<(&'static str, String)>> {
     let all: Vec<_> = runs.iter().map(own).collect();
     let kept = |at: usize| all.iter().all(|one| one[at].1 == all[0][at].1) == same;
@@ -114,7 +114,7 @@ fn words(settings: &[Vec<(&'static str, String)>]) -> String {
     known.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The measures that any run has.
+/// Returns the metrics that at least one run has.
 fn shown<'a>(runs: &'a [Run<'_>]) -> impl Iterator<Item = &'static Measure> + 'a {
     let single = runs.len() == 1;
     MEASURES.iter().filter(move |one| {
@@ -127,7 +127,7 @@ fn cell(measure: &Measure, run: &Run<'_>, first: &Run<'_>) -> Cell {
     value.map_or_else(|| Cell::text("-"), |value| Cell::number(value, number(measure.unit, value)))
 }
 
-/// The figures of one run, one below the other with what they mean.
+/// Lists the metrics of one run with their meanings.
 fn figures(run: &Run<'_>) -> String {
     let one = std::slice::from_ref(run);
     let line = |measure: &Measure| {
@@ -137,7 +137,7 @@ fn figures(run: &Run<'_>) -> String {
     shown(one).map(line).collect()
 }
 
-/// What the columns of a table mean, and which there is no room for.
+/// Explains the columns of a table, and names the omitted ones.
 fn meanings(runs: &[Run<'_>], left_out: &[&str]) -> String {
     let line = |measure: &Measure| format!("  {:<10} {}\n", measure.name, measure.about);
     let kept = shown(runs).filter(|measure| !left_out.contains(&measure.name));
@@ -148,7 +148,7 @@ fn meanings(runs: &[Run<'_>], left_out: &[&str]) -> String {
     format!("\n{}{more}", kept.map(line).collect::<String>())
 }
 
-/// A table that fits a plain terminal, and the names of the columns that it has no room for.
+/// Narrows a table to a plain terminal; returns it with the names of the omitted columns.
 fn narrow(mut table: Table) -> (Table, Vec<&'static str>) {
     let mut left_out = Vec::new();
     for name in SPARE {
@@ -180,7 +180,7 @@ fn table(runs: &[Run<'_>]) -> Table {
     }
 }
 
-/// The record: of one run, or of all runs of a sweep.
+/// Returns the record of one run, or of all runs of a sweep.
 pub(crate) fn record(what: &str, runs: &[Run<'_>], single: bool) -> String {
     if let ([Run { scenario, done, .. }], true) = (runs, single) {
         let mut record = Record::new(done.report.clone());
@@ -199,7 +199,7 @@ pub(crate) fn record(what: &str, runs: &[Run<'_>], single: bool) -> String {
     record.to_json()
 }
 
-/// The page of one run, or that of a sweep over these axes.
+/// Returns the page of one run, or of a sweep over these axes.
 pub(crate) fn page(what: &str, runs: &[Run<'_>], axes: &[Axis]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let (same, guess) = (words(&settings(runs, true)), remark(first).unwrap_or_default());
@@ -228,11 +228,11 @@ pub(crate) fn page(what: &str, runs: &[Run<'_>], axes: &[Axis]) -> String {
         .render(TOOL)
 }
 
-/// The runs along the axes that were swept, for the page of a sweep.
+/// Returns the runs along the swept axes, for the page of a sweep.
 fn sweep(what: &str, runs: &[Run<'_>], axes: &[Axis], same: String) -> SweepData {
     let varied = |axis: &&Axis| axis.rows.len() > 1;
     let axis = |axis: &Axis| (axis.keys.join(", "), axis.rows.iter().map(|row| row.join(", ")).collect());
-    // The last axis varies first.
+    // The last axis varies fastest.
     let places = |mut number: usize| {
         let mut places: Vec<usize> = Vec::new();
         for axis in axes.iter().rev() {

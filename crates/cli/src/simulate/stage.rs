@@ -1,4 +1,4 @@
-//! What is simulated, made ready: a workload is run and looked at first, whatever else is read.
+//! Prepares the program to simulate: runs and observes a workload, reads everything else.
 
 use anyhow::Result;
 use buddy_core::TargetTable;
@@ -9,7 +9,7 @@ use buddy_workloads::Info;
 
 use crate::{progress::Bar, say};
 
-/// What is simulated, in words and ready to run on these machines.
+/// Returns the description of the program and its stage for these points.
 pub(super) fn open(input: &Input, points: &[Point]) -> Result<(String, Stage)> {
     let stage = match input.workload()? {
         Some((info, bytes)) => workload(input, info, bytes, points)?,
@@ -23,7 +23,7 @@ pub(super) fn open(input: &Input, points: &[Point]) -> Result<(String, Stage)> {
     Ok((what, stage))
 }
 
-/// A workload, run and looked at unless nothing that is asked for depends on its data.
+/// Runs and observes a workload, unless no mode depends on its data.
 fn workload(input: &Input, info: &Info, bytes: u64, points: &[Point]) -> Result<Stage> {
     let mut tables: Vec<TargetTable> = Vec::new();
     for point in points {
@@ -47,16 +47,16 @@ fn workload(input: &Input, info: &Info, bytes: u64, points: &[Point]) -> Result<
     Ok(stage)
 }
 
-/// Whether a mode is asked for in which the data matters.
+/// Returns whether any mode depends on the data.
 fn is_compressed(points: &[Point]) -> bool {
     points.iter().any(|point| matches!(point.mode, Mode::Bandwidth | Mode::Buddy))
 }
 
-/// Says which snapshot of a workload is simulated, and what the policy's targets make of it.
+/// Prints the simulated snapshot of a workload and its overflow with the policy's targets.
 fn describe(stage: &Stage, observed: &Observed, snapshot: usize) -> Result<()> {
     let profile = &observed.profile;
     say(format_args!(
-        "{}: snapshot {snapshot} of {}, optimistic ratio {}; with the policy's targets {:.2}% of its entries overflow",
+        "{}: snapshot {snapshot} of {}, optimistic ratio {}; {:.2}% of its entries overflow with the policy's targets",
         profile.run.program,
         profile.run.snapshots.len(),
         profile.optimistic[snapshot].map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),

@@ -1,4 +1,4 @@
-//! `buddy sweep status`, `collect` and `cancel`, and what `--on slurm` takes.
+//! `buddy sweep status`, `collect` and `cancel`, and the options of `--on slurm`.
 
 use std::{fs, io::Write, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
@@ -12,50 +12,50 @@ use buddy_sweep::{
 use clap::Args;
 
 use super::{Which, run::report};
-use crate::{FINISHES, output, progress::TimeLeft, say};
+use crate::{STOPS_GRACEFULLY, output, progress::TimeLeft, say};
 
-/// What jobs get, and how often a point is tried.
+/// Resources of Slurm jobs, and the number of attempts per point.
 #[derive(Args, Clone)]
 pub(crate) struct Jobs {
-    /// With Slurm: the partition
+    /// Slurm partition
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
 
-    /// With Slurm: the account
+    /// Slurm account
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
 
-    /// With Slurm: limit of a job's time, as sbatch takes it; from the estimate unless given
+    /// Time limit of a Slurm job, as for sbatch [default: from the estimate]
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
 
-    /// With Slurm: memory of a job, as sbatch takes it; from the footprint of the programs unless given
+    /// Memory of a Slurm job, as for sbatch [default: from the programs' footprint]
     #[arg(long, value_name = "SIZE")]
     mem: Option<String>,
 
-    /// With Slurm: processors of a job
+    /// CPUs of a Slurm job
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cpus: u32,
 
-    /// With Slurm: how many jobs; a few minutes of work for each unless given
+    /// Number of Slurm jobs [default: a few minutes of work each]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 
-    /// With Slurm: seconds without a sign of life after which a job that is said to run is cancelled and its work submitted again
+    /// Cancel and resubmit a running Slurm job after this many seconds without a heartbeat
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(20..))]
     silence: u64,
 
-    /// With Slurm: any other option of sbatch, such as --sbatch=--qos=low
+    /// Any other sbatch option, such as --sbatch=--qos=low
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     sbatch: Vec<String>,
 
-    /// Tries of a point that may fail or be killed before it is given up
+    /// Attempts per point before it counts as failed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: u32,
 }
 
 impl Jobs {
-    /// The jobs of a store, for programs of this footprint.
+    /// Returns the cluster of a store, for programs of this footprint in bytes.
     pub(crate) fn cluster(&self, store: &std::path::Path, footprint: u64) -> Result<Cluster> {
         let options = Options {
             partition: self.partition.clone(),
@@ -67,17 +67,17 @@ impl Jobs {
             silence: Duration::from_secs(self.silence),
             more: self.sbatch.clone(),
         };
-        let program = std::env::current_exe().context("this program's own path is not known")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         Ok(Cluster::new(store, program, options)?)
     }
 }
 
-/// Enough for a program, its size classes and the state of a simulation on every processor.
+/// Returns the memory for a program, its size classes and one simulation per CPU.
 fn memory(footprint: u64, cpus: u32) -> String {
     format!("{}M", 1024 + u64::from(cpus) * (256 + 3 * (footprint >> 20)))
 }
 
-/// Submits what is left, and waits for it unless that is left to `collect`.
+/// Submits the remaining work, and waits for it unless `detach` is set.
 pub(super) fn on_slurm(sweep: &Sweep, which: &Which, jobs: &Jobs, tries: &Tries, detach: bool) -> Result<()> {
     let cluster = jobs.cluster(sweep.store().dir(), sweep.footprint())?;
     let plan = keep_plan(which, sweep)?;
@@ -86,22 +86,22 @@ pub(super) fn on_slurm(sweep: &Sweep, which: &Which, jobs: &Jobs, tries: &Tries,
     let phases = [phase(&runs as &dyn Tasks, &["--programs"]), phase(&points, &[])];
     if detach {
         let idle = cluster.states()?.is_empty();
-        let said = match idle && slurm::submit(&cluster, &phases, tries, jobs.attempts)? {
-            true => "submitted; `buddy sweep collect` waits and submits again what fails",
-            false if idle => "nothing is left to do",
-            false => "jobs are on their way already",
+        let status = match idle && slurm::submit(&cluster, &phases, tries, jobs.attempts)? {
+            true => "submitted; `buddy sweep collect` waits and resubmits failed jobs",
+            false if idle => "nothing left to do",
+            false => "jobs are already submitted",
         };
-        say(format_args!("{}: {said}", cluster.name()));
+        say(format_args!("{}: {status}", cluster.name()));
         return Ok(());
     }
-    FINISHES.store(true, Ordering::Relaxed);
+    STOPS_GRACEFULLY.store(true, Ordering::Relaxed);
     let bar = TimeLeft::with_lines_every(Duration::from_secs(10));
     let done = slurm::collect(&cluster, &phases, tries, jobs.attempts, &bar);
     bar.finish();
     report(&done?, points.len(), which)
 }
 
-/// A copy of the plan that jobs read, so that it can be changed while they wait.
+/// Copies the plan for the jobs, so that the original can change while they wait.
 fn keep_plan(which: &Which, sweep: &Sweep) -> Result<PathBuf> {
     let text = which.text()?;
     let path = sweep.store().dir().join(format!("plan-{:032x}.toml", digest(text.as_bytes())));
@@ -118,7 +118,7 @@ fn arguments(plan: &std::path::Path, sweep: &Sweep, jobs: &Jobs, more: &[&str]) 
     words.chain(more.iter().copied()).map(str::to_owned).collect()
 }
 
-/// Say how many points are done, failed or left, and which jobs there are
+/// Show how many points are done, failed or left, and the state of the jobs
 #[derive(Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -129,7 +129,7 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let sweep = self.which.open()?;
         let points = sweep.point_tasks();
@@ -143,7 +143,7 @@ impl Status {
         let programs = sweep.run_tasks();
         let run = programs.done().into_iter().filter(|done| *done).count();
         output::print(&format!(
-            "{} points: {many} done, {failed} given up, {} left\n{run} of {} programs are run\n",
+            "{} points: {many} done, {failed} failed, {} left\n{run} of {} programs have run\n",
             points.len(),
             points.len() - many - failed,
             programs.len()
@@ -152,13 +152,11 @@ impl Status {
             Ok(states) => {
                 output::print(&format!("Slurm: {states}\n"))?;
                 for (what, jobs) in
-                    [("no sign of life", states.silent), ("Slurm will not start them", states.stuck)]
+                    [("no heartbeat", states.silent), ("Slurm will not start them", states.stuck)]
                 {
                     if !jobs.is_empty() {
                         let jobs = jobs.join(", ");
-                        say(format_args!(
-                            "{what}: {jobs}; `buddy sweep collect` cancels them and submits again"
-                        ));
+                        say(format_args!("{what}: {jobs}; `buddy sweep collect` cancels and resubmits them"));
                     }
                 }
             }
@@ -168,7 +166,7 @@ impl Status {
     }
 }
 
-/// Wait for the jobs of a sweep, and submit again what fails
+/// Wait for the jobs of a sweep, and resubmit failed ones
 #[derive(Args)]
 pub(crate) struct Collect {
     #[command(flatten)]
@@ -179,7 +177,7 @@ pub(crate) struct Collect {
 }
 
 impl Collect {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let sweep = self.which.open()?;
         let tries = Tries::of(sweep.store())?;
@@ -187,7 +185,7 @@ impl Collect {
     }
 }
 
-/// Cancel the jobs of a sweep; what they did stays
+/// Cancel the jobs of a sweep; finished points are kept
 #[derive(Args)]
 pub(crate) struct Cancel {
     #[command(flatten)]
@@ -198,7 +196,7 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let cluster = self.jobs.cluster(&self.which.dir(), 0)?;
         let States { waiting, running, silent, stuck, .. } = cluster.states()?;

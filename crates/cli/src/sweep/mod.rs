@@ -1,4 +1,4 @@
-//! `buddy sweep`: many simulations from a file, on this machine or on others.
+//! `buddy sweep`: simulations from a plan, on this machine or a cluster.
 
 mod cluster;
 mod results;
@@ -15,25 +15,26 @@ use anyhow::{Context, Result};
 use buddy_sweep::{Plan, Points, Store, Sweep};
 use clap::{Args, Subcommand};
 
-/// Run many simulations: every combination of settings that a plan asks for
+/// Run every combination of the simulation settings in a plan
 ///
-/// A plan is a TOML file of axes (docs/guide/sweeps.md): any setting of `buddy simulate`, any field of a GPU's file, as values, lists
-/// or ranges, crossed or zipped, with filters. Every point has a key of all that decides its result, and a store holds the
-/// result of each once: the same command goes on where it was, and another plan takes what it shares.
+/// A plan is a TOML file of axes (docs/guide/sweeps.md): any setting of `buddy simulate` and any
+/// field of a GPU's file, as values, lists or ranges, crossed or zipped, with filters. Each point
+/// has a key of everything that decides its result, and a store keeps each result once. The same
+/// command continues an interrupted sweep, and another plan reuses the points it shares.
 ///
-/// `buddy sweep PLAN` is `buddy sweep run PLAN`.
+/// `buddy sweep PLAN` is short for `buddy sweep run PLAN`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SweepVerb {
     #[command(subcommand)]
-    what: Option<What>,
+    action: Option<Action>,
 
     #[command(flatten)]
     run: run::Run,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     Run(run::Run),
     Status(cluster::Status),
     Collect(cluster::Collect),
@@ -61,38 +62,38 @@ Examples:
   buddy sweep page links.toml --out links.html";
 
 impl SweepVerb {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
-        match (self.what, self.run) {
-            (Some(What::Run(verb)), _) | (None, verb) => verb.run(),
-            (Some(What::Status(verb)), _) => verb.run(),
-            (Some(What::Collect(verb)), _) => verb.run(),
-            (Some(What::Cancel(verb)), _) => verb.run(),
-            (Some(What::Table(verb)), _) => verb.run(),
-            (Some(What::Page(verb)), _) => verb.run(),
+        match (self.action, self.run) {
+            (Some(Action::Run(verb)), _) | (None, verb) => verb.run(),
+            (Some(Action::Status(verb)), _) => verb.run(),
+            (Some(Action::Collect(verb)), _) => verb.run(),
+            (Some(Action::Cancel(verb)), _) => verb.run(),
+            (Some(Action::Table(verb)), _) => verb.run(),
+            (Some(Action::Page(verb)), _) => verb.run(),
         }
     }
 }
 
-/// Which sweep.
+/// The plan of a sweep and its store.
 #[derive(Args, Clone)]
 struct Which {
-    /// The plan, a TOML file
+    /// Plan, a TOML file
     #[arg(value_name = "PLAN", required = true)]
     plan: Option<PathBuf>,
 
-    /// Where results are kept; PLAN.sweep beside the plan unless given
+    /// Folder of the results [default: PLAN.sweep next to the plan]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
 }
 
 impl Which {
-    /// The plan's path, which the parser asks for unless there is a subcommand with one of its own.
+    /// Returns the plan's path; required by the parser unless a subcommand has its own.
     fn plan(&self) -> &Path {
         self.plan.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// The plan's text.
+    /// Reads the plan's text.
     fn text(&self) -> Result<String> {
         fs::read_to_string(self.plan()).with_context(|| self.plan().display().to_string())
     }
@@ -103,7 +104,7 @@ impl Which {
     }
 
     fn dir(&self) -> PathBuf {
-        self.store.clone().unwrap_or_else(|| beside(self.plan()))
+        self.store.clone().unwrap_or_else(|| default_store(self.plan()))
     }
 
     fn open(&self) -> Result<Sweep> {
@@ -111,7 +112,7 @@ impl Which {
     }
 }
 
-/// The usual place of a plan's results.
-fn beside(plan: &Path) -> PathBuf {
+/// Returns the default store of a plan.
+fn default_store(plan: &Path) -> PathBuf {
     plan.with_extension("sweep")
 }

@@ -1,4 +1,4 @@
-//! `buddy sweep table` and `page`: results as a table, CSV, JSON lines or a page.
+//! `buddy sweep table` and `page`: results as text, CSV, JSON lines or an HTML page.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -12,24 +12,25 @@ use buddy_sweep::{Tasks, Tries};
 use clap::{Args, ValueEnum};
 
 use super::Which;
-use crate::{output, say, showing::width};
+use crate::{display::width, output, say};
 
-/// Print the results that are there
+/// Print the finished results of a sweep as a table
 ///
-/// Columns are settings of the axes (link, l2.bytes), figures (speed, capacity, seconds, cycles, ipc, overflow, l1_hits, l2_hits,
-/// metadata_hits, buddy_accesses, dram_gb_per_s, link_read_gb_per_s, link_written_gb_per_s), key, and any field of a record by its
-/// dotted name (report.l2.reads). The speed is relative to the first point of the same program, in the order of the plan; the
-/// capacity is the program's bytes over the device memory that they take.
+/// Columns are settings of the axes (link, l2.bytes), metrics (speed, capacity, seconds, cycles,
+/// ipc, overflow, l1_hits, l2_hits, metadata_hits, buddy_accesses, dram_gb_per_s,
+/// link_read_gb_per_s, link_written_gb_per_s), key, and any field of a record by its dotted name
+/// (report.l2.reads). The speed is relative to the first point of the same program in the plan. The
+/// capacity is the program's bytes divided by the device memory used.
 #[derive(Args)]
 pub(crate) struct Table {
     #[command(flatten)]
     which: Which,
 
-    /// Only these columns, with commas between them
+    /// Print only these columns, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
 
-    /// How it is written
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -38,16 +39,16 @@ pub(crate) struct Table {
 enum Format {
     /// Columns for a terminal
     Text,
-    /// Comma-separated values with a line of names first
+    /// Comma-separated values with a header line
     Csv,
-    /// An object for each point
+    /// One JSON object per point
     Jsonl,
-    /// All of it as one record, with the text of the plan
+    /// One record with all results and the text of the plan
     Record,
 }
 
 impl Table {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let sweep = self.which.open()?;
         let rows = sweep.rows(&self.columns).map_err(anyhow::Error::msg)?;
@@ -65,14 +66,14 @@ impl Table {
         Ok(())
     }
 
-    /// The table as wide as the terminal, unless its columns were chosen.
+    /// Renders the table as wide as the terminal; chosen columns are never dropped.
     fn text(&self, grid: &Grid) -> String {
         let width = width().filter(|_| self.columns.is_empty());
         grid_text_within(grid, width, &SPARE)
     }
 }
 
-/// Figures that a narrow terminal does without, the first of them first.
+/// Metrics that a narrow terminal omits, in this order.
 const SPARE: [&str; 10] = [
     "link_written_gb_per_s",
     "link_read_gb_per_s",
@@ -86,22 +87,23 @@ const SPARE: [&str; 10] = [
     "buddy_accesses",
 ];
 
-/// Write a page of the results that are there
+/// Write an HTML page of the finished results
 ///
-/// Lines for each value of one axis against another in small multiples, the front of capacity and speed, the best and the worst
-/// points, and the data to download; the reader chooses axes and figures. The page is one file and loads nothing.
+/// The page has charts of one axis against another as small multiples, the Pareto front of capacity
+/// and speed, the best and worst points, and the data to download. Axes and metrics can be chosen
+/// in the page. It is one self-contained file.
 #[derive(Args)]
 pub(crate) struct PageVerb {
     #[command(flatten)]
     which: Which,
 
-    /// The file to write; PLAN.html beside the plan unless given
+    /// File to write [default: PLAN.html next to the plan]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
 }
 
 impl PageVerb {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let path = self.out.clone().unwrap_or_else(|| self.which.plan().with_extension("html"));
         output::check(&[("--out", Some(&path))], &[self.which.plan().to_owned()])?;
@@ -114,7 +116,7 @@ impl PageVerb {
         let data = sweep.data(failed);
         if data.rows.is_empty() && data.failed.is_empty() {
             let plan = self.which.plan().display();
-            bail!("{plan}: none of its {} points is done; `buddy sweep {plan}` runs them", points.len());
+            bail!("{plan}: none of its {} points is done; run `buddy sweep {plan}` first", points.len());
         }
         output::write(&path, &sweep_page(&data, concat!("buddy ", env!("CARGO_PKG_VERSION"))))?;
         say(format_args!("{} points in {}", data.rows.len(), path.display()));

@@ -1,4 +1,4 @@
-//! `buddy sweep run`: what is not done yet, on this machine; or how much that would be.
+//! `buddy sweep run`: runs the remaining points, or estimates their cost.
 
 use std::{sync::atomic::Ordering, thread, time::Duration};
 
@@ -8,65 +8,65 @@ use buddy_sweep::{Failure, Shard, Summary, Sweep, Tasks, Tries, Watch, local, sh
 use clap::{Args, ValueEnum};
 
 use super::{Jobs, Which, cluster::on_slurm};
-use crate::{FINISHES, output, progress::TimeLeft, say};
+use crate::{STOPS_GRACEFULLY, output, progress::TimeLeft, say};
 
-/// Programs above this footprint are run one at a time.
+/// Programs above this footprint run one at a time.
 const LARGE_BYTES: u64 = 512 << 20;
-/// Failed points that are named; more are counted.
+/// Maximum number of failed points to list.
 const NAMED: usize = 10;
 
-/// Run the points that are not done yet
+/// Run the remaining points of a plan
 #[derive(Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     which: Which,
 
-    /// Say how many points there are and how long they take, and run nothing
+    /// Print the number of points and the estimated time, without running anything
     #[arg(long)]
     dry_run: bool,
 
-    /// Only one of N parts of about the same work, counted from 1: for schedulers that know nothing of sweeps
+    /// Run only shard I of N of about equal work, counted from 1; for schedulers other than Slurm
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 
-    /// Only run the programs whose memory the points need; with this done first, shards do not run them again
+    /// Run only the programs whose memory the points need, so that shards need not repeat them
     #[arg(long)]
     programs: bool,
 
-    /// Simulations at once; all cores unless given
+    /// Simulations in parallel [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
 
-    /// Where points are run
+    /// Where points run
     #[arg(long, value_enum, default_value_t = Place::Local)]
     on: Place,
 
-    /// With Slurm: submit and do not wait; `buddy sweep collect` does
+    /// With --on slurm: submit and exit; wait later with `buddy sweep collect`
     #[arg(long)]
     detach: bool,
 
     #[command(flatten)]
     jobs: Jobs,
 
-    /// Try again what was given up
+    /// Retry points that failed in every attempt
     #[arg(long)]
     retry: bool,
 }
 
-/// Where work is done.
+/// Where work runs.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Place {
     /// The cores of this machine
     Local,
-    /// Jobs of a cluster with Slurm
+    /// Jobs on a Slurm cluster
     Slurm,
 }
 
 impl Run {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         if self.dry_run {
-            return self.say_how_much();
+            return self.print_estimate();
         }
         let sweep = self.which.open()?;
         let tries = Tries::of(sweep.store())?;
@@ -76,14 +76,14 @@ impl Run {
         if self.shard.is_none() {
             match sweep.remove_broken()? {
                 0 => {}
-                many => say(format_args!("{many} records were not whole; they are made again")),
+                many => say(format_args!("{many} incomplete records are made again")),
             }
         }
         if self.on == Place::Slurm {
             return on_slurm(&sweep, &self.which, &self.jobs, &tries, self.detach);
         }
         slurm::live(sweep.store().dir());
-        FINISHES.store(true, Ordering::Relaxed);
+        STOPS_GRACEFULLY.store(true, Ordering::Relaxed);
         let bar = TimeLeft::with_lines_every(Duration::from_secs(10));
         let done = self.local(&sweep, &tries, &bar);
         bar.finish();
@@ -91,7 +91,7 @@ impl Run {
         if self.shard.is_none() && !self.programs {
             return report(&done, sweep.points().len(), &self.which);
         }
-        say(format_args!("{} tasks of this part are done", done.done));
+        say(format_args!("{} tasks of this shard are done", done.done));
         report_failures(&done)
     }
 
@@ -105,7 +105,8 @@ impl Run {
         };
         let alone = sweep.footprint() > LARGE_BYTES;
         let runs = sweep.run_tasks();
-        // A shard without its programs finds them in the store, or runs those that it needs itself.
+        // A shard without --programs reads program runs from the store, or runs the missing ones
+        // itself.
         let mut summary = Summary::default();
         if self.programs || self.shard.is_none() {
             let settings = local::Settings { threads: if alone { 1 } else { threads }, ..settings };
@@ -119,8 +120,8 @@ impl Run {
         Ok(Summary { done: 0, ..summary }.and(done))
     }
 
-    /// What `--dry-run` prints.
-    fn say_how_much(&self) -> Result<()> {
+    /// Prints the output of `--dry-run`.
+    fn print_estimate(&self) -> Result<()> {
         let points = self.which.points()?;
         let all = points.len();
         let seconds: f64 = (0..all).map(|point| points.seconds(point)).sum();
@@ -142,7 +143,7 @@ impl Run {
     }
 }
 
-/// Hours with two digits that count.
+/// Formats hours with two significant digits.
 fn hours(seconds: f64) -> String {
     match seconds / 3600.0 {
         hours if hours < 0.1 => format!("{hours:.4}"),
@@ -151,7 +152,7 @@ fn hours(seconds: f64) -> String {
     }
 }
 
-/// Says what was done, and what was not.
+/// Prints the number of finished points and the failures.
 pub(super) fn report(summary: &Summary, all: usize, which: &Which) -> Result<()> {
     say(format_args!("{} of {} points are done, in {}", summary.done, all, which.dir().display()));
     report_failures(summary)
@@ -165,8 +166,8 @@ fn report_failures(Summary { failed, interrupted, .. }: &Summary) -> Result<()> 
         say(format_args!("and {} more", failed.len() - NAMED));
     }
     match (interrupted, failed.len()) {
-        (true, _) => bail!("interrupted; the same command goes on"),
+        (true, _) => bail!("interrupted; run the same command to continue"),
         (false, 0) => Ok(()),
-        (false, many) => bail!("{many} failed; --retry tries them again"),
+        (false, many) => bail!("{many} failed; retry them with --retry"),
     }
 }

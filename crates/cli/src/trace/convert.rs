@@ -14,11 +14,11 @@ use clap::{Args, ValueEnum};
 
 use crate::{output, say, workload::decimal};
 
-/// Write a trace in another format: Accel-Sim's text or our packed .warps
+/// Convert a trace between Accel-Sim's text format and the packed .warps format
 ///
-/// A kernel's file is converted to the format that the new name asks for. A folder with a kernelslist.g, or the list
-/// itself, is converted to a new folder, in the format of --to. Nothing is lost that the simulator uses; PCs and line
-/// numbers are.
+/// A kernel's file is converted to the format of the new file name. A folder with a kernelslist.g,
+/// or the list itself, is converted to a new folder in the format of --to. Keeps everything that
+/// the simulator uses; PCs and line numbers are dropped.
 #[derive(Args)]
 #[command(after_help = "Examples:
   buddy trace convert kernel-1.traceg.xz kernel-1.warps
@@ -27,20 +27,20 @@ use crate::{output, say, workload::decimal};
 pub(super) struct Convert {
     /// A kernel's trace (.traceg, .traceg.xz, .warps), a folder with kernelslist.g, or that list
     from: PathBuf,
-    /// The file or folder to write
+    /// File or folder to write
     to: PathBuf,
-    /// Format of a folder's kernels
+    /// Format of the kernels of a folder
     #[arg(long = "to", value_name = "FORMAT", default_value = "warps")]
     format: Format,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
-    /// Packed, our own
+    /// Buddy's packed format
     Warps,
-    /// Accel-Sim's text
+    /// Accel-Sim's text format
     Traceg,
-    /// The same compressed
+    /// Accel-Sim's text format, xz-compressed
     TracegXz,
 }
 
@@ -61,7 +61,7 @@ impl Convert {
         }
         let items = accel::read_list(&self.from)?;
         if self.to.exists() {
-            bail!("{} is there already; give the name of a new folder", self.to.display());
+            bail!("{} exists already; give a new folder", self.to.display());
         }
         output::make_folder(&self.to)?;
         let list = items.iter().enumerate().try_fold(String::new(), |mut list, (index, item)| {
@@ -80,10 +80,10 @@ impl Convert {
     }
 }
 
-/// Converts one kernel; the new file is whole, or what was there before stays.
+/// Converts one kernel atomically.
 fn one(from: &Path, to: &Path) -> Result<()> {
     if !is_kernel(&to.to_string_lossy()) {
-        bail!("{}: a kernel's trace ends in .warps, .traceg or .traceg.xz", to.display());
+        bail!("{}: the name of a kernel's trace must end in .warps, .traceg or .traceg.xz", to.display());
     }
     output::check(&[("the trace", Some(&to.to_owned()))], &[from.to_owned()])?;
     let mut kernel = open_kernel(from)?;

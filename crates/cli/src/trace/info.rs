@@ -11,7 +11,7 @@ use buddy_report::count;
 use buddy_trace::{At, Code, Kernel, open_kernel};
 use clap::Args;
 
-/// Say what is in a kernel's trace
+/// Summarise a kernel's trace: launch, size and opcodes
 #[derive(Args)]
 #[command(after_help = "Examples:
   buddy trace info traces/kernel-1.traceg")]
@@ -20,12 +20,12 @@ pub(super) struct Info {
     file: PathBuf,
 }
 
-/// What is counted.
+/// Counts over a trace.
 #[derive(Default)]
 struct Counts {
     instructions: u64,
     lanes: u64,
-    /// By opcode, or by class where a trace has none.
+    /// By opcode, or by class if the trace has no opcodes.
     opcodes: BTreeMap<String, u64>,
 }
 
@@ -78,7 +78,7 @@ fn print(file: &Path, kernel: &dyn Kernel, counts: &Counts) -> io::Result<()> {
         writeln!(out, "  {:<28} {:>15}", name.escape_debug().to_string(), count(*times))?;
     }
     for (name, times) in kernel.unknown() {
-        writeln!(out, "not known: {} {}", name.escape_debug(), count(times))?;
+        writeln!(out, "unknown: {} {}", name.escape_debug(), count(times))?;
     }
     Ok(())
 }

@@ -9,44 +9,44 @@ use clap::Args;
 
 use crate::{output, say};
 
-/// Options of a run that is traced.
+/// Options for recording a trace.
 #[derive(Args)]
 pub(crate) struct Record {
     /// Folder for the traces and their list, kernelslist.g
     #[arg(long, value_name = "DIR", default_value = "traces")]
     out: PathBuf,
-    /// Trace launches whose mangled kernel name holds this
+    /// Trace only launches of kernels whose mangled name contains NAME
     #[arg(long, value_name = "NAME", default_value = "")]
     kernel: String,
-    /// Pass over this many of them first
+    /// Skip the first N matching launches
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
-    /// Trace this many of them
+    /// Trace N matching launches
     #[arg(long, value_name = "N", default_value_t = 10)]
     count: u64,
-    /// Trace only the first blocks of each launch
+    /// Trace only the first N blocks of each launch
     #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true)]
     blocks: u32,
-    /// MiB of device memory for the events of a launch
+    /// MiB of device memory for the events of one launch
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     room: u64,
-    /// Do not run the program again under ncu to count its instructions
+    /// Skip the second run under ncu, which counts instructions
     #[arg(long)]
     no_counts: bool,
-    /// The program and its arguments, after `--`
+    /// Program and its arguments, after `--`
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
 impl Record {
-    /// Runs the program, traced.
+    /// Runs and traces the program.
     pub(crate) fn run(self) -> Result<()> {
         if self.command.is_empty() {
             bail!(
-                "nothing to trace: name a program, as in 'buddy trace -- ./program', or a command, as in 'buddy trace convert'"
+                "nothing to trace: give a program ('buddy trace -- ./program') or a subcommand ('buddy trace convert')"
             );
         }
-        let gpu = Gpu::open(0).context("a program is traced on the GPU that it runs on")?;
+        let gpu = Gpu::open(0).context("tracing needs a GPU to run the program on")?;
         let (major, minor) = gpu.info()?.capability;
         let extra = &["--ptxas-options=--compile-as-tools-patch"];
         let source = Source { extra, least: 70, ..Source::new("patches.cu", PATCHES, &[]) };
@@ -69,7 +69,7 @@ impl Record {
         }
         if traced.is_empty() {
             bail!(
-                "no kernel was launched that matches; --kernel takes a part of a mangled name, --skip and --count choose among them"
+                "no launch matches; --kernel takes part of a mangled name, --skip and --count select launches"
             );
         }
         traced.iter().try_for_each(|one| output::print(&line(one)))?;
@@ -78,7 +78,7 @@ impl Record {
     }
 }
 
-/// A line for a trace: what it holds, and how that compares with what the hardware counted.
+/// Returns a line with the contents of a trace, compared with the hardware's instruction count.
 fn line(traced: &Traced) -> String {
     let written = &traced.written;
     let counted = match written.counted {
@@ -88,7 +88,7 @@ fn line(traced: &Traced) -> String {
         _ => String::new(),
     };
     format!(
-        "{}  {}  {} blocks, {} warp instructions{counted}, {} branches chosen\n",
+        "{}  {}  {} blocks, {} warp instructions{counted}, {} branches guessed\n",
         traced.file.display(),
         traced.kernel,
         written.blocks,

@@ -8,10 +8,10 @@ use buddy_scenario::decimal;
 use buddy_workloads::{ALL, Info};
 use clap::Args;
 
-/// List the workloads: what the paper ran, the footprint by scale, the method
+/// List the workloads: the paper's program, footprints and method
 ///
-/// The footprint is what all arrays together take. It comes near what is asked for, from 1 MB to what the
-/// program took in the paper.
+/// The footprint is the size of all arrays. It is close to the requested scale, from 1 MB to the
+/// paper's footprint.
 #[derive(Args)]
 pub(crate) struct List {}
 

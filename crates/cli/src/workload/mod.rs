@@ -1,4 +1,4 @@
-//! `buddy workload`: the paper's programs, and what their memory holds.
+//! `buddy workload`: the paper's HPC programs and snapshots of their memory.
 
 mod list;
 mod run;
@@ -9,10 +9,10 @@ pub(crate) use run::measure;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// Run the paper's HPC programs and keep what their memory holds
+/// Run the paper's HPC programs and save snapshots of their memory
 ///
-/// Ten compact programs of the methods that the paper studied. Their values evolve by real numerics, on any
-/// machine; docs/explain/workloads.md describes each.
+/// Ten compact programs with the numerical methods that the paper studied. Their values evolve by
+/// real numerics, on any machine; docs/explain/workloads.md describes each.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -21,21 +21,21 @@ Examples:
   buddy profile cg")]
 pub(crate) struct Workload {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     List(list::List),
     Run(run::Run),
 }
 
 impl Workload {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
-        match self.what {
-            What::List(list) => list.run(),
-            What::Run(run) => run.run(),
+        match self.action {
+            Action::List(list) => list.run(),
+            Action::Run(run) => run.run(),
         }
     }
 }

@@ -21,17 +21,17 @@ use clap::{
 
 use crate::{output, progress::Bar};
 
-/// Run a workload and write what its memory holds at ten evenly spaced times
+/// Run a workload and save its memory at ten evenly spaced points in time
 ///
-/// The snapshots are a run directory (docs/reference/snapshots.md): run.json and a .safetensors file each. The disk must
-/// have room for all ten, which is looked at first. An interrupted run leaves the snapshots that are complete, and
-/// no half one.
+/// The snapshots form a run directory (docs/reference/snapshots.md): run.json and one .safetensors
+/// file per snapshot. Free disk space for all ten is checked first. An interrupted run keeps the
+/// complete snapshots and no partial one.
 ///
 /// The program checks its own answer; the exit code is 1 if it is wrong.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
-    /// Which one, or all of them one after the other
+    /// Name of the workload, or all to run them in sequence
     #[arg(value_parser = name_parser())]
     name: String,
 
@@ -39,7 +39,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SCALE", value_parser = parse_scale)]
     scale: Scale,
 
-    /// Directory to write to: new or empty, for a run; all runs go to directories in it, NAME for each
+    /// Directory to write to, new or empty; all writes one directory NAME per workload into it
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
@@ -47,31 +47,31 @@ pub(crate) struct Run {
     #[arg(long)]
     record: bool,
 
-    /// With --record: draw three of the snapshots as heat maps, DIR/NAME.svg
+    /// With --record: draw three snapshots as heat maps, DIR/NAME.svg
     #[arg(long, value_name = "DIR", requires = "record")]
     maps: Option<PathBuf>,
 
-    /// Seed of whatever is random in the program
+    /// Seed of the program's random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  Snapshots of a small run, and how compressible the last one is:
+  Snapshots of a small run, and the compressibility of the last one:
     buddy workload run cg --scale 16MB --out cg
     buddy analyze cg/snapshot-9.safetensors
 
-  All of them at a quarter of the paper's footprint, without their bytes:
+  Records of all workloads at a quarter of the paper's footprint:
     buddy workload run all --scale 0.25 --record --out records";
 
-/// Takes the name of any workload, or `all`.
+/// Returns a parser of workload names and `all`.
 fn name_parser() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(ALL.iter().map(|info| info.name).chain(["all"]))
 }
 
 impl Run {
-    /// Does the verb's job.
+    /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let chosen: Vec<&Info> =
             ALL.iter().filter(|info| self.name == "all" || self.name == info.name).collect();
@@ -91,7 +91,7 @@ impl Run {
         Ok(())
     }
 
-    /// Where the run or the record of one workload goes.
+    /// Returns the path of a workload's run or record.
     fn path(&self, info: &Info) -> PathBuf {
         match (self.record, self.name.as_str()) {
             (true, _) => self.out.join(format!("{}.json", info.name)),
@@ -100,22 +100,22 @@ impl Run {
         }
     }
 
-    /// Looks for what cannot be written before the program runs, not after.
+    /// Checks the output before the program runs.
     fn check_output(&self, info: &Info) -> Result<()> {
         let path = self.path(info);
         if self.record && path.exists() {
-            bail!("{}: there is a file of this name; give another directory", path.display());
+            bail!("{}: exists already; give another directory", path.display());
         }
         if !self.record && fs::read_dir(&path).is_ok_and(|mut files| files.next().is_some()) {
-            bail!("{}: this directory is not empty; give a new one for a new run", path.display());
+            bail!("{}: is not empty; give a new directory", path.display());
         }
         if self.out.exists() && !self.out.is_dir() {
-            bail!("{}: this is not a directory", self.out.display());
+            bail!("{}: is not a directory", self.out.display());
         }
         Ok(())
     }
 
-    /// Runs one to its end; says whether its answer is right.
+    /// Runs one workload to its end; returns whether its answer is right.
     fn run_one(&self, info: &Info) -> Result<bool> {
         let mut workload = (info.build)(self.scale.bytes(info)?, self.seed);
         let described = describe(info, workload.as_ref(), self.seed);
@@ -143,8 +143,8 @@ impl Run {
         Ok(checks.iter().all(Check::passed))
     }
 
-    /// Runs with every tenth measured in place, and writes the record at the end: with the paper's codec and every other
-    /// one that is the best choice for something.
+    /// Runs a workload, measures it in place ten times, and writes the record: the paper's codec,
+    /// and every other codec that is the best choice for some allocation.
     fn record(&self, info: &Info, workload: &mut dyn Workload, described: &RunInfo) -> Result<Vec<Check>> {
         for dir in [Some(&self.out), self.maps.as_ref()].into_iter().flatten() {
             output::make_folder(dir)?;
@@ -155,8 +155,8 @@ impl Run {
         drop_beaten(&mut seen, kinds[0].name());
         let mut record = Record::new(seen);
         record.seed = Some(self.seed);
-        // Without line breaks: a record has thousands of small numbers, and programs read it.
-        let json = serde_json::to_string(&record).context("the record is no JSON")?;
+        // Without line breaks: a record has thousands of small numbers and is read by programs.
+        let json = serde_json::to_string(&record).context("cannot serialise the record")?;
         write_atomic(&self.path(info), |out| writeln!(out, "{json}"))?;
         if let Some(dir) = &self.maps {
             output::write(&dir.join(info.name).with_extension("svg"), &run_picture(&record.data))?;
@@ -165,20 +165,22 @@ impl Run {
     }
 }
 
-/// Runs a workload of so many bytes with its memory measured in place after each tenth, which no disk needs to hold.
+/// Runs a workload of `bytes` bytes and measures its memory in place ten times, without using the
+/// disk.
 pub(crate) fn measure(info: &Info, bytes: u64, tried: &Tried) -> Result<Measured> {
     let mut workload = (info.build)(bytes, 1);
     let described = describe(info, workload.as_ref(), 1);
-    // Pictures are of the last look.
+    // Only the last snapshot is drawn.
     let rows = |look| if look + 1 == SNAPSHOTS { Rows::PROFILE } else { Rows::NONE };
     let (observer, checks) = observe(workload.as_mut(), &described, &tried.all_kinds(), rows)?;
     if let Some(wrong) = checks.iter().find(|check| !check.passed()) {
-        bail!("workload {}: a wrong answer:{}", info.name, line(wrong));
+        bail!("workload {}: wrong answer:{}", info.name, line(wrong));
     }
     Ok(observer.finish(tried.threshold, tried.auto))
 }
 
-/// Runs with every tenth measured in place; `rows` says what is kept of each look, from 0.
+/// Runs a workload and measures it in place ten times; `rows` selects what is kept of snapshot i,
+/// from 0.
 fn observe(
     workload: &mut dyn Workload,
     described: &RunInfo,
@@ -194,15 +196,15 @@ fn observe(
         looks += 1;
         Ok(())
     })?;
-    Ok((observer.context("the run was never looked at")?, checks))
+    Ok((observer.context("the run has no snapshot")?, checks))
 }
 
-/// Runs with every tenth written to disk.
+/// Runs a workload and writes ten snapshots to disk.
 fn snapshots(workload: &mut dyn Workload, mut writer: RunWriter) -> Result<Vec<Check>> {
     watched(workload, |step, arrays| Ok(writer.write(step, arrays)?))
 }
 
-/// Runs under a progress bar; `look` gets the arrays after each tenth.
+/// Runs a workload with a progress bar; `look` gets the arrays of each of the ten snapshots.
 fn watched(
     workload: &mut dyn Workload,
     mut look: impl FnMut(u64, &[&[u8]]) -> Result<()>,
@@ -227,7 +229,7 @@ fn line(check: &Check) -> String {
     format!("  {verdict}  {}: {measured}, expected {expected} within {tolerance}", check.what)
 }
 
-/// A number as short as its twelve leading digits allow.
+/// Formats a number with at most twelve significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         size if (1e-4..1e9).contains(&size) => {
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_and_exact_enough() {
+    fn numbers_print_at_most_twelve_digits() {
         let shown = [0.0, 1.0, 8.597_177_507_864_8, 202_507.5, -0.25, 1e-10, 2.7e-17, f64::NAN].map(number);
         assert_eq!(shown, ["0", "1", "8.59717750786", "202507.5", "-0.25", "1e-10", "2.7e-17", "NaN"]);
     }

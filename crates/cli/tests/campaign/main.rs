@@ -1,5 +1,6 @@
-//! The campaign: ten thousand spoiled inputs over every reader, in less than five minutes. None may panic, abort, hang or be accepted
-//! with a contradiction in it. `BUDDY_CAMPAIGN` sets another number, `BUDDY_CAMPAIGN_SEED` other inputs.
+//! Mutation campaign: ten thousand corrupted inputs over every reader, in less than five minutes.
+//! No reader may panic, abort, hang or accept contradictory data. `BUDDY_CAMPAIGN` sets the number
+//! of inputs, `BUDDY_CAMPAIGN_SEED` their seed.
 
 mod readers;
 mod spoil;
@@ -21,16 +22,16 @@ use std::{
 use readers::readers;
 use spoil::{Dice, spoil};
 
-/// The longest that one input may take.
+/// Timeout per input.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The count once every input was read.
+/// Count after the last input.
 const DONE: u64 = u64::MAX - 1;
 
 fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
-/// Ends the process if one input takes too long: nothing else can stop a reader that hangs.
+/// Aborts the process if one input exceeds the timeout; nothing else stops a hanging reader.
 fn watch(what: &'static Mutex<String>, count: &'static AtomicU64) {
     thread::spawn(move || {
         let mut before = u64::MAX;
@@ -49,7 +50,7 @@ fn watch(what: &'static Mutex<String>, count: &'static AtomicU64) {
     });
 }
 
-/// Keeps an input that broke a reader.
+/// Saves an input that broke a reader.
 fn keep(name: &str, number: u64, bytes: &[u8]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}", name.replace(' ', "-")));
     fs::write(&path, bytes).unwrap();
@@ -57,7 +58,7 @@ fn keep(name: &str, number: u64, bytes: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn ten_thousand_spoiled_inputs_break_no_reader() {
+fn ten_thousand_corrupted_inputs_break_no_reader() {
     static WHAT: Mutex<String> = Mutex::new(String::new());
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let (inputs, seed) = (setting("BUDDY_CAMPAIGN", 10_000), setting("BUDDY_CAMPAIGN_SEED", 1));
@@ -67,7 +68,7 @@ fn ten_thousand_spoiled_inputs_break_no_reader() {
     for reader in &readers {
         fs::create_dir(place(reader.name)).unwrap();
         let taken = (reader.read)(&reader.honest, &place(reader.name));
-        assert!(taken, "{} refuses an honest file", reader.name);
+        assert!(taken, "{} rejects a valid file", reader.name);
     }
     watch(&WHAT, &COUNT);
     let hook = std::panic::take_hook();
@@ -89,7 +90,7 @@ fn ten_thousand_spoiled_inputs_break_no_reader() {
     std::panic::set_hook(hook);
     let (done, seconds) = (COUNT.swap(DONE, Ordering::Relaxed), begin.elapsed().as_secs_f64());
     println!(
-        "{done} inputs over {} readers in {seconds:.1} s: {taken} taken, {} broke one",
+        "{done} inputs over {} readers in {seconds:.1} s: {taken} accepted, {} broke a reader",
         readers.len(),
         broken.len()
     );
@@ -97,9 +98,9 @@ fn ten_thousand_spoiled_inputs_break_no_reader() {
     assert!(inputs > 20_000 || seconds < 300.0, "{seconds} s");
 }
 
-/// The command line on a file of each kind, spoiled: it ends by itself with 0, 1 or 2 and no word of a panic.
+/// The command exits with 0, 1 or 2 on corrupted files of each kind, without a panic message.
 #[test]
-fn the_command_ends_well_on_spoiled_files() {
+fn the_command_never_panics_on_corrupted_files() {
     let cases: [(&str, &[&str]); 13] = [
         ("HDF5", &["analyze", "x.h5"]),
         ("PyTorch", &["analyze", "x.pt"]),
@@ -128,7 +129,7 @@ fn the_command_ends_well_on_spoiled_files() {
     }
 }
 
-/// What is wrong with how the command ended; none if nothing is.
+/// Runs the command; returns a description of the failure, if any.
 fn ends_well(dir: &Path, args: &[&str]) -> Option<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_buddy"));
     command.current_dir(dir).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -140,7 +141,7 @@ fn ends_well(dir: &Path, args: &[&str]) -> Option<String> {
         }
         if begin.elapsed() > LONGEST {
             child.kill().unwrap();
-            return Some("it did not end".to_owned());
+            return Some("timeout".to_owned());
         }
         thread::sleep(Duration::from_millis(5));
     };

@@ -1,4 +1,4 @@
-//! Every reader of a file, with an honest file for it, and what must hold of whatever it accepts.
+//! Every reader of a file, a valid file for it, and the checks on accepted data.
 
 use std::{fs, io::Cursor, path::Path};
 
@@ -16,15 +16,15 @@ use buddy_trace::{At, Code, Kernel, accel, packed};
 
 use crate::stores;
 
-/// A reader, and the file that it is given spoiled. It panics for what it should not have accepted.
+/// A reader and a valid file to corrupt. It panics if it accepted data that it should reject.
 pub(crate) struct Reader {
     pub(crate) name: &'static str,
     pub(crate) honest: Vec<u8>,
-    /// Whether the bytes were accepted. The folder is for readers of paths.
+    /// Returns whether the bytes were accepted. The folder is for readers of paths.
     pub(crate) read: fn(&[u8], &Path) -> bool,
 }
 
-/// Every one of them.
+/// Returns all readers.
 pub(crate) fn readers() -> Vec<Reader> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let file = |name: &str| fs::read(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -105,7 +105,7 @@ const BY_ADDRESS: &str = "[[allocation]]\nbase = 4096\nbytes = 4096\ntarget = \"
 fn arrays(format: Format, bytes: &[u8]) -> bool {
     let Ok(arrays) = read_memory(format, "x", bytes.to_vec(), None) else { return false };
     let total: u64 = arrays.iter().map(|array| array.bytes().len() as u64).sum();
-    assert!(total <= buddy_snapshot::inflate_limit(bytes.len() as u64), "more than a file may become");
+    assert!(total <= buddy_snapshot::inflate_limit(bytes.len() as u64), "more than the inflation limit");
     for array in &arrays {
         let elements: u64 = array.shape.iter().product();
         assert_eq!(array.bytes().len() as u64, elements * array.dtype.bytes() as u64);
@@ -113,7 +113,7 @@ fn arrays(format: Format, bytes: &[u8]) -> bool {
     true
 }
 
-/// A zip that says that no checksum was made, as PyTorch may: so that what lies behind them is reached.
+/// Clears the checksums of a zip, as PyTorch may, so that mutations reach the data behind them.
 fn checked(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (mark, sum) in [(b"PK\x03\x04", 14), (b"PK\x01\x02", 16)] {
@@ -127,7 +127,7 @@ fn checked(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The example run with another description.
+/// Opens the example run with another description.
 fn run_directory(bytes: &[u8], dir: &Path) -> bool {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/run");
     for file in ["snapshot-0.safetensors", "snapshot-1.safetensors", "snapshot-2.safetensors"] {
@@ -137,7 +137,7 @@ fn run_directory(bytes: &[u8], dir: &Path) -> bool {
     }
     fs::write(dir.join("run.json"), bytes).unwrap();
     let Ok(run) = Run::open(dir) else { return false };
-    assert_eq!(run.info().bytes(), 20_736, "the snapshots have so many bytes, whatever the description says");
+    assert_eq!(run.info().bytes(), 20_736, "the size comes from the snapshots, not the description");
     true
 }
 
@@ -171,7 +171,7 @@ fn named(text: &str) -> bool {
 fn addressed(text: &str) -> bool {
     let Ok(TargetsFile::Addressed(rows)) = TargetsFile::parse("x", text) else { return false };
     let Ok(map) = ClassMap::new(rows) else { return false };
-    // A terabyte of entries takes its time to count; what a person would give does not.
+    // Counting a terabyte of entries would take too long.
     if map.footprint() < 1 << 30 {
         assert!((0.0..=1.0).contains(&map.overflow_share()));
     }
@@ -195,7 +195,7 @@ fn kernel<K: Kernel>(opened: Result<K, buddy_trace::Error>) -> bool {
     true
 }
 
-/// A packed trace whose checksums are right again, so that what lies behind them is reached.
+/// Recomputes the checksums of a packed trace, so that mutations reach the data behind them.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     let (mut bytes, mut at) = (bytes.to_vec(), 12);
     while let Some(head) = bytes.get(at..at + 4) {

@@ -1,6 +1,6 @@
-//! Ways to spoil an input, the same ones in every run.
+//! Deterministic mutations of an input.
 
-/// Random numbers by Marsaglia's xorshift: the same everywhere.
+/// Marsaglia's xorshift generator, equal on all platforms.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -16,7 +16,7 @@ impl Dice {
     }
 }
 
-/// Numbers at which readers go wrong.
+/// Numbers that tend to break readers.
 const NUMBERS: [&str; 14] = [
     "0",
     "-1",
@@ -34,7 +34,7 @@ const NUMBERS: [&str; 14] = [
     "0.1",
 ];
 
-/// Spoils an input in one to four places.
+/// Mutates an input in one to four places.
 pub(crate) fn spoil(input: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..1 + dice.below(4) {
@@ -63,19 +63,19 @@ fn once(bytes: &mut Vec<u8>, dice: &mut Dice) {
             bytes[at..end].copy_from_slice(&number[..end - at]);
         }
         6 => lines(bytes, dice),
-        // Most of what matters in a text is its numbers.
+        // The numbers are the most important part of a text.
         _ => number(bytes, at, dice),
     }
 }
 
-/// Replaces the next number by one at which readers go wrong.
+/// Replaces the next number by one of `NUMBERS`.
 fn number(bytes: &mut Vec<u8>, at: usize, dice: &mut Dice) {
     let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|start| at + start) else { return };
     let length = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     drop(bytes.splice(start..start + length, NUMBERS[dice.below(NUMBERS.len())].bytes()));
 }
 
-/// Doubles, drops or swaps lines.
+/// Duplicates, drops or swaps lines.
 fn lines(bytes: &mut Vec<u8>, dice: &mut Dice) {
     let mut all: Vec<Vec<u8>> = bytes.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
     let (a, b) = (dice.below(all.len()), dice.below(all.len()));

@@ -1,4 +1,4 @@
-//! Readers of what is kept for later: packed models, plans and results of sweeps, logs of watched programs.
+//! Readers of stored files: packed models, plans and results of sweeps, logs of watched programs.
 
 use std::{collections::HashSet, fs, path::Path};
 
@@ -9,10 +9,10 @@ use buddy_model::{Job, unpack, unpack_file, verify_file};
 use buddy_profile::{Measured, Tried};
 use buddy_sweep::{Key, Outcome, Plan, Points, Store};
 
-/// Points of a plan that are looked at: a few bytes may stand for millions.
+/// Limit of checked points; a few bytes of a plan may describe millions.
 const MOST_POINTS: usize = 1000;
 
-/// A packed file gives an error, or a file that is what was packed.
+/// A packed file gives an error, or exactly the file that was packed.
 pub(crate) fn packed(bytes: &[u8], dir: &Path) -> bool {
     let (from, to) = (dir.join("packed.safetensors"), dir.join("plain.safetensors"));
     fs::write(&from, bytes).unwrap();
@@ -22,7 +22,7 @@ pub(crate) fn packed(bytes: &[u8], dir: &Path) -> bool {
     true
 }
 
-/// A packed folder with another description.
+/// Opens a packed folder with another description.
 pub(crate) fn packed_folder(bytes: &[u8], dir: &Path) -> bool {
     let (from, to) = (dir.join("from"), dir.join("to"));
     fs::create_dir_all(&from).unwrap();
@@ -30,11 +30,11 @@ pub(crate) fn packed_folder(bytes: &[u8], dir: &Path) -> bool {
     fs::copy(honest.join("model.safetensors"), from.join("model.safetensors")).unwrap();
     fs::write(from.join("buddy.json"), bytes).unwrap();
     let done = unpack(&Job { from: &from, to: &to, verify: false }, &|_| ());
-    assert!(fs::read_dir(dir).unwrap().count() <= 2, "nothing is written beside the folder");
+    assert!(fs::read_dir(dir).unwrap().count() <= 2, "nothing is written outside the folder");
     done.is_ok_and(|report| report.files == 1)
 }
 
-/// A plan is refused, or each of its points has a key of its own and settings that were all taken.
+/// A plan is rejected, or each of its points has a unique key.
 pub(crate) fn plan(text: &str) -> bool {
     let Ok(plan) = Plan::parse(text) else { return false };
     if plan.size() > MOST_POINTS {
@@ -47,13 +47,13 @@ pub(crate) fn plan(text: &str) -> bool {
     true
 }
 
-/// A result in a store is taken only under its own inputs, and whole.
+/// A stored result is accepted only complete and under its own inputs.
 pub(crate) fn point(bytes: &[u8], dir: &Path) -> bool {
     let honest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/versions/sweep-point-1.json");
     let inputs = Record::<Outcome>::from_json(&fs::read_to_string(honest).unwrap()).unwrap().spec;
     let (store, key) = (Store::open(dir).unwrap(), Key { name: "point".to_owned(), inputs });
     fs::write(store.path(&key), bytes).unwrap();
-    // Results of other builds are made again, so this one always is; what is read of it must hold all the same.
+    // Results of other builds are recomputed, so the store never returns this one.
     assert!(store.load::<Outcome>(&key).is_none());
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let Ok(record) = Record::<Outcome>::from_json(text) else { return false };
@@ -62,7 +62,7 @@ pub(crate) fn point(bytes: &[u8], dir: &Path) -> bool {
     true
 }
 
-/// The log of a watched process gives an error, or the record of a run, which is looked at as any other.
+/// The log of a watched process gives an error or the record of a run, which must be valid.
 pub(crate) fn log(text: &str) -> bool {
     let Ok(watched) = parse(text) else { return false };
     assert!(!report(&watched).is_empty() && !watched.accesses_json().is_empty());

@@ -1,5 +1,6 @@
-//! Every call on a file that can fail fails once: a full disk, an error of the disk, a short write or read, an interruption. The command
-//! ends with 0 and the whole new output, or with 1 and the old one; nothing lies beside it.
+//! Fault injection: every file call that can fail fails once (full disk, I/O error, short read or
+//! write, interruption). The command exits with 0 and the complete new output, or with 1 and the
+//! old one, and leaves no other file.
 
 use std::{
     collections::BTreeMap,
@@ -14,11 +15,10 @@ const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const EINTR: i32 = 4;
 const SHORT: i32 = 0;
-/// Calls of one kind that are failed one by one, from the first on; after them every so many-th, so that there are no more than twice
-/// as many.
+/// The first `EACH` calls of a kind fail one by one; of the rest, about as many, evenly spaced.
 const EACH: u64 = 12;
 
-/// The library that fails calls; none where there is no C compiler.
+/// Builds the library that injects faults; `None` without a C compiler.
 fn shim() -> Option<PathBuf> {
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/shim.c");
@@ -33,7 +33,7 @@ fn shim() -> Option<PathBuf> {
     Some(library)
 }
 
-/// A command, the files that it reads and the one that it writes.
+/// A command with its input files and its output file.
 struct Case {
     args: &'static [&'static str],
     inputs: &'static [(&'static str, &'static str)],
@@ -78,7 +78,7 @@ const CASES: [Case; 6] = [
     },
 ];
 
-/// Puts the inputs of a case and an older output into a folder.
+/// Copies the inputs of a case and an old output into a folder.
 fn place(case: &Case, dir: &Path) {
     for (from, to) in case.inputs {
         let to = dir.join(to);
@@ -107,7 +107,7 @@ fn counts() -> BTreeMap<String, u64> {
     text.lines().filter_map(row).collect()
 }
 
-/// What a run must leave, whatever failed. Gives whether it succeeded.
+/// Checks the files after a run with a fault; returns whether the run succeeded.
 fn check(case: &Case, dir: &Path, output: &Output, reference: &[u8], fault: &str) -> bool {
     let said = String::from_utf8_lossy(&output.stderr);
     let about = format!("{:?} with {fault}: {:?}: {said}", case.args, output.status.code());
@@ -121,9 +121,9 @@ fn check(case: &Case, dir: &Path, output: &Output, reference: &[u8], fault: &str
 }
 
 #[test]
-fn every_call_on_a_file_fails_once() {
+fn a_failing_file_call_leaves_the_old_output_or_the_whole_new_one() {
     let Some(shim) = shim() else {
-        eprintln!("SKIPPED: there is no C compiler");
+        eprintln!("SKIPPED: no C compiler");
         return;
     };
     let mut failed = 0;
@@ -133,7 +133,7 @@ fn every_call_on_a_file_fails_once() {
         let output = run(case, dir.path(), &shim, "none");
         assert!(output.status.success(), "{:?}: {output:?}", case.args);
         let (reference, counts) = (fs::read(dir.path().join(case.output)).unwrap(), counts());
-        assert!(counts["write"] > 0 && counts["open"] > 0, "the shim sees nothing: {counts:?}");
+        assert!(counts["write"] > 0 && counts["open"] > 0, "the shim intercepts nothing: {counts:?}");
         for (kind, &count) in &counts {
             let step = (count / EACH).max(1);
             let numbers = (1..=count.min(EACH)).chain((EACH + 1..=count).step_by(step as usize));
@@ -149,7 +149,7 @@ fn every_call_on_a_file_fails_once() {
                 let output = run(case, dir.path(), &shim, &fault);
                 let good = check(case, dir.path(), &output, &reference, &fault);
                 let harmless = matches!(error, SHORT | EINTR);
-                assert!(good || !harmless, "{fault} is no failure: {output:?}");
+                assert!(good || !harmless, "{fault} is not an error: {output:?}");
                 failed += u32::from(!good);
             }
         }

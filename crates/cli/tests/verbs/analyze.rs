@@ -1,4 +1,4 @@
-//! `buddy analyze` from the outside: what it prints, what it writes, and that bad input leaves nothing behind.
+//! `buddy analyze` end to end: its output, its files, and that bad input leaves nothing behind.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ fn stdout(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A model of 32 layers in a safetensors file: two matrices and a norm each, and an embedding.
+/// Writes a model of 32 layers: two matrices and a norm each, and an embedding.
 fn layers(dir: &Path) {
     let (mut header, mut bytes) = (String::new(), Vec::<u8>::new());
     let mut tensor = |name: &str, data: &[u8]| {
@@ -71,14 +71,14 @@ fn layers_are_grouped_sorted_and_filtered_within_eighty_columns() {
     assert!(top.lines().nth(2).unwrap().contains("k_proj") && top.contains("and 33 more arrays"), "{top}");
     let each = text(&["--each", "--filter", "*.1?.self_attn.?_proj*"]);
     assert_eq!(rows(&each), 20, "{each}");
-    assert!(each.contains("all 20"), "only what passes is measured: {each}");
+    assert!(each.contains("all 20"), "only matching arrays are measured: {each}");
     let none = buddy(dir.path(), &["layers.safetensors", "--filter", "nowhere"]);
     assert_eq!(none.status.code(), Some(1));
-    assert!(String::from_utf8(none.stderr).unwrap().contains("none of 97 names fits it"));
+    assert!(String::from_utf8(none.stderr).unwrap().contains("matches none of 97 names"));
 }
 
 #[test]
-fn records_and_lines_go_to_stdout_and_data_comes_from_stdin() {
+fn dash_writes_records_and_csv_to_stdout_and_reads_stdin() {
     let dir = TempDir::new().unwrap();
     layers(dir.path());
     let json = stdout(buddy(dir.path(), &["layers.safetensors", "--json", "-"]));
@@ -94,14 +94,17 @@ fn records_and_lines_go_to_stdout_and_data_comes_from_stdin() {
         let input = fs::File::open(dir.path().join(file)).unwrap();
         stdout(command(dir.path(), &[&["-"], args].concat()).stdin(input).output().unwrap())
     };
-    assert!(piped("layers.safetensors", &[]).contains("all 97"), "a format is known by its first bytes");
+    assert!(
+        piped("layers.safetensors", &[]).contains("all 97"),
+        "the format is detected from the first bytes"
+    );
     let raw = piped("layers.safetensors", &["--raw", "--csv", "-"]);
     assert!(raw.lines().nth(1).unwrap().starts_with("stdin,stdin,u8,"), "{raw}");
     let both = buddy(dir.path(), &["layers.safetensors", "--json", "-", "--csv", "-"]);
     assert!(String::from_utf8(both.stderr).unwrap().contains("--json and --csv both write to stdout"));
 }
 
-/// A safetensors file of a ramp and of zeros.
+/// Writes a safetensors file with a ramp and zeros.
 fn model(dir: &Path) {
     let header = r#"{"ramp":{"dtype":"I32","shape":[3200],"data_offsets":[0,12800]},"zeros":{"dtype":"F32","shape":[1600],"data_offsets":[12800,19200]}}"#;
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
@@ -111,7 +114,8 @@ fn model(dir: &Path) {
     fs::write(dir.join("model.safetensors"), file).unwrap();
 }
 
-/// The message of a run that must fail with one line, exit code 1, an empty stdout and no new file.
+/// Returns the message of a run that must fail with one line, exit code 1, empty stdout and no new
+/// file.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let before = fs::read_dir(dir).unwrap().count();
     let output = buddy(dir, args);
@@ -124,7 +128,7 @@ fn refused(dir: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_table_a_record_and_a_page() {
+fn writes_a_table_a_record_and_a_page() {
     let dir = TempDir::new().unwrap();
     model(dir.path());
     let output = buddy(dir.path(), &["model.safetensors", "--json", "a.json", "--html", "a.html"]);
@@ -132,7 +136,7 @@ fn a_table_a_record_and_a_page() {
     assert!(output.stderr.is_empty());
     let table = String::from_utf8(output.stdout).unwrap();
     let ramp = table.lines().find(|line| line.starts_with("ramp")).unwrap();
-    // 8 bytes an entry, but 16x is for what stays mostly zero.
+    // 8 bytes per entry, but 16x is reserved for mostly-zero arrays.
     assert!(ramp.contains(" 4x ") && ramp.contains(" 4.00x") && ramp.contains("16.00x"), "{table}");
     let json: serde_json::Value =
         serde_json::from_slice(&fs::read(dir.path().join("a.json")).unwrap()).unwrap();
@@ -162,7 +166,7 @@ fn raw_files_take_a_type_and_a_threshold() {
 }
 
 #[test]
-fn bad_files_are_refused_in_one_line() {
+fn bad_files_are_rejected_in_one_line() {
     let dir = TempDir::new().unwrap();
     model(dir.path());
     let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
@@ -189,9 +193,9 @@ fn outputs_that_cannot_be_written_are_found_before_reading() {
     let dir = TempDir::new().unwrap();
     model(dir.path());
     let refused = |args: &[&str]| refused(dir.path(), &[&["model.safetensors"], args].concat());
-    assert!(refused(&["--json", "none/a.json"]).contains("there is no directory none"));
-    assert!(refused(&["--html", "."]).contains("this is a directory"));
-    assert!(refused(&["--html", "./model.safetensors"]).contains("this file is read"));
+    assert!(refused(&["--json", "none/a.json"]).contains("no such directory: none"));
+    assert!(refused(&["--html", "."]).contains("is a directory"));
+    assert!(refused(&["--html", "./model.safetensors"]).contains("is an input"));
     assert!(refused(&["--html", "a", "--json", "a"]).contains("the same file"));
 }
 

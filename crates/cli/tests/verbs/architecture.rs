@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md's crate table against the crates as they are, so that the drawing stays true.
+//! Checks ARCHITECTURE.md's crate table against the crates.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Crates by the name of their folder, and the crates they use.
+/// Crates by folder name, with the crates they use.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 /// One row of the table.
@@ -23,13 +23,13 @@ fn every_crate_has_a_row_and_uses_what_the_row_says() {
     assert_eq!(violations(&table(&architecture()), &uses), [""; 0]);
 }
 
-/// A line in Cargo.toml that no source file needs would make the table say more than is true.
+/// Unused dependencies would make the table wrong.
 #[test]
 fn every_dependency_is_named_in_the_sources() {
     for package in packages() {
         let sources = sources(&manifest(&package).parent().unwrap().join("src"));
         for dependency in workspace_dependencies(&package) {
-            // The library of the command has a name of its own.
+            // The command's library has a different name.
             let library = match text(&dependency["name"]) {
                 "buddy" => "buddy-cli",
                 name => name,
@@ -49,9 +49,9 @@ fn a_row_depends_only_on_rows_above_it() {
     }
 }
 
-/// `libbuddy.so` goes into other programs, so it carries neither the readers of files nor the laboratory.
+/// `libbuddy.so` is linked into other programs, so it must not contain file readers or the GPU lab.
 #[test]
-fn what_programs_link_reads_no_files() {
+fn libbuddy_links_no_file_readers() {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--package=buddy-capi", "--edges=normal", "--prefix=none"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -67,7 +67,7 @@ fn what_programs_link_reads_no_files() {
 }
 
 #[test]
-fn each_way_to_break_the_table_is_found() {
+fn every_kind_of_table_error_is_reported() {
     let table = table(
         "| crate | what | depends on |\n|---|---|---|\n| core | x | nothing |\n| codec | x | core |\n\
          | sim | x | core |\n| cli | x | core, codec |\n\nand other text",
@@ -88,7 +88,7 @@ fn each_way_to_break_the_table_is_found() {
     assert_eq!(broken(&[("gui", &[])]), ["gui has no row"]);
 }
 
-/// What in `crates` is not as the table says.
+/// Returns the differences between `crates` and the table.
 fn violations(table: &[Row], crates: &Uses) -> Vec<String> {
     let mut found = Vec::new();
     for (name, uses) in crates {
@@ -109,7 +109,7 @@ fn architecture() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md")).unwrap()
 }
 
-/// The rows of the crate table: a crate, what it is, and what it depends on.
+/// Parses the crate table: name, description, dependencies.
 fn table(text: &str) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let head = text.lines().skip_while(|line| !line.starts_with("| crate |"));
@@ -123,7 +123,7 @@ fn table(text: &str) -> Vec<Row> {
     rows
 }
 
-/// The workspace's crates.
+/// Returns the workspace's crates.
 fn packages() -> Vec<Value> {
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
@@ -135,18 +135,18 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().unwrap().clone()
 }
 
-/// The folders of the workspace crates that a package depends on.
+/// Returns the folders of the workspace crates that a package depends on.
 fn uses(package: &Value) -> BTreeSet<String> {
     workspace_dependencies(package).map(|used| folder(Some(Path::new(text(&used["path"]))))).collect()
 }
 
-/// The dependencies on crates of the workspace, which alone have a path; those of tests left out.
+/// Returns the dependencies on workspace crates, which have a path; not dev-dependencies.
 fn workspace_dependencies(package: &Value) -> impl Iterator<Item = &Value> {
     let dependencies = package["dependencies"].as_array().unwrap().iter();
     dependencies.filter(|dependency| dependency["kind"] != "dev" && dependency["path"].is_string())
 }
 
-/// Every source file below a folder, one after the other.
+/// Concatenates every source file below a folder.
 fn sources(dir: &Path) -> String {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries

@@ -1,21 +1,21 @@
-//! Running the command as a user does, for the tests of every verb.
+//! Runs the command as a user does, for the tests of every verb.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
     process::{Command, Stdio},
 };
 
-/// The file of typical data that the README shows.
+/// The sample file that the README shows.
 pub(crate) const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sample.bin");
 
-/// What a run left behind.
+/// Output and exit code of a run.
 pub(crate) struct Run {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) code: i32,
 }
 
-/// The command with these arguments, at no terminal.
+/// Returns the command with these arguments, without a terminal.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_buddy"));
     command.args(args).env_remove("COLUMNS");
@@ -33,11 +33,11 @@ pub(crate) fn inspect(data: &[u8], args: &[&str]) -> Run {
     buddy_with(&[&["inspect", "-"], args].concat(), data, None)
 }
 
-/// Runs the command with `data` on stdin; with `lines`, closes its stdout after so many.
+/// Runs the command with `data` on stdin; with `lines`, closes its stdout after that many lines.
 pub(crate) fn buddy_with(args: &[&str], data: &[u8], lines: Option<usize>) -> Run {
     let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
     let (mut stdin, data) = (child.stdin.take().unwrap(), data.to_vec());
-    // A command that stops early leaves this thread with a closed pipe, which is no failure of the test.
+    // A command that stops early closes the pipe; that is not a test failure.
     let feeder = std::thread::spawn(move || drop(stdin.write_all(&data)));
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut stdout = String::new();

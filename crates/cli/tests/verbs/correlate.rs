@@ -1,10 +1,10 @@
-//! `buddy gpu correlate` without a GPU: traces and times of a folder.
+//! `buddy gpu correlate` without a GPU: traces and times from a folder.
 
 use serde_json::{Value, json};
 
 use crate::common::buddy;
 
-/// A folder with one real trace, cold and warm, whose times are given.
+/// Makes a folder with one real trace, cold and warm, and the given times.
 fn folder(name: &str, measured: &Value) -> std::path::PathBuf {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("correlate-{name}"));
     let _ = std::fs::remove_dir_all(&path);
@@ -45,7 +45,7 @@ fn a_folder_of_traces_is_compared_with_a_model() {
     let (cold, warm) = (&rows[0], &rows[1]);
     assert_eq!((&cold["name"], &cold["group"]), (&json!("add"), &json!("programs")));
     assert_eq!((&warm["name"], &warm["group"]), (&json!("warm"), &json!("warm ones")));
-    // Cycles are turned to time by the model's clock; a second run finds its data in L2.
+    // The model's clock converts cycles to time; the warm run hits in L2.
     let clock = record["data"]["clock_mhz"].as_f64().unwrap();
     assert!((cold["card_ns"].as_f64().unwrap() - 1e6 / clock).abs() < 1e-6);
     assert!(warm["model_ns"].as_f64().unwrap() < cold["model_ns"].as_f64().unwrap());
@@ -54,7 +54,7 @@ fn a_folder_of_traces_is_compared_with_a_model() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn correlate_rejects_bad_folders() {
     let outside = json!([{"trace": "../add.traceg", "ns": 5.0}]);
     let folder = folder("outside", &outside);
     let run =

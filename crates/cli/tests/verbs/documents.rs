@@ -1,4 +1,4 @@
-//! What the documents point to is there: files and headings that they link, and every folder in ARCHITECTURE.md.
+//! Documents link only to existing files and headings, and ARCHITECTURE.md lists every folder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,19 +11,19 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// What git tracks, or nothing where this is no clone.
+/// Returns the files that git tracks; `None` outside a clone.
 fn tracked() -> Option<Vec<String>> {
     let listed = Command::new("git").arg("ls-files").current_dir(root()).output().ok()?;
     let files = String::from_utf8(listed.stdout).ok()?;
     let files: Vec<String> = files.lines().map(str::to_owned).collect();
     if files.is_empty() {
-        eprintln!("skipped: this is no clone, so nothing says which files belong to the tree");
+        eprintln!("skipped: not a git clone, so the tracked files are unknown");
         return None;
     }
     Some(files)
 }
 
-/// The lines of a page outside of code.
+/// Returns the lines of a page outside code blocks.
 fn lines(page: &str) -> impl Iterator<Item = &str> {
     let mut code = false;
     page.lines().filter(move |line| {
@@ -33,7 +33,8 @@ fn lines(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The names by which a page's headings are linked: small letters, hyphens for spaces, a number from the second of a name on.
+/// Returns the anchors of a page's headings: lower case, hyphens for spaces, numbered from the
+/// second of a name on.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut seen = BTreeMap::<String, usize>::new();
     let headings = lines(page)
@@ -50,7 +51,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Where a page's links lead: `](PLACE)` in its text.
+/// Returns the targets of a page's links: `](PLACE)` in its text.
 fn links(page: &str) -> Vec<String> {
     let places = |line: &str| -> Vec<String> {
         line.split("](")
@@ -62,7 +63,7 @@ fn links(page: &str) -> Vec<String> {
     lines(page).flat_map(places).filter(|place| !place.contains("://")).collect()
 }
 
-/// The path without `..`.
+/// Resolves `..` in a path.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -74,14 +75,14 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// What is wrong with a page's links, with the text of any page that they lead to.
+/// Returns the broken links of a page; `read` gives the text of linked pages.
 fn broken(name: &str, page: &str, read: impl Fn(&Path) -> Option<String>) -> Vec<String> {
     let wrong = |place: &String| {
         let (path, anchor) = place.split_once('#').unwrap_or((place, ""));
         let path =
             if path.is_empty() { PathBuf::from(name) } else { plain(&Path::new(name).with_file_name(path)) };
         let Some(text) = read(&path) else {
-            return Some(format!("{name} links {place}, which is not there"));
+            return Some(format!("{name} links {place}, which does not exist"));
         };
         let found = anchor.is_empty() || anchors(&text).contains(anchor);
         (!found).then(|| format!("{name} links {place}, and {} has no such heading", path.display()))
@@ -90,7 +91,7 @@ fn broken(name: &str, page: &str, read: impl Fn(&Path) -> Option<String>) -> Vec
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let Some(files) = tracked() else { return };
     let read = |path: &Path| {
         let path = root().join(path);
@@ -107,7 +108,7 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
-fn each_way_to_break_a_link_is_found() {
+fn every_kind_of_broken_link_is_reported() {
     let other = "# One (two)\n\n```\n# no heading\n```\n## Same\n## Same\n### `code`, and more\n";
     let read = |path: &Path| (path == Path::new("docs/other.md")).then(|| other.to_owned());
     let wrong = |text: &str| broken("docs/page.md", text, read).len();
@@ -126,7 +127,7 @@ fn each_way_to_break_a_link_is_found() {
     assert_eq!(wrong("```\n[it](another.md)\n```"), 0, "code is no link");
 }
 
-/// Down to the second level; the crates have a table of their own.
+/// Down to the second level; crates have their own table.
 #[test]
 fn every_folder_is_in_the_architecture() {
     let Some(files) = tracked() else { return };
@@ -143,11 +144,11 @@ fn every_folder_is_in_the_architecture() {
         .flat_map(|file| file.match_indices('/').take(2).map(|(end, _)| &file[..end]))
         .collect();
     for folder in &folders {
-        // Of a folder that holds nothing but folders, those are named.
+        // A folder without files of its own needs no row.
         let holds_files = files.iter().any(|file| Path::new(file).parent() == Some(Path::new(folder)));
         assert!(named.contains(folder) || !holds_files, "ARCHITECTURE.md has no row for {folder}");
     }
     for row in named {
-        assert!(root().join(row).is_dir(), "ARCHITECTURE.md has a row for {row}, which is not there");
+        assert!(root().join(row).is_dir(), "ARCHITECTURE.md has a row for {row}, which does not exist");
     }
 }

@@ -1,11 +1,11 @@
-//! `buddy gpu` where there is no GPU: one line, and exit code 1.
+//! `buddy gpu` without a GPU: one line and exit code 1.
 
 use std::{fs, path::PathBuf};
 
 use crate::common::buddy;
 
 #[test]
-fn without_a_gpu_each_verb_says_so_in_one_line() {
+fn without_a_gpu_each_verb_fails_with_one_line() {
     if buddy_cuda::Gpu::open(0).is_ok() {
         println!("skipped: this machine has a GPU");
         return;
@@ -17,18 +17,18 @@ fn without_a_gpu_each_verb_says_so_in_one_line() {
     }
 }
 
-/// What cannot be meant is refused before a GPU is asked for.
+/// Impossible values are rejected before a GPU is opened.
 #[test]
-fn impossible_sizes_are_refused() {
+fn impossible_sizes_are_rejected() {
     for (arguments, why) in [
         ("large --cells 100,100,100", "a multiple of 64"),
         ("large --cells 0,0,0", "a multiple of 64"),
-        ("large --times nan", "is no number from 0.001 to 100"),
-        ("large --share 200", "is no number from 5 to 95"),
-        ("large --room inf", "is no number from 0 to 1000000"),
-        ("soak --gb 0", "is no number from 0.001 to"),
-        ("bench --gib 0", "is no number from 0.001 to"),
-        ("cg --tolerance nan", "is no number from"),
+        ("large --times nan", "is not a number from 0.001 to 100"),
+        ("large --share 200", "is not a number from 5 to 95"),
+        ("large --room inf", "is not a number from 0 to 1000000"),
+        ("soak --gb 0", "is not a number from 0.001 to"),
+        ("bench --gib 0", "is not a number from 0.001 to"),
+        ("cg --tolerance nan", "is not a number from"),
     ] {
         let words: Vec<&str> = std::iter::once("gpu").chain(arguments.split(' ')).collect();
         let run = buddy(&words);
@@ -36,7 +36,8 @@ fn impossible_sizes_are_refused() {
     }
 }
 
-/// Records that were written on a GPU are drawn without one; the pictures of docs/explain/larger-than-memory.md are these.
+/// GPU records are drawn without a GPU; the pictures of docs/explain/larger-than-memory.md are
+/// these.
 #[test]
 fn a_run_of_the_wave_is_drawn_from_its_record() {
     let docs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));
@@ -52,7 +53,7 @@ fn a_run_of_the_wave_is_drawn_from_its_record() {
         for chart in 1..=3 {
             let file = format!("large-{name}-{chart}.svg");
             let drawn = fs::read_to_string(folder.join(&file)).unwrap();
-            // Not every chart is on the page.
+            // The page does not use every chart.
             if let Ok(shown) = fs::read_to_string(docs.join("img").join(&file)) {
                 assert!(shown == drawn, "docs/img/{file}: draw it anew with buddy gpu large --from");
             }

@@ -1,10 +1,10 @@
-//! The help texts, as a reader sees them. `INSTA_UPDATE=always cargo test -p buddy` writes the snapshots again.
+//! Help texts. `INSTA_UPDATE=always cargo test -p buddy` updates the snapshots.
 
 use buddy_codec::CodecKind;
 
 use crate::common::buddy;
 
-/// A help text; the list of codecs, which grows, stands as `CODECS`.
+/// Returns a help text with the list of codecs, which grows, replaced by `CODECS`.
 fn help(args: &[&str]) -> String {
     let run = buddy(args);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{args:?}");
@@ -37,7 +37,7 @@ fn simulate() {
     insta::assert_snapshot!(help(&["simulate", "--help"]));
 }
 
-/// The verbs that a help text lists.
+/// Returns the verbs listed by a help text.
 fn verbs(text: &str) -> Vec<String> {
     let list =
         text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());

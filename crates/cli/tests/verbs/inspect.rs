@@ -1,4 +1,4 @@
-//! `buddy inspect` as its users meet it: what it prints, where, and how it ends.
+//! `buddy inspect` end to end: its output and exit codes.
 
 use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{Entry, Layout, SizeClass, as_entries};
@@ -11,7 +11,7 @@ fn counters() -> Vec<u8> {
     (0..32u32).flat_map(|i| (1000 + 4 * i).to_le_bytes()).collect()
 }
 
-/// Bytes with no pattern.
+/// Returns bytes without a pattern.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut next = || {
@@ -22,7 +22,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_json_line_is_exactly_the_contracts() {
+fn json_line_matches_the_contract() {
     let Run { stdout, stderr, code } = inspect(&counters(), &["--codec", "bpc", "--format", "jsonl"]);
     assert_eq!(stdout, "{\"entry\":0,\"bits\":39,\"class\":\"b8\",\"stream\":\"607d0f0012\"}\n");
     assert_eq!((stderr.as_str(), code), ("", 0));
@@ -40,7 +40,7 @@ fn zeros_have_a_stream_and_raw_entries_have_none() {
 }
 
 #[test]
-fn every_codec_s_lines_give_the_entries_back() {
+fn streams_of_every_codec_decode_to_the_entries() {
     let data = [std::fs::read(SAMPLE).unwrap(), counters(), noise(256)].concat();
     let entries = as_entries(&data).0;
     for kind in CodecKind::ALL {
@@ -53,7 +53,7 @@ fn every_codec_s_lines_give_the_entries_back() {
     }
 }
 
-/// The line of an entry has the codec's own numbers, and a stream that decodes to the entry.
+/// Checks that a line has the codec's sizes and a stream that decodes to the entry.
 fn check_line(line: &Value, index: usize, entry: &Entry, codec: &Codec) {
     let class = codec.class(entry);
     assert_eq!(line["entry"], index);
@@ -112,7 +112,7 @@ fn a_short_last_entry_is_padded_with_a_note() {
 }
 
 #[test]
-fn what_cannot_be_read_is_one_line_and_exit_code_1() {
+fn unreadable_input_is_one_line_and_exit_code_1() {
     let folder = tempdir("unreadable");
     let empty = folder.join("empty");
     std::fs::write(&empty, "").unwrap();
@@ -132,7 +132,7 @@ fn what_cannot_be_read_is_one_line_and_exit_code_1() {
     assert_eq!(inspect(&[], &[]).stderr, "buddy: stdin is empty: there is no entry to inspect\n");
 }
 
-/// Root reads everything, so that for root the file is readable and the verb succeeds.
+/// Root can read the file, so the verb succeeds for root.
 #[cfg(unix)]
 #[test]
 fn a_file_without_permission_is_one_line_and_exit_code_1() {
@@ -151,7 +151,7 @@ fn a_file_without_permission_is_one_line_and_exit_code_1() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    // Far more than a pipe holds, so that the command must still be writing when its reader goes.
+    // More than a pipe holds, so that the command is still writing when its reader closes.
     let data = noise(1 << 20);
     for format in ["table", "jsonl"] {
         let run = buddy_with(&["inspect", "-", "--format", format], &data, Some(1));
@@ -186,7 +186,7 @@ fn wrong_usage_is_exit_code_2() {
     }
 }
 
-/// A fresh folder for one test, under the build's own.
+/// Creates an empty folder for one test.
 fn tempdir(name: &str) -> std::path::PathBuf {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&path);

@@ -1,8 +1,8 @@
-//! What an installation puts beside the command: completions and manual pages.
+//! Completions and manual pages.
 
 use crate::common::{buddy, buddy_with};
 
-/// The verbs that `buddy --help` lists.
+/// Returns the verbs that `buddy --help` lists.
 fn verbs() -> Vec<String> {
     let help = buddy(&["--help"]).stdout;
     let (_, list) = help.split_once("Commands:\n").unwrap();
@@ -23,7 +23,7 @@ fn every_shell_completes_every_verb() {
 }
 
 #[test]
-fn a_reader_that_goes_is_no_failure() {
+fn a_closed_pipe_is_no_error() {
     let run = buddy_with(&["completions", "zsh"], &[], Some(1));
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
 }
@@ -42,7 +42,7 @@ fn every_verb_has_a_manual_page() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn error_names_a_folder_that_cannot_be_created() {
     let run = buddy(&["man", "/dev/null/man1"]);
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("cannot write manual pages to /dev/null/man1"), "{}", run.stderr);

@@ -1,5 +1,5 @@
-//! The command as a user calls it, a file for each verb, and what the documents say of the tree. One program, since each would link the
-//! same libraries.
+//! End-to-end tests of the command, a file per verb, and checks of the documents. One test program,
+//! because each would link the same libraries.
 
 mod analyze;
 mod architecture;

@@ -1,4 +1,4 @@
-//! `buddy profile` from the outside: what it prints, what it writes, and that bad input leaves nothing behind.
+//! `buddy profile` end to end: its output, its files, and that bad input leaves nothing behind.
 
 use std::{
     fs,
@@ -27,7 +27,8 @@ fn stdout(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The message of a run that must fail with one line, exit code 1, an empty stdout and no new file.
+/// Returns the message of a run that must fail with one line, exit code 1, empty stdout and no new
+/// file.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let before = fs::read_dir(dir).unwrap().count();
     let outputs = ["--targets", "t.toml", "--json", "p.json", "--html", "p.html"];
@@ -40,7 +41,7 @@ fn refused(dir: &Path, args: &[&str]) -> String {
     message
 }
 
-/// A copy of the example run that a test may spoil.
+/// Copies the example run for a test to corrupt.
 fn copy(to: &Path) {
     fs::create_dir(to).unwrap();
     for file in fs::read_dir(RUN).unwrap() {
@@ -54,7 +55,7 @@ fn json(path: &Path) -> serde_json::Value {
 }
 
 #[test]
-fn a_codec_without_kernels_is_named() {
+fn a_note_names_codecs_without_kernels() {
     let dir = TempDir::new().unwrap();
     let output = buddy(dir.path(), &[RUN, "--codec", "cpack", "--codecs", "cpack", "--targets", "t.toml"]);
     let said = String::from_utf8(output.stderr).unwrap();
@@ -81,9 +82,9 @@ fn a_table_targets_a_record_and_a_page() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "no temporary file is left");
 }
 
-/// The record of the example has all its pages, so it gives what the snapshots give.
+/// The record of the example has all its pages, so it must give the same profile as the snapshots.
 #[test]
-fn a_record_gives_what_its_snapshots_give() {
+fn a_record_gives_the_same_profile_as_its_snapshots() {
     let dir = TempDir::new().unwrap();
     stdout(dir.path(), &[RUN, "--json", "run.json", "--codecs", "bpc", "--policy", "page"]);
     stdout(dir.path(), &[RECORD, "--json", "record.json", "--codecs", "bpc", "--policy", "page"]);
@@ -113,7 +114,7 @@ fn every_policy_and_codec_is_verified() {
 }
 
 #[test]
-fn a_plan_fits_or_says_what_lacks() {
+fn a_plan_fits_or_reports_the_missing_memory() {
     let dir = TempDir::new().unwrap();
     let plan = |memory: &str| {
         stdout(dir.path(), &[RUN, "--device-memory", memory, "--spec", "h200", "--link", "pcie5", "--verify"])
@@ -152,15 +153,15 @@ fn wrong_numbers_and_names_are_refused_in_one_line() {
     assert!(plan("none.toml", "pcie5").contains("none.toml: No such file"));
     assert!(refused(dir.path(), &[RUN, "--device-memory", "1000GB"]).contains("h200 has"));
     assert!(refused(dir.path(), &[RUN, "--verify=3"]).contains("the run has 3 snapshots"));
-    assert!(refused(dir.path(), &[RECORD, "--verify"]).contains("--verify needs the snapshots"));
+    assert!(refused(dir.path(), &[RECORD, "--verify"]).contains("--verify needs snapshots"));
     let unknown = refused(dir.path(), &["missing"]);
     assert!(unknown.starts_with("buddy: missing: No such file"), "{unknown}");
-    assert!(unknown.contains("resnet50") && unknown.contains("cg"), "the names there are: {unknown}");
-    assert!(refused(dir.path(), &[RUN, "--filter", "none"]).contains("none of 2 names fits it"));
+    assert!(unknown.contains("resnet50") && unknown.contains("cg"), "the built-in names: {unknown}");
+    assert!(refused(dir.path(), &[RUN, "--filter", "none"]).contains("matches none of 2 names"));
 }
 
 #[test]
-fn spoilt_runs_are_refused_in_one_line() {
+fn corrupted_runs_are_rejected_in_one_line() {
     let dir = TempDir::new().unwrap();
     let spoil = |name: &str, spoil: &dyn Fn(&Path)| {
         let run = dir.path().join(name);
@@ -204,7 +205,7 @@ fn spoilt_runs_are_refused_in_one_line() {
 }
 
 #[test]
-fn a_length_that_changes_between_dumps_is_refused() {
+fn a_length_that_changes_between_dumps_is_rejected() {
     let dir = TempDir::new().unwrap();
     for (snapshot, bytes) in [(0, 256), (1, 384)] {
         let path = dir.path().join(format!("dumps/snapshot-{snapshot}"));
@@ -216,7 +217,7 @@ fn a_length_that_changes_between_dumps_is_refused() {
 }
 
 #[test]
-fn spoilt_records_are_refused_in_one_line() {
+fn corrupted_records_are_rejected_in_one_line() {
     let dir = TempDir::new().unwrap();
     let text = fs::read_to_string(RECORD).unwrap();
     let refused = |text: &str, args: &[&str]| {
@@ -235,16 +236,16 @@ fn spoilt_records_are_refused_in_one_line() {
 }
 
 #[test]
-fn the_run_itself_is_never_overwritten() {
+fn the_input_run_is_never_overwritten() {
     let dir = TempDir::new().unwrap();
     copy(&dir.path().join("run"));
     let output = buddy(dir.path(), &["run", "--json", "run/run.json"]);
-    assert!(String::from_utf8(output.stderr).unwrap().contains("this file is read"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("is an input"));
     let output = buddy(dir.path(), &["run", "--json", "a", "--html", "a"]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("--json and --html name the same file"));
 }
 
-/// Of what was measured, the best is chosen, and the paper's design stands beside it.
+/// The best measured codec is chosen and shown next to the paper's design.
 #[test]
 fn the_best_that_was_measured_is_recommended() {
     let dir = TempDir::new().unwrap();
@@ -260,7 +261,7 @@ fn the_best_that_was_measured_is_recommended() {
     assert!(paper.contains("Chosen here: policy allocation-16x, bpc"), "{paper}");
 }
 
-/// The maps of a page are of the codec that each allocation was given.
+/// The maps of a page show the codec chosen for each allocation.
 #[test]
 fn maps_are_of_the_chosen_codec() {
     let dir = TempDir::new().unwrap();
@@ -278,7 +279,7 @@ fn maps_are_of_the_chosen_codec() {
         let page = fs::read_to_string(dir.path().join("p.html")).unwrap();
         assert!(!page.contains("; sizes with"), "{codec}");
     }
-    // A record has pages of the paper's codec alone, and its page says so.
+    // A record has pages of the paper's codec only, and its page notes this.
     stdout(dir.path(), &[RECORD, "--codec", "auto", "--json", "p.json", "--html", "p.html"]);
     let data = &json(&dir.path().join("p.json"))["data"];
     assert_eq!(data["allocations"][0]["pages_codec"], "bpc");
@@ -307,7 +308,7 @@ fn a_network_a_workload_a_file_and_stdin_are_profiled() {
     assert!(piped(RECORD, &["--targets", "-"]).contains("[[allocation]]"));
 }
 
-/// A model's folder is one snapshot of its shards; `config.json` is no tensor.
+/// A model's folder is one snapshot of its shards; `config.json` is not a tensor.
 #[test]
 fn a_models_folder_is_one_snapshot() {
     let dir = TempDir::new().unwrap();
@@ -329,7 +330,7 @@ fn a_models_folder_is_one_snapshot() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
-/// A plan says why memory stays unused, and claims no threshold.
+/// A plan explains unused memory, and claims no threshold.
 #[test]
 fn a_plan_explains_what_it_leaves_unused() {
     let dir = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! `buddy simulate` as its users meet it.
+//! `buddy simulate` end to end.
 
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ fn a_trace_folder_its_list_and_its_kernel_are_the_same_program() {
 }
 
 #[test]
-fn what_a_trace_holds_and_the_model_does_not_know_is_said() {
+fn unknown_opcodes_and_list_lines_are_reported() {
     let folder = folder("unknown");
     let kernel = std::fs::read_to_string(format!("{TRACE}/kernel-1.traceg")).unwrap();
     std::fs::write(folder.join("kernel-1.traceg"), kernel.replace("FADD", "NEVER.HEARD")).unwrap();
@@ -54,7 +54,7 @@ fn what_a_trace_holds_and_the_model_does_not_know_is_said() {
     ]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("'MemcpyDtoH,0x10,4' is neither a copy nor a kernel"), "{}", run.stderr);
-    let said = "54 warp instructions (11.0%) have opcodes that are not known";
+    let said = "54 warp instructions (11.0%) have unknown opcodes";
     assert!(run.stdout.contains(said) && run.stdout.contains(": NEVER.HEARD 54\n"), "{}", run.stdout);
     assert_eq!(json(&path)["data"]["kernels"][0]["unknown_opcodes"]["NEVER.HEARD"], 54);
     assert!(std::fs::read_to_string(&html).unwrap().contains(said));
@@ -98,14 +98,13 @@ fn a_sweep_runs_the_grid() {
         html.to_str().unwrap(),
     ]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    let assumed =
-        "note: how the memory of stream compresses is not known; assumed are 0% zero, 0% b8, 30% s1, 60% s2";
+    let assumed = "note: the compressibility of stream is unknown; assuming 0% zero, 0% b8, 30% s1, 60% s2";
     assert!(run.stderr.starts_with(assumed) && run.stderr.lines().count() == 1, "{}", run.stderr);
     let mut lines = run.stdout.lines();
     assert_eq!(
         lines.next(),
         Some("stream (2 MiB): GPU paper, target 2x"),
-        "what all runs share is said once"
+        "shared settings are printed once"
     );
     let heads: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
     assert_eq!(heads[..5], ["mode", "link", "speed", "cycles", "capacity"], "{}", run.stdout);
@@ -113,9 +112,7 @@ fn a_sweep_runs_the_grid() {
     assert!(run.stdout.contains("--json and --html have more: IPC"), "{}", run.stdout);
     let rows: Vec<&str> = lines.skip(1).take(4).collect();
     assert!(rows[0].starts_with("ideal  50    1.00x") && rows[3].contains("2.00x"), "{rows:?}");
-    for said in
-        ["speed      how many times as fast as the first run", "link in    GB/s over the link into the GPU"]
-    {
+    for said in ["speed      speedup over the first run", "link in    GB/s over the link into the GPU"] {
         assert!(run.stdout.contains(said), "{}", run.stdout);
     }
     let record = json(&path);
@@ -123,7 +120,7 @@ fn a_sweep_runs_the_grid() {
     let settings: Vec<_> = runs.iter().map(|run| (&run["report"]["mode"], &run["report"]["link"])).collect();
     assert_eq!(format!("{settings:?}").matches("buddy").count(), 2);
     assert!(runs.iter().all(|run| run["report"]["cycles"].as_u64().unwrap() > 0));
-    // The page of a sweep has its axes and a row for each run, with its place along both.
+    // The page of a sweep has its axes and a row for each run with its place along both.
     let page = std::fs::read_to_string(&html).unwrap();
     let (_, data) = page.split_once("id=\"sweep\">").unwrap();
     let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
@@ -139,14 +136,14 @@ fn a_sweep_runs_the_grid() {
 }
 
 #[test]
-fn shares_that_are_given_are_not_called_assumed_and_a_codec_has_nothing_to_compress() {
+fn given_shares_are_not_assumed_and_a_codec_has_no_effect() {
     let run = |more: &[&str]| {
         buddy(&[&["simulate", "stream", "--size", "1", "--mode", "buddy", "--targets", "2x"], more].concat())
     };
     assert_eq!(run(&["--shares", "0,0,0,1,0,0"]).stderr, "");
     let codec = run(&["--codec", "bdi"]);
     assert_eq!(codec.code, 0);
-    assert!(codec.stderr.contains("has no data, so a codec changes nothing"), "{}", codec.stderr);
+    assert!(codec.stderr.contains("has no data, so a codec has no effect"), "{}", codec.stderr);
 }
 
 #[test]
@@ -169,7 +166,7 @@ fn the_ranges_of_a_trace_are_a_file_of_targets_that_matches_it() {
     std::fs::write(&path, elsewhere).unwrap();
     let done = simulate();
     assert!(
-        done.stderr.contains("no row matches, so it changes nothing")
+        done.stderr.contains("no row matches, so the file has no effect")
             && done.stderr.contains("--ranges` lists")
             && !done.stdout.contains("capacity"),
         "{}",
@@ -177,7 +174,7 @@ fn the_ranges_of_a_trace_are_a_file_of_targets_that_matches_it() {
     );
     let named = buddy(&["simulate", "cg", "--ranges"]);
     assert_eq!((named.code, named.stderr.lines().count()), (1, 1));
-    assert!(named.stderr.contains("its allocations have names"), "{}", named.stderr);
+    assert!(named.stderr.contains("go by the names of its allocations"), "{}", named.stderr);
 }
 
 #[test]
@@ -222,7 +219,7 @@ fn a_file_of_targets_and_a_file_of_a_gpu() {
     std::fs::write(&targets, known.clone() + &known.replace("4294967296", "1048576")).unwrap();
     let done = run(gpu.to_str().unwrap());
     assert!(
-        done.stderr.contains("no access reaches memory at 0x100000 (1048576 bytes); what"),
+        done.stderr.contains("no access reaches memory at 0x100000 (1048576 bytes); data"),
         "{}",
         done.stderr
     );
@@ -254,7 +251,8 @@ fn a_workload_runs_by_its_name_with_targets_of_its_own() {
     let reports: Vec<&Value> =
         record["data"]["runs"].as_array().unwrap().iter().map(|run| &run["report"]).collect();
     assert!(reports.iter().all(|report| report["instructions"] == reports[0]["instructions"]));
-    // It copies from the host in every mode. The policy leaves all of it uncompressed, so that no metadata is looked up.
+    // It copies from the host in every mode. The policy leaves all memory uncompressed, so there
+    // are no metadata look-ups.
     assert!(reports.iter().all(|report| report["copy_cycles"].as_u64().unwrap() > 0));
     assert!(reports[0]["cycles"].as_u64() > reports[1]["cycles"].as_u64(), "50 GB/s is slower than 200");
     assert_eq!(metadata_hits(&reports), [0; 6]);
@@ -351,23 +349,27 @@ fn a_network_runs_with_the_tensors_of_its_record() {
 }
 
 #[test]
-fn what_cannot_be_done_is_one_line() {
+fn impossible_requests_fail_with_one_line() {
     let cases: [(&[&str], i32, &str); 15] = [
-        (&["alexnet", "--sample", "0"], 2, "'0' is no share above 0, at most 1"),
+        (&["alexnet", "--sample", "0"], 2, "'0' is not a share above 0, at most 1"),
         (&["alexnet", "--mode", "buddy", "--targets", "x.toml"], 1, "targets of a network are a ratio"),
         (&["cg", "--mode", "buddy", "--snapshot", "10"], 2, "a run has the snapshots 0 to 9"),
         (&["cg", "--scale", "1kB"], 1, "cg: the scale must be from 1MB to 1"),
         (&["cg", "--codec", "gzip"], 2, "gzip"),
         (&["stream", "--shares", "0,0,1"], 2, "'0,0,1' is not six shares"),
-        (&["stream", "--json", "/nowhere/x.json"], 1, "there is no directory /nowhere"),
+        (&["stream", "--json", "/nowhere/x.json"], 1, "no such directory: /nowhere"),
         (&["stream", "--json", "x.out", "--html", "x.out"], 1, "--json and --html name the same file"),
         (&["squeezenet", "--batch", "1", "--sample", "0.001"], 1, "give a larger one"),
-        (&["nothing"], 1, "'nothing' is no trace and no program; the programs are arithmetic, stream"),
+        (
+            &["nothing"],
+            1,
+            "'nothing' is neither a trace nor a known program; the programs are arithmetic, stream",
+        ),
         (&["stream", "--mode", "buddy"], 1, "mode buddy needs targets"),
         (&["stream", "--spec", "k80"], 1, "unknown GPU 'k80'; use one of paper"),
         (&["stream", "--link", "fast"], 1, "unknown link 'fast'; use one of 50"),
-        (&["stream", "--mode", "magic"], 2, "there is no mode 'magic'"),
-        (&["stream", "--sweep", "colour=red"], 2, "no setting 'colour'"),
+        (&["stream", "--mode", "magic"], 2, "unknown mode 'magic'"),
+        (&["stream", "--sweep", "colour=red"], 2, "unknown setting 'colour'"),
     ];
     for (args, code, message) in cases {
         let run = buddy(&[&["simulate"], args].concat());

@@ -1,4 +1,5 @@
-//! `--on slurm` with a Slurm of a few lines of shell, for what a real one does too seldom (tools/slurm_check.sh has a real one).
+//! `--on slurm` with a fake Slurm of a few lines of shell, for events that a real one rarely
+//! produces (tools/slurm_check.sh uses a real one).
 
 use std::{
     env, fs,
@@ -10,13 +11,13 @@ use crate::common::{Run, command};
 
 const PLAN: &str = "[axes]\nprogram = 'stream'\nsize = 1\nlink = [50, 200]\n";
 
-/// Lists the files of `queue`, each a job; the first time, the controller is away.
+/// Lists the files of `queue`, each a job; the first call fails as if the controller were down.
 const SQUEUE: &str = r#"
 [ -e answered ] || { touch answered; echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; }
 cat queue/* 2>/dev/null || true
 "#;
 
-/// The first array only waits; what comes later is run at once.
+/// The first array only waits; later arrays run at once.
 const SBATCH: &str = r#"
 number=$(($(ls submitted | wc -l) + 1))
 printf '%s\n' "$@" >submitted/$number
@@ -30,13 +31,13 @@ fi
 echo $number
 "#;
 
-/// Only the job that is stuck is cancelled; the other ends by itself, with its work undone.
+/// Only the stuck job is cancelled; the other ends by itself with its work undone.
 const SCANCEL: &str = r#"
 [ "$*" = 1_1 ]
 rm queue/1_1 queue/1_2
 "#;
 
-/// A folder with such a Slurm in it.
+/// Creates a folder with the fake Slurm.
 fn slurm(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("slurm-{name}"));
     let _ = fs::remove_dir_all(&folder);
@@ -52,7 +53,7 @@ fn slurm(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a verb of `buddy sweep` there.
+/// Runs a verb of `buddy sweep` in the folder.
 fn sweep(folder: &Path, verb: &str, args: &[&str]) -> Run {
     let (plan, store) = (folder.join("plan.toml"), folder.join("store"));
     let which = ["sweep", verb, plan.to_str().unwrap(), "--store", store.to_str().unwrap()];
@@ -79,5 +80,5 @@ fn a_job_that_slurm_will_not_start_is_cancelled_and_its_work_submitted_again() {
     let run = sweep(&folder, "collect", &[]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("2 of 2 points are done"), "{}", run.stderr);
-    assert_eq!(fs::read_dir(folder.join("queue")).unwrap().count(), 0, "the stuck job is still there");
+    assert_eq!(fs::read_dir(folder.join("queue")).unwrap().count(), 0, "the stuck job was not cancelled");
 }

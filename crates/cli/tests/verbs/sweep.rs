@@ -1,4 +1,4 @@
-//! `buddy sweep` and `buddy specs` as their users meet them.
+//! `buddy sweep` and `buddy specs` end to end.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ fn plan(folder: &Path, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The files of the points in a store, with what they hold.
+/// Returns the names and contents of the points in a store.
 fn points(store: &Path) -> BTreeSet<(String, String)> {
     let dirs = fs::read_dir(store.join("points")).unwrap().map(|entry| entry.unwrap().path());
     let files = dirs.flat_map(|dir| fs::read_dir(dir).unwrap()).map(|entry| entry.unwrap().path());
@@ -64,7 +64,7 @@ fn a_sweep_is_planned_run_resumed_cut_and_shown() {
     let whole = points(&store);
     assert_eq!(whole.len(), 8);
 
-    // A spoilt record is made again, a whole one is not touched.
+    // A corrupted record is made again; a complete one is not touched.
     let file = |index: usize| {
         let name = &whole.iter().nth(index).unwrap().0;
         store.join("points").join(&name["point-".len()..][..2]).join(name)
@@ -72,10 +72,10 @@ fn a_sweep_is_planned_run_resumed_cut_and_shown() {
     let time = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
     let before = time(file(1));
     fs::write(file(0), whole.iter().next().unwrap().1.replace("\"cycles\":", "\"cycles\":1")).unwrap();
-    assert!(run(&[]).contains("1 records were not whole"));
+    assert!(run(&[]).contains("1 incomplete records are made again"));
     assert_eq!((points(&store), time(file(1))), (whole.clone(), before));
 
-    // Shards make the same records, whichever comes first.
+    // Shards make the same records in any order.
     let cut = folder.join("cut");
     for shard in ["3/3", "1/3", "2/3"] {
         run(&["--store", cut.to_str().unwrap(), "--shard", shard, "--threads", "1"]);
@@ -99,7 +99,7 @@ fn a_sweep_is_planned_run_resumed_cut_and_shown() {
         (record.data.rows[0]["program"].as_str(), &record.spec["plan"]),
         (Some("cg"), &Value::from(PLAN))
     );
-    // As wide as the terminal, and what has no room is named; columns that were chosen all stay.
+    // As wide as the terminal, with omitted columns named; chosen columns all stay.
     let table = |more: &[&str]| {
         let run =
             command(&[&["sweep", "table", &plan], more].concat()).env("COLUMNS", "80").output().unwrap();
@@ -115,12 +115,12 @@ fn a_sweep_is_planned_run_resumed_cut_and_shown() {
 }
 
 #[test]
-fn a_page_of_nothing_is_refused() {
+fn a_page_without_results_is_an_error() {
     let folder = folder("nothing");
     let plan = plan(&folder, "[axes]\nprogram = 'ilbdc'\nscale = '1MB'");
     let run = buddy(&["sweep", "page", &plan]);
     assert_eq!((run.code, run.stdout.as_str()), (1, ""));
-    assert!(run.stderr.contains("none of its 1 points is done; `buddy sweep"), "{}", run.stderr);
+    assert!(run.stderr.contains("none of its 1 points is done; run `buddy sweep"), "{}", run.stderr);
     assert!(!Path::new(&plan).with_extension("html").exists());
 }
 
@@ -154,7 +154,7 @@ fn a_point_is_what_simulate_finds_and_policies_differ() {
 }
 
 #[test]
-fn a_reader_who_has_gone_is_no_failure() {
+fn a_closed_pipe_is_no_error() {
     let folder = folder("gone");
     let plan = plan(&folder, PLAN);
     for args in [&["sweep", &plan, "--dry-run"][..], &["sweep", "status", &plan]] {
@@ -167,7 +167,7 @@ fn a_reader_who_has_gone_is_no_failure() {
 }
 
 #[test]
-fn what_fails_is_reported_and_the_rest_is_done() {
+fn failed_points_are_reported_and_the_rest_is_done() {
     let folder = folder("fails");
     fs::write(folder.join("kernel-1.traceg"), "no trace\n").unwrap();
     let trace = folder.join("kernel-1.traceg");
@@ -188,14 +188,14 @@ fn what_fails_is_reported_and_the_rest_is_done() {
 }
 
 #[test]
-fn mistakes_are_said_in_one_line() {
+fn mistakes_fail_with_one_line() {
     let folder = folder("mistakes");
     let plan = plan(&folder, "[axes]\nprogram = 'cg'\ncolour = 'red'");
     for (args, code, why) in [
-        (vec!["sweep", plan.as_str()], 1, "line 3, [axes]: there is no setting 'colour'"),
+        (vec!["sweep", plan.as_str()], 1, "line 3, [axes]: unknown setting 'colour'"),
         (vec!["sweep", "/no/plan.toml"], 1, "/no/plan.toml: No such file"),
         (vec!["sweep"], 2, "<PLAN>"),
-        (vec!["sweep", "run", "x.toml", "--shard", "0/3"], 2, "is no shard"),
+        (vec!["sweep", "run", "x.toml", "--shard", "0/3"], 2, "is not a shard"),
         (vec!["specs", "show", "k80"], 1, "unknown GPU 'k80'"),
     ] {
         let run = buddy(&args);
@@ -204,7 +204,7 @@ fn mistakes_are_said_in_one_line() {
 }
 
 #[test]
-fn targets_for_another_codec_are_refused_and_for_the_point_s_are_taken() {
+fn targets_must_be_for_the_codec_of_the_point() {
     let folder = folder("codec");
     let targets = folder.join("t.toml");
     let table = |codec: &str| {

@@ -1,4 +1,4 @@
-//! `buddy trace` as its users meet it.
+//! `buddy trace` end to end.
 
 use crate::common::buddy;
 
@@ -12,7 +12,7 @@ fn folder(name: &str) -> std::path::PathBuf {
     path
 }
 
-/// The result of simulating a trace, without its name.
+/// Returns the simulation result of a trace, without its name.
 fn cycles(what: &str) -> String {
     let run = buddy(&["simulate", what, "--spec", "v100"]);
     assert_eq!((run.stderr.as_str(), run.code), ("", 0));
@@ -35,11 +35,11 @@ fn a_program_goes_from_text_to_packed_and_back() {
     let first = cycles(TRACE);
     assert_eq!((cycles(&packed), cycles(&text)), (first.clone(), first));
     let again = buddy(&["trace", "convert", TRACE, &packed]);
-    assert!(again.code == 1 && again.stderr.contains("is there already"), "{}", again.stderr);
+    assert!(again.code == 1 && again.stderr.contains("exists already"), "{}", again.stderr);
 }
 
 #[test]
-fn a_kernel_s_name_says_its_format() {
+fn the_file_name_decides_the_format() {
     let folder = folder("kernel");
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let from = format!("{TRACE}/kernel-1.traceg.xz");
@@ -52,7 +52,7 @@ fn a_kernel_s_name_says_its_format() {
     assert_eq!(lines(&packed, 7), lines(&text, 7), "the same opcodes");
     assert_eq!(cycles(&path("k.warps")), cycles(&from));
     let wrong = buddy(&["trace", "convert", &from, &path("k.txt")]);
-    assert!(wrong.stderr.contains("ends in .warps, .traceg or .traceg.xz"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("end in .warps, .traceg or .traceg.xz"), "{}", wrong.stderr);
     std::fs::write(path("bad.warps"), b"BUDDYWRP").unwrap();
     let wrong = buddy(&["trace", "convert", &path("bad.warps"), &path("out.traceg")]);
     assert!(wrong.code == 1 && wrong.stderr.contains("bad.warps: the file ends inside"), "{}", wrong.stderr);

@@ -1,5 +1,5 @@
-//! Files of every format and every version of it that was ever written, in `data/versions`, are read for ever: a new version adds a
-//! file there and a test here, and takes none away.
+//! Files of every version of every format, in `data/versions`, stay readable for ever. A new
+//! version adds a file there and a test here, and removes none.
 
 use std::{fs, path::PathBuf};
 
@@ -23,7 +23,7 @@ fn text(name: &str) -> String {
 }
 
 #[test]
-fn records_of_version_1() {
+fn records_of_version_1_are_readable() {
     let run = Record::<RunRecord>::from_json(&text("run-1.json")).unwrap().data;
     assert_eq!((run.run.allocations.len(), run.sizes.len()), (2, 3));
     let profile = Record::<Profile>::from_json(&text("profile-1.json")).unwrap().data;
@@ -38,9 +38,9 @@ fn records_of_version_1() {
     assert!(simulation.cycles > 6000, "{}", simulation.cycles);
 }
 
-/// What was measured on cards and what was swept, as the documentation shows it.
+/// GPU measurements and sweeps that the documentation shows.
 #[test]
-fn records_of_the_documentation() {
+fn records_of_the_documentation_are_readable() {
     fn read<T: RecordKind>(text: &str) -> Result<(), RecordError> {
         Record::<T>::from_json(text).map(drop)
     }
@@ -61,7 +61,7 @@ fn records_of_the_documentation() {
             Some("sweep") => read::<Results>(&text),
             _ => continue, // written by a script of Python, which reads it
         };
-        // A measurement of an older version stays as it was shown, and is refused by its version, not misread.
+        // An older measurement keeps its version and is rejected by it, not misread.
         let is_older =
             matches!(&result, Err(RecordError::Version { found, expected, .. }) if found < expected);
         assert!(result.is_ok() || is_older, "{}: {result:?}", path.display());
@@ -123,7 +123,7 @@ fn a_packed_trace_of_version_1_is_the_text_that_it_was_made_from() {
     assert!(!plain.is_empty() && packed == plain);
 }
 
-/// Rising numbers, zeros and noise.
+/// Returns rising numbers, zeros and noise.
 fn data() -> Vec<u8> {
     let word = |i: u32| match i / 512 {
         0 => 7 * i,

@@ -1,10 +1,10 @@
-//! `buddy watch` and `buddy profile -- PROGRAM`: the program's output, exit and signals are its own.
+//! `buddy watch` and `buddy profile -- PROGRAM` keep the program's output, exit code and signals.
 
 use crate::common::{buddy, buddy_with, command};
 
-/// Where there is no GPU the command says so; where there is one, that the program did not use it.
-fn says_so(stderr: &str) -> bool {
-    stderr.contains("the program runs unwatched") || stderr.contains("no memory of a GPU was seen")
+/// Returns whether the message reports a missing GPU, or on a GPU that the program did not use it.
+fn reports_no_gpu_memory(stderr: &str) -> bool {
+    stderr.contains("the program runs unwatched") || stderr.contains("no GPU memory was observed")
 }
 
 #[test]
@@ -20,18 +20,23 @@ fn output_and_exit_code_are_the_programs() {
             "{}",
             run.stderr
         );
-        assert_eq!(run.stderr.lines().filter(|line| says_so(line)).count(), 1, "once: {}", run.stderr);
+        assert_eq!(
+            run.stderr.lines().filter(|line| reports_no_gpu_memory(line)).count(),
+            1,
+            "once: {}",
+            run.stderr
+        );
     }
     assert!(!out.exists(), "nothing was seen");
 }
 
 #[test]
-fn a_signal_that_ends_the_program_is_told_as_shells_do() {
+fn exit_code_of_a_signal_is_that_of_shells() {
     assert_eq!(buddy(&["watch", "--", "sh", "-c", "kill -TERM $$"]).code, 143);
 }
 
 #[test]
-fn what_cannot_run_is_named() {
+fn error_names_a_program_that_cannot_run() {
     let run = buddy(&["watch", "--", "./no-such-program"]);
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("cannot run ./no-such-program"), "{}", run.stderr);
@@ -47,22 +52,19 @@ fn input_is_the_programs() {
 }
 
 #[test]
-fn another_tool_that_is_to_be_loaded_is_not_pushed_out() {
+fn an_injected_tool_is_not_replaced() {
     let mut run = command(&["watch", "--", "sh", "-c", "echo $CUDA_INJECTION64_PATH"]);
     let output = run.env("CUDA_INJECTION64_PATH", "libother.so").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "libother.so\n");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        stderr.contains("another tool is to be loaded (libother.so); the program runs unwatched"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("is set already, to libother.so; the program runs unwatched"), "{stderr}");
 }
 
 #[test]
-fn a_run_that_is_there_is_not_written_over() {
+fn an_existing_run_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("run.json"), "{}").unwrap();
     let run = buddy(&["watch", "--dump", dir.path().to_str().unwrap(), "--", "echo", "ran"]);
     assert_eq!((run.code, run.stdout.as_str()), (1, ""), "before the program runs");
-    assert!(run.stderr.contains("holds a run already; name a new folder"), "{}", run.stderr);
+    assert!(run.stderr.contains("contains a run already; give a new folder"), "{}", run.stderr);
 }

@@ -1,4 +1,5 @@
-//! `buddy workload` from the outside: what it lists, writes and refuses, and what an interruption leaves.
+//! `buddy workload` end to end: its list, its files, its errors, and the state after an
+//! interruption.
 
 use std::{
     fs,
@@ -19,7 +20,7 @@ fn run(name: &str, scale: &str, out: &Path, more: &[&str]) -> crate::common::Run
     buddy(&[&["workload", "run", name, "--scale", scale, "--out", out], more].concat())
 }
 
-/// The message of a run that must end with this code, one line and nothing on stdout.
+/// Returns the message of a run that must end with this code, one line and empty stdout.
 fn refused(code: i32, run: &crate::common::Run) -> &str {
     assert_eq!((run.code, run.stdout.as_str()), (code, ""), "{}", run.stderr);
     assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
@@ -66,11 +67,11 @@ fn a_record_has_no_bytes_and_is_the_same_every_time() {
     assert_eq!((record.seed, record.data.sizes.len()), (Some(5), 10));
     assert!(record.data.sizes.iter().flatten().all(|sizes| sizes.histograms.contains_key("bpc")));
     let again = run("ilbdc", "1MB", &dir.path().join("a"), &["--record"]);
-    assert!(refused(1, &again).contains("ilbdc.json: there is a file of this name"));
+    assert!(refused(1, &again).contains("ilbdc.json: exists already"));
 }
 
 #[test]
-fn all_of_them() {
+fn all_workloads_run() {
     let dir = TempDir::new().unwrap();
     let run = run("all", "1MB", dir.path(), &["--record"]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{}", run.stdout);
@@ -78,7 +79,7 @@ fn all_of_them() {
 }
 
 #[test]
-fn wrong_usage_says_what_is_possible() {
+fn wrong_usage_lists_valid_values() {
     let dir = TempDir::new().unwrap();
     let wrong = |name, scale| {
         let run = run(name, scale, &dir.path().join("x"), &[]);
@@ -94,7 +95,7 @@ fn wrong_usage_says_what_is_possible() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_in_one_line() {
+fn impossible_runs_fail_with_one_line() {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("x");
     assert!(
@@ -107,14 +108,14 @@ fn what_cannot_be_run_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_directory_that_holds_something_is_left_alone() {
+fn a_non_empty_directory_is_left_alone() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("mine"), "mine").unwrap();
-    assert!(refused(1, &run("ep", "1MB", dir.path(), &[])).contains("this directory is not empty"));
+    assert!(refused(1, &run("ep", "1MB", dir.path(), &[])).contains("is not empty"));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
-/// The file system of /proc has no room for anything, and says so.
+/// The file system of /proc is full.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_noticed_before_the_program_runs() {
@@ -146,10 +147,11 @@ fn an_interrupted_run_leaves_whole_snapshots() {
     assert_eq!(half.count(), 0);
 }
 
-/// Every verb gives the code of an interruption, those too that finish what they have begun and write what is done.
+/// Every verb returns the interrupt code, including those that stop gracefully and write partial
+/// results.
 #[test]
 #[cfg(unix)]
-fn a_verb_that_finishes_by_itself_says_that_it_was_interrupted() {
+fn a_graceful_stop_returns_the_interrupt_code() {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("out");
     let mut reproduce = command(&["reproduce", "--quick", "--out", out.to_str().unwrap()]);
@@ -157,7 +159,7 @@ fn a_verb_that_finishes_by_itself_says_that_it_was_interrupted() {
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
-    assert!(line.contains('%'), "the work has begun: {line}");
+    assert!(line.contains('%'), "the work has started: {line}");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();

@@ -1,4 +1,4 @@
-//! A run of the wave as charts, as a page and as a picture.
+//! Charts, page and picture of a wave run.
 
 use std::{io::Write, path::Path};
 
@@ -8,7 +8,7 @@ use buddy_gpu_lab::{LargePicture, LargeReport, LargeRun, Moment, Way};
 use buddy_report::{Page, figure_files};
 use buddy_snapshot::write_atomic;
 
-/// A chart over the steps, as both forms need it.
+/// A chart over the steps.
 struct Over {
     title: &'static str,
     unit: &'static str,
@@ -16,7 +16,7 @@ struct Over {
     lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// Speed, memory, and what bricks are, over the steps of the run in compressed memory.
+/// Returns the charts of the compressed run: speed, memory and kinds of bricks.
 fn over_time(report: &LargeReport) -> Vec<Over> {
     let Some(run) = report.runs.iter().find(|run| run.way == Way::Packed) else { return Vec::new() };
     let points = |value: fn(&Moment) -> f64| {
@@ -53,13 +53,13 @@ fn over_time(report: &LargeReport) -> Vec<Over> {
     ]
 }
 
-/// Another way, whose speed does not change.
+/// Returns another run as a constant line at its mean speed.
 fn level(run: &LargeRun, other: &LargeRun) -> (String, Vec<(f64, f64)>) {
     let ends = [1.0, f64::from(run.steps)];
     (other.way.name().to_owned(), ends.map(|step| (step, other.mean_gcells)).to_vec())
 }
 
-/// What is written above the charts.
+/// Returns the text above the charts.
 fn lead(report: &LargeReport) -> String {
     let (plain, memory) = (report.plain_bytes as f64 / 1e9, report.memory_bytes as f64 / 1e9);
     let grid = report.grid;
@@ -73,7 +73,7 @@ fn lead(report: &LargeReport) -> String {
     )
 }
 
-/// A page with a chart for each.
+/// Renders a page with all charts.
 pub(super) fn page(record: &Record<LargeReport>) -> String {
     let page = Page::new("A wave in compressed memory", &lead(&record.data));
     svgs("wave", &record.data)
@@ -83,7 +83,7 @@ pub(super) fn page(record: &Record<LargeReport>) -> String {
         .render(&record.tool)
 }
 
-/// The same as files: PATH-1.svg and so on.
+/// Writes the charts as PATH-1.svg, PATH-2.svg and PATH-3.svg.
 pub(super) fn charts(path: &Path, report: &LargeReport) -> Result<()> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     for (file, svg) in svgs(&name, report) {
@@ -92,7 +92,7 @@ pub(super) fn charts(path: &Path, report: &LargeReport) -> Result<()> {
     Ok(())
 }
 
-/// The charts, each with the name of its file.
+/// Returns the charts as SVG, each with its file name.
 fn svgs(name: &str, report: &LargeReport) -> Vec<(String, String)> {
     let chart = |over: Over| {
         let y = AxisInfo::new(over.unit, Unit::Number);
@@ -112,7 +112,7 @@ fn svgs(name: &str, report: &LargeReport) -> Vec<(String, String)> {
     figure_files(&Figure { name: name.to_owned(), panels, ..Figure::default() })
 }
 
-/// The wave over the rock: pushed red, pulled blue, the rock as grey.
+/// Writes the wave over the rock: positive pressure red, negative blue, the rock grey.
 pub(super) fn picture(path: &Path, picture: &LargePicture) -> Result<()> {
     let mut sizes: Vec<f32> =
         picture.values.iter().map(|value| value.abs()).filter(|&size| size > 0.0).collect();

@@ -1,8 +1,8 @@
-//! `buddy gpu large`: a simulation that is larger than the card.
+//! `buddy gpu large`: a simulation larger than GPU memory.
 
 mod draw;
 mod png;
-mod say;
+mod print;
 
 use std::{
     io::{self, Write},
@@ -17,49 +17,54 @@ use buddy_gpu_lab::{Grid, LargeAsk, LargeNews, LargeReport, Way};
 use clap::Args;
 
 use super::between;
-use crate::{FINISHES, INTERRUPTED, output, progress::Bar};
+use crate::{INTERRUPTED, STOPS_GRACEFULLY, output, progress::Bar};
 
-/// Run a 3-D wave whose fields live in compressed memory, at any size: memory, overflow and speed as it spreads
+/// Run a 3-D wave simulation larger than GPU memory, with its fields in compressed memory
 ///
-/// An acoustic wave, fp32, order 8 in space, with absorbing layers. Two fields and a velocity are 12 bytes a cell in
-/// plain memory. In compressed memory pages that the wave has not reached take none, a velocity takes one, and fields take
-/// 8 or, where room is short, 7 and the rest in host memory. Where plain memory fits as well the results are compared to the
-/// bit. Unified Memory is left out: past the size of the card it can hang it.
+/// An acoustic wave in fp32, order 8 in space, with absorbing boundary layers. Two fields and a
+/// velocity take 12 bytes per cell in plain memory. In compressed memory, pages that the wave has
+/// not reached take nothing and a velocity takes 1 byte per cell. Fields take 8 bytes, or 7 plus
+/// overflow in host memory when device memory runs short. Prints memory, overflow and speed while
+/// the wave spreads.
+///
+/// If plain memory fits too, results are compared bit for bit. Unified Memory is not run: beyond
+/// the size of GPU memory it can hang the GPU.
 ///
 /// Ctrl-C ends the run and keeps what was recorded.
 #[derive(Args)]
 pub(super) struct Large {
-    /// Cells along x (a multiple of 64), y (of 32) and z
+    /// Cells along x (a multiple of 64), y (a multiple of 32) and z
     #[arg(long, value_name = "X,Y,Z", conflicts_with = "times", value_parser = cells)]
     cells: Option<Grid>,
-    /// As many cells as take so many times the card's memory in plain memory
+    /// Choose the grid so that plain memory would need NUMBER times the GPU's memory
     #[arg(long, value_name = "NUMBER", default_value_t = 1.6, value_parser = between(1e-3..=100.0))]
     times: f64,
-    /// GB (10^9 bytes) for fields on the GPU; without it all that is free
+    /// GB (10^9 bytes) for fields on the GPU [default: all free memory]
     #[arg(long, value_name = "GB", value_parser = between(0.0..=1e6))]
     room: Option<f64>,
-    /// GB for fields in host memory; without it as much as is planned from a smaller run
+    /// GB for fields in host memory [default: planned from a smaller run]
     #[arg(long, value_name = "GB", value_parser = between(0.0..=1e6))]
     host: Option<f64>,
-    /// Steps; without it until the wave has passed every boundary
+    /// Time steps [default: until the wave has passed every boundary]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
-    /// Seconds after which the run in compressed memory ends in any case
+    /// Stop the compressed run after this many seconds
     #[arg(long, value_name = "NUMBER", default_value_t = 1e9, hide_default_value = true, value_parser = between(0.0..=1e9))]
     seconds: f64,
-    /// Where fields lie; all but packed only where plain memory fits twice
+    /// Where the fields are stored; all except packed need plain memory to fit twice
     #[arg(long, value_name = "WAY", num_args = 1.., value_delimiter = ',', value_parser = way, default_value = "packed,plain")]
     ways: Vec<Way>,
-    /// Percent of the planes that slabs and pinned memory have on the GPU
+    /// Percent of planes that slabs and pinned memory hold on the GPU
     #[arg(long, value_name = "PERCENT", default_value_t = 62.5, value_parser = between(5.0..=95.0))]
     share: f64,
-    /// First compare plain memory with the CPU and compressed with plain memory, at small sizes, to the bit
+    /// First compare plain memory with the CPU, and compressed with plain memory, bit for bit at
+    /// small sizes
     #[arg(long)]
     verify: bool,
-    /// Write the figures as a record
+    /// Write the results as a record
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
-    /// Write them as a page
+    /// Write an HTML page with charts
     #[arg(long, value_name = "PATH")]
     html: Option<PathBuf>,
     /// Write charts of speed, memory and bricks over time to PATH-1.svg, PATH-2.svg and PATH-3.svg
@@ -68,7 +73,7 @@ pub(super) struct Large {
     /// Write a slice of the wave as a PNG
     #[arg(long, value_name = "PATH")]
     picture: Option<PathBuf>,
-    /// Draw a record that was written before; needs no GPU
+    /// Draw an existing record; needs no GPU
     #[arg(long, value_name = "PATH", conflicts_with_all = ["cells", "times", "json", "picture", "verify", "steps"])]
     from: Option<PathBuf>,
 }
@@ -86,10 +91,7 @@ fn cells(text: &str) -> Result<Grid, String> {
 
 fn way(text: &str) -> Result<Way, String> {
     let names = Way::ALL.map(Way::name).join(", ");
-    Way::ALL
-        .into_iter()
-        .find(|way| way.name() == text)
-        .ok_or(format!("there is no way '{text}'; there are {names}"))
+    Way::ALL.into_iter().find(|way| way.name() == text).ok_or(format!("unknown way '{text}'; known: {names}"))
 }
 
 impl Large {
@@ -105,15 +107,15 @@ impl Large {
             let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
             let record =
                 Record::<LargeReport>::from_json(&text).with_context(|| path.display().to_string())?;
-            say::report(&mut io::stdout().lock(), &record.data)?;
+            print::report(&mut io::stdout().lock(), &record.data)?;
             return self.draw(&record);
         }
         let gpu = gpu()?;
         let ask = self.ask(gpu.info()?.memory_bytes);
-        say::size(&mut io::stdout().lock(), ask.grid, gpu.info()?.memory_bytes)?;
-        FINISHES.store(true, Ordering::Relaxed);
-        let (report, picture) = listen(&gpu, &ask)?;
-        say::left_out(&mut io::stdout().lock())?;
+        print::size(&mut io::stdout().lock(), ask.grid, gpu.info()?.memory_bytes)?;
+        STOPS_GRACEFULLY.store(true, Ordering::Relaxed);
+        let (report, picture) = run_and_print(&gpu, &ask)?;
+        print::left_out(&mut io::stdout().lock())?;
         if let (Some(path), Some(picture)) = (&self.picture, &picture) {
             draw::picture(path, picture)?;
         }
@@ -146,8 +148,8 @@ impl Large {
     }
 }
 
-/// Runs, and prints what is heard on the way.
-fn listen(gpu: &Gpu, ask: &LargeAsk) -> Result<(LargeReport, Option<buddy_gpu_lab::LargePicture>)> {
+/// Runs the simulation and prints its progress.
+fn run_and_print(gpu: &Gpu, ask: &LargeAsk) -> Result<(LargeReport, Option<buddy_gpu_lab::LargePicture>)> {
     let (mut bar, mut last, mut failed) = (None::<Bar>, 0, None);
     let result = buddy_gpu_lab::large(gpu, ask, |news| {
         match &news {
@@ -159,8 +161,8 @@ fn listen(gpu: &Gpu, ask: &LargeAsk) -> Result<(LargeReport, Option<buddy_gpu_la
             LargeNews::Ended(_) => bar.take().iter().for_each(Bar::finish),
             _ => {}
         }
-        let print = || say::news(&mut io::stdout().lock(), &news).and_then(|()| Ok(io::stdout().flush()?));
-        failed = failed.take().or(bar.as_ref().map_or_else(print, |bar| bar.beside(print)).err());
+        let print = || print::news(&mut io::stdout().lock(), &news).and_then(|()| Ok(io::stdout().flush()?));
+        failed = failed.take().or(bar.as_ref().map_or_else(print, |bar| bar.suspend(print)).err());
         failed.is_none() && !INTERRUPTED.load(Ordering::Relaxed)
     });
     bar.iter().for_each(Bar::finish);

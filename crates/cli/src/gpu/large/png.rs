@@ -1,31 +1,34 @@
-//! A picture as a PNG (ISO/IEC 15948): one header, one stream of deflated rows, one end.
+//! PNG encoder (ISO/IEC 15948): one header, one stream of deflated rows, one end.
 
 use std::io::Write;
 
 use flate2::{Compression, write::ZlibEncoder};
 
-/// Three bytes a pixel, row after row.
+/// Encodes rows of RGB pixels, 3 bytes each.
 pub(super) fn encode(width: u32, pixels: &[u8]) -> Vec<u8> {
     let row = 3 * width.max(1) as usize;
     let height = (pixels.len() / row) as u32;
-    // Eight bits of red, green and blue; the usual compression and filters; rows from the top.
+    // 8-bit RGB, deflate, standard filters, no interlacing.
     let mut header = [width.to_be_bytes(), height.to_be_bytes()].concat();
     header.extend([8, 2, 0, 0, 0]);
     let signature = b"\x89PNG\r\n\x1a\n".to_vec();
     [signature, chunk(b"IHDR", &header), chunk(b"IDAT", &deflate(row, pixels)), chunk(b"IEND", &[])].concat()
 }
 
-/// Each row as differences from the one above, which is filter 2.
+/// Deflates rows with filter 2 (difference from the row above).
 fn deflate(row: usize, pixels: &[u8]) -> Vec<u8> {
     let mut stream = ZlibEncoder::new(Vec::new(), Compression::best());
     let mut above = vec![0; row];
     for line in pixels.chunks_exact(row) {
         let differences: Vec<u8> =
             line.iter().zip(&above).map(|(byte, above)| byte.wrapping_sub(*above)).collect();
-        stream.write_all(&[2]).and_then(|()| stream.write_all(&differences)).expect("memory takes all");
+        stream
+            .write_all(&[2])
+            .and_then(|()| stream.write_all(&differences))
+            .expect("writing to memory cannot fail");
         above.copy_from_slice(line);
     }
-    stream.finish().expect("memory takes all")
+    stream.finish().expect("writing to memory cannot fail")
 }
 
 fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
@@ -44,12 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_is_what_a_reader_finds() {
+    fn decoded_pixels_equal_the_input() {
         let pixels: Vec<u8> = (0..2 * 3 * 5).map(|i| (i * i) as u8).collect();
         let file = encode(2, &pixels);
         assert_eq!(&file[..16], b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR");
         assert_eq!(file[16..29], [0, 0, 0, 2, 0, 0, 0, 5, 8, 2, 0, 0, 0]);
-        // The end of every PNG, its sum included.
+        // The IEND chunk with its checksum.
         assert!(file.ends_with(b"\0\0\0\0IEND\xae\x42\x60\x82"));
         let length = u32::from_be_bytes(file[33..37].try_into().unwrap()) as usize;
         let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Options that say what a terminal is shown of many arrays, and how wide it is.
+//! Display options for tables of many arrays, and the width of the terminal.
 
 use std::{
     env,
@@ -11,23 +11,24 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
-/// What is shown of many arrays.
+/// Selection and order of the rows of a table.
 #[derive(Args)]
-#[command(next_help_heading = "Showing")]
-pub(crate) struct Showing {
-    /// Sort the rows: by name, or the largest first by size, saved, ratio or overflow
+#[command(next_help_heading = "Display")]
+pub(crate) struct DisplayOptions {
+    /// Sort by name, or by size, saved, ratio or overflow with the largest first
     #[arg(long, value_name = "KEY", hide_possible_values = true, value_parser = sort_parser())]
     sort: Option<SortBy>,
 
-    /// Show only the first N rows, the largest unless --sort says otherwise
+    /// Show only the first N rows; without --sort, the largest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
 
-    /// Only arrays whose name holds TEXT, or fits it where it has * or ?
+    /// Show only arrays whose name contains TEXT; with * or ?, whose name matches it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
 
-    /// A row for each array; without it, layers that differ only in their numbers are one row, such as layers.[0-31].weight
+    /// Show each array in its own row instead of merging layers that differ only in their numbers
+    /// (layers.[0-31].weight)
     #[arg(long)]
     each: bool,
 }
@@ -38,15 +39,15 @@ fn sort_parser() -> impl TypedValueParser<Value = SortBy> {
         .map(move |name| named(name).expect("a possible value"))
 }
 
-impl Showing {
-    /// The view, as wide as the terminal is.
+impl DisplayOptions {
+    /// Returns the view, as wide as the terminal.
     pub(crate) fn view(&self) -> View {
         let (sort, top) = (self.sort, self.top.map(|top| top as usize));
         View { width: width(), sort, top, filter: self.filter.clone(), each: self.each, codecs: false }
     }
 
-    /// What a filter that lets nothing through is told; nothing if some name passes.
-    pub(crate) fn complaint<'a>(&self, names: impl ExactSizeIterator<Item = &'a str>) -> Option<String> {
+    /// Returns an error message if the filter matches no name.
+    pub(crate) fn filter_error<'a>(&self, names: impl ExactSizeIterator<Item = &'a str>) -> Option<String> {
         let (view, mut first, count) = (self.view(), None, names.len());
         for name in names {
             if view.shows(name) {
@@ -56,13 +57,13 @@ impl Showing {
         }
         let filter = &self.filter;
         Some(format!(
-            "--filter {filter}: none of {count} names fits it; the first is {:?}",
+            "--filter {filter}: matches none of {count} names; the first is {:?}",
             first.unwrap_or("none")
         ))
     }
 }
 
-/// Columns of the terminal that stdout is, or what COLUMNS says of another reader; none where nothing is known.
+/// Returns the columns of the terminal on stdout, else `COLUMNS`; `None` if unknown.
 pub fn width() -> Option<usize> {
     let terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
     let columns = || env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns >= 20);

@@ -1,4 +1,4 @@
-//! What a run of the wave prints.
+//! Terminal output of a wave run.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ fn name(grid: Grid) -> String {
     format!("{} x {} x {} cells", grid.x, grid.y, grid.z)
 }
 
-/// The problem, beside the card.
+/// Prints the size of the problem relative to GPU memory.
 pub(super) fn size(out: &mut impl Write, grid: Grid, memory: u64) -> Result<()> {
     let (plain, memory) = (gb(grid.plain_bytes()), gb(memory));
     let times = plain / memory;
@@ -24,11 +24,11 @@ pub(super) fn size(out: &mut impl Write, grid: Grid, memory: u64) -> Result<()> 
     )?)
 }
 
-/// One piece of news; nothing for a wait.
+/// Prints one progress event; waiting prints nothing.
 pub(super) fn news(out: &mut impl Write, news: &LargeNews<'_>) -> Result<()> {
     match news {
         LargeNews::Checked(check) => {
-            writeln!(out, "equal to the bit after {} steps: {}", check.steps, check.what)?;
+            writeln!(out, "bit-identical after {} steps: {}", check.steps, check.what)?;
         }
         LargeNews::Planned(plan) => planned(out, plan)?,
         LargeNews::Alive(alive) => writeln!(
@@ -43,7 +43,7 @@ pub(super) fn news(out: &mut impl Write, news: &LargeNews<'_>) -> Result<()> {
         LargeNews::Began(Way::Packed, _) => head(out)?,
         LargeNews::Passed(moment) => row(out, moment)?,
         LargeNews::Ended(run) => ended(out, run)?,
-        LargeNews::Left(way, why) => writeln!(out, "{}: left out, {why}", way.name())?,
+        LargeNews::Left(way, why) => writeln!(out, "{}: skipped, {why}", way.name())?,
         LargeNews::Began(..) | LargeNews::Waiting => {}
     }
     Ok(())
@@ -60,12 +60,12 @@ fn planned(out: &mut impl Write, plan: &Plan) -> Result<()> {
     )?;
     let (raw, room, host) = (gb(plan.raw_bytes), gb(plan.room_bytes), gb(plan.host_bytes));
     let targets = match plan.retargets {
-        false => "1x for every page that is lit, and no host memory".to_owned(),
-        true => format!("1x while there is room, then 8/7x and up to {host:.1} GB of host memory"),
+        false => "1x for every reached page, no host memory".to_owned(),
+        true => format!("1x while device memory lasts, then 8/7x and up to {host:.1} GB of host memory"),
     };
     Ok(writeln!(
         out,
-        "plan: velocities at 4x, fields that the wave has not reached take nothing; lit fields at most {raw:.1} GB, room {room:.1} GB: {targets}"
+        "plan: velocities at 4x, unreached fields take nothing; reached fields at most {raw:.1} GB, {room:.1} GB available: {targets}"
     )?)
 }
 
@@ -98,13 +98,13 @@ fn row(out: &mut impl Write, moment: &Moment) -> Result<()> {
 fn ended(out: &mut impl Write, run: &LargeRun) -> Result<()> {
     let equal = match run.differing {
         None => "",
-        Some(0) => ", equal to plain memory to the bit",
+        Some(0) => ", bit-identical to plain memory",
         Some(_) => ", DIFFERS from plain memory",
     };
     let (device, host) = (gb(run.device_bytes), gb(run.host_bytes));
     Ok(writeln!(
         out,
-        "{}: {} of {} steps in {:.2} s, {:.1} Gcell/s, at the end {:.1}; room {device:.1} GB on the GPU, {host:.1} GB of the host{equal}",
+        "{}: {} of {} steps in {:.2} s, {:.1} Gcell/s, {:.1} at the end; {device:.1} GB on the GPU, {host:.1} GB in host memory{equal}",
         run.way.name(),
         run.steps,
         run.of,
@@ -114,12 +114,12 @@ fn ended(out: &mut impl Write, run: &LargeRun) -> Result<()> {
     )?)
 }
 
-/// What is not measured, and why.
+/// Names the method that is not measured, with the reason.
 pub(super) fn left_out(out: &mut impl Write) -> Result<()> {
-    Ok(writeln!(out, "Unified Memory is left out: past the size of the card it can hang it")?)
+    Ok(writeln!(out, "Unified Memory is not run: beyond the size of GPU memory it can hang the GPU")?)
 }
 
-/// A record, as its run printed it.
+/// Prints a record like the run that wrote it.
 pub(super) fn report(out: &mut impl Write, report: &LargeReport) -> Result<()> {
     size(out, report.grid, report.memory_bytes)?;
     for check in &report.checks {
