@@ -1,10 +1,11 @@
-//! The paper's networks as Caffe holds them: every blob with its gradient for the whole run (docs/explain/deep-learning.md).
+//! The paper's networks in Caffe's memory layout: every blob with its gradient for the whole run
+//! (docs/explain/deep-learning.md).
 
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{Error, Recorded, recorded::built_in_run};
 
-/// A row for each record that is built in.
+/// Makes a row for each built-in record.
 macro_rules! records {
     ($($name:literal)*) => {
         [$(($name, include_str!(concat!("../../../data/recorded/caffe/", $name, ".json")))),*]
@@ -13,7 +14,8 @@ macro_rules! records {
 
 const CAFFE: [(&str, &str); 6] = records!["biglstm" "alexnet" "inception_v2" "squeezenet" "vgg16" "resnet50"];
 
-/// The networks, profiled with the paper's codec and policy: from a directory, or those that are built in.
+/// Reads the networks from a folder or built in, and profiles them with the paper's codec and
+/// policy.
 ///
 /// # Errors
 /// If a file is not the record of a run.

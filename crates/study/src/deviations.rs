@@ -1,17 +1,17 @@
-//! docs/explain/deviations.md as a page shows it.
+//! Entries of docs/explain/deviations.md, for the page.
 
 use buddy_report::Deviation;
 
 const TEXT: &str = include_str!("../../../docs/explain/deviations.md");
 
-/// Every deviation, by number.
+/// Returns all deviations by number.
 pub fn deviations() -> Vec<Deviation> {
     let mut all: Vec<Deviation> = TEXT.split("\n### D").skip(1).filter_map(parse).collect();
     all.sort_by_key(|one| one.number);
     all
 }
 
-/// One entry, from its number on: `46. Title`, then its points up to the heading of the next group.
+/// Parses one entry: `46. Title`, then its points up to the next group's heading.
 fn parse(text: &str) -> Option<Deviation> {
     let (head, body) = text.split_once('\n')?;
     let (number, title) = head.split_once(". ")?;
@@ -19,7 +19,7 @@ fn parse(text: &str) -> Option<Deviation> {
     Some(Deviation { number: number.parse().ok()?, title: plain(title), paragraphs: paragraphs(body) })
 }
 
-/// Lines are joined until an empty one, or one that begins a point of a list.
+/// Joins lines up to an empty one or the start of a list item.
 fn paragraphs(body: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut open = false;
@@ -36,7 +36,7 @@ fn paragraphs(body: &str) -> Vec<String> {
     all
 }
 
-/// Markdown's marks for bold, code and links to other entries are left out.
+/// Removes Markdown marks of bold, code and links between entries.
 fn plain(text: &str) -> String {
     text.replace("**", "").replace(['`', '[', ']'], "")
 }
@@ -49,14 +49,14 @@ mod tests {
     use crate::{EXPERIMENTS, Findings, Settings};
 
     #[test]
-    fn an_entry_is_read_up_to_the_next_group() {
+    fn an_entry_ends_at_the_next_group() {
         let text = "46. Our `x`\n\n- **Paper**: a\n  b ([D40])\n- **Here**: c\n\n## Design\n\nmore\n";
         let one = parse(text).unwrap();
         assert_eq!((one.number, one.title.as_str()), (46, "Our x"));
         assert_eq!(one.paragraphs, ["Paper: a b (D40)", "Here: c"]);
     }
 
-    /// Every entry of the page is found, and has the four parts and nothing else.
+    /// Every entry has exactly the four parts.
     #[test]
     fn every_entry_has_the_same_four_parts() {
         let all = deviations();
@@ -67,9 +67,9 @@ mod tests {
         }
     }
 
-    /// A link to an entry is to a definition of the page, and that to the entry's own heading.
+    /// Links between entries use a definition on the page that points to the entry's heading.
     #[test]
-    fn links_between_entries_lead_somewhere() {
+    fn links_between_entries_are_defined() {
         let slug = |heading: &str| -> String {
             let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
             kept.collect::<String>().to_lowercase().replace(' ', "-")
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn every_deviation_that_a_figure_names_is_there() {
+    fn every_deviation_named_by_a_figure_exists() {
         let known: BTreeSet<u32> = deviations().iter().map(|one| one.number).collect();
         let nothing = Findings::new(Settings::QUICK);
         for experiment in EXPERIMENTS {

@@ -1,8 +1,9 @@
-//! Pages of the documentation: their tables and pictures, made of figures.
+//! Tables and pictures in the documentation, generated from figures.
 //!
-//! A table stands between the lines `<!-- table NAME -->` and `<!-- end -->`, where NAME is that of a figure; `NAME 2` is its
-//! second table. A page in a folder of the documentation links to the picture of a figure as `../img/FILE`. The table
-//! `headlines` and the picture `summary.svg` need every figure: a run of some of them leaves both unchanged.
+//! A table is between the lines `<!-- table NAME -->` and `<!-- end -->`, where NAME is a figure's;
+//! `NAME 2` is its second table. A page in a folder of the documentation links to a figure's
+//! picture as `../img/FILE`. The table `headlines` and the picture `summary.svg` need every figure;
+//! a partial run leaves both unchanged.
 
 use std::{
     fs,
@@ -16,14 +17,14 @@ use crate::{EXPERIMENTS, Error, output::put};
 
 const BEGIN: &str = "\n<!-- table ";
 const END: &str = "<!-- end -->\n";
-/// The table of what the paper states first, from every figure that has some of it.
+/// Table of the paper's headline numbers, from all figures.
 const HEADLINES: &str = "headlines";
 
-/// Writes the tables and pictures of `figures` into the pages in the folders of `dir`. Tables and pictures of other
-/// figures stay unchanged.
+/// Writes the tables and pictures of `figures` into the pages in the folders of `dir`. Tables and
+/// pictures of other figures stay unchanged.
 ///
 /// # Errors
-/// If a page cannot be read or written, asks for a table that a figure does not have, or does not end one.
+/// An unreadable or unwritable page, an unknown table, or a table without its end.
 pub fn write(dir: &Path, figures: &[Record<Figure>]) -> Result<(), Error> {
     let read = |source| Error::Read { path: dir.to_owned(), source };
     let folders = fs::read_dir(dir).map_err(read)?.map(|entry| entry.map(|one| one.path()));
@@ -49,7 +50,7 @@ pub fn write(dir: &Path, figures: &[Record<Figure>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A page with its tables.
+/// Returns a page with its tables filled in.
 fn fill(page: &str, figures: &[Record<Figure>]) -> Result<String, String> {
     let mut parts = page.split(BEGIN);
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -65,12 +66,12 @@ fn fill(page: &str, figures: &[Record<Figure>]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Whether every figure was made.
+/// Returns whether every figure was made.
 fn is_whole(figures: &[Record<Figure>]) -> bool {
     EXPERIMENTS.iter().all(|one| figures.iter().any(|record| record.data.name == one.about().name))
 }
 
-/// A table by the name of its figure and its number; none if the figure was not made.
+/// Finds a table by figure name and number; `None` if the figure was not made.
 fn table<'a>(name: &str, figures: &'a [Record<Figure>]) -> Result<Option<&'a Grid>, String> {
     let (figure, number) = name.split_once(' ').unwrap_or((name, "1"));
     let Some(record) = figures.iter().find(|record| record.data.name == figure) else { return Ok(None) };
@@ -78,7 +79,7 @@ fn table<'a>(name: &str, figures: &'a [Record<Figure>]) -> Result<Option<&'a Gri
     let number: Option<usize> = number.parse().ok();
     let found =
         number.and_then(|number| record.data.panels.iter().filter_map(table).nth(number.checked_sub(1)?));
-    found.map(Some).ok_or_else(|| format!("there is no table {name}"))
+    found.map(Some).ok_or_else(|| format!("unknown table {name}"))
 }
 
 #[cfg(test)]
@@ -104,15 +105,15 @@ mod tests {
             "`<!-- table f -->`\n<!-- table f -->\n{one}<!-- end -->\nq\n<!-- table f 2 -->\n{two}<!-- end -->\nr\n"
         );
         assert_eq!(filled, expected);
-        assert_eq!(fill(&filled, &[figure()]).unwrap(), filled, "a second time nothing changes");
+        assert_eq!(fill(&filled, &[figure()]).unwrap(), filled, "idempotent");
         assert_eq!(fill(page, &[]).unwrap(), page, "the figure was not made");
     }
 
     #[test]
-    fn what_cannot_be_filled_is_said() {
+    fn unknown_and_unterminated_tables_are_errors() {
         let wrong = |page: &str| fill(page, &[figure()]).unwrap_err();
-        assert_eq!(wrong("\n<!-- table f 3 -->\n<!-- end -->\n"), "there is no table f 3");
-        assert_eq!(wrong("\n<!-- table f 0 -->\n<!-- end -->\n"), "there is no table f 0");
+        assert_eq!(wrong("\n<!-- table f 3 -->\n<!-- end -->\n"), "unknown table f 3");
+        assert_eq!(wrong("\n<!-- table f 0 -->\n<!-- end -->\n"), "unknown table f 0");
         assert_eq!(wrong("\n<!-- table f -->\nold"), "table f has no end");
     }
 

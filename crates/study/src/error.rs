@@ -1,26 +1,26 @@
-//! What can go wrong.
+//! Errors of a study.
 
 use std::{io, path::PathBuf};
 
 use buddy_scenario::Point;
 
-/// Why a study could not go on.
+/// Error in running a study.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A directory cannot be made.
-    #[error("cannot make {path}", path = path.display())]
+    /// A directory cannot be created.
+    #[error("cannot create {path}", path = path.display())]
     Directory {
-        /// Where records or figures were to go.
+        /// Folder of records or figures.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// No experiment has this name.
-    #[error("there is no '{name}'; there are {known}")]
+    /// Unknown experiment.
+    #[error("unknown experiment '{name}'; known: {known}")]
     Name {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The names of all experiments, with commas.
+        /// Names of all experiments, separated by commas.
         known: String,
     },
     /// A file cannot be written.
@@ -31,26 +31,26 @@ pub enum Error {
     Profile {
         /// The network whose record it is.
         program: String,
-        /// What the profiler found.
+        /// Error of the profiler.
         source: buddy_profile::Error,
     },
-    /// A workload cannot be run and looked at.
+    /// A workload cannot be run and measured.
     #[error(transparent)]
     Scenario(buddy_scenario::Error),
-    /// A simulation cannot be made.
+    /// A simulation cannot be prepared.
     #[error("{point} cannot be simulated")]
     Simulation {
-        /// The program with its settings, in words.
+        /// The program and its settings.
         point: String,
-        /// What the machine, the targets or the model refuse.
+        /// Error of the machine, the targets or the model.
         source: Box<buddy_scenario::Error>,
     },
-    /// A program whose kernels are not known.
+    /// A program without known kernels.
     #[error("{program} cannot be simulated: {why}")]
     NoProgram {
         /// The workload or network.
         program: String,
-        /// What is missing of its layers, record or run.
+        /// The missing part of its layers, record or run.
         why: String,
     },
     /// A file cannot be read.
@@ -58,7 +58,7 @@ pub enum Error {
     Read {
         /// The file of a recorded run.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A page of the documentation that cannot be filled.
@@ -66,23 +66,23 @@ pub enum Error {
     Page {
         /// The page.
         path: PathBuf,
-        /// What it asks for that there is not.
+        /// The table or picture it asks for.
         what: String,
     },
-    /// A record cannot be kept, or an engine cannot go on.
+    /// A record cannot be stored, or an engine failed.
     #[error(transparent)]
     Sweep(#[from] buddy_sweep::Error),
-    /// Tasks that fail always, so that figures would be missing.
+    /// Tasks that failed in every attempt, so that figures would be incomplete.
     #[error("{count} tasks failed; the first is {name}: {why}")]
     GivenUp {
-        /// How many.
+        /// Number of failed tasks.
         count: usize,
         /// The first of them.
         name: String,
-        /// What its tries said.
+        /// Errors of its attempts.
         why: String,
     },
-    /// Someone asked for the end.
+    /// Interrupted by the user.
     #[error("interrupted")]
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! What an experiment is, and the list of them.
+//! The interface of experiments, and their list.
 
 use buddy_core::{Figure, Quantity, Unit};
 
@@ -6,43 +6,43 @@ use crate::{Findings, Point, figures};
 
 /// One figure or table.
 pub trait Experiment: Sync {
-    /// Its name and its words, which do not depend on what was found.
+    /// Returns its name and texts, which do not depend on results.
     fn about(&self) -> About;
 
-    /// Whether it looks at the memory of the HPC programs.
+    /// Returns whether it needs the memory of the HPC programs.
     fn needs_programs(&self) -> bool {
         true
     }
 
-    /// The simulations that it looks at, of the memory that was found.
+    /// Returns the simulations that it needs.
     fn points(&self, _found: &Findings) -> Vec<Point> {
         Vec::new()
     }
 
-    /// Whether it shows the speed of the simulator.
+    /// Returns whether it shows the speed of the simulator.
     fn needs_speed(&self) -> bool {
         false
     }
 
-    /// Makes the figure of what was found.
+    /// Draws the figure from the results.
     fn draw(&self, found: &Findings) -> Figure;
 }
 
-/// What an experiment is.
+/// Description of an experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
     /// Its name, for `--only`.
     pub name: &'static str,
-    /// What it shows, in a few words.
+    /// Short title.
     pub title: &'static str,
-    /// Where the paper has it.
+    /// Place in the paper.
     pub place: &'static str,
-    /// What to see in it.
+    /// Caption.
     pub text: &'static str,
 }
 
 impl About {
-    /// A figure with nothing in it yet.
+    /// Returns an empty figure with these texts.
     pub fn figure(&self) -> Figure {
         Figure {
             name: self.name.to_owned(),
@@ -54,7 +54,7 @@ impl About {
     }
 }
 
-/// Every experiment, in the paper's order and then beyond it.
+/// All experiments, in the paper's order and then beyond it.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &figures::Workloads,
     &figures::OverTime,
@@ -81,7 +81,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &figures::NetworkMaps,
 ];
 
-/// A number that the paper states, beside ours.
+/// Creates a quantity: a number stated by the paper, and ours.
 pub(crate) fn quantity(name: &str, unit: Unit, paper: f64, ours: Option<f64>, place: &str) -> Quantity {
     Quantity {
         name: name.to_owned(),
@@ -94,12 +94,12 @@ pub(crate) fn quantity(name: &str, unit: Unit, paper: f64, ours: Option<f64>, pl
     }
 }
 
-/// The same, among the first that a reader sees.
+/// Creates a quantity for the headlines.
 pub(crate) fn headline(name: &str, unit: Unit, paper: f64, ours: Option<f64>, place: &str) -> Quantity {
     Quantity { headline: true, ..quantity(name, unit, paper, ours, place) }
 }
 
-/// Names the deviation that explains it.
+/// Attaches the deviation that explains a difference.
 pub(crate) trait Explained {
     fn explained(self, deviation: u32) -> Self;
 }

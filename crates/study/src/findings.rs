@@ -1,4 +1,4 @@
-//! Everything that figures are made from.
+//! The data that figures are made from.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use buddy_workloads::{ALL, Info};
 
 use crate::{Experiment, PUBLIC, Point, Program, Recorded, Settings, SpeedRow};
 
-/// What is known so far. A figure is a function of this alone.
+/// All results so far. A figure is a function of this alone.
 #[derive(Debug)]
 pub struct Findings {
-    /// How large the study is.
+    /// Scale and seed of the study.
     pub settings: Settings,
     /// The HPC programs, by name.
     pub programs: BTreeMap<String, Program>,
     /// The recorded networks, by name.
     pub networks: BTreeMap<String, Recorded>,
-    /// The paper's networks as Caffe holds them, by name.
+    /// The paper's networks in Caffe's layout, by name.
     pub caffe: BTreeMap<String, Recorded>,
-    /// Public programs that were watched, by name.
+    /// Recorded public programs, by name.
     pub public: BTreeMap<String, Recorded>,
-    /// The result of every point that was simulated.
+    /// The report of every simulated point.
     pub reports: BTreeMap<Point, Report>,
-    /// Accuracy by batch size, if it was recorded.
+    /// Accuracy by batch size, if recorded.
     pub accuracy: Option<Accuracy>,
-    /// How fast the simulator is.
+    /// Speed of the simulator.
     pub speed: Vec<SpeedRow>,
 }
 
@@ -35,18 +35,18 @@ pub struct Findings {
 pub struct Subject<'a> {
     /// Its name on the command line and in records.
     pub name: &'static str,
-    /// The name that figures show: the paper's.
+    /// Label in figures: the paper's name.
     pub label: &'static str,
-    /// Whether it is one of the HPC programs; the others are deep learning.
+    /// True for an HPC program, false for deep learning.
     pub hpc: bool,
-    /// Bytes that the paper has.
+    /// Footprint in the paper, in bytes.
     pub paper_bytes: u64,
-    /// Its memory; none where it was not recorded.
+    /// Profile of its memory; `None` if not recorded.
     pub profile: Option<&'a Profile>,
 }
 
 impl Findings {
-    /// A study of which nothing is known yet.
+    /// Creates a study without results.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -70,18 +70,18 @@ impl Findings {
         ALL.iter().map(subject).collect()
     }
 
-    /// The public program that computes what one of our ten does.
+    /// Returns the public program that matches one of our ten.
     pub fn twin(&self, name: &str) -> Option<&Profile> {
         let twin = PUBLIC.iter().find(|info| info.twin == Some(name))?;
         self.public.get(twin.name).map(|recorded| &recorded.profile)
     }
 
-    /// One of the paper's networks as Caffe holds it.
+    /// Returns one of the paper's networks in Caffe's layout.
     pub fn in_caffe(&self, name: &str) -> Option<&Profile> {
         self.caffe.get(name).map(|recorded| &recorded.profile)
     }
 
-    /// The paper's six networks, recorded or not.
+    /// Returns the paper's six networks, recorded or not.
     pub fn dl(&self) -> Vec<Subject<'_>> {
         let subject = |&NetworkInfo { name, label, paper_bytes, .. }: &NetworkInfo| {
             let profile = self.networks.get(name).map(|recorded| &recorded.profile);
@@ -90,12 +90,12 @@ impl Findings {
         PAPER.iter().map(subject).collect()
     }
 
-    /// All sixteen, in the paper's order.
+    /// Returns all sixteen, in the paper's order.
     pub fn subjects(&self) -> Vec<Subject<'_>> {
         self.hpc().into_iter().chain(self.dl()).collect()
     }
 
-    /// What an experiment looks at and an interruption left undone: programs, simulations, speed.
+    /// Returns what an interruption left undone of an experiment: programs, simulations, speed.
     pub(crate) fn unfinished(&self, experiment: &dyn Experiment) -> Vec<String> {
         let mut gone = Vec::new();
         if experiment.needs_programs() {
@@ -121,14 +121,14 @@ impl Findings {
         gone
     }
 
-    /// Whether a point can be simulated and was not. A network without a record never can.
+    /// Returns whether a point can be simulated and was not. A network without a record cannot be.
     fn is_pending(&self, point: &Point) -> bool {
         let unknown = PAPER.iter().chain(&TODAY).any(|network| network.name == point.program)
             && !self.networks.contains_key(&point.program);
         !unknown && !self.reports.contains_key(point)
     }
 
-    /// A sentence for each network that was not recorded.
+    /// Returns a sentence for each network that was not recorded.
     pub fn missing(&self) -> Vec<String> {
         let gone = self.dl().into_iter().filter(|subject| subject.profile.is_none());
         let names: Vec<&str> = gone.map(|subject| subject.label).collect();

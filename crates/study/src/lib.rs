@@ -1,9 +1,9 @@
-//! The paper's experiments, one file for each figure or table.
+//! The paper's experiments, one file per figure or table.
 //!
-//! [`reproduce`] runs the HPC programs once and measures their memory ([`Program`]), reads the recorded training runs
-//! ([`Recorded`]), and draws every [`Experiment`] of what was [found](Findings) as a
-//! [`Figure`](buddy_core::Figure). Whatever takes time is a record in a [`Store`], so that a run that was stopped
-//! goes on where it was; figures are functions of records.
+//! [`reproduce`] runs the HPC programs once and measures their memory ([`Program`]), reads the
+//! recorded training runs ([`Recorded`]), and draws every [`Experiment`] from the
+//! [results](Findings) as a [`Figure`](buddy_core::Figure). Long computations are records in a
+//! [`Store`], so that an interrupted run continues; figures are functions of records.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,7 @@ mod tensors;
 mod work;
 
 pub use buddy_scenario::{Point, Share};
-pub use buddy_sweep::{Key, Nobody, Progress, Store, Watch};
+pub use buddy_sweep::{Key, NoWatch, Progress, Store, Watch};
 pub use deviations::deviations;
 pub use error::Error;
 pub use experiment::{About, EXPERIMENTS, Experiment};

@@ -1,4 +1,4 @@
-//! The files of a study: one page, its pictures, the summary.
+//! Files of a study: one page, its pictures and the summary.
 
 use std::{fs, io::Write, path::Path};
 
@@ -27,7 +27,7 @@ pub fn write(dir: &Path, settings: &Settings, done: &Done) -> Result<(), Error> 
     Ok(())
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 pub(crate) fn put(path: &Path, text: &str) -> Result<(), Error> {
     Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
 }

@@ -1,7 +1,8 @@
-//! What simulations took: those of this run, and recorded ones that are too long for every run.
+//! Times of simulations: those of this run, and recorded ones that are too long for every run.
 //!
-//! `docs/records/performance-*.json` are results of sweeps, written by `buddy sweep table --format record`; the `spec` of each holds its
-//! plan. The HPC programs have a fifth of the paper's footprint there.
+//! `docs/records/performance-*.json` are results of sweeps, written by `buddy sweep table --format
+//! record`; the `spec` of each holds its plan. The HPC programs have a fifth of the paper's
+//! footprint there.
 
 use std::collections::BTreeMap;
 
@@ -15,49 +16,49 @@ use crate::{Findings, Point};
 
 /// The ten programs over four links.
 const HPC: &str = include_str!("../../../docs/records/performance-hpc.json");
-/// The six networks over four links, each at two sizes of its sample.
+/// The six networks over four links, each with two sample sizes.
 const DL: &str = include_str!("../../../docs/records/performance-dl.json");
-/// Metadata caches of other sizes and lines than the GPU's own.
+/// Metadata caches of other sizes and line sizes than the GPU's own.
 const CACHES: &str = include_str!("../../../docs/records/performance-caches.json");
-/// Two footprints, with caches that are whole or cut in step.
+/// Two footprints, with full caches and with caches scaled down.
 const FOOTPRINTS: &str = include_str!("../../../docs/records/performance-footprint.json");
-/// Bytes of L2 of the paper's GPU.
+/// L2 bytes of the paper's GPU.
 pub(crate) const WHOLE_L2: f64 = 4_194_304.0;
-/// The share of accesses over the link below which a program runs the same over any link.
+/// Below this share of accesses over the link, a program runs the same over any link.
 const NEXT_TO_NOTHING: f64 = 1e-5;
 
-/// A row of a record: the settings of a simulation, and what it found.
+/// A row of a record: settings and results of a simulation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Row {
     pub(crate) program: String,
     pub(crate) mode: Mode,
     pub(crate) link: f64,
-    /// The footprint, as the plan has it: a share of the paper's, or a size.
+    /// Footprint as in the plan: a share of the paper's, or a size.
     #[serde(default)]
     pub(crate) scale: Value,
-    /// The share of a network's iteration.
+    /// Simulated share of a network's iteration.
     #[serde(default)]
     pub(crate) sample: f64,
-    /// Bytes of L2.
+    /// L2 bytes.
     #[serde(default, rename = "l2.bytes")]
     pub(crate) l2: f64,
-    /// Bytes of metadata cache for each slice of L2.
+    /// Bytes of metadata cache per L2 slice.
     #[serde(default, rename = "buddy.metadata_bytes")]
     pub(crate) metadata: f64,
-    /// Bytes of a line of it.
+    /// Bytes of its lines.
     #[serde(default, rename = "buddy.metadata_line_bytes")]
     pub(crate) line: f64,
     #[serde(flatten)]
     pub(crate) timing: Timing,
 }
 
-/// What a simulation took, and what its metadata cache and its link had to do.
+/// Cycles of a simulation, and the use of its metadata cache and link.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub(crate) struct Timing {
     pub(crate) cycles: f64,
-    /// The share of lookups that the metadata cache answered; 0 where there was none.
+    /// Hit rate of the metadata cache; 0 without look-ups.
     pub(crate) metadata_hits: f64,
-    /// The share of accesses that needed the link.
+    /// Share of accesses that used the link.
     pub(crate) buddy_accesses: f64,
 }
 
@@ -68,17 +69,18 @@ impl From<&Report> for Timing {
     }
 }
 
-/// Simulations by what was simulated.
+/// Timings by simulated point.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Timings(BTreeMap<Point, Timing>);
 
 impl Timings {
-    /// Those of this run.
+    /// Returns the timings of this run.
     pub(crate) fn of(found: &Findings) -> Self {
         Self(found.reports.iter().map(|(point, report)| (point.clone(), report.into())).collect())
     }
 
-    /// Those that were recorded: the programs at a fifth of the paper's footprint, the networks with their larger samples.
+    /// Returns the recorded timings: programs at a fifth of the paper's footprint, networks with
+    /// their larger samples.
     pub(crate) fn recorded() -> Self {
         Self::of_rows(rows(HPC).into_iter().chain(rows(DL)))
     }
@@ -90,14 +92,15 @@ impl Timings {
         Self(all.into_iter().map(|row| (point(&row), row.timing)).collect())
     }
 
-    /// What a simulation took. One over another link was left out where next to nothing crosses it, and takes as long.
+    /// Returns the timing of a point. Links that were not recorded, because almost nothing crosses
+    /// them, have the timing of another.
     pub(crate) fn get(&self, point: &Point) -> Option<Timing> {
         let same = || self.0.get(&Point::new(&point.program, point.mode)).copied();
         let no_link = |one: &Timing| point.mode == Mode::Buddy && one.buddy_accesses < NEXT_TO_NOTHING;
         self.0.get(point).copied().or_else(|| same().filter(no_link))
     }
 
-    /// Speed beside the ideal GPU.
+    /// Returns the speed relative to the ideal GPU.
     pub(crate) fn speed(&self, point: &Point) -> Option<f64> {
         let ideal = self.0.get(&Point::new(&point.program, Mode::Ideal))?;
         let cycles = self.get(point)?.cycles;
@@ -105,26 +108,27 @@ impl Timings {
     }
 }
 
-/// Metadata caches at a fifth of the paper's footprint, over 150 GB/s; the GPU's own among them.
+/// Returns the recorded metadata caches at a fifth of the paper's footprint and 150 GB/s, including
+/// the GPU's own.
 pub(crate) fn caches() -> Vec<Row> {
     let other = rows(CACHES);
     let own = at_150().filter(|row| row.mode == Mode::Buddy && row.timing.metadata_hits > 0.0);
     own.map(|row| Row { metadata: 4096.0, line: 128.0, ..row }).chain(other).collect()
 }
 
-/// Programs at two footprints, with caches that are whole or cut in step.
+/// Returns programs at two footprints, with full caches and with caches scaled down.
 pub(crate) fn footprints() -> Vec<Row> {
     let (cut, whole) = (rows(FOOTPRINTS), at_150().map(|row| Row { l2: WHOLE_L2, ..row }));
     let is_there = |row: &Row| cut.iter().any(|other| other.program == row.program);
     whole.filter(is_there).chain(cut.clone()).collect()
 }
 
-/// The programs at a fifth of the paper's footprint over its link.
+/// Returns the programs at a fifth of the paper's footprint over its link.
 fn at_150() -> impl Iterator<Item = Row> {
     rows(HPC).into_iter().filter(|row| row.link == 150.0)
 }
 
-/// The rows of a record; a test reads every one of them.
+/// Parses the rows of a record; a test parses all of them.
 fn rows(text: &str) -> Vec<Row> {
     let record: Record<Results> = Record::from_json(text).expect("a record of `buddy sweep table`");
     let row = |row| serde_json::from_value(Value::Object(row)).expect("settings and figures of a simulation");
@@ -144,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_sample_counts_and_a_link_that_nothing_crosses_is_any_link() {
+    fn the_larger_sample_counts_and_unused_links_are_interchangeable() {
         let rows = [
             row("alexnet", Mode::Ideal, 0.02, 100.0, 0.0),
             row("alexnet", Mode::Ideal, 0.01, 70.0, 0.0),
@@ -155,13 +159,13 @@ mod tests {
         let timings = Timings::of_rows(rows.into_iter());
         let speed = |name: &str, mode, link| timings.speed(&Point::new(name, mode).link(link));
         assert_eq!(speed("alexnet", Mode::Buddy, 150), Some(0.8));
-        assert_eq!(speed("alexnet", Mode::Buddy, 50), None, "its link matters, so that it must be simulated");
+        assert_eq!(speed("alexnet", Mode::Buddy, 50), None, "its link matters, so it must be simulated");
         assert_eq!(speed("cg", Mode::Buddy, 50), Some(2.0));
-        assert_eq!(speed("cg", Mode::Bandwidth, 150), None, "what was not simulated is not guessed");
+        assert_eq!(speed("cg", Mode::Bandwidth, 150), None, "no guess without a simulation");
     }
 
     #[test]
-    fn the_records_are_whole_and_nothing_is_missing() {
+    fn the_records_are_complete() {
         for text in [HPC, DL, CACHES, FOOTPRINTS] {
             let record: Record<Results> = Record::from_json(text).unwrap();
             assert_eq!(record.data.missing, 0, "{}", record.data.name);

@@ -1,4 +1,4 @@
-//! The ten HPC programs: run once, looked at ten times, and profiled.
+//! The ten HPC programs: run once, measured ten times, and profiled.
 
 use buddy_codec::CodecKind;
 use buddy_core::{AllocationInfo, PageMap, Profile, RecordKind};
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Settings, Watch};
 
-/// What is known of a program after its run.
+/// Results of a program's run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// Its memory over time, and what targets make of it, with every codec.
+    /// Profile of its memory over time, with every codec.
     pub profile: Profile,
-    /// What it compared of its answer, and whether that is right.
+    /// Checks of its answer, and whether they passed.
     pub checks: Vec<(String, bool)>,
-    /// The snapshot whose ratio is nearest to that of the whole run.
+    /// The snapshot whose ratio is nearest to the whole run's.
     pub typical: usize,
-    /// The class of every entry in that snapshot, for each allocation, with the paper's codec.
+    /// Class of every entry of each allocation in that snapshot, with the paper's codec.
     pub classes: Vec<PageMap>,
 }
 
@@ -31,17 +31,17 @@ impl RecordKind for Program {
         self.profile.check()?;
         let run = &self.profile.run;
         if self.typical >= run.snapshots.len() || self.classes.len() != run.allocations.len() {
-            return Err("its typical snapshot is none of the run's".to_owned());
+            return Err("the typical snapshot is not one of the run's".to_owned());
         }
         let fits = |(map, info): (&PageMap, &AllocationInfo)| map.is_whole() && map.fits(info.entries());
         match self.classes.iter().zip(&run.allocations).all(fits) {
             true => Ok(()),
-            false => Err("its classes are not those of its allocations' entries".to_owned()),
+            false => Err("the classes do not match the entries of the allocations".to_owned()),
         }
     }
 }
 
-/// Runs a program and measures its memory after every tenth.
+/// Runs a program and measures its memory ten times.
 pub(crate) fn observe(settings: &Settings, info: &Info, watch: &dyn Watch) -> Result<Program, Error> {
     let tried = Tried { kinds: CodecKind::ALL.to_vec(), auto: true, threshold: DEFAULT_THRESHOLD };
     let (bytes, seed) = (settings.bytes_of(info), settings.seed);

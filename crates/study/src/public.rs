@@ -1,4 +1,4 @@
-//! Public CUDA programs: their memory was watched on a GPU (docs/guide/hpc-programs.md), and is profiled here from the records.
+//! Public CUDA programs, recorded on a GPU (docs/guide/hpc-programs.md) and profiled here.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,15 +9,15 @@ use crate::{Error, Recorded, recorded::built_in_run};
 pub struct PublicInfo {
     /// Its name in records.
     pub name: &'static str,
-    /// The name that figures show, with the suite that it is of.
+    /// Label in figures, with the suite.
     pub label: &'static str,
-    /// Which of our ten programs computes the same, if one does.
+    /// The matching program of our ten, if any.
     pub twin: Option<&'static str>,
-    /// Its record that is built in.
+    /// Its built-in record.
     record: &'static str,
 }
 
-/// A row of the table; the record's file has the name.
+/// Makes a row of the table; the record's file has the name.
 macro_rules! public {
     ($($name:literal, $label:literal, $twin:expr;)*) => {
         [$(PublicInfo {
@@ -53,7 +53,8 @@ pub const PUBLIC: [PublicInfo; 20] = public! {
     "streamcluster", "streamcluster", None;
 };
 
-/// The public programs, profiled with the paper's codec and policy: from a directory, or those that are built in.
+/// Reads the public programs from a folder or built in, and profiles them with the paper's codec
+/// and policy.
 ///
 /// # Errors
 /// If a file is not the record of a run.

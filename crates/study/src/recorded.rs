@@ -1,4 +1,4 @@
-//! The deep-learning runs: recorded once on a GPU during real training, and profiled here from their records.
+//! The deep-learning runs, recorded on a GPU during real training and profiled here.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use buddy_scenario::{recorded, recorded_or, recorded_run};
 
 use crate::Error;
 
-/// A recorded run and what targets make of it.
+/// A recorded run and its profile.
 #[derive(Debug, Clone)]
 pub struct Recorded {
-    /// Sizes and pages of its tensors, as they were recorded.
+    /// Recorded sizes and pages of its tensors.
     pub record: RunRecord,
-    /// What it was measured as.
+    /// Its measurements.
     pub measured: Measured,
-    /// Its profile, with the paper's codec and policy.
+    /// Profile with the paper's codec and policy.
     pub profile: Profile,
 }
 
 impl Recorded {
-    /// Reads the record of a network from a directory, or the one that is built in; none if there is none.
+    /// Reads the record of a network from a folder, or the built-in one; `None` if missing.
     ///
     /// # Errors
     /// If the file is not the record of a run.
@@ -43,15 +43,15 @@ impl Recorded {
     }
 }
 
-/// The record of accuracy by batch size; none if there is none.
+/// Reads the record of accuracy by batch size; `None` if missing.
 ///
 /// # Errors
-/// If there is no such directory, or its file is not such a record.
+/// A missing folder or an invalid record.
 pub(crate) fn accuracy(dir: Option<&Path>) -> Result<Option<Accuracy>, Error> {
     Ok(recorded(dir, "accuracy")?)
 }
 
-/// The record of a run by its name, from a directory or the one that is built in.
+/// Reads the record of a run from a folder, or the built-in one.
 pub(crate) fn built_in_run(
     dir: Option<&Path>,
     name: &str,

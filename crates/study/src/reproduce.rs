@@ -22,36 +22,37 @@ use crate::{
     work::Work,
 };
 
-/// Which experiments to make, how large, and where their records lie.
+/// A request: the experiments, their scale, and the folder of records.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The scale and the seed.
     pub settings: Settings,
-    /// Names of the experiments; all of them if it is empty.
+    /// Names of the experiments; empty for all.
     pub only: Vec<String>,
-    /// Where records are kept.
+    /// Folder of records.
     pub records: PathBuf,
-    /// Where the recorded training runs are, if not those that are built in.
+    /// Folder of the recorded training runs; `None` for the built-in ones.
     pub recorded: Option<PathBuf>,
-    /// Where the work is done.
+    /// Where the work runs.
     pub engine: Engine,
 }
 
-/// The figures that a study made.
+/// The figures of a study.
 #[derive(Debug)]
 pub struct Done {
     /// The figures, in the order of the experiments.
     pub figures: Vec<Record<Figure>>,
-    /// Names of the figures that an interruption left without anything to draw.
+    /// Names of figures that an interruption left without data.
     pub undrawn: Vec<String>,
-    /// Whether it was interrupted, so that figures are missing or unfinished.
+    /// True if it was interrupted, so that figures are missing or incomplete.
     pub interrupted: bool,
 }
 
-/// Makes every figure that was asked for.
+/// Makes every requested figure.
 ///
 /// # Errors
-/// A name that no experiment has, or whatever stopped the work. An interruption is no error: it gives what is done.
+/// An unknown experiment, or an error that stops the work. An interruption is not an error: it
+/// returns the finished part.
 pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     let chosen = choose(&request.only)?;
     let store = Store::open(&request.records)?;
@@ -75,7 +76,7 @@ pub fn reproduce(request: &Request, watch: &dyn Watch) -> Result<Done, Error> {
     Ok(Done { figures, undrawn, interrupted })
 }
 
-/// Runs the programs and the simulations that the experiments need.
+/// Runs the programs and simulations that the experiments need.
 fn gather(
     chosen: &[&dyn Experiment],
     found: &mut Findings,
@@ -113,7 +114,7 @@ fn gather(
     if watch.goes_on() { Ok(()) } else { Err(Error::Interrupted) }
 }
 
-/// The experiments that were asked for.
+/// Returns the requested experiments.
 fn choose(only: &[String]) -> Result<Vec<&'static dyn Experiment>, Error> {
     let known = |name: &String| EXPERIMENTS.iter().any(|one| one.about().name == name);
     if let Some(name) = only.iter().find(|name| !known(name)) {
@@ -134,7 +135,7 @@ fn networks(request: &Request) -> Result<BTreeMap<String, Recorded>, Error> {
     Ok(networks)
 }
 
-/// Draws a figure and keeps its record.
+/// Draws a figure and saves its record.
 fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<Record<Figure>, Error> {
     let name = experiment.about().name;
     let Settings { name: scale, bytes, network_instructions, seed } = found.settings;
@@ -152,7 +153,7 @@ fn keep(store: &Store, experiment: &dyn Experiment, found: &Findings) -> Result<
     Ok(store.save(&Key { name: format!("figure-{name}"), inputs }, figure)?)
 }
 
-/// Runs the programs one after the other; each uses all cores.
+/// Runs the programs in sequence; each uses all cores.
 fn programs(settings: &Settings, store: &Store, work: &Work<'_>) -> Result<BTreeMap<String, Program>, Error> {
     let mut programs = BTreeMap::new();
     for info in ALL {

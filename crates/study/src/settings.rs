@@ -1,20 +1,20 @@
-//! How large a study is.
+//! Scale of a study.
 
 use buddy_workloads::Info;
 use serde_json::json;
 
 use crate::Key;
 
-/// The scale and the seed of a study. Everything else follows from them.
+/// Scale and seed of a study; everything else follows from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Its name: `quick`, `default` or `full`.
     pub name: &'static str,
-    /// Bytes of every program, or the paper's footprint.
+    /// Footprint of every program in bytes; `None` for the paper's.
     pub bytes: Option<u64>,
-    /// Warp instructions of a network's iteration that are simulated, about.
+    /// Approximate number of simulated warp instructions of a network's iteration.
     pub network_instructions: u64,
-    /// Seed of whatever is random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -22,18 +22,18 @@ impl Settings {
     /// Every stage in less than two minutes.
     pub const QUICK: Self =
         Self { name: "quick", bytes: Some(4_000_000), network_instructions: 2_000_000, seed: 1 };
-    /// What docs/explain/results.md shows.
+    /// The scale of docs/explain/results.md.
     pub const DEFAULT: Self =
         Self { name: "default", bytes: Some(64_000_000), network_instructions: 60_000_000, seed: 1 };
     /// The paper's footprints, which take hours.
     pub const FULL: Self = Self { name: "full", bytes: None, network_instructions: 1_000_000_000, seed: 1 };
 
-    /// Bytes of a program, never more than the paper has.
+    /// Returns the footprint of a program, at most the paper's.
     pub fn bytes_of(&self, info: &Info) -> u64 {
         self.bytes.unwrap_or(info.paper_bytes).min(info.paper_bytes)
     }
 
-    /// What a reader should know of it.
+    /// Describes the scale.
     pub fn describe(&self) -> String {
         match self.bytes {
             Some(bytes) => format!("{}, HPC programs of {} MB", self.name, bytes / 1_000_000),
@@ -41,18 +41,18 @@ impl Settings {
         }
     }
 
-    /// What a reader must know before he takes a figure for a result; empty where figures are results.
+    /// Returns a warning that the figures are not results; empty if they are.
     pub fn caution(&self) -> String {
         if *self != Self::QUICK {
             return String::new();
         }
-        "TOY SIZE: programs of 4 MB and a sliver of each training iteration. These figures show that every stage runs; they are \
-         not results, and differ from the paper's because of the size alone. For results: buddy reproduce --out DIR (64 MB, \
-         less than 45 minutes on two cores)."
+        "TOY SIZE: programs of 4 MB and a small sample of each training iteration. These figures only show that every \
+         stage runs; they are not results. For results: buddy reproduce --out DIR (64 MB, less than 45 minutes on two \
+         cores)."
             .to_owned()
     }
 
-    /// Where the memory of a program is kept, and what decides it.
+    /// Returns the key of a program's memory.
     pub(crate) fn program_key(&self, info: &Info) -> Key {
         let inputs = json!({ "program": info.name, "bytes": self.bytes_of(info), "seed": self.seed });
         Key { name: format!("program-{}", info.name), inputs }

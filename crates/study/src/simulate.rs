@@ -1,4 +1,4 @@
-//! Programs on a modelled GPU: the snapshot that compresses like the whole run, with the targets of the final design.
+//! Simulations of programs: the typical snapshot, with the targets of the final design.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 
 use crate::{Error, Findings, Key, Settings, Store, Watch, work::Work};
 
-/// Programs by name, each made ready when its first simulation begins.
+/// Programs by name, each prepared when its first simulation starts.
 pub(crate) struct Stages<'a> {
     found: &'a Findings,
     ready: BTreeMap<String, OnceLock<Result<Stage, String>>>,
 }
 
 impl<'a> Stages<'a> {
-    /// The stages of these points; nothing is made yet.
+    /// Creates the stages of these points; prepares nothing yet.
     pub(crate) fn new(found: &'a Findings, points: &[Point]) -> Self {
         let ready = points.iter().map(|point| (point.program.clone(), OnceLock::new())).collect();
         Self { found, ready }
     }
 
-    /// Runs every point, one to a core, and gives what was found. What has no memory to simulate is left out, and so is
-    /// what an interruption leaves undone. A program that sends nothing over its link runs the same over any other.
+    /// Simulates every point, one per core. Omits points without known memory and those left by an
+    /// interruption. A program that sends nothing over its link is simulated over one link only.
     pub(crate) fn run(
         &self,
         points: &[Point],
@@ -63,18 +63,18 @@ impl<'a> Stages<'a> {
                 Err(error) => Err(error),
             }
         };
-        // One at a time from the front, so that the long ones, which come first, do not wait for a neighbour.
+        // One at a time from the front, so that the long ones, which are first, start at once.
         let done: Result<Vec<_>, Error> = points.par_iter().with_max_len(1).map(one).collect();
         Ok(done?.into_iter().flatten().collect())
     }
 
-    /// The points whose memory is known, each with the key of its result.
+    /// Returns the points with known memory, each with the key of its result.
     pub(crate) fn keys<'p>(&self, points: &'p [Point]) -> Result<Vec<(&'p Point, Key)>, Error> {
         let known = points.iter().filter_map(|point| Some((point, self.memory(&point.program)?)));
         known.map(|(point, memory)| Ok((point, key(point, &memory)?))).collect()
     }
 
-    /// What decides the memory and the kernels of a program; none if it is not known.
+    /// Returns everything that decides the memory and kernels of a program; `None` if unknown.
     fn memory(&self, program: &str) -> Option<Value> {
         let settings = &self.found.settings;
         if PROGRAMS.contains(&program) {
@@ -101,7 +101,7 @@ impl<'a> Stages<'a> {
         done.map(|done| done.report).ok_or(Error::Interrupted)
     }
 
-    /// Builds the program again for its kernels, and binds the classes of its typical snapshot to them.
+    /// Rebuilds the program for its kernels, and binds the classes of its typical snapshot to them.
     fn make(&self, name: &str) -> Result<Stage, String> {
         let settings = &self.found.settings;
         if PROGRAMS.contains(&name) {
@@ -111,14 +111,14 @@ impl<'a> Stages<'a> {
             let stage = Stage::recorded(&recorded.record, settings.network_instructions);
             return stage.map_err(|error| error.to_string());
         }
-        let info = ALL.iter().find(|info| info.name == name).ok_or("there is no such program")?;
+        let info = ALL.iter().find(|info| info.name == name).ok_or("unknown program")?;
         let program = self.found.programs.get(name).ok_or("it was not run")?;
         let application = (info.build)(settings.bytes_of(info), settings.seed).application();
         Ok(Stage::of_classes(application, &program.classes, &program.profile))
     }
 }
 
-/// The same with the link that is simulated first.
+/// Returns the point with the link that is simulated first.
 fn over_first_link(point: &Point) -> Point {
     let Point { link, .. } = Point::new(&point.program, point.mode);
     Point { link, ..point.clone() }
@@ -132,7 +132,7 @@ fn config(point: &Point) -> Result<Config, Error> {
     point.config().map_err(|source| Error::of_point(point, source))
 }
 
-/// Where the result of a point is kept.
+/// Returns the key of a point's result.
 fn key(point: &Point, memory: &Value) -> Result<Key, Error> {
     let config = config(point)?;
     let shape = json!({
@@ -147,7 +147,8 @@ fn key(point: &Point, memory: &Value) -> Result<Key, Error> {
     Ok(Key { name: format!("simulation-{}-{}", point.program, point.mode.name()), inputs })
 }
 
-/// Bytes of a generated program: enough to pass the caches of any GPU, and for random sectors many rows of memory.
+/// Returns the bytes of a generated program: more than the caches of any GPU, and for random
+/// sectors many memory rows.
 fn generated_bytes(settings: &Settings, name: &str) -> u64 {
     match (name, settings.name) {
         ("random", "quick") => 64 << 20,
@@ -157,12 +158,12 @@ fn generated_bytes(settings: &Settings, name: &str) -> u64 {
     }
 }
 
-/// Warp instructions that a core simulates in a second, of networks.
+/// Simulated warp instructions per second and core, for networks.
 const INSTRUCTIONS_PER_SECOND: f64 = 12e6;
-/// Seconds of a core for a megabyte of a generated program.
+/// Core seconds per megabyte of a generated program.
 const GENERATED_SECONDS_PER_MB: f64 = 0.02;
 
-/// What a point is expected to take.
+/// Estimates the core seconds of a point.
 pub(crate) fn seconds(settings: &Settings, point: &Point) -> f64 {
     if buddy_dl::Network::names().contains(&point.program.as_str()) {
         return settings.network_instructions as f64 / INSTRUCTIONS_PER_SECOND;

@@ -1,4 +1,4 @@
-//! How fast the simulator is on this machine.
+//! Speed of the simulator on this machine.
 
 use buddy_core::RecordKind;
 use buddy_scenario::time;
@@ -8,20 +8,20 @@ use serde_json::json;
 
 use crate::{Error, Key};
 
-/// The simulator on one of its fixed traces.
+/// Result on one fixed trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeedRow {
     /// Its name among the simulator's fixed traces.
     pub trace: String,
-    /// Warp instructions that were simulated in one try.
+    /// Warp instructions per run.
     pub instructions: u64,
-    /// Million of them a second, the best of two tries.
+    /// Million warp instructions per second, the faster of two runs.
     pub million_per_s: f64,
 }
 
 impl SpeedRow {
-    /// The rate of Accel-Sim on such a trace.
+    /// Returns Accel-Sim's speed on a similar trace.
     pub fn accel_sim(&self) -> Option<f64> {
         bench::accel_sim_million_per_s(&self.trace)
     }
@@ -45,7 +45,7 @@ pub(crate) fn key() -> Key {
     Key { name: "speed".to_owned(), inputs: json!({ "traces": bench::TRACES, "length": 1, "tries": TRIES }) }
 }
 
-/// Times every fixed trace on this machine, one after the other.
+/// Times every fixed trace in sequence.
 pub(crate) fn measure() -> Result<Speed, Error> {
     let row = |trace: &&str| {
         let speed = time(trace, 1, TRIES)?;

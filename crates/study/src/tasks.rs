@@ -9,49 +9,49 @@ use buddy_workloads::{ALL, Info};
 
 use crate::{Error, Key, Point, Settings, Store, Watch, program, simulate::Stages};
 
-/// Where the work of a study is done.
+/// Where the work of a study runs.
 #[derive(Debug, Clone, Default)]
 pub enum Engine {
     /// On this machine, all of it.
     #[default]
     Local,
-    /// On this machine, one shard; no figure is drawn.
+    /// On this machine, one shard without drawing figures.
     Shard {
-        /// Which of how many.
+        /// Index and number of shards.
         shard: Shard,
-        /// Only programs, or only simulations.
+        /// True to run the programs only, false for the simulations only.
         programs: bool,
-        /// Simulations at once.
+        /// Simulations in parallel.
         threads: usize,
-        /// Tries before a task is given up.
+        /// Attempts before a task is given up.
         attempts: u32,
     },
-    /// As jobs of a cluster.
+    /// As Slurm jobs.
     Slurm {
-        /// Its jobs.
+        /// The jobs.
         cluster: Box<Cluster>,
-        /// The command line of a job without its shard and without `--programs`.
+        /// Command line of a job without its shard and without `--programs`.
         arguments: Vec<String>,
-        /// Tries before a task is given up.
+        /// Attempts before a task is given up.
         attempts: u32,
     },
 }
 
 impl Engine {
-    /// Whether it leaves the drawing to others.
+    /// Returns whether it draws no figures.
     pub(crate) fn is_shard(&self) -> bool {
         matches!(self, Self::Shard { .. })
     }
 
-    /// Whether it is done once programs are run.
+    /// Returns whether it ends after the programs.
     pub(crate) fn is_shard_of_programs(&self) -> bool {
         matches!(self, Self::Shard { programs: true, .. })
     }
 
-    /// Lets jobs or a shard do tasks; here, whatever is not done is made when it is needed.
+    /// Runs tasks as jobs or as a shard. The local engine computes on demand instead.
     ///
     /// # Errors
-    /// [`Error::GivenUp`] for tasks that fail always, and what the engine cannot do.
+    /// [`Error::GivenUp`] for tasks that always fail, or an error of the engine.
     pub(crate) fn run(
         &self,
         tasks: &dyn Tasks,
@@ -168,7 +168,7 @@ impl Tasks for PointTasks<'_> {
     }
 }
 
-/// Keeps what was made; `false` if it was interrupted.
+/// Saves a result; returns false if it was interrupted.
 fn kept<T: RecordKind>(made: Result<T, Error>, store: &Store, key: &Key) -> Result<bool, String> {
     match made {
         Ok(made) => store.save(key, made).map(|_| true).map_err(|error| error.to_string()),

@@ -1,4 +1,4 @@
-//! The tensors of recorded networks, and the codec and target that a rule gives each.
+//! Tensors of recorded networks, and the codec and target that a rule gives each.
 
 use buddy_core::{
     AllocationInfo, Dtype, ENTRY_BYTES, Histogram, Profile, SECTOR_BYTES, Target, conservative_target,
@@ -6,22 +6,22 @@ use buddy_core::{
 };
 use buddy_profile::candidates;
 
-/// GB/s of a copy on an H200, bytes read and written (`docs/records`).
+/// GB/s of a copy on an H200, bytes read plus written (`docs/records`).
 pub(crate) const H200_COPY_GB_PER_S: f64 = 4237.0;
 
-/// How a tensor gets its codec and its target.
+/// Rule for a tensor's codec and target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Rule {
     /// The paper's codec and its final design.
     Paper,
-    /// The same with the best codec for each tensor.
+    /// The final design with the best codec for each tensor.
     Best,
-    /// The best codec and the largest target at which a pass over the tensor takes a link of so many GB/s no longer than
-    /// device memory takes for the plain bytes.
+    /// The best codec with the largest target at which a pass over the tensor takes the link, with
+    /// this many GB/s, no longer than device memory takes for the plain bytes.
     Link(f64),
 }
 
-/// The rules of the tables, with their names: PCIe 5 as a copy reaches it, NVLink-C2C as it is specified.
+/// Rules of the tables with their names: PCIe 5 as measured by a copy, NVLink-C2C as specified.
 pub(crate) const RULES: [(&str, Rule); 4] = [
     ("bpc, 30%", Rule::Paper),
     ("best codec, 30%", Rule::Best),
@@ -33,13 +33,13 @@ pub(crate) const RULES: [(&str, Rule); 4] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Tensor<'a> {
     pub(crate) info: &'a AllocationInfo,
-    /// Its sizes with each codec, in every snapshot; empty where it is not alive.
+    /// Its sizes with each codec in every snapshot; empty if not live.
     sizes: Vec<(&'a str, &'a [Histogram])>,
     auto: &'a str,
     threshold: f64,
 }
 
-/// What a rule gives a tensor.
+/// Codec and target of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Choice<'a> {
     pub(crate) codec: &'a str,
@@ -47,16 +47,16 @@ pub(crate) struct Choice<'a> {
     sizes: &'a [Histogram],
 }
 
-/// What a rule gives some tensors together.
+/// Combined result of a rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Outcome {
-    /// The largest footprint for each byte of the largest footprint in device memory.
+    /// Largest footprint divided by its largest footprint in device memory.
     pub(crate) ratio: f64,
-    /// The share of live entries that need buddy memory, the mean over the snapshots.
+    /// Mean over snapshots of the share of live entries that overflow.
     pub(crate) overflow: f64,
 }
 
-/// The tensors of a network.
+/// Returns the tensors of a network.
 pub(crate) fn tensors(profile: &Profile) -> Vec<Tensor<'_>> {
     let all = profile.run.allocations.iter().zip(&profile.allocations);
     all.map(|(info, found)| Tensor {
@@ -69,21 +69,20 @@ pub(crate) fn tensors(profile: &Profile) -> Vec<Tensor<'_>> {
 }
 
 impl<'a> Tensor<'a> {
-    /// Its entries, which it has in every snapshot in which it is alive.
+    /// Returns its number of entries while live.
     pub(crate) fn entries(&self) -> u64 {
         self.sizes[0].1.iter().map(Histogram::entries).max().unwrap_or(0)
     }
 
-    /// Whether it is alive in a snapshot.
+    /// Returns whether it is live in a snapshot.
     pub(crate) fn alive(&self, snapshot: usize) -> bool {
         self.sizes[0].1[snapshot].entries() > 0
     }
 
-    /// What a rule gives it.
+    /// Applies a rule.
     pub(crate) fn choose(&self, rule: Rule) -> Choice<'a> {
         let with = |codec: &str| {
-            let &(codec, sizes) =
-                self.sizes.iter().find(|(name, _)| *name == codec).expect("it was measured");
+            let &(codec, sizes) = self.sizes.iter().find(|(name, _)| *name == codec).expect("measured above");
             Choice { codec, sizes, target: conservative_target(sizes, self.threshold, true) }
         };
         match rule {
@@ -105,29 +104,29 @@ impl<'a> Tensor<'a> {
             let bytes = a.target.device_bytes().cmp(&b.target.device_bytes());
             bytes.then(a.worst_overflow().total_cmp(&b.worst_overflow()))
         };
-        offers.min_by(order).expect("at 1x nothing comes over the link")
+        offers.min_by(order).expect("1x never uses the link")
     }
 }
 
-/// Bytes over the link for each byte of the entries, when all are read once.
+/// Returns link bytes per byte of entries when all are read once.
 fn link_share(sizes: &Histogram, target: Target) -> f64 {
     let (_, sectors) = sizes.sectors(target);
     (sectors * SECTOR_BYTES as u64) as f64 / sizes.bytes().max(1) as f64
 }
 
 impl Choice<'_> {
-    /// The largest share of entries that need buddy memory.
+    /// Returns the largest share of entries that overflow.
     pub(crate) fn worst_overflow(&self) -> f64 {
         worst_overflow(self.sizes, self.target)
     }
 
-    /// The entries of all snapshots by class.
+    /// Returns the entries of all snapshots by class.
     pub(crate) fn sizes(&self) -> Histogram {
         self.sizes.iter().copied().sum()
     }
 }
 
-/// What a rule makes of a network.
+/// Returns the result of a rule for a network.
 pub(crate) fn outcome(tensors: &[Tensor<'_>], rule: Rule) -> Outcome {
     let chosen: Vec<_> = tensors.iter().map(|tensor| (tensor, tensor.choose(rule))).collect();
     let snapshots = tensors.first().map_or(0, |tensor| tensor.sizes[0].1.len());
@@ -145,7 +144,8 @@ pub(crate) fn outcome(tensors: &[Tensor<'_>], rule: Rule) -> Outcome {
     Outcome { ratio: plain as f64 / device.max(1) as f64, overflow: overflow / snapshots.max(1) as f64 }
 }
 
-/// What a tensor is, finer than its kind. Frameworks name tensors for the layer that makes them.
+/// Returns a tensor's role, finer than its kind. Frameworks name tensors after the layer that makes
+/// them.
 pub(crate) fn role(network: &str, tensor: &AllocationInfo) -> &'static str {
     let (name, dtype) = (tensor.name.as_str(), tensor.dtype);
     let leaf = name.rsplit(['.', '/']).next().unwrap_or(name);
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::Recorded;
 
-    /// The sums here are those of a profile, on every record that there is.
+    /// The sums equal those of a profile, on every built-in record.
     #[test]
     fn outcomes_are_those_of_the_profile() {
         for info in PAPER.iter().chain(&TODAY) {

@@ -1,4 +1,4 @@
-//! Work that leaves records: done once, counted, and told to whoever watches.
+//! Work that leaves records: done once, counted, and reported to a watch.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use buddy_core::RecordKind;
 
 use crate::{Error, Key, Progress, Store, Watch};
 
-/// How far a study is.
+/// Progress of a study.
 pub(crate) struct Work<'a> {
     watch: &'a dyn Watch,
     counts: Mutex<Counts>,
@@ -20,17 +20,17 @@ struct Counts {
 }
 
 impl<'a> Work<'a> {
-    /// Work that will take so many seconds of a core.
+    /// Creates work of `all` estimated core seconds.
     pub(crate) fn new(watch: &'a dyn Watch, all: f64) -> Self {
         Self { watch, counts: Mutex::new(Counts { done: 0.0, new: 0.0, all }) }
     }
 
-    /// Who is told, and may end the work.
+    /// Returns the watch, which may stop the work.
     pub(crate) fn watch(&self) -> &'a dyn Watch {
         self.watch
     }
 
-    /// Finds a record, or makes and keeps it.
+    /// Loads a record, or makes and saves it.
     pub(crate) fn record<T: RecordKind>(
         &self,
         what: &str,
@@ -54,7 +54,7 @@ impl<'a> Work<'a> {
 
     fn tell(&self, what: &str, done: f64, new: f64) {
         let counts = {
-            let mut counts = self.counts.lock().expect("nobody panics with it");
+            let mut counts = self.counts.lock().expect("no thread panics while holding the lock");
             counts.done += done;
             counts.new += new;
             *counts

@@ -1,4 +1,5 @@
-//! The whole study at its smallest: what is there is drawn, what is not is said, and nothing is done twice.
+//! The whole study at its smallest: available data is drawn, missing data is reported, and nothing
+//! is done twice.
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +16,9 @@ use buddy_core::{
     SnapshotInfo,
 };
 use buddy_scenario as scenario;
-use buddy_study::{Done, Engine, Error, Nobody, Progress, Request, Settings, Watch, output, reproduce};
+use buddy_study::{Done, Engine, Error, NoWatch, Progress, Request, Settings, Watch, output, reproduce};
 
-/// As small as the programs go.
+/// The smallest scale of the programs.
 const TINY: Settings =
     Settings { name: "tiny", bytes: Some(1_000_000), network_instructions: 100_000, seed: 1 };
 
@@ -32,15 +33,15 @@ fn request(dir: &Path, only: &[&str]) -> Request {
 }
 
 #[test]
-fn the_networks_that_are_built_in_are_all_drawn() {
+fn all_built_in_networks_are_drawn() {
     let dir = tempfile::tempdir().unwrap();
     let built_in = Request { recorded: None, ..request(dir.path(), &["fig8", "fig13c", "fig13d"]) };
-    let done = reproduce(&built_in, &Nobody).unwrap();
+    let done = reproduce(&built_in, &NoWatch).unwrap();
     assert!(done.figures.iter().all(|record| record.data.missing.is_empty()));
     assert!(figure(&done, "fig13c").quantities.iter().all(|quantity| quantity.ours.is_some()));
 }
 
-/// An activation of which every tenth more is zero, and weights that are raw.
+/// Returns a record with raw weights and an activation that gains a tenth of zeros per snapshot.
 fn network(name: &str) -> Record<RunRecord> {
     let allocation = |name: &str, site: &str| AllocationInfo {
         name: name.to_owned(),
@@ -73,15 +74,15 @@ fn figure<'a>(done: &'a Done, name: &str) -> &'a Figure {
 }
 
 #[test]
-fn a_recorded_network_is_drawn_and_an_absent_one_is_said() {
+fn recorded_networks_are_drawn_and_missing_ones_reported() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("recorded")).unwrap();
     fs::write(dir.path().join("recorded/resnet50.json"), network("resnet50").to_json()).unwrap();
-    let done = reproduce(&request(dir.path(), &["fig8"]), &Nobody).unwrap();
+    let done = reproduce(&request(dir.path(), &["fig8"]), &NoWatch).unwrap();
     let fig8 = figure(&done, "fig8");
     let Panel::Chart(chart) = &fig8.panels[0] else { panic!("a chart") };
     assert_eq!(chart.series.len(), 1);
-    // 16x for the activation: what is not zero overflows, a twentieth of all memory at first.
+    // 16x for the activation: nonzero entries overflow, at first a twentieth of all memory.
     assert_eq!(chart.series[0].points[0], (1.0, 0.05));
     assert_eq!(fig8.quantities[1].ours.map(|ratio| (ratio * 100.0).round()), Some(188.0));
     assert!(fig8.missing[0].contains("SqueezeNetv1.1") && !fig8.missing[0].contains("ResNet50"));
@@ -97,20 +98,20 @@ fn a_recorded_network_is_drawn_and_an_absent_one_is_said() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_and_a_broken_record_named() {
+fn unknown_names_and_broken_records_are_errors() {
     let dir = tempfile::tempdir().unwrap();
-    let error = reproduce(&request(dir.path(), &["fig99"]), &Nobody).unwrap_err();
-    assert!(error.to_string().starts_with("there is no 'fig99'; there are table1, fig3"), "{error}");
+    let error = reproduce(&request(dir.path(), &["fig99"]), &NoWatch).unwrap_err();
+    assert!(error.to_string().starts_with("unknown experiment 'fig99'; known: table1, fig3"), "{error}");
     fs::create_dir(dir.path().join("recorded")).unwrap();
     fs::write(dir.path().join("recorded/vgg16.json"), "{}").unwrap();
-    let error = reproduce(&request(dir.path(), &["fig8"]), &Nobody).unwrap_err();
+    let error = reproduce(&request(dir.path(), &["fig8"]), &NoWatch).unwrap_err();
     assert!(
         matches!(&error, Error::Scenario(scenario::Error::Recorded { name, .. }) if name == "vgg16"),
         "{error}"
     );
 }
 
-/// Stops when a piece of work is done, and remembers what was made and what was found.
+/// Stops after the first piece of work, and counts new and stored work.
 #[derive(Default)]
 struct Impatient {
     stops: bool,
@@ -132,7 +133,7 @@ impl Watch for Impatient {
 }
 
 #[test]
-fn an_interrupted_study_goes_on_where_it_was() {
+fn an_interrupted_study_continues() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = reproduce(&request(dir.path(), &["table1"]), &Impatient::default());
     assert!(
@@ -156,7 +157,7 @@ fn an_interrupted_study_goes_on_where_it_was() {
     assert_eq!(figure(&done, "table1").panels.len(), 1);
 }
 
-/// Stops at the first simulation that is done.
+/// Stops after the first simulation.
 struct UntilSimulated(AtomicBool);
 
 impl Watch for UntilSimulated {
@@ -165,13 +166,13 @@ impl Watch for UntilSimulated {
     }
 
     fn progress(&self, progress: &Progress<'_>) {
-        // The names of programs have no settings; those of points do.
+        // Names of programs have no spaces; those of points do.
         self.0.store(self.0.load(Ordering::Relaxed) || progress.what.contains(' '), Ordering::Relaxed);
     }
 }
 
 #[test]
-fn what_is_drawn_of_a_part_says_what_is_missing() {
+fn partial_figures_list_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("recorded")).unwrap();
     let done = reproduce(&request(dir.path(), &["fig11"]), &UntilSimulated(AtomicBool::new(false))).unwrap();
@@ -181,6 +182,6 @@ fn what_is_drawn_of_a_part_says_what_is_missing() {
     assert!(fig11.quantities.iter().all(|quantity| quantity.name.ends_with("(partial)")));
     output::write(dir.path(), &TINY, &done).unwrap();
     assert!(fs::read_to_string(dir.path().join("index.html")).unwrap().contains("PARTIAL"));
-    let whole = reproduce(&request(dir.path(), &["table1"]), &Nobody).unwrap();
+    let whole = reproduce(&request(dir.path(), &["table1"]), &NoWatch).unwrap();
     assert!(whole.figures[0].data.unfinished.is_empty() && whole.undrawn.is_empty());
 }

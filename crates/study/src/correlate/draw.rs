@@ -1,14 +1,14 @@
-//! A comparison as a table, a picture and parts of a figure.
+//! Table, chart and figure panels of a correlation.
 
 use buddy_core::{AxisInfo, Chart, Grid, GridCell, Panel, SeriesInfo, Shape, Unit};
 use buddy_report::{Align, Cell, Column, Table, count, share};
 
 use super::{Agreement, Correlation, CorrelationRow};
 
-/// Kernels that are named as the worst.
+/// Number of worst kernels listed.
 const WORST: usize = 10;
 
-/// Every kernel in a table.
+/// Returns a table of all kernels.
 pub fn table(found: &Correlation) -> Table {
     let column = |name, align| Column { name, group: "", align };
     let names = ["kernel", "group"].map(|name| column(name, Align::Left));
@@ -32,7 +32,7 @@ pub fn table(found: &Correlation) -> Table {
     }
 }
 
-/// How well the groups agree, in lines of text.
+/// Returns the agreement of each group as lines of text.
 pub fn summary(found: &Correlation) -> Vec<String> {
     let r = |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("{r:.3}"));
     let line = |one: &Agreement| {
@@ -51,7 +51,7 @@ pub fn summary(found: &Correlation) -> Vec<String> {
     found.groups.iter().map(line).collect()
 }
 
-/// Model over card, by group, with bands around equality.
+/// Returns a chart of model time over measured time by group, with bands around equality.
 pub fn chart(found: &Correlation) -> Chart {
     let axis = |name| AxisInfo::new(name, Unit::Number).logarithmic();
     let ends = found.rows.iter().map(|row| row.card_ns / 1e3);
@@ -82,7 +82,7 @@ fn points(found: &Correlation, group: &str) -> SeriesInfo {
     SeriesInfo { labels: rows.iter().map(|row| row.name.clone()).collect(), ..SeriesInfo::new(group, points) }
 }
 
-/// The picture, how well the groups agree, and the worst kernels.
+/// Returns the chart, the agreement of the groups, and the worst kernels.
 pub fn panels(found: &Correlation) -> Vec<Panel> {
     let number = |value: Option<f64>| value.map_or(GridCell::Empty, GridCell::Number);
     let group = |one: &Agreement| {

@@ -1,35 +1,35 @@
-//! `measured.json`: what a card took for the traces beside it.
+//! `measured.json`: measured times of the traces in its folder.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// One measurement. Other fields may stand beside these.
+/// One measurement. Other fields are ignored.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Measured {
-    /// The trace's file, in the same folder.
+    /// File name of the trace in the same folder.
     pub trace: String,
-    /// The program it is of.
+    /// Name of the program.
     #[serde(default)]
     pub program: Option<String>,
-    /// Its group, where it has one; else `programs`.
+    /// Group; `programs` by default.
     #[serde(default)]
     pub group: Option<String>,
-    /// Cycles of the multiprocessors, from a cold start: what is compared, where it is given.
+    /// SM cycles from a cold start; compared instead of `ns` if given.
     #[serde(default)]
     pub cycles: Option<f64>,
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     pub ns: f64,
-    /// Whether the kernel ran directly before as well.
+    /// True if the kernel also ran directly before, so that caches were warm.
     #[serde(default)]
     pub warm: bool,
-    /// Bytes that were read from device memory.
+    /// Bytes read from device memory.
     #[serde(default)]
     pub dram_read_bytes: Option<u64>,
 }
 
 impl Measured {
-    /// What it is called: its file without its ends.
+    /// Returns the kernel's name: the file name without its extensions.
     pub(super) fn name(&self) -> String {
         self.trace.split('.').next().unwrap_or_default().to_owned()
     }
@@ -42,18 +42,18 @@ impl Measured {
 /// Reads a folder's `measured.json`.
 ///
 /// # Errors
-/// A sentence that names the file and what is wrong with it.
+/// A message that names the file and the reason.
 pub fn read_measured(folder: &Path) -> Result<Vec<Measured>, String> {
     let path = folder.join("measured.json");
     let wrong = |why: String| format!("{}: {why}", path.display());
     let text = buddy_core::read_text(&path).map_err(|error| wrong(error.to_string()))?;
     let measured: Vec<Measured> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if measured.is_empty() {
-        return Err(wrong("it lists no trace".to_owned()));
+        return Err(wrong("no trace is listed".to_owned()));
     }
     let is_time = |time: f64| time > 0.0 && time.is_finite();
     match measured.iter().find(|one| !is_time(one.ns) || !one.cycles.is_none_or(is_time)) {
-        Some(one) => Err(wrong(format!("{} took {} ns; a time is above 0", one.trace, one.ns))),
+        Some(one) => Err(wrong(format!("{}: {} ns; a time must be above 0", one.trace, one.ns))),
         None => Ok(measured),
     }
 }
@@ -73,8 +73,8 @@ mod tests {
             r#"[{"trace": "k-1.traceg.xz", "program": "k", "cycles": 10.0, "ns": 5.0, "registers": 3}]"#;
         let measured = read(one).unwrap();
         assert_eq!((measured[0].name().as_str(), measured[0].group().as_str()), ("k-1", "programs"));
-        assert!(read("[]").unwrap_err().contains("it lists no trace"));
-        assert!(read(&one.replace("5.0", "0")).unwrap_err().contains("a time is above 0"));
+        assert!(read("[]").unwrap_err().contains("no trace is listed"));
+        assert!(read(&one.replace("5.0", "0")).unwrap_err().contains("a time must be above 0"));
         assert!(read(&one.replace("\"trace\"", "\"file\"")).unwrap_err().contains("missing field `trace`"));
     }
 }

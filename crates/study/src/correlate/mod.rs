@@ -1,7 +1,9 @@
-//! The model beside a card: traces whose times were measured, run on the model of the card.
+//! Correlation of the model with a real GPU: traces with measured times, simulated on the model of
+//! the GPU.
 //!
-//! A folder holds the traces and `measured.json`: a list with, for each, its file, what it is, and its time in cycles or in
-//! nanoseconds. The result is a record; tables, pictures and figure 10 are functions of it.
+//! A folder holds the traces and `measured.json`, a list with the file, description and time
+//! (cycles or nanoseconds) of each. The result is a record; tables, pictures and figure 10 are
+//! functions of it.
 
 mod draw;
 mod measured;
@@ -20,21 +22,21 @@ pub use self::{
 };
 use crate::{arithmetic, correlation};
 
-/// Traces on the model of a card, beside the card.
+/// Simulated and measured times of a set of traces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correlation {
-    /// What was compared, such as `small kernels`.
+    /// Description of the set, such as `small kernels`.
     pub what: String,
-    /// The card that was measured.
+    /// The measured GPU.
     pub card: String,
-    /// The model's name and its clock.
+    /// Name of the model.
     pub spec: String,
-    /// The clock of the model.
+    /// Clock of the model in MHz.
     pub clock_mhz: f64,
-    /// Every kernel.
+    /// All kernels.
     pub rows: Vec<CorrelationRow>,
-    /// All of them together, then by group.
+    /// Agreement of all kernels, then by group.
     pub groups: Vec<Agreement>,
 }
 
@@ -51,45 +53,45 @@ pub struct CorrelationRow {
     pub name: String,
     /// Its group.
     pub group: String,
-    /// Nanoseconds on the card; of a measurement in cycles, at the model's clock.
+    /// Measured nanoseconds; cycles are converted with the model's clock.
     pub card_ns: f64,
-    /// Nanoseconds on the model.
+    /// Simulated nanoseconds.
     pub model_ns: f64,
     /// Warp instructions.
     pub instructions: u64,
-    /// Of them, those whose timing is a guess.
+    /// Warp instructions with guessed timing.
     pub unknown: u64,
-    /// Bytes that device memory gave, on the card where they were counted and on the model.
+    /// Bytes read from device memory on the GPU, if counted.
     pub card_read_bytes: Option<u64>,
-    /// The model's.
+    /// Bytes read from device memory on the model.
     pub model_read_bytes: u64,
 }
 
 impl CorrelationRow {
-    /// Model over card.
+    /// Returns simulated time over measured time.
     pub fn ratio(&self) -> f64 {
         self.model_ns / self.card_ns
     }
 
-    /// By how much of the card's time the model is wrong.
+    /// Returns the absolute error relative to the measured time.
     pub fn error(&self) -> f64 {
         (self.ratio() - 1.0).abs()
     }
 }
 
-/// How well some kernels agree.
+/// Agreement over a group of kernels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agreement {
     /// The group; `all` for every kernel.
     pub group: String,
-    /// Kernels.
+    /// Number of kernels.
     pub kernels: usize,
-    /// Mean of the errors.
+    /// Mean error.
     pub mean_error: f64,
-    /// Their median.
+    /// Median error.
     pub median_error: f64,
-    /// Mean of the errors' signs: where it is under 0, the model is too fast.
+    /// Mean signed error; negative if the model is too fast.
     pub mean_signed_error: f64,
     /// Correlation of the times.
     pub r: Option<f64>,
@@ -121,7 +123,7 @@ impl Agreement {
 }
 
 impl Correlation {
-    /// Puts rows together with how well they agree.
+    /// Creates a correlation from rows and computes the agreement.
     pub fn new(what: &str, card: &str, gpu: &spec::Gpu, rows: Vec<CorrelationRow>) -> Self {
         let mut names: Vec<&str> = Vec::new();
         for row in &rows {
@@ -143,7 +145,7 @@ impl Correlation {
         }
     }
 
-    /// The kernels that the model misses by the largest factors.
+    /// Returns the `count` kernels with the largest ratio errors.
     pub fn worst(&self, count: usize) -> Vec<&CorrelationRow> {
         let mut rows: Vec<&CorrelationRow> = self.rows.iter().collect();
         rows.sort_by(|a, b| b.ratio().ln().abs().total_cmp(&a.ratio().ln().abs()));
@@ -152,7 +154,7 @@ impl Correlation {
     }
 }
 
-/// Runs every trace of a folder on a model; `done` is called after each.
+/// Simulates every trace of a folder; `done` is called after each.
 ///
 /// # Errors
 /// [`buddy_sim::Error`] of the first trace that cannot be read or run.

@@ -1,4 +1,5 @@
-//! The paper's networks as Caffe holds them, beside PyTorch's own tensors: panels of the figures `networks` and `roles`.
+//! The paper's networks in Caffe's layout compared with PyTorch's: panels of the figures `networks`
+//! and `roles`.
 
 use buddy_core::{AxisInfo, Chart, Grid, GridCell, Panel, SeriesInfo, Unit};
 use buddy_dl::{NetworkInfo, PAPER};
@@ -9,10 +10,10 @@ use crate::{
     tensors::{Outcome, RULES, outcome, tensors},
 };
 
-/// The rules that are compared: the first of [`RULES`].
+/// Number of compared rules: the first of [`RULES`].
 const COMPARED: usize = 2;
 
-/// What is known of one network in one framework.
+/// Memory of one network in one framework.
 struct Held {
     batch: Option<f64>,
     footprint: Option<f64>,
@@ -34,7 +35,7 @@ fn held(recorded: &Recorded) -> Held {
     }
 }
 
-/// A table and a chart; nothing where Caffe's layout was not recorded.
+/// Returns a table and a chart; nothing without records of Caffe's layout.
 pub(super) fn panels(found: &Findings) -> Vec<Panel> {
     let pair = |info: &'static NetworkInfo| -> Option<Pair> {
         Some((info, [held(found.caffe.get(info.name)?), held(found.networks.get(info.name)?)]))
@@ -103,7 +104,7 @@ mod tests {
 
     /// alexnet in Caffe has x, which takes 4x, and its raw gradient: 32768 bytes in 4096 + 16384.
     #[test]
-    fn caffes_layout_stands_beside_pytorchs() {
+    fn caffes_layout_is_compared_with_pytorchs() {
         let panels = panels(&findings());
         let [Panel::Table(table), Panel::Chart(chart)] = &panels[..] else { panic!("a table and a chart") };
         assert_eq!(table.rows.len(), 2, "of resnet50 there is no record");

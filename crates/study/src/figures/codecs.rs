@@ -6,7 +6,7 @@ use buddy_core::{AxisInfo, Chart, CodecOutcome, Figure, Mark, Profile, SeriesInf
 use super::charts;
 use crate::{About, Experiment, Findings, geometric};
 
-/// Every codec for all allocations, and the best for each.
+/// Every codec for all allocations, and the best codec for each.
 #[derive(Debug)]
 pub struct Codecs;
 
@@ -67,6 +67,6 @@ mod tests {
         near(bar(chart, "final design", "bpc"), (4.0 / 3.0 * 32.0 / 17.0_f64).sqrt());
         // cg: 4096 + 16384 bytes of device memory for 32768.
         near(bar(chart, "final design", "auto"), (1.6 * 32.0 / 17.0_f64).sqrt());
-        assert_eq!(bar(chart, "final design", "fpc"), None, "nobody measured it");
+        assert_eq!(bar(chart, "final design", "fpc"), None, "not measured");
     }
 }

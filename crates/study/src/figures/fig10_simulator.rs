@@ -1,4 +1,4 @@
-//! The simulator beside hardware, and its speed.
+//! Correlation of the simulator with hardware, and its speed.
 
 use buddy_core::{AxisInfo, Chart, Figure, Record, SeriesInfo, Shape, Unit};
 use buddy_sim::{Mode, Report, bench};
@@ -12,18 +12,18 @@ use crate::{
     tensors::H200_COPY_GB_PER_S,
 };
 
-/// Kernels and bandwidths that were published or measured, and speed beside Accel-Sim.
+/// Published or measured kernels and bandwidths, and speed relative to Accel-Sim.
 #[derive(Debug)]
 pub struct SimulatorSpeed;
 
-/// What `buddy gpu correlate` wrote. The first gives the number that stands beside the paper's.
+/// Records of `buddy gpu correlate`. The first is compared with the paper's number.
 const RECORDS: [&str; 3] = [
     include_str!("../../../../docs/records/correlation-h200-programs.json"),
     include_str!("../../../../docs/records/correlation-h200-small.json"),
     include_str!("../../../../docs/records/correlation-v100-programs.json"),
 ];
 
-/// A figure of hardware: the generated program that reaches it, and GB/s.
+/// A measured bandwidth in GB/s, and the generated program that reaches it.
 struct Known {
     name: &'static str,
     program: &'static str,
@@ -42,7 +42,7 @@ const KNOWN: [Known; 4] = [
     known("H200, random sectors (fitted)", "random", "h200", 1270.0),
     Known { mode: Mode::Pinned, ..known("H200, reading pinned host memory", "stream", "h200", 51.4) },
 ];
-/// GB/s of the link under the pinned memory, as a copy reaches it.
+/// Bandwidth of the link for pinned memory, in GB/s, as measured by a copy.
 const PINNED_LINK: u32 = 55;
 
 impl Known {
@@ -118,7 +118,7 @@ impl Experiment for SimulatorSpeed {
     }
 }
 
-/// A comparison that was recorded; a test reads every one of them.
+/// Parses a recorded correlation; a test parses all of them.
 fn read(text: &str) -> Correlation {
     Record::from_json(text).expect("a record of `buddy gpu correlate`").data
 }
@@ -185,16 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_record_stands_beside_the_paper_and_each_has_a_picture_and_two_tables() {
+    fn the_first_record_is_compared_with_the_paper() {
         let figure = SimulatorSpeed.draw(&found());
         assert_eq!(ours(&figure, "Correlation with hardware"), read(RECORDS[0]).groups[0].r);
         assert_eq!(figure.panels.len(), 3 * 3 + 2);
         assert_eq!(chart(&figure, 9).series.len(), 4, "hardware and three bandwidths");
     }
 
-    /// Accel-Sim has 0.105 and 0.0125: twice and eight times as fast, whose geometric mean is 4.
+    /// Accel-Sim has 0.105 and 0.0125: speedups of two and eight, with a geometric mean of 4.
     #[test]
-    fn speed_is_that_of_traces_that_both_ran() {
+    fn speed_is_the_mean_over_traces_of_both_simulators() {
         let figure = SimulatorSpeed.draw(&found());
         near(ours(&figure, "Speed beside"), 4.0);
         near(bar(chart(&figure, 10), "ours", "mixed"), 3.0);

@@ -1,4 +1,4 @@
-//! Performance beside an ideal GPU.
+//! Performance relative to an ideal GPU.
 
 use buddy_core::{AxisInfo, Chart, Figure, Grid, GridCell, Mark, Panel, Quantity, SeriesInfo, Unit};
 use buddy_sim::Mode;
@@ -11,7 +11,7 @@ use crate::{
     performance::{Row, Timings, WHOLE_L2, footprints},
 };
 
-/// Bandwidth-only compression and Buddy Compression over four links.
+/// Bandwidth-only compression, and Buddy Compression over four links.
 #[derive(Debug)]
 pub struct Performance;
 
@@ -58,7 +58,7 @@ fn points_of(subject: &Subject<'_>) -> Vec<Point> {
     plain.into_iter().chain(buddy).collect()
 }
 
-/// What the paper states of speed, beside ours.
+/// Returns the paper's statements about speed, and ours.
 fn quantities(subjects: &[Subject<'_>], timings: &Timings) -> Vec<Quantity> {
     let bandwidth = bandwidth_column(subjects, timings);
     let [slow, _, nvlink, fast] = buddy_columns(subjects, timings);
@@ -91,12 +91,12 @@ fn column(subjects: &[Subject<'_>], timings: &Timings, point: impl Fn(&str) -> P
     Column::of(subjects, |subject| timings.speed(&point(subject.name)), geometric)
 }
 
-/// The mean of all workloads.
+/// Returns the mean of all workloads.
 fn all(column: &Column) -> Option<f64> {
     geometric(column.values.iter().copied().flatten())
 }
 
-/// Speed and accesses over the link.
+/// Returns the charts of speed and of accesses over the link.
 fn pair(subjects: &[Subject<'_>], timings: &Timings, of: &str) -> [Chart; 2] {
     let mut series = vec![bandwidth_column(subjects, timings).bars("bandwidth only")];
     let buddy = buddy_columns(subjects, timings);
@@ -122,19 +122,20 @@ fn speed_chart(subjects: &[Subject<'_>], series: Vec<SeriesInfo>) -> Chart {
     Chart { marks, ..bar_chart("Speed", subjects, y, series) }
 }
 
-/// Accesses of L2 to memory that needed the link, counted by the simulator.
+/// Returns the chart of L2 misses that used the link, counted by the simulator.
 fn access_chart(subjects: &[Subject<'_>], timings: &Timings) -> Chart {
     let column = Column::of(subjects, |subject| share(timings, subject.name), crate::arithmetic);
     let y = AxisInfo::new("accesses that need the link", Unit::Percent).starting_at(0.0);
     bar_chart("Buddy accesses, counted in simulation", subjects, y, vec![column.bars("final design")])
 }
 
-/// The share of L2's accesses to memory that needed the link.
+/// Returns the share of L2's memory accesses that used the link.
 fn share(timings: &Timings, program: &str) -> Option<f64> {
     Some(timings.get(&Point::new(program, Mode::Buddy))?.buddy_accesses)
 }
 
-/// Whether results still move: two footprints, and caches cut as if the memory were larger.
+/// Returns a table of the sensitivity to footprint: two footprints, and caches scaled down with
+/// them.
 fn footprint_table(rows: &[Row]) -> Grid {
     let names = ["program", "footprint", "caches", "speed", "metadata found"];
     let units = [Unit::Count, Unit::Count, Unit::Count, Unit::Ratio, Unit::Percent];
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_are_beside_the_ideal_gpu() {
+    fn speeds_are_relative_to_the_ideal_gpu() {
         let found = found();
         let drawn = Performance.draw(&found);
         let figure = Figure { quantities: quantities(&found.subjects(), &Timings::of(&found)), ..drawn };
@@ -214,9 +215,10 @@ mod tests {
         near(bar(chart(&Performance.draw(&found), 4), "final design", "HPC mean"), 0.03);
     }
 
-    /// Whatever was simulated here, the numbers beside the paper's are the recorded ones, of all sixteen.
+    /// The numbers compared with the paper are the recorded ones of all sixteen, whatever this run
+    /// simulated.
     #[test]
-    fn what_stands_beside_the_paper_is_recorded() {
+    fn recorded_simulations_are_compared_with_the_paper() {
         let figure = Performance.draw(&found());
         assert_eq!(figure.quantities, Performance.draw(&findings()).quantities);
         assert!(figure.quantities.iter().all(|one| one.ours.is_some()));
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_footprints_has_each_beside_its_own_ideal() {
+    fn footprints_are_compared_with_their_own_ideal() {
         let row = |mode: &str, l2: u32, cycles: u32| -> Row {
             let text = format!(
                 r#"{{"program": "bt", "mode": "{mode}", "link": 150, "scale": 0.2, "l2.bytes": {l2},

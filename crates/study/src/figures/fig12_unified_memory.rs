@@ -1,4 +1,4 @@
-//! Unified Memory and pinned memory, when the device memory is too small.
+//! Unified Memory and pinned memory with too little device memory.
 
 use buddy_core::{AxisInfo, Figure, SeriesInfo, Unit};
 use buddy_sim::Mode;
@@ -11,15 +11,15 @@ use crate::{
     performance::Timings,
 };
 
-/// Three programs with more and more memory that does not fit.
+/// Three programs with a growing share of memory that does not fit.
 #[derive(Debug)]
 pub struct UnifiedMemory;
 
-/// Which three, the paper's text does not say.
+/// Our choice; the paper does not name its three.
 const PROGRAMS: [&str; 3] = ["palm", "sp", "ilbdc"];
 /// Percent of the memory that does not fit.
 const OVER: [u32; 6] = [0, 10, 20, 30, 40, 50];
-/// GB/s of three NVLink2 bricks, to a Power9.
+/// GB/s of three NVLink2 bricks to a Power9.
 const LINK: u32 = 75;
 
 impl Experiment for UnifiedMemory {
@@ -74,7 +74,7 @@ fn um(program: &str, percent: u32) -> Point {
     Point { oversubscription: Share::percent(percent), ..on_v100(program, Mode::Um) }
 }
 
-/// Time of a point beside the ideal V100.
+/// Returns the time of a point relative to the ideal V100.
 fn time(found: &Findings, point: &Point) -> Option<f64> {
     let ideal = found.reports.get(&on_v100(&point.program, Mode::Ideal))?.cycles;
     Some(found.reports.get(point)?.cycles as f64 / ideal as f64)
@@ -86,7 +86,7 @@ fn um_line(found: &Findings, program: &str) -> Option<SeriesInfo> {
     Some(SeriesInfo::new(&format!("{}, Unified Memory", label(program)), points?))
 }
 
-/// Everything in host memory costs the same however much does not fit.
+/// Pinned memory costs the same for every share.
 fn pinned_line(found: &Findings, program: &str) -> Option<SeriesInfo> {
     let time = time(found, &on_v100(program, Mode::Pinned))?;
     Some(SeriesInfo::new(&format!("{}, host memory", label(program)), vec![(0.0, time), (0.5, time)]))
@@ -103,7 +103,7 @@ mod tests {
 
     /// A V100 that holds all of palm takes 100 cycles.
     #[test]
-    fn times_are_beside_a_gpu_that_holds_everything() {
+    fn times_are_relative_to_a_gpu_that_holds_everything() {
         let mut found = findings();
         let over = OVER.map(|over| (um("palm", over), 100 + 10 * u64::from(over)));
         simulated(&mut found, over);
@@ -114,8 +114,8 @@ mod tests {
         let um = [(0.0, 1.0), (0.1, 2.0), (0.2, 3.0), (0.3, 4.0), (0.4, 5.0), (0.5, 6.0)];
         assert_eq!(points(chart(&figure, 0), "351.palm, Unified Memory"), um);
         assert_eq!(points(chart(&figure, 0), "351.palm, host memory"), [(0.0, 3.5), (0.5, 3.5)]);
-        assert_eq!(chart(&figure, 0).series.len(), 2, "of the others not all was simulated");
-        // Of palm and sp nothing is compressed, and ilbdc is faster.
+        assert_eq!(chart(&figure, 0).series.len(), 2, "the others are incomplete");
+        // palm and sp are not compressed, and ilbdc is faster.
         near(ours(&figure, "Largest slowdown"), 1.0);
     }
 

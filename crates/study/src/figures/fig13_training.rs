@@ -18,7 +18,7 @@ pub struct Footprints;
 #[derive(Debug)]
 pub struct Throughput;
 
-/// Speed that a larger batch gives.
+/// Speedup from a larger batch.
 #[derive(Debug)]
 pub struct Speedup;
 
@@ -26,7 +26,7 @@ pub struct Speedup;
 #[derive(Debug)]
 pub struct Training;
 
-/// The paper's card for training.
+/// The paper's GPU for training.
 const GPU: &str = "titan-xp";
 const BATCHES: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
@@ -104,7 +104,7 @@ impl Experiment for Throughput {
     }
 }
 
-/// The model beside every published throughput.
+/// Returns a chart of the model against published throughputs.
 fn validation() -> Chart {
     let tables = buddy_dl::validate(None).map(|validation| validation.tables).unwrap_or_default();
     let series = tables.iter().map(|table| SeriesInfo {
@@ -161,7 +161,7 @@ impl Experiment for Speedup {
     }
 }
 
-/// The mean of what is known.
+/// Returns the mean of the known projections.
 fn mean(all: &[Option<Projection>]) -> Option<f64> {
     geometric(all.iter().flatten().map(|one| one.speedup))
 }
@@ -193,7 +193,7 @@ fn projection(network: &Network, ratio: f64) -> Option<Projection> {
     project(&Spec::named(GPU).ok()?, network, ratio)
 }
 
-/// The ratio of the final design, of the recorded run.
+/// Returns the final design's ratio of the recorded run.
 fn recorded_ratio(found: &Findings, network: &Network) -> Option<f64> {
     let profile = &found.networks.get(network.name)?.profile;
     Some(profile.outcome(Policy::Allocation16x, "bpc")?.ratio)
@@ -254,8 +254,8 @@ mod tests {
     use super::*;
     use crate::figures::made::{bar, chart, findings, near, ours, points};
 
-    /// AlexNet learns 60965224 weights, kept with gradients and momentum, and 300 MiB are fixed: 1046155488 bytes
-    /// besides what grows with the batch.
+    /// AlexNet has 60965224 weights, stored with gradients and momentum, and 300 MiB are fixed:
+    /// 1046155488 bytes, plus the part that grows with the batch.
     #[test]
     fn memory_is_fixed_and_growing() {
         let figure = Footprints.draw(&findings());
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_network_is_beside_itself_at_sixteen() {
+    fn speeds_are_relative_to_a_batch_of_sixteen() {
         let figure = Throughput.draw(&findings());
         for series in &chart(&figure, 0).series {
             assert_eq!(series.points[4], (16.0, 1.0), "{}", series.name);
@@ -277,9 +277,9 @@ mod tests {
         }
     }
 
-    /// Found are alexnet at 4x and resnet50 at 8/7; the mean of ours is of these two.
+    /// The records are alexnet at 4x and resnet50 at 8/7; our mean is over these two.
     #[test]
-    fn gains_are_those_of_the_ratios_found() {
+    fn gains_follow_from_the_recorded_ratios() {
         let figure = Speedup.draw(&findings());
         let speedup = |name, ratio| projection(&Network::named(name).unwrap(), ratio).unwrap().speedup;
         let (alexnet, resnet50) = (speedup("alexnet", 4.0), speedup("resnet50", 8.0 / 7.0));

@@ -16,9 +16,9 @@ pub struct Metadata;
 /// Slices of the paper's GPU, and bytes of metadata cache in each.
 const SLICES: u32 = 32;
 const BYTES: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
-/// What the paper's GPU has.
+/// Size in the paper's GPU.
 const OWN: u32 = 4096;
-/// Bytes of a line of it.
+/// Its line size in bytes.
 const OWN_LINE: f64 = 128.0;
 
 impl Experiment for Metadata {
@@ -35,7 +35,7 @@ impl Experiment for Metadata {
     }
 
     fn points(&self, found: &Findings) -> Vec<Point> {
-        // A quick look takes fewer sizes, and the programs alone.
+        // A quick run takes fewer sizes, and the HPC programs only.
         let quick = found.settings == Settings::QUICK;
         let subjects = if quick { found.hpc() } else { found.subjects() };
         let sizes = BYTES.into_iter().filter(|bytes| !quick || [BYTES[0], OWN, BYTES[5]].contains(bytes));
@@ -62,7 +62,7 @@ impl Experiment for Metadata {
     }
 }
 
-/// The GPU's own size is the same simulation as that of its performance.
+/// The GPU's own size is the same simulation as in the performance figure.
 fn point(program: &str, bytes: u32) -> Point {
     let metadata_bytes = (bytes != OWN).then_some(bytes);
     Point { metadata_bytes, ..Point::new(program, Mode::Buddy) }
@@ -71,7 +71,7 @@ fn point(program: &str, bytes: u32) -> Point {
 fn line(found: &Findings, subject: &Subject<'_>) -> Option<SeriesInfo> {
     let rate = |bytes: u32| {
         let report = found.reports.get(&point(subject.name, bytes))?;
-        // What is nowhere compressed looks nothing up.
+        // A program without compressed memory has no look-ups.
         let lookups = report.buddy.metadata_hits + report.buddy.metadata_misses;
         (lookups > 0).then(|| (f64::from(bytes * SLICES / 1024), report.buddy.metadata_hit_rate))
     };
@@ -79,7 +79,7 @@ fn line(found: &Findings, subject: &Subject<'_>) -> Option<SeriesInfo> {
     (!points.is_empty()).then(|| SeriesInfo::new(subject.label, points))
 }
 
-/// The same of a recorded program, with lines of the GPU's own length.
+/// Returns the line of a recorded program, with the GPU's own line size.
 fn recorded_line(rows: &[Row], subject: &Subject<'_>) -> Option<SeriesInfo> {
     let own = rows.iter().filter(|row| row.program == subject.name && row.line == OWN_LINE);
     let mut points: Vec<(f64, f64)> =
@@ -88,7 +88,7 @@ fn recorded_line(rows: &[Row], subject: &Subject<'_>) -> Option<SeriesInfo> {
     (points.len() > 1).then(|| SeriesInfo::new(subject.label, points))
 }
 
-/// Hit rate and speed beside the ideal GPU, for every cache that was recorded.
+/// Returns hit rate and speed relative to the ideal GPU, for every recorded cache.
 fn table(rows: &[Row]) -> Grid {
     let (timings, paper) = (Timings::recorded(), |name: &str| Point::new(name, Mode::Buddy));
     let mut sorted: Vec<&Row> = rows.iter().collect();
@@ -125,7 +125,7 @@ mod tests {
 
     /// 32 slices of 512 bytes are 16 KiB, of 4096 are 128 KiB.
     #[test]
-    fn rates_stand_over_the_size_of_all_slices() {
+    fn rates_are_drawn_over_the_size_of_all_slices() {
         let mut found = findings();
         for (bytes, rate) in [(512, 0.25), (4096, 0.75)] {
             let mut one = report(1);
@@ -136,15 +136,11 @@ mod tests {
         }
         let figure = Metadata.draw(&found);
         assert_eq!(points(chart(&figure, 2), "354.cg"), [(16.0, 0.25), (128.0, 0.75)]);
-        assert_eq!(
-            chart(&figure, 2).series.len(),
-            1,
-            "what looked nothing up or was not simulated has no line"
-        );
+        assert_eq!(chart(&figure, 2).series.len(), 1, "no line without look-ups or simulations");
     }
 
     #[test]
-    fn a_larger_cache_finds_no_less_and_the_gpus_own_runs_as_in_figure_11() {
+    fn hit_rates_grow_with_the_cache() {
         let figure = Metadata.draw(&findings());
         for line in &chart(&figure, 0).series {
             assert!(line.points.is_sorted_by(|a, b| a.1 <= b.1), "{line:?}");
@@ -157,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_look_takes_three_sizes_of_the_ten_programs() {
+    fn a_quick_run_takes_three_sizes_of_the_ten_programs() {
         let quick = Metadata.points(&findings());
         assert_eq!(quick.len(), 30);
         let whole = Findings { settings: Settings::DEFAULT, ..findings() };
         assert_eq!(Metadata.points(&whole).len(), 6 * 16);
-        assert_eq!(point("cg", OWN), Point::new("cg", Mode::Buddy), "its own size is no other point");
+        assert_eq!(point("cg", OWN), Point::new("cg", Mode::Buddy), "its own size is the same point");
     }
 }

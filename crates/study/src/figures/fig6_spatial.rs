@@ -1,4 +1,4 @@
-//! Where memory compresses: the paper's heat maps of all sixteen.
+//! The paper's heat maps of all sixteen workloads.
 
 use buddy_core::{AllocationProfile, Figure, Heat, Histogram, PageMap, Panel, Profile};
 use buddy_report::stack_maps;
@@ -9,7 +9,7 @@ use crate::{About, Experiment, Findings, Subject};
 #[derive(Debug)]
 pub struct Spatial;
 
-/// Rows of a map: what a picture of the page's width shows well.
+/// Rows of a map, suitable for the page's width.
 const ROWS: usize = 256;
 
 impl Experiment for Spatial {
@@ -50,8 +50,8 @@ fn pages(profile: &Profile) -> Vec<&PageMap> {
     profile.allocations.iter().filter_map(|allocation| allocation.pages.as_ref()).collect()
 }
 
-/// The sizes of what the map shows: each allocation in the snapshot that its pages are of. A tensor that is freed before the
-/// last snapshot of a run is on the map, and so in its label.
+/// Returns the sizes that the map shows: each allocation in the snapshot of its pages. A tensor
+/// freed before the last snapshot is on the map, and so in its label.
 fn shown(profile: &Profile) -> Histogram {
     let of = |allocation: &AllocationProfile| {
         let (pages, sizes) = (allocation.pages.as_ref()?, allocation.histograms.get("bpc")?);
@@ -79,9 +79,9 @@ mod tests {
         assert_eq!(figure.panels.len(), 4, "two programs and the paper's two networks");
     }
 
-    /// The last snapshot of a training iteration has freed most of the tensors that the map shows.
+    /// The last snapshot of a training iteration lacks most tensors of the map.
     #[test]
-    fn a_label_is_of_the_memory_that_its_map_shows() {
+    fn a_label_describes_the_memory_on_its_map() {
         let mut found = findings();
         let mut freed = found.programs["cg"].profile.clone();
         for allocation in &mut freed.allocations {

@@ -1,4 +1,4 @@
-//! One target for the program, one for each allocation, and 16x for what stays zero.
+//! One target for the program, one per allocation, and 16x for mostly-zero memory.
 
 use buddy_core::{AxisInfo, Chart, Figure, Mark, Policy, PolicyOutcome, SeriesInfo, Unit};
 
@@ -8,7 +8,7 @@ use crate::{
     experiment::{Explained, headline, quantity},
 };
 
-/// What each optimisation of the design gives.
+/// Gain of each optimisation of the design.
 #[derive(Debug)]
 pub struct Optimisations;
 
@@ -17,9 +17,9 @@ const STEPS: [(Policy, &str); 3] = [
     (Policy::Allocation, "per allocation"),
     (Policy::Allocation16x, "final design"),
 ];
-/// The paper's ratios: for each step, HPC and DL.
+/// The paper's ratios for each step: HPC and DL.
 const RATIOS: [[f64; 2]; 3] = [[1.57, 1.18], [1.7, 1.42], [1.9, 1.5]];
-/// The paper's shares of buddy accesses, where it states them.
+/// The paper's shares of buddy accesses, where stated.
 const SHARES: [Option<[f64; 2]>; 3] = [Some([0.08, 0.32]), None, Some([0.0008, 0.04])];
 
 impl Experiment for Optimisations {
@@ -71,7 +71,7 @@ impl Experiment for Optimisations {
     }
 }
 
-/// The deviation that explains a step.
+/// Returns the deviation that explains a step.
 fn why(step: usize, class: &str) -> u32 {
     match (step, class) {
         (0, _) => 71,
@@ -84,8 +84,8 @@ fn outcome(profile: &buddy_core::Profile, policy: Policy) -> Option<&PolicyOutco
     profile.outcome(policy, "bpc")
 }
 
-/// The three steps, and beside our programs the final design of public ones that compute the same, beside PyTorch's
-/// networks that of Caffe's.
+/// Returns the ratios of the three steps, and the final design of the matching public programs and
+/// of Caffe's networks.
 fn ratio_chart(found: &Findings, subjects: &[Subject<'_>], columns: &[Column; 3]) -> Chart {
     let mut series: Vec<SeriesInfo> =
         columns.iter().zip(STEPS).map(|(column, (_, name))| column.bars(name)).collect();
@@ -107,7 +107,7 @@ fn share_chart(subjects: &[Subject<'_>], columns: &[Column; 3]) -> Chart {
     Chart { marks, ..bar_chart("Buddy accesses", subjects, y, series) }
 }
 
-/// The paper's means of one step.
+/// Returns the paper's means of one step.
 fn mean_marks(subjects: &[Subject<'_>], step: usize, [hpc, dl]: [f64; 2]) -> [Mark; 2] {
     let mark = |group: usize, y: f64| Mark {
         label: format!("the paper, {}", STEPS[step].1),
@@ -123,8 +123,9 @@ mod tests {
     use super::*;
     use crate::figures::made::{bar, chart, findings, near, ours};
 
-    /// Naive: in the worst snapshot of cg 96 of 256 entries are raw, of seismic half: 1x. alexnet has one allocation: 4x.
-    /// Per allocation seismic has 4x for p: 32768 in 4096 + 16384. The final design has 16x: in 1024 + 16384.
+    /// Naive: in the worst snapshot of cg 96 of 256 entries are raw, in seismic half: 1x. alexnet
+    /// has one allocation: 4x. Per allocation, seismic has 4x for p: 32768 in 4096 + 16384. The
+    /// final design has 16x: 1024 + 16384.
     #[test]
     fn each_step_has_its_ratio_and_its_overflow() {
         let figure = Optimisations.draw(&findings());
@@ -140,20 +141,20 @@ mod tests {
     }
 
     #[test]
-    fn a_public_program_stands_beside_ours() {
+    fn public_programs_are_compared_with_ours() {
         let ratios = Optimisations.draw(&findings());
         near(bar(chart(&ratios, 0), "final design, public program", "354.cg"), 4.0 / 3.0);
         assert_eq!(bar(chart(&ratios, 0), "final design, public program", "355.seismic"), None);
     }
 
     #[test]
-    fn caffes_layout_stands_beside_pytorchs() {
+    fn caffes_layout_is_compared_with_pytorchs() {
         let ratios = Optimisations.draw(&findings());
         near(bar(chart(&ratios, 0), "final design, Caffe's layout", "AlexNet"), 1.6);
     }
 
     #[test]
-    fn bars_stand_for_each_program_and_the_paper_beside_the_means() {
+    fn every_program_has_a_bar_and_means_have_the_papers_mark() {
         let figure = Optimisations.draw(&findings());
         let (ratios, shares) = (chart(&figure, 0), chart(&figure, 1));
         near(bar(ratios, "per allocation", "355.seismic"), 1.6);

@@ -1,4 +1,4 @@
-//! Buddy accesses over one training iteration, with targets that stay.
+//! Buddy accesses over one training iteration with constant targets.
 
 use buddy_core::{AxisInfo, Figure, Policy, SeriesInfo, Unit};
 
@@ -70,9 +70,10 @@ mod tests {
     use super::*;
     use crate::figures::made::{chart, findings, near, ours, points};
 
-    /// resnet50: 32768 bytes at most, in 16384 + 12288, and nothing overflows. Nobody recorded squeezenet.
+    /// resnet50: 32768 bytes at most, in 16384 + 12288, without overflow. squeezenet is not
+    /// recorded.
     #[test]
-    fn shares_stand_over_the_iteration() {
+    fn shares_are_drawn_over_the_iteration() {
         let figure = Iteration.draw(&findings());
         near(ours(&figure, "Ratio of ResNet50"), 8.0 / 7.0);
         assert_eq!(ours(&figure, "Ratio of SqueezeNetv1.1"), None);

@@ -1,4 +1,4 @@
-//! The Buddy Threshold: how large a share of an allocation may overflow.
+//! The Buddy Threshold: the share of an allocation that may overflow.
 
 use buddy_core::{AxisInfo, Figure, Mark, Policy, Profile, SeriesInfo, SweepPoint, Unit};
 
@@ -78,7 +78,8 @@ mod tests {
     use super::*;
     use crate::figures::made::{bar, chart, findings, near, ours};
 
-    /// A quarter of a and of p overflows, in cg at 2x and in seismic at anything but 1x: too much below 30%.
+    /// A quarter of a and of p overflows, in cg at 2x and in seismic at anything above 1x: too much
+    /// below 30%.
     #[test]
     fn targets_fall_with_the_threshold() {
         let figure = Thresholds.draw(&findings());
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_stands_beside_its_programs() {
+    fn the_papers_marks_are_at_its_programs() {
         let figure = Thresholds.draw(&findings());
         let marks = chart(&figure, 0).marks.iter().map(|mark| (mark.x, mark.series, mark.y));
         let expected = [(Some(2.0), Some(2), 1.1), (Some(7.0), Some(2), 1.3)];

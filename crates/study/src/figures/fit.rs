@@ -1,4 +1,4 @@
-//! Beyond the paper: what a smaller device memory costs on today's cards and links.
+//! Beyond the paper: cost of a smaller device memory on current GPUs and links.
 
 use buddy_core::{
     AllocationSizes, AxisInfo, Figure, Profile, RunRecord, SeriesInfo, Unit,
@@ -10,13 +10,13 @@ use buddy_profile::{Measured, PlanRequest, Tried, plan};
 use super::{charts, line_chart};
 use crate::{About, Experiment, Findings, Subject, geometric};
 
-/// The plan that fits, by the device memory that is left.
+/// The plan that fits, by available device memory.
 #[derive(Debug)]
 pub struct Fit;
 
 const MACHINES: [(&str, &str, &str); 2] =
     [("h200", "pcie5", "H200 over PCIe 5"), ("gh200", "c2c", "GH200 over C2C")];
-/// Shares of the footprint that lie in device memory.
+/// Device memory as a share of the footprint.
 const SHARES: [f64; 6] = [1.05, 0.9, 0.8, 0.7, 0.6, 0.5];
 
 impl Experiment for Fit {
@@ -51,7 +51,7 @@ impl Experiment for Fit {
     }
 }
 
-/// The geometric mean over some runs, where all of them fit.
+/// Returns the geometric mean over runs, for shares where all fit.
 fn line((gpu, link, name): &(&str, &str, &str), class: &str, runs: &[Measured]) -> SeriesInfo {
     let point = |share: &f64| {
         let times: Option<Vec<f64>> = runs.iter().map(|run| time(run, gpu, link, *share)).collect();
@@ -62,7 +62,7 @@ fn line((gpu, link, name): &(&str, &str, &str), class: &str, runs: &[Measured]) 
     SeriesInfo::new(&format!("{name}, {class}"), points)
 }
 
-/// Time beside a card that holds everything; none if nothing fits.
+/// Returns the time relative to a GPU that holds everything; `None` if nothing fits.
 fn time(run: &Measured, gpu: &str, link: &str, share: f64) -> Option<f64> {
     let device_memory = (run.run.bytes() as f64 * share) as u64;
     let (gpu, link) = (Gpu::named(gpu).ok()?, Link::named(link).ok()?);
@@ -71,7 +71,7 @@ fn time(run: &Measured, gpu: &str, link: &str, share: f64) -> Option<f64> {
     Some(1.0 + outcome.link_seconds / outcome.device_seconds)
 }
 
-/// The sizes that a profile keeps, as policies see them.
+/// Returns the sizes of a profile as policies use them.
 fn measured(subject: &Subject<'_>) -> Option<Measured> {
     let profile = subject.profile?;
     let tried = Tried { kinds: Vec::new(), auto: true, threshold: profile.threshold };
@@ -102,14 +102,15 @@ mod tests {
         points(chart(figure, 0), line).iter().find(|(x, _)| *x == share).map(|(_, y)| *y)
     }
 
-    /// A pass reads 32768 bytes of device memory; let r be its speed beside the link's.
+    /// A pass reads 32768 bytes of device memory; let r be its bandwidth over the link's.
     ///
-    /// Half of 32768 bytes for cg: a has 32 B entries with planes64, 4x, 4096 + 64 bytes; b has 12224 left and takes 2x,
-    /// where 64 raw entries have two sectors each in buddy memory: 4096 bytes of the link, r/8. For seismic: p takes 16x,
-    /// 1024 + 64, and in one of two snapshots 32 raw entries come over the link: 2048; q takes 4/3x, a sector each of
-    /// 128: 4096. Together 6144 bytes, 3r/16. All other plans that fit lose more.
+    /// Half of 32768 bytes for cg: a has 32 B entries with planes64 at 4x, 4096 + 64 bytes; 12224
+    /// are left for b, which takes 2x with two buddy sectors for each of 64 raw entries: 4096 bytes
+    /// over the link, r/8. For seismic: p takes 16x, 1024 + 64 bytes, and in one of two snapshots
+    /// 32 raw entries use the link: 2048; q takes 4/3x with one sector for each of 128 entries:
+    /// 4096. Together 6144 bytes, 3r/16. All other plans that fit lose more.
     #[test]
-    fn half_the_memory_costs_what_comes_over_the_link() {
+    fn half_the_memory_costs_the_link_traffic() {
         let figure = Fit.draw(&findings());
         let r = Gpu::named("h200").unwrap().dram_gb_per_s() / Link::named("pcie5").unwrap().gb_per_s;
         let (cg, seismic) = (1.0 + r / 8.0, 1.0 + 3.0 * r / 16.0);
@@ -117,13 +118,15 @@ mod tests {
         near(at(&figure, "H200 over PCIe 5, HPC", 1.05), 1.0);
     }
 
-    /// At 80% cg has 4x for a and needs no link; seismic takes 2x for p: 32 x 64 bytes in one of two snapshots.
+    /// At 80% cg has 4x for a and needs no link; seismic takes 2x for p: 32 x 64 bytes in one of
+    /// two snapshots.
     #[test]
-    fn where_zeros_or_a_codec_suffice_little_is_lost() {
+    fn zeros_or_a_better_codec_cost_little() {
         let figure = Fit.draw(&findings());
         let r = Gpu::named("gh200").unwrap().dram_gb_per_s() / Link::named("c2c").unwrap().gb_per_s;
         near(at(&figure, "GH200 over C2C, HPC", 0.8), (1.0 + r / 32.0_f64).sqrt());
-        // bf16 at 4/3x, and half of a sector more where only half fits: 2x leaves a sector of 128 entries.
+        // bf16 at 4/3x, and half a sector more if only half fits: 2x leaves a sector of 128
+        // entries.
         near(at(&figure, "GH200 over C2C, DL today, bf16", 0.8), 1.0);
         near(at(&figure, "GH200 over C2C, DL today, bf16", 0.6), 1.0 + r * 4096.0 / 16384.0);
     }

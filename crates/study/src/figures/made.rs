@@ -1,4 +1,4 @@
-//! Findings made by hand, small enough that every number of a figure can be worked out on paper.
+//! Hand-made findings, small enough to compute every number of a figure on paper.
 //!
 //! An allocation has 128 entries, which are two pages and 16384 bytes. There are two snapshots. The bytes of eight sizes
 //! are those of the classes: 0, 8, 32, 64, 96, 128.
@@ -32,14 +32,14 @@ use buddy_sim::{Config, Report, Simulator};
 
 use crate::{Findings, Point, Program, Recorded, Settings};
 
-/// Entries by class in each of the two snapshots; nothing where it is not alive.
+/// Entries by class in each of two snapshots; all zero if not allocated.
 type Classes = [[u64; 6]; 2];
 /// An allocation: its name, and its entries with each codec.
 type Allocation<'a> = (&'a str, &'a [(&'a str, Classes)]);
 
 const RAW: [u64; 6] = [0, 0, 0, 0, 0, 128];
 
-/// The findings of the table above, without any simulation.
+/// Returns the findings of the table above, without simulations.
 pub(crate) fn findings() -> Findings {
     let mut found = Findings::new(Settings::QUICK);
     let a = [[0, 0, 0, 128, 0, 0], [0, 0, 0, 96, 0, 32]];
@@ -63,7 +63,7 @@ pub(crate) fn findings() -> Findings {
     found.caffe =
         [network("alexnet", &[("activations/x", &[("bpc", x)]), ("gradients/x.output", &[("bpc", q)])])]
             .into();
-    // A public cg that is like ours, and an is whose memory is all zeros at first.
+    // A public cg equal to ours, and an is whose memory starts as zeros.
     let keys = [[128, 0, 0, 0, 0, 0], [0, 0, 0, 128, 0, 0]];
     found.public = [
         network(
@@ -77,13 +77,13 @@ pub(crate) fn findings() -> Findings {
 }
 
 fn program(name: &str, record: RunRecord) -> (String, Program) {
-    let profile = Recorded::new(record).expect("the record is whole").profile;
+    let profile = Recorded::new(record).expect("the record is valid").profile;
     let checks = vec![("residual".to_owned(), name == "cg")];
     (name.to_owned(), Program { profile, checks, typical: 0, classes: Vec::new() })
 }
 
 fn network(name: &str, allocations: &[Allocation<'_>]) -> (String, Recorded) {
-    (name.to_owned(), Recorded::new(run(name, allocations)).expect("the record is whole"))
+    (name.to_owned(), Recorded::new(run(name, allocations)).expect("the record is valid"))
 }
 
 fn run(name: &str, allocations: &[Allocation<'_>]) -> RunRecord {
@@ -115,50 +115,50 @@ fn sizes(codecs: &[(&str, Classes)], snapshot: usize) -> AllocationSizes {
     }
 }
 
-/// Both pages, the entries in the order of their classes.
+/// Returns both pages, with entries ordered by class.
 fn pages(classes: &[u64; 6]) -> PageMap {
     let entries = SizeClass::ALL.iter().flat_map(|&class| vec![class; classes[class.index()] as usize]);
     PageMap::from_pages(2, entries.collect())
 }
 
-/// What a simulation found that took so many cycles.
+/// Returns the report of a simulation that took `cycles` cycles.
 pub(crate) fn report(cycles: u64) -> Report {
-    let gpu = Gpu::named("paper").expect("the paper's GPU is there");
-    let link = Link::named("150").expect("the paper's link is there");
+    let gpu = Gpu::named("paper").expect("the paper's GPU is built in");
+    let link = Link::named("150").expect("the paper's link is built in");
     Report { cycles, ..Simulator::new(Config::new(gpu, link)).report() }
 }
 
-/// Adds simulations that took so many cycles.
+/// Adds simulations with the given cycles.
 pub(crate) fn simulated(found: &mut Findings, points: impl IntoIterator<Item = (Point, u64)>) {
     found.reports.extend(points.into_iter().map(|(point, cycles)| (point, report(cycles))));
 }
 
-/// A chart of a figure, by its place.
+/// Returns a chart of a figure by panel index.
 pub(crate) fn chart(figure: &Figure, panel: usize) -> &Chart {
     match &figure.panels[panel] {
         Panel::Chart(chart) => chart,
-        other => panic!("panel {panel} is no chart: {other:?}"),
+        other => panic!("panel {panel} is not a chart: {other:?}"),
     }
 }
 
-/// The points of a series, by its name.
+/// Returns the points of a series.
 pub(crate) fn points<'a>(chart: &'a Chart, series: &str) -> &'a [(f64, f64)] {
     &chart.series.iter().find(|one| one.name == series).unwrap_or_else(|| panic!("no series {series}")).points
 }
 
-/// The bar of a series in a group, by their names.
+/// Returns the bar of a series in a group.
 pub(crate) fn bar(chart: &Chart, series: &str, group: &str) -> Option<f64> {
     let x = chart.groups.iter().position(|name| name == group).unwrap_or_else(|| panic!("no group {group}"));
     points(chart, series).iter().find(|(at, _)| *at == x as f64).map(|(_, y)| *y)
 }
 
-/// Our number of a quantity, by the beginning of its name.
+/// Returns our number of the quantity whose name starts with `name`.
 pub(crate) fn ours(figure: &Figure, name: &str) -> Option<f64> {
     let is_it = |quantity: &&Quantity| quantity.name.starts_with(name);
     figure.quantities.iter().find(is_it).unwrap_or_else(|| panic!("no quantity {name}")).ours
 }
 
-/// Expects a number to within rounding.
+/// Asserts that a number is equal up to rounding.
 #[track_caller]
 pub(crate) fn near(found: Option<f64>, expected: f64) {
     assert!(

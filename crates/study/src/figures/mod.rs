@@ -1,4 +1,4 @@
-//! One file for each figure or table.
+//! One file per figure or table.
 
 mod caffe;
 mod codecs;
@@ -47,7 +47,7 @@ use buddy_core::{AxisInfo, Chart, Panel, Profile, SeriesInfo, Shape, Unit};
 
 use crate::{Subject, geometric};
 
-/// A column of numbers for all subjects, with the means of the HPC programs and of the networks at its end.
+/// A column of numbers for all subjects, followed by the means of HPC programs and networks.
 struct Column {
     values: Vec<Option<f64>>,
     hpc: Option<f64>,
@@ -55,7 +55,7 @@ struct Column {
 }
 
 impl Column {
-    /// Takes a number of each profile; `mean` joins them.
+    /// Maps each profile to a number; `mean` combines them.
     fn new(
         subjects: &[Subject<'_>],
         value: impl Fn(&Profile) -> Option<f64>,
@@ -64,7 +64,7 @@ impl Column {
         Self::of(subjects, |subject| subject.profile.and_then(&value), mean)
     }
 
-    /// Takes a number of each subject.
+    /// Maps each subject to a number.
     fn of(
         subjects: &[Subject<'_>],
         value: impl Fn(&Subject<'_>) -> Option<f64>,
@@ -78,29 +78,29 @@ impl Column {
         Self { hpc: of(true), dl: of(false), values }
     }
 
-    /// Ratios and their geometric mean.
+    /// Ratios with their geometric mean.
     fn ratios(subjects: &[Subject<'_>], value: impl Fn(&Profile) -> Option<f64>) -> Self {
         Self::new(subjects, value, geometric)
     }
 
-    /// Shares and their mean.
+    /// Shares with their arithmetic mean.
     fn shares(subjects: &[Subject<'_>], value: impl Fn(&Profile) -> Option<f64>) -> Self {
         Self::new(subjects, value, crate::arithmetic)
     }
 
-    /// The column as bars, the means last.
+    /// Returns the column as bars, means last.
     fn bars(&self, name: &str) -> SeriesInfo {
         SeriesInfo::bars(name, self.values.iter().copied().chain([self.hpc, self.dl]))
     }
 }
 
-/// The names of all subjects and of the two means.
+/// Returns the names of all subjects and of the two means.
 fn groups(subjects: &[Subject<'_>]) -> Vec<String> {
     let names = subjects.iter().map(|subject| subject.label.to_owned());
     names.chain(["HPC mean".to_owned(), "DL mean".to_owned()]).collect()
 }
 
-/// A chart of bars for all subjects.
+/// Creates a bar chart of all subjects.
 fn bar_chart(title: &str, subjects: &[Subject<'_>], y: AxisInfo, series: Vec<SeriesInfo>) -> Chart {
     Chart {
         title: title.to_owned(),
@@ -113,13 +113,13 @@ fn bar_chart(title: &str, subjects: &[Subject<'_>], y: AxisInfo, series: Vec<Ser
     }
 }
 
-/// A chart of lines.
+/// Creates a line chart.
 fn line_chart(title: &str, x: AxisInfo, y: AxisInfo, series: Vec<SeriesInfo>) -> Chart {
     let (title, groups, marks) = (title.to_owned(), Vec::new(), Vec::new());
     Chart { title, shape: Shape::Lines, x, y, groups, series, marks }
 }
 
-/// Charts as the panels of a figure.
+/// Wraps charts as the panels of a figure.
 fn charts<const N: usize>(charts: [Chart; N]) -> Vec<Panel> {
     charts.map(Panel::Chart).into()
 }

@@ -1,4 +1,4 @@
-//! Beyond the paper: recorded networks by rule, their memory over a step, and where it compresses.
+//! Beyond the paper: recorded networks by rule, their memory over a step, and heat maps.
 
 use buddy_core::{AxisInfo, Chart, Figure, Grid, GridCell, Heat, PageMap, Panel, SeriesInfo, Unit};
 use buddy_dl::{NetworkInfo, PAPER, TODAY};
@@ -19,7 +19,7 @@ pub struct Networks;
 #[derive(Debug)]
 pub struct NetworkMaps;
 
-/// Kinds of tensors, as records have them.
+/// Kinds of tensors in records.
 const KINDS: [&str; 5] = ["weights", "gradients", "optimizer", "activations", "input"];
 /// Rows of a map.
 const ROWS: usize = 256;
@@ -74,7 +74,7 @@ impl Known<'_> {
         self.recorded.record.run.snapshots.len()
     }
 
-    /// Bytes that are alive in a snapshot, of one kind or of all.
+    /// Returns the live bytes in a snapshot, of one kind or of all.
     fn live(&self, snapshot: usize, kind: Option<&str>) -> u64 {
         let counts = |tensor: &&Tensor<'_>| {
             tensor.alive(snapshot) && kind.is_none_or(|kind| tensor.info.call_site == kind)
@@ -82,7 +82,7 @@ impl Known<'_> {
         self.tensors.iter().filter(counts).map(|tensor| tensor.info.bytes).sum()
     }
 
-    /// The snapshot with most memory.
+    /// Returns the snapshot with the most memory.
     fn peak(&self) -> usize {
         (0..self.snapshots()).max_by_key(|&snapshot| self.live(snapshot, None)).unwrap_or(0)
     }
@@ -92,7 +92,7 @@ impl Known<'_> {
     }
 }
 
-/// The paper's networks and today's, each with their mean.
+/// Returns a table of the paper's networks and current ones, each group with its mean.
 fn by_network(groups: &[Vec<Known<'_>>; 2]) -> Grid {
     let plain = [
         ("network", Unit::Number),
@@ -128,7 +128,7 @@ fn by_network(groups: &[Vec<Known<'_>>; 2]) -> Grid {
     Grid { title: String::new(), columns, rows }
 }
 
-/// A ratio and a share in one cell.
+/// Formats a ratio and a share in one cell.
 pub(super) fn both(ratio: f64, share: f64) -> GridCell {
     format!("{}, {}", number(Unit::Ratio, ratio), number(Unit::Percent, share)).into()
 }
@@ -174,7 +174,7 @@ fn labels(all: &[Known<'_>]) -> Vec<String> {
     all.iter().map(|one| one.info.label.to_owned()).collect()
 }
 
-/// What a snapshot cost while it was recorded.
+/// Returns a table of the recording cost of a snapshot.
 fn costs(all: &[Known<'_>]) -> Grid {
     let columns = [
         ("network", Unit::Number),
@@ -230,7 +230,8 @@ mod tests {
         if let Panel::Table(table) = &figure.panels[panel] { table } else { panic!("a table") }
     }
 
-    /// alexnet: 16384 bytes in 4096, over PCIe 5 in 8192 (see roles). resnet50: 32768 in 16384 + 12288 with every rule.
+    /// alexnet: 16384 bytes in 4096, over PCIe 5 in 8192 (see roles). resnet50: 32768 in 16384 +
+    /// 12288 with every rule.
     #[test]
     fn a_row_for_each_network_and_each_mean() {
         let figure = Networks.draw(&findings());
@@ -238,13 +239,13 @@ mod tests {
         let names: Vec<&GridCell> = rows.iter().map(|row| &row[0]).collect();
         let expected = ["alexnet", "resnet50", "mean", "resnet50_bf16", "mean"].map(GridCell::from);
         assert_eq!(names, expected.iter().collect::<Vec<_>>());
-        // 48 x 32 + 32 x 64 bytes of eight sizes.
+        // 48 x 32 + 32 x 64 bytes with eight sizes.
         assert_eq!(rows[0][3..5], [16384.0, 16384.0 / 3584.0].map(GridCell::from));
         assert_eq!(
             rows[0][5..],
             ["4.00x, 25.0%", "4.00x, 25.0%", "2.00x, 0%", "4.00x, 25.0%"].map(GridCell::from)
         );
-        assert_eq!(rows[1][3], GridCell::from(32768.0), "where most of it is alive");
+        assert_eq!(rows[1][3], GridCell::from(32768.0), "at the peak");
         // The roots of 4 x 8/7 and of 2 x 8/7.
         assert_eq!(rows[2][5..8], ["2.14x, 12.5%", "2.14x, 12.5%", "1.51x, 0%"].map(GridCell::from));
         assert_eq!(rows[3][5..7], ["1.00x, 0%", "1.33x, 0%"].map(GridCell::from));

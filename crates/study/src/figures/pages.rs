@@ -1,4 +1,4 @@
-//! Beyond the paper: a target for each range of pages, and the best codec for each allocation.
+//! Beyond the paper: a target per range of pages, and the best codec per allocation.
 
 use buddy_core::{AxisInfo, Chart, Figure, Policy, PolicyOutcome, SeriesInfo, Unit};
 use buddy_dl::{NetworkInfo, TODAY};
@@ -6,7 +6,7 @@ use buddy_dl::{NetworkInfo, TODAY};
 use super::{Column, bar_chart, charts};
 use crate::{About, Experiment, Findings};
 
-/// The final design beside targets by page and codecs by allocation.
+/// The final design compared with targets by page and codecs by allocation.
 #[derive(Debug)]
 pub struct Pages;
 
@@ -55,7 +55,7 @@ impl Experiment for Pages {
     }
 }
 
-/// Networks as they are trained today, with the paper's codec and with the best for each tensor.
+/// Returns a chart of current networks, with the paper's codec and with the best per tensor.
 fn today(title: &str, found: &Findings, y: AxisInfo, value: fn(&PolicyOutcome) -> f64) -> Chart {
     let series = |(policy, codec, name): (Policy, &str, &str)| {
         let of = |network: &NetworkInfo| {
@@ -73,7 +73,8 @@ mod tests {
     use super::*;
     use crate::figures::made::{bar, chart, findings, near};
 
-    /// By page b of cg has 4x and 1x: 32768 bytes in 8192 + 2048 + 8192. With planes64 for a in 4096 + 10240.
+    /// By page, b of cg has 4x and 1x: 32768 bytes in 8192 + 2048 + 8192. With planes64 for a: 4096
+    /// + 10240.
     #[test]
     fn parts_of_an_allocation_have_targets_of_their_own() {
         let figure = Pages.draw(&findings());

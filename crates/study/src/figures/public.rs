@@ -1,4 +1,4 @@
-//! Beyond the paper: public CUDA programs, whose memory was watched while they ran on a GPU.
+//! Beyond the paper: public CUDA programs, recorded on a GPU.
 
 use buddy_core::{
     AxisInfo, Chart, Figure, Grid, GridCell, Panel, Policy, PolicyOutcome, Profile, SeriesInfo, Unit,
@@ -7,7 +7,7 @@ use buddy_core::{
 use super::{bar_chart, charts};
 use crate::{About, Experiment, Findings, PUBLIC, PublicInfo, arithmetic, geometric};
 
-/// What the design makes of programs that others wrote.
+/// The design applied to public programs.
 #[derive(Debug)]
 pub struct Public;
 
@@ -46,7 +46,7 @@ fn profile<'a>(found: &'a Findings, info: &PublicInfo) -> Option<&'a Profile> {
     found.public.get(info.name).map(|recorded| &recorded.profile)
 }
 
-/// A column of the table: its name and unit, a program's number, and the mean of all.
+/// A column of the table: name, unit, a program's number, and the mean over all.
 type TableColumn = (&'static str, Unit, fn(&Profile) -> Option<f64>, fn(Vec<f64>) -> Option<f64>);
 
 const COLUMNS: [TableColumn; 6] = [
@@ -63,7 +63,7 @@ fn chosen(profile: &Profile, choice: usize) -> Option<&PolicyOutcome> {
     profile.outcome(policy, codec)
 }
 
-/// The same as a table, with sizes, and the means last.
+/// Returns the results as a table with sizes, means last.
 fn table(found: &Findings) -> Grid {
     let known = PUBLIC.iter().filter_map(|info| Some((info.label, profile(found, info)?)));
     let known: Vec<(&str, &Profile)> = known.collect();
@@ -81,7 +81,7 @@ fn table(found: &Findings) -> Grid {
     Grid { title: String::new(), columns, rows }
 }
 
-/// A bar for each program and choice, and the mean last.
+/// Returns a bar for each program and choice, the mean last.
 fn chart(
     title: &str,
     found: &Findings,

@@ -1,15 +1,15 @@
-//! Beyond the paper's means: every policy for every HPC program.
+//! Every policy for every HPC program.
 
 use buddy_core::{Figure, Grid, GridCell, Panel, Policy, Unit};
 
 use super::Column;
 use crate::{About, Experiment, Findings};
 
-/// What targets make of the programs, by policy and codec.
+/// Results of the HPC programs by policy and codec.
 #[derive(Debug)]
 pub struct Results;
 
-/// The policies, each with its codec, its name, and the ratio and the overflow that the paper states.
+/// A policy with its codec and name, and the ratio and overflow stated by the paper.
 type Choice = (Policy, &'static str, &'static str, Option<f64>, Option<f64>);
 const CHOICES: [Choice; 6] = [
     (Policy::Naive, "bpc", "naive", Some(1.57), Some(0.08)),
@@ -20,7 +20,7 @@ const CHOICES: [Choice; 6] = [
     (Policy::Page, "auto", "auto, per page", None, None),
 ];
 
-/// What a row shows of a column and of the paper's figure for it.
+/// Maps a column and the paper's number for it to a cell.
 type Value<'a> = dyn Fn(&(Column, Option<f64>)) -> Option<f64> + 'a;
 
 impl Experiment for Results {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::figures::made::findings;
 
-    /// The arithmetic stands with the figures of the same numbers: fig7 and pages.
+    /// The arithmetic is shown in the tests of fig7 and pages.
     #[test]
     fn a_row_for_each_program_then_the_means_and_the_paper() {
         let figure = Results.draw(&findings());

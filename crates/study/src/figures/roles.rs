@@ -1,4 +1,4 @@
-//! Beyond the paper: what compresses in training, by what a tensor is.
+//! Beyond the paper: compressibility in training by role of the tensor.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Roles;
 
-/// Roles with a smaller share of all bytes are left out.
+/// Roles with a smaller share of all bytes are omitted.
 const LEAST_SHARE: f64 = 0.0005;
 
 impl Experiment for Roles {
@@ -55,7 +55,7 @@ struct Group<'a> {
     tensors: Vec<Tensor<'a>>,
 }
 
-/// The groups with most bytes first.
+/// Returns the groups, largest first.
 fn by_role<'a>(recorded: &'a BTreeMap<String, Recorded>, networks: &[NetworkInfo]) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<(&str, &str), Group<'a>> = BTreeMap::new();
     let known = networks.iter().filter_map(|info| recorded.get_key_value(info.name));
@@ -74,7 +74,7 @@ fn by_role<'a>(recorded: &'a BTreeMap<String, Recorded>, networks: &[NetworkInfo
     groups
 }
 
-/// What every rule gives each group.
+/// Returns a table with the result of every rule for each group.
 fn choices(title: &str, groups: &[Group<'_>]) -> Grid {
     let rules = RULES.map(|(name, _)| (name.to_owned(), Unit::Ratio));
     let row = |group: &Group<'_>| -> Vec<GridCell> {
@@ -84,7 +84,7 @@ fn choices(title: &str, groups: &[Group<'_>]) -> Grid {
     Grid { title: title.to_owned(), columns: named(rules), rows: groups.iter().map(row).collect() }
 }
 
-/// Ratio, worst overflow and the commonest choice of some tensors, by their bytes.
+/// Returns ratio, worst overflow and the most frequent choice of some tensors, weighted by bytes.
 fn choice(tensors: &[Tensor<'_>], rule: Rule) -> GridCell {
     let (mut all, mut device, mut over) = (0.0, 0.0, 0.0);
     let mut chosen: BTreeMap<String, f64> = BTreeMap::new();
@@ -105,7 +105,8 @@ fn choice(tensors: &[Tensor<'_>], rule: Rule) -> GridCell {
     format!("{figures}: {name} ({:.0}%)", 100.0 * bytes / all).into()
 }
 
-/// The entries of each group by class, with the best codec, each tensor in the mean of its snapshots.
+/// Returns the entries of each group by class with the best codec; each tensor is averaged over its
+/// snapshots.
 fn classes(title: &str, groups: &[Group<'_>]) -> Grid {
     let columns = SizeClass::ALL.map(|class| (format!("{} B", class.bytes()), Unit::Percent));
     let row = |group: &Group<'_>| -> Vec<GridCell> {
@@ -141,10 +142,11 @@ mod tests {
         table.rows.iter().find(|row| row[0] == GridCell::from(what)).expect(what).clone()
     }
 
-    /// x of alexnet overflows by a quarter at 4x: 32 sectors of 32 bytes for 16384 bytes, a sixteenth. PCIe 5 bears 55 / 4237
-    /// of the bytes and takes 2x, NVLink-C2C 450 / 4237, more than a tenth.
+    /// x of alexnet overflows by a quarter at 4x: 32 sectors of 32 bytes for 16384 bytes, a
+    /// sixteenth. PCIe 5 allows 55 / 4237 of the bytes and takes 2x; NVLink-C2C allows 450 / 4237,
+    /// more than a tenth.
     #[test]
-    fn cells_say_ratio_overflow_and_choice() {
+    fn cells_show_ratio_overflow_and_choice() {
         let figure = Roles.draw(&findings());
         let cells = row(&figure, 0, "other activations");
         assert_eq!(cells[1..3], [GridCell::from("f32"), GridCell::from(16384.0)]);

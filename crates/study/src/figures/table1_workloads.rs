@@ -55,12 +55,13 @@ fn row(found: &Findings, subject: &Subject<'_>) -> Vec<GridCell> {
     ]
 }
 
-/// What a run says of its footprint, which where allocations come and go is less than all of them.
+/// Returns the footprint of a run, which is less than the sum of allocations if they are freed and
+/// reused.
 fn footprint(run: &RunInfo) -> u64 {
     run.parameters.get("footprint_bytes").and_then(serde_json::Value::as_u64).unwrap_or_else(|| run.bytes())
 }
 
-/// What the program found of its own answer.
+/// Returns the result of the program's own check.
 fn answer(found: &Findings, subject: &Subject<'_>) -> &'static str {
     match found.programs.get(subject.name) {
         Some(program) if program.checks.iter().all(|(_, passed)| *passed) => "right",
@@ -76,7 +77,7 @@ mod tests {
     use crate::figures::made::findings;
 
     #[test]
-    fn rows_are_the_sixteen_with_what_is_known_of_each() {
+    fn every_workload_has_a_row() {
         let figure = Workloads.draw(&findings());
         let [Panel::Table(table)] = &figure.panels[..] else { panic!("one table") };
         assert_eq!(table.rows.len(), 16);

@@ -1,4 +1,4 @@
-//! The design's constants and the evaluated GPU: the paper's beside what our crates have.
+//! The paper's design constants and evaluated GPU, compared with our crates.
 
 use buddy_core::spec::Gpu;
 use buddy_core::{ENTRY_BYTES, Figure, Grid, GridCell, Panel, Target, Unit};
@@ -59,7 +59,7 @@ impl Experiment for Design {
     }
 }
 
-/// The evaluated GPU as the simulator has it.
+/// Returns the simulator's parameters of the evaluated GPU.
 fn parameters() -> Option<Panel> {
     let gpu = Gpu::named("paper").ok()?;
     let rows: Vec<(&str, &str, String)> = vec![
@@ -116,7 +116,7 @@ mod tests {
         near(ours(&figure, "Metadata cache"), 65_536.0);
         // 32 bytes of four bits each.
         near(ours(&figure, "Entries of a metadata line"), 64.0);
-        // 32 channels, 875 MHz, 32 bytes a clock: 896 GB/s.
+        // 32 channels, 875 MHz, 32 bytes per clock: 896 GB/s.
         near(ours(&figure, "Device memory, GB/s"), 896.0);
     }
 
