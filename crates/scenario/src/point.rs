@@ -188,14 +188,14 @@ pub fn parse_mode(name: &str) -> Result<Mode, String> {
     Mode::ALL
         .into_iter()
         .find(|mode| mode.name() == name)
-        .ok_or(format!("unknown mode '{name}'; known: {names}"))
+        .ok_or(format!("unknown mode '{name}'; use one of {names}"))
 }
 
 fn parse_policy(name: &str) -> Result<Policy, String> {
     let known: Vec<Policy> = Policy::ALL.into_iter().filter(|policy| *policy != Policy::Plan).collect();
     let names = || known.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
     let found = known.iter().find(|policy| policy.name() == name).copied();
-    found.ok_or_else(|| format!("unknown policy '{name}'; known: {}", names()))
+    found.ok_or_else(|| format!("unknown policy '{name}'; use one of {}", names()))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Unknown experiment.
-    #[error("unknown experiment '{name}'; known: {known}")]
+    #[error("unknown experiment '{name}'; use one of {known}")]
     Name {
         /// The requested name.
         name: String,

@@ -101,7 +101,7 @@ fn recorded_networks_are_drawn_and_missing_ones_reported() {
 fn unknown_names_and_broken_records_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let error = reproduce(&request(dir.path(), &["fig99"]), &NoWatch).unwrap_err();
-    assert!(error.to_string().starts_with("unknown experiment 'fig99'; known: table1, fig3"), "{error}");
+    assert!(error.to_string().starts_with("unknown experiment 'fig99'; use one of table1, fig3"), "{error}");
     fs::create_dir(dir.path().join("recorded")).unwrap();
     fs::write(dir.path().join("recorded/vgg16.json"), "{}").unwrap();
     let error = reproduce(&request(dir.path(), &["fig8"]), &NoWatch).unwrap_err();

@@ -163,7 +163,7 @@ impl Sweep {
             (None, None) => {
                 let metrics: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
                 Err(format!(
-                    "unknown column '{name}'; known: the settings of the axes, {}, key, and any field of a record by \
+                    "unknown column '{name}'; use one of the settings of the axes, {}, key, and any field of a record by \
                      its dotted name, such as report.l2.reads",
                     metrics.join(", ")
                 ))

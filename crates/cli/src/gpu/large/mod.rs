@@ -91,7 +91,10 @@ fn cells(text: &str) -> Result<Grid, String> {
 
 fn way(text: &str) -> Result<Way, String> {
     let names = Way::ALL.map(Way::name).join(", ");
-    Way::ALL.into_iter().find(|way| way.name() == text).ok_or(format!("unknown way '{text}'; known: {names}"))
+    Way::ALL
+        .into_iter()
+        .find(|way| way.name() == text)
+        .ok_or(format!("unknown way '{text}'; use one of {names}"))
 }
 
 impl Large {
