@@ -1,19 +1,19 @@
-//! The few numbers that a page begins with.
+//! The headline numbers of a page.
 
 use crate::escape;
 
-/// One number with its name and a remark.
+/// A number with its name and a remark.
 #[derive(Debug, Clone)]
 pub struct Card {
-    /// What the number is, in a word or two.
+    /// Short name of the number.
     pub name: String,
     /// The number with its unit, shown large.
     pub value: String,
-    /// What to know about it, small.
+    /// Remark in small type.
     pub remark: String,
 }
 
-/// A row of cards.
+/// Renders a row of cards.
 pub fn cards(cards: &[Card]) -> String {
     let card = |card: &Card| {
         let [name, value, remark] = [&card.name, &card.value, &card.remark].map(|text| escape(text));

@@ -1,52 +1,52 @@
-//! Charts as inline SVG: groups of bars, and lines. Colours and type come from the page's style.
+//! Charts as inline SVG: bar groups and lines. Colours and fonts are in the page's style sheet.
 
 use crate::{escape, scale::Scale};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 250.0;
-/// Room for the numbers of the axis, at least.
+/// Minimum space for the numbers of the axis.
 const LEFT: f64 = 72.0;
-/// Between a number and the plot.
+/// Space between a number and the plot.
 const GAP: f64 = 8.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
 const UP: (f64, f64) = (HEIGHT - BOTTOM, TOP);
-/// About as wide as a letter.
+/// Approximate width of a letter.
 const LETTER: f64 = 8.4;
-/// Letters of a name below a group, where names are slanted.
+/// Maximum letters of a slanted group name.
 const NAME_LETTERS: usize = 26;
-/// More room below, for slanted names.
+/// Additional space below for slanted names.
 const SLANTED: f64 = 110.0;
 
-/// What an axis shows and how its numbers are written.
+/// Name and number format of an axis.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// Name, with its unit.
     pub name: &'static str,
-    /// Writes a number at a tick and where a mark is pointed at.
+    /// Formats a number at a tick and in a tooltip.
     pub format: fn(f64) -> String,
 }
 
 /// One bar in every group.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: String,
-    /// Its value in each group.
+    /// Value in each group.
     pub values: Vec<f64>,
 }
 
 /// A line through points.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: String,
-    /// The points, by rising x.
+    /// Points by ascending x.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Groups of bars from zero, up or down, one bar of each series in every group.
+/// Draws groups of bars from zero, up or down, with one bar per series.
 pub fn bar_chart(groups: &[&str], series: &[Series], y: Axis) -> String {
     let all = series.iter().flat_map(|series| series.values.iter().copied());
     let scale = Scale::about(0.0, all, UP);
@@ -69,7 +69,7 @@ pub fn bar_chart(groups: &[&str], series: &[Series], y: Axis) -> String {
     figure(y.name, &names, &svg, if slanted { HEIGHT + SLANTED - BOTTOM } else { HEIGHT })
 }
 
-/// The name below a group: flat, or slanted where names would touch each other.
+/// Draws the name below a group: flat, or slanted if names would overlap.
 fn group_name(x: f64, name: &str, slanted: bool) -> String {
     let y = HEIGHT - BOTTOM + 18.0;
     if !slanted {
@@ -82,7 +82,8 @@ fn group_name(x: f64, name: &str, slanted: bool) -> String {
     )
 }
 
-/// Lines over a common x. The vertical axis shows at least the range `least`, and starts where that does.
+/// Draws lines over a common x. The y axis starts at `least.0` and shows at least the range
+/// `least`.
 pub fn line_chart(lines: &[Line], x: Axis, y: Axis, least: (f64, f64)) -> String {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
     let scale = Scale::about(least.0, points().map(|(_, y)| y).chain([least.1]), UP);
@@ -105,7 +106,7 @@ pub fn line_chart(lines: &[Line], x: Axis, y: Axis, least: (f64, f64)) -> String
     figure(y.name, &names, &svg, HEIGHT)
 }
 
-/// Where the plot begins: the widest number of its axis has room before it.
+/// Returns the left edge of the plot, which leaves space for the widest number of the axis.
 fn left_of(scale: &Scale, axis: Axis) -> f64 {
     let letters = scale.ticks().into_iter().map(|tick| (axis.format)(tick).chars().count()).max();
     LEFT.max(GAP + LETTER * (letters.unwrap_or(0) + 1) as f64)
@@ -134,7 +135,7 @@ fn label(x: f64, y: f64, anchor: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape(text))
 }
 
-/// A bar from the place of zero to that of its value.
+/// Draws a bar from zero to its value.
 fn bar(series: usize, (x, width): (f64, f64), (zero, at): (f64, f64), title: &str) -> String {
     let (width, y, height, title) = (width - 2.0, at.min(zero), (zero - at).abs(), escape(title));
     format!(
@@ -160,7 +161,7 @@ mod tests {
     const PLAIN: Axis = Axis { name: "share", format: |value| format!("{value}") };
 
     #[test]
-    fn long_numbers_of_an_axis_have_room() {
+    fn long_axis_numbers_are_not_clipped() {
         let start = |value: f64, format: fn(f64) -> String| {
             let svg = bar_chart(
                 &["a"],
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tallest_bar_is_in_proportion() {
+    fn bars_are_proportional() {
         let series = Series { name: "a<b".to_owned(), values: vec![1.0, 0.5] };
         let svg = bar_chart(&["x", "y"], &[series], PLAIN);
         let full = HEIGHT - BOTTOM - TOP;
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_hangs_from_the_line_of_zero() {
+    fn negative_bars_start_at_zero() {
         let series = Series { name: "gain".to_owned(), values: vec![1.0, -1.0] };
         let svg = bar_chart(&["x", "y"], &[series], PLAIN);
         let (zero, half) = ((TOP + HEIGHT - BOTTOM) / 2.0, (HEIGHT - BOTTOM - TOP) / 2.0);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_touch_are_slanted_and_whole_where_they_are_pointed_at() {
+    fn overlapping_names_are_slanted_with_full_tooltips() {
         let name = "paper buddy 150 with a codec of its own";
         let svg = bar_chart(&[name; 9], &[], PLAIN);
         assert_eq!(svg.matches("rotate(-32)").count(), 9);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_run_from_edge_to_edge_and_nothing_is_drawn_of_nothing() {
+    fn lines_span_the_plot_and_empty_charts_are_empty() {
         let line = Line { name: "l".to_owned(), points: vec![(0.0, 1.0), (2.0, 2.0)] };
         let rounded = Axis { name: "share", format: |value| format!("{value:.1}") };
         let svg = line_chart(&[line], PLAIN, rounded, (1.0, 1.1));

@@ -1,15 +1,15 @@
-//! Size classes as colours: blue for compressible to red for not, as in the paper.
+//! Size classes as colours: blue for compressible to red for incompressible, as in the paper.
 
 use buddy_core::{Histogram, SizeClass};
 
 use crate::{count, share};
 
-/// What a class means, in a word or two.
+/// Describes a class in a word or two.
 pub(crate) fn meaning(class: SizeClass) -> &'static str {
     ["zero, 0 B", "8 B", "1 sector, 32 B", "2 sectors, 64 B", "3 sectors, 96 B", "raw, 128 B"][class.index()]
 }
 
-/// A bar whose parts are the shares of the classes.
+/// Renders a bar with the shares of the classes.
 pub fn class_bar(histogram: &Histogram) -> String {
     let entries = histogram.entries().max(1) as f64;
     let part = |class: SizeClass| {
@@ -27,7 +27,7 @@ pub fn class_bar(histogram: &Histogram) -> String {
     format!("<span class=\"bar\">{}</span>", SizeClass::ALL.map(part).concat())
 }
 
-/// The colours and what they mean.
+/// Renders the legend of the classes.
 pub fn class_legend() -> String {
     let item = |class: SizeClass| format!("<li><i class=\"c{}\"></i>{}</li>", class.index(), meaning(class));
     format!("<ul class=\"legend\">{}</ul>\n", SizeClass::ALL.map(item).concat())

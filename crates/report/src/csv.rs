@@ -1,13 +1,13 @@
-//! Tables for other programs: comma-separated values, numbers as they are.
+//! Comma-separated values, with unformatted numbers.
 
-/// A cell: a text is quoted where it must be, a number is as short as it can be without loss.
+/// A cell. Texts are quoted if needed; numbers are as short as possible without loss.
 pub(crate) enum Value {
     Text(String),
     Number(f64),
     Whole(u64),
 }
 
-/// Lines of cells under a line of names.
+/// Renders rows below a header line.
 pub(crate) fn csv(names: &[&str], rows: impl Iterator<Item = Vec<Value>>) -> String {
     let mut text = names.join(",") + "\n";
     for row in rows {

@@ -1,19 +1,20 @@
-//! Text for a terminal of a given width: sentences that wrap, and tables that leave columns out and shorten names.
+//! Text for a terminal of a given width: wraps sentences, omits columns and shortens names of
+//! tables.
 
 use crate::{Cell, Table, names::shorten_apart};
 
-/// Characters that names keep before a column is left out instead.
+/// Names are shortened to this many characters before columns are omitted.
 const NAME_CHARS: usize = 28;
-/// Characters that names keep at least.
+/// Minimum characters of a shortened name.
 const LEAST_NAME: usize = 10;
 
-/// Breaks lines at spaces so that none is longer than `width` where it can be.
+/// Wraps lines at spaces to at most `width` characters; longer words stay whole.
 pub fn wrap(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
     let line = |line: &str| {
         let mut lines: Vec<String> = vec![String::new()];
         for word in line.split(' ') {
-            let last = lines.last_mut().expect("there is always a last one");
+            let last = lines.last_mut().expect("never empty");
             if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
                 lines.push(word.to_owned());
             } else {
@@ -27,8 +28,8 @@ pub fn wrap(text: &str, width: Option<usize>) -> String {
 }
 
 impl Table {
-    /// The table in at most `width` columns of text: first what has nothing in it and then the rest of the `spare` columns are left
-    /// out, in their order; then names, the first column, are shortened so that they stay apart.
+    /// Renders the table in at most `width` columns of text. Omits empty `spare` columns, then the
+    /// others in order, then shortens the names in the first column such that they stay distinct.
     pub fn to_text_within(&self, width: Option<usize>, spare: &[&str]) -> String {
         let Some(width) = width else { return self.to_text() };
         let mut table = self.clone();
@@ -52,7 +53,7 @@ impl Table {
         text
     }
 
-    /// The same table without the columns of these names in which no cell says anything.
+    /// Removes those of these columns that are empty.
     #[must_use]
     pub fn without_empty(mut self, names: &[&str]) -> Self {
         for name in names {
@@ -70,7 +71,7 @@ impl Table {
         self.rows.iter().chain(&self.total).all(|row| matches!(row[at].shown(), "" | "-"))
     }
 
-    /// Whether there was such a column.
+    /// Removes a column; returns whether it existed.
     fn remove_column(&mut self, name: &str) -> bool {
         let Some(at) = self.columns.iter().position(|column| column.name == name) else { return false };
         self.columns.remove(at);
@@ -78,7 +79,7 @@ impl Table {
         true
     }
 
-    /// Characters of all columns but the first, with what stands between them.
+    /// Returns the width of all columns but the first, with separators.
     fn others_width(&self) -> usize {
         (1..self.columns.len()).map(|column| self.width_of(column) + 2).sum()
     }
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_and_says_what_it_leaves_out() {
+    fn a_table_fits_and_names_omitted_columns() {
         for width in [20, 30, 40, 50, 60, 80] {
             let text = table().to_text_within(Some(width), &["kind", "overflow"]);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");

@@ -1,9 +1,9 @@
-//! Numbers and texts as people read them.
+//! Formatting of numbers and texts for readers.
 
 use buddy_core::Unit;
 pub use buddy_core::binary_size as bytes;
 
-/// A count with a thin gap between thousands: `1 234 567`.
+/// Formats a count with thin spaces between thousands: `1 234 567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -16,12 +16,12 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A ratio with two digits behind the point: `1.33x`.
+/// Formats a ratio with two decimals: `1.33x`.
 pub fn ratio(ratio: f64) -> String {
     format!("{ratio:.2}x")
 }
 
-/// A share in percent. Nothing is `-`, and neither end is reached by rounding.
+/// Formats a share in percent. Zero is `-`; rounding never gives 0% or 100%.
 pub fn share(share: f64) -> String {
     match share * 100.0 {
         0.0 => "-".to_owned(),
@@ -31,7 +31,7 @@ pub fn share(share: f64) -> String {
     }
 }
 
-/// A number in its unit.
+/// Formats a number in its unit.
 pub fn number(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ratio => ratio(value),
@@ -43,7 +43,7 @@ pub fn number(unit: Unit, value: f64) -> String {
     }
 }
 
-/// The same at the tick of an axis: as short as it can be.
+/// Formats a number at the tick of an axis, as short as possible.
 pub(crate) fn tick(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ratio => format!("{}x", plain(value)),
@@ -53,7 +53,7 @@ pub(crate) fn tick(unit: Unit, value: f64) -> String {
     }
 }
 
-/// A share in percent with three digits that count, and two at most behind the point.
+/// Formats a share in percent with three significant digits and at most two decimals.
 fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0%".to_owned(),
@@ -72,7 +72,7 @@ fn decimal_bytes(bytes: f64) -> String {
     }
 }
 
-/// Three digits that count, without zeros at the end.
+/// Formats with three significant digits, without trailing zeros.
 fn plain(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { "-".to_owned() };
@@ -82,7 +82,7 @@ fn plain(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Text that is safe anywhere in HTML, control characters made visible.
+/// Escapes text for HTML and makes control characters visible.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_have_binary_units() {
         let sizes = [0, 1023, 1024, 1536, (1 << 20) - 1, 4 << 30, u64::MAX].map(bytes);
         assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "4.0 GiB", "16384.0 PiB"]);
         assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn no_markup_gets_through() {
+    fn markup_is_escaped() {
         assert_eq!(escape("<a href='x'>&\"\n\u{1b}["), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\\n\\u{1b}[");
     }
 }

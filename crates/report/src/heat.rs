@@ -1,17 +1,18 @@
-//! The paper's spatial picture: 64 entries of a page along x, pages down y, the size class as colour.
+//! The paper's spatial heat map: 64 entries of a page along x, pages down y, the size class as
+//! colour.
 
 use buddy_core::{PageMap, SizeClass};
 
 use crate::{count, escape};
 
-/// A heat map with its title and a remark. The script draws it when it comes into view.
+/// Renders a heat map with its title and a remark. The script draws it when it scrolls into view.
 pub fn heat_map(title: &str, remark: &str, map: &PageMap) -> String {
     let (rows, pages) = (map.rows().len(), map.pages());
     let shown = match map.is_whole() {
         true => format!("{} pages", count(pages)),
         false => format!("{} of {} pages", count(rows as u64), count(pages)),
     };
-    // A row is two pixels high where there is room, and small arrays are still seen.
+    // Two pixels per row if they fit; small arrays stay visible.
     let height = (rows * 2).clamp(16, 320);
     let [title, remark] = [title, remark].map(escape);
     format!(
@@ -24,7 +25,7 @@ pub fn heat_map(title: &str, remark: &str, map: &PageMap) -> String {
     )
 }
 
-/// Several maps as one, in order: `rows` rows evenly spread over the pages of all of them, each the nearest
+/// Stacks several maps in order: `rows` rows evenly spread over all their pages, each the nearest
 /// sampled row.
 pub fn stack_maps(maps: &[&PageMap], rows: usize) -> PageMap {
     let pages: u64 = maps.iter().map(|map| map.pages()).sum();
@@ -41,7 +42,7 @@ pub fn stack_maps(maps: &[&PageMap], rows: usize) -> PageMap {
     PageMap::new(pages, (0..rows).map(row))
 }
 
-/// The last sampled row at or before a page.
+/// Returns the last sampled row at or before a page.
 fn nearest(map: &PageMap, page: u64) -> &[SizeClass] {
     let index = u128::from(page) * map.rows().len() as u128 / u128::from(map.pages().max(1));
     map.rows().nth(index as usize).unwrap_or_default()
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_says_how_much_it_shows() {
+    fn a_map_states_its_sampled_pages() {
         let html = heat_map("<w>", "bpc", &map(2000, &["05", "50"]));
         assert!(html.contains("2 of 2\u{202f}000 pages") && html.contains("data-rows=\"05,50\""));
         assert!(html.contains("<b title=\"&lt;w&gt;\">&lt;w&gt;</b>"));

@@ -1,9 +1,9 @@
-//! Records to tables, pictures and one self-contained HTML page. It runs nothing and needs no network.
+//! Renders records as tables, pictures and one self-contained HTML page.
 //!
-//! A page is a [`Page`] of sections, and a section is HTML from the pieces: [`cards`], [`Table`], [`bar_chart`],
-//! [`line_chart`], [`class_bar`] and [`heat_map`]. Every piece is a function of its data alone. One style sheet
-//! and one script, both written by hand, are part of every page. A [`Figure`](buddy_core::Figure) brings its own pieces:
-//! [`study_page`] puts figures together, [`figure_files`] draws them as SVG.
+//! A page is a [`Page`] of sections, and a section is HTML from the pieces: [`cards`], [`Table`],
+//! [`bar_chart`], [`line_chart`], [`class_bar`] and [`heat_map`]. Every piece is a function of its
+//! data alone. One hand-written style sheet and script are part of every page. [`study_page`]
+//! combines [figures](buddy_core::Figure), and [`figure_files`] draws them as SVG.
 
 #![forbid(unsafe_code)]
 

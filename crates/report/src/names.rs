@@ -1,23 +1,24 @@
-//! Names of arrays in tables: layers that differ only in their numbers as one, and long names shortened apart.
+//! Names of arrays in tables: groups layers that differ only in their numbers, and shortens long
+//! names.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// What stands between the parts of a name.
+/// Separators of the parts of a name.
 const SEPARATORS: [char; 8] = ['.', '/', ':', '_', '-', '[', ']', ' '];
-/// Runs of numbers that are spelled out; more of them are shown by their ends.
+/// Maximum runs of numbers that are written out; more are shown by their ends.
 const MOST_RUNS: usize = 4;
 
-/// A name in pieces, its numbers apart: `model.layers.7.weight` is `model.layers.`, 7 and `.weight`.
+/// A name split at its numbers: `model.layers.7.weight` is `model.layers.`, 7 and `.weight`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Numbered {
-    /// The texts around the numbers, one more than there are numbers.
+    /// Texts around the numbers, one more than there are numbers.
     pub(crate) texts: Vec<String>,
-    /// Its numbers, each a whole part of the name.
+    /// Numbers that are whole parts of the name.
     pub(crate) numbers: Vec<u64>,
 }
 
 impl Numbered {
-    /// Takes a name apart.
+    /// Splits a name.
     pub(crate) fn new(name: &str) -> Self {
         let (mut texts, mut numbers) = (vec![String::new()], Vec::new());
         for part in name.split_inclusive(SEPARATORS) {
@@ -29,13 +30,14 @@ impl Numbered {
                     numbers.push(number);
                     texts.push(part[word.len()..].to_owned());
                 }
-                _ => texts.last_mut().expect("there is always a last one").push_str(part),
+                _ => texts.last_mut().expect("never empty").push_str(part),
             }
         }
         Self { texts, numbers }
     }
 
-    /// One name for several that differ only in their numbers: `model.layers.[0-31].weight`.
+    /// Returns one name for several that differ only in their numbers:
+    /// `model.layers.[0-31].weight`.
     pub(crate) fn together(members: &[&Self]) -> String {
         let Some(first) = members.first() else { return String::new() };
         let mut name = first.texts[0].clone();
@@ -51,7 +53,7 @@ impl Numbered {
     }
 }
 
-/// Numbers as runs: `0-3,7`. Many runs are shown by their ends: `0…62`.
+/// Formats numbers as runs: `0-3,7`. Many runs are shown by their ends: `0…62`.
 fn runs(numbers: &BTreeSet<u64>) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {
@@ -70,12 +72,12 @@ fn runs(numbers: &BTreeSet<u64>) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-/// A long name with its middle left out: both ends tell names apart.
+/// Shortens a long name in the middle, since both ends distinguish names.
 pub(crate) fn shorten(name: &str, most: usize) -> String {
     cut(name, most, most / 2)
 }
 
-/// The first `start` characters of a long name and as many of its last as there is room for.
+/// Keeps the first `start` characters of a long name and the last ones that fit.
 fn cut(name: &str, most: usize, start: usize) -> String {
     let safe: Vec<char> = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if safe.len() <= most {
@@ -85,7 +87,7 @@ fn cut(name: &str, most: usize, start: usize) -> String {
     safe[..start].iter().chain(&['…']).chain(&safe[safe.len() - end..]).collect()
 }
 
-/// A long name of a group without what stands before its first range, which stays: `…[0-31].mlp.down_proj.weight`.
+/// Drops the part of a group's name before its first range: `…[0-31].mlp.down_proj.weight`.
 fn cut_to_range(name: &str, most: usize) -> String {
     let Some(at) = name.find('[').filter(|_| name.chars().count() > most) else {
         return cut(name, most, most / 3);
@@ -95,8 +97,8 @@ fn cut_to_range(name: &str, most: usize) -> String {
     cut(&rest, most, if range + 8 < most { range } else { most / 3 })
 }
 
-/// Names of at most `most` characters, at least 8, that differ wherever the given ones do: cut where that tells them apart, and
-/// numbered where no cut does.
+/// Shortens names to at most `most` characters, at least 8, such that distinct names stay distinct;
+/// numbers them if no cut achieves that.
 pub(crate) fn shorten_apart(names: &[String], most: usize) -> Vec<String> {
     let most = most.max(8);
     let all: HashSet<&String> = names.iter().collect();
@@ -107,7 +109,7 @@ pub(crate) fn shorten_apart(names: &[String], most: usize) -> Vec<String> {
     [ranges].into_iter().chain(cuts).find(differ).unwrap_or_else(|| number(names, most))
 }
 
-/// Names cut at their end, with a number where another one is cut the same.
+/// Cuts names at the end, and numbers equal results.
 fn number(names: &[String], most: usize) -> Vec<String> {
     let mut taken: HashMap<String, &String> = HashMap::new();
     let mut all = Vec::with_capacity(names.len());
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_one_name_with_their_range() {
+    fn layers_are_merged_into_one_name_with_a_range() {
         let layers: Vec<String> =
             (0..32).map(|layer| format!("model.layers.{layer}.mlp.down_proj.weight")).collect();
         let layers: Vec<&str> = layers.iter().map(String::as_str).collect();
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn shortened_names_keep_both_ends_and_stay_apart() {
+    fn shortened_names_keep_both_ends_and_stay_distinct() {
         assert_eq!(shorten("encoder.layer.0.attention.self.query.weight", 20), "encoder.la…ry.weight");
         assert_eq!(shorten("short", 20), "short");
         let long = ["model.layers.[0-31].post_attention_layernorm.weight".to_owned()];

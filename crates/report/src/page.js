@@ -1,6 +1,6 @@
 "use strict";
 
-// A click on a column's head sorts the rows below it: numbers by their data-key, texts by themselves.
+// A click on a column header sorts the rows: numbers by data-key, texts by their text.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.querySelectorAll("thead tr:last-child th")];
   const body = table.tBodies[0];
@@ -20,7 +20,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   }));
 }
 
-// Heat maps: one pixel per entry, drawn when they come into view, in the page's own colours.
+// Heat maps: one pixel per entry, drawn when scrolled into view, in the page's colours.
 const CLASSES = ["zero, 0 B", "8 B", "1 sector, 32 B", "2 sectors, 64 B", "3 sectors, 96 B", "raw, 128 B"];
 const colours = () => {
   const style = getComputedStyle(document.documentElement);
@@ -72,8 +72,8 @@ for (const canvas of canvases) {
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach(draw));
 
-// The threshold: targets are chosen again from the histograms, as `buddy profile` does with the policy allocation-16x.
-// Of each codec's data: allocation, snapshot, entries by class. A target holds the classes up to its own.
+// The threshold slider: recomputes targets from the histograms, like `buddy profile` with policy allocation-16x.
+// Data per codec: allocation, snapshot, entries by class. A target fits the classes up to its own.
 const TARGETS = [
   { name: "16x", bytes: 8, holds: 2 }, { name: "4x", bytes: 32, holds: 3 }, { name: "2x", bytes: 64, holds: 4 },
   { name: "4/3x", bytes: 96, holds: 5 }, { name: "1x", bytes: 128, holds: 6 },
@@ -102,7 +102,7 @@ function assign(allocations, threshold) {
     if (all <= 4 * device()) break;
     one.target = TARGETS[1];
   }
-  // An allocation without entries in a snapshot is not alive there.
+  // An allocation without entries in a snapshot is not live there.
   const snapshots = allocations[0]?.length ?? 0;
   const each = (value) => Array.from({ length: snapshots }, (_, s) => total(chosen.map((one) => value(one, total(one.snapshots[s]), s))));
   const [alive, used] = [each((_, entries) => entries * 128), each((one, entries) => entries * one.target.bytes)];

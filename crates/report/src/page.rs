@@ -17,18 +17,18 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page with a title and a sentence below it.
+    /// Creates a page with a title and a sentence below it.
     pub fn new(title: &str, lead: &str) -> Self {
         Self { title: escape(title), lead: escape(lead), body: String::new(), data: String::new() }
     }
 
-    /// Adds a section with a heading, a remark below it (either may be empty) and HTML from the pieces.
+    /// Adds a section with a heading, a remark (either may be empty) and HTML.
     #[must_use]
     pub fn section(self, heading: &str, remark: &str, html: &str) -> Self {
         self.part("", heading, remark, html)
     }
 
-    /// The same with a name that links can point at.
+    /// Adds a section with an anchor.
     #[must_use]
     pub fn part(mut self, id: &str, heading: &str, remark: &str, html: &str) -> Self {
         match id.is_empty() {
@@ -46,17 +46,17 @@ impl Page {
         self
     }
 
-    /// The page's data as JSON, which a button at its head saves under the name `file`.
+    /// Embeds the page's data as JSON, which a button saves under the name `file`.
     #[must_use]
     pub fn data(self, file: &str, json: &str) -> Self {
-        // In JSON, `<` occurs in texts alone, and no text may end the element.
+        // In JSON `<` occurs only in texts, and no text may end the element.
         let (file, json) = (escape(file), json.replace('<', "\\u003c"));
         let data =
             format!("<script type=\"application/json\" id=\"record\" data-file=\"{file}\">{json}</script>\n");
         Self { data, ..self }
     }
 
-    /// The whole file. `tool` made the record that it shows. The policy in its head forbids every connection.
+    /// Renders the whole file. `tool` made the record. The content policy forbids every connection.
     pub fn render(&self, tool: &str) -> String {
         let Self { title, lead, body, data } = self;
         let tool = escape(tool);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_data_is_whole_and_ends_no_element() {
+    fn embedded_data_is_complete_and_escaped() {
         let json = "{\"name\":\"</script><b>\",\"n\":1.5}";
         let page = Page::new("t", "l").data("t.json", json).render("buddy");
         let (_, rest) = page.split_once("data-file=\"t.json\">").unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_printed_page_is_light_and_has_no_box_to_scroll() {
+    fn a_printed_page_is_light_without_scroll_boxes() {
         let page = Page::new("t", "l").render("buddy");
         let (screen, print) = page.split_once("@media print").unwrap();
         assert!(!screen.contains("@media (prefers-color-scheme: dark)"), "dark is for screens");

@@ -1,9 +1,9 @@
-//! From values to places on a chart, with round numbers at its ticks.
+//! Maps values to positions on a chart, with round tick values.
 
-/// How many lines across a chart are about right.
+/// Desired number of ticks.
 const TICKS: f64 = 5.0;
 
-/// An axis in pixels. Equal steps of it are equal differences, or equal factors.
+/// An axis in pixels, linear or logarithmic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     from: f64,
@@ -15,7 +15,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// From `base` to round numbers beyond all values: above it, and below it where a value is less.
+    /// Creates a linear scale from `base` to round numbers beyond all values, also below it if a
+    /// value is smaller.
     pub(crate) fn about(base: f64, values: impl Iterator<Item = f64>, (start, end): (f64, f64)) -> Self {
         let known = values.filter(|value| value.is_finite());
         let (least, most) = known.fold((base, base), |(least, most), v| (least.min(v), most.max(v)));
@@ -25,7 +26,7 @@ impl Scale {
         Self { from: base - below * step, to: base + above * step, step, start, end, log: false }
     }
 
-    /// From the least to the largest value.
+    /// Creates a linear scale from the smallest to the largest value.
     pub(crate) fn across(values: impl Iterator<Item = f64> + Clone, (start, end): (f64, f64)) -> Self {
         let from = values.clone().fold(f64::INFINITY, f64::min);
         let to = values.fold(f64::NEG_INFINITY, f64::max);
@@ -33,7 +34,7 @@ impl Scale {
         Self { from, to, step: round_step((to - from) / TICKS), start, end, log: false }
     }
 
-    /// Equal factors, from the least to the largest positive value and a little more.
+    /// Creates a logarithmic scale slightly beyond the smallest and largest positive values.
     pub(crate) fn factors(values: impl Iterator<Item = f64> + Clone, (start, end): (f64, f64)) -> Self {
         let known = values.filter(|value| value.is_finite() && *value > 0.0);
         let from = known.clone().fold(f64::INFINITY, f64::min);
@@ -42,7 +43,7 @@ impl Scale {
         Self { from, to, step: 0.0, start, end, log: true }
     }
 
-    /// Where a value is; what lies outside is put at the end.
+    /// Returns the position of a value, clamped to the axis.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let share = match self.log {
             true => (value / self.from).ln() / (self.to / self.from).ln(),
@@ -52,7 +53,7 @@ impl Scale {
         self.start + (self.end - self.start) * share
     }
 
-    /// Round values on it.
+    /// Returns round tick values.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         if self.log {
             return self.powers();
@@ -62,7 +63,7 @@ impl Scale {
         (0..=count).map(|i| (first + f64::from(i)) * self.step).collect()
     }
 
-    /// 1, 2 and 5 times powers of ten; finer where that gives too few, powers alone where too many.
+    /// Returns 1, 2 and 5 times powers of ten; finer if too few, powers alone if too many.
     fn powers(&self) -> Vec<f64> {
         let (low, high) = (self.from.log10().floor() as i32, self.to.log10().ceil() as i32);
         let inside = |steps: &[f64]| -> Vec<f64> {
@@ -79,7 +80,7 @@ impl Scale {
     }
 }
 
-/// The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `step`.
+/// Returns the smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `step`.
 fn round_step(step: f64) -> f64 {
     if !step.is_finite() || step <= 0.0 {
         return 1.0;
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_less_than_the_base_has_room_below_it() {
+    fn values_below_the_base_are_on_the_axis() {
         let scale = Scale::about(0.0, [-3.0, 1.0].into_iter(), (100.0, 0.0));
         assert_eq!((scale.at(-3.0), scale.at(0.0), scale.at(1.0)), (100.0, 25.0, 0.0));
         let scale = Scale::about(1.0, [0.5, 0.75].into_iter(), (100.0, 0.0));
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_factors_are_equally_far() {
+    fn equal_factors_have_equal_distances() {
         let scale = Scale::factors([1.0, 100.0 / 1.05].into_iter(), (0.0, 200.0));
         assert!((scale.at(10.0) - 100.0).abs() < 1e-9);
         assert_eq!((scale.at(0.0), scale.at(f64::NAN), scale.at(1e9)), (0.0, 0.0, 200.0));

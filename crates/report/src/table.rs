@@ -1,30 +1,30 @@
-//! One table, for the terminal and for a page.
+//! A table for the terminal and for a page.
 
 use buddy_core::visible;
 
 use crate::escape;
 
-/// Which side of a column its cells lie on.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Flush left, for texts.
+    /// Left, for texts.
     Left,
-    /// Flush right, for numbers.
+    /// Right, for numbers.
     Right,
 }
 
-/// The head of a column.
+/// Header of a column.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// What stands at its head.
+    /// Name.
     pub name: &'static str,
-    /// What it and its neighbours of the same group belong to; may be empty.
+    /// Name of the group that it and its neighbours belong to; may be empty.
     pub group: &'static str,
-    /// How its cells lie.
+    /// Alignment of its cells.
     pub align: Align,
 }
 
-/// One cell: a text for a terminal, and what a page shows and sorts by instead.
+/// A cell: its text for a terminal, and its HTML and sort key for a page.
 #[derive(Debug, Clone, Default)]
 pub struct Cell {
     text: String,
@@ -33,32 +33,32 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A text, which is also what it is sorted by.
+    /// Creates a text cell, sorted by its text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: visible(&text.into()).into_owned(), ..Self::default() }
     }
 
-    /// A number, shown as `text` and sorted by its value.
+    /// Creates a number cell, shown as `text` and sorted by its value.
     pub fn number(value: f64, text: impl Into<String>) -> Self {
         Self { key: Some(value), ..Self::text(text) }
     }
 
-    /// What a terminal shows.
+    /// Returns the text for a terminal.
     pub(crate) fn shown(&self) -> &str {
         &self.text
     }
 
-    /// Shows this HTML on a page instead of the text.
+    /// Sets the HTML that a page shows instead of the text.
     #[must_use]
     pub fn with_html(self, html: String) -> Self {
         Self { html: Some(html), ..self }
     }
 }
 
-/// Rows under columns; the last row may be a total, which stays last however the others are sorted.
+/// Rows under columns. Total rows stay last in any order.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// The columns, each with its head.
+    /// The columns.
     pub columns: Vec<Column>,
     /// The rows, each with a cell for every column.
     pub rows: Vec<Vec<Cell>>,
@@ -67,7 +67,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table in columns of text.
+    /// Renders the table as columns of text.
     pub fn to_text(&self) -> String {
         let heads: Vec<Cell> = self.columns.iter().map(|column| Cell::text(column.name)).collect();
         let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width_of(column)).collect();
@@ -82,7 +82,7 @@ impl Table {
         text
     }
 
-    /// Characters of the widest cell of a column, its head included.
+    /// Returns the width of a column, including its header.
     pub(crate) fn width_of(&self, column: usize) -> usize {
         let cells = self.rows.iter().chain(&self.total).map(|row| row[column].text.chars().count());
         cells.chain([self.columns[column].name.chars().count()]).max().unwrap_or(0)
@@ -97,7 +97,7 @@ impl Table {
         cells.join("  ").trim_end().to_owned()
     }
 
-    /// The table as HTML; a click on a head sorts it.
+    /// Renders the table as HTML; a click on a header sorts it.
     pub fn to_html(&self) -> String {
         let heads: String =
             self.columns.iter().enumerate().map(|(i, column)| self.html_head(i, column)).collect();
@@ -111,7 +111,7 @@ impl Table {
         )
     }
 
-    /// The row of group names above the heads; nothing if no column has a group.
+    /// Renders the row of group names; nothing if no column has a group.
     fn html_groups(&self) -> String {
         if self.columns.iter().all(|column| column.group.is_empty()) {
             return String::new();
@@ -140,7 +140,7 @@ impl Table {
         format!("<tr>{cells}</tr>\n")
     }
 
-    /// Numbers lie right, and the first column of a group has a line before it.
+    /// Numbers are right-aligned, and the first column of a group has a line before it.
     fn class(&self, index: usize, column: &Column) -> String {
         let first = index > 0 && self.columns[index - 1].group != column.group && !column.group.is_empty();
         let right = column.align == Align::Right;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn text_lines_up() {
+    fn text_columns_are_aligned() {
         insta::assert_snapshot!(table().to_text(), @r"
         name   ratio
         ────────────
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn html_escapes_texts_and_carries_keys() {
+    fn html_escapes_texts_and_has_sort_keys() {
         let html = table().to_html();
         assert!(
             html.contains("<td>&lt;w&gt;</td><td class=\"n first\" data-key=\"1.5\">1.50x</td>"),

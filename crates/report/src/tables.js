@@ -1,5 +1,5 @@
 
-// Saves a text as a file, out of the page itself.
+// Downloads a text as a file.
 function save(file, kind, text) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: kind }));
@@ -12,14 +12,14 @@ document.getElementById("save")?.addEventListener("click", () => {
   save(record.dataset.file, "application/json", record.textContent);
 });
 
-// The name of every column, with the group that it belongs to.
+// Column names with their groups.
 function columns(table) {
   const groups = [...table.querySelectorAll("thead .groups th")].flatMap((head) => Array(head.colSpan).fill(head.textContent));
   const heads = [...table.querySelectorAll("thead tr:last-child th")];
   return heads.map((head, i) => groups[i] ? `${groups[i]}: ${head.textContent}` : head.textContent);
 }
 
-// A table as CSV: numbers as they are, not as they are written.
+// A table as CSV, with unformatted numbers.
 function csv(table) {
   const quoted = (text) => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   const rows = [...table.tBodies, ...(table.tFoot ? [table.tFoot] : [])].flatMap((part) => [...part.rows]);
@@ -37,7 +37,7 @@ for (const table of document.querySelectorAll(".scroll > table.sortable")) {
   table.parentElement.after(line);
 }
 
-// On a phone, a table that is too wide stands with each row as a small table of its own: nothing is out of sight.
+// On phones, each row of a wide table becomes a small table, so that nothing is cut off.
 function stack() {
   for (const box of document.querySelectorAll(".scroll")) {
     const table = box.querySelector("table");
@@ -53,7 +53,7 @@ function stack() {
 addEventListener("resize", stack);
 stack();
 
-// On paper everything is open and every map is drawn.
+// For printing: unfold everything and draw every map.
 addEventListener("beforeprint", () => {
   for (const one of document.querySelectorAll("details:not(.deviation, .made)")) one.open = true;
   canvases.forEach(draw);

@@ -1,27 +1,27 @@
-//! What a terminal is shown of many arrays: those of a filter, layers together, in an order, as many as fit.
+//! Selection, grouping, order and number of rows shown on a terminal.
 
 use std::collections::HashMap;
 
 use crate::names::Numbered;
 
-/// How the rows of a table are chosen and shown. By default every one of them, layers together, in their own order.
+/// Selection and order of a table's rows. By default all of them, grouped, in their own order.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// Columns of the terminal; none where there is no limit.
+    /// Columns of the terminal; `None` for no limit.
     pub width: Option<usize>,
-    /// What the rows are sorted by; none keeps their order.
+    /// Sort key; `None` keeps the order.
     pub sort: Option<SortBy>,
-    /// How many rows are shown at most.
+    /// Maximum number of rows.
     pub top: Option<usize>,
-    /// Only names that hold this text, or fit it where it has `*` or `?`; all where it is empty.
+    /// Show only names that contain this text, or match it if it has `*` or `?`; empty shows all.
     pub filter: String,
-    /// Whether a table of codecs is wanted, where several were measured on everything.
+    /// Show a table of codecs if several were measured on everything.
     pub codecs: bool,
-    /// Every array by itself, without grouping what differs only in numbers.
+    /// Show every array by itself, without grouping.
     pub each: bool,
 }
 
-/// What rows are sorted by: names by themselves, numbers from the largest.
+/// Sort key: names ascending, numbers descending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SortBy {
     /// The name.
@@ -30,17 +30,17 @@ pub enum SortBy {
     Size,
     /// Bytes of device memory saved.
     Saved,
-    /// Bytes of data for each byte of device memory.
+    /// Bytes of data per byte of device memory.
     Ratio,
-    /// The share of entries that overflow.
+    /// Share of entries that overflow.
     Overflow,
 }
 
 impl SortBy {
-    /// Every order.
+    /// All keys.
     pub const ALL: [Self; 5] = [Self::Name, Self::Size, Self::Saved, Self::Ratio, Self::Overflow];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -52,16 +52,16 @@ impl SortBy {
     }
 }
 
-/// Arrays that are shown as one row.
+/// Arrays shown as one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// Their name, with the ranges of numbers in which they differ.
+    /// Common name, with the ranges of numbers.
     pub(crate) name: String,
-    /// Which they are.
+    /// Indices of the arrays.
     pub(crate) members: Vec<usize>,
 }
 
-/// What a group is sorted by.
+/// Sort keys of a group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measure {
     pub(crate) bytes: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Measure {
 }
 
 impl View {
-    /// Whether a name passes the filter.
+    /// Returns whether a name passes the filter.
     pub fn shows(&self, name: &str) -> bool {
         match self.filter.contains(['*', '?']) {
             true => fits(&self.filter, name),
@@ -79,8 +79,8 @@ impl View {
         }
     }
 
-    /// The rows of names that pass the filter, sorted; `top` is not applied yet. Names that differ only in their numbers are one
-    /// if `alike` is the same for them.
+    /// Returns the sorted rows of names that pass the filter, before `top` applies. Names that
+    /// differ only in their numbers are grouped if `alike` is equal.
     pub(crate) fn groups(
         &self,
         names: &[&str],
@@ -113,7 +113,7 @@ impl View {
     }
 }
 
-/// Groups in the order of their first members.
+/// Returns the groups in the order of their first members.
 fn together(names: &[&str], shown: &[usize], alike: impl Fn(usize) -> String) -> Vec<Group> {
     let parts: HashMap<usize, Numbered> =
         shown.iter().map(|&index| (index, Numbered::new(names[index]))).collect();
@@ -133,11 +133,11 @@ fn together(names: &[&str], shown: &[usize], alike: impl Fn(usize) -> String) ->
     groups.into_iter().map(group).collect()
 }
 
-/// Whether a text fits a pattern in which `*` is any text and `?` any character.
+/// Returns whether a text matches a pattern, in which `*` is any text and `?` any character.
 fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where the last star was, and what it has swallowed up to.
+    // Position of the last star, and the end of its match.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if p < pattern.len() && pattern[p] == '*' {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_only_in_numbers_is_one_row() {
+    fn names_that_differ_only_in_numbers_are_one_row() {
         assert_eq!(rows(&View::default()), ["embed", "layer.[0-1].up", "layer.[0-1].norm", "layer.2.up"]);
         let sorted = View { sort: Some(SortBy::Size), ..View::default() };
         assert_eq!(rows(&sorted), ["embed", "layer.[0-1].up", "layer.2.up", "layer.[0-1].norm"]);

@@ -14,11 +14,11 @@ use crate::{
     class_legend, count, heat_map, line_chart, names::shorten_apart, ratio, share, stack_maps,
 };
 
-/// Heat maps that are open when the page is; the rest are one click away.
+/// Heat maps shown at once; the rest are folded.
 const OPEN_MAPS: usize = 12;
-/// Characters of a name in the table; pointing at it shows the whole name.
+/// Characters of a name in the table; the tooltip has the full name.
 const NAME_CHARS: usize = 34;
-/// Rows of the picture of all memory.
+/// Rows of the heat map of all memory.
 const ALL_ROWS: usize = 512;
 
 pub(crate) const fn left(name: &'static str, group: &'static str) -> Column {
@@ -37,7 +37,7 @@ fn all_bytes(analysis: &Analysis) -> u64 {
     analysis.arrays.iter().map(|array| array.bytes).sum()
 }
 
-/// The page: summary, a sortable table, heat maps.
+/// Renders the page: summary, a sortable table, heat maps.
 pub fn analysis_page(record: &Record<Analysis>) -> String {
     let analysis = &record.data;
     Page::new("How compressible is it?", &lead(analysis))
@@ -49,11 +49,11 @@ pub fn analysis_page(record: &Record<Analysis>) -> String {
         .render(&record.tool)
 }
 
-const CHARTS_REMARK: &str = "Memory is cut into entries of 128 bytes. Each is compressed on its own and takes \
-    nothing, 8 bytes, or 1 to 4 sectors of 32 bytes. A higher threshold allows smaller targets: more capacity, and \
-    more entries that are fetched over the slower link to buddy memory.";
+const CHARTS_REMARK: &str = "Memory is split into entries of 128 bytes. Each is compressed separately to 0 bytes, 8 \
+    bytes, or 1 to 4 sectors of 32 bytes. A higher threshold allows larger targets: more capacity, and more \
+    entries that are fetched over the slower link to buddy memory.";
 const TABLE_REMARK: &str = "Optimistic is the ratio if every entry could have the best of eight sizes. The target \
-    fixes how much of each entry lies in device memory; overflow is the share of entries that need more. Click a \
+    fixes how much of each entry is in device memory; overflow is the share of entries that need more. Click a \
     column to sort.";
 const MAPS_REMARK: &str = "Each line is a page of 64 entries, pages run downwards in address order. Point at a map to \
     read it.";
@@ -117,7 +117,8 @@ fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// The ratio in all at other thresholds, as the paper studies it. Each array keeps the codec chosen for it.
+/// Returns the overall ratio at other thresholds, as studied in the paper. Each array keeps its
+/// codec.
 fn sweep(analysis: &Analysis) -> String {
     let thresholds = || (0..=12).map(|i| f64::from(i) * 0.05);
     let ratio_at = |outcome: fn(&ArrayAnalysis) -> &Outcome, threshold: f64| {
@@ -192,7 +193,7 @@ fn outcome_cells(fit: &Fit, target: Option<Target>) -> [Cell; 5] {
     ]
 }
 
-/// All memory first, then the largest arrays, then the rest folded away.
+/// Returns all memory first, then the largest arrays, then the rest folded.
 fn maps(analysis: &Analysis) -> String {
     let mut largest: Vec<&ArrayAnalysis> = analysis.arrays.iter().filter(|array| array.bytes > 0).collect();
     largest.sort_by_key(|array| std::cmp::Reverse(array.bytes));
@@ -207,7 +208,7 @@ fn maps(analysis: &Analysis) -> String {
     format!("{open}<details>{summary}<div class=\"maps\">{}</div></details>\n", each(folded))
 }
 
-/// The pages of an outcome; where the chosen codec is the paper's, those of the paper's.
+/// Returns the pages of the chosen codec; those of the paper's if they are the same.
 fn auto_pages(array: &ArrayAnalysis) -> Option<&PageMap> {
     array.auto.pages.as_ref().or(array.bpc.pages.as_ref())
 }

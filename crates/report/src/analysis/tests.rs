@@ -1,4 +1,4 @@
-//! The page is whole, safe and needs nothing; the text lines up.
+//! The page is complete, escaped and self-contained; the text is aligned.
 
 use buddy_core::{Dtype, Histogram};
 
@@ -39,12 +39,12 @@ fn analysis() -> Analysis {
 }
 
 #[test]
-fn text() {
+fn text_is_aligned() {
     insta::assert_snapshot!(analysis_text(&analysis(), &View::default()));
 }
 
 #[test]
-fn the_page_is_one_file_that_loads_nothing() {
+fn the_page_is_self_contained() {
     let page = analysis_page(&Record::new(analysis()));
     for outside in ["http:", "https:", "src=", "<link", "@import", "url(", "fetch("] {
         assert!(!page.contains(outside), "{outside}");
@@ -55,7 +55,7 @@ fn the_page_is_one_file_that_loads_nothing() {
 }
 
 #[test]
-fn every_tag_that_opens_closes() {
+fn every_tag_is_closed() {
     let page = analysis_page(&Record::new(analysis()));
     let body = &page[page.find("<body>").unwrap()..page.find("<script>").unwrap()];
     for tag in
@@ -69,12 +69,12 @@ fn every_tag_that_opens_closes() {
 #[test]
 fn a_map_for_each_codec_and_two_for_all() {
     let page = analysis_page(&Record::new(analysis()));
-    // Two of everything, two of the first array, one of the second, whose codecs agree.
+    // Two of all memory, two of the first array, one of the second, whose codecs agree.
     assert_eq!(page.matches("<canvas ").count(), 5);
 }
 
 #[test]
-fn a_terminal_of_eighty_columns_is_enough() {
+fn the_table_fits_eighty_columns() {
     let view = View { width: Some(80), ..View::default() };
     let text = analysis_text(&analysis(), &view);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -82,7 +82,7 @@ fn a_terminal_of_eighty_columns_is_enough() {
 }
 
 #[test]
-fn a_line_of_csv_for_each_array() {
+fn csv_has_a_line_per_array() {
     let text = analysis_csv(&analysis(), &View { filter: "zeros".to_owned(), ..View::default() });
     let mut lines = text.lines();
     let names = lines.next().unwrap().split(',').count();
@@ -92,7 +92,7 @@ fn a_line_of_csv_for_each_array() {
 }
 
 #[test]
-fn nothing_to_show_is_still_a_page() {
+fn an_empty_analysis_is_a_page() {
     let empty = Fit::total([].iter());
     let analysis = Analysis { threshold: 0.3, arrays: vec![], bpc: empty, auto: empty };
     assert!(analysis_page(&Record::new(analysis)).contains("nothing was read"));

@@ -1,4 +1,4 @@
-//! The analysis for a terminal and for other programs.
+//! The analysis for a terminal and as CSV.
 
 use buddy_core::{Analysis, ArrayAnalysis, Fit, SizeClass};
 
@@ -11,12 +11,12 @@ use crate::{
     wrap,
 };
 
-/// What a narrow terminal does without, the first first.
+/// Columns that a narrow terminal omits, in this order.
 const SPARE: [&str; 11] =
     ["zero", "b8", "s1", "s2", "s3", "raw", "optimistic", "type", "overflow", "target", "codec"];
 
-/// The table for a terminal: a row for each array, or for layers that differ only in their numbers, with the codec chosen for it and
-/// beside it the ratio of the paper's.
+/// Renders the table for a terminal: a row per array, or per group of layers that differ only in
+/// their numbers, with the chosen codec and the ratio of the paper's.
 pub fn analysis_text(analysis: &Analysis, view: &View) -> String {
     let mut columns = vec![
         left("array", ""),
@@ -44,7 +44,7 @@ pub fn analysis_text(analysis: &Analysis, view: &View) -> String {
     text
 }
 
-/// What it comes to, in words.
+/// Summarises the result in a sentence.
 fn summary(analysis: &Analysis) -> String {
     let all = all_bytes(analysis);
     let of = |fit: &Fit| format!("{} ({})", bytes(all.saturating_sub(fit.device_bytes)), ratio(fit.ratio));
@@ -58,7 +58,7 @@ fn summary(analysis: &Analysis) -> String {
     )
 }
 
-/// The rows, sorted; arrays of one type and size may be together.
+/// Returns the sorted rows; arrays of one type and size may be grouped.
 fn groups(analysis: &Analysis, view: &View) -> Vec<Group> {
     let names: Vec<&str> = analysis.arrays.iter().map(|array| array.name.as_str()).collect();
     let alike = |index: usize| {
@@ -121,7 +121,7 @@ fn cells(head: [String; 5], all: u64, auto: &Fit, bpc: &Fit) -> Vec<Cell> {
     cells
 }
 
-/// Bytes that are saved; `-` for none.
+/// Formats the bytes saved; `-` for none.
 pub(crate) fn saved(all: u64, device_bytes: u64) -> String {
     match all.saturating_sub(device_bytes) {
         0 => "-".to_owned(),
@@ -129,7 +129,7 @@ pub(crate) fn saved(all: u64, device_bytes: u64) -> String {
     }
 }
 
-/// What a group has of something: one value, two short ones, or how many.
+/// Describes the values of a group: one value, two short ones, or their number.
 pub(crate) fn several(values: impl Iterator<Item = String>) -> String {
     let mut different: Vec<String> = Vec::new();
     values.for_each(|value| {
@@ -145,7 +145,7 @@ pub(crate) fn several(values: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// A line for each array that the view shows, never grouped: sizes in bytes, shares from 0 to 1.
+/// Renders a CSV line per shown array, never grouped: sizes in bytes, shares from 0 to 1.
 pub fn analysis_csv(analysis: &Analysis, view: &View) -> String {
     const NAMES: [&str; 20] = [
         "file",

@@ -1,15 +1,15 @@
-//! Heat maps as SVG, for the file beside the page.
+//! Heat maps as SVG files.
 
 use buddy_core::{Heat, PageMap, SizeClass};
 
 use crate::{escape, stack_maps};
 
-/// Rows of a map in a file: enough to see regions and stripes.
+/// Rows of a map in a file, enough to show regions and stripes.
 const ROWS: usize = 96;
 const ACROSS: usize = 4;
 const CELL: (f64, f64) = (240.0, 170.0);
 
-/// All maps in rows of four.
+/// Draws all maps, four per row.
 pub(super) fn maps(heats: &[&Heat]) -> (f64, f64, String) {
     let place = |(index, heat): (usize, &&Heat)| {
         let (x, y) = ((index % ACROSS) as f64 * CELL.0, (index / ACROSS) as f64 * CELL.1);
@@ -30,7 +30,7 @@ pub(super) fn maps(heats: &[&Heat]) -> (f64, f64, String) {
     (CELL.0 * ACROSS as f64, CELL.1 * rows, inner)
 }
 
-/// One path for each class, a rectangle for each run of equal entries in a row.
+/// Draws one path per class, with a rectangle per run of equal entries in a row.
 pub(super) fn runs(map: &PageMap) -> String {
     let mut paths = vec![String::new(); SizeClass::ALL.len()];
     for (y, row) in map.rows().enumerate() {

@@ -1,10 +1,10 @@
-//! Tables as Markdown, for the pages of the documentation, and as columns of text.
+//! Tables as Markdown, for the documentation, and as columns of text.
 
 use buddy_core::{Grid, GridCell};
 
 use crate::{number, wrap};
 
-/// A table as Markdown; columns of numbers and of what begins with one are set flush right.
+/// Renders a table as Markdown; columns of numbers are right-aligned.
 pub fn grid_markdown(grid: &Grid) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let right = |column: usize| {
@@ -26,7 +26,7 @@ pub fn grid_markdown(grid: &Grid) -> String {
     format!("{head}|{}|\n{rows}", sides.collect::<Vec<_>>().join("|"))
 }
 
-/// A table in columns of text, for a terminal; numbers stand right.
+/// Renders a table as columns of text for a terminal; numbers are right-aligned.
 fn grid_text(grid: &Grid) -> String {
     let (lines, widths) = text_rows(grid);
     let is_text = |column: usize| grid.rows.iter().any(|row| matches!(row[column], GridCell::Text(_)));
@@ -42,7 +42,8 @@ fn grid_text(grid: &Grid) -> String {
     format!("{}{rule}\n{}", line(&lines[0]), lines[1..].iter().map(line).collect::<String>())
 }
 
-/// The same in at most `width` columns of text: `spare` columns are left out, the first of them first, and named below.
+/// Renders a table in at most `width` columns of text: omits `spare` columns in order, and names
+/// them below.
 pub fn grid_text_within(grid: &Grid, width: Option<usize>, spare: &[&str]) -> String {
     let Some(width) = width else { return grid_text(grid) };
     let (mut grid, mut left_out) = (grid.clone(), Vec::new());
@@ -62,7 +63,7 @@ pub fn grid_text_within(grid: &Grid, width: Option<usize>, spare: &[&str]) -> St
     format!("{}{}\n", grid_text(&grid), wrap(&note, Some(width)))
 }
 
-/// The heads and the rows as texts, and the width of each column.
+/// Returns the headers and rows as texts, and the width of each column.
 fn text_rows(grid: &Grid) -> (Vec<Vec<String>>, Vec<usize>) {
     let cell = |(cell, (_, unit)): (&GridCell, &(String, _))| match cell {
         GridCell::Number(value) => number(*unit, *value),
@@ -77,12 +78,12 @@ fn text_rows(grid: &Grid) -> (Vec<Vec<String>>, Vec<usize>) {
     (lines, widths)
 }
 
-/// Characters of a line, with two spaces between columns.
+/// Returns the characters of a line, with two spaces between columns.
 fn whole_width(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
 }
 
-/// A text that ends no cell.
+/// Escapes a text for a table cell.
 fn plain(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_narrow_terminal_does_without_spare_columns_and_says_so() {
+    fn a_narrow_terminal_omits_and_names_spare_columns() {
         let columns =
             ["program", "speed", "cycles", "ipc"].map(|name| (name.to_owned(), Unit::Number)).into();
         let rows = vec![vec!["cg".into(), 1.0.into(), 2.0.into(), 3.0.into()]];
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_their_unit_and_stand_right() {
+    fn numbers_have_units_and_are_right_aligned() {
         let columns = [("a|b", Unit::Number), ("ratio", Unit::Ratio), ("text", Unit::Number)];
         let columns = columns.map(|(name, unit)| (name.to_owned(), unit)).into();
         let rows =

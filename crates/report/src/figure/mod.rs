@@ -1,4 +1,4 @@
-//! Figures of the study: as parts of a page, and as SVG files beside it.
+//! Figures of the study, as parts of a page and as SVG files.
 
 mod map;
 mod markdown;
@@ -19,7 +19,7 @@ use buddy_core::{Chart, Figure, Grid, GridCell, Panel, Quantity, Unit};
 use self::plot::{colour, plot};
 use crate::{class_legend, escape, format::number, heat_map};
 
-/// The panels of a figure as HTML.
+/// Renders the panels of a figure as HTML.
 fn panels(figure: &Figure) -> String {
     let heats = figure.panels.iter().any(|panel| matches!(panel, Panel::Heat(_)));
     let (open, close) = if heats {
@@ -90,7 +90,7 @@ fn grid_html(grid: &Grid) -> String {
     )
 }
 
-/// Ours beside the paper's, as rows of a table.
+/// Renders our numbers and the paper's as rows of a table.
 fn quantity_rows(quantities: &[&Quantity], known: &dyn Fn(u32) -> bool) -> String {
     let row = |quantity: &&Quantity| {
         let Quantity { name, unit, paper, ours, place, deviation, .. } = quantity;
@@ -114,7 +114,7 @@ fn quantity_rows(quantities: &[&Quantity], known: &dyn Fn(u32) -> bool) -> Strin
     quantities.iter().map(row).collect()
 }
 
-/// A table of quantities.
+/// Renders a table of quantities.
 fn quantity_table(quantities: &[&Quantity], known: &dyn Fn(u32) -> bool) -> String {
     if quantities.is_empty() {
         return String::new();

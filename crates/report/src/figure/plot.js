@@ -1,5 +1,5 @@
 
-// What a mark says, when it is pointed at or tapped.
+// Tooltips of marks.
 const tip = document.createElement("div");
 tip.className = "tip";
 tip.hidden = true;
@@ -18,7 +18,7 @@ for (const kind of ["pointerover", "pointerdown"]) {
   });
 }
 
-// A click on a name hides its series, another shows it again.
+// A click on a legend name toggles its series.
 for (const button of document.querySelectorAll(".plot .legend button")) {
   button.addEventListener("click", () => {
     const shown = button.getAttribute("aria-pressed") === "false";
@@ -36,7 +36,7 @@ function openTarget() {
 addEventListener("hashchange", openTarget);
 openTarget();
 
-// A click on a heat map opens it in full; its buttons and the wheel with Ctrl zoom.
+// A click on a heat map opens it full size; the buttons and Ctrl+wheel zoom.
 function zoom(canvas) {
   const box = document.createElement("dialog");
   box.className = "zoom";

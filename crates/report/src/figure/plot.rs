@@ -1,6 +1,7 @@
-//! A chart as SVG: bars, lines or points, and what the paper states.
+//! A chart as SVG: bars, lines or points, and the paper's values.
 //!
-//! Every mark carries its value as `data-v`, and every series is a group that the page's script can hide.
+//! Every mark carries its value as `data-v`, and every series is a group that the page's script can
+//! hide.
 
 use buddy_core::{AxisInfo, Chart, Mark, SeriesInfo, Shape};
 
@@ -13,24 +14,24 @@ use crate::{
 const LEFT: f64 = 78.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 14.0;
-/// Colours; series beyond them are dashed or pale.
+/// Number of colours; further series are dashed or pale.
 pub(super) const COLOURS: usize = 10;
-/// Groups up to which their names lie flat.
+/// Up to this many groups, names are flat.
 const FLAT_GROUPS: usize = 5;
-/// Groups or lines up to which half of a page is wide enough.
+/// Up to this many groups or lines, half a page is wide enough.
 const NARROW: usize = 8;
 
-/// A chart as SVG, and the room that it takes in pixels.
+/// A chart as SVG, and its size in pixels.
 pub(super) struct Plot {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Whether it needs the whole width of a page.
+    /// True if it needs the full width of a page.
     pub(super) wide: bool,
-    /// What goes between the tags of an SVG.
+    /// Content of the SVG element.
     pub(super) inner: String,
 }
 
-/// Where the parts of a chart lie.
+/// Geometry of a chart.
 struct Frame<'a> {
     chart: &'a Chart,
     width: f64,
@@ -38,11 +39,11 @@ struct Frame<'a> {
     bottom: f64,
     x: Scale,
     y: Scale,
-    /// Where bars begin; nowhere on an axis of factors that does not say.
+    /// Base of the bars; `None` on a logarithmic axis without one.
     base: Option<f64>,
 }
 
-/// Draws axes, then what guides the eye, then each series, then what the paper states above all of them.
+/// Draws axes, then guides, then each series, then the paper's values on top.
 pub(super) fn plot(chart: &Chart) -> Plot {
     let frame = Frame::new(chart);
     let mut inner = frame.y_axis() + &frame.x_axis();
@@ -63,7 +64,7 @@ pub(super) fn plot(chart: &Chart) -> Plot {
     Plot { width: frame.width, height: frame.height, wide: frame.width > 700.0, inner }
 }
 
-/// The class of a series; what guides the eye takes no colour.
+/// Returns the class of a series; guides have no colour.
 pub(super) fn colour(chart: &Chart, series: usize) -> String {
     let before = chart.series.iter().take(series);
     let guides = before.filter(|one| one.guide).count();
@@ -144,7 +145,7 @@ impl<'a> Frame<'a> {
         ticks + &label((LEFT + self.width - RIGHT) / 2.0, floor + 40.0, "middle", name)
     }
 
-    /// Width of a bar, and where the bar of a series begins in a group.
+    /// Returns the width of a bar, and its start in a group.
     fn bar_place(&self, series: usize, group: f64) -> (f64, f64) {
         let step = self.x.at(1.0) - self.x.at(0.0);
         let count = self.chart.series.len().max(1) as f64;
@@ -152,7 +153,7 @@ impl<'a> Frame<'a> {
         (width, self.x.at(group) + width * (series as f64 - count / 2.0))
     }
 
-    /// A bar from where bars begin to the value, up or down; on an axis without such a place a point.
+    /// Draws a bar from the base to the value, up or down; a point if the axis has no base.
     fn bars(&self, index: usize, series: &SeriesInfo) -> String {
         let base = self.base.map(|base| self.y.at(base));
         let bar = |&(group, value): &(f64, f64)| {
@@ -189,7 +190,7 @@ impl<'a> Frame<'a> {
         series.points.iter().enumerate().map(point).collect()
     }
 
-    /// A value of the paper: a diamond where it belongs to something, else a line across.
+    /// Draws a value of the paper: a diamond at its bar or group, else a line across.
     fn mark(&self, mark: &Mark) -> String {
         let y = self.y.at(mark.y);
         let text = self.value(&mark.label, mark.y);
@@ -207,13 +208,13 @@ impl<'a> Frame<'a> {
         format!("<path d=\"M{:.1} {y:.1}l5 -5l5 5l-5 5z\" {text}/>", x - 5.0)
     }
 
-    /// What a mark says when it is pointed at.
+    /// Returns the tooltip of a mark.
     fn value(&self, name: &str, value: f64) -> String {
         format!("data-v=\"{}\"", escape(&format!("{name}: {}", number(self.chart.y.unit, value))))
     }
 }
 
-/// A round number a little below all values.
+/// Returns a round number slightly below all values.
 fn least(values: impl Iterator<Item = f64>) -> f64 {
     let least = values.fold(f64::INFINITY, f64::min);
     if least.is_finite() { (least * 10.0 - 0.5).floor() / 10.0 } else { 0.0 }

@@ -1,24 +1,25 @@
-//! The memory of a run over time, as one picture.
+//! A picture of a run's memory over time.
 
 use buddy_core::{PageMap, RunRecord, SizeClass};
 
 use super::{map::runs, svg::file};
 use crate::{classes::meaning, escape, stack_maps};
 
-/// Rows of a map: enough to see regions and stripes.
+/// Rows of a map, enough to show regions and stripes.
 const ROWS: usize = 96;
-/// Room for names at the left, at least; longer ones get what they need.
+/// Minimum space for names at the left.
 const LEFT: f64 = 140.0;
-/// About as wide as a letter.
+/// Approximate width of a letter.
 const LETTER: f64 = 8.4;
 const TOP: f64 = 30.0;
 const WIDE: f64 = 192.0;
 const HIGH: f64 = 360.0;
 const GAP: f64 = 16.0;
-/// Snapshots side by side: the first, one in the middle, the last.
+/// Number of snapshots shown: the first, the middle and the last.
 const SHOWN: usize = 3;
 
-/// Three snapshots of a record as heat maps side by side, with the names of the allocations that have room for one.
+/// Draws three snapshots of a record as heat maps side by side, with the names of allocations that
+/// fit.
 pub fn run_picture(record: &RunRecord) -> String {
     let maps: Vec<Vec<&PageMap>> = record
         .sizes
@@ -49,7 +50,7 @@ pub fn run_picture(record: &RunRecord) -> String {
     file(width, TOP + HIGH + 36.0, &record.run.program, &(labels + &pictures + &legend(left)))
 }
 
-/// A tick where each allocation begins, and its name if it does not touch the one above.
+/// Draws a tick at the start of each allocation, and its name if it does not overlap the one above.
 fn labels(left: f64, names: &[&str], maps: &[&PageMap]) -> String {
     let all = maps.iter().map(|map| map.pages()).sum::<u64>().max(1) as f64;
     let (mut text, mut page, mut free) = (String::new(), 0, 0.0);
@@ -91,7 +92,8 @@ mod tests {
 
     use super::*;
 
-    /// A run of ten snapshots, whose allocations have a name, pages and one digit for all of their entries.
+    /// Returns a run of ten snapshots; each allocation has a name, pages and one digit for all
+    /// entries.
     fn record(allocations: &[(&str, u64, &str)]) -> RunRecord {
         let info = |&(name, pages, _): &(&str, u64, &str)| AllocationInfo {
             name: name.to_owned(),
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn three_snapshots_stand_side_by_side_with_the_names_that_have_room() {
+    fn three_snapshots_are_drawn_with_the_names_that_fit() {
         let svg =
             run_picture(&record(&[("a<", 100, "0"), ("tiny", 1, "1"), ("next", 1, "1"), ("b", 100, "5")]));
         for title in ["snapshot 1 of 10", "snapshot 5 of 10", "snapshot 10 of 10", ">a&lt;<", ">b<"] {
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_get_the_room_that_they_need() {
+    fn long_names_are_not_clipped() {
         let name = "a_name_of_thirty_three_characters";
         let svg = run_picture(&record(&[(name, 10, "5")]));
         let end = 20.0 + 33.0 * LETTER - 10.0;

@@ -14,19 +14,19 @@ pub struct Deviation {
     pub number: u32,
     /// Its title, without Markdown.
     pub title: String,
-    /// What it says, in paragraphs.
+    /// Text in paragraphs.
     pub paragraphs: Vec<String>,
 }
 
 const LEAD: &str = "Buddy Compression: Enabling Larger Memory for Deep Learning and HPC Workloads on GPUs (Choukse et \
-    al., ISCA 2020), run again. Every number on this page was computed here or recorded on a GPU; what the paper \
-    states stands beside it.";
+    al., ISCA 2020), reproduced. Every number of ours was computed in this run or read from a record of an earlier \
+    measurement or simulation. Numbers stated by the paper are shown for comparison.";
 const SUMMARY_REMARK: &str = "Every number that the paper's text states and that is studied here. A ratio in red differs \
     by more than 15%; the last column links to the reason. Click a column to sort.";
 
-/// The page: summary, every figure, the deviations that they name; first of all what an interruption left out: figures
-/// that could not be drawn, and what is missing of those that are. The scale is said in the lead; a caution stands above all
-/// figures, and is empty where there is none.
+/// Renders the page: summary, every figure, and the deviations that they name. An interruption is
+/// reported first, with the figures not drawn and the missing parts of others. The lead states the
+/// scale; a caution is above all figures, unless it is empty.
 pub fn study_page(
     figures: &[Record<Figure>],
     undrawn: &[String],
@@ -65,7 +65,7 @@ pub fn study_page(
     .render(tool)
 }
 
-/// What is missing of an interrupted study; none where it is whole.
+/// Describes the missing parts of an interrupted study; `None` if complete.
 fn partial(figures: &[Record<Figure>], undrawn: &[String]) -> Option<String> {
     let unfinished = figures.iter().map(|record| &record.data).filter(|figure| !figure.unfinished.is_empty());
     let item = |name: &str, what: &str| format!("<li><b>{}</b> {}</li>", escape(name), escape(what));
@@ -75,13 +75,13 @@ fn partial(figures: &[Record<Figure>], undrawn: &[String]) -> Option<String> {
     let list = items.concat();
     (!items.is_empty()).then(|| {
         format!(
-            "<div class=\"partial\"><p>PARTIAL: the study was interrupted. Numbers marked partial are of what had \
-             finished; what is missing:</p><ul>{list}</ul></div>\n"
+            "<div class=\"partial\"><p>PARTIAL: the study was interrupted. Numbers marked partial cover only the \
+             finished part. Missing:</p><ul>{list}</ul></div>\n"
         )
     })
 }
 
-/// Numbers of all deviations that figures name.
+/// Returns the numbers of all deviations that figures name.
 fn named(figures: &[Record<Figure>]) -> BTreeSet<u32> {
     let of = |record: &Record<Figure>| -> Vec<u32> {
         let figure = &record.data;
@@ -129,7 +129,7 @@ fn part(record: &Record<Figure>, known: &dyn Fn(u32) -> bool) -> String {
     )
 }
 
-/// What a figure was made from.
+/// Renders the inputs of a figure.
 fn made(record: &Record<Figure>) -> String {
     let spec = serde_json::to_string_pretty(&record.spec).unwrap_or_default();
     format!(

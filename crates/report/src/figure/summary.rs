@@ -1,4 +1,4 @@
-//! Ours beside the paper's: a picture, a table, and the same table in Markdown.
+//! Our numbers compared with the paper's: a picture, a table, and the table in Markdown.
 
 use buddy_core::{Figure, Quantity, Record};
 
@@ -7,19 +7,19 @@ use crate::{Align, Cell, Column, Table, escape, format::number, scale::Scale};
 
 const TOP: f64 = 74.0;
 
-/// Where the parts of the picture lie.
+/// Geometry of the picture.
 struct Layout {
     width: f64,
     left: f64,
     right: f64,
     row: f64,
-    /// Where a name ends or begins, how far above its row, and how it is set.
+    /// Position of a name: x, offset above its row, and alignment.
     name: (f64, f64, &'static str),
-    /// The same of the two values.
+    /// Position of the two values, likewise.
     values: (f64, f64, &'static str),
 }
 
-/// Names to the left of the lines, values to the right.
+/// Names left of the lines, values right.
 const WIDE: Layout = Layout {
     width: 900.0,
     left: 330.0,
@@ -28,7 +28,7 @@ const WIDE: Layout = Layout {
     name: (316.0, -4.5, "end"),
     values: (726.0, -4.5, "start"),
 };
-/// For a phone: names above the lines, values below them.
+/// For phones: names above the lines, values below.
 const NARROW: Layout = Layout {
     width: 400.0,
     left: 24.0,
@@ -37,17 +37,18 @@ const NARROW: Layout = Layout {
     name: (12.0, 14.0, "start"),
     values: (388.0, -21.0, "end"),
 };
-/// What is farther off is put at the edge; its numbers stand beside it.
+/// Ratios outside this range are drawn at the edge.
 const LEAST: f64 = 0.1;
 const MOST: f64 = 10.0;
 
-/// The headline quantities that were measured: ours over the paper's, on a scale of equal factors. A band shows 15%.
+/// Draws the measured headline quantities as ours over the paper's, on a logarithmic scale. A band
+/// shows 15%.
 pub fn summary_picture(figures: &[Record<Figure>]) -> String {
     let (height, inner) = drawn(figures, &WIDE);
     svg::file(WIDE.width, height, "Ours beside the paper's figures", &inner)
 }
 
-/// The same as part of a page.
+/// Renders the picture as part of a page.
 pub(super) fn picture_html(figures: &[Record<Figure>]) -> String {
     let picture = |class: &str, layout: &Layout| {
         let (height, inner) = drawn(figures, layout);
@@ -96,8 +97,8 @@ fn drawn(figures: &[Record<Figure>], layout: &Layout) -> (f64, String) {
     (height, inner)
 }
 
-/// One quantity: its name, a line from the paper's value to ours, both values. What lies beyond the edge, as a loss does
-/// where the paper gains, ends in an arrow.
+/// Draws one quantity: its name, a line from the paper's value to ours, and both values. A value
+/// beyond the edge, such as a loss where the paper gains, ends in an arrow.
 fn row(quantity: &Quantity, layout: &Layout, ratio: f64, (x, one, y): (f64, f64, f64)) -> String {
     let name = escape(&quantity.name);
     let [ours, paper] = [quantity.ours.unwrap_or(f64::NAN), quantity.paper].map(|v| number(quantity.unit, v));
@@ -123,14 +124,14 @@ fn headlines(figures: &[Record<Figure>]) -> Vec<&Quantity> {
     all.filter(|quantity| quantity.headline).collect()
 }
 
-/// Every quantity that the paper states, the headlines first.
+/// Renders every quantity that the paper states, headlines first.
 pub fn summary_table(figures: &[Record<Figure>], known: &dyn Fn(u32) -> bool) -> String {
     let all = figures.iter().flat_map(|figure| &figure.data.quantities);
     let (first, rest): (Vec<&Quantity>, Vec<&Quantity>) = all.partition(|quantity| quantity.headline);
     quantity_table(&[first, rest].concat(), known)
 }
 
-/// Every quantity as a table for the terminal.
+/// Renders every quantity as a table for the terminal.
 pub fn summary_table_text(figures: &[Record<Figure>]) -> String {
     let column = |name, align| Column { name, group: "", align };
     let columns = vec![
@@ -148,7 +149,7 @@ pub fn summary_table_text(figures: &[Record<Figure>]) -> String {
     Table { columns, rows, total: Vec::new() }.to_text()
 }
 
-/// The headlines as a table in Markdown, for a README.
+/// Renders the headlines as a Markdown table for a README.
 pub fn summary_text(figures: &[Record<Figure>]) -> String {
     let row = |quantity: &Quantity| {
         let ours =

@@ -1,4 +1,4 @@
-//! Figures as files: SVG with its own style, light or dark as the reader's screen is.
+//! Figures as SVG files with their own style, for light and dark screens.
 
 use buddy_core::{Chart, Figure, Heat, Panel};
 
@@ -10,7 +10,7 @@ use crate::escape;
 
 const STYLE: &str = include_str!("svg.css");
 
-/// The SVG files of a figure, with their names. A figure of tables has none.
+/// Returns the SVG files of a figure with their names; none for a figure of tables.
 pub fn figure_files(figure: &Figure) -> Vec<(String, String)> {
     let charts: Vec<&Chart> = figure
         .panels
@@ -35,7 +35,7 @@ pub fn figure_files(figure: &Figure) -> Vec<(String, String)> {
     files
 }
 
-/// A whole file with its own style; `inner` is SVG, `title` is any text.
+/// Renders a complete SVG file; `inner` is SVG, `title` is plain text.
 pub(super) fn file(width: f64, height: f64, title: &str, inner: &str) -> String {
     let title = escape(title);
     format!(
@@ -45,7 +45,7 @@ pub(super) fn file(width: f64, height: f64, title: &str, inner: &str) -> String 
     )
 }
 
-/// A chart with its title and legend above it.
+/// Draws a chart with its title and legend above it.
 fn chart_file(chart: &Chart) -> String {
     let drawn = plot(chart);
     let (legend, top) = legend(chart, drawn.width);
@@ -57,7 +57,7 @@ fn chart_file(chart: &Chart) -> String {
     file(drawn.width, drawn.height + top, &chart.title, &inner)
 }
 
-/// The legend in rows below the title, and where it ends.
+/// Draws the legend in rows below the title, and returns its end.
 fn legend(chart: &Chart, width: f64) -> (String, f64) {
     let (mut text, mut x, mut y) = (String::new(), 16.0, 46.0);
     let paper = (!chart.marks.is_empty()).then_some("stated in the paper");
@@ -88,7 +88,7 @@ fn legend(chart: &Chart, width: f64) -> (String, f64) {
     (text, y + 10.0)
 }
 
-/// What the page's script shows from `data-v`, a file says by its titles, which need no script.
+/// Replaces `data-v`, which needs the page's script, by titles.
 fn values_as_titles(inner: &str) -> String {
     let mut text = String::with_capacity(inner.len() * 2);
     let mut rest = inner;

@@ -39,7 +39,7 @@ fn record() -> Record<Figure> {
 }
 
 #[test]
-fn every_mark_says_its_value_and_every_series_can_be_hidden() {
+fn every_mark_has_its_value_and_every_series_can_be_hidden() {
     let html = chart_html(&chart(Shape::Bars));
     assert_eq!(html.matches("<rect ").count(), 2);
     assert!(html.contains("data-v=\"cg, ours: 1.50x\"") && html.contains("data-v=\"paper: 1.90x\""));
@@ -49,7 +49,7 @@ fn every_mark_says_its_value_and_every_series_can_be_hidden() {
 }
 
 #[test]
-fn a_bar_is_in_proportion() {
+fn bars_are_proportional() {
     let inner = plot(&chart(Shape::Bars)).inner;
     let heights: Vec<f64> = inner
         .split("height=\"")
@@ -59,7 +59,7 @@ fn a_bar_is_in_proportion() {
     assert!((heights[1] / heights[0] - 2.0).abs() < 0.01, "{heights:?}");
 }
 
-/// Top and height of every bar.
+/// Returns the top and height of every bar.
 fn bars(chart: &Chart) -> Vec<(f64, f64)> {
     let field = |bar: &str, name: &str| -> f64 {
         let (_, rest) = bar.split_once(&format!(" {name}=\"")).unwrap();
@@ -70,7 +70,7 @@ fn bars(chart: &Chart) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn bars_begin_at_zero_and_losses_hang_from_where_they_begin() {
+fn bars_start_at_the_base_up_or_down() {
     let with = |from: Option<f64>, values: [f64; 2]| {
         let points = vec![(0.0, values[0]), (1.0, values[1])];
         let y = AxisInfo { from, ..AxisInfo::new("speed", Unit::Percent) };
@@ -90,7 +90,7 @@ fn bars_begin_at_zero_and_losses_hang_from_where_they_begin() {
 }
 
 #[test]
-fn what_guides_the_eye_is_a_line_behind_the_points_and_takes_no_colour() {
+fn guides_are_uncoloured_lines_behind_the_points() {
     let guide = SeriesInfo { guide: true, ..SeriesInfo::new("equal", vec![(0.0, 1.0), (1.0, 2.0)]) };
     let mut chart = chart(Shape::Points);
     chart.series.insert(0, guide);
@@ -110,7 +110,7 @@ fn a_loss_where_the_paper_gains_ends_in_an_arrow() {
 }
 
 #[test]
-fn charts_of_nothing_are_drawn() {
+fn empty_charts_are_drawn() {
     for shape in [Shape::Bars, Shape::Lines, Shape::Points] {
         let empty = Chart { series: Vec::new(), groups: Vec::new(), marks: Vec::new(), ..chart(shape) };
         assert!(!chart_html(&empty).contains("NaN"));
@@ -118,7 +118,7 @@ fn charts_of_nothing_are_drawn() {
 }
 
 #[test]
-fn what_differs_is_marked_and_explained() {
+fn differences_are_marked_and_explained() {
     let page = study_page(
         &[record()],
         &[],
@@ -134,7 +134,7 @@ fn what_differs_is_marked_and_explained() {
 }
 
 #[test]
-fn an_interrupted_study_says_so_first_of_all() {
+fn an_interrupted_study_is_reported_first() {
     let mut record = record();
     record.data.unfinished = vec!["2 of 9 simulations: cg (2).".to_owned()];
     let page = study_page(&[record], &["fig11".to_owned()], &[], ("quick", ""));

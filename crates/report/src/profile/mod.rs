@@ -12,7 +12,8 @@ pub use text::profile_text;
 
 use buddy_core::{AllocationTarget, ENTRY_BYTES, Histogram, Policy, PolicyOutcome, Profile, Target, Targets};
 
-/// The share of an allocation's entries that overflow: the mean over the snapshots that it lives in, and the worst.
+/// Returns the share of an allocation's entries that overflow: the mean over its live snapshots,
+/// and the worst.
 fn overflow(profile: &Profile, index: usize) -> (f64, f64) {
     let entries = profile.run.allocations[index].entries().max(1) as f64;
     let counts = &profile.allocations[index].overflowing;
@@ -22,7 +23,7 @@ fn overflow(profile: &Profile, index: usize) -> (f64, f64) {
     (mean / entries, counts.iter().copied().max().unwrap_or(0) as f64 / entries)
 }
 
-/// The ratio of one allocation at what was chosen for it.
+/// Returns the ratio of one allocation with its chosen target.
 fn ratio_of(profile: &Profile, index: usize) -> f64 {
     let bytes = profile.run.allocations[index].entries() * ENTRY_BYTES as u64;
     match profile.allocations[index].device_bytes {
@@ -31,7 +32,7 @@ fn ratio_of(profile: &Profile, index: usize) -> f64 {
     }
 }
 
-/// A target, or how many ranges there are.
+/// Formats a target, or the number of ranges.
 fn target_text(row: &AllocationTarget) -> String {
     match &row.targets {
         Targets::Uniform(target) => target.to_string(),
@@ -39,7 +40,7 @@ fn target_text(row: &AllocationTarget) -> String {
     }
 }
 
-/// A share in percent, without digits that say nothing; a small one with two that do.
+/// Formats a share in percent without insignificant digits; small ones with two significant digits.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if (percent - percent.round()).abs() < 1e-9 {
@@ -49,7 +50,7 @@ fn percent(share: f64) -> String {
     format!("{percent:.small$}%")
 }
 
-/// The codec of an allocation, `-` where nothing is compressed, and what it learned.
+/// Returns the codec of an allocation (`-` if uncompressed) and its parameters.
 fn codec_text(profile: &Profile, index: usize) -> (String, String) {
     let row = &profile.targets.allocations[index];
     match row.targets.uniform() {
@@ -58,24 +59,25 @@ fn codec_text(profile: &Profile, index: usize) -> (String, String) {
     }
 }
 
-/// The memory that lives at once where most does, for what is saved of it; all of it where everything lives all the time.
+/// Returns the peak of live memory, which savings refer to; all memory if everything lives
+/// throughout.
 fn footprint(profile: &Profile, one: &PolicyOutcome) -> u64 {
     profile.run.bytes().min((one.ratio * one.device_bytes as f64).round() as u64)
 }
 
-/// What the policy and codec give whose targets were chosen.
+/// Returns the outcome of the chosen policy and codec.
 fn chosen(profile: &Profile) -> Option<&PolicyOutcome> {
     profile.outcome(profile.policy, &profile.codec)
 }
 
-/// Whether nothing that was measured, and may be recommended, has a larger ratio than what was chosen.
+/// Returns whether no measured, recommendable outcome has a larger ratio than the chosen one.
 fn is_recommended(profile: &Profile) -> bool {
     let may_be = |one: &&PolicyOutcome| !matches!(one.policy, Policy::Naive | Policy::Plan);
     let (chosen, best) = (chosen(profile).filter(may_be), profile.best());
     chosen.zip(best).is_some_and(|(chosen, best)| chosen.ratio >= best.ratio)
 }
 
-/// The optimistic ratio of an allocation in all snapshots, with the paper's codec or the first there is.
+/// Returns the histograms of an allocation with this codec, or with the first measured one.
 fn histograms<'a>(profile: &'a Profile, index: usize, codec: &str) -> &'a [Histogram] {
     let all = &profile.allocations[index].histograms;
     all.get(codec).or_else(|| all.values().next()).map_or(&[], Vec::as_slice)

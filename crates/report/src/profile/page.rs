@@ -10,23 +10,25 @@ use crate::{
     bytes, cards, class_bar, class_legend, count, heat_map, line_chart, ratio, share,
 };
 
-/// Heat maps that are open when the page is; the rest are one click away.
+/// Heat maps shown at once; the rest are folded.
 const OPEN_MAPS: usize = 12;
 
-const TIME_REMARK: &str = "The optimistic ratio is that of entries which could each have the best of the paper's eight \
-    sizes. Entries in buddy memory are those that do not fit targets that stay as they were chosen.";
+const TIME_REMARK: &str = "The optimistic ratio assumes that every entry can have the best of the paper's eight \
+    sizes. Entries in buddy memory are those that do not fit their targets, which stay constant over the run.";
 const POLICY_REMARK: &str = "Naive is one target for the whole program, allocation one for each allocation up to 4x, \
-    allocation-16x adds 16x for what stays mostly zero, page gives ranges of pages their own, 16x where most fits 8 bytes. \
+    allocation-16x adds 16x for mostly-zero allocations, page chooses one per range of pages, 16x where most entries \
+    fit 8 bytes. \
     A target must be within the threshold in every snapshot.";
-const THRESHOLD_REMARK: &str = "How large a share of an allocation's entries may overflow. Move the slider: the targets \
-    are chosen again in this page, from the histograms of every snapshot, with the policy allocation-16x.";
-const TABLE_REMARK: &str = "Sizes are those of the last snapshot that an allocation lives in, with the chosen codec. \
-    Overflow is the share of entries that need buddy memory: the mean over those snapshots, and the worst of them. \
+const THRESHOLD_REMARK: &str = "The share of an allocation's entries that may overflow. Move the slider: the page \
+    chooses the targets again, from the histograms of every snapshot, with the policy allocation-16x.";
+const TABLE_REMARK: &str = "Sizes are those of an allocation's last snapshot, with the chosen codec. \
+    Overflow is the share of entries that need buddy memory: the mean over its snapshots, and the worst. \
     Click a column to sort.";
-const MAPS_REMARK: &str = "The last snapshot that has its pages, with the codec that is named. Each line is a page of 64 entries, pages run downwards in address order. \
+const MAPS_REMARK: &str = "The last snapshot with sampled pages, with the codec named. Each line is a page of 64 \
+    entries; pages run downwards in address order. \
     Point at a map to read it.";
 
-/// The page: summary, figures, the slider, a table, heat maps.
+/// Renders the page: summary, charts, the slider, a table, heat maps.
 pub fn profile_page(record: &Record<Profile>) -> String {
     let profile = &record.data;
     let run = &profile.run;
@@ -108,7 +110,7 @@ fn optimistic(profile: &Profile) -> String {
     line_chart(&[line], STEPS, Axis { name: "Optimistic ratio, BPC", ..RATIO }, (1.0, 1.2))
 }
 
-/// The overflow of the naive policy and of what was chosen.
+/// Draws the overflow of the naive policy and of the chosen one.
 fn accesses(profile: &Profile) -> String {
     let naive = profile.policies.iter().find(|one| one.policy == Policy::Naive);
     let line = |one: &PolicyOutcome| Line {
@@ -119,7 +121,7 @@ fn accesses(profile: &Profile) -> String {
     line_chart(&lines, STEPS, Axis { name: "Entries in buddy memory", format: percent }, (0.0, 0.01))
 }
 
-/// Ratio and overflow of every policy.
+/// Draws ratio and overflow of every policy.
 fn policy_bars(profile: &Profile) -> [String; 2] {
     let mut policies: Vec<&str> = profile.policies.iter().map(|one| one.policy.name()).collect();
     policies.sort_by_key(|name| Policy::ALL.iter().position(|policy| policy.name() == *name));
@@ -226,7 +228,7 @@ fn codec_cell(profile: &Profile, index: usize) -> String {
     }
 }
 
-/// A name that breaks where there is little room, and is whole where it is pointed at.
+/// A name that wraps if needed, with the full name as tooltip.
 fn name_cell(name: &str) -> Cell {
     let safe = crate::escape(name);
     Cell::text(name).with_html(format!("<span class=\"name\" title=\"{safe}\">{safe}</span>"))
@@ -254,7 +256,7 @@ fn total(profile: &Profile) -> Option<Vec<Cell>> {
     Some(cells)
 }
 
-/// The largest allocations, then the rest folded away.
+/// Returns the largest allocations, then the rest folded.
 fn maps(profile: &Profile) -> String {
     let mut largest: Vec<usize> =
         (0..profile.allocations.len()).filter(|&index| profile.allocations[index].pages.is_some()).collect();
@@ -278,7 +280,7 @@ fn maps(profile: &Profile) -> String {
     format!("{open}<details>{summary}{}</details>\n", maps(folded))
 }
 
-/// The codec and the target of a map; where only pages with another codec are known, whose sizes they show.
+/// Describes a map: codec and target, and the measured codec if it is another.
 fn map_remark(profile: &Profile, index: usize) -> String {
     let row = &profile.targets.allocations[index];
     let shown = match profile.allocations[index].pages_codec.as_str() {

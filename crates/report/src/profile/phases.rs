@@ -1,4 +1,5 @@
-//! Targets by phase, for the page: what they give at every snapshot beside one set of targets, and what changes.
+//! Targets by phase on the page: their effect at every snapshot compared with constant targets, and
+//! the changes.
 
 use buddy_core::{
     ENTRY_BYTES, Histogram, PhaseChange, PhasePlan, PhaseSnapshot, Profile, Target, TargetRange,
@@ -11,10 +12,10 @@ use super::{
 };
 use crate::{Axis, Cell, Line, Table, analysis::left, analysis::right, bytes, line_chart};
 
-/// Changes that the table has at most.
+/// Maximum number of changes in the table.
 const MOST_CHANGES: usize = 200;
 
-/// What is said of a plan with changes, and its pictures and table.
+/// Describes a plan with changes, with its charts and table.
 pub(super) fn phases(profile: &Profile) -> Option<(String, String)> {
     let plan = profile.phases.as_ref().filter(|plan| !plan.changes.is_empty())?;
     let mut said = text::phases_text(plan).trim().to_owned();
@@ -26,7 +27,7 @@ pub(super) fn phases(profile: &Profile) -> Option<(String, String)> {
     Some((said, charts + &changes(profile, plan).to_html()))
 }
 
-/// Data over device memory at every snapshot.
+/// Draws data over device memory at every snapshot.
 fn ratios(profile: &Profile, plan: &PhasePlan) -> String {
     let ratio = |bytes: u64, device: u64| bytes as f64 / device.max(1) as f64;
     let by_phase = plan.snapshots.iter().map(|one| ratio(one.bytes, one.device_bytes));
@@ -47,7 +48,7 @@ fn ratios(profile: &Profile, plan: &PhasePlan) -> String {
     line_chart(&lines, STEPS, RATIO, (1.0, 1.2))
 }
 
-/// The share of entries that overflow at every snapshot.
+/// Draws the share of entries that overflow at every snapshot.
 fn overflow(profile: &Profile, plan: &PhasePlan) -> String {
     let share = |one: &PhaseSnapshot| one.overflowing as f64 / (one.bytes / ENTRY_BYTES as u64).max(1) as f64;
     let points = steps(profile).zip(plan.snapshots.iter().map(share)).collect();
@@ -77,7 +78,7 @@ fn changes(profile: &Profile, plan: &PhasePlan) -> Table {
     Table { columns, rows, total: Vec::new() }
 }
 
-/// What share of the pages has each target.
+/// Returns the share of pages at each target.
 fn shares(ranges: &[TargetRange]) -> String {
     let all: u64 = ranges.iter().map(|range| range.pages).sum();
     let mut targets: Vec<Target> = Vec::new();

@@ -1,4 +1,4 @@
-//! The allocations of a profile, for a terminal and for other programs.
+//! The allocations of a profile, for a terminal and as CSV.
 
 use buddy_core::{AllocationInfo, ENTRY_BYTES, Profile};
 
@@ -12,12 +12,12 @@ use crate::{
     view::{Group, Measure},
 };
 
-/// Rows that a terminal is given where no number is asked for; the record and the page have all of them.
+/// Default maximum of rows on a terminal; the record and the page have all.
 const MOST_ROWS: usize = 40;
-/// What a narrow terminal does without, the first first.
+/// Columns that a narrow terminal omits, in this order.
 const SPARE: [&str; 5] = ["learned", "call site", "at worst", "codec", "overflow"];
 
-/// A row for each allocation, or for those that differ only in their numbers; the largest where there are many.
+/// Renders a row per allocation or group of similar names; the largest if there are many.
 pub(super) fn allocations(profile: &Profile, view: &View) -> String {
     let columns = vec![
         left("allocation", ""),
@@ -41,12 +41,12 @@ pub(super) fn allocations(profile: &Profile, view: &View) -> String {
     text
 }
 
-/// The rows, and how many allocations that pass the filter are in none of them.
+/// Returns the rows, and the number of matching allocations in none of them.
 fn shown(profile: &Profile, view: &View) -> (Vec<Group>, usize) {
     let mut groups = groups(profile, view);
     let all: usize = groups.iter().map(|group| group.members.len()).sum();
     if view.top.is_none() && view.sort.is_none() && groups.len() > MOST_ROWS {
-        // The largest, in their own order.
+        // The largest, in their original order.
         let order = |group: &Group| group.members[0];
         groups.sort_by_key(|group| std::cmp::Reverse(measure(profile, &group.members).bytes));
         groups.truncate(MOST_ROWS);
@@ -68,7 +68,7 @@ fn groups(profile: &Profile, view: &View) -> Vec<Group> {
     View { sort, ..view.clone() }.groups(&names, alike, |members| measure(profile, members))
 }
 
-/// Some allocations together. Their overflow is that of the mean snapshot.
+/// Sums up several allocations. Their overflow is that of the mean snapshot.
 fn measure(profile: &Profile, members: &[usize]) -> Measure {
     let sum = |value: &dyn Fn(usize) -> u64| members.iter().map(|&member| value(member)).sum::<u64>();
     let entries = sum(&|member| profile.run.allocations[member].entries());
@@ -128,7 +128,7 @@ fn total(profile: &Profile) -> Option<Vec<Cell>> {
     Some(cells.map(Cell::text).into())
 }
 
-/// A line for each allocation that the view shows, never grouped: sizes in bytes, shares from 0 to 1.
+/// Renders a CSV line per shown allocation, never grouped: sizes in bytes, shares from 0 to 1.
 pub fn profile_csv(profile: &Profile, view: &View) -> String {
     const NAMES: [&str; 11] = [
         "name",

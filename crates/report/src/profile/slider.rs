@@ -1,13 +1,13 @@
-//! The threshold as a slider: the page gets the histograms and chooses targets itself (`page.js`).
+//! The threshold as a slider: the page gets the histograms and computes targets itself (`page.js`).
 
 use buddy_core::{Histogram, Profile, SizeClass};
 
 use super::histograms;
 
-/// Allocations up to which a page carries their histograms: a few megabytes.
+/// Maximum number of allocations with embedded histograms: a few megabytes.
 const MOST_ALLOCATIONS: usize = 4096;
 
-/// The slider with its data, or a sentence where there are too many allocations.
+/// Renders the slider with its data, or a sentence if there are too many allocations.
 pub(super) fn slider(profile: &Profile) -> String {
     if profile.allocations.len() > MOST_ALLOCATIONS {
         return "<p class=\"remark\">There are too many allocations to choose their targets in a page.</p>\n"
@@ -32,7 +32,7 @@ pub(super) fn slider(profile: &Profile) -> String {
     )
 }
 
-/// For each allocation, for each snapshot, the counts of the classes.
+/// Returns class counts per allocation and snapshot.
 fn data(allocations: &[&[Histogram]]) -> String {
     let counts = |histogram: &Histogram| {
         let counts = SizeClass::ALL.map(|class| histogram.classes[class.index()].to_string());

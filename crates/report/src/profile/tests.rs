@@ -1,4 +1,4 @@
-//! What a reader finds in a profile.
+//! Contents of the terminal text and page of a profile.
 
 use buddy_core::{
     AllocationInfo, AllocationProfile, CodecOutcome, Dtype, PageMap, PhaseChange, PhasePlan, PhaseSnapshot,
@@ -127,7 +127,7 @@ fn everything_fits_eighty_columns() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
-/// The page says what targets by phase give, and draws it beside one set of targets.
+/// The page describes targets by phase and compares them with constant targets.
 #[test]
 fn the_page_has_the_phases() {
     let mut profile = profile();
@@ -150,7 +150,7 @@ fn the_page_has_the_phases() {
 }
 
 #[test]
-fn a_plan_is_not_said_to_hold_the_threshold() {
+fn a_plan_does_not_mention_the_threshold() {
     let mut profile = profile();
     profile.plan = Some(PlanOutcome { next_bytes: Some(25_000), link_seconds: 1.0, ..plan() });
     let text = profile_text(&profile, &View::default());
@@ -166,7 +166,7 @@ fn a_plan_is_not_said_to_hold_the_threshold() {
 }
 
 #[test]
-fn the_best_is_recommended_beside_the_papers_design() {
+fn the_best_and_the_papers_design_are_shown() {
     let mut profile = profile();
     let better = PolicyOutcome {
         policy: Policy::Page,
@@ -185,7 +185,7 @@ fn the_best_is_recommended_beside_the_papers_design() {
 }
 
 #[test]
-fn what_is_not_compressed_names_no_codec() {
+fn uncompressed_allocations_name_no_codec() {
     let mut profile = profile();
     profile.targets.allocations[1].targets = Targets::Uniform(Target::Uncompressed);
     let text = profile_text(&profile, &View::default());
@@ -193,7 +193,7 @@ fn what_is_not_compressed_names_no_codec() {
     assert!(line.contains(" -  ") && !line.contains("bpc"), "{line}");
 }
 
-/// The naive policy may let one allocation overflow altogether, so its ratio recommends nothing.
+/// The naive policy may let one allocation overflow entirely, so it is never recommended.
 #[test]
 fn the_naive_policy_is_never_recommended() {
     let mut profile = profile();
@@ -202,7 +202,7 @@ fn the_naive_policy_is_never_recommended() {
 }
 
 #[test]
-fn a_map_says_with_which_codec_it_was_made() {
+fn a_map_names_its_codec() {
     let mut profile = profile();
     profile.targets.allocations[0].codec = "planes64".to_owned();
     profile.targets.allocations[1].codec = "planes64".to_owned();
@@ -213,7 +213,7 @@ fn a_map_says_with_which_codec_it_was_made() {
 }
 
 #[test]
-fn a_line_of_csv_for_each_allocation() {
+fn csv_has_a_line_per_allocation() {
     let view = View { sort: Some(SortBy::Ratio), top: Some(1), ..View::default() };
     let text = profile_csv(&profile(), &view);
     let lines: Vec<&str> = text.lines().collect();
@@ -240,7 +240,7 @@ fn the_page_has_the_figures_and_the_data_of_the_slider() {
 }
 
 #[test]
-fn small_shares_keep_digits_that_count() {
+fn small_shares_keep_significant_digits() {
     let shown = [0.0, 0.3, 0.125, 0.0004, 0.000_002_5, 1.0].map(percent);
     assert_eq!(shown, ["0%", "30%", "12.50%", "0.040%", "0.00025%", "100%"]);
 }

@@ -5,7 +5,7 @@ use buddy_core::{PhasePlan, PlanOutcome, Policy, PolicyOutcome, Profile, visible
 use super::rows::allocations;
 use crate::{Cell, Table, View, analysis::left, analysis::right, bytes, count, ratio, share, wrap};
 
-/// What was found, what each policy gives, and what was chosen for every allocation.
+/// Renders the measurements, the result of each policy, and the chosen targets.
 pub fn profile_text(profile: &Profile, view: &View) -> String {
     let mut text = wrap(&head(profile), view.width);
     text.push_str(&policies(profile).to_text_within(view.width, &["ranges"]));
@@ -45,12 +45,12 @@ fn head(profile: &Profile) -> String {
     )
 }
 
-/// So many of something.
+/// Formats a count with its noun.
 pub(super) fn many(n: usize, what: &str) -> String {
     format!("{} {what}{}", count(n as u64), if n == 1 { "" } else { "s" })
 }
 
-/// What follows the table of allocations.
+/// Returns the text below the table of allocations.
 fn foot(profile: &Profile) -> String {
     let mut text = String::new();
     if let Some(phases) = profile.phases.as_ref().filter(|phases| !phases.changes.is_empty()) {
@@ -73,7 +73,7 @@ fn foot(profile: &Profile) -> String {
     text
 }
 
-/// The best that was measured, what was chosen where that is something else, and the paper's beside them.
+/// Returns the best measured outcome, the chosen one if different, and the paper's.
 pub(super) fn recommendation(profile: &Profile) -> String {
     let Some(best) = profile.best() else { return String::new() };
     let of = |one: &PolicyOutcome| outcome_text(profile, one);
@@ -104,7 +104,7 @@ fn outcome_text(profile: &Profile, one: &PolicyOutcome) -> String {
     format!("policy {}, {codec}: {}, {} saved; {overflow}", one.policy, ratio(one.ratio), bytes(saved))
 }
 
-/// How the targets of the table below were chosen.
+/// Describes how the targets of the table were chosen.
 pub(super) fn chosen_text(profile: &Profile) -> String {
     match &profile.plan {
         Some(plan) => format!(
@@ -121,7 +121,7 @@ pub(super) fn chosen_text(profile: &Profile) -> String {
     }
 }
 
-/// What targets that follow the program would give.
+/// Describes the result of targets by phase.
 pub(super) fn phases_text(phases: &PhasePlan) -> String {
     format!(
         "\nWith targets by phase: {} on average over the run, {} where it needs most, {} of entries overflow; {} of \
@@ -143,7 +143,7 @@ fn or_zeros(value: Option<f64>) -> String {
     value.map_or_else(|| "all zeros".to_owned(), ratio)
 }
 
-/// One row for each policy and codec.
+/// Returns a row per policy and codec.
 pub(super) fn policies(profile: &Profile) -> Table {
     let columns = vec![
         left("policy", ""),
@@ -168,7 +168,7 @@ pub(super) fn policies(profile: &Profile) -> Table {
     Table { columns, rows: profile.policies.iter().map(row).collect(), total: Vec::new() }
 }
 
-/// One row for each codec.
+/// Returns a row per codec.
 pub(super) fn codecs(profile: &Profile) -> Table {
     let columns = vec![left("codec", ""), right("optimistic", ""), right("ratio", ""), right("overflow", "")];
     let rows = profile.codecs.iter().map(|one| {
@@ -182,7 +182,7 @@ pub(super) fn codecs(profile: &Profile) -> Table {
     Table { columns, rows: rows.collect(), total: Vec::new() }
 }
 
-/// What the plan costs.
+/// Describes the cost of the plan.
 pub(super) fn plan_text(plan: &PlanOutcome) -> String {
     let accesses = if plan.counted { "the counted accesses" } else { "one pass over everything" };
     let proof = match plan.optimal {
@@ -204,7 +204,7 @@ pub(super) fn plan_text(plan: &PlanOutcome) -> String {
     )
 }
 
-/// Why a plan leaves memory unused.
+/// Explains unused memory of a plan.
 fn unused_text(plan: &PlanOutcome) -> String {
     let unused = plan.device_memory.saturating_sub(plan.device_bytes);
     match plan.next_bytes {

@@ -1,6 +1,6 @@
-// Lines in small multiples, and the front of capacity and speed.
+// Line charts in small multiples, and the Pareto front of capacity and speed.
 const WIDTH = 420, HEIGHT = 250, LEFT = 62, RIGHT = 14, TOP = 10, BOTTOM = 42;
-// Of a chart that has the page to itself.
+// Size of a full-width chart.
 const wide = () => innerWidth < 700 ? WIDTH : 1100;
 const text = (px, py, anchor, words) => `<text x="${px.toFixed(1)}" y="${py.toFixed(1)}" text-anchor="${anchor}">${escaped(words)}</text>`;
 const frame = (title, inner, w = WIDTH, h = HEIGHT, more = "") =>
@@ -14,7 +14,7 @@ const mean = (values) => values.every((v) => v > 0)
   ? Math.exp(values.reduce((sum, v) => sum + Math.log(v), 0) / values.length)
   : values.reduce((sum, v) => sum + v, 0) / values.length;
 
-// Panels of lines of points: each the mean of the rows that share it.
+// Groups rows into panels, lines and points; a point is the mean of its rows.
 function gather(data, chosen) {
   const panels = new Map();
   for (const row of data) {
@@ -28,7 +28,7 @@ function gather(data, chosen) {
   return panels;
 }
 
-// The values of the x axis: where each lies, and labels where there is room.
+// Positions of the x values, and labels where they fit.
 function alongX(axis, width) {
   const values = axes[axis]?.shown ?? [""];
   const places = numeric(axis) ? axes[axis].values.map(Number) : values.map((_, i) => i);
@@ -55,7 +55,7 @@ function panel(title, linesOf, y, width, chosen) {
     const who = chosen.lines < 0 ? "" : `${axes[chosen.lines].name} ${axes[chosen.lines].shown[line]}, `;
     const marks = sorted.length > 60 ? "" : sorted.map(([at, v, many]) =>
       `<circle cx="${across.at(places[at]).toFixed(1)}" cy="${y.at(v).toFixed(1)}" r="3.5" data-v="${escaped(`${who}${axes[chosen.x]?.name ?? ""} ${values[at]}: ${write(chosen.y, v)}${many > 1 ? ` (mean of ${many})` : ""}`)}"/>`).join("");
-    // A value that does not vary along x, such as ideal memory, is what the others are compared with.
+    // A value that does not vary along x, such as ideal memory, is a reference line.
     const level = sorted.length === 1 && most > 1 ? `<line class="level" x1="${LEFT}" x2="${width - RIGHT}" y1="${y.at(sorted[0][1]).toFixed(1)}" y2="${y.at(sorted[0][1]).toFixed(1)}"/>` : "";
     return `<g class="${colour(line)}">${level}<polyline points="${path}"/>${marks}</g>`;
   }).join("");
@@ -78,7 +78,7 @@ function drawLines(data, chosen, box, legend) {
   box.innerHTML = [...panels].sort((a, b) => a[0] - b[0]).map(([at, one]) => panel(title(at), one, y, width, chosen)).join("");
 }
 
-// Points that no other of the same program beats in both; speeds are relative within a program.
+// The Pareto front per program; speeds are relative within a program.
 function frontsOf(data, s, c) {
   const programs = axes.findIndex((axis) => axis.name === "program");
   const fronts = new Map();

@@ -1,4 +1,4 @@
-//! The page of a sweep: all points as data, and charts that the reader chooses.
+//! The page of a sweep: all points as data, and interactive charts.
 
 use buddy_core::Unit;
 use serde_json::{Value, json};
@@ -8,30 +8,31 @@ use crate::{Page, count, escape, number};
 const STYLE: &str = include_str!("sweep.css");
 const SCRIPT: &str = concat!(include_str!("numbers.js"), include_str!("charts.js"), include_str!("sweep.js"));
 
-/// Failed points that are listed.
+/// Maximum number of failed points listed.
 const FAILED: usize = 20;
 
-/// A sweep as its page shows it.
+/// Data of a sweep's page.
 #[derive(Debug, Clone, Default)]
 pub struct SweepData {
     /// What it is called.
     pub name: String,
-    /// The axes with more than one value: name, and values in order.
+    /// Axes with more than one value: name, and values in order.
     pub axes: Vec<(String, Vec<String>)>,
-    /// The figures of a point: name, unit, and whether more or less of it is better.
+    /// Metrics of a point: name, unit, and whether higher is better.
     pub metrics: Vec<(String, Unit, Option<bool>)>,
-    /// Points that are done: the place along each axis, and each figure.
+    /// Finished points: the position along each axis, and each metric.
     pub rows: Vec<(Vec<usize>, Vec<Option<f64>>)>,
-    /// Settings that all points share, in words.
+    /// Settings that all points share.
     pub same: String,
-    /// Points that are not done.
+    /// Number of unfinished points.
     pub missing: usize,
-    /// Points that failed, and why.
+    /// Failed points, and the reasons.
     pub failed: Vec<(String, String)>,
 }
 
-/// The page: in short, lines for each value of one axis against another in small multiples, what each setting changes, the
-/// front of capacity and speed, the best and the worst points, and the data to download.
+/// Renders the page: a summary, small multiples of one axis against another, the effect of each
+/// setting, the Pareto front of capacity and speed, the best and worst points, and the data to
+/// download.
 pub fn sweep_page(data: &SweepData, tool: &str) -> String {
     let mut lead = format!("{} points", count(data.rows.len() as u64));
     if data.missing > 0 {
@@ -44,32 +45,33 @@ pub fn sweep_page(data: &SweepData, tool: &str) -> String {
         .part("effects", "What matters", EFFECTS, "<h3></h3><ul class=\"bars\"></ul>\n")
         .part("front", "Capacity and speed", FRONT, "<div class=\"plots\"></div>\n")
         .part("best", "Best and worst", BEST, TABLES)
-        .part("data", "Data", "All points with all figures.", DOWNLOADS);
+        .part("data", "Data", "All points with all metrics.", DOWNLOADS);
     let page = match data.failed.as_slice() {
         [] => page,
         failed => page.section("Failed", &format!("{} points failed.", failed.len()), &failed_html(failed)),
     };
-    // In a block of its own, so that its names do not meet those of the page's script.
+    // In its own block, so that its names do not clash with the page's script.
     let script = format!("<script>\n\"use strict\";\n{{\n{SCRIPT}}}\n</script>\n");
     page.section("", "", &format!("{}{script}", embedded(data))).render(tool)
 }
 
 const BASELINE: &str = "<p class=\"remark\">Speed is relative to the first point of the same program: <span class=\"baseline\"></span>. \
-    Capacity is the program's bytes over the device memory that they take.</p>\n";
+    Capacity is the program's bytes divided by the device memory used.</p>\n";
 const TABLES: &str = "<div class=\"tables\"></div>\n";
 const CHART: &str = "<div class=\"controls shape\"></div><div class=\"controls only\"></div><ul class=\"legend\"></ul>\
     <div class=\"multiples\"></div>\n";
-const LINES: &str = "Where a line stands for several points, it shows their geometric mean; choose values to narrow them down. A line \
-    across is a value that has one point only. The choice holds for the whole page and stands in its address.";
-const EFFECTS: &str = "How much the figure changes when this setting alone does and all others stay: the largest over the least of \
-    such points, on average (dark) and at most (light).";
-const BEST: &str = "By the figure that the lines show, of the points that they show. Points with the same figures share a row.";
+const LINES: &str = "A line shows the geometric mean of all matching points; choose values to narrow them down. A horizontal \
+    line is a value with a single point. The choice applies to the whole page and is part of its address.";
+const EFFECTS: &str = "Effect of this setting alone, all others equal: the largest value over the smallest among such points, on \
+    average (dark) and at most (light).";
+const BEST: &str =
+    "Best and worst of the points shown above, by the metric shown. Points with equal metrics share a row.";
 const FRONT: &str =
-    "Every point that has both figures. Those that no other beats in both are joined: the Pareto front.";
+    "Every point that has both metrics. The line joins the Pareto front: points that no other beats in both.";
 const DOWNLOADS: &str =
     "<p><button id=\"csv\">Download CSV</button> <button id=\"jsonl\">Download JSON lines</button></p>\n";
 
-/// The data as the script reads it; nothing in it ends the element.
+/// Returns the data for the script; nothing in it ends the element.
 fn embedded(data: &SweepData) -> String {
     let metrics = data.metrics.iter().map(|(name, unit, better)| {
         json!({ "name": name, "unit": unit, "better": better, "example": number(*unit, 1.0) })
@@ -91,7 +93,7 @@ fn embedded(data: &SweepData) -> String {
     )
 }
 
-/// A number with seven digits that count: what a picture and a reader need.
+/// Rounds to seven significant digits.
 fn short(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
 }
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_holds_all_points_and_no_text_of_the_data_ends_its_script() {
+    fn the_page_holds_all_points_escaped() {
         let page = sweep_page(&data(3), "buddy");
         let (_, rest) = page.split_once("id=\"sweep\">").unwrap();
         let (text, _) = rest.split_once("</script>").unwrap();
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_points_stay_small() {
+    fn a_page_of_ten_thousand_points_is_small() {
         assert!(sweep_page(&data(10_000), "buddy").len() < 400_000);
     }
 }

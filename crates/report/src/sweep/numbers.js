@@ -1,4 +1,4 @@
-// Numbers and settings as people read them, and scales with round ticks.
+// Formatting of numbers and settings, and scales with round ticks.
 const { name, axes, metrics, rows } = JSON.parse(document.getElementById("sweep").textContent);
 const column = (metric) => axes.length + metric;
 const metricOf = (wanted) => metrics.findIndex((metric) => metric.name === wanted);
@@ -12,7 +12,7 @@ function bytes(value) {
   for (; value >= 1024 && value % 1024 === 0 && unit < 4; unit++) value /= 1024;
   return `${value} ${UNITS[unit]}`;
 }
-// A value of an axis, and its name with the unit where the values are bare numbers.
+// Formats an axis value, and an axis name with its unit if the values are bare numbers.
 for (const [i, axis] of axes.entries()) {
   axis.shown = inBytes(axis) && numeric(i) ? axis.values.map((value) => bytes(Number(value))) : axis.values;
   axis.title = axis.name === "link" && numeric(i) ? "link, GB/s" : axis.name;
@@ -25,7 +25,7 @@ function seconds(value) {
   const [size, unit] = SECONDS.find(([size]) => value >= size) ?? SECONDS.at(-1);
   return `${plain(value / size)} ${unit}`;
 }
-// Without a step, two or more digits that count; a tick has as many as tell it from the next.
+// Two or more significant digits; ticks get as many as distinguish them.
 function write(metric, value, step = 0) {
   const digits = (least, by = 1) => step > 0 ? Math.max(0, Math.ceil(-Math.log10(step * by) - 1e-9) + (String(step).includes("25") ? 1 : 0)) : least;
   const { unit, name } = metrics[metric];
@@ -51,7 +51,7 @@ function ticksOf(least, most, log) {
   const ticks = decades.flatMap((ten) => digits.map((digit) => Number((ten * digit).toPrecision(3)))).filter((v) => v >= least && v <= most);
   return [ticks.length > 1 ? ticks : [least, most], 0];
 }
-// Differences below two percent stay small in the picture: they are.
+// Keeps differences below two percent visually small.
 const LEAST_SPAN = 0.02;
 function scale(values, from, to, log = null) {
   let least = values.reduce((a, b) => Math.min(a, b)), most = values.reduce((a, b) => Math.max(a, b));
@@ -64,12 +64,12 @@ function scale(values, from, to, log = null) {
   const [ticks, step] = ticksOf(least, most, log);
   return { at, ticks, step };
 }
-// Numbers whose neighbours have one ratio, such as powers of two.
+// Returns whether the numbers form a geometric series.
 const isGeometric = (numbers) => {
   const ratios = numbers.slice(1).map((number, i) => number / numbers[i]);
   return numbers.length > 2 && numbers[0] > 0 && ratios.every((ratio) => ratio > 1.4 && Math.abs(ratio / ratios[0] - 1) < 0.01);
 };
-// Numbers whose neighbours are equally far apart.
+// Returns whether the numbers form an arithmetic series.
 const isArithmetic = (numbers) => {
   const step = numbers[1] - numbers[0];
   return numbers.length > 2 && numbers.slice(1).every((number, i) => Math.abs(number - numbers[i] - step) <= 1e-6 * Math.abs(step));

@@ -1,17 +1,17 @@
-// What the reader chose, the tables that follow from it, and the download.
+// The selection, the tables derived from it, and downloads.
 const find = (id, what) => document.getElementById(id).querySelector(what);
 const longest = axes.map((axis, i) => [axis.values.length, i]).sort((a, b) => b[0] - a[0]).map(([, i]) => i);
 const alongFirst = longest.find(numeric) ?? longest[0] ?? -1;
 const others = axes.map((_, i) => i).filter((i) => i !== alongFirst);
 const few = others.filter((i) => axes[i].values.length <= 10);
 const linesFirst = others.find((i) => axes[i].name === "mode") ?? few.at(-1) ?? others.at(-1) ?? -1;
-// The figure, the axes of x, lines and panels, a value or all of each axis, and lines that are hidden.
+// The metric, the axes of x, lines and panels, the value or all of each axis, and hidden lines.
 const chosen = {
   y: 0, x: alongFirst, lines: linesFirst, panels: others.find((i) => i !== linesFirst && axes[i].values.length <= 24) ?? -1,
   only: axes.map(() => -1), hidden: new Set(),
 };
 
-// The choice stands in the address, so that it can be sent and comes back when the page is loaded again.
+// The selection is kept in the URL, so that it can be shared and survives a reload.
 function remember() {
   const { y, x, lines, panels, only } = chosen;
   location.replace(`#${[y, x, lines, panels, ...only].join(",")}`);
@@ -47,7 +47,7 @@ function controls() {
 
 const shown = () => rows.filter((row) => chosen.only.every((value, i) => value < 0 || row[i] === value));
 
-// Rows in order, those with the same figures as one: a setting that makes no difference fills no table.
+// Sorted rows; rows with equal metrics are merged, so that settings without effect do not fill the table.
 function merged(sorted, figures, most) {
   const groups = new Map();
   for (const row of sorted) {
@@ -71,7 +71,7 @@ function table(title, groups, figures, first = null) {
   return `<div><h3>${escaped(title)}</h3><div class="scroll"><table><thead><tr>${heads}</tr></thead><tbody>${body}</tbody></table></div></div>`;
 }
 
-// For each program: the fastest point, the one with the most capacity, and the most that costs next to no speed.
+// For each program: the fastest point, the largest capacity, and the largest capacity at almost full speed.
 const NEXT_TO_NO = 0.98;
 function drawShort(data) {
   const [speed, capacity] = [metricOf("speed"), metricOf("capacity")];
@@ -93,7 +93,7 @@ function drawShort(data) {
   find("short", ".tables").innerHTML = table("", groups, [speed, capacity], "point");
 }
 
-// How much the figure changes when one setting alone does, all others being the same.
+// Effect of one setting on the metric, all others equal.
 function drawEffects(data) {
   const y = column(chosen.y);
   const effect = (axis) => {
