@@ -24,8 +24,8 @@ pub enum Error {
     Frozen(#[from] buddy_codec::Error),
     /// Nothing to pack.
     #[error(
-        "no tensor here is a bf16 matrix with rows of a multiple of 64 values, so nothing would get smaller ({found}); convert \
-         the model to bf16 first, or leave it as it is"
+        "no tensor here is a bf16 matrix with rows of a multiple of 64 values, so nothing would get smaller ({found}). Use \
+         the model as it is, or a bf16 version that its authors published; converting fp32 or fp16 weights to bf16 loses precision"
     )]
     NoMatrix {
         /// What there is instead: types and how many tensors have each.
