@@ -1,11 +1,11 @@
 //! Tries shapes of the fused examples on the GPU that is here, and prints what each gives.
 //!
-//!     cargo run --release -p buddy-gpu-lab --example tune [stencil | spmv | product]... [first]
+//!     cargo run --release -p buddy-gpu-lab --example tune [stencil | spmv]... [first]
 //!
 //! With `first`, only the first shape of each: for a profiler.
 
 use buddy_cuda::Gpu;
-use buddy_gpu_lab::{Example, ProductShape, Shapes, SpmvShape, StencilShape, tune};
+use buddy_gpu_lab::{Example, Shapes, SpmvShape, StencilShape, tune};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gpu = Gpu::open(0)?;
@@ -22,13 +22,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for (short_rows, long_rows) in [(8, 32), (4, 16), (16, 8)].into_iter().take(most) {
             let shapes = Shapes { spmv: SpmvShape { short_rows, long_rows }, ..Shapes::default() };
             print(&gpu, Example::Spmv, shapes, &format!("{:?}", shapes.spmv));
-        }
-    }
-    if wanted("product") {
-        for [warps, stages, epilogue_warps] in [[8, 3, 4], [8, 3, 3], [8, 2, 4]].into_iter().take(most) {
-            let product = ProductShape { warps, stages, epilogue_warps };
-            let shapes = Shapes { product, ..Shapes::default() };
-            print(&gpu, Example::Product, shapes, &format!("{product:?}"));
         }
     }
     Ok(())

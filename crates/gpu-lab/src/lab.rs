@@ -16,10 +16,8 @@ use crate::{Error, Shapes};
 const GROUPS: usize = 7;
 
 /// The headers of the laboratory's programs, besides the library's.
-pub const HEADERS: [Header; 11] = [
+pub const HEADERS: [Header; 9] = [
     ("fill.cuh", include_str!("../kernels/fill.cuh")),
-    ("product_plan.cuh", include_str!("../kernels/product_plan.cuh")),
-    ("product_weights.cuh", include_str!("../kernels/product_weights.cuh")),
     ("stencil_field.cuh", include_str!("../kernels/stencil_field.cuh")),
     ("wave_field.cuh", include_str!("../kernels/wave_field.cuh")),
     ("wave_model.cuh", include_str!("../kernels/wave_model.cuh")),

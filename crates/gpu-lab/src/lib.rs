@@ -29,8 +29,8 @@ pub use check::{CheckCase, CheckReport, check};
 pub use data::Fill;
 pub use error::Error;
 pub use fused::{
-    Example, FusedReport, FusedRow, LLAMA, LinearTrials, ProductShape, Shapes, SpmvShape, StencilShape,
-    Summary, TrialTime, Wrong, check_linear, check_linear_shapes, fused, tune,
+    Example, FusedReport, FusedRow, LLAMA, LinearTrials, Shapes, SpmvShape, StencilShape, Summary, TrialTime,
+    Wrong, check_linear, check_linear_shapes, fused, tune,
 };
 pub use lab::{HEADERS, Lab, sources};
 pub use large::{

@@ -41,17 +41,11 @@ pub(crate) struct Vendor {
 }
 
 impl Vendor {
-    /// Asks the library's heuristics for its algorithms; nothing if there is no library. Results are in bf16, or, if
-    /// `wide`, in fp32.
+    /// Asks the library's heuristics for its algorithms with results in bf16; `None` if cuBLASLt is not installed.
     ///
     /// # Errors
     /// [`Error::Vendor`] with what the library says.
-    pub(crate) fn new(
-        lab: &Lab,
-        (rows, columns): (u32, u32),
-        sides: u32,
-        wide: bool,
-    ) -> Result<Option<Self>, Error> {
+    pub(crate) fn new(lab: &Lab, (rows, columns): (u32, u32), sides: u32) -> Result<Option<Self>, Error> {
         // SAFETY: loading libcublasLt runs only its own initialisers.
         if !unsafe { sys::is_culib_present() } {
             return Ok(None);
@@ -73,7 +67,7 @@ impl Vendor {
                 layouts: [
                     layout(narrow, columns, rows)?,
                     layout(narrow, columns, sides)?,
-                    layout(if wide { single } else { narrow }, rows, sides)?,
+                    layout(narrow, rows, sides)?,
                 ],
                 preference: Owned(result::create_matmul_pref()?, result::destroy_matmul_pref),
                 algorithms: Vec::new(),

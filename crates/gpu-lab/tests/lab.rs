@@ -17,7 +17,7 @@ fn every_codec_and_target_is_the_cpus() {
 #[test]
 fn fused_kernels_give_what_plain_memory_gives() {
     on_gpu(|gpu| {
-        for example in [Example::Stencil, Example::Spmv, Example::Product] {
+        for example in [Example::Stencil, Example::Spmv] {
             match tune(gpu, example, Shapes::default()) {
                 Ok(rows) => assert!(!rows.is_empty()),
                 // Not on every GPU.

@@ -26,7 +26,6 @@ pub(super) struct Fused {
 enum Name {
     Stencil,
     Spmv,
-    Product,
     Linear,
 }
 
@@ -46,7 +45,7 @@ impl Fused {
         )?;
         let mut failed = None;
         let examples: Vec<Example> = match self.only.as_slice() {
-            [] => vec![Example::Stencil, Example::Spmv, Example::Product, Example::Linear],
+            [] => vec![Example::Stencil, Example::Spmv, Example::Linear],
             only => only.iter().map(|&name| name.into()).collect(),
         };
         // The record is saved after every row, because a later kernel may end the run.
@@ -115,7 +114,6 @@ impl From<Name> for Example {
         match name {
             Name::Stencil => Self::Stencil,
             Name::Spmv => Self::Spmv,
-            Name::Product => Self::Product,
             Name::Linear => Self::Linear,
         }
     }

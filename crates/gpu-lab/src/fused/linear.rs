@@ -2,12 +2,12 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::Target;
-use buddy_cuda::{DeviceBytes, FrozenBuffer, Launch, Linear, Output};
+use buddy_cuda::{DeviceBytes, FrozenBuffer, Launch, Linear, Output, Source};
 
-use super::{FusedRow, LLAMA, ProductShape, Speeds, Wrong, frozen};
+use super::{FusedRow, LLAMA, Speeds, Wrong, frozen};
 use crate::{
     Error, Lab,
-    lab::{Kernels, at, none_wrong},
+    lab::{Kernels, at, none_wrong, program},
     nvcomp::Nvcomp,
 };
 
@@ -20,7 +20,13 @@ pub(super) const COMPARED: u32 = 128;
 /// How far a sum in single precision may be from an exact one, as a share of the sum of magnitudes.
 const ROUNDING: f64 = 1e-5;
 
-crate::lab::device_struct!(Shape { rows: u32, columns: u32, sides: u32, panel: u32 });
+crate::lab::device_struct!(Shape { rows: u32, columns: u32, tokens: u32 });
+
+/// Kernels that make the data and check the results; the layers' own kernels are the library's.
+pub(super) fn source() -> Source {
+    // Programmatic dependent launch.
+    Source { least: 90, ..program("linear_data.cu", include_str!("../../kernels/linear_data.cu"), &[]) }
+}
 
 /// A matrix, plain and frozen, some copies of it, and memory to work in.
 pub(crate) struct Layer<'a> {
@@ -48,7 +54,7 @@ impl<'a> Layer<'a> {
         odd: f64,
     ) -> Result<Self, Error> {
         let bytes = u64::from(size.0) * u64::from(size.1) * 2;
-        let kernels = lab.kernels(&ProductShape::default().source())?;
+        let kernels = lab.kernels(&source())?;
         let (mut plain, mut frozen, mut headers) = (Vec::new(), Vec::new(), Vec::new());
         for seed in 0..copies as u64 {
             let weights = lab.bytes(bytes)?;
@@ -139,12 +145,12 @@ impl<'a> Layer<'a> {
     }
 
     pub(super) fn wrong(&self, tokens: u32) -> Result<u64, Error> {
-        let shape = Shape { rows: self.size.0, columns: self.size.1, sides: tokens, panel: 0 };
+        let shape = Shape { rows: self.size.0, columns: self.size.1, tokens };
         let launch = Launch::new((self.size.0.div_ceil(8), 1), 256, 0);
         self.lab.count(|count| {
             let arguments = (at(&self.plain[0]), at(&self.x), at(&self.y), ROUNDING, shape, count.address());
-            // SAFETY: the arguments of `product_check`.
-            unsafe { self.kernels.start("product_check", launch, &arguments) }
+            // SAFETY: the arguments of `linear_check`.
+            unsafe { self.kernels.start("linear_check", launch, &arguments) }
         })
     }
 }
@@ -152,8 +158,8 @@ impl<'a> Layer<'a> {
 /// Fills memory with normal numbers; a share of the entries are odd.
 fn fill(kernels: &Kernels, to: &DeviceBytes, seed: u64, odd: f64) -> Result<(), Error> {
     let arguments = (at(to), to.len() / 128, seed, (odd * 65536.0) as u32);
-    // SAFETY: the arguments of `product_fill`, with memory for so many entries.
-    unsafe { kernels.start("product_fill", Launch::new((4096, 1), 256, 0), &arguments) }
+    // SAFETY: the arguments of `linear_fill`; `to` holds the entries counted.
+    unsafe { kernels.start("linear_fill", Launch::new((4096, 1), 256, 0), &arguments) }
 }
 
 /// Measures every layer with every number of tokens, and what comes before. What is wrong of one is no reason to leave out the next.

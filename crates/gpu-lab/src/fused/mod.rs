@@ -4,7 +4,6 @@
 mod check;
 mod frozen;
 mod linear;
-mod product;
 mod spmv;
 mod stencil;
 mod summary;
@@ -18,7 +17,6 @@ use buddy_cuda::{Gpu, Source};
 use serde::{Deserialize, Serialize};
 
 pub use check::{check_linear, check_linear_shapes};
-pub use product::ProductShape;
 pub use spmv::SpmvShape;
 pub use stencil::StencilShape;
 pub use summary::Summary;
@@ -123,28 +121,25 @@ pub struct Shapes {
     pub stencil: StencilShape,
     /// How the sparse product is cut into warps of rows.
     pub spmv: SpmvShape,
-    /// How a block of the product divides its warps and its shared memory.
-    pub product: ProductShape,
 }
 
 impl Shapes {
     fn check(self) -> Result<(), Error> {
-        self.stencil.check().and(self.spmv.check()).and(self.product.check())
+        self.stencil.check().and(self.spmv.check())
     }
 
     /// The program of each example.
     pub(crate) fn sources(self) -> Vec<Source> {
-        let examples = [Example::Stencil, Example::Spmv, Example::Product];
+        let examples = [Example::Stencil, Example::Spmv, Example::Linear];
         examples.into_iter().flat_map(|example| self.sources_of(example)).collect()
     }
 
-    /// The programs of one example, but for those that are the library's own.
+    /// The laboratory's programs of one example.
     fn sources_of(self, example: Example) -> Vec<Source> {
         match example {
             Example::Stencil => self.stencil.sources().to_vec(),
             Example::Spmv => self.spmv.sources().to_vec(),
-            Example::Product => vec![self.product.source()],
-            Example::Linear => Vec::new(),
+            Example::Linear => vec![linear::source()],
         }
     }
 }
@@ -156,8 +151,6 @@ pub enum Example {
     Stencil,
     /// The product of a sparse matrix in CSR form and a vector.
     Spmv,
-    /// The product of bf16 weights and 1 to 8 vectors.
-    Product,
     /// Linear layers from frozen weights.
     Linear,
 }
@@ -203,7 +196,6 @@ pub fn fused(
         let done = match example {
             Example::Stencil => stencil::measure(&lab, speeds, shapes.stencil).map(|row| add(Ok(row))),
             Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut |row| add(Ok(row))),
-            Example::Product => product::measure(&lab, speeds, shapes.product, &mut |row| add(Ok(row))),
             Example::Linear => linear::measure(&lab, speeds, &mut add),
         };
         if let Err(error) = done {
@@ -225,7 +217,6 @@ pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>
     match example {
         Example::Stencil => rows.push(stencil::measure(&lab, speeds, shapes.stencil)?),
         Example::Spmv => spmv::measure(&lab, speeds, shapes.spmv, &mut |row| rows.push(row))?,
-        Example::Product => product::tune(&lab, speeds, shapes.product, &mut |row| rows.push(row))?,
         // Its shapes are the library's own.
         Example::Linear => linear::measure(&lab, speeds, &mut |found| rows.extend(found))?,
     }

@@ -38,8 +38,8 @@ impl Layer<'_> {
             let tiles = self.lab.bytes(u64::from(rows.next_multiple_of(16)) * u64::from(columns) * 2)?;
             tiles.fill(0)?;
             let arguments = (at(plain), at(&tiles), plain.len() / 128, columns / 64);
-            // SAFETY: the arguments of `product_tiles`, with memory for whole tiles.
-            unsafe { self.kernels.start("product_tiles", Launch::new((4096, 1), 256, 0), &arguments)? };
+            // SAFETY: the arguments of `linear_tiles`; `tiles` holds whole tiles.
+            unsafe { self.kernels.start("linear_tiles", Launch::new((4096, 1), 256, 0), &arguments)? };
             self.tiles.push(tiles);
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Layer<'_> {
         }
         let mine = graphs.len();
         // Its memory is in the graphs: it stays until they were timed.
-        let vendor = Vendor::new(self.lab, self.size, tokens, false)?;
+        let vendor = Vendor::new(self.lab, self.size, tokens)?;
         graphs.extend(vendor.as_ref().map_or(Ok(Vec::new()), |vendor| self.finalists(vendor, launches))?);
         let all: Vec<&CudaGraph> = graphs.iter().collect();
         let mut times = self.lab.time_in_turn(launches, &all)?;

@@ -78,7 +78,7 @@ impl<'a> LinearTrials<'a> {
             times.push(TrialTime { way: way.clone(), us });
         }
         let mine = graphs.len();
-        let vendor = Vendor::new(layer.lab, layer.size, tokens, false)?;
+        let vendor = Vendor::new(layer.lab, layer.size, tokens)?;
         if let Some(vendor) = &vendor {
             graphs.extend(layer.finalists(vendor, launches)?);
         }
