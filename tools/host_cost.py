@@ -41,16 +41,16 @@ def main():
     driver = fake.load(pathlib.Path(os.environ["BUDDY_CACHE_DIR"]))
     plain, x = nn.Linear(SIZE, SIZE, bias=False).bfloat16(), torch.randn(1, 1, SIZE).bfloat16()
     (packed,) = compress_(nn.Sequential(nn.Linear(SIZE, SIZE, bias=False)).bfloat16())
-    product = fake.product_of(packed.store)
-    product.kept[5] = fake.scratch(1 << 20)
-    y, (_, scratch, room) = packed(x), product.kept[5]
-    addresses = (5, product.address, x.data_ptr(), x.numel(), 0, y.data_ptr(), scratch, room)
+    plan = fake.plan_of(packed.matrix)
+    plan.scratch[5] = fake.scratch(1 << 20)
+    y, (_, scratch, room) = packed(x), plan.scratch[5]
+    addresses = (5, plan.address, x.data_ptr(), x.numel(), 0, y.data_ptr(), scratch, room)
     rows = {
         "nn.Linear": lambda: plain(x),
         "packed layer": lambda: packed(x),
         "  of it, calling a module": lambda identity=nn.Identity(): identity(x),
         "  of it, memory for y": lambda: x.new_empty([1, 1, SIZE]),
-        "  of it, the native call": lambda: product.start(*addresses),
+        "  of it, the native call": lambda: plan.enqueue(*addresses),
     }
     for name, call in rows.items():
         print(f"{name:28}{microseconds(call):6.2f}")

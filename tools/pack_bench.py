@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times the kernels that pack and read saved activations, beside a copy, in CUDA graphs.
+"""Times the kernels that pack and read saved activations, and a copy, in CUDA graphs.
 
     pip install target/wheels/buddy_memory-*.whl
     tools/pack_bench.py --out packing.json
@@ -14,9 +14,9 @@ import pathlib
 import torch
 
 from buddy import _native
-from buddy.torch.layout import room
-from buddy.torch.ops import place, span
-from buddy.torch.slabs import SUMS
+from buddy.torch.arena import COUNTER_BYTES
+from buddy.torch.layout import packed_bytes
+from buddy.torch.ops import device_and_stream, span
 
 GPU = torch.device("cuda")
 # In a window of exponents, as training finds one; nearly all entries fit, one in 160 is in another layout.
@@ -45,25 +45,25 @@ def timed(run, times=10, replays=5):
 class Packed:
     """A tensor's packed form, and the calls that make and use it on the current stream."""
 
-    def __init__(self, x, how, share):
-        self.x, self.how = x, how
-        self.memory = torch.zeros(room(how[1], 0, x.nbytes, int(share * x.nbytes // 128)), dtype=torch.uint8, device=GPU)
-        self.sums = torch.zeros(SUMS, dtype=torch.uint8, device=GPU)
+    def __init__(self, x, format, share):
+        self.x, self.format = x, format
+        self.memory = torch.zeros(packed_bytes(format[1], 0, x.nbytes, int(share * x.nbytes // 128)), dtype=torch.uint8, device=GPU)
+        self.counters = torch.zeros(COUNTER_BYTES, dtype=torch.uint8, device=GPU)
 
     def pack(self):
-        _native.freeze(place(self.x), self.how, span(self.x), span(self.memory), 0, (0, 0), span(self.sums))
+        _native.pack(device_and_stream(self.x), self.format, span(self.x), span(self.memory), 0, None, span(self.counters))
 
     def read(self, to):
-        _native.read_frozen(place(to), self.how, span(self.memory), span(to))
+        _native.unpack(device_and_stream(to), self.format, span(self.memory), span(to))
 
     def forward(self, y):
-        _native.activate(place(y), self.how, "relu", span(self.x), span(y), span(self.memory), 0, (0, 0), span(self.sums))
+        _native.activation_forward(device_and_stream(y), self.format, "relu", span(self.x), span(y), span(self.memory), 0, None, span(self.counters))
 
-    def again(self, y):
-        _native.activated(place(y), self.how, "relu", span(self.memory), span(y))
+    def recompute(self, y):
+        _native.activation_output(device_and_stream(y), self.format, "relu", span(self.memory), span(y))
 
     def back(self, gradients, to):
-        _native.activation_gradients(place(to), self.how, "relu", span(self.memory), span(gradients), span(to))
+        _native.activation_backward(device_and_stream(to), self.format, "relu", span(self.memory), span(gradients), span(to))
 
 
 def of_size(size):
@@ -80,7 +80,7 @@ def of_size(size):
     found["pack in between"] = round(timed(lambda: (torch.mul(source, 1, out=x), dense.pack(), torch.add(x, 1, out=z))) - alone, 1)
     found["read and use"] = timed(lambda: (dense.read(y), torch.add(y, 1, out=z)))
     relu = Packed(x, RELU, 0.5)
-    found["relu forward"], found["relu again"] = timed(lambda: relu.forward(y)), timed(lambda: relu.again(z))
+    found["relu forward"], found["relu again"] = timed(lambda: relu.forward(y)), timed(lambda: relu.recompute(z))
     assert torch.equal(z, x.relu()) and torch.equal(y, z), "not PyTorch's ReLU"
     found["relu backward"] = timed(lambda: relu.back(source, z))
     assert torch.equal(z, torch.where(x > 0, source, 0)), "not PyTorch's gradients"

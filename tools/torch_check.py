@@ -2,10 +2,10 @@
 """Checks the Python package on a GPU: the same bits as the CPU's, graphs, compilation, streams, training to the bit.
 
     pip install target/wheels/buddy_memory-*.whl
-    tools/torch_check.py            # or with words of the checks that are wanted
+    tools/torch_check.py [WORD ...]     # only checks whose names hold one of the words
 
-Needs PyTorch and a GPU. Each check prints a line; a failed one ends with its traceback, and the exit code is 1. The checks
-are the functions of `tools/torch_checks` whose names begin with `check_`.
+Needs PyTorch and a GPU. Each check prints a line; a failure prints its traceback and makes the exit code 1. The checks
+are the functions `check_*` of `tools/torch_checks`.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ from torch_checks import activations, attention, tensors, training
 
 
 def all_checks():
-    """Every check with its name."""
+    """Yields every check with its name."""
     for module in [tensors, activations, attention, training]:
         for name, check in vars(module).items():
             if name.startswith("check_"):

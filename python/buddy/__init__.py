@@ -1,9 +1,9 @@
-"""Buddy Compression: compressed GPU memory that never moves.
+"""Buddy Compression: compressed GPU memory at fixed addresses.
 
     import buddy
     print(buddy.analyze("model.safetensors"))
 
-Needs neither PyTorch nor a GPU. ``buddy.torch`` has tensors, operators and training; importing it imports PyTorch.
+Needs neither PyTorch nor a GPU. ``buddy.torch`` has packed tensors, operators and training, and imports PyTorch.
 docs/guide/python.md is the guide.
 """
 
@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from .analysis import Analysis, ArrayAnalysis, Fit, Outcome, analyze
 from .models import PackedModel, pack_model, unpack_model
-from .verbs import AllocationTarget, Profile, Simulation, profile, simulate
+from .commands import AllocationTarget, Profile, Simulation, profile, simulate
 
 try:
     __version__ = version("buddy-memory")
@@ -24,7 +24,7 @@ __all__ = ["AllocationTarget", "Analysis", "ArrayAnalysis", "Fit", "Outcome", "P
 
 
 def __getattr__(name):
-    # PyTorch is imported by whoever asks for it.
+    # Imports PyTorch on first use.
     if name == "torch":
         return import_module(".torch", __name__)
     raise AttributeError(f"module 'buddy' has no attribute {name!r}")

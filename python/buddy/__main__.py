@@ -7,7 +7,7 @@ from .libraries import load_compiler
 
 
 def main() -> int:
-    # Verbs that run on a GPU; `profile -- PROGRAM` watches it there.
+    # Subcommands that run on a GPU; `profile -- PROGRAM` watches the program there.
     if set(sys.argv[1:2]) & {"gpu", "watch"} or ("profile" in sys.argv[1:2] and "--" in sys.argv):
         load_compiler()
     return command(["buddy", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""How compressible files, arrays and tensors are: what ``buddy analyze`` prints, as objects."""
+"""Compressibility of files, arrays and tensors: ``buddy analyze`` as objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from . import _native
 from .record import Record
 
-# NumPy's names of types, and PyTorch's, as the command has them.
+# NumPy's and PyTorch's dtype names to the command's.
 DTYPES = {
     "bool": "bool", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
     "int64": "i64", "uint64": "u64", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "float16": "f16",
@@ -21,16 +21,16 @@ DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """What a target makes of an array, or of all."""
+    """Compression of one array, or of all, at a target."""
 
     ratio: float
-    """Bytes of data for each byte in device memory."""
+    """Data bytes per device byte."""
     overflow_share: float
-    """Entries that do not fit the target, 0 to 1."""
+    """Share of entries that exceed the target, 0 to 1."""
     optimistic_ratio: float | None
-    """Each entry at the best of the paper's eight sizes; None if all are zeros."""
+    """Ratio with each entry at the best of the paper's eight sizes; None if all entries are zero."""
     device_bytes: int
-    """Bytes in device memory."""
+    """Device bytes."""
     histogram: dict[str, int]
     """Entries by size class: zero, b8, s1, s2, s3, raw."""
 
@@ -42,7 +42,7 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """An array with one codec."""
+    """Result of one codec on an array."""
 
     codec: str
     target: str
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayAnalysis:
-    """One array: with the paper's codec (``bpc``), and with the one that suits it best (``auto``)."""
+    """Results of one array with the paper's codec (``bpc``) and with the best codec (``auto``)."""
 
     file: str
     name: str
@@ -72,10 +72,10 @@ class ArrayAnalysis:
 
 
 class Analysis(Record):
-    """What ``analyze`` found. Prints as the command's tables; a notebook shows the command's page."""
+    """Result of ``analyze``. Prints as the command's tables; a notebook shows the command's page."""
 
     def to_html(self) -> str:
-        """The command's page: tables and heat maps; one file that needs no network."""
+        """Returns the command's page with tables and heat maps, one file that needs no network."""
         return _native.analysis_html(self._json)
 
     def __str__(self) -> str:
@@ -93,22 +93,22 @@ class Analysis(Record):
 
     @property
     def auto(self) -> Fit:
-        """All arrays, each with the codec that suits it best."""
+        """All arrays, each with its best codec."""
         return Fit.of(self.data["auto"])
 
     @property
     def ratio(self) -> float:
-        """Bytes of data for each byte in device memory, each array with the codec that suits it best."""
+        """Data bytes per device byte, each array with its best codec."""
         return self.auto.ratio
 
 
 def analyze(what: Any, *, dtype: str | None = None, threshold: float = 0.3) -> Analysis:
-    """Says how compressible something is, and which targets that allows.
+    """Measures how compressible something is, and chooses targets.
 
     ``what`` is a path (.npy, .npz, .safetensors, or raw bytes), a NumPy array, a PyTorch tensor, a mapping from names to
     arrays or tensors such as a ``state_dict``, or a list of any of these. ``dtype`` names the elements of raw files
     (``"f32"``). ``threshold`` is the share of an array's entries that may overflow its target. Tensors of a GPU are copied to
-    the host; ``buddy.torch.look`` looks at them in place.
+    the host; ``buddy.torch.look`` surveys them in place.
     """
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold is from 0 to 1, not {threshold}")
@@ -117,9 +117,7 @@ def analyze(what: Any, *, dtype: str | None = None, threshold: float = 0.3) -> A
     things = list(what) if isinstance(what, (list, tuple)) else [what]
     if things and all(isinstance(one, (str, os.PathLike)) for one in things):
         return Analysis(_native.analyze_files(things, dtype, threshold))
-    # The arrays live until they were looked at.
-    arrays = [_described(name, array) for name, array in _named(things)]
-    return Analysis(_native.analyze_memory([row for row, _ in arrays], threshold))
+    return Analysis(_native.analyze_memory([_described(name, array) for name, array in _named(things)], threshold))
 
 
 def _named(things: Iterable[Any]) -> Iterable[tuple[str, Any]]:
@@ -130,19 +128,19 @@ def _named(things: Iterable[Any]) -> Iterable[tuple[str, Any]]:
             yield f"array{number}" if number else "array", thing
 
 
-def _described(name: str, array: Any) -> tuple[tuple, Any]:
-    """Name, type, shape and span of an array, and what keeps its memory alive."""
+def _described(name: str, array: Any) -> tuple[str, str, list[int], _native.Span]:
+    """Returns name, type, shape and memory of an array."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         array = array.detach().cpu().contiguous()
-        kind, span = str(array.dtype).removeprefix("torch."), (array.data_ptr(), array.numel() * array.element_size())
+        kind, span = str(array.dtype).removeprefix("torch."), _native.Span(array, array.data_ptr(), array.numel() * array.element_size())
     elif hasattr(array, "__array_interface__"):
         import numpy
 
         array = numpy.ascontiguousarray(array)
-        kind, span = array.dtype.name, (array.ctypes.data, array.nbytes)
+        kind, span = array.dtype.name, _native.Span(array, array.ctypes.data, array.nbytes)
     else:
         raise TypeError(f"'{name}' is a {type(array).__name__}; analyze takes paths, arrays and tensors")
     if kind not in DTYPES:
         raise TypeError(f"'{name}' has elements of type {kind}; those known are {', '.join(DTYPES)}")
-    return (name, DTYPES[kind], list(array.shape), span), array
+    return name, DTYPES[kind], list(array.shape), span

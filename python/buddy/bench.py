@@ -1,5 +1,5 @@
-"""``python -m buddy.bench decode``: a decode step from compressed memory beside PyTorch on plain memory, in one run; ``load``: a
-model's file to the GPU, plain and packed."""
+"""``python -m buddy.bench decode`` times a decode step on compressed memory against PyTorch on plain memory; ``load`` times loading a
+model file to the GPU, plain and packed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import torch
 from torch.nn import functional
 
 from .llm import SHAPES, Decoder, PagedCache, loading, packed_layer
-from .llm.decoder import gates_and_values
-from .llm.plain import PlainDecoder, norm, rotate
-from .llm.shapes import Shape, matrix, random_layers, turns
-from .torch import PackedTensor, linear, linear_room, pack_weight
+from .llm.baseline import BaselineDecoder, norm, rotate
+from .llm.decoder import split_gate_up
+from .llm.shapes import Shape, matrix, random_layers, rope_table
+from .torch import PackedTensor, linear, linear_scratch_bytes, pack_weight
 
-# What a kernel reads of HBM on an H200, measured by `buddy gpu bench`: the bound that bytes set.
+# HBM read bandwidth of an H200 by `buddy gpu bench`, for the bandwidth bound.
 READS_GB_S = 4620
 WARM_UP, REPEATS = 8, 64
 
 
 def seconds(replay, count: int = REPEATS) -> float:
-    """Seconds of a step, the fastest of three runs of some."""
+    """Returns the seconds of a step: the fastest of three runs of ``count`` steps."""
     for _ in range(WARM_UP):
         replay()
     best = float("inf")
@@ -43,7 +43,7 @@ def say(row: dict) -> None:
 
 
 def save(record: dict, path: str | None) -> None:
-    """Writes the record as far as it is."""
+    """Writes the record, finished or not."""
     record["allocated_most"] = torch.cuda.max_memory_allocated()
     if path:
         with open(path, "w") as file:
@@ -51,7 +51,7 @@ def save(record: dict, path: str | None) -> None:
 
 
 class Model:
-    """Weights of a shape on the card: packed, and plain beside them if asked for."""
+    """Random weights of a shape on the GPU, packed, and plain too if ``plain``."""
 
     def __init__(self, shape: Shape, plain: bool, device: str = "cuda"):
         generator = torch.Generator(device=device).manual_seed(1)
@@ -74,12 +74,12 @@ class Model:
     def decoder(self, cache: PagedCache) -> Decoder:
         return Decoder(self.shape, self.packed, self.packed_embedding, self.packed_head, self.norm, cache)
 
-    def plain_decoder(self, sequences: int, tokens: int) -> PlainDecoder:
-        return PlainDecoder(self.shape, self.plain, self.embedding, self.head, self.norm, sequences, tokens)
+    def plain_decoder(self, sequences: int, tokens: int) -> BaselineDecoder:
+        return BaselineDecoder(self.shape, self.plain, self.embedding, self.head, self.norm, sequences, tokens)
 
 
-def fill(shape: Shape, cache: PagedCache, plain: PlainDecoder | None, tokens: int) -> None:
-    """Normal keys and values for the first tokens: the same in both, layer by layer."""
+def fill(shape: Shape, cache: PagedCache, plain: BaselineDecoder | None, tokens: int) -> None:
+    """Fills both caches with the same normal keys and values."""
     generator = torch.Generator(device="cuda").manual_seed(2)
     for layer in range(shape.layers):
         for first in range(0, tokens, 8192):
@@ -92,14 +92,14 @@ def fill(shape: Shape, cache: PagedCache, plain: PlainDecoder | None, tokens: in
 
 
 def difference(ours: torch.Tensor, plain: torch.Tensor) -> dict:
-    """How far scores are apart, beside how far they spread; and how many sequences choose the same token."""
+    """Returns the largest difference of logits, their standard deviation, and the share of sequences with the same token."""
     ours, plain = ours.float(), plain.float()
     return {"most": (ours - plain).abs().max().item(), "spread": plain.std().item(),
             "same_token": (ours.argmax(-1) == plain.argmax(-1)).float().mean().item()}
 
 
 def decode(model: Model, sequences: int, context: int, compiled: bool = True, count: int = REPEATS) -> dict:
-    """One case: steps of so many sequences with so many tokens each, and on from there."""
+    """Measures one case: decode steps of ``sequences`` sequences from ``context`` tokens on."""
     shape, room = model.shape, context + 3 * count + WARM_UP + 8
     row = {"sequences": sequences, "context": context, "written": 3 * count + WARM_UP}
     cache = PagedCache(shape.layers, shape.kv_heads, shape.head, sequences, room)
@@ -110,16 +110,16 @@ def decode(model: Model, sequences: int, context: int, compiled: bool = True, co
     cache.lengths.fill_(context - 1)
     decoder.ask(tokens)
     decoder.capture()
-    kept = [one.clone() for one in [cache.lengths, decoder.entries]]
+    before = [one.clone() for one in [cache.lengths, decoder.entries]]
     decoder.graph.replay()
     if plain is not None:
         plain.tokens.copy_(tokens)
         for name in ["eager", "compiled"] if compiled else ["eager"]:
             plain.capture(name == "compiled")
             plain.graph.replay()
-            row[f"difference_to_{name}"] = difference(decoder.scores, plain.scores)
+            row[f"difference_to_{name}"] = difference(decoder.logits, plain.logits)
             row[f"plain_{name}_s"] = seconds(plain.graph.replay)
-    for one, was in zip([cache.lengths, decoder.entries], kept):
+    for one, was in zip([cache.lengths, decoder.entries], before):
         one.copy_(was)
     row["buddy_s"] = seconds(decoder.graph.replay, count)
     free, total = torch.cuda.mem_get_info()
@@ -135,32 +135,32 @@ def decode(model: Model, sequences: int, context: int, compiled: bool = True, co
     return row
 
 
-def forward(shape: Shape, layers: list[dict], multiply, halves, x: torch.Tensor, turned: torch.Tensor) -> torch.Tensor:
-    """All layers on the tokens of one prompt. ``halves`` takes gates and values apart."""
+def forward(shape: Shape, layers: list[dict], multiply, split, x: torch.Tensor, rope: torch.Tensor) -> torch.Tensor:
+    """Runs all layers on one prompt. ``split`` separates gate and up."""
     tokens, heads = x.shape[0], [shape.heads, shape.kv_heads, shape.kv_heads]
-    cos, sin = (torch.cat([one, one], -1).to(torch.bfloat16).unsqueeze(1) for one in turned.unbind(-1))
+    cos, sin = (torch.cat([one, one], -1).to(torch.bfloat16).unsqueeze(1) for one in rope.unbind(-1))
     for layer in layers:
         qkv = multiply(norm(x, layer["norm"], shape.epsilon), layer["qkv"]).view(tokens, -1, shape.head)
         q, k, v = qkv.split(heads, 1)
         q, k, v = (one.transpose(0, 1).unsqueeze(0) for one in [rotate(q, cos, sin), rotate(k, cos, sin), v])
         out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         x = x + multiply(out[0].transpose(0, 1).reshape(tokens, -1), layer["o"])
-        gate, up = halves(multiply(norm(x, layer["inner_norm"], shape.epsilon), layer["gate_up"]))
+        gate, up = split(multiply(norm(x, layer["inner_norm"], shape.epsilon), layer["gate_up"]))
         x = x + multiply(functional.silu(gate) * up, layer["down"])
     return x
 
 
 def prefill(model: Model, tokens: int) -> dict:
-    """A prompt of so many tokens through all layers: everything but the products is the same, PyTorch's."""
+    """Times the prefill of a prompt. Everything but the linear layers is PyTorch's in both."""
     shape = model.shape
     x = torch.randn(tokens, shape.hidden, device="cuda").to(torch.bfloat16)
-    turned = turns(shape, tokens, "cuda")
+    rope = rope_table(shape, tokens, "cuda")
     kinds = {one.shape: one for one in model.packed[0].values() if isinstance(one, PackedTensor)}
-    scratch = {size: torch.zeros(linear_room(one, tokens), dtype=torch.uint8, device="cuda") for size, one in kinds.items()}
-    ours = lambda: forward(shape, model.packed, lambda x, w: linear(x, w, scratch=scratch[w.shape]), gates_and_values, x, turned)
+    scratch = {size: torch.zeros(linear_scratch_bytes(one, tokens), dtype=torch.uint8, device="cuda") for size, one in kinds.items()}
+    ours = lambda: forward(shape, model.packed, lambda x, w: linear(x, w, scratch=scratch[w.shape]), split_gate_up, x, rope)
     row = {"prefill": tokens, "buddy_s": seconds(ours, 4)}
     if model.plain:
-        plain = lambda: forward(shape, model.plain, functional.linear, lambda both: both.chunk(2, -1), x, turned)
+        plain = lambda: forward(shape, model.plain, functional.linear, lambda both: both.chunk(2, -1), x, rope)
         row["plain_s"] = seconds(plain, 4)
         row["difference"] = difference(ours(), plain())
     return row
@@ -168,15 +168,15 @@ def prefill(model: Model, tokens: int) -> dict:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m buddy.bench", description=__doc__)
-    parser.add_argument("what", choices=["decode", "load"], help="a decode step, or a model's file to the GPU")
-    parser.add_argument("--matrices", type=int, default=64, help="matrices of 33.6 MB in the file that is loaded")
+    parser.add_argument("what", choices=["decode", "load"], help="a decode step, or loading a model file to the GPU")
+    parser.add_argument("--matrices", type=int, default=64, help="number of 33.6 MB matrices in the loaded file")
     parser.add_argument("--shape", choices=SHAPES, default="llama-8b")
-    parser.add_argument("--cases", default="1x1024,8x1024,32x1024", help="sequences x tokens, with commas")
-    parser.add_argument("--prefill", type=int, default=0, help="also measure a prompt of so many tokens")
-    parser.add_argument("--tokens", type=int, default=REPEATS, help="tokens that are written three times, each timed")
-    parser.add_argument("--no-plain", action="store_true", help="measure Buddy alone, where plain does not fit")
-    parser.add_argument("--eager", action="store_true", help="leave the compiled plain step out")
-    parser.add_argument("--json", help="write the record here")
+    parser.add_argument("--cases", default="1x1024,8x1024,32x1024", help="sequences x tokens, comma-separated")
+    parser.add_argument("--prefill", type=int, default=0, help="also measure the prefill of a prompt of this many tokens")
+    parser.add_argument("--tokens", type=int, default=REPEATS, help="tokens to decode in each of three timed runs")
+    parser.add_argument("--no-plain", action="store_true", help="measure Buddy alone, where the plain model does not fit")
+    parser.add_argument("--eager", action="store_true", help="skip the compiled baseline")
+    parser.add_argument("--json", help="write the record to this file")
     asked = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         print("buddy.bench: no GPU here", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Where NVIDIA's compiler library lies: in the CUDA toolkit, or in the wheels that PyTorch brings."""
+"""Loads NVRTC from the CUDA toolkit or from PyTorch's wheels."""
 
 import ctypes
 import importlib.util
@@ -8,13 +8,13 @@ NAMES = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]
 
 
 def load_compiler() -> bool:
-    """Loads NVRTC, so that kernels can be compiled; False if there is none, and then only cached kernels can be used."""
+    """Loads NVRTC. Returns False if there is none: then only cached kernels can run."""
     return any(_loads(name) for name in [*NAMES, *map(str, _in_wheels())])
 
 
 def _loads(name: str) -> bool:
     try:
-        # Whoever asks for the library by its name later gets this one.
+        # Later loads by name resolve to this library.
         ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
     except OSError:
         return False

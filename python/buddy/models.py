@@ -1,4 +1,4 @@
-"""Models in safetensors files, packed and unpacked (docs/guide/models.md)."""
+"""Packing of models in safetensors files (docs/guide/models.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import _native
 
 @dataclasses.dataclass(frozen=True)
 class PackedModel:
-    """What packing or unpacking a model came to."""
+    """Result of packing or unpacking a model."""
 
     plain_bytes: int
     packed_bytes: int
@@ -19,18 +19,18 @@ class PackedModel:
 
     @property
     def share(self) -> float:
-        """Packed bytes of plain ones."""
+        """Packed bytes over plain bytes."""
         return self.packed_bytes / max(self.plain_bytes, 1)
 
 
 def pack_model(model: str | os.PathLike, out: str | os.PathLike, *, verify: bool = False) -> PackedModel:
-    """Packs a safetensors file, or a folder with all shards of a model: bf16 matrices compressed, everything else as it is.
+    """Packs a safetensors file, or a folder with all shards of a model. bf16 matrices are compressed, the rest is copied.
 
-    Files that were packed before are left alone. ``verify`` unpacks each and compares every byte with the original.
+    Files that are already packed are skipped. ``verify`` unpacks each file and compares it with the original.
     """
     return PackedModel(*_native.pack_model(os.fspath(model), os.fspath(out), verify))
 
 
 def unpack_model(packed: str | os.PathLike, out: str | os.PathLike) -> PackedModel:
-    """Gives the original files back, byte for byte."""
+    """Restores the original files, byte for byte."""
     return PackedModel(*_native.unpack_model(os.fspath(packed), os.fspath(out)))

@@ -1,4 +1,4 @@
-"""What every result is: a record of the command's, with its tables and its page."""
+"""Records of the command line, with their tables and pages."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Record:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What was found, without what says how."""
+        """The results, without the record's metadata."""
         return self._record["data"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole record, as the command writes it with ``--json``."""
+        """Returns the whole record, as the command writes it with ``--json``."""
         return json.loads(self._json)
 
     def to_json(self) -> str:
-        """The same as text."""
+        """Returns the whole record as JSON."""
         return self._json
 
     def to_html(self) -> str:
-        """A page with tables and pictures; one file that needs no network."""
+        """Returns a page with tables and charts, one file that needs no network."""
         raise NotImplementedError
 
     def save_html(self, path: str | os.PathLike[str]) -> None:

@@ -23,7 +23,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from .torch import PackedTensor, pack, pack_weight, unpack
 from .torch.compress import compress_, packed_like, replace
-from .torch.layers import PackedWeight
+from .torch.layers import PackedMatrix
 
 NAME = "buddy"
 # Tokens that are packed together where keys and values do not lie in pages; values of a head that do on a GPU, and columns that
@@ -100,10 +100,10 @@ class BuddyQuantizer(HfQuantizer):
             _, last, module, shape = tied[0]
             data = getattr(module, last).data
             if all(last == "weight" and type(module) in (nn.Linear, nn.Embedding) for _, last, module, _ in tied):
-                store = PackedWeight(shape)
-                store.pack(data)
+                matrix = PackedMatrix(shape)
+                matrix.pack(data)
                 for path, _, module, _ in tied:
-                    replace(model, path, packed_like(module, store, exact).train(module.training))
+                    replace(model, path, packed_like(module, matrix, exact).train(module.training))
             else:
                 plain = nn.Parameter(PackedTensor.read(data, shape, torch.bfloat16).unpack(), requires_grad=False)
                 for _, last, module, _ in tied:

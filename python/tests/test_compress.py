@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from buddy.llm.decoder import gates_and_values, in_turn
+from buddy.llm.decoder import interleave_gate_up, split_gate_up
 from buddy.torch import PackedEmbedding, PackedLinear, compress_
 
 
@@ -49,14 +49,14 @@ def test_what_is_packed_computes_and_saves_the_same(tied):
     assert type(packed.odd) is nn.Linear, "rows that are no whole entries stay as they are"
     assert torch.equal(packed(IDS), plain(IDS))
     same_states(packed, plain)
-    assert (packed.head.store is packed.embed.store) == tied
+    assert (packed.head.matrix is packed.embed.matrix) == tied
 
 
 def test_tied_weights_are_one_piece_of_memory_on_every_device():
     packed = compress_(made(tied=True)).to("cpu")
-    assert packed.head.store.data.data_ptr() == packed.embed.store.data.data_ptr()
+    assert packed.head.matrix.data.data_ptr() == packed.embed.matrix.data.data_ptr()
     moved = packed.to("meta")
-    assert moved.head.store.data is moved.embed.store.data
+    assert moved.head.matrix.data is moved.embed.matrix.data
 
 
 def test_plain_states_are_loaded_into_packed_layers_and_back():
@@ -117,12 +117,12 @@ def test_it_compiles_as_one_graph():
     assert torch.equal(compiled(IDS), made()(IDS))
 
 
-def test_gates_and_values_in_turn_come_apart_again():
+def test_interleaved_gate_and_up_rows_split_again():
     weight, x = torch.randn(2 * 24, 16), torch.randn(5, 16)
-    gates, values = gates_and_values(x @ in_turn(weight).t())
+    gates, values = split_gate_up(x @ interleave_gate_up(weight).t())
     wanted = (x @ weight.t()).chunk(2, -1)
     torch.testing.assert_close((gates, values), wanted)
-    assert torch.equal(in_turn(weight)[:8], weight[:8]) and torch.equal(in_turn(weight)[8:16], weight[24:32])
+    assert torch.equal(interleave_gate_up(weight)[:8], weight[:8]) and torch.equal(interleave_gate_up(weight)[8:16], weight[24:32])
 
 
 def test_what_is_tied_to_a_plain_weight_stays_plain():

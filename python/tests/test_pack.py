@@ -9,7 +9,8 @@ torch = pytest.importorskip("torch")
 import buddy
 from buddy import _native
 from buddy.torch import PackedTensor, linear, pack, pack_weight, unpack
-from buddy.torch.layout import DEVICE, room
+from buddy.torch.layout import DEVICE_BYTES, packed_bytes
+from buddy.torch.ops import span
 
 TYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool,
          torch.complex64]
@@ -50,12 +51,12 @@ def test_views_are_taken_as_they_read():
 
 def test_every_codec_and_target_has_the_room_that_the_native_module_says():
     tensor = made(torch.bfloat16, 33, 128)
-    for target in DEVICE:
+    for target in DEVICE_BYTES:
         for matrix in [False, True]:
             packed = pack(tensor, codec="bf16", target=target, matrix=matrix)
-            *_, sectors = _native.frozen_header((packed.data.data_ptr(), 128))
-            how = (packed.codec, target, packed.row)
-            assert packed.nbytes == room(target, packed.row, 33 * 256, sectors) == _native.frozen_room(how, 33 * 256, sectors)
+            *_, sectors = _native.parse_header(span(packed.data[:128]))
+            format = (packed.codec, target, packed.row)
+            assert packed.nbytes == packed_bytes(target, packed.row, 33 * 256, sectors) == _native.packed_bytes(format, 33 * 256, sectors)
             assert same(packed.unpack(), tensor)
 
 
@@ -113,7 +114,7 @@ def test_pytorchs_checks_of_operators_pass():
     ops = torch.ops.buddy
     cases = [(ops.pack.default, (weight, packed.codec, "4/3x", packed.row, 64)),
              (ops.unpack.default, (packed.data, packed.codec, "4/3x", packed.row, list(weight.shape), weight.dtype)),
-             (ops.linear.default, (x, packed.data, bias, None, packed.codec, 48, False))]
+             (ops.linear.default, (x, packed.data, bias, None, packed.codec, 48, 128, False))]
     for op, arguments in cases:
         torch.library.opcheck(op, arguments)
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from buddy.torch import compress_saved, kept, slabs
+from buddy.torch import arena, compress_saved, saved_tensors
 from networks import ALL, Block, Convolutions, SMALL, SquaredRelu, compare, equal, gradients, mlp
 
 CASES = {
@@ -71,8 +71,8 @@ def test_what_is_saved_twice_is_packed_once():
 
 def test_what_is_wanted_twice_in_a_row_is_read_once(monkeypatch):
     model, batch, reads = Twice(), torch.randn(32, 64), []
-    read = kept.Kept.make
-    monkeypatch.setattr(kept.Kept, "make", lambda self, part: reads.append(self.size) or read(self, part))
+    read = saved_tensors.PackedStorage.make
+    monkeypatch.setattr(saved_tensors.PackedStorage, "make", lambda self, part: reads.append(self.size) or read(self, part))
     wanted = gradients(copy.deepcopy(model), batch)
     for number in range(3):
         model.zero_grad()
@@ -248,7 +248,7 @@ def test_packed_buffers_lie_in_slabs_that_are_cut_to_measure_and_go():
 
 
 def test_a_step_that_packs_less_than_the_one_before_leaves_no_gaps_in_slabs():
-    rooms, cpu = slabs.Slabs(), torch.device("cpu")
+    rooms, cpu = arena.Arena(), torch.device("cpu")
     sizes = [1000, 3000, 2000, 500, 4000, 1500]
     for step, missing in enumerate([None, None, 1, None, None]):
         rooms.begin()

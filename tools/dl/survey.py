@@ -1,4 +1,4 @@
-"""How tensors on the GPU would compress, looked at in place through the Python package."""
+"""Surveys tensors on the GPU in place through the Python package."""
 
 import numpy as np
 import torch
@@ -10,17 +10,18 @@ SIZES = np.dtype([("classes", np.uint64, 6), ("optimistic_bytes", np.uint64)])
 
 
 class Buddy:
-    """What a recording needs, on the current GPU. Streams are numbers, as PyTorch gives them."""
+    """Surveys on the current GPU. Streams are PyTorch's handles; the caller holds the tensors."""
 
     def __init__(self):
         load_compiler()
         self.number = torch.cuda.current_device()
 
     def histograms(self, spans, stream):
-        """Of rows (address, bytes, codec, address for classes or 0): an array of sizes."""
-        rows = [((data, size), codec, classes) for data, size, codec, classes in spans]
+        """Returns an array of sizes for rows of address, bytes, codec, and address for size classes or 0."""
+        rows = [(_native.Span(self, data, size), codec, _native.Span(self, classes, -(-size // 128)) if classes else None)
+                for data, size, codec, classes in spans]
         return np.array(_native.survey((self.number, stream), rows), SIZES)
 
     def train(self, codec, data, size, stream):
-        """The codec with what it learns of a tensor."""
-        return _native.train((self.number, stream), codec, (data, size))
+        """Returns the codec trained on a tensor."""
+        return _native.train((self.number, stream), codec, _native.Span(self, data, size))

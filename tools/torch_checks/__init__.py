@@ -1,4 +1,4 @@
-"""What every check of `tools/torch_check.py` uses."""
+"""Shared by the checks of `tools/torch_check.py`."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Activations and normalisations that pack what they keep are PyTorch's, alone and in a model."""
+"""Packing activations and recomputed normalisations equal PyTorch's, alone and in a model."""
 
 import copy
 
@@ -7,47 +7,47 @@ from torch import nn
 
 from buddy import _native
 from buddy.torch import activations, compress_saved, swap_
-from buddy.torch.layout import room
-from buddy.torch.ops import place, span
+from buddy.torch.layout import packed_bytes
+from buddy.torch.ops import device_and_stream, span
 from networks import Block, equal, gradients
 
 from . import GPU
 
 
 def check_activations_are_pytorchs_to_the_bit():
-    """All values of bf16, and normal ones; gradients of random numbers; room that is enough and room that is not."""
+    """All bf16 values and normal ones; random gradients; enough room and too little."""
     every = torch.arange(-32768, 32768, device=GPU, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     for kind in [activations.RELU, activations.SQUARED_RELU]:
         for x in [every.repeat(3), torch.randn(1 << 20, device=GPU).bfloat16(), torch.randn(4, 64, 9, 8, device=GPU).bfloat16()
                   .contiguous(memory_format=torch.channels_last), torch.randn(64 * 37, device=GPU).bfloat16()]:
-            kept, g = kind.kept(x), torch.randn(x.shape, device=GPU).bfloat16()
+            kept, g = kind.saved(x), torch.randn(x.shape, device=GPU).bfloat16()
             wanted = [kind.forward(kept), kind.forward(kept), kind.backward(kept, g)]
             for target in ["4/3x", "2x"]:
-                how = ("bf16:112", target, 0)
+                format = ("bf16:112", target, 0)
                 for in_place in [False, True] if kind is activations.RELU else [False]:
                     source = x.clone()
-                    y, again, of_x = source if in_place else torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
-                    packed = torch.empty(room(target, 0, x.nbytes, x.nbytes // 32), dtype=torch.uint8, device=GPU)
-                    where, g = place(x), torch.empty_like(x).copy_(g)
-                    _native.activate(where, how, kind.name, span(source), span(y), span(packed), 0)
-                    _native.activated(where, how, kind.name, span(packed), span(again))
-                    _native.activation_gradients(where, how, kind.name, span(packed), span(g), span(of_x))
-                    for one, other in zip([y, again, of_x], wanted):
+                    y, recomputed, of_x = source if in_place else torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
+                    packed = torch.empty(packed_bytes(target, 0, x.nbytes, x.nbytes // 32), dtype=torch.uint8, device=GPU)
+                    where, g = device_and_stream(x), torch.empty_like(x).copy_(g)
+                    _native.activation_forward(where, format, kind.name, span(source), span(y), span(packed), 0)
+                    _native.activation_output(where, format, kind.name, span(packed), span(recomputed))
+                    _native.activation_backward(where, format, kind.name, span(packed), span(g), span(of_x))
+                    for one, other in zip([y, recomputed, of_x], wanted):
                         # Any NaN for a NaN.
                         same_bits = (one.view(torch.int16) == other.view(torch.int16)) | (one.isnan() & other.isnan())
                         assert same_bits.all(), (kind.name, target, in_place, x.shape, x[~same_bits][:4], one[~same_bits][:4], other[~same_bits][:4])
-                    # What is packed is what packing alone writes, with one NaN for all.
+                    # The packed bytes are those of `pack`, with one NaN for all.
                     plain = torch.zeros_like(packed)
-                    _native.freeze(where, how, span(torch.where(kept.isnan(), every[0x7fff - 0x8000], kept)), span(plain), 0)
-                    used = room(target, 0, x.nbytes, int(plain[48:52].view(torch.int32)))
+                    _native.pack(where, format, span(torch.where(kept.isnan(), every[0x7fff - 0x8000], kept)), span(plain), 0)
+                    used = packed_bytes(target, 0, x.nbytes, int(plain[48:52].view(torch.int32)))
                     values = torch.empty_like(x)
-                    _native.read_frozen(where, how, span(packed), span(values))
+                    _native.unpack(where, format, span(packed), span(values))
                     assert ((values.view(torch.int16) == kept.view(torch.int16)) | (values.isnan() & kept.isnan())).all()
                     assert torch.equal(packed[:128], plain[:128]) and used <= packed.numel()
 
 
 def check_batch_normalisation_with_its_relu_is_pytorchs():
-    """The one kernel against PyTorch's two; all values of bf16 in every channel."""
+    """The fused kernel against PyTorch's two, with all bf16 values in every channel."""
     every = torch.arange(-32768, 32768, device=GPU, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     for channels in [8, 64, 256, 2048]:
         norm = swap_(nn.Sequential(nn.BatchNorm2d(channels)))[0].to(GPU, torch.bfloat16)
@@ -55,7 +55,7 @@ def check_batch_normalisation_with_its_relu_is_pytorchs():
         x = torch.cat([every.view(1, 1, -1, 256).expand(1, channels, -1, -1), torch.randn(1, channels, 64, 256, device=GPU).bfloat16()], 2)
         x = x.contiguous(memory_format=torch.channels_last)
         mean, deviation = torch.randn(channels, device=GPU), torch.rand(channels, device=GPU) + 0.1
-        found, wanted = norm._again(x, mean, deviation, True), norm._again(x, mean, deviation, False).relu_()
+        found, wanted = norm._recompute(x, mean, deviation, True), norm._recompute(x, mean, deviation, False).relu_()
         assert ((found.view(torch.int16) == wanted.view(torch.int16)) | (found.isnan() & wanted.isnan())).all(), channels
 
 
@@ -76,4 +76,4 @@ def check_swapped_models():
             report = mem.report()
             assert report.recomputed > 0 and "not PyTorch's bits" not in report.skipped, report
             equal([*swapped.buffers()], [*plain.buffers()])
-            print(f"    {report.tensors} packed, {report.recomputed} computed again")
+            print(f"    {report.tensors} packed, {report.recomputed} recomputed")

@@ -1,4 +1,4 @@
-"""What a forward pass saves, packed: gradients to the bit, in captured steps and on several streams, and the memory that it took goes."""
+"""Packed saved tensors: equal gradients, in captured steps and on several streams, and memory that is released."""
 
 import copy
 import gc
@@ -20,11 +20,11 @@ def check_saved_activations():
             for options in [{}, {"overflow": "device", "in_flight_bytes": 0}, {"overflow": "device"}, {"most_overflow": 0.1}]:
                 mem = compare(copy.deepcopy(model).to(GPU, dtype), torch.randn(shape, device=GPU, dtype=dtype), steps=3, **options)
                 assert mem.report().tensors > 0 or "most_overflow" in options
-                assert not mem._flight.pending
+                assert not mem._in_flight.pending
 
 
 def captured_step(model, batch, **options):
-    """A graph of a step, forward and backward, and the gradients that it leaves."""
+    """Captures a step, forward and backward; returns the graph and its report."""
     def step():
         model.zero_grad(set_to_none=True)
         with compress_saved(model, least_bytes=256, **options) as mem:
@@ -35,7 +35,7 @@ def captured_step(model, batch, **options):
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        # The first ones learn.
+        # The first steps survey and learn.
         for _ in range(5):
             before = step().report()
     torch.cuda.current_stream().wait_stream(side)
@@ -48,7 +48,7 @@ def captured_step(model, batch, **options):
 
 
 def check_captured_steps():
-    """Gradients of a captured step, on data that fits its targets and on data that does not, with other steps between."""
+    """Gradients of a captured step on data that fits its targets and data that does not, with eager steps in between."""
     cases = [(nn.Sequential(Block(), Block(activation=nn.ReLU())), (8, 128, 64)),
              (nn.Sequential(nn.Conv2d(16, 32, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True), nn.Conv2d(32, 16, 3), nn.ReLU(),
                             nn.Conv2d(16, 16, 3)), (8, 16, 34, 34))]
@@ -64,14 +64,14 @@ def check_captured_steps():
             for number in range(6):
                 data = torch.randn(shape, device=GPU) * 10.0 ** (number - 3)
                 if number % 2:
-                    data *= torch.exp(4 * torch.randn(shape, device=GPU))  # exponents all over
+                    data *= torch.exp(4 * torch.randn(shape, device=GPU))  # wide range of exponents
                 batch.copy_(data)
                 graph.replay()
                 found = [one.clone() for one in grads]
                 equal(found, gradients(plain, batch)[:-1])
                 with compress_saved(plain, **ALL):
                     equal(gradients(plain, batch)[:-1], found)
-            print(f"    {report.tensors} packed, {report.recomputed} computed again, in a graph")
+            print(f"    {report.tensors} packed, {report.recomputed} recomputed, in a graph")
 
 
 def check_saved_on_other_streams():
@@ -86,7 +86,7 @@ def check_saved_on_other_streams():
             middle = model[0](batch)
             with torch.cuda.stream(side):
                 side.wait_stream(torch.cuda.default_stream())
-                # Saved on one stream and again on another.
+                # Saved on one stream, then on another.
                 output = model[1](middle) + 0 * middle.square()
                 del middle
                 loss = output.float().square().mean()

@@ -1,83 +1,88 @@
-//! Activations on a GPU whose input is packed by the same kernel, and read packed by the backward pass.
+//! Activations on a GPU: the forward kernel packs its input, the backward kernel reads it packed.
 
 use buddy_cuda::{Activation, CudaStream, PackedActivation};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
 use crate::{
-    failure,
-    frozen::{How, parse},
-    place::{Place, Span, gpu, on_gpu},
+    device::{Device, Range, gpu, on_gpu},
+    error,
+    packing::{Format, parse},
 };
 
-/// The activation of this name over a buffer, and its stream.
+/// Returns the named activation over a packed buffer, and its stream.
 fn open<'a>(
-    place: Place,
-    how: &How,
+    device: Device,
+    format: &Format,
     name: &str,
     bytes: u64,
-    (memory, overflow): (Span, Span),
+    (packed, overflow): (Range, Range),
 ) -> PyResult<(PackedActivation<'a>, Arc<CudaStream>)> {
-    let (codec, target, _) = parse(how)?;
+    let (codec, target, _) = parse(format)?;
     let activation =
-        Activation::named(name).ok_or_else(|| failure::value(format!("'{name}' is no activation")))?;
-    let (gpu, stream) = gpu(place)?.ok_or_else(|| failure::value("activations are packed on a GPU"))?;
-    let packed = PackedActivation::over(&gpu, activation, (&codec, target), bytes, on_gpu(memory));
-    let packed = match overflow.1 {
-        0 => packed,
-        _ => packed.and_then(|packed| packed.with_overflow(on_gpu(overflow))),
+        Activation::named(name).ok_or_else(|| error::value(format!("unknown activation '{name}'")))?;
+    let (gpu, stream) = gpu(device)?.ok_or_else(|| error::value("activations are packed on a GPU only"))?;
+    let buffer = PackedActivation::over(&gpu, activation, (&codec, target), bytes, on_gpu(packed));
+    let buffer = match overflow.bytes {
+        0 => buffer,
+        _ => buffer.and_then(|buffer| buffer.with_overflow(on_gpu(overflow))),
     };
-    Ok((packed.map_err(failure::gpu)?, stream))
+    Ok((buffer.map_err(error::gpu)?, stream))
 }
 
-/// Writes an activation's output, and packs what backward needs of the input; `told`, `overflow` and `sums` as for `freeze`.
+/// Writes the output of an activation and packs what the backward pass needs of the input. `status`, `overflow` and
+/// `counters` are those of `pack`.
 #[pyfunction]
-#[pyo3(signature = (place, how, name, input, output, to, told, overflow = (0, 0), sums = (0, 0)))]
-#[allow(clippy::too_many_arguments)] // Python's are flat
-pub(crate) fn activate(
-    place: Place,
-    how: How,
+#[pyo3(signature = (device, format, name, input, output, to, status, overflow = None, counters = None))]
+#[allow(clippy::too_many_arguments)] // Python's arguments are flat
+pub(crate) fn activation_forward(
+    device: Device,
+    format: Format,
     name: &str,
-    input: Span,
-    output: Span,
-    to: Span,
-    told: u64,
-    overflow: Span,
-    sums: Span,
+    input: Range,
+    output: Range,
+    to: Range,
+    status: u64,
+    overflow: Option<Range>,
+    counters: Option<Range>,
 ) -> PyResult<()> {
-    let (packed, stream) = open(place, &how, name, input.1, (to, overflow))?;
-    let packed = if sums.1 == 0 { packed } else { packed.with_sums(on_gpu(sums)).map_err(failure::gpu)? };
-    // SAFETY: Python keeps the word until it was written.
-    unsafe { packed.forward(&stream, on_gpu(input), on_gpu(output), told) }.map_err(failure::gpu)
+    let (buffer, stream) = open(device, &format, name, input.bytes, (to, overflow.unwrap_or_default()))?;
+    let buffer = match counters.unwrap_or_default() {
+        Range { bytes: 0, .. } => buffer,
+        counters => buffer.with_sums(on_gpu(counters)).map_err(error::gpu)?,
+    };
+    // SAFETY: Python holds the status word until the GPU has written it.
+    unsafe { buffer.forward(&stream, on_gpu(input), on_gpu(output), status) }.map_err(error::gpu)
 }
 
-/// Writes the output again from what is packed.
+/// Recomputes the output from the packed input.
 #[pyfunction]
-#[pyo3(signature = (place, how, name, from, output, overflow = (0, 0)))]
-pub(crate) fn activated(
-    place: Place,
-    how: How,
+#[pyo3(signature = (device, format, name, packed, output, overflow = None))]
+pub(crate) fn activation_output(
+    device: Device,
+    format: Format,
     name: &str,
-    from: Span,
-    output: Span,
-    overflow: Span,
+    packed: Range,
+    output: Range,
+    overflow: Option<Range>,
 ) -> PyResult<()> {
-    let (packed, stream) = open(place, &how, name, output.1, (from, overflow))?;
-    packed.output(&stream, on_gpu(output)).map_err(failure::gpu)
+    let (buffer, stream) = open(device, &format, name, output.bytes, (packed, overflow.unwrap_or_default()))?;
+    buffer.output(&stream, on_gpu(output)).map_err(error::gpu)
 }
 
-/// Writes the gradients of the input from those of the output and what is packed.
+/// Writes the input's gradient from the output's gradient and the packed input.
 #[pyfunction]
-#[pyo3(signature = (place, how, name, from, of_output, to, overflow = (0, 0)))]
-pub(crate) fn activation_gradients(
-    place: Place,
-    how: How,
+#[pyo3(signature = (device, format, name, packed, grad_output, grad_input, overflow = None))]
+pub(crate) fn activation_backward(
+    device: Device,
+    format: Format,
     name: &str,
-    from: Span,
-    of_output: Span,
-    to: Span,
-    overflow: Span,
+    packed: Range,
+    grad_output: Range,
+    grad_input: Range,
+    overflow: Option<Range>,
 ) -> PyResult<()> {
-    let (packed, stream) = open(place, &how, name, to.1, (from, overflow))?;
-    packed.backward(&stream, on_gpu(of_output), on_gpu(to)).map_err(failure::gpu)
+    let overflow = overflow.unwrap_or_default();
+    let (buffer, stream) = open(device, &format, name, grad_input.bytes, (packed, overflow))?;
+    buffer.backward(&stream, on_gpu(grad_output), on_gpu(grad_input)).map_err(error::gpu)
 }

@@ -1,4 +1,4 @@
-//! What lies between the products of a decode step on a GPU, and rows of a frozen embedding.
+//! Kernels between the linear layers of a decode step, and gathers from a packed embedding.
 
 use std::{
     collections::HashMap,
@@ -10,68 +10,75 @@ use buddy_cuda::{CudaStream, Decoding, FrozenBuffer, Pick, RmsNorm};
 use pyo3::prelude::*;
 
 use crate::{
-    failure,
-    frozen::{How, parse},
-    place::{Place, Span, bytes, bytes_mut, gpu, on_gpu},
+    device::{Device, Range, bytes, bytes_mut, gpu, on_gpu},
+    error,
+    packing::{Format, parse},
 };
 
-const NO_GPU: &str = "the parts of a decode step are for GPUs";
+const NO_GPU: &str = "decode kernels run on a GPU only";
 
-/// The kernels, by the GPU's number.
+/// Compiled kernels by GPU index.
 static KERNELS: LazyLock<Mutex<HashMap<i32, Decoding>>> = LazyLock::new(Mutex::default);
 
-/// Does something with the kernels on the current stream.
+/// Calls `enqueue` with the kernels and the current stream.
 fn with(
-    place: Place,
-    work: impl FnOnce(&Decoding, &CudaStream) -> Result<(), buddy_cuda::Error>,
+    device: Device,
+    enqueue: impl FnOnce(&Decoding, &CudaStream) -> Result<(), buddy_cuda::Error>,
 ) -> PyResult<()> {
-    let (gpu, stream) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
+    let (gpu, stream) = gpu(device)?.ok_or_else(|| error::value(NO_GPU))?;
     let kernels = {
         let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
-        match kernels.get(&place.0) {
+        match kernels.get(&device.0) {
             Some(kernels) => kernels.clone(),
-            None => kernels.entry(place.0).or_insert(Decoding::new(&gpu).map_err(failure::gpu)?).clone(),
+            None => kernels.entry(device.0).or_insert(Decoding::new(&gpu).map_err(error::gpu)?).clone(),
         }
     };
-    work(&kernels, &stream).map_err(failure::gpu)
+    enqueue(&kernels, &stream).map_err(error::gpu)
 }
 
-/// The norm of a residual stream and of what is added to it, unless that span is empty. `spans`: stream, added, weights, result.
+/// Adds to a residual stream and writes its RMS norm. `spans`: residual stream, addend or `None`, weights, output.
 #[pyfunction]
-pub(crate) fn decode_norm(place: Place, spans: [Span; 4], epsilon: f32) -> PyResult<()> {
+pub(crate) fn decode_norm(device: Device, spans: [Range; 4], epsilon: f32) -> PyResult<()> {
     let [stream, added, weights, out] = spans.map(on_gpu);
-    let added = (spans[1].1 > 0).then_some(added);
-    with(place, |decoding, on| decoding.norm(on, &RmsNorm { stream, added, weights, out, epsilon }))
+    let added = (spans[1].bytes > 0).then_some(added);
+    with(device, |kernels, on| kernels.norm(on, &RmsNorm { stream, added, weights, out, epsilon }))
 }
 
-/// silu(gate) * value of rows that hold all gates, then as many values.
+/// Writes silu(gate) * up for rows that hold all gates, then all up values.
 #[pyfunction]
-pub(crate) fn decode_gate(place: Place, both: Span, out: Span, tokens: u32) -> PyResult<()> {
-    with(place, |decoding, on| decoding.gate(on, on_gpu(both), on_gpu(out), tokens))
+pub(crate) fn decode_swiglu(device: Device, gate_up: Range, out: Range, tokens: u32) -> PyResult<()> {
+    with(device, |kernels, on| kernels.gate(on, on_gpu(gate_up), on_gpu(out), tokens))
 }
 
-/// The token of the highest score of each sequence. `spans`: scores, history, lengths, and entries of the embedding.
+/// Selects the token of the highest logit of each sequence. `spans`: logits, history, lengths, entry indices of the
+/// embedding.
 #[pyfunction]
-pub(crate) fn decode_pick(place: Place, spans: [Span; 4]) -> PyResult<()> {
+pub(crate) fn decode_argmax(device: Device, spans: [Range; 4]) -> PyResult<()> {
     let [scores, history, lengths, entries] = spans.map(on_gpu);
-    with(place, |decoding, on| decoding.pick(on, &Pick { scores, history, lengths, entries }))
+    with(device, |kernels, on| kernels.pick(on, &Pick { scores, history, lengths, entries }))
 }
 
-/// Single entries of a frozen buffer: the i-th of `to` is the one whose number, 32 bits, is the i-th of `list`.
+/// Gathers entries of a packed buffer: entry `indices[i]` (32 bits) goes to position `i` of `to`.
 #[pyfunction]
-pub(crate) fn gather_frozen(place: Place, how: How, from: (Span, u64), list: Span, to: Span) -> PyResult<()> {
-    let Some((gpu, stream)) = gpu(place)? else {
-        return gather_here(bytes(from.0)?, bytes(list)?, bytes_mut(to)?);
+pub(crate) fn gather(
+    device: Device,
+    format: Format,
+    from: (Range, u64),
+    indices: Range,
+    to: Range,
+) -> PyResult<()> {
+    let Some((gpu, stream)) = gpu(device)? else {
+        return gather_on_cpu(bytes(from.0), bytes(indices), bytes_mut(to));
     };
-    let (codec, target, row) = parse(&how)?;
-    let frozen = FrozenBuffer::over(&gpu, (&codec, target, row), from.1, on_gpu(from.0));
-    frozen.and_then(|frozen| frozen.gather(&stream, on_gpu(list), on_gpu(to))).map_err(failure::gpu)
+    let (codec, target, row) = parse(&format)?;
+    let buffer = FrozenBuffer::over(&gpu, (&codec, target, row), from.1, on_gpu(from.0));
+    buffer.and_then(|buffer| buffer.gather(&stream, on_gpu(indices), on_gpu(to))).map_err(error::gpu)
 }
 
-fn gather_here(from: &[u8], list: &[u8], to: &mut [u8]) -> PyResult<()> {
-    let frozen = Frozen::open(from).map_err(failure::value)?;
-    for (number, entry) in list.as_chunks().0.iter().zip(to.as_chunks_mut().0) {
-        *entry = frozen.entry(u64::from(u32::from_le_bytes(*number))).map_err(failure::value)?;
+fn gather_on_cpu(from: &[u8], indices: &[u8], to: &mut [u8]) -> PyResult<()> {
+    let frozen = Frozen::open(from).map_err(error::value)?;
+    for (index, entry) in indices.as_chunks().0.iter().zip(to.as_chunks_mut().0) {
+        *entry = frozen.entry(u64::from(u32::from_le_bytes(*index))).map_err(error::value)?;
     }
     Ok(())
 }

@@ -1,43 +1,45 @@
-//! `buddy._native`: what the Python package calls. Its stubs are `python/buddy/_native.pyi`.
+//! `buddy._native`: the native functions of the Python package. Stubs: `python/buddy/_native.pyi`.
 //!
-//! Thin: results are records as JSON, which Python wraps; tensors are addresses and lengths, on the CPU or on a GPU, so that
-//! neither NumPy nor PyTorch is needed to build or to import it. Memory is the caller's, streams too, and nothing waits but where
-//! a function says so. Work that takes long is done without Python's lock.
+//! Results are records as JSON. Tensors are spans (an address, a length and the owner), so neither NumPy nor PyTorch is needed
+//! to build or import the module. Memory and streams belong to the caller. GPU functions enqueue and return unless their
+//! documentation says that they block. Long CPU work releases the GIL.
 
 mod activation;
+mod analysis;
 mod decode;
-mod failure;
-mod frozen;
+mod device;
+mod error;
 mod kv;
 mod linear;
-mod looking;
+mod linear_plan;
 mod model;
 mod norm;
-mod place;
-mod product;
+mod packing;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::activation::{activate, activated, activation_gradients};
+    use super::activation::{activation_backward, activation_forward, activation_output};
     #[pymodule_export]
-    use super::decode::{decode_gate, decode_norm, decode_pick, gather_frozen};
-    #[pymodule_export]
-    use super::frozen::{freeze, frozen_header, frozen_room, read_frozen};
-    #[pymodule_export]
-    use super::kv::{kv_append, kv_attend, kv_attend_fresh, kv_bytes, kv_clear, kv_read, kv_train};
-    #[pymodule_export]
-    use super::linear::{linear, linear_ahead, linear_room};
-    #[pymodule_export]
-    use super::looking::{
+    use super::analysis::{
         analysis_html, analysis_text, analyze_files, analyze_memory, command, survey, train,
     };
     #[pymodule_export]
+    use super::decode::{decode_argmax, decode_norm, decode_swiglu, gather};
+    #[pymodule_export]
+    use super::device::Span;
+    #[pymodule_export]
+    use super::kv::{kv_append, kv_append_attend, kv_attend, kv_bytes, kv_clear, kv_read, kv_train};
+    #[pymodule_export]
+    use super::linear::{linear, linear_prefetched, linear_scratch_bytes};
+    #[pymodule_export]
+    use super::linear_plan::LinearPlan;
+    #[pymodule_export]
     use super::model::{pack_model, unpack_model};
     #[pymodule_export]
-    use super::norm::{normalise_relu, normalises};
+    use super::norm::{norm_relu, norm_relu_supports};
     #[pymodule_export]
-    use super::product::Product;
+    use super::packing::{pack, packed_bytes, parse_header, unpack};
 }

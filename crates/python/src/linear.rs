@@ -1,76 +1,82 @@
-//! Linear layers from frozen weights on a GPU.
+//! Linear layers from packed weights on a GPU.
 
 use buddy_codec::FrozenHeader;
 use buddy_cuda::{DeviceSpan, FrozenBuffer, Linear, Output};
 use pyo3::prelude::*;
 
 use crate::{
-    failure,
-    frozen::{How, parse},
-    place::{Place, Span, gpu, on_gpu},
+    device::{Device, Range, gpu, on_gpu},
+    error,
+    packing::{Format, parse},
 };
 
 pub(crate) const NO_GPU: &str =
-    "products from compressed weights are for GPUs; on the CPU unpack and multiply";
+    "linear layers read packed weights on a GPU only; on the CPU unpack and multiply";
 
-/// Bytes of scratch memory for so many tokens; it begins as zeros, and layers leave it so that it can be used again.
+/// Returns the bytes of scratch memory for `tokens` rows of x. It must be zero at first; layers leave it reusable.
 #[pyfunction]
-pub(crate) fn linear_room(place: Place, how: How, weight_bytes: u64, tokens: u32) -> PyResult<u64> {
-    let (codec, target, row) = parse(&how)?;
-    let (gpu, _) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
+pub(crate) fn linear_scratch_bytes(
+    device: Device,
+    format: Format,
+    weight_bytes: u64,
+    tokens: u32,
+) -> PyResult<u64> {
+    let (codec, target, row) = parse(&format)?;
+    let (gpu, _) = gpu(device)?.ok_or_else(|| error::value(NO_GPU))?;
     let header = FrozenHeader { codec, target, bytes: weight_bytes, row, sectors: 0 };
-    Linear::room(&gpu, &header, tokens).map_err(failure::gpu)
+    Linear::room(&gpu, &header, tokens).map_err(error::gpu)
 }
 
-/// y = W x and the bias, if its span is not empty, when the stream gets there. `weights` is the buffer and the bytes of its data.
-/// `counts`, if not empty, are zeros of the layer's own; then scratch memory need not be zeros. `ahead`: weights are asked for while the
-/// kernel before it in the stream ends, which must not write them.
+/// Enqueues y = W x + bias; a bias of `None` is omitted.
+///
+/// `weights` is the buffer and its data bytes. `counters`: zeroed memory of the layer itself, with which scratch memory need
+/// not be zero. `prefetch` loads weights before the preceding kernel of the stream has finished; it must not write them.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn linear(
-    place: Place,
-    how: How,
-    weights: (Span, u64),
-    x: Span,
-    bias: Span,
-    y: Span,
-    scratch: Span,
-    counts: Span,
-    ahead: bool,
+    device: Device,
+    format: Format,
+    weights: (Range, u64),
+    x: Range,
+    bias: Range,
+    y: Range,
+    scratch: Range,
+    counters: Range,
+    prefetch: bool,
 ) -> PyResult<()> {
-    start(place, how, weights, [x, bias, y, scratch, counts], (Output::Bf16, ahead))
+    enqueue(device, format, weights, [x, bias, y, scratch, counters], (Output::Bf16, prefetch))
 }
 
-/// y = W x from frozen weights, which are asked for while the kernel before it in the stream ends: it must not write them. `gated`:
-/// eight rows of gates and eight of values take turns, and y is silu(gate) * value.
+/// Enqueues y = W x with prefetched weights. If `swiglu`, rows of W alternate between eight gates and eight up rows, and y
+/// is silu(gate) * up.
 #[pyfunction]
-pub(crate) fn linear_ahead(
-    place: Place,
-    how: How,
-    weights: (Span, u64),
-    x: Span,
-    y: Span,
-    scratch: Span,
-    gated: bool,
+pub(crate) fn linear_prefetched(
+    device: Device,
+    format: Format,
+    weights: (Range, u64),
+    x: Range,
+    y: Range,
+    scratch: Range,
+    swiglu: bool,
 ) -> PyResult<()> {
-    let output = if gated { Output::Gated } else { Output::Bf16 };
-    start(place, how, weights, [x, (0, 0), y, scratch, (0, 0)], (output, true))
+    let (output, none) = (if swiglu { Output::Gated } else { Output::Bf16 }, Range::default());
+    enqueue(device, format, weights, [x, none, y, scratch, none], (output, true))
 }
 
-/// `spans`: x, bias, y, scratch, counts; an empty bias is none, and so are empty counts.
-fn start(
-    place: Place,
-    how: How,
-    weights: (Span, u64),
-    spans: [Span; 5],
+/// `ranges`: x, bias, y, scratch, counters; bias and counters may be empty.
+fn enqueue(
+    device: Device,
+    format: Format,
+    weights: (Range, u64),
+    ranges: [Range; 5],
     (output, overlaps): (Output, bool),
 ) -> PyResult<()> {
-    let (codec, target, row) = parse(&how)?;
-    let (gpu, stream) = gpu(place)?.ok_or_else(|| failure::value(NO_GPU))?;
+    let (codec, target, row) = parse(&format)?;
+    let (gpu, stream) = gpu(device)?.ok_or_else(|| error::value(NO_GPU))?;
     let frozen = FrozenBuffer::over(&gpu, (&codec, target, row), weights.1, on_gpu(weights.0));
-    let [x, bias, y, scratch, counts] = spans.map(on_gpu);
+    let [x, bias, y, scratch, counters] = ranges.map(on_gpu);
     let given = |span: DeviceSpan<'static>| (span.bytes() > 0).then_some(span);
-    let weights = &frozen.map_err(failure::gpu)?;
+    let weights = &frozen.map_err(error::gpu)?;
     let linear = Linear { weights: weights.into(), x, bias: given(bias), y, output, scratch, overlaps };
-    linear.start_with(&stream, given(counts)).map_err(failure::gpu)
+    linear.start_with(&stream, given(counters)).map_err(error::gpu)
 }

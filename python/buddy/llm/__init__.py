@@ -1,4 +1,4 @@
-"""Language models from compressed weights, keys and values (docs/guide/models.md)."""
+"""Language models with compressed weights and KV cache (docs/guide/models.md)."""
 
 from .cache import PagedCache
 from .decoder import Decoder, packed_layer

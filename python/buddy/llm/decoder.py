@@ -1,7 +1,6 @@
-"""A decode loop from compressed weights, keys and values: one graph, captured once and replayed for every token.
+"""A decode loop with compressed weights and KV cache: one CUDA graph, captured once and replayed for every token.
 
-Seven launches a layer. Each begins while the one before it ends, and a product asks for its weights before its input is there, so
-that memory hardly rests between them.
+Seven launches per layer. Each overlaps the end of the previous one, and linear layers prefetch their weights.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from typing import Iterable
 import torch
 
 from .. import _native
-from ..torch import PackedTensor, linear, linear_room, pack_weight
-from ..torch.ops import place, span
+from ..torch import PackedTensor, linear_scratch_bytes, pack_weight
+from ..torch.ops import device_and_stream, span
 from . import shapes
 from .cache import PagedCache
 from .shapes import Shape
@@ -20,93 +19,93 @@ from .shapes import Shape
 MATRICES = ("qkv", "o", "gate_up", "down")
 
 
-# Rows of gates, and as many of values, that take turns in the matrix of both: so the product's own end can gate.
-TURN = 8
+# Gate rows and up rows alternate in groups of this size, so that the linear kernel's epilogue can apply SwiGLU.
+GROUP = 8
 
 
-def in_turn(both: torch.Tensor) -> torch.Tensor:
-    """Rows of gates and of values, first all of the one, in turn."""
-    return both.view(2, -1, TURN, both.shape[-1]).transpose(0, 1).reshape(both.shape)
+def interleave_gate_up(gate_up: torch.Tensor) -> torch.Tensor:
+    """Interleaves the rows of a matrix that holds all gate rows, then all up rows."""
+    return gate_up.view(2, -1, GROUP, gate_up.shape[-1]).transpose(0, 1).reshape(gate_up.shape)
 
 
-def gates_and_values(both: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Results of rows in turn, apart."""
-    gates, values = both.view(*both.shape[:-1], -1, 2, TURN).unbind(-2)
-    return gates.flatten(-2), values.flatten(-2)
+def split_gate_up(gate_up: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Splits the output of interleaved rows into gate and up."""
+    gate, up = gate_up.view(*gate_up.shape[:-1], -1, 2, GROUP).unbind(-2)
+    return gate.flatten(-2), up.flatten(-2)
 
 
 def packed_layer(layer: dict[str, torch.Tensor]) -> dict[str, torch.Tensor | PackedTensor]:
-    """A layer with its matrices packed, gates and values in turn."""
-    turned = layer | {"gate_up": in_turn(layer["gate_up"])}
-    return {name: pack_weight(one) if name in MATRICES else one for name, one in turned.items()}
+    """Packs the matrices of a layer, gate and up interleaved."""
+    layer = layer | {"gate_up": interleave_gate_up(layer["gate_up"])}
+    return {name: pack_weight(one) if name in MATRICES else one for name, one in layer.items()}
 
 
 class Decoder:
-    """A model on one GPU that writes the most likely tokens of some sequences."""
+    """Greedy decoding of a model on one GPU."""
 
     def __init__(self, shape: Shape, layers: Iterable[dict], embedding: PackedTensor, head: PackedTensor, norm: torch.Tensor,
                  cache: PagedCache):
         self.shape, self.cache = shape, cache
         self.layers, self.embedding, self.head, self.norm = list(layers), embedding, head, norm
         device, rows = cache.device, cache.sequences
-        made = lambda *size, dtype=torch.bfloat16: torch.zeros(*size, dtype=dtype, device=device)
-        self.stream, self.x, self.y = (made(rows, shape.hidden) for _ in range(3))
-        self.qkv = made(rows, shape.matrices["qkv"][0])
-        self.attended, self.inner = made(rows, shape.heads * shape.head), made(rows, shape.inner)
-        self.scores = made(rows, shape.vocabulary)
-        self.history = made(rows, cache.capacity, dtype=torch.int32)
-        self.entries = made(rows, shape.hidden // 64, dtype=torch.int32)
-        self.turns = shapes.turns(shape, cache.capacity, device)
-        # Layers of one shape leave their memory ready for one another, and for no other.
+        zeros = lambda *size, dtype=torch.bfloat16: torch.zeros(*size, dtype=dtype, device=device)
+        self.stream, self.x, self.y = (zeros(rows, shape.hidden) for _ in range(3))
+        self.qkv = zeros(rows, shape.matrices["qkv"][0])
+        self.attended, self.inner = zeros(rows, shape.heads * shape.head), zeros(rows, shape.inner)
+        self.logits = zeros(rows, shape.vocabulary)
+        self.history = zeros(rows, cache.capacity, dtype=torch.int32)
+        self.entries = zeros(rows, shape.hidden // 64, dtype=torch.int32)
+        self.rope = shapes.rope_table(shape, cache.capacity, device)
+        # Layers of one shape can share scratch memory, others cannot.
         kinds = {one.shape: one for one in [*(self.layers[0][name] for name in MATRICES), head]}
-        self.scratch = {shape: made(linear_room(one, rows), dtype=torch.uint8) for shape, one in kinds.items()}
+        self.scratch = {shape: zeros(linear_scratch_bytes(one, rows), dtype=torch.uint8) for shape, one in kinds.items()}
         self.graph = None
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the packed weights, with the embedding."""
+        """Packed bytes of the weights with the embedding."""
         matrices = [layer[name] for layer in self.layers for name in MATRICES] + [self.embedding, self.head]
         return sum(one.nbytes for one in {id(one): one for one in matrices}.values())
 
-    def multiply(self, weight: PackedTensor, x: torch.Tensor, y: torch.Tensor, gated: bool = False) -> None:
-        how = (weight.codec, weight.target, weight.row)
-        _native.linear_ahead(self.place, how, (span(weight.data), weight.plain_bytes), span(x), span(y),
-                             span(self.scratch[weight.shape]), gated)
+    def linear(self, weight: PackedTensor, x: torch.Tensor, y: torch.Tensor, swiglu: bool = False) -> None:
+        format = (weight.codec, weight.target, weight.row)
+        _native.linear_prefetched(self.where, format, (span(weight.data), weight.plain_bytes), span(x), span(y),
+                             span(self.scratch[weight.shape]), swiglu)
 
     def normalise(self, added: torch.Tensor | None, weight: torch.Tensor) -> None:
-        spans = [span(self.stream), (0, 0) if added is None else span(added), span(weight), span(self.x)]
-        _native.decode_norm(self.place, spans, self.shape.epsilon)
+        spans = [span(self.stream), None if added is None else span(added), span(weight), span(self.x)]
+        _native.decode_norm(self.where, spans, self.shape.epsilon)
 
     def step(self) -> None:
-        """Starts one step: the tokens that ``entries`` names go in, the next ones are chosen, sequences get one token longer."""
-        self.place, shape, cache = place(self.x), self.shape, self.cache
-        how = (self.embedding.codec, self.embedding.target, self.embedding.row)
-        _native.gather_frozen(self.place, how, (span(self.embedding.data), self.embedding.plain_bytes), span(self.entries),
+        """Enqueues one step: reads the tokens in ``entries``, selects the next ones and increments the lengths."""
+        self.where, shape, cache = device_and_stream(self.x), self.shape, self.cache
+        format = (self.embedding.codec, self.embedding.target, self.embedding.row)
+        _native.gather(self.where, format, (span(self.embedding.data), self.embedding.plain_bytes), span(self.entries),
                               span(self.stream))
         added = None
         for number, layer in enumerate(self.layers):
             self.normalise(added, layer["norm"])
-            self.multiply(layer["qkv"], self.x, self.qkv)
-            cache.attend_fresh(number, self.qkv, self.turns, self.attended, shape.head**-0.5)
-            self.multiply(layer["o"], self.attended, self.y)
+            self.linear(layer["qkv"], self.x, self.qkv)
+            cache.append_attend(number, self.qkv, self.rope, self.attended, shape.head**-0.5)
+            self.linear(layer["o"], self.attended, self.y)
             self.normalise(self.y, layer["inner_norm"])
-            self.multiply(layer["gate_up"], self.x, self.inner, gated=True)
-            self.multiply(layer["down"], self.inner, self.y)
+            self.linear(layer["gate_up"], self.x, self.inner, swiglu=True)
+            self.linear(layer["down"], self.inner, self.y)
             added = self.y
         self.normalise(added, self.norm)
-        self.multiply(self.head, self.x, self.scores)
-        spans = [span(one) for one in [self.scores, self.history, cache.lengths, self.entries]]
-        _native.decode_pick(self.place, spans)
+        self.linear(self.head, self.x, self.logits)
+        spans = [span(one) for one in [self.logits, self.history, cache.lengths, self.entries]]
+        _native.decode_argmax(self.where, spans)
 
     def ask(self, tokens: torch.Tensor) -> None:
-        """Makes these tokens, one of each sequence, the ones that the next step takes; they count as part of the sequences."""
+        """Sets the input tokens of the next step, one per sequence, and appends them to the sequences."""
         row = self.shape.hidden // 64
         self.entries.copy_(tokens.view(-1, 1) * row + torch.arange(row, device=tokens.device))
         self.cache.lengths += 1
 
     def capture(self) -> None:
-        """Captures a step. Compiles what is not compiled yet; the state stays as it was."""
-        kept = [one.clone() for one in [self.cache.lengths, self.entries, self.history]]
+        """Captures a step in a CUDA graph, compiling kernels as needed. The state does not change."""
+        before = [one.clone() for one in [self.cache.lengths, self.entries, self.history]]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -115,11 +114,11 @@ class Decoder:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             self.step()
-        for one, was in zip([self.cache.lengths, self.entries, self.history], kept):
+        for one, was in zip([self.cache.lengths, self.entries, self.history], before):
             one.copy_(was)
 
     def write(self, count: int) -> None:
-        """Writes so many tokens; waits for nothing."""
+        """Generates ``count`` tokens; never blocks."""
         if self.graph is None:
             self.capture()
         for _ in range(count):

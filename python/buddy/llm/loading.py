@@ -1,4 +1,4 @@
-"""How long a model's file takes to the GPU, plain and packed: what ``python -m buddy.bench load`` measures."""
+"""Time to load a model file to the GPU, plain and packed: ``python -m buddy.bench load``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = (4096, 4096)
 
 
 def write_model(path: pathlib.Path, count: int) -> None:
-    """A safetensors file of so many matrices of normal weights."""
+    """Writes a safetensors file of ``count`` matrices with normal weights."""
     size = 2 * SIZE[0] * SIZE[1]
     header = {f"{i}.weight": {"dtype": "BF16", "shape": SIZE, "data_offsets": [i * size, (i + 1) * size]} for i in range(count)}
     text = json.dumps(header).encode()
@@ -29,7 +29,7 @@ def write_model(path: pathlib.Path, count: int) -> None:
 
 
 def to_gpu(path: pathlib.Path) -> tuple[dict[str, torch.Tensor], float]:
-    """The bytes of every tensor on the GPU, from the file as it is mapped, and the seconds that took."""
+    """Copies every tensor of a mapped file to the GPU; returns the bytes and the seconds."""
     started = time.perf_counter()
     raw = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)
     first = 8 + int.from_bytes(bytes(raw[:8].tolist()), "little")
@@ -41,7 +41,7 @@ def to_gpu(path: pathlib.Path) -> tuple[dict[str, torch.Tensor], float]:
 
 
 def measure(count: int) -> dict:
-    """A file of so many matrices, 33.6 MB each, in turn plain and packed, both in the host's memory of files; the fastest of three."""
+    """Loads a file of ``count`` matrices of 33.6 MB from the page cache, plain and packed; the fastest of three."""
     with tempfile.TemporaryDirectory() as folder:
         files = {name: pathlib.Path(folder, f"{name}.safetensors") for name in ["plain", "packed"]}
         write_model(files["plain"], count)

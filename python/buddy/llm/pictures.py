@@ -1,5 +1,4 @@
-"""Pictures of a record of ``python -m buddy.bench decode``, as SVG: tokens a second and memory, plain and compressed, and where the gain
-ends."""
+"""Charts of a record of ``python -m buddy.bench decode`` as SVG: tokens per second, memory and speedup."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ def label(case: dict) -> str:
 
 
 def bars(title: str, groups: list[tuple[str, dict[str, float]]], unit: str, digits: int, mark: float | None = None) -> str:
-    """Groups of bars, one to each colour that a group has; a line at ``mark``."""
+    """Draws groups of bars, and a line at ``mark``."""
     most = max(value for _, values in groups for value in values.values())
     out, y = [], TOP
     for name, values in groups:
@@ -55,7 +54,7 @@ def memory(record: dict) -> str:
 
 
 def gain(record: dict) -> str:
-    """Speed over that of compiled PyTorch, and of a prompt over plain: where it falls below 1 the gain has ended."""
+    """Draws the speedup over compiled PyTorch, and of a prompt over plain."""
     groups = [(label(case), {"Buddy": case["buddy_tokens_s"] / case["plain_compiled_tokens_s"]})
               for case in record["cases"] if "plain_compiled_tokens_s" in case]
     if "plain_s" in record.get("prefill", {}):
@@ -65,7 +64,7 @@ def gain(record: dict) -> str:
 
 
 def table(record: dict) -> str:
-    """The cases as a table of Markdown."""
+    """Returns the cases as a Markdown table."""
     lines = ["| sequences x tokens | plain, eager in a graph | plain, compiled | Buddy | over compiled | the bytes' bound |", "|---|---|---|---|---|---|"]
     for case in record["cases"]:
         rate = lambda key: f"{case[key]:.0f}" if key in case else "-"
@@ -77,14 +76,14 @@ def table(record: dict) -> str:
 
 
 def joined(records: list[dict]) -> dict:
-    """One record: of several, each case is of the first that has it."""
+    """Joins records; each case is taken from the first record that has it."""
     cases = {(case["sequences"], case["context"]): case for record in reversed(records) for case in record["cases"]}
     whole = {key: value for record in reversed(records) for key, value in record.items()}
     return whole | {"cases": sorted(cases.values(), key=lambda case: (case["context"], case["sequences"]))}
 
 
 def main(arguments: list[str]) -> int:
-    """``python -m buddy.llm.pictures FOLDER RECORD...``: writes the pictures, prints the table."""
+    """``python -m buddy.llm.pictures FOLDER RECORD...``: writes the charts and prints the table."""
     folder, record = pathlib.Path(arguments[0]), joined([json.loads(pathlib.Path(one).read_text()) for one in arguments[1:]])
     for name, draw in [("speed", speed), ("memory", memory), ("gain", gain)]:
         (folder / f"llm-{name}-{record['shape']}.svg").write_text(draw(record))

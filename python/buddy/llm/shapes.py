@@ -1,4 +1,4 @@
-"""Shapes of models of the Llama family, and weights like trained ones where no checkpoint is at hand."""
+"""Shapes of models of the Llama family, and random weights that resemble trained ones."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Iterator
 
 import torch
 
-# Rows of a matrix differ in scale about as much as a trained model's.
+# Spread of the row scales in powers of two, about that of a trained model.
 ROW_SPREAD = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What a decode step needs to know of a model."""
+    """Dimensions of a model."""
 
     layers: int
     hidden: int
@@ -27,12 +27,12 @@ class Shape:
 
     @property
     def group(self) -> int:
-        """Heads of queries for each head of keys and values."""
+        """Query heads per KV head (GQA)."""
         return self.heads // self.kv_heads
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        """Rows and columns of a layer's matrices: queries, keys and values are one product, and so are gates and values."""
+        """Rows and columns of a layer's matrices; QKV are one, and so are gate and up."""
         return {
             "qkv": ((self.heads + 2 * self.kv_heads) * self.head, self.hidden),
             "o": (self.hidden, self.heads * self.head),
@@ -42,12 +42,12 @@ class Shape:
 
     @property
     def weight_bytes(self) -> int:
-        """Plain bytes of what a decode step reads: all layers and the head, not the embedding."""
+        """Plain bytes of the weights that a decode step reads: layers and head, not the embedding."""
         layer = sum(rows * columns for rows, columns in self.matrices.values()) + 2 * self.hidden
         return 2 * (self.layers * layer + self.hidden * (self.vocabulary + 1))
 
     def kv_bytes(self, tokens: int) -> int:
-        """Plain bytes of the keys and values of so many tokens."""
+        """Returns the plain bytes of the KV cache for ``tokens`` tokens."""
         return 4 * self.layers * self.kv_heads * self.head * tokens
 
 
@@ -61,11 +61,11 @@ SHAPES = {
 
 
 def matrix(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor:
-    """Normal bf16 weights that keep the scale of what they multiply, each row with a scale of its own."""
+    """Returns normal bf16 weights of unit gain, with a scale per row."""
     device = generator.device
     scale = torch.exp2(ROW_SPREAD * torch.randn(rows, 1, generator=generator, device=device)) / columns**0.5
     weights = torch.empty(rows, columns, dtype=torch.bfloat16, device=device)
-    # A piece at a time: what is drawn in single precision takes twice the memory.
+    # In pieces: single precision takes twice the memory.
     for first in range(0, rows, 8192):
         part = weights[first : first + 8192]
         part.copy_(torch.randn(part.shape, generator=generator, device=device) * scale[first : first + 8192])
@@ -73,7 +73,7 @@ def matrix(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def random_layers(shape: Shape, generator: torch.Generator) -> Iterator[dict[str, torch.Tensor]]:
-    """The layers' weights, one layer at a time."""
+    """Yields the weights of one layer after another."""
     for _ in range(shape.layers):
         layer = {name: matrix(*size, generator) for name, size in shape.matrices.items()}
         for name in ["norm", "inner_norm"]:
@@ -82,8 +82,8 @@ def random_layers(shape: Shape, generator: torch.Generator) -> Iterator[dict[str
         yield layer
 
 
-def turns(shape: Shape, positions: int, device: torch.device | str) -> torch.Tensor:
-    """Rotary embedding: cosine and sine for each position and pair of a head's values, in single precision."""
+def rope_table(shape: Shape, positions: int, device: torch.device | str) -> torch.Tensor:
+    """Returns the RoPE cosines and sines (positions, head dimension / 2, 2) in single precision."""
     pairs = torch.arange(0, shape.head, 2, dtype=torch.float64, device=device)
     angles = torch.arange(positions, dtype=torch.float64, device=device)[:, None] * shape.theta ** (-pairs / shape.head)
     return torch.stack([angles.cos(), angles.sin()], -1).float().contiguous()

@@ -1,4 +1,4 @@
-"""``python -m buddy.torch SCRIPT``: runs a script of PyTorch, whose blocks ``buddy watch`` then sees (``watching.py``)."""
+"""``python -m buddy.torch SCRIPT`` runs a PyTorch script and reports its allocator blocks to ``buddy watch`` (``watching.py``)."""
 
 import os
 import runpy

@@ -1,4 +1,4 @@
-"""``compress_``: the linear layers and embeddings of a model, packed in place."""
+"""``compress_`` packs the linear layers and embeddings of a model in place."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Callable
 import torch
 from torch import nn
 
-from .layers import PackedEmbedding, PackedLinear, PackedWeight
+from .layers import PackedEmbedding, PackedLinear, PackedMatrix
 
 
 def can_pack(module: nn.Module) -> bool:
-    """Whether a module is one that stays the same when its weight is packed."""
+    """Returns whether a module computes the same with a packed weight."""
     if type(module) is nn.Embedding:
-        return _suits(module.weight) and module.max_norm is None and not module.sparse
-    return type(module) is nn.Linear and _suits(module.weight)
+        return _is_packable(module.weight) and module.max_norm is None and not module.sparse
+    return type(module) is nn.Linear and _is_packable(module.weight)
 
 
-def _suits(weight: torch.Tensor) -> bool:
+def _is_packable(weight: torch.Tensor) -> bool:
     return weight.dtype == torch.bfloat16 and weight.dim() == 2 and weight.shape[1] % 64 == 0
 
 
-def packed_like(module: nn.Module, store: PackedWeight | None = None, exact: bool = False) -> PackedLinear | PackedEmbedding:
-    """The packed layer in a module's place, over a weight that is there or will be loaded."""
+def packed_like(module: nn.Module, matrix: PackedMatrix | None = None, exact: bool = False) -> PackedLinear | PackedEmbedding:
+    """Returns the packed layer that replaces a module. Without a matrix its weight must be loaded later."""
     if isinstance(module, nn.Embedding):
-        return PackedEmbedding(module.num_embeddings, module.embedding_dim, module.padding_idx, store)
-    return PackedLinear(module.in_features, module.out_features, module.bias, exact, store)
+        return PackedEmbedding(module.num_embeddings, module.embedding_dim, module.padding_idx, matrix)
+    return PackedLinear(module.in_features, module.out_features, module.bias, exact, matrix)
 
 
 def compress_(model: nn.Module, *, device: torch.device | str | None = None, exact: bool = False,
               only: Callable[[str, nn.Module], bool] | None = None) -> nn.Module:
     """Packs the bf16 weights of a model's linear layers and embeddings in place, and returns the model.
 
-    One weight at a time: with ``device`` each is brought there, packed there and replaced, so that the plain model never has to
-    fit; what is not packed goes there last. Weights that are tied stay tied, and plain if one of them must. ``only`` says of a module, by name, whether it is
-    packed. ``state_dict()`` gives the original bits. Packed weights do not train.
+    With ``device``, weights are moved there and packed one at a time, so the plain model never has to fit; everything else is moved
+    last. Tied weights stay tied, and stay plain if one of their layers cannot be packed. ``only(name, module)`` selects the modules to
+    pack. ``state_dict()`` returns the original bits. Packed weights do not train.
 
-    By default products on a GPU differ from PyTorch's in the order of summation (fp32, rounded once to bf16); with ``exact`` they
-    are equal to the bit, unpacked for each product, which is slower.
+    By default, results on a GPU differ from PyTorch's in the order of summation (fp32, rounded once to bf16). ``exact`` unpacks the
+    weight for each call: bit-equal, and slower.
     """
     tied: dict[int, list[tuple[str, nn.Module]]] = {}
     plain = set()
@@ -48,20 +48,20 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
             plain.update(id(one) for one in module.parameters(recurse=False))
     for layers in tied.values():
         if id(layers[0][1].weight) in plain:
-            continue  # tied to what stays plain: packed beside it, it would take more memory, not less
+            continue  # a packed copy next to the plain weight would take more memory
         weight = layers[0][1].weight
-        store = PackedWeight(tuple(weight.shape))
-        store.pack(weight.to(device) if device is not None else weight)
+        matrix = PackedMatrix(tuple(weight.shape))
+        matrix.pack(weight.to(device) if device is not None else weight)
         for name, module in layers:
-            replace(model, name, packed_like(module, store, exact).train(module.training))
+            replace(model, name, packed_like(module, matrix, exact).train(module.training))
         del weight, module
-        layers.clear()  # nothing holds the plain weight any more
+        layers.clear()  # releases the plain weight
     return model.to(device) if device is not None else model
 
 
 def replace(model: nn.Module, name: str, new: nn.Module) -> None:
-    """Puts a module in the place of the one of this name."""
+    """Replaces the submodule of a name."""
     parent, _, last = name.rpartition(".")
     if not last:
-        raise ValueError("the model itself is a layer: give the module that holds it, or use PackedLinear")
+        raise ValueError("the model itself is a layer: pass the module that holds it, or use PackedLinear")
     setattr(model.get_submodule(parent), last, new)

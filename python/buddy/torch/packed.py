@@ -1,24 +1,27 @@
-"""A packed tensor, and the three verbs: pack, unpack, linear."""
+"""Packed tensors: ``pack``, ``unpack`` and ``linear``."""
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import torch
 
 from .. import _native
-from .layout import DEVICE, HEADER, codecs_for, overflow, padded, room
-from .ops import flat_bytes, on_device, place, row_of, span
+from .layout import DEVICE_BYTES, HEADER, codecs_for, count_overflow, packed_bytes, padded_bytes
+from .ops import device_and_stream, entries_per_row, flat_bytes, on_device, span
 
-# Entries that may overflow their target if `pack` chooses it: reading one costs a look-up more.
-MOST_OVERFLOW = 0.1
+# Default share of entries that may exceed the target that `pack` chooses; reading one costs another look-up.
+MAX_OVERFLOW = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class PackedTensor:
-    """A tensor in fewer bytes, exact to the bit. ``data`` is all there is to keep: the rest is in its first 128 bytes too
-    (``PackedTensor.read``), but for shape and type."""
+    """A tensor in fewer bytes, bit for bit.
+
+    ``data`` holds everything but shape and dtype: its first 128 bytes are a header (``PackedTensor.read``).
+    """
 
     data: torch.Tensor
     shape: tuple[int, ...]
@@ -29,38 +32,44 @@ class PackedTensor:
 
     @classmethod
     def read(cls, data: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> PackedTensor:
-        """A packed tensor from its bytes, as a file has them; waits for the GPU if they are there."""
-        head = data[:HEADER].cpu()
-        codec, target, row, size, _ = _native.frozen_header(span(head))
-        if size != padded(torch.Size(shape).numel() * dtype.itemsize):
+        """Returns a packed tensor from its bytes, as a file holds them. Synchronises with a GPU if they are there.
+
+        Raises ``ValueError`` if header, shape, dtype and length do not agree.
+        """
+        if data.dtype != torch.uint8 or data.dim() != 1:
+            raise ValueError(f"packed data is one dimension of uint8, not {tuple(data.shape)} of {data.dtype}")
+        codec, target, row, size, sectors = _native.parse_header(span(data[:HEADER].cpu().contiguous()))
+        if size != padded_bytes(torch.Size(shape).numel() * dtype.itemsize):
             raise ValueError(f"these are {size} bytes of data, not a tensor of {tuple(shape)} {dtype}")
+        if data.numel() != (length := packed_bytes(target, row, size, sectors)):
+            raise ValueError(f"{data.numel()} packed bytes, where the header says {length}")
         return cls(data, tuple(shape), dtype, codec, target, row)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """Packed bytes."""
         return self.data.numel()
 
     @property
     def plain_bytes(self) -> int:
-        """Bytes of the tensor unpacked."""
+        """Bytes of the unpacked tensor."""
         return torch.Size(self.shape).numel() * self.dtype.itemsize
 
     @property
     def ratio(self) -> float:
-        """Bytes unpacked over bytes packed."""
+        """Unpacked bytes over packed bytes."""
         return self.plain_bytes / max(self.nbytes, 1)
 
     def unpack(self) -> torch.Tensor:
-        """The tensor, bit for bit."""
+        """Returns the tensor, bit for bit."""
         return unpack(self)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedTensor:
-        """On another device."""
+        """Returns a copy on another device."""
         return dataclasses.replace(self, data=self.data.to(*args, **kwargs))
 
     def fits(self) -> bool:
-        """Whether there was room for all that overflows; waits for the GPU. Without, the data is not there."""
+        """Returns whether the overflow had room; if not, the data is lost. Synchronises with the GPU."""
         head = self.data[:HEADER].cpu()
         return bytes(head[:8].tolist()) == b"BUDDYFZ\0"
 
@@ -70,37 +79,37 @@ class PackedTensor:
 
 
 def measure(flat: torch.Tensor, dtype: torch.dtype, codec: str | None = None) -> dict[str, list[int]]:
-    """Entries by size class with each codec that suits the type, trained; waits for the GPU."""
+    """Counts entries by size class for each trained codec of a dtype. Synchronises with the GPU."""
     names = [codec] if codec else codecs_for(dtype)
     with on_device(flat):
-        where = place(flat)
-        words = [name if ":" in name else _native.train(where, name, span(flat)) for name in names]
-        found = _native.survey(where, [(span(flat), word, 0) for word in words])
-        return {word: classes for word, (classes, _) in zip(words, found)}
+        where = device_and_stream(flat)
+        trained = [name if ":" in name else _native.train(where, name, span(flat)) for name in names]
+        found = _native.survey(where, [(span(flat), codec, None) for codec in trained])
+        return {codec: classes for codec, (classes, _) in zip(trained, found)}
 
 
 def choose(found: dict[str, list[int]], size: int, row: int = 0, target: str | None = None,
-           most_overflow: float = MOST_OVERFLOW) -> tuple[int, str, str, int]:
-    """Bytes, codec, target and overflowing sectors of the smallest buffer whose overflow stays below a share."""
+           most_overflow: float = MAX_OVERFLOW) -> tuple[int, str, str, int]:
+    """Returns bytes, codec, target and overflowing sectors of the smallest buffer within a share of overflowing entries."""
     choices = []
     for codec, classes in found.items():
-        for one in [target] if target else DEVICE:
-            entries, sectors = overflow(classes, one)
+        for one in [target] if target else DEVICE_BYTES:
+            entries, sectors = count_overflow(classes, one)
             if target or entries <= most_overflow * sum(classes):
-                choices.append((room(one, row, size, sectors), codec, one, sectors))
+                choices.append((packed_bytes(one, row, size, sectors), codec, one, sectors))
     return min(choices)
 
 
 def pack(tensor: torch.Tensor, *, codec: str | None = None, target: str | None = None, matrix: bool = False,
-         sectors: int | None = None, most_overflow: float = MOST_OVERFLOW) -> PackedTensor:
+         sectors: int | None = None, most_overflow: float = MAX_OVERFLOW) -> PackedTensor:
     """Packs a tensor, bit for bit.
 
-    Without ``codec`` and ``target`` those that give the fewest bytes are taken, with at most ``most_overflow`` of the entries
-    beyond their target. This looks at the data first, which waits for the GPU. With codec, target and ``sectors`` (room for so
-    many overflowing sectors of 32 bytes) nothing waits, and the call can be compiled and captured in a graph; if the room is not
-    enough the data is not there, which ``fits()`` says. ``matrix`` lays rows as ``linear`` wants them.
+    Without ``codec`` and ``target``, surveys the data and takes those with the fewest bytes, with at most ``most_overflow`` of the
+    entries beyond their target. The survey synchronises with the GPU. With codec, target and ``sectors`` (room for overflowing
+    sectors of 32 bytes) the call never blocks and can be compiled and captured in a graph; ``fits()`` tells whether the room was
+    enough. ``matrix`` lays out rows for ``linear``.
     """
-    row = row_of(tensor.shape[-1]) if matrix else 0
+    row = entries_per_row(tensor.shape[-1]) if matrix else 0
     if codec is None or target is None or sectors is None:
         flat = flat_bytes(tensor)
         _, codec, target, needed = choose(measure(flat, tensor.dtype, codec), flat.numel(), row, target, most_overflow)
@@ -117,27 +126,31 @@ def pack_weight(weight: torch.Tensor) -> PackedTensor:
 
 
 def unpack(packed: PackedTensor) -> torch.Tensor:
-    """The tensor, bit for bit."""
+    """Returns the tensor, bit for bit."""
     return torch.ops.buddy.unpack(packed.data, packed.codec, packed.target, packed.row, list(packed.shape), packed.dtype)
 
 
 def linear(x: torch.Tensor, weight: PackedTensor, bias: torch.Tensor | None = None, *, scratch: torch.Tensor | None = None,
            exact: bool = False) -> torch.Tensor:
-    """``functional.linear`` from packed weights, which ``pack_weight`` made.
+    """Returns ``functional.linear`` of packed weights, made by ``pack_weight``.
 
-    On a GPU the weights are read packed; sums are taken in another order than PyTorch's, in fp32, and rounded once to bf16.
-    ``exact`` unpacks them and multiplies as PyTorch does. ``scratch`` (``linear_room``) saves clearing memory at every call;
-    layers that share it must not run at the same time. Gradients go to ``x`` and ``bias``.
+    On a GPU the kernel reads the weights packed. It sums in another order than PyTorch, in fp32, and rounds once to bf16; ``exact``
+    unpacks and multiplies with PyTorch's kernel. ``scratch`` (``linear_scratch_bytes`` zeros) saves clearing memory at every call;
+    layers that share it must not run concurrently. Gradients flow to ``x`` and ``bias``.
     """
     outputs, inputs = weight.shape
-    if weight.row != row_of(inputs) or weight.target != "4/3x" or weight.dtype != torch.bfloat16:
+    if weight.row != entries_per_row(inputs) or weight.target != "4/3x" or weight.dtype != torch.bfloat16:
         raise ValueError(f"{weight!r} was not packed for `linear`; use pack_weight")
-    if x.shape[-1] != inputs:
-        raise ValueError(f"x has {x.shape[-1]} inputs, the weights {inputs}")
-    return torch.ops.buddy.linear(x, weight.data, bias, scratch, weight.codec, outputs, exact)
+    return torch.ops.buddy.linear(x, weight.data, bias, scratch, weight.codec, outputs, inputs, exact)
+
+
+def linear_scratch_bytes(weight: PackedTensor, tokens: int) -> int:
+    """Returns the bytes of scratch memory, zero at first, for ``linear`` of up to ``tokens`` rows on the weights' GPU."""
+    format = (weight.codec, weight.target, weight.row)
+    return _native.linear_scratch_bytes(device_and_stream(weight.data), format, weight.plain_bytes, tokens)
 
 
 def linear_room(weight: PackedTensor, tokens: int) -> int:
-    """Bytes of scratch memory, zeros at first, for ``linear`` of up to so many rows of x on the weights' GPU."""
-    how = (weight.codec, weight.target, weight.row)
-    return _native.linear_room(place(weight.data), how, weight.plain_bytes, tokens)
+    """Deprecated name of ``linear_scratch_bytes``."""
+    warnings.warn("linear_room is now linear_scratch_bytes; the old name goes in the next version", DeprecationWarning, stacklevel=2)
+    return linear_scratch_bytes(weight, tokens)

@@ -1,4 +1,4 @@
-"""What a step's saved tensors took."""
+"""The report of a step's saved tensors."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 
 @dataclasses.dataclass
 class SavedReport:
-    """What ``compress_saved`` did in a step."""
+    """Result of ``compress_saved`` for one step."""
 
     tensors: int = 0
-    """Pieces of memory that were packed."""
+    """Storages that were packed."""
     plain_bytes: int = 0
-    """What they take plain."""
+    """Their plain bytes."""
     packed_bytes: int = 0
-    """What they take packed."""
+    """Their packed bytes."""
     overflow_bytes: int = 0
-    """Of it, what overflowed its target."""
+    """Bytes that overflowed their target."""
     saved_again: int = 0
-    """How often memory was saved again that was packed already."""
+    """Saves of a storage that was packed already."""
     recomputed: int = 0
-    """Pieces of memory that are computed again instead."""
+    """Storages that are recomputed instead."""
     recomputed_bytes: int = 0
-    """What they take plain."""
+    """Their plain bytes."""
     codecs: dict[str, int] = dataclasses.field(default_factory=dict)
     """Plain bytes by codec and target."""
     skipped: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """How many tensors were passed through and their bytes, by reason."""
+    """Count and bytes of the tensors that were not packed, by reason."""
 
     @property
     def ratio(self) -> float:
@@ -36,23 +36,23 @@ class SavedReport:
         return self.plain_bytes / self.packed_bytes if self.packed_bytes else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Returns all fields and the ratio."""
         return {**dataclasses.asdict(self), "ratio": self.ratio}
 
-    def packed(self, kept):
+    def count_packed(self, saved):
         self.tensors += 1
-        self.plain_bytes += kept.size
-        self.packed_bytes += kept.packed.bytes
-        self.overflow_bytes += 32 * kept.sectors
-        name = kept.site.name
-        self.codecs[name] = self.codecs.get(name, 0) + kept.size
+        self.plain_bytes += saved.size
+        self.packed_bytes += saved.packed.bytes
+        self.overflow_bytes += 32 * saved.sectors
+        name = saved.site.name
+        self.codecs[name] = self.codecs.get(name, 0) + saved.size
 
-    def computed(self, size):
+    def count_recomputed(self, size):
         self.recomputed += 1
         self.recomputed_bytes += size
 
-    def again(self, kept):
-        self.saved_again += kept.uses > 0 and getattr(kept, "packed", None) is not None
+    def count_saved_again(self, saved):
+        self.saved_again += saved.uses > 0 and getattr(saved, "packed", None) is not None
 
     def skip(self, reason, tensor):
         count, size = self.skipped.get(reason, (0, 0))
@@ -63,7 +63,7 @@ class SavedReport:
         for codec, size in sorted(self.codecs.items()):
             yield f"  {codec}", "", size, ""
         yield "  saved again", self.saved_again, 0, "packed once"
-        yield "computed again", self.recomputed, self.recomputed_bytes, ""
+        yield "recomputed", self.recomputed, self.recomputed_bytes, ""
         for reason, (count, size) in sorted(self.skipped.items(), key=lambda one: -one[1][1]):
             yield f"passed: {reason}", count, size, ""
 
@@ -79,7 +79,7 @@ class SavedReport:
 
 
 def size_text(size: float) -> str:
-    """Bytes for people."""
+    """Formats a size in bytes with its unit."""
     for unit in ["B", "KB", "MB"]:
         if size < 1000:
             return f"{size:.3g} {unit}"

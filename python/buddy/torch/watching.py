@@ -1,9 +1,9 @@
-"""Blocks of PyTorch's allocator for ``buddy watch``, which otherwise sees its segments, pools of many tensors.
+"""Reports the blocks of PyTorch's allocator to ``buddy watch``, which otherwise sees segments that hold many tensors.
 
     buddy watch --out train.json -- python -m buddy.torch train.py --epochs 1
 
-runs a script as it is; a program of one's own may call ``buddy.torch.watch_blocks()`` instead. A block is named by the line of
-Python that asked for it.
+runs a script unchanged; a program can call ``buddy.torch.watch_blocks()`` instead. A block is named after the line of Python that
+allocated it.
 """
 
 import atexit
@@ -18,12 +18,13 @@ _Tell = ctypes.CFUNCTYPE(None)
 
 
 def watch_blocks() -> bool:
-    """Has ``buddy watch`` cut the segments of PyTorch's allocator at its blocks, from the next snapshot on.
+    """Makes ``buddy watch`` split the allocator's segments at its blocks, from the next snapshot on.
 
-    Whether anything watches: without it this does nothing."""
+    Returns whether a watcher is present; without one this does nothing.
+    """
     if not os.environ.get("CUDA_INJECTION64_PATH") or not torch.cuda.is_available():
         return False
-    # CUDA loads the library that watches when it starts.
+    # CUDA loads the watching library at initialisation.
     torch.cuda.init()
     try:
         library = ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"], mode=os.RTLD_NOW | os.RTLD_NOLOAD)
@@ -31,21 +32,21 @@ def watch_blocks() -> bool:
     except (OSError, AttributeError):
         return False
     piece_is.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p]
-    # Only of blocks that live, and of those the Python frames: what else there is to record costs more.
+    # Live blocks and Python frames only: the rest costs more.
     torch.cuda.memory._record_memory_history("state", context="alloc", stacks="python")
 
     def tell() -> None:
         for address, size, name in blocks(torch.cuda.memory._snapshot()["segments"]):
             piece_is(address, size, name and name.encode())
 
-    watch_blocks.tell = _Tell(tell)  # it must live as long as it may be called
+    watch_blocks.tell = _Tell(tell)  # holds the callback for the life of the process
     pieces_from(watch_blocks.tell)
     atexit.register(pieces_from, None)
     return True
 
 
 def blocks(segments):
-    """Address, bytes and name of every block of a memory snapshot; a block that is free has no name."""
+    """Yields address, bytes and name of every block of a memory snapshot; a free block has no name."""
     for segment in segments:
         address = segment["address"]
         for block in segment["blocks"]:
@@ -54,7 +55,7 @@ def blocks(segments):
 
 
 def name_of(block) -> str:
-    """The innermost line that is neither PyTorch's nor ours; memory of the backward pass has none."""
+    """Returns the innermost line outside PyTorch and this package, or ``pytorch`` (backward pass)."""
     for frame in block.get("frames") or ():
         file = frame["filename"]
         if not file.startswith((_TORCH, _OWN, "<frozen")) and frame["line"]:

@@ -1,5 +1,5 @@
-// A driver and a compiler without a GPU, in one library: kernels are not run, and what a launch was given is kept. For tests and
-// measurements of the host's part of a call (product.py beside, tools/host_cost.py).
+// A stub CUDA driver and NVRTC in one library: kernels do not run, and the arguments of the last launch are kept. For tests and
+// measurements of host time (linear_plan.py, tools/host_cost.py).
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,8 +9,8 @@ typedef uint32_t u32;
 
 static void* current;
 int fake_launches, fake_capturing, fake_overlaps, fake_memsets;
-unsigned char fake_view[96];  // the first argument of the last launch, which must be a linear layer's or a frozen buffer's
-const char* fake_kernel;      // the name of what it launched
+unsigned char fake_view[96];  // first argument of the last launch: a linear layer's or a frozen buffer's view
+const char* fake_kernel;      // name of the launched kernel
 
 // The driver.
 int cuInit(u32 flags) { return 0; }
@@ -34,7 +34,7 @@ int cuStreamIsCapturing(void* stream, int* status) { return *status = fake_captu
 int cuLaunchKernelEx(const void* config, void* function, void** arguments, void** extra) {
     memcpy(fake_view, arguments[0], sizeof fake_view);
     fake_kernel = function;
-    // Its attributes, 72 bytes each, begin with what they say: that it overlaps, among them.
+    // Attributes of 72 bytes each begin with their id; 6 is programmatic stream serialisation.
     const unsigned char* attributes = ((unsigned char* const*)config)[5];
     fake_overlaps = 0;
     for (u32 i = 0; i < ((const u32*)config)[12]; i++) fake_overlaps |= *(const u32*)(attributes + 72 * i) == 6;

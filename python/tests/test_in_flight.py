@@ -13,7 +13,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from buddy import _native
-from buddy.torch import compress_saved, flight, kept, noting, policy, slabs, swap_
+from buddy.torch import arena, compress_saved, in_flight, module_hooks, policy, saved_tensors, swap_
 from networks import ALL, Block, compare, equal, gradients
 
 DEVICE = {**ALL, "overflow": "device"}
@@ -26,16 +26,16 @@ class Gpu:
 
     def __init__(self, monkeypatch):
         self.words, self.waits, self.more = [], 0, 0
-        monkeypatch.setattr(flight, "waits", lambda device: True)
-        monkeypatch.setattr(flight, "wait_for", lambda told, device: self.wait())
+        monkeypatch.setattr(in_flight, "is_async", lambda device: True)
+        monkeypatch.setattr(in_flight, "wait_for", lambda status, device: self.wait())
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: self.wait())
-        monkeypatch.setattr(kept, "_native", types.SimpleNamespace(freeze=self.freeze, read_frozen=_native.read_frozen))
+        monkeypatch.setattr(saved_tensors, "_native", types.SimpleNamespace(pack=self.pack, unpack=_native.unpack, Span=_native.Span))
 
-    def freeze(self, place, how, source, to, told, overflow, sums):
-        sectors = _native.freeze(place, how, source, to, 0, overflow)
-        if told:
-            self.words.append((told, sectors))
-        return None if told else sectors
+    def pack(self, device, format, source, to, status, overflow, counters):
+        sectors = _native.pack(device, format, source, to, 0, overflow)
+        if status:
+            self.words.append((status, sectors))
+        return None if status else sectors
 
     def answer(self):
         for address, sectors in self.words:
@@ -66,9 +66,9 @@ def test_plain_memory_stays_until_the_answer_is_there(gpu):
     mem = compress_saved(nn.Identity(), in_flight_bytes=ENOUGH, **WHOLE)
     y, memory = watched(mem, x)
     gc.collect()
-    assert not memory.expired() and mem._flight.bytes == x.nbytes and gpu.waits == 0
+    assert not memory.expired() and mem._in_flight.bytes == x.nbytes and gpu.waits == 0
     gpu.answer()
-    assert mem.report().tensors == 1 and memory.expired() and gpu.waits == 0 and mem._flight.bytes == 0
+    assert mem.report().tensors == 1 and memory.expired() and gpu.waits == 0 and mem._in_flight.bytes == 0
     (found,) = torch.autograd.grad(y, x)
     assert torch.equal(found, torch.autograd.grad(x.exp().sin().sum(), x)[0])
 
@@ -83,7 +83,7 @@ def test_no_more_bytes_wait_than_may(gpu):
             for _ in range(10):
                 # Saved one by one; before each, if more than may are waiting, all are answered.
                 y = y.exp().clamp(max=1)
-            assert mem._flight.bytes <= most + size
+            assert mem._in_flight.bytes <= most + size
         assert gpu.waits == waits, (most, gpu.waits)
         del y
 
@@ -112,7 +112,7 @@ def test_a_graph_that_is_dropped_gives_its_words_back(gpu):
         watched(mem, x)
         gpu.answer()
     mem.report()
-    assert not mem._flight.pending and len(mem._flight._words) == flight.WORDS
+    assert not mem._in_flight.pending and len(mem._in_flight._words) == in_flight.WORDS
 
 
 HOST = {**ALL, "overflow": "host"}
@@ -126,7 +126,7 @@ def test_with_overflow_on_the_host_nothing_waits(gpu, name):
     model = make()
     mem = compare(model, torch.randn(shape, dtype=next(model.parameters()).dtype), steps=3, in_flight_bytes=0, overflow="host")
     assert gpu.waits == 0 and mem.report().tensors > 0
-    assert gpu.waits == 1 and not mem._flight.pending, "the report waits"
+    assert gpu.waits == 1 and not mem._in_flight.pending, "the report waits"
 
 
 def test_with_overflow_on_the_host_there_is_always_room():
@@ -146,12 +146,12 @@ def test_with_overflow_on_the_host_there_is_always_room():
 
 
 def test_without_memory_to_pin_what_overflows_lies_on_the_device(monkeypatch):
-    from buddy.torch.beside import Beside
+    from buddy.torch.pinned import PinnedPool
 
     def full(self, size):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(Beside, "take", full)
+    monkeypatch.setattr(PinnedPool, "take", full)
     for name, (make, shape) in MODELS.items():
         model = make()
         mem = compare(model, torch.randn(shape, dtype=next(model.parameters()).dtype), steps=3, **HOST)
@@ -179,11 +179,11 @@ class Capture:
 
     def __init__(self, monkeypatch):
         self.on = False
-        monkeypatch.setattr(noting, "capturing", lambda device: self.on)
-        for place, name in [(policy.Policy, "look"), (flight.Flight, "word"), (noting.Noting, "_same")]:
+        monkeypatch.setattr(module_hooks, "is_capturing", lambda device: self.on)
+        for place, name in [(policy.Policy, "survey"), (in_flight.InFlight, "take_word"), (module_hooks.ModuleHooks, "_is_same")]:
             self.refuse(monkeypatch, place, name)
-        from buddy.torch.beside import Beside
-        self.refuse(monkeypatch, Beside, "take")
+        from buddy.torch.pinned import PinnedPool
+        self.refuse(monkeypatch, PinnedPool, "take")
 
     def refuse(self, monkeypatch, place, name):
         real = getattr(place, name)
@@ -239,7 +239,7 @@ def test_a_graphs_host_memory_is_never_anothers(capture):
         capture.on = step == 2
         with compress_saved(model, **HOST) as mem:
             loss = model(batch).square().mean()
-        used = {one.beside.address for ref in mem._known.values() if getattr(one := ref(), "beside", None) is not None}
+        used = {one.pinned.address for ref in mem._known.values() if getattr(one := ref(), "pinned", None) is not None}
         if step == 2:
             graphs = used
         loss.backward()
@@ -265,21 +265,21 @@ def test_overflow_is_on_the_device_or_on_the_host():
 
 def test_what_packing_adds_up_in_is_a_streams_and_a_graphs_own(monkeypatch):
     now = {"stream": 1, "capturing": False}
-    monkeypatch.setattr(slabs, "raw_stream", lambda device: now["stream"])
+    monkeypatch.setattr(arena, "raw_stream", lambda device: now["stream"])
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: now["capturing"])
     monkeypatch.setattr(torch, "zeros", lambda size, dtype, device, zeros=torch.zeros: zeros(size, dtype=dtype))
-    rooms = slabs.Slabs()
+    rooms = arena.Arena()
 
     def zeros(**where):
         now.update(where)
-        return rooms.zeros(torch.device("cuda", 0))
+        return rooms.zero_counters(torch.device("cuda", 0))
 
     first = zeros()
-    assert first[1] == slabs.SUMS and zeros() == first, "left as it was found, so that the next may have it"
+    assert first.nbytes == arena.COUNTER_BYTES and zeros() == first, "left as it was found, so that the next may have it"
     graphs = zeros(capturing=True)
     assert len({first, zeros(stream=2, capturing=False), graphs}) == 3
-    kept = [rooms.sums[1, True]]
+    kept = [rooms.counters[1, True]]
     rooms.begin()
     assert zeros(stream=1) == first
     assert zeros(capturing=True) not in (first, graphs), "two graphs may run at the same time"
-    assert kept and rooms.zeros(torch.device("cpu")) == (0, 0)
+    assert kept and rooms.zero_counters(torch.device("cpu")) is None

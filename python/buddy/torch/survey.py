@@ -1,4 +1,4 @@
-"""A look at the tensors of a model or an optimizer where they lie: what packing would give each."""
+"""A survey of the tensors of a model or an optimizer in place: what packing each would save."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import torch
 
 from .. import _native
-from .layout import ENTRY, codecs_for, overflow
-from .ops import flat_bytes, on_device, place, span
-from .packed import MOST_OVERFLOW, choose
+from .layout import ENTRY, codecs_for, count_overflow
+from .ops import device_and_stream, flat_bytes, on_device, span
+from .packed import MAX_OVERFLOW, choose
 from .report import size_text
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorLook:
-    """What packing would give one tensor."""
+    """Result of packing one tensor."""
 
     name: str
     shape: tuple[int, ...]
@@ -27,46 +27,46 @@ class TensorLook:
     codec: str
     target: str
     packed_bytes: int
-    """Bytes of the packed tensor, metadata and overflow included."""
+    """Packed bytes with metadata and overflow."""
     overflow_share: float
-    """Entries that do not fit the target, 0 to 1."""
+    """Share of entries that exceed the target, 0 to 1."""
     histogram: tuple[int, ...]
     """Entries by size class: zero, b8, s1, s2, s3, raw."""
 
     @property
     def ratio(self) -> float:
-        """Bytes plain over bytes packed, 1 if packing does not pay."""
+        """Plain bytes over packed bytes; 1 if packing does not pay."""
         return max(self.bytes / self.packed_bytes, 1.0) if self.packed_bytes else 1.0
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes that packing saves."""
+        """Bytes that packing saves; 0 if it does not pay."""
         return max(self.bytes - self.packed_bytes, 0)
 
 
 class Look:
-    """What ``look`` found, tensor by tensor."""
+    """Result of ``look``, one row per tensor."""
 
     def __init__(self, tensors: list[TensorLook]):
         self.tensors = tensors
 
     @property
     def bytes(self) -> int:
-        """Of all tensors, plain."""
+        """Plain bytes of all tensors."""
         return sum(one.bytes for one in self.tensors)
 
     @property
     def saved_bytes(self) -> int:
-        """What packing all that pay would save."""
+        """Bytes that packing every tensor that pays would save."""
         return sum(one.saved_bytes for one in self.tensors)
 
     @property
     def ratio(self) -> float:
-        """Of all together."""
+        """Plain bytes over bytes left after packing, of all tensors."""
         return self.bytes / max(self.bytes - self.saved_bytes, 1) if self.tensors else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Returns the totals and a dictionary per tensor."""
         rows = [{**dataclasses.asdict(one), "ratio": one.ratio} for one in self.tensors]
         return {"bytes": self.bytes, "saved_bytes": self.saved_bytes, "ratio": self.ratio, "tensors": rows}
 
@@ -89,11 +89,11 @@ class Look:
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
 
 
-def look(*things: Any, most_overflow: float = MOST_OVERFLOW, least_bytes: int = 4096) -> Look:
-    """Looks at the tensors of models, optimizers, mappings, or at tensors, in place: nothing is copied off a GPU.
+def look(*things: Any, most_overflow: float = MAX_OVERFLOW, least_bytes: int = 4096) -> Look:
+    """Surveys tensors, or the tensors of models, optimizers and mappings, in place: nothing is copied off a GPU.
 
-    For each: the codec and target that ``pack`` would choose, the bytes that saves, and the share of entries that overflow. All of a
-    GPU's tensors are counted with one wait. Tensors below ``least_bytes`` are left out.
+    Returns for each the codec and target that ``pack`` would choose, the bytes saved, and the share of entries that overflow.
+    Synchronises once with each GPU. Tensors below ``least_bytes`` are omitted.
     """
     rows = [(name, tensor.detach()) for thing in things for name, tensor in _named(thing)
             if tensor.numel() * tensor.element_size() >= least_bytes]
@@ -127,10 +127,10 @@ def _look_at(rows: list[tuple[str, torch.Tensor]], most_overflow: float) -> list
             if tensor.device == device:
                 flat = flat_bytes(tensor)
                 with on_device(flat):
-                    asked += [(index, flat, _native.train(place(flat), codec, span(flat))) for codec in codecs_for(tensor.dtype)]
+                    asked += [(index, flat, _native.train(device_and_stream(flat), codec, span(flat))) for codec in codecs_for(tensor.dtype)]
         first = asked[0][1]
         with on_device(first):
-            classes = _native.survey(place(first), [(span(flat), codec, 0) for _, flat, codec in asked])
+            classes = _native.survey(device_and_stream(first), [(span(flat), codec, None) for _, flat, codec in asked])
         by_tensor: dict[int, dict[str, list[int]]] = {}
         for (index, _, codec), (counts, _) in zip(asked, classes):
             by_tensor.setdefault(index, {})[codec] = counts
@@ -142,6 +142,6 @@ def _look_at(rows: list[tuple[str, torch.Tensor]], most_overflow: float) -> list
 def _chosen(name: str, tensor: torch.Tensor, codecs: dict[str, list[int]], most_overflow: float) -> TensorLook:
     entries = sum(next(iter(codecs.values())))
     packed, codec, target, _ = choose(codecs, entries * ENTRY, most_overflow=most_overflow)
-    over, _ = overflow(codecs[codec], target)
+    over, _ = count_overflow(codecs[codec], target)
     dtype, size = str(tensor.dtype).removeprefix("torch."), tensor.numel() * tensor.element_size()
     return TensorLook(name, tuple(tensor.shape), dtype, size, codec, target, packed, over / max(entries, 1), tuple(codecs[codec]))

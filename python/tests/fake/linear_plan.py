@@ -1,4 +1,4 @@
-"""When a packed layer goes past operators, and what it gives the GPU then. Run by test_product.py in a process of its own."""
+"""When a packed layer bypasses the dispatcher, and its launch arguments. Run by test_linear_plan.py in a process of its own."""
 
 import ctypes
 import struct
@@ -24,7 +24,7 @@ def driver(tmp_path_factory):
 def layer(request, driver):
     torch.manual_seed(1)
     (layer,) = compress_(nn.Sequential(nn.Linear(INPUTS, OUTPUTS, bias=request.param)).bfloat16().requires_grad_(False))
-    fake.product_of(layer.store).kept[5] = fake.scratch(1 << 20)
+    fake.plan_of(layer.matrix).scratch[5] = fake.scratch(1 << 20)
     return layer
 
 
@@ -37,26 +37,26 @@ def launches(driver):
 
 
 def viewed(driver):
-    """What the last launch was given: the weights' parts, sectors and window; x, bias, y, parts, counts; outputs, inputs, tokens, type."""
+    """Returns the view of the last launch: weights, sectors and window; x, bias, y, partials, counters; outputs, inputs, tokens, type."""
     return struct.unpack("<4Q2I5Q4I", bytes((ctypes.c_ubyte * 96).in_dll(driver, "fake_view")))
 
 
-def starts(driver, layer, x):
-    """Whether a call starts a product at once; the operator, which it else goes to, multiplies on the CPU."""
+def launches_directly(driver, layer, x):
+    """Returns whether a call launches a kernel directly; the operator would multiply on the CPU."""
     before = launches(driver)
     layer(x)
     return launches(driver) - before == 1
 
 
-def test_a_call_with_nothing_special_starts_at_once_with_what_it_was_given(driver, layer):
-    assert starts(driver, layer, X)
+def test_an_ordinary_call_launches_directly_with_its_arguments(driver, layer):
+    assert launches_directly(driver, layer, X)
     y = layer(X)
     assert y.shape == (2, 3, OUTPUTS) and y.dtype == torch.bfloat16
     view = viewed(driver)
-    memory, scratch, _ = layer.store.product.kept[5]
-    assert view[0] == layer.store.data.data_ptr() + 128, "entries begin after the header"
+    memory, scratch, _ = layer.matrix.plan.scratch[5]
+    assert view[0] == layer.matrix.data.data_ptr() + 128, "entries begin after the header"
     assert view[6:9] == (X.data_ptr(), layer.bias.data_ptr() if layer.bias is not None else 0, y.data_ptr())
-    assert view[10] == scratch < view[9] < scratch + memory.numel(), "counts first, then what is worked in"
+    assert view[10] == scratch < view[9] < scratch + memory.numel(), "counters first, then partials"
     assert view[11:] == (OUTPUTS, INPUTS, 6, 0)
     assert number(driver, "fake_overlaps") == 0, "the kernel before may have packed the weights"
 
@@ -64,10 +64,10 @@ def test_a_call_with_nothing_special_starts_at_once_with_what_it_was_given(drive
 @pytest.mark.parametrize("grad", [True, False])
 def test_autograd_sees_the_operator(driver, layer, grad):
     with torch.set_grad_enabled(grad):
-        assert starts(driver, layer, X.clone().requires_grad_()) != grad
+        assert launches_directly(driver, layer, X.clone().requires_grad_()) != grad
         if layer.bias is not None:
             layer.bias.requires_grad_()
-            assert starts(driver, layer, X) != grad
+            assert launches_directly(driver, layer, X) != grad
 
 
 def test_modes_classes_and_transforms_see_the_operator(driver, layer):
@@ -79,55 +79,55 @@ def test_modes_classes_and_transforms_see_the_operator(driver, layer):
         pass
 
     with Mode():
-        assert not starts(driver, layer, X)
-    assert not starts(driver, layer, X.as_subclass(Other))
+        assert not launches_directly(driver, layer, X)
+    assert not launches_directly(driver, layer, X.as_subclass(Other))
     before = launches(driver)
     torch.jit.trace(layer, X, check_trace=False)
     torch.func.functionalize(layer)(X)
     assert launches(driver) == before
 
 
-def test_what_the_kernel_cannot_take_goes_to_the_operator(driver, layer):
-    assert not starts(driver, layer, X.transpose(0, 1)), "not one row after the other"
+def test_strided_misaligned_and_exact_calls_go_to_the_operator(driver, layer):
+    assert not launches_directly(driver, layer, X.transpose(0, 1)), "strided"
     flat = torch.zeros(3 * INPUTS + 1).bfloat16()
-    assert not starts(driver, layer, flat[1:].view(3, INPUTS)), "not aligned"
+    assert not launches_directly(driver, layer, flat[1:].view(3, INPUTS)), "not aligned"
     layer.exact = True
-    assert not starts(driver, layer, X)
+    assert not launches_directly(driver, layer, X)
 
 
-def test_a_captured_graph_and_a_new_stream_do_not_take_scratch_memory_that_is_kept(driver, layer):
+def test_a_captured_graph_and_a_new_stream_do_not_use_pooled_scratch(driver, layer):
     capturing = ctypes.c_int.in_dll(driver, "fake_capturing")
     capturing.value = 1
     try:
-        assert not starts(driver, layer, X)
+        assert not launches_directly(driver, layer, X)
     finally:
         capturing.value = 0
-    kept = layer.store.product.kept.pop(5)
-    assert not starts(driver, layer, X)
-    layer.store.product.kept[5] = fake.scratch(64)
-    assert not starts(driver, layer, X), "too little"
-    layer.store.product.kept[5] = kept
-    assert starts(driver, layer, X)
+    kept = layer.matrix.plan.scratch.pop(5)
+    assert not launches_directly(driver, layer, X)
+    layer.matrix.plan.scratch[5] = fake.scratch(64)
+    assert not launches_directly(driver, layer, X), "too little"
+    layer.matrix.plan.scratch[5] = kept
+    assert launches_directly(driver, layer, X)
 
 
 @pytest.mark.parametrize("captured", [True, False])
-def test_a_graph_of_a_compiled_model_clears_nothing_and_asks_for_weights_early(driver, layer, captured, monkeypatch):
-    monkeypatch.setattr(ops, "place", lambda tensor: (0, 5))
+def test_a_graph_of_a_compiled_model_clears_nothing_and_prefetches_weights(driver, layer, captured, monkeypatch):
+    monkeypatch.setattr(ops, "device_and_stream", lambda tensor: (0, 5))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captured)
     for name in ["zeros", "empty"]:
         monkeypatch.setattr(torch, name, lambda size, **more: fake.aligned(size).fill_(name == "empty"))
-    counts = fake.aligned(layer.store.product.count_bytes)
-    ops._linear_cuda(X, layer.store.data, layer.bias, counts, layer.store.codec, OUTPUTS, False)
-    # Beside anything but a graph of the same layer, which a compiled model replays one at a time, it has memory of its own.
+    counts = fake.aligned(layer.matrix.plan.counter_bytes)
+    ops._linear_cuda(X, layer.matrix.data, layer.bias, counts, layer.matrix.codec, OUTPUTS, INPUTS, False)
+    # Only graphs of the same layer, which a compiled model replays one at a time, share its counters.
     assert (viewed(driver)[10] == counts.data_ptr()) == captured
     assert number(driver, "fake_overlaps") == captured
 
 
-def test_weights_that_moved_or_were_loaded_are_looked_up_again(driver, layer):
-    first = layer.store.product
-    assert layer.store.product is first
-    layer.store._apply(torch.clone)
-    assert layer.store.product is not first and layer.store.product.address == layer.store.data.data_ptr()
-    second = layer.store.product
+def test_moved_or_reloaded_weights_get_a_new_plan(driver, layer):
+    first = layer.matrix.plan
+    assert layer.matrix.plan is first
+    layer.matrix._apply(torch.clone)
+    assert layer.matrix.plan is not first and layer.matrix.plan.address == layer.matrix.data.data_ptr()
+    second = layer.matrix.plan
     layer.load_state_dict(layer.state_dict())
-    assert layer.store.product is not second
+    assert layer.matrix.plan is not second

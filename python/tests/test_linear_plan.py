@@ -1,5 +1,4 @@
-"""The host's part of products and of packing, with a driver that runs nothing: in a process of its own, since others must not find that
-driver."""
+"""Host side of linear layers and packing against a stub driver, in a process of its own so that no other test loads the stub."""
 
 import os
 import pathlib
@@ -15,8 +14,8 @@ HERE = pathlib.Path(__file__).parent
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the driver with")
-@pytest.mark.parametrize("name", ["product", "packing"])
-def test_what_the_gpu_is_given(name, tmp_path):
+@pytest.mark.parametrize("name", ["linear_plan", "packing"])
+def test_launches_get_the_right_arguments(name, tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]), "BUDDY_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "fake" / f"{name}.py")]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)

@@ -1,4 +1,4 @@
-//! Errors of the libraries as Python's.
+//! Conversion of library errors to Python exceptions.
 
 use std::fmt::Display;
 
@@ -8,12 +8,12 @@ use pyo3::{
     exceptions::{PyMemoryError, PyRuntimeError, PyValueError},
 };
 
-/// An argument that cannot be.
+/// Converts an invalid argument to `ValueError`.
 pub(crate) fn value(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// What the GPU's runtime says.
+/// Converts an error of the GPU runtime to `ValueError`, `MemoryError` or `RuntimeError`.
 pub(crate) fn gpu(error: Error) -> PyErr {
     match error {
         Error::Shape { .. } | Error::Range { .. } | Error::Weights { .. } | Error::NoKernels { .. } => {

@@ -1,6 +1,6 @@
-"""The same decode step on plain memory, by PyTorch alone: what Buddy is measured beside.
+"""The baseline of the benchmarks: the same decode step by PyTorch on plain memory.
 
-As good as PyTorch makes it: matrices merged as ours are, one graph for a step, attention over exactly the tokens that there are.
+Matrices are merged as ours, a step is one CUDA graph, and attention reads exactly the tokens present.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .shapes import Shape, turns
+from .shapes import Shape, rope_table
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -22,8 +22,8 @@ def norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
     return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)).to(x.dtype)
 
 
-class PlainDecoder:
-    """A model on one GPU that measures a step at a fixed number of tokens, which is kind to it: nothing is masked."""
+class BaselineDecoder:
+    """A model on one GPU with a fixed number of tokens. This favours it: nothing is masked."""
 
     def __init__(self, shape: Shape, layers: list[dict], embedding: torch.Tensor, head: torch.Tensor, norm: torch.Tensor,
                  sequences: int, tokens: int):
@@ -33,8 +33,8 @@ class PlainDecoder:
         self.keys = [torch.zeros(size, dtype=torch.bfloat16, device=device) for _ in layers]
         self.values = [torch.zeros(size, dtype=torch.bfloat16, device=device) for _ in layers]
         self.tokens = torch.zeros(sequences, dtype=torch.long, device=device)
-        turned = turns(shape, tokens, device)[-1]
-        self.cos, self.sin = (torch.cat([one, one]).to(torch.bfloat16) for one in turned.unbind(-1))
+        table = rope_table(shape, tokens, device)[-1]
+        self.cos, self.sin = (torch.cat([one, one]).to(torch.bfloat16) for one in table.unbind(-1))
         self.layer = self.run_layer
         self.graph = None
 
@@ -52,8 +52,8 @@ class PlainDecoder:
         return x, functional.linear(functional.silu(gate) * up, weights["down"])
 
     def finish(self, x, added):
-        scores = functional.linear(norm(x + added, self.norm, self.shape.epsilon), self.head)
-        return scores, scores.argmax(-1)
+        logits = functional.linear(norm(x + added, self.norm, self.shape.epsilon), self.head)
+        return logits, logits.argmax(-1)
 
     def step(self) -> torch.Tensor:
         x = functional.embedding(self.tokens, self.embedding)
@@ -61,11 +61,11 @@ class PlainDecoder:
         with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]):
             for weights, keys, values in zip(self.layers, self.keys, self.values):
                 x, added = self.layer(x, added, weights, keys, values, self.cos, self.sin)
-        scores, self.chosen = self.last(x, added)
-        return scores
+        logits, self.chosen = self.last(x, added)
+        return logits
 
     def capture(self, compiled: bool) -> None:
-        """Captures a step, eager or compiled."""
+        """Captures a step in a CUDA graph, eager or compiled."""
         self.layer, self.last = self.run_layer, self.finish
         if compiled:
             options = {"coordinate_descent_tuning": True}
@@ -79,4 +79,4 @@ class PlainDecoder:
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            self.scores = self.step()
+            self.logits = self.step()

@@ -1,4 +1,4 @@
-"""``buddy profile`` and ``buddy simulate`` as functions: every option of the command is one of theirs."""
+"""``buddy profile`` and ``buddy simulate`` as functions with the options of the subcommands."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .record import Record
 
 
 class CommandRecord(Record):
-    """What a verb of the command wrote: its record, its page, and what it printed."""
+    """Output of a subcommand: its record, its page and its text."""
 
     def __init__(self, text: str, page: str, printed: str):
         super().__init__(text)
         self._page, self._printed = page, printed
 
     def to_html(self) -> str:
-        """The verb's page; one file that needs no network."""
+        """Returns the page, one file that needs no network."""
         return self._page
 
     def __str__(self) -> str:
@@ -30,57 +30,57 @@ class CommandRecord(Record):
 
 @dataclasses.dataclass(frozen=True)
 class AllocationTarget:
-    """What one allocation gets."""
+    """Codec and target of one allocation."""
 
     name: str
     bytes: int
     codec: str
     target: str | None
-    """Its target; None if ranges of its pages differ."""
+    """Target; None if page ranges differ."""
 
 
 class Profile(CommandRecord):
-    """What ``profile`` found of a run."""
+    """Result of ``profile``."""
 
     def __init__(self, text: str, page: str, printed: str, targets: str):
         super().__init__(text, page, printed)
         self.targets_toml = targets
-        """The file of targets, which ``simulate``, the memory and the GPU runtime read."""
+        """The targets file, which ``simulate`` and the GPU runtime read."""
 
     @property
     def optimistic_ratio(self) -> float | None:
-        """Each entry at the best of the paper's eight sizes, over the run; None if all are zeros."""
+        """Ratio with each entry at the best of the paper's eight sizes; None if all entries are zero."""
         return self.data["optimistic_ratio"]
 
     @property
     def ratio(self) -> float:
-        """Bytes of data for each byte of device memory with the chosen targets."""
+        """Data bytes per device byte with the chosen targets."""
         chosen = [one for one in self.data["policies"] if (one["policy"], one["codec"]) == (self.data["policy"], self.data["codec"])]
         return chosen[0]["ratio"]
 
     @property
     def targets(self) -> list[AllocationTarget]:
-        """Codec and target of every allocation."""
+        """Codec and target of each allocation."""
         rows = self.data["targets"]["allocation"]
         return [AllocationTarget(row["name"], row["bytes"], row["codec"], row.get("target")) for row in rows]
 
 
 class Simulation(CommandRecord):
-    """What ``simulate`` found: one run, or those of a sweep."""
+    """Result of ``simulate``: one run, or the runs of a sweep."""
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """The report of each run, in the order of the sweep: ``cycles``, ``dram``, ``buddy`` and the rest."""
+        """Report of each run in the order of the sweep: ``cycles``, ``dram``, ``buddy`` and others."""
         return [one["report"] for one in self.data["runs"]] if "runs" in self.data else [self.data]
 
     @property
     def cycles(self) -> list[int]:
-        """Of each run."""
+        """Cycles of each run."""
         return [run["cycles"] for run in self.runs]
 
 
 def profile(run: str | os.PathLike[str], **options: Any) -> Profile:
-    """Chooses targets for every allocation of a program from a run: a folder of snapshots, or the record of one.
+    """Chooses targets for the allocations of a program from a run: a folder of snapshots, or a record.
 
     Options are those of ``buddy profile``: ``threshold=0.1``, ``policy="page"``, ``codec="auto"``, ``device_memory="12GiB"``,
     ``spec="h200"``, ``link="pcie5"``, ``verify=True``.
@@ -90,10 +90,10 @@ def profile(run: str | os.PathLike[str], **options: Any) -> Profile:
 
 
 def simulate(what: str, *, targets: str | Profile | None = None, **options: Any) -> Simulation:
-    """Time and traffic of a workload, a network, a trace or a generated program on a modelled GPU.
+    """Simulates a workload, a network, a trace or a generated program on a modelled GPU.
 
     Options are those of ``buddy simulate``: ``spec="h200"``, ``mode="buddy"``, ``link="150"``, ``scale="16MB"``,
-    ``sweep=["mode=ideal,buddy", "link=50,150"]``. ``targets`` is a ratio, the path of a file of targets, or a ``Profile``.
+    ``sweep=["mode=ideal,buddy", "link=50,150"]``. ``targets`` is a ratio, the path of a targets file, or a ``Profile``.
     """
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(targets, Profile):
@@ -102,11 +102,11 @@ def simulate(what: str, *, targets: str | Profile | None = None, **options: Any)
         return Simulation(*_run("simulate", what, {"targets": targets, **options}, folder, ["json", "html"]))
 
 
-def _run(verb: str, what: str, options: dict[str, Any], folder: str, files: list[str]) -> tuple[str, ...]:
-    """Runs a verb in a process of its own; what it wrote and printed."""
-    outputs = files + (["targets"] if verb == "profile" else [])
+def _run(subcommand: str, what: str, options: dict[str, Any], folder: str, files: list[str]) -> tuple[str, ...]:
+    """Runs a subcommand in its own process; returns the files it wrote and its output."""
+    outputs = files + (["targets"] if subcommand == "profile" else [])
     given = [*_flags(options), *(word for name in outputs for word in (f"--{name}", f"{folder}/{name}"))]
-    done = subprocess.run([sys.executable, "-m", "buddy", verb, what, *given], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "buddy", subcommand, what, *given], capture_output=True, text=True)
     if done.returncode:
         raise (ValueError if done.returncode == 2 else RuntimeError)(done.stderr.strip())
     return *(_read(folder, name) for name in files), done.stdout

@@ -1,0 +1,46 @@
+"""Pinned host memory for overflow.
+
+Each block has room for the worst case, so packing never fails, the host never waits, and a CUDA graph can hold the block. Few
+entries overflow, so the link carries little. A block belongs to one buffer at a time.
+"""
+
+import torch
+
+from .. import _native
+from .ops import raw_stream, stream_of
+
+# Bytes that are pinned at once.
+CHUNK = 256 << 20
+
+
+class PinnedBlock:
+    """Pinned memory for the overflow of one buffer, the stream that used it last, and whether a CUDA graph owns it."""
+
+    __slots__ = ("memory", "address", "bytes", "stream", "in_graph")
+
+    def __init__(self, memory, offset, size):
+        self.memory, self.address, self.bytes, self.stream, self.in_graph = memory, memory.data_ptr() + offset, size, None, False
+
+    def span(self):
+        return _native.Span(self.memory, self.address, self.bytes)
+
+    def wait(self, device):
+        """Makes the current stream wait for the stream that used the block last."""
+        stream = raw_stream(device)
+        if self.stream is not None and self.stream != stream:
+            torch.cuda.current_stream(device).wait_stream(stream_of(self.stream, device))
+        self.stream = stream
+
+
+class PinnedPool:
+    """Allocates blocks of pinned memory."""
+
+    def __init__(self):
+        self.memory, self.used = None, 0
+
+    def take(self, size):
+        """Returns a new block. Must not be called while a graph is captured."""
+        if self.memory is None or self.used + size > self.memory.numel():
+            self.memory, self.used = torch.empty(max(size, CHUNK), dtype=torch.uint8, pin_memory=torch.cuda.is_available()), 0
+        self.used += size
+        return PinnedBlock(self.memory, self.used - size, size)
