@@ -1,6 +1,6 @@
-"""Known weaknesses of crates, from a copy of RustSec's advisory database: a folder `crates/NAME/RUSTSEC-*.md`.
+"""Reads known vulnerabilities of crates from a copy of RustSec's advisory database (`crates/NAME/RUSTSEC-*.md`).
 
-A copy is taken from $BUDDY_ADVISORIES, or from where cargo-audit keeps it, or else it is cloned, if the network is there.
+The copy is $BUDDY_ADVISORIES or cargo-audit's; otherwise it is cloned, if there is a network.
 """
 
 import os
@@ -12,7 +12,7 @@ SOURCE = "https://github.com/RustSec/advisory-db"
 
 
 def find(root):
-    """The folder of a copy; none if there is none and none can be had."""
+    """Returns the folder of a copy; None if there is none and it cannot be cloned."""
     own = os.path.join(root, "target", "advisory-db")
     places = [os.environ.get("BUDDY_ADVISORIES"), os.path.expanduser("~/.cargo/advisory-db"), own]
     for place in places:
@@ -27,21 +27,21 @@ def find(root):
 
 
 def number(version):
-    """A version as numbers that compare; what follows a hyphen comes before the version itself."""
+    """Returns a version as comparable numbers; a pre-release is before its version."""
     plain, _, pre = version.split("+")[0].partition("-")
     parts = [int(part) for part in plain.split(".")]
     return tuple(parts + [0] * (3 - len(parts))), (1, ()) if not pre else (0, tuple(re.split(r"[.-]", pre)))
 
 
 def caret(low):
-    """The first version that `^low` leaves out."""
+    """Returns the first version that `^low` excludes."""
     parts = [int(part) for part in low.split("-")[0].split(".")]
     at = next((i for i, part in enumerate(parts) if part), len(parts) - 1)
     return ".".join(str(part) for part in [*parts[:at], parts[at] + 1])
 
 
 def meets(version, requirement):
-    """Whether a version meets all terms of a requirement, such as `>= 1.2, < 2`."""
+    """Returns whether a version meets all terms of a requirement, such as `>= 1.2, < 2`."""
     have = number(version)
     for term in requirement.split(","):
         sign, low = re.fullmatch(r"\s*(>=|<=|>|<|=|\^|~)?\s*v?([0-9][0-9A-Za-z.+-]*)\s*", term).groups()
@@ -59,13 +59,13 @@ def meets(version, requirement):
 
 
 def read(path):
-    """The head of an advisory: a block of TOML at the beginning."""
+    """Parses the TOML block at the start of an advisory."""
     with open(path, encoding="utf-8") as file:
         return tomllib.loads(re.search(r"```toml\n(.*?)```", file.read(), re.S).group(1))
 
 
 def concerning(folder, packages):
-    """The advisories that concern these packages: `(name, version, id, what, is_weakness)`."""
+    """Returns the advisories for these packages: `(name, version, id, title, is_vulnerability)`."""
     for package in packages:
         place = os.path.join(folder, "crates", package["name"])
         for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
@@ -76,5 +76,6 @@ def concerning(folder, packages):
             safe = versions.get("patched", []) + versions.get("unaffected", [])
             if head.get("withdrawn") or any(meets(package["version"], one) for one in safe):
                 continue
-            # Notes, such as that nobody maintains a crate, are told and break nothing.
+            # Informational notes, such as unmaintained crates, are reported but do not fail the
+            # check.
             yield package["name"], package["version"], head["id"], head.get("informational", "weakness"), "informational" not in head

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How much of a program's memory is saved: runs of programs on a CPU, and one table of them (docs/notes/decisions.md).
+"""Measures how much of a program's memory compression saves, from runs on a CPU (docs/notes/decisions.md).
 
     capacity.py record NAME SECONDS,SECONDS,... -- PROGRAM [ARGUMENTS]
     capacity.py score RUN [RUN...]
 
-`record` runs a program of one process, stops it when it has used so much processor time, and keeps its large arrays as a
-run in the folder NAME: what malloc gave in one piece and arrays that the linker placed, 256 KiB and more, alive throughout.
-`score` profiles runs with `buddy` ($BUDDY or on the path) at several thresholds and prints for each, and as geometric means,
-the paper's design and, with `auto` by page, the best whose mean overflow is within 1% and 0.2%, and by phase within 1%.
+`record` runs a program of one process, stops it at the given processor times, and saves its large arrays as a run in
+the folder NAME: mmapped malloc blocks and static arrays of 256 KiB and more that live throughout.
+`score` profiles runs with `buddy` ($BUDDY or on the path) at several thresholds. It prints, per run and as geometric
+means, the paper's design; `auto` by page with a mean overflow of at most 1% and 0.2%; and by phase of at most 1%.
 """
 
 import json
@@ -25,13 +25,13 @@ THRESHOLDS = [0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05]
 
 
 def used(pid):
-    """Processor time of a process in seconds."""
+    """Returns the processor time of a process in seconds."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def regions(pid):
-    """Its mapped regions that can be written and have no file, and where its own file begins."""
+    """Returns its writable anonymous mappings, and the base of its own file."""
     program, base, found = os.path.realpath(f"/proc/{pid}/exe"), 0, []
     for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
         fields = line.split()
@@ -44,7 +44,7 @@ def regions(pid):
 
 
 def arrays(pid, memory):
-    """Address, bytes and name of every large array."""
+    """Returns address, bytes and name of every large array."""
     program, base, mapped = regions(pid)
     moved = open(program, "rb").read(17)[16] == 3
     for line in subprocess.run(["nm", "-S", program], capture_output=True, text=True).stdout.splitlines():
@@ -53,7 +53,7 @@ def arrays(pid, memory):
             yield int(fields[0], 16) + (base if moved else 0), int(fields[1], 16), fields[3]
     for at, end in mapped:
         while at + 16 < end:
-            # Pieces with a mapping of their own begin at a page with their length, whose second bit says so.
+            # mmapped malloc blocks start at a page with their length, whose second bit marks them.
             memory.seek(at)
             length = int.from_bytes(memory.read(16)[8:], "little")
             piece = length & 7 == 2 and length & ~7 <= end - at and (length & ~7) % 4096 == 0
@@ -63,11 +63,11 @@ def arrays(pid, memory):
 
 
 def record(name, seconds, command):
-    """Keeps a run of a program in the folder `name`."""
+    """Saves a run of a program in the folder `name`."""
     if os.path.exists(name):
-        sys.exit(f"{name} is there already: take another name, or remove it")
+        sys.exit(f"{name} exists already: choose another name, or remove it")
     if shutil.which(command[0]) is None:
-        sys.exit(f"{command[0]} is no program")
+        sys.exit(f"{command[0]} is not a program")
     folder = pathlib.Path(name)
     folder.mkdir(parents=True)
     own = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
@@ -78,7 +78,7 @@ def record(name, seconds, command):
             time.sleep(0.002)
         if process.poll() is not None:
             shutil.rmtree(folder)
-            sys.exit(f"{command[0]} ended before {limit} s of processor time: ask for earlier moments")
+            sys.exit(f"{command[0]} ended before {limit} s of processor time: give earlier times")
         os.kill(process.pid, signal.SIGSTOP)
         (folder / f"s{index}").mkdir()
         with open(f"/proc/{process.pid}/mem", "rb", 0) as memory:
@@ -102,10 +102,10 @@ def record(name, seconds, command):
 
 
 def profile(run, *options):
-    """The record of a profile."""
+    """Returns the record of a profile."""
     buddy = os.environ.get("BUDDY", "buddy")
     if shutil.which(buddy) is None:
-        sys.exit(f"there is no program '{buddy}': say in BUDDY where buddy is")
+        sys.exit(f"cannot find '{buddy}': set BUDDY to the path of buddy")
     done = subprocess.run([buddy, "profile", run, *options, "--json", "-"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr.strip())

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the README's picture from measured records: a model, programs, and the simulator beside a card.
+"""Draws the README's picture from measured records: a model, programs, and the simulator against a GPU.
 
     tools/front_picture.py          writes docs/img/front.svg
 
@@ -31,7 +31,7 @@ def head(left, title, below):
 
 
 def model(left):
-    """Memory and speed of one sequence, plain and with Buddy."""
+    """Draws memory and speed of one sequence, plain and with Buddy."""
     record = json.loads(next(DOCS.glob("records/llm-decode-8b-*.json")).read_text())
     case = record["cases"][0]
     memory = [(record["plain_weights"] + case["plain_cache"]) / 1e9, (case["weights"] + case["cache"]) / 1e9]
@@ -50,7 +50,7 @@ def model(left):
 
 
 def programs(left):
-    """What each public CUDA program's memory allows."""
+    """Draws the ratio of each public CUDA program."""
     table = (DOCS / "explain/results.md").read_text().split("<!-- table public -->")[1].split("<!-- end -->")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
     ratios = {row[0]: float(row[5].rstrip("x")) for row in rows}
@@ -69,7 +69,7 @@ def programs(left):
 
 
 def simulator(left):
-    """Times on the modelled GPU over those that the card took."""
+    """Draws simulated times over measured times."""
     rows = json.loads((DOCS / "records/correlation-h200-programs.json").read_text())["data"]["rows"]
     pairs = [(row["card_ns"] / 1e3, row["model_ns"] / 1e3) for row in rows]
     error = sum(abs(model / card - 1) for card, model in pairs) / len(pairs)

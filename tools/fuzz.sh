@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Fuzzes every reader, or those that are named, for so many seconds each: tools/fuzz.sh SECONDS [TARGET...]
+# Fuzzes all readers, or the named ones, for SECONDS each: tools/fuzz.sh SECONDS [TARGET...]
 #
-# Needs a stable Rust toolchain and a C++ compiler. Begins with the files of every format that are in the tree, with fuzz/seeds and
-# with what earlier runs found (fuzz/corpus). Says how many inputs each target was given, and how many edges of the code they
-# reached; all that libFuzzer says is in fuzz/logs. As many targets run at once as there are cores, or $BUDDY_FUZZ_JOBS.
-# `tools/fuzz.sh keep` takes of fuzz/corpus what reaches more than the rest and packs it as fuzz/kept.tar.gz, which is in the tree.
+# Needs a stable Rust toolchain and a C++ compiler. Starts from the tree's files of every format,
+# fuzz/seeds and the corpus of earlier runs (fuzz/corpus). Prints the number of inputs and covered
+# edges of each target; libFuzzer's output is in fuzz/logs. Runs one target per core, or
+# $BUDDY_FUZZ_JOBS. `tools/fuzz.sh keep` minimises fuzz/corpus and packs it as fuzz/kept.tar.gz,
+# which is in the tree.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export seconds=${1:?tools/fuzz.sh SECONDS [TARGET...]}
 shift
 
-# What cargo-fuzz passes, without a sanitiser: counters of edges and comparisons, for libFuzzer to follow.
+# The flags of cargo-fuzz without a sanitiser: counters of edges and comparisons for libFuzzer.
 flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1 --cfg=fuzzing"
-# Naming the platform keeps the flags from build scripts.
+# A named target keeps the flags from build scripts.
 platform=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS=$flags cargo build --quiet --locked --manifest-path fuzz/Cargo.toml --target "$platform"
 export program=fuzz/target/$platform/debug/buddy-fuzz
@@ -22,7 +23,7 @@ export program=fuzz/target/$platform/debug/buddy-fuzz
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || mapfile -t targets < <(sed -n 's|^    ("\([a-z0-9_]*\)", .*|\1|p' fuzz/src/main.rs)
 
-# Packs the inputs that are worth keeping, always in the same way.
+# Packs the minimised corpus reproducibly.
 if [[ $seconds == keep ]]; then
     rm -rf fuzz/corpus.small
     for target in "${targets[@]}"; do
@@ -34,7 +35,7 @@ if [[ $seconds == keep ]]; then
     exit
 fi
 
-# Fuzzes one target, and says how it went.
+# Fuzzes one target and prints a summary.
 fuzz() {
     local target=$1 log=fuzz/logs/$1.txt
     mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target" "fuzz/artifacts/$target" fuzz/logs
@@ -46,7 +47,7 @@ fuzz() {
         return 1
     fi
     echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs in $seconds s," \
-        "$(grep -ao 'cov: [0-9]*' "$log" | tail -n 1 | tr -dc 0-9) edges reached, none broke it"
+        "$(grep -ao 'cov: [0-9]*' "$log" | tail -n 1 | tr -dc 0-9) edges covered, no crash"
     rmdir --ignore-fail-on-non-empty "fuzz/seeds/$target"
 }
 export -f fuzz

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one run: what it is, the tests, the bit-exactness check, a memory checker over a
-# small one, the bench with nvCOMP's rows, and kernels that work in compressed memory. Builds nothing but a small program
-# of nvcc's: the folder device-bin/ holds `buddy` (release) and the test programs `gpu`, `given`, `change` and `lost` of crates/cuda and `lab` of
-# crates/gpu-lab, and `nvcomp/` with libnvcomp.so.6 of the wheel nvidia-libnvcomp-cu13, if nvCOMP is to stand beside. Logs go to $OUT, or to out/.
+# Runs everything that needs a GPU: its properties, the tests, the bit-exactness check, a memory
+# checker over a small one, the benchmark with nvCOMP's rows, and kernels on compressed memory. It
+# builds only a small nvcc program: the folder device-bin/ holds `buddy` (release), the test
+# programs `gpu`, `given`, `change` and `lost` of crates/cuda and `lab` of crates/gpu-lab, and
+# optionally `nvcomp/` with libnvcomp.so.6 of the wheel nvidia-libnvcomp-cu13. Logs go to $OUT, or
+# to out/.
 #
-#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak bench fused halve; all if none is named
+#   tools/gpu_check.sh [STEP...]      steps: info tests test sanitizer soak bench fused halve
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/device-bin
 out=${OUT:-$PWD/out}
 mkdir -p "$out"
 export BUDDY_CACHE_DIR=${BUDDY_CACHE_DIR:-$out/../buddy-kernels} BUDDY_REQUIRE_GPU=1
-# NVRTC and cuBLASLt lie beside the toolkit or in wheels.
+# NVRTC and cuBLASLt are next to the toolkit or in wheels.
 for dir in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib $(python3 -c '
 import glob, site
 for base in site.getsitepackages():
@@ -41,7 +43,7 @@ sanitizer() {
     done
 }
 
-# A little of the soak under both checkers, on several streams; every line of theirs is kept.
+# A short soak under both checkers on several streams; keeps all their output.
 soak() {
     for tool in memcheck racecheck; do
         compute-sanitizer --tool "$tool" --error-exitcode 9 --log-file "$out/soak-$tool.log" \
@@ -55,7 +57,7 @@ fused() { "$bin/buddy" gpu fused --json "$out/fused.json"; }
 
 attention() { "$bin/buddy" gpu attention --json "$out/attention.json"; }
 
-# A program of nvcc's alone.
+# A program built with nvcc alone.
 halve() {
     "$bin/buddy" gpu headers "$out/headers" &&
         nvcc -std=c++17 -arch=sm_90 -I "$out/headers" examples/device/halve.cu -o "$out/halve" && "$out/halve"

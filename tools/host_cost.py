@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The host's time for a linear layer, plain and packed, without a GPU: a driver that runs nothing takes the launches.
+"""Measures the host time of a linear layer, plain and packed, without a GPU: a fake driver accepts the launches.
 
     PYTHONPATH=python tools/host_cost.py
 
-Processor time in microseconds, the best of some runs. The plain layer multiplies on the CPU, with one core, so small that its time is
-PyTorch's way there; on a GPU that way is longer, and both have a launch by the driver on top.
+Processor time in microseconds, the best of several runs. The plain layer multiplies on one CPU core and is so small that
+its time is PyTorch's dispatch; on a GPU dispatch takes longer, and both add the driver's launch.
 """
 
 import os

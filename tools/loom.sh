@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Tries every order in which a few threads can take the locks of the Buddy memory: tools/loom.sh [TEST...]
+# Explores every order in which a few threads can take the locks of the Buddy memory.
 #
-# Builds crates/memory a second time, with loom's locks in place of the standard library's.
+#   tools/loom.sh [TEST...]
+#
+# Builds crates/memory a second time, with loom's locks instead of the standard library's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUSTFLAGS="--cfg loom" exec cargo test --quiet --locked --manifest-path crates/memory/loom/Cargo.toml -- "$@"

@@ -4,7 +4,7 @@
     pip install target/wheels/buddy_memory-*.whl
     tools/pack_bench.py --out packing.json
 
-Needs PyTorch and a GPU. Dense bf16 at 4/3x, and a ReLU's at 2x; each is read back and compared. docs/notes/decisions.md shows what it measured.
+Needs PyTorch and a GPU. Dense bf16 at 4/3x, and a ReLU's at 2x; each is read back and compared. Results: docs/notes/decisions.md.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from buddy.torch.layout import packed_bytes
 from buddy.torch.ops import device_and_stream, span
 
 GPU = torch.device("cuda")
-# In a window of exponents, as training finds one; nearly all entries fit, one in 160 is in another layout.
+# In an exponent window, as training has one; nearly all entries fit, one in 160 has another layout.
 DENSE, RELU = ("bf16:112", "4/3x", 0), ("bf16:112", "2x", 0)
 
 
 def timed(run, times=10, replays=5):
-    """Microseconds of a call, in a graph of several: the median of some replays."""
+    """Returns the microseconds of a call, in a graph of several calls: the median of some replays."""
     run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -67,14 +67,14 @@ class Packed:
 
 
 def of_size(size):
-    """All that is timed, of so many bytes."""
+    """Times everything for a tensor of `size` bytes."""
     x = (torch.randn(size // 2, device=GPU) * 0.25).bfloat16()
     y, z = torch.empty_like(x), torch.empty_like(x)
     found = {"bytes": size, "copy": timed(lambda: y.copy_(x))}
     dense = Packed(x, DENSE, 0.05)
     found["pack"], found["read"] = timed(dense.pack), timed(lambda: dense.read(y))
-    assert torch.equal(y, x), "what was packed is not what was read"
-    # Between a kernel that writes the memory and one that reads it, as in a step.
+    assert torch.equal(y, x), "the tensor read back differs from the packed one"
+    # Between a kernel that writes the memory and one that reads it, as in a training step.
     source, dense.x = x.clone(), x
     alone = timed(lambda: (torch.mul(source, 1, out=x), torch.add(x, 1, out=z)))
     found["pack in between"] = round(timed(lambda: (torch.mul(source, 1, out=x), dense.pack(), torch.add(x, 1, out=z))) - alone, 1)

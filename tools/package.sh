@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Makes the archive that is installed without a compiler: the command, libbuddy, headers, manual pages, completions, licences.
+# Builds the binary archive: the command, libbuddy, headers, manual pages, completions, licences.
 #
 #   tools/package.sh [DIR]      DIR/buddy-VERSION-TARGET.tar.gz and its .sha256 (target/package)
 #
-# It runs where the C library is at least as new as this machine's. The same sources and compiler give the same archive.
+# Needs a C library at least as new as this machine's. The build is reproducible.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=${1:-target/package}
-# Without -p, so that dependencies have the features that `cargo run` gave them, and nothing is built twice.
+# Without -p, so that dependencies have the same features as with `cargo run` and nothing is built
+# twice.
 cargo build --release --quiet --locked --bin buddy --lib
 buddy=target/release/buddy
 name=buddy-$("$buddy" --version | cut -d' ' -f2)-$(rustc -vV | sed -n 's/^host: //p')

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Opens pages in headless Chromium and looks at them as a reader would.
+"""Opens pages in headless Chromium and checks them as a reader would see them.
 
     tools/page_check.py out/index.html [--shots DIR]          the page of `buddy reproduce`
     tools/page_check.py --any PAGE... [--shots DIR]           pages of other verbs
 
-Fails if a page logs an error or a warning, asks for anything outside itself, is wider than the window, has a figure without a mark, a
-control that does nothing, a table of which a phone shows only a part, or a box that paper would cut off. Wide, at a phone's width, on
-paper, light and dark. --shots keeps pictures of what it saw. Needs
-Chromium (CHROMIUM names another one) and nothing but the standard library. Exit 77: there is no Chromium.
+Fails if a page logs an error or warning, loads anything from outside, is wider than the window, has a figure without a
+mark, a control without effect, a table cut off on a phone, or a box cut off in print. Checks wide, phone-sized and printed
+pages, light and dark. --shots saves screenshots. Needs Chromium (or $CHROMIUM) and the standard library only.
+Exit 77: no Chromium.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import urllib.request
 
 NAMES = ["chromium", "chromium-browser", "google-chrome", "chrome"]
 
-# What each figure has: marks of charts, heat maps that were drawn, rows of tables.
+# Contents of each figure: marks of charts, drawn heat maps, rows of tables.
 FIGURES = """
 [...document.querySelectorAll("main > section[id]")].map((section) => ({
   id: section.id,
@@ -43,7 +43,7 @@ FIGURES = """
 }))
 """
 
-# A name in a legend hides its series and shows it again.
+# A click on a legend name toggles its series.
 LEGEND = """
 (() => {
   const button = document.querySelector("#fig7 .legend button, .plot .legend button");
@@ -56,7 +56,7 @@ LEGEND = """
 })()
 """
 
-# Pointing at a mark says its value.
+# Hovering over a mark shows its value.
 TIP = """
 (() => {
   const mark = document.querySelector("svg [data-v]");
@@ -93,7 +93,8 @@ SORT = """
 })()
 """
 
-# What the two kinds of buttons would save: the page's data, and a table with a line for each of its rows.
+# Names of the files that the two kinds of buttons save: the page's data, and a table with a line
+# per row.
 SAVE = """
 (() => {
   const saved = [];
@@ -109,7 +110,7 @@ SAVE = """
 })()
 """
 
-# Tables that are wider than their box: on a phone there is none, and on paper no box is cut off.
+# Tables wider than their box: none on a phone, and no box is cut off in print.
 CUT = """[...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth + 1).length"""
 PAPER = """[...document.querySelectorAll(".scroll, .wide")].filter((box) => {
   const style = getComputedStyle(box);
@@ -118,7 +119,7 @@ PAPER = """[...document.querySelectorAll(".scroll, .wide")].filter((box) => {
 
 
 class Browser:
-    """A Chromium and one connection to its only page, by the DevTools protocol."""
+    """A Chromium process and a DevTools connection to its only page."""
 
     def __init__(self, program):
         self.home = tempfile.mkdtemp()
@@ -135,7 +136,7 @@ class Browser:
             if port_file.exists() and port_file.read_text().count("\n"):
                 break
             if self.process.poll() is not None:
-                raise EOFError(f"Chromium ended with {self.process.returncode} before it began")
+                raise EOFError(f"Chromium ended with {self.process.returncode} before it answered")
             time.sleep(0.1)
         port = int(port_file.read_text().split("\n")[0])
         pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json", timeout=120))
@@ -161,7 +162,7 @@ class Browser:
         while len(data) < count:
             more = self.stream.recv(count - len(data))
             if not more:
-                raise EOFError("Chromium has gone")
+                raise EOFError("Chromium closed the connection")
             data += more
         return data
 
@@ -207,7 +208,7 @@ class Browser:
 
 
 def complaints(events):
-    """What the page logged, and what it asked for beyond itself."""
+    """Returns the page's log entries and its requests to other hosts."""
     found = []
     for event in events:
         method, parameters = event.get("method"), event.get("params", {})
@@ -232,19 +233,19 @@ def visit(browser, page, width, dark):
     browser.call("Emulation.setEmulatedMedia", features=[scheme])
     browser.call("Page.navigate", url=page.resolve().as_uri())
     browser.wait("Page.loadEventFired")
-    # Heat maps are drawn when they come into view.
+    # Heat maps are drawn when scrolled into view.
     browser.evaluate("""(async () => { for (let y = 0; y < document.body.scrollHeight; y += 700) {
         scrollTo(0, y); await new Promise((done) => setTimeout(done, 15)); } scrollTo(0, 0); })()""")
 
 
 def overflow(browser, width):
-    """What sticks out of the window, if anything."""
+    """Returns the horizontal overflow of the window, if any."""
     over = browser.evaluate("document.documentElement.scrollWidth") - width
     return [f"the page is {over} pixels wider than the window"] if over > 1 else []
 
 
 def check_any(browser, page, width, shots):
-    """What is wrong with a page of which nothing is known."""
+    """Returns the errors of an arbitrary page."""
     visit(browser, page, width, False)
     wrong = overflow(browser, width)
     if not browser.evaluate("document.body.innerText.trim().length"):
@@ -259,7 +260,7 @@ def check_any(browser, page, width, shots):
 
 
 def check(browser, page, width, dark, shots):
-    """What is wrong with the page of `buddy reproduce`."""
+    """Returns the errors of the page of `buddy reproduce`."""
     visit(browser, page, width, dark)
     figures = browser.evaluate(FIGURES)
     wrong = []
@@ -289,7 +290,7 @@ def check(browser, page, width, dark, shots):
 
 
 def on_paper(browser, dark):
-    """Whether a box would be cut off where the page is printed."""
+    """Returns boxes that would be cut off in print."""
     features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
     browser.call("Emulation.setEmulatedMedia", media="print", features=features)
     boxes = browser.evaluate(PAPER)
@@ -298,7 +299,7 @@ def on_paper(browser, dark):
 
 
 def shoot(browser, shots, width, dark):
-    """Keeps a picture of every section."""
+    """Saves a screenshot of every section."""
     shots.mkdir(parents=True, exist_ok=True)
     browser.evaluate("document.querySelector('.tip').hidden = true")
     boxes = browser.evaluate("""[...document.querySelectorAll("main > section")].map((section, i) => {
@@ -313,7 +314,7 @@ def shoot(browser, shots, width, dark):
 
 
 def look(browser, page, shots):
-    """Looks at the page of `buddy reproduce` in every way; whether all is well."""
+    """Checks the page of `buddy reproduce` in every mode; returns whether it passes."""
     well = True
     for width, dark in [(1280, False), (1280, True), (400, False)]:
         wrong, figures = check(browser, page, width, dark, shots)
@@ -328,7 +329,7 @@ def look(browser, page, shots):
 
 
 def look_any(browser, page, shots):
-    """Looks at a page of another verb; whether all is well."""
+    """Checks a page of another verb; returns whether it passes."""
     wrong = [f"{width} pixels: {line}" for width in [1400, 400] for line in check_any(browser, page, width, shots)]
     print(f"{page.name}: {len(wrong)} complaints")
     for line in wrong:
@@ -340,11 +341,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("pages", type=pathlib.Path, nargs="+")
     parser.add_argument("--any", action="store_true", help="pages of any verb, not that of `buddy reproduce`")
-    parser.add_argument("--shots", type=pathlib.Path, help="keep pictures here")
+    parser.add_argument("--shots", type=pathlib.Path, help="folder for screenshots")
     arguments = parser.parse_args()
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if not program:
-        print("NOT RUN: there is no Chromium here; the page was not opened")
+        print("NOT RUN: no Chromium found; the page was not opened")
         return 77
     browser = Browser(program)
     try:

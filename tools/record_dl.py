@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Trains networks on the GPU and records how their memory would compress, without copying it off the GPU.
+"""Trains networks on the GPU and records how their memory compresses, without copying it off the GPU.
 
     pip install target/wheels/buddy_memory-*.whl        # docs/guide/python.md
     tools/record_dl.py                        # PyTorch's live tensors, to data/recorded
-    tools/record_dl.py --layout caffe         # the paper's networks as Caffe holds them, to data/recorded/caffe
+    tools/record_dl.py --layout caffe         # the paper's networks in Caffe's layout, to data/recorded/caffe
 
-Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). One run record per network; docs/explain/deep-learning.md
-says what they show, docs/reference/snapshots.md what is in them.
+Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). Writes one run record per network.
+docs/explain/deep-learning.md explains the results, docs/reference/snapshots.md the format.
 """
 
 import argparse
@@ -28,8 +28,8 @@ from dl.survey import Buddy
 from dl.tensors import SMALLEST, Tensors
 
 DEVICE, SEED, SNAPSHOTS, WARM_UP = "cuda", 1, 10, 60
-# Name: model, side of the picture or length of the text, footprint of the paper in GB or batch size, optimizer and
-# its learning rate.
+# Name: model, image side or text length, the paper's footprint in GB or the batch size, optimizer
+# and learning rate.
 NETWORKS = {
     "alexnet": (networks.alexnet, 227, 8.85, "sgd", 0.01),
     "inception_v2": (networks.inception_v2, 224, 3.21, "sgd", 0.01),
@@ -42,7 +42,7 @@ NETWORKS = {
     "vit_b16_bf16": (networks.vit_b16, 224, 128, "adamw", 3e-4),
     "gpt12_bf16": (networks.Gpt, 1024, 8, "adamw", 3e-4),
 }
-# The networks of the paper with Caffe's blobs.
+# The paper's networks with Caffe's blobs.
 CAFFE = {name: row for name, row in NETWORKS.items() if row[3] == "sgd"}
 CAFFE["biglstm"] = (networks.UnrolledBigLstm, *CAFFE["biglstm"][1:])
 LAYOUTS = {"pytorch": NETWORKS, "caffe": CAFFE}
@@ -75,7 +75,7 @@ class Training:
             self.listener(phase, name, tensor)
 
     def iterate(self, batch, listener=None):
-        """One step; the listener is told of every module that ran, forward and backward."""
+        """Runs one step; the listener is called for every module that ran, forward and backward."""
         inputs, labels = self.data.batch(batch)
         self.tensors.begin((inputs, labels))
         self.listener = listener
@@ -91,8 +91,8 @@ class Training:
         return loss.item()
 
     def footprint(self, batch):
-        """Most bytes in use when a module has run: all tensors, without what a single operation takes and frees. Caffe's
-        blobs are always there."""
+        """Returns the peak bytes in use after a module has run: all tensors, without temporaries of single operations.
+        Caffe's blobs always exist."""
         if self.layout == "caffe":
             self.iterate(batch)
             self.iterate(batch)
@@ -108,7 +108,7 @@ class Training:
         return most
 
     def batch_for(self, wanted):
-        """The batch whose footprint comes closest: doubled until it is reached, then on a straight line between."""
+        """Returns the batch whose footprint is closest: doubles until it is reached, then interpolates linearly."""
         low, high = (2, self.footprint(2)), (4, self.footprint(4))
         while high[1] < wanted:
             low, high = high, (2 * high[0], self.footprint(2 * high[0]))
@@ -124,7 +124,7 @@ class Training:
 
 def record(name, layout, buddy, images, warm_up):
     start = time.perf_counter()
-    # Nothing of the network before may count as this one's.
+    # Nothing of the previous network may count as this one's.
     gc.collect()
     torch.cuda.empty_cache()
     training = Training(name, layout, images)
@@ -137,10 +137,10 @@ def record(name, layout, buddy, images, warm_up):
     training.iterate(batch, lambda *event: events.append(event[:2]))
     due = moments(events)
     codecs = {}
-    # A collection of garbage would fall into the time of a snapshot.
+    # A garbage collection would count as part of a snapshot's time.
     gc.collect()
     gc.disable()
-    # Once for the codecs to learn and the kernels to be compiled, once for the record.
+    # Once to train codecs and compile kernels, once for the record.
     for _ in range(2):
         recorder, seen = Recorder(buddy, training.tensors, codecs, footprint), 0
 
@@ -168,7 +168,7 @@ def record(name, layout, buddy, images, warm_up):
 
 
 def moments(events):
-    """Which events are looked at: half of the snapshots from the start to the loss, half from there to the end."""
+    """Selects the events to record: half of the snapshots before the loss, half after."""
     turn = max(index for index, (phase, _) in enumerate(events) if phase == "forward")
     half, rest = SNAPSHOTS // 2, len(events) - 1 - turn
     forward = {round(i * turn / (half - 1)) for i in range(half)}
@@ -176,7 +176,7 @@ def moments(events):
 
 
 def describe(training, batch):
-    """What produced a record."""
+    """Describes the origin of a record."""
     words = isinstance(training.data, Words)
     return {
         "network": training.name, "batch": batch,
@@ -198,7 +198,7 @@ def driver():
 
 
 def write(path, record):
-    """JSON with one line for each allocation, so that two records can be compared."""
+    """Writes JSON with one line per allocation, so that records can be diffed."""
     text = json.dumps(record, separators=(",", ":"))
     for mark in ['{"name":', '{"histograms":', '"allocations":', '"snapshots":', '"sizes":', '"run":']:
         text = text.replace(mark, "\n" + mark)
@@ -208,7 +208,7 @@ def write(path, record):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; all by default")
-    parser.add_argument("--layout", choices=LAYOUTS, default="pytorch", help="which tensors live: PyTorch's, or Caffe's blobs")
+    parser.add_argument("--layout", choices=LAYOUTS, default="pytorch", help="memory layout: PyTorch's live tensors, or Caffe's blobs")
     parser.add_argument("--images", help="folder with scikit-image's photographs")
     parser.add_argument("--out", type=pathlib.Path, help="folder for the records")
     parser.add_argument("--warm-up", type=int, default=WARM_UP, metavar="STEPS", help="steps before the recording")
@@ -219,7 +219,7 @@ def main():
     if unknown:
         parser.error(f"unknown network {', '.join(unknown)}")
     if not torch.cuda.is_available():
-        sys.exit("record_dl.py needs a GPU that PyTorch can use")
+        sys.exit("record_dl.py needs a GPU supported by PyTorch")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     buddy, images = Buddy(), find_photographs(options.images)
     out.mkdir(parents=True, exist_ok=True)
@@ -229,7 +229,7 @@ def main():
         try:
             write(out / f"{name}.json", record(name, options.layout, buddy, images, options.warm_up))
         except Exception:
-            # The others may still be had.
+            # The other networks may still succeed.
             traceback.print_exc()
             failed.append(name)
     if failed:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs every workload, profiles its snapshots and verifies the last of them in the working memory.
+# Runs every workload, profiles its snapshots and verifies the last one in the working memory.
 #
 #   tools/results.sh [SCALE] [DIR]
 #
-# SCALE is that of `buddy workload run` (64MB); DIR keeps the profiles (out/results). Snapshots take ten times the scale on
-# disk, one workload at a time, and are removed once they are verified. The table of docs/explain/results.md comes from
-# `buddy reproduce --docs docs`.
+# SCALE is that of `buddy workload run` (64MB); DIR keeps the profiles (out/results). Snapshots take
+# ten times the scale on disk, one workload at a time, and are removed after verification. The table
+# of docs/explain/results.md is made by `buddy reproduce --docs docs`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

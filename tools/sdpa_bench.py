@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times PyTorch's decode attention on plain bf16, to stand beside `buddy gpu attention`.
+"""Times PyTorch's decode attention on plain bf16, for comparison with `buddy gpu attention`.
 
-Each argument is SEQUENCES,TOKENS,HEADS,GROUP,VALUES: heads of keys and values, heads that ask for each, values of a head.
-Every backend of scaled_dot_product_attention is tried, with the heads of a group as heads and as query positions (the same
-sums), and with keys and values by head and by token. Times are medians of graphs of five calls; nothing stays in the
-second-level cache if keys and values are larger.
+Each argument is SEQUENCES,TOKENS,HEADS,GROUP,VALUES: KV heads, query heads per KV head, head dimension. Tries every backend
+of scaled_dot_product_attention, with the heads of a group as heads and as query positions (the same sums), and with keys
+and values by head and by token. Times are medians of graphs of five calls; the L2 cache stays cold if keys and values
+exceed it.
 """
 
 import statistics
@@ -23,7 +23,7 @@ CALLS, GROUPS = 5, 7
 
 
 def timed(call):
-    """Median microseconds of a call, in a graph."""
+    """Returns the median microseconds of a call, in a graph."""
     for _ in range(2):
         call()
     torch.cuda.synchronize()
@@ -43,7 +43,7 @@ def timed(call):
 
 
 def forms(sequences, tokens, heads, group, values):
-    """Every way to ask for the same: a name, the three tensors, whether heads are grouped."""
+    """Yields every equivalent call: a name, the three tensors, whether heads are grouped."""
     make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
     keys, worth = make(sequences, heads, tokens, values), make(sequences, heads, tokens, values)
     query = make(sequences, heads * group, 1, values)

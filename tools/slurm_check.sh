@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# A sweep on a real Slurm cluster of this machine, with things going wrong in the middle, against the same sweep run here.
+# Runs a sweep with injected failures on a real Slurm cluster on this machine, and compares it with
+# a local run.
 #
-#   tools/slurm_check.sh [BUDDY [OUT]]   exit 0 passed, 1 failed, 77 there is no Slurm here
+#   tools/slurm_check.sh [BUDDY [OUT]]   exit 0 passed, 1 failed, 77 no Slurm
 #
-# OUT is what `buddy reproduce --quick` of the same program made; it is made here unless given. tools/slurm_overhead.py measures.
+# OUT is the output of `buddy reproduce --quick` of the same program; made here unless given. See
+# also tools/slurm_overhead.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 buddy=$(realpath "${1:-target/release/buddy}") out=${2:-}
 work=$(mktemp -d)
 there=$work/there administrator=
 export SLURM_CONF=$work/cluster/slurm.conf
-trap 'fail "cut off from outside"' TERM INT
+trap 'fail "terminated from outside"' TERM INT
 trap clean EXIT
 
-# Ends all that was begun here: collectors, and jobs that no controller knows of too.
+# Ends all started processes: collectors, and jobs unknown to any controller.
 clean() {
     [ -z "$administrator" ] || kill "$administrator" 2>/dev/null || true
     pgrep -f -- "--store $work/" | xargs --no-run-if-empty kill -9 2>/dev/null || true
@@ -21,17 +23,17 @@ clean() {
     rm -rf "$work"
 }
 
-# The processes that work on a store as jobs.
+# Lists the job processes of a store.
 jobs_of() { pgrep -f -- "--store $1 .*--shard" || true; }
 
-# Sends a signal to a job, if there is one now.
+# Sends a signal to a job, if there is one.
 strike() {
     local job
     job=$(jobs_of "$there" | head -n 1)
-    [ -n "$job" ] && kill "-$1" "$job" 2>/dev/null && echo "$2" || echo "no job was there for $1"
+    [ -n "$job" ] && kill "-$1" "$job" 2>/dev/null && echo "$2" || echo "no job for $1"
 }
 
-# Says what failed, and all that may tell why.
+# Reports a failure with all available diagnostics.
 fail() {
     trap - TERM INT
     echo "FAILED: $*"
@@ -41,11 +43,11 @@ fail() {
     exit 1
 }
 
-# Commands that may not answer, for a minute, and those that work, for five.
+# Timeouts: a minute for Slurm commands, five minutes for buddy.
 limited() { timeout --foreground --kill-after=5 60 "$@"; }
 works() { timeout --foreground --kill-after=5 300 "$@"; }
 
-# Waits up to so many seconds until a command succeeds.
+# Waits up to a number of seconds until a command succeeds.
 await() {
     local end=$((SECONDS + $1))
     until "${@:3}"; do
@@ -61,11 +63,11 @@ no_jobs() { local listed; listed=$(limited squeue --noheader) && [ -z "$listed" 
 
 tools/slurm_cluster.sh start "$work/cluster" 4 || exit $?
 
-# Every point once, and each the same as here.
+# Every point exists once and equals the local one.
 compare() {
     diff -r "$1/points" "$2/points" || fail "points differ"
-    [ -z "$(ls "$2/tries")" ] || fail "tries are left: $(ls "$2/tries")"
-    [ -z "$(find "$2" -name '*.part')" ] || fail "half a file is left"
+    [ -z "$(ls "$2/tries")" ] || fail "attempts are left: $(ls "$2/tries")"
+    [ -z "$(find "$2" -name '*.part')" ] || fail "a partial file is left"
 }
 
 disturbed() {
@@ -88,7 +90,7 @@ PLAN
     limited scontrol update nodename=n2 state=drain reason=check && echo "drained a node"
     tools/slurm_cluster.sh controller "$work/cluster" && echo "restarted the controller"
     wait_for "$there" $((all / 3))
-    strike STOP "stopped a second job: it gives no sign of life"
+    strike STOP "stopped a second job: no heartbeat"
     tools/slurm_cluster.sh crash "$work/cluster" && echo "killed the controller"
     resume_nodes & administrator=$!
     wait "$first" || fail "the first collector ended with $?"
@@ -96,12 +98,13 @@ PLAN
     settle
     compare "$work/here" "$there"
     works "$buddy" sweep status "$work/plan.toml" --store "$there"
-    echo "$all points, each once, equal to those made here"
+    echo "$all points, each once, equal to the local ones"
 }
 
 collect() { works "$buddy" sweep collect "$work/plan.toml" --store "$there" --jobs 12 --silence 20; }
 
-# As an administrator does: a node is drained by its controller too, if it has a job from before that died.
+# A controller drains a node that still has a job from before its crash; resume it like an
+# administrator.
 resume_nodes() {
     local nodes
     while sleep 1; do
@@ -110,8 +113,8 @@ resume_nodes() {
     done
 }
 
-# Ends what a dead controller may list still, and what runs without one. A killed try stays behind as one that failed, with half a
-# file if it was writing, and its point was done by another.
+# Ends jobs that a crashed controller still lists, and those that run without one. A killed attempt
+# stays as failed, with a partial file if it was writing, and its point was done by another.
 settle() {
     limited scancel --user="$(id -un)"
     await 60 "jobs did not end" no_jobs
@@ -119,13 +122,13 @@ settle() {
     local half digest
     while read -r half; do
         digest=$(basename "$half" | grep --only-matching --max-count=1 '[0-9a-f]\{32\}')
-        ls "$there/tries/$digest".* >/dev/null || fail "half a file of a job that was not killed: $half"
+        ls "$there/tries/$digest".* >/dev/null || fail "partial file of a job that was not killed: $half"
         rm "$half"
     done < <(find "$there" -name '*.part')
     rm -f "$there"/tries/*
 }
 
-# A point that fails always is reported, and the rest goes on.
+# A point that always fails is reported, and the rest continues.
 broken() {
     mkdir "$work/trace"
     printf 'kernel-1.traceg\n' >"$work/trace/kernelslist.g"
@@ -144,7 +147,7 @@ cancelled() {
     echo "cancelled jobs are gone"
 }
 
-# A figure of the paper by jobs has the same records as here.
+# A figure made by jobs has the same records as a local one.
 reproduced() {
     [ -n "$out" ] || { out=$work/drawn; works "$buddy" reproduce --quick --only fig12 --out "$out" >/dev/null 2>&1 || fail "reproduce here"; }
     works "$buddy" reproduce --quick --only fig12 --on slurm --jobs 4 --out "$work/drawn-there" >/dev/null 2>"$work/said" ||

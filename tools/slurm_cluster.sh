@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# A Slurm cluster on this machine, for tests: munge, a controller and a few virtual nodes of one processor each.
+# Starts a Slurm cluster on this machine for tests: munge, a controller and a few virtual one-CPU
+# nodes.
 #
-#   tools/slurm_cluster.sh start DIR [NODES]   starts it, or says what is missing and exits with 77
+#   tools/slurm_cluster.sh start DIR [NODES]   starts it; exit 77 if something is missing
 #   export SLURM_CONF=DIR/slurm.conf           lets sbatch, squeue and scancel find it
 #   tools/slurm_cluster.sh controller DIR      restarts the controller, as after an update
-#   tools/slurm_cluster.sh crash DIR           kills the controller without a word and starts it again
+#   tools/slurm_cluster.sh crash DIR           kills the controller and starts it again
 #   tools/slurm_cluster.sh stop DIR
 #
-# Needs root, as a container has it, and Debian's packages slurmctld, slurmd, slurm-client and munge, which it installs where
-# they are missing. Everything it writes is in DIR.
+# Needs root and the Debian packages slurmctld, slurmd, slurm-client and munge, which it installs if
+# missing. Everything it writes is in DIR.
 set -euo pipefail
 
 verb=${1:?start, controller, crash or stop} dir=$(realpath -m "${2:?a directory}") nodes=${3:-4}
@@ -20,10 +21,10 @@ missing() { echo "NOT RUN: $*"; exit 77; }
 install() {
     type slurmctld slurmd sbatch munged >/dev/null 2>&1 && return
     "$(dirname "$0")/apt_install.sh" --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null 2>&1 ||
-        missing "Slurm is not here and cannot be installed"
+        missing "Slurm is missing and cannot be installed"
 }
 
-# Ports from a number of this directory, so that clusters beside each other do not meet; below those of outgoing connections.
+# Ports derived from the directory, so that clusters do not collide; below the ephemeral ports.
 configure() {
     local base=$((12000 + 0x$(echo "$dir" | md5sum | cut -c1-4) % 20000)) host
     host=$(hostname)
@@ -59,7 +60,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
 }
 
-# Waits up to so many seconds for a command to succeed, or says what did not come.
+# Waits up to a number of seconds for a command to succeed, or reports the timeout.
 await() {
     local end=$((SECONDS + $1))
     until "${@:3}"; do
@@ -68,10 +69,11 @@ await() {
     done
 }
 
-# A command that may not answer, for half a minute at most.
+# Runs a command with a timeout of half a minute.
 limited() { timeout --foreground --kill-after=5 30 "$@"; }
 
-# Starts the controller and waits until it answers. One that found its port or its files still taken is started again.
+# Starts the controller and waits until it answers. Retries while its port or files are still in
+# use.
 start_controller() {
     local last=-10
     answers() {
@@ -85,7 +87,7 @@ start_controller() {
 }
 
 start() {
-    [ "$(id -u)" = 0 ] || missing "a cluster is started by root"
+    [ "$(id -u)" = 0 ] || missing "a cluster needs root"
     install
     mkdir -p "$dir/state"
     for name in $names; do mkdir -p "$dir/$name"; done
@@ -102,18 +104,18 @@ start() {
 
 is_alive() { kill -0 "$(cat "$1" 2>/dev/null)" 2>/dev/null; }
 
-# Ends the process of a file, and waits for that.
+# Ends the process of a pid file, and waits for it.
 end() {
     local pid signal
     pid=$(cat "$1" 2>/dev/null) || return 0
-    rm -f "$1" # so that nobody takes a later process of this number for it
+    rm -f "$1" # a later process may reuse the pid
     for signal in "${2:-TERM}" KILL; do
         kill -"$signal" "$pid" 2>/dev/null || return 0
         for _ in $(seq 150); do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done
     done
 }
 
-# Ends what looks after jobs here, which would call for the controller for hours.
+# Ends slurmstepd, which would try to reach the controller for hours.
 end_steps() {
     local pid
     for pid in $(pgrep slurmstepd); do
@@ -126,5 +128,5 @@ case $verb in
     controller) end "$dir/slurmctld.pid"; sleep 2; start_controller ;;
     crash) end "$dir/slurmctld.pid" KILL; sleep 2; start_controller ;;
     stop) for name in slurmctld $names munge; do end "$dir/$name.pid"; done; end_steps ;;
-    *) echo "start, controller, crash or stop, not '$verb'"; exit 2 ;;
+    *) echo "expected start, controller, crash or stop, not '$verb'"; exit 2 ;;
 esac

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What a sweep on the test cluster costs beyond the plain work of its points.
+"""Measures the overhead of a sweep on the test cluster relative to the plain work of its points.
 
     tools/slurm_overhead.py [--buddy target/release/buddy] [--points 1000] [--nodes 4] [--jobs N] [--scale 4MB]
 
-The points take about two seconds of a core each unless --scale says otherwise. On a busy machine wall time says nothing, so two things are measured that
-others on it do not change, and multiplied:
+A point takes about two core seconds by default (see --scale). On a busy machine wall time is meaningless, so two
+quantities that other processes do not change are measured and multiplied:
 
-- processor time of everything (jobs, daemons, the command that submits and collects) over that of the plain work: the same
-  points by one thread of `buddy sweep run`. A tenth of them is run in between, so that both see the same neighbours;
-- time of the nodes, from the start of the command to its end, over the time in which jobs were on them.
+- processor time of everything (jobs, daemons, the command that submits and collects) over that of the plain work: the
+  same points by one thread of `buddy sweep run`, a tenth of them in between so that both see the same machine load;
+- node time, from start to end of the command, over the time with jobs on them.
 
-On a machine with a free core for each node the product is the ratio of wall times. Exit 77: there is no Slurm.
+With a free core per node the product is the ratio of wall times. Exit 77: no Slurm.
 """
 
 import argparse
@@ -38,7 +38,7 @@ echo "$begin $EPOCHREALTIME" >"$DIR/times"
 exit $rc
 """
 PR_SET_CHILD_SUBREAPER = 36
-# Points that are run in a row as plain work.
+# Points of plain work run in a row.
 CHUNK = 10
 
 
@@ -47,7 +47,7 @@ def used(usage):
 
 
 def on_the_cluster(env, out):
-    """Runs the sweep; every process that comes of it, daemons too, ends as a child of this one and is counted."""
+    """Runs the sweep; all its processes, daemons too, end as children of this one and are counted."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     first = subprocess.Popen(["bash", "-c", CLUSTER], env=env).pid
     code = 1
@@ -61,7 +61,7 @@ def on_the_cluster(env, out):
 
 
 def plain(buddy, work, more):
-    """Processor time of a part of the plain work."""
+    """Returns the processor time of a part of the plain work."""
     before = used(resource.getrusage(resource.RUSAGE_CHILDREN))
     command = [buddy, "sweep", "run", work / "many.toml", "--store", work / "here", "--threads", "1", *more]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
@@ -73,7 +73,7 @@ def points(store):
 
 
 def in_jobs(log):
-    """Seconds that jobs were on nodes, and how many jobs."""
+    """Returns the seconds that jobs were on nodes, and the number of jobs."""
     runs = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in log.read_text().splitlines()]
     began, ended = ([datetime.fromisoformat(run[name]) for run in runs] for name in ("StartTime", "EndTime"))
     return sum((b - a).total_seconds() for a, b in zip(began, ended)), len(runs)
@@ -103,7 +103,7 @@ def measure(args, work):
 
 
 def compare(work):
-    """Every point that was run here as well is the same there."""
+    """Checks that every point that was also run locally is equal."""
     for path in (work / "here").glob("points/*/point-*.json"):
         if path.read_bytes() != (work / "there" / path.relative_to(work / "here")).read_bytes():
             sys.exit(f"{path.name} differs")
@@ -126,8 +126,8 @@ def main():
     parser.add_argument("--buddy", type=lambda path: pathlib.Path(path).resolve(), default="target/release/buddy")
     parser.add_argument("--points", type=int, default=1000)
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--jobs", type=int, help="as of `buddy sweep`; its own choice unless given")
-    parser.add_argument("--scale", default="4MB", help="of the program: a point takes about half a second for each MB")
+    parser.add_argument("--jobs", type=int, help="number of jobs [default: chosen by `buddy sweep`]")
+    parser.add_argument("--scale", default="4MB", help="footprint of the program: about half a second per MB and point")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         measure(args, pathlib.Path(work))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What we link besides our own code: licences, versions that are there twice, known weaknesses; and its notices.
+"""Checks dependencies: licences, duplicate versions, known vulnerabilities; and writes their notices.
 
     tools/supply_check.py                  # check, as CI does
-    tools/supply_check.py --notices FILE   # write the licences of all that the command, the library and the wheel link
+    tools/supply_check.py --notices FILE   # write the licences of all linked dependencies
 
-Needs cargo alone. Advisories are those of RustSec's database, as `tools/advisories.py` finds it; where there is no copy and no
-network, the script says that they were not checked.
+Needs only cargo. Advisories are from RustSec's database, found by `tools/advisories.py`; without a copy and a network
+the script reports that they were not checked.
 """
 
 import argparse
@@ -18,16 +18,16 @@ import sys
 import advisories
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Licences that ask for no more than their notice.
+# Licences that require only their notice.
 ALLOWED = {
     "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib",
 }
-# Crates of which two versions are built, and whose dependants differ; one more needs a reason here.
+# Crates that are built in two versions; each needs a reason here.
 TWICE = {
     "hashbrown": "indexmap and the codecs of zip",
     "syn": "derive macros of two generations; build time only",
 }
-# Advisories that do not concern us, and why.
+# Advisories that do not concern us, with the reason.
 EXCUSED = {
     "RUSTSEC-2026-0253": "the keys of hdf5-reader's caches are numbers, and dropping one cannot panic",
 }
@@ -40,7 +40,7 @@ def metadata():
 
 
 def is_allowed(expression):
-    """Whether an SPDX expression can be met with what is allowed: any of an OR, all of an AND."""
+    """Returns whether an SPDX expression can be met with the allowed licences: any of an OR, all of an AND."""
     text = expression.replace("/", " OR ").replace(" or ", " OR ").strip()
     if text.startswith("(") and text.endswith(")") and text.count("(") == 1:
         text = text[1:-1]
@@ -51,7 +51,7 @@ def is_allowed(expression):
 
 
 def linked(found):
-    """The packages that end up in what we give away: no tests, no build scripts."""
+    """Returns the packages linked into the products, without tests and build scripts."""
     nodes = {node["id"]: node for node in found["resolve"]["nodes"]}
     own = set(found["workspace_members"])
     seen, queue = set(), list(own)
@@ -68,7 +68,7 @@ def linked(found):
 
 
 def licence_texts(package):
-    """The texts that a package comes with."""
+    """Returns the licence texts of a package."""
     folder = os.path.dirname(package["manifest_path"])
     names = [name for name in sorted(os.listdir(folder)) if re.match(r"(?i)(licen[sc]e|copying|notice|unlicense)", name)]
     for name in names:
@@ -79,7 +79,7 @@ def licence_texts(package):
 
 
 def write_notices(packages, path):
-    """Every text once, under the packages that it belongs to."""
+    """Writes every text once, under the packages that it belongs to."""
     by_text = {}
     for package in packages:
         texts = list(licence_texts(package)) or [f"Licence: {package['license']} (the package has no text of it)."]
@@ -93,31 +93,31 @@ def write_notices(packages, path):
 
 
 def weaknesses(packages):
-    """Known weaknesses: what to say of them, and those that are none of the excused."""
+    """Returns messages about known vulnerabilities, and the unexcused ones."""
     folder = advisories.find(ROOT)
     if not folder:
-        return ["advisories NOT CHECKED: there is no copy of their database, and none can be had"], []
+        return ["advisories NOT CHECKED: no copy of the database, and it cannot be cloned"], []
     found = list(advisories.concerning(folder, packages))
     line = "{} {}: {} ({})".format
-    told = [f"{line(*one[:4])}: {EXCUSED.get(one[2], 'told, and breaks nothing')}" for one in found if one[2] in EXCUSED or not one[4]]
+    told = [f"{line(*one[:4])}: {EXCUSED.get(one[2], 'informational')}" for one in found if one[2] in EXCUSED or not one[4]]
     wrong = [line(*one[:4]) for one in found if one[4] and one[2] not in EXCUSED]
-    return [f"advisories checked: {len(found)} concern what is linked or tests", *told], wrong
+    return [f"advisories checked: {len(found)} concern linked crates or tests", *told], wrong
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--notices", metavar="FILE", help="write the licences of all that is linked")
+    parser.add_argument("--notices", metavar="FILE", help="write the licences of all linked dependencies")
     asked = parser.parse_args()
     found = metadata()
     packages = [package for package in found["packages"] if package["id"] not in found["workspace_members"]]
     if asked.notices:
         write_notices(linked(found), asked.notices)
         return 0
-    wrong = [f"{p['name']} {p['version']}: licence {p['license']!r} is not among those allowed"
+    wrong = [f"{p['name']} {p['version']}: licence {p['license']!r} is not allowed"
              for p in packages if not p["license"] or not is_allowed(p["license"])]
     names = [package["name"] for package in packages]
     twice = {name for name in names if names.count(name) > 1}
-    wrong += [f"{name}: {names.count(name)} versions are built; agree on one, or say why in tools/supply_check.py"
+    wrong += [f"{name}: {names.count(name)} versions are built; unify them, or add a reason in tools/supply_check.py"
               for name in sorted(twice - set(TWICE))]
     wrong += [f"{p['name']}: from {p['source']}, not from the registry" for p in packages
               if not (p["source"] or "").startswith("registry+")]

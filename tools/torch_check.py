@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the Python package on a GPU: the same bits as the CPU's, graphs, compilation, streams, training to the bit.
+"""Checks the Python package on a GPU: bits equal to the CPU's, graphs, compilation, streams, bit-exact training.
 
     pip install target/wheels/buddy_memory-*.whl
     tools/torch_check.py [WORD ...]     # only checks whose names hold one of the words

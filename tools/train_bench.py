@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Memory and time of a training step: plain, with activation checkpointing and its kin, and with packed activations, in one run.
+"""Measures memory and time of a training step in one run: plain, with checkpointing variants, and with packed activations.
 
     pip install target/wheels/buddy_memory-*.whl
     tools/train_bench.py gpt --out training.json
 
-Needs PyTorch and a GPU. docs/guide/training.md shows what it measured.
+Needs PyTorch and a GPU. Results: docs/guide/training.md.
 """
 
 import argparse
@@ -54,14 +54,14 @@ def blocks(model):
 
 
 def checkpointed(model, **how):
-    # There is no dropout in these blocks, whose random numbers would have to be kept.
+    # These blocks have no dropout, whose random state would have to be saved.
     how |= {"use_reentrant": False, "preserve_rng_state": False}
     for block in blocks(model):
         block.forward = lambda *inputs, run=block.forward: checkpoints.checkpoint(run, *inputs, **how)
 
 
 def selective():
-    """Products and attention are kept, what lies between them is computed again."""
+    """Saves products and attention, and recomputes the rest."""
     aten = torch.ops.aten
     kept = [aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default,
             aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_cudnn_attention.default,
@@ -79,7 +79,7 @@ def budget(model, share):
 
 @contextlib.contextmanager
 def mode(name, model):
-    """Sets a model up; gives the context of a forward pass."""
+    """Sets a model up; returns the context of a forward pass."""
     around, name = contextlib.nullcontext, name.removeprefix("graphed ")
     if name.startswith("checkpoint"):
         checkpointed(model)
@@ -97,8 +97,8 @@ def mode(name, model):
 
 
 def packed_options(name):
-    """`packed alone` packs without computing anything again; `swapped packed` with activations that pack what they keep; `device` with what
-    overflows on the device; `70%` with that share of what is dense."""
+    """`packed alone` packs without recomputation; `swapped packed` uses activations that pack their saved tensors; `device`
+    keeps overflow on the device; `70%` packs that share of dense tensors."""
     options = {"least": "4/3x" if "4/3x" in name else "2x", "overflow": "device" if "device" in name else "host"}
     if "alone" in name:
         options["recompute"] = ()
@@ -108,7 +108,7 @@ def packed_options(name):
 
 
 def forget(most):
-    """What the first steps took is no longer needed; from now on no more than `most` of the card may be taken."""
+    """Frees the memory of the first steps; from now on PyTorch may take at most `most` of the GPU's memory."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -116,7 +116,7 @@ def forget(most):
 
 
 def eager(step, warm_up, steps, most):
-    """The times of steps after those to warm up, which learn."""
+    """Returns the times of steps after the warm-up, in which codecs are trained."""
     times = []
     for number in range(warm_up + steps):
         if number == warm_up:
@@ -129,7 +129,7 @@ def eager(step, warm_up, steps, most):
 
 
 def graphed(step, warm_up, steps, most):
-    """The same of a step that is captured once and replayed."""
+    """Like `eager`, for a step that is captured once and replayed."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -150,7 +150,7 @@ def graphed(step, warm_up, steps, most):
 
 
 def limit(name):
-    """`in 32.1GB`: no more than this share of the card may be taken."""
+    """Parses `in 32.1GB`: the share of the GPU's memory that PyTorch may take."""
     found, total = re.search(r"in ([\d.]+)GB", name), torch.cuda.get_device_properties(GPU).total_memory
     return min(1.0, float(found[1]) * 1e9 / total) if found else 1.0
 
@@ -167,10 +167,10 @@ def measure(network, name, steps, warm_up, profile):
         model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable="graphed" in name)
     if name == "save_on_cpu":
-        # It takes its time, the same each step.
+        # Takes long, the same in every step.
         steps = 2
     if "packed" not in name:
-        # There is nothing to learn.
+        # Nothing to train.
         warm_up = 2 if "compiled" in name or "graphed" in name else 1
     with mode(name, model) as around:
         def step():
@@ -222,7 +222,7 @@ def weights_after(network, steps, packed, least):
 
 
 def equality(network, steps, least):
-    """Whether training with and without gives the same weights, to the bit."""
+    """Checks that training with and without packing gives bit-identical weights."""
     torch.use_deterministic_algorithms(True)
     start = time.perf_counter()
     plain, loss, _ = weights_after(network, steps, False, least)
@@ -230,20 +230,20 @@ def equality(network, steps, least):
     torch.use_deterministic_algorithms(False)
     equal = all(torch.equal(one.view(-1).view(torch.uint8), other.view(-1).view(torch.uint8)) for one, other in zip(plain, packed))
     print(f"{network}: {steps} steps at {least}, loss {loss:.6f}, {tensors} tensors packed a step: "
-          f"{'weights equal to the bit' if equal else 'WEIGHTS DIFFER'} ({time.perf_counter() - start:.1f} s)", flush=True)
+          f"{'weights bit-identical' if equal else 'WEIGHTS DIFFER'} ({time.perf_counter() - start:.1f} s)", flush=True)
     return {"network": network, "steps": steps, "least": least, "tensors": tensors, "loss": loss, "equal": equal}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("networks", nargs="+", help=f"of {', '.join(NETWORKS)}; with `=` and modes of its own if it has any")
+    parser.add_argument("networks", nargs="+", help=f"of {', '.join(NETWORKS)}; optionally with `=` and its own modes")
     parser.add_argument("--modes", default="plain,checkpoint,selective,save_on_cpu,compiled,compiled 0.5,packed alone 4/3x,packed 2x,packed 4/3x,"
-                        "swapped packed 2x,swapped packed 4/3x", help="by commas; also checkpoint packed 4/3x, graphed, graphed swapped packed 2x, packed 4/3x 70%%, packed 2x device, "
-                        "packed 4/3x in 26.5GB, the most that PyTorch may take of the card after the first steps")
-    parser.add_argument("--steps", type=int, default=6, help="with those to warm up below the tenth, which looks at all again")
+                        "swapped packed 2x,swapped packed 4/3x", help="separated by commas; also checkpoint packed 4/3x, graphed, graphed swapped packed 2x, packed 4/3x 70%%, packed 2x device, "
+                        "packed 4/3x in 26.5GB, a limit on PyTorch's memory after the first steps")
+    parser.add_argument("--steps", type=int, default=6, help="warm-up included; fewer than ten, since the tenth step measures all tensors again")
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print the kernels that take the most time")
-    parser.add_argument("--equal", type=int, metavar="STEPS", help="train so many steps with and without, and compare the weights")
+    parser.add_argument("--equal", type=int, metavar="STEPS", help="train STEPS steps with and without packing, and compare the weights")
     parser.add_argument("--out", type=pathlib.Path, help="file for the record")
     options = parser.parse_args()
     found = []
@@ -253,7 +253,7 @@ def main():
                 found.append(equality(network, options.equal, name) if options.equal
                              else measure(network, name, options.steps, options.warm_up, options.profile))
             except Exception:
-                # The others may still be had.
+                # The other modes may still succeed.
                 traceback.print_exc()
             if options.out:
                 record = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "found": found}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The host's time of a training step with `compress_saved` beside plain, on tensors so small that nothing else takes any. Needs no GPU.
+"""Measures the host time of a training step with `compress_saved` against plain, on tiny tensors. Needs no GPU.
 
     tools/train_host.py [STEPS]
 
-A step is ResNet50's and that of a GPT of 24 layers, with channels and widths of 8 and 64. Least CPU time of the forward and of the backward pass.
-The codec and what is computed again run on the CPU here and are counted, where on a GPU they are launched.
+Steps are ResNet50's and those of a GPT of 24 layers, with channels and widths of 8 and 64. Minimum CPU time of the forward
+and backward pass. The codec and recomputation run on the CPU here and are counted; on a GPU they are launches.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import sys
 import time
 from collections import OrderedDict
 
-# Some virtual machines name AMX among their instructions and stop a program that uses it.
+# Some virtual machines report AMX and kill programs that use it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import torch
@@ -23,7 +23,7 @@ from torch import nn
 from buddy.torch import compress_saved, swap_
 from dl import networks
 
-# What is small is packed too, and dense bf16 does not reach 2x.
+# Small tensors are packed too, and dense bf16 does not reach 2x.
 SMALL = {"least_bytes": 512, "least_saved": -9.0}
 
 
@@ -50,7 +50,7 @@ CASES = {"resnet50": (resnet, {"plain": None, "swapped, 2x": {}, "swapped, 2x, d
 
 
 class Run:
-    """A model that is trained in one way."""
+    """A model trained in one way."""
 
     def __init__(self, make, way, options):
         torch.manual_seed(1)
@@ -79,7 +79,7 @@ def main():
     gc.disable()
     for name, (make, ways) in CASES.items():
         runs = [Run(make, way, options) for way, options in ways.items()]
-        # In turn, so that all have the machine at its best.
+        # Interleaved, so that all see the same machine load.
         for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 40):
             for run in runs:
                 run.step()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables and the picture of docs/guide/training.md from the record of one run of tools/train_bench.py.
+"""Writes the tables and the picture of docs/guide/training.md from a record of tools/train_bench.py.
 
     tools/training_page.py          reads docs/records/training-h200-*.json, writes docs/guide/training.md and docs/img/training.svg
 """
@@ -30,7 +30,7 @@ WAYS = {
 NETWORKS = {"gpt": "GPT", "gpt-relu2": "GPT, squared ReLU", "resnet50": "ResNet50"}
 OURS = {"packed 2x": "default", "swapped packed 2x": "swapped", "packed 4/3x": "4/3x", "swapped packed 4/3x": "swapped, 4/3x",
         "packed alone 4/3x": "packed only"}
-# In a CUDA graph, beside plain in one; and with a limit of what PyTorch may take of the card.
+# In a CUDA graph, compared with plain in one; and with a limit on PyTorch's memory.
 GRAPHED, LIMITED = re.compile("graphed ?(.*)"), re.compile("(.*) in ([0-9.]+)GB")
 
 
@@ -39,7 +39,7 @@ def share(value, plain):
 
 
 def way(mode):
-    """A mode as a way, and in words."""
+    """Returns a mode's key, and its description."""
     if found := GRAPHED.fullmatch(mode):
         mode = found[1] or "plain"
     if found := LIMITED.fullmatch(mode):
@@ -48,7 +48,7 @@ def way(mode):
 
 
 def table(rows, plain):
-    """Steps and bytes, each with its difference from plain."""
+    """Renders steps and bytes, each with its difference from plain."""
     order = list(WAYS)
     lines = ["| way | step | least | allocated | reserved | driver |", "|---|---|---|---|---|---|"]
     for row in sorted(rows, key=lambda row: order.index(way(row["mode"])[0])):
@@ -61,7 +61,7 @@ def table(rows, plain):
 
 
 def tables(by_network):
-    """The tables by name: of steps one by one, and of steps in graphs."""
+    """Yields the tables by name: single steps, and steps in graphs."""
     for name, rows in by_network.items():
         graphed = [row for row in rows if GRAPHED.fullmatch(row["mode"])]
         alone = [row for row in rows if row not in graphed]
@@ -70,7 +70,7 @@ def tables(by_network):
 
 
 def panel(left, name, rows):
-    """Memory over time of each way, plain being 100%."""
+    """Draws memory over time of each way; plain is 100%."""
     plain = next(row for row in rows if row["mode"] == "plain")
     rows = [row for row in rows if row["mode"] in WAYS]
     shown = [(100 * row["ms_least"] / plain["ms_least"], 100 * row["driver"] / plain["driver"], row["mode"]) for row in rows]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Transformers' models with packed weights, keys and values on a GPU, at real shapes: the tokens and bits of plain ones, memory, tokens a second.
+"""Checks Transformers' models with packed weights, keys and values on a GPU at real shapes: tokens, bits, memory, speed.
 
     pip install target/wheels/buddy_memory-*.whl transformers
-    tools/transformers_check.py                     # or with names of the models that are wanted, and --json RECORD
+    tools/transformers_check.py                     # or with names of models, and --json RECORD
 
-Weights are random. Each model is written to a folder, loaded plain and packed, and asked for tokens in every way. With --speed tokens a
-second alone: a model is made on the card, asked plain, packed in place and asked again, eager, compiled (a static cache) and with a
-BuddyCache; what --limit leaves no time for is left out. With --tiny, and without a GPU, the same at small shapes.
+Weights are random. Each model is written to a folder, loaded plain and packed, and generates tokens in every way. With
+--speed it measures only tokens per second: a model is created on the GPU, run plain, packed in place and run again, eager,
+compiled (static cache) and with a BuddyCache, within --limit. With --tiny, or without a GPU, shapes are small.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TINY = dict(vocab_size=512, hidden_size=256, intermediate_size=512, num_attentio
 
 
 def write(config, folder: pathlib.Path) -> None:
-    """A folder with random weights, made where they are fastest to make."""
+    """Writes a folder with random weights, made on the fastest device."""
     torch.manual_seed(5)
     torch.set_default_device(DEVICE)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
@@ -50,7 +50,7 @@ def write(config, folder: pathlib.Path) -> None:
 
 
 def load(folder: pathlib.Path, attention: str = "sdpa", **kwargs):
-    """A model of the folder, and what loading took."""
+    """Loads the model of a folder; returns it with the time and memory of loading."""
     gc.collect()
     if DEVICE == "cuda":
         torch.cuda.empty_cache()
@@ -67,7 +67,7 @@ def wait() -> None:
 
 
 def used() -> int:
-    """Bytes of device memory that tensors take."""
+    """Returns the bytes of device memory used by tensors."""
     gc.collect()
     return torch.cuda.memory_allocated() if DEVICE == "cuda" else 0
 
@@ -85,7 +85,7 @@ def written(model, count: int, **kwargs) -> torch.Tensor:
 
 
 class Clock(transformers.StoppingCriteria):
-    """Stops never, and the time from the first tokens, in which graphs are captured, to the last."""
+    """Never stops generation; times it from the first tokens, when graphs are captured, to the last."""
 
     def __init__(self, count: int):
         self.first, self.count, self.seen = count // 4, count, 0
@@ -99,7 +99,7 @@ class Clock(transformers.StoppingCriteria):
 
 
 def rate(model, count: int, make=dict) -> float:
-    """Tokens a second, of the second time: `make` gives the arguments of each."""
+    """Returns tokens per second of the second run; `make` gives the arguments of each run."""
     for _ in range(2):
         clock = Clock(count)
         written(model, count, stopping_criteria=transformers.StoppingCriteriaList([clock]), **make())
@@ -107,19 +107,19 @@ def rate(model, count: int, make=dict) -> float:
 
 
 def same_bits(model, plain) -> int:
-    """Compares what ``state_dict`` gives, and says how many tensors that were."""
+    """Compares the tensors of ``state_dict``; returns their number."""
     ours = model.state_dict()
     for name, one in plain.state_dict().items():
         assert torch.equal(ours[name].view(torch.uint8), one.view(torch.uint8)), name
     return len(ours)
 
 
-# Transformers compiles by itself what has a cache of fixed size.
+# Transformers compiles by itself with a static cache.
 STATIC = lambda: {"cache_implementation": "static"}
 
 
 def speeds(name: str, config, count: int, compiled: bool, limit: float) -> dict:
-    """Tokens a second of one model that is made on the card, plain and then packed in place: what is begun within so many seconds."""
+    """Measures tokens per second of one model, plain and then packed in place; starts nothing after `limit` seconds."""
     row, started = {"model": name, "layers": config.num_hidden_layers, "tokens": count, "prompt": PROMPT}, time.perf_counter()
     say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
 
@@ -182,13 +182,13 @@ def check(name: str, config, count: int, compiled: bool) -> dict:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="*", default=list(MODELS), help="of " + ", ".join(MODELS))
-    parser.add_argument("--layers", type=int, help="so many layers instead of all")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens to write")
-    parser.add_argument("--compiled", action="store_true", help="also compiled, with a cache of fixed size")
-    parser.add_argument("--speed", action="store_true", help="tokens a second alone, without folders")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="with --speed: begin no measurement of a model after so many seconds")
+    parser.add_argument("--layers", type=int, help="number of layers [default: all]")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to generate")
+    parser.add_argument("--compiled", action="store_true", help="also compiled, with a static cache")
+    parser.add_argument("--speed", action="store_true", help="measure only tokens per second, without folders")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="with --speed: start no measurement of a model after this many seconds")
     parser.add_argument("--tiny", action="store_true", help="small shapes")
-    parser.add_argument("--json", help="write the record here")
+    parser.add_argument("--json", help="file for the record")
     asked = parser.parse_args()
     transformers.logging.set_verbosity_error()
     record = {"gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else None, "torch": torch.__version__,
