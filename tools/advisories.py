@@ -1,4 +1,5 @@
-"""Reads known vulnerabilities of crates from a copy of RustSec's advisory database (`crates/NAME/RUSTSEC-*.md`).
+"""Reads known vulnerabilities of crates from a copy of RustSec's advisory database
+(`crates/NAME/RUSTSEC-*.md`).
 
 The copy is $BUDDY_ADVISORIES or cargo-audit's; otherwise it is cloned, if there is a network.
 """

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Measures how much of a program's memory compression saves, from runs on a CPU (docs/notes/decisions.md).
+"""Measures how much of a program's memory compression saves, from runs on a CPU
+(docs/notes/decisions.md).
 
     capacity.py record NAME SECONDS,SECONDS,... -- PROGRAM [ARGUMENTS]
     capacity.py score RUN [RUN...]
 
-`record` runs a program of one process, stops it at the given processor times, and saves its large arrays as a run in
-the folder NAME: mmapped malloc blocks and static arrays of 256 KiB and more that live throughout.
-`score` profiles runs with `buddy` ($BUDDY or on the path) at several thresholds. It prints, per run and as geometric
-means, the paper's design; `auto` by page with a mean overflow of at most 1% and 0.2%; and by phase of at most 1%.
+`record` runs a program of one process, stops it at the given processor times, and saves its large
+arrays as a run in the folder NAME: mmapped malloc blocks and static arrays of 256 KiB and more that
+live throughout. `score` profiles runs with `buddy` ($BUDDY or on the path) at several thresholds.
+It prints, per run and as geometric means, the paper's design; `auto` by page with a mean overflow
+of at most 1% and 0.2%; and by phase of at most 1%.
 """
 
 import json

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Draws the README's picture from measured records: a model, programs, and the simulator against a GPU.
+"""Draws the README's picture from measured records: a model, programs, and the simulator against a
+GPU.
 
     tools/front_picture.py          writes docs/img/front.svg
 
-Its sources are docs/records/llm-decode-8b-*.json, the table of public programs in docs/explain/results.md and
-docs/records/correlation-h200-programs.json.
+Its sources are docs/records/llm-decode-8b-*.json, the table of public programs in
+docs/explain/results.md and docs/records/correlation-h200-programs.json.
 """
 
 import json

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the host time of a linear layer, plain and packed, without a GPU: a fake driver accepts the launches.
+"""Measures the host time of a linear layer, plain and packed, without a GPU: a fake driver accepts
+the launches.
 
     PYTHONPATH=python tools/host_cost.py
 
-Processor time in microseconds, the best of several runs. The plain layer multiplies on one CPU core and is so small that
-its time is PyTorch's dispatch; on a GPU dispatch takes longer, and both add the driver's launch.
+Processor time in microseconds, the best of several runs. The plain layer multiplies on one CPU core
+and is so small that its time is PyTorch's dispatch; on a GPU dispatch takes longer, and both add
+the driver's launch.
 """
 
 import os

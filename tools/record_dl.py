@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Trains networks on the GPU and records how their memory compresses, without copying it off the GPU.
+"""Trains networks on the GPU and records how their memory compresses, without copying it off the
+GPU.
 
     pip install target/wheels/buddy_memory-*.whl        # docs/guide/python.md
     tools/record_dl.py                        # PyTorch's live tensors, to data/recorded
     tools/record_dl.py --layout caffe         # the paper's networks in Caffe's layout, to data/recorded/caffe
 
-Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). Writes one run record per network.
-docs/explain/deep-learning.md explains the results, docs/reference/snapshots.md the format.
+Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). Writes one run
+record per network. docs/explain/deep-learning.md explains the results, docs/reference/snapshots.md
+the format.
 """
 
 import argparse
@@ -91,8 +93,8 @@ class Training:
         return loss.item()
 
     def footprint(self, batch):
-        """Returns the peak bytes in use after a module has run: all tensors, without temporaries of single operations.
-        Caffe's blobs always exist."""
+        """Returns the peak bytes in use after a module has run: all tensors, without temporaries of
+        single operations. Caffe's blobs always exist."""
         if self.layout == "caffe":
             self.iterate(batch)
             self.iterate(batch)
@@ -108,7 +110,8 @@ class Training:
         return most
 
     def batch_for(self, wanted):
-        """Returns the batch whose footprint is closest: doubles until it is reached, then interpolates linearly."""
+        """Returns the batch whose footprint is closest: doubles until it is reached, then
+        interpolates linearly."""
         low, high = (2, self.footprint(2)), (4, self.footprint(4))
         while high[1] < wanted:
             low, high = high, (2 * high[0], self.footprint(2 * high[0]))

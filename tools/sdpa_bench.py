@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Times PyTorch's decode attention on plain bf16, for comparison with `buddy gpu attention`.
 
-Each argument is SEQUENCES,TOKENS,HEADS,GROUP,VALUES: KV heads, query heads per KV head, head dimension. Tries every backend
-of scaled_dot_product_attention, with the heads of a group as heads and as query positions (the same sums), and with keys
-and values by head and by token. Times are medians of graphs of five calls; the L2 cache stays cold if keys and values
-exceed it.
+Each argument is SEQUENCES,TOKENS,HEADS,GROUP,VALUES: KV heads, query heads per KV head, head
+dimension. Tries every backend of scaled_dot_product_attention, with the heads of a group as heads
+and as query positions (the same sums), and with keys and values by head and by token. Times are
+medians of graphs of five calls; the L2 cache stays cold if keys and values exceed it.
 """
 
 import statistics

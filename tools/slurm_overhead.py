@@ -3,11 +3,12 @@
 
     tools/slurm_overhead.py [--buddy target/release/buddy] [--points 1000] [--nodes 4] [--jobs N] [--scale 4MB]
 
-A point takes about two core seconds by default (see --scale). On a busy machine wall time is meaningless, so two
-quantities that other processes do not change are measured and multiplied:
+A point takes about two core seconds by default (see --scale). On a busy machine wall time is
+meaningless, so two quantities that other processes do not change are measured and multiplied:
 
-- processor time of everything (jobs, daemons, the command that submits and collects) over that of the plain work: the
-  same points by one thread of `buddy sweep run`, a tenth of them in between so that both see the same machine load;
+- processor time of everything (jobs, daemons, the command that submits and collects) over that of
+  the plain work: the same points by one thread of `buddy sweep run`, a tenth of them in between so
+  that both see the same machine load;
 - node time, from start to end of the command, over the time with jobs on them.
 
 With a free core per node the product is the ratio of wall times. Exit 77: no Slurm.
@@ -47,7 +48,8 @@ def used(usage):
 
 
 def on_the_cluster(env, out):
-    """Runs the sweep; all its processes, daemons too, end as children of this one and are counted."""
+    """Runs the sweep; all its processes, daemons too, end as children of this one and are
+    counted."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     first = subprocess.Popen(["bash", "-c", CLUSTER], env=env).pid
     code = 1

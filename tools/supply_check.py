@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks dependencies: licences, duplicate versions, known vulnerabilities; and writes their notices.
+"""Checks dependencies: licences, duplicate versions, known vulnerabilities; and writes their
+notices.
 
     tools/supply_check.py                  # check, as CI does
     tools/supply_check.py --notices FILE   # write the licences of all linked dependencies
 
-Needs only cargo. Advisories are from RustSec's database, found by `tools/advisories.py`; without a copy and a network
-the script reports that they were not checked.
+Needs only cargo. Advisories are from RustSec's database, found by `tools/advisories.py`; without a
+copy and a network the script reports that they were not checked.
 """
 
 import argparse
@@ -40,7 +41,8 @@ def metadata():
 
 
 def is_allowed(expression):
-    """Returns whether an SPDX expression can be met with the allowed licences: any of an OR, all of an AND."""
+    """Returns whether an SPDX expression can be met with the allowed licences: any of an OR, all of
+    an AND."""
     text = expression.replace("/", " OR ").replace(" or ", " OR ").strip()
     if text.startswith("(") and text.endswith(")") and text.count("(") == 1:
         text = text[1:-1]

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the Python package on a GPU: bits equal to the CPU's, graphs, compilation, streams, bit-exact training.
+"""Checks the Python package on a GPU: bits equal to the CPU's, graphs, compilation, streams,
+bit-exact training.
 
     pip install target/wheels/buddy_memory-*.whl
     tools/torch_check.py [WORD ...]     # only checks whose names hold one of the words
 
-Needs PyTorch and a GPU. Each check prints a line; a failure prints its traceback and makes the exit code 1. The checks
-are the functions `check_*` of `tools/torch_checks`.
+Needs PyTorch and a GPU. Each check prints a line; a failure prints its traceback and makes the exit
+code 1. The checks are the functions `check_*` of `tools/torch_checks`.
 """
 
 import pathlib

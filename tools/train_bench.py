@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Measures memory and time of a training step in one run: plain, with checkpointing variants, and with packed activations.
+"""Measures memory and time of a training step in one run: plain, with checkpointing variants, and
+with packed activations.
 
     pip install target/wheels/buddy_memory-*.whl
     tools/train_bench.py gpt --out training.json
@@ -97,8 +98,9 @@ def mode(name, model):
 
 
 def packed_options(name):
-    """`packed alone` packs without recomputation; `swapped packed` uses activations that pack their saved tensors; `device`
-    keeps overflow on the device; `70%` packs that share of dense tensors."""
+    """`packed alone` packs without recomputation; `swapped packed` uses activations that pack their
+    saved tensors; `device` keeps overflow on the device; `70%` packs that share of dense
+    tensors."""
     options = {"least": "4/3x" if "4/3x" in name else "2x", "overflow": "device" if "device" in name else "host"}
     if "alone" in name:
         options["recompute"] = ()
@@ -108,7 +110,8 @@ def packed_options(name):
 
 
 def forget(most):
-    """Frees the memory of the first steps; from now on PyTorch may take at most `most` of the GPU's memory."""
+    """Frees the memory of the first steps; from now on PyTorch may take at most `most` of the GPU's
+    memory."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the host time of a training step with `compress_saved` against plain, on tiny tensors. Needs no GPU.
+"""Measures the host time of a training step with `compress_saved` against plain, on tiny tensors.
+Needs no GPU.
 
     tools/train_host.py [STEPS]
 
-Steps are ResNet50's and those of a GPT of 24 layers, with channels and widths of 8 and 64. Minimum CPU time of the forward
-and backward pass. The codec and recomputation run on the CPU here and are counted; on a GPU they are launches.
+Steps are ResNet50's and those of a GPT of 24 layers, with channels and widths of 8 and 64. Minimum
+CPU time of the forward and backward pass. The codec and recomputation run on the CPU here and are
+counted; on a GPU they are launches.
 """
 
 import contextlib

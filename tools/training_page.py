@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tables and the picture of docs/guide/training.md from a record of tools/train_bench.py.
+"""Writes the tables and the picture of docs/guide/training.md from a record of
+tools/train_bench.py.
 
     tools/training_page.py          reads docs/records/training-h200-*.json, writes docs/guide/training.md and docs/img/training.svg
 """

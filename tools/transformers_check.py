@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Checks Transformers' models with packed weights, keys and values on a GPU at real shapes: tokens, bits, memory, speed.
+"""Checks Transformers' models with packed weights, keys and values on a GPU at real shapes: tokens,
+bits, memory, speed.
 
     pip install target/wheels/buddy_memory-*.whl transformers
     tools/transformers_check.py                     # or with names of models, and --json RECORD
 
-Weights are random. Each model is written to a folder, loaded plain and packed, and generates tokens in every way. With
---speed it measures only tokens per second: a model is created on the GPU, run plain, packed in place and run again, eager,
-compiled (static cache) and with a BuddyCache, within --limit. With --tiny, or without a GPU, shapes are small.
+Weights are random. Each model is written to a folder, loaded plain and packed, and generates tokens
+in every way. With --speed it measures only tokens per second: a model is created on the GPU, run
+plain, packed in place and run again, eager, compiled (static cache) and with a BuddyCache, within
+--limit. With --tiny, or without a GPU, shapes are small.
 """
 
 import argparse
@@ -85,7 +87,8 @@ def written(model, count: int, **kwargs) -> torch.Tensor:
 
 
 class Clock(transformers.StoppingCriteria):
-    """Never stops generation; times it from the first tokens, when graphs are captured, to the last."""
+    """Never stops generation; times it from the first tokens, when graphs are captured, to the
+    last."""
 
     def __init__(self, count: int):
         self.first, self.count, self.seen = count // 4, count, 0
@@ -119,7 +122,8 @@ STATIC = lambda: {"cache_implementation": "static"}
 
 
 def speeds(name: str, config, count: int, compiled: bool, limit: float) -> dict:
-    """Measures tokens per second of one model, plain and then packed in place; starts nothing after `limit` seconds."""
+    """Measures tokens per second of one model, plain and then packed in place; starts nothing after
+    `limit` seconds."""
     row, started = {"model": name, "layers": config.num_hidden_layers, "tokens": count, "prompt": PROMPT}, time.perf_counter()
     say = lambda **more: (row.update(more), print(json.dumps({"model": name} | more), flush=True))
 

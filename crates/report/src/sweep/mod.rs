@@ -14,7 +14,7 @@ const FAILED: usize = 20;
 /// Data of a sweep's page.
 #[derive(Debug, Clone, Default)]
 pub struct SweepData {
-    /// What it is called.
+    /// Name of the sweep.
     pub name: String,
     /// Axes with more than one value: name, and values in order.
     pub axes: Vec<(String, Vec<String>)>,

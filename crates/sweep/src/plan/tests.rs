@@ -41,7 +41,7 @@ fn a_plan_crosses_zips_filters_and_derives() {
             && plan.shape().ends_with("filters leave out")
     );
     let cases = cases(&plan);
-    // Of eight pairs of mode and link, three are skipped.
+    // Three of eight pairs of mode and link are skipped.
     assert_eq!(cases.len(), 3 * 2 * 2 * 2 * 5);
     assert!(cases.iter().all(|case| case.point.mode != Mode::Ideal || case.point.link == "50"));
     let sms =
