@@ -69,7 +69,7 @@ impl Inspect {
     /// Runs the verb.
     pub(crate) fn run(self) -> Result<()> {
         let mut input = Input::open(&self.file)?;
-        let summary = if self.codec.learns() {
+        let summary = if self.codec.has_parameters() {
             let (sample, again) = input.sample(SAMPLE)?;
             input = again;
             self.print(self.codec.train(&sample), input.by_ref())?

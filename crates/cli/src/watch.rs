@@ -155,7 +155,7 @@ impl Watching {
             .tempdir()
             .context("cannot create a temporary folder")?;
         // In the order of the groups, which is that of the kernels.
-        let learning = groups.iter().flatten().filter(|kind| kind.learns());
+        let learning = groups.iter().flatten().filter(|kind| kind.has_parameters());
         let request = Request {
             command: program.to_vec(),
             groups: groups

@@ -1,7 +1,7 @@
-//! Whole slices of entries at once: the codec is looked up once, the loop is compiled for the machine's vectors.
+//! Batch operations on slices of entries: the codec is dispatched once and the loop is vectorised.
 //!
-//! What is packed lies in slots of 128 bytes, one for each entry at a fixed place, as in a Buddy memory. The
-//! `parallel` twins cut the slices into pieces for rayon's threads.
+//! Packed entries occupy 128-byte slots at fixed positions, as in a Buddy memory. The `parallel`
+//! variants split the slices over rayon's threads.
 
 use buddy_core::{Entry, Nibble};
 use rayon::prelude::*;
@@ -13,21 +13,21 @@ use crate::{
     simd::vectorised,
 };
 
-/// Entries that one thread takes at a time: 128 KiB.
+/// Entries per parallel task: 128 KiB.
 const PIECE: usize = 1024;
 
-/// An entry of a batch that did not decode.
+/// A decode error of one entry in a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("entry {entry}: {source}")]
 pub struct BatchError {
-    /// Which entry of the batch, counted from 0.
+    /// Index of the entry in the batch.
     pub entry: usize,
-    /// What is wrong with it.
+    /// The decode error.
     pub source: Error,
 }
 
 impl Codec {
-    /// Bits of every entry's stream.
+    /// Computes the stream size in bits of every entry.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -43,8 +43,8 @@ impl Codec {
         ));
     }
 
-    /// [`pack`](Self::pack) of every entry: its nibble, and its bytes at the start of its slot. The rest of a slot
-    /// is left as it was.
+    /// Applies [`pack`](Self::pack) to every entry. Writes its nibble and the bytes at the start of
+    /// its slot; the rest of the slot is unchanged.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -60,10 +60,10 @@ impl Codec {
         ));
     }
 
-    /// [`unpack`](Self::unpack) of every slot.
+    /// Applies [`unpack`](Self::unpack) to every slot.
     ///
     /// # Errors
-    /// The first entry that does not decode; those before it are in `entries`.
+    /// The first entry that does not decode; the entries before it are valid.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -85,7 +85,7 @@ impl Codec {
         ))
     }
 
-    /// [`sizes`](Self::sizes) on rayon's threads.
+    /// Runs [`sizes`](Self::sizes) on rayon's threads.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -95,7 +95,7 @@ impl Codec {
         pieces.for_each(|(entries, bits)| self.sizes(entries, bits));
     }
 
-    /// [`pack_all`](Self::pack_all) on rayon's threads.
+    /// Runs [`pack_all`](Self::pack_all) on rayon's threads.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -106,10 +106,10 @@ impl Codec {
         pieces.for_each(|((entries, nibbles), slots)| self.pack_all(entries, nibbles, slots));
     }
 
-    /// [`unpack_all`](Self::unpack_all) on rayon's threads.
+    /// Runs [`unpack_all`](Self::unpack_all) on rayon's threads.
     ///
     /// # Errors
-    /// One entry that does not decode.
+    /// One of the entries that do not decode.
     ///
     /// # Panics
     /// If the slices differ in length.

@@ -1,4 +1,4 @@
-//! What a codec is, and how an entry is stored with one. Which codecs there are stands in `kinds.rs`.
+//! The codec trait, and storing an entry with a codec. `kinds.rs` lists the codecs.
 
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, ZERO_ENTRY, is_zero};
 
@@ -9,24 +9,24 @@ use crate::{
     simd::vectorised,
 };
 
-/// An entry to bits and back.
+/// A lossless codec of single entries.
 pub trait EntryCodec {
-    /// The longest stream that it writes, in bits.
+    /// Returns the bound on the stream length in bits.
     fn max_bits(&self) -> u32;
 
-    /// Bytes of the parameters that it keeps for an allocation, beside the streams.
+    /// Returns the bytes of per-allocation parameters, stored outside the streams.
     fn parameter_bytes(&self) -> usize {
         0
     }
 
-    /// How many bits [`encode`](Self::encode) would write.
+    /// Returns the number of bits that [`encode`](Self::encode) would write.
     fn size_bits(&self, entry: &Entry) -> u32;
 
-    /// Replaces `stream` by the entry's stream.
+    /// Encodes the entry, replacing the contents of `stream`.
     fn encode(&self, entry: &Entry, stream: &mut Stream);
 
-    /// Replaces `stream` by the entry's stream if that has at most `limit` bits, and says whether it has; otherwise
-    /// the stream is anything.
+    /// Encodes the entry if its stream has at most `limit` bits and returns whether it has.
+    /// Otherwise the contents of `stream` are unspecified.
     #[inline(always)]
     fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
         let fits = self.size_bits(entry) <= limit;
@@ -36,19 +36,19 @@ pub trait EntryCodec {
         fits
     }
 
-    /// Rebuilds the entry from a stream of the given layout; bytes after the stream are ignored.
+    /// Decodes a stream of the given layout; bytes after the stream are ignored.
     ///
     /// # Errors
-    /// Any bytes give an entry or an error.
+    /// If the bytes are not a valid stream. Never panics.
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error>;
 }
 
-/// A codec of one layout that writes and reads its stream bit by bit; what it writes into a count is its size.
+/// A single-layout codec that writes and reads bit by bit; writing into a counter gives its size.
 pub(crate) trait BitCodec {
-    /// What [`EntryCodec::max_bits`] gives for it.
-    fn longest(&self) -> u32;
+    /// Returns [`EntryCodec::max_bits`].
+    fn max_stream_bits(&self) -> u32;
 
-    /// What [`EntryCodec::parameter_bytes`] gives for it.
+    /// Returns [`EntryCodec::parameter_bytes`].
     fn table_bytes(&self) -> usize {
         0
     }
@@ -56,13 +56,13 @@ pub(crate) trait BitCodec {
     /// Writes an entry's stream.
     fn write(&self, entry: &Entry, sink: &mut impl BitSink);
 
-    /// Reads what [`write`](Self::write) wrote, or says where that cannot be.
+    /// Reads an entry written by [`write`](Self::write).
     fn read(&self, reader: &mut BitReader) -> Result<Entry, Error>;
 }
 
 impl<C: BitCodec> EntryCodec for C {
     fn max_bits(&self) -> u32 {
-        self.longest()
+        self.max_stream_bits()
     }
 
     fn parameter_bytes(&self) -> usize {
@@ -81,26 +81,26 @@ impl<C: BitCodec> EntryCodec for C {
     }
 
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        only_a(layout)?;
+        require_layout_a(layout)?;
         self.read(&mut BitReader::new(stream))
     }
 }
 
-/// Refuses what a codec of one layout never writes.
+/// Rejects every layout but A.
 #[inline(always)]
-pub(crate) fn only_a(layout: Layout) -> Result<(), Error> {
+pub(crate) fn require_layout_a(layout: Layout) -> Result<(), Error> {
     if layout == Layout::A { Ok(()) } else { Err(Error::Layout(layout)) }
 }
 
 impl Codec {
-    /// The size class of an entry.
+    /// Returns the size class of an entry.
     #[inline]
     pub fn class(&self, entry: &Entry) -> SizeClass {
         if is_zero(entry) { SizeClass::Zero } else { SizeClass::from_bits(self.size_bits(entry)) }
     }
 
-    /// Stores an entry the way a Buddy memory does: nothing for zeros, itself where the stream needs more than
-    /// three sectors, otherwise the stream, zero-padded to its class.
+    /// Packs an entry as a Buddy memory stores it: zero entries as nothing, streams over three
+    /// sectors as the raw entry, others as the stream zero-padded to its class.
     pub fn pack(&self, entry: &Entry, packed: &mut Packed) {
         packed.nibble = each!(self, codec => vectorised(
             #[inline(always)]
@@ -108,10 +108,10 @@ impl Codec {
         ));
     }
 
-    /// Rebuilds an entry from what [`pack`](Self::pack) stored.
+    /// Unpacks an entry packed by [`pack`](Self::pack).
     ///
     /// # Errors
-    /// Any bytes and any nibble give an entry or an error.
+    /// If the bytes are invalid or too short. Never panics.
     pub fn unpack(&self, nibble: Nibble, bytes: &[u8]) -> Result<Entry, Error> {
         each!(self, codec => vectorised(
             #[inline(always)]
@@ -120,7 +120,7 @@ impl Codec {
     }
 }
 
-/// What [`Codec::pack`] does, for one codec.
+/// Implements [`Codec::pack`] for one codec.
 #[inline(always)]
 pub(crate) fn pack(codec: &impl EntryCodec, entry: &Entry, bytes: &mut Entry) -> Nibble {
     if is_zero(entry) {
@@ -136,7 +136,7 @@ pub(crate) fn pack(codec: &impl EntryCodec, entry: &Entry, bytes: &mut Entry) ->
     Nibble::new(class, stream.layout())
 }
 
-/// What [`Codec::unpack`] does, for one codec.
+/// Implements [`Codec::unpack`] for one codec.
 #[inline(always)]
 pub(crate) fn unpack(codec: &impl EntryCodec, nibble: Nibble, bytes: &[u8]) -> Result<Entry, Error> {
     let class = nibble.class();
@@ -173,7 +173,7 @@ impl EntryCodec for Codec {
     }
 }
 
-/// One entry as it is stored: its nibble and the bytes of its class.
+/// A packed entry: its nibble and the bytes of its class.
 #[derive(Debug, Clone)]
 pub struct Packed {
     nibble: Nibble,
@@ -187,13 +187,13 @@ impl Default for Packed {
 }
 
 impl Packed {
-    /// Its class and layout.
+    /// Returns the class and layout.
     #[inline]
     pub fn nibble(&self) -> Nibble {
         self.nibble
     }
 
-    /// The stored bytes, as many as the class has.
+    /// Returns the stored bytes; the length is that of the class.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.nibble.class().bytes()]

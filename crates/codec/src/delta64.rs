@@ -1,9 +1,9 @@
-//! Doubles of a smooth field: the differences of neighbours, in as few bits as the largest needs
+//! Doubles of a smooth field: differences of neighbours, at the width of the largest
 //! (`docs/reference/format.md`, "delta64").
 //!
-//! A signed difference is folded so that small ones of either sign have leading zeros; the bits that no
-//! difference uses, above and below, are left out. Each of the 15 fields can be read alone. Against bit planes
-//! over 64-bit lanes it saves the mask, some four planes' worth, where the planes in use lie side by side.
+//! Signed differences are zigzag-coded, so that small ones of either sign have leading zeros. Bits
+//! unused by all differences, at both ends, are omitted. Each of the 15 fields can be read
+//! independently. Compared with bit-planes over 64-bit lanes it saves the plane mask.
 
 use buddy_core::{Entry, Layout};
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
-    codec::only_a,
-    lanes::{self, MOST},
+    codec::require_layout_a,
+    lanes::{self, MAX_LANES},
 };
 
-/// Differences in an entry.
+/// Differences per entry.
 const DELTAS: usize = 15;
 
-/// Folded differences of 64-bit words, packed.
+/// Zigzag-coded differences of 64-bit words, bit-packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta64;
 
@@ -51,14 +51,14 @@ impl EntryCodec for Delta64 {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        only_a(layout)?;
+        require_layout_a(layout)?;
         let mut reader = LsbReader::new(stream);
         let base = reader.take(64)?;
         let (width, shift) = (reader.take(8)? as u32, reader.take(8)? as u32);
         if width + shift > 64 || (width == 0 && shift != 0) {
-            return Err(Error::Invalid { at: 64, what: "a field that leaves its 64 bits" });
+            return Err(Error::Invalid { at: 64, what: "field exceeds 64 bits" });
         }
-        let mut deltas = [0; MOST];
+        let mut deltas = [0; MAX_LANES];
         for delta in &mut deltas[..DELTAS] {
             *delta = unfold(if width == 0 { 0 } else { reader.take(width)? << shift });
         }
@@ -66,15 +66,15 @@ impl EntryCodec for Delta64 {
     }
 }
 
-/// Bits from the highest to the lowest in use.
+/// Returns the number of bits from the highest to the lowest bit set.
 #[inline(always)]
 fn width(used: u64) -> u32 {
     if used == 0 { 0 } else { 64 - used.leading_zeros() - used.trailing_zeros() }
 }
 
-/// 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
+/// Zigzag code: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
 #[inline(always)]
-fn folded(words: &[u64; MOST]) -> [u64; MOST] {
+fn folded(words: &[u64; MAX_LANES]) -> [u64; MAX_LANES] {
     lanes::deltas::<64>(words).map(|delta| delta << 1 ^ (delta as i64 >> 63) as u64)
 }
 
@@ -89,17 +89,17 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn folding_goes_both_ways() {
+    fn zigzag_round_trips() {
         for delta in [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1, 12345] {
-            let mut words = [0; MOST];
+            let mut words = [0; MAX_LANES];
             words[1] = delta;
             assert_eq!(unfold(folded(&words)[0]), delta);
         }
     }
 
-    /// Steps of -4 fold to 7, three bits wide.
+    /// Steps of -4 are 7 in zigzag code, three bits.
     #[test]
-    fn a_ramp_takes_three_bits_a_step() {
+    fn a_ramp_takes_three_bits_per_step() {
         let entry = lanes::join::<64>(&std::array::from_fn(|i| 1000u64.wrapping_sub(4 * i as u64)));
         let mut stream = Stream::default();
         Delta64.encode(&entry, &mut stream);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contract_is_kept() {
+    fn delta64_satisfies_the_contract() {
         testing::contract(&Delta64, &testing::samples());
     }
 }

@@ -1,8 +1,8 @@
-//! The table of codecs.
+//! The list of codecs.
 //!
-//! To add one: write its file or folder beside `bpc`, with its `mod` and `pub use` in `lib.rs`, and give it a row here.
-//! Name its bound in `tests/contract.rs`, and give `docs/reference/format.md` a section with an example. The tests of this crate
-//! go over [`CodecKind::ALL`] and over the examples, so they prove it without being told.
+//! To add one: write its file or folder next to `bpc`, add its `mod` and `pub use` to `lib.rs`, and
+//! a row here. State its bound in `tests/contract.rs`, and add a section with an example to
+//! `docs/reference/format.md`. The tests iterate over [`CodecKind::ALL`] and over the examples.
 
 use std::{fmt, str::FromStr};
 
@@ -14,17 +14,17 @@ use crate::{
     Scaled, Stride, Table, Zeros,
 };
 
-/// Makes the two enums and what goes over their variants. Each call of a codec must know its type, so that loops over
-/// entries are compiled for it: neither a table of values nor a trait object does that.
+/// Defines the two enums and their dispatch. Codec calls must be monomorphic so that loops over
+/// entries vectorise; a trait object or a table of functions would prevent that.
 macro_rules! codecs {
     ($d:tt $($(#[$doc:meta])* $kind:ident($codec:ty) = $name:literal, $train:expr;)*) => {
-        /// The name of a codec.
+        /// Kind of a codec.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum CodecKind {
             $($(#[$doc])* #[serde(rename = $name)] $kind,)*
         }
 
-        /// A codec that is ready for one allocation. It serialises with its parameters.
+        /// A codec with the parameters of one allocation. Serialises with its parameters.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "codec")]
         pub enum Codec {
@@ -32,16 +32,16 @@ macro_rules! codecs {
         }
 
         impl CodecKind {
-            /// Every codec, in the order of tables: the paper's five, then ours.
+            /// Every codec, in table order: the paper's five, then ours.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
 
-            /// The name in tables, files and on the command line.
+            /// Returns the name used in tables, files and on the command line.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// Makes the codec ready for an allocation, of which `sample` holds entries. Only codecs that keep
-            /// parameters per allocation look at it.
+            /// Creates the codec for an allocation, trained on `sample`. Codecs without parameters
+            /// ignore it.
             pub fn train(self, sample: &[Entry]) -> Codec {
                 let train: fn(&[Entry]) -> Codec = match self {
                     $(Self::$kind => |sample| Codec::$kind(($train)(sample)),)*
@@ -51,13 +51,13 @@ macro_rules! codecs {
         }
 
         impl Codec {
-            /// Which codec it is.
+            /// Returns the kind.
             pub fn kind(&self) -> CodecKind {
                 match self { $(Self::$kind(_) => CodecKind::$kind,)* }
             }
         }
 
-        /// Calls the same code for whichever codec it is, with the codec's own type.
+        /// Dispatches on the codec and evaluates the expression with its concrete type.
         macro_rules! each {
             ($d value:expr, $d codec:ident => $d call:expr) => {
                 match $d value { $($crate::Codec::$kind($d codec) => $d call,)* }
@@ -66,25 +66,26 @@ macro_rules! codecs {
     };
 }
 
-// The dollar is for the macro that this macro makes.
+// The dollar token lets this macro define another macro.
 codecs! { $
     /// Bit-Plane Compression, the paper's choice.
     Bpc(Bpc) = "bpc", |_| Bpc;
-    /// Base-Delta-Immediate, of the five that the paper compares.
+    /// Base-Delta-Immediate, one of the five codecs compared in the paper.
     Bdi(Bdi) = "bdi", |_| Bdi;
-    /// Frequent Pattern Compression, of the five that the paper compares.
+    /// Frequent Pattern Compression, one of the five codecs compared in the paper.
     Fpc(Fpc) = "fpc", |_| Fpc;
-    /// Frequent Value Compression, whose table is trained on the allocation.
+    /// Frequent Value Compression with a trained table; one of the five codecs compared in the
+    /// paper.
     Fvc(Fvc) = "fvc", Fvc::train;
-    /// C-Pack, of the five that the paper compares.
+    /// C-Pack, one of the five codecs compared in the paper.
     Cpack(Cpack) = "cpack", |_| Cpack;
-    /// Bit planes over 8-bit lanes.
+    /// Bit-planes over 8-bit lanes.
     Planes8(Planes<8>) = "planes8", |_| Planes;
-    /// Bit planes over 16-bit lanes.
+    /// Bit-planes over 16-bit lanes.
     Planes16(Planes<16>) = "planes16", |_| Planes;
-    /// Bit planes over 32-bit lanes.
+    /// Bit-planes over 32-bit lanes.
     Planes32(Planes<32>) = "planes32", |_| Planes;
-    /// Bit planes over 64-bit lanes.
+    /// Bit-planes over 64-bit lanes.
     Planes64(Planes<64>) = "planes64", |_| Planes;
     /// A zero bitmap over 16-bit words.
     Zeros16(Zeros<16>) = "zeros16", |_| Zeros;
@@ -92,45 +93,46 @@ codecs! { $
     Zeros32(Zeros<32>) = "zeros32", |_| Zeros;
     /// A zero bitmap over 64-bit words.
     Zeros64(Zeros<64>) = "zeros64", |_| Zeros;
-    /// bf16 values, with a window of exponents trained on the allocation.
+    /// bf16 values with a trained exponent window.
     Bf16(Bf16) = "bf16", Bf16::train;
-    /// Half-precision values, many of them zero.
+    /// Half-precision values with many zeros.
     Fp16(Fp16) = "fp16", |_| Fp16::default();
-    /// Single-precision values, many of them zero.
+    /// Single-precision values with many zeros.
     Fp32(Fp32) = "fp32", |_| Fp32::default();
     /// Differences of 64-bit words.
     Delta64(Delta64) = "delta64", |_| Delta64;
-    /// Places in a table of 32-bit values, trained on the allocation.
+    /// Indices into a trained dictionary of 32-bit values.
     Table32(Table<32>) = "table32", Table::train;
-    /// Places in a table of 64-bit values, trained on the allocation.
+    /// Indices into a trained dictionary of 64-bit values.
     Table64(Table<16>) = "table64", Table::train;
-    /// Differences of 32-bit words at a stride trained on the allocation.
+    /// Differences of 32-bit words at a trained stride.
     Stride32(Stride<32>) = "stride32", Stride::train;
-    /// Differences of 64-bit words at a stride trained on the allocation.
+    /// Differences of 64-bit words at a trained stride.
     Stride64(Stride<16>) = "stride64", Stride::train;
-    /// Doubles as counts of a unit trained on the allocation.
+    /// Doubles as multiples of a trained unit.
     Scaled64(Scaled) = "scaled64", Scaled::train;
-    /// Prefix codes of the lengths of 32-bit words' differences, trained on the allocation.
+    /// Prefix-coded lengths of 32-bit residuals, trained.
     Prefix32(Prefix<32>) = "prefix32", Prefix::train;
-    /// Prefix codes of the lengths of 64-bit words' differences, trained on the allocation.
+    /// Prefix-coded lengths of 64-bit residuals, trained.
     Prefix64(Prefix<16>) = "prefix64", Prefix::train;
-    /// Prefix codes of places in a table of 32-bit values, trained on the allocation.
+    /// Prefix-coded indices into a trained dictionary of 32-bit values.
     Rank32(Rank<32>) = "rank32", Rank::train;
-    /// Prefix codes of places in a table of 64-bit values, trained on the allocation.
+    /// Prefix-coded indices into a trained dictionary of 64-bit values.
     Rank64(Rank<16>) = "rank64", Rank::train;
-    /// Doubles close to each other, laid out for kernels that work in compressed memory.
+    /// Doubles close to a common base, in a layout for kernels that compute in compressed memory.
     Near64(Near64) = "near64", |_| Near64;
 }
-// The lint takes the export of a macro for an import.
+// The lint mistakes the macro export for an import.
 #[allow(clippy::single_component_path_imports)]
 pub(crate) use each;
 
 impl CodecKind {
-    /// The five that the paper compares.
+    /// The five codecs compared in the paper.
     pub const PAPER: [Self; 5] = [Self::Bpc, Self::Bdi, Self::Fpc, Self::Fvc, Self::Cpack];
 
-    /// Whether the codec keeps parameters per allocation, so that [`train`](Self::train) looks at its sample.
-    pub fn learns(self) -> bool {
+    /// Returns whether the codec has trained parameters, so that [`train`](Self::train) uses its
+    /// sample.
+    pub fn has_parameters(self) -> bool {
         self.train(&[[1; ENTRY_BYTES]]).parameter_bytes() > 0
     }
 }
@@ -156,8 +158,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_learn_are_those_that_keep_parameters() {
-        let learn: Vec<CodecKind> = CodecKind::ALL.into_iter().filter(|kind| kind.learns()).collect();
+    fn trained_codecs_are_those_with_parameters() {
+        let learn: Vec<CodecKind> = CodecKind::ALL.into_iter().filter(|kind| kind.has_parameters()).collect();
         use CodecKind::{
             Bf16, Fvc, Prefix32, Prefix64, Rank32, Rank64, Scaled64, Stride32, Stride64, Table32, Table64,
         };

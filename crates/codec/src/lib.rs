@@ -1,11 +1,12 @@
-//! Lossless codecs for 128-byte memory-entries, exact to the bit (`docs/reference/format.md`).
+//! Lossless codecs for 128-byte memory-entries (`docs/reference/format.md`).
 //!
-//! A codec turns an [`Entry`](buddy_core::Entry) into a bit stream and back, and says how many bits it needs
-//! without writing them: [`EntryCodec`]. Whether an entry is stored as its stream, as nothing (all zeros) or as
-//! itself (a stream over 96 bytes) is decided outside the stream, by its size class: [`Codec::pack`].
+//! A codec encodes an [`Entry`](buddy_core::Entry) to a bit stream and decodes it, and computes the
+//! size without encoding: [`EntryCodec`]. The size class, outside the stream, determines how an
+//! entry is stored: as its stream, as nothing (all zeros) or raw (streams over 96 bytes):
+//! [`Codec::pack`].
 //!
-//! [`CodecKind`] names a codec; [`CodecKind::train`] makes it ready for one allocation, since some codecs keep
-//! a few parameters per allocation. [`Codec`] is the ready one, dispatched once per call.
+//! [`CodecKind`] names a codec. [`CodecKind::train`] creates a [`Codec`] for one allocation, with
+//! trained parameters where the codec has any.
 //!
 //! ```
 //! use buddy_codec::{Codec, CodecKind, Packed};
@@ -63,60 +64,60 @@ pub use near64::Near64;
 pub use planes::Planes;
 pub use zeros::Zeros;
 
-/// Why a stream is not one that the codec wrote, or a name not one of a codec.
+/// Errors of decoding a stream or looking up a codec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The stream ends before the entry is complete.
     #[error("the stream ends at bit {bits}, before the entry is complete")]
     Truncated {
-        /// Bits that were there.
+        /// Bits in the stream.
         bits: usize,
     },
-    /// A code that the format does not have.
+    /// A code that is not part of the format.
     #[error("invalid code at bit {at}: {what}")]
     Invalid {
-        /// Where the code begins.
+        /// Bit position of the code.
         at: usize,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
     /// A layout that the codec does not have.
-    #[error("layout {0:?} is none of this codec's")]
+    #[error("layout {0:?} is not a layout of this codec")]
     Layout(buddy_core::Layout),
-    /// What a codec of this kind would not have learned.
+    /// Invalid codec parameters.
     #[error("{0}")]
     Parameters(String),
     /// Fewer bytes than the size class says.
     #[error("{found} bytes are too few for an entry of class {class}")]
     Short {
-        /// The class that was asked for.
+        /// The expected class.
         class: buddy_core::SizeClass,
-        /// Bytes that were there.
+        /// Bytes available.
         found: usize,
     },
-    /// A table of frequent values that no code can number.
-    #[error("a table of {values} values; it has at most 255, all different")]
+    /// An invalid table of frequent values.
+    #[error("a table of {values} values; the limit is 255, all different")]
     Table {
-        /// How many values there were.
+        /// Number of values.
         values: usize,
     },
-    /// Bytes that are no frozen buffer, or data that cannot become one.
+    /// An invalid frozen buffer, or data that cannot be frozen.
     #[error("not a frozen buffer: {what}")]
     Frozen {
-        /// What is wrong.
+        /// The defect.
         what: &'static str,
     },
-    /// No codec has this name.
+    /// An unknown codec name.
     #[error("unknown codec '{name}'; the codecs are {known}")]
     Name {
-        /// What was asked for.
+        /// The unknown name.
         name: String,
-        /// The names that there are, separated by commas.
+        /// Known names, comma-separated.
         known: String,
     },
 }
 
-/// The README's examples, run as tests.
+/// Runs the README's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

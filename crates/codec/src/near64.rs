@@ -1,8 +1,9 @@
-//! Doubles close to each other: differences of 28 bits from one base, where any value is a shift, a mask and an addition
-//! (`docs/reference/format.md`, "near64").
+//! Doubles close to each other: 28-bit differences from one base (`docs/reference/format.md`,
+//! "near64").
 //!
-//! Made for kernels that work in compressed memory, whose cost is instructions and not bits: four threads decode an
-//! entry, 16 bytes each, and write one. All or nothing: two sectors, or none saved.
+//! Made for kernels that compute in compressed memory, where instructions cost more than bits: a
+//! value is a shift, a mask and an addition, and four threads decode an entry, 16 bytes each. An
+//! entry takes two sectors or is raw.
 
 use buddy_core::{ENTRY_BITS, Entry, Layout};
 use serde::{Deserialize, Serialize};
@@ -10,27 +11,27 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
-    codec::only_a,
-    lanes::{self, MOST},
+    codec::require_layout_a,
+    lanes::{self, MAX_LANES},
 };
 
 /// Bits of a difference.
 const WIDTH: u32 = 28;
-/// Values, and threads that share them.
+/// Values per entry, and threads that share them.
 const VALUES: usize = 16;
 const QUARTERS: usize = 4;
-/// The value that the base follows from, and its place in the window of differences.
+/// Index of the value that determines the base, and its offset in the range of differences.
 const MIDDLE: usize = 8;
 const BIAS: u64 = 1 << (WIDTH - 1);
-/// Where a near entry's base has zeros, the form of the stream stands.
+/// Bits of the form number, stored where the base of a near entry has zeros.
 const FORM_BITS: u32 = 16;
 const NEAR: u64 = 0;
 const RAW: u64 = 1;
-/// Bits of the two forms.
+/// Stream bits of the two forms.
 const NEAR_BITS: u32 = QUARTERS as u32 * (4 * WIDTH + FORM_BITS);
 const RAW_BITS: u32 = 4 * WIDTH + FORM_BITS + ENTRY_BITS;
 
-/// Differences of 64-bit words from a base, of a fixed width.
+/// Fixed-width differences of 64-bit words from a base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Near64;
 
@@ -53,7 +54,7 @@ impl EntryCodec for Near64 {
         if is_near(&words, base) {
             for quarter in 0..QUARTERS {
                 words[4 * quarter..][..4].iter().for_each(|word| writer.put(word.wrapping_sub(base), WIDTH));
-                // Of quarter 0 these are zeros, which is the form.
+                // In quarter 0 these bits are zero, which is the form number.
                 writer.put(base >> (16 * quarter) & 0xffff, FORM_BITS);
             }
         } else {
@@ -66,9 +67,9 @@ impl EntryCodec for Near64 {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        only_a(layout)?;
+        require_layout_a(layout)?;
         let mut reader = LsbReader::new(stream);
-        let (mut words, mut base) = ([0; MOST], 0);
+        let (mut words, mut base) = ([0; MAX_LANES], 0);
         for quarter in 0..QUARTERS {
             for word in &mut words[4 * quarter..][..4] {
                 *word = reader.take(WIDTH)?;
@@ -77,7 +78,7 @@ impl EntryCodec for Near64 {
             match (quarter, base) {
                 (0, NEAR) | (1.., _) => {}
                 (0, RAW) => return read_raw(&mut reader),
-                _ => return Err(Error::Invalid { at: 112, what: "a form that does not exist" }),
+                _ => return Err(Error::Invalid { at: 112, what: "unknown form" }),
             }
         }
         words[..VALUES].iter_mut().for_each(|word| *word = word.wrapping_add(base));
@@ -86,21 +87,21 @@ impl EntryCodec for Near64 {
 }
 
 fn read_raw(reader: &mut LsbReader) -> Result<Entry, Error> {
-    let mut words = [0; MOST];
+    let mut words = [0; MAX_LANES];
     for word in &mut words[..VALUES] {
         *word = reader.take(64)?;
     }
     Ok(lanes::join::<64>(&words))
 }
 
-/// What the differences are from: the middle of the window is the value in the middle.
+/// Returns the base, which centres the range of differences on the middle value.
 #[inline(always)]
-fn base_of(words: &[u64; MOST]) -> u64 {
+fn base_of(words: &[u64; MAX_LANES]) -> u64 {
     words[MIDDLE].wrapping_sub(BIAS) & !0xffff
 }
 
 #[inline(always)]
-fn is_near(words: &[u64; MOST], base: u64) -> bool {
+fn is_near(words: &[u64; MAX_LANES], base: u64) -> bool {
     words[..VALUES].iter().fold(0, |all, word| all | word.wrapping_sub(base)) >> WIDTH == 0
 }
 
@@ -113,9 +114,10 @@ mod tests {
         testing::entry_of(words.map(u64::to_le_bytes))
     }
 
-    /// The window ends 2^27 above the middle, and 2^27 below it as far as the base is rounded.
+    /// The range ends 2^27 above the middle value, and 2^27 below it up to the rounding of the
+    /// base.
     #[test]
-    fn the_window_has_its_edges() {
+    fn values_at_the_edges_of_the_range_are_near() {
         let middle = 1.5f64.to_bits();
         for (there, near) in [(BIAS - 1, true), (BIAS, false), (BIAS.wrapping_neg(), true)] {
             let mut words = [middle; VALUES];
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_does_not_exist_is_refused() {
+    fn an_unknown_form_is_an_error() {
         let mut stream = Stream::default();
         Near64.encode(&of([7; VALUES]), &mut stream);
         let mut bytes = stream.bytes().to_vec();
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contract_is_kept() {
+    fn near64_satisfies_the_contract() {
         testing::contract(&Near64, &testing::samples());
     }
 }

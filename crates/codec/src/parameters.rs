@@ -1,4 +1,5 @@
-//! What a codec learned of an allocation, as records and the file of targets keep it: fields beside the codec's name.
+//! Trained codec parameters, as stored in records and target files: fields next to the codec's
+//! name.
 
 use buddy_core::Entry;
 use serde_json::{Map, Value};
@@ -6,8 +7,8 @@ use serde_json::{Map, Value};
 use crate::{Codec, CodecKind, Error};
 
 impl Codec {
-    /// What it learned, in words; none for a codec that does not learn.
-    pub fn learned(&self) -> Option<String> {
+    /// Describes the trained parameters; `None` for a codec without parameters.
+    pub fn describe_parameters(&self) -> Option<String> {
         Some(match self {
             Self::Fvc(fvc) => format!("{} frequent values", fvc.values().len()),
             Self::Bf16(bf16) => format!("window {}", bf16.window()),
@@ -24,7 +25,7 @@ impl Codec {
         })
     }
 
-    /// What it learned, field by field; nothing for a codec that does not learn.
+    /// Returns the trained parameters by field; empty for a codec without parameters.
     pub fn parameters(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(mut fields)) => {
@@ -35,10 +36,11 @@ impl Codec {
         }
     }
 
-    /// The codec of a name with what it learned, or trained on the sample where there is nothing of that.
+    /// Creates a codec by name with stored parameters, or trains it on the sample if there are
+    /// none.
     ///
     /// # Errors
-    /// [`Error::Name`], or [`Error::Parameters`] for fields that are not the codec's own.
+    /// [`Error::Name`], or [`Error::Parameters`] for fields that do not belong to the codec.
     pub fn with_parameters(
         name: &str,
         parameters: &Map<String, Value>,
@@ -46,14 +48,14 @@ impl Codec {
     ) -> Result<Self, Error> {
         let kind: CodecKind = name.parse()?;
         if parameters.is_empty() {
-            return Ok(kind.train(&if kind.learns() { sample() } else { Vec::new() }));
+            return Ok(kind.train(&if kind.has_parameters() { sample() } else { Vec::new() }));
         }
-        if !kind.learns() {
+        if !kind.has_parameters() {
             return Err(Error::Parameters(format!("{kind} has no parameters")));
         }
         let mut fields = parameters.clone();
         fields.insert("codec".to_owned(), Value::String(name.to_owned()));
         serde_json::from_value(Value::Object(fields))
-            .map_err(|error| Error::Parameters(format!("these are no parameters of {kind}: {error}")))
+            .map_err(|error| Error::Parameters(format!("invalid parameters of {kind}: {error}")))
     }
 }

@@ -1,9 +1,9 @@
-//! Bit planes over lanes of 8, 16, 32 or 64 bits: BPC's transform, laid out for a GPU (`docs/reference/format.md`,
-//! "planes").
+//! Bit-planes over lanes of 8, 16, 32 or 64 bits: BPC's transform in a layout for GPUs
+//! (`docs/reference/format.md`, "planes").
 //!
-//! Differences are taken modulo 2^W, so there is no plane of signs above them: the words add up without it. A
-//! mask of the planes that are not zero comes first, then the base, then those planes: where a plane begins
-//! follows from the mask alone, and no code has to be read before the next can be.
+//! Differences are taken modulo 2^W, so there is no sign plane. A mask of the non-zero planes comes
+//! first, then the base, then those planes. The mask alone locates every plane, so planes can be
+//! read in parallel.
 
 use buddy_core::{Entry, Layout};
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
-    codec::only_a,
-    lanes::{self, MOST},
+    codec::require_layout_a,
+    lanes::{self, MAX_LANES},
     simd::transpose,
 };
 
-/// Bit planes over lanes of `W` bits.
+/// Bit-planes over lanes of `W` bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planes<const W: usize>;
 
@@ -27,16 +27,16 @@ impl<const W: usize> EntryCodec for Planes<W> {
 
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
-        let crossed = crossed::<W>(&lanes::split::<W>(entry));
-        size::<W>(stored(&crossed))
+        let xored = xored::<W>(&lanes::split::<W>(entry));
+        size::<W>(stored(&xored))
     }
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
         let words = lanes::split::<W>(entry);
-        let crossed = crossed::<W>(&words);
-        let mask = stored(&crossed);
-        let planes = turn::<W>(&crossed);
+        let xored = xored::<W>(&words);
+        let mask = stored(&xored);
+        let planes = lanes_to_planes::<W>(&xored);
         let mut writer = LsbWriter::new(stream);
         writer.put(mask, W as u32);
         writer.put(words[0], W as u32);
@@ -55,12 +55,12 @@ impl<const W: usize> EntryCodec for Planes<W> {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        only_a(layout)?;
+        require_layout_a(layout)?;
         let mut reader = LsbReader::new(stream);
         let mask = reader.take(W as u32)?;
         let base = reader.take(W as u32)?;
         reader.need(size::<W>(mask) as usize)?;
-        let mut planes = [0; MOST];
+        let mut planes = [0; MAX_LANES];
         let mut above = 0;
         for j in (0..W).rev() {
             if mask >> j & 1 == 1 {
@@ -71,32 +71,32 @@ impl<const W: usize> EntryCodec for Planes<W> {
             }
             planes[j] = above;
         }
-        Ok(lanes::join::<W>(&lanes::sums::<W>(base, &turn_back::<W>(&planes))))
+        Ok(lanes::join::<W>(&lanes::sums::<W>(base, &planes_to_lanes::<W>(&planes))))
     }
 }
 
-/// Bits of a stream with the planes of `mask`.
+/// Returns the stream bits with the planes of `mask`.
 #[inline(always)]
 fn size<const W: usize>(mask: u64) -> u32 {
     2 * W as u32 + (lanes::count::<W>() as u32 - 1) * mask.count_ones()
 }
 
-/// Each difference XORed with itself one bit higher: bit j of it is its bit in `DBX[j]`.
+/// Returns each difference XORed with itself shifted by one: bit j is its bit in `DBX[j]`.
 #[inline(always)]
-fn crossed<const W: usize>(words: &[u64; MOST]) -> [u64; MOST] {
+fn xored<const W: usize>(words: &[u64; MAX_LANES]) -> [u64; MAX_LANES] {
     lanes::deltas::<W>(words).map(|delta| delta ^ delta >> 1)
 }
 
-/// The planes that are not zero.
+/// Returns the mask of non-zero planes.
 #[inline(always)]
-fn stored(crossed: &[u64; MOST]) -> u64 {
-    crossed.iter().fold(0, |mask, word| mask | word)
+fn stored(xored: &[u64; MAX_LANES]) -> u64 {
+    xored.iter().fold(0, |mask, word| mask | word)
 }
 
-/// Plane j holds bit j of every word. A square of 32 by 32 bits is turned at once: narrow words stand side by side
-/// in its rows, wide ones are cut into a low and a high half.
+/// Transposes words to planes: plane j holds bit j of every word. Works on 32x32-bit blocks: narrow
+/// words are packed side by side, wide ones are split into halves.
 #[inline(always)]
-fn turn<const W: usize>(words: &[u64; MOST]) -> [u128; MOST] {
+fn lanes_to_planes<const W: usize>(words: &[u64; MAX_LANES]) -> [u128; MAX_LANES] {
     let mut square = [0; 32];
     for (i, &word) in words[..lanes::count::<W>()].iter().enumerate() {
         if W == 64 {
@@ -106,7 +106,7 @@ fn turn<const W: usize>(words: &[u64; MOST]) -> [u128; MOST] {
         }
     }
     let square = transpose(&square);
-    let mut planes = [0; MOST];
+    let mut planes = [0; MAX_LANES];
     for (j, plane) in planes[..W].iter_mut().enumerate() {
         *plane = if W == 64 {
             u128::from(square[j % 32] >> (16 * (j / 32)) & 0xffff)
@@ -117,9 +117,9 @@ fn turn<const W: usize>(words: &[u64; MOST]) -> [u128; MOST] {
     planes
 }
 
-/// The words whose planes these are.
+/// Transposes planes back to words.
 #[inline(always)]
-fn turn_back<const W: usize>(planes: &[u128; MOST]) -> [u64; MOST] {
+fn planes_to_lanes<const W: usize>(planes: &[u128; MAX_LANES]) -> [u64; MAX_LANES] {
     let mut square = [0; 32];
     for (j, &plane) in planes[..W].iter().enumerate() {
         if W == 64 {
@@ -131,7 +131,7 @@ fn turn_back<const W: usize>(planes: &[u128; MOST]) -> [u64; MOST] {
         }
     }
     let square = transpose(&square);
-    let mut words = [0; MOST];
+    let mut words = [0; MAX_LANES];
     for (i, word) in words[..lanes::count::<W>()].iter_mut().enumerate() {
         *word = if W == 64 {
             u64::from(square[i]) | u64::from(square[16 + i]) << 32
@@ -149,29 +149,29 @@ mod tests {
 
     #[test]
     fn planes_hold_the_bits_of_words() {
-        turned::<8>();
-        turned::<16>();
-        turned::<32>();
-        turned::<64>();
+        transposes_lanes::<8>();
+        transposes_lanes::<16>();
+        transposes_lanes::<32>();
+        transposes_lanes::<64>();
     }
 
-    fn turned<const W: usize>() {
+    fn transposes_lanes<const W: usize>() {
         let count = lanes::count::<W>();
-        let words: [u64; MOST] = std::array::from_fn(|i| {
+        let words: [u64; MAX_LANES] = std::array::from_fn(|i| {
             if i < count {
                 (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & lanes::mask::<W>()
             } else {
                 0
             }
         });
-        let planes = turn::<W>(&words);
+        let planes = lanes_to_planes::<W>(&words);
         for (i, j) in (0..count).flat_map(|i| (0..W).map(move |j| (i, j))) {
             assert_eq!(words[i] >> j & 1, (planes[j] >> i & 1) as u64, "word {i}, bit {j}");
         }
-        assert_eq!(turn_back::<W>(&planes), words);
+        assert_eq!(planes_to_lanes::<W>(&planes), words);
     }
 
-    /// Differences of 3 are `…0011`, XORed `…0010`: of all planes only plane 1 is stored, 15 ones.
+    /// Differences of 3 are `…0011`, XORed `…0010`: only plane 1 is stored, 15 ones.
     #[test]
     fn a_ramp_stores_one_plane() {
         let entry = lanes::join::<64>(&std::array::from_fn(|i| 10 + 3 * i as u64));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_width_keeps_the_contract() {
+    fn every_width_satisfies_the_contract() {
         let samples = testing::samples();
         testing::contract(&Planes::<8>, &samples);
         testing::contract(&Planes::<16>, &samples);

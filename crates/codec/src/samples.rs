@@ -1,8 +1,8 @@
-//! Entries like those that programs hold, the same each time: for tests and benches.
+//! Deterministic sample entries for tests and benches.
 
 use buddy_core::{ENTRY_BYTES, Entry, ZERO_ENTRY};
 
-/// Entries of every kind that programs hold: zeros, ramps, floats, pointers, sparse, noise. The same each time.
+/// Returns entries typical of programs: zeros, ramps, floats, pointers, sparse, noise.
 pub fn samples() -> Vec<Entry> {
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     let mut entries = vec![ZERO_ENTRY, [0xff; ENTRY_BYTES], [0x80; ENTRY_BYTES]];
@@ -27,7 +27,7 @@ pub fn samples() -> Vec<Entry> {
     entries
 }
 
-/// Eight equal parts, each of a kind that programs hold; the same each time.
+/// Returns `entries` entries in eight equal parts, each of another kind.
 pub fn mixed(entries: usize) -> Vec<Entry> {
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     (0..entries)
@@ -48,7 +48,7 @@ pub fn mixed(entries: usize) -> Vec<Entry> {
         .collect()
 }
 
-/// An entry of `N`-byte values, each made of its number.
+/// Creates an entry of `N`-byte values from their indices.
 pub fn fill<const N: usize>(mut value: impl FnMut(u64) -> [u8; N]) -> Entry {
     let mut entry = ZERO_ENTRY;
     for (i, slot) in entry.as_chunks_mut::<N>().0.iter_mut().enumerate() {
@@ -57,13 +57,13 @@ pub fn fill<const N: usize>(mut value: impl FnMut(u64) -> [u8; N]) -> Entry {
     entry
 }
 
-/// A xorshift generator: good enough for bytes, and the same everywhere. It starts at anything but 0.
+/// A xorshift generator, for deterministic test data. The state must not be 0.
 #[derive(Debug, Clone)]
 pub struct Noise(pub u64);
 
 impl Noise {
-    /// 64 bits that look random.
-    #[allow(clippy::should_implement_trait)] // it never ends, so that an Option would be in the way
+    /// Returns the next 64 pseudo-random bits.
+    #[allow(clippy::should_implement_trait)] // infinite, so no Option
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -71,7 +71,7 @@ impl Noise {
         self.0
     }
 
-    /// Near enough to a normal deviate: twelve uniform ones.
+    /// Returns an approximately normal deviate: the sum of twelve uniform ones.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.next() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }

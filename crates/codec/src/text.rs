@@ -1,11 +1,12 @@
-//! Codecs as one word: `bpc`, or with what one learned, `bf16:117`. C and Python name them so.
+//! Codec names as used by C and Python: `bpc`, or with a parameter, `bf16:117`.
 
 use std::{fmt, str::FromStr};
 
 use crate::{Bf16, Codec, CodecKind, Error};
 
 impl fmt::Display for Codec {
-    /// The word that is read as this codec. A table is too long for a word, so one with a table stands for the codec untrained.
+    /// Formats the name that parses to this codec. Tables are too long for a name, so a codec with
+    /// a table is named without it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bf16(bf16) => write!(f, "bf16:{}", bf16.window()),
@@ -24,9 +25,9 @@ impl FromStr for Codec {
         match (kind, learned) {
             (_, None) => Ok(kind.train(&[])),
             (CodecKind::Bf16, Some(window)) => {
-                let window = window
-                    .parse()
-                    .map_err(|_| Error::Parameters(format!("'{word}': the window is a number up to 240")))?;
+                let window = window.parse().map_err(|_| {
+                    Error::Parameters(format!("'{word}': the window must be a number up to 240"))
+                })?;
                 Ok(Self::Bf16(Bf16::new(window)?))
             }
             (_, Some(_)) => Err(Error::Parameters(format!("'{word}': {kind} has no parameters"))),
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_go_both_ways() {
+    fn names_round_trip() {
         for word in ["bpc", "zeros32", "bf16:0", "bf16:117", "bf16:240"] {
             assert_eq!(word.parse::<Codec>().unwrap().to_string(), word);
         }
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_names_are_errors() {
         let error = |word: &str| word.parse::<Codec>().unwrap_err().to_string();
         assert!(error("bcp").starts_with("unknown codec 'bcp'"));
         assert!(error("bpc:1").contains("bpc has no parameters"));

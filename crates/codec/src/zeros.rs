@@ -1,7 +1,7 @@
-//! A bitmap of the words that are not zero, then those words (`docs/reference/format.md`, "zeros").
+//! A bitmap of non-zero words, then those words (`docs/reference/format.md`, "zeros").
 //!
-//! For sparse data, above all activations after a ReLU. Any word can be read alone: its place among the stored
-//! ones is the number of bits set before its own.
+//! For sparse data, such as activations after a ReLU. Any word can be read alone: its position is
+//! the population count of the bitmap below it.
 
 use buddy_core::{ENTRY_BITS, Entry, Layout};
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
-    codec::only_a,
-    lanes::{self, MOST},
+    codec::require_layout_a,
+    lanes::{self, MAX_LANES},
 };
 
 /// A zero bitmap over words of `W` bits: 16, 32 or 64.
@@ -43,10 +43,10 @@ impl<const W: usize> EntryCodec for Zeros<W> {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        only_a(layout)?;
+        require_layout_a(layout)?;
         let mut reader = LsbReader::new(stream);
         let map = reader.take(lanes::count::<W>() as u32)?;
-        let mut words = [0; MOST];
+        let mut words = [0; MAX_LANES];
         for i in lanes::ones(map) {
             words[i] = reader.take(W as u32)?;
         }
@@ -60,7 +60,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn two_words_of_thirty_two() {
+    fn two_non_zero_words_take_a_bitmap_and_two_words() {
         let mut entry = [0; 128];
         entry[4..8].copy_from_slice(&0xdead_beef_u32.to_le_bytes());
         entry[124] = 7;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn every_width_keeps_the_contract() {
+    fn every_width_satisfies_the_contract() {
         let samples = testing::samples();
         testing::contract(&Zeros::<16>, &samples);
         testing::contract(&Zeros::<32>, &samples);

@@ -1,6 +1,6 @@
-//! Decoders allocate nothing, whatever they are given: a faulty stream cannot exhaust the memory.
+//! Decoders never allocate, so an invalid stream cannot exhaust memory.
 //!
-//! Without the test harness, since its threads allocate too.
+//! Runs without the test harness, whose threads allocate.
 
 use std::hint::black_box;
 
@@ -31,13 +31,13 @@ fn main() {
     assert_eq!((decoding, and_a_vector), (0, 1), "blocks allocated");
 }
 
-/// Reads the stream with each single bit changed, whole and cut off, under every nibble.
+/// Decodes the stream with each single bit flipped, complete and truncated, under every nibble.
 fn faults(codec: &Codec, bytes: &mut [u8]) {
     for bit in 0..bytes.len() * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
         for bytes in [&bytes[..], &bytes[..bit / 8]] {
             let _ = black_box(codec.decode(bytes, Layout::A));
-            let nibble = Nibble::from_bits(bit as u8 % 8).expect("below 8 a nibble names a class");
+            let nibble = Nibble::from_bits(bit as u8 % 8).expect("valid below 8");
             let _ = black_box(codec.unpack(nibble, bytes));
         }
         bytes[bit / 8] ^= 1 << (bit % 8);

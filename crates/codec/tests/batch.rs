@@ -1,9 +1,9 @@
-//! Batches do what single calls do, on one thread and on many.
+//! Batches give the same results as single calls, on one thread and on many.
 
 use buddy_codec::{CodecKind, EntryCodec, Packed, testing::samples};
 use buddy_core::{Entry, Layout, Nibble, SizeClass, ZERO_ENTRY};
 
-/// Enough entries for several pieces of the parallel twins.
+/// Enough entries for several parallel tasks.
 fn many() -> Vec<Entry> {
     samples().into_iter().cycle().take(2500).collect()
 }
@@ -44,13 +44,13 @@ fn batches_equal_single_calls() {
 }
 
 #[test]
-fn a_bad_entry_is_named() {
+fn an_invalid_entry_is_named() {
     let codec = CodecKind::Bpc.train(&[]);
     let mut nibbles = vec![Nibble::new(SizeClass::Zero, Layout::A); 2000];
     nibbles[1500] = Nibble::new(SizeClass::S3, Layout::C);
     let slots = vec![ZERO_ENTRY; nibbles.len()];
     let mut entries = slots.clone();
     let error = codec.unpack_all(&nibbles, &slots, &mut entries).unwrap_err();
-    assert_eq!(error.to_string(), "entry 1500: layout C is none of this codec's");
+    assert_eq!(error.to_string(), "entry 1500: layout C is not a layout of this codec");
     assert_eq!(codec.unpack_all_parallel(&nibbles, &slots, &mut entries), Err(error));
 }

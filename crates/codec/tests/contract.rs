@@ -1,4 +1,4 @@
-//! Every codec keeps the contract, on fixed data and on structured random data.
+//! Every codec satisfies the contract, on fixed and on structured random data.
 
 use buddy_codec::{
     Bpc, Codec, CodecKind, EntryCodec, Packed, Stream,
@@ -13,7 +13,7 @@ fn codecs() -> impl Iterator<Item = Codec> {
 }
 
 #[test]
-fn every_codec_keeps_the_contract() {
+fn every_codec_satisfies_the_contract() {
     for codec in codecs() {
         contract(&codec, &samples());
         storage(&codec, &samples());
@@ -29,7 +29,7 @@ fn every_bound_is_reached() {
 }
 
 #[test]
-fn zeros_are_short_also_as_a_stream() {
+fn zero_entries_have_short_streams() {
     for codec in codecs() {
         let bits = match codec.kind() {
             CodecKind::Bpc => 10,
@@ -48,7 +48,7 @@ fn zeros_are_short_also_as_a_stream() {
             CodecKind::Fp32 => 24 + 32,
             CodecKind::Delta64 => 80,
             CodecKind::Near64 => 512,
-            // What they learned decides; zeros take no more than a sector.
+            // Depends on their parameters; at most a sector.
             CodecKind::Table32
             | CodecKind::Table64
             | CodecKind::Stride32
@@ -67,7 +67,7 @@ fn zeros_are_short_also_as_a_stream() {
 }
 
 #[test]
-fn names_and_parameters_come_back_from_text() {
+fn names_and_parameters_survive_serialization() {
     for codec in codecs() {
         let kind = codec.kind();
         assert_eq!(kind.name().parse(), Ok(kind));
@@ -80,19 +80,19 @@ fn names_and_parameters_come_back_from_text() {
 }
 
 #[test]
-fn dispatch_changes_nothing() {
+fn dispatch_does_not_change_streams() {
     twins(&Bpc, &CodecKind::Bpc.train(&[]), &samples());
 }
 
 #[test]
 #[should_panic(expected = "assertion `left == right` failed")]
-fn codecs_that_differ_are_no_twins() {
+fn different_codecs_are_not_twins() {
     twins(&CodecKind::Bdi.train(&[]), &CodecKind::Fpc.train(&[]), &samples());
 }
 
 proptest! {
     #[test]
-    fn entries_come_back(sample in proptest::collection::vec(entries(), 0..6), entry in entries()) {
+    fn entries_round_trip(sample in proptest::collection::vec(entries(), 0..6), entry in entries()) {
         let (mut stream, mut packed) = (Stream::default(), Packed::default());
         for kind in CodecKind::ALL {
             let codec = kind.train(&sample);

@@ -1,4 +1,4 @@
-//! The examples of `docs/reference/format.md` are true.
+//! Checks the examples in `docs/reference/format.md`.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use buddy_codec::{
 
 const PAGE: &str = include_str!("../../../docs/reference/format.md");
 
-/// The blocks marked `example`, each line cut into its first word and the rest.
+/// Returns the blocks marked `example`, each line split into its first word and the rest.
 fn examples() -> impl Iterator<Item = Vec<(&'static str, &'static str)>> {
     blocks("```example\n")
 }
@@ -21,7 +21,7 @@ fn blocks(mark: &str) -> impl Iterator<Item = Vec<(&'static str, &'static str)>>
     })
 }
 
-/// Hex words; `*n` repeats one.
+/// Parses hex words; `*n` repeats one.
 fn words(text: &str) -> Vec<u32> {
     let word = |text| u32::from_str_radix(text, 16).expect("a hex word");
     text.split_whitespace()
@@ -32,7 +32,7 @@ fn words(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The bits of a `code` line as text: binary or hex fields, up to the first word of its explanation.
+/// Returns the bits of a `code` line as text: binary or hex fields, before the explanation.
 fn code(key: &str, text: &str) -> String {
     let mut bits = String::new();
     for field in text.split_whitespace() {
@@ -48,7 +48,7 @@ fn code(key: &str, text: &str) -> String {
     bits.repeat(count)
 }
 
-/// The hex bytes of a `part` line, before its explanation.
+/// Returns the hex bytes of a `part` line, before the explanation.
 fn part(text: &str) -> &str {
     text.split_whitespace().next().expect("a part has bytes")
 }
@@ -65,7 +65,7 @@ fn codec(fields: &HashMap<&str, &str>) -> Codec {
 }
 
 #[test]
-fn every_example_is_true() {
+fn every_codec_example_matches() {
     for example in examples() {
         let fields: HashMap<_, _> = example.iter().copied().collect();
         let (codec, text) = (codec(&fields), fields["words"]);
@@ -110,7 +110,7 @@ fn every_codec_has_an_example() {
 }
 
 #[test]
-fn every_frozen_buffer_is_true() {
+fn every_frozen_example_matches() {
     let mut shown = 0;
     for example in blocks("```frozen\n") {
         let fields: HashMap<_, _> = example.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! Streams and sizes that an independent implementation wrote down. One file for each version of the format.
+//! Golden streams and sizes from an independent implementation, one file per format version.
 
 use buddy_codec::{
     Bdi, Bpc, EntryCodec, Fpc,
@@ -18,7 +18,7 @@ struct Golden {
 }
 
 #[test]
-fn version_1_agrees_to_the_bit() {
+fn version_1_matches_bit_for_bit() {
     let golden: Vec<Golden> = serde_json::from_str(include_str!("data/golden-v1.json")).unwrap();
     assert_eq!(golden.len(), 400);
     for (i, golden) in golden.iter().enumerate() {

@@ -336,7 +336,7 @@ impl Source {
 
 /// Whether frozen buffers have a place for what the codec learns.
 fn freezes(kind: CodecKind) -> bool {
-    kind == CodecKind::Bf16 || !kind.learns()
+    kind == CodecKind::Bf16 || !kind.has_parameters()
 }
 
 /// The macro of the window that a bf16 codec has before it is trained.

@@ -132,7 +132,7 @@ impl Gpu {
     /// # Errors
     /// What the driver says.
     pub fn train(&self, on: &CudaStream, kind: CodecKind, span: DeviceSpan<'_>) -> Result<Codec, Error> {
-        if !kind.learns() {
+        if !kind.has_parameters() {
             return Ok(kind.train(&[]));
         }
         let entries = span.entries();

@@ -110,10 +110,11 @@ pub fn bench(
             add(bench.peers(&nvcomp, fill, bytes)?);
         }
     }
-    for (kind, _, fill) in pairs().filter(|(kind, ..)| kind.learns() && *kind != CodecKind::Bf16) {
+    for (kind, _, fill) in pairs().filter(|(kind, ..)| kind.has_parameters() && *kind != CodecKind::Bf16) {
         add(vec![bench.sizes(kind, fill)?]);
     }
-    for (kind, target, fill) in pairs().filter(|(kind, ..)| kind.learns() || *kind == CodecKind::Bpc) {
+    for (kind, target, fill) in pairs().filter(|(kind, ..)| kind.has_parameters() || *kind == CodecKind::Bpc)
+    {
         add(bench.gather(kind, target, fill)?);
     }
     if only.is_empty() {

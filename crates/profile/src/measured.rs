@@ -202,7 +202,7 @@ fn learned(run: &RunInfo) -> Result<BTreeMap<String, Vec<Codec>>, Error> {
 /// keeps what they learn for the whole run.
 pub(crate) fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) -> Vec<Codec> {
     let runs = (SAMPLE_RUNS / arrays.len()).max(FEWEST_RUNS);
-    let learns = tried.auto || tried.kinds.iter().any(|kind| kind.learns());
+    let learns = tried.auto || tried.kinds.iter().any(|kind| kind.has_parameters());
     let samples = |turn: u64, wanted: bool| -> Vec<Vec<Entry>> {
         let sample = |array: &&Array| if wanted { sample_runs(*array, runs, turn) } else { Vec::new() };
         arrays.iter().map(sample).collect()

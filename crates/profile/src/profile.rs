@@ -242,7 +242,7 @@ fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProf
             auto: allocation.codecs[allocation.auto].kind.name().to_owned(),
             overflowing: snapshots.clone().map(|snapshot| overflowing(codec, assigned, snapshot)).collect(),
             device_bytes: assigned.device_bytes_with(codec),
-            learned: codec.codec.as_ref().and_then(Codec::learned).unwrap_or_default(),
+            learned: codec.codec.as_ref().and_then(Codec::describe_parameters).unwrap_or_default(),
             pages,
             pages_codec: pages_codec.map(|kind| kind.name().to_owned()).unwrap_or_default(),
         }

@@ -175,6 +175,6 @@ mod tests {
         let codec = good.replace("bpc", "bcp") + "target = \"2x\"";
         assert!(read_targets(&codec).unwrap_err().to_string().contains("unknown codec 'bcp'"));
         let window = good.replace("bpc", "bf16") + "target = \"2x\"\nparameters = { window = \"w\" }";
-        assert!(read_targets(&window).unwrap_err().to_string().contains("no parameters of bf16"));
+        assert!(read_targets(&window).unwrap_err().to_string().contains("invalid parameters of bf16"));
     }
 }

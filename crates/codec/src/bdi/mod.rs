@@ -1,7 +1,8 @@
 //! Base-Delta-Immediate (`docs/reference/format.md`, "BDI").
 //!
-//! The entry is read as values of 8, 4 or 2 bytes. Each value is a small difference from one of two bases: zero,
-//! or the first value that is not small itself. A 4-bit tag names the form; the smallest form wins.
+//! The entry is read as values of 8, 4 or 2 bytes. Each value is a small difference from one of two
+//! bases: zero, or the first value that is not small itself. A 4-bit tag selects the form; the
+//! smallest is used.
 
 use buddy_core::{ENTRY_BYTES, Entry, ZERO_ENTRY, is_zero, words64};
 
@@ -15,7 +16,7 @@ const ZEROS: u64 = 0b0000;
 const REPEATED: u64 = 0b0001;
 const RAW: u64 = 0b1111;
 
-/// The forms with a base, the smallest first; of two with the same size, the lower tag first.
+/// Forms with a base, smallest first; at equal size, lower tag first.
 const FORMS: [Form; 6] = [
     Form { tag: 0b0010, value_bytes: 8, delta_bytes: 1 },
     Form { tag: 0b0101, value_bytes: 4, delta_bytes: 1 },
@@ -25,12 +26,12 @@ const FORMS: [Form; 6] = [
     Form { tag: 0b0111, value_bytes: 2, delta_bytes: 1 },
 ];
 
-/// Base-Delta-Immediate: one base of 2, 4 or 8 bytes and a short difference for each word of that width.
+/// Base-Delta-Immediate: a base of 2, 4 or 8 bytes and a short difference per word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bdi;
 
 impl BitCodec for Bdi {
-    fn longest(&self) -> u32 {
+    fn max_stream_bits(&self) -> u32 {
         4 + 128 * 8
     }
 
@@ -70,13 +71,13 @@ impl BitCodec for Bdi {
             }
             tag => match FORMS.iter().find(|form| form.tag == tag) {
                 Some(form) => form.read(reader),
-                None => Err(Error::Invalid { at: 0, what: "a tag that names no form" }),
+                None => Err(Error::Invalid { at: 0, what: "unknown tag" }),
             },
         }
     }
 }
 
-/// A form with a base: how wide its values are, and their differences.
+/// A form with a base: the widths of values and differences in bytes.
 struct Form {
     tag: u64,
     value_bytes: usize,
@@ -84,7 +85,7 @@ struct Form {
 }
 
 impl Form {
-    /// The entry's values as signed numbers.
+    /// Returns the entry's values as signed integers.
     fn values<'a>(&self, entry: &'a Entry) -> impl Iterator<Item = i64> + use<'a> {
         let bytes = self.value_bytes;
         entry.chunks_exact(bytes).map(move |chunk| {
@@ -94,17 +95,18 @@ impl Form {
         })
     }
 
-    /// Whether `value` fits a difference.
+    /// Returns whether `value` fits in a difference.
     fn is_small(&self, value: i64) -> bool {
         narrow(value, self.delta_bytes) == value
     }
 
-    /// `value - base`, which wraps at the width of a value.
+    /// Returns `value - base`, wrapping at the width of a value.
     fn difference(&self, value: i64, base: i64) -> i64 {
         narrow(value.wrapping_sub(base), self.value_bytes)
     }
 
-    /// The base if the form can hold the entry: the first value that is not small, 0 where all are.
+    /// Returns the base if the form can represent the entry: the first value that is not small, or
+    /// 0.
     fn base(&self, entry: &Entry) -> Option<i64> {
         let mut base = None;
         for value in self.values(entry).filter(|&value| !self.is_small(value)) {
@@ -144,13 +146,13 @@ impl Form {
     }
 }
 
-/// The low `bytes` bytes as a signed number.
+/// Sign-extends the low `bytes` bytes.
 fn narrow(value: i64, bytes: usize) -> i64 {
     let shift = 64 - 8 * bytes as u32;
     value << shift >> shift
 }
 
-/// Puts the low `bytes` bytes, the most significant first.
+/// Writes the low `bytes` bytes, most significant first.
 fn write_number(value: u64, bytes: usize, sink: &mut impl BitSink) {
     for &byte in &value.to_be_bytes()[8 - bytes..] {
         sink.put(byte.into(), 8);

@@ -19,7 +19,8 @@ fn one_repeated_value_takes_eight_bytes() {
     assert_eq!(stream_of(&Bdi, &entry), (68, hex("10123456789abcdef0")));
 }
 
-/// Pointers 8 bytes apart and a null among them: tag 2, the base, the mask `1011 1111 1111 1111`, 16 deltas.
+/// Pointers 8 bytes apart with one null: tag 2, the base, the mask `1011 1111 1111 1111`, 16
+/// deltas.
 #[test]
 fn pointers_and_a_null_share_the_two_bases() {
     let mut values: [u64; 16] = std::array::from_fn(|i| 0x7f00_1234_5600 + 8 * i as u64);
@@ -28,7 +29,8 @@ fn pointers_and_a_null_share_the_two_bases() {
     assert_eq!(stream_of(&Bdi, &entry_of(values.map(u64::to_le_bytes))), (212, expected));
 }
 
-/// The base is the first value that is no immediate, and differences wrap: -2^63 is 2^63 - 1 plus one.
+/// The base is the first value that is not an immediate. Differences wrap: -2^63 is 2^63 - 1 plus
+/// one.
 #[test]
 fn differences_wrap_at_the_width_of_a_value() {
     let mut values = [0u64; 16];
@@ -45,7 +47,7 @@ fn every_form_has_its_size() {
     });
     assert_eq!(sizes, [26, 40, 42, 72, 74, 74]);
     for (form, bytes) in FORMS.iter().zip(sizes) {
-        // Differences that need every byte they have, in a rhythm that no other width sees.
+        // Differences that use every byte, with a period that no other width matches.
         let base = 0x1111_1111_1111_1111_u64;
         let step = 0x2a << (8 * (form.delta_bytes - 1));
         let mut entry = ZERO_ENTRY;
@@ -58,14 +60,14 @@ fn every_form_has_its_size() {
 }
 
 #[test]
-fn what_no_form_holds_is_the_tag_and_the_bytes() {
+fn incompressible_entries_are_a_tag_and_the_bytes() {
     let entry: Entry = std::array::from_fn(|i| (i * i + 7 * i) as u8);
     let (bits, stream) = stream_of(&Bdi, &entry);
     assert_eq!((bits, &stream[..3]), (1028, &[0xf0, 0x00, 0x81][..]));
 }
 
 #[test]
-fn impossible_codes_are_refused() {
+fn invalid_codes_are_errors() {
     for tag in 8..15 {
         let error = Bdi.decode(&[tag << 4; 129], Layout::A);
         assert!(matches!(error, Err(Error::Invalid { at: 0, .. })), "tag {tag}");

@@ -1,7 +1,8 @@
-//! Instructions of the hot loops, counted by callgrind: the same on a busy machine as on an idle one.
+//! Instruction counts of the hot loops under callgrind, independent of machine load.
 //!
-//! `cargo run --release --bin instructions` needs valgrind. It fails where a loop takes more instructions for an entry than stand
-//! here, about a tenth more than it took when that was written. Callgrind knows no AVX-512, so these are the AVX2 loops.
+//! `cargo run --release --bin instructions` needs valgrind. It fails if a loop exceeds its limit,
+//! which is about 10% above the count when it was set. Callgrind does not support AVX-512, so these
+//! are the AVX2 loops.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +16,10 @@ use buddy_codec::{Codec, CodecKind, samples::samples};
 use buddy_core::{Entry, Layout, Nibble, SizeClass, ZERO_ENTRY};
 use rayon::prelude::*;
 
-/// Entries of a batch.
+/// Entries per batch.
 const ENTRIES: usize = 1024;
 
-/// A loop, its codec, and the most instructions that it may take for an entry.
+/// Loop, codec, and limit in instructions per entry.
 const LIMITS: [(&str, CodecKind, u64); 14] = [
     ("size", CodecKind::Bpc, 340),
     ("size", CodecKind::Bf16, 240),
@@ -37,31 +38,31 @@ const LIMITS: [(&str, CodecKind, u64); 14] = [
 ];
 
 fn main() -> ExitCode {
-    // Under valgrind, this program runs one of them.
+    // Under valgrind, the process runs a single loop.
     if let Some(number) = env::args().nth(1).and_then(|number| number.parse::<usize>().ok()) {
         let (name, kind, _) = LIMITS[number];
         black_box(counted(name, Batch::new(kind)));
         return ExitCode::SUCCESS;
     }
-    let lines: Vec<_> = (0..LIMITS.len()).into_par_iter().map(judge).collect();
+    let lines: Vec<_> = (0..LIMITS.len()).into_par_iter().map(check_limit).collect();
     lines.iter().for_each(|(line, _)| println!("{line}"));
     if lines.iter().all(|(_, good)| *good) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What a loop takes, and whether that is little enough.
-fn judge(number: usize) -> (String, bool) {
+/// Measures a loop; returns a report line and whether it is within its limit.
+fn check_limit(number: usize) -> (String, bool) {
     let (name, kind, limit) = LIMITS[number];
-    let (said, good) = match count(number) {
+    let (report, good) = match count(number) {
         Ok(all) => {
             let each = all as f64 / ENTRIES as f64;
-            (format!("{each:7.1} instructions for an entry, at most {limit}"), each <= limit as f64)
+            (format!("{each:7.1} instructions per entry, limit {limit}"), each <= limit as f64)
         }
         Err(why) => (why, false),
     };
-    (format!("{name:<6} {kind:<9} {said}{}", if good { "" } else { ": FAILED" }), good)
+    (format!("{name:<6} {kind:<9} {report}{}", if good { "" } else { ": FAILED" }), good)
 }
 
-/// The instructions of a loop.
+/// Returns the instruction count of a loop.
 fn count(number: usize) -> Result<u64, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let mut valgrind = Command::new("valgrind");
@@ -72,13 +73,13 @@ fn count(number: usize) -> Result<u64, String> {
     ]);
     let output = valgrind.arg(program).arg(number.to_string()).output();
     let output = output.map_err(|error| format!("valgrind: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let collected = said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
-    // A function that is not found by its name counts nothing.
-    collected.filter(|count| *count > 0 && output.status.success()).ok_or_else(|| said.trim().to_owned())
+    let report = String::from_utf8_lossy(&output.stderr);
+    let collected = report.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
+    // A count of zero means that the function was not found by name.
+    collected.filter(|count| *count > 0 && output.status.success()).ok_or_else(|| report.trim().to_owned())
 }
 
-/// A codec, entries, and what it makes of them.
+/// A codec with entries and their packed form.
 struct Batch {
     codec: Codec,
     entries: Vec<Entry>,
@@ -99,14 +100,14 @@ impl Batch {
     }
 }
 
-/// What callgrind counts.
+/// The function measured by callgrind.
 #[inline(never)]
 fn counted(name: &str, mut batch: Batch) -> Batch {
     let Batch { codec, entries, nibbles, slots, bits } = &mut batch;
     match name {
         "size" => codec.sizes(black_box(entries), bits),
         "encode" => codec.pack_all(black_box(entries), nibbles, slots),
-        _ => codec.unpack_all(black_box(nibbles), slots, entries).expect("it was packed"),
+        _ => codec.unpack_all(black_box(nibbles), slots, entries).expect("packed above"),
     }
     batch
 }

@@ -1,20 +1,19 @@
-//! Bit streams, zero-padded to a byte: the paper's codecs put the most significant bit first, our own formats the
-//! least significant one.
+//! Bit streams, zero-padded to a byte. The paper's codecs are MSB first, our own formats LSB first.
 
 use buddy_core::Layout;
 
 use crate::Error;
 
-/// Room for the longest stream of any codec: 32 words of FVC, each an 8-bit escape and 32 bits.
+/// Capacity for the longest stream of any codec: 32 words of FVC, each an 8-bit escape and 32 bits.
 pub const STREAM_BYTES: usize = 160;
 
-/// Bytes of zeros after a stream, so that any field is one access.
+/// Zero bytes after a stream, so that every field is a single access.
 const SLACK: usize = 16;
 
-/// One encoded entry: its bits, and the layout if its codec has several.
+/// One encoded entry: its bits, and the layout if the codec has several.
 #[derive(Debug, Clone)]
 pub struct Stream {
-    /// Some bytes more than a stream fills, so that a put is one access.
+    /// Longer than any stream, so that a write is a single access.
     bytes: [u8; STREAM_BYTES + SLACK],
     bits: usize,
     layout: Layout,
@@ -27,17 +26,17 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// Bits that were written, up to 8 times [`STREAM_BYTES`].
+    /// Returns the number of bits, up to 8 times [`STREAM_BYTES`].
     pub fn bits(&self) -> u32 {
         self.bits as u32
     }
 
-    /// The bytes that hold the bits; unused bits of the last one are zero.
+    /// Returns the bytes that hold the bits; unused bits of the last byte are zero.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.bits.div_ceil(8)]
     }
 
-    /// Copies the stream and zeros after it.
+    /// Copies the stream, followed by zeros.
     ///
     /// # Panics
     /// If `bytes` is longer than [`STREAM_BYTES`] or shorter than the stream.
@@ -47,12 +46,12 @@ impl Stream {
         bytes.copy_from_slice(&self.bytes[..bytes.len()]);
     }
 
-    /// Which layout the codec chose.
+    /// Returns the layout chosen by the codec.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Makes a stream of `bits` zeros, and gives its bytes to be filled.
+    /// Resets to a stream of `bits` zeros and returns its bytes.
     #[inline(always)]
     pub(crate) fn fill(&mut self, layout: Layout, bits: u32) -> &mut [u8] {
         self.clear();
@@ -60,7 +59,7 @@ impl Stream {
         &mut self.bytes[..bits.div_ceil(8) as usize]
     }
 
-    /// Empties the stream, so that writing begins at its first bit.
+    /// Resets to an empty stream.
     #[inline(always)]
     pub fn clear(&mut self) {
         let used = self.bits.div_ceil(8);
@@ -69,10 +68,10 @@ impl Stream {
     }
 }
 
-/// Takes bits: a stream that keeps them, or a counter that does not. An encoder written once against a sink has
-/// a size that equals its length.
+/// Destination of bits: a stream or a counter. An encoder generic over its sink has a size that
+/// equals its length.
 pub(crate) trait BitSink {
-    /// Takes the low `count` bits of `value`, the most significant first; `count` is at most 57.
+    /// Appends the low `count` bits of `value`, most significant first; `count` is at most 57.
     fn put(&mut self, value: u64, count: u32);
 }
 
@@ -81,35 +80,35 @@ impl BitSink for Stream {
     fn put(&mut self, value: u64, count: u32) {
         debug_assert!(count <= 57 && value >> count == 0, "{value:#x} has more than {count} bits");
         let (byte, used) = (self.bits / 8, (self.bits % 8) as u32);
-        let window = self.bytes[byte..].first_chunk_mut().expect("no stream is longer than its bound");
+        let window = self.bytes[byte..].first_chunk_mut().expect("a stream is within its bound");
         *window = (u64::from_be_bytes(*window) | (value << (64 - count)) >> used).to_be_bytes();
         self.bits += count as usize;
     }
 }
 
-/// Writes a stream through a register: 32 bits at a time reach memory. A put takes up to 33 bits.
+/// MSB-first writer that buffers bits in a register and stores 32 at a time. A put takes up to 33
+/// bits.
 pub(crate) struct BitWriter<'a> {
     stream: &'a mut Stream,
-    /// The bits that have not reached memory, from the top.
-    held: u64,
+    /// Buffered bits, from the top.
+    pending: u64,
     count: u32,
     byte: usize,
 }
 
 impl<'a> BitWriter<'a> {
-    /// Empties the stream and begins.
+    /// Clears the stream and starts writing.
     #[inline(always)]
     pub(crate) fn new(stream: &'a mut Stream) -> Self {
         stream.clear();
-        Self { stream, held: 0, count: 0, byte: 0 }
+        Self { stream, pending: 0, count: 0, byte: 0 }
     }
 
-    /// Writes what is held; the stream is whole then.
+    /// Stores the buffered bits and completes the stream.
     #[inline(always)]
     pub(crate) fn finish(self) {
-        let rest =
-            self.stream.bytes[self.byte..].first_chunk_mut().expect("no stream is longer than its bound");
-        *rest = ((self.held >> 32) as u32).to_be_bytes();
+        let rest = self.stream.bytes[self.byte..].first_chunk_mut().expect("a stream is within its bound");
+        *rest = ((self.pending >> 32) as u32).to_be_bytes();
         self.stream.bits = 8 * self.byte + self.count as usize;
     }
 }
@@ -118,38 +117,38 @@ impl BitSink for BitWriter<'_> {
     #[inline(always)]
     fn put(&mut self, value: u64, count: u32) {
         debug_assert!(count <= 33 && value >> count == 0, "{value:#x} has more than {count} bits");
-        self.held |= value << (64 - self.count - count);
+        self.pending |= value << (64 - self.count - count);
         self.count += count;
         if self.count >= 32 {
             let word =
-                self.stream.bytes[self.byte..].first_chunk_mut().expect("no stream is longer than its bound");
-            *word = ((self.held >> 32) as u32).to_be_bytes();
-            self.held <<= 32;
+                self.stream.bytes[self.byte..].first_chunk_mut().expect("a stream is within its bound");
+            *word = ((self.pending >> 32) as u32).to_be_bytes();
+            self.pending <<= 32;
             self.count -= 32;
             self.byte += 4;
         }
     }
 }
 
-/// Writes the least significant bit first, the order of our own formats, in which a field is a little-endian load,
-/// a shift and a mask. Through a register too: 32 bits at a time reach memory.
+/// LSB-first writer, the order of our own formats: a field is a little-endian load, a shift and a
+/// mask. Buffers bits in a register and stores 32 at a time.
 pub(crate) struct LsbWriter<'a> {
     stream: &'a mut Stream,
-    /// The bits that have not reached memory, from the bottom; fewer than 32 between puts.
-    held: u64,
+    /// Buffered bits, from the bottom; fewer than 32 between puts.
+    pending: u64,
     count: u32,
     byte: usize,
 }
 
 impl<'a> LsbWriter<'a> {
-    /// Empties the stream and begins.
+    /// Clears the stream and starts writing.
     #[inline(always)]
     pub(crate) fn new(stream: &'a mut Stream) -> Self {
         stream.clear();
-        Self { stream, held: 0, count: 0, byte: 0 }
+        Self { stream, pending: 0, count: 0, byte: 0 }
     }
 
-    /// Takes the low `count` bits of `value`, at most 64.
+    /// Appends the low `count` bits of `value`, at most 64.
     #[inline(always)]
     pub(crate) fn put(&mut self, value: u64, count: u32) {
         debug_assert!(count == 64 || value >> count == 0, "{value:#x} has more than {count} bits");
@@ -161,7 +160,7 @@ impl<'a> LsbWriter<'a> {
         }
     }
 
-    /// Takes fields of one width, as many at a time as 64 bits hold.
+    /// Appends fields of equal width, as many at a time as fit in 64 bits.
     #[inline(always)]
     pub(crate) fn put_all(&mut self, fields: &[u64], width: u32) {
         match width {
@@ -183,20 +182,20 @@ impl<'a> LsbWriter<'a> {
         rest.iter().for_each(|&field| self.put_short(field, width));
     }
 
-    /// Takes at most 32 bits.
+    /// Appends at most 32 bits.
     #[inline(always)]
     pub(crate) fn put_short(&mut self, value: u64, count: u32) {
-        self.held |= value << self.count;
+        self.pending |= value << self.count;
         self.count += count;
         if self.count >= 32 {
             self.flush();
-            self.held >>= 32;
+            self.pending >>= 32;
             self.count -= 32;
             self.byte += 4;
         }
     }
 
-    /// Writes what is held; the stream is whole then.
+    /// Stores the buffered bits and completes the stream.
     #[inline(always)]
     pub(crate) fn finish(mut self) {
         self.flush();
@@ -205,13 +204,12 @@ impl<'a> LsbWriter<'a> {
 
     #[inline(always)]
     fn flush(&mut self) {
-        let word =
-            self.stream.bytes[self.byte..].first_chunk_mut().expect("no stream is longer than its bound");
-        *word = (self.held as u32).to_le_bytes();
+        let word = self.stream.bytes[self.byte..].first_chunk_mut().expect("a stream is within its bound");
+        *word = (self.pending as u32).to_le_bytes();
     }
 }
 
-/// A sink that only counts: what an encoder writes into it is the size of its stream.
+/// A sink that only counts: the size of a stream without writing it.
 #[derive(Default)]
 pub(crate) struct BitCount(pub(crate) u32);
 
@@ -222,8 +220,8 @@ impl BitSink for BitCount {
     }
 }
 
-/// Reads what a [`Stream`] holds, most significant bit first. It keeps a copy with zeros after it, so that every
-/// look is one 64-bit access; bytes after the stream, such as the padding of a sector, do no harm.
+/// MSB-first reader. It copies the stream and appends zeros, so that every read is one 64-bit
+/// access. Bytes after the stream, such as sector padding, are ignored.
 pub(crate) struct BitReader {
     bytes: [u8; STREAM_BYTES + SLACK],
     bits: usize,
@@ -239,20 +237,20 @@ impl BitReader {
         Self { bytes, bits: stream.len() * 8, at: 0 }
     }
 
-    /// Where the next bit is.
+    /// Returns the position of the next bit.
     #[inline(always)]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// The next 57 bits and more, from the top; zeros after the end.
+    /// Returns at least the next 57 bits, from the top; zeros after the end.
     #[inline(always)]
     pub(crate) fn window(&self) -> u64 {
         let bytes = self.bytes[self.at / 8..].first_chunk().expect("at never passes the end");
         u64::from_be_bytes(*bytes) << (self.at % 8)
     }
 
-    /// Moves on by `count` bits.
+    /// Advances by `count` bits.
     #[inline(always)]
     pub(crate) fn skip(&mut self, count: u32) -> Result<(), Error> {
         let at = self.at + count as usize;
@@ -263,7 +261,7 @@ impl BitReader {
         Ok(())
     }
 
-    /// Takes `count` bits, 1 to 57.
+    /// Reads `count` bits, 1 to 57.
     #[inline(always)]
     pub(crate) fn take(&mut self, count: u32) -> Result<u64, Error> {
         debug_assert!((1..=57).contains(&count));
@@ -272,14 +270,14 @@ impl BitReader {
         Ok(value)
     }
 
-    /// Takes one bit, or says that the stream has ended.
+    /// Reads one bit.
     #[inline(always)]
     pub(crate) fn bit(&mut self) -> Result<bool, Error> {
         Ok(self.take(1)? == 1)
     }
 }
 
-/// Reads fields that were put least significant bit first.
+/// LSB-first reader.
 pub(crate) struct LsbReader(BitReader);
 
 impl LsbReader {
@@ -288,7 +286,7 @@ impl LsbReader {
         Self(BitReader::new(stream))
     }
 
-    /// Takes `count` bits, 1 to 64.
+    /// Reads `count` bits, 1 to 64.
     #[inline(always)]
     pub(crate) fn take(&mut self, count: u32) -> Result<u64, Error> {
         let at = self.0.at;
@@ -297,7 +295,7 @@ impl LsbReader {
         Ok((u128::from_le_bytes(*window) >> (at % 8)) as u64 & u64::MAX >> (64 - count))
     }
 
-    /// Takes fields of one width, as many at a time as 64 bits hold.
+    /// Reads fields of equal width, as many at a time as fit in 64 bits.
     #[inline(always)]
     pub(crate) fn take_all(&mut self, fields: &mut [u64], width: u32) -> Result<(), Error> {
         match width {
@@ -326,14 +324,14 @@ impl LsbReader {
         Ok(())
     }
 
-    /// The next 32 bits; zeros after the end.
+    /// Returns the next 32 bits; zeros after the end.
     #[inline(always)]
     pub(crate) fn peek(&self) -> u32 {
         let window = self.0.bytes[self.0.at / 8..].first_chunk().expect("at never passes the end");
         (u64::from_le_bytes(*window) >> (self.0.at % 8)) as u32
     }
 
-    /// Moves on by `count` bits.
+    /// Advances by `count` bits.
     #[inline(always)]
     pub(crate) fn skip(&mut self, count: u32) -> Result<(), Error> {
         self.0.skip(count)
@@ -346,13 +344,13 @@ impl LsbReader {
     }
 }
 
-/// Whether `word`, read as signed, fits `bits` bits.
+/// Returns whether `word`, read as signed, fits in `bits` bits.
 #[inline]
 pub(crate) fn fits_signed(word: u32, bits: u32) -> bool {
     sign_extend(u64::from(word) & ((1 << bits) - 1), bits) == word
 }
 
-/// The low `bits` bits as a signed number, in a 32-bit word.
+/// Sign-extends the low `bits` bits to 32 bits.
 #[inline]
 pub(crate) fn sign_extend(value: u64, bits: u32) -> u32 {
     let shift = 32 - bits;

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn bits_go_out_most_significant_first() {
+fn bits_are_written_most_significant_first() {
     let mut stream = Stream::default();
     stream.put(0b011, 3);
     stream.put(0b1_0000_0001, 9);
@@ -20,7 +20,7 @@ fn a_reader_stops_at_the_end() {
 
 proptest! {
     #[test]
-    fn what_is_put_is_taken(fields in proptest::collection::vec((any::<u64>(), 1u32..=57), 0..20)) {
+    fn fields_round_trip(fields in proptest::collection::vec((any::<u64>(), 1u32..=57), 0..20)) {
         let mut stream = Stream::default();
         for &(value, count) in &fields {
             stream.put(value & ((1 << count) - 1), count);
@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn fields_together_are_fields_one_by_one(
+    fn grouped_fields_equal_single_fields(
         fields in proptest::collection::vec(any::<u64>(), 0..19),
         width in 0u32..=64,
         before in 1u32..32,

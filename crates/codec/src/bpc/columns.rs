@@ -1,41 +1,40 @@
-//! What all 33 planes look like, without making them.
+//! Classification of all 33 bit-planes without transposing.
 //!
-//! A plane is a column of bits over the 31 differences. Whether a column is empty, full, has one bit or two
-//! neighbouring ones can be counted for 32 columns at once, in the 32 bits of a word: `any |= x` finds the
-//! columns that are not empty, `two |= any & x` those with a second bit, and so on. So the size of an entry
-//! takes some ten operations per difference and no transposition.
+//! A plane is a column of bits over the 31 differences. Word-wide operations classify 32 columns at
+//! once: `any |= x` finds the non-empty columns, `two |= any & x` those with a second bit, and so
+//! on. The size of an entry thus takes about ten operations per difference and no transposition.
 
 use buddy_core::{Entry, words32};
 
 use crate::simd;
 
-/// Differences in an entry.
+/// Differences per entry.
 const DELTAS: usize = 31;
 
-/// Properties of the 33 planes, a bit for each: bit j is about plane j.
+/// Properties of the 33 planes; bit j of each mask describes plane j.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Columns {
-    /// The first word, from which differences are counted.
+    /// The first word, base of the differences.
     pub(super) base: u32,
     /// `DBX` is not zero.
     pub(super) any: u64,
-    /// `DBX` is not zero, `DBP` is.
+    /// `DBX` is not zero but `DBP` is.
     pub(super) dbp_zero: u64,
     /// `DBX` is all ones.
     pub(super) ones: u64,
-    /// `DBX` has a single one.
+    /// `DBX` has exactly one bit set.
     pub(super) single: u64,
-    /// `DBX` has two ones, side by side.
+    /// `DBX` has exactly two bits set, and they are adjacent.
     pub(super) pair: u64,
 }
 
-/// The differences of an entry and what their planes are made of.
+/// Differences of an entry and the bits of their planes.
 pub(super) struct Deltas {
-    /// The first word, from which differences are counted.
+    /// The first word, base of the differences.
     pub(super) base: u32,
-    /// Bits 0 to 31 of each difference; the 32nd is zero.
+    /// Bits 0 to 31 of each difference; element 31 is zero.
     pub(super) low: [u32; 32],
-    /// The `DBX` planes 0 to 31, not yet turned on their side: word i holds their bits at difference i.
+    /// `DBX` planes 0 to 31 before transposition: word i holds their bits at difference i.
     pub(super) dbx: [u32; 32],
     /// Plane 32: bit i is set where difference i is negative.
     pub(super) signs: u32,
@@ -73,7 +72,7 @@ impl Columns {
         }
     }
 
-    /// Bits of the planes' codes, by the table of `docs/reference/format.md`.
+    /// Returns the code bits of all planes, by the table in `docs/reference/format.md`.
     #[inline(always)]
     pub(super) fn plane_bits(&self) -> u32 {
         let zero = !self.any & ((1 << 33) - 1);
@@ -90,7 +89,7 @@ impl Columns {
     }
 }
 
-/// The same for the one column of signs, plane 32.
+/// The same properties for plane 32, the signs.
 struct Top {
     any: u64,
     ones: u64,

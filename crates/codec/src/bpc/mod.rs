@@ -1,11 +1,12 @@
 //! Bit-Plane Compression, the paper's choice (`docs/reference/format.md`, "BPC").
 //!
-//! The 31 differences of neighbouring 32-bit words, as 33-bit numbers, are turned on their side into 33 planes;
-//! each plane is XORed with the one above it. Smooth data leaves planes of zeros, which cost almost nothing.
+//! The 31 differences of neighbouring 32-bit words, as 33-bit numbers, are transposed into 33
+//! bit-planes. Each plane is XORed with the one above it. Smooth data leaves zero planes, which
+//! cost almost nothing.
 //!
-//! `reference` follows the format page line by line; the codec here gives the same bits several times as fast:
-//! `columns` finds the kinds of all planes at once, so sizes need no planes, and encoding makes them by a
-//! vector transpose.
+//! `reference` follows the format page line by line; this codec produces the same bits several
+//! times as fast. `columns` classifies all planes at once, so sizes need no planes; encoding
+//! transposes with vector instructions.
 
 use buddy_core::{Entry, Layout};
 
@@ -95,7 +96,7 @@ fn write_planes(columns: &Columns, dbx: &[u32; PLANES], sink: &mut impl BitSink)
     }
 }
 
-/// Reads `DBP`, from plane 32 down. One window of the stream holds any code whole.
+/// Reads `DBP`, from plane 32 down. One window of the stream holds any code completely.
 #[inline(always)]
 fn read_planes(reader: &mut BitReader) -> Result<[u32; PLANES + 1], Error> {
     let mut dbp = [0; PLANES + 1];
@@ -130,7 +131,7 @@ fn read_planes(reader: &mut BitReader) -> Result<[u32; PLANES + 1], Error> {
     Ok(dbp)
 }
 
-/// Adds the differences up, modulo 2^32.
+/// Adds up the differences, modulo 2^32.
 #[inline(always)]
 fn rebuild(base: u32, deltas: &[u32; 32]) -> Entry {
     let mut entry = [0; 128];

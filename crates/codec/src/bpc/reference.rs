@@ -1,4 +1,4 @@
-//! BPC as `docs/reference/format.md` says it, line by line: the slow twin.
+//! Reference implementation of BPC, following `docs/reference/format.md` line by line.
 
 use buddy_core::{Entry, words32};
 
@@ -10,22 +10,22 @@ use crate::{
 
 /// Planes of a 33-bit difference.
 pub(super) const PLANES: usize = 33;
-/// A plane of ones: one bit for each of the 31 differences.
+/// A plane of ones: one bit per difference.
 pub(super) const ONES: u32 = 0x7fff_ffff;
-/// The longest stream: every plane in full.
+/// The longest stream: every plane uncompressed.
 pub(super) const MAX_BITS: u32 = 33 + 33 * 32;
 
-/// What the decoders say of an index that has no difference.
+/// Error for a bit index without a difference.
 pub(super) const BAD_INDEX: &str = "a bit index past the last difference";
-/// What they say of a run that is too long.
+/// Error for a run of zero planes that is too long.
 pub(super) const BAD_RUN: &str = "a run of zero planes past plane 0";
 
-/// The reference twin of [`Bpc`](super::Bpc).
+/// Reference implementation of [`Bpc`](super::Bpc).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference;
 
 impl BitCodec for Reference {
-    fn longest(&self) -> u32 {
+    fn max_stream_bits(&self) -> u32 {
         MAX_BITS
     }
 
@@ -42,7 +42,7 @@ impl BitCodec for Reference {
     }
 }
 
-/// `DBP[j]`, bit i of which is bit j of the i-th difference; `DBP[33]` is an empty plane above the top one.
+/// Returns `DBP[j]`, whose bit i is bit j of difference i; `DBP[33]` is zero.
 fn delta_planes(words: &[u32; 32]) -> [u32; PLANES + 1] {
     let mut planes = [0; PLANES + 1];
     for (i, pair) in words.windows(2).enumerate() {
@@ -54,7 +54,7 @@ fn delta_planes(words: &[u32; 32]) -> [u32; PLANES + 1] {
     planes
 }
 
-/// Bits that [`write_base`] writes.
+/// Returns the bits that [`write_base`] writes.
 #[inline(always)]
 pub(super) fn base_bits(base: u32) -> u32 {
     let mut count = BitCount::default();
@@ -149,7 +149,7 @@ fn read_planes(reader: &mut BitReader) -> Result<[u32; PLANES + 1], Error> {
     Ok(dbp)
 }
 
-/// Adds the differences up. Plane 32 holds only their signs, which sums modulo 2^32 do not need.
+/// Adds up the differences. Plane 32 holds only signs, which sums modulo 2^32 do not need.
 fn rebuild(base: u32, dbp: &[u32; PLANES + 1]) -> Entry {
     let mut entry = [0; 128];
     let mut word = base;

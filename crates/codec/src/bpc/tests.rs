@@ -25,23 +25,24 @@ fn a_ramp_is_one_plane_of_ones() {
     assert_eq!(encode(std::array::from_fn(|i| i as u32)), (15, vec![0b0000_1111, 0b1000_0000]));
 }
 
-/// One difference of -1, of +1 after it: the planes are all equal, so only the topmost XOR is not zero, at two
-/// neighbouring bits: bit i in all planes, bit i+1 in plane 0.
+/// One difference of -1, then one of +1. All planes are equal, so only the top XOR is not zero: bit
+/// i in all planes, bit i+1 in plane 0.
 #[test]
 fn signed_differences_reach_the_top_plane() {
     let mut words = [7; 32];
     words[9] = 6;
-    // Base 7 in 4 bits is -8..7: `001 0111`. Plane 32 = bit 8: `00011 01000`. A run of 31. Plane 0 adds bit 9.
+    // Base 7 in 4 bits is -8..7: `001 0111`. Plane 32 = bit 8: `00011 01000`. A run of 31. Plane 0
+    // adds bit 9.
     let (bits, _) = encode(words);
     assert_eq!(bits, 7 + 10 + 7 + 10);
 }
 
 #[test]
-fn impossible_codes_are_refused() {
+fn invalid_codes_are_errors() {
     // Base 0, then `00011` with index 31.
     let stream = [0b0000_0011, 0b1111_1000, 0, 0, 0];
     assert!(matches!(Bpc.decode(&stream, Layout::A), Err(Error::Invalid { at: 3, .. })));
-    // Base 0, then `001` and a run of 33 where 32 planes are left.
+    // Base 0, then `001` and a run of 33 with only 32 planes left.
     let stream = [0b0000_0101, 0b1111_1000];
     assert!(matches!(Bpc.decode(&stream, Layout::A), Err(Error::Invalid { at: 6, .. })));
     assert_eq!(Bpc.decode(&[0; 40], Layout::B), Err(Error::Layout(Layout::B)));

@@ -1,7 +1,7 @@
 //! C-Pack (`docs/reference/format.md`, "C-Pack").
 //!
-//! Each 32-bit word is compared with zero and with a small dictionary of words that came before it in the
-//! entry, from its most significant byte down. The dictionary is rebuilt by the decoder, so it costs nothing.
+//! Each 32-bit word is compared with zero and with a dictionary of earlier words in the entry, from
+//! the most significant byte down. The decoder rebuilds the dictionary, so it is not stored.
 
 use buddy_core::{Entry, words32};
 
@@ -11,15 +11,15 @@ use crate::{
     codec::BitCodec,
 };
 
-/// Words that the dictionary holds.
+/// Dictionary capacity in words.
 const SLOTS: usize = 16;
 
-/// C-Pack: words matched against a dictionary of those before them in the entry.
+/// C-Pack: words matched against a dictionary of earlier words in the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cpack;
 
 impl BitCodec for Cpack {
-    fn longest(&self) -> u32 {
+    fn max_stream_bits(&self) -> u32 {
         32 * (2 + 32)
     }
 
@@ -40,8 +40,7 @@ impl BitCodec for Cpack {
     }
 }
 
-/// The last words that were worth keeping. A new one takes the next slot, after the last slot the first again:
-/// once all are filled, that is where the oldest word is.
+/// Dictionary with FIFO replacement: a ring of the last pushed words.
 #[derive(Default)]
 struct Dictionary {
     words: [u32; SLOTS],
@@ -59,14 +58,14 @@ impl Dictionary {
         &self.words[..self.pushed.min(SLOTS)]
     }
 
-    /// The lowest slot whose word begins with the same `bytes` bytes, the most significant first.
+    /// Returns the lowest slot whose word has the same `bytes` most significant bytes.
     fn find(&self, word: u32, bytes: u32) -> Option<u64> {
         let tail = 32 - 8 * bytes;
         self.filled().iter().position(|&known| (known ^ word) >> tail == 0).map(|slot| slot as u64)
     }
 }
 
-/// Writes a word by the cheapest code that holds it.
+/// Writes a word with the cheapest matching code.
 fn write_word(word: u32, dictionary: &mut Dictionary, sink: &mut impl BitSink) {
     let literal = |bytes: u32| u64::from(word) & ((1 << (8 * bytes)) - 1);
     if word == 0 {
@@ -88,7 +87,7 @@ fn write_word(word: u32, dictionary: &mut Dictionary, sink: &mut impl BitSink) {
     dictionary.push(word);
 }
 
-/// Reads a word. The code, not the word, says whether the dictionary takes it.
+/// Reads a word. The code determines whether the word enters the dictionary.
 fn read_word(dictionary: &mut Dictionary, reader: &mut BitReader) -> Result<u32, Error> {
     let at = reader.at();
     let invalid = |what| Error::Invalid { at, what };
@@ -98,7 +97,7 @@ fn read_word(dictionary: &mut Dictionary, reader: &mut BitReader) -> Result<u32,
     };
     let mut known = || {
         let slot = reader.take(4)? as usize;
-        dictionary.filled().get(slot).copied().ok_or(invalid("a dictionary slot that is not filled"))
+        dictionary.filled().get(slot).copied().ok_or(invalid("dictionary slot is empty"))
     };
     match code {
         0b00 => Ok(0),
@@ -113,7 +112,7 @@ fn read_word(dictionary: &mut Dictionary, reader: &mut BitReader) -> Result<u32,
             let head = known()? & 0xffff_ff00;
             Ok(dictionary.push(head | reader.take(8)? as u32))
         }
-        _ => Err(invalid("a code that names no pattern")),
+        _ => Err(invalid("unknown pattern code")),
     }
 }
 

@@ -35,7 +35,7 @@ fn every_pattern_has_its_code() {
         0x0000_00bb, // zzzx
         0x1234_5699, // mmmm of slot 1
         0x1234_aacc, // mmmx of slot 2, though slots 0 and 1 begin with the same two bytes; into slot 3
-        0x0000_00bb, // zzzx again: it was not kept
+        0x0000_00bb, // zzzx again: it is not in the dictionary
     ]);
     let mut expected = Stream::default();
     expected.put(0b01, 2);
@@ -51,16 +51,16 @@ fn every_pattern_has_its_code() {
     assert_eq!(encode(words), (expected.bits(), expected.bytes().to_vec()));
 }
 
-/// After 16 words the seventeenth takes slot 0, where the oldest was.
+/// The seventeenth word replaces the oldest, in slot 0.
 #[test]
-fn the_oldest_word_makes_room() {
+fn the_oldest_word_is_replaced() {
     let word = |i: u32| (i + 1) << 16 | 0x0100;
     let mut words = [0; 32];
     for i in 0..17 {
         words[i as usize] = word(i);
     }
-    words[17] = word(0); // gone
-    words[18] = word(16); // in slot 0; `word(0)` has taken slot 1
+    words[17] = word(0); // replaced
+    words[18] = word(16); // in slot 0; `word(0)` is now in slot 1
     words[19] = word(2);
     let (bits, stream) = encode(words);
     assert_eq!(bits, 18 * 34 + 2 * 6 + 12 * 2);
@@ -73,9 +73,9 @@ fn the_oldest_word_makes_room() {
 }
 
 #[test]
-fn impossible_codes_are_refused() {
+fn invalid_codes_are_errors() {
     assert!(matches!(Cpack.decode(&[0b0011_1100; 136], Layout::A), Err(Error::Invalid { at: 2, .. })));
-    // `10` with slot 0 before any word was kept.
+    // `10` with slot 0 while the dictionary is empty.
     assert!(matches!(Cpack.decode(&[0b1000_0000; 136], Layout::A), Err(Error::Invalid { at: 0, .. })));
     assert_eq!(Cpack.decode(&[0; 40], Layout::B), Err(Error::Layout(Layout::B)));
 }

@@ -1,28 +1,29 @@
-//! What a codec learned as one block of 32-bit words: what the GPU's kernels read (`fields.cuh` has the other side).
+//! Codec parameters as one block of 32-bit words for the GPU kernels (see `fields.cuh`).
 //!
-//! The first [`FORMS_WORDS`] describe the forms, two words for each; then follows what is the codec's own.
+//! The first [`FORMS_WORDS`] describe the forms, two words each; the codec's own parameters follow.
 
 use super::{
     Prefix, Rank, Scaled, Stride, Table,
     code::LONGEST,
     forms::{ABSENT, Forms},
-    hash::Places,
-    rank::NO_PLACE,
+    hash::PerfectHash,
+    rank::ESCAPE,
 };
 use crate::Codec;
 
 /// Words that describe the forms.
 pub(super) const FORMS_WORDS: usize = 32;
-/// Words before a table's values: those of the forms, and eight about the table.
+/// Words before the values of a table: the forms, and eight words about the table.
 const TABLE_WORDS: usize = FORMS_WORDS + 8;
 
-/// Words of a code of lengths.
+/// Words of a length code.
 const CODE_WORDS: usize = 136;
-/// Set where a number and its code have more than 32 bits, and for a word that is not in a table.
+/// Marks a number that exceeds 32 bits with its code, and a word that is not in the table.
 const LONG: u32 = 32;
 
-/// What an encoder needs of a number of some length: its code, with the number's top bit where that would stand behind it; then the bits of
-/// the code, those of both that a word holds, the others, and all of them, a byte each.
+/// Returns the encoder's words for a number of `length` bits: the code, with the number's top bit
+/// behind it, then four bytes: bits of the code, bits that fit in a word, remaining bits, and total
+/// bits.
 fn put_words(code: u16, bits: u8, length: usize) -> [u32; 2] {
     let all = u32::from(bits) + length.saturating_sub(1) as u32;
     let top = if length > 0 { 1u32.unbounded_shl(all) } else { 0 };
@@ -33,9 +34,9 @@ fn put_words(code: u16, bits: u8, length: usize) -> [u32; 2] {
     ]
 }
 
-/// What a decoder needs of a number whose code has so many bits: by how many bits a word of the stream is shifted up, so that the number's
-/// are its highest; the bits of both that a word holds; by how many bits it is shifted back, or the code's bits if there are more; the
-/// length, and in the top bit whether that is anything.
+/// Returns the decoder's word for a number of `length` bits: left shift that aligns the number to
+/// the top, bits that fit in a word, right shift (or the code bits, if longer), and the length with
+/// a top bit for a nonzero number.
 fn take_word(length: u8, bits: u8) -> u32 {
     let (length, bits) = (u32::from(length), u32::from(bits));
     let (after, any) = (length.saturating_sub(1), u32::from(length > 0) << 31);
@@ -45,13 +46,13 @@ fn take_word(length: u8, bits: u8) -> u32 {
     }
 }
 
-/// The two halves of a number, the low one first.
+/// Splits a number into its low and high half.
 fn halves(number: u64) -> [u32; 2] {
     [number as u32, (number >> 32) as u32]
 }
 
 impl Codec {
-    /// What the codec learned of its allocation, as kernels read it; empty for codecs whose kernels need no such block.
+    /// Returns the parameters in the kernels' format; empty for codecs that need none.
     pub fn block(&self) -> Vec<u32> {
         match self {
             Self::Table32(codec) => codec.block(),
@@ -69,8 +70,9 @@ impl Codec {
 }
 
 impl<const N: usize> Forms<N> {
-    /// For each form its width, the width of its first fields, the bits of an exception's rest and how many exceptions it
-    /// has room for and one, a byte each; then the bits of the stream. A form that does not exist is zeros.
+    /// Packs for each form, one byte each: field width, width of the first fields, payload bits of
+    /// an exception, and maximum number of exceptions plus one. The second word is the stream
+    /// length in bits. Forms that do not exist are zeros.
     pub(super) fn block(&self) -> Vec<u32> {
         let words = self.shapes().flat_map(|shape| {
             shape.map_or([0; 2], |shape| {
@@ -85,7 +87,7 @@ impl<const N: usize> Forms<N> {
 }
 
 impl<const N: usize> Stride<N> {
-    /// Stride, order, shift, and how many fields are the first.
+    /// Appends stride, order, shift, and the number of first fields.
     fn block(&self) -> Vec<u32> {
         let (stride, order, shift) = self.shape();
         let own = [stride, order, shift, stride * order].map(u32::from);
@@ -94,7 +96,7 @@ impl<const N: usize> Stride<N> {
 }
 
 impl Scaled {
-    /// The divisor, the least count, and one divided by the divisor.
+    /// Appends the divisor, the minimum count, and the reciprocal of the divisor.
     fn block(&self) -> Vec<u32> {
         let (divisor, least) = self.unit();
         let inverse = 1.0 / f64::from_bits(divisor);
@@ -104,11 +106,11 @@ impl Scaled {
 }
 
 impl<const N: usize> Prefix<N> {
-    /// Stride, order and how many words are the first; then for each of the two codes [two words](put_words) for every length of a
-    /// number; then for each code [a word](take_word) for any next bits.
+    /// Appends stride, order and the number of first words; then per code [two words](put_words)
+    /// for every length, and [a word](take_word) for every lookahead.
     fn block(&self) -> Vec<u32> {
-        let (steps, codes) = self.parts();
-        let mut words = vec![steps.stride.into(), steps.order.into(), steps.firsts() as u32, 0];
+        let (predictor, codes) = self.parts();
+        let mut words = vec![predictor.stride.into(), predictor.order.into(), predictor.firsts() as u32, 0];
         for (index, code) in codes.iter().enumerate() {
             let each = code.code.codes().iter().enumerate();
             words.extend(each.flat_map(|(length, &(code, bits))| put_words(code, bits, length)));
@@ -123,12 +125,12 @@ impl<const N: usize> Prefix<N> {
 }
 
 impl<const N: usize> Table<N> {
-    /// How many values, the seed of the hash, the masks of buckets and slots and where in the block these begin; then
-    /// the values, the buckets, and for each slot its value and the place and length of that.
+    /// Appends the number of values, hash seed, bucket and slot masks and offsets; then the values,
+    /// the buckets, and per slot its value with its index and length.
     fn block(&self) -> Vec<u32> {
         let word = |value: u64| halves(value)[..2 * 16 / N].to_vec();
         let values: Vec<u32> = self.values().iter().flat_map(|&value| word(value)).collect();
-        let places = Places::new(self.values());
+        let places = PerfectHash::new(self.values());
         let buckets = TABLE_WORDS + values.len();
         let slots = (buckets + places.buckets().len()).next_multiple_of(4);
         let (bucket_mask, slot_mask) = (places.buckets().len() - 1, places.slots().len() - 1);
@@ -138,7 +140,7 @@ impl<const N: usize> Table<N> {
         words.resize(slots, 0);
         for &(value, number) in places.slots() {
             words.extend(word(value));
-            // Longer than any place where there is none.
+            // An empty slot has a length above that of any index.
             words.push(if number == ABSENT {
                 127 << 16
             } else {
@@ -151,20 +153,21 @@ impl<const N: usize> Table<N> {
 }
 
 impl<const N: usize> Rank<N> {
-    /// The table's block, whose seventh number about the table says where the code begins: [two words](put_words) for each length of a
-    /// place and for a word without one, with 255 bits in all where there is no code; then [a word](take_word) for any next bits.
+    /// Appends the table's block, whose seventh word is the offset of the code. The code has [two
+    /// words](put_words) for each index length and for the escape, with 255 total bits if unused,
+    /// and [a word](take_word) for every lookahead.
     fn block(&self) -> Vec<u32> {
         let (table, code, bits) = self.parts();
         let mut words = table.block();
         words.resize(words.len().next_multiple_of(2), 0);
         words[FORMS_WORDS + 6] = words.len() as u32;
         for (symbol, (&(code, length), &all)) in code.codes().iter().zip(bits).enumerate() {
-            let [first, second] = put_words(code, length, if symbol < NO_PLACE { symbol } else { 0 });
-            let long = if symbol < NO_PLACE { 0 } else { LONG };
+            let [first, second] = put_words(code, length, if symbol < ESCAPE { symbol } else { 0 });
+            let long = if symbol < ESCAPE { 0 } else { LONG };
             words.extend([first, second & 0x00ff_ffff | long | all.min(255) << 24]);
         }
         words.extend(code.symbols().iter().map(|&(symbol, bits)| {
-            if usize::from(symbol) < NO_PLACE { take_word(symbol, bits) } else { LONG | u32::from(bits) << 8 }
+            if usize::from(symbol) < ESCAPE { take_word(symbol, bits) } else { LONG | u32::from(bits) << 8 }
         }));
         words
     }

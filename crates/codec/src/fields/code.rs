@@ -1,35 +1,36 @@
-//! A prefix code of a few dozen symbols, as in Deflate: known by the lengths of its codes, none over [`LONGEST`] bits.
+//! Canonical prefix code of a few dozen symbols, as in Deflate: defined by its code lengths, at
+//! most [`LONGEST`] bits.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use crate::Error;
 
-/// The longest code, in bits.
+/// Maximum code length in bits.
 pub(super) const LONGEST: u32 = 10;
 
-/// A complete prefix code: any bits begin with one of its codes.
+/// A complete prefix code: every bit sequence begins with a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PrefixCode {
-    /// For each symbol its code, first bit lowest, and the bits of that.
+    /// Per symbol: its code, first bit lowest, and its length.
     codes: Vec<(u16, u8)>,
-    /// For any next bits the symbol of the code that they begin with, and the bits of that.
+    /// Decoding table by lookahead: the symbol and the length of its code.
     symbols: Vec<(u8, u8)>,
 }
 
 impl PrefixCode {
-    /// The code whose symbols have codes of these lengths: the shorter first, of equal ones the lower symbol.
+    /// Creates the canonical code with these lengths: shorter codes first, then lower symbols.
     ///
     /// # Errors
     /// [`Error::Parameters`] unless lengths are within 1 and [`LONGEST`] and the code is complete.
     pub(super) fn new(lengths: &[u8]) -> Result<Self, Error> {
-        if lengths.contains(&0) { Err(incomplete(lengths)) } else { Self::of_some(lengths) }
+        if lengths.contains(&0) { Err(incomplete(lengths)) } else { Self::sparse(lengths) }
     }
 
-    /// The same where symbols whose length is 0 have no code.
+    /// Creates a code in which symbols of length 0 are unused.
     ///
     /// # Errors
     /// [`Error::Parameters`] unless lengths are within [`LONGEST`] and the code is complete.
-    pub(super) fn of_some(lengths: &[u8]) -> Result<Self, Error> {
+    pub(super) fn sparse(lengths: &[u8]) -> Result<Self, Error> {
         let known = lengths.iter().all(|&length| u32::from(length) <= LONGEST);
         let coded = || lengths.iter().filter(|&&length| length > 0);
         let share = |&length: &u8| 1 << (LONGEST - u32::from(length));
@@ -42,7 +43,7 @@ impl PrefixCode {
         let mut next = 0u16;
         for symbol in order {
             let length = lengths[symbol];
-            // The first bit of a code is its highest, and lowest in a stream.
+            // The first bit of a code is its highest, and the lowest in a stream.
             let code = next.reverse_bits() >> (16 - LONGEST);
             codes[symbol] = (code, length);
             let alike = (usize::from(code)..symbols.len()).step_by(1 << length);
@@ -52,17 +53,17 @@ impl PrefixCode {
         Ok(Self { codes, symbols })
     }
 
-    /// What [`of_counts`](Self::of_counts) gives for the symbols that have a count, two at least; the others have no code.
-    pub(super) fn of_some_counts(counts: &[Option<u64>]) -> Self {
+    /// Creates a Huffman code for the symbols with a count, at least two; the others are unused.
+    pub(super) fn from_sparse_counts(counts: &[Option<u64>]) -> Self {
         let some: Vec<u64> = counts.iter().copied().flatten().collect();
-        let code = Self::of_counts(&some);
+        let code = Self::from_counts(&some);
         let mut lengths = code.codes.iter().map(|&(_, length)| length);
         let each = counts.iter().map(|count| count.and_then(|_| lengths.next()).unwrap_or(0));
-        Self::of_some(&each.collect::<Vec<u8>>()).expect("it is complete without them")
+        Self::sparse(&each.collect::<Vec<u8>>()).expect("complete without the unused symbols")
     }
 
-    /// The code with which symbols that come so often take the fewest bits, but for rare ones that would have longer codes.
-    pub(super) fn of_counts(counts: &[u64]) -> Self {
+    /// Creates the Huffman code of these counts, limited to [`LONGEST`] bits.
+    pub(super) fn from_counts(counts: &[u64]) -> Self {
         let total: u64 = counts.iter().sum();
         let floors = std::iter::successors(Some(1), |floor| Some(floor + floor / 4 + total / 4096 + 1));
         let mut lengths =
@@ -72,12 +73,12 @@ impl PrefixCode {
         Self::new(&lengths).expect("Huffman codes are complete")
     }
 
-    /// For each symbol its code, first bit lowest, and the bits of that.
+    /// Returns per symbol its code, first bit lowest, and its length.
     pub(super) fn codes(&self) -> &[(u16, u8)] {
         &self.codes
     }
 
-    /// For any [`LONGEST`] bits the symbol of the code that they begin with, and the bits of that.
+    /// Returns the decoding table: for any [`LONGEST`] bits the symbol and the length of its code.
     pub(super) fn symbols(&self) -> &[(u8, u8)] {
         &self.symbols
     }
@@ -87,7 +88,7 @@ fn incomplete(lengths: &[u8]) -> Error {
     Error::Parameters(format!("no complete prefix code: codes of {lengths:?} bits"))
 }
 
-/// The lengths of Huffman's code; two symbols at least.
+/// Returns the code lengths of a Huffman code of at least two symbols.
 fn huffman(weights: &[u64]) -> Vec<u8> {
     let mut open: BinaryHeap<Reverse<(u64, usize)>> =
         weights.iter().enumerate().map(|(node, &weight)| Reverse((weight, node))).collect();
@@ -99,7 +100,7 @@ fn huffman(weights: &[u64]) -> Vec<u8> {
         open.push(Reverse((left.0 + right.0, node)));
     }
     let mut depths = vec![0u8; above.len()];
-    // A node stands before the one above it.
+    // Nodes precede their parents.
     for node in (0..above.len() - 1).rev() {
         depths[node] = depths[above[node]] + 1;
     }
@@ -112,13 +113,16 @@ mod tests {
     use super::*;
 
     fn lengths(counts: &[u64]) -> Vec<u8> {
-        PrefixCode::of_counts(counts).codes().iter().map(|&(_, length)| length).collect()
+        PrefixCode::from_counts(counts).codes().iter().map(|&(_, length)| length).collect()
     }
 
     #[test]
     fn frequent_symbols_have_short_codes() {
         assert_eq!(lengths(&[8, 4, 2, 2]), [1, 2, 3, 3]);
-        assert_eq!(PrefixCode::of_counts(&[8, 4, 2, 2]).codes(), [(0, 1), (0b01, 2), (0b011, 3), (0b111, 3)]);
+        assert_eq!(
+            PrefixCode::from_counts(&[8, 4, 2, 2]).codes(),
+            [(0, 1), (0b01, 2), (0b011, 3), (0b111, 3)]
+        );
     }
 
     #[test]
@@ -131,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_are_not_complete_are_refused() {
+    fn incomplete_codes_are_refused() {
         for lengths in [&[1, 2][..], &[1, 1, 1], &[0, 1, 1], &[1, 11, 11], &[]] {
             let error = PrefixCode::new(lengths).unwrap_err().to_string();
             assert!(error.starts_with("no complete prefix code"), "{error}");
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn symbols_without_a_count_have_no_code() {
-        let code = PrefixCode::of_some_counts(&[Some(3), None, Some(1), Some(0), None]);
+        let code = PrefixCode::from_sparse_counts(&[Some(3), None, Some(1), Some(0), None]);
         let lengths: Vec<u8> = code.codes().iter().map(|&(_, length)| length).collect();
         assert_eq!(lengths, [1, 0, 2, 2, 0]);
         assert!(
@@ -148,12 +152,12 @@ mod tests {
                 .iter()
                 .all(|&(symbol, length)| [(0, 1), (2, 2), (3, 2)].contains(&(symbol, length)))
         );
-        assert!(PrefixCode::of_some(&[0, 1, 2]).is_err());
+        assert!(PrefixCode::sparse(&[0, 1, 2]).is_err());
     }
 
     #[test]
-    fn any_bits_begin_with_a_code() {
-        let code = PrefixCode::of_counts(&[100, 1, 50, 3, 3, 0]);
+    fn every_bit_sequence_begins_with_a_code() {
+        let code = PrefixCode::from_counts(&[100, 1, 50, 3, 3, 0]);
         for (bits, &(symbol, length)) in code.symbols().iter().enumerate() {
             assert_eq!((bits & ((1 << length) - 1)) as u16, code.codes()[usize::from(symbol)].0);
         }

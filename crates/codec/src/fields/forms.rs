@@ -1,8 +1,9 @@
-//! How numbers are packed: one of sixteen forms, each with fixed widths and room for a few exceptions.
+//! Packing of numbers into one of sixteen forms, each with fixed field widths and a few exceptions.
 //!
-//! A form fills a size class: 8, 32, 64 or 96 bytes. The widths of its fields follow from what the codec learned, never
-//! from the entry, so the four bits that name the form say where every field begins. A number that does not fit
-//! its field is an exception: its place and the rest of it stand at the end. The last form is the entry as it is.
+//! A form fills a size class: 8, 32, 64 or 96 bytes. Field widths follow from the codec's
+//! parameters, never from the entry, so the 4-bit form number locates every field. A number too
+//! large for its field is an exception: its position and the remaining bits are stored at the end.
+//! The last form is the raw entry.
 
 use buddy_core::Entry;
 
@@ -13,12 +14,12 @@ use crate::{
     simd::count_above,
 };
 
-/// Bits that name the form.
+/// Bits of the form number.
 const NAME_BITS: u32 = 4;
-/// The form of an entry that no other form holds: its 1024 bits.
+/// The form of an entry that fits no other: its 1024 bits.
 const RAW: usize = 15;
-/// For each form the bits of its class, and how many exceptions it has room for.
-const ROOM: [(u32, usize); RAW] = [
+/// Per form: stream bits and maximum number of exceptions.
+const FORM_LIMITS: [(u32, usize); RAW] = [
     (64, 0),
     (256, 0),
     (256, 1),
@@ -35,49 +36,49 @@ const ROOM: [(u32, usize); RAW] = [
     (768, 4),
     (768, 6),
 ];
-/// The forms of each class.
+/// Form numbers by class.
 const CLASSES: [std::ops::Range<usize>; 4] = [0..1, 1..5, 5..10, 10..15];
 
-/// Which of the three numbers of sectors a form has; the first form counts as one.
+/// Returns the sector index of a form: 0 for one sector (and for form 0), 2 for three.
 pub(super) const fn sectors(form: usize) -> usize {
-    ROOM[form].0.div_ceil(256) as usize
+    FORM_LIMITS[form].0.div_ceil(256) as usize
 }
 
-/// The number of a word that has none, where the rest of an exception is its word: larger than any field holds.
+/// The number of a word that is not in the table; exceeds every field.
 pub(super) const ABSENT: u64 = u64::MAX;
 
-/// The most exceptions that any form has room for.
-pub(super) const MOST_EXCEPTIONS: u32 = 6;
+/// Largest number of exceptions in any form.
+pub(super) const MAX_EXCEPTIONS: u32 = 6;
 
-/// The longest stream: the entry as it is.
+/// The longest stream: a raw entry.
 pub(super) const MAX_BITS: u32 = NAME_BITS + 1024;
 
-/// What stands in an exception beside its place.
+/// Payload of an exception, besides its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
-    /// The bits of the number above its field.
+pub(super) enum Payload {
+    /// The number's bits above its field.
     High,
-    /// The entry's word, whatever the number.
+    /// The entry's word.
     Word,
 }
 
-/// The widths of one form.
+/// Field widths of one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Form<const N: usize> {
     widths: [u8; N],
-    /// How many fields are the first, which have widths of their own.
+    /// Number of leading fields with widths of their own.
     firsts: usize,
-    /// The largest number of each field.
+    /// Largest number that fits in each field.
     largest: [u64; N],
-    /// How many exceptions.
+    /// Maximum number of exceptions.
     exceptions: usize,
-    /// Bits of what stands in each beside its place.
+    /// Payload bits of an exception.
     rest_bits: u32,
     /// Bits of the whole stream.
     bits: u32,
 }
 
-/// A form as kernels take it: at most the first fields have another width.
+/// A form as the kernels see it: only the leading fields may have another width.
 pub(super) struct Shape {
     pub(super) width: u8,
     pub(super) first: u8,
@@ -90,17 +91,17 @@ pub(super) struct Shape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Forms<const N: usize> {
     forms: [Option<Form<N>>; RAW],
-    rest: Rest,
+    rest: Payload,
 }
 
-/// What a stream holds: the entry itself, or numbers and the words that replace some of them.
-#[allow(clippy::large_enum_variant)] // either lives for one entry, on the stack
+/// Decoded contents of a stream: the raw entry, or numbers and the words that replace some of them.
+#[allow(clippy::large_enum_variant)] // short-lived, on the stack
 pub(super) enum Content<const N: usize> {
     Raw(Entry),
     Numbers([u64; N], Words),
 }
 
-/// Words and their places, as many as the count says.
+/// Replacement words and their positions; the first `count` are valid.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Words {
     count: usize,
@@ -108,7 +109,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Puts the words into their places.
+    /// Writes the words to their positions.
     #[inline(always)]
     pub(super) fn replace<const N: usize>(&self, words: &mut [u64; N]) {
         for &(place, word) in &self.words[..self.count] {
@@ -118,13 +119,13 @@ impl Words {
 }
 
 impl<const N: usize> Form<N> {
-    /// How many numbers are too large for their fields.
+    /// Returns how many numbers exceed their fields.
     #[inline(always)]
     fn above(&self, numbers: &[u64; N]) -> u32 {
         count_above(numbers, &self.largest)
     }
 
-    /// The fields, those of one width together: the first, those with its fellows' width, and all others.
+    /// Splits the fields by width: the first, the other leading ones, and the rest.
     #[inline(always)]
     fn parts<'a>(&self, fields: &'a [u64; N]) -> [(&'a [u64], u32); 3] {
         let (first, fields) = fields.split_at(self.firsts.min(1));
@@ -136,7 +137,7 @@ impl<const N: usize> Form<N> {
         ]
     }
 
-    /// The same, to be filled.
+    /// Mutable version of [`Self::parts`].
     #[inline(always)]
     fn parts_mut<'a>(&self, fields: &'a mut [u64; N]) -> [(&'a mut [u64], u32); 3] {
         let (first, fields) = fields.split_at_mut(self.firsts.min(1));
@@ -150,16 +151,17 @@ impl<const N: usize> Form<N> {
 }
 
 impl<const N: usize> Forms<N> {
-    /// The forms of a codec whose first fields have widths that are `fixed` for a form of so many sectors. All others are
-    /// equal, and as wide as fits the class, `most` at most; a form that does not fit without any is none.
-    pub(super) fn new(rest: Rest, most: u32, fixed: impl Fn(usize) -> Vec<u8>) -> Self {
+    /// Creates the forms of a codec. `fixed` gives the widths of the leading fields by sector
+    /// index. The rest share the largest width that fits the class, at most `most`. A form without
+    /// room for its fields does not exist.
+    pub(super) fn new(rest: Payload, most: u32, fixed: impl Fn(usize) -> Vec<u8>) -> Self {
         let form = |index: usize| {
-            let (room, exceptions) = ROOM[index];
+            let (room, exceptions) = FORM_LIMITS[index];
             let fixed = fixed(sectors(index));
             let fixed_bits: u32 = fixed.iter().map(|&width| u32::from(width)).sum();
             let narrowest = fixed.iter().copied().map(u32::from).min().unwrap_or(u32::MAX);
             let rest_bits =
-                |width: u32| words::bits(N) - if rest == Rest::High { width.min(narrowest) } else { 0 };
+                |width: u32| words::bits(N) - if rest == Payload::High { width.min(narrowest) } else { 0 };
             let bits = |width: u32| {
                 let fields = fixed_bits + (N - fixed.len()) as u32 * width;
                 NAME_BITS + fields + exceptions as u32 * (N.ilog2() + rest_bits(width))
@@ -179,7 +181,7 @@ impl<const N: usize> Forms<N> {
         Self { forms: std::array::from_fn(form), rest }
     }
 
-    /// The forms, or nothing for those that do not exist.
+    /// Returns the forms; `None` for those that do not exist.
     pub(super) fn shapes(&self) -> impl Iterator<Item = Option<Shape>> {
         self.forms.iter().map(|form| {
             form.as_ref().map(|form| Shape {
@@ -192,22 +194,22 @@ impl<const N: usize> Forms<N> {
         })
     }
 
-    /// The first form that holds some numbers, and which one it is; exceptions are those too large for their fields, as
-    /// many as `above` counts.
+    /// Returns the first form that fits and its number. `above` counts the exceptions of a form.
     #[inline(always)]
     fn choose(&self, above: impl Fn(&Form<N>) -> u32) -> Option<(usize, &Form<N>)> {
         for class in &CLASSES {
-            // The first form of a class has its widest fields: what is too much for it is too much for all of them.
+            // The first form of a class has the widest fields: if its exceptions exceed every form,
+            // skip the class.
             let Some(widest) = &self.forms[class.start] else { continue };
             let too_large = above(widest);
             if too_large == 0 {
                 return Some((class.start, widest));
             }
-            if too_large > ROOM[class.end - 1].1 as u32 {
+            if too_large > FORM_LIMITS[class.end - 1].1 as u32 {
                 continue;
             }
             for (index, form) in (class.start..class.end).zip(&self.forms[class.start..class.end]).skip(1) {
-                // Narrower fields hold no more: what has fewer exceptions need not be counted.
+                // Narrower fields never have fewer exceptions.
                 if let Some(form) = form
                     && too_large <= form.exceptions as u32
                     && above(form) <= form.exceptions as u32
@@ -219,19 +221,21 @@ impl<const N: usize> Forms<N> {
         None
     }
 
-    /// Bits of the stream of these numbers.
+    /// Returns the stream size in bits of these numbers.
     #[inline(always)]
     pub(super) fn size(&self, numbers: &[u64; N]) -> u32 {
         self.choose(|form| form.above(numbers)).map_or(MAX_BITS, |(_, form)| form.bits)
     }
 
-    /// The same where all fields of a form are equal, and `above` counts the numbers above the largest that they hold.
+    /// Returns the stream size if all fields of a form are equal; `above` counts the numbers over a
+    /// limit.
     #[inline(always)]
     pub(super) fn size_by(&self, above: impl Fn(u64) -> u32) -> u32 {
         self.choose(|form| above(form.largest[0])).map_or(MAX_BITS, |(_, form)| form.bits)
     }
 
-    /// Writes numbers that stand for the words of `entry` if that takes no more than `limit` bits, and says whether it does.
+    /// Writes the numbers of `entry` if the stream takes at most `limit` bits; returns whether it
+    /// does.
     #[inline(always)]
     pub(super) fn write(&self, entry: &Entry, numbers: &[u64; N], limit: u32, stream: &mut Stream) -> bool {
         let found = self.choose(|form| form.above(numbers));
@@ -259,7 +263,7 @@ impl<const N: usize> Forms<N> {
         let mut fields = *numbers;
         if form.exceptions > 0 {
             for (field, &largest) in fields.iter_mut().zip(&form.largest) {
-                let absent = self.rest == Rest::Word && *field == ABSENT;
+                let absent = self.rest == Payload::Word && *field == ABSENT;
                 *field = if absent { 0 } else { *field & largest };
             }
         }
@@ -285,12 +289,12 @@ impl<const N: usize> Forms<N> {
         }
         let words: [u64; N] = words::split(entry);
         for _ in 0..form.exceptions {
-            // The last one again where there are fewer: it says the same twice.
+            // Unused exceptions repeat the last one.
             let place = over.trailing_zeros() as usize % N;
             over = if over.count_ones() > 1 { over & (over - 1) } else { over };
             let rest = match self.rest {
-                Rest::High => numbers[place].unbounded_shr(form.widths[place].into()),
-                Rest::Word => words[place],
+                Payload::High => numbers[place].unbounded_shr(form.widths[place].into()),
+                Payload::Word => words[place],
             };
             writer.put(place as u64, N.ilog2());
             if form.rest_bits > 0 {
@@ -299,7 +303,7 @@ impl<const N: usize> Forms<N> {
         }
     }
 
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads a stream written by [`write`](Self::write).
     #[inline(always)]
     pub(super) fn read(&self, stream: &[u8]) -> Result<Content<N>, Error> {
         let mut reader = LsbReader::new(stream);
@@ -312,7 +316,7 @@ impl<const N: usize> Forms<N> {
             return Ok(Content::Raw(words::join(&words)));
         }
         let form = self.forms[index].as_ref();
-        let form = form.ok_or(Error::Invalid { at: 0, what: "a form that this codec does not have" })?;
+        let form = form.ok_or(Error::Invalid { at: 0, what: "the codec has no such form" })?;
         reader.need(form.bits as usize)?;
         let mut numbers = [0; N];
         for (fields, width) in form.parts_mut(&mut numbers) {
@@ -323,12 +327,12 @@ impl<const N: usize> Forms<N> {
             let place = reader.take(N.ilog2())? as usize;
             let rest = if form.rest_bits == 0 { 0 } else { reader.take(form.rest_bits)? };
             match self.rest {
-                Rest::High => {
+                Payload::High => {
                     let width = u32::from(form.widths[place]);
                     let low = if width == 0 { 0 } else { numbers[place] & u64::MAX >> (64 - width) };
                     numbers[place] = (low | rest.unbounded_shl(width)) & words::mask(N);
                 }
-                Rest::Word => {
+                Payload::Word => {
                     replaced.words[replaced.count] = (place as u8, rest);
                     replaced.count += 1;
                 }

@@ -1,33 +1,33 @@
-//! Where a value stands in a table, for a GPU: a perfect hash, two loads and no loop for each value (a core has its own, in
-//! `index.rs`).
+//! Perfect hash from value to table index for the GPU: two loads and no loop per value. (The CPU
+//! uses `index.rs`.)
 //!
-//! A value's hash names a bucket; the bucket's number, mixed into the hash, names a slot that no other value of the
-//! table has. The numbers are found when the table is made, the largest buckets first.
+//! The hash selects a bucket; the bucket's displacement, mixed into the hash, selects a slot unique
+//! to the value. Displacements are found at construction, largest buckets first (CHD).
 
 use super::forms::ABSENT;
 
-/// The places of all values of a table.
+/// Perfect hash of all values of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct PerfectHash {
     seed: u32,
-    /// For each bucket, what makes the slots of its values differ from those of all others.
+    /// Displacement per bucket.
     buckets: Vec<u32>,
-    /// Values and their numbers; [`ABSENT`] in a slot that has none.
+    /// Values and their indices; [`ABSENT`] in an empty slot.
     slots: Vec<(u64, u64)>,
 }
 
-/// Tries of a bucket before all begins again with another seed.
-const MOST_TRIES: u32 = 1 << 16;
+/// Displacements tried per bucket before restarting with another seed.
+const MAX_TRIES: u32 = 1 << 16;
 
-impl Places {
-    /// Where each of the values stands; all must differ, and be 65536 at most.
+impl PerfectHash {
+    /// Builds the hash of distinct values, at most 65536.
     pub(super) fn new(values: &[u64]) -> Self {
         let slots = (2 * values.len()).next_power_of_two().max(64);
         let seeds = (0..).map(|round: u32| round.wrapping_mul(0x9e37_79b9) | 1);
         seeds
             .filter_map(|seed| Self::with_seed(values, seed, slots))
             .next()
-            .expect("some seed parts all values")
+            .expect("some seed gives a perfect hash")
     }
 
     pub(super) fn seed(&self) -> u32 {
@@ -38,7 +38,7 @@ impl Places {
         &self.buckets
     }
 
-    /// The values, each in its slot, with its number.
+    /// Returns the values in slot order, with their indices.
     pub(super) fn slots(&self) -> &[(u64, u64)] {
         &self.slots
     }
@@ -55,7 +55,7 @@ impl Places {
         let mut taken = vec![false; slots];
         for bucket in order {
             let hashes: Vec<u32> = buckets[bucket].iter().map(|&index| found.hash(values[index])).collect();
-            let mixed = (0..MOST_TRIES).find(|&mix| found.parts(&hashes, mix, &mut taken))?;
+            let mixed = (0..MAX_TRIES).find(|&mix| found.claim(&hashes, mix, &mut taken))?;
             found.buckets[bucket] = mixed;
             for (&index, &hash) in buckets[bucket].iter().zip(&hashes) {
                 let slot = found.slot(hash, mixed);
@@ -65,8 +65,8 @@ impl Places {
         Some(found)
     }
 
-    /// Takes the slots of these hashes if all are free.
-    fn parts(&self, hashes: &[u32], mix: u32, taken: &mut [bool]) -> bool {
+    /// Claims the slots of these hashes if all are free.
+    fn claim(&self, hashes: &[u32], mix: u32, taken: &mut [bool]) -> bool {
         for (count, &hash) in hashes.iter().enumerate() {
             let slot = self.slot(hash, mix);
             if taken[slot] {

@@ -1,43 +1,43 @@
-//! Where a value stands in a table, for a core: a perfect hash whose slots are as wide as the values.
+//! Perfect hash from value to table index for the CPU, with slots as wide as the values.
 //!
-//! A value is turned into its hash, which can be undone. The hash's top bits name a bucket; the bucket's number turns its
-//! low bits into the place of a slot that no other value of the table has. The slot need not hold the low bits, as its place
-//! says what they were: the value's number stands there. A slot without a value has a number that is too large.
+//! An invertible hash maps a value to a word. Its top bits select a bucket, whose displacement maps
+//! the low bits to a slot unique to the value. The slot position implies the low bits, so the slot
+//! stores the table index in their place. Empty slots hold an index that is out of range.
 
 use buddy_core::Entry;
 
-use super::forms::{ABSENT, Forms, MAX_BITS, MOST_EXCEPTIONS};
+use super::forms::{ABSENT, Forms, MAX_BITS, MAX_EXCEPTIONS};
 use crate::simd::{
     Choice, Lengths, Lookup, PADDING, Word, count_above, look_up, look_up_and_choose, look_up_and_sum,
 };
 
-/// The numbers of all values of a table, `W` wide.
+/// Index of a table's values of type `W`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Index<W> {
     multiplier: u64,
-    /// For each bucket, what parts the slots of its values from those of all others.
+    /// Displacement per bucket.
     buckets: Vec<u16>,
-    /// What is left of a value's hash, and its number.
+    /// High hash bits of a value with its table index in place of the low bits.
     slots: Vec<W>,
 }
 
-/// A value while its slot is looked for.
+/// A value whose slot is not yet assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Homeless {
+struct Pending {
     bucket: usize,
     low: usize,
-    /// What its slot will hold.
+    /// Contents of its future slot.
     held: u64,
 }
 
-/// Multipliers that are tried before there are twice as many buckets, and how often that is done. Values that chance could have put there are
-/// parted by one of the first few; values with a pattern of their own may need more buckets, which know more bits of a hash.
+/// Multipliers tried before doubling the buckets, and maximum number of doublings. Random values
+/// succeed within a few tries; patterned values may need more buckets, which use more hash bits.
 const TRIES: u32 = 8;
 const DOUBLINGS: u32 = 4;
 
 impl<W: Word> Index<W> {
-    /// The numbers of values, each its place among them; all must differ, and be 32768 at most. None if no multiplier that is tried parts
-    /// them: whoever chose the values must not make this take for ever.
+    /// Builds the index of distinct values, at most 32768. Returns `None` if the bounded search
+    /// fails, as it may for adversarial values.
     pub(super) fn new(values: &[W]) -> Option<Self> {
         let slots = (2 * values.len()).next_power_of_two().max(64);
         (0..TRIES * (DOUBLINGS + 1)).find_map(|turn| {
@@ -51,12 +51,12 @@ impl<W: Word> Index<W> {
         let homeless = |(number, value): (usize, &W)| {
             let hash: u64 = value.hash(multiplier).into();
             let bucket = (hash >> (W::BITS - buckets.ilog2())) as usize;
-            Homeless { bucket, low: hash as usize & low, held: hash & !(low as u64) | number as u64 }
+            Pending { bucket, low: hash as usize & low, held: hash & !(low as u64) | number as u64 }
         };
-        let mut homeless: Vec<Homeless> = values.iter().enumerate().map(homeless).collect();
+        let mut homeless: Vec<Pending> = values.iter().enumerate().map(homeless).collect();
         homeless.sort_unstable();
-        let mut groups: Vec<&[Homeless]> = homeless.chunk_by(|a, b| a.bucket == b.bucket).collect();
-        // What is equal in both is parted by no number of a bucket.
+        let mut groups: Vec<&[Pending]> = homeless.chunk_by(|a, b| a.bucket == b.bucket).collect();
+        // Equal low bits in one bucket cannot be separated by a displacement.
         if groups.iter().any(|group| group.windows(2).any(|pair| pair[0].low == pair[1].low)) {
             return None;
         }
@@ -68,7 +68,7 @@ impl<W: Word> Index<W> {
             numbers[group[0].bucket] = turn as u16;
             group.iter().for_each(|one| held[one.low ^ turn] = Some(one.held));
         }
-        // The most that the numbers of values have bits for, and one more.
+        // Half the slots: one more than the largest index that its bits can hold.
         let slot = |held: Option<u64>| W::of(held.unwrap_or(slots as u64 / 2));
         Some(Self { multiplier, buckets: numbers, slots: held.into_iter().map(slot).collect() })
     }
@@ -78,26 +78,27 @@ impl<W: Word> Index<W> {
         Lookup { multiplier: self.multiplier, buckets: &self.buckets, slots: &self.slots }
     }
 
-    /// Above all numbers of values, and what their bits can hold: what is found for other words is not below it.
+    /// Returns the bound on valid indices: lookups of absent words give at least this.
     #[inline(always)]
     pub(super) fn absent(&self) -> u64 {
         self.slots.len() as u64 / 2
     }
 
-    /// What the numbers that are found take in all.
+    /// Returns the total code bits of an entry's indices.
     #[inline(always)]
     pub(super) fn sum<const N: usize>(&self, entry: &Entry, lengths: &Lengths) -> u32 {
         look_up_and_sum::<W, N>(entry, &self.table(), lengths)
     }
 
-    /// Bits of the stream of an entry.
+    /// Returns the stream size in bits of an entry.
     #[inline(always)]
     pub(super) fn size<const N: usize>(&self, entry: &Entry, forms: &Forms<N>) -> u32 {
         let first = FirstForm { forms, absent: self.absent() };
         look_up_and_choose::<W, N>(entry, &self.table(), &first)
     }
 
-    /// The numbers of an entry's words, or [`ABSENT`]; none if its stream has [`MAX_BITS`] and that is more than the limit.
+    /// Returns the indices of an entry's words, or [`ABSENT`]; `None` if the stream exceeds `limit`
+    /// for certain.
     #[inline(always)]
     pub(super) fn numbers<const N: usize>(&self, entry: &Entry, limit: u32) -> Option<[u64; N]> {
         let (found, absent) = (look_up::<W, N>(entry, &self.table()), self.absent());
@@ -106,12 +107,12 @@ impl<W: Word> Index<W> {
             let number: u64 = found[i].into();
             numbers[i] = if number < absent { number } else { ABSENT };
         }
-        let too_many = limit < MAX_BITS && count_above(&numbers, &[absent; N]) > MOST_EXCEPTIONS;
+        let too_many = limit < MAX_BITS && count_above(&numbers, &[absent; N]) > MAX_EXCEPTIONS;
         (!too_many).then_some(numbers)
     }
 }
 
-/// The first form that holds what was found.
+/// Selects the first form that fits the indices found.
 struct FirstForm<'a, const N: usize> {
     forms: &'a Forms<N>,
     absent: u64,
@@ -120,7 +121,7 @@ struct FirstForm<'a, const N: usize> {
 impl<const N: usize> Choice for FirstForm<'_, N> {
     #[inline(always)]
     fn choose(&self, from: impl Fn(u64) -> u32) -> u32 {
-        if from(self.absent) > MOST_EXCEPTIONS {
+        if from(self.absent) > MAX_EXCEPTIONS {
             return MAX_BITS;
         }
         self.forms.size_by(|largest| from(largest + 1))
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
     use crate::samples::{Noise, fill};
 
-    /// Every value has its number; words that differ from one by a bit, and noise, have none.
+    /// Every value has its index; values with a flipped bit, and noise, have none.
     fn numbered<W: Word, const N: usize>(values: &[u64]) {
         let index = Index::new(&values.iter().map(|&value| W::of(value)).collect::<Vec<W>>()).unwrap();
         let find = |word: u64| {
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn all_values_have_their_numbers_and_nothing_else_has() {
+    fn only_the_values_have_indices() {
         for len in [1, 2, 63, 64, 65, 1000, 4096] {
             numbered::<u32, 32>(&(0..len).map(|i| i * 64).collect::<Vec<u64>>());
             numbered::<u32, 32>(&(0..len).map(|i| (i as f32).to_bits().into()).collect::<Vec<u64>>());
@@ -162,9 +163,9 @@ mod tests {
         numbered::<u64, 16>(&(0..32768).map(|i| (i as f64 / 8.0).to_bits()).collect::<Vec<u64>>());
     }
 
-    /// Equal values are parted by nothing: the search ends without an index.
+    /// Equal values cannot be separated: the search ends without an index.
     #[test]
-    fn the_search_for_an_index_ends() {
+    fn the_search_for_an_index_terminates() {
         assert!(Index::<u32>::new(&[7; 2000]).is_none());
         assert!(Index::<u64>::new(&[7, 8, 7]).is_none());
     }

@@ -1,20 +1,21 @@
-//! Codecs that turn an entry's words into small numbers, and pack those in fields (`docs/reference/format.md`, "fields").
+//! Codecs that map an entry's words to small numbers and bit-pack them (`docs/reference/format.md`,
+//! "fields").
 //!
-//! Each learns of its allocation how words become small: as places in a table of frequent values ([`Table`]), as
-//! differences at a stride ([`Stride`]), as counts of a unit ([`Scaled`]). The packing is the same for these: widths are
-//! fixed for each [form](forms), so that a decoder knows from four bits where every field lies, and a few numbers that
-//! are too large for their fields go to the end. [`Prefix`] packs differences, and [`Rank`]
-//! places in a table, otherwise: a code says how long each is.
+//! Each is trained per allocation: [`Table`] uses indices into a dictionary of frequent values,
+//! [`Stride`] residuals of a stride predictor, [`Scaled`] integer multiples of a unit. These share
+//! the packing: field widths are fixed per [form](forms), so four bits locate every field, and a
+//! few numbers too large for their fields are exceptions at the end. [`Prefix`] and [`Rank`] pack
+//! residuals and dictionary indices with prefix codes of their lengths instead.
 
 mod block;
 mod code;
 mod forms;
 mod hash;
 mod index;
+mod predictor;
 mod prefix;
 mod rank;
 mod scaled;
-mod steps;
 mod stride;
 mod table;
 mod values;

@@ -1,7 +1,8 @@
-//! Numbers of any length, each behind a prefix code of its length (`docs/reference/format.md`, "prefix32, prefix64").
+//! Residuals with a prefix code of their bit length (`docs/reference/format.md`, "prefix32,
+//! prefix64").
 //!
-//! Where the numbers of an entry differ in length, fields of one width waste what the longest needs. Here a number of n bits
-//! takes n - 1, its top bit being known, and a code that is short for lengths that are frequent in the allocation.
+//! Suits entries whose residuals differ in length. A number of n bits takes n - 1 bits, since its
+//! top bit is implied, after a code of n that is short for lengths frequent in the allocation.
 
 use std::fmt;
 
@@ -10,70 +11,70 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     code::{LONGEST, PrefixCode},
-    steps::{self, Steps},
+    predictor::{self, Predictor},
     words,
 };
 use crate::{
     EntryCodec, Error, Stream,
     bits::{LsbReader, LsbWriter},
-    codec::only_a,
+    codec::require_layout_a,
     simd::{Lengths, sum_of_lengths},
 };
 
-/// Bits of an entry as it is: a one and its words.
+/// Bits of a raw entry: a one bit and the words.
 const RAW_BITS: u32 = 1 + 1024;
-/// Entries of a sample that strides are tried on.
-const FEW: usize = 256;
-/// Lengths of numbers: nothing up to 64 bits.
+/// Sample entries used to search strides.
+const SEARCH_ENTRIES: usize = 256;
+/// Number of lengths: 0 to 64 bits.
 const LENGTHS: usize = 65;
 
-/// Prefix codes of the lengths of words or of their differences, `N` of which make an entry: 32 or 16.
+/// Prefix codes of the lengths of words or residuals; `N` words per entry, 32 or 16.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Learned", into = "Learned")]
+#[serde(try_from = "Parameters", into = "Parameters")]
 pub struct Prefix<const N: usize> {
-    /// A stride of 0 for words as they are.
-    steps: Steps,
+    /// A stride of 0 codes the words themselves.
+    predictor: Predictor,
     first: LengthCode,
     rest: LengthCode,
-    /// What numbers take, for vectors.
+    /// Code bits by length, for the vector code.
     lengths: Lengths,
 }
 
-/// A code of lengths, and what a number of each length takes in all.
+/// A code of lengths, and the total bits of a number of each length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LengthCode {
     pub(super) code: PrefixCode,
     pub(super) bits: [u8; LENGTHS],
 }
 
-/// What the codec learns of its allocation: of each code the lengths, one hex digit for each length of a number.
+/// Serialized parameters: per code the lengths, one hex digit for each number length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Learned {
+struct Parameters {
     stride: u8,
     order: u8,
     first: String,
     rest: String,
 }
 
-impl<const N: usize> From<Prefix<N>> for Learned {
+impl<const N: usize> From<Prefix<N>> for Parameters {
     fn from(codec: Prefix<N>) -> Self {
-        let Steps { stride, order, .. } = codec.steps;
+        let Predictor { stride, order, .. } = codec.predictor;
         Self { stride, order, first: codec.first.text(), rest: codec.rest.text() }
     }
 }
 
-impl<const N: usize> TryFrom<Learned> for Prefix<N> {
+impl<const N: usize> TryFrom<Parameters> for Prefix<N> {
     type Error = Error;
 
-    fn try_from(Learned { stride, order, first, rest }: Learned) -> Result<Self, Error> {
+    fn try_from(Parameters { stride, order, first, rest }: Parameters) -> Result<Self, Error> {
         let far = usize::from(stride) * usize::from(order);
         if !(1..=2).contains(&order) || far > N / 2 {
             let what = format!("no prefix codec of {} bits: stride {stride}, order {order}", words::bits(N));
             return Err(Error::Parameters(what));
         }
         let code = |text: &str| LengthCode::parse(text, words::bits(N) as usize + 1);
-        Ok(Self::new(Steps { stride, order, shift: 0 }, code(&first)?, code(&rest)?))
+        Ok(Self::new(Predictor { stride, order, shift: 0 }, code(&first)?, code(&rest)?))
     }
 }
 
@@ -103,7 +104,7 @@ impl LengthCode {
         let (code, bits) = self.code.codes()[length];
         writer.put_short(code.into(), bits.into());
         if length > 1 {
-            // The top bit of the number is known.
+            // The top bit of the number is implied.
             writer.put(number ^ 1 << (length - 1), length as u32 - 1);
         }
     }
@@ -119,71 +120,75 @@ impl LengthCode {
     }
 }
 
-/// Bits of a number.
+/// Returns the bit length of a number.
 #[inline(always)]
 fn length(number: u64) -> usize {
     (64 - number.leading_zeros()) as usize
 }
 
 impl<const N: usize> Prefix<N> {
-    fn new(steps: Steps, first: LengthCode, rest: LengthCode) -> Self {
+    fn new(predictor: Predictor, first: LengthCode, rest: LengthCode) -> Self {
         let bits =
             [&rest, &first].map(|code| code.bits[..=1024 / N].iter().map(|&bits| bits.into()).collect());
-        let lengths =
-            Lengths::new::<N>(steps.stride.into(), steps.order.into(), bits.each_ref().map(Vec::as_slice));
-        Self { steps, first, rest, lengths }
+        let lengths = Lengths::new::<N>(
+            predictor.stride.into(),
+            predictor.order.into(),
+            bits.each_ref().map(Vec::as_slice),
+        );
+        Self { predictor, first, rest, lengths }
     }
 
-    /// Finds the stride and the order for which the entries of a sample take the fewest bytes, then bits, of equal ones the
-    /// first: words as they are, differences at every stride up to half of an entry, then differences of differences up to a
-    /// quarter. Codes are those of the sample's lengths.
+    /// Finds the stride and order with the fewest bytes, then bits, over a sample; ties go to the
+    /// first. Tries the words themselves, first differences at strides up to half an entry, then
+    /// second differences up to a quarter. The codes are those of the sample's lengths.
     pub fn train(sample: &[Entry]) -> Self {
-        let step = sample.len().div_ceil(FEW).max(1);
+        let step = sample.len().div_ceil(SEARCH_ENTRIES).max(1);
         let few: Vec<Entry> = sample.iter().step_by(step).filter(|entry| !is_zero(entry)).copied().collect();
         let shapes = [(0, 1)].into_iter().chain((1..=N / 2).map(|stride| (stride, 1)));
         let shapes = shapes.chain((1..=N / 4).map(|stride| (stride, 2)));
         let judged = shapes.map(|(stride, order)| {
-            let steps = Steps { stride: stride as u8, order, shift: 0 };
-            let codec = Self::with_steps(steps, &few);
+            let predictor = Predictor { stride: stride as u8, order, shift: 0 };
+            let codec = Self::with_predictor(predictor, &few);
             let sizes = few.iter().map(|entry| codec.size_bits(entry));
             let cost = sizes.map(|bits| (SizeClass::from_bits(bits).bytes() as u64, u64::from(bits)));
-            (cost.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)), steps)
+            (cost.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)), predictor)
         });
-        let (_, steps) = judged.min_by_key(|(cost, _)| *cost).expect("there are shapes");
-        Self::with_steps(steps, sample)
+        let (_, predictor) = judged.min_by_key(|(cost, _)| *cost).expect("at least one predictor");
+        Self::with_predictor(predictor, sample)
     }
 
-    /// The codec of one shape with the codes of a sample's lengths.
-    fn with_steps(steps: Steps, sample: &[Entry]) -> Self {
+    /// Creates the codec of one predictor with codes from a sample's lengths.
+    fn with_predictor(predictor: Predictor, sample: &[Entry]) -> Self {
         let count = words::bits(N) as usize + 1;
         let (mut first, mut rest) = (vec![0; count], vec![0; count]);
         for entry in sample.iter().filter(|entry| !is_zero(entry)) {
-            let numbers: [u64; N] = numbers(steps, entry);
-            let (firsts, others) = numbers.split_at(steps.firsts());
+            let numbers: [u64; N] = numbers(predictor, entry);
+            let (firsts, others) = numbers.split_at(predictor.firsts());
             firsts.iter().skip(1).for_each(|&number| first[length(number)] += 1);
             others.iter().for_each(|&number| rest[length(number)] += 1);
         }
-        let code = |counts: &[u64]| LengthCode::new(PrefixCode::of_counts(counts));
-        Self::new(steps, code(&first), code(&rest))
+        let code = |counts: &[u64]| LengthCode::new(PrefixCode::from_counts(counts));
+        Self::new(predictor, code(&first), code(&rest))
     }
 
-    /// The stride, the order, and the two codes.
-    pub(super) fn parts(&self) -> (Steps, [&LengthCode; 2]) {
-        (self.steps, [&self.first, &self.rest])
+    /// Returns the predictor and the two codes.
+    pub(super) fn parts(&self) -> (Predictor, [&LengthCode; 2]) {
+        (self.predictor, [&self.first, &self.rest])
     }
 
-    /// Bits of the coded form.
+    /// Returns the bits of the coded form.
     #[inline(always)]
     fn coded_bits(&self, entry: &Entry) -> u32 {
-        let whole = if self.steps.stride > 0 { words::bits(N) } else { 0 };
+        let whole = if self.predictor.stride > 0 { words::bits(N) } else { 0 };
         1 + whole + sum_of_lengths::<N>(entry, &self.lengths).unwrap_or_else(|| self.sum_one_by_one(entry))
     }
 
-    /// The same without vectors: a look-up for each number. Not inlined: beside the others the compiler would prepare for it.
+    /// Scalar version of the same sum. Not inlined, so that the compiler does not hoist its set-up
+    /// into the vector path.
     #[inline(never)]
     fn sum_one_by_one(&self, entry: &Entry) -> u32 {
-        let numbers: [u64; N] = numbers(self.steps, entry);
-        let firsts = self.steps.firsts();
+        let numbers: [u64; N] = numbers(self.predictor, entry);
+        let firsts = self.predictor.firsts();
         let mut bits = 0;
         for &number in &numbers[firsts.min(1)..firsts] {
             bits += u32::from(self.first.bits[length(number)]);
@@ -195,17 +200,17 @@ impl<const N: usize> Prefix<N> {
     }
 }
 
-/// The numbers of an entry: its words, or the differences of its words but for the first.
+/// Returns the residuals of an entry except the first word, or its words at stride 0.
 #[inline(always)]
-fn numbers<const N: usize>(steps: Steps, entry: &Entry) -> [u64; N] {
-    if steps.stride == 0 { words::split(entry) } else { steps::numbers(steps, entry) }
+fn numbers<const N: usize>(predictor: Predictor, entry: &Entry) -> [u64; N] {
+    if predictor.stride == 0 { words::split(entry) } else { predictor::residuals(predictor, entry) }
 }
 
 impl<const N: usize> fmt::Display for Prefix<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.steps {
-            Steps { stride: 0, .. } => f.write_str("lengths of words"),
-            steps => steps.describe::<N>(f),
+        match self.predictor {
+            Predictor { stride: 0, .. } => f.write_str("lengths of words"),
+            predictor => predictor.describe::<N>(f),
         }
     }
 }
@@ -233,8 +238,8 @@ impl<const N: usize> EntryCodec for Prefix<N> {
             words::split::<16>(entry).iter().for_each(|&word| writer.put(word, 64));
             return writer.finish();
         }
-        let numbers: [u64; N] = numbers(self.steps, entry);
-        let (firsts, others) = numbers.split_at(self.steps.firsts());
+        let numbers: [u64; N] = numbers(self.predictor, entry);
+        let (firsts, others) = numbers.split_at(self.predictor.firsts());
         if let Some((&whole, firsts)) = firsts.split_first() {
             writer.put(whole, words::bits(N));
             firsts.iter().for_each(|&number| self.first.put(&mut writer, number));
@@ -245,7 +250,7 @@ impl<const N: usize> EntryCodec for Prefix<N> {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        only_a(layout)?;
+        require_layout_a(layout)?;
         let mut reader = LsbReader::new(stream);
         if reader.take(1)? == 1 {
             let mut words = [0; 16];
@@ -255,7 +260,7 @@ impl<const N: usize> EntryCodec for Prefix<N> {
             return Ok(words::join(&words));
         }
         let mut numbers = [0; N];
-        let (firsts, others) = numbers.split_at_mut(self.steps.firsts());
+        let (firsts, others) = numbers.split_at_mut(self.predictor.firsts());
         if let Some((whole, firsts)) = firsts.split_first_mut() {
             *whole = reader.take(words::bits(N))?;
             for number in firsts {
@@ -265,7 +270,11 @@ impl<const N: usize> EntryCodec for Prefix<N> {
         for number in others {
             *number = self.rest.take(&mut reader)?;
         }
-        Ok(words::join(&if self.steps.stride == 0 { numbers } else { steps::restored(self.steps, &numbers) }))
+        Ok(words::join(&if self.predictor.stride == 0 {
+            numbers
+        } else {
+            predictor::reconstruct(self.predictor, &numbers)
+        }))
     }
 }
 
@@ -276,7 +285,7 @@ mod tests {
 
     #[test]
     fn columns_of_a_matrix_take_a_quarter() {
-        // Rows of 27 columns: three neighbours, then a far step.
+        // Rows of 27 columns: three neighbours, then a large step.
         let column = |i: u32| 5000 + i / 27 + i % 3 + i % 27 / 3 * 310;
         let columns = |at: u32| (0..32).map(|i| column(32 * at + i).to_le_bytes()).collect::<Vec<_>>();
         let sample: Vec<Entry> = (0..500).map(|at| testing::entry_of(columns(at))).collect();
@@ -284,7 +293,8 @@ mod tests {
         assert!(sample.iter().all(|entry| codec.size_bits(entry) <= 256), "{codec}");
     }
 
-    /// Records of a double, an integer and a float, and of 40 bytes of six fields: the period is found, and three sectors hold nearly all.
+    /// Records of a double, an integer and a float, and of 40 bytes in six fields: the period is
+    /// found, and three sectors hold nearly all.
     #[test]
     fn the_period_of_mixed_records_is_found() {
         let mut noise = crate::samples::Noise(7);
@@ -313,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_find_what_single_numbers_do() {
+    fn vector_and_scalar_sums_are_equal() {
         let samples = testing::samples();
         for codec in [Prefix::<32>::train(&samples), Prefix::<32>::train(&samples[..40])] {
             let sum =
@@ -326,14 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_make_no_codec_are_refused() {
+    fn invalid_parameters_are_refused() {
         let (first, rest) = (format!("11{}", "a".repeat(31)), "6".repeat(33));
         for (stride, order, what) in [(17, 1, "stride 17"), (9, 2, "stride 9"), (1, 3, "order 3")] {
-            let learned = Learned { stride, order, first: first.clone(), rest: rest.clone() };
+            let learned = Parameters { stride, order, first: first.clone(), rest: rest.clone() };
             assert!(Prefix::<32>::try_from(learned).unwrap_err().to_string().contains(what));
         }
         for (code, what) in [(&first, "no complete prefix code"), (&"6".repeat(64), "33 hex digits")] {
-            let learned = Learned { stride: 1, order: 1, first: code.clone(), rest: code.clone() };
+            let learned = Parameters { stride: 1, order: 1, first: code.clone(), rest: code.clone() };
             assert!(Prefix::<32>::try_from(learned).unwrap_err().to_string().contains(what), "{code}");
         }
     }

@@ -1,7 +1,8 @@
-//! Words as their places in a table of frequent values, each behind a prefix code of its length (`docs/reference/format.md`, "rank32, rank64").
+//! Dictionary indices with a prefix code of their bit length (`docs/reference/format.md`, "rank32,
+//! rank64").
 //!
-//! Fields of one width give all values the same bits. Here frequent ones, which stand first, take fewer; and 256 values that are
-//! equally frequent take eight bits each and nothing else, so that 32 of them fill a sector.
+//! Values are sorted by frequency, so frequent ones have short indices and codes. 256 equally
+//! frequent values take exactly eight bits each, so that 32 of them fill a sector.
 
 use std::fmt;
 
@@ -21,55 +22,55 @@ use crate::{
     simd::Lengths,
 };
 
-/// The longest stream that is stored as one: a longer one is the entry as it is, in layout B.
+/// The longest coded stream; a longer one is stored as the raw entry, in layout B.
 const CODED_BITS: u32 = 768;
 const RAW_BITS: u32 = 8 * ENTRY_BYTES as u32;
-/// Lengths of places, and the word that has none.
+/// Index lengths 0 to 15, and the escape.
 const SYMBOLS: usize = 17;
-pub(super) const NO_PLACE: usize = 16;
-/// What a symbol without a code takes: more than a stream holds.
-const NEVER: u32 = 1024;
+pub(super) const ESCAPE: usize = 16;
+/// Bits of a symbol without a code: more than a stream holds.
+const NO_CODE_BITS: u32 = 1024;
 
-/// Prefix codes of places in a table of words, `N` of which make an entry: 32 or 16.
+/// Prefix codes of dictionary indices; `N` words per entry, 32 or 16.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Learned", into = "Learned")]
+#[serde(try_from = "Parameters", into = "Parameters")]
 pub struct Rank<const N: usize> {
     table: Table<N>,
     code: PrefixCode,
-    /// What each symbol takes in all.
+    /// Total bits of each symbol.
     bits: [u32; SYMBOLS],
-    /// The same by what is found in the table, for vectors.
+    /// Total bits by lookup result, for the vector code.
     lengths: Box<Lengths>,
 }
 
-/// What the codec learns of its allocation: the values as a table has them, and how many bits the code of each length has, one hex
-/// digit each, 0 where there is none; the last is that of a word that is not in the table.
+/// Serialized parameters: the values as in a table, and the code length of each index length and of
+/// the escape, one hex digit each, 0 if unused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Learned {
+struct Parameters {
     values: String,
     code: String,
 }
 
-impl<const N: usize> From<Rank<N>> for Learned {
+impl<const N: usize> From<Rank<N>> for Parameters {
     fn from(codec: Rank<N>) -> Self {
         let code = codec.code.codes().iter().map(|&(_, bits)| format!("{bits:x}")).collect();
         Self { values: codec.table.text(), code }
     }
 }
 
-impl<const N: usize> TryFrom<Learned> for Rank<N> {
+impl<const N: usize> TryFrom<Parameters> for Rank<N> {
     type Error = Error;
 
-    fn try_from(Learned { values, code }: Learned) -> Result<Self, Error> {
+    fn try_from(Parameters { values, code }: Parameters) -> Result<Self, Error> {
         let digits: Option<Vec<u8>> = code.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
         let wrong = || Error::Parameters(format!("a code of places has {SYMBOLS} hex digits, not '{code}'"));
         let bits = digits.filter(|digits| digits.len() == SYMBOLS).ok_or_else(wrong)?;
-        Ok(Self::of(Table::parse(&values)?, PrefixCode::of_some(&bits)?))
+        Ok(Self::of(Table::parse(&values)?, PrefixCode::sparse(&bits)?))
     }
 }
 
-/// Bits of a place.
+/// Returns the bit length of an index.
 #[inline(always)]
 fn length(place: u64) -> usize {
     (64 - place.leading_zeros()) as usize
@@ -77,22 +78,22 @@ fn length(place: u64) -> usize {
 
 impl<const N: usize> Rank<N> {
     fn of(table: Table<N>, code: PrefixCode) -> Self {
-        let mut bits = [NEVER; SYMBOLS];
+        let mut bits = [NO_CODE_BITS; SYMBOLS];
         for (symbol, (bits, &(_, code))) in bits.iter_mut().zip(code.codes()).enumerate() {
-            let after = if symbol == NO_PLACE { words::bits(N) } else { symbol.saturating_sub(1) as u32 };
-            *bits = if code == 0 { NEVER } else { u32::from(code) + after };
+            let after = if symbol == ESCAPE { words::bits(N) } else { symbol.saturating_sub(1) as u32 };
+            *bits = if code == 0 { NO_CODE_BITS } else { u32::from(code) + after };
         }
         let longest = table.longest();
-        let taken = |length: usize| bits[if length <= longest { length } else { NO_PLACE }] as u16;
+        let taken = |length: usize| bits[if length <= longest { length } else { ESCAPE }] as u16;
         let found: Vec<u16> = (0..=words::bits(N) as usize).map(taken).collect();
         Self { lengths: Box::new(Lengths::new::<N>(0, 1, [&found, &found])), table, code, bits }
     }
 
-    /// Finds the table of an allocation and the code of its places from a sample: as many values as `frequent_values` finds best, with or
-    /// without a code for words that are not among them.
+    /// Trains the dictionary and the code of its indices on a sample. `frequent_values` chooses the
+    /// number of values and whether there is an escape.
     pub fn train(sample: &[Entry]) -> Self {
         let bytes = |judged: &[[u64; N]], len: usize, escapes: bool| -> usize {
-            let bits = Self::of(Table::one(), code(&symbols(judged, len), len, escapes)).bits;
+            let bits = Self::of(Table::single_zero(), code(&symbols(judged, len), len, escapes)).bits;
             let bytes = |places: &[u64; N]| {
                 let all: u32 = places.iter().map(|&place| bits[symbol(place, len)]).sum();
                 SizeClass::from_bits(if all > CODED_BITS { RAW_BITS } else { all }).bytes()
@@ -100,37 +101,37 @@ impl<const N: usize> Rank<N> {
             judged.iter().map(bytes).sum()
         };
         let (values, escapes) = frequent_values(sample, &[false, true], bytes);
-        let table = Table::of_first(values);
+        let table = Table::from_most_frequent(values);
         let values = table.values();
         let places: Vec<[u64; N]> = ranks(values, sample.iter());
         let code = code(&symbols(&places, values.len()), values.len(), escapes);
         Self::of(table, code)
     }
 
-    /// The table, and the code of places in it.
+    /// Returns the table, the code of its indices, and the total bits per symbol.
     pub(super) fn parts(&self) -> (&Table<N>, &PrefixCode, &[u32; SYMBOLS]) {
         (&self.table, &self.code, &self.bits)
     }
 }
 
-/// What a place is coded as if so many values are in the table.
+/// Returns the symbol of an index in a table of `values` values.
 #[inline(always)]
 fn symbol(place: u64, values: usize) -> usize {
-    if place < values as u64 { length(place) } else { NO_PLACE }
+    if place < values as u64 { length(place) } else { ESCAPE }
 }
 
-/// How often each symbol comes.
+/// Counts the symbols.
 fn symbols<const N: usize>(places: &[[u64; N]], values: usize) -> [u64; SYMBOLS] {
     let mut counts = [0; SYMBOLS];
     places.iter().flatten().for_each(|&place| counts[symbol(place, values)] += 1);
     counts
 }
 
-/// The code of all lengths that places of so many values have, and of words without a place if that is wanted.
+/// Returns the code of all index lengths for `values` values, with an escape on request.
 fn code(counts: &[u64; SYMBOLS], values: usize, escapes: bool) -> PrefixCode {
     let longest = length(values as u64 - 1);
-    let has = |symbol: usize| symbol <= longest || symbol == NO_PLACE && (escapes || longest == 0);
-    PrefixCode::of_some_counts(&std::array::from_fn::<_, SYMBOLS, _>(|symbol| {
+    let has = |symbol: usize| symbol <= longest || symbol == ESCAPE && (escapes || longest == 0);
+    PrefixCode::from_sparse_counts(&std::array::from_fn::<_, SYMBOLS, _>(|symbol| {
         has(symbol).then_some(counts[symbol])
     }))
 }
@@ -162,16 +163,16 @@ impl<const N: usize> EntryCodec for Rank<N> {
             stream.fill(Layout::B, RAW_BITS).copy_from_slice(entry);
             return;
         }
-        let (numbers, words) = (self.table.places(entry), words::split::<N>(entry));
+        let (numbers, words) = (self.table.indices(entry), words::split::<N>(entry));
         let mut writer = LsbWriter::new(stream);
         for (place, word) in numbers.into_iter().zip(words) {
-            let symbol = if place == ABSENT { NO_PLACE } else { length(place) };
+            let symbol = if place == ABSENT { ESCAPE } else { length(place) };
             let (code, bits) = self.code.codes()[symbol];
             writer.put_short(code.into(), bits.into());
-            if symbol == NO_PLACE {
+            if symbol == ESCAPE {
                 writer.put(word, words::bits(N));
             } else if symbol > 1 {
-                // The top bit of the place is known.
+                // The top bit of the index is implied.
                 writer.put(place ^ 1 << (symbol - 1), symbol as u32 - 1);
             }
         }
@@ -193,7 +194,7 @@ impl<const N: usize> EntryCodec for Rank<N> {
             let (symbol, bits) = self.code.symbols()[reader.peek() as usize % (1 << LONGEST)];
             reader.skip(bits.into())?;
             *word = match usize::from(symbol) {
-                NO_PLACE => {
+                ESCAPE => {
                     absent |= 1 << i;
                     reader.take(words::bits(N))?
                 }
@@ -204,7 +205,7 @@ impl<const N: usize> EntryCodec for Rank<N> {
         let values = self.table.values();
         for (_, word) in words.iter_mut().enumerate().filter(|(i, _)| absent >> i & 1 == 0) {
             let value = values.get(*word as usize);
-            *word = *value.ok_or(Error::Invalid { at: 0, what: "a number past the table" })?;
+            *word = *value.ok_or(Error::Invalid { at: 0, what: "index past the end of the table" })?;
         }
         Ok(words::join(&words))
     }
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
     use crate::{samples::Noise, testing};
 
-    /// Levels of an image, each as a float, all equally frequent: eight bits for each.
+    /// Image levels as floats, all equally frequent: eight bits each.
     #[test]
     fn two_hundred_and_fifty_six_levels_take_a_sector() {
         let mut noise = Noise(1);
@@ -228,7 +229,7 @@ mod tests {
         assert!(sample.iter().all(|entry| table.size_bits(entry) > 256));
     }
 
-    /// Two values of three are one of four, the others of a thousand.
+    /// Two thirds of the words are one of four values, the others one of a thousand.
     #[test]
     fn frequent_values_take_fewer_bits() {
         let mut noise = Noise(2);
@@ -246,16 +247,16 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_make_no_codec_are_refused() {
+    fn invalid_parameters_are_refused() {
         for (code, what) in [
             ("11", "17 hex digits"),
             ("10000000000000000", "no complete"),
             ("b1000000000000001", "no complete"),
         ] {
-            let learned = Learned { values: "3f800000".into(), code: code.into() };
+            let learned = Parameters { values: "3f800000".into(), code: code.into() };
             assert!(Rank::<32>::try_from(learned).unwrap_err().to_string().contains(what), "{code}");
         }
-        let learned = Learned { values: "3f8000".into(), code: "10000000000000001".into() };
+        let learned = Parameters { values: "3f8000".into(), code: "10000000000000001".into() };
         assert!(Rank::<32>::try_from(learned).is_err());
     }
 }

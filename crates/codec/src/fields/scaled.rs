@@ -1,7 +1,7 @@
-//! Doubles as counts of a unit (`docs/reference/format.md`, "scaled64").
+//! Doubles as integer multiples of a unit (`docs/reference/format.md`, "scaled64").
 //!
-//! Many doubles are quotients: of a random integer by the largest one, of cents by a hundred, of an integer by a power of
-//! two. The dividend has far fewer bits than the quotient.
+//! Many doubles are quotients: a random integer over the largest one, cents over a hundred, an
+//! integer over a power of two. The numerator has far fewer bits than the quotient.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use buddy_core::{Entry, Layout, SizeClass, is_zero};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    forms::{ABSENT, Content, Forms, MAX_BITS, Rest},
+    forms::{ABSENT, Content, Forms, MAX_BITS, Payload},
     words,
 };
-use crate::{EntryCodec, Error, Stream, codec::only_a};
+use crate::{EntryCodec, Error, Stream, codec::require_layout_a};
 
 const N: usize = 16;
-/// Added and taken away, it rounds to an integer: 1.5 times 2^52.
+/// Adding and subtracting it rounds to an integer: 1.5 times 2^52.
 const ROUNDS: f64 = 6_755_399_441_055_744.0;
-/// Divisors that programs take, beside powers of two: of decimals, and the largest random integers.
+/// Common divisors other than powers of two: decimals, and the maxima of random generators.
 const DIVISORS: [u64; 14] = [
     10,
     100,
@@ -34,42 +34,42 @@ const DIVISORS: [u64; 14] = [
     0x7fff_ffff,
     0xffff_ffff,
 ];
-/// Entries of a sample that divisors are tried on.
-const FEW: usize = 256;
+/// Sample entries used to search divisors.
+const SEARCH_ENTRIES: usize = 256;
 
-/// Counts of a unit, 16 in an entry.
+/// Integer multiples of a unit, 16 per entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Learned", into = "Learned")]
+#[serde(try_from = "Parameters", into = "Parameters")]
 pub struct Scaled {
-    learned: Learned,
-    /// The bits of the divisor as a double.
+    learned: Parameters,
+    /// The divisor as the bits of a double.
     divisor: u64,
     forms: Forms<N>,
 }
 
-/// What the codec learns of its allocation: a double is a whole number, divided by `divisor` times 2 to the `exponent`.
+/// Serialized parameters: a double is an integer divided by `divisor` times 2 to the `exponent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Learned {
+struct Parameters {
     divisor: u64,
     exponent: i16,
-    /// The smallest of the whole numbers, which is taken from all.
+    /// Minimum of the integers, subtracted from all (frame of reference).
     least: i64,
 }
 
-impl From<Scaled> for Learned {
+impl From<Scaled> for Parameters {
     fn from(codec: Scaled) -> Self {
         codec.learned
     }
 }
 
-impl TryFrom<Learned> for Scaled {
+impl TryFrom<Parameters> for Scaled {
     type Error = Error;
 
-    fn try_from(learned: Learned) -> Result<Self, Error> {
+    fn try_from(learned: Parameters) -> Result<Self, Error> {
         let possible = (1..1 << 32).contains(&learned.divisor) && (-960..=960).contains(&learned.exponent);
         if !possible || learned.least.unsigned_abs() > 1 << 51 {
-            let Learned { divisor, exponent, least } = learned;
+            let Parameters { divisor, exponent, least } = learned;
             let what = format!(
                 "no scaled64: divisor {divisor} (1 to 2^32), exponent {exponent} (within 960), least {least} (within 2^51)"
             );
@@ -80,32 +80,32 @@ impl TryFrom<Learned> for Scaled {
 }
 
 impl Scaled {
-    fn of(learned: Learned) -> Self {
+    fn of(learned: Parameters) -> Self {
         let power = f64::from_bits(((1023 + i64::from(learned.exponent)) as u64) << 52);
         let divisor = (learned.divisor as f64 * power).to_bits();
-        Self { learned, divisor, forms: Forms::new(Rest::Word, 51, |_| Vec::new()) }
+        Self { learned, divisor, forms: Forms::new(Payload::Word, 51, |_| Vec::new()) }
     }
 
-    /// Finds the divisor and the least count with which the entries of a sample take the fewest bytes, of equal ones
-    /// the first: powers of two that make nearly all or all words of the sample whole, then common divisors.
+    /// Finds the divisor and minimum with the fewest bytes over a sample; ties go to the first.
+    /// Tries powers of two that make nearly all or all words integral, then common divisors.
     pub fn train(sample: &[Entry]) -> Self {
-        let step = sample.len().div_ceil(FEW).max(1);
+        let step = sample.len().div_ceil(SEARCH_ENTRIES).max(1);
         let few: Vec<Entry> = sample.iter().step_by(step).filter(|entry| !is_zero(entry)).copied().collect();
         let powers = fractions(&few).into_iter().map(|exponent| (1, exponent));
         let divisors = powers.chain(DIVISORS.map(|divisor| (divisor, 0)));
         let judged = divisors.flat_map(|(divisor, exponent)| {
-            let tried = Self::of(Learned { divisor, exponent, least: 0 });
+            let tried = Self::of(Parameters { divisor, exponent, least: 0 });
             tried
                 .leasts(&few)
-                .map(|least| Self { learned: Learned { least, ..tried.learned }, ..tried.clone() })
+                .map(|least| Self { learned: Parameters { least, ..tried.learned }, ..tried.clone() })
         });
         let bytes = |codec: &Self| {
             few.iter().map(|entry| SizeClass::from_bits(codec.size_bits(entry)).bytes()).sum::<usize>()
         };
-        judged.min_by_key(bytes).expect("there are divisors")
+        judged.min_by_key(bytes).expect("at least one divisor")
     }
 
-    /// The bits of the divisor as a double, and the least count.
+    /// Returns the divisor as the bits of a double, and the minimum.
     pub(super) fn unit(&self) -> (u64, i64) {
         (self.divisor, self.learned.least)
     }
@@ -114,7 +114,7 @@ impl Scaled {
         &self.forms
     }
 
-    /// The least count of a sample, and one below which few are.
+    /// Returns the minimum count of a sample, and a low quantile.
     fn leasts(&self, sample: &[Entry]) -> [i64; 2] {
         let counts = sample.iter().flat_map(words::split::<N>).filter_map(|word| {
             let (count, whole) = self.count(word);
@@ -125,20 +125,20 @@ impl Scaled {
         [0, counts.len() / 50].map(|at| counts.get(at).copied().unwrap_or(0))
     }
 
-    /// The count nearest to a word, and whether it stands for the word to the bit.
+    /// Returns the nearest count to a word, and whether it reproduces the word exactly.
     #[inline(always)]
     fn count(&self, word: u64) -> (i64, bool) {
         let divisor = f64::from_bits(self.divisor);
-        // Subnormal ones have no count: a processor takes a hundred times as long for them.
+        // Subnormals are treated as zero: arithmetic on them is a hundred times slower.
         let normal = if word >> 52 & 0x7ff == 0 { 0 } else { word };
         let rounded = f64::from_bits(normal) * divisor + ROUNDS;
         let count = rounded.to_bits().wrapping_sub(ROUNDS.to_bits()) as i64;
-        // Outside of 2^52 to 2^53 the sum is not in steps of one.
+        // The sum has steps of one only between 2^52 and 2^53.
         let whole = rounded.to_bits() >> 52 == ROUNDS.to_bits() >> 52;
         (count, whole & (((rounded - ROUNDS) / divisor).to_bits() == word))
     }
 
-    /// The entry's words as counts above the least.
+    /// Returns the entry's words as counts above the minimum.
     #[inline(always)]
     fn numbers(&self, entry: &Entry) -> [u64; N] {
         let words = words::split::<N>(entry);
@@ -150,10 +150,10 @@ impl Scaled {
         numbers
     }
 
-    /// The word of a number.
+    /// Returns the word of a number.
     #[inline(always)]
     fn word(&self, number: u64) -> u64 {
-        // Below 2^52 in size, so that the double is exact.
+        // The magnitude is below 2^52, so the double is exact.
         let count = number.wrapping_add(self.learned.least as u64) as i64;
         (count as f64 / f64::from_bits(self.divisor)).to_bits()
     }
@@ -162,13 +162,13 @@ impl Scaled {
 impl fmt::Display for Scaled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.learned {
-            Learned { divisor: 1, exponent, .. } => write!(f, "divided by 2^{exponent}"),
-            Learned { divisor, .. } => write!(f, "divided by {divisor}"),
+            Parameters { divisor: 1, exponent, .. } => write!(f, "divided by 2^{exponent}"),
+            Parameters { divisor, .. } => write!(f, "divided by {divisor}"),
         }
     }
 }
 
-/// How many bits after the point the words of a sample have, nearly all of them and all.
+/// Returns the number of fraction bits in the words of a sample: of nearly all, and of all.
 fn fractions(sample: &[Entry]) -> Vec<i16> {
     let exponent = |word: u64| {
         let (exponent, mantissa) = ((word >> 52 & 0x7ff) as i32, word & ((1 << 52) - 1));
@@ -190,7 +190,7 @@ impl EntryCodec for Scaled {
     }
 
     fn parameter_bytes(&self) -> usize {
-        size_of::<Learned>()
+        size_of::<Parameters>()
     }
 
     #[inline(always)]
@@ -210,7 +210,7 @@ impl EntryCodec for Scaled {
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        only_a(layout)?;
+        require_layout_a(layout)?;
         let (numbers, replaced) = match self.forms.read(stream)? {
             Content::Raw(entry) => return Ok(entry),
             Content::Numbers(numbers, replaced) => (numbers, replaced),

@@ -1,7 +1,7 @@
-//! Words as differences at a stride (`docs/reference/format.md`, "stride32, stride64").
+//! Residuals of a stride predictor (`docs/reference/format.md`, "stride32, stride64").
 //!
-//! For what comes back every few words: the corners of a mesh's cells, the columns of a matrix's rows, records, and
-//! fields that are smooth, whose differences are small or whose differences of differences are.
+//! Suits data with a period of a few words (mesh cells, matrix columns, records) and smooth fields,
+//! whose first or second differences are small.
 
 use std::fmt;
 
@@ -9,56 +9,56 @@ use buddy_core::{Entry, Layout, SizeClass, is_zero};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    forms::{Content, Forms, MAX_BITS, Rest},
-    steps::{self, Steps},
+    forms::{Content, Forms, MAX_BITS, Payload},
+    predictor::{self, Predictor},
     words,
 };
-use crate::{EntryCodec, Error, Stream, codec::only_a};
+use crate::{EntryCodec, Error, Stream, codec::require_layout_a};
 
-/// Entries of a sample that the widths of the first words are found with.
-const FEW: usize = 256;
+/// Sample entries used to find the widths of the leading fields.
+const SEARCH_ENTRIES: usize = 256;
 
-/// Differences of words, `N` of which make an entry: 32 or 16.
+/// Residuals of words; `N` words per entry, 32 or 16.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Learned", into = "Learned")]
+#[serde(try_from = "Parameters", into = "Parameters")]
 pub struct Stride<const N: usize> {
-    learned: Learned,
+    learned: Parameters,
     forms: Forms<N>,
 }
 
-/// What a stride codec learns of its allocation.
+/// Serialized parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Learned {
-    /// How many words back the word is that another one is compared with.
+struct Parameters {
+    /// Distance in words to the reference word.
     stride: u8,
-    /// 1 for differences, 2 for differences of differences.
+    /// 1 for first differences, 2 for second differences.
     order: u8,
-    /// Low bits that are zero in most words; they are turned to the top.
+    /// Low bits that are zero in most words; rotated to the top.
     shift: u8,
-    /// Widths of the first fields, where a form has one, two or three sectors.
+    /// Widths of the leading fields in forms of one, two and three sectors.
     first: [u8; 3],
 }
 
-impl Learned {
+impl Parameters {
     #[inline(always)]
-    fn steps(&self) -> Steps {
+    fn predictor(&self) -> Predictor {
         let Self { stride, order, shift, .. } = *self;
-        Steps { stride, order, shift }
+        Predictor { stride, order, shift }
     }
 }
 
-impl<const N: usize> From<Stride<N>> for Learned {
+impl<const N: usize> From<Stride<N>> for Parameters {
     fn from(codec: Stride<N>) -> Self {
         codec.learned
     }
 }
 
-impl<const N: usize> TryFrom<Learned> for Stride<N> {
+impl<const N: usize> TryFrom<Parameters> for Stride<N> {
     type Error = Error;
 
-    fn try_from(learned: Learned) -> Result<Self, Error> {
-        let Learned { stride, order, shift, first } = learned;
+    fn try_from(learned: Parameters) -> Result<Self, Error> {
+        let Parameters { stride, order, shift, first } = learned;
         let bits = words::bits(N);
         let possible = (1..=2).contains(&order)
             && (1..=N / 2).contains(&(usize::from(stride) * usize::from(order)))
@@ -75,9 +75,9 @@ impl<const N: usize> TryFrom<Learned> for Stride<N> {
 }
 
 impl<const N: usize> Stride<N> {
-    fn of(learned: Learned) -> Self {
+    fn of(learned: Parameters) -> Self {
         let firsts = usize::from(learned.stride * learned.order);
-        let forms = Forms::new(Rest::High, words::bits(N), |sectors| {
+        let forms = Forms::new(Payload::High, words::bits(N), |sectors| {
             let mut fixed = vec![learned.first[sectors - 1]; firsts];
             fixed[0] = words::bits(N) as u8;
             fixed
@@ -85,20 +85,21 @@ impl<const N: usize> Stride<N> {
         Self { learned, forms }
     }
 
-    /// Finds the stride, the order and the widths for which the entries of a sample take the fewest bytes, of equal ones
-    /// the first: differences at every stride up to half of an entry, then differences of differences up to a quarter.
+    /// Finds the stride, order and widths with the fewest bytes over a sample; ties go to the
+    /// first. Tries first differences at strides up to half an entry, then second differences up to
+    /// a quarter.
     pub fn train(sample: &[Entry]) -> Self {
-        let step = sample.len().div_ceil(FEW).max(1);
+        let step = sample.len().div_ceil(SEARCH_ENTRIES).max(1);
         let few: Vec<Entry> = sample.iter().step_by(step).filter(|entry| !is_zero(entry)).copied().collect();
         let shift = common_zeros::<N>(&few);
         let shapes = (1..=2).flat_map(|order| (1..=N / 2).map(move |stride| (stride, order)));
         let shapes = shapes.filter(|(stride, order)| stride * order <= N / 2);
         let trained = shapes.map(|(stride, order)| Self::with_widths(stride as u8, order as u8, shift, &few));
         let best = trained.min_by_key(|(bytes, _)| *bytes);
-        best.expect("there are shapes").1
+        best.expect("at least one predictor").1
     }
 
-    /// The stride, the order and the shift.
+    /// Returns the stride, the order and the shift.
     pub(super) fn shape(&self) -> (u8, u8, u8) {
         (self.learned.stride, self.learned.order, self.learned.shift)
     }
@@ -107,11 +108,11 @@ impl<const N: usize> Stride<N> {
         &self.forms
     }
 
-    /// The codec of one shape with its best widths, and the bytes that it takes for a sample.
+    /// Returns the codec of one predictor with its best widths, and its bytes over a sample.
     fn with_widths(stride: u8, order: u8, shift: u8, sample: &[Entry]) -> (usize, Self) {
-        let mut learned = Learned { stride, order, shift, first: [0; 3] };
+        let mut learned = Parameters { stride, order, shift, first: [0; 3] };
         let sample: Vec<[u64; N]> =
-            sample.iter().map(|entry| steps::numbers(learned.steps(), entry)).collect();
+            sample.iter().map(|entry| predictor::residuals(learned.predictor(), entry)).collect();
         let firsts = usize::from(stride * order);
         if firsts > 1 {
             let longest = |all: &[u64; N]| {
@@ -129,8 +130,9 @@ impl<const N: usize> Stride<N> {
         (bytes, codec)
     }
 
-    /// The width of the first fields with which most entries fit so many sectors, of equal ones the narrowest.
-    fn first_width(learned: Learned, sectors: usize, longest: &[u8], sample: &[[u64; N]]) -> u8 {
+    /// Returns the width of the leading fields with which most entries fit in `sectors`; ties go to
+    /// the narrowest.
+    fn first_width(learned: Parameters, sectors: usize, longest: &[u8], sample: &[[u64; N]]) -> u8 {
         let quantile = |share: usize| longest.get((longest.len() * share / 100).saturating_sub(1)).copied();
         let fits = |&first: &u8| {
             let mut tried = learned;
@@ -138,18 +140,18 @@ impl<const N: usize> Stride<N> {
             let forms = Self::of(tried).forms;
             sample.iter().filter(|numbers| forms.size(numbers) <= 256 * sectors as u32).count()
         };
-        // Of equal ones max_by_key takes the last.
+        // `max_by_key` returns the last of equal elements.
         [100, 98, 90, 75, 50].into_iter().filter_map(quantile).max_by_key(fits).unwrap_or(0)
     }
 }
 
 impl<const N: usize> fmt::Display for Stride<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.learned.steps().describe::<N>(f)
+        self.learned.predictor().describe::<N>(f)
     }
 }
 
-/// The low bits that are zero in nearly every word.
+/// Returns the number of low bits that are zero in nearly every word.
 fn common_zeros<const N: usize>(sample: &[Entry]) -> u8 {
     let words = sample.iter().flat_map(words::split::<N>).filter(|&word| word != 0);
     let mut zeros: Vec<u8> = words.map(|word| word.trailing_zeros() as u8).collect();
@@ -163,12 +165,12 @@ impl<const N: usize> EntryCodec for Stride<N> {
     }
 
     fn parameter_bytes(&self) -> usize {
-        size_of::<Learned>()
+        size_of::<Parameters>()
     }
 
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
-        self.forms.size(&steps::differences(self.learned.steps(), entry))
+        self.forms.size(&predictor::differences(self.learned.predictor(), entry))
     }
 
     #[inline(always)]
@@ -178,15 +180,17 @@ impl<const N: usize> EntryCodec for Stride<N> {
 
     #[inline(always)]
     fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
-        self.forms.write(entry, &steps::numbers(self.learned.steps(), entry), limit, stream)
+        self.forms.write(entry, &predictor::residuals(self.learned.predictor(), entry), limit, stream)
     }
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
-        only_a(layout)?;
+        require_layout_a(layout)?;
         Ok(match self.forms.read(stream)? {
             Content::Raw(entry) => entry,
-            Content::Numbers(numbers, _) => words::join(&steps::restored(self.learned.steps(), &numbers)),
+            Content::Numbers(numbers, _) => {
+                words::join(&predictor::reconstruct(self.learned.predictor(), &numbers))
+            }
         })
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::testing;
 
 #[test]
-fn every_codec_keeps_the_contract() {
+fn every_trained_codec_satisfies_the_contract() {
     let samples = testing::samples();
     testing::contract(&Table::<32>::train(&samples), &samples);
     testing::contract(&Table::<16>::train(&samples), &samples);

@@ -1,4 +1,4 @@
-//! The frequent values of a sample: which words a table has, and how many.
+//! Selection of dictionary values from a sample.
 
 use std::{
     cmp::Reverse,
@@ -11,14 +11,16 @@ use buddy_core::{Entry, is_zero};
 use super::{forms::ABSENT, words};
 use crate::simd::Word;
 
-/// The most values of a table: what 15 bits number, the widest field of two sectors.
-pub(super) const MOST_VALUES: usize = 1 << 15;
-/// Entries of a sample that are judged together: they lie side by side in memory.
+/// Largest dictionary: 15-bit indices, the widest field of two sectors.
+pub(super) const MAX_VALUES: usize = 1 << 15;
+/// Consecutive sample entries that stay in one half, because neighbours are similar.
 const RUN_ENTRIES: usize = 8;
 
-/// The most frequent words of a sample, of equally frequent ones the smaller first, and the way to code them. How many, and which of the
-/// `ways`, follows from one half of the sample, which is coded with the frequent words of the other: the power of two and the way for
-/// which the half's bytes and the table's are fewest. `bytes` has those of places, with a table of the first so many values.
+/// Returns the most frequent words of a sample, ties by smaller value, and the best coding.
+///
+/// The number of words, a power of two, and one of the `ways` are chosen by cross-validation: half
+/// of the sample is coded with the frequent words of the other half. `bytes` gives the coded size
+/// of indices with a dictionary of the given length.
 pub(super) fn frequent_values<const N: usize, Way: Copy>(
     sample: &[Entry],
     ways: &[Way],
@@ -29,13 +31,13 @@ pub(super) fn frequent_values<const N: usize, Way: Copy>(
     counts.add::<N>(halves.half(0));
     let learned = counts.frequent();
     let judged: Vec<[u64; N]> = ranks(&learned, halves.other());
-    let lens = (0..=MOST_VALUES.ilog2()).map(|bits| 1 << bits);
+    let lens = (0..=MAX_VALUES.ilog2()).map(|bits| 1 << bits);
     let lens = lens.take_while(|len| *len < 2 * learned.len().max(1));
     let all = lens.flat_map(|len: usize| ways.iter().map(move |&way| (len, way)));
     let cost = |&(len, way): &(usize, Way)| {
         bytes(&judged, len, way) + len * words::bits(N) as usize / (8 * halves.step)
     };
-    let (len, way) = all.min_by_key(cost).expect("a table has one value at least");
+    let (len, way) = all.min_by_key(cost).expect("a table has at least one value");
     if halves.step > 1 {
         counts.add::<N>(halves.other());
     }
@@ -44,8 +46,8 @@ pub(super) fn frequent_values<const N: usize, Way: Copy>(
     (values, way)
 }
 
-/// A sample as two halves, entries that lie side by side together: what one teaches is judged by the other. A sample of a few runs has
-/// no two halves that are alike, and is both.
+/// A sample in two halves, one for training and one for validation; runs of entries stay together.
+/// A sample of few runs serves as both.
 struct Halves<'a> {
     sample: &'a [Entry],
     step: usize,
@@ -60,18 +62,18 @@ impl<'a> Halves<'a> {
         self.sample.chunks(RUN_ENTRIES).skip(odd).step_by(self.step).flatten()
     }
 
-    /// The half that judges.
+    /// Returns the validation half.
     fn other(&self) -> impl Iterator<Item = &'a Entry> {
         self.half(self.step - 1)
     }
 }
 
-/// Words as keys, mixed by one product: counting takes 2.4 to 15 ns a word of 100 to 32768 different ones, for 10 to 25 with the
-/// standard hash.
+/// Multiplicative hasher for words. Counting takes 2.4 to 15 ns per word with 100 to 32768 distinct
+/// ones, against 10 to 25 ns with the standard hasher.
 #[derive(Debug, Default)]
-struct Mixed(u64);
+struct WordHasher(u64);
 
-impl Hasher for Mixed {
+impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -85,21 +87,22 @@ impl Hasher for Mixed {
     }
 }
 
-type WordMap<V> = HashMap<u64, V, BuildHasherDefault<Mixed>>;
+type WordMap<V> = HashMap<u64, V, BuildHasherDefault<WordHasher>>;
 
-/// How often each word comes.
+/// Word frequencies.
 #[derive(Debug, Default)]
 struct Counts(WordMap<u32>);
 
 impl Counts {
-    /// Counts the words of entries that are not zero.
+    /// Counts the words of non-zero entries.
     fn add<'a, const N: usize>(&mut self, entries: impl Iterator<Item = &'a Entry>) {
         for word in entries.filter(|entry| !is_zero(entry)).flat_map(words::split::<N>) {
             *self.0.entry(word).or_default() += 1;
         }
     }
 
-    /// The words, the most frequent first; those that come once are left out where there are others.
+    /// Returns the words, most frequent first; words that occur once are omitted unless there are
+    /// no others.
     fn frequent(&self) -> Vec<u64> {
         let all = || self.0.iter().map(|(&word, &count)| (Reverse(count), word));
         let mut often: Vec<(Reverse<u32>, u64)> = all().filter(|(count, _)| count.0 > 1).collect();
@@ -107,12 +110,12 @@ impl Counts {
             often.extend(all().min());
         }
         often.sort_unstable();
-        often.truncate(MOST_VALUES);
+        often.truncate(MAX_VALUES);
         often.into_iter().map(|(_, word)| word).collect()
     }
 }
 
-/// The place of every word of entries that are not zero among `values`, or [`ABSENT`].
+/// Returns the index in `values` of every word of non-zero entries, or [`ABSENT`].
 pub(super) fn ranks<'a, const N: usize>(
     values: &[u64],
     entries: impl Iterator<Item = &'a Entry>,

@@ -1,18 +1,18 @@
-//! An entry as `N` words, each held in a `u64`: 32 of 32 bits or 16 of 64.
+//! An entry as `N` words in `u64`s: 32 words of 32 bits or 16 of 64.
 
 use buddy_core::{Entry, ZERO_ENTRY};
 
-/// Bits of a word where an entry has `n` of them.
+/// Returns the bits of a word if an entry has `n` words.
 pub(super) const fn bits(n: usize) -> u32 {
     1024 / n as u32
 }
 
-/// All bits of a word.
+/// Returns the mask of a word.
 pub(super) const fn mask(n: usize) -> u64 {
     u64::MAX >> (64 - bits(n))
 }
 
-/// The words of an entry.
+/// Splits an entry into words.
 #[inline(always)]
 pub(super) fn split<const N: usize>(entry: &Entry) -> [u64; N] {
     let mut words = [0; N];
@@ -30,7 +30,7 @@ pub(super) fn split<const N: usize>(entry: &Entry) -> [u64; N] {
     words
 }
 
-/// The entry of some words.
+/// Joins words into an entry.
 #[inline(always)]
 pub(super) fn join<const N: usize>(words: &[u64; N]) -> Entry {
     let mut entry = ZERO_ENTRY;

@@ -1,9 +1,10 @@
-//! bf16 (1 sign, 8 exponent, 7 mantissa bits), the type of today's weights.
+//! bf16 (1 sign, 8 exponent, 7 mantissa bits), the usual type of weights.
 //!
-//! Sign and mantissa of 64 values take 64 bytes. What is left of 96 is four bits for each exponent. Layout B
-//! spends them on codes against a window of 16 exponents that the allocation keeps: no header, no branch, every
-//! value for itself. Layout C is for entries that leave the window: three bits below the entry's own largest
-//! exponent, and up to seven escapes. Layout A is [`Sparse`], for entries with zeros.
+//! Sign and mantissa of 64 values take 64 bytes, which leaves four of 96 bytes' bits per exponent.
+//! Layout B codes exponents against a window of 16 exponents fixed per allocation: no header, no
+//! branch, independent values. Layout C is for entries outside the window: three bits below the
+//! entry's largest exponent, and up to seven escapes. Layout A is [`Sparse`], for entries with
+//! zeros.
 
 use buddy_core::{Entry, Layout, ZERO_ENTRY, words16};
 use serde::{Deserialize, Serialize};
@@ -11,18 +12,18 @@ use serde::{Deserialize, Serialize};
 use super::Sparse;
 use crate::{EntryCodec, Error, Stream};
 
-/// Values in an entry.
+/// Values per entry.
 const VALUES: usize = 64;
-/// Exponents that a window holds.
+/// Exponents in a window.
 const WINDOW: u16 = 16;
-/// The code of layout C that stands for an escape.
+/// Escape code of layout C.
 const ESCAPE: u16 = 7;
-/// Most escapes of layout C: 64 bytes, three planes of 8, the base, and these make 96.
+/// Maximum escapes in layout C: with 64 bytes, three planes of 8 and the base they make 96.
 const ESCAPES: usize = 7;
 /// Bits of layout B.
 const WINDOW_BITS: u32 = 768;
 
-type Loose = Sparse<8, 7>;
+type SparseBf16 = Sparse<8, 7>;
 
 /// bf16 with the exponent window of one allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +32,7 @@ pub struct Bf16 {
     window: u8,
 }
 
-/// What is kept of a window in a file.
+/// Serialized parameters.
 #[derive(Deserialize)]
 struct Window {
     window: u8,
@@ -46,30 +47,30 @@ impl TryFrom<Window> for Bf16 {
 }
 
 impl Default for Bf16 {
-    /// The window of numbers from 2^-15 to just under 2, where most weights lie.
+    /// Returns the window from 2^-15 to just under 2, the range of most weights.
     fn default() -> Self {
         Self { window: 112 }
     }
 }
 
 impl Bf16 {
-    /// The codec with a window that begins at exponent `window` (biased, as bf16 stores it).
+    /// Creates the codec with a window from the biased exponent `window`.
     ///
     /// # Errors
-    /// If the window would end past the largest exponent: above 240.
+    /// If `window` is above 240, so that the window would exceed the largest exponent.
     pub fn new(window: u8) -> Result<Self, Error> {
         if window > 240 {
-            return Err(Error::Invalid { at: 0, what: "a window of exponents that begins above 240" });
+            return Err(Error::Invalid { at: 0, what: "exponent window begins above 240" });
         }
         Ok(Self { window })
     }
 
-    /// The first exponent of the window.
+    /// Returns the first exponent of the window.
     pub fn window(&self) -> u8 {
         self.window
     }
 
-    /// The window that holds the most of these entries whole; the lowest of equals.
+    /// Finds the window that contains the most entries completely; ties go to the lowest.
     pub fn train(entries: &[Entry]) -> Self {
         let mut change = [0i64; 257];
         for entry in entries {
@@ -91,10 +92,11 @@ impl Bf16 {
         Self { window: best.1 }
     }
 
-    /// The layout of an entry and its bits: the smallest class, and of equals the one that decodes fastest.
+    /// Returns the layout of an entry and its bits: the smallest class; ties go to the fastest to
+    /// decode.
     #[inline(always)]
     fn choose(&self, entry: &Entry) -> (Layout, u32) {
-        let loose = Loose::of(entry).bits();
+        let loose = SparseBf16::scan(entry).bits();
         if loose <= 512 {
             return (Layout::A, loose);
         }
@@ -113,7 +115,7 @@ impl Bf16 {
 
 impl EntryCodec for Bf16 {
     fn max_bits(&self) -> u32 {
-        Loose::MAX_BITS
+        SparseBf16::MAX_BITS
     }
 
     fn parameter_bytes(&self) -> usize {
@@ -129,18 +131,18 @@ impl EntryCodec for Bf16 {
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
         let (layout, bits) = self.choose(entry);
         match layout {
-            Layout::A => Loose::of(entry).write(entry, stream),
+            Layout::A => SparseBf16::scan(entry).write(entry, stream),
             Layout::B => self.write_window(entry, stream.fill(layout, bits)),
-            Layout::C => write_own(entry, stream.fill(layout, bits)),
+            Layout::C => write_relative(entry, stream.fill(layout, bits)),
         }
     }
 
     #[inline(always)]
     fn decode(&self, stream: &[u8], layout: Layout) -> Result<Entry, Error> {
         match layout {
-            Layout::A => Loose::read(stream),
+            Layout::A => SparseBf16::read(stream),
             Layout::B => self.read_window(stream),
-            Layout::C => read_own(stream),
+            Layout::C => read_relative(stream),
         }
     }
 }
@@ -174,7 +176,7 @@ impl Bf16 {
 }
 
 #[inline(always)]
-fn write_own(entry: &Entry, bytes: &mut [u8]) {
+fn write_relative(entry: &Entry, bytes: &mut [u8]) {
     let exponents = exponents(entry);
     let (_, high) = range(&exponents);
     for (byte, value) in bytes.iter_mut().zip(words16(entry)) {
@@ -188,7 +190,7 @@ fn write_own(entry: &Entry, bytes: &mut [u8]) {
             *plane |= u64::from(code >> bit & 1) << i;
         }
         if code == ESCAPE {
-            *escapes.next().expect("as many as were counted") = exponent as u8;
+            *escapes.next().expect("as many as counted") = exponent as u8;
         }
     }
     for (bytes, plane) in bytes[VALUES..88].as_chunks_mut().0.iter_mut().zip(planes) {
@@ -198,7 +200,7 @@ fn write_own(entry: &Entry, bytes: &mut [u8]) {
 }
 
 #[inline(always)]
-fn read_own(stream: &[u8]) -> Result<Entry, Error> {
+fn read_relative(stream: &[u8]) -> Result<Entry, Error> {
     let truncated = Error::Truncated { bits: 8 * stream.len() };
     let (head, escapes) = stream.split_first_chunk::<89>().ok_or(truncated.clone())?;
     let planes: [u64; 3] = std::array::from_fn(|bit| {
@@ -228,7 +230,7 @@ fn exponents(entry: &Entry) -> [u16; VALUES] {
     words16(entry).map(|value| value >> 7 & 0xff)
 }
 
-/// The smallest and the largest.
+/// Returns the smallest and the largest exponent.
 #[inline(always)]
 fn range(exponents: &[u16; VALUES]) -> (u16, u16) {
     exponents.iter().fold((u16::MAX, 0), |(low, high), &exponent| (low.min(exponent), high.max(exponent)))

@@ -1,28 +1,28 @@
-//! The layout of all float codecs: a header, a bitmap of the values that are not zero, and one field for each of
-//! those, all equally wide.
+//! The layout of all float codecs: a header, a bitmap of non-zero values, and a fixed-width field
+//! for each of those.
 //!
-//! A field is the sign (left out if no value has one), how far the exponent lies below the largest one, and the
-//! mantissa without the low bits that no value uses. Any value can be read alone: its field is the one whose
-//! number is the count of set bits before its own.
+//! A field holds the sign (omitted if no value is negative), the exponent's distance below the
+//! largest, and the mantissa without low bits that are zero in all values. Any value can be read
+//! alone: its field index is the population count of the bitmap below it.
 
 use buddy_core::{Entry, words16, words32};
 
 use crate::{
     Error, Stream,
     bits::{LsbReader, LsbWriter},
-    lanes::{self, MOST},
+    lanes::{self, MAX_LANES},
 };
 
-/// Header bytes: base exponent, code width and flags, trimmed mantissa bits.
+/// Header bits: base exponent, code width and flags, trimmed mantissa bits.
 const HEADER_BITS: u32 = 24;
-/// Flag: fields begin with a sign.
+/// Flag: fields include a sign.
 const SIGNED: u64 = 1 << 6;
-/// Flag: no value is zero, and there is no bitmap.
+/// Flag: no value is zero, so there is no bitmap.
 const DENSE: u64 = 1 << 7;
 
-/// What is needed of all values, in their own width so that the loop fills the vectors: how many are not zero, all
-/// bits that any has, and the smallest and largest exponent of those not zero, in place.
-macro_rules! look {
+/// Scans the values at their own width, so that the loop vectorises. Gives the number of non-zero
+/// values, the OR of all bits, and the smallest and largest exponent of non-zero values, unshifted.
+macro_rules! scan {
     ($word:ty, $words:expr, $exponent:expr) => {{
         let (mut values, mut bits, mut low, mut high): ($word, $word, $word, $word) = (0, 0, <$word>::MAX, 0);
         for value in $words {
@@ -36,16 +36,16 @@ macro_rules! look {
     }};
 }
 
-/// What the values of an entry have in common; enough to know the stream's length.
+/// Properties of an entry's values that determine the stream length.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sparse<const E: u32, const M: u32> {
-    /// Values whose bits are not all zero.
+    /// Number of non-zero values.
     values: u32,
-    /// Largest exponent of any value, as it stands in the bits: with its bias.
+    /// Largest biased exponent.
     base: u32,
-    /// Bits that hold every distance from it.
+    /// Bits of an exponent's distance from `base`.
     code_bits: u32,
-    /// Whether any value has its sign set.
+    /// True if any sign bit is set.
     signed: bool,
     /// Low mantissa bits that are zero in every value.
     trimmed: u32,
@@ -56,12 +56,12 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
     const WIDTH: usize = (1 + E + M) as usize;
     /// Values in an entry.
     const COUNT: usize = 1024 / Self::WIDTH;
-    /// The longest stream: all values but one, in full.
+    /// The longest stream: all values but one, untrimmed.
     pub(super) const MAX_BITS: u32 = HEADER_BITS + Self::COUNT as u32 + 1024 - Self::WIDTH as u32;
     const EXPONENT: u64 = (1 << E) - 1;
     const MANTISSA: u64 = (1 << M) - 1;
 
-    /// The values, in the low bits of 32; zeros after them.
+    /// Returns the values in the low bits of `u32`s, followed by zeros.
     #[inline(always)]
     fn values(entry: &Entry) -> [u32; 64] {
         let mut values = [0; 64];
@@ -73,7 +73,7 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
         values
     }
 
-    /// Bit i is set where value i is not zero.
+    /// Returns the bitmap of non-zero values.
     #[inline(always)]
     fn nonzero(values: &[u32; 64]) -> u64 {
         let mut bits = [0; 8];
@@ -83,7 +83,7 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
         u64::from_le_bytes(bits)
     }
 
-    /// The field of a value; of zero, anything.
+    /// Returns the field of a value; unspecified for zero.
     #[inline(always)]
     fn field(&self, value: u32) -> u32 {
         let mantissa_bits = M - self.trimmed;
@@ -93,13 +93,13 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
         sign | code << mantissa_bits | mantissa
     }
 
-    /// Looks at an entry.
+    /// Scans an entry.
     #[inline(always)]
-    pub(super) fn of(entry: &Entry) -> Self {
+    pub(super) fn scan(entry: &Entry) -> Self {
         let (values, bits, low, high) = if Self::WIDTH == 16 {
-            look!(u16, words16(entry), (Self::EXPONENT << M) as u16)
+            scan!(u16, words16(entry), (Self::EXPONENT << M) as u16)
         } else {
-            look!(u32, words32(entry), (Self::EXPONENT << M) as u32)
+            scan!(u32, words32(entry), (Self::EXPONENT << M) as u32)
         };
         Self {
             values,
@@ -110,7 +110,7 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
         }
     }
 
-    /// Length of the stream.
+    /// Returns the stream length in bits.
     #[inline(always)]
     pub(super) fn bits(&self) -> u32 {
         HEADER_BITS + if self.dense() { 0 } else { Self::COUNT as u32 } + self.values * self.field_bits()
@@ -126,7 +126,7 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
         u32::from(self.signed) + self.code_bits + M - self.trimmed
     }
 
-    /// Replaces `stream` by that of the entry that was looked at.
+    /// Encodes the scanned entry into `stream`.
     #[inline(always)]
     pub(super) fn write(&self, entry: &Entry, stream: &mut Stream) {
         let flags = if self.signed { SIGNED } else { 0 } | if self.dense() { DENSE } else { 0 };
@@ -146,20 +146,20 @@ impl<const E: u32, const M: u32> Sparse<E, M> {
         writer.finish();
     }
 
-    /// Rebuilds an entry. A distance that passes exponent zero wraps around; no encoder writes one.
+    /// Decodes an entry. A distance below exponent zero wraps around; encoders never write one.
     #[inline(always)]
     pub(super) fn read(stream: &[u8]) -> Result<Entry, Error> {
         let mut reader = LsbReader::new(stream);
         let (base, shape, trimmed) = (reader.take(8)?, reader.take(8)?, reader.take(8)? as u32);
         let code_bits = (shape & 0x3f) as u32;
         if code_bits > E || trimmed > M || base > Self::EXPONENT {
-            return Err(Error::Invalid { at: 0, what: "a field that no float has" });
+            return Err(Error::Invalid { at: 0, what: "field widths exceed the float type" });
         }
         let all = u64::MAX >> (64 - Self::COUNT);
         let map = if shape & DENSE != 0 { all } else { reader.take(Self::COUNT as u32)? };
         let mantissa_bits = M - trimmed;
         let field_bits = u32::from(shape & SIGNED != 0) + code_bits + mantissa_bits;
-        let mut values = [0; MOST];
+        let mut values = [0; MAX_LANES];
         for i in lanes::ones(map) {
             let field = if field_bits == 0 { 0 } else { reader.take(field_bits)? };
             let code = field >> mantissa_bits & ((1 << code_bits) - 1);

@@ -22,7 +22,7 @@ fn encode(codec: &impl EntryCodec, entry: &Entry) -> Stream {
 }
 
 #[test]
-fn every_float_codec_keeps_the_contract() {
+fn every_float_codec_satisfies_the_contract() {
     let samples = testing::samples();
     testing::contract(&Bf16::default(), &samples);
     testing::contract(&Bf16::new(0).unwrap(), &samples);
@@ -31,7 +31,7 @@ fn every_float_codec_keeps_the_contract() {
     testing::contract(&Fp32::default(), &samples);
 }
 
-/// Exponents 112 to 127 in turn: the whole window, no zeros, more than eight exponents.
+/// Exponents 112 to 127 cyclically: the whole window, no zeros, more than eight exponents.
 #[test]
 fn a_full_window_fills_96_bytes() {
     let entry = entry_of(|i| bf16(i as u16 & 1, 112 + i as u16 % 16, i as u16));
@@ -43,7 +43,7 @@ fn a_full_window_fills_96_bytes() {
     testing::contract(&Bf16::default(), &[entry]);
 }
 
-/// Three values far below the rest leave any window; they become escapes.
+/// Three values far below the rest are outside every window; they become escapes.
 #[test]
 fn outliers_become_escapes() {
     let entry =
@@ -56,9 +56,9 @@ fn outliers_become_escapes() {
     assert!(matches!(Bf16::default().decode(&too_many, Layout::C), Err(Error::Invalid { .. })));
 }
 
-/// Half the values zero, the rest positive: bitmap, and 11 bits a value.
+/// Half the values zero, the rest positive: bitmap, and 11 bits per value.
 #[test]
-fn zeros_bring_bf16_to_two_sectors() {
+fn half_zero_bf16_takes_two_sectors() {
     let entry = entry_of(|i| if i % 2 == 0 { 0 } else { bf16(0, 115 + i as u16 % 13, 2 * i as u16 + 1) });
     let stream = encode(&Bf16::default(), &entry);
     assert_eq!((stream.layout(), stream.bits()), (Layout::A, 24 + 64 + 32 * 11));
@@ -79,7 +79,7 @@ fn training_finds_the_window() {
 }
 
 #[test]
-fn impossible_headers_are_refused() {
+fn invalid_headers_are_errors() {
     for header in [[0, 9, 0], [0, 0, 8]] {
         let stream = [header.as_slice(), &[0; 157]].concat();
         assert!(

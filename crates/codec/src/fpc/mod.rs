@@ -1,6 +1,6 @@
 //! Frequent Pattern Compression (`docs/reference/format.md`, "FPC").
 //!
-//! Each 32-bit word, or run of zero words, is a 3-bit prefix and as little data as its pattern needs.
+//! Each 32-bit word, or run of zero words, is a 3-bit prefix and the payload of its pattern.
 
 use buddy_core::{Entry, words32};
 
@@ -18,17 +18,17 @@ const HIGH_HALF: u64 = 0b100;
 const TWO_BYTES: u64 = 0b101;
 const REPEATED: u64 = 0b110;
 
-/// The most words that one zero run covers.
+/// Longest zero run in words.
 const LONGEST_RUN: usize = 8;
-/// A word of ones in each byte's lowest bit: times a byte, the byte repeated.
+/// One in the lowest bit of each byte; multiplying by a byte repeats it.
 const EACH_BYTE: u32 = 0x0101_0101;
 
-/// Frequent Pattern Compression: a prefix of three bits for each 32-bit word.
+/// Frequent Pattern Compression: a 3-bit prefix per 32-bit word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fpc;
 
 impl BitCodec for Fpc {
-    fn longest(&self) -> u32 {
+    fn max_stream_bits(&self) -> u32 {
         32 * (3 + 32)
     }
 
@@ -56,7 +56,7 @@ impl BitCodec for Fpc {
                     let more = reader.take(3)? as usize;
                     rest = after
                         .get_mut(more..)
-                        .ok_or(Error::Invalid { at, what: "a run of zeros past the last word" })?;
+                        .ok_or(Error::Invalid { at, what: "zero run past the last word" })?;
                 }
                 prefix => {
                     *word = read_word(prefix, reader)?.to_le_bytes();
@@ -68,7 +68,7 @@ impl BitCodec for Fpc {
     }
 }
 
-/// Writes a word that is not zero. The first pattern that fits is the cheapest.
+/// Writes a non-zero word. The first matching pattern is the cheapest.
 fn write_word(word: u32, sink: &mut impl BitSink) {
     let (high, low) = (word >> 16, word & 0xffff);
     let mut put = |prefix: u64, data: u32, bits: u32| {
@@ -91,7 +91,7 @@ fn write_word(word: u32, sink: &mut impl BitSink) {
     }
 }
 
-/// Whether a 16-bit half, read as signed, fits 8 bits.
+/// Returns whether a 16-bit half, read as signed, fits in 8 bits.
 fn is_signed_byte(half: u32) -> bool {
     fits_signed(sign_extend(half.into(), 16), 8)
 }

@@ -16,10 +16,9 @@ fn zeros_take_four_runs() {
     assert_eq!(encode([0; 32]), (24, hex("1c71c7")));
 }
 
-/// The first word in each pattern, and what is written after its prefix. The other 31 are zero: runs of 8, 8, 8
-/// and 7.
+/// The first word in each pattern, and its payload. The other 31 are zero: runs of 8, 8, 8 and 7.
 #[test]
-fn every_pattern_has_its_prefix_and_data() {
+fn every_pattern_has_its_prefix_and_payload() {
     let cases = [
         (0x0000_0007, 0b001, 0x7, 4),
         (0xffff_fff8, 0b001, 0x8, 4),
@@ -48,9 +47,9 @@ fn every_pattern_has_its_prefix_and_data() {
     }
 }
 
-/// A run ends at a word that is not zero: `000 001`, `001 0001`, `000 000`, and so on.
+/// A run ends at a non-zero word: `000 001`, `001 0001`, `000 000`, and so on.
 #[test]
-fn runs_end_where_the_zeros_do() {
+fn runs_end_at_non_zero_words() {
     let words = std::array::from_fn(|i| u32::from(i % 4 == 2));
     let (bits, stream) = encode(words);
     assert_eq!(bits, 6 + 8 * 7 + 7 * 6 + 6);
@@ -58,8 +57,8 @@ fn runs_end_where_the_zeros_do() {
 }
 
 #[test]
-fn a_run_past_the_last_word_is_refused() {
-    // Three runs of 8, one of 7, one of 2 where one word is left.
+fn a_run_past_the_last_word_is_an_error() {
+    // Three runs of 8, one of 7, and one of 2 with a single word left.
     let mut stream = Stream::default();
     for run in [7, 7, 7, 6, 1] {
         stream.put(run, 6);

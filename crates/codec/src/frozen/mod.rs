@@ -1,5 +1,6 @@
-//! Frozen buffers (`docs/reference/format.md`): data that will not change, packed once. What overflows is known then and lies compact
-//! behind an index, so that one piece of memory holds all: no slots that stay empty, no second memory.
+//! Frozen buffers (`docs/reference/format.md`): read-only data, packed once. Overflow sectors are
+//! stored contiguously behind an index, so one buffer holds everything, without empty slots or a
+//! second memory.
 
 mod header;
 mod piece;
@@ -7,13 +8,13 @@ mod piece;
 mod tests;
 
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Nibble, SECTOR_BYTES, Target, ZERO_ENTRY};
-use header::refused;
+use header::invalid;
 pub use header::{FrozenHeader, FrozenParts, HEADER_BYTES};
 pub use piece::FrozenPiece;
 
 use crate::{Codec, Error, Packed};
 
-/// A frozen buffer: bytes that were checked as far as their header says.
+/// A view of a frozen buffer whose header and length were checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frozen<'a> {
     header: FrozenHeader,
@@ -21,36 +22,37 @@ pub struct Frozen<'a> {
     bytes: &'a [u8],
 }
 
-/// Sectors of an entry that do not fit its fixed place.
-fn sectors_over(target: Target, nibble: Nibble) -> u32 {
+/// Returns the overflow sectors of an entry.
+fn overflow_sectors(target: Target, nibble: Nibble) -> u32 {
     (target.split(nibble.class()).1 / SECTOR_BYTES) as u32
 }
 
-/// Word `k` of an entry of a matrix, as it is stored, is this word of the data: each quarter of a stored entry has a pair of values
-/// of every eight, as a lane of a tensor core's product takes them.
-fn word_at(k: usize) -> usize {
+/// Returns the source word of stored word `k` in a matrix entry. Each quarter of a stored entry
+/// holds a pair of values from every eight, in the operand order of a tensor-core MMA lane.
+fn source_word(k: usize) -> usize {
     k % 8 * 4 + k / 8
 }
 
-/// The entry of a matrix as it is stored.
+/// Permutes an entry of a matrix to stored order.
 fn to_stored(plain: &Entry) -> Entry {
-    std::array::from_fn(|i| plain[4 * word_at(i / 4) + i % 4])
+    std::array::from_fn(|i| plain[4 * source_word(i / 4) + i % 4])
 }
 
-/// And back.
+/// Inverts [`to_stored`].
 fn to_plain(stored: &Entry) -> Entry {
     let mut plain = ZERO_ENTRY;
     for (k, word) in stored.chunks(4).enumerate() {
-        plain[4 * word_at(k)..][..4].copy_from_slice(word);
+        plain[4 * source_word(k)..][..4].copy_from_slice(word);
     }
     plain
 }
 
-/// Packs data into a frozen buffer; its last entry is filled up with zeros. `row` is 0, or, for a matrix, the entries of a row:
-/// rows then lie in tiles of sixteen, and values as products want them.
+/// Packs data into a frozen buffer; the last entry is zero-padded. `row` is 0, or the entries per
+/// row of a matrix, which is stored in tiles of sixteen rows.
 ///
 /// # Errors
-/// [`Error::Frozen`] for a codec with a table, for a matrix without whole rows, and for more than 2^32 - 1 sectors that overflow.
+/// [`Error::Frozen`] for a codec with a table, a matrix without whole rows, or more than 2^32 - 1
+/// overflow sectors.
 pub fn freeze(codec: &Codec, target: Target, row: u32, data: &[u8]) -> Result<Vec<u8>, Error> {
     let mut header = FrozenHeader { codec: codec.clone(), target, bytes: data.len() as u64, row, sectors: 0 };
     header.check_rows()?;
@@ -89,25 +91,25 @@ pub fn freeze(codec: &Codec, target: Target, row: u32, data: &[u8]) -> Result<Ve
 }
 
 fn sectors(overflow: &[u8]) -> Result<u32, Error> {
-    u32::try_from(overflow.len() / SECTOR_BYTES).map_err(|_| refused("more than 2^32 - 1 sectors overflow"))
+    u32::try_from(overflow.len() / SECTOR_BYTES).map_err(|_| invalid("more than 2^32 - 1 sectors overflow"))
 }
 
 impl<'a> Frozen<'a> {
-    /// Looks at a frozen buffer.
+    /// Opens a frozen buffer.
     ///
     /// # Errors
-    /// [`Error::Frozen`] or [`Error::Name`] if the header is none, or if the buffer is not as long as it says. Nibbles,
-    /// index and streams are not looked at: reading an entry does.
+    /// [`Error::Frozen`] or [`Error::Name`] if the header is invalid or the length does not match.
+    /// Nibbles, index and streams are checked when entries are read.
     pub fn open(bytes: &'a [u8]) -> Result<Self, Error> {
         let header = FrozenHeader::parse(bytes)?;
         let parts = header.parts();
         if bytes.len() as u64 != parts.total {
-            return Err(refused("it is not as long as its header says"));
+            return Err(invalid("length does not match its header"));
         }
         Ok(Self { header, parts, bytes })
     }
 
-    /// Its header.
+    /// Returns the header.
     pub fn header(&self) -> &FrozenHeader {
         &self.header
     }
@@ -115,10 +117,10 @@ impl<'a> Frozen<'a> {
     /// Reads one entry.
     ///
     /// # Errors
-    /// Any bytes give an entry or an error.
+    /// If the entry is out of range or invalid. Never panics.
     pub fn entry(&self, entry: u64) -> Result<Entry, Error> {
         if entry >= self.header.entries() {
-            return Err(refused("there is no such entry"));
+            return Err(invalid("entry out of range"));
         }
         let entry = self.header.slot_of(entry);
         let nibble = self.nibble(entry)?;
@@ -134,10 +136,10 @@ impl<'a> Frozen<'a> {
         Ok(if self.header.row == 0 { entry } else { to_plain(&entry) })
     }
 
-    /// Reads all of it.
+    /// Reads the whole buffer.
     ///
     /// # Errors
-    /// What the first entry says that cannot be read.
+    /// The error of the first invalid entry.
     pub fn read(&self) -> Result<Vec<u8>, Error> {
         let entries = (0..self.header.entries()).map(|entry| self.entry(entry));
         let mut out = entries.collect::<Result<Vec<Entry>, Error>>()?.into_flattened();
@@ -147,29 +149,29 @@ impl<'a> Frozen<'a> {
 
     fn nibble(&self, entry: u64) -> Result<Nibble, Error> {
         let byte = self.bytes[(self.parts.nibbles.start + entry / 2) as usize];
-        Nibble::from_bits(byte >> (entry % 2 * 4) & 15).map_err(|_| refused("a nibble is reserved"))
+        Nibble::from_bits(byte >> (entry % 2 * 4) & 15).map_err(|_| invalid("reserved nibble"))
     }
 
-    /// The sectors of the pages before an entry's, and of the entries before it in its page.
+    /// Returns the first overflow sector of an entry.
     fn first_sector(&self, entry: u64) -> Result<u64, Error> {
         let page = entry / ENTRIES_PER_PAGE as u64;
         let before = self.sectors_before(page);
         let within = (page * ENTRIES_PER_PAGE as u64..entry).map(|other| {
-            Ok(self.nibble(other).map_or(0, |nibble| u64::from(sectors_over(self.header.target, nibble))))
+            Ok(self.nibble(other).map_or(0, |nibble| u64::from(overflow_sectors(self.header.target, nibble))))
         });
         within.sum::<Result<u64, Error>>().map(|within| u64::from(before) + within)
     }
 
-    /// What the index says of a page.
+    /// Returns the index value of a page.
     fn sectors_before(&self, page: u64) -> u32 {
         let at = (self.parts.index.start + 4 * page) as usize;
-        u32::from_le_bytes(*self.bytes[at..].first_chunk().expect("the index has every page"))
+        u32::from_le_bytes(*self.bytes[at..].first_chunk().expect("the index covers every page"))
     }
 
-    /// Bytes of the overflow from a sector on.
+    /// Returns overflow bytes from sector `first` on.
     fn sector(&self, first: u64, bytes: usize) -> Result<&[u8], Error> {
         if first + bytes.div_ceil(SECTOR_BYTES) as u64 > u64::from(self.header.sectors) {
-            return Err(refused("the index names a sector that is not there"));
+            return Err(invalid("the index names a sector out of range"));
         }
         let at = self.parts.overflow.start + first * SECTOR_BYTES as u64;
         Ok(&self.bytes[at as usize..][..bytes])

@@ -1,28 +1,29 @@
-//! Whole pages of a frozen buffer at once: what [`freeze`](super::freeze) and [`Frozen::entry`] do entry by entry, in batches, so
-//! that a large buffer is packed and read piece by piece, on many threads, without being in memory.
+//! Pieces of a frozen buffer: whole pages packed and read in batches, so that large buffers can be
+//! processed piece by piece on several threads.
 
 use buddy_core::{
     ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, Layout, Nibble, SECTOR_BYTES, SizeClass, Target, ZERO_ENTRY,
 };
 
-use super::{Frozen, FrozenHeader, header::refused, sectors_over, to_plain, to_stored};
+use super::{Frozen, FrozenHeader, header::invalid, overflow_sectors, to_plain, to_stored};
 use crate::{Codec, Error};
 
-/// What some whole pages of a frozen buffer hold, each part as it lies there.
+/// Sections of some whole pages of a frozen buffer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FrozenPiece {
-    /// The fixed places of the entries.
+    /// Fixed slots of the entries.
     pub device: Vec<u8>,
-    /// Four bits for each entry.
+    /// Metadata nibbles.
     pub nibbles: Vec<u8>,
-    /// How many sectors overflow, by page.
+    /// Overflow sectors per page.
     pub sectors: Vec<u32>,
-    /// The sectors that overflow.
+    /// Overflow sectors.
     pub overflow: Vec<u8>,
 }
 
 impl FrozenPiece {
-    /// Packs data that begins at a multiple of [`FrozenHeader::step`] entries of a buffer, and ends at one or with the buffer.
+    /// Packs data that begins at a multiple of [`FrozenHeader::step`] entries and ends at one or at
+    /// the end of the buffer.
     ///
     /// # Errors
     /// [`Error::Frozen`] for a matrix without whole rows.
@@ -55,7 +56,7 @@ impl FrozenPiece {
     }
 }
 
-/// A page of entries, plain and packed.
+/// A page of entries, unpacked and packed.
 struct Page {
     entries: Vec<Entry>,
     nibbles: Vec<Nibble>,
@@ -69,7 +70,7 @@ impl Page {
         Self { entries: zeros.clone(), nibbles, slots: zeros }
     }
 
-    /// Fills a page with the entries that have their places there; zeros where there is none.
+    /// Fills a page with the entries of its slots; empty slots are zero.
     fn gather(&mut self, header: &FrozenHeader, number: usize, data: &[u8]) {
         let first = (number * ENTRIES_PER_PAGE) as u64;
         for (place, entry) in (first..).zip(&mut self.entries) {
@@ -92,12 +93,12 @@ impl Page {
 }
 
 impl FrozenHeader {
-    /// Pieces begin at multiples of so many entries: a page, of a matrix as many rows.
+    /// Returns the alignment of pieces in entries: one page, or for a matrix one row of tiles.
     pub fn step(&self) -> u64 {
         ENTRIES_PER_PAGE as u64 * u64::from(self.row).max(1)
     }
 
-    /// The entry that has a place, if one has.
+    /// Returns the entry in a slot, if any.
     fn entry_at(&self, place: u64) -> Option<u64> {
         let entry = match u64::from(self.row) {
             0 => place,
@@ -111,11 +112,11 @@ impl FrozenHeader {
 }
 
 impl Frozen<'_> {
-    /// Reads data from an entry on, whose number is a multiple of [`FrozenHeader::step`], as much as `out` takes.
+    /// Reads `out.len()` bytes from entry `first`, a multiple of [`FrozenHeader::step`].
     ///
     /// # Errors
-    /// [`Error::Frozen`] for a range that does not begin or end as [`FrozenPiece::pack`]'s does, or what an entry says that cannot
-    /// be read.
+    /// [`Error::Frozen`] for a range that is not aligned as in [`FrozenPiece::pack`], or the error
+    /// of an invalid entry.
     pub fn read_piece(&self, first: u64, out: &mut [u8]) -> Result<(), Error> {
         let step = self.header.step();
         let end = first.saturating_mul(ENTRY_BYTES as u64).saturating_add(out.len() as u64);
@@ -123,7 +124,7 @@ impl Frozen<'_> {
             || end > self.header.bytes
             || (end < self.header.bytes && !end.is_multiple_of(step * ENTRY_BYTES as u64))
         {
-            return Err(refused("a piece begins and ends with pages of the buffer"));
+            return Err(invalid("a piece must begin and end at pages of the buffer"));
         }
         let part = FrozenHeader { bytes: out.len() as u64, ..self.header.clone() };
         let mut page = Page::new();
@@ -143,7 +144,7 @@ impl Frozen<'_> {
         Ok(())
     }
 
-    /// What is stored of a page's entries.
+    /// Loads the stored entries of a page.
     fn load(&self, page: u64, to: &mut Page) -> Result<(), Error> {
         let target = self.header.target;
         let (first, bytes) = (page * ENTRIES_PER_PAGE as u64, target.device_bytes());
@@ -155,7 +156,7 @@ impl Frozen<'_> {
             slot[..here].copy_from_slice(&device[i * bytes..][..here]);
             if there > 0 {
                 slot[here..here + there].copy_from_slice(self.sector(overflow, there)?);
-                overflow += u64::from(sectors_over(target, nibble));
+                overflow += u64::from(overflow_sectors(target, nibble));
             }
             to.nibbles[i] = nibble;
         }

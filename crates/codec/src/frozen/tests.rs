@@ -5,11 +5,11 @@ use super::*;
 use crate::{Bf16, CodecKind, testing};
 
 fn codecs() -> impl Iterator<Item = Codec> {
-    let frozen = |kind: &CodecKind| *kind == CodecKind::Bf16 || !kind.learns();
+    let frozen = |kind: &CodecKind| *kind == CodecKind::Bf16 || !kind.has_parameters();
     CodecKind::ALL.into_iter().filter(frozen).map(|kind| kind.train(&[]))
 }
 
-/// Samples of every kind, three times, so that there are several pages; the last entry is cut short.
+/// Three copies of the samples, enough for several pages; the last entry is partial.
 fn data() -> Vec<u8> {
     let mut data = testing::samples().repeat(3).into_flattened();
     data.truncate(data.len() - 5);
@@ -17,7 +17,7 @@ fn data() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_frozen_is_read_back_with_every_codec_and_target() {
+fn frozen_data_round_trips_with_every_codec_and_target() {
     let data = data();
     for codec in codecs() {
         for target in Target::ALL {
@@ -39,7 +39,7 @@ fn rows_of_a_matrix_lie_in_tiles() {
         assert_eq!(open.read().unwrap(), data, "{rows} rows of {row}");
         let places: std::collections::BTreeSet<u64> =
             (0..(rows * row) as u64).map(|entry| open.header().slot_of(entry)).collect();
-        assert_eq!(places.len(), rows * row, "no two entries share a place");
+        assert_eq!(places.len(), rows * row, "entries share a slot");
         assert!(places.iter().all(|&place| place < open.header().slots()));
     }
     // Entry 1 of row 18: the second tile, its second column, its third row.
@@ -48,13 +48,13 @@ fn rows_of_a_matrix_lie_in_tiles() {
 }
 
 #[test]
-fn a_matrix_has_whole_rows() {
+fn a_matrix_needs_whole_rows() {
     let codec = CodecKind::Bf16.train(&[]);
     assert!(matches!(freeze(&codec, Target::X2, 2, &[1; 3 * ENTRY_BYTES]), Err(Error::Frozen { .. })));
 }
 
 #[test]
-fn nothing_is_stored_that_does_not_overflow() {
+fn only_overflow_is_stored_past_the_slots() {
     let codec = CodecKind::Bpc.train(&[]);
     let frozen = freeze(&codec, Target::X2, 0, &[0; 200 * ENTRY_BYTES]).unwrap();
     let parts = FrozenHeader::parse(&frozen).unwrap().parts();
@@ -63,7 +63,7 @@ fn nothing_is_stored_that_does_not_overflow() {
 }
 
 #[test]
-fn what_was_learned_cannot_be_frozen() {
+fn trained_codecs_cannot_be_frozen() {
     for kind in [CodecKind::Fvc, CodecKind::Table32, CodecKind::Stride64, CodecKind::Scaled64] {
         let codec = kind.train(&[]);
         assert!(matches!(freeze(&codec, Target::X2, 0, &[1; 128]), Err(Error::Frozen { .. })), "{kind}");
@@ -71,8 +71,8 @@ fn what_was_learned_cannot_be_frozen() {
 }
 
 #[test]
-fn normal_weights_take_less_than_757_thousandths() {
-    // Sums of twelve uniform numbers are nearly normal.
+fn normal_weights_pack_to_under_75_7_percent() {
+    // Sums of twelve uniform numbers are approximately normal.
     let mut seed = 1u64;
     let mut uniform = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -88,7 +88,7 @@ fn normal_weights_take_less_than_757_thousandths() {
 }
 
 proptest! {
-    /// A frozen buffer with some of its bytes changed, or cut off, gives entries or errors.
+    /// A corrupted or truncated buffer gives entries or errors.
     #[test]
     fn any_bytes_are_safe(
         target in prop::sample::select(Target::ALL.to_vec()),
@@ -109,9 +109,9 @@ proptest! {
         }
     }
 
-    /// An index that names other sectors gives entries or errors, never sectors that are not there.
+    /// A corrupted index gives entries or errors, never an out-of-range access.
     #[test]
-    fn any_index_is_survived(words in prop::collection::vec(any::<u32>(), 1..8)) {
+    fn a_corrupted_index_is_safe(words in prop::collection::vec(any::<u32>(), 1..8)) {
         let codec = Codec::Bf16(Bf16::new(112).unwrap());
         let mut frozen = freeze(&codec, Target::X2, 0, &data()).unwrap();
         let index = FrozenHeader::parse(&frozen).unwrap().parts().index;
@@ -125,7 +125,7 @@ proptest! {
     }
 }
 
-/// A frozen buffer made of pieces of so many steps.
+/// Builds a frozen buffer from pieces of `steps` steps.
 fn freeze_by_pieces(codec: &Codec, target: Target, row: u32, data: &[u8], steps: usize) -> Vec<u8> {
     let mut header = FrozenHeader { codec: codec.clone(), target, bytes: data.len() as u64, row, sectors: 0 };
     let (mut whole, mut index) = (FrozenPiece::default(), Vec::new());
@@ -155,7 +155,7 @@ fn freeze_by_pieces(codec: &Codec, target: Target, row: u32, data: &[u8], steps:
 }
 
 #[test]
-fn pieces_are_what_freezing_gives() {
+fn pieces_equal_the_frozen_buffer() {
     let samples = testing::samples();
     for codec in codecs() {
         for target in Target::ALL {
@@ -178,7 +178,7 @@ fn pieces_are_what_freezing_gives() {
 }
 
 #[test]
-fn a_piece_that_no_page_begins_is_refused() {
+fn an_unaligned_piece_is_refused() {
     let data = data();
     let frozen = freeze(&CodecKind::Bf16.train(&[]), Target::X4Over3, 0, &data).unwrap();
     let open = Frozen::open(&frozen).unwrap();
@@ -189,7 +189,7 @@ fn a_piece_that_no_page_begins_is_refused() {
 
 proptest! {
     #[test]
-    fn pieces_of_any_bytes_are_read_or_refused(at in 0usize..20000, byte in any::<u8>()) {
+    fn corrupted_pieces_are_read_or_refused(at in 0usize..20000, byte in any::<u8>()) {
         let data = data();
         let mut frozen = freeze(&CodecKind::Bf16.train(&[]), Target::X2, 0, &data).unwrap();
         let at = at % frozen.len();

@@ -1,7 +1,7 @@
 //! Frequent Value Compression (`docs/reference/format.md`, "FVC").
 //!
-//! A profiling pass over an allocation finds its most frequent 32-bit values. Each word is then the code of one
-//! of them, or an escape and the word itself.
+//! Training finds the most frequent 32-bit values of an allocation. Each word is the code of one of
+//! them, or an escape and the word.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -14,21 +14,21 @@ use crate::{
     codec::BitCodec,
 };
 
-/// The widest code. Its all-ones is the escape, so a table has at most 255 values.
+/// The widest code. All ones is the escape, so a table has at most 255 values.
 const MAX_WIDTH: u32 = 8;
 
 /// Frequent Value Compression with the table of one allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Table")]
 pub struct Fvc {
-    /// The frequent values; the code of each is its position.
+    /// Frequent values in code order.
     values: Vec<u32>,
-    /// Each value with its code, by value.
+    /// Values with their codes, sorted by value.
     #[serde(skip)]
     codes: Vec<(u32, u8)>,
 }
 
-/// What is kept of a table in a file.
+/// Serialized parameters.
 #[derive(Deserialize)]
 struct Table {
     values: Vec<u32>,
@@ -43,10 +43,10 @@ impl TryFrom<Table> for Fvc {
 }
 
 impl Fvc {
-    /// A codec with this table.
+    /// Creates a codec with this table.
     ///
     /// # Errors
-    /// [`Error::Table`] if there are more than 255 values, or one of them twice.
+    /// [`Error::Table`] if there are more than 255 values, or duplicates.
     pub fn new(values: Vec<u32>) -> Result<Self, Error> {
         let mut codes: Vec<_> = values.iter().copied().zip(0..u8::MAX).collect();
         codes.sort_unstable();
@@ -57,9 +57,9 @@ impl Fvc {
         Ok(Self { values, codes })
     }
 
-    /// Finds the table of an allocation from a sample of its entries: the `2^w - 1` most frequent values, of
-    /// equally frequent ones the smaller first, for the width `w` of 1 to 8 bits that makes the streams of the
-    /// sample and the table smallest in all, of equal ones the narrowest.
+    /// Trains the table on a sample: the `2^w - 1` most frequent values, ties by smaller value. The
+    /// width `w`, 1 to 8, minimises the bits of streams and table together; ties go to the
+    /// narrowest.
     pub fn train(sample: &[Entry]) -> Self {
         let mut counts = HashMap::new();
         for word in sample.iter().flat_map(words32) {
@@ -75,32 +75,32 @@ impl Fvc {
         let lens = (1..=MAX_WIDTH).map(|width| counts.len().min((1 << width) - 1));
         let len = lens.min_by_key(cost).unwrap_or(0);
         Self::new(counts[..len].iter().map(|&(value, _)| value).collect())
-            .expect("at most 255 values, each once")
+            .expect("at most 255 distinct values")
     }
 
-    /// The frequent values; the code of each is its position.
+    /// Returns the frequent values in code order.
     pub fn values(&self) -> &[u32] {
         &self.values
     }
 
-    /// Bits of a code.
+    /// Returns the bits of a code.
     pub fn width(&self) -> u32 {
         width(self.values.len())
     }
 
-    /// The code that says that a word follows: all ones.
+    /// Returns the escape code, all ones.
     fn escape(&self) -> u64 {
         (1 << self.width()) - 1
     }
 }
 
-/// Bits of a code where the table has `len` values: enough for them and the escape.
+/// Returns the code width for `len` values and the escape.
 fn width(len: usize) -> u32 {
     (usize::BITS - len.leading_zeros()).max(1)
 }
 
 impl BitCodec for Fvc {
-    fn longest(&self) -> u32 {
+    fn max_stream_bits(&self) -> u32 {
         32 * (self.width() + 32)
     }
 
@@ -125,7 +125,7 @@ impl BitCodec for Fvc {
             let word = match self.values.get(code as usize) {
                 Some(&value) => value,
                 None if code == self.escape() => reader.take(32)? as u32,
-                None => return Err(Error::Invalid { at, what: "a code past the table" }),
+                None => return Err(Error::Invalid { at, what: "code past the end of the table" }),
             };
             *bytes = word.to_le_bytes();
         }

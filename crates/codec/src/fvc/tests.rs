@@ -21,7 +21,7 @@ fn hits_are_codes_and_misses_escapes() {
 }
 
 #[test]
-fn a_code_is_as_wide_as_the_values_and_the_escape_need() {
+fn a_code_is_wide_enough_for_the_values_and_the_escape() {
     let widths =
         [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (8, 4), (15, 4), (127, 7), (128, 8), (255, 8)];
     for (len, width) in widths {
@@ -36,8 +36,8 @@ fn a_table_has_at_most_255_different_values() {
     assert_eq!(Fvc::new(vec![4, 5, 4]), Err(Error::Table { values: 3 }));
 }
 
-/// 8 is the most frequent; 3, 5 and 7 are equally frequent, so the smaller go first. Four values would need
-/// 3-bit codes: 32 more bits for the codes and 32 for the table, to save 6 times 32.
+/// 8 is the most frequent; 3, 5 and 7 tie, so the smaller come first. A fourth value would need
+/// 3-bit codes: 32 more bits for codes and 32 for the table, to save 6 times 32.
 #[test]
 fn the_most_frequent_values_win_and_ties_go_to_the_smaller() {
     let words =
@@ -54,24 +54,24 @@ fn a_table_that_does_not_pay_stays_small() {
 }
 
 #[test]
-fn a_trained_table_comes_back_from_its_file() {
+fn a_trained_table_survives_serialization() {
     let codec = Fvc::new(vec![7, 0, 9]).unwrap();
     let text = serde_json::to_string(&codec).unwrap();
     assert_eq!(text, r#"{"values":[7,0,9]}"#);
     assert_eq!(serde_json::from_str::<Fvc>(&text).unwrap(), codec);
     let error = serde_json::from_str::<Fvc>(r#"{"values":[7,7]}"#).unwrap_err();
-    assert!(error.to_string().contains("at most 255"), "{error}");
+    assert!(error.to_string().contains("limit is 255"), "{error}");
 }
 
 #[test]
-fn a_code_past_the_table_is_refused() {
+fn a_code_past_the_table_is_an_error() {
     let codec = Fvc::new(vec![1, 2]).unwrap();
     assert!(matches!(codec.decode(&[0b0010_0000; 8], Layout::A), Err(Error::Invalid { at: 2, .. })));
     assert_eq!(codec.decode(&[0; 40], Layout::B), Err(Error::Layout(Layout::B)));
 }
 
 #[test]
-fn zeros_take_a_code_a_word() {
+fn zeros_take_one_code_per_word() {
     let codec = Fvc::train(&[ZERO_ENTRY]);
     assert_eq!((codec.values(), codec.size_bits(&ZERO_ENTRY)), (&[0][..], 32));
     assert_eq!(Fvc::new(vec![]).unwrap().size_bits(&ZERO_ENTRY), 32 * 33);

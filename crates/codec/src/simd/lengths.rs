@@ -1,6 +1,7 @@
-//! What an entry's numbers take in all, each by its length: many lengths at once, and many looked up at once.
+//! Sums of code bits over an entry's numbers by bit length, vectorised.
 //!
-//! Numbers are words or folded differences, as `fields/steps.rs` makes them; here they never leave registers.
+//! Numbers are words or zigzag-coded residuals, as in `fields/predictor.rs`; here they stay in
+//! registers.
 
 use buddy_core::Entry;
 
@@ -9,31 +10,32 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-/// Numbers of [`Lengths::by_exponent`] for one code.
+/// Entries of [`Lengths::by_exponent`] per code.
 const EXPONENTS: usize = 1024;
 
-/// What numbers of each length take under two codes, as vectors read it.
+/// Code bits by number length under two codes, in the layout of the vector code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lengths {
-    /// How many words back the word is that another one is compared with; 0 for words as they are.
+    /// Distance in words to the reference word; 0 codes the words themselves.
     stride: usize,
-    /// Whether differences are taken twice.
+    /// True for second differences.
     twice: bool,
-    /// By how many zeros stand before a number's top bit, for most numbers and for the first ones.
-    by_zeros: [[u16; 64]; 2],
-    /// What no bits take, for both: 64 zeros are no place in a table.
-    nothing: [u16; 2],
-    /// Which 16 bits of the first vector belong to numbers of each kind.
+    /// Code bits by leading zeros, for the rest and for the leading numbers.
+    by_leading_zeros: [[u16; 64]; 2],
+    /// Code bits of the number 0, for both; 64 leading zeros exceed the table.
+    of_zero: [u16; 2],
+    /// 16-bit lane masks of the first vector for the rest and for the leading numbers.
     masks: [u32; 2],
-    /// By the exponent of a number as a float, its sign included, then by that of its upper half; zeros; the same for the first ones.
+    /// Code bits by float exponent (with sign), then by that of the upper half; then the same for
+    /// the leading numbers.
     by_exponent: Vec<u16>,
-    /// Where in there each number is looked up.
+    /// Offset in `by_exponent` for each number.
     places: [i32; 32],
 }
 
 impl Lengths {
-    /// For entries of `N` words at a stride, of which so many are the first, with what numbers of each length take: most of
-    /// them, and the first ones. The very first number counts nothing if there are first ones.
+    /// Creates the tables for entries of `N` words from the code bits by length: for the rest, and
+    /// for the leading numbers. With a predictor the first number counts nothing.
     pub(crate) fn new<const N: usize>(stride: usize, order: usize, bits: [&[u16]; 2]) -> Self {
         let (width, firsts) = (1024 / N, stride * order);
         let zeros = |bits: &[u16]| {
@@ -45,8 +47,8 @@ impl Lengths {
         Self {
             stride,
             twice: order == 2,
-            by_zeros: bits.map(zeros),
-            nothing: bits.map(|bits| bits[0]),
+            by_leading_zeros: bits.map(zeros),
+            of_zero: bits.map(|bits| bits[0]),
             masks: [mask(firsts..lane), mask(firsts.min(1)..firsts)],
             by_exponent: [exponents(bits[0]), vec![0; EXPONENTS], exponents(bits[1]), vec![0; 2]].concat(),
             places: std::array::from_fn(place),
@@ -54,7 +56,8 @@ impl Lengths {
     }
 }
 
-/// What numbers take by their exponents. A float's is 127 for 1; a number whose top bit is that of a word is taken for a negative one.
+/// Returns code bits by float exponent; 1 has exponent 127. A number with the top bit of a word set
+/// converts to a negative float.
 fn exponents(bits: &[u16]) -> Vec<u16> {
     let mut table = vec![0; EXPONENTS];
     table[0] = bits[0];
@@ -69,42 +72,42 @@ fn exponents(bits: &[u16]) -> Vec<u16> {
 }
 
 impl Lengths {
-    /// What a word of so many bits takes, one of those that are no first ones.
+    /// Returns the code bits of a word of `bits` bits that is not a leading one.
     #[inline(always)]
     pub(crate) fn of_word(&self, word: u64, bits: u32) -> u32 {
         let zeros = word.leading_zeros() - (64 - bits);
-        u32::from(if word == 0 { self.nothing[0] } else { self.by_zeros[0][zeros as usize] })
+        u32::from(if word == 0 { self.of_zero[0] } else { self.by_leading_zeros[0][zeros as usize] })
     }
 }
 
-/// What the numbers of an entry take in all, if this machine has vectors for it.
+/// Returns the total code bits of an entry's numbers; `None` without vector instructions.
 #[inline(always)]
 pub(crate) fn sum_of_lengths<const N: usize>(entry: &Entry, lengths: &Lengths) -> Option<u32> {
     debug_assert!(lengths.stride <= N / 2 && lengths.by_exponent.len() == 3 * EXPONENTS + 2);
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
-        // SAFETY: the machine has these instructions.
+        // SAFETY: the CPU has these features.
         return Some(unsafe {
             if N == 32 { avx512::narrow(entry, lengths) } else { avx512::wide(entry, lengths) }
         });
     }
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2.
+        // SAFETY: the CPU has AVX2.
         return Some(unsafe { sum_with_avx2::<N>(entry, lengths) });
     }
     let _ = entry;
     None
 }
 
-/// The same with AVX2.
+/// AVX2 version of [`sum_of_lengths`].
 ///
 /// # Safety
-/// The machine has AVX2.
+/// The CPU must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) unsafe fn sum_with_avx2<const N: usize>(entry: &Entry, lengths: &Lengths) -> u32 {
-    // SAFETY: the caller says that the machine has AVX2.
+    // SAFETY: the caller guarantees AVX2.
     unsafe { if N == 32 { avx2::narrow(entry, lengths) } else { avx2::wide(entry, lengths) } }
 }
 
@@ -121,8 +124,8 @@ mod tests {
     use super::*;
     use crate::samples::{Noise, fill};
 
-    /// One by one, from the definition.
-    fn plainly<const N: usize>(entry: &Entry, stride: usize, order: usize, bits: [&[u16]; 2]) -> u32 {
+    /// Scalar reference, from the definition.
+    fn reference<const N: usize>(entry: &Entry, stride: usize, order: usize, bits: [&[u16]; 2]) -> u32 {
         let bytes = 128 / N;
         let word = |i: usize| -> u64 {
             let mut word = [0; 8];
@@ -156,7 +159,7 @@ mod tests {
             let bits = [&tables[0][..], &tables[1][..]];
             let lengths = Lengths::new::<N>(stride, order, bits);
             for round in 0..200 {
-                // Words of every length, some equal to those before them.
+                // Words of every length, some equal to earlier ones.
                 let mut last = 0;
                 let entry = fill(|_| {
                     let (next, how) = (noise.next(), noise.next());
@@ -169,13 +172,13 @@ mod tests {
                     };
                     last.to_le_bytes()
                 });
-                let wanted = plainly::<N>(&entry, stride, order, bits);
+                let wanted = reference::<N>(&entry, stride, order, bits);
                 if let Some(found) = sum_of_lengths::<N>(&entry, &lengths) {
                     assert_eq!(found, wanted, "stride {stride}, order {order}");
                 }
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
-                    // SAFETY: the machine has AVX2.
+                    // SAFETY: the CPU has AVX2.
                     let found = unsafe { sum_with_avx2::<N>(&entry, &lengths) };
                     assert_eq!(found, wanted, "AVX2, stride {stride}, order {order}");
                 }
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_single_numbers() {
+    fn vector_sums_equal_the_scalar_reference() {
         compare::<32>();
         compare::<16>();
     }

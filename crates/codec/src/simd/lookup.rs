@@ -1,4 +1,4 @@
-//! All words of an entry looked up in a table at once, with loads from many places in one instruction.
+//! Table lookup of all words of an entry at once, with gathers.
 
 use buddy_core::Entry;
 
@@ -11,144 +11,147 @@ mod avx512;
 
 /// A word of 32 or 64 bits.
 pub(crate) trait Word: Copy + PartialOrd + Into<u64> {
-    /// Its bits.
+    /// Bits of the word.
     const BITS: u32;
 
-    /// The low bits of a number.
+    /// Truncates a number to a word.
     fn of(number: u64) -> Self;
 
-    /// The words of an entry.
+    /// Splits an entry into words.
     fn split<const N: usize>(entry: &Entry) -> [Self; N];
 
-    /// A word of the same size for every word: shifts and one product, all of which can be undone.
+    /// Hashes to a word of the same size; invertible.
     fn hash(self, multiplier: u64) -> Self;
 
-    /// What [`look_up`] gives for one word.
+    /// Scalar version of [`look_up`] for one word.
     fn find(self, table: &Lookup<'_, Self>) -> Self;
 
-    /// What [`look_up`] finds.
+    /// AVX2 version of [`look_up`].
     ///
     /// # Safety
-    /// The machine has AVX2, and the table is [whole](Lookup::is_whole).
+    /// The CPU must have AVX2, and the table must be [valid](Lookup::is_valid).
     #[cfg(target_arch = "x86_64")]
     unsafe fn find_avx2(entry: &Entry, table: &Lookup<'_, Self>) -> Found;
 
-    /// How many of them are not below a number.
+    /// Counts the results that are at least `first`.
     ///
     /// # Safety
-    /// The machine has AVX2 and POPCNT.
+    /// The CPU must have AVX2 and POPCNT.
     #[cfg(target_arch = "x86_64")]
     unsafe fn count_avx2(found: &Found, first: u64) -> u32;
 
-    /// What [`look_up`] finds.
+    /// AVX-512 version of [`look_up`].
     ///
     /// # Safety
-    /// The machine has AVX-512 with its DQ instructions, and the table is [whole](Lookup::is_whole).
+    /// The CPU must have AVX-512 F and DQ, and the table must be [valid](Lookup::is_valid).
     #[cfg(target_arch = "x86_64")]
     unsafe fn find_avx512(entry: &Entry, table: &Lookup<'_, Self>) -> Found;
 
-    /// How many of them are not below a number.
+    /// Counts the results that are at least `first`.
     ///
     /// # Safety
-    /// The machine has AVX-512.
+    /// The CPU must have AVX-512.
     #[cfg(target_arch = "x86_64")]
     unsafe fn count_avx512(found: &Found, first: u64) -> u32;
 }
 
-/// What was found for the words of an entry, one after the other.
+/// Lookup results for the words of an entry, in order.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Found(Entry);
 
-/// Where words are looked up: the top bits of a word's hash name a bucket, whose number turns the low bits into the place of a
-/// slot. The slot holds the other bits of the hash that it is for, and in place of the low ones what was asked for.
+/// A perfect hash table. The top bits of a hash select a bucket, whose displacement maps the low
+/// bits to a slot. The slot holds the remaining hash bits, with the result in place of the low
+/// bits.
 pub(crate) struct Lookup<'a, W> {
-    /// What the hash multiplies with.
+    /// Multiplier of the hash.
     pub(crate) multiplier: u64,
-    /// One for each value of the top bits, and [`PADDING`] more, so that eight bytes can be read from each.
+    /// One per value of the top bits, and [`PADDING`] more, so that eight bytes can be read from
+    /// each.
     pub(crate) buckets: &'a [u16],
-    /// A power of two of them.
+    /// Slots; the length is a power of two.
     pub(crate) slots: &'a [W],
 }
 
-/// Numbers after those of the buckets.
+/// Padding elements after the buckets.
 pub(crate) const PADDING: usize = 3;
 
 impl<W: Word> Lookup<'_, W> {
-    /// Top bits that name a bucket, as the shift that leaves them.
+    /// Returns the shift that leaves the bucket bits.
     #[inline(always)]
     fn shift(&self) -> u32 {
         W::BITS - (self.buckets.len() - PADDING).ilog2()
     }
 
-    /// Whether every hash has its bucket and its slot.
+    /// Returns whether every hash has a bucket and a slot.
     #[inline(always)]
-    fn is_whole(&self) -> bool {
+    fn is_valid(&self) -> bool {
         self.buckets.len() > PADDING + 1 && self.slots.len().is_power_of_two()
     }
 }
 
-/// What follows from how many numbers are not below some others.
+/// A decision based on how many results reach a limit.
 pub(crate) trait Choice {
-    /// What it is, of numbers that `from` counts from a number on.
+    /// Decides; `from(limit)` counts the results that are at least `limit`.
     fn choose(&self, from: impl Fn(u64) -> u32) -> u32;
 }
 
-/// What the slot of each word holds where it is for this word; otherwise a number that is not below half of the slots.
+/// Returns the slot result of each word in the table; for other words a number of at least half the
+/// slots.
 #[inline(always)]
 pub(crate) fn look_up<W: Word, const N: usize>(entry: &Entry, table: &Lookup<'_, W>) -> [W; N] {
-    assert!(table.is_whole(), "a bucket for every hash, and a power of two of slots");
+    assert!(table.is_valid(), "needs a bucket per hash prefix and a power of two of slots");
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
-        // SAFETY: the machine has AVX-512, and the table is whole.
+        // SAFETY: the CPU has AVX-512, and the table is valid.
         return W::split(&unsafe { W::find_avx512(entry, table) }.0);
     }
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
-        // SAFETY: the machine has AVX2, and the table is whole.
+        // SAFETY: the CPU has AVX2, and the table is valid.
         return W::split(&unsafe { W::find_avx2(entry, table) }.0);
     }
     look_up_portable(entry, table)
 }
 
-/// What the numbers that [`look_up`] finds take in all, each by its length.
+/// Returns the total code bits of the lookup results.
 #[inline(always)]
 pub(crate) fn look_up_and_sum<W: Word, const N: usize>(
     entry: &Entry,
     table: &Lookup<'_, W>,
     lengths: &Lengths,
 ) -> u32 {
-    assert!(table.is_whole(), "a bucket for every hash, and a power of two of slots");
+    assert!(table.is_valid(), "needs a bucket per hash prefix and a power of two of slots");
     let one_by_one =
         |found: [W; N]| found.iter().map(|&number| lengths.of_word(number.into(), W::BITS)).sum();
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
-        // SAFETY: the machine has AVX-512, and the table is whole.
+        // SAFETY: the CPU has AVX-512, and the table is valid.
         let found = unsafe { W::find_avx512(entry, table) }.0;
         return sum_of_lengths::<N>(&found, lengths).unwrap_or_else(|| one_by_one(W::split(&found)));
     }
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
-        // SAFETY: the machine has AVX2, and the table is whole.
+        // SAFETY: the CPU has AVX2, and the table is valid.
         let found = unsafe { W::find_avx2(entry, table) }.0;
         return sum_of_lengths::<N>(&found, lengths).unwrap_or_else(|| one_by_one(W::split(&found)));
     }
     one_by_one(look_up_portable(entry, table))
 }
 
-/// What follows from the numbers that [`look_up`] finds, which stay in registers.
+/// Evaluates `choice` on the lookup results, which stay in registers.
 #[inline(always)]
 pub(crate) fn look_up_and_choose<W: Word, const N: usize>(
     entry: &Entry,
     table: &Lookup<'_, W>,
     choice: &impl Choice,
 ) -> u32 {
-    assert!(table.is_whole(), "a bucket for every hash, and a power of two of slots");
+    assert!(table.is_valid(), "needs a bucket per hash prefix and a power of two of slots");
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
-        // SAFETY: the machine has AVX-512, and the table is whole.
+        // SAFETY: the CPU has AVX-512, and the table is valid.
         let found = unsafe { W::find_avx512(entry, table) };
-        // SAFETY: the machine has AVX-512.
+        // SAFETY: the CPU has AVX-512.
         return choice.choose(
             #[inline(always)]
             |first| unsafe { W::count_avx512(&found, first) },
@@ -156,9 +159,9 @@ pub(crate) fn look_up_and_choose<W: Word, const N: usize>(
     }
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
-        // SAFETY: the machine has AVX2, and the table is whole.
+        // SAFETY: the CPU has AVX2, and the table is valid.
         let found = unsafe { W::find_avx2(entry, table) };
-        // SAFETY: the machine has AVX2 and POPCNT.
+        // SAFETY: the CPU has AVX2 and POPCNT.
         return choice.choose(
             #[inline(always)]
             |first| unsafe { W::count_avx2(&found, first) },
@@ -167,7 +170,7 @@ pub(crate) fn look_up_and_choose<W: Word, const N: usize>(
     choose_portable::<W, N>(entry, table, choice)
 }
 
-/// No machine has AVX-512 without POPCNT, which counts are taken with.
+/// Every CPU with AVX-512 has POPCNT, which the counts use.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn has_avx512() -> bool {
@@ -180,7 +183,8 @@ fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
 
-/// One by one. Not inlined: beside the others the compiler would prepare for it, entry by entry.
+/// Scalar version. Not inlined, so that the compiler does not hoist its set-up into the vector
+/// path.
 #[inline(never)]
 fn look_up_portable<W: Word, const N: usize>(entry: &Entry, table: &Lookup<'_, W>) -> [W; N] {
     W::split(entry).map(|word: W| word.find(table))
@@ -231,28 +235,28 @@ macro_rules! word {
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
             unsafe fn find_avx2(entry: &Entry, table: &Lookup<'_, Self>) -> Found {
-                // SAFETY: the caller says that the machine has AVX2 and that the table is whole.
+                // SAFETY: the caller guarantees AVX2 and a valid table.
                 unsafe { avx2::$word::find(entry, table) }
             }
 
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
             unsafe fn count_avx2(found: &Found, first: u64) -> u32 {
-                // SAFETY: the caller says that the machine has AVX2 and POPCNT.
+                // SAFETY: the caller guarantees AVX2 and POPCNT.
                 unsafe { avx2::$word::count_from(found, first as Self) }
             }
 
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
             unsafe fn find_avx512(entry: &Entry, table: &Lookup<'_, Self>) -> Found {
-                // SAFETY: the caller says that the machine has AVX-512 and that the table is whole.
+                // SAFETY: the caller guarantees AVX-512 and a valid table.
                 unsafe { avx512::$word::find(entry, table) }
             }
 
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
             unsafe fn count_avx512(found: &Found, first: u64) -> u32 {
-                // SAFETY: the caller says that the machine has AVX-512.
+                // SAFETY: the caller guarantees AVX-512.
                 unsafe { avx512::$word::count_from(found, first as Self) }
             }
         }
@@ -269,7 +273,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     use crate::simd::lengths::sum_with_avx2;
 
-    /// Counts from one number on.
+    /// Counts the results from one limit on.
     struct CountFrom(u64);
 
     impl Choice for CountFrom {
@@ -279,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Any table at all: what it means is another matter.
+    /// Compares vector and scalar lookups on arbitrary tables.
     fn compare<W: Word + std::fmt::Debug, const N: usize>(slots: usize) {
         let mut noise = Noise(slots as u64);
         let buckets: Vec<u16> = (0..slots / 8 + PADDING).map(|_| noise.next() as u16).collect();
@@ -291,7 +295,7 @@ mod tests {
             assert_eq!(look_up::<W, N>(&entry, &table), found);
             #[cfg(target_arch = "x86_64")]
             if has_avx2() {
-                // SAFETY: the machine has AVX2, and the table is whole.
+                // SAFETY: the CPU has AVX2, and the table is valid.
                 let words = unsafe { W::find_avx2(&entry, &table) };
                 assert_eq!(W::split::<N>(&words.0), found);
             }
@@ -301,7 +305,7 @@ mod tests {
                 assert_eq!(look_up_and_choose::<W, N>(&entry, &table, &CountFrom(first)), counted);
                 #[cfg(target_arch = "x86_64")]
                 if has_avx2() {
-                    // SAFETY: the machine has AVX2, and the table is whole.
+                    // SAFETY: the CPU has AVX2, and the table is valid.
                     let found = unsafe { W::count_avx2(&W::find_avx2(&entry, &table), first) };
                     assert_eq!(found, counted);
                 }
@@ -309,7 +313,7 @@ mod tests {
         }
     }
 
-    /// Sums of ranks, by whatever the machine has and by AVX2 alone, against numbers that are found and looked up one by one.
+    /// Compares sums with the widest vectors and with AVX2 against scalar lookups.
     fn compare_sums<W: Word, const N: usize>() {
         let mut noise = Noise(3);
         let buckets: Vec<u16> = (0..8 + PADDING).map(|_| noise.next() as u16).collect();
@@ -326,7 +330,7 @@ mod tests {
             assert_eq!(found.iter().map(|&number| lengths.of_word(number.into(), W::BITS)).sum::<u32>(), sum);
             #[cfg(target_arch = "x86_64")]
             if has_avx2() {
-                // SAFETY: the machine has AVX2, and the table is whole.
+                // SAFETY: the CPU has AVX2, and the table is valid.
                 let with_avx2 = unsafe { sum_with_avx2::<N>(&W::find_avx2(&entry, &table).0, &lengths) };
                 assert_eq!(with_avx2, sum, "AVX2");
             }
@@ -334,13 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_what_is_found() {
+    fn sums_equal_those_of_scalar_lookups() {
         compare_sums::<u32, 32>();
         compare_sums::<u64, 16>();
     }
 
     #[test]
-    fn all_at_once_is_one_by_one() {
+    fn vector_lookups_equal_scalar_ones() {
         for slots in [64, 256, 65536] {
             compare::<u32, 32>(slots);
             compare::<u64, 16>(slots);
@@ -353,6 +357,6 @@ mod tests {
         let mut hashes: Vec<u32> = words.map(|word| Word::hash(word, 0x9e37_79b1)).collect();
         hashes.sort_unstable();
         hashes.dedup();
-        assert_eq!(hashes.len(), (1 << 17) - 1, "nothing but 0 is there twice");
+        assert_eq!(hashes.len(), (1 << 17) - 1, "only 0 occurs twice");
     }
 }

@@ -1,9 +1,9 @@
-//! The one place with unsafe code: choosing vector instructions at run time.
+//! Run-time selection of vector instructions: the only unsafe code of the crate.
 //!
-//! Codecs are written as loops over small arrays that the compiler vectorises. [`vectorised`] compiles such a
-//! loop three times, for any machine, for AVX2 and for AVX-512, and runs the widest that the machine has.
-//! [`transpose`] turns 32 words into 32 bit planes, which a compiler does not find on its own; [`look_up`] looks for many words
-//! in a table at once.
+//! Codecs are loops over small arrays that the compiler vectorises. [`vectorised`] compiles such a
+//! loop for the baseline, AVX2 and AVX-512, and runs the widest that the CPU supports.
+//! [`transpose`] and [`look_up`] are hand-written: a 32x32 bit transpose and table lookups with
+//! gathers.
 
 #![allow(unsafe_code)]
 
@@ -13,8 +13,8 @@ mod lookup;
 pub(crate) use lengths::{Lengths, sum_of_lengths};
 pub(crate) use lookup::{Choice, Lookup, PADDING, Word, look_up, look_up_and_choose, look_up_and_sum};
 
-/// Runs `work` with the widest vectors of this machine. Everything that `work` calls on its hot path must be
-/// `#[inline(always)]`, or it keeps the instructions of any machine.
+/// Runs `work` with the widest vectors of this CPU. Functions on its hot path must be
+/// `#[inline(always)]`; otherwise they use baseline instructions.
 ///
 /// Measured on Zen 4: the size loop of bf16 goes from 2.3 to 17.7 GB/s.
 #[inline(always)]
@@ -28,8 +28,8 @@ pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
             && is_x86_feature_detected!("avx512cd")
             && is_x86_feature_detected!("bmi2")
         {
-            // SAFETY: the machine has every feature that `with_avx512` enables: the 512 ones and BMI2 were looked
-            // up here, and no machine has AVX-512 without AVX2, BMI1, LZCNT and POPCNT.
+            // SAFETY: the AVX-512 features and BMI2 were detected above; every CPU with AVX-512 has
+            // AVX2, BMI1, LZCNT and POPCNT.
             return unsafe { with_avx512(work) };
         }
         if is_x86_feature_detected!("avx2")
@@ -38,7 +38,7 @@ pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
             && is_x86_feature_detected!("lzcnt")
             && is_x86_feature_detected!("popcnt")
         {
-            // SAFETY: the machine has the features that `with_avx2` enables, looked up here.
+            // SAFETY: the features of `with_avx2` were detected above.
             return unsafe { with_avx2(work) };
         }
     }
@@ -57,18 +57,18 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Bit i of word j becomes bit j of word i. Its own inverse.
+/// Transposes a 32x32 bit matrix: bit i of word j becomes bit j of word i.
 #[inline(always)]
 pub(crate) fn transpose(words: &[u32; 32]) -> [u32; 32] {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2.
+        // SAFETY: the CPU has AVX2.
         return unsafe { avx2::transpose(words) };
     }
     transpose_portable(words)
 }
 
-/// Five rounds, each swapping the off-diagonal blocks of half the size.
+/// Five rounds of swapping off-diagonal blocks of half the size.
 pub(crate) fn transpose_portable(words: &[u32; 32]) -> [u32; 32] {
     let mut rows = *words;
     let (mut half, mut mask) = (16, 0x0000_ffff_u32);
@@ -84,23 +84,23 @@ pub(crate) fn transpose_portable(words: &[u32; 32]) -> [u32; 32] {
     rows
 }
 
-/// How many of 32 rows have each bit set, for all 32 bits at once: a bit of `one` is set where at least one row
-/// has it, and so on.
+/// Column counts of 32 rows, for all 32 bits at once: a bit of `one` is set if at least one row has
+/// it, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Count {
     pub(crate) one: u32,
     pub(crate) two: u32,
     pub(crate) three: u32,
-    /// Two rows that follow each other have it.
+    /// Columns with the bit set in two consecutive rows.
     pub(crate) adjacent: u32,
 }
 
-/// Counts the columns of 32 rows.
+/// Counts the set bits in each column of 32 rows.
 #[inline(always)]
 pub(crate) fn count_columns(rows: &[u32; 32]) -> Count {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2.
+        // SAFETY: the CPU has AVX2.
         return unsafe { avx2::count_columns(rows) };
     }
     count_columns_portable(rows)
@@ -119,34 +119,34 @@ fn count_columns_portable(rows: &[u32; 32]) -> Count {
     count
 }
 
-/// The top bits of 32 words, the first in bit 0.
+/// Collects the top bits of 32 words, the first in bit 0.
 #[inline(always)]
 pub(crate) fn top_bits(words: &[u32; 32]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2.
+        // SAFETY: the CPU has AVX2.
         return unsafe { avx2::top_bits(words) };
     }
     words.iter().rev().fold(0, |bits, word| bits << 1 | word >> 31)
 }
 
-/// How many numbers are larger than the limit at their place.
+/// Counts the numbers above the limits at the same index.
 #[inline(always)]
 pub(crate) fn count_above<const N: usize>(numbers: &[u64; N], limits: &[u64; N]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the machine has AVX-512.
+        // SAFETY: the CPU has AVX-512.
         return unsafe { avx512::count_above(numbers, limits) };
     }
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has AVX2.
+        // SAFETY: the CPU has AVX2.
         return unsafe { avx2::count_above(numbers, limits) };
     }
     count_above_portable(numbers, limits)
 }
 
-/// Not inlined: beside the others the compiler would prepare for it, entry by entry.
+/// Not inlined, so that the compiler does not hoist its set-up into the vector path.
 #[inline(never)]
 fn count_above_portable<const N: usize>(numbers: &[u64; N], limits: &[u64; N]) -> u32 {
     numbers.iter().zip(limits).map(|(number, limit)| u32::from(number > limit)).sum()
@@ -162,7 +162,7 @@ mod avx512 {
         let pairs = numbers.as_chunks::<8>().0.iter().zip(limits.as_chunks::<8>().0);
         pairs
             .fold(0u32, |bits, (numbers, limits)| {
-                // SAFETY: both hold the 64 bytes that are read, and the loads need no alignment.
+                // SAFETY: both chunks hold 64 bytes; the loads need no alignment.
                 let (numbers, limits) = unsafe {
                     (_mm512_loadu_epi64(numbers.as_ptr().cast()), _mm512_loadu_epi64(limits.as_ptr().cast()))
                 };
@@ -185,7 +185,7 @@ mod avx2 {
         let top = _mm256_set1_epi64x(i64::MIN);
         pairs
             .fold(0u32, |bits, (numbers, limits)| {
-                // SAFETY: both hold the 32 bytes that are read, and the loads need no alignment.
+                // SAFETY: both chunks hold 32 bytes; the loads need no alignment.
                 let (numbers, limits) = unsafe {
                     (_mm256_loadu_si256(numbers.as_ptr().cast()), _mm256_loadu_si256(limits.as_ptr().cast()))
                 };
@@ -195,12 +195,12 @@ mod avx2 {
             .count_ones()
     }
 
-    /// Words 8 i to 8 i + 7.
+    /// Loads words 8 i to 8 i + 7.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn eight(words: &[u32; 32], i: usize) -> __m256i {
         let words = &words[8 * i..8 * i + 8];
-        // SAFETY: the slice holds the 32 bytes that are read, and the load needs no alignment.
+        // SAFETY: the slice holds 32 bytes; the load needs no alignment.
         unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
     }
 
@@ -213,7 +213,8 @@ mod avx2 {
         })
     }
 
-    /// Eight columns of four rows each, then the eight are added up by halves. Three times as fast as row by row.
+    /// Accumulates four rows in each of eight lanes, then reduces the lanes by halves. Three times
+    /// as fast as row by row.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn count_columns(rows: &[u32; 32]) -> Count {
@@ -245,8 +246,8 @@ mod avx2 {
         Count { one: first(one), two: first(two), three: first(three), adjacent: first(adjacent) }
     }
 
-    /// Sorts the bytes of all words by significance, then lets `movemask` collect the top bit of 32 bytes at a
-    /// time: 32 of them make 32 planes. 4 times as fast as the five rounds.
+    /// Sorts the bytes of all words by significance, then collects the top bits of 32 bytes at a
+    /// time with `movemask`. Four times as fast as the five rounds.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn transpose(words: &[u32; 32]) -> [u32; 32] {
@@ -260,7 +261,7 @@ mod avx2 {
         planes
     }
 
-    /// Vector `b` holds byte `b` of each of the 32 words, in order.
+    /// Returns vectors in which vector `b` holds byte `b` of each of the 32 words, in order.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn byte_columns(words: &[u32; 32]) -> [__m256i; 4] {
@@ -294,7 +295,7 @@ mod tests {
         std::array::from_fn(|i| (i as u32 + 1).wrapping_mul(0x9e37_79b9).rotate_left(i as u32))
     }
 
-    /// Everything that a codec makes of entries.
+    /// Returns size, stream and decoded entry of every entry.
     #[inline(always)]
     fn all_of(codec: &impl EntryCodec, entries: &[Entry]) -> Vec<(u32, Vec<u8>, Result<Entry, Error>)> {
         let one = |entry: &Entry| {
@@ -305,16 +306,16 @@ mod tests {
         entries.iter().map(one).collect()
     }
 
-    /// A machine with AVX-512 runs the other paths nowhere but here.
+    /// CPUs with AVX-512 run the narrower paths only here.
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn every_width_of_vectors_gives_the_same() {
+    fn every_vector_width_gives_the_same_streams() {
         let samples = crate::testing::samples();
         for codec in CodecKind::ALL.map(|kind| kind.train(&samples)) {
             let plain = each!(&codec, codec => all_of(codec, &samples));
             assert!(plain.iter().zip(&samples).all(|(found, entry)| found.2.as_ref() == Ok(entry)));
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
-                // SAFETY: the machine has AVX2 and BMI2, and with them BMI1, LZCNT and POPCNT.
+                // SAFETY: the CPU has AVX2 and BMI2, and therefore BMI1, LZCNT and POPCNT.
                 let found = unsafe { with_avx2(|| each!(&codec, codec => all_of(codec, &samples))) };
                 assert_eq!(found, plain, "AVX2, {}", codec.kind());
             }
@@ -359,7 +360,7 @@ mod tests {
     fn numbers_above_limits_are_counted_alike() {
         let mut words = noise();
         for round in 0..64 {
-            // Few that differ, many that are equal, and the largest numbers.
+            // A few random numbers, many equal ones, and the largest.
             let number = |word: u32| u64::from(word) << 32 | u64::from(word);
             let numbers = words.map(|word| if word % 7 == 0 { u64::MAX } else { number(word) });
             let limits: [u64; 32] =
@@ -368,7 +369,7 @@ mod tests {
             assert_eq!(count_above(&numbers, &limits), counted);
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
-                // SAFETY: the machine has AVX2.
+                // SAFETY: the CPU has AVX2.
                 assert_eq!(unsafe { avx2::count_above(&numbers, &limits) }, counted);
             }
             words = transpose(&words).map(|w| w.wrapping_mul(0x85eb_ca6b));
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn every_width_computes_the_same() {
+    fn vectorised_work_gives_the_same_result_at_every_width() {
         let sum = || noise().iter().fold(0u32, |sum, word| sum.wrapping_add(*word));
         assert_eq!(vectorised(sum), sum());
     }

@@ -1,8 +1,8 @@
-//! The contract that every codec keeps, and the data it is kept on. Public under the feature `testing`, for the
-//! suites of later implementations and of other crates.
+//! The contract of every codec, and data to test it on. Public under the feature `testing`, for the
+//! tests of other implementations and crates.
 //!
-//! [`contract`] asks everything of one implementation of [`EntryCodec`]; [`storage`] asks the rest of a
-//! [`Codec`], which also packs; [`twins`] asks that a fast implementation is its reference bit for bit.
+//! [`contract`] tests an [`EntryCodec`]; [`storage`] tests a [`Codec`], which also packs; [`twins`]
+//! compares a fast implementation with its reference bit for bit.
 
 mod strategies;
 
@@ -15,35 +15,35 @@ use crate::{Codec, EntryCodec, Error, Packed, STREAM_BYTES, Stream};
 
 const LAYOUTS: [Layout; 3] = [Layout::A, Layout::B, Layout::C];
 
-/// An entry of values, given as their bytes.
+/// Creates an entry from the bytes of its values.
 ///
 /// # Panics
-/// If the values are not 128 bytes.
+/// If the values do not add up to 128 bytes.
 pub fn entry_of<const N: usize>(values: impl AsRef<[[u8; N]]>) -> Entry {
-    values.as_ref().as_flattened().try_into().expect("the values of an entry are 128 bytes")
+    values.as_ref().as_flattened().try_into().expect("an entry has 128 bytes")
 }
 
-/// The bytes that a text of hex digits names; an odd digit at the end is the high half of a byte.
+/// Parses hex digits; an odd last digit is the high half of a byte.
 ///
 /// # Panics
-/// If a character is no hex digit.
+/// If a character is not a hex digit.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.chars().map(|digit| digit.to_digit(16).expect("a hex digit") as u8).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0)).collect()
 }
 
-/// The bits and bytes of an entry's stream.
+/// Returns the bits and bytes of an entry's stream.
 pub fn stream_of(codec: &impl EntryCodec, entry: &Entry) -> (u32, Vec<u8>) {
     let mut stream = Stream::default();
     codec.encode(entry, &mut stream);
     (stream.bits(), stream.bytes().to_vec())
 }
 
-/// Everything that an implementation promises, on each of `entries` and on zeros: round trip, size equals
-/// length, bound, and an entry or an error for every truncation and every single bit flip of the stream.
+/// Tests an implementation on `entries` and on zeros: round trip, size equals length, bound, and an
+/// entry or an error for every truncation and every single bit flip.
 ///
 /// # Panics
-/// If a promise is broken.
+/// If the contract is violated.
 pub fn contract(codec: &impl EntryCodec, entries: &[Entry]) {
     let mut stream = Stream::default();
     for entry in entries.iter().chain([&ZERO_ENTRY]) {
@@ -55,8 +55,8 @@ pub fn contract(codec: &impl EntryCodec, entries: &[Entry]) {
     }
 }
 
-/// The entry comes back from its stream, and from its stream with padding; size equals length; the bound holds;
-/// the unused bits of the last byte are zero.
+/// Tests that the entry round-trips, with and without padding; that size equals length and is
+/// within the bound; and that unused bits of the last byte are zero.
 ///
 /// # Panics
 /// If one of these does not hold.
@@ -77,7 +77,8 @@ pub fn round_trip(codec: &impl EntryCodec, entry: &Entry, stream: &mut Stream) {
     assert_eq!(codec.decode(&padded, stream.layout()).as_ref(), Ok(entry), "padding was read");
 }
 
-/// Every shorter stream is an error under its own layout, and an entry or an error under the others.
+/// Tests that truncated streams are errors in their own layout, and entries or errors in the
+/// others.
 fn truncations(codec: &impl EntryCodec, stream: &Stream) {
     for len in 0..stream.bytes().len() {
         for layout in LAYOUTS {
@@ -91,7 +92,7 @@ fn truncations(codec: &impl EntryCodec, stream: &Stream) {
     }
 }
 
-/// Shows `look` the bytes with each single bit changed.
+/// Calls `look` with each single bit of `bytes` flipped.
 fn bit_flips(bytes: &[u8], mut look: impl FnMut(&[u8])) {
     let mut bytes = bytes.to_vec();
     for bit in 0..bytes.len() * 8 {
@@ -101,12 +102,11 @@ fn bit_flips(bytes: &[u8], mut look: impl FnMut(&[u8])) {
     }
 }
 
-/// What a codec promises a memory, on each of `entries` and on zeros: the entry comes back from its nibble and
-/// bytes; the class says how many there are; fewer bytes are an error; any nibble with any single bit flip of
-/// the bytes is an entry or an error.
+/// Tests a codec's packing on `entries` and on zeros: the entry round-trips; the class gives the
+/// length; fewer bytes are an error; any nibble with any single bit flip is an entry or an error.
 ///
 /// # Panics
-/// If a promise is broken.
+/// If the contract is violated.
 pub fn storage(codec: &Codec, entries: &[Entry]) {
     let mut packed = Packed::default();
     for entry in entries.iter().chain([&ZERO_ENTRY]) {
@@ -123,12 +123,12 @@ pub fn storage(codec: &Codec, entries: &[Entry]) {
     }
 }
 
-/// Every nibble that names a class.
+/// Returns every valid nibble.
 fn nibbles() -> impl Iterator<Item = Nibble> {
     (0..16).filter_map(|bits| Nibble::from_bits(bits).ok())
 }
 
-/// The entry comes back from what was packed, which has the class that its size says.
+/// Tests that a packed entry round-trips and has the class of its size.
 ///
 /// # Panics
 /// If it does not.
@@ -146,10 +146,11 @@ pub fn pack_round_trip(codec: &Codec, entry: &Entry, packed: &mut Packed) {
     assert_eq!(codec.unpack(packed.nibble(), &padded).as_ref(), Ok(entry), "bytes past the class were read");
 }
 
-/// Two implementations of one codec write the same streams, and read the same from good and faulty ones.
+/// Tests that two implementations write the same streams, and decode valid and invalid streams
+/// alike.
 ///
 /// # Panics
-/// If a stream or what is read from it differs.
+/// If any result differs.
 pub fn twins(reference: &impl EntryCodec, other: &impl EntryCodec, entries: &[Entry]) {
     let (mut ours, mut theirs) = (Stream::default(), Stream::default());
     for entry in entries.iter().chain([&ZERO_ENTRY]) {

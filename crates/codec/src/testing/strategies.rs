@@ -1,4 +1,5 @@
-//! Entries like those that programs hold, for property tests. Noise alone would only ever find the raw forms.
+//! Property-test strategies for entries typical of programs. Noise alone would only exercise raw
+//! forms.
 
 use buddy_core::{Entry, ZERO_ENTRY};
 use proptest::{array::uniform32, prelude::*};
@@ -6,12 +7,12 @@ use proptest::{array::uniform32, prelude::*};
 use super::entry_of;
 use crate::samples::fill;
 
-/// Entries of any kind: each of the others here, and zeros.
+/// Entries of any kind: all strategies below, and zeros.
 pub fn entries() -> impl Strategy<Value = Entry> {
     prop_oneof![Just(ZERO_ENTRY), ramps(), floats(), pointers(), sparse(), repeated(), mixed(), noise()]
 }
 
-/// Integers of 16, 32 or 64 bits that grow or shrink by a fixed step, some of them a little off.
+/// Integers of 16, 32 or 64 bits with a constant step, some slightly perturbed.
 pub fn ramps() -> impl Strategy<Value = Entry> {
     let jitter = proptest::collection::vec(0u64..4, 64);
     (integer(), integer(), prop_oneof![Just(0), Just(1)], jitter, 0..3).prop_map(
@@ -27,12 +28,12 @@ pub fn ramps() -> impl Strategy<Value = Entry> {
     )
 }
 
-/// A signed integer with any number of bits, small ones as likely as large ones.
+/// A signed integer of uniformly distributed bit length.
 fn integer() -> impl Strategy<Value = u64> {
     (any::<i64>(), 0u32..64).prop_map(|(value, shift)| (value >> shift) as u64)
 }
 
-/// A wave in half, bfloat16, single or double precision: smooth, or noisy in the last bits or in all.
+/// A wave in half, bfloat16, single or double precision: smooth, or noisy in the last or all bits.
 pub fn floats() -> impl Strategy<Value = Entry> {
     let noise = prop_oneof![Just(0.0), Just(1e-6), Just(1e-3), Just(1.0)];
     let offsets = proptest::collection::vec(-1.0..1.0f64, 64);
@@ -52,7 +53,7 @@ pub fn floats() -> impl Strategy<Value = Entry> {
     )
 }
 
-/// The bits of a half-precision number, cut off toward zero; what is too small becomes zero.
+/// Converts to half precision, truncating; underflow becomes zero.
 fn half(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;
@@ -63,7 +64,7 @@ fn half(value: f32) -> u16 {
     sign | (exponent.min(30) as u16) << 10 | (bits >> 13 & 0x3ff) as u16
 }
 
-/// 64-bit addresses in one region, aligned, some of them null.
+/// Aligned 64-bit addresses in one region, some of them null.
 pub fn pointers() -> impl Strategy<Value = Entry> {
     let offset = prop_oneof![1 => Just(None), 6 => (0u64..1 << 20).prop_map(Some)];
     (0u64..1 << 27, 0u32..16, proptest::collection::vec(offset, 16)).prop_map(|(region, spread, offsets)| {
@@ -73,13 +74,13 @@ pub fn pointers() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Zeros with a few 32-bit words among them.
+/// Zeros with a few non-zero 32-bit words.
 pub fn sparse() -> impl Strategy<Value = Entry> {
     let word = prop_oneof![4 => Just(0), 1 => integer().prop_map(|word| word as u32)];
     uniform32(word).prop_map(|words| entry_of(words.map(u32::to_le_bytes)))
 }
 
-/// A few values of 1, 2, 4 or 8 bytes over and over.
+/// A few values of 1, 2, 4 or 8 bytes, repeated.
 pub fn repeated() -> impl Strategy<Value = Entry> {
     (proptest::collection::vec(integer(), 1..4), proptest::collection::vec(0usize..4, 128), 0..4).prop_map(
         |(values, order, width)| {
@@ -116,7 +117,7 @@ pub fn mixed() -> impl Strategy<Value = Entry> {
     )
 }
 
-/// Bytes without any structure.
+/// Random bytes.
 pub fn noise() -> impl Strategy<Value = Entry> {
     uniform32(any::<u32>()).prop_map(|words| entry_of(words.map(u32::to_le_bytes)))
 }

@@ -1,5 +1,5 @@
-//! The codecs with fields once more, as slowly and plainly as the page tells them: numbers in `i128`, bits as text whose
-//! first character is a stream's first bit.
+//! Reference of the codecs with fields, written from the format page: numbers in `i128`, bits as
+//! text in stream order.
 
 use buddy_codec::Codec;
 use buddy_core::{Entry, Layout};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::own;
 
-/// Bits of the class, and exceptions, of forms 0 to 14.
+/// Stream bits and exceptions of forms 0 to 14.
 const FORMS: [(usize, usize); 15] = [
     (64, 0),
     (256, 0),
@@ -26,7 +26,7 @@ const FORMS: [(usize, usize); 15] = [
     (768, 6),
 ];
 
-/// A codec as the page tells it, from its parameters.
+/// A codec as the format page specifies it.
 pub(crate) struct Page {
     bits: usize,
     parameters: Value,
@@ -55,7 +55,8 @@ impl Page {
         self.parameters.get("stride").map(|_| (self.number("stride") as usize, self.number("order") as usize))
     }
 
-    /// The widths of a form, the bits of an exception's rest, and of the whole; none if the form is none.
+    /// Returns field widths, payload bits of an exception, and total bits of a form; `None` if it
+    /// does not exist.
     fn form(&self, form: usize) -> Option<(Vec<usize>, usize, usize)> {
         let (room, exceptions) = FORMS[form];
         let most = match &self.table {
@@ -82,7 +83,7 @@ impl Page {
         }
     }
 
-    /// The number of every word; none where a word has no number.
+    /// Returns the number of every word; `None` for words without one.
     fn numbers(&self, words: &[i128]) -> Vec<Option<i128>> {
         if let Some(table) = &self.table {
             return words
@@ -104,7 +105,7 @@ impl Page {
         (0..words.len()).map(|i| Some(if i == 0 { words[0] } else { folded(i) })).collect()
     }
 
-    /// What a word is expected to be after those before it.
+    /// Returns the prediction of a word from earlier words.
     fn guess(&self, words: &[i128], i: usize) -> i128 {
         let (stride, order) = self.stride().unwrap();
         match i {
@@ -159,7 +160,7 @@ impl Page {
         text
     }
 
-    /// What stands in the field of a word that has no number.
+    /// Returns the field value of a word without a number.
     fn absent(&self) -> i128 {
         0
     }
@@ -213,7 +214,7 @@ impl Page {
     }
 }
 
-/// Only layout A is there.
+/// These codecs have only layout A.
 impl own::Page for Page {
     fn write(&self, entry: &Entry) -> (Layout, String) {
         (Layout::A, self.text(entry))

@@ -1,16 +1,16 @@
-//! The floating-point formats once more: sign, exponent and mantissa apart.
+//! Reference of the floating-point formats.
 
 use buddy_codec::{Bf16, Fp16, Fp32};
 use buddy_core::{Entry, Layout};
 
 use super::own::{Page, Rest, field, joined, numbers};
 
-/// Sign, exponent and mantissa.
+/// Returns sign, exponent and mantissa.
 pub(crate) fn parts(value: i128, e: usize, m: usize) -> (i128, i128, i128) {
     (value >> (e + m), (value >> m) % (1 << e), value % (1 << m))
 }
 
-/// Layout A of floats with `e` bits of exponent and `m` of mantissa.
+/// Encodes layout A of floats with `e` exponent and `m` mantissa bits.
 fn loose(entry: &Entry, e: usize, m: usize) -> String {
     let values = numbers(entry, 1 + e + m);
     let stored: Vec<_> =
@@ -77,7 +77,7 @@ impl Page for Fp32 {
     }
 }
 
-/// Where the code of value i lies among the 256 bits of codes in layout B.
+/// Returns the bit position of the code of value i in layout B.
 fn code_place(i: usize) -> usize {
     let (group, place) = (i / 8, i % 8);
     32 * group + 4 * (place / 2) + if place % 2 == 1 { 16 } else { 0 }

@@ -1,4 +1,4 @@
-//! The codecs that learn of their allocation write and read what the page says, whatever they learned.
+//! Trained codecs match the format page with any parameters.
 
 use buddy_codec::{
     Codec, CodecKind,
@@ -21,7 +21,7 @@ const KINDS: [CodecKind; 9] = [
     CodecKind::Rank64,
 ];
 
-/// The codec as the page tells it.
+/// Returns the reference of a codec.
 fn page(codec: &Codec) -> Box<dyn own::Page> {
     match codec.kind() {
         CodecKind::Prefix32 | CodecKind::Prefix64 => Box::new(prefix::Page::of(codec)),
@@ -30,7 +30,7 @@ fn page(codec: &Codec) -> Box<dyn own::Page> {
     }
 }
 
-/// Every codec that learned of a sample, and its page.
+/// Returns every codec trained on a sample, with its reference.
 fn trained(sample: &[Entry]) -> impl Iterator<Item = (Codec, Box<dyn own::Page>)> {
     let codecs = KINDS.map(|kind| kind.train(sample));
     codecs.into_iter().map(|codec| {
@@ -40,7 +40,7 @@ fn trained(sample: &[Entry]) -> impl Iterator<Item = (Codec, Box<dyn own::Page>)
 }
 
 #[test]
-fn the_samples_are_written_as_the_page_says() {
+fn sample_streams_match_the_reference() {
     for (codec, page) in trained(&samples()) {
         for entry in samples() {
             own::assert_page(&codec, &*page, &entry, &[]);
@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_entry_is_written_as_the_page_says(
+    fn any_entry_matches_the_reference(
         sample in prop::collection::vec(entries(), 1..4),
         entry in entries(),
         flips in prop::collection::vec(any::<Index>(), 6),
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_as_the_page_says(sample in entries(), bytes in noise(), len in 0usize..=128) {
+    fn any_bytes_decode_as_the_reference(sample in entries(), bytes in noise(), len in 0usize..=128) {
         for (codec, page) in trained(&[sample]) {
             own::assert_read(&codec, &*page, &bytes[..len]);
         }

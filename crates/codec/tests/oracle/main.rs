@@ -1,6 +1,7 @@
-//! Each codec once more, as slowly and plainly as `docs/reference/format.md` tells it: text of zeros and ones, made by
-//! arithmetic on wide integers. The real ones must write the same bits. The paper's five are here, our own formats
-//! in `own`, `floats`, `fields`, `prefix` and `rank`; `learned` compares those that learn.
+//! Reference implementations of all codecs, written from `docs/reference/format.md`: text of zeros
+//! and ones, made by arithmetic on wide integers. The library must write the same bits. This file
+//! has the paper's five; `own`, `floats`, `fields`, `prefix` and `rank` have our own formats;
+//! `learned` compares trained codecs.
 
 mod fields;
 mod floats;
@@ -16,7 +17,7 @@ use buddy_codec::{
 use buddy_core::{Entry, words32};
 use proptest::prelude::*;
 
-/// The low `bits` bits of a number, two's complement.
+/// Formats the low `bits` bits of a number, two's complement.
 fn binary(value: i128, bits: usize) -> String {
     (0..bits).rev().map(|bit| if value >> bit & 1 == 1 { '1' } else { '0' }).collect()
 }
@@ -25,13 +26,13 @@ fn fits(value: i128, bits: u32) -> bool {
     (-(1 << (bits - 1))..1 << (bits - 1)).contains(&value)
 }
 
-/// The entry as signed numbers of `bytes` bytes.
+/// Returns the entry as signed numbers of `bytes` bytes.
 fn values(entry: &Entry, bytes: usize) -> Vec<i128> {
     let value = |chunk: &[u8]| chunk.iter().rev().fold(0, |value, &byte| value << 8 | i128::from(byte));
     entry.chunks(bytes).map(|chunk| wrap(value(chunk), bytes)).collect()
 }
 
-/// A number brought into the range of signed ones of `bytes` bytes.
+/// Wraps a number to the signed range of `bytes` bytes.
 fn wrap(value: i128, bytes: usize) -> i128 {
     let range = 1i128 << (8 * bytes);
     (value + range / 2).rem_euclid(range) - range / 2
@@ -139,7 +140,7 @@ fn fpc(entry: &Entry) -> String {
     text + &zero_words(zeros)
 }
 
-/// Runs of eight while there are eight, then what is left.
+/// Runs of eight, then the rest.
 fn zero_words(count: usize) -> String {
     let rest = if count.is_multiple_of(8) {
         String::new()
@@ -160,7 +161,7 @@ fn fvc(table: &[u32], entry: &Entry) -> String {
 
 fn cpack(entry: &Entry) -> String {
     let mut text = String::new();
-    // Slot and word; at most the last sixteen that were pushed are searched.
+    // Slot and word; only the last sixteen pushed are searched.
     let mut pushed: Vec<(usize, String)> = vec![];
     for word in words32(entry).map(|word| binary(word.into(), 32)) {
         let mut live = pushed[pushed.len().saturating_sub(16)..].to_vec();
@@ -206,7 +207,7 @@ fn assert_all_same(entry: &Entry, table: &Fvc) {
 }
 
 #[test]
-fn the_samples_are_written_as_the_page_says() {
+fn sample_streams_match_the_reference() {
     let table = Fvc::train(&samples());
     for entry in samples() {
         assert_all_same(&entry, &table);
@@ -215,7 +216,7 @@ fn the_samples_are_written_as_the_page_says() {
 
 proptest! {
     #[test]
-    fn any_entry_is_written_as_the_page_says(entry in entries(), other in entries()) {
+    fn any_entry_matches_the_reference(entry in entries(), other in entries()) {
         assert_all_same(&entry, &Fvc::train(&[entry, other]));
     }
 }

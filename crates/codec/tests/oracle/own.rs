@@ -1,5 +1,4 @@
-//! Our own formats once more, both ways: what the page says is written, and what it says of any bytes is read.
-//! Bits are text whose first character is a stream's first bit.
+//! Reference encoders and decoders of our own formats. Bits are text in stream order.
 
 use std::{cell::RefCell, collections::HashSet};
 
@@ -12,25 +11,25 @@ use proptest::{prelude::*, sample::Index};
 
 use super::floats::parts;
 
-/// The low bits of a number, the lowest first.
+/// Formats the low bits of a number, lowest first.
 pub(crate) fn field(value: i128, bits: usize) -> String {
     (0..bits).map(|bit| if value >> bit & 1 == 1 { '1' } else { '0' }).collect()
 }
 
-/// The entry as numbers from zero up, of `bits` bits.
+/// Returns the entry as unsigned numbers of `bits` bits.
 pub(crate) fn numbers(entry: &Entry, bits: usize) -> Vec<i128> {
     let number = |chunk: &[u8]| chunk.iter().rev().fold(0, |number, &byte| number * 256 + i128::from(byte));
     entry.chunks(bits / 8).map(number).collect()
 }
 
-/// The entry of such numbers.
+/// Joins numbers into an entry.
 pub(crate) fn joined(numbers: &[i128], bits: usize) -> Entry {
     let bytes: Vec<u8> =
         numbers.iter().flat_map(|number| number.to_le_bytes()[..bits / 8].to_vec()).collect();
     bytes.try_into().unwrap()
 }
 
-/// What is left of a stream.
+/// The unread bits of a stream.
 pub(crate) struct Rest(pub(crate) String);
 
 impl Rest {
@@ -49,10 +48,10 @@ impl Rest {
     }
 }
 
-/// A codec as the page tells it.
+/// A codec as the format page specifies it.
 pub(crate) trait Page {
     fn write(&self, entry: &Entry) -> (Layout, String);
-    /// None for what the page calls an error.
+    /// Decodes a stream; `None` where the page specifies an error.
     fn read(&self, stream: &[u8], layout: Layout) -> Option<Entry>;
 }
 
@@ -143,7 +142,7 @@ impl Page for Delta64 {
     }
 }
 
-/// The window that the page would train.
+/// Returns the window that training must find.
 fn trained(entries: &[Entry]) -> u8 {
     let held = |window: i128| {
         let inside = |value| (window..window + 16).contains(&parts(value, 8, 7).1);
@@ -153,7 +152,7 @@ fn trained(entries: &[Entry]) -> u8 {
     if most == 0 { 112 } else { (0..=240).find(|&window| held(window) == most).unwrap() as u8 }
 }
 
-/// Entry, layout, bits and padding are the page's; so is what is read after some bits were changed.
+/// Compares encoding, layout and padding with the reference, and decoding after flipping some bits.
 pub(crate) fn assert_page(
     codec: &impl EntryCodec,
     page: &(impl Page + ?Sized),
@@ -169,7 +168,7 @@ pub(crate) fn assert_page(
     assert_eq!(page.read(stream.bytes(), layout).as_ref(), Some(entry));
     let mut bytes = stream.bytes().to_vec();
     for flip in flips {
-        // Half of the changes hit the header, where they do most.
+        // Half of the flips hit the header, where they matter most.
         let bit = flip.index(2 * 8 * bytes.len());
         let bit = if bit % 2 == 0 { bit / 2 } else { bit / 2 % 192 };
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -178,14 +177,14 @@ pub(crate) fn assert_page(
     layout
 }
 
-/// Any bytes give what the page says under every layout.
+/// Compares decoding of any bytes under every layout.
 pub(crate) fn assert_read(codec: &impl EntryCodec, page: &(impl Page + ?Sized), bytes: &[u8]) {
     for layout in [Layout::A, Layout::B, Layout::C] {
         assert_eq!(codec.decode(bytes, layout).ok(), page.read(bytes, layout), "{layout:?} {bytes:02x?}");
     }
 }
 
-/// The same of a codec that is its own page.
+/// Compares a codec with its own reference implementation.
 fn assert_same(codec: &(impl EntryCodec + Page), entry: &Entry, flips: &[Index]) -> Layout {
     assert_page(codec, codec, entry, flips)
 }
@@ -204,7 +203,7 @@ fn assert_all_same(entry: &Entry, window: Bf16, flips: &[Index]) {
     assert_same(&window, entry, flips);
 }
 
-/// bf16 values like weights: exponents near each other, some far below, some zeros.
+/// bf16 values like weights: similar exponents, some far below, some zeros.
 fn weights() -> impl Strategy<Value = Entry> {
     let value = (any::<u8>(), 0u32..1 << 16, any::<u8>());
     (15u16..=255, 0u32..12, 0u32..12, prop::collection::vec(value, 64)).prop_map(
@@ -221,16 +220,16 @@ fn weights() -> impl Strategy<Value = Entry> {
 }
 
 #[test]
-fn the_samples_are_written_as_the_page_says() {
+fn sample_streams_match_the_reference() {
     let window = Bf16::train(&samples());
     for entry in samples() {
         assert_all_same(&entry, window, &[]);
     }
 }
 
-/// Weights reach all three layouts, and the trained window is the best one.
+/// Weights exercise all three layouts, and training finds the best window.
 #[test]
-fn weights_are_written_as_the_page_says() {
+fn weight_streams_match_the_reference() {
     let layouts = RefCell::new(HashSet::new());
     proptest!(ProptestConfig::with_cases(64), |(weights in prop::collection::vec(weights(), 8))| {
         let window = Bf16::train(&weights);
@@ -244,7 +243,7 @@ fn weights_are_written_as_the_page_says() {
 
 proptest! {
     #[test]
-    fn any_entry_is_written_as_the_page_says(
+    fn any_entry_matches_the_reference(
         entry in prop_oneof![entries(), weights()],
         other in weights(),
         flips in prop::collection::vec(any::<Index>(), 6),
@@ -252,9 +251,9 @@ proptest! {
         assert_all_same(&entry, Bf16::train(&[entry, other]), &flips);
     }
 
-    /// Noise under headers that are often possible.
+    /// Noise with headers that are often valid.
     #[test]
-    fn any_bytes_are_read_as_the_page_says(
+    fn any_bytes_decode_as_the_reference(
         noise in noise(),
         header in (any::<u8>(), 0u8..10, any::<bool>(), any::<bool>(), 0u8..26),
         len in 0usize..=128,

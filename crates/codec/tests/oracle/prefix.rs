@@ -1,21 +1,22 @@
-//! prefix32 and prefix64 once more, as slowly and plainly as the page tells them: codes as text, numbers in `i128`.
+//! Reference of prefix32 and prefix64, written from the format page: codes as text, numbers in
+//! `i128`.
 
 use buddy_codec::Codec;
 use buddy_core::{Entry, Layout};
 
 use super::own;
 
-/// A codec as the page tells it, from its parameters.
+/// A codec as the format page specifies it.
 pub(crate) struct Page {
     bits: usize,
     stride: usize,
     order: usize,
-    /// The codes of each length, as bits in the order of a stream.
+    /// The code of each length, as bits in stream order.
     first: Vec<String>,
     rest: Vec<String>,
 }
 
-/// Codes of these lengths: counted up from zeros, the shorter first.
+/// Returns the canonical codes of these lengths: counted up from zero, shorter first.
 pub(super) fn codes(lengths: &str) -> Vec<String> {
     let lengths: Vec<usize> = lengths.chars().map(|digit| digit.to_digit(16).unwrap() as usize).collect();
     let mut codes = vec![String::new(); lengths.len()];
@@ -115,7 +116,7 @@ impl Page {
     }
 }
 
-/// Only layout A is there.
+/// The codec has only layout A.
 impl own::Page for Page {
     fn write(&self, entry: &Entry) -> (Layout, String) {
         (Layout::A, self.text(entry))

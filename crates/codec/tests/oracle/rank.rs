@@ -1,18 +1,18 @@
-//! rank32 and rank64 once more, as slowly and plainly as the page tells them: codes as text, numbers in `i128`.
+//! Reference of rank32 and rank64, written from the format page: codes as text, numbers in `i128`.
 
 use buddy_codec::Codec;
 use buddy_core::{Entry, Layout};
 
 use super::{own, prefix::codes};
 
-/// The symbol of a word that has no place.
+/// Symbol of a word that is not in the table.
 const NO_PLACE: usize = 16;
 
-/// A codec as the page tells it, from its parameters.
+/// A codec as the format page specifies it.
 pub(crate) struct Page {
     bits: usize,
     values: Vec<i128>,
-    /// The code of each length and of no place, as bits in the order of a stream; empty for none.
+    /// The code of each index length and of the escape, as bits in stream order; empty if unused.
     codes: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Page {
         Self { bits, values, codes: codes(parameters["code"].as_str().unwrap()) }
     }
 
-    /// The stream in layout A, if there is one.
+    /// Returns the stream in layout A, if it exists.
     fn text(&self, entry: &Entry) -> Option<String> {
         let mut text = String::new();
         for word in own::numbers(entry, self.bits) {
@@ -59,14 +59,14 @@ impl Page {
                 0 => 0,
                 _ => rest.number(length - 1)? | 1 << (length - 1),
             };
-            // A place past the table is an error, but only if the stream is whole.
+            // An index past the table is an error, but only if the stream is complete.
             words.push(self.values.get(place as usize).copied().unwrap_or(-1));
         }
         (!words.contains(&-1)).then(|| own::joined(&words, self.bits))
     }
 }
 
-/// Layout B is the entry as it is.
+/// Layout B is the raw entry.
 impl own::Page for Page {
     fn write(&self, entry: &Entry) -> (Layout, String) {
         match self.text(entry) {

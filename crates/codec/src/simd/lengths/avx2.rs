@@ -1,4 +1,4 @@
-//! Lengths by the exponents of numbers that were made floats, looked up in memory, eight at a time.
+//! Bit lengths from float exponents, looked up with gathers, eight at a time.
 
 use std::arch::x86_64::*;
 
@@ -6,7 +6,7 @@ use buddy_core::Entry;
 
 use super::Lengths;
 
-/// Masks of words from some place on are read from here: the word of place `i` with all bits set from 16 on.
+/// Masks of the words from a position on: element `i` is all ones from 16 on.
 static FROM: [i32; 48] = {
     let mut masks = [-1; 48];
     let mut i = 0;
@@ -26,7 +26,8 @@ static FROM_WIDE: [i64; 24] = {
     masks
 };
 
-/// The exponent of every 32 bits as a float, nothing for nothing; bits below the top one that might round up are left out.
+/// Returns the float exponent of every 32-bit lane, 0 for 0. Bits below the top one are cleared if
+/// they could round up.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn exponents(numbers: __m256i) -> __m256i {
@@ -34,12 +35,12 @@ fn exponents(numbers: __m256i) -> __m256i {
     _mm256_srli_epi32::<23>(_mm256_castps_si256(_mm256_cvtepi32_ps(top)))
 }
 
-/// The sum of what is found at eight places.
+/// Sums the table entries at eight offsets.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn found(lengths: &Lengths, places: __m256i) -> __m256i {
-    // SAFETY: exponents with their sign are below 512, those of upper halves below 1024, and the places that they are counted from
-    // are 0, 1024 or 2048: the table has two numbers from each.
+    // SAFETY: exponents with sign are below 512, those of upper halves below 1024, and the bases
+    // are 0, 1024 or 2048. The table has two more entries after each.
     let found = unsafe { _mm256_i32gather_epi32::<2>(lengths.by_exponent.as_ptr().cast(), places) };
     _mm256_and_si256(found, _mm256_set1_epi32(0xffff))
 }
@@ -59,10 +60,10 @@ pub(super) fn narrow(entry: &Entry, lengths: &Lengths) -> u32 {
     let from = entry.as_ptr().cast::<i32>();
     let mut all = _mm256_setzero_si256();
     for part in 0..4 {
-        // SAFETY: eight masks are read within those that there are, as `places` is at most 16.
+        // SAFETY: `places` is at most 16, so eight masks are in bounds.
         let mask =
             |places: usize| unsafe { _mm256_loadu_si256(FROM.as_ptr().add(16 + 8 * part - places).cast()) };
-        // SAFETY: the mask leaves no word outside the entry.
+        // SAFETY: the mask excludes words outside the entry.
         let before = |places: usize, mask: __m256i| unsafe {
             _mm256_maskload_epi32(from.wrapping_add(8 * part).wrapping_sub(places), mask)
         };
@@ -83,7 +84,7 @@ pub(super) fn narrow(entry: &Entry, lengths: &Lengths) -> u32 {
             number =
                 _mm256_xor_si256(_mm256_slli_epi32::<1>(difference), _mm256_srai_epi32::<31>(difference));
         }
-        // SAFETY: there are 32 places.
+        // SAFETY: there are 32 offsets.
         let places = unsafe { _mm256_loadu_si256(lengths.places.as_ptr().add(8 * part).cast()) };
         all = _mm256_add_epi32(all, found(lengths, _mm256_add_epi32(exponents(number), places)));
     }
@@ -97,13 +98,14 @@ pub(super) fn wide(entry: &Entry, lengths: &Lengths) -> u32 {
     let from = entry.as_ptr().cast::<i64>();
     let mut all = _mm256_setzero_si256();
     for part in 0..2 {
-        // In each word of 64 bits the exponent of its upper half, or of the lower one where there is no other.
+        // Per 64-bit word: the exponent of its upper half, or of the lower one if the upper is
+        // zero.
         let four = |quarter: usize| {
-            // SAFETY: four masks are read within those that there are, as `places` is at most 8.
+            // SAFETY: `places` is at most 8, so four masks are in bounds.
             let mask = |places: usize| unsafe {
                 _mm256_loadu_si256(FROM_WIDE.as_ptr().add(8 + 4 * quarter - places).cast())
             };
-            // SAFETY: the mask leaves no word outside the entry.
+            // SAFETY: the mask excludes words outside the entry.
             let before = |places: usize, mask: __m256i| unsafe {
                 _mm256_maskload_epi64(from.wrapping_add(4 * quarter).wrapping_sub(places), mask)
             };
@@ -129,14 +131,14 @@ pub(super) fn wide(entry: &Entry, lengths: &Lengths) -> u32 {
             let none = _mm256_cmpeq_epi32(high, _mm256_setzero_si256());
             _mm256_blendv_epi8(_mm256_add_epi32(high, _mm256_set1_epi32(512)), low, none)
         };
-        // The lower halves of four words and of four more, two of each by turns.
+        // Lower halves of eight words, alternating two from each group of four.
         let pair = _mm256_shuffle_ps::<0b10_00_10_00>(
             _mm256_castsi256_ps(four(2 * part)),
             _mm256_castsi256_ps(four(2 * part + 1)),
         );
-        // SAFETY: there are 32 places.
+        // SAFETY: there are 32 offsets.
         let places = unsafe { _mm256_loadu_si256(lengths.places.as_ptr().add(8 * part).cast()) };
-        // As the shuffle has them: 0, 1, 4, 5, 2, 3, 6, 7.
+        // The order of the shuffle: 0, 1, 4, 5, 2, 3, 6, 7.
         let places = _mm256_permute4x64_epi64::<0b11_01_10_00>(places);
         all = _mm256_add_epi32(all, found(lengths, _mm256_add_epi32(_mm256_castps_si256(pair), places)));
     }

@@ -1,4 +1,4 @@
-//! Lengths by counts of leading zeros, looked up in two registers.
+//! Bit lengths from leading-zero counts, looked up in two registers.
 
 use std::arch::x86_64::*;
 
@@ -11,7 +11,7 @@ use super::Lengths;
 #[target_feature(enable = "avx512f,avx512bw,avx512cd")]
 pub(super) fn narrow(entry: &Entry, lengths: &Lengths) -> u32 {
     let from = entry.as_ptr().cast::<i32>();
-    // SAFETY: a mask leaves no lane outside the entry: those of words from this stride on, so many words back.
+    // SAFETY: the mask excludes lanes outside the entry: it starts at the word `places` back.
     let before = |places: usize, half: usize, mask: u32| unsafe {
         let from = from.wrapping_add(16 * half).wrapping_sub(places);
         _mm512_maskz_loadu_epi32((mask >> (16 * half)) as u16, from)
@@ -37,7 +37,7 @@ pub(super) fn narrow(entry: &Entry, lengths: &Lengths) -> u32 {
     };
     // SAFETY: both halves of both tables are 64 bytes.
     let table = |kind: usize| unsafe {
-        let table = lengths.by_zeros[kind].as_ptr();
+        let table = lengths.by_leading_zeros[kind].as_ptr();
         (_mm512_loadu_si512(table.cast()), _mm512_loadu_si512(table.wrapping_add(32).cast()))
     };
     let look = |mask: u32, zeros: __m512i, (low, high): (__m512i, __m512i)| {
@@ -56,7 +56,7 @@ pub(super) fn narrow(entry: &Entry, lengths: &Lengths) -> u32 {
 #[target_feature(enable = "avx512f,avx512bw,avx512cd")]
 pub(super) fn wide(entry: &Entry, lengths: &Lengths) -> u32 {
     let from = entry.as_ptr().cast::<i64>();
-    // SAFETY: as above.
+    // SAFETY: the mask excludes lanes outside the entry.
     let before = |places: usize, half: usize, mask: u32| unsafe {
         let from = from.wrapping_add(8 * half).wrapping_sub(places);
         _mm512_maskz_loadu_epi64((mask >> (8 * half)) as u8, from)
@@ -82,15 +82,15 @@ pub(super) fn wide(entry: &Entry, lengths: &Lengths) -> u32 {
     };
     // SAFETY: both halves of both tables are 64 bytes.
     let table = |kind: usize| unsafe {
-        let table = lengths.by_zeros[kind].as_ptr();
+        let table = lengths.by_leading_zeros[kind].as_ptr();
         (_mm512_loadu_si512(table.cast()), _mm512_loadu_si512(table.wrapping_add(32).cast()))
     };
     let look = |mask: u32, number: __m512i, kind: usize| {
         let (low, high) = table(kind);
-        // 64 zeros are looked up as none, and set right.
+        // 64 leading zeros wrap to index 0, and are corrected.
         let found = _mm512_permutex2var_epi16(low, _mm512_lzcnt_epi64(number), high);
         let none = _mm512_testn_epi64_mask(number, number);
-        let found = _mm512_mask_mov_epi64(found, none, _mm512_set1_epi64(lengths.nothing[kind].into()));
+        let found = _mm512_mask_mov_epi64(found, none, _mm512_set1_epi64(lengths.of_zero[kind].into()));
         _mm512_maskz_mov_epi16(mask, found)
     };
     let (near, far) = (number(0), number(1));

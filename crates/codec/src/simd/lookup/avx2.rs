@@ -1,4 +1,4 @@
-//! Words looked up, and numbers counted, with AVX2.
+//! Lookups and counts with AVX2.
 
 use std::arch::x86_64::*;
 
@@ -11,13 +11,13 @@ use super::{Found, Lookup};
 fn vectors(found: &Found) -> [__m256i; 4] {
     let mut vectors = [_mm256_setzero_si256(); 4];
     for (vector, bytes) in vectors.iter_mut().zip(found.0.as_chunks::<32>().0) {
-        // SAFETY: 32 bytes are there, and need no alignment.
+        // SAFETY: the chunk holds 32 bytes; the load needs no alignment.
         *vector = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
     }
     vectors
 }
 
-/// How many of the 32-bit lanes of four vectors are set; each is all or nothing.
+/// Counts the 32-bit lanes of four vectors that are all ones; other lanes are zero.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn lanes_set([a, b, c, d]: [__m256i; 4]) -> u32 {
@@ -29,19 +29,20 @@ pub(super) mod u32 {
     use super::*;
 
     /// # Safety
-    /// The table is whole.
+    /// The table must be valid.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(in super::super) unsafe fn find(entry: &Entry, table: &Lookup<'_, u32>) -> Found {
-        debug_assert!(table.is_whole());
+        debug_assert!(table.is_valid());
         let multiplier = _mm256_set1_epi32(table.multiplier as i32);
         let low = _mm256_set1_epi32(table.slots.len() as i32 - 1);
         let number = _mm256_set1_epi32(0xffff);
         let shift = _mm_cvtsi32_si128(table.shift() as i32);
         let mut found = Found([0; 128]);
         for (found, words) in found.0.as_chunks_mut::<32>().0.iter_mut().zip(entry.as_chunks::<32>().0) {
-            // SAFETY: so many bytes are there, and room for as many, and need no alignment. A bucket is named by the bits that the shift leaves, and
-            // read with two bytes of those after it, which the padding has; a slot's place is below a power of two.
+            // SAFETY: source and destination hold a vector; no alignment is needed. The shift keeps
+            // the bucket in bounds, and the padding covers the two extra bytes read. The slot is
+            // masked below the power of two.
             unsafe {
                 let words = _mm256_loadu_si256(words.as_ptr().cast());
                 let folded = _mm256_xor_si256(words, _mm256_srli_epi32::<16>(words));
@@ -72,19 +73,20 @@ pub(super) mod u64 {
     use super::*;
 
     /// # Safety
-    /// The table is whole.
+    /// The table must be valid.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(in super::super) unsafe fn find(entry: &Entry, table: &Lookup<'_, u64>) -> Found {
-        debug_assert!(table.is_whole());
+        debug_assert!(table.is_valid());
         let multiplier = _mm256_set1_epi64x(table.multiplier as i64);
         let low = _mm256_set1_epi64x(table.slots.len() as i64 - 1);
         let number = _mm256_set1_epi64x(0xffff);
         let shift = _mm_cvtsi32_si128(table.shift() as i32);
         let mut found = Found([0; 128]);
         for (found, words) in found.0.as_chunks_mut::<32>().0.iter_mut().zip(entry.as_chunks::<32>().0) {
-            // SAFETY: so many bytes are there, and room for as many, and need no alignment. A bucket is named by the bits that the shift leaves, and
-            // read with six bytes of those after it, which the padding has; a slot's place is below a power of two.
+            // SAFETY: source and destination hold a vector; no alignment is needed. The shift keeps
+            // the bucket in bounds, and the padding covers the six extra bytes read. The slot is
+            // masked below the power of two.
             unsafe {
                 let words = _mm256_loadu_si256(words.as_ptr().cast());
                 let folded = _mm256_xor_si256(words, _mm256_srli_epi64::<32>(words));
@@ -102,7 +104,7 @@ pub(super) mod u64 {
         found
     }
 
-    /// The low halves of products: there is no instruction for them.
+    /// Multiplies 64-bit lanes, low halves; AVX2 has no such instruction.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn multiply(left: __m256i, right: __m256i) -> __m256i {
@@ -114,7 +116,7 @@ pub(super) mod u64 {
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
     pub(in super::super) fn count_from(found: &Found, first: u64) -> u32 {
-        // There are only comparisons with signs.
+        // AVX2 compares only signed lanes.
         let top = _mm256_set1_epi64x(i64::MIN);
         let first = _mm256_xor_si256(_mm256_set1_epi64x(first as i64), top);
         let below = |numbers| _mm256_cmpgt_epi64(first, _mm256_xor_si256(numbers, top));

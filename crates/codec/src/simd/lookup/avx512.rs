@@ -1,4 +1,4 @@
-//! Words looked up, and numbers counted, with AVX-512.
+//! Lookups and counts with AVX-512.
 
 use std::arch::x86_64::*;
 
@@ -10,19 +10,20 @@ pub(super) mod u32 {
     use super::*;
 
     /// # Safety
-    /// The table is whole.
+    /// The table must be valid.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     pub(in super::super) unsafe fn find(entry: &Entry, table: &Lookup<'_, u32>) -> Found {
-        debug_assert!(table.is_whole());
+        debug_assert!(table.is_valid());
         let multiplier = _mm512_set1_epi32(table.multiplier as i32);
         let low = _mm512_set1_epi32(table.slots.len() as i32 - 1);
         let number = _mm512_set1_epi32(0xffff);
         let shift = _mm_cvtsi32_si128(table.shift() as i32);
         let mut found = Found([0; 128]);
         for (found, words) in found.0.as_chunks_mut::<64>().0.iter_mut().zip(entry.as_chunks::<64>().0) {
-            // SAFETY: so many bytes are there, and room for as many, and need no alignment. A bucket is named by the bits that the shift leaves, and
-            // read with two bytes of those after it, which the padding has; a slot's place is below a power of two.
+            // SAFETY: source and destination hold a vector; no alignment is needed. The shift keeps
+            // the bucket in bounds, and the padding covers the two extra bytes read. The slot is
+            // masked below the power of two.
             unsafe {
                 let words = _mm512_loadu_si512(words.as_ptr().cast());
                 let folded = _mm512_xor_si512(words, _mm512_srli_epi32::<16>(words));
@@ -45,7 +46,7 @@ pub(super) mod u32 {
     pub(in super::super) fn count_from(found: &Found, first: u32) -> u32 {
         let first = _mm512_set1_epi32(first as i32);
         let bits = |all: u32, numbers: &[u8; 64]| {
-            // SAFETY: 64 bytes are there, and need no alignment.
+            // SAFETY: the chunk holds 64 bytes; the load needs no alignment.
             let numbers = unsafe { _mm512_loadu_si512(numbers.as_ptr().cast()) };
             all << 16 | u32::from(_mm512_cmpge_epu32_mask(numbers, first))
         };
@@ -57,19 +58,20 @@ pub(super) mod u64 {
     use super::*;
 
     /// # Safety
-    /// The table is whole.
+    /// The table must be valid.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     pub(in super::super) unsafe fn find(entry: &Entry, table: &Lookup<'_, u64>) -> Found {
-        debug_assert!(table.is_whole());
+        debug_assert!(table.is_valid());
         let multiplier = _mm512_set1_epi64(table.multiplier as i64);
         let low = _mm512_set1_epi64(table.slots.len() as i64 - 1);
         let number = _mm512_set1_epi64(0xffff);
         let shift = _mm_cvtsi32_si128(table.shift() as i32);
         let mut found = Found([0; 128]);
         for (found, words) in found.0.as_chunks_mut::<64>().0.iter_mut().zip(entry.as_chunks::<64>().0) {
-            // SAFETY: so many bytes are there, and room for as many, and need no alignment. A bucket is named by the bits that the shift leaves, and
-            // read with six bytes of those after it, which the padding has; a slot's place is below a power of two.
+            // SAFETY: source and destination hold a vector; no alignment is needed. The shift keeps
+            // the bucket in bounds, and the padding covers the six extra bytes read. The slot is
+            // masked below the power of two.
             unsafe {
                 let words = _mm512_loadu_si512(words.as_ptr().cast());
                 let folded = _mm512_xor_si512(words, _mm512_srli_epi64::<32>(words));
@@ -92,7 +94,7 @@ pub(super) mod u64 {
     pub(in super::super) fn count_from(found: &Found, first: u64) -> u32 {
         let first = _mm512_set1_epi64(first as i64);
         let bits = |all: u32, numbers: &[u8; 64]| {
-            // SAFETY: 64 bytes are there, and need no alignment.
+            // SAFETY: the chunk holds 64 bytes; the load needs no alignment.
             let numbers = unsafe { _mm512_loadu_si512(numbers.as_ptr().cast()) };
             all << 8 | u32::from(_mm512_cmpge_epu64_mask(numbers, first))
         };
