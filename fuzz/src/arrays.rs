@@ -1,4 +1,4 @@
-//! Any bytes as a file of arrays: arrays that lie within it, and are no more than it may become, or an error.
+//! Reads any bytes as an array file: arrays within the file and the size limit, or an error.
 
 use buddy_snapshot::{Format, inflate_limit, read_memory};
 

@@ -1,9 +1,9 @@
-//! Entries: any bytes, read by any codec, are one or an error; any entry, written by any codec, comes back.
+//! Decodes any bytes with any codec, giving an entry or an error; round-trips any entry.
 
 use buddy_codec::{Codec, CodecKind, EntryCodec, Packed, Stream};
 use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble};
 
-/// A codec, trained on an entry where the second byte is odd, and the rest of the bytes.
+/// Returns a codec, trained on an entry if the second byte is odd, and the remaining bytes.
 fn codec(bytes: &[u8]) -> Option<(Codec, &[u8])> {
     let (&[kind, trained], rest) = bytes.split_first_chunk()?;
     let kind = CodecKind::ALL[usize::from(kind) % CodecKind::ALL.len()];

@@ -1,4 +1,4 @@
-//! Any bytes as a frozen buffer: data of the length that its header says, or an error.
+//! Reads any bytes as a frozen buffer: data of the stated length, or an error.
 
 use buddy_codec::Frozen;
 

@@ -1,4 +1,4 @@
-//! Every fuzz target in one program: `BUDDY_FUZZ=npz` says which of them runs. Built by `tools/fuzz.sh`.
+//! All fuzz targets in one program; `BUDDY_FUZZ=npz` selects one. Built by `tools/fuzz.sh`.
 #![no_main]
 
 mod arrays;
@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use buddy_snapshot::Format;
 use libfuzzer_sys::fuzz_target;
 
-/// The targets by name; each takes any bytes, and panics for a promise that is broken.
+/// Targets by name; each takes any bytes and panics if its promise is broken.
 const TARGETS: [(&str, fn(&[u8])); 15] = [
     ("decode", codecs::decode),
     ("round_trip", codecs::round_trip),
@@ -36,7 +36,7 @@ const TARGETS: [(&str, fn(&[u8])); 15] = [
 static CHOSEN: LazyLock<fn(&[u8])> = LazyLock::new(|| {
     let name = std::env::var("BUDDY_FUZZ").unwrap_or_default();
     let found = TARGETS.iter().find(|(other, _)| *other == name);
-    found.unwrap_or_else(|| panic!("BUDDY_FUZZ is '{name}', which is no target")).1
+    found.unwrap_or_else(|| panic!("BUDDY_FUZZ is '{name}', which is not a target")).1
 });
 
 fuzz_target!(|bytes: &[u8]| CHOSEN(bytes));

@@ -1,4 +1,4 @@
-//! Any bytes as a packed model: the original file, or an error.
+//! Unpacks any bytes as a packed model: the original file, or an error.
 
 use std::{fs, path::PathBuf, sync::LazyLock};
 
@@ -14,6 +14,6 @@ pub(crate) fn unpack(bytes: &[u8]) {
     let (from, to) = (FOLDER.join("packed.safetensors"), FOLDER.join("plain.safetensors"));
     fs::write(&from, bytes).expect("a temporary file");
     if unpack_file(&from, &to, &|_| ()).is_ok() {
-        verify_file(&to, &from, &|_| ()).expect("what was unpacked is what is packed");
+        verify_file(&to, &from, &|_| ()).expect("an unpacked file matches its packed form");
     }
 }

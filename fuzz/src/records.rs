@@ -1,4 +1,4 @@
-//! Any text as a record of each kind that is read: refused, or consistent enough to be used to the end.
+//! Reads any text as a record of each kind: refused, or consistent enough to be profiled and drawn.
 
 use buddy_codec::CodecKind;
 use buddy_core::{Analysis, Figure, Profile, Record, RunInfo, RunRecord, TargetTable};
@@ -7,7 +7,7 @@ use buddy_profile::{Measured, Settings, Tried, profile};
 use buddy_report::{View, analysis_page, figure_files, profile_page, profile_text, study_page};
 use buddy_sweep::Outcome;
 
-/// Rows that are drawn: a few bytes may stand for millions.
+/// Limit on drawn rows, since a few bytes may declare millions.
 const MOST: usize = 1000;
 
 pub(crate) fn read(text: &str) {

@@ -1,4 +1,5 @@
-//! Any text as a TOML file of each kind: GPUs, links, targets by name and by address, plans of sweeps.
+//! Reads any text as a TOML file of each kind: GPUs, links, targets by name and by address, sweep
+//! plans.
 
 use std::collections::HashSet;
 
@@ -7,7 +8,7 @@ use buddy_profile::{read_targets, write_targets};
 use buddy_sim::{ClassMap, TargetsFile};
 use buddy_sweep::{Plan, Points};
 
-/// Points of a plan that are looked at: a few bytes may stand for millions.
+/// Limit on points per plan, since a few bytes may declare millions.
 const MOST_POINTS: usize = 200;
 
 pub(crate) fn read(text: &str) {
@@ -32,7 +33,7 @@ pub(crate) fn plan(text: &str) {
     let Ok(points) = Points::of(plan) else { return };
     assert!(points.len() <= cases);
     let digests: HashSet<u128> = (0..points.len()).map(|point| points.digest(point)).collect();
-    assert_eq!(digests.len(), points.len(), "no point is there twice");
+    assert_eq!(digests.len(), points.len(), "duplicate point");
     for point in 0..points.len() {
         assert_eq!(points.key(point).digest(), points.digest(point));
     }

@@ -1,11 +1,12 @@
-//! Any bytes as a packed trace, as Accel-Sim's text and as its `.xz`: instructions, or an error, in bounded memory. Checksums of
-//! packed traces are made right first, so that what lies behind them is reached.
+//! Reads any bytes as a packed trace, as Accel-Sim text and as `.xz`: instructions or an error, in
+//! bounded memory. Checksums of packed traces are corrected first, so that later checks are
+//! reached.
 
 use std::io::Cursor;
 
 use buddy_trace::{At, Code, Kernel, accel, packed};
 
-/// Warps that are read of one input: a few bytes may stand for billions.
+/// Limit on warps per input, since a few bytes may declare billions.
 const WARPS: usize = 64;
 
 pub(crate) fn read(bytes: &[u8]) {

@@ -1,4 +1,4 @@
-//! The paper's first example, a thousandth of its size: 24 MiB of data in a 12 MiB device memory.
+//! The paper's first example at a thousandth of its size: 24 MiB of data in a 12 MiB device memory.
 //!
 //! `cargo run --release -p buddy-memory --example fit_24_in_12`
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Stores the data, reads it back, and tells line by line what went where.
+/// Stores the data, reads it back, and reports the layout line by line.
 pub(crate) fn fit(say: &mut impl FnMut(String)) -> Result<MemoryReport, Error> {
     let memory = BuddyMemory::new(Spec::new(12 * MIB as u64))?;
     let arrays = [("counters", counters(8 * MIB)), ("waves", waves(12 * MIB)), ("flags", flags(4 * MIB))];
@@ -25,7 +25,7 @@ pub(crate) fn fit(say: &mut impl FnMut(String)) -> Result<MemoryReport, Error> {
         let request = match *name {
             "counters" => Request::new(data.len() as u64, codec, Target::X4),
             "flags" => Request::new(data.len() as u64, codec, Target::X16),
-            // The first part of the waves is smooth, the rest is not.
+            // The waves are smooth except for the last part.
             _ => Request::by_pages(
                 data.len() as u64,
                 codec,
@@ -87,12 +87,12 @@ fn mib(bytes: u64) -> String {
     format!("{:.2} MiB", bytes as f64 / MIB as f64)
 }
 
-/// Numbers that count.
+/// Consecutive integers.
 fn counters(bytes: usize) -> Vec<u8> {
     (0..bytes as u32 / 4).flat_map(|i| (i * 3).to_le_bytes()).collect()
 }
 
-/// A slow wave in few digits, and a rough last quarter.
+/// A slow wave with few significant digits, and a rough last quarter.
 fn waves(bytes: usize) -> Vec<u8> {
     let words = bytes as u32 / 4;
     let mut noise = 1u32;
@@ -106,7 +106,7 @@ fn waves(bytes: usize) -> Vec<u8> {
     (0..words).flat_map(|i| word(i).to_le_bytes()).collect()
 }
 
-/// Zeros, and now and then something else.
+/// Mostly zeros.
 fn flags(bytes: usize) -> Vec<u8> {
     let word = |i: u32| if i.is_multiple_of(5003) { i } else { 0 };
     (0..bytes as u32 / 4).flat_map(|i| word(i).to_le_bytes()).collect()

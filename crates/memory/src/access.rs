@@ -1,8 +1,8 @@
 //! Reading and writing bytes.
 //!
-//! A range is cut at lines of metadata. For each line its lock is taken once, the page table and the metadata
-//! cache are asked once, and entries are only counted by class: what moved follows from the counts. So an entry
-//! costs little beside its codec.
+//! A range is split at metadata lines. Per line, its lock is taken once, the page table and the
+//! metadata cache are accessed once, and entries are counted by class; the traffic follows from the
+//! counts. The cost per entry is thus little more than its codec.
 
 use buddy_codec::{Codec, Packed};
 use buddy_core::{ENTRY_BYTES, Entry, Extent, Span, ZERO_ENTRY};
@@ -18,11 +18,11 @@ use crate::{
 };
 
 impl BuddyMemory {
-    /// Reads the bytes of an allocation from `offset` on.
+    /// Reads bytes of an allocation from `offset` on.
     ///
     /// # Errors
-    /// A handle that is not live, [`Error::OutOfRange`], or an entry that cannot be decompressed; what `out`
-    /// holds is then unspecified.
+    /// A handle that is not live, [`Error::OutOfRange`], or an entry that cannot be decompressed;
+    /// the contents of `out` are then unspecified.
     pub fn read(&self, handle: Handle, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         let allocation = self.find(handle)?;
         let _held = allocation.shared()?;
@@ -33,12 +33,12 @@ impl BuddyMemory {
         done
     }
 
-    /// Writes the bytes of an allocation from `offset` on. An entry of which only a part is written is read,
-    /// changed and written.
+    /// Writes bytes of an allocation from `offset` on. Partially written entries are read, modified
+    /// and written.
     ///
     /// # Errors
-    /// A handle that is not live, [`Error::OutOfRange`], or an entry at either end that cannot be decompressed;
-    /// nothing is then written.
+    /// A handle that is not live, [`Error::OutOfRange`], or a partially written entry that cannot
+    /// be decompressed; nothing is written then.
     pub fn write(&self, handle: Handle, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let allocation = self.find(handle)?;
         let _held = allocation.shared()?;
@@ -51,11 +51,11 @@ impl BuddyMemory {
     }
 }
 
-/// One call on one allocation.
+/// A read or write of one allocation.
 struct Access<'a> {
     memory: &'a BuddyMemory,
     codec: Option<&'a Codec>,
-    /// Where the allocation begins in the address space of data.
+    /// Start of the allocation in the data address space.
     base: u64,
     traffic: Traffic,
 }
@@ -87,7 +87,7 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Reads bytes of one line.
+    /// Reads bytes within one line.
     fn read_line(&mut self, codec: &Codec, address: u64, out: &mut [u8]) -> Result<(), Error> {
         let slots = self.slots(address)?;
         let line = self.memory.lines.read(address);
@@ -114,7 +114,7 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Writes bytes of one line.
+    /// Writes bytes within one line.
     fn write_line(&mut self, codec: &Codec, address: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut writer = LineWriter::new(codec, self.slots(address)?, self.memory.lines.write(address));
         let mut entry = entry_of(address);
@@ -139,18 +139,18 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// The codec of the page at `address`; none where it is kept as it is.
+    /// Returns the codec of the page at `address`; `None` if it is uncompressed.
     fn codec_at(&self, address: u64) -> Option<&'a Codec> {
         self.codec.filter(|_| self.memory.page_table.compresses(address))
     }
 
-    /// The entries that share a line with the one at `address`.
+    /// Returns the slots of the line at `address`.
     fn slots(&self, address: u64) -> Result<Slots<'a>, Error> {
         Ok(Slots::new(self.memory, self.memory.page_table.line_extent(address)?, self.base))
     }
 
-    /// Makes sure that a write of several entries cannot fail once it has begun: only the entries at its ends
-    /// are read, and both are read here first.
+    /// Decodes the partially written entries at both ends of a write in advance, so that the write
+    /// cannot fail half-way.
     fn check_ends(&self, offset: u64, len: usize) -> Result<(), Error> {
         let (first, end) = (self.base + offset, self.base + offset + len as u64);
         if within(first) + len <= ENTRY_BYTES {
@@ -168,14 +168,14 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Counts metadata accesses to the line of `extent`.
+    /// Models metadata accesses to the line of `extent`.
     fn ask_cache(&mut self, extent: &Extent, count: u64, write: bool) {
         let line = extent.nibble_base / LINE_ENTRIES;
         let outcome = self.memory.cache.access(line * LINE_BYTES, count, write);
         self.traffic.asked(self.memory.cache.spec(), outcome);
     }
 
-    /// Reads bytes that are kept as they are. The line's lock is taken for order alone: no metadata is touched.
+    /// Reads uncompressed bytes. The line's lock only orders the access; there is no metadata.
     fn read_plain(&mut self, address: u64, out: &mut [u8]) -> Result<(), Error> {
         let span = self.plain_span(address, out.len())?;
         let _line = self.memory.lines.read(address);
@@ -185,7 +185,7 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Writes bytes that are kept as they are.
+    /// Writes uncompressed bytes.
     fn write_plain(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         let span = self.plain_span(address, bytes.len())?;
         let _line = self.memory.lines.write(address);
@@ -224,7 +224,7 @@ impl<'a> LineWriter<'a> {
         self.written[class.index()] += 1;
     }
 
-    /// Reads the entry, changes a part of it and writes it.
+    /// Reads, modifies and writes one entry.
     fn part(&mut self, entry: usize, within: usize, bytes: &[u8]) -> Result<(), Error> {
         let mut whole = read_part(&self.slots, self.codec, &self.line, entry, &mut self.read)?;
         whole[within..][..bytes.len()].copy_from_slice(bytes);
@@ -233,7 +233,7 @@ impl<'a> LineWriter<'a> {
     }
 }
 
-/// Reads an entry of which only a part is wanted.
+/// Reads part of an entry.
 fn read_part(
     slots: &Slots<'_>,
     codec: &Codec,

@@ -1,4 +1,4 @@
-//! One allocation: where it lies, how it is kept, what moved on its behalf.
+//! One allocation: its location, codec and traffic.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::{
     traffic::SharedTraffic,
 };
 
-/// Names an allocation. No two allocations of a memory ever have the same handle, so that one that is kept after
-/// a free never finds another's bytes.
+/// Identifies an allocation. Handles are never reused, so a stale handle cannot access another
+/// allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Handle(pub(crate) u64);
 
@@ -27,11 +27,11 @@ impl fmt::Display for Handle {
 pub(crate) struct Allocation {
     pub(crate) handle: Handle,
     pub(crate) bytes: u64,
-    /// None where the bytes are kept as they are.
+    /// `None` if uncompressed.
     pub(crate) codec: Option<Codec>,
-    /// Its pages stay the same for life; only a retarget changes the room behind them.
+    /// First page; fixed for life. Only a retarget changes the space behind the pages.
     pub(crate) first_page: u64,
-    /// Its room, range after range; none at all once it is freed.
+    /// Extents by range; empty once freed.
     extents: RwLock<Vec<Extent>>,
     pub(crate) traffic: SharedTraffic,
 }
@@ -48,19 +48,19 @@ impl Allocation {
         Self { handle, bytes, codec, first_page, extents, traffic: SharedTraffic::default() }
     }
 
-    /// Its room, which nobody frees or moves while the guard lives.
+    /// Locks the extents for use; they are neither freed nor moved meanwhile.
     pub(crate) fn shared(&self) -> Result<RwLockReadGuard<'_, Vec<Extent>>, Error> {
-        let extents = self.extents.read().expect("no holder of an allocation panics");
+        let extents = self.extents.read().expect("an allocation's lock is never poisoned");
         if extents.is_empty() { Err(Error::Freed(self.handle)) } else { Ok(extents) }
     }
 
-    /// Its room, which nobody uses while the guard lives.
+    /// Locks the extents exclusively.
     pub(crate) fn alone(&self) -> Result<RwLockWriteGuard<'_, Vec<Extent>>, Error> {
-        let extents = self.extents.write().expect("no holder of an allocation panics");
+        let extents = self.extents.write().expect("an allocation's lock is never poisoned");
         if extents.is_empty() { Err(Error::Freed(self.handle)) } else { Ok(extents) }
     }
 
-    /// Refuses bytes past its end.
+    /// Checks that a range is within the allocation.
     pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         match offset.checked_add(len) {
             Some(end) if end <= self.bytes => Ok(()),

@@ -1,59 +1,59 @@
-//! A model of the metadata cache: which accesses to metadata find their line on chip.
+//! A model of the metadata cache that counts hits and misses.
 //!
-//! Set-associative, cut into slices, least recently used out first (the paper's "Compression Metadata and
-//! Address Translation"). It holds no metadata, only the numbers of the lines it would hold, and knows nothing
-//! of the memory: give it byte offsets in a metadata region and it counts.
+//! Set-associative, sliced, with LRU replacement (the paper's "Compression Metadata and Address
+//! Translation"). It stores only line addresses and takes byte offsets in a metadata region.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, sync::Mutex};
 
-/// How a line finds its slice.
+/// Hash from line to slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hashing {
-    /// The line's number modulo the number of slices.
+    /// Line address modulo the number of slices.
     Modulo,
-    /// All of the line's number, folded by XOR: strides of many lines spread over the slices too.
+    /// XOR-fold of the line address, which also spreads strides of many lines.
     Xor,
 }
 
-/// The shape of a metadata cache.
+/// Geometry of a metadata cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheSpec {
     /// Bytes of all slices together.
     pub bytes: u64,
-    /// Lines in a set.
+    /// Associativity.
     pub ways: u64,
-    /// Bytes of a line; 32 cover 64 entries.
+    /// Bytes per line; 32 cover 64 entries.
     pub line_bytes: u64,
-    /// Slices; a power of two.
+    /// Number of slices, a power of two.
     pub slices: u64,
-    /// How a line finds its slice.
+    /// Hash from line to slice.
     pub hashing: Hashing,
 }
 
 impl CacheSpec {
-    /// The cache of the paper's text: 64 KB in 8 slices, 4 ways, lines of 32 bytes.
+    /// Returns the cache of the paper's text: 64 KB in 8 slices, 4 ways, 32-byte lines.
     pub const fn paper_text() -> Self {
         Self { bytes: 64 << 10, ways: 4, line_bytes: 32, slices: 8, hashing: Hashing::Xor }
     }
 
-    /// The cache of the paper's evaluation table: 4 KB for each of 32 L2 slices, 4 ways, lines of 128 bytes.
+    /// Returns the cache of the paper's evaluation table: 4 KB per L2 slice (32), 4 ways, 128-byte
+    /// lines.
     pub const fn paper_table() -> Self {
         Self { bytes: 128 << 10, ways: 4, line_bytes: 128, slices: 32, hashing: Hashing::Xor }
     }
 
-    /// Sets of one slice.
+    /// Returns the sets per slice.
     fn sets(&self) -> u64 {
         self.bytes / (self.slices * self.line_bytes * self.ways)
     }
 
-    /// Looks at every field.
+    /// Checks every field.
     ///
     /// # Errors
-    /// [`Error::Spec`] names the first field that cannot be.
+    /// [`Error::Spec`] that names the first invalid field.
     pub fn validate(&self) -> Result<(), Error> {
         let fail = |field, what| Err(Error::Spec { field, what });
         if !self.line_bytes.is_power_of_two() || self.line_bytes < 32 {
@@ -76,25 +76,25 @@ impl CacheSpec {
     }
 }
 
-/// What some accesses met.
+/// Result of some accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// Accesses that found their line.
+    /// Accesses that hit.
     pub hits: u64,
-    /// Accesses that had to fetch it.
+    /// Accesses that missed.
     pub misses: u64,
-    /// Changed lines that went back to memory to make room.
+    /// Dirty lines written back on eviction.
     pub write_backs: u64,
 }
 
-/// A metadata cache. Threads may share it: each slice has a lock of its own.
+/// A metadata cache, safe to share between threads: each slice has its own lock.
 #[derive(Debug)]
 pub struct MetadataCache {
     spec: CacheSpec,
     slices: Box<[Mutex<Slice>]>,
 }
 
-/// The lines of one slice, set after set, in each the most recently used first.
+/// Lines of one slice by set, most recently used first.
 #[derive(Debug, Default)]
 struct Slice {
     sets: Vec<Vec<Resident>>,
@@ -107,10 +107,10 @@ struct Resident {
 }
 
 impl MetadataCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
-    /// [`Error::Spec`] if the spec is none.
+    /// [`Error::Spec`] if the spec is invalid.
     pub fn new(spec: CacheSpec) -> Result<Self, Error> {
         spec.validate()?;
         let set = || Vec::with_capacity(spec.ways as usize);
@@ -118,20 +118,20 @@ impl MetadataCache {
         Ok(Self { spec, slices: (0..spec.slices).map(|_| Mutex::new(slice())).collect() })
     }
 
-    /// Its size, ways and line.
+    /// Returns the geometry.
     pub fn spec(&self) -> &CacheSpec {
         &self.spec
     }
 
-    /// `count` accesses, one after the other, to the line that holds byte `byte` of the metadata region; `write`
-    /// if one of them changes it. The same as that many single accesses: only the first can miss.
+    /// Models `count` consecutive accesses to the line of byte `byte`; `write` if one of them
+    /// modifies it. Only the first can miss.
     pub fn access(&self, byte: u64, count: u64, write: bool) -> Outcome {
         if count == 0 {
             return Outcome::default();
         }
         let line = byte / self.spec.line_bytes;
         let set = line / self.spec.slices % self.spec.sets();
-        let mut slice = self.slices[self.slice_of(line)].lock().expect("no holder of a slice panics");
+        let mut slice = self.slices[self.slice_of(line)].lock().expect("a slice's lock is never poisoned");
         let first = touch(&mut slice.sets[set as usize], self.spec.ways as usize, line, write);
         Outcome { hits: first.hits + count - 1, ..first }
     }
@@ -147,7 +147,7 @@ impl MetadataCache {
     }
 }
 
-/// One access to `line` in its set.
+/// Accesses `line` in its set.
 fn touch(set: &mut Vec<Resident>, ways: usize, line: u64, write: bool) -> Outcome {
     if let Some(way) = set.iter().position(|resident| resident.line == line) {
         set[..=way].rotate_right(1);
@@ -173,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_line_of_a_set_goes() {
-        // Two sets of two ways: even lines meet in set 0.
+    fn the_least_recently_used_line_of_a_set_is_evicted() {
+        // Two sets of two ways: even lines map to set 0.
         let cache = MetadataCache::new(TINY).unwrap();
         assert_eq!(hits(&cache, &[0, 2, 0, 4, 0, 2, 1, 3, 1]), [0, 0, 1, 0, 1, 0, 0, 0, 1]);
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn both_of_the_papers_caches_hold_what_they_say() {
+    fn both_paper_caches_have_their_stated_capacity() {
         for (spec, sets) in [(CacheSpec::paper_text(), 64), (CacheSpec::paper_table(), 8)] {
             let cache = MetadataCache::new(spec).unwrap();
             assert_eq!(spec.sets(), sets);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn folding_spreads_the_strides_that_modulo_does_not() {
+    fn xor_hashing_spreads_strides_that_modulo_does_not() {
         let slices = |hashing| {
             let cache = MetadataCache::new(CacheSpec { hashing, ..CacheSpec::paper_text() }).unwrap();
             let used: std::collections::BTreeSet<_> = (0..64).map(|i| cache.slice_of(i * 8)).collect();
@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_accesses_at_once_are_many_accesses(
+            fn counted_accesses_equal_single_accesses(
             accesses in proptest::collection::vec((0u64..4096, 0u64..70, any::<bool>()), 1..200),
         ) {
             let spec = CacheSpec { bytes: 1024, slices: 4, ..CacheSpec::paper_text() };

@@ -1,4 +1,4 @@
-//! Cutting byte ranges at lines and entries.
+//! Splitting byte ranges at lines and entries.
 
 use buddy_core::ENTRY_BYTES;
 
@@ -6,27 +6,27 @@ use crate::line::{LINE_DATA_BYTES, LINE_ENTRIES};
 
 const ENTRY: u64 = ENTRY_BYTES as u64;
 
-/// Which byte of its entry `at` is.
+/// Returns the offset of `at` within its entry.
 pub(crate) fn within(at: u64) -> usize {
     at as usize % ENTRY_BYTES
 }
 
-/// Which entry of its line the one at `at` is.
+/// Returns the index within its line of the entry at `at`.
 pub(crate) fn entry_of(at: u64) -> usize {
     (at / ENTRY % LINE_ENTRIES) as usize
 }
 
-/// Of `len` bytes at `address`, how many lie in an entry that begins before them.
+/// Returns how many of `len` bytes at `address` belong to an entry that begins before `address`.
 pub(crate) fn to_next_entry(address: u64, len: usize) -> usize {
     (within(address).next_multiple_of(ENTRY_BYTES) - within(address)).min(len)
 }
 
-/// How many entries `len` bytes from `address` on touch.
+/// Returns how many entries `len` bytes from `address` touch.
 pub(crate) fn entries(address: u64, len: usize) -> u64 {
     (address + len as u64).div_ceil(ENTRY) - address / ENTRY
 }
 
-/// Cuts bytes that lie at `address` where a line ends; with each piece its address.
+/// Splits bytes at `address` where lines end; yields each piece with its address.
 pub(crate) fn cut_at_lines(mut address: u64, mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     std::iter::from_fn(move || {
         let len = (LINE_DATA_BYTES - address % LINE_DATA_BYTES).min(bytes.len() as u64);
@@ -36,7 +36,7 @@ pub(crate) fn cut_at_lines(mut address: u64, mut bytes: &[u8]) -> impl Iterator<
     })
 }
 
-/// As [`cut_at_lines`], for bytes that are written to.
+/// Mutable version of [`cut_at_lines`].
 pub(crate) fn cut_at_lines_mut(
     mut address: u64,
     mut bytes: &mut [u8],
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_end_with_their_lines_and_make_up_the_whole() {
+    fn pieces_end_at_lines_and_cover_the_range() {
         let bytes: Vec<u8> = (0..20_000).map(|i| i as u8).collect();
         let pieces: Vec<_> = cut_at_lines(8000, &bytes).collect();
         let ends: Vec<_> = pieces.iter().map(|(at, piece)| (*at, piece.len())).collect();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_counted_where_they_are_touched() {
+    fn partially_touched_entries_are_counted() {
         assert_eq!([entries(0, 128), entries(127, 2), entries(64, 64), entries(1, 256)], [1, 2, 1, 3]);
     }
 }

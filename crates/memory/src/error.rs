@@ -1,129 +1,129 @@
-//! Why a memory refuses. Whatever the error, the memory is as it was before the call.
+//! Errors of a memory. A failed call leaves the memory unchanged.
 
 use buddy_core::Target;
 
 use crate::Handle;
 
-/// Why a memory refuses. The memory is then as it was before the call.
+/// Errors of a memory. A failed call leaves the memory unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A field of a spec that cannot be.
+    /// An invalid field of a spec.
     #[error("{field}: {what}")]
     Spec {
-        /// The field of the spec.
+        /// Name of the field.
         field: &'static str,
-        /// What is wrong with it, and what would be right.
+        /// The defect and the valid range.
         what: String,
     },
-    /// The machine we run on has no room for the modelled memories.
-    #[error("this machine cannot provide {bytes} bytes for the modelled memory")]
+    /// The host cannot allocate the modelled memories.
+    #[error("the host cannot provide {bytes} bytes for the modelled memory")]
     Host {
-        /// Bytes that the request asks for.
+        /// Requested bytes.
         bytes: u64,
     },
-    /// An allocation of nothing.
+    /// An empty allocation.
     #[error("an allocation needs at least one byte")]
     ZeroLength,
-    /// An allocation longer than everything the memory could hold.
-    #[error("{bytes} bytes are more than this memory can ever hold, {capacity} bytes")]
+    /// An allocation larger than the capacity.
+    #[error("{bytes} bytes exceed the capacity of this memory, {capacity} bytes")]
     TooLong {
-        /// Bytes that the request asks for.
+        /// Requested bytes.
         bytes: u64,
-        /// Bytes of data that the memory can hold at its largest target.
+        /// Capacity at the largest target.
         capacity: u64,
     },
-    /// Page ranges that are not the allocation's pages.
+    /// Page ranges that do not cover the allocation.
     #[error("the targets do not fit the allocation's pages of {page_bytes} bytes: {why}")]
     Ranges {
-        /// Bytes of a page of this memory.
+        /// Page size.
         page_bytes: u64,
-        /// What does not add up.
+        /// The mismatch.
         why: buddy_core::RangesError,
     },
-    /// A target that the carve-out was not made for.
-    #[error("target {target} is above {largest}, the largest that the carve-out is made for")]
+    /// A target above the limit of the carve-out.
+    #[error("target {target} is above {largest}, the largest that the carve-out supports")]
     TargetTooLarge {
-        /// The target asked for.
+        /// Requested target.
         target: Target,
-        /// The largest of this memory; 16x is admitted beside it while the carve-out has room.
+        /// Largest target of this memory; 16x is also admitted while the carve-out has space.
         largest: Target,
     },
     /// No free run of device memory is long enough.
-    #[error("device memory exhausted: {needed} bytes in a row needed, {largest} free ({free} in all)")]
+    #[error("device memory exhausted: {needed} contiguous bytes needed, {largest} free ({free} in total)")]
     DeviceExhausted {
-        /// Bytes needed in one run.
+        /// Contiguous bytes needed.
         needed: u64,
-        /// The longest free run.
+        /// Longest free run.
         largest: u64,
-        /// Free bytes in all.
+        /// Total free bytes.
         free: u64,
     },
     /// No free run of the carve-out is long enough.
-    #[error("carve-out exhausted: {needed} bytes in a row needed, {largest} free ({free} in all)")]
+    #[error("carve-out exhausted: {needed} contiguous bytes needed, {largest} free ({free} in total)")]
     CarveOutExhausted {
-        /// Bytes needed in one run.
+        /// Contiguous bytes needed.
         needed: u64,
-        /// The longest free run.
+        /// Longest free run.
         largest: u64,
-        /// Free bytes in all.
+        /// Total free bytes.
         free: u64,
     },
-    /// No free run of pages, and of the metadata that goes with them, is long enough.
-    #[error("pages exhausted: {needed} in a row needed, {largest} free ({free} in all)")]
+    /// No free run of pages and their metadata is long enough.
+    #[error("pages exhausted: {needed} contiguous pages needed, {largest} free ({free} in total)")]
     PagesExhausted {
-        /// Pages needed in one run.
+        /// Contiguous pages needed.
         needed: u64,
-        /// The longest free run.
+        /// Longest free run.
         largest: u64,
-        /// Free pages in all.
+        /// Total free pages.
         free: u64,
     },
-    /// The handle's allocation has been freed.
+    /// The allocation has been freed.
     #[error("allocation {0} has been freed")]
     Freed(Handle),
-    /// The handle is not one that this memory gave out.
+    /// The handle does not belong to this memory.
     #[error("this memory has no allocation {0}")]
     Unknown(Handle),
-    /// The allocation, or a range of it, is or would be stored as it is: a retarget copies what is stored, and would
-    /// have to compress or decompress it.
+    /// A retarget from or to uncompressed pages. Retargets copy stored bytes and cannot compress or
+    /// decompress them.
     #[error(
         "a retarget of allocation {0} cannot begin or end with pages that are not compressed; allocate it anew"
     )]
     NotCompressed(Handle),
-    /// Bytes past the end of an allocation.
+    /// A range past the end of an allocation.
     #[error("{len} bytes at offset {offset} are out of range: the allocation has {bytes} bytes")]
     OutOfRange {
-        /// First byte asked for.
+        /// First byte of the range.
         offset: u64,
-        /// Bytes of the read or write.
+        /// Length of the range.
         len: u64,
-        /// How many there are.
+        /// Bytes of the allocation.
         bytes: u64,
     },
-    /// The codec cannot rebuild an entry from what is stored.
+    /// The stored stream of an entry is invalid.
     #[error("the entry at offset {offset} cannot be decompressed: {source}")]
     Codec {
-        /// Where the entry begins in its allocation.
+        /// Offset of the entry in its allocation.
         offset: u64,
-        /// What the codec says.
+        /// The codec's error.
         source: buddy_codec::Error,
     },
-    /// The metadata of an entry is none.
+    /// The metadata of an entry is invalid.
     #[error("the entry at offset {offset} has no valid metadata: {source}")]
     Metadata {
-        /// Where the entry begins in its allocation.
+        /// Offset of the entry in its allocation.
         offset: u64,
-        /// What is wrong with it.
+        /// The defect.
         source: buddy_core::Error,
     },
-    /// A page-table entry that cannot be packed, or unpacked.
+    /// A page-table entry that cannot be encoded or decoded.
     #[error("page-table entry: {field} {value:#x} is not below {limit:#x}")]
     PageEntry {
-        /// The field of the page-table entry.
+        /// Field of the page-table entry.
         field: &'static str,
-        /// The value that does not fit it.
+        /// The value out of range.
         value: u64,
-        /// The first value that is too large.
+        /// Exclusive upper limit.
         limit: u64,
     },
 }

@@ -1,10 +1,10 @@
-//! A working Buddy memory: it stores bytes compressed, in places that never move, and gives them back.
+//! A functional Buddy memory: stores bytes compressed, at fixed locations.
 //!
-//! The paper's architecture (its section "Buddy Compression") as a library. A [`BuddyMemory`] has a device
-//! memory, a carve-out of a larger and slower buddy memory, and four bits of metadata for each 128-byte entry.
-//! An allocation has a codec and a target for each range of its pages; the target alone decides where an entry
-//! lies: its first bytes on the device, the rest in its own buddy slot. Writing data that compresses worse or
-//! better changes how much of the place is used, never the place.
+//! Implements the paper's architecture (section "Buddy Compression"). A [`BuddyMemory`] has a
+//! device memory, a carve-out of a larger and slower buddy memory, and four bits of metadata per
+//! 128-byte entry. An allocation has a codec and a target for each range of its pages. The target
+//! alone determines where an entry is stored: its first bytes on the device, the rest in its buddy
+//! slot. A change in compressibility changes how much of that space is used, never its location.
 //!
 //! ```
 //! use buddy_codec::CodecKind;
@@ -24,8 +24,8 @@
 //! # Ok::<(), buddy_memory::Error>(())
 //! ```
 //!
-//! What belongs to one entry, by file: [`PageEntry`] finds its page, [`buddy_core::Extent`] its place,
-//! [`MetadataCache`] models the cost of knowing its size. `docs/reference/format.md` has the bits.
+//! [`PageEntry`] locates a page, [`buddy_core::Extent`] an entry in it, and [`MetadataCache`]
+//! models metadata accesses. `docs/reference/format.md` specifies the bits.
 
 #![cfg_attr(not(loom), forbid(unsafe_code))]
 

@@ -1,16 +1,16 @@
-//! One 32-byte line of metadata: the nibbles of 64 entries, and what guards those entries.
+//! A 32-byte metadata line: the nibbles of 64 entries and the lock of those entries.
 //!
-//! The metadata region is an array of lines, each behind a lock of its own. Whoever touches an entry's bytes, on
-//! the device or in the carve-out, holds the lock of its line: shared to read, alone to write. So two entries of
-//! different lines never wait for each other, and no entry is seen half written.
+//! The metadata region is an array of lines with one lock each. Every access to an entry's bytes,
+//! on the device or in the carve-out, holds the lock of its line: shared to read, exclusive to
+//! write. Entries of different lines never contend, and no entry is seen half written.
 
 use buddy_core::{ENTRIES_PER_PAGE, Error, Nibble, PAGE_BYTES};
 
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Entries whose nibbles one line holds.
+/// Entries per line.
 pub(crate) const LINE_ENTRIES: u64 = ENTRIES_PER_PAGE as u64;
-/// Bytes of data that one line describes.
+/// Bytes of data per line.
 pub(crate) const LINE_DATA_BYTES: u64 = PAGE_BYTES as u64;
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: u64 = LINE_ENTRIES / 2;
@@ -20,13 +20,13 @@ pub(crate) const LINE_BYTES: u64 = LINE_ENTRIES / 2;
 pub(crate) struct Line([u8; LINE_BYTES as usize]);
 
 impl Line {
-    /// The nibble of the line's entry `entry`, as the address map has them: even ones in the low four bits.
+    /// Returns the nibble of entry `entry` of the line; even entries are in the low four bits.
     #[inline]
     pub(crate) fn get(&self, entry: usize) -> Result<Nibble, Error> {
         Nibble::from_bits(self.0[entry / 2] >> (entry % 2 * 4) & 0xf)
     }
 
-    /// Replaces the nibble of the line's entry `entry`.
+    /// Sets the nibble of entry `entry` of the line.
     #[inline]
     pub(crate) fn set(&mut self, entry: usize, nibble: Nibble) {
         let shift = entry % 2 * 4;
@@ -34,7 +34,7 @@ impl Line {
         *byte = *byte & (0xf0 >> shift) | nibble.bits() << shift;
     }
 
-    /// Makes every entry the entry of zeros.
+    /// Marks every entry as zero.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -45,30 +45,30 @@ impl Line {
     }
 }
 
-/// The metadata region: 32 bytes and a lock for every 64 entries.
+/// The metadata region: 32 bytes and a lock per 64 entries.
 pub(crate) struct Lines(Box<[RwLock<Line>]>);
 
 impl Lines {
-    /// Lines for `data_bytes` of data, all clear.
+    /// Creates cleared lines for `data_bytes` of data.
     pub(crate) fn new(data_bytes: u64) -> Self {
         Self((0..data_bytes / LINE_DATA_BYTES).map(|_| RwLock::default()).collect())
     }
 
-    /// Bytes of the region.
+    /// Returns the bytes of the region.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.len() as u64 * LINE_BYTES
     }
 
-    /// The line of the data at `address`, shared with other readers.
+    /// Locks the line of the data at `address` for reading.
     #[inline]
     pub(crate) fn read(&self, address: u64) -> RwLockReadGuard<'_, Line> {
-        self.0[(address / LINE_DATA_BYTES) as usize].read().expect("no holder of a line panics")
+        self.0[(address / LINE_DATA_BYTES) as usize].read().expect("a line's lock is never poisoned")
     }
 
-    /// The line of the data at `address`, for one writer.
+    /// Locks the line of the data at `address` for writing.
     #[inline]
     pub(crate) fn write(&self, address: u64) -> RwLockWriteGuard<'_, Line> {
-        self.0[(address / LINE_DATA_BYTES) as usize].write().expect("no holder of a line panics")
+        self.0[(address / LINE_DATA_BYTES) as usize].write().expect("a line's lock is never poisoned")
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nibble_changes_no_other() {
+    fn setting_a_nibble_changes_no_other() {
         let classes =
             |line: &Line| -> Vec<SizeClass> { (0..64).map(|i| line.get(i).unwrap().class()).collect() };
         for i in 0..64 {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_part_of_the_region_as_the_map_has_it() {
+    fn lines_follow_the_address_map() {
         let extent =
             Extent { target: Target::X2, entries: 64, device_base: 0, buddy_base: 0, nibble_base: 192 };
         for entry in 0..64 {

@@ -1,4 +1,5 @@
-//! Page-table entries: 64 bits, of which 24 are the paper's addition (`docs/reference/format.md`, "Page-table entry").
+//! Page-table entries: 64 bits, 24 of them added by the paper (`docs/reference/format.md`,
+//! "Page-table entry").
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,36 +11,36 @@ use crate::{
     sync::AtomicU64,
 };
 
-/// Bits of the device address.
+/// Bits of the device frame.
 const FRAME_BITS: u32 = 40;
-/// Bits of the buddy page's offset.
+/// Bits of the buddy offset.
 const OFFSET_BITS: u32 = 20;
 
-/// What a page-table entry says of one page.
+/// Decoded page-table entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageEntry {
     /// Device address of the page's device part, in units of [`PageEntry::FRAME_BYTES`].
     pub frame: u64,
-    /// The target of its entries. The bit that says whether the page is compressed is clear for
-    /// [`Target::Uncompressed`] and set for every ratio.
+    /// Target of the page. The compressed bit is clear for [`Target::Uncompressed`] and set for
+    /// every ratio.
     pub target: Target,
-    /// Offset of its buddy page from the GBBR, in quarters of a page.
+    /// Offset of the buddy page from the GBBR, in quarter pages.
     pub buddy_quarters: u32,
 }
 
 impl PageEntry {
-    /// The unit of device addresses: a 16x page of 8 KiB has this much on the device.
+    /// Unit of device addresses: the device bytes of an 8 KiB page at 16x.
     pub const FRAME_BYTES: u64 = 512;
-    /// Bits that Buddy Compression adds to a page-table entry.
+    /// Bits added to a page-table entry by Buddy Compression.
     pub const ADDED_BITS: u32 = u64::BITS - FRAME_BITS;
-    /// The first offset that is too large: 20 bits of quarter pages.
+    /// Exclusive limit of the offset: 20 bits of quarter pages.
     pub const BUDDY_LIMIT: u64 = 1 << OFFSET_BITS;
 
-    /// Packs the entry: the frame in bits 0 to 39, then the 24 bits that Buddy adds: compressed (bit 40), target
-    /// (bits 41 to 43), offset (bits 44 to 63).
+    /// Encodes the entry: frame in bits 0 to 39, compressed in bit 40, target in bits 41 to 43,
+    /// offset in bits 44 to 63.
     ///
     /// # Errors
-    /// [`Error::PageEntry`] if the frame or the offset has too many bits.
+    /// [`Error::PageEntry`] if the frame or the offset is out of range.
     pub fn to_bits(self) -> Result<u64, Error> {
         let frame = below("device frame", self.frame, 1 << FRAME_BITS)?;
         let offset = below("buddy offset", u64::from(self.buddy_quarters), Self::BUDDY_LIMIT)?;
@@ -48,11 +49,11 @@ impl PageEntry {
         Ok(frame | extra << FRAME_BITS)
     }
 
-    /// Unpacks an entry.
+    /// Decodes an entry.
     ///
     /// # Errors
-    /// [`Error::PageEntry`] for the target numbers 5 to 7, which name none, and for a number other than 0 of a page that
-    /// is not compressed.
+    /// [`Error::PageEntry`] for target numbers 5 to 7, and for a non-zero number in an uncompressed
+    /// page.
     pub fn from_bits(bits: u64) -> Result<Self, Error> {
         let extra = bits >> FRAME_BITS;
         let compressed = extra & 1 == 1;
@@ -70,7 +71,7 @@ fn below(field: &'static str, value: u64, limit: u64) -> Result<u64, Error> {
     if value < limit { Ok(value) } else { Err(Error::PageEntry { field, value, limit }) }
 }
 
-/// The page table: one packed entry for each page of the data's address space.
+/// The page table: one encoded entry per page of the data address space.
 pub(crate) struct PageTable {
     entries: Box<[AtomicU64]>,
     page_bytes: u64,
@@ -81,7 +82,7 @@ impl PageTable {
         Self { entries: (0..pages).map(|_| AtomicU64::new(0)).collect(), page_bytes }
     }
 
-    /// Points the pages of `extent` at it. Its nibbles say which pages they are.
+    /// Maps the pages of `extent`, which its nibbles identify.
     pub(crate) fn map(&self, extent: &Extent) {
         let entries = self.page_bytes / ENTRY_BYTES as u64;
         let first = extent.nibble_base / entries;
@@ -93,24 +94,24 @@ impl PageTable {
                 target: extent.target,
                 buddy_quarters: (buddy / (self.page_bytes / 4)) as u32,
             };
-            let bits = entry.to_bits().expect("a valid spec has no address that an entry cannot hold");
+            let bits = entry.to_bits().expect("a valid spec has only addressable frames");
             self.entries[(first + page) as usize].store(bits, Relaxed);
         }
     }
 
-    /// The entry of page `page`.
+    /// Returns the entry of page `page`.
     #[inline]
     pub(crate) fn get(&self, page: u64) -> Result<PageEntry, Error> {
         PageEntry::from_bits(self.entries[page as usize].load(Relaxed))
     }
 
-    /// Whether the page of the data at `address` is compressed.
+    /// Returns whether the page of the data at `address` is compressed.
     #[inline]
     pub(crate) fn compresses(&self, address: u64) -> bool {
         self.entries[(address / self.page_bytes) as usize].load(Relaxed) >> FRAME_BITS & 1 == 1
     }
 
-    /// The 64 entries that share a metadata line with the data at `address`, as the page table has them.
+    /// Returns the 64 entries of the metadata line at `address` as an extent.
     #[inline]
     pub(crate) fn line_extent(&self, address: u64) -> Result<Extent, Error> {
         let page = self.get(address / self.page_bytes)?;
@@ -133,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// The worked example of `docs/reference/format.md`.
+    /// The worked example in `docs/reference/format.md`.
     #[test]
     fn the_page_of_entry_5_of_a_2x_allocation() {
         let entry = PageEntry {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn three_target_numbers_name_none() {
+    fn reserved_target_numbers_are_errors() {
         for number in 0..8u64 {
             let target = |bit: u64| PageEntry::from_bits(number << 41 | bit << 40).map(|entry| entry.target);
             assert_eq!(target(1).ok(), Target::ALL.get(number as usize).copied());
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_large_page_lies_where_the_extent_says() {
+    fn a_line_of_a_large_page_is_mapped_like_its_extent() {
         let table = PageTable::new(8, 1 << 16);
         let extent = Extent {
             target: Target::X4Over3,
@@ -184,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_is_unpacked(
+            fn page_entries_round_trip(
             frame in 0u64..1 << 40,
             target in proptest::sample::select([&Target::ALL[..], &[Target::Uncompressed]].concat()),
             buddy_quarters in 0u32..1 << 20,

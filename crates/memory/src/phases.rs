@@ -1,21 +1,21 @@
-//! Targets that follow a program: the changes of a table of targets, carried out when they fall due.
+//! Target changes at phases of a program: applies the changes of a target table.
 
 use buddy_core::{Extent, TargetRange, TargetTable, Targets};
 
 use crate::{BuddyMemory, Error, Handle, Retargeted};
 
-/// What became of one change.
+/// Result of one change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// The allocation.
+    /// Name of the allocation.
     pub name: String,
-    /// What was moved; or why nothing was, and the allocation is as it was before.
+    /// The retarget, or the error that left the allocation unchanged.
     pub outcome: Result<Retargeted, Error>,
 }
 
 impl BuddyMemory {
-    /// Carries out what a table changes at a snapshot, for the allocations whose handles the caller knows. Those that give device
-    /// memory back go first, so that the others find room. A change that cannot be made stops no other, and loses nothing.
+    /// Applies the changes of a table at a snapshot to the allocations that `handle` resolves.
+    /// Changes that release device memory go first. A failed change affects no other.
     pub fn change(
         &self,
         table: &TargetTable,
@@ -34,7 +34,8 @@ impl BuddyMemory {
         known.into_iter().map(carry_out).collect()
     }
 
-    /// Device bytes that ranges take more than an allocation takes now; nothing for a handle that is none, which the retarget says.
+    /// Returns the device bytes that `ranges` need beyond the current ones; 0 for an invalid
+    /// handle, which the retarget reports.
     fn growth(&self, handle: Handle, ranges: &[TargetRange]) -> i64 {
         let bytes_of = |range: &TargetRange| {
             range.pages.saturating_mul(self.spec().page_entries() * range.target.device_bytes() as u64) as i64

@@ -1,7 +1,7 @@
-//! Bytes that threads share: device memory and the carve-out.
+//! Storage shared by threads: device memory and the carve-out.
 //!
-//! The storage is atomic 64-bit words, so that safe code may touch it from many threads. Every access is
-//! relaxed: order comes from the locks of the metadata lines (`line.rs`), which whoever touches an entry holds.
+//! Consists of atomic 64-bit words, so that safe code may access it from several threads. Accesses
+//! are relaxed: the locks of metadata lines (`line.rs`) provide the ordering.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,32 +13,33 @@ use crate::{Error, sync::Guard};
 /// Bytes of a word.
 pub(crate) const WORD: usize = size_of::<u64>();
 
-/// A run of bytes, all zero at first.
+/// Byte storage, initially zero.
 pub(crate) struct Region {
     words: Box<[AtomicU64]>,
     guard: Guard,
 }
 
 impl Region {
-    /// A region of `bytes`, a multiple of 8. Its pages come from the operating system as they are touched.
+    /// Creates a region of `bytes`, a multiple of 8. The operating system commits pages on first
+    /// touch.
     pub(crate) fn new(bytes: u64) -> Result<Self, Error> {
         let words = usize::try_from(bytes).ok().and_then(|len| try_zeroed_slice_box(len / WORD).ok());
         Ok(Self { words: words.ok_or(Error::Host { bytes })?, guard: Guard::new(bytes) })
     }
 
-    /// The words of `bytes` bytes from `start` on; both are multiples of 8.
+    /// Returns the words of `bytes` bytes from `start`; both are multiples of 8.
     pub(crate) fn words(&self, start: u64, bytes: u64) -> &[AtomicU64] {
         debug_assert!((start | bytes).is_multiple_of(WORD as u64), "{bytes} bytes at {start:#x}");
         &self.words[start as usize / WORD..][..bytes as usize / WORD]
     }
 
-    /// Who touches the bytes.
+    /// Returns the access checker.
     #[inline(always)]
     pub(crate) fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// Copies any bytes out.
+    /// Copies bytes out.
     pub(crate) fn load(&self, start: u64, out: &mut [u8]) {
         self.guard.reads(start, out.len() as u64);
         let (head, body, tail) = cut(start, out.len());
@@ -47,7 +48,7 @@ impl Region {
         self.load_part(start + (head + body) as u64, &mut out[head + body..][..tail]);
     }
 
-    /// Copies any bytes in.
+    /// Copies bytes in.
     pub(crate) fn store(&self, start: u64, bytes: &[u8]) {
         self.guard.writes(start, bytes.len() as u64);
         let (head, body, tail) = cut(start, bytes.len());
@@ -56,7 +57,7 @@ impl Region {
         self.store_part(start + (head + body) as u64, &bytes[head + body..][..tail]);
     }
 
-    /// Overwrites bytes with zeros; both numbers are multiples of 8.
+    /// Zeroes bytes; both arguments are multiples of 8.
     pub(crate) fn scrub(&self, start: u64, bytes: u64) {
         self.guard.writes(start, bytes);
         for word in self.words(start, bytes) {
@@ -64,12 +65,12 @@ impl Region {
         }
     }
 
-    /// The whole words after the first `head` bytes.
+    /// Returns the whole words after the first `head` bytes.
     fn body(&self, start: u64, head: usize, body: usize) -> &[AtomicU64] {
         if body == 0 { &[] } else { self.words(start + head as u64, body as u64) }
     }
 
-    /// Copies bytes that lie within one word.
+    /// Copies bytes out of one word.
     fn load_part(&self, start: u64, out: &mut [u8]) {
         if !out.is_empty() {
             let whole = self.word(start).load(Relaxed).to_le_bytes();
@@ -77,7 +78,7 @@ impl Region {
         }
     }
 
-    /// Changes bytes that lie within one word.
+    /// Copies bytes into one word.
     fn store_part(&self, start: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
             let mut whole = self.word(start).load(Relaxed).to_le_bytes();
@@ -91,14 +92,14 @@ impl Region {
     }
 }
 
-/// Cuts `len` bytes at `start` into those before a word begins, whole words, and the rest.
+/// Splits `len` bytes at `start` into a head before the first word, whole words, and a tail.
 fn cut(start: u64, len: usize) -> (usize, usize, usize) {
     let head = ((start.next_multiple_of(WORD as u64) - start) as usize).min(len);
     let body = (len - head) / WORD * WORD;
     (head, body, len - head - body)
 }
 
-/// Copies words out to as many bytes. Sector by sector: a loop of known length is unrolled.
+/// Copies words to bytes of the same length, by sector: a loop of constant length is unrolled.
 #[inline(always)]
 pub(crate) fn load_words(words: &[AtomicU64], out: &mut [u8]) {
     let (sectors, words) = words.as_chunks::<{ SECTOR_BYTES / WORD }>();
@@ -112,7 +113,7 @@ pub(crate) fn load_words(words: &[AtomicU64], out: &mut [u8]) {
     load(words, words_out);
 }
 
-/// Copies as many bytes into words.
+/// Copies bytes to words of the same length.
 #[inline(always)]
 pub(crate) fn store_words(words: &[AtomicU64], bytes: &[u8]) {
     let (sectors, words) = words.as_chunks::<{ SECTOR_BYTES / WORD }>();
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_go_in_and_out_and_their_neighbours_stay() {
+    fn any_bytes_round_trip_and_neighbours_are_unchanged() {
         for start in 0..17 {
             for len in 0..40 {
                 let region = Region::new(64).unwrap();
@@ -151,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_no_machine_has_is_an_error() {
+    fn an_impossible_size_is_an_error() {
         for bytes in [1 << 62, u64::MAX - 7] {
-            // Unseen, the optimiser drops an allocation that nobody uses, and with it the failure.
+            // `black_box` keeps the optimiser from removing the unused allocation and its failure.
             let region = std::hint::black_box(Region::new(bytes));
             assert_eq!(region.err(), Some(Error::Host { bytes }));
         }

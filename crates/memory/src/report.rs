@@ -1,4 +1,4 @@
-//! What a memory holds and what it did, as a record.
+//! Usage and traffic of a memory, as a record.
 
 use std::sync::PoisonError;
 
@@ -12,56 +12,56 @@ use crate::{
     line::{LINE_BYTES, LINE_DATA_BYTES, LINE_ENTRIES},
 };
 
-/// What some data takes, and what moved on its behalf.
+/// Memory use and traffic of some data.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Bytes of data, as they were asked for.
+    /// Requested bytes of data.
     pub bytes: u64,
-    /// Bytes of device memory for it, whole pages.
+    /// Device bytes, in whole pages.
     pub device_bytes: u64,
-    /// Bytes of the carve-out for it, whole pages.
+    /// Carve-out bytes, in whole pages.
     pub buddy_bytes: u64,
-    /// Bytes of metadata for it.
+    /// Metadata bytes.
     pub metadata_bytes: u64,
-    /// The effective ratio: bytes of data for each byte of device memory; `None` where there is no data.
+    /// Effective ratio: data bytes per device byte; `None` without data.
     pub ratio: Option<f64>,
-    /// Compressed entries now of each size class, in the order of [`SizeClass::ALL`].
+    /// Current number of compressed entries per size class, in the order of [`SizeClass::ALL`].
     pub entries_by_class: [u64; 6],
-    /// Compressed entries now that do not fit their device part.
+    /// Current number of compressed entries that overflow.
     pub entries_overflowing: u64,
-    /// Entries and sectors that moved on its behalf.
+    /// Entries and sectors moved.
     pub traffic: Traffic,
-    /// The share of device traffic that compression saved.
+    /// Share of device traffic saved by compression.
     pub bandwidth_saved: Option<f64>,
-    /// The share of metadata accesses that the cache served.
+    /// Hit rate of the metadata cache.
     pub metadata_hit_rate: Option<f64>,
 }
 
-/// The report on one allocation.
+/// Report of one allocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AllocationReport {
-    /// The handle that it was allocated under.
+    /// Handle of the allocation.
     pub handle: Handle,
-    /// Its codec; `None` where it is kept as it is.
+    /// Codec; `None` if uncompressed.
     pub codec: Option<CodecKind>,
-    /// Its ranges of pages and where they lie.
+    /// Page ranges and their locations.
     pub extents: Vec<Extent>,
-    /// Its room, its classes and its traffic.
+    /// Memory use, classes and traffic.
     pub usage: Usage,
 }
 
-/// The report on a whole memory.
+/// Report of a whole memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryReport {
     /// Bytes of the carve-out.
     pub carve_out_bytes: u64,
     /// Bytes of the metadata region.
     pub metadata_bytes: u64,
-    /// Bytes of metadata for each byte of data that the memory can hold: the paper's 0.4%.
+    /// Metadata bytes per byte of capacity: the paper's 0.4%.
     pub metadata_overhead: f64,
-    /// Room that is left.
+    /// Free space.
     pub free: FreeSpace,
-    /// All allocations together; the traffic includes that of freed ones.
+    /// Totals of all allocations; the traffic includes freed ones.
     pub total: Usage,
     /// Every live allocation, by handle.
     pub allocations: Vec<AllocationReport>,
@@ -73,14 +73,13 @@ impl RecordKind for MemoryReport {
 }
 
 impl BuddyMemory {
-    /// What it holds and what it did. Each line is looked at on its own: calls that run meanwhile may be in it or
-    /// not.
+    /// Returns the report. Not a snapshot: concurrent calls may be included in part.
     pub fn report(&self) -> MemoryReport {
         let retired = *self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let mut total = Usage { traffic: retired, ..Usage::default() };
         let mut allocations = Vec::new();
         for allocation in self.live() {
-            // One that is freed meanwhile has left its traffic with the memory.
+            // A concurrently freed allocation has added its traffic to the memory's.
             if let Ok(report) = self.report_on(&allocation) {
                 total.add(&report.usage);
                 allocations.push(report);
@@ -98,14 +97,14 @@ impl BuddyMemory {
         }
     }
 
-    /// The report in its envelope, with the spec.
+    /// Returns the report as a record, with the spec.
     pub fn record(&self) -> Record<MemoryReport> {
         let mut record = Record::new(self.report());
         record.spec = serde_json::to_value::<&Spec>(&self.spec).expect("a spec has string keys");
         record
     }
 
-    /// One allocation.
+    /// Returns the report of one allocation.
     ///
     /// # Errors
     /// A handle that is not live.
@@ -130,7 +129,7 @@ impl BuddyMemory {
         Ok(AllocationReport { handle: allocation.handle, codec, extents: extents.clone(), usage })
     }
 
-    /// Counts the compressed entries of an allocation by what their nibbles say now.
+    /// Counts the compressed entries of an allocation by their current nibbles.
     fn count_entries(&self, allocation: &Allocation, usage: &mut Usage) -> Result<(), Error> {
         let base = self.address(allocation);
         let mut left = allocation.bytes.div_ceil(ENTRY_BYTES as u64);
@@ -139,7 +138,7 @@ impl BuddyMemory {
             let line = self.lines.read(address);
             let here = if extent.target.compresses() { left.min(LINE_ENTRIES) } else { 0 };
             for entry in 0..here as usize {
-                // A nibble that is none is reported by whoever reads the entry.
+                // Invalid nibbles are reported when the entry is read.
                 let Ok(nibble) = line.get(entry) else { continue };
                 usage.entries_by_class[nibble.class().index()] += 1;
                 usage.entries_overflowing += u64::from(!extent.target.holds(nibble.class()));
@@ -163,14 +162,14 @@ impl Usage {
         }
     }
 
-    /// Works out what follows from the counts.
+    /// Computes the derived values.
     fn finish(&mut self) {
         self.ratio = (self.device_bytes > 0).then(|| self.bytes as f64 / self.device_bytes as f64);
         self.bandwidth_saved = self.traffic.bandwidth_saved();
         self.metadata_hit_rate = self.traffic.metadata_hit_rate();
     }
 
-    /// How many compressed entries are of a class now.
+    /// Returns the current number of compressed entries of a class.
     pub fn entries(&self, class: SizeClass) -> u64 {
         self.entries_by_class[class.index()]
     }

@@ -1,39 +1,39 @@
-//! What is asked of a memory: how many bytes, and how to keep them.
+//! Allocation requests.
 
 use buddy_codec::Codec;
 use buddy_core::{Target, TargetRange, Targets};
 
 use crate::{Error, Spec};
 
-/// A wish for an allocation.
+/// Parameters of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Bytes that it holds, more than none and no more than the memory's capacity.
+    /// Bytes, at least one and at most the capacity.
     pub bytes: u64,
-    /// The codec, ready for this data; none where nothing of it is compressed.
+    /// Trained codec; `None` for uncompressed data.
     pub codec: Option<Codec>,
-    /// How much of each entry lies on the device; ranges are of the memory's pages. Without a codec they do not count.
+    /// Targets; ranges count the memory's pages. Ignored without a codec.
     pub targets: Targets,
 }
 
 impl Request {
-    /// Compressed data with its targets.
+    /// Requests compressed memory.
     pub fn new(bytes: u64, codec: Codec, targets: impl Into<Targets>) -> Self {
         Self { bytes, codec: Some(codec), targets: targets.into() }
     }
 
-    /// Compressed data with a target for each range of the memory's pages.
+    /// Requests compressed memory with one target per range of pages.
     pub fn by_pages(bytes: u64, codec: Codec, ranges: Vec<TargetRange>) -> Self {
         Self::new(bytes, codec, Targets::Pages(ranges))
     }
 
-    /// Data that is kept as it is, all on the device, without metadata.
+    /// Requests uncompressed memory, on the device only and without metadata.
     pub fn plain(bytes: u64) -> Self {
         Self { bytes, codec: None, targets: Target::Uncompressed.into() }
     }
 }
 
-/// The ranges of an allocation of `pages` pages, as far as the memory admits their targets.
+/// Returns the ranges of an allocation of `pages` pages, if the memory admits their targets.
 pub(crate) fn ranges(targets: &Targets, pages: u64, spec: &Spec) -> Result<Vec<TargetRange>, Error> {
     let ranges = targets.ranges(pages).map_err(|why| Error::Ranges { page_bytes: spec.page_bytes, why })?;
     let largest = spec.largest_target;

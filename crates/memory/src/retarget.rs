@@ -1,31 +1,31 @@
-//! Changing targets: the only thing that moves data, and only when it is asked for.
+//! Changing targets: the only operation that moves data.
 //!
-//! The paper allows it at rare moments, such as the checkpoints of a training run. The stored bytes are copied
-//! as they are: their size classes do not depend on the target, so nothing is compressed anew.
+//! The paper allows it at rare points, such as checkpoints of a training run. Stored bytes are
+//! copied unchanged, since size classes do not depend on the target.
 
 use buddy_core::{ENTRY_BYTES, Extent, Target, TargetRange, Targets};
 use serde::{Deserialize, Serialize};
 
 use crate::{BuddyMemory, Error, Handle, line::LINE_ENTRIES, request::ranges, slots::Slots};
 
-/// What a retarget did.
+/// Result of a retarget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retargeted {
-    /// Stored bytes that were copied to another place.
+    /// Stored bytes copied.
     pub bytes_moved: u64,
     /// Device bytes of the allocation before.
     pub device_bytes_before: u64,
-    /// Device bytes of the allocation now.
+    /// Device bytes of the allocation after.
     pub device_bytes_after: u64,
 }
 
 impl BuddyMemory {
-    /// Gives an allocation other targets. Ranges that keep their pages and their target stay where they are; the
-    /// others are copied to new room, so there must be room for both until it is done. Calls on the allocation
-    /// wait meanwhile.
+    /// Changes the targets of an allocation. Ranges with the same pages and target stay in place;
+    /// the others are copied to new space, so both must fit meanwhile. Concurrent calls on the
+    /// allocation wait.
     ///
     /// # Errors
-    /// As for [`allocate`](Self::allocate), or metadata that is none; the allocation is then as it was.
+    /// As for [`allocate`](Self::allocate), or invalid metadata; the allocation is unchanged then.
     pub fn retarget(&self, handle: Handle, targets: &Targets) -> Result<Retargeted, Error> {
         let allocation = self.find(handle)?;
         let mut extents = allocation.alone()?;
@@ -52,7 +52,7 @@ impl BuddyMemory {
         Ok(Retargeted { bytes_moved: moved, device_bytes_before, device_bytes_after: device_bytes(&extents) })
     }
 
-    /// The extents that `ranges` ask for, and those among them that are new.
+    /// Returns the extents for `ranges`, and the newly allocated ones among them.
     fn plan(
         &self,
         old: &[Extent],
@@ -80,7 +80,8 @@ impl BuddyMemory {
         Ok((new, fresh))
     }
 
-    /// Copies the stored bytes of every entry of `fresh` from its place, where the page table still points.
+    /// Copies the stored bytes of every entry of `fresh` from its current location in the page
+    /// table.
     fn copy(&self, fresh: &[Extent], base: u64) -> Result<u64, Error> {
         let mut moved = 0;
         for (new, line) in fresh.iter().flat_map(lines_of) {
@@ -94,14 +95,14 @@ impl BuddyMemory {
         Ok(moved)
     }
 
-    /// Overwrites room with zeros and gives it back.
+    /// Zeroes and frees space.
     fn release(&self, extents: &[Extent]) {
         extents.iter().for_each(|extent| self.scrub(extent));
         self.space().give_room(extents);
     }
 }
 
-/// An extent cut into lines, each with the address of its data.
+/// Splits an extent into lines, each with the address of its data.
 fn lines_of(extent: &Extent) -> impl Iterator<Item = (Extent, u64)> {
     (0..extent.entries).step_by(LINE_ENTRIES as usize).map(|first| {
         let place = extent.locate(first).expect("counted by its entries");

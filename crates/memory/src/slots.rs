@@ -1,4 +1,4 @@
-//! Entries in their places: the only code that packs and unpacks them, and that knows where their bytes are.
+//! Entries in their slots: the only code that packs and unpacks stored entries.
 
 use std::sync::atomic::AtomicU64;
 
@@ -12,21 +12,21 @@ use crate::{
     sync::Guard,
 };
 
-/// The places of the 64 entries of a line. Whoever uses them holds the line.
+/// The 64 slots of a line; users must hold the line's lock.
 ///
-/// The address map puts entries one after the other, each memory with a stride of its own. So the words of the
-/// whole line are found once, and an entry's by counting: beside its codec, reading an entry of one sector took 128
-/// instructions with a question to the map each time, and takes 79.
+/// Slots have constant strides in both memories, so the words of the line are located once. Reading
+/// a one-sector entry takes 79 instructions besides its codec, against 128 with the address map per
+/// entry.
 pub(crate) struct Slots<'a> {
     extent: Extent,
     device: &'a [AtomicU64],
     buddy: &'a [AtomicU64],
     guards: (&'a Guard, &'a Guard),
-    /// For each class, its words on the device and in the slot.
+    /// Words on the device and in the buddy slot, per class.
     parts: [(usize, usize); 6],
-    /// Words of each entry on the device and in its slot.
+    /// Slot strides in words, on the device and in buddy memory.
     strides: (usize, usize),
-    /// Where the allocation begins in the address space of data, for messages.
+    /// Start of the allocation in the data address space, for messages.
     base: u64,
 }
 
@@ -44,12 +44,12 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// The extent whose entries they are.
+    /// Returns the extent of the line.
     pub(crate) fn extent(&self) -> &Extent {
         &self.extent
     }
 
-    /// Reads entry `entry` into `out` and says its class. The codec is asked only where there is a stream.
+    /// Reads entry `entry` into `out` and returns its class. The codec is called only for streams.
     #[inline(always)]
     pub(crate) fn load(
         &self,
@@ -75,7 +75,7 @@ impl<'a> Slots<'a> {
         Ok(class)
     }
 
-    /// Stores a packed entry as entry `entry` and says its class.
+    /// Stores a packed entry and returns its class.
     #[inline(always)]
     pub(crate) fn store(&self, line: &mut Line, entry: usize, packed: &Packed) -> SizeClass {
         let class = packed.nibble().class();
@@ -84,7 +84,7 @@ impl<'a> Slots<'a> {
         class
     }
 
-    /// Copies what is stored of an entry from its place in `old`; says how many bytes.
+    /// Copies the stored bytes of an entry from `old`; returns their number.
     pub(crate) fn copy_from(&self, old: &Slots<'_>, line: &Line, entry: usize) -> Result<u64, Error> {
         let class = self.nibble(line, entry)?.class();
         let mut stored = ZERO_ENTRY;
@@ -111,7 +111,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Puts the stored bytes of an entry of a class where they belong.
+    /// Scatters the stored bytes of an entry of a class.
     #[inline(always)]
     fn scatter(&self, entry: usize, class: SizeClass, stored: &[u8]) {
         let (device, buddy) = self.parts[class.index()];
@@ -124,7 +124,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Where in the allocation an entry begins.
+    /// Returns the offset of an entry in its allocation.
     #[cold]
     fn offset(&self, entry: usize) -> u64 {
         (self.extent.nibble_base + entry as u64) * ENTRY_BYTES as u64 - self.base

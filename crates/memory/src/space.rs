@@ -1,4 +1,4 @@
-//! Which parts of the memories are free.
+//! Free-space management.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Spec};
 
-/// What is free of one address space.
+/// Free space of one address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Free {
-    /// Free units (bytes or pages) in all.
+    /// Free units (bytes or pages).
     pub total: u64,
-    /// The longest run of them.
+    /// Longest free run.
     pub largest: u64,
-    /// How many runs there are; adjacent ones are always one.
+    /// Number of free runs; adjacent runs are merged.
     pub runs: u64,
 }
 
-/// What is free of each memory.
+/// Free space of a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeSpace {
-    /// Bytes of device memory.
+    /// Device bytes.
     pub device: Free,
-    /// Bytes of the carve-out.
+    /// Carve-out bytes.
     pub carve_out: Free,
-    /// Pages of the data's address space, each with its metadata.
+    /// Pages of the data address space, with their metadata.
     pub pages: Free,
 }
 
-/// One address space: its free runs by their start. A run is taken from the first that is long enough.
+/// Free runs by start, allocated first-fit.
 #[derive(Debug, Clone)]
 struct FreeList(BTreeMap<u64, u64>);
 
@@ -38,7 +38,7 @@ impl FreeList {
         Self(if len == 0 { BTreeMap::new() } else { BTreeMap::from([(0, len)]) })
     }
 
-    /// Takes `len` units in a row; none are at 0.
+    /// Allocates `len` contiguous units; zero units are at 0.
     fn take(&mut self, len: u64) -> Option<u64> {
         if len == 0 {
             return Some(0);
@@ -51,21 +51,21 @@ impl FreeList {
         Some(start)
     }
 
-    /// Gives back what was taken, and makes one run of what touches.
+    /// Frees a run and merges it with its neighbours.
     fn give(&mut self, start: u64, len: u64) {
         if len == 0 {
             return;
         }
         let (mut start, mut end) = (start, start + len);
         if let Some((&after, &run)) = self.0.range(start..).next() {
-            debug_assert!(after >= end, "a run is given back twice");
+            debug_assert!(after >= end, "double free");
             if after == end {
                 self.0.remove(&after);
                 end += run;
             }
         }
         if let Some((&before, &run)) = self.0.range(..start).next_back() {
-            debug_assert!(before + run <= start, "a run is given back twice");
+            debug_assert!(before + run <= start, "double free");
             if before + run == start {
                 start = before;
             }
@@ -101,7 +101,7 @@ impl Space {
         }
     }
 
-    /// Takes pages, and room for them by their ranges: everything, or an error and nothing.
+    /// Allocates pages and space for their ranges; all or nothing.
     pub(crate) fn take(&mut self, ranges: &[TargetRange]) -> Result<(u64, Vec<Extent>), Error> {
         let needed = ranges.iter().map(|range| range.pages).sum();
         let first_page = self.pages.take(needed).ok_or_else(|| {
@@ -117,7 +117,7 @@ impl Space {
         }
     }
 
-    /// Takes room for pages that the caller has: for every range, or an error and nothing.
+    /// Allocates space for the ranges of existing pages; all or nothing.
     pub(crate) fn take_room(
         &mut self,
         ranges: &[TargetRange],
@@ -157,7 +157,7 @@ impl Space {
         Ok(extent)
     }
 
-    /// Gives room back, but not the pages.
+    /// Frees space, but not the pages.
     pub(crate) fn give_room(&mut self, extents: &[Extent]) {
         for extent in extents {
             self.device.give(extent.device_base, extent.device_bytes());
@@ -165,7 +165,7 @@ impl Space {
         }
     }
 
-    /// Gives pages and their room back.
+    /// Frees pages and their space.
     pub(crate) fn give(&mut self, first_page: u64, extents: &[Extent]) {
         self.give_room(extents);
         let entries: u64 = extents.iter().map(|extent| extent.entries).sum();
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_that_touch_become_one_in_any_order() {
+    fn adjacent_runs_merge_in_any_order() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let mut list = FreeList::new(30);
             let starts = [10, 10, 10].map(|len| list.take(len).unwrap());
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_never_overlaps_and_nothing_is_lost(
+            fn allocations_never_overlap_and_nothing_leaks(
             steps in proptest::collection::vec((1u64..40, any::<prop::sample::Index>(), any::<bool>()), 1..200),
         ) {
             let mut list = FreeList::new(500);

@@ -1,34 +1,34 @@
-//! What a memory is made of.
+//! Configuration of a memory.
 
 use buddy_core::{ENTRY_BYTES, PAGE_BYTES, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::{CacheSpec, Error, PageEntry};
 
-/// The sizes of a memory, and what it does with data.
+/// Sizes and options of a memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// Device memory for data; a multiple of the page size. The metadata region lies beside it.
+    /// Device memory for data, a multiple of the page size. Metadata is additional.
     pub device_bytes: u64,
-    /// Buddy memory; it must hold the carve-out.
+    /// Buddy memory; must hold the carve-out.
     pub buddy_bytes: u64,
-    /// The largest target, at most 4x. The carve-out's size follows from it. 16x is admitted beside it, while
-    /// the carve-out has room.
+    /// Largest target, at most 4x; determines the carve-out. 16x is also admitted while the
+    /// carve-out has space.
     pub largest_target: Target,
-    /// Bytes of a page: a power of two, at least 8 KiB. The 20-bit offsets of the page table reach 2^18 pages.
+    /// Page size: a power of two, at least 8 KiB. The page table's 20-bit offsets cover 2^18 pages.
     pub page_bytes: u64,
-    /// The global buddy base address: where the carve-out begins.
+    /// The global buddy base address: start of the carve-out.
     pub gbbr: u64,
-    /// `false` stores everything as it is: no carve-out, no metadata, no codec.
+    /// `false` stores everything uncompressed: no carve-out, metadata or codec.
     pub compression: bool,
-    /// The modelled cache of metadata.
+    /// Geometry of the metadata cache.
     pub metadata_cache: CacheSpec,
 }
 
 impl Spec {
-    /// The paper's final design for a device memory: targets up to 4x, a carve-out of three times its size, the
-    /// smallest pages whose offsets reach all of it.
+    /// Returns the paper's final design: targets up to 4x, a carve-out of three times the device
+    /// memory, and the smallest pages whose offsets cover it.
     pub fn new(device_bytes: u64) -> Self {
         let mut spec = Self {
             device_bytes,
@@ -46,12 +46,12 @@ impl Spec {
         spec
     }
 
-    /// The same device memory with compression switched off.
+    /// Returns the same memory with compression disabled.
     pub fn uncompressed(device_bytes: u64) -> Self {
         Self { compression: false, buddy_bytes: 0, ..Self::new(device_bytes) }
     }
 
-    /// Bytes of the carve-out: what the device memory needs if all of it is used at the largest target.
+    /// Returns the bytes of the carve-out: the need of a full device memory at the largest target.
     pub fn carve_out_bytes(&self) -> u64 {
         if !self.compression {
             return 0;
@@ -62,25 +62,25 @@ impl Spec {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Bytes of data that fit at the largest target.
+    /// Returns the data bytes that fit at the largest target.
     pub fn capacity_bytes(&self) -> u64 {
         self.device_bytes.saturating_add(self.carve_out_bytes())
     }
 
-    /// Entries of a page.
+    /// Returns the entries per page.
     pub fn page_entries(&self) -> u64 {
         self.page_bytes / ENTRY_BYTES as u64
     }
 
-    /// The first byte of the carve-out that no page-table entry can point at.
+    /// Returns the carve-out bytes that page-table offsets can address.
     fn reach(&self) -> u64 {
         (self.page_bytes / 4).saturating_mul(PageEntry::BUDDY_LIMIT)
     }
 
-    /// Looks at every field.
+    /// Checks every field.
     ///
     /// # Errors
-    /// [`Error::Spec`] names the first field that cannot be.
+    /// [`Error::Spec`] that names the first invalid field.
     pub fn validate(&self) -> Result<(), Error> {
         let page = self.page_bytes;
         let fail = |field, what| Err(Error::Spec { field, what });
@@ -110,7 +110,10 @@ impl Spec {
             return fail("buddy_bytes", format!("{buddy} do not hold a carve-out of {carve_out} bytes"));
         }
         if !self.gbbr.is_multiple_of(page) || self.gbbr.checked_add(carve_out).is_none() {
-            return fail("gbbr", format!("{:#x} is no page, or the carve-out ends past 2^64", self.gbbr));
+            return fail(
+                "gbbr",
+                format!("{:#x} is not page-aligned, or the carve-out ends past 2^64", self.gbbr),
+            );
         }
         self.metadata_cache.validate()
     }
@@ -130,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn pages_grow_until_their_offsets_reach_the_carve_out() {
-        // 2^20 offsets of 2 KiB are 2 GiB: a third of it on the device fills the reach of 8 KiB pages.
+    fn pages_grow_until_their_offsets_cover_the_carve_out() {
+        // 2^20 offsets of 2 KiB are 2 GiB; a third of that on the device exhausts 8 KiB pages.
         let most = (2u64 << 30) / 3 / 8192 * 8192;
         assert_eq!(Spec::new(most).page_bytes, 8 << 10);
         assert_eq!(Spec::new(most + 8192).page_bytes, 16 << 10);
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_field_is_named() {
+    fn each_invalid_field_is_named() {
         let good = Spec::new(1 << 20);
         let field = |spec: Spec| match spec.validate() {
             Err(Error::Spec { field, .. }) => field,

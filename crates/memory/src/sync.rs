@@ -1,7 +1,9 @@
-//! The locks and atomics of the memory: the standard library's, or loom's where `tools/loom.sh` tries every order of threads.
+//! Locks and atomics of the memory: those of the standard library, or of loom under
+//! `tools/loom.sh`.
 //!
-//! Under loom the bytes themselves are plain atomics, since thousands of watched words have too many orders; instead each part
-//! of a region has a [`Guard`] that notes who touches it, and fails where nothing orders two threads of which one writes.
+//! Under loom the bytes stay plain atomics, since thousands of tracked words give too many
+//! interleavings. Instead each part of a region has a [`Guard`] that records accesses and fails on
+//! unordered conflicting ones.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -10,7 +12,7 @@ pub(crate) use loom::sync::{
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::AtomicU64};
 
-/// Notes accesses to the bytes of a region; nothing at all outside of loom.
+/// Race detector for the bytes of a region; does nothing without loom.
 pub(crate) struct Guard {
     #[cfg(loom)]
     parts: Box<[part::Part]>,
@@ -35,13 +37,13 @@ mod part {
 
     use super::Guard;
 
-    /// Bytes of a part: no two lines share one, whatever their targets.
+    /// Bytes per part; no two lines share a part at any target.
     const PART_BYTES: u64 = 512;
 
-    /// One part; nothing lies in it.
+    /// One tracked part, without contents.
     pub(super) struct Part(UnsafeCell<()>);
 
-    // SAFETY: it holds nothing, and its pointer is never followed.
+    // SAFETY: the cell is zero-sized and its pointer is never dereferenced.
     #[allow(unsafe_code)]
     unsafe impl Sync for Part {}
 

@@ -1,4 +1,4 @@
-//! What moved: sectors by memory and direction, and what the metadata cache met.
+//! Traffic counters: sectors by memory and direction, and metadata-cache results.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,61 +7,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CacheSpec, Outcome};
 
-/// How many entries of each class, in the order of [`SizeClass::ALL`].
+/// Number of entries per class, in the order of [`SizeClass::ALL`].
 pub(crate) type Classes = [u64; 6];
 
-/// What moved between the processor and the memories.
+/// Traffic between the processor and the memories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Entries read, those of read-modify-write included.
+    /// Entries read, including read-modify-writes.
     pub entries_read: u64,
-    /// Entries written, whole or in part.
+    /// Entries written, in whole or in part.
     pub entries_written: u64,
-    /// Sectors read from device memory, metadata not included.
+    /// Sectors read from device memory, excluding metadata.
     pub device_sectors_read: u64,
-    /// Sectors written to device memory, metadata not included.
+    /// Sectors written to device memory, excluding metadata.
     pub device_sectors_written: u64,
     /// Sectors read from the carve-out.
     pub buddy_sectors_read: u64,
     /// Sectors written to the carve-out.
     pub buddy_sectors_written: u64,
-    /// Metadata accesses that the cache served.
+    /// Metadata accesses that hit the cache.
     pub metadata_hits: u64,
-    /// Metadata accesses that fetched a line.
+    /// Metadata accesses that missed.
     pub metadata_misses: u64,
-    /// Sectors of device memory that metadata took: lines fetched and changed lines written back.
+    /// Device sectors of metadata: lines fetched and dirty lines written back.
     pub metadata_sectors: u64,
-    /// Sectors of device memory that the same accesses take where nothing is compressed.
+    /// Device sectors that the same accesses move without compression.
     pub uncompressed_sectors: u64,
 }
 
 const FIELDS: usize = 10;
 
 impl Traffic {
-    /// Sectors of device memory that moved, metadata included.
+    /// Returns the device sectors moved, including metadata.
     pub fn device_sectors(&self) -> u64 {
         self.device_sectors_read + self.device_sectors_written + self.metadata_sectors
     }
 
-    /// Sectors that moved over the link to the carve-out.
+    /// Returns the sectors moved over the link to the carve-out.
     pub fn buddy_sectors(&self) -> u64 {
         self.buddy_sectors_read + self.buddy_sectors_written
     }
 
-    /// The share of device traffic that compression saved, metadata included; negative where it cost more. `None`
-    /// before the first access.
+    /// Returns the share of device traffic saved by compression, metadata included; negative if it
+    /// cost more. `None` before the first access.
     pub fn bandwidth_saved(&self) -> Option<f64> {
         let plain = self.uncompressed_sectors;
         (plain > 0).then(|| 1.0 - self.device_sectors() as f64 / plain as f64)
     }
 
-    /// The share of metadata accesses that the cache served; `None` before the first.
+    /// Returns the hit rate of the metadata cache; `None` before the first access.
     pub fn metadata_hit_rate(&self) -> Option<f64> {
         let all = self.metadata_hits + self.metadata_misses;
         (all > 0).then(|| self.metadata_hits as f64 / all as f64)
     }
 
-    /// Entries of a compressed line were read.
+    /// Adds reads of entries in a compressed line.
     pub(crate) fn read(&mut self, target: Target, classes: &Classes) {
         self.entries_read += classes.iter().sum::<u64>();
         let (device, buddy) = sectors(target, classes);
@@ -69,7 +69,7 @@ impl Traffic {
         self.buddy_sectors_read += buddy;
     }
 
-    /// Entries of a compressed line were written.
+    /// Adds writes of entries in a compressed line.
     pub(crate) fn wrote(&mut self, target: Target, classes: &Classes) {
         self.entries_written += classes.iter().sum::<u64>();
         let (device, buddy) = sectors(target, classes);
@@ -77,7 +77,7 @@ impl Traffic {
         self.buddy_sectors_written += buddy;
     }
 
-    /// The metadata cache was asked.
+    /// Adds a metadata-cache result.
     pub(crate) fn asked(&mut self, cache: &CacheSpec, outcome: Outcome) {
         self.metadata_hits += outcome.hits;
         self.metadata_misses += outcome.misses;
@@ -85,7 +85,7 @@ impl Traffic {
         self.metadata_sectors += (outcome.misses + outcome.write_backs) * line_sectors;
     }
 
-    /// Everything that both moved.
+    /// Returns the sum of both.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let (ours, theirs) = (self.to_array(), other.to_array());
         Self::from_array(std::array::from_fn(|i| ours[i] + theirs[i]))
@@ -124,7 +124,8 @@ impl Traffic {
     }
 }
 
-/// Device and buddy sectors of entries with one target. Counted once a line: entries only add to their class.
+/// Returns the device and buddy sectors of entries with one target. Computed once per line from the
+/// class counts.
 fn sectors(target: Target, classes: &Classes) -> (u64, u64) {
     let sectors = |bytes: usize| Span { start: 0, bytes: bytes as u64 }.sectors();
     SizeClass::ALL.into_iter().zip(classes).fold((0, 0), |(device, buddy), (class, count)| {
@@ -133,7 +134,7 @@ fn sectors(target: Target, classes: &Classes) -> (u64, u64) {
     })
 }
 
-/// Traffic that many threads add to.
+/// Traffic counters shared by threads.
 #[derive(Debug, Default)]
 pub(crate) struct SharedTraffic([AtomicU64; FIELDS]);
 
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_keep_their_order() {
+    fn conversion_to_an_array_keeps_the_fields() {
         let numbers: [u64; FIELDS] = std::array::from_fn(|i| i as u64);
         assert_eq!(Traffic::from_array(numbers).to_array(), numbers);
         let shared = SharedTraffic::default();

@@ -1,4 +1,4 @@
-//! The example, run as a test.
+//! Runs the example as a test.
 
 #[allow(dead_code)]
 #[path = "../examples/fit_24_in_12.rs"]

@@ -1,10 +1,10 @@
-//! The worked example of `docs/reference/format.md` is what the code does.
+//! Checks the worked example in `docs/reference/format.md`.
 
 use buddy_core::{Extent, SizeClass, Target};
 use buddy_memory::PageEntry;
 
 #[test]
-fn the_page_shows_entry_5_of_a_2x_allocation() {
+fn the_worked_example_matches() {
     let extent = Extent {
         target: Target::X2,
         entries: 64,

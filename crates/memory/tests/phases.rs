@@ -1,10 +1,10 @@
-//! A file of targets with changes, carried out: nothing is lost, and room comes back.
+//! Applying a target file with changes: no data is lost, and space is released.
 
 use buddy_codec::Codec;
 use buddy_core::{TargetTable, Targets};
 use buddy_memory::{BuddyMemory, Error, Handle, Request, Spec};
 
-/// Two allocations of four pages: one fills up and one empties, at the same snapshot.
+/// Two allocations of four pages: one fills up and one empties at the same snapshot.
 const TABLE: &str = r#"
 version = 1
 program = "p"
@@ -51,7 +51,8 @@ fn read(memory: &BuddyMemory, handle: Handle) -> Vec<u8> {
     bytes
 }
 
-/// The memory after the changes of the first snapshot, with noise in one allocation and little in the other.
+/// Returns the memory after the changes of the first snapshot, with noise in one allocation and
+/// little in the other.
 fn begun(device_bytes: u64) -> (BuddyMemory, TargetTable, [Handle; 2]) {
     let table = TargetTable::parse(TABLE).unwrap();
     let memory = BuddyMemory::new(Spec { page_bytes: PAGE_BYTES, ..Spec::new(device_bytes) }).unwrap();
@@ -73,14 +74,14 @@ fn of(handles: [Handle; 2]) -> impl Fn(&str) -> Option<Handle> {
 }
 
 #[test]
-fn changes_are_carried_out_when_they_fall_due_and_lose_nothing() {
+fn changes_apply_at_their_snapshot_and_lose_no_data() {
     let (memory, table, handles) = begun(1 << 20);
     let before = handles.map(|handle| read(&memory, handle));
     assert!(memory.change(&table, 1, of(handles)).is_empty(), "nothing is due");
-    assert!(memory.change(&table, 3, |_| None).is_empty(), "no allocation is known");
+    assert!(memory.change(&table, 3, |_| None).is_empty(), "no handle is known");
     let changed = memory.change(&table, 3, of(handles));
     let order: Vec<&str> = changed.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(order, ["empties", "fills"], "what gives room back goes first");
+    assert_eq!(order, ["empties", "fills"], "changes that release memory go first");
     let device: Vec<u64> =
         changed.iter().map(|one| one.outcome.clone().unwrap().device_bytes_after).collect();
     assert_eq!(device, [4 * 64 * 8, 64 * 32 + 3 * 64 * 128]);
@@ -90,9 +91,9 @@ fn changes_are_carried_out_when_they_fall_due_and_lose_nothing() {
     assert_eq!(read(&memory, handles[1]), before[1]);
 }
 
-/// 40 KiB of device memory: what fills up has room only where what empties was.
+/// 40 KiB of device memory: the growing allocation fits only in the space of the shrinking one.
 #[test]
-fn room_that_one_change_gives_back_is_there_for_the_next() {
+fn space_released_by_one_change_serves_the_next() {
     let (memory, table, handles) = begun(40 << 10);
     let before = handles.map(|handle| read(&memory, handle));
     let changed = memory.change(&table, 3, of(handles));
@@ -101,7 +102,7 @@ fn room_that_one_change_gives_back_is_there_for_the_next() {
 }
 
 #[test]
-fn a_change_without_room_is_said_and_stops_no_other() {
+fn a_change_without_space_fails_alone() {
     let (memory, table, handles) = begun(40 << 10);
     let before = handles.map(|handle| read(&memory, handle));
     let only = of(handles);

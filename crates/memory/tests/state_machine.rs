@@ -1,4 +1,4 @@
-//! Random programs against the plainest memory there is: a `Vec<u8>` for each allocation.
+//! Random programs against a model: a `Vec<u8>` per allocation.
 
 use buddy_codec::CodecKind;
 use buddy_core::{Target, TargetRange, Targets};
@@ -8,7 +8,7 @@ use proptest::{prelude::*, sample::Index};
 const PAGE: u64 = 8192;
 const DEVICE: u64 = 24 * PAGE;
 
-/// One step of a program. Which allocation, and where in it, is drawn as a share of what there is.
+/// One step of a program. Allocation and offset are drawn as fractions of what exists.
 #[derive(Debug, Clone)]
 enum Step {
     Allocate {
@@ -21,7 +21,7 @@ enum Step {
     Free {
         which: Index,
     },
-    /// Most are cut to fit; the others may be refused.
+    /// Most are truncated to fit; the others may be refused.
     Write {
         which: Index,
         offset: Index,
@@ -42,7 +42,7 @@ enum Step {
     },
 }
 
-/// Bytes as programs have them.
+/// Data of some kind and length.
 #[derive(Debug, Clone)]
 struct Data {
     kind: Kind,
@@ -87,7 +87,7 @@ impl Data {
 
 fn data() -> impl Strategy<Value = Data> {
     let kinds = [Kind::Zeros, Kind::Ramp, Kind::Smooth, Kind::Pointers, Kind::Sparse, Kind::Noise];
-    // Single words, entries and their parts, and pages of them.
+    // Words, entries, parts of entries, and pages.
     let len = prop_oneof![0..16usize, 100..400usize, Just(128), 5000..20_000usize];
     (prop::sample::select(kinds.to_vec()), any::<u32>(), len).prop_map(|(kind, seed, len)| Data {
         kind,
@@ -96,7 +96,7 @@ fn data() -> impl Strategy<Value = Data> {
     })
 }
 
-/// A target for all, or for each range of the pages.
+/// One target, or one per range of pages.
 fn plan() -> impl Strategy<Value = Vec<Target>> {
     prop::collection::vec(prop::sample::select([&Target::ALL[..], &[Target::Uncompressed]].concat()), 1..4)
 }
@@ -115,7 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Cuts the pages of `bytes` into ranges, as many as the plan has targets.
+/// Splits the pages of `bytes` into one range per target of the plan.
 fn targets(plan: &[Target], bytes: u64) -> Targets {
     let pages = bytes.div_ceil(PAGE);
     if let [target] = plan {
@@ -127,7 +127,7 @@ fn targets(plan: &[Target], bytes: u64) -> Targets {
     Targets::Pages((0..count).map(range).collect())
 }
 
-/// The memory and what it should hold.
+/// The memory and its expected contents.
 struct Twins {
     memory: BuddyMemory,
     live: Vec<(Handle, Vec<u8>)>,
@@ -210,7 +210,7 @@ impl Twins {
         assert_eq!(self.memory.free(handle), Err(Error::Freed(handle)));
     }
 
-    /// Every byte of every allocation, and the accounts.
+    /// Checks every byte of every allocation, and the accounting.
     fn check(&self) {
         for (handle, bytes) in &self.live {
             let mut out = vec![0xcc; bytes.len()];

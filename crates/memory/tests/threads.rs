@@ -1,4 +1,4 @@
-//! Threads that share a memory: no entry is ever seen half written, and nothing is lost.
+//! Threads sharing a memory: no torn entries, no lost writes.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -17,7 +17,8 @@ fn setup(target: Target) -> (BuddyMemory, Handle) {
     (memory, handle)
 }
 
-/// An entry whose last word is a checksum of the others; how well it compresses depends on the seed.
+/// Returns an entry whose last word is a checksum of the others; compressibility depends on the
+/// seed.
 fn sealed(seed: u64) -> Entry {
     let mut noise = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let bits = [1, 3, 8, 20, 64][seed as usize % 5];
@@ -44,7 +45,7 @@ fn is_sealed(entry: &[u8]) -> bool {
 }
 
 #[test]
-fn no_reader_sees_an_entry_half_written() {
+fn no_reader_sees_a_torn_entry() {
     for target in [Target::X16, Target::X2] {
         let (memory, handle) = setup(target);
         let stop = AtomicBool::new(false);
@@ -53,7 +54,7 @@ fn no_reader_sees_an_entry_half_written() {
             for thread in 0..2u64 {
                 let memory = &memory;
                 scope.spawn(move || {
-                    // Both threads write the same few entries, each time of another size.
+                    // Both threads write the same few entries, with varying sizes.
                     for i in 0..20_000 {
                         let entry = (i * 7 + thread) % ENTRIES;
                         memory.write(handle, entry * 128, &sealed(i * 2 + thread)).unwrap();
@@ -92,7 +93,7 @@ fn partial_writes_to_one_entry_lose_nothing() {
     thread::scope(|scope| {
         for thread in 0..4u64 {
             let memory = &memory;
-            // Four threads share entries, each with bytes of its own.
+            // Four threads share entries, each with its own bytes.
             scope.spawn(move || {
                 for round in 1..=40u8 {
                     for entry in 0..ENTRIES {
@@ -111,7 +112,7 @@ fn partial_writes_to_one_entry_lose_nothing() {
 }
 
 #[test]
-fn an_allocation_may_be_retargeted_and_freed_while_others_use_it() {
+fn retarget_and_free_are_safe_during_other_calls() {
     let (memory, handle) = setup(Target::X2);
     for entry in 0..ENTRIES {
         memory.write(handle, entry * 128, &sealed(entry)).unwrap();
@@ -139,7 +140,7 @@ fn an_allocation_may_be_retargeted_and_freed_while_others_use_it() {
 }
 
 #[test]
-fn threads_allocate_and_free_side_by_side() {
+fn threads_allocate_and_free_concurrently() {
     let (memory, first) = setup(Target::X1);
     thread::scope(|scope| {
         for thread in 0..4u64 {

@@ -1,5 +1,5 @@
-//! Every order in which a few threads can take the memory's locks. Bytes that two threads touch without an order fail the test
-//! (`src/sync.rs`), as do bytes that nobody wrote, room that is lost, and threads that wait for each other for ever.
+//! Explores every interleaving of a few threads on the memory's locks. A test fails on unordered
+//! accesses to the same bytes (`src/sync.rs`), on unwritten data, on leaked space and on deadlocks.
 #![cfg(loom)]
 
 use std::sync::{
@@ -29,7 +29,7 @@ fn allocate(memory: &BuddyMemory, target: Target) -> Handle {
     memory.allocate(&Request::new(8192, codec(), target)).unwrap()
 }
 
-/// An entry that takes a sector, or all of its bytes.
+/// Returns an entry of one sector, or an incompressible one.
 fn entry(seed: u32, noisy: bool) -> Vec<u8> {
     let noise =
         |i: u32| (i + 32 * seed).wrapping_mul(2_654_435_761).rotate_left(i % 31).wrapping_mul(0x85eb_ca6b);
@@ -46,7 +46,8 @@ fn write(memory: &BuddyMemory, handle: Handle, entry: u64, bytes: &[u8]) -> Resu
     memory.write(handle, entry * ENTRY_BYTES as u64, bytes)
 }
 
-/// Tries all orders with at most so many interruptions, which is where such faults lie.
+/// Explores all interleavings with at most `interruptions` preemptions, which suffice for most
+/// bugs.
 fn every_order(interruptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(interruptions);
@@ -63,7 +64,7 @@ fn every_order(interruptions: usize, test: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn writes_of_neighbouring_entries_are_both_there() {
+fn writes_of_neighbouring_entries_are_both_kept() {
     every_order(3, || {
         let memory = memory();
         let handle = allocate(&memory, Target::X2);
@@ -79,7 +80,7 @@ fn writes_of_neighbouring_entries_are_both_there() {
 }
 
 #[test]
-fn parts_of_one_entry_that_two_threads_write_are_both_there() {
+fn partial_writes_of_one_entry_by_two_threads_are_both_kept() {
     every_order(3, || {
         let memory = memory();
         let handle = allocate(&memory, Target::X4);
@@ -128,7 +129,7 @@ fn a_retarget_loses_no_write_and_moves_no_read() {
 }
 
 #[test]
-fn what_is_freed_is_read_before_or_refused_and_the_next_owner_finds_zeros() {
+fn a_freed_allocation_is_read_before_or_refused_and_its_space_is_zeroed() {
     every_order(2, || {
         let memory = memory();
         let handle = allocate(&memory, Target::X2);
@@ -150,7 +151,7 @@ fn what_is_freed_is_read_before_or_refused_and_the_next_owner_finds_zeros() {
 }
 
 #[test]
-fn of_two_frees_one_is_refused_and_no_room_is_lost() {
+fn a_double_free_is_refused_and_leaks_nothing() {
     every_order(3, || {
         let memory = memory();
         let before = memory.free_space();
@@ -166,7 +167,7 @@ fn of_two_frees_one_is_refused_and_no_room_is_lost() {
 }
 
 #[test]
-fn allocations_of_two_threads_share_no_byte() {
+fn allocations_of_two_threads_never_overlap() {
     every_order(2, || {
         let memory = memory();
         let own = |memory: &BuddyMemory, seed| {

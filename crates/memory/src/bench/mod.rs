@@ -1,6 +1,6 @@
-//! `buddy bench memory`: what the memory adds to its codec, what compression switched off adds to the storage, and
-//! what a second thread gains. Everything is measured in one run, pass by pass in turn, and the fastest pass of
-//! each kind counts: whatever else the machine does only makes passes slower.
+//! `buddy bench memory`: the overhead of the memory over its codec, of disabled compression over
+//! the storage, and the gain of a second thread. All passes run interleaved in one process; the
+//! fastest of each kind counts, since other load only slows passes down.
 
 mod sample;
 
@@ -17,17 +17,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BuddyMemory, Error, Handle, Request, Spec, region::Region};
 
-/// What to measure, and how often.
+/// Benchmark parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BenchSpec {
-    /// Bytes of data, rounded up to pages of 8 KiB.
+    /// Bytes of data, rounded up to 8 KiB pages.
     pub bytes: u64,
     /// Passes of each kind.
     pub rounds: u32,
-    /// The codec of the compressed allocation.
+    /// Codec of the compressed allocation.
     pub codec: CodecKind,
-    /// The target of the allocation.
+    /// Target of the compressed allocation.
     pub target: Target,
 }
 
@@ -37,38 +37,38 @@ impl Default for BenchSpec {
     }
 }
 
-/// One comparison: nanoseconds for each entry.
+/// One comparison, in nanoseconds per entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What is timed: reads or writes, and how they come.
+    /// The measured operation.
     pub what: String,
-    /// What it is compared with.
+    /// The baseline.
     pub with: String,
-    /// Nanoseconds of what is done.
+    /// Nanoseconds of the operation.
     pub ns: f64,
-    /// Nanoseconds of what it is compared with.
+    /// Nanoseconds of the baseline.
     pub with_ns: f64,
 }
 
 impl Comparison {
-    /// How much longer it takes.
+    /// Returns the time relative to the baseline.
     pub fn cost(&self) -> f64 {
         self.ns / self.with_ns
     }
 }
 
-/// What was measured, with the plain copies beside it.
+/// Benchmark results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryBench {
-    /// What was to be measured.
+    /// Benchmark parameters.
     pub spec: BenchSpec,
-    /// Processors that this process may use.
+    /// Processors available to this process.
     pub processors: u64,
-    /// Streaming through the memory beside the codec alone; with compression off, beside the storage alone; the
-    /// storage beside a copy.
+    /// Streaming through the memory against the codec alone; without compression, against the
+    /// storage alone; the storage against a copy.
     pub costs: Vec<Comparison>,
-    /// Two threads beside one, the memory first and then the codec alone: threads that share nothing at all show
-    /// what the machine can gain.
+    /// Two threads against one, for the memory and for the codec alone; the latter shares nothing
+    /// and shows the gain the machine allows.
     pub threads: Vec<Comparison>,
 }
 
@@ -77,13 +77,13 @@ impl RecordKind for MemoryBench {
     const VERSION: u32 = 1;
 }
 
-/// Measures, and checks that the data came back.
+/// Runs the benchmark and verifies the data.
 ///
 /// # Errors
-/// [`Error`] if the memory refuses.
+/// [`Error`] of the memory.
 ///
 /// # Panics
-/// If what is read is not what was written: its speed would mean nothing.
+/// If the data read differs from the data written.
 pub fn run(spec: &BenchSpec) -> Result<Record<MemoryBench>, Error> {
     let rig = Rig::new(spec)?;
     let mut out = vec![0; rig.bytes().len()];
@@ -101,7 +101,7 @@ pub fn run(spec: &BenchSpec) -> Result<Record<MemoryBench>, Error> {
     Ok(record)
 }
 
-/// What the passes work on.
+/// Memory, codec and buffers of the benchmark.
 struct Rig {
     data: Vec<Entry>,
     codec: Codec,
@@ -112,10 +112,10 @@ struct Rig {
     storage: Region,
 }
 
-/// One thing that is timed.
+/// One timed operation.
 struct Pass {
     name: &'static str,
-    /// Whether it must leave the data in the buffer.
+    /// True if it must leave the data in the output buffer.
     reads: bool,
     run: fn(&Rig, &mut [u8]) -> Result<(), Error>,
 }
@@ -136,7 +136,7 @@ const PASSES: [Pass; 13] = [
     Pass { name: "codec: unpack, 2 threads", reads: true, run: |rig, out| rig.unpack(out, 2) },
 ];
 
-/// What is compared with what, by their places in [`PASSES`].
+/// Compared passes, as indices into [`PASSES`].
 const COSTS: [(usize, usize); 5] = [(1, 0), (3, 2), (5, 4), (7, 6), (6, 8)];
 const THREADS: [(usize, usize); 4] = [(9, 1), (10, 3), (11, 0), (12, 2)];
 
@@ -159,7 +159,7 @@ impl Rig {
         self.data.as_flattened()
     }
 
-    /// The codec alone: each entry is packed into one place that stays in the processor's cache.
+    /// Codec alone: packs every entry into a buffer that stays in cache.
     fn pack(&self, threads: usize) -> Result<(), Error> {
         on_threads(self.data.chunks(self.share(threads)), |data| {
             let mut packed = Packed::default();
@@ -171,7 +171,7 @@ impl Rig {
         })
     }
 
-    /// The codec alone: each entry is unpacked to where a reader wants it.
+    /// Codec alone: unpacks every entry to the output.
     fn unpack(&self, out: &mut [u8], threads: usize) -> Result<(), Error> {
         let (share, out) = (self.share(threads), out.as_chunks_mut::<ENTRY_BYTES>().0);
         on_threads(self.packed.chunks(share).zip(out.chunks_mut(share)), |(packed, out)| {
@@ -183,7 +183,7 @@ impl Rig {
         })
     }
 
-    /// The storage alone: words that threads may share, without allocations, pages or locks.
+    /// Storage alone: shared atomic words, without allocations, pages or locks.
     fn store(&self, _: &mut [u8]) -> Result<(), Error> {
         self.storage.store(0, self.bytes());
         Ok(())
@@ -211,7 +211,7 @@ impl Rig {
         on_threads(out.chunks_mut(share).enumerate(), read)
     }
 
-    /// Entries of one thread's part.
+    /// Returns the entries per thread.
     fn share(&self, threads: usize) -> usize {
         self.data.len().div_ceil(threads).next_multiple_of(ENTRIES_PER_PAGE)
     }
@@ -234,7 +234,7 @@ impl Rig {
     }
 }
 
-/// Runs the first job on this thread, and each other on one of its own.
+/// Runs the first job on this thread and the others on threads of their own.
 fn on_threads<T: Send>(
     mut jobs: impl Iterator<Item = T>,
     work: impl Fn(T) -> Result<(), Error> + Sync,

@@ -1,8 +1,9 @@
-//! The data of the bench.
+//! Data of the benchmark.
 
 use buddy_core::{Entry, ZERO_ENTRY};
 
-/// Entries of every size class, eight in a row of a kind: zeros, counters, floats, noise of three widths.
+/// Returns entries of every size class in runs of eight: zeros, counters, floats, noise of three
+/// widths.
 pub(super) fn entries(count: u64) -> Vec<Entry> {
     let mut noise = 0x2545_f491_4f6c_dd1du64;
     (0..count)

@@ -1,4 +1,4 @@
-//! The memory itself: allocate, free, and where an entry lies.
+//! The memory itself: allocation, free and entry locations.
 
 use std::{
     collections::BTreeMap,
@@ -18,13 +18,13 @@ use crate::{
     sync::{Mutex, MutexGuard, RwLock},
 };
 
-/// A memory that keeps data compressed on a device, and what does not fit there in a carve-out of another
+/// A memory that stores data compressed on a device, with the overflow in a carve-out of another
 /// memory.
 ///
-/// All calls take `&self`: threads share it. Calls on different entries run side by side, except that entries
-/// which share a line of metadata (64 in a row) take turns where one of them is written. Each entry is read and
-/// written whole; a longer range is not one step. [`free`](Self::free) and [`retarget`](Self::retarget) wait for
-/// the calls on their allocation that have begun.
+/// All methods take `&self`, and threads may share it. Calls on different entries run concurrently,
+/// except that a write excludes other accesses to its metadata line (64 consecutive entries).
+/// Entries are read and written atomically; longer ranges are not. [`free`](Self::free) and
+/// [`retarget`](Self::retarget) wait for running calls on their allocation.
 pub struct BuddyMemory {
     pub(crate) spec: Spec,
     pub(crate) device: Region,
@@ -34,11 +34,11 @@ pub struct BuddyMemory {
     pub(crate) cache: MetadataCache,
     space: Mutex<Space>,
     table: RwLock<Table>,
-    /// What moved for allocations that are no more.
+    /// Traffic of freed allocations.
     pub(crate) retired: Mutex<Traffic>,
 }
 
-/// The live allocations by handle, and the next handle.
+/// Live allocations by handle, and the next handle.
 #[derive(Default)]
 struct Table {
     live: BTreeMap<Handle, Arc<Allocation>>,
@@ -46,10 +46,10 @@ struct Table {
 }
 
 impl BuddyMemory {
-    /// An empty memory.
+    /// Creates an empty memory.
     ///
     /// # Errors
-    /// [`Error::Spec`] if the spec is none; [`Error::Host`] if this machine has no room for it.
+    /// [`Error::Spec`] if the spec is invalid; [`Error::Host`] if the host lacks memory.
     pub fn new(spec: Spec) -> Result<Self, Error> {
         spec.validate()?;
         Ok(Self {
@@ -65,17 +65,17 @@ impl BuddyMemory {
         })
     }
 
-    /// What it is made of.
+    /// Returns the spec.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Makes room for data, all zeros at first. Where the memory has compression switched off, the data is kept
-    /// as it is, whatever the request says.
+    /// Allocates zeroed memory. If the memory has compression disabled, the request's codec and
+    /// targets are ignored.
     ///
     /// # Errors
-    /// A length or page ranges that cannot be, or [`Error::DeviceExhausted`], [`Error::CarveOutExhausted`] or
-    /// [`Error::PagesExhausted`].
+    /// An invalid length or page ranges, or [`Error::DeviceExhausted`],
+    /// [`Error::CarveOutExhausted`] or [`Error::PagesExhausted`].
     pub fn allocate(&self, request: &Request) -> Result<Handle, Error> {
         let capacity = self.spec.capacity_bytes();
         let bytes = request.bytes;
@@ -93,7 +93,7 @@ impl BuddyMemory {
         for extent in &extents {
             self.page_table.map(extent);
         }
-        let mut table = self.table.write().expect("no holder of the table panics");
+        let mut table = self.table.write().expect("the table's lock is never poisoned");
         let handle = Handle(table.next);
         table.next += 1;
         let allocation = Allocation::new(handle, bytes, codec, first_page, extents);
@@ -101,15 +101,15 @@ impl BuddyMemory {
         Ok(handle)
     }
 
-    /// Gives an allocation's room back, overwritten with zeros. Waits for calls on it that have begun; later ones
-    /// are refused.
+    /// Frees an allocation and zeroes its space. Waits for running calls on it; later ones fail.
     ///
     /// # Errors
-    /// [`Error::Freed`] the second time; [`Error::Unknown`] for a handle that this memory has not given out yet.
+    /// [`Error::Freed`] on a double free; [`Error::Unknown`] for a handle that does not belong to
+    /// this memory.
     pub fn free(&self, handle: Handle) -> Result<(), Error> {
         let allocation = self.find(handle)?;
         let mut extents = allocation.alone()?;
-        self.table.write().expect("no holder of the table panics").live.remove(&handle);
+        self.table.write().expect("the table's lock is never poisoned").live.remove(&handle);
         for extent in extents.iter() {
             self.scrub(extent);
             self.clear_lines(extent);
@@ -121,8 +121,8 @@ impl BuddyMemory {
         Ok(())
     }
 
-    /// Where entry `entry` of an allocation lies, as the page table has it. The slot's address is the GBBR plus
-    /// its start. Nothing but a retarget changes it.
+    /// Returns the location of entry `entry` from the page table. Buddy addresses are relative to
+    /// the GBBR. Only a retarget changes it.
     ///
     /// # Errors
     /// A handle that is not live, or an entry past the end.
@@ -136,7 +136,7 @@ impl BuddyMemory {
         Ok(line.locate(entry % LINE_ENTRIES).expect("a line has 64 entries"))
     }
 
-    /// The page-table entry of page `page` of an allocation.
+    /// Returns the page-table entry of page `page` of an allocation.
     ///
     /// # Errors
     /// A handle that is not live, or a page past the end.
@@ -147,14 +147,14 @@ impl BuddyMemory {
         self.page_table.get(allocation.first_page + page)
     }
 
-    /// Free device bytes, carve-out bytes and pages, and how scattered they are.
+    /// Returns the free device bytes, carve-out bytes and pages, and their fragmentation.
     pub fn free_space(&self) -> FreeSpace {
         self.space().free()
     }
 
-    /// The live allocation of a handle.
+    /// Returns the live allocation of a handle.
     pub(crate) fn find(&self, handle: Handle) -> Result<Arc<Allocation>, Error> {
-        let table = self.table.read().expect("no holder of the table panics");
+        let table = self.table.read().expect("the table's lock is never poisoned");
         match table.live.get(&handle) {
             Some(allocation) => Ok(Arc::clone(allocation)),
             None if handle.0 < table.next => Err(Error::Freed(handle)),
@@ -162,23 +162,22 @@ impl BuddyMemory {
         }
     }
 
-    /// Every live allocation, by handle.
+    /// Returns every live allocation, by handle.
     pub(crate) fn live(&self) -> Vec<Arc<Allocation>> {
-        let table = self.table.read().expect("no holder of the table panics");
+        let table = self.table.read().expect("the table's lock is never poisoned");
         table.live.values().cloned().collect()
     }
 
     pub(crate) fn space(&self) -> MutexGuard<'_, Space> {
-        self.space.lock().expect("no holder of the space panics")
+        self.space.lock().expect("the space lock is never poisoned")
     }
 
-    /// Where an allocation begins in the address space of data.
+    /// Returns the start of an allocation in the data address space.
     pub(crate) fn address(&self, allocation: &Allocation) -> u64 {
         allocation.first_page * self.spec.page_bytes
     }
 
-    /// Overwrites the room of an extent with zeros, so that the next owner finds nothing. Free room is always
-    /// zero: it was so at first.
+    /// Zeroes the space of an extent. Free space is always zero.
     pub(crate) fn scrub(&self, extent: &Extent) {
         self.device.scrub(extent.device_base, extent.device_bytes());
         self.carve_out.scrub(extent.buddy_base, extent.buddy_bytes());

@@ -1,4 +1,4 @@
-//! What the memory promises, seen from inside: where bytes really lie, and what faults do.
+//! White-box tests of the memory: stored bytes, and behaviour on faults.
 
 use std::{sync::mpsc, thread, time::Duration};
 
@@ -71,7 +71,7 @@ fn a_change_of_compressibility_moves_nothing() {
 }
 
 #[test]
-fn the_bytes_lie_where_the_map_says() {
+fn bytes_are_stored_at_their_mapped_locations() {
     for target in Target::ALL {
         let memory = memory(8);
         memory.allocate(&Request::plain(1)).unwrap();
@@ -93,7 +93,7 @@ fn the_bytes_lie_where_the_map_says() {
 }
 
 #[test]
-fn pages_of_one_allocation_may_have_targets_of_their_own() {
+fn pages_of_one_allocation_may_have_different_targets() {
     let memory = memory(16);
     let targets = [Target::X1, Target::X4Over3, Target::Uncompressed, Target::X2, Target::X4, Target::X16];
     let ranges = targets.map(|target| TargetRange { pages: 2, target }).to_vec();
@@ -106,7 +106,7 @@ fn pages_of_one_allocation_may_have_targets_of_their_own() {
     assert_eq!(
         report.usage.entries_by_class.iter().sum::<u64>(),
         10 * 64,
-        "what is not compressed has no class"
+        "uncompressed entries have no class"
     );
     assert_eq!(report.usage.metadata_bytes, 10 * 32);
     assert_eq!(report.usage.device_bytes, 2 * (8192 + 6144 + 8192 + 4096 + 2048 + 512));
@@ -114,7 +114,7 @@ fn pages_of_one_allocation_may_have_targets_of_their_own() {
 }
 
 #[test]
-fn traffic_is_what_the_classes_say() {
+fn traffic_follows_from_the_classes() {
     let memory = memory(8);
     let handle = memory.allocate(&Request::new(PAGE, codec(), Target::X2)).unwrap();
     let all: Vec<u8> = SizeClass::ALL.into_iter().flat_map(entry_of).collect();
@@ -122,26 +122,26 @@ fn traffic_is_what_the_classes_say() {
     let usage = memory.report_allocation(handle).unwrap().usage;
     assert_eq!(usage.entries_by_class, [1 + 58, 1, 1, 1, 1, 1]);
     assert_eq!(usage.entries_overflowing, 2);
-    // On the device 0, 1, 1, 2, 2, 2 sectors; in the slots one for s3 and two for raw.
+    // Device sectors 0, 1, 1, 2, 2, 2; slot sectors: one for s3 and two for raw.
     let traffic = usage.traffic;
     assert_eq!((traffic.device_sectors_written, traffic.buddy_sectors_written), (8, 3));
     assert_eq!((traffic.metadata_hits, traffic.metadata_misses, traffic.metadata_sectors), (5, 1, 1));
     assert_eq!((traffic.entries_written, traffic.uncompressed_sectors), (6, 24));
     assert_eq!(usage.bandwidth_saved, Some(1.0 - 9.0 / 24.0));
-    // A few bytes of the raw entry and one of the next: both are read, changed and written.
+    // A few bytes of the raw entry and one of the next: two read-modify-writes.
     memory.write(handle, 6 * 128 - 3, &[1; 4]).unwrap();
     let more = memory.report_allocation(handle).unwrap().usage.traffic;
     assert_eq!((more.entries_read, more.entries_written), (2, 8));
     assert_eq!((more.device_sectors_read, more.buddy_sectors_read), (2, 2));
     assert_eq!((more.metadata_hits, more.metadata_misses), (9, 1));
     assert_eq!(more.uncompressed_sectors, 26);
-    // What moved outlives the allocation.
+    // Traffic outlives the allocation.
     memory.free(handle).unwrap();
     assert_eq!(memory.report().total.traffic, more);
 }
 
 #[test]
-fn metadata_is_counted_by_line_as_if_by_entry() {
+fn metadata_counted_by_line_equals_counts_by_entry() {
     let spec =
         Spec { metadata_cache: CacheSpec { bytes: 1024, ..CacheSpec::paper_text() }, ..Spec::new(64 * PAGE) };
     let run = |step: usize| {
@@ -164,7 +164,7 @@ fn metadata_is_counted_by_line_as_if_by_entry() {
 }
 
 #[test]
-fn compression_switched_off_costs_no_metadata_and_no_carve_out() {
+fn disabled_compression_needs_no_metadata_or_carve_out() {
     let memory = BuddyMemory::new(Spec::uncompressed(4 * PAGE)).unwrap();
     let handle = memory.allocate(&Request::new(4 * PAGE, codec(), Target::X4)).unwrap();
     let data: Vec<u8> = (0..4 * PAGE).map(|i| (i % 251) as u8).collect();
@@ -199,10 +199,11 @@ fn sixteen_x_is_admitted_only_while_the_carve_out_backs_it() {
             Err(error) => break error,
         }
     };
-    // 48 pages of carve-out hold 48 pages of slots, though the device has room for 208 more.
+    // 48 carve-out pages hold 48 pages of slots, though the device has space for 208 more.
     assert_eq!(admitted, 12);
     assert_eq!(error, Error::CarveOutExhausted { needed: 4 * PAGE, largest: 0, free: 0 });
-    // What is left of the device takes plain data: 61 pages in 16, within the 4x that the carve-out backs.
+    // The rest of the device takes uncompressed data: 61 pages in 16, within the 4x that the
+    // carve-out supports.
     memory.allocate(&Request::plain(13 * PAGE)).unwrap();
     let total = memory.report().total;
     assert_eq!(total.bytes, 61 * PAGE);
@@ -210,7 +211,7 @@ fn sixteen_x_is_admitted_only_while_the_carve_out_backs_it() {
 }
 
 #[test]
-fn free_room_is_all_zero() {
+fn free_space_is_all_zero() {
     let memory = memory(16);
     let secret = vec![0xa5; 5 * PAGE as usize];
     let request = |target| Request::new(5 * PAGE, codec(), target);
@@ -234,7 +235,7 @@ fn free_room_is_all_zero() {
     }
 }
 
-/// Whatever `call` returns as its error, the memory holds what it held.
+/// Asserts that `call` fails with `expected` and leaves the memory unchanged.
 fn refuses(memory: &BuddyMemory, expected: &Error, call: impl FnOnce() -> Result<(), Error>) {
     let state = || {
         let mut report = memory.report();
@@ -252,7 +253,7 @@ fn refuses(memory: &BuddyMemory, expected: &Error, call: impl FnOnce() -> Result
 }
 
 #[test]
-fn every_refusal_leaves_the_memory_as_it_was() {
+fn every_error_leaves_the_memory_unchanged() {
     let memory = memory(4);
     let handle = memory.allocate(&Request::new(300, codec(), Target::X2)).unwrap();
     let freed = memory.allocate(&Request::plain(100)).unwrap();
@@ -290,7 +291,7 @@ fn every_refusal_leaves_the_memory_as_it_was() {
 }
 
 #[test]
-fn a_later_range_that_finds_no_room_gives_the_earlier_ones_back() {
+fn a_range_without_space_releases_the_earlier_ones() {
     let memory = memory(4);
     let ranges = [(2, Target::X2), (4, Target::X1)].map(|(pages, target)| TargetRange { pages, target });
     let request = Request::by_pages(6 * PAGE, codec(), ranges.to_vec());
@@ -298,8 +299,8 @@ fn a_later_range_that_finds_no_room_gives_the_earlier_ones_back() {
     refuses(&memory, &exhausted, || memory.allocate(&request).map(drop));
 }
 
-/// Overwrites the stored bytes of an entry of one sector by what no stream begins with: a zero base, then a run
-/// of 33 zero planes where 32 are left.
+/// Overwrites the stream of a one-sector entry with an invalid one: a zero base, then a run of 33
+/// zero planes with 32 left.
 fn break_stream(memory: &BuddyMemory, handle: Handle, entry: u64) {
     let place = memory.locate(handle, entry).unwrap();
     let stream = [0b0000_0101, 0b1111_1000, 0, 0, 0, 0, 0, 0];
@@ -308,7 +309,7 @@ fn break_stream(memory: &BuddyMemory, handle: Handle, entry: u64) {
 }
 
 #[test]
-fn an_entry_that_cannot_be_decompressed_fails_alone_and_changes_nothing() {
+fn an_invalid_entry_fails_alone_and_changes_nothing() {
     let memory = memory(4);
     let handle = memory.allocate(&Request::new(3 * PAGE, codec(), Target::X2)).unwrap();
     memory.write(handle, 0, &[7; 3 * PAGE as usize]).unwrap();
@@ -316,18 +317,18 @@ fn an_entry_that_cannot_be_decompressed_fails_alone_and_changes_nothing() {
     let fails = |error: Result<(), Error>| matches!(error, Err(Error::Codec { offset: 16640, .. }));
     assert!(fails(read(&memory, handle, 0, 3 * PAGE as usize).map(drop)));
     assert!(fails(memory.write(handle, 130 * 128 + 5, &[1])));
-    // From the first page into the broken entry, and from the broken entry on: neither writes a byte.
+    // A write that ends or begins within the broken entry writes nothing.
     assert!(fails(memory.write(handle, 100, &vec![1; 130 * 128])));
     assert!(fails(memory.write(handle, 130 * 128 + 127, &vec![1; 1000])));
     assert_eq!(read(&memory, handle, 0, 130 * 128).unwrap(), vec![7; 130 * 128]);
     assert_eq!(read(&memory, handle, 131 * 128, 7000).unwrap(), vec![7; 7000]);
-    // A whole write does not ask what was there.
+    // A whole-entry write does not read the old contents.
     memory.write(handle, 130 * 128, &[8; 128]).unwrap();
     assert_eq!(read(&memory, handle, 130 * 128, 128).unwrap(), [8; 128]);
 }
 
 #[test]
-fn a_retarget_that_meets_bad_metadata_leaves_the_old_place() {
+fn a_retarget_with_invalid_metadata_changes_nothing() {
     let memory = memory(8);
     let handle = memory.allocate(&Request::new(2 * PAGE, codec(), Target::X2)).unwrap();
     memory.write(handle, 0, &[7; 2 * PAGE as usize]).unwrap();
@@ -351,7 +352,7 @@ fn a_retarget_moves_what_changes_and_keeps_the_rest() {
     let (first, last) = (place(0), place(383));
     let done = memory.retarget(handle, &plan([Target::X1, Target::X16, Target::X4])).unwrap();
     assert_eq!((place(0), place(383)), (first, last));
-    // 128 entries moved, of 0, 8, 32, 64, 96 and 128 bytes in turn, from the third class on.
+    // 128 entries moved, of 0, 8, 32, 64, 96 and 128 bytes cyclically, from the third class on.
     assert_eq!(done.bytes_moved, 21 * 328 + 32 + 64);
     assert_eq!((done.device_bytes_before, done.device_bytes_after), (28672, 21504));
     assert_eq!(read(&memory, handle, 0, data.len()).unwrap(), data);
@@ -364,7 +365,7 @@ fn a_retarget_moves_what_changes_and_keeps_the_rest() {
 }
 
 #[test]
-fn a_retarget_without_room_leaves_the_old_target() {
+fn a_retarget_without_space_keeps_the_old_target() {
     let memory = memory(4);
     let handle = memory.allocate(&Request::new(6 * PAGE, codec(), Target::X2)).unwrap();
     memory.write(handle, 0, &entry_of(SizeClass::Raw)).unwrap();
@@ -376,7 +377,7 @@ fn a_retarget_without_room_leaves_the_old_target() {
 }
 
 #[test]
-fn only_entries_of_one_line_wait_for_each_other() {
+fn only_entries_of_one_line_contend() {
     let memory = memory(4);
     let handle = memory.allocate(&Request::new(2 * PAGE, codec(), Target::X2)).unwrap();
     let (done, wait) = mpsc::channel();
