@@ -1,11 +1,13 @@
-"""A training step's tensors as Caffe holds them: every blob's data and its gradient (diff), allocated for the whole run.
+"""Follows a training step's tensors in Caffe's layout: every blob's data and gradient (diff),
+allocated for the whole run.
 
-A blob is what a layer writes, and keeps its values until the next step overwrites them. ReLU and dropout work in place on
-the blob of the layer before. A blob that several layers read goes through a Split, which gives each of them a diff of its
-own. Weights, their diffs and their history (momentum) are there throughout; a step begins with the weights' diffs at zero.
+A blob is a layer's output and keeps its values until the next step overwrites them. ReLU and
+dropout work in place on the previous layer's blob. A blob with several readers goes through a
+Split, which gives each of them its own diff. Weights, their diffs and their history (momentum)
+exist throughout; a step starts with zeroed weight diffs.
 
-The arithmetic is PyTorch's: what its modules give, forward and backward, is copied to the blobs as soon as it is there.
-What layers keep for themselves is not held: workspaces, masks of dropout, batches that were fetched ahead.
+The arithmetic is PyTorch's: module outputs, forward and backward, are copied to the blobs at once.
+Layers' private memory is not included: workspaces, dropout masks, prefetched batches.
 """
 
 import contextlib
@@ -27,7 +29,8 @@ class Blobs(Tensors):
         self.calls, self.readers, self.split = {}, {}, set()
 
     def begin(self, batch):
-        """A new step. How often a blob was read in the step before says which need a Split."""
+        """Starts a new step. The readers counted in the previous step decide which blobs need a
+        Split."""
         if [tensor.shape for tensor in batch] != [tensor.shape for tensor in self.batch]:
             self.data, self.diff = {}, {}
         super().begin(batch)
@@ -39,7 +42,8 @@ class Blobs(Tensors):
         return contextlib.nullcontext()
 
     def enter(self, name, module, args):
-        """A layer begins. What it reads from a Split it gets as a tensor of its own, whose gradient can be told apart."""
+        """Called before a layer. Inputs from a Split become separate tensors, so that their
+        gradients are distinct."""
         self.current, self.module, self.arguments = name, module, args
         if self.adds_nothing(module):
             return None
@@ -79,7 +83,7 @@ class Blobs(Tensors):
         self.on_event("backward", name, None)
 
     def rows(self):
-        """All that Caffe has allocated, of any size."""
+        """Returns everything that Caffe has allocated, of any size."""
         learned = [(layer, weight.grad) for layer, weight in self.parameters if weight.grad is not None]
         rows = self.everlasting + [Live("gradients", layer, grad) for layer, grad in learned]
         rows += [Live("input", key, tensor) for key, tensor in zip(["batch", "labels"], self.batch)]

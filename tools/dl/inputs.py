@@ -1,7 +1,9 @@
-"""What the networks are trained on: crops of natural photographs, or random words as often as words of a language.
+"""Training data of the networks: crops of natural photographs, or random words with the frequencies
+of a language.
 
-The photographs are those of scikit-image's package that are in the public domain or under CC0 (`PHOTOGRAPHS`). Each
-crop is rounded to 256 levels, as a decoder gives it, and then brought to mean 0 and deviation 1 by ImageNet's figures.
+The photographs are those of scikit-image that are in the public domain or under CC0
+(`PHOTOGRAPHS`). Each crop is rounded to 256 levels, like a decoded image, and normalised with
+ImageNet's mean and deviation.
 """
 
 import importlib.util
@@ -16,7 +18,7 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def find_photographs(folder):
-    """The folder given, or the one of an installed scikit-image."""
+    """Returns the given folder, or that of an installed scikit-image."""
     if folder is None:
         found = importlib.util.find_spec("skimage")
         if found is None:
@@ -26,7 +28,8 @@ def find_photographs(folder):
 
 
 class Photographs:
-    """Batches of square crops. The label is which photograph it is and which quarter of it the crop leans to."""
+    """Batches of square crops. The label is the photograph and the quarter of it that the crop
+    leans to."""
 
     def __init__(self, folder, size, device):
         from PIL import Image
@@ -44,7 +47,7 @@ class Photographs:
         return torch.cat([crops for crops, _ in parts]), torch.cat([labels for _, labels in parts])
 
     def crops(self, which):
-        """Crops of 45 to 100 percent of the side, half of them mirrored."""
+        """Returns crops of 45 to 100 percent of the side, half of them mirrored."""
         count = len(which)
         scale = torch.empty(count, device=self.device).uniform_(0.45, 1.0)
         place = torch.rand(count, 2, device=self.device)
@@ -61,7 +64,7 @@ class Photographs:
 
 
 class Words:
-    """Batches of tokens, word number k as often as 1/k; the label is the next token."""
+    """Batches of tokens, word k with frequency 1/k; the label is the next token."""
 
     def __init__(self, vocabulary, length, device):
         weights = 1 / torch.arange(1, vocabulary + 1, dtype=torch.float64)

@@ -1,6 +1,7 @@
-"""The networks that tools/record_dl.py trains, written out so that every layer has the name it has in the literature.
+"""The networks that tools/record_dl.py trains, with every layer named as in the literature.
 
-Whatever makes a tensor is a leaf module: the recorder names tensors by the module that made them.
+Whatever makes a tensor is a leaf module: the recorder names tensors after the module that made
+them.
 """
 
 from collections import OrderedDict
@@ -10,14 +11,14 @@ from torch import nn
 
 
 class Add(nn.Module):
-    """Adds to the first tensor in place, as residual networks do."""
+    """Adds to the first tensor in place, as in residual networks."""
 
     def forward(self, a, b):
         return a.add_(b)
 
 
 class Sum(nn.Module):
-    """A new tensor: what the first held is needed again."""
+    """Adds into a new tensor, because the first is needed again."""
 
     def forward(self, a, b):
         return a + b
@@ -33,7 +34,7 @@ def relu():
 
 
 def alexnet():
-    """Krizhevsky et al. 2012, in one tower, as Caffe's reference has it."""
+    """Krizhevsky et al. 2012, in one tower, as in Caffe's reference model."""
     return nn.Sequential(OrderedDict([
         ("conv1", nn.Conv2d(3, 96, 11, 4)), ("relu1", relu()),
         ("norm1", nn.LocalResponseNorm(5)), ("pool1", nn.MaxPool2d(3, 2)),
@@ -142,7 +143,8 @@ def unit(inputs, outputs, size, stride=1):
 
 
 class Inception(nn.Module):
-    """One block: `one` of 0 is a block that halves the picture and passes its input through a pool."""
+    """One block; `one` of 0 is a block that halves the picture and passes its input through a
+    pool."""
 
     def __init__(self, inputs, one, three, double, pool, project):
         super().__init__()
@@ -196,7 +198,8 @@ def inception_v2():
 
 
 class BigLstm(nn.Module):
-    """Jozefowicz et al. 2016: two layers of 8192 with a projection to 1024; here with a vocabulary of 10000."""
+    """Jozefowicz et al. 2016: two layers of 8192 with a projection to 1024; here with a vocabulary
+    of 10000."""
 
     vocabulary = 10000
 
@@ -219,7 +222,7 @@ class Stack(nn.Module):
 
 
 class LstmUnit(nn.Module):
-    """The gates' inputs of a step and the cell before it to the next cell and hidden state."""
+    """Computes the next cell and hidden state from a step's gate inputs and the previous cell."""
 
     def forward(self, gates, cell):
         keep, take, give, new = gates.chunk(4, 1)
@@ -228,7 +231,7 @@ class LstmUnit(nn.Module):
 
 
 class UnrolledLstm(nn.Module):
-    """An LSTM with a projection, step by step in layers of their own, as Caffe unrolls one."""
+    """An LSTM with a projection, unrolled step by step into separate layers, as in Caffe."""
 
     def __init__(self, inputs, width, projection):
         super().__init__()
@@ -264,7 +267,8 @@ class UnrolledBigLstm(nn.Module):
 
 
 class Attention(nn.Module):
-    """What lies between the two products with weights: queries, keys and values side by side in one tensor."""
+    """Attention between the two weight products: queries, keys and values are side by side in one
+    tensor."""
 
     def __init__(self, heads, causal):
         super().__init__()
@@ -278,7 +282,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A transformer's layer, normalised first."""
+    """A pre-norm transformer layer."""
 
     def __init__(self, width, heads, causal):
         super().__init__()
@@ -293,7 +297,7 @@ class Block(nn.Module):
 
 
 class Patches(nn.Module):
-    """Cuts the picture into patches, with a class token before them and a position added to each."""
+    """Splits the picture into patches, prepends a class token and adds positions."""
 
     def __init__(self, width, patches):
         super().__init__()
@@ -316,7 +320,7 @@ class Place(nn.Module):
 
 
 class First(nn.Module):
-    """The class token of the last layer."""
+    """Selects the class token of the last layer."""
 
     def forward(self, x):
         return x[:, 0].contiguous()
@@ -342,7 +346,7 @@ class Embedding(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Radford et al. 2019, twelve layers; the last product has the embedding's weights."""
+    """Radford et al. 2019, twelve layers; the output product shares the embedding's weights."""
 
     vocabulary = 50304
 
@@ -361,7 +365,7 @@ class Gpt(nn.Module):
 
 
 def initialise(model):
-    """He's initialisation for what a ReLU follows, small normal numbers for the rest."""
+    """Uses He initialisation before a ReLU, and small normal numbers elsewhere."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")

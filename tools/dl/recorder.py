@@ -1,4 +1,4 @@
-"""Ten looks at a training step, and the run record that they make (docs/reference/snapshots.md)."""
+"""Takes ten snapshots of a training step and makes its run record (docs/reference/snapshots.md)."""
 
 import time
 
@@ -18,8 +18,8 @@ ROWS, ROWS_IN_ALL = 24, 2000
 
 
 class Recorder:
-    """Takes the snapshots of one step. The program is stopped only while a snapshot is counted; what was counted is
-    looked at later."""
+    """Takes the snapshots of one step. The program stops only while a snapshot is counted; the
+    counts are processed later."""
 
     def __init__(self, buddy, tensors, codecs, footprint):
         self.buddy, self.tensors, self.codecs = buddy, tensors, codecs
@@ -50,7 +50,7 @@ class Recorder:
         })
 
     def trained(self, row, stream):
-        """The codecs for a tensor. What one learns of a tensor it keeps in later steps."""
+        """Returns the codecs for a tensor. Parameters are trained once and kept in later steps."""
         if row.name not in self.codecs:
             learn = {"bf16"}.intersection(codecs_of(row))
             self.codecs[row.name] = [self.buddy.train(codec, row.data, row.bytes, stream) if codec in learn else codec
@@ -58,7 +58,7 @@ class Recorder:
         return self.codecs[row.name]
 
     def pages_of(self, row):
-        """Which pages of a tensor are shown."""
+        """Returns the pages of a tensor to sample."""
         if row.name not in self.shown:
             pages = pages_in(row)
             count = min(max(pages // self.pages_per_row, 1), ROWS, pages)
@@ -66,7 +66,8 @@ class Recorder:
         return self.shown[row.name]
 
     def found(self, snapshot):
-        """What a snapshot counted: of each tensor the sizes with each codec, and the pages shown."""
+        """Returns a snapshot's results: sizes of each tensor with each codec, and the sampled
+        pages."""
         sizes, digits = iter(snapshot["sizes"]), iter((snapshot["digits"] + ord("0")).cpu().numpy())
         found, maps = {}, {}
         for row in snapshot["rows"]:
@@ -78,7 +79,7 @@ class Recorder:
         return found, maps
 
     def record(self, program, parameters, tool, seed):
-        """The record, as docs/reference/snapshots.md describes it."""
+        """Returns the record, as described in docs/reference/snapshots.md."""
         infos = {row.name: row for one in self.snapshots for row in one["rows"]}
         all_found, all_pages = zip(*(self.found(one) for one in self.snapshots))
         order = {name: (KINDS.index(row.kind), self.tensors.place(name)) for name, row in infos.items()}
@@ -107,7 +108,8 @@ class Recorder:
 
 
 def shown(classes, starts):
-    """The classes of the pages that start at these entries, still on the GPU. Past the end anything may stand."""
+    """Returns the classes of the pages that start at these entries, still on the GPU; undefined
+    past the end."""
     places = torch.from_numpy(np.minimum(starts[:, None] + np.arange(PAGE), len(classes) - 1))
     return classes[places.to(classes.device)]
 
@@ -125,7 +127,8 @@ def pages_in(row):
 
 
 def unbeaten(snapshots):
-    """The paper's codec, and those that no other one matches or betters at every size in every snapshot."""
+    """Returns the paper's codec, and those not matched or beaten by another at every size in every
+    snapshot."""
     def beats(left, right):
         sums = [(np.cumsum(one[left][0]), np.cumsum(one[right][0])) for one in snapshots]
         return all((a >= b).all() for a, b in sums)

@@ -17,7 +17,8 @@ class Buddy:
         self.number = torch.cuda.current_device()
 
     def histograms(self, spans, stream):
-        """Returns an array of sizes for rows of address, bytes, codec, and address for size classes or 0."""
+        """Returns an array of sizes for rows of address, bytes, codec, and address for size classes
+        or 0."""
         rows = [(_native.Span(self, data, size), codec, _native.Span(self, classes, -(-size // 128)) if classes else None)
                 for data, size, codec, classes in spans]
         return np.array(_native.survey((self.number, stream), rows), SIZES)

@@ -1,7 +1,8 @@
-"""Which tensors are alive in a training step, and what they are: weights, gradients, optimizer state, activations.
+"""Follows the live tensors of a training step: weights, gradients, optimizer state, activations.
 
-Hooks on the leaf modules say who makes which tensor. What autograd saves for the backward pass is held by a small
-object that dies when autograd lets go of it, so that the set of live activations is right at every moment.
+Hooks on the leaf modules record which module makes which tensor. A tensor that autograd saves for
+the backward pass is held by a small object that dies when autograd releases it, so the set of live
+activations is always exact.
 """
 
 import copy
@@ -10,18 +11,19 @@ import weakref
 import torch
 
 KINDS = ["weights", "gradients", "optimizer", "activations", "input"]
-# Tensors below this are left out, and counted.
+# Smaller tensors are omitted, and counted.
 SMALLEST = 64 * 1024
 
 
 class Saved:
-    """A tensor that autograd keeps. The detached tensor has the same memory, and no way back to the graph."""
+    """A tensor saved by autograd. The detached tensor shares its memory without a reference to the
+    graph."""
 
     def __init__(self, tensor, order):
         self.tensor, self.order, self.row = tensor.detach(), order, None
 
     def call(self, name):
-        """Gives it its name. What is a weight in another type counts as a weight."""
+        """Sets its name. A weight in another type counts as a weight."""
         self.row = Live("weights" if ".cast" in name else "activations", name, self.tensor, numbers_in(self.tensor, name))
 
 
@@ -37,7 +39,8 @@ class Live:
 
 
 class Tensors:
-    """Follows the tensors of one model. `on_event` is called when a module has run, forward or backward."""
+    """Follows the tensors of one model. `on_event` is called when a module has run, forward or
+    backward."""
 
     def __init__(self, model, loss, optimizer, on_event):
         self.optimizer, self.on_event = optimizer, on_event
@@ -54,7 +57,8 @@ class Tensors:
                 module.register_forward_hook(lambda module, args, output: self.leave(output))
 
     def begin(self, batch):
-        """A new step: no tensor of the one before is left, but weights and optimizer state are where they were."""
+        """Starts a new step: tensors of the previous one are gone, weights and optimizer state
+        stay."""
         self.batch, self.small = batch, {}
         self.made.clear()
         rows = [Live("weights", layer, weight) for layer, weight in self.parameters]
@@ -68,13 +72,13 @@ class Tensors:
                         if self.large(weight.untyped_storage().nbytes(), "gradients", id(weight))]
 
     def large(self, size, *key):
-        """Whether memory is followed; what is not is counted."""
+        """Returns whether memory is large enough to follow; counts it otherwise."""
         if size < SMALLEST:
             self.small[key] = size
         return size >= SMALLEST
 
     def hooks(self):
-        """The context in which the forward pass must run."""
+        """Returns the context in which the forward pass must run."""
         return torch.autograd.graph.saved_tensors_hooks(self.pack, lambda saved: saved.tensor)
 
     def enter(self, name, module, args):
@@ -96,7 +100,7 @@ class Tensors:
     def leave(self, output):
         outputs = [tensor for tensor in flat(output) if tensor.is_floating_point()]
         for tensor in outputs:
-            # What was changed in place keeps the name of the layer that made it.
+            # A tensor changed in place keeps the name of the layer that made it.
             if address(tensor) not in self.inputs:
                 self.made[address(tensor)] = self.current
         made, extra = {address(tensor) for tensor in outputs}, {}
@@ -105,7 +109,8 @@ class Tensors:
             if where in made:
                 saved.call(self.made[where])
             else:
-                # Something inside the layer: a copy of a weight in another type, a mask, indices, statistics.
+                # Internal to the layer: a weight copied to another type, a mask, indices,
+                # statistics.
                 shape = sorted(saved.tensor.shape)
                 copied = shape in self.inside and saved.tensor.is_floating_point()
                 suffix = f"cast{self.inside.index(shape) or ''}" if copied else f"saved{len(extra) + 1}"
@@ -118,14 +123,15 @@ class Tensors:
         self.on_event("forward", name, outputs[0] if outputs else None)
 
     def place(self, name):
-        """Where the layer of a name such as gradients/conv1.output stands in the forward order."""
+        """Returns the position of a layer, such as that of gradients/conv1.output, in the forward
+        order."""
         layer = name.split("/", 1)[1]
         while layer and layer not in self.layers:
             layer = layer.rpartition(".")[0]
         return self.layers.index(layer) if layer else len(self.layers)
 
     def live(self, phase, name, tensor):
-        """Everything that is alive now, each piece of memory once."""
+        """Returns everything that is live, each piece of memory once."""
         rows = [Live("gradients", layer, w.grad) for layer, w in self.learned if w.grad is not None]
         rows += [Live("input", key, tensor) for key, tensor in zip(["batch", "labels"], self.batch)]
         rows += [saved.row for saved in sorted(self.saved, key=lambda saved: saved.order)]
@@ -137,7 +143,7 @@ class Tensors:
 
 
 def named_weights(model):
-    """Every parameter and buffer, a layer's main weights under the layer's name."""
+    """Yields every parameter and buffer, a layer's main weights under the layer's name."""
     rows = []
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         layer, _, leaf = name.rpartition(".")
@@ -146,12 +152,13 @@ def named_weights(model):
 
 
 def numbers_in(tensor, name):
-    """cuDNN keeps what a recurrent layer needs later as bytes; they are numbers."""
+    """Returns the type of numbers in a tensor; cuDNN stores a recurrent layer's state as bytes."""
     return torch.float32 if tensor.dtype == torch.uint8 and "lstm" in name else None
 
 
 def once(rows):
-    """Drops what has the memory of an earlier row; of two with one name, the second gets a number."""
+    """Drops rows that share the memory of an earlier row; the second of two equal names gets a
+    number."""
     seen, names, kept = set(), {}, []
     for row in rows:
         if row.data in seen:
@@ -170,7 +177,7 @@ def address(tensor):
 
 
 def flat(output):
-    """The tensors of a module's output."""
+    """Returns the tensors of a module's output."""
     if isinstance(output, torch.Tensor):
         return [output]
     return [tensor for part in output for tensor in flat(part)]

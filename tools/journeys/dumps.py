@@ -1,4 +1,4 @@
-"""Writes what a program of diffusion dumps every hundred steps, as HDF5: chunked, with gzip and shuffle.
+"""Writes HDF5 dumps of a diffusion program every hundred steps: chunked, with gzip and shuffle.
 
     dumps.py FOLDER
 """

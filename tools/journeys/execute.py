@@ -1,4 +1,4 @@
-"""Executes a notebook as Jupyter does, in this Python, and prints what its cells show.
+"""Executes a notebook as Jupyter does, in this Python, and prints the output of its cells.
 
     execute.py NOTEBOOK DONE
 """
@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 
 def shown(output):
-    """What a reader sees of an output; of pictures, that they are there."""
+    """Returns the visible text of an output; for pictures, a placeholder."""
     if output.output_type == "stream":
         return output.text.rstrip("\n")
     data = output.get("data", {})

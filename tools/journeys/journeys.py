@@ -1,4 +1,4 @@
-"""What each of five people does first, and what they must see."""
+"""First-use journeys of five kinds of users, with the expected output."""
 
 import filecmp
 import json
@@ -73,11 +73,11 @@ def reader(me):
 
 
 def notebook(me):
-    """Somebody with a notebook."""
+    """A user of a notebook."""
     me.make("model", "Llama-mini")
     me.make("dumps", "dumps")
     me.bring("notebook.ipynb")
-    # A notebook is no terminal: its cells scroll.
+    # A notebook is not a terminal: its cells scroll.
     me.run(f"python {me.here}/execute.py notebook.ipynb done.ipynb", r"\(1\.33, '4/3x'\)", r"a page of \d+ characters", r"fields/rho", r"bf16",
            columns=400)
 

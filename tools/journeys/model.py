@@ -1,8 +1,9 @@
-"""Writes a small model of the Llama family as a hub has it: bf16 shards with their index, a configuration, a tokenizer.
+"""Writes a small Llama-like model in hub layout: bf16 shards with their index, a configuration, a
+tokenizer.
 
     model.py FOLDER
 
-Weights are normal with a scale for each row, as those of trained models nearly are. Nothing is downloaded.
+Weights are normal with a scale per row, similar to trained models. Nothing is downloaded.
 """
 
 import json
@@ -33,7 +34,7 @@ def shapes():
 
 
 def weights(random, shape):
-    """The upper half of each float is its bf16."""
+    """Returns the upper half of each float, which is its bf16."""
     values = random.standard_normal(shape, dtype=numpy.float32)
     scale = 0.02 * numpy.exp(0.3 * random.standard_normal((shape[0], 1), dtype=numpy.float32))
     values = 1 + 0.1 * values if len(shape) == 1 else scale * values

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Five people use Buddy for the first time: from the archive and the wheel, in a folder of their own, in 80 columns.
+"""Tests first use: five users with the archive and the wheel, each in an empty folder, at 80
+columns.
 
     tools/journeys/run.py ARCHIVE WHEEL [--keep DIR] [--only NAME]
 
-Each journey is a function of journeys.py. Checked are exit codes, what was printed, that no line is wider than the terminal, and in
-Chromium every page that was written. --keep leaves each journey's folder, with `terminal.txt` and pictures of its pages, in DIR. The
-Python that runs this has h5py, nbclient and ipykernel (`tools/python_check.sh journeys`). Exit 77: something is missing.
+Each journey is a function of journeys.py. Checks exit codes, output, that no line is wider than the
+terminal, and every written page in Chromium. --keep leaves each journey's folder, with
+`terminal.txt` and screenshots of its pages, in DIR. The Python that runs this needs h5py, nbclient
+and ipykernel (`tools/python_check.sh journeys`). Exit 77: something is missing.
 """
 
 import argparse
@@ -20,14 +22,14 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = 80
-# What an archive must hold, besides the command.
+# Required contents of an archive, besides the command.
 CONTENTS = ["lib/libbuddy.so", "include/buddy.h", "include/buddy/buddy_device.cuh", "share/man/man1/buddy-profile.1",
             "share/zsh/site-functions/_buddy", "share/fish/vendor_completions.d/buddy.fish", "share/doc/buddy/LICENSE-MIT",
             "share/doc/buddy/THIRD-PARTY-NOTICES"]
 
 
 class Traveller:
-    """Somebody in an empty folder, with the command and the Python that were installed."""
+    """A user in an empty folder, with the installed command and Python."""
 
     here = HERE
 
@@ -38,14 +40,15 @@ class Traveller:
         self.environment = {**os.environ, "PATH": path, "COLUMNS": str(COLUMNS), "LANG": "C.UTF-8"}
 
     def run(self, line, *expected, code=0, columns=COLUMNS):
-        """Types a line; what it prints must match every pattern, whatever the spaces between words, and be no wider than this."""
+        """Runs a line; its output must match every pattern, ignoring spaces, and fit the
+        columns."""
         done = subprocess.run(line, shell=True, cwd=self.folder, env=self.environment, text=True, stdin=subprocess.DEVNULL,
                               capture_output=True)
         said = done.stderr + done.stdout
         self.transcript.append(f"$ {line}\n{said}" + (f"(exit code {done.returncode})\n" if done.returncode else ""))
         if done.returncode != code:
             self.wrong.append(f"$ {line}: exit code {done.returncode}, not {code}: {said[-600:]}")
-        # Messages are one line each, whatever their length; what a verb puts out fits.
+        # Messages are one line each, of any length; output must fit.
         wide = [row for row in done.stdout.splitlines() if len(row) > columns]
         if wide:
             self.wrong.append(f"$ {line}: {len(wide)} lines wider than {columns} columns, the first: {wide[0]}")
@@ -55,11 +58,11 @@ class Traveller:
         return done.stdout
 
     def make(self, what, *arguments):
-        """Makes the data that somebody of this kind has."""
+        """Makes the data of this kind of user."""
         subprocess.run([sys.executable, HERE / f"{what}.py", *arguments], cwd=self.folder, check=True)
 
     def bring(self, name):
-        """Copies a file that lies beside the journeys."""
+        """Copies a file from the folder of the journeys."""
         shutil.copy(HERE / name, self.folder)
 
     def write(self, name, text):
@@ -71,7 +74,7 @@ class Traveller:
 
 
 def install(archive, wheel, home):
-    """Unpacks the archive and installs the wheel beside nothing else, as the README says."""
+    """Unpacks the archive and installs the wheel in isolation, as in the README."""
     subprocess.run(["sha256sum", "--check", "--quiet", f"{archive.name}.sha256"], cwd=archive.parent, check=True)
     (home / "buddy").mkdir()
     subprocess.run(["tar", "xzf", archive, "--strip-components=1", "-C", home / "buddy"], check=True)
@@ -88,7 +91,7 @@ def install(archive, wheel, home):
 
 
 def open_pages(travellers, shots):
-    """Opens every page that was written, at the width of a desk and of a telephone."""
+    """Opens every written page, at desktop and phone width."""
     pages = [page for traveller in travellers for page in sorted(traveller.folder.rglob("*.html"))]
     command = [HERE.parent / "page_check.py", "--any", *pages, *(["--shots", shots] if shots else [])]
     return subprocess.run(command).returncode
@@ -101,7 +104,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("archive", type=pathlib.Path)
     parser.add_argument("wheel", type=pathlib.Path)
-    parser.add_argument("--keep", type=pathlib.Path, help="leave everything here")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder to keep everything in")
     parser.add_argument("--only", action="append", choices=[journey.__name__ for journey in JOURNEYS])
     asked = parser.parse_args()
     home = pathlib.Path(tempfile.mkdtemp(prefix="buddy-journeys-"))

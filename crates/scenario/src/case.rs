@@ -81,7 +81,7 @@ pub fn canonical(key: &str) -> &str {
 fn unknown(key: &str) -> String {
     let known: Vec<&str> = Input::KEYS.into_iter().chain(Point::KEYS).collect();
     format!(
-        "unknown setting '{key}'; use one of {} and every field of a GPU's file by its dotted name, such as l2.bytes",
+        "unknown setting '{key}'; use one of {} or any field of a GPU's file by its dotted name, such as l2.bytes",
         known.join(", ")
     )
 }
