@@ -9,7 +9,7 @@ graphs, and use PyTorch's allocator and current stream.
 """
 
 from . import ops as _ops
-from .compress import compress_
+from .compress import compress_, decompress_
 from .layers import PackedEmbedding, PackedLinear, PackedMatrix
 from .modules import BatchNorm1d, BatchNorm2d, BatchNorm3d, ReLU, SquaredReLU, SwiGLU
 from .report import SavedReport
@@ -20,5 +20,5 @@ from .packed import PackedTensor, linear, linear_room, linear_scratch_bytes, pac
 from .watching import watch_blocks
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Look", "PackedEmbedding", "PackedLinear", "PackedMatrix", "PackedTensor",
-           "ReLU", "SavedMemory", "SavedReport", "SquaredReLU", "SwiGLU", "TensorLook", "compress_", "compress_saved", "linear", "linear_room",
+           "ReLU", "SavedMemory", "SavedReport", "SquaredReLU", "SwiGLU", "TensorLook", "compress_", "compress_saved", "decompress_", "linear", "linear_room",
            "linear_scratch_bytes", "look", "pack", "pack_weight", "swap_", "unpack", "watch_blocks"]

@@ -7,7 +7,7 @@ from typing import Callable
 import torch
 from torch import nn
 
-from .layers import PackedEmbedding, PackedLinear, PackedMatrix
+from .layers import PackedEmbedding, PackedLayer, PackedLinear, PackedMatrix
 
 
 def can_pack(module: nn.Module) -> bool:
@@ -18,7 +18,7 @@ def can_pack(module: nn.Module) -> bool:
 
 
 def _is_packable(weight: torch.Tensor) -> bool:
-    return weight.dtype == torch.bfloat16 and weight.dim() == 2 and weight.shape[1] % 64 == 0
+    return weight.dtype == torch.bfloat16 and weight.dim() == 2 and weight.shape[1] % 64 == 0 and not weight.is_meta
 
 
 def packed_like(module: nn.Module, matrix: PackedMatrix | None = None, exact: bool = False) -> PackedLinear | PackedEmbedding:
@@ -34,7 +34,7 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
 
     With ``device``, weights are moved there and packed one at a time, so the plain model never has to fit; everything else is moved
     last. Tied weights stay tied, and stay plain if one of their layers cannot be packed. ``only(name, module)`` selects the modules to
-    pack. ``state_dict()`` returns the original bits. Packed weights do not train.
+    pack. ``state_dict()`` returns the original bits. Packed weights do not train; adapters (PEFT) stay plain and train. Hooks are kept.
 
     By default, results on a GPU differ from PyTorch's in the order of summation (fp32, rounded once to bf16). ``exact`` unpacks the
     weight for each call: bit-equal, and slower.
@@ -42,7 +42,7 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
     tied: dict[int, list[tuple[str, nn.Module]]] = {}
     plain = set()
     for name, module in model.named_modules(remove_duplicate=False):
-        if can_pack(module) and (only is None or only(name, module)):
+        if can_pack(module) and not _is_adapter(model, name) and (only is None or only(name, module)):
             tied.setdefault(id(module.weight), []).append((name, module))
         else:
             plain.update(id(one) for one in module.parameters(recurse=False))
@@ -59,9 +59,52 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
     return model.to(device) if device is not None else model
 
 
+def decompress_(model: nn.Module) -> nn.Module:
+    """Replaces the packed layers of a model by plain ones in place, and returns the model. Tied weights stay tied."""
+    weights: dict[int, nn.Parameter] = {}
+    for name, module in list(model.named_modules(remove_duplicate=False)):
+        if not isinstance(module, PackedLayer):
+            continue
+        key = id(module.matrix)
+        if key not in weights:
+            weights[key] = nn.Parameter(module.matrix.unpack(), requires_grad=False)
+        if isinstance(module, PackedEmbedding):
+            new = nn.Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, _weight=weights[key], device="meta")
+        else:
+            new = nn.Linear(module.in_features, module.out_features, bias=False, device="meta")
+            new.bias = module.bias
+        new.weight = weights[key]
+        replace(model, name, new.train(module.training))
+    return model
+
+
+def _is_adapter(model: nn.Module, name: str) -> bool:
+    """Returns whether a module belongs to an adapter: to a layer that wraps another as its ``base_layer``."""
+    while name:
+        name, _, last = name.rpartition(".")
+        if last != "base_layer" and isinstance(getattr(model.get_submodule(name), "base_layer", None), nn.Module):
+            return True
+    return False
+
+
+def _move_hooks(old: nn.Module, new: nn.Module) -> None:
+    """Gives a module the forward and backward hooks of another, and those of accelerate."""
+    for key, hooks in vars(old).items():
+        if key.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called")) and "state_dict" not in key and hooks:
+            getattr(new, key).update(hooks)
+    if (hook := getattr(old, "_hf_hook", None)) is not None:
+        from accelerate.hooks import add_hook_to_module
+
+        add_hook_to_module(new, hook)
+
+
 def replace(model: nn.Module, name: str, new: nn.Module) -> None:
-    """Replaces the submodule of a name."""
+    """Replaces the submodule of a name; its hooks move to the new one."""
     parent, _, last = name.rpartition(".")
     if not last:
         raise ValueError("the model itself is a layer: pass the module that holds it, or use PackedLinear")
-    setattr(model.get_submodule(parent), last, new)
+    parent = model.get_submodule(parent)
+    old = getattr(parent, last)
+    if old is not new and vars(old) is not vars(new):
+        _move_hooks(old, new)
+    setattr(parent, last, new)
