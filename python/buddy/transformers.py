@@ -1,48 +1,76 @@
-"""Hugging Face Transformers: models whose bf16 weights stay packed, and a cache of packed keys and values.
+"""Hugging Face Transformers: models with packed bf16 weights, and a packed KV cache.
 
     from buddy.transformers import BuddyCache, BuddyConfig
 
     model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=BuddyConfig(), dtype="bfloat16", device_map="cuda")
     model.generate(**inputs, past_key_values=BuddyCache(model.config, capacity=8192))
 
-The folder is plain, or one that ``buddy pack`` wrote, which needs no ``quantization_config``: importing this module is enough. Nothing
-is quantised: weights, keys and values keep every bit.
+The folder is plain, or written by ``buddy pack``; the latter needs no ``quantization_config``, only the import of this module. Nothing is
+quantised: weights, keys and values keep every bit.
 """
 
 from __future__ import annotations
 
+import sys
+import types
+
 import torch
 from torch import nn
+from transformers import GenerationConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.core_model_loading import ConversionOps
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
-from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
+from transformers.quantizers import HfQuantizer, auto, register_quantization_config, register_quantizer
+from transformers.utils import logging
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from .torch import PackedTensor, pack, pack_weight, unpack
-from .torch.compress import compress_, packed_like, replace
-from .torch.layers import PackedMatrix
+from .torch.compress import compress_, decompress_, packed_like, replace
+from .torch.layers import PackedEmbedding, PackedLayer, PackedMatrix
+from .torch.report import size_text
 
 NAME = "buddy"
-# Tokens that are packed together where keys and values do not lie in pages; values of a head that do on a GPU, and columns that
-# attention in place takes.
-BLOCK, PAGED_HEADS, MOST_COLUMNS = 64, (64, 128), 16
+# Tokens per packed block without pages; head dimensions with paged caches; most query columns of in-place attention.
+BLOCK, PAGED_HEADS, MAX_COLUMNS = 64, (64, 128), 16
+logger = logging.get_logger(__name__)
 
 
 @register_quantization_config(NAME)
 class BuddyConfig(QuantizationConfigMixin):
-    """How weights are held. ``exact``: products unpack first, and are then equal to plain to the bit (``buddy.torch.compress_``).
-    ``compiled``: ``generate`` keeps its cache at a fixed size, ``cache_implementation="static"``, which makes Transformers compile the step
-    of a token on a GPU: the first call takes long, the others are not bound by the host."""
+    """Options for packed weights. Unknown ones raise ``ValueError``.
 
-    def __init__(self, exact: bool = False, compiled: bool = False, **kwargs):
+    ``exact``: layers unpack and multiply with PyTorch's kernel, bit-equal to the plain model (``buddy.torch.compress_``). ``compiled``:
+    ``generate`` uses ``cache_implementation="static"``, so Transformers compiles the decode step on a GPU; the first call takes long, later
+    ones are not bound by the host. ``modules_to_not_convert``: names of modules that stay plain, whole or as path components
+    (``lm_head``, ``model.layers.0``). All of them may be given for packed folders too.
+    """
+
+    def __init__(self, exact: bool = False, compiled: bool = False, modules_to_not_convert: list[str] | None = None,
+                 quant_method: str = NAME, **unknown):
+        if unknown:
+            known = "exact, compiled, modules_to_not_convert"
+            raise ValueError(f"BuddyConfig has no option {', '.join(map(repr, sorted(unknown)))}; those known are {known}")
         self.quant_method, self.exact, self.compiled = NAME, exact, compiled
+        self.modules_to_not_convert = modules_to_not_convert
+
+    def get_loading_attributes(self):
+        """Options that override those of a packed folder."""
+        return {"exact": self.exact, "compiled": self.compiled, "modules_to_not_convert": self.modules_to_not_convert}
+
+    def converts(self, name: str) -> bool:
+        """Returns whether the module of a name may be packed."""
+        return not any(f".{one}." in f".{name}." for one in self.modules_to_not_convert or ())
+
+
+# Newer versions keep the types whose options may be given for a converted folder in this tuple.
+if hasattr(auto, "LOADING_ATTRIBUTES_CONFIG_TYPES"):
+    auto.LOADING_ATTRIBUTES_CONFIG_TYPES = (*auto.LOADING_ATTRIBUTES_CONFIG_TYPES, BuddyConfig)
 
 
 class Pack(ConversionOps):
-    """Packs a weight as it is loaded, so that the plain model never has to fit."""
+    """Packs a weight while it is loaded, so the plain model never has to fit."""
 
     def convert(self, input_dict, full_layer_name=None, **kwargs):
         (value,) = input_dict.values()
@@ -67,7 +95,7 @@ class BuddyQuantizer(HfQuantizer):
         if self.pre_quantized:
             return len(self.shapes.get(param_name, ())) >= 2
         path, _, name = param_name.rpartition(".")
-        return name == "weight" and packs(model.get_submodule(path))
+        return name == "weight" and packs(model.get_submodule(path)) and self.quantization_config.converts(path)
 
     def get_quantize_ops(self):
         return Pack()
@@ -86,10 +114,12 @@ class BuddyQuantizer(HfQuantizer):
                 )
 
     def _process_model_after_weight_loading(self, model, **kwargs):
-        """Layers that hold the bytes of packed weights become packed layers, tied ones together, and plain ones are packed now.
-        What no packed layer can hold, such as the experts of a layer in one tensor, is unpacked, with what is tied to it."""
+        """Replaces layers by packed ones, tied layers together. Packed weights that no packed layer can hold, such as the experts of a
+        layer in one tensor, and weights tied to them are unpacked."""
         self.check_shapes(model)
-        exact, packed = self.quantization_config.exact, {}
+        config, packed = self.quantization_config, {}
+        plain_bytes = sum(2 * torch.Size(self.shapes[name]).numel() if one.dtype == torch.uint8 else one.nbytes
+                          for name, one in model.named_parameters())
         for name, shape in self.shapes.items():
             path, _, last = name.rpartition(".")
             module = model.get_submodule(path)
@@ -99,40 +129,99 @@ class BuddyQuantizer(HfQuantizer):
         for tied in packed.values():
             _, last, module, shape = tied[0]
             data = getattr(module, last).data
-            if all(last == "weight" and type(module) in (nn.Linear, nn.Embedding) for _, last, module, _ in tied):
+            if all(last == "weight" and type(module) in (nn.Linear, nn.Embedding) and config.converts(path) for path, last, module, _ in tied):
                 matrix = PackedMatrix(shape)
                 matrix.pack(data)
                 for path, _, module, _ in tied:
-                    replace(model, path, packed_like(module, matrix, exact).train(module.training))
+                    replace(model, path, packed_like(module, matrix, config.exact).train(module.training))
             else:
                 plain = nn.Parameter(PackedTensor.read(data, shape, torch.bfloat16).unpack(), requires_grad=False)
                 for _, last, module, _ in tied:
                     setattr(module, last, plain)
-        if self.quantization_config.compiled and model.can_generate():
+        if config.compiled and model.can_generate():
             model.generation_config.cache_implementation = "static"
-        return compress_(model, exact=exact)
+            model.generation_config.__class__ = StaticGenerationConfig
+        compress_(model, exact=config.exact, only=lambda name, module: config.converts(name))
+        model.num_parameters = types.MethodType(num_parameters, model)
+        # Saved folders hold plain weights.
+        del model.config.quantization_config
+        report(model, plain_bytes)
+        return model
+
+    def _dequantize(self, model, dtype=None):
+        model.__dict__.pop("num_parameters", None)
+        return decompress_(model)
+
+    def get_state_dict_and_metadata(self, model):
+        """Returns the plain weights to save; tied layers share one tensor, which is written once."""
+        state, plain = model.state_dict(), {}
+        for name, module in model.named_modules(remove_duplicate=False):
+            if isinstance(module, PackedLayer):
+                key = f"{name}.weight"
+                state[key] = plain.setdefault(id(module.matrix), state[key])
+        return state, {}
 
     def is_serializable(self):
         return True
 
     @property
     def is_trainable(self):
-        return False
+        """True: adapters train, packed weights do not."""
+        return True
 
     @property
     def is_compileable(self):
         return True
 
 
+class StaticGenerationConfig(GenerationConfig):
+    """A generation config whose static cache is not saved."""
+
+    def save_pretrained(self, *args, **kwargs):
+        cache, self.cache_implementation = self.cache_implementation, None
+        try:
+            super().save_pretrained(*args, **kwargs)
+        finally:
+            self.cache_implementation = cache
+
+
+def num_parameters(model, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+    """Returns the number of parameters, those of packed weights included; these are not trainable."""
+    count = PreTrainedModel.num_parameters(model, only_trainable, exclude_embeddings)
+    layers = [module for module in model.modules() if isinstance(module, PackedLayer)]
+    embedded = {id(layer.matrix) for layer in layers if isinstance(layer, PackedEmbedding)}
+    matrices = {id(layer.matrix): torch.Size(layer.matrix.shape).numel() for layer in layers}
+    return count + sum(size for key, size in matrices.items() if not only_trainable and not (exclude_embeddings and key in embedded))
+
+
+def report(model, plain_bytes: int) -> None:
+    """Writes one line on what was packed; warns if nothing was."""
+    layers = {name: one for name, one in model.named_modules() if isinstance(one, (nn.Linear, nn.Embedding))}
+    left = [name for name, one in layers.items() if not isinstance(one, PackedLayer)]
+    if len(left) == len(layers):
+        dtypes = ", ".join(sorted({str(one.weight.dtype) for one in layers.values()})) or "none"
+        logger.warning(f"BuddyConfig packed none of {len(layers)} layers (weights: {dtypes}): only bfloat16 matrices with a multiple of 64 "
+                       "columns are packed")
+        return
+    matrices = {id(one.matrix): one.matrix.data.nbytes for one in layers.values() if isinstance(one, PackedLayer)}
+    after = sum(one.nbytes for one in model.parameters()) + sum(matrices.values())
+    rest = f"; left plain: {', '.join(left[:4])}{' and others' if len(left) > 4 else ''}" if left else ""
+    line = f"{len(layers) - len(left)} of {len(layers)} layers packed, {size_text(plain_bytes)} to {size_text(after)}{rest}"
+    if logging.is_progress_bar_enabled():
+        print(line, file=sys.stderr)
+    else:
+        logger.info(line)
+
+
 def packs(module: nn.Module) -> bool:
-    """Whether a layer's weight is packed as it is loaded; it may not be there yet."""
+    """Returns whether a layer's weight is packed while it is loaded; it may still be on the meta device."""
     plain = type(module) is nn.Linear or (type(module) is nn.Embedding and module.max_norm is None)
     return plain and module.weight.shape[1] % 64 == 0 and module.weight.dtype == torch.bfloat16
 
 
 class BuddyCacheLayer(CacheLayerMixin):
-    """Keys and values of a layer, packed. On a GPU of compute capability 9.0 heads of 64 and 128 values lie in pages and can be
-    attended to in place; elsewhere whole blocks of tokens are packed."""
+    """The packed KV cache of a layer. On a GPU of compute capability 9.0, head dimensions of 64 and 128 are paged and can be attended to
+    in place; elsewhere whole blocks of tokens are packed."""
 
     is_sliding = False
 
@@ -155,6 +244,8 @@ class BuddyCacheLayer(CacheLayerMixin):
     def update(self, key_states, value_states, *args, **kwargs):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        if torch.is_grad_enabled() and (key_states.requires_grad or value_states.requires_grad):
+            raise RuntimeError("BuddyCache carries no gradients: call the model under torch.no_grad(), or without a cache to train")
         first, count = self.length, key_states.shape[-2]
         if first + count > self.capacity:
             raise ValueError(f"{first + count} tokens in a BuddyCache for {self.capacity}: make it with a larger capacity")
@@ -163,14 +254,14 @@ class BuddyCacheLayer(CacheLayerMixin):
             return self.update_blocks(key_states, value_states)
         self.pages.append(0, key_states.transpose(1, 2), value_states.transpose(1, 2), first)
         self.pages.lengths.fill_(self.length)
-        if self.in_place and first > 0 and count <= MOST_COLUMNS:
+        if self.in_place and first > 0 and count <= MAX_COLUMNS:
             key_states = key_states.view_as(key_states)
-            key_states.buddy_layer = self  # for `attend`, on an object of its own
+            key_states.buddy_layer = self  # for `attend`, on a separate tensor object
             return key_states, value_states
         return (key_states, value_states) if first == 0 else self.read()
 
     def read(self):
-        """All keys and values, as they were."""
+        """Unpacks all keys and values."""
         return tuple(one.transpose(1, 2) for one in self.pages.read(0, self.length))
 
     def update_blocks(self, keys, values):
@@ -197,15 +288,15 @@ class BuddyCacheLayer(CacheLayerMixin):
         self.is_initialized, self.length = False, 0
 
     def reorder_cache(self, beam_idx):
-        raise NotImplementedError("BuddyCache has no beam search: its pages belong to their sequences")
+        raise NotImplementedError("BuddyCache does not support beam search: its pages belong to their sequences")
 
 
 class BuddyCache(Cache):
-    """Keys and values in compressed memory, bit for bit: 4/3 of the tokens in the same memory, where that is more than a small part of the card's.
+    """A compressed KV cache, bit for bit: 4/3 of the tokens in the same memory, once it is more than a small part of the GPU's.
 
-    ``capacity`` tokens of each sequence have room. With ``attn_implementation="buddy"`` a few tokens at a time are attended to in
-    place, on a GPU of compute capability 9.0; otherwise, and for long prompts, keys and values are unpacked for each step. Layers with
-    a sliding window keep all tokens. ``generate`` does not compile with it.
+    Each sequence has room for ``capacity`` tokens. With ``attn_implementation="buddy"`` a few tokens at a time are attended to in place,
+    on a GPU of compute capability 9.0; otherwise, and for long prompts, keys and values are unpacked for each step. Sliding-window layers
+    keep all tokens. ``generate`` does not compile with it. Under autograd it raises ``RuntimeError``.
     """
 
     def __init__(self, config, capacity: int = 8192):
@@ -216,9 +307,9 @@ class BuddyCache(Cache):
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):
-    """Attention that reads a :class:`BuddyCache` in place where it can, and is PyTorch's everywhere else."""
+    """Computes attention from a :class:`BuddyCache` in place where possible, and with PyTorch's kernel elsewhere."""
     layer = getattr(key, "buddy_layer", None)
-    if layer is not None and (attention_mask is not None or query.shape[1] // key.shape[1] * query.shape[2] > MOST_COLUMNS):
+    if layer is not None and (attention_mask is not None or query.shape[1] // key.shape[1] * query.shape[2] > MAX_COLUMNS):
         layer, (key, value) = None, layer.read()
     if layer is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs)

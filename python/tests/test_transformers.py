@@ -71,10 +71,69 @@ def test_a_packed_folder_loads_packed_and_unpacks_to_the_byte(folder, tmp_path):
     assert json.loads((tmp_path / "packed" / "config.json").read_text())["quantization_config"] == {"quant_method": "buddy"}
 
 
-def test_what_is_saved_is_plain_and_loads_again(folder, tmp_path):
-    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig())
+def test_saved_folders_are_plain_and_hold_tied_weights_once(folder, tmp_path):
+    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(compiled=True))
     packed.save_pretrained(tmp_path / "saved")
-    check_packed(load(tmp_path / "saved", dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16))
+    assert "quantization_config" not in json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert "static" not in (tmp_path / "saved" / "generation_config.json").read_text()
+    assert packed.generation_config.cache_implementation == "static"
+    assert (tmp_path / "saved" / "model.safetensors").stat().st_size <= 1.01 * (folder / "model.safetensors").stat().st_size
+    plain, saved = load(folder, dtype=torch.bfloat16), load(tmp_path / "saved", dtype=torch.bfloat16)
+    assert not any(isinstance(one, PackedLinear) for one in saved.modules())
+    assert torch.equal(saved(IDS).logits, plain(IDS).logits)
+    check_packed(load(tmp_path / "saved", dtype=torch.bfloat16, quantization_config=BuddyConfig()), plain)
+
+
+@pytest.mark.parametrize("folder", ["llama", "llama-tied"], indirect=True)
+def test_parameters_are_counted_and_dequantize_restores_the_plain_model(folder):
+    plain, packed = load(folder, dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig())
+    assert packed.num_parameters() == plain.num_parameters()
+    assert packed.num_parameters(exclude_embeddings=True) == plain.num_parameters(exclude_embeddings=True)
+    back = packed.dequantize()
+    assert not any(isinstance(one, PackedLinear) for one in back.modules()) and back.num_parameters() == plain.num_parameters()
+    assert (back.lm_head.weight is back.model.embed_tokens.weight) == plain.config.tie_word_embeddings
+    assert torch.equal(back(IDS).logits, plain(IDS).logits)
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_unknown_options_are_refused_and_no_ops_warn(folder, caplog, capfd):
+    with pytest.raises(ValueError, match="no option 'bits'; those known are exact"):
+        BuddyConfig(bits=4)
+    transformers.logging.enable_propagation()
+    load(folder, dtype=torch.float16, quantization_config=BuddyConfig())
+    transformers.logging.disable_propagation()
+    assert "packed none of 16 layers (weights: torch.float16)" in caplog.text
+    capfd.readouterr()
+    load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(modules_to_not_convert=["lm_head"]))
+    assert "15 of 16 layers packed" in (said := capfd.readouterr().err) and "left plain: lm_head" in said, said
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+@pytest.mark.parametrize("from_packed", [False, True])
+def test_modules_to_not_convert_stay_plain_also_from_packed_folders(folder, tmp_path, from_packed):
+    plain = load(folder, dtype=torch.bfloat16)
+    if from_packed:
+        from transformers.quantizers import auto
+
+        if not hasattr(auto, "LOADING_ATTRIBUTES_CONFIG_TYPES"):
+            pytest.skip("this Transformers takes no options for packed folders")
+        buddy.pack_model(folder, tmp_path / "packed")
+        folder = tmp_path / "packed"
+    config = BuddyConfig(exact=True, modules_to_not_convert=["lm_head", "model.layers.0", "k_proj"])
+    packed = load(folder, dtype=torch.bfloat16, quantization_config=config)
+    kinds = {name: type(one) for name, one in packed.named_modules()}
+    assert kinds["lm_head"] is kinds["model.layers.0.mlp.up_proj"] is kinds["model.layers.1.self_attn.k_proj"] is torch.nn.Linear
+    assert kinds["model.layers.1.mlp.up_proj"] is PackedLinear and packed.model.layers[1].mlp.up_proj.exact
+    assert torch.equal(packed(IDS).logits, plain(IDS).logits)
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_a_cache_under_autograd_is_an_error(folder):
+    model = load(folder, dtype=torch.bfloat16)
+    with pytest.raises(RuntimeError, match="carries no gradients"):
+        model(IDS, past_key_values=BuddyCache(model.config, capacity=128))
+    with torch.no_grad():
+        model(IDS, past_key_values=BuddyCache(model.config, capacity=128))
 
 
 def test_generate_writes_the_same_with_packed_weights_keys_and_values(folder):
