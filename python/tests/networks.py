@@ -1,4 +1,4 @@
-"""Small networks of the kinds whose memory is packed, and the comparison of training with and without."""
+"""Small networks, and the comparison of training with and without packing."""
 
 import copy
 
@@ -9,7 +9,7 @@ from torch.nn import functional
 from buddy.torch import compress_saved
 
 SMALL = {"least_bytes": 256}
-# Everything is packed, whether that saves anything or not.
+# Packs everything, even if it saves nothing.
 ALL = {"least": "4/3x", "most_overflow": 1.0, "least_saved": -9.0, "learn": False, **SMALL}
 
 
@@ -54,7 +54,7 @@ def mlp():
 
 
 def gradients(model, batch, backward=lambda loss: loss.backward()):
-    """Of one step, with the same random numbers each time."""
+    """Returns the gradients and the loss of one step, with the same random numbers each time."""
     model.zero_grad()
     torch.manual_seed(7)
     output = model(batch)
@@ -65,7 +65,7 @@ def gradients(model, batch, backward=lambda loss: loss.backward()):
 
 
 def compare(model, batch, steps=2, **options):
-    """Gradients with and without, equal to the bit; returns the memory."""
+    """Asserts bit-equal gradients with and without packing; returns the memory."""
     plain = copy.deepcopy(model)
     mem = compress_saved(model, **{**ALL, **options})
 

@@ -1,4 +1,4 @@
-"""Activations that pack what they keep: the same gradients to the bit, and only where they may."""
+"""Packing activations give bit-equal gradients, and are used only where possible."""
 
 import contextlib
 import copy
@@ -21,7 +21,7 @@ def layers(activation, width=128):
 
 
 def both(model, batch, steps=3, **options):
-    """Gradients with the activations swapped and packed, and those of the model as it is."""
+    """Compares the gradients of a swapped, packed model with those of the plain one."""
     plain, model = copy.deepcopy(model), swap_(model)
     for _ in range(steps):
         wanted = gradients(plain, batch)
@@ -41,7 +41,7 @@ def both(model, batch, steps=3, **options):
 def test_gradients_are_equal_to_the_bit(name):
     batch = torch.randn(64, 64).bfloat16()
     report = both(layers(KINDS[name]), batch).report()
-    # What is left of the activation's input is packed, its output computed again.
+    # The activation's input is packed, its output recomputed.
     assert report.plain_bytes == 64 * 128 * 2 and report.recomputed_bytes == 64 * 128 * 2
     assert report.codecs == {"bf16 at 2x": 64 * 128 * 2}
 
@@ -66,12 +66,12 @@ def test_transformers_and_convolutions_train_to_the_bit():
     for layout in [torch.contiguous_format, torch.channels_last]:
         batch = torch.randn(4, 16, 18, 18).bfloat16().to(memory_format=layout)
         report = both(copy.deepcopy(model).to(memory_format=layout), batch).report()
-        # The ReLU's output is computed again from the input of the normalisation.
+        # The ReLU's output is recomputed from the input of the normalisation.
         assert report.recomputed_bytes == 4 * 32 * 16 * 16 * 2 and report.recomputed == 1
     both(Convolutions().bfloat16(), torch.randn(2, 16, 24, 24).bfloat16())
 
 
-def test_batch_normalisation_runs_once_and_its_output_is_computed_again_with_the_relu():
+def test_batch_normalisation_runs_once_and_is_recomputed_with_its_relu():
     class Residual(nn.Module):
         def __init__(self):
             super().__init__()
@@ -95,7 +95,7 @@ def test_batch_normalisation_runs_once_and_its_output_is_computed_again_with_the
     assert model.state_dict().keys() == plain.state_dict().keys()
 
 
-def test_what_cannot_be_packed_is_pytorchs_own():
+def test_unsupported_activations_use_pytorch():
     for model, batch in [(layers(nn.ReLU).float(), torch.randn(64, 64)),  # not bf16
                          (layers(nn.ReLU, width=96), torch.randn(3, 64).bfloat16())]:  # not whole entries
         assert "bf16" not in both(model, batch, least_bytes=128).report().codecs
@@ -106,11 +106,11 @@ def test_what_cannot_be_packed_is_pytorchs_own():
     assert mem.report().tensors == 0 and not mem._outputs
 
 
-def test_room_that_is_too_small_keeps_the_plain_form():
+def test_overflow_without_room_keeps_the_plain_form():
     model, batch = layers(nn.ReLU), torch.randn(64, 64).bfloat16()
     plain, model = copy.deepcopy(model), swap_(model)
     for bias in [0, 0, 9]:
-        # In the last step nothing is zero any more, and the room that the look of the first step gave is too small.
+        # In the last step nothing is zero any more, and the room of the first survey is too small.
         with torch.no_grad():
             for one in (plain, model):
                 one[0].bias += bias
@@ -121,7 +121,7 @@ def test_room_that_is_too_small_keeps_the_plain_form():
     assert "overflowed its room" in mem.report().skipped
 
 
-def test_unpacked_twice_and_never():
+def test_activations_unpack_twice_or_never():
     model, batch = swap_(layers(nn.ReLU)), torch.randn(64, 64).bfloat16()
     with compress_saved(model, **SMALL) as mem:
         loss = model(batch).float().square().mean()
@@ -167,8 +167,8 @@ def test_gradients_of_gradients_are_refused_not_wrong():
         grad.float().sum().backward()
 
 
-def test_hooks_of_others_below_ours_see_what_they_saw():
-    """Batch normalisation lets autograd save by itself only where nobody else would be asked."""
+def test_hooks_of_others_below_ours_see_no_difference():
+    """Batch normalisation bypasses our hooks only where no other hooks would be called."""
     model = swap_(nn.Sequential(nn.Conv2d(4, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3))).bfloat16()
     batch, asked = torch.randn(2, 4, 12, 12).bfloat16(), []
 

@@ -1,4 +1,4 @@
-"""Looking at files and arrays, without PyTorch."""
+"""Analysis of files and arrays without PyTorch."""
 
 import ast
 import json
@@ -31,7 +31,7 @@ def test_a_file_is_analysed_as_the_command_does(tmp_path, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     texts = [str(found)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == texts[0]
-    # A narrow reader is shown fewer columns, as by the command.
+    # A narrow terminal gets fewer columns, as from the command.
     monkeypatch.setenv("COLUMNS", "50")
     texts.append(str(found))
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == texts[1] != texts[0]
@@ -48,7 +48,7 @@ def test_arrays_have_names_types_and_targets():
     assert (one.name, one.dtype, one.shape, one.bytes) == ("zeros", "f32", (64, 32), 8192)
     assert one.auto.target == "16x" and one.auto.fit.histogram["zero"] == 64
     assert two.auto.target == "1x" and two.auto.fit.ratio == 1
-    # A view that is not contiguous is taken as it reads.
+    # A strided view is analysed in its logical order.
     assert buddy.analyze(noise[::2]).arrays[0].bytes == noise.nbytes // 2
 
 
@@ -63,7 +63,7 @@ def test_a_notebook_shows_the_page():
     assert shown.startswith("<iframe srcdoc=") and "&lt;svg" in shown
 
 
-def test_mistakes_are_named(tmp_path):
+def test_invalid_arguments_raise_with_the_reason(tmp_path):
     with pytest.raises(ValueError, match="threshold is from 0 to 1"):
         buddy.analyze(numpy.zeros(3), threshold=2)
     with pytest.raises(TypeError, match="analyze takes paths, arrays and tensors"):
@@ -89,6 +89,6 @@ def test_the_compiler_is_found_in_the_wheels(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "nvidia", raising=False)
     found = {path.name for path in libraries._in_wheels()}
     assert found == {"libnvrtc.so.13", "libnvrtc.so.12"}
-    # Files that are no libraries are passed over.
+    # Files that are not libraries are skipped.
     monkeypatch.setattr(libraries, "NAMES", [])
     assert not libraries.load_compiler()

@@ -1,4 +1,4 @@
-"""Saved activations around and inside checkpoints: the same gradients to the bit."""
+"""Packing around and inside checkpoints gives bit-equal gradients."""
 
 import copy
 import inspect
@@ -41,7 +41,7 @@ def selective():
 
 HOW = {"plain": {"use_reentrant": False}, "reentrant": {"use_reentrant": True},
        "selective": {"use_reentrant": False, "context_fn": selective}}
-# From PyTorch 2.15 on; without, what selective checkpointing keeps goes past all hooks.
+# From PyTorch 2.15 on; before, tensors saved by selective checkpointing bypass all hooks.
 HOOKED = "respect_saved_tensors_hooks"
 if HOOKED in inspect.signature(checkpoints._checkpoint_without_reentrant_generator).parameters:
     HOW["selective, past hooks"] = HOW["selective"] | {HOOKED: False}
@@ -52,10 +52,10 @@ if HOOKED in inspect.signature(checkpoints._checkpoint_without_reentrant_generat
 def test_around_checkpoints(how):
     report = compare(Checkpointed(False, **HOW[how]), torch.randn(2, 16, 64, requires_grad=True)).report()
     if how == "plain":
-        # What a checkpoint keeps, its inputs, is packed.
+        # The inputs that a checkpoint saves are packed.
         assert report.plain_bytes >= 2 * 2 * 16 * 64 * 4
     if how == "selective, hooked":
-        # And what a selective one does.
+        # So are the tensors that a selective one saves.
         past = compare(Checkpointed(False, **HOW["selective, past hooks"]), torch.randn(2, 16, 64, requires_grad=True)).report()
         assert report.plain_bytes > past.plain_bytes + 2 * 2 * 16 * 64 * 4, (report, past)
 

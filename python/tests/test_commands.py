@@ -1,4 +1,4 @@
-"""Profiles and simulations from Python are the command's."""
+"""``profile`` and ``simulate`` return the results of the subcommands."""
 
 import pathlib
 
@@ -24,7 +24,7 @@ def test_a_simulation_and_a_sweep():
     assert both.runs[0]["mode"] == "ideal" and "cycles" in str(both)
 
 
-def test_what_the_command_refuses_is_raised_with_its_words(tmp_path):
+def test_errors_of_the_command_are_raised_with_its_message(tmp_path):
     with pytest.raises(ValueError, match="unexpected argument '--colour'"):
         buddy.profile(RUN, colour="red")
     with pytest.raises(RuntimeError, match="nowhere"):

@@ -1,4 +1,4 @@
-"""Models whose weights stay packed: every bit is there, and results are plain ones to the bit on the CPU and with ``exact``."""
+"""Models with packed weights keep every bit, and compute bit-equal results on the CPU and with ``exact``."""
 
 import io
 import pickle
@@ -43,23 +43,23 @@ IDS = torch.tensor([[1, 99, 0], [5, 5, 7]])
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_what_is_packed_computes_and_saves_the_same(tied):
+def test_packed_models_compute_and_save_the_same(tied):
     plain, packed = made(tied), compress_(made(tied))
     assert isinstance(packed.embed, PackedEmbedding) and isinstance(packed.inner[0], PackedLinear)
-    assert type(packed.odd) is nn.Linear, "rows that are no whole entries stay as they are"
+    assert type(packed.odd) is nn.Linear, "rows that are not whole entries stay plain"
     assert torch.equal(packed(IDS), plain(IDS))
     same_states(packed, plain)
     assert (packed.head.matrix is packed.embed.matrix) == tied
 
 
-def test_tied_weights_are_one_piece_of_memory_on_every_device():
+def test_tied_weights_share_memory_on_every_device():
     packed = compress_(made(tied=True)).to("cpu")
     assert packed.head.matrix.data.data_ptr() == packed.embed.matrix.data.data_ptr()
     moved = packed.to("meta")
     assert moved.head.matrix.data is moved.embed.matrix.data
 
 
-def test_plain_states_are_loaded_into_packed_layers_and_back():
+def test_plain_states_load_into_packed_layers_and_back():
     torch.manual_seed(4)
     other = Net().to(torch.bfloat16)
     packed = compress_(made())
@@ -81,7 +81,7 @@ def test_wrong_states_are_refused_with_the_name():
         packed.load_state_dict(state)
 
 
-def test_they_pickle_and_save():
+def test_packed_models_pickle_and_save():
     packed = compress_(made())
     same_states(pickle.loads(pickle.dumps(packed)), made())
     file = io.BytesIO()
@@ -90,19 +90,19 @@ def test_they_pickle_and_save():
     assert torch.equal(torch.load(file, weights_only=False)(IDS), made()(IDS))
 
 
-def test_only_what_is_asked_for_is_packed():
+def test_only_selected_modules_are_packed():
     packed = compress_(made(), only=lambda name, module: name.startswith("inner"))
     assert type(packed.head) is nn.Linear and isinstance(packed.inner[2], PackedLinear)
     with pytest.raises(ValueError, match="the model itself"):
         compress_(nn.Linear(64, 64, dtype=torch.bfloat16))
 
 
-def test_other_types_stay_as_they_are():
+def test_other_dtypes_stay_plain():
     plain = Net()
     assert compress_(plain) is plain and type(plain.head) is nn.Linear
 
 
-def test_gradients_go_through():
+def test_gradients_flow_to_the_input():
     x = torch.randn(3, 64, dtype=torch.bfloat16, requires_grad=True)
     packed, plain = compress_(made()).inner, made().inner
     packed(x).sum().backward()
@@ -111,7 +111,7 @@ def test_gradients_go_through():
     assert torch.equal(found, x.grad)
 
 
-def test_it_compiles_as_one_graph():
+def test_packed_models_compile_as_one_graph():
     packed = compress_(made())
     compiled = torch.compile(packed, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(IDS), made()(IDS))
@@ -125,7 +125,7 @@ def test_interleaved_gate_and_up_rows_split_again():
     assert torch.equal(interleave_gate_up(weight)[:8], weight[:8]) and torch.equal(interleave_gate_up(weight)[8:16], weight[24:32])
 
 
-def test_what_is_tied_to_a_plain_weight_stays_plain():
+def test_layers_tied_to_a_plain_weight_stay_plain():
     class Scaled(nn.Embedding):
         def forward(self, ids):
             return super().forward(ids) * 2

@@ -1,4 +1,4 @@
-"""What a GPU does later than it is asked: answers that come late, and steps that are captured in a graph. Here the CPU plays its part."""
+"""Packing that completes late, and steps captured in a graph. The CPU stands in for the GPU."""
 
 import copy
 import ctypes
@@ -22,7 +22,7 @@ ENOUGH = 1 << 30
 
 
 class Gpu:
-    """Packs at once, and says so when it is asked to."""
+    """Packs at once, and confirms when told to."""
 
     def __init__(self, monkeypatch):
         self.words, self.waits, self.more = [], 0, 0
@@ -53,7 +53,7 @@ def gpu(monkeypatch):
 
 
 def watched(mem, x):
-    """A step whose tensors are watched: the output, and its plain memory."""
+    """Runs a step; returns its output and a weak reference to the plain memory it saved."""
     with mem:
         middle = x.exp()
         memory = StorageWeakRef(middle.untyped_storage())
@@ -61,7 +61,7 @@ def watched(mem, x):
     return y, memory
 
 
-def test_plain_memory_stays_until_the_answer_is_there(gpu):
+def test_plain_memory_stays_until_packing_is_confirmed(gpu):
     x = torch.randn(256, 64, requires_grad=True)
     mem = compress_saved(nn.Identity(), in_flight_bytes=ENOUGH, **WHOLE)
     y, memory = watched(mem, x)
@@ -73,7 +73,7 @@ def test_plain_memory_stays_until_the_answer_is_there(gpu):
     assert torch.equal(found, torch.autograd.grad(x.exp().sin().sum(), x)[0])
 
 
-def test_no_more_bytes_wait_than_may(gpu):
+def test_bytes_in_flight_are_limited(gpu):
     x, size = torch.randn(64, 64, requires_grad=True), 64 * 64 * 4
     for most, waits in [(ENOUGH, 0), (4 * size, 1), (0, 9)]:
         mem, gpu.waits = compress_saved(nn.Identity(), in_flight_bytes=most, **WHOLE), 0
@@ -81,21 +81,21 @@ def test_no_more_bytes_wait_than_may(gpu):
         with mem:
             y = x * 1.5
             for _ in range(10):
-                # Saved one by one; before each, if more than may are waiting, all are answered.
+                # Before each save, packing is confirmed if too much is in flight.
                 y = y.exp().clamp(max=1)
             assert mem._in_flight.bytes <= most + size
         assert gpu.waits == waits, (most, gpu.waits)
         del y
 
 
-def test_an_answer_that_says_no_keeps_the_plain_memory(gpu):
+def test_overflow_without_room_keeps_the_plain_memory(gpu):
     gpu.more = 10**6
     for model, shape in [(Block(), (2, 16, 64)), (nn.Linear(64, 64), (32, 64))]:
         report = compare(model, torch.randn(shape), **{**WHOLE, "in_flight_bytes": ENOUGH}).report()
         assert report.tensors == 0 and report.skipped["overflowed its room"][0] > 0
 
 
-def test_what_is_changed_while_it_is_packed_keeps_its_gradient(gpu):
+def test_a_tensor_modified_while_in_flight_keeps_its_gradient(gpu):
     x = torch.randn(32, 64, requires_grad=True)
     with compress_saved(nn.Identity(), in_flight_bytes=ENOUGH, **WHOLE):
         middle = x * 2
@@ -105,7 +105,7 @@ def test_what_is_changed_while_it_is_packed_keeps_its_gradient(gpu):
     assert torch.equal(read, x * 2) and gpu.waits > 0
 
 
-def test_a_graph_that_is_dropped_gives_its_words_back(gpu):
+def test_a_dropped_graph_returns_its_status_words(gpu):
     x = torch.randn(64, 64, requires_grad=True)
     mem = compress_saved(nn.Identity(), in_flight_bytes=ENOUGH, **WHOLE)
     for _ in range(3):
@@ -121,7 +121,7 @@ MODELS = {"gelu": (lambda: Block(), (2, 16, 64)), "relu": (lambda: Block(activat
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_with_overflow_on_the_host_nothing_waits(gpu, name):
+def test_overflow_on_the_host_never_blocks(gpu, name):
     make, shape = MODELS[name]
     model = make()
     mem = compare(model, torch.randn(shape, dtype=next(model.parameters()).dtype), steps=3, in_flight_bytes=0, overflow="host")
@@ -129,7 +129,7 @@ def test_with_overflow_on_the_host_nothing_waits(gpu, name):
     assert gpu.waits == 1 and not mem._in_flight.pending, "the report waits"
 
 
-def test_with_overflow_on_the_host_there_is_always_room():
+def test_overflow_on_the_host_always_has_room():
     model, x = nn.Identity(), (torch.randn(256, 64) - 2).relu().requires_grad_()
     options = {"least_bytes": 256, "learn": False, "overflow": "host"}
     for data in [x, x, torch.randn(256, 64).exp().requires_grad_()]:
@@ -138,14 +138,14 @@ def test_with_overflow_on_the_host_there_is_always_room():
         report = mem.report()
         (found,) = torch.autograd.grad(y.sum(), data)
         assert torch.equal(found, 4 * data) and report.tensors == 1, report
-    # All of the last one is beyond its target, and it is looked at again.
+    # All of the last one exceeds its target, and it is surveyed again.
     assert report.overflow_bytes > 256 * 64 * 4 / 4
     with compress_saved(model, **options) as mem:
         data.square()
     assert mem.report().skipped.keys() == {"does not reach 2x"}
 
 
-def test_without_memory_to_pin_what_overflows_lies_on_the_device(monkeypatch):
+def test_without_pinned_memory_overflow_stays_on_the_device(monkeypatch):
     from buddy.torch.pinned import PinnedPool
 
     def full(self, size):
@@ -159,7 +159,7 @@ def test_without_memory_to_pin_what_overflows_lies_on_the_device(monkeypatch):
         assert report.tensors > 0 and "overflowed its room" not in report.skipped, (name, report)
 
 
-def test_buffers_that_live_at_the_same_time_share_no_host_memory():
+def test_live_buffers_share_no_pinned_memory():
     model, batches = Block(), [torch.randn(2, 16, 64) for _ in range(3)]
     wanted = [gradients(copy.deepcopy(model), batch)[:-1] for batch in batches]
     for _ in range(2):
@@ -175,7 +175,7 @@ def test_buffers_that_live_at_the_same_time_share_no_host_memory():
 
 
 class Capture:
-    """A graph is captured: whoever looks, waits or pins memory fails."""
+    """A graph capture: surveys, waits and pinning fail."""
 
     def __init__(self, monkeypatch):
         self.on = False
@@ -201,7 +201,7 @@ def capture(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [*MODELS, "convolutions"])
-def test_a_captured_step_packs_what_the_steps_before_it_did(capture, name):
+def test_a_captured_step_packs_the_tensors_of_the_steps_before_it(capture, name):
     if name == "convolutions":
         model = swap_(nn.Sequential(nn.Conv2d(4, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3))).bfloat16()
         batch = torch.randn(2, 4, 12, 12).bfloat16()
@@ -210,7 +210,7 @@ def test_a_captured_step_packs_what_the_steps_before_it_did(capture, name):
         batch = torch.randn(MODELS[name][1], dtype=next(model.parameters()).dtype)
     reports = []
     for step in range(12):
-        # Also at the tenth step, which would look at all again.
+        # Also at the tenth step, at which surveys are due.
         capture.on = step in (3, 9, 10)
         wanted = gradients(copy.deepcopy(model), batch)
         with compress_saved(model, **HOST) as mem:
@@ -218,11 +218,11 @@ def test_a_captured_step_packs_what_the_steps_before_it_did(capture, name):
         reports.append(mem.report())
     for captured in (3, 9):
         assert (reports[captured].tensors, reports[captured].recomputed) == (reports[2].tensors, reports[2].recomputed), reports[captured]
-    # The host memory of the graph before is that graph's: the next has none unless a step in between made it.
+    # Pinned blocks belong to their graph: the next graph has none unless a step in between made some.
     assert reports[2].tensors > 0 and set(reports[10].skipped) >= {"not seen before the graph"}
 
 
-def test_a_captured_step_packs_the_share_that_the_steps_before_it_did(capture):
+def test_a_captured_step_packs_the_share_of_the_steps_before_it(capture):
     model, batch, packed = nn.Sequential(Block(), Block()).bfloat16(), torch.randn(2, 16, 64).bfloat16(), []
     for step in range(4):
         capture.on = step == 3
@@ -233,7 +233,7 @@ def test_a_captured_step_packs_the_share_that_the_steps_before_it_did(capture):
     assert packed[2] == packed[3] and packed[2][0] > 3
 
 
-def test_a_graphs_host_memory_is_never_anothers(capture):
+def test_pinned_memory_of_a_graph_is_never_reused(capture):
     model, batch = Block(), torch.randn(2, 16, 64)
     for step in range(4):
         capture.on = step == 2
@@ -247,7 +247,7 @@ def test_a_graphs_host_memory_is_never_anothers(capture):
     assert graphs and not graphs & used
 
 
-def test_a_capture_without_a_step_before_it_passes_all_through(capture):
+def test_a_capture_without_eager_steps_packs_nothing(capture):
     for options, reason in [(HOST, "not seen before the graph"), (DEVICE, "captured in a graph")]:
         model, batch = Block(), torch.randn(2, 16, 64)
         wanted = gradients(copy.deepcopy(model), batch)
@@ -263,23 +263,23 @@ def test_overflow_is_on_the_device_or_on_the_host():
         compress_saved(nn.Identity(), overflow="disk")
 
 
-def test_what_packing_adds_up_in_is_a_streams_and_a_graphs_own(monkeypatch):
+def test_counters_belong_to_a_stream_or_a_graph(monkeypatch):
     now = {"stream": 1, "capturing": False}
     monkeypatch.setattr(arena, "raw_stream", lambda device: now["stream"])
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: now["capturing"])
     monkeypatch.setattr(torch, "zeros", lambda size, dtype, device, zeros=torch.zeros: zeros(size, dtype=dtype))
-    rooms = arena.Arena()
+    arena_ = arena.Arena()
 
     def zeros(**where):
         now.update(where)
-        return rooms.zero_counters(torch.device("cuda", 0))
+        return arena_.zero_counters(torch.device("cuda", 0))
 
     first = zeros()
-    assert first.nbytes == arena.COUNTER_BYTES and zeros() == first, "left as it was found, so that the next may have it"
+    assert first.nbytes == arena.COUNTER_BYTES and zeros() == first, "kernels leave them zero, so they are reused"
     graphs = zeros(capturing=True)
     assert len({first, zeros(stream=2, capturing=False), graphs}) == 3
-    kept = [rooms.counters[1, True]]
-    rooms.begin()
+    kept = [arena_.counters[1, True]]
+    arena_.begin()
     assert zeros(stream=1) == first
     assert zeros(capturing=True) not in (first, graphs), "two graphs may run at the same time"
-    assert kept and rooms.zero_counters(torch.device("cpu")) is None
+    assert kept and arena_.zero_counters(torch.device("cpu")) is None

@@ -1,4 +1,4 @@
-"""Packing, unpacking and products: exact to the bit, in eager mode, compiled, and by PyTorch's own checks of operators."""
+"""Packing, unpacking and linear layers are bit-exact, eager and compiled, and pass PyTorch's operator checks."""
 
 import pickle
 
@@ -23,13 +23,13 @@ def made(dtype, *shape, seed=1):
 
 
 def same(left, right):
-    """Equal to the bit, also where values are NaN."""
+    """Returns whether two tensors are bit-equal, NaNs included."""
     assert (left.shape, left.dtype) == (right.shape, right.dtype)
     return torch.equal(left.contiguous().reshape(-1).view(torch.uint8), right.contiguous().reshape(-1).view(torch.uint8))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_every_type_comes_back(dtype):
+def test_every_dtype_round_trips(dtype):
     for shape in [(100, 64), (7,), (1,), (0, 3), ()]:
         tensor = made(dtype, *shape)
         packed = pack(tensor)
@@ -37,19 +37,19 @@ def test_every_type_comes_back(dtype):
         assert packed.plain_bytes == tensor.numel() * tensor.element_size()
 
 
-def test_specials_come_back():
+def test_every_16_bit_pattern_round_trips():
     words = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16)
     for dtype in [torch.bfloat16, torch.float16]:
         assert same(unpack(pack(words.view(dtype))), words.view(dtype))
 
 
-def test_views_are_taken_as_they_read():
+def test_views_round_trip():
     base = made(torch.bfloat16, 40, 96)
     for view in [base.t(), base[3:, 5::2], base[0].expand(9, 96), base.flatten()[1:], base[:0]]:
         assert same(unpack(pack(view)), view)
 
 
-def test_every_codec_and_target_has_the_room_that_the_native_module_says():
+def test_python_and_native_sizes_agree_for_every_target():
     tensor = made(torch.bfloat16, 33, 128)
     for target in DEVICE_BYTES:
         for matrix in [False, True]:
@@ -60,14 +60,14 @@ def test_every_codec_and_target_has_the_room_that_the_native_module_says():
             assert same(packed.unpack(), tensor)
 
 
-def test_zeros_and_weights_take_what_their_targets_say():
+def test_zeros_and_weights_get_their_targets():
     assert pack(torch.zeros(1 << 16)).target == "16x"
     weights = torch.randn(512, 512, generator=torch.Generator().manual_seed(2)).to(torch.bfloat16) * 0.02
     packed = pack(weights)
     assert (packed.codec.split(":")[0], packed.target) == ("bf16", "4/3x") and packed.ratio > 1.3
 
 
-def test_room_that_is_too_small_is_said_and_never_read_as_data():
+def test_overflow_without_room_is_reported_and_refused():
     noise = torch.randint(0, 256, (128 * 64,), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
     packed = pack(noise, codec="bpc", target="2x", sectors=5)
     assert not packed.fits()
@@ -75,7 +75,7 @@ def test_room_that_is_too_small_is_said_and_never_read_as_data():
         unpack(packed)
 
 
-def test_it_describes_itself_moves_and_pickles():
+def test_packed_tensors_read_move_and_pickle():
     tensor = made(torch.float32, 50, 50)
     packed = pack(tensor)
     again = PackedTensor.read(packed.data, (50, 50), torch.float32)
@@ -92,7 +92,7 @@ def layer(rows=5, inputs=128, outputs=48):
     return x.requires_grad_(), weight, bias.requires_grad_()
 
 
-def test_a_product_is_pytorchs_and_so_are_its_gradients():
+def test_linear_and_its_gradients_equal_pytorch():
     x, weight, bias = layer()
     packed = pack_weight(weight)
     for exact in [False, True]:
@@ -108,7 +108,7 @@ def test_a_product_is_pytorchs_and_so_are_its_gradients():
         pack_weight(weight[:, :100])
 
 
-def test_pytorchs_checks_of_operators_pass():
+def test_operators_pass_opcheck():
     x, weight, bias = layer()
     packed = pack_weight(weight)
     ops = torch.ops.buddy
@@ -119,7 +119,7 @@ def test_pytorchs_checks_of_operators_pass():
         torch.library.opcheck(op, arguments)
 
 
-def test_all_of_it_compiles_into_one_graph():
+def test_pack_unpack_and_linear_compile_into_one_graph():
     x, weight, bias = layer()
     packed = pack_weight(weight)
 

@@ -1,4 +1,4 @@
-"""Saved activations that are cheap to compute again: which are, and that nothing else is."""
+"""Which saved activations are recomputed, and which are not."""
 
 import pytest
 
@@ -10,13 +10,13 @@ from buddy.torch import SquaredReLU, SwiGLU, compress_saved
 from networks import ALL, Block, compare, mlp
 
 
-def test_what_is_cheap_is_computed_again():
+def test_cheap_outputs_are_recomputed():
     mem = compare(nn.Sequential(Block(), Block()), torch.randn(2, 16, 64))
     report = mem.report()
     # Two normalisations and an activation in each block.
     assert report.recomputed == 6 and report.recomputed_bytes == 2 * (64 + 64 + 256) * 32 * 4
     assert compare(Block(), torch.randn(2, 16, 64), recompute=()).report().recomputed == 0
-    # Also from what does not pay to be packed.
+    # Also from inputs that are not worth packing.
     assert compare(Block(), torch.randn(2, 16, 64), least_saved=0.9).report().recomputed == 3
 
 
@@ -31,14 +31,14 @@ def test_swiglu_keeps_two_tensors_and_squared_relu_one():
 
     batch = torch.randn(32, 64)
     report = compare(Gated(), batch).report()
-    # silu(gate) and the product are computed again; gate, up, the batch and the output for the loss are packed.
+    # silu(gate) and the product are recomputed; gate, up, the batch and the output for the loss are packed.
     assert report.recomputed_bytes == 2 * 32 * 128 * 4 and report.plain_bytes == 2 * 32 * (64 + 128) * 4
     squared = nn.Sequential(nn.Linear(64, 128), SquaredReLU(), nn.Linear(128, 64))
     report = compare(squared, batch).report()
     assert report.recomputed_bytes == 32 * 128 * 4 and report.plain_bytes == 32 * (64 + 128 + 64) * 4
 
 
-def test_what_cannot_be_computed_again_is_packed():
+def test_outputs_that_cannot_be_repeated_are_packed():
     class Changed(nn.Module):
         def __init__(self):
             super().__init__()
@@ -61,11 +61,11 @@ def test_what_cannot_be_computed_again_is_packed():
 
     batch = torch.randn(32, 64, requires_grad=True)
     for model in [Changed(), Named(), Hooked(), mlp()]:
-        # Dropout draws anew each time.
+        # Dropout draws new random numbers each time.
         assert compare(model, batch, recompute=(nn.GELU, nn.Dropout)).report().recomputed == 0
 
 
-def test_a_weight_changed_before_its_output_is_computed_again_raises():
+def test_a_weight_modified_before_recomputation_raises():
     model = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 64))
     with compress_saved(model, **ALL) as mem:
         loss = model(torch.randn(32, 64, requires_grad=True)).sum()
@@ -77,11 +77,11 @@ def test_a_weight_changed_before_its_output_is_computed_again_raises():
 
 
 DENSE = {"least_bytes": 256}
-CHANGED = {"what stays as it is": nn.Identity(), "the input of a normalisation, which autograd saves by itself": nn.LayerNorm(64)}
+CHANGED = {"a plain storage": nn.Identity(), "the input of a normalisation": nn.LayerNorm(64)}
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_what_is_kept_as_it_is_and_changed_in_place_raises(name):
+def test_plain_saved_tensors_modified_in_place_raise(name):
     model, x = nn.Sequential(CHANGED[name]), torch.randn(32, 64, requires_grad=True)
     for _ in range(2):
         with compress_saved(model, **DENSE) as mem:
@@ -93,7 +93,7 @@ def test_what_is_kept_as_it_is_and_changed_in_place_raises(name):
             loss.backward()
 
 
-def test_what_a_normalisation_saves_goes_past_our_hooks_only_if_they_are_asked_and_alone():
+def test_a_normalisation_bypasses_our_hooks_only_if_they_are_innermost_and_alone():
     model, x, asked = nn.Sequential(nn.LayerNorm(64)), torch.randn(32, 64, requires_grad=True), []
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: asked.append(tensor) or tensor, lambda tensor: tensor)
     for _ in range(2):
@@ -102,7 +102,7 @@ def test_what_a_normalisation_saves_goes_past_our_hooks_only_if_they_are_asked_a
             packed = set(mem.report().skipped)
             with hooks:
                 model(x * 2).sum()
-        # Input, mean, deviation and weight: none was ours to pass through, and all of them theirs to see.
+        # Input, mean, deviation and weight: our hooks saw none of them, the others all.
         assert packed == {"does not reach 2x"} and len(asked) >= 4
         asked.clear()
 
@@ -117,7 +117,7 @@ def test_a_module_that_raises_leaves_our_hooks_in_place():
             model[0](x * 2)
             with pytest.raises(ZeroDivisionError):
                 wrong(x * 2)
-            # The next one, and the end, find them as they were.
+            # Our hooks are installed again for the next module.
             model[0](x * 2)
             y = (x * 3).exp()
         assert any(size == y.nbytes for _, size, _ in mem._sites.keys()) and mem.report().tensors >= 3

@@ -1,4 +1,4 @@
-"""Saved activations: every rule under which packing them changes no gradient and leaks nothing."""
+"""Packing saved tensors changes no gradient and leaks no memory."""
 
 import copy
 import gc
@@ -46,8 +46,8 @@ def test_under_autocast_too():
 
 
 def living(mem):
-    """The memory that is kept now."""
-    return [kept for one in mem._known.values() if (kept := one()) is not None]
+    """Returns the live saved storages."""
+    return [saved for one in mem._known.values() if (saved := one()) is not None]
 
 
 class Twice(nn.Module):
@@ -62,14 +62,14 @@ class Twice(nn.Module):
         return self.one(x) + self.two(x)
 
 
-def test_what_is_saved_twice_is_packed_once():
+def test_a_tensor_saved_twice_is_packed_once():
     report = compare(Twice(), torch.randn(32, 64, requires_grad=True)).report()
     # ReLU and both layers save one tensor, the loss another one.
     assert (report.tensors, report.saved_again) == (2, 2)
     assert report.plain_bytes == 2 * 32 * 64 * 4
 
 
-def test_what_is_wanted_twice_in_a_row_is_read_once(monkeypatch):
+def test_a_tensor_restored_twice_in_a_row_is_unpacked_once(monkeypatch):
     model, batch, reads = Twice(), torch.randn(32, 64), []
     read = saved_tensors.PackedStorage.make
     monkeypatch.setattr(saved_tensors.PackedStorage, "make", lambda self, part: reads.append(self.size) or read(self, part))
@@ -81,12 +81,12 @@ def test_what_is_wanted_twice_in_a_row_is_read_once(monkeypatch):
             loss = model(batch).square().mean()
         loss.backward()
         equal([one.grad for one in model.parameters()], wanted[:-1])
-        # Both layers want the same memory, the loss has its own. The first step learns that, and that the loss's does not pay.
+        # Both layers restore one storage, the loss another. The first step learns this, and that packing the loss's does not pay.
         assert reads.count(32 * 64 * 4) == (3 if number == 0 else 1), reads
 
 
 class Function(nn.Module):
-    """A module of a function of x."""
+    """Wraps a function of x as a module."""
 
     def __init__(self, function):
         super().__init__()
@@ -96,11 +96,11 @@ class Function(nn.Module):
         return self.function(x * self.weight)
 
 
-def test_memory_that_is_used_again_is_not_taken_for_what_it_was():
+def test_reused_addresses_are_not_mistaken_for_the_old_tensor():
     def reuse(x):
         total = 0
         for step in range(20):
-            # Each product is freed at once, and the next lies where it lay.
+            # Each product is freed at once, and the next reuses its address.
             total = total + (x + step).square().sin()
         return total
 
@@ -147,7 +147,7 @@ def test_parameters_buffers_subclasses_and_small_tensors_are_passed_through():
     assert {"a parameter or a buffer", "a subclass of tensors", "small"} <= set(report.skipped)
 
 
-def test_weights_are_known_by_their_memory_also_as_views():
+def test_views_of_parameters_are_not_packed():
     layer = nn.Linear(64, 64, bias=False)
     report = compare(Function(lambda x: x @ layer.weight.t() @ layer.weight), torch.randn(32, 64)).report()
     assert report.tensors > 0
@@ -155,7 +155,7 @@ def test_weights_are_known_by_their_memory_also_as_views():
     assert "a parameter or a buffer" in compare(model, torch.randn(32, 64).requires_grad_()).report().skipped
 
 
-def test_what_was_passed_through_and_changed_in_place_raises():
+def test_unpacked_tensors_modified_in_place_raise():
     model = nn.Linear(64, 64)
     x = torch.randn(32, 64, requires_grad=True)
     with compress_saved(model, **ALL):
@@ -172,7 +172,7 @@ def test_what_was_passed_through_and_changed_in_place_raises():
         y.sum().backward()
 
 
-def test_what_was_packed_and_then_changed_in_place_keeps_its_gradient():
+def test_packed_tensors_modified_in_place_keep_their_gradient():
     x = torch.randn(32, 64, requires_grad=True)
     model = nn.Identity()
     with compress_saved(model, **ALL):
@@ -186,7 +186,7 @@ def test_what_was_packed_and_then_changed_in_place_keeps_its_gradient():
     assert "changed in place since it was packed" in compress_saved(model, **ALL).report().skipped
 
 
-def test_unpacking_goes_in_any_order_and_twice():
+def test_tensors_unpack_in_any_order_and_twice():
     x = torch.randn(32, 64, requires_grad=True)
     with compress_saved(nn.Identity(), **ALL) as mem:
         one = (x * 2).exp()
@@ -211,7 +211,7 @@ def test_double_backward_is_equal():
     assert torch.equal(twice(True), twice(False))
 
 
-def test_plain_memory_is_let_go_and_packed_memory_too():
+def test_plain_and_packed_memory_are_released():
     model = nn.Identity()
     x = torch.randn(256, 64, requires_grad=True)
     mem = compress_saved(model, **ALL)
@@ -229,7 +229,7 @@ def test_plain_memory_is_let_go_and_packed_memory_too():
     assert kept() is None and not living(mem)
 
 
-def test_packed_buffers_lie_in_slabs_that_are_cut_to_measure_and_go():
+def test_packed_buffers_fill_slabs_exactly_and_are_released():
     model, batch = nn.Sequential(Block(), Block()), torch.randn(2, 16, 64)
     for step in range(2):
         with compress_saved(model, **ALL) as mem:
@@ -247,7 +247,7 @@ def test_packed_buffers_lie_in_slabs_that_are_cut_to_measure_and_go():
         assert all(one.expired() for one in gone)
 
 
-def test_a_step_that_packs_less_than_the_one_before_leaves_no_gaps_in_slabs():
+def test_a_step_that_packs_less_leaves_no_gaps_in_slabs():
     rooms, cpu = arena.Arena(), torch.device("cpu")
     sizes = [1000, 3000, 2000, 500, 4000, 1500]
     for step, missing in enumerate([None, None, 1, None, None]):
@@ -255,7 +255,7 @@ def test_a_step_that_packs_less_than_the_one_before_leaves_no_gaps_in_slabs():
         taken = [rooms.take(size, cpu) for i, size in enumerate(sizes) if i != missing]
         held = {one.slab.data_ptr(): one.slab.nbytes for one in taken}
         assert [one.bytes for one in taken] == [size for i, size in enumerate(sizes) if i != missing]
-        # In one piece where the step before was the same; one by one from where it was another, so that one slab at most has a gap.
+        # One slab if the previous step was the same; separate blocks from the first difference on, so at most one slab has a gap.
         assert len(held) == {0: 6, 1: 1, 2: 5, 3: 6, 4: 1}[step], step
         assert sum(one.slab.nbytes > one.bytes for one in taken if step not in (1, 4)) <= 1, step
 
@@ -279,7 +279,7 @@ def test_a_forward_without_a_backward_and_an_exception_leak_nothing():
     assert before.grad_fn._saved_result is not None and not living(mem), "no hook is left behind"
 
 
-def test_by_default_only_what_pays_is_packed():
+def test_by_default_only_tensors_that_reach_2x_are_packed():
     x = torch.randn(512, 512, requires_grad=True)
     mem = compress_saved(nn.Identity())
     with mem:
@@ -304,20 +304,20 @@ def test_data_that_stops_compressing_stays_plain_and_right():
         found = gradients(model, dense)
     equal(found, wanted)
     assert "overflowed its room" in mem.report().skipped
-    # And it is looked at again.
+    # It is surveyed again.
     with mem:
         gradients(model, dense)
     assert mem.report().tensors == 0
 
 
-def test_what_someone_else_holds_is_left_alone_after_a_while():
+def test_tensors_held_elsewhere_are_no_longer_packed_after_some_steps():
     model = nn.Identity()
     held = (torch.randn(256, 64) - 1).relu()
     scale = torch.randn(256, 64, requires_grad=True)
     for _ in range(5):
         with compress_saved(model, **SMALL) as mem:
             product = held * scale
-            # What is saved last is wanted first: packing it would gain nothing.
+            # The last saved tensor is restored first: packing it gains nothing.
             loss = (torch.cat([product, product]) - 1).relu().sum()
         loss.backward()
         del loss, product
@@ -353,7 +353,7 @@ def test_ten_steps_of_training_give_the_same_weights():
     equal(list(models[0].parameters()), list(models[1].parameters()))
 
 
-def test_the_report_says_it_in_words():
+def test_the_report_prints_its_rows():
     mem = compare(mlp(), torch.randn(32, 64))
     report = mem.report()
     assert "packed" in str(report) and "passed: a parameter or a buffer" in str(report)
@@ -361,7 +361,7 @@ def test_the_report_says_it_in_words():
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.7, 1])
-def test_a_share_of_what_is_dense_is_packed_spread_over_the_step(share):
+def test_a_share_of_dense_tensors_is_packed_spread_over_the_step(share):
     model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(40))).bfloat16()
     batch = torch.randn(32, 64, dtype=torch.bfloat16, requires_grad=True)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""A look at tensors in place says what packing gives."""
+"""``look`` predicts what ``pack`` gives."""
 
 import pytest
 

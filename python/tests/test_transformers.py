@@ -1,4 +1,4 @@
-"""Transformers' models with packed weights, keys and values: the tokens of plain ones, to the bit, on the CPU."""
+"""Transformers models with packed weights and KV cache generate the tokens of plain ones on the CPU."""
 
 import json
 import os
@@ -24,7 +24,7 @@ FAMILIES = {
                                           num_attention_heads=4, max_position_embeddings=512),
     "gemma": lambda: transformers.Gemma3TextConfig(**SMALL, head_dim=64, sliding_window=16),
 }
-# Long enough that a block of 64 tokens gets full.
+# Long enough to fill a block of 64 tokens.
 IDS = (torch.arange(60) * 37 % 509).unsqueeze(0)
 
 
@@ -148,7 +148,7 @@ def test_generate_writes_the_same_with_packed_weights_keys_and_values(folder):
     assert cache.get_seq_length() == expected.shape[1] - 1
 
 
-def test_a_cache_that_is_full_says_so(folder):
+def test_a_full_cache_is_an_error(folder):
     plain = load(folder, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match="larger capacity"):
         written(plain, past_key_values=BuddyCache(plain.config, capacity=16))
@@ -166,7 +166,7 @@ def test_compiled_generation_has_the_graphs_of_plain_ones_and_writes_the_same(fo
     packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(compiled=True))
     (expected, plain_graphs), (found, graphs) = compiled(load(folder, dtype=torch.bfloat16), cache_implementation="static"), compiled(packed)
     assert torch.equal(found, expected)
-    # Nothing broke one in two, and no token made another but where plain ones do.
+    # No graph breaks, and no more recompilation than the plain model.
     assert len(graphs) == len(plain_graphs) > 0
     layers = [one for one in packed.modules() if isinstance(one, PackedLinear)]
     assert sum("buddy.linear" in str(node.target) for node in graphs[0].graph.nodes) == len(layers)

@@ -1,4 +1,4 @@
-"""What `buddy watch` is told of PyTorch's allocator (buddy.torch.watching), on a snapshot of it as PyTorch gives one."""
+"""Blocks of PyTorch's allocator as `buddy watch` receives them (buddy.torch.watching), from a recorded snapshot."""
 
 import os
 import subprocess
@@ -44,10 +44,10 @@ def test_without_a_watcher_nothing_happens(monkeypatch):
     assert watch_blocks() is False
 
 
-def test_a_script_runs_as_it_would(tmp_path):
-    (tmp_path / "beside.py").write_text("WORD = 'beside'\n")
+def test_a_script_runs_unchanged(tmp_path):
+    (tmp_path / "sibling.py").write_text("WORD = 'sibling'\n")
     script = tmp_path / "train.py"
-    script.write_text("import sys, beside\nprint(__name__, sys.argv[1:], beside.WORD)\nsys.exit(3)\n")
+    script.write_text("import sys, sibling\nprint(__name__, sys.argv[1:], sibling.WORD)\nsys.exit(3)\n")
     done = subprocess.run([sys.executable, "-m", "buddy.torch", str(script), "--epochs", "1"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (3, "__main__ ['--epochs', '1'] beside\n")
+    assert (done.returncode, done.stdout) == (3, "__main__ ['--epochs', '1'] sibling\n")
     assert "Warning" not in done.stderr
