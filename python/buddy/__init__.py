@@ -3,8 +3,8 @@
     import buddy
     print(buddy.analyze("model.safetensors"))
 
-Needs neither PyTorch nor a GPU. ``buddy.torch`` has packed tensors, operators and training, and imports PyTorch.
-docs/guide/python.md is the guide.
+Needs neither PyTorch nor a GPU. ``buddy.torch`` has packed tensors, operators and training, and
+imports PyTorch. docs/guide/python.md is the guide.
 """
 
 from importlib import import_module

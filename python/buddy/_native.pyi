@@ -1,4 +1,5 @@
-"""Stubs of the native functions. Tensors are spans, which hold their owner; the memory is the caller's."""
+"""Stubs of the native functions. Tensors are spans, which hold their owner; the memory is the
+caller's."""
 
 from collections.abc import Sequence
 from os import PathLike

@@ -28,7 +28,8 @@ class Fit:
     overflow_share: float
     """Share of entries that exceed the target, 0 to 1."""
     optimistic_ratio: float | None
-    """Ratio with each entry at the best of the paper's eight sizes; None if all entries are zero."""
+    """Ratio with each entry at the best of the paper's eight sizes; None if all entries are
+    zero."""
     device_bytes: int
     """Device bytes."""
     histogram: dict[str, int]
@@ -72,7 +73,8 @@ class ArrayAnalysis:
 
 
 class Analysis(Record):
-    """Result of ``analyze``. Prints as the command's tables; a notebook shows the command's page."""
+    """Result of ``analyze``. Prints as the command's tables; a notebook shows the command's
+    page."""
 
     def to_html(self) -> str:
         """Returns the command's page with tables and heat maps, one file that needs no network."""
@@ -105,10 +107,11 @@ class Analysis(Record):
 def analyze(what: Any, *, dtype: str | None = None, threshold: float = 0.3) -> Analysis:
     """Measures how compressible something is, and chooses targets.
 
-    ``what`` is a path (.npy, .npz, .safetensors, or raw bytes), a NumPy array, a PyTorch tensor, a mapping from names to
-    arrays or tensors such as a ``state_dict``, or a list of any of these. ``dtype`` names the elements of raw files
-    (``"f32"``). ``threshold`` is the share of an array's entries that may overflow its target. Tensors of a GPU are copied to
-    the host; ``buddy.torch.look`` surveys them in place.
+    ``what`` is a path (.npy, .npz, .safetensors, or raw bytes), a NumPy array, a PyTorch tensor, a
+    mapping from names to arrays or tensors such as a ``state_dict``, or a list of any of these.
+    ``dtype`` names the elements of raw files (``"f32"``). ``threshold`` is the share of an array's
+    entries that may overflow its target. Tensors of a GPU are copied to the host;
+    ``buddy.torch.look`` surveys them in place.
     """
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold is from 0 to 1, not {threshold}")

@@ -1,5 +1,5 @@
-"""``python -m buddy.bench decode`` times a decode step on compressed memory against PyTorch on plain memory; ``load`` times loading a
-model file to the GPU, plain and packed."""
+"""``python -m buddy.bench decode`` times a decode step on compressed memory against PyTorch on
+plain memory; ``load`` times loading a model file to the GPU, plain and packed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def fill(shape: Shape, cache: PagedCache, plain: BaselineDecoder | None, tokens:
 
 
 def difference(ours: torch.Tensor, plain: torch.Tensor) -> dict:
-    """Returns the largest difference of logits, their standard deviation, and the share of sequences with the same token."""
+    """Returns the largest difference of logits, their standard deviation, and the share of
+    sequences with the same token."""
     ours, plain = ours.float(), plain.float()
     return {"most": (ours - plain).abs().max().item(), "spread": plain.std().item(),
             "same_token": (ours.argmax(-1) == plain.argmax(-1)).float().mean().item()}

@@ -49,7 +49,8 @@ class Profile(CommandRecord):
 
     @property
     def optimistic_ratio(self) -> float | None:
-        """Ratio with each entry at the best of the paper's eight sizes; None if all entries are zero."""
+        """Ratio with each entry at the best of the paper's eight sizes; None if all entries are
+        zero."""
         return self.data["optimistic_ratio"]
 
     @property
@@ -70,7 +71,8 @@ class Simulation(CommandRecord):
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """Report of each run in the order of the sweep: ``cycles``, ``dram``, ``buddy`` and others."""
+        """Report of each run in the order of the sweep: ``cycles``, ``dram``, ``buddy`` and
+        others."""
         return [one["report"] for one in self.data["runs"]] if "runs" in self.data else [self.data]
 
     @property
@@ -80,10 +82,11 @@ class Simulation(CommandRecord):
 
 
 def profile(run: str | os.PathLike[str], **options: Any) -> Profile:
-    """Chooses targets for the allocations of a program from a run: a folder of snapshots, or a record.
+    """Chooses targets for the allocations of a program from a run: a folder of snapshots, or a
+    record.
 
-    Options are those of ``buddy profile``: ``threshold=0.1``, ``policy="page"``, ``codec="auto"``, ``device_memory="12GiB"``,
-    ``spec="h200"``, ``link="pcie5"``, ``verify=True``.
+    Options are those of ``buddy profile``: ``threshold=0.1``, ``policy="page"``, ``codec="auto"``,
+    ``device_memory="12GiB"``, ``spec="h200"``, ``link="pcie5"``, ``verify=True``.
     """
     with tempfile.TemporaryDirectory() as folder:
         return Profile(*_run("profile", os.fspath(run), options, folder, ["json", "html"]), _read(folder, "targets"))
@@ -92,8 +95,9 @@ def profile(run: str | os.PathLike[str], **options: Any) -> Profile:
 def simulate(what: str, *, targets: str | Profile | None = None, **options: Any) -> Simulation:
     """Simulates a workload, a network, a trace or a generated program on a modelled GPU.
 
-    Options are those of ``buddy simulate``: ``spec="h200"``, ``mode="buddy"``, ``link="150"``, ``scale="16MB"``,
-    ``sweep=["mode=ideal,buddy", "link=50,150"]``. ``targets`` is a ratio, the path of a targets file, or a ``Profile``.
+    Options are those of ``buddy simulate``: ``spec="h200"``, ``mode="buddy"``, ``link="150"``,
+    ``scale="16MB"``, ``sweep=["mode=ideal,buddy", "link=50,150"]``. ``targets`` is a ratio, the
+    path of a targets file, or a ``Profile``.
     """
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(targets, Profile):

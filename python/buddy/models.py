@@ -24,9 +24,11 @@ class PackedModel:
 
 
 def pack_model(model: str | os.PathLike, out: str | os.PathLike, *, verify: bool = False) -> PackedModel:
-    """Packs a safetensors file, or a folder with all shards of a model. bf16 matrices are compressed, the rest is copied.
+    """Packs a safetensors file, or a folder with all shards of a model. bf16 matrices are
+    compressed, the rest is copied.
 
-    Files that are already packed are skipped. ``verify`` unpacks each file and compares it with the original.
+    Files that are already packed are skipped. ``verify`` unpacks each file and compares it with the
+    original.
     """
     return PackedModel(*_native.pack_model(os.fspath(model), os.fspath(out), verify))
 

@@ -5,8 +5,8 @@
     model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=BuddyConfig(), dtype="bfloat16", device_map="cuda")
     model.generate(**inputs, past_key_values=BuddyCache(model.config, capacity=8192))
 
-The folder is plain, or written by ``buddy pack``; the latter needs no ``quantization_config``, only the import of this module. Nothing is
-quantised: weights, keys and values keep every bit.
+The folder is plain, or written by ``buddy pack``; the latter needs no ``quantization_config``, only
+the import of this module. Nothing is quantised: weights, keys and values keep every bit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from .torch.layers import PackedEmbedding, PackedLayer, PackedMatrix
 from .torch.report import size_text
 
 NAME = "buddy"
-# Tokens per packed block without pages; head dimensions with paged caches; most query columns of in-place attention.
+# Tokens per packed block without pages; head dimensions with paged caches; most query columns of
+# in-place attention.
 BLOCK, PAGED_HEADS, MAX_COLUMNS = 64, (64, 128), 16
 logger = logging.get_logger(__name__)
 
@@ -41,10 +42,12 @@ logger = logging.get_logger(__name__)
 class BuddyConfig(QuantizationConfigMixin):
     """Options for packed weights. Unknown ones raise ``ValueError``.
 
-    ``exact``: layers unpack and multiply with PyTorch's kernel, bit-equal to the plain model (``buddy.torch.compress_``). ``compiled``:
-    ``generate`` uses ``cache_implementation="static"``, so Transformers compiles the decode step on a GPU; the first call takes long, later
-    ones are not bound by the host. ``modules_to_not_convert``: names of modules that stay plain, whole or as path components
-    (``lm_head``, ``model.layers.0``). All of them may be given for packed folders too.
+    ``exact``: layers unpack and multiply with PyTorch's kernel, bit-equal to the plain model
+    (``buddy.torch.compress_``). ``compiled``: ``generate`` uses ``cache_implementation="static"``,
+    so Transformers compiles the decode step on a GPU; the first call takes long, later ones are not
+    bound by the host. ``modules_to_not_convert``: names of modules that stay plain, whole or as
+    path components (``lm_head``, ``model.layers.0``). All of them may be given for packed folders
+    too.
     """
 
     def __init__(self, exact: bool = False, compiled: bool = False, modules_to_not_convert: list[str] | None = None,
@@ -90,8 +93,9 @@ class BuddyQuantizer(HfQuantizer):
     def param_needs_quantization(self, model, param_name, **kwargs):
         """True for weights to pack on load, and for all that a packed folder may hold as bytes.
 
-        Transformers compares the shapes of all other weights. In a packed folder any matrix may be a vector of bytes, also
-        those of layers that stay plain; ``check_shapes`` compares the shapes of the rest after loading."""
+        Transformers compares the shapes of all other weights. In a packed folder any matrix may be
+        a vector of bytes, also those of layers that stay plain; ``check_shapes`` compares the
+        shapes of the rest after loading."""
         if self.pre_quantized:
             return len(self.shapes.get(param_name, ())) >= 2
         path, _, name = param_name.rpartition(".")
@@ -114,8 +118,9 @@ class BuddyQuantizer(HfQuantizer):
                 )
 
     def _process_model_after_weight_loading(self, model, **kwargs):
-        """Replaces layers by packed ones, tied layers together. Packed weights that no packed layer can hold, such as the experts of a
-        layer in one tensor, and weights tied to them are unpacked."""
+        """Replaces layers by packed ones, tied layers together. Packed weights that no packed layer
+        can hold, such as the experts of a layer in one tensor, and weights tied to them are
+        unpacked."""
         self.check_shapes(model)
         config, packed = self.quantization_config, {}
         plain_bytes = sum(2 * torch.Size(self.shapes[name]).numel() if one.dtype == torch.uint8 else one.nbytes
@@ -153,7 +158,8 @@ class BuddyQuantizer(HfQuantizer):
         return decompress_(model)
 
     def get_state_dict_and_metadata(self, model):
-        """Returns the plain weights to save; tied layers share one tensor, which is written once."""
+        """Returns the plain weights to save; tied layers share one tensor, which is written
+        once."""
         state, plain = model.state_dict(), {}
         for name, module in model.named_modules(remove_duplicate=False):
             if isinstance(module, PackedLayer):
@@ -186,7 +192,8 @@ class StaticGenerationConfig(GenerationConfig):
 
 
 def num_parameters(model, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
-    """Returns the number of parameters, those of packed weights included; these are not trainable."""
+    """Returns the number of parameters, those of packed weights included; these are not
+    trainable."""
     count = PreTrainedModel.num_parameters(model, only_trainable, exclude_embeddings)
     layers = [module for module in model.modules() if isinstance(module, PackedLayer)]
     embedded = {id(layer.matrix) for layer in layers if isinstance(layer, PackedEmbedding)}
@@ -214,14 +221,15 @@ def report(model, plain_bytes: int) -> None:
 
 
 def packs(module: nn.Module) -> bool:
-    """Returns whether a layer's weight is packed while it is loaded; it may still be on the meta device."""
+    """Returns whether a layer's weight is packed while it is loaded; it may still be on the meta
+    device."""
     plain = type(module) is nn.Linear or (type(module) is nn.Embedding and module.max_norm is None)
     return plain and module.weight.shape[1] % 64 == 0 and module.weight.dtype == torch.bfloat16
 
 
 class BuddyCacheLayer(CacheLayerMixin):
-    """The packed KV cache of a layer. On a GPU of compute capability 9.0, head dimensions of 64 and 128 are paged and can be attended to
-    in place; elsewhere whole blocks of tokens are packed."""
+    """The packed KV cache of a layer. On a GPU of compute capability 9.0, head dimensions of 64 and
+    128 are paged and can be attended to in place; elsewhere whole blocks of tokens are packed."""
 
     is_sliding = False
 
@@ -292,11 +300,13 @@ class BuddyCacheLayer(CacheLayerMixin):
 
 
 class BuddyCache(Cache):
-    """A compressed KV cache, bit for bit: 4/3 of the tokens in the same memory, once it is more than a small part of the GPU's.
+    """A compressed KV cache, bit for bit: 4/3 of the tokens in the same memory, once it is more
+    than a small part of the GPU's.
 
-    Each sequence has room for ``capacity`` tokens. With ``attn_implementation="buddy"`` a few tokens at a time are attended to in place,
-    on a GPU of compute capability 9.0; otherwise, and for long prompts, keys and values are unpacked for each step. Sliding-window layers
-    keep all tokens. ``generate`` does not compile with it. Under autograd it raises ``RuntimeError``.
+    Each sequence has room for ``capacity`` tokens. With ``attn_implementation="buddy"`` a few
+    tokens at a time are attended to in place, on a GPU of compute capability 9.0; otherwise, and
+    for long prompts, keys and values are unpacked for each step. Sliding-window layers keep all
+    tokens. ``generate`` does not compile with it. Under autograd it raises ``RuntimeError``.
     """
 
     def __init__(self, config, capacity: int = 8192):
@@ -307,7 +317,8 @@ class BuddyCache(Cache):
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):
-    """Computes attention from a :class:`BuddyCache` in place where possible, and with PyTorch's kernel elsewhere."""
+    """Computes attention from a :class:`BuddyCache` in place where possible, and with PyTorch's
+    kernel elsewhere."""
     layer = getattr(key, "buddy_layer", None)
     if layer is not None and (attention_mask is not None or query.shape[1] // key.shape[1] * query.shape[2] > MAX_COLUMNS):
         layer, (key, value) = None, layer.read()

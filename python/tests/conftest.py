@@ -2,7 +2,8 @@ import os
 
 import pytest
 
-# Some virtual machines name AMX among their instructions and stop a program that uses it. Read when PyTorch is imported.
+# Some virtual machines name AMX among their instructions and stop a program that uses it. Read when
+# PyTorch is imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 

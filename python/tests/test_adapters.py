@@ -1,4 +1,5 @@
-"""Adapters over packed weights: equal gradients, exact merges, and layers that PEFT accepts as linear layers."""
+"""Adapters over packed weights: equal gradients, exact merges, and layers that PEFT accepts as
+linear layers."""
 
 import copy
 

@@ -1,4 +1,5 @@
-"""Native calls hold the memory they use, and wrong shapes, dtypes, devices and lengths are errors before any kernel runs."""
+"""Native calls hold the memory they use, and wrong shapes, dtypes, devices and lengths are errors
+before any kernel runs."""
 
 import gc
 

@@ -1,4 +1,5 @@
-"""Blobs as Caffe holds them (tools/dl/blobs.py), against gradients that autograd gives for every tensor by itself."""
+"""Blobs as Caffe holds them (tools/dl/blobs.py), against gradients that autograd gives for every
+tensor by itself."""
 
 import pathlib
 import sys
@@ -14,7 +15,8 @@ from dl.blobs import Blobs  # noqa: E402
 
 
 class Forked(nn.Module):
-    """A convolution and its ReLU in place, read by two layers, added in place, then dropout and a product."""
+    """A convolution and its ReLU in place, read by two layers, added in place, then dropout and a
+    product."""
 
     def __init__(self):
         super().__init__()
@@ -27,7 +29,8 @@ class Forked(nn.Module):
 
 
 class Steps:
-    """A model in training, with a copy of the blobs at every event of a step if it is to be looked at."""
+    """A model in training, with a copy of the blobs at every event of a step if it is to be looked
+    at."""
 
     def __init__(self, model, look=True):
         self.model, self.loss = model.train(), nn.CrossEntropyLoss()
@@ -118,7 +121,8 @@ def test_every_row_is_counted_once():
     steps.blobs.begin((inputs, labels))
     weights = 4 * sum(parameter.numel() for parameter in steps.model.parameters())
     blob = 2 * 4 * 6 * 6 * 4
-    # conv, left, right and add with their diffs, two diffs of the split; logits and their diff, probabilities; the loss.
+    # conv, left, right and add with their diffs, two diffs of the split; logits and their diff,
+    # probabilities; the loss.
     assert steps.blobs.footprint() == 3 * weights + 10 * blob + 3 * 2 * 10 * 4 + 2 * 4 + inputs.nbytes + labels.nbytes
     assert len({row.data for row in steps.blobs.rows()}) == len(steps.blobs.rows())
 
@@ -148,7 +152,8 @@ def test_splits_of_real_networks(make, size):
 
 def test_an_unrolled_lstm_is_pytorchs():
     ours, theirs = networks.UnrolledLstm(6, 8, 4), nn.LSTM(6, 8, proj_size=4, batch_first=True)
-    # PyTorch has the gates in the order input, forget, new, output; ours forget, input, output, new.
+    # PyTorch has the gates in the order input, forget, new, output; ours forget, input, output,
+    # new.
     order = torch.cat([torch.arange(8) + 8 * gate for gate in (1, 0, 3, 2)])
     with torch.no_grad():
         ours.input.weight.copy_(theirs.weight_ih_l0[order])

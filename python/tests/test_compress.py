@@ -1,4 +1,5 @@
-"""Models with packed weights keep every bit, and compute bit-equal results on the CPU and with ``exact``."""
+"""Models with packed weights keep every bit, and compute bit-equal results on the CPU and with
+``exact``."""
 
 import io
 import pickle

@@ -1,4 +1,5 @@
-"""DDP and FSDP2 on two processes of the CPU: gradients with and without packing are equal to the bit."""
+"""DDP and FSDP2 on two processes of the CPU: gradients with and without packing are equal to the
+bit."""
 
 import copy
 import datetime
@@ -40,15 +41,17 @@ def train(rank, wrap, rendezvous):
         equal(found, wanted)
         report = mem.report()
         assert report.tensors > 0 and report.skipped["a parameter or a buffer"][1] > 0
-        # Nothing that was packed or looked at is a gathered weight: these are 64 x 192, 64 x 64 and 64 x 256, and nothing else is.
+        # Nothing that was packed or looked at is a gathered weight: these are 64 x 192, 64 x 64 and
+        # 64 x 256, and nothing else is.
         weights = {one.numel() * 4 for one in whole.parameters() if one.dim() == 2}
         assert len(weights) == 3 and not weights & {size for _, size, _ in mem._sites.keys()}
     leave(rank, rendezvous)
 
 
 def leave(rank, rendezvous):
-    """Ends the process when both are done, without PyTorch's own end: threads of a group abort it now and then
-    ("terminate called without an active exception"), long after everything was compared."""
+    """Ends the process when both are done, without PyTorch's own end: threads of a group abort it
+    now and then ("terminate called without an active exception"), long after everything was
+    compared."""
     open(f"{rendezvous}.{rank}", "w").close()
     end = time.monotonic() + 300
     while not os.path.exists(f"{rendezvous}.{1 - rank}"):

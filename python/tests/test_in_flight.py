@@ -218,7 +218,8 @@ def test_a_captured_step_packs_the_tensors_of_the_steps_before_it(capture, name)
         reports.append(mem.report())
     for captured in (3, 9):
         assert (reports[captured].tensors, reports[captured].recomputed) == (reports[2].tensors, reports[2].recomputed), reports[captured]
-    # Pinned blocks belong to their graph: the next graph has none unless a step in between made some.
+    # Pinned blocks belong to their graph: the next graph has none unless a step in between made
+    # some.
     assert reports[2].tensors > 0 and set(reports[10].skipped) >= {"not seen before the graph"}
 
 

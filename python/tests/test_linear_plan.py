@@ -1,4 +1,5 @@
-"""Host side of linear layers and packing against a stub driver, in a process of its own so that no other test loads the stub."""
+"""Host side of linear layers and packing against a stub driver, in a process of its own so that no
+other test loads the stub."""
 
 import os
 import pathlib

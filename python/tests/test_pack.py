@@ -1,4 +1,5 @@
-"""Packing, unpacking and linear layers are bit-exact, eager and compiled, and pass PyTorch's operator checks."""
+"""Packing, unpacking and linear layers are bit-exact, eager and compiled, and pass PyTorch's
+operator checks."""
 
 import pickle
 

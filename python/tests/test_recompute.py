@@ -31,7 +31,8 @@ def test_swiglu_keeps_two_tensors_and_squared_relu_one():
 
     batch = torch.randn(32, 64)
     report = compare(Gated(), batch).report()
-    # silu(gate) and the product are recomputed; gate, up, the batch and the output for the loss are packed.
+    # silu(gate) and the product are recomputed; gate, up, the batch and the output for the loss are
+    # packed.
     assert report.recomputed_bytes == 2 * 32 * 128 * 4 and report.plain_bytes == 2 * 32 * (64 + 128) * 4
     squared = nn.Sequential(nn.Linear(64, 128), SquaredReLU(), nn.Linear(128, 64))
     report = compare(squared, batch).report()

@@ -81,7 +81,8 @@ def test_a_tensor_restored_twice_in_a_row_is_unpacked_once(monkeypatch):
             loss = model(batch).square().mean()
         loss.backward()
         equal([one.grad for one in model.parameters()], wanted[:-1])
-        # Both layers restore one storage, the loss another. The first step learns this, and that packing the loss's does not pay.
+        # Both layers restore one storage, the loss another. The first step learns this, and that
+        # packing the loss's does not pay.
         assert reads.count(32 * 64 * 4) == (3 if number == 0 else 1), reads
 
 
@@ -255,7 +256,8 @@ def test_a_step_that_packs_less_leaves_no_gaps_in_slabs():
         taken = [rooms.take(size, cpu) for i, size in enumerate(sizes) if i != missing]
         held = {one.slab.data_ptr(): one.slab.nbytes for one in taken}
         assert [one.bytes for one in taken] == [size for i, size in enumerate(sizes) if i != missing]
-        # One slab if the previous step was the same; separate blocks from the first difference on, so at most one slab has a gap.
+        # One slab if the previous step was the same; separate blocks from the first difference on,
+        # so at most one slab has a gap.
         assert len(held) == {0: 6, 1: 1, 2: 5, 3: 6, 4: 1}[step], step
         assert sum(one.slab.nbytes > one.bytes for one in taken if step not in (1, 4)) <= 1, step
 

@@ -1,4 +1,5 @@
-"""Two hundred steps of a GPT, a ViT and a ResNet: the weights with and without packing are equal to the bit."""
+"""Two hundred steps of a GPT, a ViT and a ResNet: the weights with and without packing are equal to
+the bit."""
 
 import pathlib
 import sys

@@ -1,4 +1,5 @@
-"""Transformers models with packed weights and KV cache generate the tokens of plain ones on the CPU."""
+"""Transformers models with packed weights and KV cache generate the tokens of plain ones on the
+CPU."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Blocks of PyTorch's allocator as `buddy watch` receives them (buddy.torch.watching), from a recorded snapshot."""
+"""Blocks of PyTorch's allocator as `buddy watch` receives them (buddy.torch.watching), from a
+recorded snapshot."""
 
 import os
 import subprocess

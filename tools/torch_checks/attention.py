@@ -16,7 +16,8 @@ def right_angle_rope(positions, half):
 
 
 def apply_rope(x, table):
-    """Rotates heads (sequences, heads, head dimension) by the rows (sequences, half, 2) of a table."""
+    """Rotates heads (sequences, heads, head dimension) by the rows (sequences, half, 2) of a
+    table."""
     first, second = x.float().chunk(2, -1)
     cos, sin = (one.unsqueeze(1) for one in table.unbind(-1))
     return torch.cat([first * cos + -second * sin, second * cos + first * sin], -1).bfloat16()

@@ -1,4 +1,5 @@
-"""Packing and linear layers give the bits of the CPU and of PyTorch on any stream, in graphs and compiled."""
+"""Packing and linear layers give the bits of the CPU and of PyTorch on any stream, in graphs and
+compiled."""
 
 import torch
 from torch import nn
@@ -36,7 +37,8 @@ def check_the_gpu_writes_the_bits_of_the_cpu():
 
 
 def check_packing_with_counters_writes_the_same_bytes():
-    """Two kernels with counters write what three without write, at every amount of overflow, and leave the counters zero."""
+    """Two kernels with counters write what three without write, at every amount of overflow, and
+    leave the counters zero."""
     counters = torch.zeros(1024, dtype=torch.uint8, device=GPU)
     for count in [1, 500, 40000, 1 << 20]:
         for far in [0, 1 << 30, 997, 3]:
@@ -84,7 +86,8 @@ def check_linear_layers():
 
 
 def check_packed_layers_give_the_same_bits_in_every_way():
-    """Direct launch, operator, graph, and the graphs of a compiled model, which share counters and overlap."""
+    """Direct launch, operator, graph, and the graphs of a compiled model, which share counters and
+    overlap."""
     layers = compress_(nn.Sequential(*(nn.Linear(1024, 1024, bias=number == 1) for number in range(4)), nn.Linear(1024, 300)).bfloat16().to(GPU))
     layers.requires_grad_(False).eval()
     compiled = torch.compile(layers, mode="reduce-overhead", fullgraph=True, dynamic=False)

@@ -1,4 +1,5 @@
-"""Packed saved tensors: equal gradients, in captured steps and on several streams, and memory that is released."""
+"""Packed saved tensors: equal gradients, in captured steps and on several streams, and memory that
+is released."""
 
 import copy
 import gc
@@ -48,7 +49,8 @@ def captured_step(model, batch, **options):
 
 
 def check_captured_steps():
-    """Gradients of a captured step on data that fits its targets and data that does not, with eager steps in between."""
+    """Gradients of a captured step on data that fits its targets and data that does not, with eager
+    steps in between."""
     cases = [(nn.Sequential(Block(), Block(activation=nn.ReLU())), (8, 128, 64)),
              (nn.Sequential(nn.Conv2d(16, 32, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True), nn.Conv2d(32, 16, 3), nn.ReLU(),
                             nn.Conv2d(16, 16, 3)), (8, 16, 34, 34))]

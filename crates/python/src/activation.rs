@@ -30,8 +30,8 @@ fn open<'a>(
     Ok((buffer.map_err(error::gpu)?, stream))
 }
 
-/// Writes the output of an activation and packs what the backward pass needs of the input. `status`, `overflow` and
-/// `counters` are those of `pack`.
+/// Writes the output of an activation and packs what the backward pass needs of the input.
+/// `status`, `overflow` and `counters` are those of `pack`.
 #[pyfunction]
 #[pyo3(signature = (device, format, name, input, output, to, status, overflow = None, counters = None))]
 #[allow(clippy::too_many_arguments)] // Python's arguments are flat

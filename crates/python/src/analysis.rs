@@ -81,8 +81,9 @@ pub(crate) fn analysis_text(record: &str) -> PyResult<String> {
 /// Memory, codec, and where to write each entry's size class (one byte each) or `None`.
 type Surveyable = (Range, String, Range);
 
-/// Counts entries by size class (zero, b8, s1, s2, s3, raw) for each span and codec, and the bytes at the best of the paper's
-/// eight sizes. On a GPU this synchronises the stream once. Size classes per entry are written on a GPU only.
+/// Counts entries by size class (zero, b8, s1, s2, s3, raw) for each span and codec, and the bytes
+/// at the best of the paper's eight sizes. On a GPU this synchronises the stream once. Size classes
+/// per entry are written on a GPU only.
 #[pyfunction]
 pub(crate) fn survey(
     py: Python<'_>,
@@ -117,8 +118,8 @@ pub(crate) fn survey(
     Ok(found.iter().map(|found| (found.classes, found.optimistic_bytes)).collect())
 }
 
-/// Trains a codec such as `bf16` on a span and returns it with its parameters. On a GPU this synchronises the stream if the codec
-/// has parameters.
+/// Trains a codec such as `bf16` on a span and returns it with its parameters. On a GPU this
+/// synchronises the stream if the codec has parameters.
 #[pyfunction]
 pub(crate) fn train(device: Device, codec: &str, span: Range) -> PyResult<String> {
     let kind: CodecKind = codec.parse().map_err(error::value)?;

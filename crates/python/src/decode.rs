@@ -36,7 +36,8 @@ fn with(
     enqueue(&kernels, &stream).map_err(error::gpu)
 }
 
-/// Adds to a residual stream and writes its RMS norm. `spans`: residual stream, addend or `None`, weights, output.
+/// Adds to a residual stream and writes its RMS norm. `spans`: residual stream, addend or `None`,
+/// weights, output.
 #[pyfunction]
 pub(crate) fn decode_norm(device: Device, spans: [Range; 4], epsilon: f32) -> PyResult<()> {
     let [stream, added, weights, out] = spans.map(on_gpu);
@@ -50,8 +51,8 @@ pub(crate) fn decode_swiglu(device: Device, gate_up: Range, out: Range, tokens: 
     with(device, |kernels, on| kernels.gate(on, on_gpu(gate_up), on_gpu(out), tokens))
 }
 
-/// Selects the token of the highest logit of each sequence. `spans`: logits, history, lengths, entry indices of the
-/// embedding.
+/// Selects the token of the highest logit of each sequence. `spans`: logits, history, lengths,
+/// entry indices of the embedding.
 #[pyfunction]
 pub(crate) fn decode_argmax(device: Device, spans: [Range; 4]) -> PyResult<()> {
     let [scores, history, lengths, entries] = spans.map(on_gpu);

@@ -16,7 +16,8 @@ pub(crate) type Device = (i32, usize);
 
 /// A byte range and the Python object that owns it.
 ///
-/// Native functions take spans, never bare addresses: the arguments of a call keep the owner alive until the call returns.
+/// Native functions take spans, never bare addresses: the arguments of a call keep the owner alive
+/// until the call returns.
 #[pyclass(frozen, module = "buddy._native")]
 pub(crate) struct Span {
     #[pyo3(get)]
@@ -77,15 +78,16 @@ pub(crate) fn gpu((index, stream): Device) -> PyResult<Option<(Gpu, Arc<CudaStre
             None => gpus.entry(index).or_insert(Gpu::open(index).map_err(error::gpu)?).clone(),
         }
     };
-    // SAFETY: Python passes the current stream of this GPU's primary context, which outlives the call.
+    // SAFETY: Python passes the current stream of this GPU's primary context, which outlives the
+    // call.
     let stream = unsafe { gpu.borrow_stream(stream as *mut _) }.map_err(error::gpu)?;
     Ok(Some((gpu, stream)))
 }
 
 /// Returns a range of device memory.
 pub(crate) fn on_gpu<'a>(range: Range) -> DeviceSpan<'a> {
-    // SAFETY: the call's arguments hold the tensor, and PyTorch's allocator reuses its memory only after the work that is
-    // enqueued on the stream.
+    // SAFETY: the call's arguments hold the tensor, and PyTorch's allocator reuses its memory only
+    // after the work that is enqueued on the stream.
     unsafe { DeviceSpan::from_raw(range.address, range.bytes) }
 }
 

@@ -37,7 +37,8 @@ fn with(
     KvCache::over(&gpu, shape(of), memory).and_then(|cache| enqueue(&cache, &stream)).map_err(error::gpu)
 }
 
-/// Returns the bytes of entries, overflow, metadata, and attention's scratch memory for this number of sequences.
+/// Returns the bytes of entries, overflow, metadata, and attention's scratch memory for this number
+/// of sequences.
 #[pyfunction]
 pub(crate) fn kv_bytes(device: Device, of: Shape, sequences: u32) -> PyResult<(u64, u64, u64, u64)> {
     let (gpu, _) = gpu(device)?.ok_or_else(|| error::value(NO_GPU))?;
@@ -69,7 +70,8 @@ pub(crate) fn kv_append(device: Device, cache: Cache, of: Rows, slots: Range) ->
     with(device, cache, |cache, stream| cache.append(stream, &rows(of), on_gpu(slots)))
 }
 
-/// Computes attention of the last tokens of each sequence. `spans`: queries, output, page table, lengths, scratch.
+/// Computes attention of the last tokens of each sequence. `spans`: queries, output, page table,
+/// lengths, scratch.
 #[pyfunction]
 pub(crate) fn kv_attend(
     device: Device,
@@ -84,8 +86,8 @@ pub(crate) fn kv_attend(
     with(device, cache, |cache, stream| unsafe { cache.attend(stream, &attend) })
 }
 
-/// Applies RoPE to one token of each sequence, appends its keys and values, and computes its attention. `spans`: the token's QKV
-/// rows, RoPE table, output, page table, lengths, scratch.
+/// Applies RoPE to one token of each sequence, appends its keys and values, and computes its
+/// attention. `spans`: the token's QKV rows, RoPE table, output, page table, lengths, scratch.
 #[pyfunction]
 pub(crate) fn kv_append_attend(
     device: Device,
@@ -97,7 +99,8 @@ pub(crate) fn kv_append_attend(
     let [rows, turns, out, table, lengths, scratch] = spans.map(on_gpu);
     let (tokens, queries, fresh) = (1, out, Fresh { rows, turns });
     let attend = Attend { layer, sequences, tokens, group, scale, queries, out, table, lengths, scratch };
-    // SAFETY: page and RoPE tables cover the capacity, and no kernel of this step writes lengths or tokens.
+    // SAFETY: page and RoPE tables cover the capacity, and no kernel of this step writes lengths or
+    // tokens.
     with(device, cache, |cache, stream| unsafe { cache.attend_fresh(stream, &attend, &fresh) })
 }
 

@@ -1,8 +1,9 @@
 //! `buddy._native`: the native functions of the Python package. Stubs: `python/buddy/_native.pyi`.
 //!
-//! Results are records as JSON. Tensors are spans (an address, a length and the owner), so neither NumPy nor PyTorch is needed
-//! to build or import the module. Memory and streams belong to the caller. GPU functions enqueue and return unless their
-//! documentation says that they block. Long CPU work releases the GIL.
+//! Results are records as JSON. Tensors are spans (an address, a length and the owner), so neither
+//! NumPy nor PyTorch is needed to build or import the module. Memory and streams belong to the
+//! caller. GPU functions enqueue and return unless their documentation says that they block. Long
+//! CPU work releases the GIL.
 
 mod activation;
 mod analysis;

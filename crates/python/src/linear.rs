@@ -13,7 +13,8 @@ use crate::{
 pub(crate) const NO_GPU: &str =
     "linear layers read packed weights on a GPU only; on the CPU unpack and multiply";
 
-/// Returns the bytes of scratch memory for `tokens` rows of x. It must be zero at first; layers leave it reusable.
+/// Returns the bytes of scratch memory for `tokens` rows of x. It must be zero at first; layers
+/// leave it reusable.
 #[pyfunction]
 pub(crate) fn linear_scratch_bytes(
     device: Device,
@@ -29,8 +30,9 @@ pub(crate) fn linear_scratch_bytes(
 
 /// Enqueues y = W x + bias; a bias of `None` is omitted.
 ///
-/// `weights` is the buffer and its data bytes. `counters`: zeroed memory of the layer itself, with which scratch memory need
-/// not be zero. `prefetch` loads weights before the preceding kernel of the stream has finished; it must not write them.
+/// `weights` is the buffer and its data bytes. `counters`: zeroed memory of the layer itself, with
+/// which scratch memory need not be zero. `prefetch` loads weights before the preceding kernel of
+/// the stream has finished; it must not write them.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn linear(
@@ -47,8 +49,8 @@ pub(crate) fn linear(
     enqueue(device, format, weights, [x, bias, y, scratch, counters], (Output::Bf16, prefetch))
 }
 
-/// Enqueues y = W x with prefetched weights. If `swiglu`, rows of W alternate between eight gates and eight up rows, and y
-/// is silu(gate) * up.
+/// Enqueues y = W x with prefetched weights. If `swiglu`, rows of W alternate between eight gates
+/// and eight up rows, and y is silu(gate) * up.
 #[pyfunction]
 pub(crate) fn linear_prefetched(
     device: Device,

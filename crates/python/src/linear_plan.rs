@@ -1,4 +1,5 @@
-//! A linear layer that is called many times: everything that does not change between calls is resolved once.
+//! A linear layer that is called many times: everything that does not change between calls is
+//! resolved once.
 //!
 //! The host time of a call bounds an eager model.
 
@@ -46,10 +47,12 @@ impl LinearPlan {
         Linear::count_room(&self.gpu, &header, tokens).map_err(error::gpu)
     }
 
-    /// Enqueues y = W x + bias (omitted if its address is 0) for `values` values of x. Returns false and enqueues nothing if
-    /// x is misaligned, scratch is too small, or the stream is capturing a graph, which needs scratch of its own.
+    /// Enqueues y = W x + bias (omitted if its address is 0) for `values` values of x. Returns
+    /// false and enqueues nothing if x is misaligned, scratch is too small, or the stream is
+    /// capturing a graph, which needs scratch of its own.
     ///
-    /// The one function that takes bare addresses, for the sake of host time: its caller holds every tensor in a variable.
+    /// The one function that takes bare addresses, for the sake of host time: its caller holds
+    /// every tensor in a variable.
     #[allow(clippy::too_many_arguments)]
     fn enqueue(
         &self,
@@ -62,7 +65,8 @@ impl LinearPlan {
         scratch: u64,
         scratch_bytes: u64,
     ) -> PyResult<bool> {
-        // SAFETY: Python passes the current stream of this GPU's primary context, which outlives the call.
+        // SAFETY: Python passes the current stream of this GPU's primary context, which outlives
+        // the call.
         let stream = unsafe { self.gpu.borrow_stream(stream as *mut _) }.map_err(error::gpu)?;
         let at = |address, bytes| on_gpu(Range { address, bytes });
         let format = (&self.codec, Target::X4Over3, self.inputs / 64);

@@ -22,8 +22,8 @@ pub(crate) fn norm_relu_supports(channels: u64) -> bool {
     NormRelu::takes(channels)
 }
 
-/// Writes relu(batch_norm(x)) of channels-last bf16 values. `channels`: means and inverse deviations (fp32), weights and
-/// biases (bf16).
+/// Writes relu(batch_norm(x)) of channels-last bf16 values. `channels`: means and inverse
+/// deviations (fp32), weights and biases (bf16).
 #[pyfunction]
 pub(crate) fn norm_relu(device: Device, x: Range, y: Range, channels: [Range; 4]) -> PyResult<()> {
     let (gpu, stream) = gpu(device)?.ok_or_else(|| error::value("norm_relu runs on a GPU only"))?;

@@ -10,7 +10,8 @@ use crate::{
     error,
 };
 
-/// Codec with its parameters (`bf16:112`), target (`4/3x`), and entries per matrix row (0 if not a matrix).
+/// Codec with its parameters (`bf16:112`), target (`4/3x`), and entries per matrix row (0 if not a
+/// matrix).
 pub(crate) type Format = (String, String, u32);
 
 /// Offset of the count of overflowing sectors in the header.
@@ -20,14 +21,16 @@ pub(crate) fn parse((codec, target, row): &Format) -> PyResult<(Codec, Target, u
     Ok((codec.parse().map_err(error::value)?, target.parse().map_err(error::value)?, *row))
 }
 
-/// Returns the size of a buffer for `data_bytes` of data with room for `sectors` overflowing sectors.
+/// Returns the size of a buffer for `data_bytes` of data with room for `sectors` overflowing
+/// sectors.
 #[pyfunction]
 pub(crate) fn packed_bytes(format: Format, data_bytes: u64, sectors: u32) -> PyResult<u64> {
     let (codec, target, row) = parse(&format)?;
     Ok(FrozenBuffer::room(&codec, target, row, data_bytes, sectors))
 }
 
-/// Parses the first 128 bytes of a buffer in host memory: codec, target, entries per row, data bytes, overflowing sectors.
+/// Parses the first 128 bytes of a buffer in host memory: codec, target, entries per row, data
+/// bytes, overflowing sectors.
 #[pyfunction]
 pub(crate) fn parse_header(header: Range) -> PyResult<(String, &'static str, u32, u64, u32)> {
     let header = FrozenHeader::parse(bytes(header)).map_err(error::value)?;
@@ -36,10 +39,11 @@ pub(crate) fn parse_header(header: Range) -> PyResult<(String, &'static str, u32
 
 /// Packs whole entries into a buffer, in stream order.
 ///
-/// If more sectors overflow than there is room for, the buffer gets no magic number and its header holds the count. The
-/// CPU returns the count; a GPU writes it to the 32-bit word of pinned memory at `status`, unless that is 0. Overflow goes
-/// to the end of the buffer, or to `overflow` (pinned memory for a GPU). `counters`: 1024 zero bytes of device memory that
-/// save a kernel launch and are zero again afterwards.
+/// If more sectors overflow than there is room for, the buffer gets no magic number and its header
+/// holds the count. The CPU returns the count; a GPU writes it to the 32-bit word of pinned memory
+/// at `status`, unless that is 0. Overflow goes to the end of the buffer, or to `overflow` (pinned
+/// memory for a GPU). `counters`: 1024 zero bytes of device memory that save a kernel launch and
+/// are zero again afterwards.
 #[pyfunction]
 #[pyo3(signature = (device, format, from, to, status, overflow = None, counters = None))]
 #[allow(clippy::too_many_arguments)] // Python's arguments are flat
@@ -111,8 +115,8 @@ fn split<'a>(header: &FrozenHeader, frozen: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     (first, &rest[..header.sectors as usize * SECTOR_BYTES])
 }
 
-/// Unpacks all entries of a buffer, in stream order. The CPU checks header and streams; a GPU writes zeros for an entry
-/// that does not decode. `overflow` is that of `pack`.
+/// Unpacks all entries of a buffer, in stream order. The CPU checks header and streams; a GPU
+/// writes zeros for an entry that does not decode. `overflow` is that of `pack`.
 #[pyfunction]
 #[pyo3(signature = (device, format, from, to, overflow = None))]
 pub(crate) fn unpack(

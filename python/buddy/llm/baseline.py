@@ -1,6 +1,7 @@
 """The baseline of the benchmarks: the same decode step by PyTorch on plain memory.
 
-Matrices are merged as ours, a step is one CUDA graph, and attention reads exactly the tokens present.
+Matrices are merged as ours, a step is one CUDA graph, and attention reads exactly the tokens
+present.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ SMALL = 1 / 2048
 
 
 def pinned(size: int) -> torch.Tensor:
-    """Returns pinned host memory aligned to an entry, of exactly this size: PyTorch's allocator rounds up to a power of two."""
+    """Returns pinned host memory aligned to an entry, of exactly this size: PyTorch's allocator
+    rounds up to a power of two."""
     memory = torch.empty(size + ENTRY, dtype=torch.uint8)
     memory = memory[-memory.data_ptr() % ENTRY :][:size]
     error = torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), size, 0)
@@ -27,8 +28,9 @@ def pinned(size: int) -> torch.Tensor:
 class PagedCache:
     """Keys and values of all layers for ``sequences`` sequences of up to ``capacity`` tokens.
 
-    Device memory holds three quarters of the plain bytes. Overflow is in pinned host memory, or in device memory if it takes at most
-    the share ``small`` of the GPU: one read over the link takes as long as a short context.
+    Device memory holds three quarters of the plain bytes. Overflow is in pinned host memory, or in
+    device memory if it takes at most the share ``small`` of the GPU: one read over the link takes
+    as long as a short context.
     """
 
     def __init__(self, layers: int, kv_heads: int, head: int, sequences: int, capacity: int, device: torch.device | str = "cuda",
@@ -76,7 +78,8 @@ class PagedCache:
         return self.slot_table[:, first : first + count].reshape(-1)
 
     def append(self, layer: int, keys: torch.Tensor, values: torch.Tensor, first: int) -> None:
-        """Appends tokens (sequences, tokens, heads, head dimension) to a layer at position ``first``. Position 0 trains its windows."""
+        """Appends tokens (sequences, tokens, heads, head dimension) to a layer at position
+        ``first``. Position 0 trains its windows."""
         keys, values = keys.contiguous(), values.contiguous()
         tokens, row = keys.shape[0] * keys.shape[1], self.kv_heads * self.head
         slots = self.slots(first, keys.shape[1])
@@ -86,20 +89,23 @@ class PagedCache:
         _native.kv_append(self.where, self.native, rows, span(slots))
 
     def append_attend(self, layer: int, rows: torch.Tensor, rope: torch.Tensor, out: torch.Tensor, scale: float) -> None:
-        """Applies RoPE to the last token of each sequence, appends it and computes its attention. ``rows`` is the output of the QKV
-        layer. The preceding kernel must not write lengths or older tokens."""
+        """Applies RoPE to the last token of each sequence, appends it and computes its attention.
+        ``rows`` is the output of the QKV layer. The preceding kernel must not write lengths or
+        older tokens."""
         group = out.shape[-1] // (self.kv_heads * self.head)
         spans = [span(one) for one in [rows, rope, out, self.table, self.lengths, self.scratch]]
         _native.kv_append_attend(self.where, self.native, (layer, self.sequences, group, scale), spans)
 
     def attend(self, layer: int, queries: torch.Tensor, out: torch.Tensor, scale: float, tokens: int = 1) -> None:
-        """Computes attention of the last ``tokens`` tokens of each sequence; queries and out are (sequences, tokens, heads * head dimension)."""
+        """Computes attention of the last ``tokens`` tokens of each sequence; queries and out are
+        (sequences, tokens, heads * head dimension)."""
         group = queries.shape[-1] // (self.kv_heads * self.head)
         spans = [span(one) for one in [queries, out, self.table, self.lengths, self.scratch]]
         _native.kv_attend(self.where, self.native, (layer, self.sequences, tokens, group, scale), spans)
 
     def read(self, layer: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Unpacks the first ``count`` tokens of every sequence: (sequences, tokens, heads, head dimension)."""
+        """Unpacks the first ``count`` tokens of every sequence: (sequences, tokens, heads, head
+        dimension)."""
         size = (self.sequences, count, self.kv_heads, self.head)
         keys, values = (torch.empty(size, dtype=torch.bfloat16, device=self.device) for _ in range(2))
         for i in range(self.sequences):

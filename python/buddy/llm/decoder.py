@@ -1,6 +1,8 @@
-"""A decode loop with compressed weights and KV cache: one CUDA graph, captured once and replayed for every token.
+"""A decode loop with compressed weights and KV cache: one CUDA graph, captured once and replayed
+for every token.
 
-Seven launches per layer. Each overlaps the end of the previous one, and linear layers prefetch their weights.
+Seven launches per layer. Each overlaps the end of the previous one, and linear layers prefetch
+their weights.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from .shapes import Shape
 MATRICES = ("qkv", "o", "gate_up", "down")
 
 
-# Gate rows and up rows alternate in groups of this size, so that the linear kernel's epilogue can apply SwiGLU.
+# Gate rows and up rows alternate in groups of this size, so that the linear kernel's epilogue can
+# apply SwiGLU.
 GROUP = 8
 
 
@@ -77,7 +80,8 @@ class Decoder:
         _native.decode_norm(self.where, spans, self.shape.epsilon)
 
     def step(self) -> None:
-        """Enqueues one step: reads the tokens in ``entries``, selects the next ones and increments the lengths."""
+        """Enqueues one step: reads the tokens in ``entries``, selects the next ones and increments
+        the lengths."""
         self.where, shape, cache = device_and_stream(self.x), self.shape, self.cache
         format = (self.embedding.codec, self.embedding.target, self.embedding.row)
         _native.gather(self.where, format, (span(self.embedding.data), self.embedding.plain_bytes), span(self.entries),
@@ -98,13 +102,15 @@ class Decoder:
         _native.decode_argmax(self.where, spans)
 
     def ask(self, tokens: torch.Tensor) -> None:
-        """Sets the input tokens of the next step, one per sequence, and appends them to the sequences."""
+        """Sets the input tokens of the next step, one per sequence, and appends them to the
+        sequences."""
         row = self.shape.hidden // 64
         self.entries.copy_(tokens.view(-1, 1) * row + torch.arange(row, device=tokens.device))
         self.cache.lengths += 1
 
     def capture(self) -> None:
-        """Captures a step in a CUDA graph, compiling kernels as needed. The state does not change."""
+        """Captures a step in a CUDA graph, compiling kernels as needed. The state does not
+        change."""
         before = [one.clone() for one in [self.cache.lengths, self.entries, self.history]]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())

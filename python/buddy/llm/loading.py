@@ -41,7 +41,8 @@ def to_gpu(path: pathlib.Path) -> tuple[dict[str, torch.Tensor], float]:
 
 
 def measure(count: int) -> dict:
-    """Loads a file of ``count`` matrices of 33.6 MB from the page cache, plain and packed; the fastest of three."""
+    """Loads a file of ``count`` matrices of 33.6 MB from the page cache, plain and packed; the
+    fastest of three."""
     with tempfile.TemporaryDirectory() as folder:
         files = {name: pathlib.Path(folder, f"{name}.safetensors") for name in ["plain", "packed"]}
         write_model(files["plain"], count)

@@ -1,4 +1,5 @@
-"""Charts of a record of ``python -m buddy.bench decode`` as SVG: tokens per second, memory and speedup."""
+"""Charts of a record of ``python -m buddy.bench decode`` as SVG: tokens per second, memory and
+speedup."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ class Shape:
 
     @property
     def weight_bytes(self) -> int:
-        """Plain bytes of the weights that a decode step reads: layers and head, not the embedding."""
+        """Plain bytes of the weights that a decode step reads: layers and head, not the
+        embedding."""
         layer = sum(rows * columns for rows, columns in self.matrices.values()) + 2 * self.hidden
         return 2 * (self.layers * layer + self.hidden * (self.vocabulary + 1))
 

@@ -4,8 +4,8 @@
     tensor = buddy.torch.unpack(p)     # bit for bit
     y = buddy.torch.linear(x, buddy.torch.pack_weight(w))
 
-The operators ``torch.ops.buddy.pack``, ``unpack``, ``linear`` and ``embedding`` take plain tensors, work in ``torch.compile`` and CUDA
-graphs, and use PyTorch's allocator and current stream.
+The operators ``torch.ops.buddy.pack``, ``unpack``, ``linear`` and ``embedding`` take plain tensors,
+work in ``torch.compile`` and CUDA graphs, and use PyTorch's allocator and current stream.
 """
 
 from . import ops as _ops

@@ -1,4 +1,5 @@
-"""``python -m buddy.torch SCRIPT`` runs a PyTorch script and reports its allocator blocks to ``buddy watch`` (``watching.py``)."""
+"""``python -m buddy.torch SCRIPT`` runs a PyTorch script and reports its allocator blocks to
+``buddy watch`` (``watching.py``)."""
 
 import os
 import runpy

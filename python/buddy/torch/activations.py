@@ -1,8 +1,10 @@
-"""Activations whose forward kernel packs what backward needs, and whose backward kernel reads it packed.
+"""Activations whose forward kernel packs what backward needs, and whose backward kernel reads it
+packed.
 
-Within ``compress_saved`` a ReLU saves its output packed, where a zero takes one bit. The output that the next layer saves is
-recomputed from that. Elsewhere, and where packing is impossible or does not pay, PyTorch's own kernels run. Results are bit-equal to
-PyTorch's; surveys (``Policy``) verify this on the data. The CPU does the same in separate steps.
+Within ``compress_saved`` a ReLU saves its output packed, where a zero takes one bit. The output
+that the next layer saves is recomputed from that. Elsewhere, and where packing is impossible or
+does not pay, PyTorch's own kernels run. Results are bit-equal to PyTorch's; surveys (``Policy``)
+verify this on the data. The CPU does the same in separate steps.
 """
 
 import dataclasses
@@ -25,7 +27,8 @@ SECTORS_FIELD = slice(48, 52)
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """An activation in PyTorch's operations: the output from the saved tensor, and the input's gradient from that and the output's."""
+    """An activation in PyTorch's operations: the output from the saved tensor, and the input's
+    gradient from that and the output's."""
 
     name: str
     forward: Callable[[torch.Tensor], torch.Tensor]
@@ -45,7 +48,8 @@ SQUARED_RELU = Kind("squared_relu", torch.square, lambda r, g: _relu_backward(r,
 
 
 def activate(kind, x, plain, in_place=False):
-    """Applies an activation: packed if autograd's innermost hooks are ``compress_saved``'s and packing pays, else ``plain(x)``."""
+    """Applies an activation: packed if autograd's innermost hooks are ``compress_saved``'s and
+    packing pays, else ``plain(x)``."""
     memory = memory_of(x)
     site = memory.plan_activation(kind, x) if memory is not None and can_pack(x) else None
     if site is None:
@@ -65,14 +69,16 @@ def memory_of(x):
 
 
 def can_pack(x):
-    """Returns whether x is dense bf16 that fills its storage with whole entries, in any order of dimensions."""
+    """Returns whether x is dense bf16 that fills its storage with whole entries, in any order of
+    dimensions."""
     return (type(x) is torch.Tensor and x.dtype == torch.bfloat16 and x.device.type in ("cpu", "cuda") and x.numel() > 0
             and x.untyped_storage().nbytes() == 2 * x.numel() and 2 * x.numel() % ENTRY == 0 and x.data_ptr() % 16 == 0
             and not x.is_inference() and torch._debug_has_internal_overlap(x) == 0)
 
 
 class PackedActivation(PackedStorage):
-    """The packed input of an activation. ``tensor`` is the plain form, until the packed one is known to have room."""
+    """The packed input of an activation. ``tensor`` is the plain form, until the packed one is
+    known to have room."""
 
     __slots__ = ("kind", "size_of", "stride_of")
 
@@ -82,8 +88,8 @@ class PackedActivation(PackedStorage):
         self.kind, self.size_of, self.stride_of = kind, x.size(), x.stride()
 
     def forward(self, take, status, pinned, y):
-        """Writes the output to y, which may be the input's own memory. On a GPU one kernel writes output and packed form. The other
-        arguments are those of ``PackedStorage.pack``."""
+        """Writes the output to y, which may be the input's own memory. On a GPU one kernel writes
+        output and packed form. The other arguments are those of ``PackedStorage.pack``."""
         if self.device.type == "cpu":
             self.pack(take, status, pinned)
             y.copy_(self.kind.forward(self.tensor))
@@ -97,7 +103,8 @@ class PackedActivation(PackedStorage):
             torch.autograd.graph.increment_version(y)
 
     def is_packed(self):
-        """Returns whether there is a packed form, and makes the current stream wait for it. Without one ``tensor`` is the plain form."""
+        """Returns whether there is a packed form, and makes the current stream wait for it. Without
+        one ``tensor`` is the plain form."""
         if self.is_plain() and self.packed is None:
             return False
         self.wait()
@@ -141,7 +148,8 @@ class PackedActivation(PackedStorage):
         return to
 
     def agrees(self, x, pinned):
-        """Returns whether outputs and gradients equal PyTorch's bit for bit on this input. Synchronises with the GPU."""
+        """Returns whether outputs and gradients equal PyTorch's bit for bit on this input.
+        Synchronises with the GPU."""
         y, kept = torch.empty_like(x), self.kind.saved(x)
         self.forward(lambda size, device: ArenaBlock(torch.empty(size, dtype=torch.uint8, device=device), 0, size), None, pinned, y)
         sectors = self.sectors if self.device.type == "cpu" else int(self.packed.tensor()[SECTORS_FIELD].view(torch.int32))

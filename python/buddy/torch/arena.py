@@ -1,7 +1,8 @@
 """An arena for the packed buffers of a training step.
 
-Separate allocations would fragment PyTorch's allocator, as each is half or three quarters of the plain memory that it replaces. The
-arena cuts slabs to the sizes of the previous step, so nothing is left over. A slab is freed with its last buffer.
+Separate allocations would fragment PyTorch's allocator, as each is half or three quarters of the
+plain memory that it replaces. The arena cuts slabs to the sizes of the previous step, so nothing is
+left over. A slab is freed with its last buffer.
 """
 
 import torch
@@ -24,7 +25,8 @@ class ArenaBlock:
         self.slab, self.offset, self.bytes, self.counters = slab, offset, size, counters
 
     def span(self):
-        # Not of `tensor()`, which would take the host as long as everything else that is done for a buffer.
+        # Not of `tensor()`, which would take the host as long as everything else that is done for a
+        # buffer.
         return _native.Span(self.slab, self.slab.data_ptr() + self.offset, self.bytes)
 
     def tensor(self):
@@ -35,7 +37,8 @@ class Arena:
     """The slabs of one device."""
 
     def __init__(self):
-        # Sizes taken in this step; slab, offset and size of the previous step's; bytes of its slabs.
+        # Sizes taken in this step; slab, offset and size of the previous step's; bytes of its
+        # slabs.
         self.sizes, self.plan, self.totals = [], [], []
         self.slab, self.index = None, None
         # Counters by stream and by whether a graph owns them; kernels leave them zero.

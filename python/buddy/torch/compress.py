@@ -22,7 +22,8 @@ def _is_packable(weight: torch.Tensor) -> bool:
 
 
 def packed_like(module: nn.Module, matrix: PackedMatrix | None = None, exact: bool = False) -> PackedLinear | PackedEmbedding:
-    """Returns the packed layer that replaces a module. Without a matrix its weight must be loaded later."""
+    """Returns the packed layer that replaces a module. Without a matrix its weight must be loaded
+    later."""
     if isinstance(module, nn.Embedding):
         return PackedEmbedding(module.num_embeddings, module.embedding_dim, module.padding_idx, matrix)
     return PackedLinear(module.in_features, module.out_features, module.bias, exact, matrix)
@@ -30,14 +31,17 @@ def packed_like(module: nn.Module, matrix: PackedMatrix | None = None, exact: bo
 
 def compress_(model: nn.Module, *, device: torch.device | str | None = None, exact: bool = False,
               only: Callable[[str, nn.Module], bool] | None = None) -> nn.Module:
-    """Packs the bf16 weights of a model's linear layers and embeddings in place, and returns the model.
+    """Packs the bf16 weights of a model's linear layers and embeddings in place, and returns the
+    model.
 
-    With ``device``, weights are moved there and packed one at a time, so the plain model never has to fit; everything else is moved
-    last. Tied weights stay tied, and stay plain if one of their layers cannot be packed. ``only(name, module)`` selects the modules to
-    pack. ``state_dict()`` returns the original bits. Packed weights do not train; adapters (PEFT) stay plain and train. Hooks are kept.
+    With ``device``, weights are moved there and packed one at a time, so the plain model never has
+    to fit; everything else is moved last. Tied weights stay tied, and stay plain if one of their
+    layers cannot be packed. ``only(name, module)`` selects the modules to pack. ``state_dict()``
+    returns the original bits. Packed weights do not train; adapters (PEFT) stay plain and train.
+    Hooks are kept.
 
-    By default, results on a GPU differ from PyTorch's in the order of summation (fp32, rounded once to bf16). ``exact`` unpacks the
-    weight for each call: bit-equal, and slower.
+    By default, results on a GPU differ from PyTorch's in the order of summation (fp32, rounded once
+    to bf16). ``exact`` unpacks the weight for each call: bit-equal, and slower.
     """
     tied: dict[int, list[tuple[str, nn.Module]]] = {}
     plain = set()
@@ -60,7 +64,8 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
 
 
 def decompress_(model: nn.Module) -> nn.Module:
-    """Replaces the packed layers of a model by plain ones in place, and returns the model. Tied weights stay tied."""
+    """Replaces the packed layers of a model by plain ones in place, and returns the model. Tied
+    weights stay tied."""
     weights: dict[int, nn.Parameter] = {}
     for name, module in list(model.named_modules(remove_duplicate=False)):
         if not isinstance(module, PackedLayer):
@@ -79,7 +84,8 @@ def decompress_(model: nn.Module) -> nn.Module:
 
 
 def _is_adapter(model: nn.Module, name: str) -> bool:
-    """Returns whether a module belongs to an adapter: to a layer that wraps another as its ``base_layer``."""
+    """Returns whether a module belongs to an adapter: to a layer that wraps another as its
+    ``base_layer``."""
     while name:
         name, _, last = name.rpartition(".")
         if last != "base_layer" and isinstance(getattr(model.get_submodule(name), "base_layer", None), nn.Module):

@@ -10,7 +10,8 @@ LIBRARY.define("embedding(Tensor ids, Tensor packed, str codec, SymInt rows, Sym
 
 
 def check_ids(ids, packed, rows):
-    """Raises what ``nn.Embedding`` raises: for other dtypes, and for ids out of range. On a GPU the range is a device-side assert.
+    """Raises what ``nn.Embedding`` raises: for other dtypes, and for ids out of range. On a GPU the
+    range is a device-side assert.
 
     PyTorch's own kernel does it, on a table that is one byte however many rows it has.
     """

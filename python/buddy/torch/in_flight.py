@@ -1,7 +1,7 @@
 """Packing that a GPU has not confirmed yet.
 
-The GPU writes the number of overflowing sectors to a word of pinned memory, which the host polls. The host blocks only if more
-plain memory is in flight than allowed.
+The GPU writes the number of overflowing sectors to a word of pinned memory, which the host polls.
+The host blocks only if more plain memory is in flight than allowed.
 """
 
 import ctypes
@@ -52,7 +52,8 @@ class InFlight:
         return status
 
     def add(self, status, size, device, done, *arguments):
-        """Registers ``size`` bytes of plain memory as in flight until ``done(sectors, *arguments)`` is called."""
+        """Registers ``size`` bytes of plain memory as in flight until ``done(sectors, *arguments)``
+        is called."""
         with self.lock:
             self.pending.append((status, size, device, done, arguments))
             self.bytes += size

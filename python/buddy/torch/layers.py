@@ -1,7 +1,7 @@
 """Layers whose bf16 weights stay packed: three quarters of the memory, bit for bit.
 
-``state_dict`` returns plain weights under their usual names. ``load_state_dict`` takes plain weights and the packed bytes that
-``buddy pack`` writes.
+``state_dict`` returns plain weights under their usual names. ``load_state_dict`` takes plain
+weights and the packed bytes that ``buddy pack`` writes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ class PackedMatrix(nn.Module):
         super().__init__()
         self.shape, self.codec, self._plan = tuple(shape), "bf16:112", None
         self.register_buffer("data", torch.empty(0, dtype=torch.uint8))
-        # Zeros on a GPU, left zero by every call: captured graphs of a compiled model need not clear them.
+        # Zeros on a GPU, left zero by every call: captured graphs of a compiled model need not
+        # clear them.
         self.register_buffer("counters", None, persistent=False)
 
     def pack(self, weight: torch.Tensor) -> None:
-        """Takes a plain matrix, or the bytes of a packed one. Raises ``ValueError`` if either does not fit."""
+        """Takes a plain matrix, or the bytes of a packed one. Raises ``ValueError`` if either does
+        not fit."""
         if weight.dtype == torch.uint8 and weight.dim() == 1:
             packed = PackedTensor.read(weight, self.shape, torch.bfloat16)
             found = packed.codec.partition(":")[0], packed.target, packed.row
@@ -82,7 +84,8 @@ class PackedMatrix(nn.Module):
 
 
 class UnpackedWeight(torch.Tensor):
-    """The weight of a packed layer as a plain tensor. In-place writes to it, or to a view of it, are packed into the layer.
+    """The weight of a packed layer as a plain tensor. In-place writes to it, or to a view of it,
+    are packed into the layer.
 
     Results that do not share its memory are ordinary tensors.
     """
@@ -126,7 +129,8 @@ class UnpackedWeight(torch.Tensor):
 
 
 def _writes(function, options) -> bool:
-    """Returns whether a call writes in place, by its name: inference tensors have no version counter."""
+    """Returns whether a call writes in place, by its name: inference tensors have no version
+    counter."""
     name = getattr(function, "__name__", "")
     return options.get("out") is not None or name == "__setitem__" or (name.startswith("__i") and name.endswith("__")) or (name.endswith("_") and not name.endswith("__"))
 
@@ -138,7 +142,8 @@ class PackedLayer(nn.Module):
 
     @property
     def weight(self) -> torch.Tensor:
-        """The weight, unpacked anew at every access. In-place writes and assignments are packed into the layer."""
+        """The weight, unpacked anew at every access. In-place writes and assignments are packed
+        into the layer."""
         plain = self.matrix.unpack()
         if torch.compiler.is_compiling() or type(plain) is not torch.Tensor:
             return plain
@@ -171,8 +176,9 @@ class PackedLayer(nn.Module):
 class PackedLinear(PackedLayer, nn.Linear):
     """``nn.Linear`` with a packed weight.
 
-    On a GPU the kernel reads the weight packed: it sums in another order than PyTorch, in fp32, and rounds once. ``exact`` unpacks
-    and multiplies with PyTorch's kernel: bit-equal to the plain layer, and slower.
+    On a GPU the kernel reads the weight packed: it sums in another order than PyTorch, in fp32, and
+    rounds once. ``exact`` unpacks and multiplies with PyTorch's kernel: bit-equal to the plain
+    layer, and slower.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: torch.Tensor | None = None, exact: bool = False,

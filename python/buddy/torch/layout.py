@@ -28,7 +28,8 @@ def padded_bytes(size):
 
 
 def packed_bytes(target, row, size, sectors):
-    """Returns the bytes of a buffer for ``size`` bytes of data with room for ``sectors`` overflowing sectors.
+    """Returns the bytes of a buffer for ``size`` bytes of data with room for ``sectors``
+    overflowing sectors.
 
     ``row`` is the number of entries in a matrix row, or 0.
     """
@@ -45,7 +46,8 @@ def codecs_for(dtype):
 
 
 def count_overflow(classes, target):
-    """Returns the entries that exceed a target and the sectors that overflow, from counts by size class."""
+    """Returns the entries that exceed a target and the sectors that overflow, from counts by size
+    class."""
     fits, entries, sectors = DEVICE_BYTES[target], 0, 0
     for size, count in zip(CLASS_BYTES, classes):
         if size > max(fits, 8):

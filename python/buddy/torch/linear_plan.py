@@ -1,7 +1,8 @@
 """Linear layers from packed weights with little host time.
 
-The host bounds an eager model: Python and the dispatcher take longer than a launch. A layer therefore resolves once what does not
-change between calls, and an ordinary call goes past the dispatcher.
+The host bounds an eager model: Python and the dispatcher take longer than a launch. A layer
+therefore resolves once what does not change between calls, and an ordinary call goes past the
+dispatcher.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class LinearPlan:
         size[-1] = self.outputs
         y, stream = x.new_empty(size), current_stream(device)
         _, scratch, scratch_bytes = self.scratch.get(stream, NO_SCRATCH)
-        # Bare addresses, for the sake of host time: x, bias and y are variables of this call, the weights the layer's buffer.
+        # Bare addresses, for the sake of host time: x, bias and y are variables of this call, the
+        # weights the layer's buffer.
         done = self.enqueue(stream, self.address, x.data_ptr(), x.numel(), bias_address, y.data_ptr(), scratch, scratch_bytes)
         return y if done else None

@@ -11,7 +11,8 @@ REFRESH_STEPS = 16
 # Key of our hooks in a module's hook dictionaries; PyTorch's keys are numbers.
 KEY = "buddy"
 
-# The memories that a thread has entered, innermost last. Hooks are shared by all threads and find theirs here.
+# The memories that a thread has entered, innermost last. Hooks are shared by all threads and find
+# theirs here.
 _entered = threading.local()
 # How many steps, in all threads, use a hook dictionary.
 _users: dict[int, int] = {}
@@ -53,7 +54,8 @@ def _after(module, inputs, output):
 
 
 class ModelTensors:
-    """The storages of a model's parameters and buffers, and its modules whose output is recomputed."""
+    """The storages of a model's parameters and buffers, and its modules whose output is
+    recomputed."""
 
     def __init__(self, model, types):
         self.model, self.types, self.storages = model, types, set()
@@ -61,7 +63,8 @@ class ModelTensors:
         self.cheap: list[weakref.ref[torch.nn.Module]] = []
 
     def refresh(self, step):
-        """Enumerates modules and parameters, but not at every step. A parameter that is missed is packed, which is only slower."""
+        """Enumerates modules and parameters, but not at every step. A parameter that is missed is
+        packed, which is only slower."""
         if step > 2 and step % REFRESH_STEPS:
             return
         model = self.model()
@@ -76,7 +79,8 @@ class ModelTensors:
         self.cheap = [weakref.ref(module) for module in modules if type(module) in self.types and module not in sharded]
 
     def install_hooks(self):
-        """Installs hooks for a step and returns their dictionaries. PyTorch's own function would cost a tenth of a step's host time."""
+        """Installs hooks for a step and returns their dictionaries. PyTorch's own function would
+        cost a tenth of a step's host time."""
         hooks = [(module._forward_pre_hooks, _record) for one in self.sharded if (module := one()) is not None]
         for one in self.cheap:
             if (module := one()) is not None and not {*module._forward_hooks, *module._forward_pre_hooks} - {KEY}:

@@ -1,4 +1,5 @@
-"""The part of ``SavedMemory`` that modules call: recomputation, and activations that pack their input themselves."""
+"""The part of ``SavedMemory`` that modules call: recomputation, and activations that pack their
+input themselves."""
 
 import weakref
 
@@ -36,8 +37,8 @@ class ModuleHooks:
         self._views = None
 
     def _before_cheap(self, module, inputs):
-        """Saves the inputs of a module, which its backward is about to save. If they stay plain, autograd saves them without our
-        hooks."""
+        """Saves the inputs of a module, which its backward is about to save. If they stay plain,
+        autograd saves them without our hooks."""
         self.resume()
         self._views = None
         if not inputs or not all(type(x) in PLAIN and x.requires_grad for x in inputs):
@@ -60,13 +61,15 @@ class ModuleHooks:
         self._views = None
 
     def record_producer(self, module, x, y, saved, function, others):
-        """Records that y is ``function(x, *others, relu)``, where ``relu`` tells whether an in-place ReLU followed."""
+        """Records that y is ``function(x, *others, relu)``, where ``relu`` tells whether an
+        in-place ReLU followed."""
         views = [SavedView(saved, x)] if saved is not None else None
         self._producers[y.untyped_storage()._cdata] = Producer(module, y, [x], views, function, others)
 
     def save_input(self, x):
-        """Returns the saved storage of x, and whether it stays plain: then autograd may save it without our hooks, which saves host
-        time. Not if other hooks lie below ours, which would then be called."""
+        """Returns the saved storage of x, and whether it stays plain: then autograd may save it
+        without our hooks, which saves host time. Not if other hooks lie below ours, which would
+        then be called."""
         if not self._alone or _modes():
             return None, False
         storage = x.untyped_storage()
@@ -104,7 +107,8 @@ class ModuleHooks:
         return True
 
     def agrees(self, module, x, native):
-        """Returns whether PyTorch's batch-norm kernels give the module's output bit for bit. Found once per module; synchronises."""
+        """Returns whether PyTorch's batch-norm kernels give the module's output bit for bit. Found
+        once per module; synchronises."""
         found = self._agrees.get(id(module))
         if found is None or found[0]() is not module:
             if is_capturing(x.device):
@@ -175,7 +179,8 @@ class ModuleHooks:
         return saved
 
     def update_version(self, y):
-        """Takes the version of an activation's output after autograd has wrapped it, which may have raised it."""
+        """Takes the version of an activation's output after autograd has wrapped it, which may have
+        raised it."""
         if (output := self._outputs.get(y.untyped_storage()._cdata)) is not None:
             output.version = y._version
             if output.of.tensor is not None:

@@ -1,4 +1,5 @@
-"""Activations and normalisations whose steps ``compress_saved`` sees: it saves one tensor where PyTorch saves two or three."""
+"""Activations and normalisations whose steps ``compress_saved`` sees: it saves one tensor where
+PyTorch saves two or three."""
 
 import functools
 
@@ -38,7 +39,8 @@ class ReLU(nn.ReLU):
 
 
 class _BatchNorm(nn.Module):
-    """Batch normalisation whose output ``compress_saved`` can recompute, with a following in-place ReLU."""
+    """Batch normalisation whose output ``compress_saved`` can recompute, with a following in-place
+    ReLU."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         memory = memory_of(x)
@@ -57,12 +59,14 @@ class _BatchNorm(nn.Module):
         return y
 
     def _native(self, x, mean=None, variance=None):
-        """Returns output, mean and inverse deviation by PyTorch's kernels, and updates the running statistics if given."""
+        """Returns output, mean and inverse deviation by PyTorch's kernels, and updates the running
+        statistics if given."""
         weights = self._parameters
         return torch.native_batch_norm(x, weights["weight"], weights["bias"], mean, variance, True, self.momentum, self.eps)
 
     def _recompute(self, x, mean, deviation, relu):
-        """Recomputes the output, with a ReLU if ``relu``. One kernel does both for channels-last memory."""
+        """Recomputes the output, with a ReLU if ``relu``. One kernel does both for channels-last
+        memory."""
         weight, bias = self._parameters["weight"], self._parameters["bias"]
         if (relu and x.is_cuda and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and x.data_ptr() % 16 == 0
                 and weight.dtype == bias.dtype == torch.bfloat16 and _supports(x.shape[1])):

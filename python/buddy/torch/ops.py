@@ -1,8 +1,10 @@
-"""The operators ``buddy::pack``, ``buddy::unpack`` and ``buddy::linear``, and the calls of native functions.
+"""The operators ``buddy::pack``, ``buddy::unpack`` and ``buddy::linear``, and the calls of native
+functions.
 
-The operators take plain tensors, strings and numbers. A packed tensor is one byte tensor, a frozen buffer
-(docs/reference/format.md); codec, target and row repeat its header, so nothing has to be read back from the GPU. The CPU runs the
-Rust codec, the GPU its kernels on PyTorch's memory and current stream. Both write the same bits.
+The operators take plain tensors, strings and numbers. A packed tensor is one byte tensor, a frozen
+buffer (docs/reference/format.md); codec, target and row repeat its header, so nothing has to be
+read back from the GPU. The CPU runs the Rust codec, the GPU its kernels on PyTorch's memory and
+current stream. Both write the same bits.
 """
 
 import contextlib
@@ -17,14 +19,16 @@ from .layout import ENTRY, packed_bytes, padded_bytes
 
 LIBRARY = torch.library.Library("buddy", "DEF")
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-# data: any tensor, packed as its contiguous bytes, zero-padded to whole entries. codec: `bpc`, or with parameters `bf16:112`.
-# target: `4/3x`. row: entries per row of a matrix for `linear`, else 0. sectors: room for overflow; if it is too small, the result
-# has no magic number (`PackedTensor.fits`).
+# data: any tensor, packed as its contiguous bytes, zero-padded to whole entries. codec: `bpc`, or
+# with parameters `bf16:112`. target: `4/3x`. row: entries per row of a matrix for `linear`, else 0.
+# sectors: room for overflow; if it is too small, the result has no magic number
+# (`PackedTensor.fits`).
 LIBRARY.define("pack(Tensor data, str codec, str target, SymInt row, SymInt sectors) -> Tensor", tags=TAGS)
 LIBRARY.define("unpack(Tensor packed, str codec, str target, SymInt row, SymInt[] size, ScalarType dtype) -> Tensor", tags=TAGS)
-# x: (..., inputs). packed: a bf16 matrix (outputs, inputs) at 4/3x. scratch: zeros, `linear_scratch_bytes` of them, shared by layers
-# that do not run concurrently; or the layer's own, smaller counters, shared by its captured graphs; or none. exact: unpack and
-# multiply with PyTorch's kernel.
+# x: (..., inputs). packed: a bf16 matrix (outputs, inputs) at 4/3x. scratch: zeros,
+# `linear_scratch_bytes` of them, shared by layers that do not run concurrently; or the layer's own,
+# smaller counters, shared by its captured graphs; or none. exact: unpack and multiply with
+# PyTorch's kernel.
 LIBRARY.define("linear(Tensor x, Tensor packed, Tensor? bias, Tensor? scratch, str codec, SymInt outputs, SymInt inputs, bool exact) "
                "-> Tensor", tags=TAGS)
 
@@ -36,7 +40,8 @@ def load_nvrtc():
 
 
 def device_and_stream(tensor):
-    """Returns a tensor's GPU index and current stream as native functions take them; (-1, 0) for the CPU."""
+    """Returns a tensor's GPU index and current stream as native functions take them; (-1, 0) for
+    the CPU."""
     if tensor.device.type == "cpu":
         return -1, 0
     if tensor.device.type != "cuda":
@@ -65,7 +70,8 @@ def stream_of(raw, device):
 
 
 def call_native(device, function, *arguments):
-    """Calls a native function with a device and its current stream as first argument, on that device."""
+    """Calls a native function with a device and its current stream as first argument, on that
+    device."""
     if device.type == "cpu":
         return function((-1, 0), *arguments)
     load_nvrtc()
@@ -77,7 +83,8 @@ def call_native(device, function, *arguments):
 
 
 def is_dense(tensor):
-    """Returns whether a tensor fills a range of memory without gaps or overlap, in any order of dimensions."""
+    """Returns whether a tensor fills a range of memory without gaps or overlap, in any order of
+    dimensions."""
     expected = 1
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size != 1):
         if stride != expected:
@@ -87,7 +94,8 @@ def is_dense(tensor):
 
 
 def span(tensor):
-    """Returns the memory of a dense tensor for a native call. The span holds the tensor, so a temporary is safe."""
+    """Returns the memory of a dense tensor for a native call. The span holds the tensor, so a
+    temporary is safe."""
     if not tensor.is_contiguous() and not is_dense(tensor):
         raise ValueError(f"a tensor of {tuple(tensor.shape)} with strides {tensor.stride()} is not dense: pass contiguous memory")
     return _native.Span(tensor, tensor.data_ptr(), tensor.numel() * tensor.element_size())
@@ -113,7 +121,8 @@ def check_packed(packed, target, row, size):
 
 
 def check_linear(x, packed, bias, scratch, outputs, inputs):
-    """Raises ``ValueError`` unless the arguments of ``linear`` fit together. Every implementation calls this first."""
+    """Raises ``ValueError`` unless the arguments of ``linear`` fit together. Every implementation
+    calls this first."""
     if not x.is_floating_point():
         raise ValueError(f"x must be floating point, not {x.dtype}")
     if x.dim() == 0 or x.shape[-1] != inputs:
@@ -165,10 +174,11 @@ def _linear_cpu(x, packed, bias, scratch, codec, outputs, inputs, exact):
     return _unpacked_linear(x, packed, bias, codec, outputs, inputs)
 
 
-# Scratch memory of layers that run one after another, by GPU and shape, then by stream: tensor, address, bytes. Each layer leaves
-# its counters zero.
+# Scratch memory of layers that run one after another, by GPU and shape, then by stream: tensor,
+# address, bytes. Each layer leaves its counters zero.
 _SCRATCH = {}
-# Largest scratch memory that is reused. More is needed for many tokens only, where clearing it costs little.
+# Largest scratch memory that is reused. More is needed for many tokens only, where clearing it
+# costs little.
 _MAX_REUSED = 8 << 20
 
 
@@ -202,7 +212,8 @@ def _linear_cuda(x, packed, bias, scratch, codec, outputs, inputs, exact, pool=N
         where = device_and_stream(x)
         need, counters, prefetch = _scratch_bytes(where, format, weight_bytes, rows.numel() // inputs), None, False
         if scratch is not None and scratch.numel() < need and torch.cuda.is_current_stream_capturing():
-            # A layer of a compiled model: nothing is cleared, and no kernel of the graph writes its weights.
+            # A layer of a compiled model: nothing is cleared, and no kernel of the graph writes its
+            # weights.
             scratch, counters, prefetch = torch.empty(need, dtype=torch.uint8, device=x.device), span(scratch), True
         elif scratch is None or scratch.numel() < need:
             scratch = _zeros(pool, where[1], need, x.device)
@@ -213,8 +224,8 @@ def _linear_cuda(x, packed, bias, scratch, codec, outputs, inputs, exact, pool=N
 
 
 def linear_eager(x, packed, bias, codec, outputs, inputs, exact):
-    """Runs ``linear`` on a GPU without the dispatcher, on reused scratch memory. A captured graph gets its own, as it may run
-    concurrently with anything."""
+    """Runs ``linear`` on a GPU without the dispatcher, on reused scratch memory. A captured graph
+    gets its own, as it may run concurrently with anything."""
     pool = None if torch.cuda.is_current_stream_capturing() else scratch_pool(x.device.index, outputs, inputs)
     return _linear_cuda(x, packed, bias, None, codec, outputs, inputs, exact, pool)
 

@@ -12,7 +12,8 @@ from .. import _native
 from .layout import DEVICE_BYTES, HEADER, codecs_for, count_overflow, packed_bytes, padded_bytes
 from .ops import device_and_stream, entries_per_row, flat_bytes, on_device, span
 
-# Default share of entries that may exceed the target that `pack` chooses; reading one costs another look-up.
+# Default share of entries that may exceed the target that `pack` chooses; reading one costs another
+# look-up.
 MAX_OVERFLOW = 0.1
 
 
@@ -20,7 +21,8 @@ MAX_OVERFLOW = 0.1
 class PackedTensor:
     """A tensor in fewer bytes, bit for bit.
 
-    ``data`` holds everything but shape and dtype: its first 128 bytes are a header (``PackedTensor.read``).
+    ``data`` holds everything but shape and dtype: its first 128 bytes are a header
+    (``PackedTensor.read``).
     """
 
     data: torch.Tensor
@@ -32,7 +34,8 @@ class PackedTensor:
 
     @classmethod
     def read(cls, data: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> PackedTensor:
-        """Returns a packed tensor from its bytes, as a file holds them. Synchronises with a GPU if they are there.
+        """Returns a packed tensor from its bytes, as a file holds them. Synchronises with a GPU if
+        they are there.
 
         Raises ``ValueError`` if header, shape, dtype and length do not agree.
         """
@@ -69,7 +72,8 @@ class PackedTensor:
         return dataclasses.replace(self, data=self.data.to(*args, **kwargs))
 
     def fits(self) -> bool:
-        """Returns whether the overflow had room; if not, the data is lost. Synchronises with the GPU."""
+        """Returns whether the overflow had room; if not, the data is lost. Synchronises with the
+        GPU."""
         head = self.data[:HEADER].cpu()
         return bytes(head[:8].tolist()) == b"BUDDYFZ\0"
 
@@ -90,7 +94,8 @@ def measure(flat: torch.Tensor, dtype: torch.dtype, codec: str | None = None) ->
 
 def choose(found: dict[str, list[int]], size: int, row: int = 0, target: str | None = None,
            most_overflow: float = MAX_OVERFLOW) -> tuple[int, str, str, int]:
-    """Returns bytes, codec, target and overflowing sectors of the smallest buffer within a share of overflowing entries."""
+    """Returns bytes, codec, target and overflowing sectors of the smallest buffer within a share of
+    overflowing entries."""
     choices = []
     for codec, classes in found.items():
         for one in [target] if target else DEVICE_BYTES:
@@ -104,9 +109,10 @@ def pack(tensor: torch.Tensor, *, codec: str | None = None, target: str | None =
          sectors: int | None = None, most_overflow: float = MAX_OVERFLOW) -> PackedTensor:
     """Packs a tensor, bit for bit.
 
-    Without ``codec`` and ``target``, surveys the data and takes those with the fewest bytes, with at most ``most_overflow`` of the
-    entries beyond their target. The survey synchronises with the GPU. With codec, target and ``sectors`` (room for overflowing
-    sectors of 32 bytes) the call never blocks and can be compiled and captured in a graph; ``fits()`` tells whether the room was
+    Without ``codec`` and ``target``, surveys the data and takes those with the fewest bytes, with
+    at most ``most_overflow`` of the entries beyond their target. The survey synchronises with the
+    GPU. With codec, target and ``sectors`` (room for overflowing sectors of 32 bytes) the call
+    never blocks and can be compiled and captured in a graph; ``fits()`` tells whether the room was
     enough. ``matrix`` lays out rows for ``linear``.
     """
     row = entries_per_row(tensor.shape[-1]) if matrix else 0
@@ -134,9 +140,10 @@ def linear(x: torch.Tensor, weight: PackedTensor, bias: torch.Tensor | None = No
            exact: bool = False) -> torch.Tensor:
     """Returns ``functional.linear`` of packed weights, made by ``pack_weight``.
 
-    On a GPU the kernel reads the weights packed. It sums in another order than PyTorch, in fp32, and rounds once to bf16; ``exact``
-    unpacks and multiplies with PyTorch's kernel. ``scratch`` (``linear_scratch_bytes`` zeros) saves clearing memory at every call;
-    layers that share it must not run concurrently. Gradients flow to ``x`` and ``bias``.
+    On a GPU the kernel reads the weights packed. It sums in another order than PyTorch, in fp32,
+    and rounds once to bf16; ``exact`` unpacks and multiplies with PyTorch's kernel. ``scratch``
+    (``linear_scratch_bytes`` zeros) saves clearing memory at every call; layers that share it must
+    not run concurrently. Gradients flow to ``x`` and ``bias``.
     """
     outputs, inputs = weight.shape
     if weight.row != entries_per_row(inputs) or weight.target != "4/3x" or weight.dtype != torch.bfloat16:
@@ -145,7 +152,8 @@ def linear(x: torch.Tensor, weight: PackedTensor, bias: torch.Tensor | None = No
 
 
 def linear_scratch_bytes(weight: PackedTensor, tokens: int) -> int:
-    """Returns the bytes of scratch memory, zero at first, for ``linear`` of up to ``tokens`` rows on the weights' GPU."""
+    """Returns the bytes of scratch memory, zero at first, for ``linear`` of up to ``tokens`` rows
+    on the weights' GPU."""
     format = (weight.codec, weight.target, weight.row)
     return _native.linear_scratch_bytes(device_and_stream(weight.data), format, weight.plain_bytes, tokens)
 

@@ -1,7 +1,8 @@
 """Pinned host memory for overflow.
 
-Each block has room for the worst case, so packing never fails, the host never waits, and a CUDA graph can hold the block. Few
-entries overflow, so the link carries little. A block belongs to one buffer at a time.
+Each block has room for the worst case, so packing never fails, the host never waits, and a CUDA
+graph can hold the block. Few entries overflow, so the link carries little. A block belongs to one
+buffer at a time.
 """
 
 import torch
@@ -14,7 +15,8 @@ CHUNK = 256 << 20
 
 
 class PinnedBlock:
-    """Pinned memory for the overflow of one buffer, the stream that used it last, and whether a CUDA graph owns it."""
+    """Pinned memory for the overflow of one buffer, the stream that used it last, and whether a
+    CUDA graph owns it."""
 
     __slots__ = ("memory", "address", "bytes", "stream", "in_graph")
 

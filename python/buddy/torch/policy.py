@@ -72,7 +72,8 @@ class Sites:
         self._dense = self._taken = 0
 
     def in_share(self, site, size, share):
-        """Returns whether a storage belongs to the share of those below 2x that is packed, spread over the step."""
+        """Returns whether a storage belongs to the share of those below 2x that is packed, spread
+        over the step."""
         if share == 1 or DEVICE_BYTES[site.format[1]] <= DEVICE_BYTES["2x"]:
             return True
         self._dense += size
@@ -100,9 +101,10 @@ class Sites:
 class Policy:
     """What is worth packing.
 
-    Targets of at least ``least`` with at most ``most_overflow`` of the entries beyond them, where at least ``least_saved`` of the bytes
-    is saved. Overflow goes to the host, with room for the worst case, or to the device, with room that may not suffice. Of storages
-    that do not reach 2x, ``share`` is packed.
+    Targets of at least ``least`` with at most ``most_overflow`` of the entries beyond them, where
+    at least ``least_saved`` of the bytes is saved. Overflow goes to the host, with room for the
+    worst case, or to the device, with room that may not suffice. Of storages that do not reach 2x,
+    ``share`` is packed.
     """
 
     least: str = "2x"
@@ -122,7 +124,8 @@ class Policy:
             raise ValueError(f"least is one of {', '.join(list(DEVICE_BYTES)[1:])}, not {self.least!r}")
 
     def survey(self, site, step, flat, dtype, least=None, codec=None):
-        """Decides how a site is packed. Synchronises with the GPU. ``least`` and ``codec`` override the policy."""
+        """Decides how a site is packed. Synchronises with the GPU. ``least`` and ``codec`` override
+        the policy."""
         site.surveyed(step)
         site.held_count = 0
         least = least or self.least

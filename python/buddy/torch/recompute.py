@@ -1,9 +1,11 @@
-"""Recomputation of cheap outputs: an activation or normalisation whose input is saved anyway is not saved itself.
+"""Recomputation of cheap outputs: an activation or normalisation whose input is saved anyway is not
+saved itself.
 
-A module hook records which module produced a tensor. When autograd saves that tensor for the next operation, the input has already
-been saved by the module's own backward, and the output is recomputed from it; that costs less than packing. Our batch normalisation
-records mean and deviation too, and a following in-place ReLU is part of the recomputation. Surveys (``Policy``) compare the bits; where they
-differ, the tensor is packed instead.
+A module hook records which module produced a tensor. When autograd saves that tensor for the next
+operation, the input has already been saved by the module's own backward, and the output is
+recomputed from it; that costs less than packing. Our batch normalisation records mean and deviation
+too, and a following in-place ReLU is part of the recomputation. Surveys (``Policy``) compare the
+bits; where they differ, the tensor is packed instead.
 """
 
 import torch
@@ -20,7 +22,8 @@ CHEAP = (nn.GELU, nn.SiLU, nn.LayerNorm, nn.RMSNorm, Square, Multiply)
 class Producer:
     """The module call that produced a tensor: its function, its inputs and other arguments.
 
-    Holds weak references to the inputs, unless their views are given: a live reference keeps an identity from being reused.
+    Holds weak references to the inputs, unless their views are given: a live reference keeps an
+    identity from being reused.
     """
 
     __slots__ = ("module", "function", "others", "relu", "output", "version", "inputs", "views")
@@ -50,7 +53,8 @@ class Producer:
 
 
 def is_repeatable(module, inputs, output):
-    """Returns whether a call can be repeated: plain tensors in, a new contiguous tensor out, and no hooks but ours."""
+    """Returns whether a call can be repeated: plain tensors in, a new contiguous tensor out, and no
+    hooks but ours."""
     if not inputs:
         return False  # passed by keyword
     for one in (*inputs, output):

@@ -21,8 +21,8 @@ from .saved_tensors import PackedStorage, SavedStorage, SavedView, version_error
 
 # Most bytes of plain memory that may be in flight.
 MAX_IN_FLIGHT = 1 << 30
-# A storage that is restored again before this multiple of its bytes has been restored is held in between; the output of attention is,
-# with queries, keys and values between its uses.
+# A storage that is restored again before this multiple of its bytes has been restored is held in
+# between; the output of attention is, with queries, keys and values between its uses.
 SOON = 4
 # The memories of a model by options and thread; they live as long as the model and the thread.
 _MODELS: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, weakref.WeakKeyDictionary[threading.Thread, SavedMemory]]] = (
@@ -34,7 +34,8 @@ _modes = torch._C._len_torch_dispatch_stack
 def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: int = 1 << 20, most_overflow: float = 0.1,
                    least_saved: float = 0.1, recompute: tuple[type, ...] = CHEAP, learn: bool = True,
                    in_flight_bytes: int | None = None, overflow: str = "host", share: float = 1.0) -> SavedMemory:
-    """Packs the tensors that autograd saves for the backward pass. Gradients do not change by one bit.
+    """Packs the tensors that autograd saves for the backward pass. Gradients do not change by one
+    bit.
 
     Put it around the forward pass; the backward pass may be inside or after it::
 
@@ -43,25 +44,30 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
         loss.backward()
         print(mem.report())
 
-    By default only tensors that reach 2x are packed (after a ReLU, masks, sparse ones), found by a survey in the first steps.
-    ``least="4/3x"`` packs dense bf16 too, or the share ``share`` of it; its time grows with its bytes. At most ``most_overflow`` of a
-    tensor's entries may exceed its target, and at least ``least_saved`` of its bytes must be saved. Parameters, buffers, tensor subclasses
-    and tensors below ``least_bytes`` are not packed.
+    By default only tensors that reach 2x are packed (after a ReLU, masks, sparse ones), found by a
+    survey in the first steps. ``least="4/3x"`` packs dense bf16 too, or the share ``share`` of it;
+    its time grows with its bytes. At most ``most_overflow`` of a tensor's entries may exceed its
+    target, and at least ``least_saved`` of its bytes must be saved. Parameters, buffers, tensor
+    subclasses and tensors below ``least_bytes`` are not packed.
 
-    The output of a module of the types ``recompute`` is recomputed from its input instead of being packed. Unless ``learn`` is off, later
-    steps leave alone what is restored at once or held elsewhere too. The same model and options return the same object, so the call
-    can stand in the training loop.
+    The output of a module of the types ``recompute`` is recomputed from its input instead of being
+    packed. Unless ``learn`` is off, later steps leave alone what is restored at once or held
+    elsewhere too. The same model and options return the same object, so the call can stand in the
+    training loop.
 
-    Overflow goes to pinned host memory with room for the worst case: a quarter of what is packed at 4/3x, half at 2x. So the host never
-    waits, and a step can be captured in a CUDA graph after a few eager steps that save the same tensors. With ``overflow="device"``, or
-    if no more memory can be pinned, overflow stays on the device: plain memory is then released once the GPU confirms that the
-    overflow had room. At most ``in_flight_bytes`` wait for that; the default is a tenth of what is saved, at most 1 GB.
+    Overflow goes to pinned host memory with room for the worst case: a quarter of what is packed at
+    4/3x, half at 2x. So the host never waits, and a step can be captured in a CUDA graph after a
+    few eager steps that save the same tensors. With ``overflow="device"``, or if no more memory can
+    be pinned, overflow stays on the device: plain memory is then released once the GPU confirms
+    that the overflow had room. At most ``in_flight_bytes`` wait for that; the default is a tenth of
+    what is saved, at most 1 GB.
 
-    Threads: each thread that trains the model gets its own object and state. The forward and the backward pass of a step belong to one
-    thread. Entering one object in two threads raises ``RuntimeError``.
+    Threads: each thread that trains the model gets its own object and state. The forward and the
+    backward pass of a step belong to one thread. Entering one object in two threads raises
+    ``RuntimeError``.
 
-    Do not use this where memory is modified without raising its version counter (``.data``, foreign kernels) between two operations that
-    save it.
+    Do not use this where memory is modified without raising its version counter (``.data``, foreign
+    kernels) between two operations that save it.
     """
     options = (least, least_bytes, most_overflow, least_saved, learn, overflow, share, tuple(recompute), in_flight_bytes)
     with _models_lock:
@@ -73,14 +79,16 @@ def compress_saved(model: torch.nn.Module, *, least: str = "2x", least_bytes: in
 
 
 class SavedMemory(module_hooks.ModuleHooks):
-    """The state of ``compress_saved`` for a model and a thread: how each saved tensor is packed, and the report of the last step."""
+    """The state of ``compress_saved`` for a model and a thread: how each saved tensor is packed,
+    and the report of the last step."""
 
     def __init__(self, model: weakref.ref[torch.nn.Module], policy: Policy, recompute: tuple[type, ...],
                  in_flight_bytes: int | None):
         super().__init__()
         self.policy, self.in_flight_bytes, self.step = policy, in_flight_bytes, 0
         self._model_tensors, self._sites = ModelTensors(model, recompute), Sites()
-        # By storage identity; a SavedStorage holds a weak reference that keeps the identity from being reused.
+        # By storage identity; a SavedStorage holds a weak reference that keeps the identity from
+        # being reused.
         self._known: dict[int, weakref.ref[SavedStorage]] = {}
         self._in_flight, self._saved_bytes = in_flight.InFlight(), 0
         self._arenas: dict[torch.device, Arena] = defaultdict(Arena)
@@ -90,7 +98,8 @@ class SavedMemory(module_hooks.ModuleHooks):
         self._alone = self._capturing = False
 
     def report(self) -> SavedReport:
-        """Returns the report of the last step: bytes, ratio, overflow, and what was not packed and why. Waits for the GPU."""
+        """Returns the report of the last step: bytes, ratio, overflow, and what was not packed and
+        why. Waits for the GPU."""
         self._in_flight.settle(in_flight.WAIT_ALL)
         return self._report
 
@@ -129,7 +138,8 @@ class SavedMemory(module_hooks.ModuleHooks):
                 arena.end()
 
     def _limit_flight(self):
-        """Sets how many bytes may be in flight in this step: plain memory on its way out adds to the peak."""
+        """Sets how many bytes may be in flight in this step: plain memory on its way out adds to
+        the peak."""
         saved, self._saved_before = self._saved_bytes - self._saved_before, self._saved_bytes
         limit = min(saved // 10, MAX_IN_FLIGHT) if saved else MAX_IN_FLIGHT
         self._flight_limit = limit if self.in_flight_bytes is None else self.in_flight_bytes
@@ -244,7 +254,8 @@ class SavedMemory(module_hooks.ModuleHooks):
             self._in_flight.add(status, 0, saved.device, self._count_overflow, saved.site, self._report)
 
     def _pinned_block(self, site, size):
-        """Returns pinned memory for the worst-case overflow, or None if overflow stays on the device. A graph's block is never reused."""
+        """Returns pinned memory for the worst-case overflow, or None if overflow stays on the
+        device. A graph's block is never reused."""
         if not site.pinned_bytes:
             return None
         try:
@@ -282,7 +293,8 @@ class SavedMemory(module_hooks.ModuleHooks):
             site.next_survey = 0
 
     def _unpack(self, saved):
-        """Unpack hook: returns the tensor. The first of a backward pass releases all plain memory that it can."""
+        """Unpack hook: returns the tensor. The first of a backward pass releases all plain memory
+        that it can."""
         if self._in_flight.pending:
             self._in_flight.settle(0)
         if self._outputs or self._producers:
@@ -301,8 +313,8 @@ class SavedMemory(module_hooks.ModuleHooks):
         return saved.unpack()
 
     def _learn(self, saved):
-        """Learns for the next step: a storage that is restored at once or held elsewhere is not worth packing; one that is restored
-        twice with little in between is unpacked once."""
+        """Learns for the next step: a storage that is restored at once or held elsewhere is not
+        worth packing; one that is restored twice with little in between is unpacked once."""
         site = saved.site
         if saved.restored_at is not None and self._restored_bytes - saved.restored_at < SOON * saved.size:
             site.reused_soon = True

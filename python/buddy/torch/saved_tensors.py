@@ -1,7 +1,8 @@
 """Storages that autograd saves: packed once for all their views, and unpacked on demand.
 
-The unit is a whole storage. A saved tensor is a view: dtype, size, strides and offset. Plain memory is released only when the
-overflow is known to have room; until then, and if it has none, the plain memory is used. So the host never waits and no data is lost.
+The unit is a whole storage. A saved tensor is a view: dtype, size, strides and offset. Plain memory
+is released only when the overflow is known to have room; until then, and if it has none, the plain
+memory is used. So the host never waits and no data is lost.
 """
 
 import torch
@@ -18,7 +19,8 @@ def view_of(storage, dtype, size, stride, offset):
 
 
 class SavedStorage:
-    """A storage as autograd saved it. Users that hold it at the same time share one restored copy."""
+    """A storage as autograd saved it. Users that hold it at the same time share one restored
+    copy."""
 
     __slots__ = ("storage", "address", "size", "version", "uses", "restored", "held", "__weakref__")
     # The tensor that was saved first, while it is plain.
@@ -56,7 +58,8 @@ class SavedStorage:
 
 
 class PackedStorage(SavedStorage):
-    """A storage that is packed, or stays plain. ``tensor`` is the first saved tensor, detached, while it is plain."""
+    """A storage that is packed, or stays plain. ``tensor`` is the first saved tensor, detached,
+    while it is plain."""
 
     __slots__ = ("tensor", "device", "packed", "format", "sectors", "site", "stream", "status", "pinned", "saved_at", "restored_at")
 
@@ -66,8 +69,9 @@ class PackedStorage(SavedStorage):
         self.stream = self.status = self.pinned = self.saved_at = self.restored_at = None
 
     def begin(self, take, status, pinned):
-        """Allocates the packed form with ``take(size, device)``. A GPU writes the overflowing sectors to ``status``; overflow goes to
-        the block ``pinned``, or to the end of the packed form."""
+        """Allocates the packed form with ``take(size, device)``. A GPU writes the overflowing
+        sectors to ``status``; overflow goes to the block ``pinned``, or to the end of the packed
+        form."""
         site = self.site
         self.storage, self.format, self.status, self.pinned = StorageWeakRef(self.tensor.untyped_storage()), site.format, status, pinned
         self.packed, self.stream = take(site.packed_bytes, self.device), raw_stream(self.device)
@@ -91,7 +95,8 @@ class PackedStorage(SavedStorage):
                                    self.packed.counters) or 0
 
     def settle(self, sectors):
-        """Releases the plain memory, or the packed memory if ``sectors`` of overflow exceed its room. Returns whether they fit."""
+        """Releases the plain memory, or the packed memory if ``sectors`` of overflow exceed its
+        room. Returns whether they fit."""
         self.sectors, self.status = sectors, None
         if self.pinned is None and sectors > self.site.sectors:
             self.packed = None
@@ -113,7 +118,8 @@ class PackedStorage(SavedStorage):
             self.site.free_blocks.append(self.pinned)
 
     def is_plain(self):
-        """Returns whether the plain tensor is usable. Raises if it was modified in place and there is no packed form."""
+        """Returns whether the plain tensor is usable. Raises if it was modified in place and there
+        is no packed form."""
         if self.tensor is None:
             return False
         if self.tensor._version != self.version:
@@ -151,7 +157,8 @@ class PackedStorage(SavedStorage):
             self.packed.slab.record_stream(current)
 
     def done(self):
-        """After a read on the current stream: the next writer of the pinned block must wait for it."""
+        """After a read on the current stream: the next writer of the pinned block must wait for
+        it."""
         if self.pinned is not None and self.stream != raw_stream(self.device):
             stream_of(self.stream, self.device).wait_stream(torch.cuda.current_stream(self.device))
 
@@ -182,7 +189,8 @@ class SavedView:
         return view
 
     def empty(self, device, size):
-        """Returns an empty tensor with this layout if it takes exactly ``size`` bytes, whole entries; else None."""
+        """Returns an empty tensor with this layout if it takes exactly ``size`` bytes, whole
+        entries; else None."""
         if self.offset or size % ENTRY or self.size.numel() * self.dtype.itemsize != size:
             return None
         tensor = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=device)

@@ -90,10 +90,12 @@ class Look:
 
 
 def look(*things: Any, most_overflow: float = MAX_OVERFLOW, least_bytes: int = 4096) -> Look:
-    """Surveys tensors, or the tensors of models, optimizers and mappings, in place: nothing is copied off a GPU.
+    """Surveys tensors, or the tensors of models, optimizers and mappings, in place: nothing is
+    copied off a GPU.
 
-    Returns for each the codec and target that ``pack`` would choose, the bytes saved, and the share of entries that overflow.
-    Synchronises once with each GPU. Tensors below ``least_bytes`` are omitted.
+    Returns for each the codec and target that ``pack`` would choose, the bytes saved, and the share
+    of entries that overflow. Synchronises once with each GPU. Tensors below ``least_bytes`` are
+    omitted.
     """
     rows = [(name, tensor.detach()) for thing in things for name, tensor in _named(thing)
             if tensor.numel() * tensor.element_size() >= least_bytes]

@@ -30,12 +30,13 @@ def swapped(module: nn.Module) -> nn.Module | None:
 def swap_(model: nn.Module, *, only: Callable[[str, nn.Module], bool] | None = None) -> nn.Module:
     """Replaces the activations and batch normalisations of a model in place, and returns the model.
 
-    ``nn.ReLU`` and Transformers' squared ReLU become modules that give the same bits. Within ``compress_saved`` their forward kernel
-    packs what backward needs, and the backward kernel reads it packed (bf16, on a GPU). The output of ``nn.BatchNorm1d``, ``2d`` and
-    ``3d``, with a following in-place ReLU, is recomputed. GELU, SiLU and other normalisations need no swap.
+    ``nn.ReLU`` and Transformers' squared ReLU become modules that give the same bits. Within
+    ``compress_saved`` their forward kernel packs what backward needs, and the backward kernel reads
+    it packed (bf16, on a GPU). The output of ``nn.BatchNorm1d``, ``2d`` and ``3d``, with a
+    following in-place ReLU, is recomputed. GELU, SiLU and other normalisations need no swap.
 
-    ``only(name, module)`` selects the modules to swap. Functions that a model calls itself (``functional.relu``) are not swapped.
-    Double backward does not go through a packed activation.
+    ``only(name, module)`` selects the modules to swap. Functions that a model calls itself
+    (``functional.relu``) are not swapped. Double backward does not go through a packed activation.
     """
     made: dict[int, nn.Module | None] = {}
     for name, module in list(model.named_modules(remove_duplicate=False)):

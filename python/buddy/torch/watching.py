@@ -1,9 +1,10 @@
-"""Reports the blocks of PyTorch's allocator to ``buddy watch``, which otherwise sees segments that hold many tensors.
+"""Reports the blocks of PyTorch's allocator to ``buddy watch``, which otherwise sees segments that
+hold many tensors.
 
     buddy watch --out train.json -- python -m buddy.torch train.py --epochs 1
 
-runs a script unchanged; a program can call ``buddy.torch.watch_blocks()`` instead. A block is named after the line of Python that
-allocated it.
+runs a script unchanged; a program can call ``buddy.torch.watch_blocks()`` instead. A block is named
+after the line of Python that allocated it.
 """
 
 import atexit
@@ -18,7 +19,8 @@ _Tell = ctypes.CFUNCTYPE(None)
 
 
 def watch_blocks() -> bool:
-    """Makes ``buddy watch`` split the allocator's segments at its blocks, from the next snapshot on.
+    """Makes ``buddy watch`` split the allocator's segments at its blocks, from the next snapshot
+    on.
 
     Returns whether a watcher is present; without one this does nothing.
     """
@@ -46,7 +48,8 @@ def watch_blocks() -> bool:
 
 
 def blocks(segments):
-    """Yields address, bytes and name of every block of a memory snapshot; a free block has no name."""
+    """Yields address, bytes and name of every block of a memory snapshot; a free block has no
+    name."""
     for segment in segments:
         address = segment["address"]
         for block in segment["blocks"]:
@@ -55,7 +58,8 @@ def blocks(segments):
 
 
 def name_of(block) -> str:
-    """Returns the innermost line outside PyTorch and this package, or ``pytorch`` (backward pass)."""
+    """Returns the innermost line outside PyTorch and this package, or ``pytorch`` (backward
+    pass)."""
     for frame in block.get("frames") or ():
         file = frame["filename"]
         if not file.startswith((_TORCH, _OWN, "<frozen")) and frame["line"]:

@@ -14,8 +14,8 @@ SOURCE = pathlib.Path(__file__).with_name("driver.c")
 
 
 def load(folder: pathlib.Path) -> ctypes.CDLL:
-    """Builds the stub driver and compiler and loads them; the process must not have loaded others. CPU tensors then count as GPU
-    tensors, with device index -1 and stream 5."""
+    """Builds the stub driver and compiler and loads them; the process must not have loaded others.
+    CPU tensors then count as GPU tensors, with device index -1 and stream 5."""
     for name in ["libcuda.so", "libnvrtc.so"]:
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", folder / name, SOURCE], check=True)
         library = ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)

@@ -1,4 +1,5 @@
-"""When a packed layer bypasses the dispatcher, and its launch arguments. Run by test_linear_plan.py in a process of its own."""
+"""When a packed layer bypasses the dispatcher, and its launch arguments. Run by test_linear_plan.py
+in a process of its own."""
 
 import ctypes
 import struct
@@ -37,7 +38,8 @@ def launches(driver):
 
 
 def viewed(driver):
-    """Returns the view of the last launch: weights, sectors and window; x, bias, y, partials, counters; outputs, inputs, tokens, type."""
+    """Returns the view of the last launch: weights, sectors and window; x, bias, y, partials,
+    counters; outputs, inputs, tokens, type."""
     return struct.unpack("<4Q2I5Q4I", bytes((ctypes.c_ubyte * 96).in_dll(driver, "fake_view")))
 
 
@@ -118,7 +120,8 @@ def test_a_graph_of_a_compiled_model_clears_nothing_and_prefetches_weights(drive
         monkeypatch.setattr(torch, name, lambda size, **more: fake.aligned(size).fill_(name == "empty"))
     counts = fake.aligned(layer.matrix.plan.counter_bytes)
     ops._linear_cuda(X, layer.matrix.data, layer.bias, counts, layer.matrix.codec, OUTPUTS, INPUTS, False)
-    # Only graphs of the same layer, which a compiled model replays one at a time, share its counters.
+    # Only graphs of the same layer, which a compiled model replays one at a time, share its
+    # counters.
     assert (viewed(driver)[10] == counts.data_ptr()) == captured
     assert number(driver, "fake_overlaps") == captured
 
