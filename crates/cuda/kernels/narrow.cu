@@ -1,4 +1,17 @@
-// y = W x with bf16 weights in frozen memory at 4/3x, for few tokens: the decode step of a language model.
+// Linear layer y = W x with bf16 weights packed at 4/3x, for few tokens: the decode step of a
+// language model.
+//
+// Packed weights become plain in registers only. The sixteen rows of an mma fragment are a tile of
+// W. Four lanes share an entry of a row, each with a quarter as stored: two pairs of values for
+// each of four fragments, so that x needs no reordering.
+//
+// A persistent CTA runs a ring of `STAGES` k-blocks: one producer warp loads packed weights
+// (cp.async.bulk), `MMA_WARPS` consumer warps multiply, and `EPILOGUE_WARPS` warps reduce the
+// consumers' accumulators and store y. narrow_pipeline.cuh has the layout and the barriers;
+// crates/cuda/src/linear/plan.rs (`Narrow`) sets the shape.
+//
+// With programmatic dependent launch, weights are loaded before the preceding kernel ends; x, y and
+// the scratch buffers are touched only after `wait_on_dependent_grids`.
 //
 // Weights go from their places to tensor cores without being plain anywhere but in registers. The sixteen rows of a fragment are
 // a tile of W. Four lanes share an entry of a row, each with a quarter of it as it is stored: two pairs of values to each of four
@@ -7,282 +20,284 @@
 // In a block, one warp asks the bulk copy engine for entries, step by step along a tile; most warps multiply; and some add up
 // what these found. A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel
 // writes meanwhile, come at once; x, y and all else waits.
-#include "narrow_plan.cuh"
-#include "linear_fetch.cuh"
-#include "linear_odd.cuh"
+#include "narrow_pipeline.cuh"
+#include "linear_producer.cuh"
+#include "linear_fragment.cuh"
 
 using namespace buddy;
 using namespace buddy::narrow;
 
-static_assert(narrow::Room::AT_SIDES == BUDDY_NARROW_SHARED, "Rust asks for the shared memory that the kernel uses, and for x");
+static_assert(narrow::SharedStorage::AT_X == BUDDY_NARROW_SHARED, "Rust asks for the shared memory that the kernel uses, and for x");
 
-// Brings in steps, by one warp; one lane of it asks for weights, and each looks at the nibbles of its columns.
-BUDDY_FN void fetch(const Linear& linear, const Cut& cut, const Counts& counts, const narrow::Room& room) {
-    const Weights& weights = linear.weights;
+// Producer warp: lane 0 copies the weights of a k-block, and each lane loads its columns' nibbles.
+// Takes tiles from the scheduler.
+BUDDY_FN void produce(const Linear& linear, const Problem& problem, const Counters& counters, const narrow::SharedStorage& smem) {
+    const PackedMatrixView& weights = linear.weights;
     u64 policy = evict_first_policy();
-    u32 lane = threadIdx.x % WARP, panels = cut.panels(), panel = Part::first(cut).panel, taken = 0;
-    // A block's first tile is given, and where x is one panel its second, so that as much as there is room for is asked for before
-    // anything waits for the kernel before. It takes each other one a step before it must know it, and no earlier: what one block
-    // has taken, no other can help with at the end.
+    u32 lane = threadIdx.x % WARP, panels = problem.panels(), panel = WorkTile::first(problem).panel, taken = 0;
+    // The first tile is static, and the second where x is one panel, so that the ring fills before
+    // the wait on the preceding kernel. Each other tile is taken one k-block before it is needed,
+    // no earlier: a tile taken early could not be balanced at the end.
     auto take = [&] {
         wait_on_dependent_grids();
-        u32 given = panels == 1 ? 2 * gridDim.x : Part::given(cut, panel);
-        if (lane == 0) taken = given + atomicAdd(counts.taken(cut, panel), 1);
+        u32 given = panels == 1 ? 2 * gridDim.x : WorkTile::given(problem, panel);
+        if (lane == 0) taken = given + atomicAdd(counters.taken(problem, panel), 1);
     };
-    constexpr u32 EACH = (STEP + WARP - 1) / WARP;
+    constexpr u32 EACH = (BLOCK_COLUMNS + WARP - 1) / WARP;
     uint2 nibbles[EACH];
-    auto look_at = [&](const Part& part) {
-        u32 columns = part.none() ? 0 : part.columns(cut);
+    auto load_nibbles = [&](const WorkTile& work) {
+        u32 columns = work.none() ? 0 : work.columns(problem);
         BUDDY_UNROLL
         for (u32 i = 0; i < EACH; i++) {
             u32 column = i * WARP + lane;
-            nibbles[i] = !IS_PLAIN && column < columns ? __ldg((const uint2*)weights.nibbles + part.column(cut) + column) : make_uint2(0x66666666u, 0x66666666u);
+            nibbles[i] = !IS_PLAIN && column < columns ? __ldg((const uint2*)weights.nibbles + work.column(problem) + column) : make_uint2(0x66666666u, 0x66666666u);
         }
     };
-    Part part = Part::first(cut);
+    WorkTile work = WorkTile::first(problem);
     bool is_first = true;
-    if (!part.none()) look_at(part);
+    if (!work.none()) load_nibbles(work);
 #pragma unroll 1
-    for (Turn<STAGES> turn; !part.none(); turn.next()) {
-        room.empty(turn.place).wait(turn.round ^ 1);
-        u32 bytes = part.columns(cut) * Weights::COLUMN, tag = ~0u;
-        u64 first = part.column(cut);
-        if (lane == 0) cp_async_bulk(room.column(turn.place, 0), weights.device + first * Weights::COLUMN, bytes, room.full(turn.place), policy);
+    for (PipelineState<STAGES> state; !work.none(); state.advance()) {
+        smem.empty(state.stage).wait(state.phase ^ 1);
+        u32 bytes = work.columns(problem) * PackedMatrixView::COLUMN, owner = ~0u;
+        u64 first = work.column(problem);
+        if (lane == 0) cp_async_bulk(smem.column(state.stage, 0), weights.device + first * PackedMatrixView::COLUMN, bytes, smem.full(state.stage), policy);
         BUDDY_UNROLL
         for (u32 i = 0; i < EACH; i++) {
             u32 column = i * WARP + lane;
-            if (column < STEP) sts64(room.nibbles(turn.place, column), nibbles[i]);
+            if (column < BLOCK_COLUMNS) sts64(smem.nibbles(state.stage, column), nibbles[i]);
             u32 upper = equal_nibbles(nibbles[i].x, RAW), lower = equal_nibbles(nibbles[i].y, RAW);
-            if ((upper | lower) != 0 && tag == ~0u) {
+            if ((upper | lower) != 0 && owner == ~0u) {
                 u32 row = upper != 0 ? trailing_zeros(upper) / 4 : 8 + trailing_zeros(lower) / 4;
                 const u8* from = weights.last_sector((first + column) * TILE_ROWS + row);
                 if (from == nullptr) continue;
-                cp_async<CHUNK>(room.near(turn.place, lane), from), cp_async<CHUNK>(room.near(turn.place, lane) + CHUNK, from + CHUNK);
-                tag = column * TILE_ROWS + row;
+                cp_async<CHUNK>(smem.tail(state.stage, lane), from), cp_async<CHUNK>(smem.tail(state.stage, lane) + CHUNK, from + CHUNK);
+                owner = column * TILE_ROWS + row;
             }
         }
-        sts32(room.tag(turn.place, lane), tag);
-        cp_async_mbarrier_arrive(room.full(turn.place));
-        if (part.is_last(cut)) {
+        sts32(smem.tail_owner(state.stage, lane), owner);
+        cp_async_mbarrier_arrive(smem.full(state.stage));
+        if (work.is_last(problem)) {
             if (is_first && panels == 1) taken = blockIdx.x + gridDim.x;
             else if (is_first) take();
             is_first = false;
             taken = __shfl_sync(ALL, taken, 0);
-            // Where a panel has no more, the next one may.
-            for (u32 i = 1; i < panels && taken >= cut.tiles(); i++) {
+            // A panel without tiles left is followed by the next.
+            for (u32 i = 1; i < panels && taken >= problem.tiles(); i++) {
                 panel = panel + 1 == panels ? 0 : panel + 1;
                 take();
                 taken = __shfl_sync(ALL, taken, 0);
             }
-            part = Part::of(cut, taken, panel);
+            work = WorkTile::of(problem, taken, panel);
         } else {
-            part.step++;
+            work.k_block++;
         }
-        Note note = Note::of(cut, part);
+        KBlockInfo k_block = KBlockInfo::of(problem, work);
         __syncwarp();
-        // Only now: a step has come when its nibbles and its note have, too.
+        // The stage is full only when nibbles and descriptor are written, too.
         if (lane == 0) {
-            sts128(room.note(turn.place), make_uint4(note.tile, note.panel, note.columns, note.side));
-            room.full(turn.place).arrive_expect_tx(bytes);
+            sts128(smem.descriptor(state.stage), make_uint4(k_block.tile, k_block.panel, k_block.columns, k_block.x_offset));
+            smem.full(state.stage).arrive_expect_tx(bytes);
         }
-        look_at(part);
-        if (!part.none() && part.is_last(cut) && !is_first) take();
+        load_nibbles(work);
+        if (!work.none() && work.is_last(problem) && !is_first) take();
     }
     wait_on_dependent_grids();
-    if (lane == 0 && atomic_add_release(counts.blocks(), 1) == gridDim.x - 1) {
+    if (lane == 0 && atomic_add_release(counters.blocks(), 1) == gridDim.x - 1) {
         fence_acq_rel();
-        *counts.blocks() = 0;
-        for (u32 i = 0; i < panels; i++) *counts.taken(cut, i) = 0;
+        *counters.blocks() = 0;
+        for (u32 i = 0; i < panels; i++) *counters.taken(problem, i) = 0;
     }
 }
 
-// Brings in a panel of x, by one warp, a token to a lane: what the first steps need comes first. Blocks of a cluster that all need it share
-// the tokens.
+// Loads a panel of x with one warp, a token per lane, in chunks: those of the first k-blocks first.
+// `BLOCKS` CTAs of a cluster share the tokens by multicast.
 template <u32 BLOCKS>
-BUDDY_FN void fetch_sides(const Linear& linear, const Cut& cut, u32 panel, const narrow::Room& room) {
-    u32 width = cut.width(panel), lane = threadIdx.x % WARP;
-    // All blocks begin at once: each with another token, so that they do not all ask for the same bytes.
-    u32 token = (lane + blockIdx.x) % cut.tokens;
-    const u8* from = linear.x + ((u64)token * cut.per_row + panel * cut.panel) * ENTRY;
-    for (u32 part = 0, at = 0; part < PARTS; part++) {
-        u32 columns = part + 1 < PARTS ? min(STEP, width - at) : width - at, bytes = columns * ENTRY;
-        if (lane == 0) room.x_full(part).arrive_expect_tx(bytes * cut.tokens);
+BUDDY_FN void load_x(const Linear& linear, const Problem& problem, u32 panel, const narrow::SharedStorage& smem) {
+    u32 width = problem.width(panel), lane = threadIdx.x % WARP;
+    // Each CTA begins with a different token, to spread the load over L2.
+    u32 token = (lane + blockIdx.x) % problem.tokens;
+    const u8* from = linear.x + ((u64)token * problem.per_row + panel * problem.panel) * ENTRY;
+    for (u32 work = 0, at = 0; work < X_CHUNKS; work++) {
+        u32 columns = work + 1 < X_CHUNKS ? min(BLOCK_COLUMNS, width - at) : width - at, bytes = columns * ENTRY;
+        if (lane == 0) smem.x_full(work).arrive_expect_tx(bytes * problem.tokens);
         __syncwarp();
-        if (lane < cut.tokens && bytes > 0 && token % BLOCKS == blockIdx.x % BLOCKS) {
-            u32 to = room.side(cut, token) + at * ENTRY;
-            if (BLOCKS == 1) cp_async_bulk(to, from + at * ENTRY, bytes, room.x_full(part));
-            else cp_async_bulk_multicast(to, from + at * ENTRY, bytes, room.x_full(part), (1 << BLOCKS) - 1);
+        if (lane < problem.tokens && bytes > 0 && token % BLOCKS == blockIdx.x % BLOCKS) {
+            u32 to = smem.x_row(problem, token) + at * ENTRY;
+            if (BLOCKS == 1) cp_async_bulk(to, from + at * ENTRY, bytes, smem.x_full(work));
+            else cp_async_bulk_multicast(to, from + at * ENTRY, bytes, smem.x_full(work), (1 << BLOCKS) - 1);
         }
         at += columns;
     }
 }
 
-// Sums of a lane: of each eight tokens, several, so that products need not wait for one another.
-constexpr u32 APART = 4 / EIGHTS;
-typedef float Found[APART][4];
+// A lane's accumulators of eight tokens: several independent chains, to hide the latency of the
+// mma.
+constexpr u32 CHAINS = 4 / N8_TILES;
+typedef float Accumulators[CHAINS][4];
 
-// Adds the product of an entry of two rows, `a` and `b`, and of x.
-BUDDY_FN void add(Found& sums, const u32 (&a)[8], const u32 (&b)[8], uint4 v, uint4 w) {
+// Multiplies an entry of two rows, `a` and `b`, by x.
+BUDDY_FN void multiply(Accumulators& sums, const u32 (&a)[8], const u32 (&b)[8], uint4 v, uint4 w) {
     const u32 x[8] = {v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w};
     BUDDY_UNROLL
-    for (u32 i = 0; i < 4; i++) mma_m16n8k16(sums[i % APART], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], x[2 * i], x[2 * i + 1]);
+    for (u32 i = 0; i < 4; i++) mma_m16n8k16(sums[i % CHAINS], a[2 * i], b[2 * i], a[2 * i + 1], b[2 * i + 1], x[2 * i], x[2 * i + 1]);
 }
 
-// Multiplies a warp's share of all steps.
-BUDDY_FN void multiply_steps(const Linear& linear, const Cut& cut, u32 warp, const narrow::Room& room) {
-    // Columns of a product beyond the tokens hold anything: nobody looks at them.
-    Lanes lanes(linear.weights);
-    u32 lane = threadIdx.x % WARP, sides[EIGHTS], round = 0, come = 0;  // parts of x
+// Consumer warp: multiplies its columns of every k-block.
+BUDDY_FN void consume(const Linear& linear, const Problem& problem, u32 warp, const narrow::SharedStorage& smem) {
+    // Columns past the last token hold garbage and are never stored.
+    FragmentLoader loader(linear.weights);
+    u32 lane = threadIdx.x % WARP, x_rows[N8_TILES], phase = 0, loaded = 0;  // chunks of x waited for
     BUDDY_UNROLL
-    for (u32 i = 0; i < EIGHTS; i++) {
-        u32 token = min(8 * i + lane % 8, cut.tokens - 1);
-        sides[i] = keep(room.side(cut, token) + warp * SHARE * ENTRY + lane / 8 * CHUNK);
+    for (u32 i = 0; i < N8_TILES; i++) {
+        u32 token = min(8 * i + lane % 8, problem.tokens - 1);
+        x_rows[i] = keep(smem.x_row(problem, token) + warp * WARP_COLUMNS * ENTRY + lane / 8 * CHUNK);
     }
-    Part first = Part::first(cut);
-    Note note = Note::of(cut, first);
+    WorkTile first = WorkTile::first(problem);
+    KBlockInfo k_block = KBlockInfo::of(problem, first);
     u32 panel = first.panel;
-    // A block without work asks for its share all the same.
-    if (warp == 0 && (CLUSTER > 1 || !note.none())) {
+    // A CTA without work still loads its share for the cluster.
+    if (warp == 0 && (CLUSTER > 1 || !k_block.none())) {
         wait_on_dependent_grids();
-        fetch_sides<CLUSTER>(linear, cut, panel, room);
+        load_x<CLUSTER>(linear, problem, panel, smem);
     }
-    Found sums[EIGHTS] = {};
-    // Gives them to the warp that adds up this tile's.
-    Turn<ADDERS> slot;
-    auto hand_over = [&] {
-        room.sums_empty(slot.place).wait(slot.round ^ 1);
+    Accumulators sums[N8_TILES] = {};
+    // Passes the accumulators to the tile's epilogue warp.
+    PipelineState<EPILOGUE_WARPS> slot;
+    auto pass_to_epilogue = [&] {
+        smem.epilogue_empty(slot.stage).wait(slot.phase ^ 1);
         BUDDY_UNROLL
-        for (u32 t = 0; t < EIGHTS; t++) {
+        for (u32 t = 0; t < N8_TILES; t++) {
             u32 c[4];
             BUDDY_UNROLL
             for (u32 i = 0; i < 4; i++) {
                 float sum = 0;
                 BUDDY_UNROLL
-                for (u32 k = 0; k < APART; k++) sum += sums[t][k][i], sums[t][k][i] = 0;
+                for (u32 k = 0; k < CHAINS; k++) sum += sums[t][k][i], sums[t][k][i] = 0;
                 c[i] = __float_as_uint(sum);
             }
-            sts128(room.sums(slot.place, warp, t), make_uint4(c[0], c[1], c[2], c[3]));
+            sts128(smem.accumulators(slot.stage, warp, t), make_uint4(c[0], c[1], c[2], c[3]));
         }
-        if (warp == 0 && lane == 0) sts64(room.name(slot.place), make_uint2(note.tile, note.panel));
-        room.sums_full(slot.place).arrive();
-        slot.next();
+        if (warp == 0 && lane == 0) sts64(smem.epilogue_tile(slot.stage), make_uint2(k_block.tile, k_block.panel));
+        smem.epilogue_full(slot.stage).arrive();
+        slot.advance();
     };
 #pragma unroll 1
-    for (Turn<STAGES> turn; !note.none(); turn.next()) {
-        if (note.panel != panel) {
-            for (; come < PARTS; come++) room.x_full(come).wait(round);
-            // Once all are here, nobody needs the one before.
-            named_barrier<narrow::WARPS * WARP>();
-            panel = note.panel, round ^= 1, come = 0;
-            if (warp == 0) fetch_sides<1>(linear, cut, panel, room);
+    for (PipelineState<STAGES> state; !k_block.none(); state.advance()) {
+        if (k_block.panel != panel) {
+            for (; loaded < X_CHUNKS; loaded++) smem.x_full(loaded).wait(phase);
+            // After this barrier no warp reads the previous panel.
+            named_barrier<narrow::MMA_WARPS * WARP>();
+            panel = k_block.panel, phase ^= 1, loaded = 0;
+            if (warp == 0) load_x<1>(linear, problem, panel, smem);
         }
-        // The first steps of a panel each need one more.
-        if (come < PARTS) room.x_full(come++).wait(round);
-        room.full(turn.place).wait(turn.round);
-        uint4 next = lds128(room.note(turn.place));
+        // Each of a panel's first k-blocks needs one more chunk.
+        if (loaded < X_CHUNKS) smem.x_full(loaded++).wait(phase);
+        smem.full(state.stage).wait(state.phase);
+        uint4 next = lds128(smem.descriptor(state.stage));
         BUDDY_UNROLL
-        for (u32 e = 0; e < SHARE; e++) {
-            u32 at = warp * SHARE + e, a[8], b[8];
-            if (at >= note.columns) break;
-            uint2 odd = IS_PLAIN ? make_uint2(0, 0) : odd_of(lds64(room.nibbles(turn.place, at)));
-            u32 column = room.column(turn.place, at);
-            lanes.load(column, a, b);
-            if (odd.x | odd.y) {
-                u64 first = ((u64)note.tile * cut.per_row + note.panel * cut.panel + note.side_at() / ENTRY + at) * TILE_ROWS;
-                lanes.load_others(room.tag(turn.place, at % WARP), room.near(turn.place, at % WARP), at, column, first, odd, a, b);
+        for (u32 e = 0; e < WARP_COLUMNS; e++) {
+            u32 at = warp * WARP_COLUMNS + e, a[8], b[8];
+            if (at >= k_block.columns) break;
+            uint2 irregular = IS_PLAIN ? make_uint2(0, 0) : irregular_mask(lds64(smem.nibbles(state.stage, at)));
+            u32 column = smem.column(state.stage, at);
+            loader.load(column, a, b);
+            if (irregular.x | irregular.y) {
+                u64 first = ((u64)k_block.tile * problem.per_row + k_block.panel * problem.panel + k_block.x_at() / ENTRY + at) * TILE_ROWS;
+                loader.load_irregular_rows(smem.tail_owner(state.stage, at % WARP), smem.tail(state.stage, at % WARP), at, column, first, irregular, a, b);
             }
             BUDDY_UNROLL
-            for (u32 t = 0; t < EIGHTS; t++) {
-                u32 x = sides[t] + note.side_at() + e * ENTRY;
-                add(sums[t], a, b, ldmatrix4(x), ldmatrix4(x + ENTRY / 2));
+            for (u32 t = 0; t < N8_TILES; t++) {
+                u32 x = x_rows[t] + k_block.x_at() + e * ENTRY;
+                multiply(sums[t], a, b, ldmatrix4(x), ldmatrix4(x + ENTRY / 2));
             }
         }
         __syncwarp();
-        if (lane == 0) room.empty(turn.place).arrive();
-        if (note.is_last()) hand_over();
-        note = {next.x, next.y, next.z, next.w};
+        if (lane == 0) smem.empty(state.stage).arrive();
+        if (k_block.is_last()) pass_to_epilogue();
+        k_block = {next.x, next.y, next.z, next.w};
     }
-    // No tile, to each of them.
-    for (u32 i = 0; i < ADDERS; i++) hand_over();
-    // Nobody ends before what other blocks asked for it has come.
-    for (; CLUSTER > 1 && come < PARTS; come++) room.x_full(come).wait(round);
+    // Tells every epilogue warp to stop.
+    for (u32 i = 0; i < EPILOGUE_WARPS; i++) pass_to_epilogue();
+    // A CTA must not exit before the multicasts into it have arrived.
+    for (; CLUSTER > 1 && loaded < X_CHUNKS; loaded++) smem.x_full(loaded).wait(phase);
 }
 
-// Adds up what the warps found for the tiles of a slot: four sums to a lane of each eight tokens, two tokens of its row and of the
-// eighth below.
-BUDDY_FN void add_up(const Linear& linear, const Cut& cut, u32 slot, const Counts& counts, const narrow::Room& room) {
-    u32 lane = threadIdx.x % WARP, tiles = cut.tiles(), panels = cut.panels();
-    auto put = [&](u32 tile, u32 eight, float4 sum) {
-        u32 row = tile * TILE_ROWS + Lanes::row_of(lane), token = 8 * eight + lane % 4 * 2;
-        put_sums(linear, row, token, sum.x, sum.z), put_sums(linear, row, token + 1, sum.y, sum.w);
+// Epilogue warp: reduces the consumers' accumulators of its slot's tiles and stores y. A lane has
+// four accumulators of each eight tokens: two tokens of its row, and of the row eight below.
+BUDDY_FN void run_epilogue(const Linear& linear, const Problem& problem, u32 slot, const Counters& counters, const narrow::SharedStorage& smem) {
+    u32 lane = threadIdx.x % WARP, tiles = problem.tiles(), panels = problem.panels();
+    auto store = [&](u32 tile, u32 n8, float4 sum) {
+        u32 row = tile * TILE_ROWS + FragmentLoader::row_of(lane), token = 8 * n8 + lane % 4 * 2;
+        store_outputs(linear, row, token, sum.x, sum.z), store_outputs(linear, row, token + 1, sum.y, sum.w);
     };
-    auto part = [&](u32 panel, u32 tile, u32 eight) { return linear.parts + ((panel * tiles + tile) * EIGHTS + eight) * WARP + lane; };
+    auto partial = [&](u32 panel, u32 tile, u32 n8) { return linear.partials + ((panel * tiles + tile) * N8_TILES + n8) * WARP + lane; };
     auto add = [](float4& sum, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; };
     wait_on_dependent_grids();
 #pragma unroll 1
-    for (u32 round = 0;; round ^= 1) {
-        room.sums_full(slot).wait(round);
-        uint2 name = lds64(room.name(slot));
+    for (u32 phase = 0;; phase ^= 1) {
+        smem.epilogue_full(slot).wait(phase);
+        uint2 name = lds64(smem.epilogue_tile(slot));
         u32 tile = name.x, panel = name.y;
-        if (tile == Part::NONE) break;
-        float4 sums[EIGHTS] = {};
+        if (tile == WorkTile::NONE) break;
+        float4 sums[N8_TILES] = {};
         BUDDY_UNROLL
-        for (u32 warp = 0; warp < narrow::WARPS; warp++) {
+        for (u32 warp = 0; warp < narrow::MMA_WARPS; warp++) {
             BUDDY_UNROLL
-            for (u32 t = 0; t < EIGHTS; t++) {
-                uint4 v = lds128(room.sums(slot, warp, t));
+            for (u32 t = 0; t < N8_TILES; t++) {
+                uint4 v = lds128(smem.accumulators(slot, warp, t));
                 add(sums[t], make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)));
             }
         }
-        room.sums_empty(slot).arrive();
+        smem.epilogue_empty(slot).arrive();
         if (panels == 1) {
             BUDDY_UNROLL
-            for (u32 t = 0; t < EIGHTS; t++) put(tile, t, sums[t]);
+            for (u32 t = 0; t < N8_TILES; t++) store(tile, t, sums[t]);
             continue;
         }
         BUDDY_UNROLL
-        for (u32 t = 0; t < EIGHTS; t++) __stcg(part(panel, tile, t), sums[t]);
+        for (u32 t = 0; t < N8_TILES; t++) __stcg(partial(panel, tile, t), sums[t]);
         __syncwarp();
-        // The last panel of a tile to be done adds up what all gave.
-        bool last = lane == 0 && atomic_add_release(counts.done(tile), 1) == panels - 1;
-        if (last) *counts.done(tile) = 0, fence_acq_rel();
+        // Split-K fix-up: the last panel's CTA reduces all partials.
+        bool last = lane == 0 && atomic_add_release(counters.done(tile), 1) == panels - 1;
+        if (last) *counters.done(tile) = 0, fence_acq_rel();
         if (!__any_sync(ALL, last)) continue;
         __syncwarp();
         BUDDY_UNROLL
-        for (u32 t = 0; t < EIGHTS; t++) {
+        for (u32 t = 0; t < N8_TILES; t++) {
             float4 all = {};
-            for (u32 i = 0; i < panels; i++) add(all, __ldcg(part(i, tile, t)));
-            put(tile, t, all);
+            for (u32 i = 0; i < panels; i++) add(all, __ldcg(partial(i, tile, t)));
+            store(tile, t, all);
         }
     }
 }
 
-constexpr u32 THREADS = (narrow::WARPS + ADDERS + 1) * WARP;
+constexpr u32 THREADS = (narrow::MMA_WARPS + EPILOGUE_WARPS + 1) * WARP;
 
-// `panel` is a multiple of a step's entries; x and weights are aligned to 128 bytes. Counts are zeros, `parts` has 16 bytes to a lane
-// for every tile, panel and eight tokens.
+// `panel` is a multiple of BLOCK_COLUMNS; x and weights are aligned to 128 bytes. Counters are
+// zero; `partials` has 16 bytes per lane for each tile, panel and eight tokens.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     linear_narrow(const __grid_constant__ Linear linear, u32 panel) {
     BUDDY_DYNAMIC_SHARED(u8, memory);
-    narrow::Room room = {shared_address(memory)};
-    Cut cut = {linear.outputs, linear.per_row(), linear.tokens, panel};
-    Counts counts = {linear.counts};
-    // The compiler knows of this that it is the same for the whole warp.
+    narrow::SharedStorage smem = {shared_address(memory)};
+    Problem problem = {linear.outputs, linear.per_row(), linear.tokens, panel};
+    Counters counters = {linear.counters};
+    // The shuffle tells the compiler that `warp` is uniform.
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
-    // The warp that fetches makes the barriers, and waits for nobody before it asks for weights.
-    if (warp == narrow::WARPS + ADDERS) {
-        if (threadIdx.x % WARP == 0) room.init();
+    // The producer initialises the barriers and starts loading before the others pass theirs.
+    if (warp == narrow::MMA_WARPS + EPILOGUE_WARPS) {
+        if (threadIdx.x % WARP == 0) smem.init();
         __syncwarp();
         if (CLUSTER > 1) cluster_arrive();
         else barrier_arrive<THREADS>();
         launch_dependent_grids();
-        fetch(linear, cut, counts, room);
-        // Nobody ends between arriving and waiting.
+        produce(linear, problem, counters, smem);
+        // A thread must not exit between its cluster arrive and wait.
         if (CLUSTER > 1) cluster_wait();
         return;
     }
     if (CLUSTER > 1) cluster_arrive(), cluster_wait();
     else barrier_wait<THREADS>();
-    if (warp < narrow::WARPS) return multiply_steps(linear, cut, warp, room);
-    add_up(linear, cut, warp - narrow::WARPS, counts, room);
+    if (warp < narrow::MMA_WARPS) return consume(linear, problem, warp, smem);
+    run_epilogue(linear, problem, warp - narrow::MMA_WARPS, counters, smem);
 }

@@ -100,10 +100,10 @@ pub(crate) struct Reading {
     pub(crate) params: Params,
 }
 
-/// A matrix of bf16 at 4/3x: the struct `Weights` of `linear_plan.cuh`.
+/// A matrix of bf16 at 4/3x: the struct of that name in `linear_pipeline.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct WeightsView {
+pub(crate) struct PackedMatrixView {
     pub(crate) device: u64,
     pub(crate) nibbles: u64,
     pub(crate) overflow: u64,
@@ -116,7 +116,7 @@ pub(crate) struct WeightsView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Unpacking {
-    pub(crate) weights: WeightsView,
+    pub(crate) weights: PackedMatrixView,
     pub(crate) to: u64,
     pub(crate) per_row: u32,
     pub(crate) first_tile: u32,
@@ -124,11 +124,11 @@ pub(crate) struct Unpacking {
     pub(crate) rows: u32,
 }
 
-/// A linear layer: the struct `Linear` of `linear_plan.cuh`.
+/// A linear layer: the struct `Linear` of `linear_pipeline.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct LinearView {
-    pub(crate) weights: WeightsView,
+    pub(crate) weights: PackedMatrixView,
     pub(crate) x: u64,
     pub(crate) bias: u64,
     pub(crate) y: u64,

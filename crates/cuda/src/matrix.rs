@@ -10,7 +10,7 @@ use crate::{
     DeviceSpan, Error, Given, GivenBuffer, Gpu, Room,
     driver::Launch,
     frozen::TILE_ROWS,
-    layout::{BuddyView, MatrixRows, Order, WeightsView},
+    layout::{BuddyView, MatrixRows, Order, PackedMatrixView},
     source::{Source, WARPS},
 };
 
@@ -123,10 +123,10 @@ impl<'a> GivenMatrix<'a> {
     }
 
     /// As linear layers take it: without an index.
-    pub(crate) fn weights(&self) -> WeightsView {
+    pub(crate) fn weights(&self) -> PackedMatrixView {
         let BuddyView { memory, params } = self.buffer.view();
         let sectors = u32::try_from(memory.entries).unwrap_or(u32::MAX);
-        WeightsView {
+        PackedMatrixView {
             device: memory.device,
             nibbles: memory.nibbles,
             overflow: memory.buddy,

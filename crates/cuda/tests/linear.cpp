@@ -2,7 +2,7 @@
 // tokens if its shape is defined, else the one for more.
 #include "hopper.h"
 
-#ifdef BUDDY_NARROW_WARPS
+#ifdef BUDDY_NARROW_MMA_WARPS
 #include "../kernels/narrow.cu"
 #else
 #include "../kernels/linear.cu"
@@ -19,15 +19,15 @@ static std::vector<uint4> part(u64 bytes) {
 static u32 pieces(u32 all, u32 each) { return (all + each - 1) / each; }
 
 // Starts it with memory to work in, in so many blocks at most.
-#ifdef BUDDY_NARROW_WARPS
+#ifdef BUDDY_NARROW_MMA_WARPS
 static void start(Linear linear, u32 blocks) {
     // x in as many panels as can be.
-    u32 panel = narrow::STEP, panels = pieces(linear.per_row(), panel), tiles = pieces(linear.outputs, TILE_ROWS);
-    std::vector<float4> parts(panels * tiles * narrow::EIGHTS * WARP);
+    u32 panel = narrow::BLOCK_COLUMNS, panels = pieces(linear.per_row(), panel), tiles = pieces(linear.outputs, TILE_ROWS);
+    std::vector<float4> parts(panels * tiles * narrow::N8_TILES * WARP);
     std::vector<u32> counts(1 + tiles + panels);
-    linear.parts = parts.data(), linear.counts = counts.data();
+    linear.partials = parts.data(), linear.counters = counts.data();
     blocks *= narrow::CLUSTER;
-    emu::launch_clusters(linear_narrow, narrow::CLUSTER, dim3(blocks), (narrow::WARPS + ADDERS + 1) * WARP, linear, panel);
+    emu::launch_clusters(linear_narrow, narrow::CLUSTER, dim3(blocks), (narrow::MMA_WARPS + EPILOGUE_WARPS + 1) * WARP, linear, panel);
     if (std::count(counts.begin(), counts.end(), 0u) != (long)counts.size()) emu::fail("a count that was left");
 }
 #else
@@ -37,7 +37,7 @@ static void start(Linear linear, u32 blocks) {
     blocks = Chosen::CLUSTER * min(blocks, tiles * pieces(linear.per_row(), Chosen::ENTRIES));
     std::vector<float4> parts(2 * blocks * Chosen::ROWS * Chosen::TOKENS / 4);
     std::vector<u32> counts(blocks * Chosen::WARPS);
-    linear.parts = parts.data(), linear.counts = counts.data();
+    linear.partials = parts.data(), linear.counters = counts.data();
     TensorMap map = {{(u64)linear.x, linear.inputs, linear.tokens, Chosen::TOKENS / Chosen::CLUSTER}};
     emu::launch_clusters(linear_wide, Chosen::CLUSTER, dim3(blocks), Chosen::THREADS, linear, map);
     if (std::count(counts.begin(), counts.end(), 0u) != (long)counts.size()) emu::fail("a count that was left");
@@ -52,7 +52,7 @@ int main() {
     std::vector<uint4> device = part(bytes[0]), nibbles = part(bytes[1]), index = part(bytes[2]), overflow = part(bytes[3]);
     std::vector<uint4> x = part(2ull * tokens * inputs);
     std::vector<float> y(tokens * outputs, NAN);
-    Weights weights = {(const u8*)device.data(), (const u8*)nibbles.data(), (const u8*)overflow.data(), bytes[2] ? (const u32*)index.data() : nullptr, sectors, window};
+    PackedMatrixView weights = {(const u8*)device.data(), (const u8*)nibbles.data(), (const u8*)overflow.data(), bytes[2] ? (const u32*)index.data() : nullptr, sectors, window};
     emu::each_round = emu::land;
     Linear linear = {weights, (const u8*)x.data(), nullptr, y.data(), nullptr, nullptr, outputs, inputs, tokens, Linear::FP32};
     start(linear, blocks);

@@ -24,7 +24,8 @@ fn wide(tokens: u32, slices: u32, cluster: u32) -> Vec<(&'static str, u32)> {
     if slices > 1 {
         shared = shared.next_multiple_of(128) + (slices - 1) * 64 * tokens * 4;
     }
-    let shape = [("TOKENS", tokens), ("GROUPS", slices), ("SLICES", slices), ("ENTRIES", 2), ("STAGES", 3)];
+    let shape =
+        [("TOKENS", tokens), ("WARPGROUPS", slices), ("SPLIT_K", slices), ("ENTRIES", 2), ("STAGES", 3)];
     [&shape[..], &[("CLUSTER", cluster), ("GATED", 0), ("SHARED", shared)]].concat()
 }
 
@@ -39,7 +40,8 @@ fn wide_plain() -> Vec<(&'static str, u32)> {
 /// The same of the kernel for few: two warps that multiply and two that add up, two columns to each of the first in a step.
 fn narrow(cluster: u32) -> Vec<(&'static str, u32)> {
     let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
-    let shape = [("EIGHTS", 1), ("WARPS", 2), ("STAGES", 3), ("ADDERS", 2), ("SHARE", 2)];
+    let shape =
+        [("N8_TILES", 1), ("MMA_WARPS", 2), ("STAGES", 3), ("EPILOGUE_WARPS", 2), ("WARP_COLUMNS", 2)];
     [&shape[..], &[("CLUSTER", cluster), ("SHARED", shared.next_multiple_of(128))]].concat()
 }
 
@@ -118,7 +120,7 @@ impl<'a> Parts<'a> {
         Self([device, nibbles, Cow::from(vec![]), Cow::from(slots)], places as u32)
     }
 
-    /// Plain ones of so many columns in the order of tiles, each entry's words as `linear_odd.cuh` reads them.
+    /// Plain ones of so many columns in the order of tiles, each entry's words as `linear_fragment.cuh` reads them.
     fn plain(weights: &[u16], columns: usize) -> Self {
         let (rows, per_row) = (weights.len() / columns, columns / 64);
         let mut tiles = vec![0u16; rows.next_multiple_of(16) * columns];

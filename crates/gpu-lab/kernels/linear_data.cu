@@ -28,7 +28,7 @@ extern "C" __global__ void linear_fill(u32* to, u64 entries, u64 seed, u32 share
 }
 
 // Reorders plain weights to the tile order of a frozen matrix, and the words of each entry to the order in which the linear
-// kernels read plain weights (linear_odd.cuh): the two halves of a quarter are 64 bytes apart, swapped in every other pair
+// kernels read plain weights (linear_fragment.cuh): the two halves of a quarter are 64 bytes apart, swapped in every other pair
 // of rows. `row` is the entries of a row.
 extern "C" __global__ void linear_tiles(const u32* from, u32* to, u64 entries, u32 row) {
     launch_dependent_grids();

@@ -34,7 +34,7 @@ unsafe impl DeviceRepr for Params {}
 // SAFETY: likewise, the struct of `entry.cuh`.
 unsafe impl DeviceRepr for BuddyView {}
 
-// SAFETY: likewise, the structs of `frozen.cu` and `linear_plan.cuh`.
+// SAFETY: likewise, the structs of `frozen.cu` and `linear_pipeline.cuh`.
 unsafe impl DeviceRepr for Packing {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for Reading {}

@@ -92,14 +92,14 @@ impl Form {
     }
 }
 
-/// The shape of a narrow kernel: see `narrow_plan.cuh`.
+/// The shape of a narrow kernel: see `narrow_pipeline.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Narrow {
     /// How many times eight tokens it takes at most.
-    pub(super) eights: u32,
+    pub(super) n8_tiles: u32,
     pub(super) warps: u32,
     pub(super) stages: u32,
-    pub(super) adders: u32,
+    pub(super) epilogue_warps: u32,
     /// Columns of a warp in a step.
     pub(super) share: u32,
     /// Blocks that share x.
@@ -109,7 +109,7 @@ pub(crate) struct Narrow {
 
 /// What measured best on an H200 with few tokens; three warps that add up leave room for 4096 columns of eight.
 pub(super) const NARROW: Narrow =
-    Narrow { eights: 1, warps: 8, stages: 3, adders: 3, share: 4, cluster: 1, form: Form::Frozen };
+    Narrow { n8_tiles: 1, warps: 8, stages: 3, epilogue_warps: 3, share: 4, cluster: 1, form: Form::Frozen };
 /// With more on its way, where x of few tokens leaves room: large matrices are 2% faster in a chain. In smaller steps: small ones are.
 const DEEP: Narrow = Narrow { stages: 4, ..NARROW };
 const FINE: Narrow = Narrow { stages: 6, share: 2, ..NARROW };
@@ -173,7 +173,9 @@ impl Plan {
     /// layer works in must not be the counts of the next.
     pub(crate) fn room(self, gpu: &Gpu, sizes: Sizes) -> (u64, u64) {
         let rest = match self {
-            Self::Narrow(narrow) => narrow.panels(sizes) * sizes.tiles() * 32 * 16 * u64::from(narrow.eights),
+            Self::Narrow(narrow) => {
+                narrow.panels(sizes) * sizes.tiles() * 32 * 16 * u64::from(narrow.n8_tiles)
+            }
             Self::Wide(wide) => {
                 2 * 4 * u64::from(wide.rows() * wide.tokens) * u64::from(gpu.multiprocessors())
             }
@@ -188,7 +190,7 @@ impl Plan {
     pub(crate) fn count_bytes(self, gpu: &Gpu, sizes: Sizes) -> u64 {
         let counts = match self {
             Self::Narrow(narrow) => 1 + sizes.tiles() + narrow.panels(sizes),
-            Self::Wide(wide) => u64::from(4 * wide.groups * gpu.multiprocessors()),
+            Self::Wide(wide) => u64::from(4 * wide.warpgroups * gpu.multiprocessors()),
             Self::Plain(_) => 0,
         };
         (4 * counts).next_multiple_of(ALIGN)
@@ -236,18 +238,19 @@ impl Narrow {
         Self { stages: self.stages * COLUMN / PLAIN_COLUMN, form: Form::Plain, ..self }
     }
 
-    /// Shared memory but for x: as `Room` in `narrow_plan.cuh` has it.
+    /// Shared memory but for x: as `SharedStorage` in `narrow_pipeline.cuh` has it.
     pub(super) fn shared(&self) -> u32 {
-        let (warps, stages, adders) = (self.warps, self.stages, self.adders);
+        let (warps, stages, epilogue_warps) = (self.warps, self.stages, self.epilogue_warps);
         let steps = stages * (self.step() * (self.form.column() + 8) + 32 * (32 + 4) + 16);
-        let sums = adders * (self.eights * warps * 32 * 16 + 8);
-        (steps + sums + 16 * (stages + adders) + 8 * PARTS).next_multiple_of(128)
+        let sums = epilogue_warps * (self.n8_tiles * warps * 32 * 16 + 8);
+        (steps + sums + 16 * (stages + epilogue_warps) + 8 * PARTS).next_multiple_of(128)
     }
 
     pub(crate) fn source(&self) -> Source {
-        let names = ["EIGHTS", "WARPS", "STAGES", "ADDERS", "SHARE", "CLUSTER", "SHARED"];
-        let Self { eights, warps, stages, adders, share, cluster, form } = *self;
-        let values = [eights, warps, stages, adders, share, cluster, self.shared()];
+        let names =
+            ["N8_TILES", "MMA_WARPS", "STAGES", "EPILOGUE_WARPS", "WARP_COLUMNS", "CLUSTER", "SHARED"];
+        let Self { n8_tiles, warps, stages, epilogue_warps, share, cluster, form } = *self;
+        let values = [n8_tiles, warps, stages, epilogue_warps, share, cluster, self.shared()];
         let (macros, end) = form.macros();
         let shares = if cluster > 1 { "-clusters" } else { "" };
         Source::narrow(
@@ -273,7 +276,7 @@ impl Narrow {
         let panel = self.panel(inputs, tokens);
         let shared = self.shared() + (panel * ENTRY + 16) * tokens;
         let blocks = gpu.multiprocessors() / self.cluster * self.cluster;
-        let launch = Launch::new((blocks, 1), 32 * (self.warps + self.adders + 1), shared);
+        let launch = Launch::new((blocks, 1), 32 * (self.warps + self.epilogue_warps + 1), shared);
         (panel, Launch { cluster: self.cluster, ..launch })
     }
 }
@@ -332,7 +335,7 @@ mod tests {
         }
     }
 
-    /// `linear_plan.cuh` wants two steps at least.
+    /// `linear_pipeline.cuh` wants two steps at least.
     #[test]
     fn plain_weights_have_kernels_of_the_same_form() {
         for wide in WIDE.into_iter().chain(SLICED).chain(LOW) {

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{Error, Gpu, Source};
 
-/// One way to compute a layer: `n:` and the numbers of a narrow kernel (eights, warps, stages, adders, share, cluster), `w:` and
-/// those of a wide one (tokens, groups, slices, entries, stages, cluster), or `p:` and how many rows are made plain at a time.
+/// One way to compute a layer: `n:` and the numbers of a narrow kernel (n8_tiles, warps, stages, epilogue_warps, share, cluster), `w:` and
+/// those of a wide one (tokens, warpgroups, split_k, entries, stages, cluster), or `p:` and how many rows are made plain at a time.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial(Plan);
@@ -45,7 +45,7 @@ impl Trial {
     /// Tokens of a tile, or those that its kernel takes at once.
     pub fn tokens(self) -> u32 {
         match self.0 {
-            Plan::Narrow(narrow) => 8 * narrow.eights,
+            Plan::Narrow(narrow) => 8 * narrow.n8_tiles,
             Plan::Wide(wide) => wide.tokens,
             Plan::Plain(_) => 24,
         }
@@ -80,14 +80,15 @@ impl Trial {
             Plan::Narrow(narrow) => {
                 let room =
                     MOST_SHARED.checked_sub(narrow.shared()).is_some_and(|left| left / tokens.max(1) > 16);
-                tokens <= 8 * narrow.eights && room && {
+                tokens <= 8 * narrow.n8_tiles && room && {
                     let panel = narrow.panel(inputs, tokens);
                     panel > 0 && narrow.shared() + (panel * 128 + 16) * tokens <= MOST_SHARED
                 }
             }
             // Slices have whole steps.
             Plan::Wide(wide) => {
-                wide.shared() <= MOST_SHARED && (wide.slices == 1 || inputs.is_multiple_of(64 * wide.entries))
+                wide.shared() <= MOST_SHARED
+                    && (wide.split_k == 1 || inputs.is_multiple_of(64 * wide.entries))
             }
             Plan::Plain(pieces) => pieces.rows.is_multiple_of(16) && outputs > 0,
         }
@@ -103,12 +104,26 @@ impl FromStr for Trial {
         let numbers: Vec<u32> =
             numbers.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
         match (kind, numbers.as_slice()) {
-            ("n", &[eights, warps, stages, adders, share, cluster]) => {
-                Ok(Self(Plan::Narrow(Narrow { eights, warps, stages, adders, share, cluster, ..NARROW })))
+            ("n", &[n8_tiles, warps, stages, epilogue_warps, share, cluster]) => {
+                Ok(Self(Plan::Narrow(Narrow {
+                    n8_tiles,
+                    warps,
+                    stages,
+                    epilogue_warps,
+                    share,
+                    cluster,
+                    ..NARROW
+                })))
             }
-            ("w", &[tokens, groups, slices, entries, stages, cluster]) => {
-                Ok(Self(Plan::Wide(Wide { tokens, groups, slices, entries, stages, cluster, ..WIDE[0] })))
-            }
+            ("w", &[tokens, warpgroups, split_k, entries, stages, cluster]) => Ok(Self(Plan::Wide(Wide {
+                tokens,
+                warpgroups,
+                split_k,
+                entries,
+                stages,
+                cluster,
+                ..WIDE[0]
+            }))),
             ("p", &[rows]) => Ok(Self(Plan::Plain(Pieces { rows }))),
             _ => Err(wrong()),
         }

@@ -3,7 +3,7 @@
 use buddy_codec::{Codec, FrozenHeader};
 use cudarc::driver::CudaStream;
 
-use crate::{DeviceSpan, Error, FrozenBuffer, GivenMatrix, Gpu, layout::WeightsView};
+use crate::{DeviceSpan, Error, FrozenBuffer, GivenMatrix, Gpu, layout::PackedMatrixView};
 
 /// A matrix that a linear layer reads in place.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ impl Weights<'_> {
     }
 
     /// As kernels take them.
-    pub(super) fn view(&self) -> WeightsView {
+    pub(super) fn view(&self) -> PackedMatrixView {
         let frozen = match self {
             Self::Frozen(frozen) => frozen,
             Self::Written(matrix) => return matrix.weights(),
@@ -61,7 +61,7 @@ impl Weights<'_> {
             _ => 0,
         };
         let view = frozen.view();
-        WeightsView {
+        PackedMatrixView {
             device: view.device,
             nibbles: view.nibbles,
             overflow: view.overflow,

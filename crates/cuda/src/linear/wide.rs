@@ -10,13 +10,13 @@ use crate::{Gpu, Source, driver::Launch};
 const SLOTS: u32 = 8;
 const OUT: u32 = 16 * 32;
 
-/// The shape of a wide kernel: see `Shape` in `linear_plan.cuh`.
+/// The shape of a wide kernel: see `Shape` in `linear_pipeline.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Wide {
     pub(super) tokens: u32,
-    pub(super) groups: u32,
+    pub(super) warpgroups: u32,
     /// Warpgroups that share rows, each with some of a step's entries: one, or all.
-    pub(super) slices: u32,
+    pub(super) split_k: u32,
     pub(super) entries: u32,
     pub(super) stages: u32,
     /// Blocks that share x.
@@ -24,8 +24,8 @@ pub(crate) struct Wide {
     pub(super) form: Form,
 }
 
-const fn wide(tokens: u32, [groups, slices, entries, stages, cluster]: [u32; 5]) -> Wide {
-    Wide { tokens, groups, slices, entries, stages, cluster, form: Form::Frozen }
+const fn wide(tokens: u32, [warpgroups, split_k, entries, stages, cluster]: [u32; 5]) -> Wide {
+    Wide { tokens, warpgroups, split_k, entries, stages, cluster, form: Form::Frozen }
 }
 
 /// By the most tokens of a tile; larger numbers have several.
@@ -76,7 +76,7 @@ impl Wide {
         let fits = |wide: &Self| {
             let cuts_alike = wide.pieces(blocks, sizes).is_some();
             let is_whole = inputs.is_multiple_of(64 * wide.entries);
-            match (wide.tokens, wide.groups) {
+            match (wide.tokens, wide.warpgroups) {
                 (16, _) => cuts_alike && is_whole,
                 (8 | 32, _) => cuts_alike && is_whole && weights < MIDDLE,
                 (_, 1) => cuts_alike && weights < SMALL,
@@ -102,7 +102,7 @@ impl Wide {
 
     /// Rows of W of a tile.
     pub(super) fn rows(&self) -> u32 {
-        64 * self.groups / self.slices
+        64 * self.warpgroups / self.split_k
     }
 
     /// Tiles of a cluster.
@@ -122,20 +122,20 @@ impl Wide {
         most.into_iter().find(|wide| wide.shared() <= MOST_SHARED).unwrap_or(self)
     }
 
-    /// Shared memory: as `Shape` in `linear_plan.cuh` has it.
+    /// Shared memory: as `Shape` in `linear_pipeline.cuh` has it.
     pub(super) fn shared(&self) -> u32 {
         let columns = self.rows() / 16 * self.entries;
         let step = columns * (self.form.column() + 16) + self.entries * self.tokens * ENTRY;
         let odd = SLOTS * (ENTRY + 4) + 32 * (32 + 4);
-        let all = self.stages * (step + odd + 32) + 4 * self.groups * OUT;
-        let sums = (self.slices - 1) * self.rows() * self.tokens * 4;
-        if self.slices > 1 { all.next_multiple_of(128) + sums } else { all }
+        let all = self.stages * (step + odd + 32) + 4 * self.warpgroups * OUT;
+        let sums = (self.split_k - 1) * self.rows() * self.tokens * 4;
+        if self.split_k > 1 { all.next_multiple_of(128) + sums } else { all }
     }
 
     pub(crate) fn source(&self) -> Source {
-        let names = ["TOKENS", "GROUPS", "SLICES", "ENTRIES", "STAGES", "CLUSTER", "SHARED"];
-        let Self { tokens, groups, slices, entries, stages, cluster, form } = *self;
-        let values = [tokens, groups, slices, entries, stages, cluster, self.shared()];
+        let names = ["TOKENS", "WARPGROUPS", "SPLIT_K", "ENTRIES", "STAGES", "CLUSTER", "SHARED"];
+        let Self { tokens, warpgroups, split_k, entries, stages, cluster, form } = *self;
+        let values = [tokens, warpgroups, split_k, entries, stages, cluster, self.shared()];
         let (macros, end) = form.macros();
         Source::wide(
             format!("linear-{tokens}x{}{end}.cu", self.rows()),
@@ -150,7 +150,7 @@ impl Wide {
         let even = self.pieces(gpu.multiprocessors(), sizes).map(|pieces| pieces * tiles);
         let most = u64::from(gpu.multiprocessors() / self.cluster);
         let clusters = even.unwrap_or(most).min(steps) as u32;
-        Launch::new((self.cluster * clusters, 1), 128 * (self.groups + 1), self.shared())
+        Launch::new((self.cluster * clusters, 1), 128 * (self.warpgroups + 1), self.shared())
     }
 }
 

@@ -1,0 +1,211 @@
+// Building blocks of the linear kernels' pipeline: the arguments, the tile shape, the stages and
+// barriers in shared memory, and the stream-K tile scheduler. linear.cu describes how they fit
+// together.
+//
+// y = W x: W has N rows (outputs) of K values, x has M rows (tokens) of K values, y has M rows of
+// N. A CTA multiplies `ROWS` rows of W by `TOKENS` tokens, one k-block at a time.
+//
+// y = W x: W has N rows (outputs) of K values, x has M rows (tokens) of K values, y M rows of N. A block multiplies some tiles of W's
+// rows by a tile of tokens, 64 columns at a time. All tiles one after the other, K along each, are one line of steps that is cut
+// into equal pieces, one for each block: every multiprocessor has the same bytes to read. Where a cut falls into a tile, the
+// warps that share a part of it leave their sums in memory, and the last to come, whose own may stay in registers, adds them up, always
+// in the same order.
+#pragma once
+#include "entry.cuh"
+#include "frozen.cuh"
+#include "tile.cuh"
+#include "bulk.cuh"
+
+namespace buddy {
+
+constexpr u32 WARPGROUP = 128;  // threads of a warpgroup
+constexpr u32 VALUES = ENTRY / 2;  // bf16 values of an entry
+constexpr u32 TILE_ROWS = 16;  // rows of W whose entries are stored together
+constexpr u32 SLOTS = 8;  // irregular entries of a k-block that are decoded ahead
+constexpr u32 NO_OWNER = ~0u;  // owner of a free slot
+constexpr u32 OUT = 16 * 2 * TILE_ROWS;  // bytes of a warp's 16 x 16 staging tile in the epilogue
+
+// Plain weights, for comparison: the same kernels and order of entries, without nibbles and
+// decoding.
+#ifndef BUDDY_LINEAR_PLAIN
+#define BUDDY_LINEAR_PLAIN 0
+#endif
+constexpr bool IS_PLAIN = BUDDY_LINEAR_PLAIN;
+
+// A bf16 matrix packed at 4/3x, in tiles of 16 rows: entry e of each of the tile's rows, then entry
+// e + 1. The layout of Rust's `PackedMatrixView`.
+struct PackedMatrixView {
+    const u8* device;
+    const u8* nibbles;
+    const u8* overflow;
+    const u32* index;  // null if every entry has its own sector in the overflow
+    u32 sectors;  // sectors in the overflow
+    u32 window;     // lowest exponent of layout B's window
+
+    static constexpr u32 ENTRY_BYTES = IS_PLAIN ? ENTRY : 3 * SECTOR, COLUMN = TILE_ROWS * ENTRY_BYTES;  // bytes of a stored entry, and of a tile's 16 entries of one column
+
+    // Returns the last sector of an entry that overflows, or null if the index is out of range.
+    BUDDY_FN const u8* last_sector(u64 entry) const {
+        u64 sector = index == nullptr ? entry : first_sector(index, (const u32*)nibbles, entry, ENTRY_BYTES);
+        return sector < sectors ? overflow + sector * SECTOR : nullptr;
+    }
+};
+
+struct Linear {
+    PackedMatrixView weights;
+    const u8* x;
+    const u8* bias;  // bf16, or null
+    void* y;
+    float4* partials;  // accumulators of shared tiles: two per CTA
+    u32* counters;  // fix-up counters: one per CTA and consumer warp; zero before and after
+    u32 outputs, inputs, tokens;
+    u32 output;  // type of y
+
+    // GATED: eight rows of gates alternate with eight of values; y is bf16 of silu(gate) * value.
+    enum : u32 { BF16, FP32, GATED };
+
+    BUDDY_FN u32 per_row() const { return inputs / VALUES; }
+};
+
+// Tile shape and pipeline depth of a CTA:
+// - `TOKENS`: tokens of an output tile (N of the wgmma).
+// - `WARPGROUPS`: consumer warpgroups. Each has 64 rows, or all share 64 rows and split K.
+// - `SPLIT_K`: warpgroups that split each k-block of the same rows; 1 or `WARPGROUPS`.
+// - `ENTRIES`: entries of a row in a k-block; a k-block is 64 * ENTRIES columns.
+// - `STAGES`: k-blocks in the ring.
+// - `CLUSTER`: CTAs with neighbouring tiles of rows that share x by multicast.
+// - `GATED`: the epilogue computes SwiGLU.
+template <u32 TOKENS_, u32 WARPGROUPS_, u32 SPLIT_K_, u32 ENTRIES_, u32 STAGES_, u32 CLUSTER_, bool GATED_>
+struct Shape {
+    static constexpr bool GATED = GATED_;
+    static constexpr u32 TOKENS = TOKENS_, WARPGROUPS = WARPGROUPS_, SPLIT_K = SPLIT_K_, ENTRIES = ENTRIES_, STAGES = STAGES_, CLUSTER = CLUSTER_;
+    static constexpr u32 THREADS = (WARPGROUPS + 1) * WARPGROUP;
+    // Registers per thread at launch, and after `setmaxnreg` in producers and in consumers.
+    static constexpr u32 LAUNCH_REGISTERS = 65536 / THREADS / 8 * 8, PRODUCER_REGISTERS = 56;
+    static constexpr u32 SPARE_REGISTERS = (LAUNCH_REGISTERS * THREADS - PRODUCER_REGISTERS * WARPGROUP) / (WARPGROUPS * WARPGROUP) / 8 * 8, CONSUMER_REGISTERS = SPARE_REGISTERS < 240 ? SPARE_REGISTERS : 240;
+    static constexpr u32 ROWS = WARPGROUPS / SPLIT_K * 64, TILES = ROWS / TILE_ROWS, WARPS = WARPGROUPS * 4;
+    // Bytes of a 16-row tile of W in a k-block, of a stage's weights, and of its part of x.
+    static constexpr u32 TILE_BYTES = ENTRIES * PackedMatrixView::COLUMN, WEIGHTS_STAGE = TILES * TILE_BYTES;
+    static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STAGE = ENTRIES * X_ENTRY, X_SHARE = X_ENTRY / CLUSTER;  // loaded by one CTA of the cluster
+    static constexpr u32 COLUMNS = TILES * ENTRIES;  // columns of 16 entries in a stage
+    static constexpr u32 AT_X = STAGES * WEIGHTS_STAGE, AT_SLOTS = AT_X + STAGES * X_STAGE, AT_TAILS = AT_SLOTS + STAGES * SLOTS * ENTRY;
+    static constexpr u32 AT_OUT = AT_TAILS + STAGES * WARP * SECTOR, AT_TAIL_OWNERS = AT_OUT + WARPS * OUT;
+    static constexpr u32 AT_SLOT_OWNERS = AT_TAIL_OWNERS + STAGES * WARP * 4, AT_NIBBLES = AT_SLOT_OWNERS + STAGES * SLOTS * 4;
+    static constexpr u32 AT_SLOT_MAPS = AT_NIBBLES + STAGES * COLUMNS * 8, AT_BARRIERS = AT_SLOT_MAPS + STAGES * COLUMNS * 8;
+    static constexpr u32 WARP_ACCUMULATORS = TILE_ROWS * TOKENS * 4, AT_SPLIT_K = (AT_BARRIERS + STAGES * 32 + 127) / 128 * 128;
+    static constexpr u32 BYTES = SPLIT_K == 1 ? AT_BARRIERS + STAGES * 32 : AT_SPLIT_K + (SPLIT_K - 1) * 4 * WARP_ACCUMULATORS;
+    static_assert(SPLIT_K == 1 || (SPLIT_K == WARPGROUPS && ENTRIES % SPLIT_K == 0), "one warpgroup to a slice, as many entries to each");
+    static_assert(WEIGHTS_STAGE % 1024 == 0 && X_SHARE % 1024 == 0 && BYTES <= 227 * 1024, "operands begin at multiples of 1024 bytes");
+    // True if there are registers to prefetch the next fragment during a wgmma. A plain fragment is
+    // loaded into the operand registers directly.
+    static constexpr bool AHEAD = !IS_PLAIN && CONSUMER_REGISTERS >= TOKENS / 2 + 104;
+    static_assert(STAGES > 2 || (STAGES == 2 && ENTRIES > SPLIT_K), "a step waits for the next before it gives back x of the one before");
+    static_assert(TILES <= WARP, "a lane fetches a tile");
+};
+
+// Layout of dynamic shared memory: addresses of buffers and barriers, by stage.
+template <class S>
+struct SharedStorage {
+    u32 shared;
+
+    // The 16 entries of a column of a tile.
+    BUDDY_FN u32 column(u32 stage, u32 tile, u32 entry) const {
+        return shared + stage * S::WEIGHTS_STAGE + tile * S::TILE_BYTES + entry * PackedMatrixView::COLUMN;
+    }
+    BUDDY_FN u32 x(u32 stage, u32 entry) const { return shared + S::AT_X + stage * S::X_STAGE + entry * S::X_ENTRY; }
+    // Decoded irregular entries (not in layout B), and the entry that owns each slot.
+    BUDDY_FN u32 slots(u32 stage) const { return shared + S::AT_SLOTS + stage * SLOTS * ENTRY; }
+    BUDDY_FN u32 slot_owner(u32 stage, u32 slot) const { return shared + S::AT_SLOT_OWNERS + (stage * SLOTS + slot) * 4; }
+    // Prefetched last sectors of overflowing entries, one per lane of the nibble producer, and the
+    // entry that owns each.
+    BUDDY_FN u32 tail(u32 stage, u32 lane) const { return shared + S::AT_TAILS + (stage * WARP + lane) * SECTOR; }
+    BUDDY_FN u32 tail_owner(u32 stage, u32 lane) const { return shared + S::AT_TAIL_OWNERS + (stage * WARP + lane) * 4; }
+    // The 16 nibbles of a column; and 16 four-bit slot numbers: 0 for an entry in layout B, slot +
+    // 1, or 15 for an irregular entry that got no slot.
+    BUDDY_FN u32 nibbles(u32 stage, u32 column) const { return shared + S::AT_NIBBLES + (stage * S::COLUMNS + column) * 8; }
+    BUDDY_FN u32 slot_map(u32 stage, u32 column) const { return shared + S::AT_SLOT_MAPS + (stage * S::COLUMNS + column) * 8; }
+    BUDDY_FN u32 out(u32 warp) const { return shared + S::AT_OUT + warp * OUT; }
+    // Accumulators of a warp of warpgroup `group` > 0, for the split-K reduction.
+    BUDDY_FN u32 split_k(u32 group, u32 warp) const { return shared + S::AT_SPLIT_K + ((group - 1) * 4 + warp) * S::WARP_ACCUMULATORS; }
+    // Barriers of a stage; linear.cu lists who arrives and who waits.
+    BUDDY_FN Barrier weights_full(u32 stage) const { return {shared + S::AT_BARRIERS + 32 * stage}; }
+    BUDDY_FN Barrier full(u32 stage) const { return {weights_full(stage).at + 8}; }
+    BUDDY_FN Barrier weights_empty(u32 stage) const { return {weights_full(stage).at + 16}; }
+    BUDDY_FN Barrier x_empty(u32 stage) const { return {weights_full(stage).at + 24}; }
+
+    BUDDY_FN void init() const {
+        // weights_full: the weight producer with its bytes, each lane of the nibble producer with
+        // its copies, and that warp once more. full: the x producer with its bytes, and the lanes
+        // of the slot decoder.
+        for (u32 i = 0; i < S::STAGES; i++) {
+            weights_full(i).init(1 + WARP + 1), full(i).init(1 + WARP), weights_empty(i).init(S::WARPS), x_empty(i).init(S::WARPS * S::CLUSTER);
+        }
+        fence_mbarrier_init();
+    }
+    // A consumer warp releases a stage's x to every CTA of the cluster that multicasts into it. It
+    // must not arrive at a CTA that may have exited: `is_reused` is false in the last round.
+    BUDDY_FN void release_x(u32 stage, bool is_reused) const {
+        u32 lane = threadIdx.x % WARP;
+        if (S::CLUSTER == 1 && lane == 0) x_empty(stage).arrive();
+        if (S::CLUSTER > 1 && lane < S::CLUSTER && is_reused) x_empty(stage).arrive_at(lane);
+    }
+};
+
+// Position in a ring of `DEPTH` stages: the stage's index, and the phase (parity) to wait for. A
+// producer waits for `phase ^ 1`, which a new barrier passes at once.
+template <u32 DEPTH>
+struct PipelineState {
+    u32 stage = 0, phase = 0;
+
+    BUDDY_FN void advance() {
+        stage = stage + 1 == DEPTH ? 0 : stage + 1;
+        phase ^= stage == 0;
+    }
+};
+
+// Stream-K tile scheduler. Counts the k-blocks of all output tiles as one sequence and gives each
+// worker, a CTA or a cluster, an equal contiguous range: every SM reads the same number of bytes.
+template <class S>
+struct TileScheduler {
+    u32 per_row, tile_k_blocks, token_tiles, k_blocks;
+    u32 share, rest;  // k-blocks of each worker, and the remainder
+
+    BUDDY_FN explicit TileScheduler(const Linear& linear) {
+        per_row = linear.per_row();
+        tile_k_blocks = (per_row + S::ENTRIES - 1) / S::ENTRIES;
+        token_tiles = (linear.tokens + S::TOKENS - 1) / S::TOKENS;
+        k_blocks = (linear.outputs + S::CLUSTER * S::ROWS - 1) / (S::CLUSTER * S::ROWS) * token_tiles * tile_k_blocks;
+        share = k_blocks / workers(), rest = k_blocks % workers();
+    }
+    static BUDDY_FN u32 workers() { return gridDim.x / S::CLUSTER; }
+    static BUDDY_FN u32 worker() { return blockIdx.x / S::CLUSTER; }
+    static BUDDY_FN u32 rank() { return blockIdx.x % S::CLUSTER; }
+    // The CTA of this CTA's rank in a worker's cluster.
+    static BUDDY_FN u32 cta(u32 worker) { return worker * S::CLUSTER + rank(); }
+    // k_blocks * worker / workers without overflow.
+    BUDDY_FN u32 start(u32 worker) const { return share * worker + rest * worker / workers(); }
+    BUDDY_FN u32 begin() const { return start(worker()); }
+    BUDDY_FN u32 end() const { return start(worker() + 1); }
+    BUDDY_FN u32 owner(u32 number) const {
+        u64 all = (number + 1ull) * workers() + k_blocks - 1;
+        return (all >> 32 ? (u32)(all / k_blocks) : (u32)all / k_blocks) - 1;
+    }
+};
+
+// A k-block: its output tile, and its index along K in that tile.
+template <class S>
+struct KBlock {
+    u32 tile, k;
+
+    BUDDY_FN KBlock(const TileScheduler<S>& scheduler, u32 number) : tile(number / scheduler.tile_k_blocks), k(number % scheduler.tile_k_blocks) {}
+    BUDDY_FN void advance(const TileScheduler<S>& scheduler) {
+        if (++k == scheduler.tile_k_blocks) k = 0, tile++;
+    }
+    // The first 16-row tile and the first token of this CTA's output tile.
+    BUDDY_FN u32 row_tile(const TileScheduler<S>& scheduler) const { return (tile / scheduler.token_tiles * S::CLUSTER + scheduler.rank()) * S::TILES; }
+    BUDDY_FN u32 token(const TileScheduler<S>& scheduler) const { return tile % scheduler.token_tiles * S::TOKENS; }
+    // Entries of each row; fewer in the last k-block of a row.
+    BUDDY_FN u32 entries(const TileScheduler<S>& scheduler) const { return min(S::ENTRIES, scheduler.per_row - k * S::ENTRIES); }
+};
+
+}  // namespace buddy
