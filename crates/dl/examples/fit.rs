@@ -1,8 +1,8 @@
-//! Fits the constants of the throughput model to the published tables, or to those of some GPUs, and says how it does
-//! on the others: `cargo run --release -p buddy-dl --example fit [GPU...]`.
+//! Fits the constants of the throughput model to the published tables, or to those of some GPUs,
+//! and reports the error on the others: `cargo run --release -p buddy-dl --example fit [GPU...]`.
 //!
-//! One value for all networks and GPUs. The sum of squared logarithms of model over published is made small, each
-//! table counted once, by moving one constant at a time in ever smaller steps.
+//! One value for all networks and GPUs. Coordinate descent with shrinking steps minimizes the
+//! squared logarithm of model over published, each table weighted equally.
 
 use buddy_dl::{Error, Model, TableValidation, validate};
 
@@ -29,7 +29,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The model with one fitted constant a step larger or smaller.
+/// Returns the model with one fitted constant a step larger or smaller.
 fn neighbours(model: &Model, step: f64) -> Vec<Model> {
     let both = [step, 1.0 / step].into_iter().flat_map(|by| {
         [

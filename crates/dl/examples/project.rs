@@ -1,5 +1,5 @@
-//! Prints memory and projected speedup on a Titan Xp, or on one with other memories:
-//! `cargo run --release -p buddy-dl --example project [GB...]`.
+//! Prints memory and projected speedup on a Titan Xp, optionally with other memory sizes: `cargo
+//! run --release -p buddy-dl --example project [GB...]`.
 
 use buddy_dl::{Network, Spec, project};
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Prints a line for each network and returns the geometric mean of their speedups.
+/// Prints a line per network and returns the geometric mean of their speedups.
 fn mean_speedup(spec: &Spec) -> f64 {
     let mut logs = Vec::new();
     for network in Network::all() {

@@ -1,7 +1,7 @@
 //! Simulates samples of training iterations: `cargo run --release -p buddy-dl --example simulate -- NAME BATCH SHARE...`.
 //!
-//! Half of all entries compress to two sectors and the rest do not, at targets of 2x: a worst case, to see how far the
-//! slowdown depends on the share that is sampled.
+//! Half of all entries compress to two sectors and the rest do not, at targets of 2x: a worst case
+//! that shows how the slowdown depends on the sampled share.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! Prints the model beside every published throughput and memory: `cargo run --release -p buddy-dl --example validate`.
+//! Prints the model next to every published throughput and memory: `cargo run --release -p buddy-dl
+//! --example validate`.
 
 use buddy_dl::validate;
 

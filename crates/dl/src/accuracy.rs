@@ -3,41 +3,41 @@
 use buddy_core::RecordKind;
 use serde::{Deserialize, Serialize};
 
-/// Trainings of one network at several batch sizes, all with the same number of epochs.
+/// Training runs of one network at several batch sizes, all with the same number of epochs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accuracy {
-    /// What it was trained on.
+    /// Data set.
     pub dataset: String,
-    /// Name of the network that was trained.
+    /// Network name.
     pub network: String,
-    /// Images that it learnt from.
+    /// Number of training images.
     pub training_images: u64,
-    /// Images that it was judged by.
+    /// Number of validation images.
     pub validation_images: u64,
-    /// How often it saw the images.
+    /// Number of epochs.
     pub epochs: u64,
-    /// The trainings, by batch size and seed.
+    /// Runs, by batch size and seed.
     pub runs: Vec<AccuracyRun>,
 }
 
-/// One training from its first epoch to its last.
+/// One training run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccuracyRun {
     /// Images of a batch.
     pub batch: u64,
-    /// Seed of the first weights and of the order of the images.
+    /// Seed of the initial weights and the image order.
     pub seed: u64,
-    /// The highest learning rate.
+    /// Peak learning rate.
     pub learning_rate: f64,
-    /// Share of the validation images that it recognises after each epoch.
+    /// Validation accuracy after each epoch, 0 to 1.
     pub validation: Vec<f64>,
     /// Mean loss in each epoch.
     pub training_loss: Vec<f64>,
 }
 
-/// What the trainings of one batch size say together.
+/// Summary of the runs of one batch size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccuracySummary {
@@ -47,9 +47,9 @@ pub struct AccuracySummary {
     pub curve: Vec<f64>,
     /// Mean accuracy after the last epoch.
     pub last: f64,
-    /// The lowest and the highest of them.
+    /// Minimum and maximum of the last accuracies.
     pub range: [f64; 2],
-    /// Mean absolute change from epoch to epoch at the highest learning rate, where curves are uneven.
+    /// Mean absolute change between epochs at the peak learning rate.
     pub jitter: f64,
 }
 
@@ -85,7 +85,7 @@ impl AccuracyRun {
 }
 
 impl Accuracy {
-    /// What comes out for each batch size, the smallest first.
+    /// Returns a summary per batch size, smallest first.
     pub fn summaries(&self) -> Vec<AccuracySummary> {
         let mut batches: Vec<u64> = self.runs.iter().map(|run| run.batch).collect();
         batches.sort_unstable();
@@ -111,7 +111,8 @@ impl Accuracy {
     }
 }
 
-/// Mean absolute change between epochs from the second to the middle one; the learning rate falls after it.
+/// Returns the mean absolute change between epochs from the second to the middle one, after which the
+/// learning rate falls.
 fn jitter(run: &AccuracyRun) -> f64 {
     let even = run.validation.get(1..run.validation.len() / 2).unwrap_or(&[]);
     let changes = even.windows(2).map(|pair| (pair[1] - pair[0]).abs());
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_of_a_batch_are_taken_together() {
+    fn seeds_of_a_batch_size_are_averaged() {
         let accuracy = Accuracy {
             dataset: "x".into(),
             network: "y".into(),
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_contradicts_itself_is_refused() {
+    fn an_inconsistent_record_is_refused() {
         let text = include_str!("../../../data/recorded/accuracy.json");
         let good = Record::<Accuracy>::from_json(text).unwrap();
         let error = |spoil: fn(&mut Accuracy)| {
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorded_trainings_are_whole() {
+    fn the_recorded_trainings_are_complete() {
         let text = include_str!("../../../data/recorded/accuracy.json");
         let accuracy = Record::<Accuracy>::from_json(text).unwrap().data;
         let summaries = accuracy.summaries();
@@ -181,7 +182,7 @@ mod tests {
             assert_eq!(run.validation.len() as u64, accuracy.epochs);
             assert!(run.validation.iter().all(|share| (0.0..=1.0).contains(share)));
         }
-        // Ten classes: whatever was learnt is far above chance.
+        // Ten classes: far above chance.
         assert!(summaries.iter().all(|one| one.last > 0.8), "{summaries:?}");
     }
 }

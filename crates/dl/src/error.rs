@@ -1,17 +1,17 @@
-//! Why something of the case study cannot be had.
+//! Errors of the case study.
 
 use crate::Network;
 
-/// What is wrong with a name, a file or a record.
+/// An unknown name, or an unusable file or record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A network that does not exist.
+    /// An unknown network.
     #[error("there is no network '{0}'; there are {list}", list = Network::names().join(", "))]
     Network(String),
-    /// A GPU that has no figures for training.
+    /// A GPU without training figures.
     #[error("{0} has no [training] table; {list} have one", list = crate::spec::names().join(", "))]
     NoTraining(String),
-    /// A GPU that does not exist, or whose file cannot be used.
+    /// An unknown GPU, or an unusable specification file.
     #[error(transparent)]
     Spec(#[from] buddy_core::spec::SpecError),
 }

@@ -1,68 +1,68 @@
-//! Device memory of training by batch size.
+//! Device memory of training, by batch size.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Layer, Network};
 
-/// Bytes of a value: training is in single precision, as in the paper.
+/// Bytes per value: single precision, as in the paper.
 pub const VALUE_BYTES: u64 = 4;
 
-/// What the driver, the libraries and the scratch of convolutions take, whatever the network.
+/// Bytes of driver, libraries and convolution workspace, independent of the network.
 ///
 /// Fitted to the published memory of three networks (`docs/notes/case-study.md`).
 pub const WORKSPACE_BYTES: u64 = 300 << 20;
 
-/// Bytes that training takes at one batch size.
+/// Bytes of training at one batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Footprint {
     /// Samples of a batch.
     pub batch: u64,
-    /// Bytes of what is learnt.
+    /// Bytes of the weights.
     pub weights: u64,
-    /// Bytes of the gradients of what is learnt.
+    /// Bytes of the weight gradients.
     pub gradients: u64,
-    /// The momentum of each weight.
+    /// Bytes of the momentum.
     pub optimizer: u64,
     /// Bytes of the batch itself.
     pub input: u64,
-    /// The output of every layer, and what else the backward pass needs.
+    /// Bytes of every layer's output and of other saved tensors.
     pub activations: u64,
-    /// Gradients of activations: each lives from the layer that makes it to the layer that reads it, so that the
-    /// largest pair counts.
+    /// Bytes of activation gradients. Each lives from the layer that writes it to the layer that
+    /// reads it, so the largest pair counts.
     pub activation_gradients: u64,
-    /// The driver, the libraries and their scratch memory, which do not depend on the network.
+    /// Bytes of driver, libraries and their workspace.
     pub workspace: u64,
 }
 
 impl Footprint {
-    /// Bytes that do not depend on the batch.
+    /// Returns the bytes independent of the batch.
     pub fn fixed(&self) -> u64 {
         self.weights + self.gradients + self.optimizer + self.workspace
     }
 
-    /// Bytes that grow with the batch.
+    /// Returns the bytes proportional to the batch.
     pub fn growing(&self) -> u64 {
         self.input + self.activations + self.activation_gradients
     }
 
-    /// Bytes of all of it together.
+    /// Returns the total bytes.
     pub fn total(&self) -> u64 {
         self.fixed() + self.growing()
     }
 
-    /// Device bytes when all but the workspace is compressed by this ratio.
+    /// Returns the device bytes when all but the workspace is compressed by this ratio.
     pub fn compressed(&self, ratio: f64) -> u64 {
         self.workspace + ((self.total() - self.workspace) as f64 / ratio).ceil() as u64
     }
 }
 
 impl Network {
-    /// Bytes that training takes at this batch size.
+    /// Returns the footprint of training at this batch size.
     pub fn footprint(&self, batch: u64) -> Footprint {
         let weights = self.weights() * VALUE_BYTES;
         let (input, layers) = self.layers.split_first().expect("a network has an input");
-        let kept = |layer: &Layer| layer.output.elements() + layer.kept();
+        let saved = |layer: &Layer| layer.output.elements() + layer.saved();
         let pair = |layer: &Layer| layer.input.elements() + layer.output.elements();
         let bytes = |values: u64| values * batch * VALUE_BYTES;
         Footprint {
@@ -71,20 +71,21 @@ impl Network {
             gradients: weights,
             optimizer: weights,
             input: bytes(input.output.elements()),
-            activations: bytes(layers.iter().map(kept).sum()),
+            activations: bytes(layers.iter().map(saved).sum()),
             activation_gradients: bytes(layers.iter().map(pair).max().unwrap_or(0)),
             workspace: WORKSPACE_BYTES,
         }
     }
 
-    /// The batch size from which on more than half of the memory grows with the batch.
+    /// Returns the batch size from which more than half of the memory grows with the batch.
     pub fn transition_batch(&self) -> u64 {
         let one = self.footprint(1);
         one.fixed().div_ceil(one.growing())
     }
 }
 
-/// The largest batch whose training fits a device memory at a compression ratio (1 for none); 0 if none does.
+/// Returns the largest batch that fits a device memory at a compression ratio (1 for none); 0 if
+/// none fits.
 pub fn largest_batch(network: &Network, device_bytes: u64, ratio: f64) -> u64 {
     let one = network.footprint(1);
     let room =
@@ -103,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_vgg16() {
+    fn vgg16_footprint_matches_hand_computed_parts() {
         let footprint = network("vgg16").footprint(2);
         assert_eq!(footprint.weights, 138_357_544 * 4);
         assert_eq!(footprint.input, 2 * 3 * 224 * 224 * 4);
-        // conv1_1 to its rectifier is the largest pair.
+        // conv1_1 and its ReLU are the largest pair.
         assert_eq!(footprint.activation_gradients, 2 * 2 * 64 * 224 * 224 * 4);
         assert_eq!(footprint.total() - footprint.fixed(), 2 * network("vgg16").footprint(1).growing());
     }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn alexnet_is_the_last_to_grow_as_in_the_paper() {
+    fn alexnet_has_the_largest_transition_batch_as_in_the_paper() {
         let transition = |name| network(name).transition_batch();
         assert!((64..=128).contains(&transition("alexnet")), "the paper says 96: {}", transition("alexnet"));
         for name in ["inception_v2", "squeezenet", "vgg16", "resnet50"] {

@@ -1,8 +1,8 @@
-//! Writes a network down, layer after layer; shapes are inferred and checked on the way.
+//! Builder of networks: infers and checks shapes layer by layer.
 
 use crate::{Layer, Shape, layer::Op};
 
-/// A network that is being written down. Each method appends a layer that reads the last one, and names it.
+/// A network under construction. Each method appends a named layer that reads the current one.
 #[derive(Debug)]
 pub(crate) struct Graph {
     layers: Vec<Layer>,
@@ -10,30 +10,30 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Begins with the input.
+    /// Creates a network with its input.
     pub(crate) fn new(input: Shape) -> Self {
         let layer =
             Layer { name: "input".to_owned(), op: Op::Input, inputs: Vec::new(), input, output: input };
         Self { layers: vec![layer], last: 0 }
     }
 
-    /// The layers, in the order in which they run.
+    /// Returns the layers in execution order.
     pub(crate) fn finish(self) -> Vec<Layer> {
         self.layers
     }
 
-    /// The number of the last layer, to come back to.
-    pub(crate) fn here(&self) -> usize {
+    /// Returns the index of the current layer.
+    pub(crate) fn current(&self) -> usize {
         self.last
     }
 
-    /// The next layer reads this one.
-    pub(crate) fn at(&mut self, layer: usize) -> &mut Self {
+    /// Makes the next layer read this one.
+    pub(crate) fn from(&mut self, layer: usize) -> &mut Self {
         self.last = layer;
         self
     }
 
-    /// Shape of the last layer's output.
+    /// Returns the output shape of the current layer.
     pub(crate) fn shape(&self) -> Shape {
         self.layers[self.last].output
     }
@@ -50,12 +50,12 @@ impl Graph {
         self.push(name, op, vec![self.last], output)
     }
 
-    /// A convolution; `geometry` is kernel, stride and padding.
+    /// Appends a convolution; `geometry` is kernel, stride and padding.
     pub(crate) fn conv(&mut self, name: &str, channels: u64, geometry: [u64; 3], bias: bool) -> &mut Self {
         self.grouped(name, channels, geometry, 1, bias)
     }
 
-    /// A convolution whose channels are in groups.
+    /// Appends a grouped convolution.
     pub(crate) fn grouped(
         &mut self,
         name: &str,
@@ -77,7 +77,7 @@ impl Graph {
         self.next(name, Op::Conv { kernel, stride, pad, groups, bias }, output)
     }
 
-    /// Pooling; `geometry` is kernel, stride and padding.
+    /// Appends pooling; `geometry` is kernel, stride and padding.
     pub(crate) fn pool(&mut self, name: &str, [kernel, stride, pad]: [u64; 3], mean: bool) -> &mut Self {
         let from = self.shape();
         let side = |n: u64| {
@@ -88,37 +88,37 @@ impl Graph {
         self.next(name, Op::Pool { kernel, stride, pad, mean }, output)
     }
 
-    /// A layer that keeps the shape.
+    /// Appends a layer that keeps the shape.
     pub(crate) fn same(&mut self, name: &str, op: Op) -> &mut Self {
         self.next(name, op, self.shape())
     }
 
-    /// A rectifier named after the layer before it.
+    /// Appends a ReLU named after the current layer.
     pub(crate) fn relu(&mut self) -> &mut Self {
         let name = format!("{}.relu", self.layers[self.last].name);
         self.same(&name, Op::Relu)
     }
 
-    /// A matrix product: over the whole image, or for each step of a sequence.
+    /// Appends a fully connected layer, over the whole image or per step of a sequence.
     pub(crate) fn linear(&mut self, name: &str, outputs: u64) -> &mut Self {
         let sequence = self.shape().width == 1 && self.shape().height > 1;
         let steps = if sequence { self.shape().height } else { 1 };
         self.next(name, Op::Linear { bias: true }, Shape::new(outputs, steps, 1))
     }
 
-    /// A table of words.
+    /// Appends an embedding.
     pub(crate) fn embedding(&mut self, name: &str, words: u64, features: u64) -> &mut Self {
         let steps = self.shape().height;
         self.next(name, Op::Embedding { words }, Shape::new(features, steps, 1))
     }
 
-    /// A recurrent layer of long short-term memory, its output projected.
+    /// Appends an LSTM layer with projected output.
     pub(crate) fn lstm(&mut self, name: &str, hidden: u64, projection: u64) -> &mut Self {
         let steps = self.shape().height;
         self.next(name, Op::Lstm { hidden }, Shape::new(projection, steps, 1))
     }
 
-    /// The channels of these layers one after the other.
+    /// Appends a concatenation of these layers' channels.
     pub(crate) fn concat(&mut self, name: &str, inputs: &[usize]) -> &mut Self {
         let first = self.layers[inputs[0]].output;
         let channels = inputs.iter().map(|&input| {
@@ -130,7 +130,7 @@ impl Graph {
         self.push(name, Op::Concat, inputs.to_vec(), output)
     }
 
-    /// The sum of the last layer and another.
+    /// Appends the sum of the current layer and another.
     pub(crate) fn add(&mut self, name: &str, other: usize) -> &mut Self {
         let output = self.shape();
         assert_eq!(output, self.layers[other].output, "{name}: shapes differ");
@@ -143,11 +143,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_are_inferred() {
+    fn output_shapes_are_inferred() {
         let mut graph = Graph::new(Shape::new(3, 227, 227));
         graph.conv("c", 96, [11, 4, 0], true).relu().pool("p", [3, 2, 0], false);
         assert_eq!(graph.shape(), Shape::new(96, 27, 27));
-        // A window that hangs over the edge counts.
+        // A window that exceeds the edge counts.
         let mut graph = Graph::new(Shape::new(3, 112, 112));
         graph.pool("p", [3, 2, 0], false).linear("l", 10);
         assert_eq!(graph.layers[1].output.height, 56);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "shapes differ")]
-    fn unequal_shapes_are_not_added() {
+    fn adding_unequal_shapes_panics() {
         let mut graph = Graph::new(Shape::new(3, 8, 8));
         graph.conv("c", 4, [3, 1, 1], true).add("a", 0);
     }

@@ -1,6 +1,6 @@
-//! One layer of a network: what it does, from which shape to which, and how many weights it has.
+//! One layer of a network: operation, shapes and weights.
 
-/// The shape of one sample's values: an image, or a sequence as `channels` features at `height` steps.
+/// Shape of one sample: an image, or a sequence of `height` steps with `channels` features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Channels of an image, features of a step.
@@ -12,90 +12,90 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of these channels, rows and columns.
+    /// Creates a shape.
     pub const fn new(channels: u64, height: u64, width: u64) -> Self {
         Self { channels, height, width }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn elements(self) -> u64 {
         self.channels * self.pixels()
     }
 
-    /// How many values a channel has.
+    /// Returns the values per channel.
     pub fn pixels(self) -> u64 {
         self.height * self.width
     }
 }
 
-/// What a layer does.
+/// Operation of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Is given: an image, or the words of a sequence.
+    /// The input: an image, or the words of a sequence.
     Input,
-    /// Convolves with square filters.
+    /// Convolution with square filters.
     Conv {
         /// Rows and columns of a filter.
         kernel: u64,
-        /// Pixels from one output to the next.
+        /// Pixels between outputs.
         stride: u64,
-        /// Zeros around the image.
+        /// Zero padding in pixels.
         pad: u64,
-        /// Groups of channels that do not see each other.
+        /// Groups of channels (grouped convolution).
         groups: u64,
-        /// Whether a bias is added.
+        /// True if a bias is added.
         bias: bool,
     },
-    /// Takes the largest value or the mean of square windows; the last window may hang over the edge.
+    /// Max or mean pooling over square windows; the last window may exceed the edge.
     Pool {
         /// Rows and columns of a window.
         kernel: u64,
-        /// Pixels from one window to the next.
+        /// Pixels between windows.
         stride: u64,
-        /// Zeros around the image.
+        /// Zero padding in pixels.
         pad: u64,
-        /// The mean rather than the largest.
+        /// Mean instead of max.
         mean: bool,
     },
-    /// Normalises each channel over the batch, then scales and shifts it.
+    /// Batch normalisation with scale and shift.
     Norm,
-    /// Replaces negative values by zero.
+    /// Rectifier (ReLU).
     Relu,
-    /// Divides by the activity of five neighbouring channels.
+    /// Local response normalisation over five channels.
     Lrn,
-    /// Zeroes values at random.
+    /// Dropout.
     Dropout,
-    /// Puts the channels of its inputs one after the other.
+    /// Concatenation of its inputs' channels.
     Concat,
-    /// Adds its two inputs.
+    /// Sum of its two inputs.
     Add,
-    /// A matrix product with all inputs of a step.
+    /// Fully connected layer over all inputs of a step.
     Linear {
-        /// Whether a bias is added.
+        /// True if a bias is added.
         bias: bool,
     },
-    /// A row of a table for each word.
+    /// Embedding: a table row per word.
     Embedding {
         /// Rows of the table.
         words: u64,
     },
-    /// A recurrent layer of `hidden` cells whose output is projected to fewer values.
+    /// LSTM layer of `hidden` cells with projected output.
     Lstm {
-        /// Cells of the recurrent layer, before the projection.
+        /// Cells, before the projection.
         hidden: u64,
     },
-    /// Probabilities, and the loss.
+    /// Softmax with loss.
     Softmax,
 }
 
 /// A layer in its network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// Its name, unique in the network.
+    /// Name, unique in the network.
     pub name: String,
-    /// What it computes, with its own dimensions.
+    /// Operation with its dimensions.
     pub op: Op,
-    /// The layers whose outputs it reads, by their number.
+    /// Indices of the layers that it reads.
     pub inputs: Vec<usize>,
     /// Shape of its first input.
     pub input: Shape,
@@ -104,7 +104,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// How many weights it learns, biases among them.
+    /// Returns the number of trainable weights, biases included.
     pub fn weights(&self) -> u64 {
         let (from, to) = (self.input.channels, self.output.channels);
         match self.op {
@@ -114,18 +114,20 @@ impl Layer {
             Op::Norm => 2 * to,
             Op::Linear { bias } => self.linear_inputs() * to + u64::from(bias) * to,
             Op::Embedding { words } => words * to,
-            // Four gates of each cell see the step's input and the last output; each has a bias.
+            // Four gates per cell read the step's input and the last output, each with a bias.
             Op::Lstm { hidden } => 4 * hidden * (from + to + 1) + hidden * to,
             _ => 0,
         }
     }
 
-    /// Values that one output of a matrix product is made of: the whole image, or one step of a sequence.
+    /// Returns the inputs of one output of a matrix product: the whole image, or one step of a
+    /// sequence.
     pub fn linear_inputs(&self) -> u64 {
         self.input.elements() / self.output.pixels()
     }
 
-    /// Multiply-adds of its forward pass for one sample, in convolutions and matrix products.
+    /// Returns the multiply-adds of its forward pass per sample, in convolutions and matrix
+    /// products.
     pub fn multiply_adds(&self) -> u64 {
         let (from, to) = (self.input.channels, self.output.channels);
         match self.op {
@@ -136,12 +138,12 @@ impl Layer {
         }
     }
 
-    /// Values of one sample that it keeps for its backward pass, besides its input and its output.
-    pub fn kept(&self) -> u64 {
+    /// Returns the values per sample saved for the backward pass, besides input and output.
+    pub fn saved(&self) -> u64 {
         match self.op {
-            // The scale of each value.
+            // Scale of each value.
             Op::Lrn => self.output.elements(),
-            // Four gates, the cell, its tangent and the unprojected output, at each step.
+            // Four gates, cell, its tanh and the unprojected output, per step.
             Op::Lstm { hidden } => 7 * hidden * self.output.height,
             _ => 0,
         }

@@ -1,9 +1,10 @@
 //! Deep-learning training by batch size, after the paper's case study.
 //!
-//! A [`Network`] is its layers. From them come the [footprint](Network::footprint) of training at a batch size,
-//! the [time()] of an iteration on a GPU, the [largest batch](largest_batch) that a memory holds with and
-//! without compression, and a [trace](Network::application) of one iteration for the simulator. The model is
-//! compared with [published](validate) throughputs. `docs/notes/case-study.md` describes it.
+//! A [`Network`] is a list of layers. It gives the [footprint](Network::footprint) of training at a
+//! batch size, the [time()] of an iteration on a GPU, the [largest batch](largest_batch) that fits
+//! with and without compression, and a [trace](Network::application) of one iteration for the
+//! simulator. The model is compared with [published](validate) throughputs.
+//! `docs/notes/case-study.md` describes it.
 
 #![forbid(unsafe_code)]
 

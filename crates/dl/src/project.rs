@@ -1,11 +1,11 @@
-//! What a compressed memory is worth in training: a larger batch, and so a better used GPU.
+//! Projected speedup of compressed memory in training: a larger batch and better utilization.
 
 use buddy_core::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Footprint, Network, Spec, Time, largest_batch, time};
 
-/// The paper's average over its six networks.
+/// Paper's mean ratio over its six networks.
 pub const PAPER_MEAN_RATIO: f64 = 1.5;
 
 /// A network on a GPU with and without compression.
@@ -16,19 +16,19 @@ pub struct Projection {
     pub network: String,
     /// Name of the GPU in `specs/`.
     pub gpu: String,
-    /// The compression ratio of all its allocations together.
+    /// Compression ratio over all its allocations.
     pub ratio: f64,
-    /// The largest batch that fits without compression and with it.
+    /// Largest batch that fits without and with compression.
     pub largest: [u64; 2],
-    /// The batch of highest throughput among those that fit.
+    /// Batch of highest throughput that fits, without and with compression.
     pub best: [u64; 2],
-    /// Images or words a second at those.
+    /// Images or words per second at those.
     pub throughput: [f64; 2],
-    /// How many times faster training is with compression, its own overhead left out.
+    /// Speedup by compression, excluding its own overhead.
     pub speedup: f64,
 }
 
-/// A network at every batch size that was asked for.
+/// Memory and time of a network by batch size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
@@ -52,7 +52,7 @@ impl RecordKind for Projection {
     const VERSION: u32 = 1;
 }
 
-/// Memory and time of a network at these batch sizes.
+/// Returns memory and time of a network at these batch sizes.
 pub fn sweep(spec: &Spec, network: &Network, batches: &[u64]) -> Sweep {
     Sweep {
         network: network.name.to_owned(),
@@ -62,8 +62,8 @@ pub fn sweep(spec: &Spec, network: &Network, batches: &[u64]) -> Sweep {
     }
 }
 
-/// The batch sizes that fit the GPU with and without compression, and what they are worth. `None` if not even one
-/// sample fits without it.
+/// Projects the batch sizes that fit the GPU without and with compression, and their throughput.
+/// `None` if not even one sample fits uncompressed.
 pub fn project(spec: &Spec, network: &Network, ratio: f64) -> Option<Projection> {
     let largest = [1.0, ratio].map(|ratio| largest_batch(network, spec.gpu.device_bytes, ratio));
     let [plain, compressed] = largest.map(|most| best_batch(spec, network, most));
@@ -79,8 +79,8 @@ pub fn project(spec: &Spec, network: &Network, ratio: f64) -> Option<Projection>
     })
 }
 
-/// The batch of highest throughput up to `most`, and that throughput. People use round batch sizes, so beside
-/// `most` only multiples of 8 are tried, or all below 16.
+/// Returns the batch of highest throughput up to `most`, and that throughput. Round batch sizes are
+/// usual, so only multiples of 8, those below 16 and `most` itself are tried.
 fn best_batch(spec: &Spec, network: &Network, most: u64) -> Option<(u64, f64)> {
     let candidates = (1..=most).filter(|&batch| batch < 16 || batch % 8 == 0 || batch == most);
     let throughputs = candidates.map(|batch| (batch, time(spec, network, batch).throughput));
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compression_never_hurts_and_helps_a_small_memory_more() {
+    fn speedup_is_larger_for_smaller_memories_and_one_without_compression() {
         let mut spec = Spec::named("titan-xp").unwrap();
         let vgg16 = Network::named("vgg16").unwrap();
         let large = project(&spec, &vgg16, 1.5).unwrap();

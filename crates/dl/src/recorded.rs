@@ -1,13 +1,13 @@
-//! The compressibility of recorded tensors for the allocations of a trace.
+//! Maps recorded tensors and their compressibility to the allocations of a trace.
 //!
-//! A recorded network has the same layers, but not always the same tensors: frameworks fuse, keep and free as they
-//! like. So each allocation of ours takes what was recorded under its name, else what stands at its place among those
-//! of its kind, else all of its kind.
+//! A recorded network has the same layers but not always the same tensors, since frameworks fuse,
+//! save and free differently. Each of our allocations takes the recording of the same name, else
+//! the one at the same position among its kind, else all of its kind.
 
 use buddy_core::{AllocationInfo, Histogram, RunRecord, SizeClass};
 
-/// For each of our allocations the numbers of the recorded ones that stand for it; none if nothing of its kind was
-/// recorded. The kind is the call site.
+/// Returns, for each of our allocations, the indices of the recorded ones that represent it; empty
+/// if none of its kind was recorded. The kind is the call site.
 pub fn matches(recorded: &[AllocationInfo], ours: &[AllocationInfo]) -> Vec<Vec<usize>> {
     ours.iter()
         .enumerate()
@@ -18,8 +18,11 @@ pub fn matches(recorded: &[AllocationInfo], ours: &[AllocationInfo]) -> Vec<Vec<
                 };
                 let (theirs, own) = (kind(recorded), kind(ours));
                 if theirs.len() == own.len() {
-                    let place = own.iter().position(|&other| other == number).expect("it is of its own kind");
-                    vec![theirs[place]]
+                    let position = own
+                        .iter()
+                        .position(|&other| other == number)
+                        .expect("an allocation is among its own kind");
+                    vec![theirs[position]]
                 } else {
                     theirs
                 }
@@ -28,22 +31,24 @@ pub fn matches(recorded: &[AllocationInfo], ours: &[AllocationInfo]) -> Vec<Vec<
         .collect()
 }
 
-/// The recorded allocation of this name, else those of its parts: `weights/conv1` is also `weights/conv1.weight`.
+/// Returns the recorded allocation of this name, else its parts: `weights/conv1` matches
+/// `weights/conv1.weight`.
 fn by_name(recorded: &[AllocationInfo], one: &AllocationInfo) -> Option<Vec<usize>> {
     if let Some(number) = recorded.iter().position(|other| other.name == one.name) {
         return Some(vec![number]);
     }
     let is_part = |other: &AllocationInfo| {
         let rest = other.name.strip_prefix(one.name.as_str()).and_then(|rest| rest.strip_prefix('.'));
-        // The gradient of a layer's output is no part of the gradient of its weights.
+        // The gradient of a layer's output is not part of its weight gradient.
         other.call_site == one.call_site && rest.is_some_and(|rest| rest != "output")
     };
     let parts: Vec<usize> = (0..recorded.len()).filter(|&number| is_part(&recorded[number])).collect();
     (!parts.is_empty()).then_some(parts)
 }
 
-/// The recorded entries that stand for each of our allocations, by size class under a codec, over all snapshots in
-/// which they live. Empty where nothing of the kind was recorded under that codec.
+/// Returns the recorded entries that represent each of our allocations, by size class under a
+/// codec, over all snapshots in which they are live. Empty if none of the kind was recorded under
+/// that codec.
 pub fn histograms_of(record: &RunRecord, codec: &str, ours: &[AllocationInfo]) -> Vec<Histogram> {
     let seen = |number: usize| -> Histogram {
         record.sizes.iter().filter_map(|sizes| sizes.get(number)?.histograms.get(codec).copied()).sum()
@@ -53,8 +58,8 @@ pub fn histograms_of(record: &RunRecord, codec: &str, ours: &[AllocationInfo]) -
     found.into_iter().map(|numbers| numbers.into_iter().map(|number| all[number]).sum()).collect()
 }
 
-/// The share of each size class, in the order of [`SizeClass::ALL`], for each of our allocations. What was not
-/// recorded is taken to be raw.
+/// Returns the share of each size class, in the order of [`SizeClass::ALL`], for each of our
+/// allocations. Unrecorded ones count as raw.
 pub fn classes_of(record: &RunRecord, codec: &str, ours: &[AllocationInfo]) -> Vec<[f64; 6]> {
     histograms_of(record, codec, ours).iter().map(shares).collect()
 }
@@ -86,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn by_name_then_by_parts_then_by_place_then_by_kind() {
+    fn allocations_match_by_name_parts_position_then_kind() {
         let recorded = allocations(&[
             "weights/conv1",
             "weights/conv2.conv",
@@ -108,15 +113,15 @@ mod tests {
             "workspace/w",
         ]);
         let found = matches(&recorded, &ours);
-        // The name; its parts; neither, and the kinds differ in number by none: the third of three.
+        // By name; by parts; by position, since both have three of the kind: the third.
         assert_eq!(found[..3], [vec![0], vec![1, 2], vec![2]]);
-        // Two gradients of ours, one of theirs: all of the kind.
+        // Two gradients of ours, one recorded: all of the kind.
         assert_eq!(found[3..5], [vec![3], vec![3]]);
         assert_eq!(found[5..], [vec![4], vec![5], vec![6], vec![]]);
     }
 
     #[test]
-    fn shares_are_over_the_snapshots_in_which_it_lives() {
+    fn shares_cover_only_live_snapshots() {
         let mut run = RunInfo::new("net", serde_json::Map::new(), allocations(&["activations/a"]));
         run.snapshots = vec![SnapshotInfo { step: 0, label: String::new(), file: None }; 3];
         let alive = |classes| {

@@ -1,4 +1,4 @@
-//! What the throughput model takes of a GPU, and its own constants.
+//! GPU figures and constants of the throughput model.
 
 use buddy_core::spec;
 
@@ -7,61 +7,62 @@ use crate::Error;
 /// A GPU, and the constants of the throughput model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
-    /// The GPU that an iteration runs on.
+    /// GPU that runs the iteration.
     pub gpu: Gpu,
-    /// The constants, the same for every GPU and network.
+    /// Constants, the same for every GPU and network.
     pub model: Model,
 }
 
-/// What the throughput model knows of a GPU: figures of its file in `specs/`, at the clock of its `[training]`.
+/// GPU figures of the throughput model: from its file in `specs/`, at the clock of its `[training]`
+/// table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
-    /// Its name in records.
+    /// Name in records.
     pub name: String,
-    /// Device memory that programs may use.
+    /// Device memory available to programs, in bytes.
     pub device_bytes: u64,
-    /// Multiprocessors, each of which takes one tile at a time.
+    /// Number of SMs; each runs one tile at a time.
     pub sms: u64,
-    /// Multiply-adds in single precision of an SM in a cycle.
+    /// Single-precision multiply-adds per SM and cycle.
     pub lanes: u64,
-    /// Clock of the SMs in training.
+    /// SM clock in training, in MHz.
     pub clock_mhz: f64,
-    /// Bytes of L2, all slices together.
+    /// L2 bytes over all slices.
     pub l2_bytes: u64,
-    /// Bytes that an SM receives from L2 in a cycle.
+    /// Bytes per cycle from L2 to an SM.
     pub l2_bytes_per_cycle: f64,
-    /// Peak bandwidth of device memory.
+    /// Peak bandwidth of device memory in GB/s.
     pub dram_gb_per_s: f64,
 }
 
-/// The constants of the throughput model. `docs/notes/case-study.md` says where each comes from.
+/// Constants of the throughput model; `docs/notes/case-study.md` gives their sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Share of its peak that an SM reaches in the inner loop of a matrix product.
+    /// Share of peak that an SM reaches in the inner loop of a matrix product.
     pub math_share: f64,
-    /// Share of its peak bandwidth that device memory reaches.
+    /// Share of peak bandwidth that device memory reaches.
     pub dram_share: f64,
-    /// How many times faster convolutions of stride 1 with filters of 3 by 3 or more are by Winograd's algorithm
-    /// or Fourier transforms, all costs counted.
+    /// Speedup of stride-1 convolutions with 3 by 3 or larger filters by Winograd or FFT, all costs
+    /// included.
     pub fast_gain: f64,
-    /// Time between the end of a kernel and the beginning of the next: the framework's, the driver's and the GPU's.
+    /// Microseconds between two kernels: framework, driver and GPU.
     pub launch_us: f64,
-    /// Cycles of a tile before and after its inner loop.
+    /// Cycles of a tile outside its inner loop.
     pub tile_cycles: f64,
 }
 
 impl Default for Model {
-    /// The first three are fitted to the published throughputs (example `fit`), the others are not.
+    /// The first three are fitted to the published throughputs (example `fit`).
     fn default() -> Self {
         Self { math_share: 0.585, fast_gain: 2.06, launch_us: 44.6, dram_share: 0.85, tile_cycles: 2000.0 }
     }
 }
 
 impl Spec {
-    /// A GPU of `specs/` by its name, or a file: one that has a `[training]` table.
+    /// Returns a GPU with a `[training]` table, by name or file.
     ///
     /// # Errors
-    /// [`Error::Spec`] if it cannot be read, [`Error::NoTraining`] if it has no such table.
+    /// [`Error::Spec`] if the file cannot be read, [`Error::NoTraining`] if it has no such table.
     pub fn named(name: &str) -> Result<Self, Error> {
         let gpu = spec::Gpu::named(name)?;
         let training = gpu.training.as_ref().ok_or_else(|| Error::NoTraining(name.to_owned()))?;
@@ -79,7 +80,7 @@ impl Spec {
     }
 }
 
-/// Names of the GPUs that have figures for training.
+/// Returns the names of the GPUs with a `[training]` table.
 pub(crate) fn names() -> Vec<&'static str> {
     spec::Gpu::names().filter(|name| Spec::named(name).is_ok()).collect()
 }
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gpus_of_the_published_tables() {
+    fn gpus_of_the_published_tables_have_training_figures() {
         assert_eq!(names(), ["p100", "titan-x", "titan-xp", "v100"]);
         let Gpu { sms, lanes, clock_mhz, dram_gb_per_s, .. } = Spec::named("titan-xp").unwrap().gpu;
         assert_eq!((sms, lanes, clock_mhz, dram_gb_per_s.round()), (30, 128, 1582.0, 548.0));
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn another_gpu_is_refused_with_those_there_are() {
+    fn a_gpu_without_training_figures_is_an_error_that_lists_the_others() {
         assert!(Spec::named("voodoo").unwrap_err().to_string().contains("no GPU 'voodoo'"));
         let error = Spec::named("h200").unwrap_err().to_string();
         assert_eq!(error, "h200 has no [training] table; p100, titan-x, titan-xp, v100 have one");

@@ -1,9 +1,8 @@
-//! How long an iteration takes: tiles in waves, traffic at L2 and device memory, launches.
+//! Iteration time: waves of tiles, traffic at L2 and device memory, launches.
 //!
-//! After Paleo and DeLTA, as the paper's own model: a product is cut into tiles, a tile runs on one SM, and the
-//! SMs take tiles in waves, so that a batch that leaves the last wave half empty wastes it. The library's choice
-//! among tile shapes is the fastest. All other kernels move bytes. Every kernel has to be launched, which is
-//! what small batches wait for.
+//! After Paleo and DeLTA, like the paper's own model: a product is cut into tiles, and the SMs run
+//! them in waves, so a partly filled last wave is wasted. The fastest tile shape is chosen, as
+//! libraries do. All other kernels are memory-bound. Launch gaps dominate small batches.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,25 +11,25 @@ use crate::{
     work::{Product, Work},
 };
 
-/// The time of one training iteration and where it goes.
+/// Time of one training iteration and its components.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Time {
     /// Seconds of the whole iteration.
     pub seconds: f64,
-    /// In convolutions and matrix products.
+    /// Seconds in convolutions and matrix products.
     pub product_seconds: f64,
-    /// In kernels that only move bytes.
+    /// Seconds in memory-bound kernels.
     pub sweep_seconds: f64,
-    /// In the gaps between kernels.
+    /// Seconds between kernels.
     pub launch_seconds: f64,
-    /// How many kernels there are.
+    /// Number of kernels.
     pub kernels: u64,
-    /// Images or words a second.
+    /// Images or words per second.
     pub throughput: f64,
 }
 
-/// The time of one training iteration of a network at a batch size.
+/// Returns the time of one training iteration of a network at a batch size.
 pub fn time(spec: &Spec, network: &Network, batch: u64) -> Time {
     let mut time = Time::default();
     for work in network.work(batch) {
@@ -50,9 +49,9 @@ pub fn time(spec: &Spec, network: &Network, batch: u64) -> Time {
     time
 }
 
-/// Rows and columns of the tiles that libraries have.
+/// Rows and columns of the tile shapes that libraries offer.
 const TILES: [[u64; 2]; 5] = [[128, 128], [128, 64], [64, 64], [128, 32], [32, 32]];
-/// Into how many parts a library cuts the sum of a product that has too few tiles.
+/// Split-K factors that libraries use for products with few tiles.
 const SPLITS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 
 impl Spec {
@@ -60,14 +59,14 @@ impl Spec {
         self.gpu.dram_gb_per_s * 1e9 * self.model.dram_share
     }
 
-    /// Time of a product in its best tiling.
+    /// Returns the seconds of a product in its best tiling.
     fn product_seconds(&self, product: &Product) -> f64 {
         let shapes = TILES.iter().flat_map(|&[rows, columns]| [[rows, columns], [columns, rows]]);
         let tilings = shapes.flat_map(|tile| SPLITS.map(|split| (tile, split)));
         tilings.map(|(tile, split)| self.tiled_seconds(product, tile, split)).fold(f64::INFINITY, f64::min)
     }
 
-    /// Time of a product in tiles of this shape whose sums are cut in `split` parts: that of the slowest of
+    /// Returns the seconds of a product with this tile shape and split-K factor: the slowest of
     /// arithmetic, L2 and device memory.
     fn tiled_seconds(&self, product: &Product, [rows, columns]: [u64; 2], split: u64) -> f64 {
         let Self { gpu, model } = self;
@@ -83,17 +82,17 @@ impl Spec {
         seconds.max(self.traffic(product, [down, across], split) / self.dram_bytes_per_s())
     }
 
-    /// Bytes at device memory. Tiles run in rows; an input that all tiles of a row share is read once, the other
-    /// once for each row of tiles that L2 does not still hold it from.
+    /// Returns the bytes at device memory. Tiles run in rows. An input shared by a row of tiles is
+    /// read once; the other once per row unless L2 still holds it.
     fn traffic(&self, product: &Product, [down, across]: [u64; 2], split: u64) -> f64 {
         let [a, b, c] = product.bytes.map(|bytes| bytes as f64);
         let l2 = self.gpu.l2_bytes as f64;
-        // Rows of tiles that run at the same time share what they read.
+        // Concurrent rows of tiles share their reads.
         let together = (self.gpu.sms as f64 / across as f64).max(1.0);
         let again = if b / split as f64 <= l2 { 1.0 } else { (down as f64 / together).max(1.0) };
         let parts = if split > 1 { 2.0 * split as f64 + 1.0 } else { 1.0 };
         let along_rows = a + b * again;
-        // The library walks along the other side where that is cheaper.
+        // The library walks along the other side if that is cheaper.
         let together = (self.gpu.sms as f64 / down as f64).max(1.0);
         let again = if a / split as f64 <= l2 { 1.0 } else { (across as f64 / together).max(1.0) };
         along_rows.min(a * again + b) + c * parts
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_add_up() {
+    fn components_sum_to_the_iteration_time() {
         let time = time(&Spec::named("v100").unwrap(), &network("resnet50"), 32);
         let sum = time.product_seconds + time.sweep_seconds + time.launch_seconds;
         assert!((sum - time.seconds).abs() < 1e-12 && time.launch_seconds > 0.0);
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_faster_than_the_peak_allows() {
+    fn products_never_exceed_the_arithmetic_peak() {
         for name in crate::spec::names() {
             let spec = Spec::named(name).unwrap();
             let peak = spec.gpu.sms as f64 * spec.gpu.lanes as f64 * spec.gpu.clock_mhz * 1e6;
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_batches_use_the_gpu_better_until_it_is_full() {
+    fn throughput_grows_with_the_batch_until_the_gpu_is_full() {
         let spec = Spec::named("titan-xp").unwrap();
         for network in Network::all() {
             let at = |batch| time(&spec, &network, batch).throughput;

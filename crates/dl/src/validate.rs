@@ -1,4 +1,4 @@
-//! The model beside published throughputs and memory.
+//! Compares the model with published throughputs and memory.
 
 use buddy_core::RecordKind;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ const MXNET_V100: &str = "MXNet, cuDNN 7";
 const MXNET_P100: &str = "MXNet, cuDNN 5.1";
 const FINETUNER: &str = "mxnet-finetuner";
 
-/// Every published table that has one of the networks.
+/// All published tables of these networks.
 const TABLES: [Table; 14] = [
     table(
         MXNET_V100,
@@ -66,7 +66,7 @@ const fn table(
     Table { source, gpu, network, batches, throughputs }
 }
 
-/// Network, and MiB of mxnet-finetuner at batches of 10 and 40 on a Titan X.
+/// Network, and MiB used by mxnet-finetuner at batches of 10 and 40 on a Titan X.
 const MEMORY: [(&str, [f64; 2]); 5] = [
     ("alexnet", [430.0, 716.0]),
     ("squeezenet", [608.0, 1672.0]),
@@ -75,15 +75,15 @@ const MEMORY: [(&str, [f64; 2]); 5] = [
     ("vgg16", [1738.0, 5977.0]),
 ];
 
-/// The model beside what was published.
+/// Comparison of the model with published figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Validation {
-    /// Throughputs, a table each.
+    /// Throughput comparisons, one per table.
     pub tables: Vec<TableValidation>,
-    /// Growth of the memory with the batch.
+    /// Memory growth per sample.
     pub memory: Vec<MemoryValidation>,
-    /// Mean of the absolute relative errors over the tables, each table counted once.
+    /// Mean absolute relative error over the tables, each weighted equally.
     pub mean_error: f64,
     /// Correlation of the logarithms of modelled and published throughput over all points.
     pub correlation: f64,
@@ -93,15 +93,15 @@ pub struct Validation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableValidation {
-    /// The framework or the project that published it.
+    /// Framework or project that published it.
     pub source: String,
-    /// The GPU's name in `specs`.
+    /// GPU name in `specs`.
     pub gpu: String,
     /// Name of the network.
     pub network: String,
     /// Every batch size of the table.
     pub points: Vec<Point>,
-    /// Mean of the absolute relative errors.
+    /// Mean absolute relative error.
     pub mean_error: f64,
 }
 
@@ -111,13 +111,13 @@ pub struct TableValidation {
 pub struct Point {
     /// Samples of a batch.
     pub batch: u64,
-    /// Images or words a second, as published.
+    /// Published images or words per second.
     pub published: f64,
-    /// Images or words a second, by the model.
+    /// Modelled images or words per second.
     pub modelled: f64,
 }
 
-/// Bytes that one more sample takes.
+/// Bytes per additional sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryValidation {
@@ -125,7 +125,7 @@ pub struct MemoryValidation {
     pub network: String,
     /// From the published memory at batches of 10 and 40.
     pub published_bytes: f64,
-    /// What the footprint grows by with each sample, in the model.
+    /// Growth of the modelled footprint per sample.
     pub modelled_bytes: f64,
 }
 
@@ -135,20 +135,21 @@ impl RecordKind for Validation {
 }
 
 impl Point {
-    /// The model's error as a share of what was published.
+    /// Returns the model's relative error.
     pub fn error(&self) -> f64 {
         self.modelled / self.published - 1.0
     }
 }
 
 impl MemoryValidation {
-    /// The model's error as a share of what was published.
+    /// Returns the model's relative error.
     pub fn error(&self) -> f64 {
         self.modelled_bytes / self.published_bytes - 1.0
     }
 }
 
-/// Compares the model, with these constants instead of those of `specs` if given, with every published table.
+/// Compares the model, with these constants instead of the defaults if given, with every published
+/// table.
 ///
 /// # Errors
 /// Never with the built-in GPUs and networks.
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_follows_what_was_published() {
+    fn the_model_matches_published_figures_within_bounds() {
         let validation = validate(None).unwrap();
         assert!(validation.mean_error < 0.15, "{}", validation.mean_error);
         assert!(validation.correlation > 0.98, "{}", validation.correlation);

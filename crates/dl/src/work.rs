@@ -1,16 +1,17 @@
-//! An iteration as kernels: which matrix products of which size, and how many bytes the others move.
+//! A training iteration as kernels: matrix products with their sizes, and memory-bound sweeps with
+//! their bytes.
 //!
-//! A convolution is a matrix product over its patches, which are never written out: its traffic is that of the
-//! image. Its backward pass is two products, one for the gradient of its input and one for that of its weights.
+//! A convolution is an implicit matrix product over its patches; its traffic is that of the image.
+//! Its backward pass is two products: the gradients of input and weights.
 
 use crate::{Layer, Network, Op, VALUE_BYTES};
 
-/// What a kernel does, as far as time depends on it.
+/// Work of a kernel, as far as time depends on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Work {
     /// A matrix product, or a convolution as one.
     Product(Product),
-    /// A pass over arrays that moves these bytes.
+    /// A memory-bound pass that moves these bytes.
     Sweep(u64),
 }
 
@@ -21,14 +22,14 @@ pub(crate) struct Product {
     pub(crate) n: u64,
     pub(crate) k: u64,
     pub(crate) count: u64,
-    /// Bytes of both inputs and of the output, of all products, each once.
+    /// Bytes of both inputs and of the output, over all products, each counted once.
     pub(crate) bytes: [u64; 3],
-    /// Whether it is a convolution for which libraries have an algorithm with fewer multiply-adds.
+    /// True for convolutions with a fast algorithm (Winograd, FFT).
     pub(crate) fast: bool,
 }
 
 impl Network {
-    /// The kernels of one iteration in order: forward, backward, update.
+    /// Returns the kernels of one iteration in order: forward, backward, update.
     pub(crate) fn work(&self, batch: u64) -> Vec<Work> {
         let mut work = Vec::new();
         for layer in &self.layers {
@@ -60,7 +61,7 @@ fn forward(layer: &Layer, batch: u64, work: &mut Vec<Work>) {
             let [gates, project] = recurrent(layer, batch);
             for _ in 0..layer.output.height {
                 work.push(Work::Product(gates[0]));
-                // Gates are read and kept; the cell, its tangent and the output are written.
+                // Gates are read and saved; cell, its tanh and the output are written.
                 work.push(Work::Sweep(12 * hidden * batch * VALUE_BYTES));
                 work.push(Work::Product(project[0]));
             }
@@ -86,7 +87,7 @@ fn backward(layer: &Layer, batch: u64, work: &mut Vec<Work>) {
             };
             work.extend(bias(layer).then_some(Work::Sweep(output)));
             work.push(Work::Product(products[2]));
-            // Nobody asks for the gradient of the images.
+            // The gradient of the images is not needed.
             if layer.inputs != [0] {
                 work.push(Work::Product(products[1]));
             }
@@ -98,7 +99,7 @@ fn backward(layer: &Layer, batch: u64, work: &mut Vec<Work>) {
                 work.push(Work::Sweep(16 * hidden * batch * VALUE_BYTES));
                 work.push(Work::Product(gates[1]));
             }
-            // The gradients of the weights are one product each over all steps.
+            // Weight gradients are one product each over all steps.
             work.push(Work::Product(gates[2]));
             work.push(Work::Product(project[2]));
         }
@@ -114,7 +115,7 @@ fn backward(layer: &Layer, batch: u64, work: &mut Vec<Work>) {
     }
 }
 
-/// Weights, then biases or shifts: weight and momentum are read and written, the gradient is read.
+/// Weight update: weight and momentum are read and written, the gradient is read.
 fn update(layer: &Layer, batch: u64, work: &mut Vec<Work>) {
     let touched = match layer.op {
         // Only the rows of the batch's words.
@@ -131,7 +132,7 @@ fn bias(layer: &Layer) -> bool {
     matches!(layer.op, Op::Conv { bias: true, .. } | Op::Linear { bias: true })
 }
 
-/// Forward, the gradient of the input and that of the weights.
+/// Returns the products of forward pass, input gradient and weight gradient.
 fn convolution(layer: &Layer, batch: u64) -> [Product; 3] {
     let Op::Conv { kernel, stride, groups, .. } = layer.op else {
         unreachable!("only convolutions come here")
@@ -144,7 +145,7 @@ fn convolution(layer: &Layer, batch: u64) -> [Product; 3] {
     let product = |[m, n, k]: [u64; 3], bytes| Product { m, n, k, count: groups, bytes, fast };
     [
         product([pixels, to, from * taps], [image, weights, result]),
-        // Each pixel of the input meets the taps that reach it: one in stride squared.
+        // Each input pixel contributes to one in stride squared taps.
         product(
             [batch * layer.input.pixels(), from, (to * taps).div_ceil(stride * stride)],
             [result, weights, image],
@@ -157,7 +158,7 @@ fn linear(layer: &Layer, batch: u64) -> [Product; 3] {
     products(batch * layer.output.pixels(), layer.linear_inputs(), layer.output.channels)
 }
 
-/// The products of a step and of all steps: the gates, and the projection.
+/// Returns the products of a step and of all steps: the gates, and the projection.
 fn recurrent(layer: &Layer, batch: u64) -> [[Product; 3]; 2] {
     let Op::Lstm { hidden } = layer.op else { unreachable!("only recurrent layers come here") };
     let (from, to, steps) = (layer.input.channels, layer.output.channels, layer.output.height);
@@ -167,7 +168,8 @@ fn recurrent(layer: &Layer, batch: u64) -> [[Product; 3]; 2] {
     })
 }
 
-/// Forward, the gradient of the input and that of the weights, of a product with a matrix of weights.
+/// Returns the products of forward pass, input gradient and weight gradient of a fully connected
+/// layer.
 fn products(rows: u64, inputs: u64, outputs: u64) -> [Product; 3] {
     let product = |m: u64, n: u64, k: u64| {
         let bytes = [m * k, k * n, m * n].map(|values| values * VALUE_BYTES);
@@ -189,10 +191,10 @@ mod tests {
     }
 
     #[test]
-    fn an_iteration_multiplies_three_times_as_much_as_its_forward_pass() {
+    fn an_iteration_has_three_times_the_multiply_adds_of_its_forward_pass() {
         for network in Network::all() {
             let ratio = multiply_adds(&network.work(2)) as f64 / (2 * network.multiply_adds()) as f64;
-            // The first layer has no gradient of its input; strides that do not divide round up.
+            // The first layer has no input gradient; strides that do not divide round up.
             assert!((2.8..3.05).contains(&ratio), "{}: {ratio}", network.name);
         }
     }

@@ -1,4 +1,4 @@
-//! Samples of iterations run on the model GPU in every mode, and say what they should.
+//! Sampled iterations run on the model GPU in every mode.
 
 use buddy_core::{SizeClass, Target, TargetTable};
 use buddy_dl::Network;
@@ -19,7 +19,7 @@ fn run(application: &Application, mode: Mode, class: SizeClass) -> Report {
 }
 
 #[test]
-fn an_iteration_runs_and_data_that_overflows_slows_it() {
+fn iterations_run_and_overflow_slows_them() {
     let network = Network::named("squeezenet").unwrap();
     let application = network.application_sampled(4, 0.01);
     let ideal = run(&application, Mode::Ideal, SizeClass::Raw);
@@ -28,7 +28,7 @@ fn an_iteration_runs_and_data_that_overflows_slows_it() {
     assert_eq!([fits.instructions, overflows.instructions], [ideal.instructions; 2]);
     assert!(overflows.cycles > fits.cycles, "{} {}", overflows.cycles, fits.cycles);
     assert!(overflows.link_traffic.read_bytes > 0 && fits.link_traffic.read_bytes == 0);
-    // The sample is of the size that was asked for.
+    // The sample has the requested size.
     let share = ideal.instructions as f64 / network.warp_instructions(4) as f64;
     assert!((0.007..0.014).contains(&share), "{share}");
     assert_eq!(run(&application, Mode::Ideal, SizeClass::Raw), ideal);

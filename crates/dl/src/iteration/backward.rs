@@ -10,19 +10,19 @@ use super::{
 };
 use crate::{Layer, Op};
 
-/// Blocks that a product over the whole batch should have; if it has fewer, its depth is cut.
+/// Target number of blocks of a product over the whole batch; with fewer, split-K applies.
 const ENOUGH_BLOCKS: u64 = 256;
 
-/// Runs layers backward. A gradient that a layer before has written is added to.
+/// Backward pass. A gradient that was already written is accumulated into.
 pub(super) struct Backward<'a> {
     pub(super) batch: u64,
     pub(super) layout: &'a Layout,
-    /// Addresses of the gradients that have been written.
+    /// Addresses of the gradients already written.
     pub(super) written: Vec<u64>,
 }
 
 impl Backward<'_> {
-    /// The gradient of a layer's input, and whether to add to it.
+    /// Returns the gradient of a layer's input, and whether to accumulate into it.
     pub(super) fn target(&mut self, input: usize) -> (Array, bool) {
         let gradient = self.layout.tensors[input].gradient;
         let known = self.written.contains(&gradient.base);
@@ -45,7 +45,8 @@ impl Backward<'_> {
                 let words = self.layout.tensors[layer.inputs[0]].output;
                 let (count, columns) = (self.batch * layer.output.height, layer.output.channels);
                 plan.rows(
-                    Rows::new(name, [words, own.gradients, own.gradient], count, columns, word).adding(),
+                    Rows::new(name, [words, own.gradients, own.gradient], count, columns, word)
+                        .accumulating(),
                 );
             }
             Op::Pool { .. } => {
@@ -53,7 +54,7 @@ impl Backward<'_> {
                 let (target, adds) = self.target(layer.inputs[0]);
                 let window = window(layer, self.batch);
                 let kernel = Pool::backward(name, window, input, [own.output, own.gradient], target);
-                plan.pool(if adds { kernel.adding() } else { kernel });
+                plan.pool(if adds { kernel.accumulating() } else { kernel });
             }
             Op::Norm => {
                 let input = self.layout.tensors[layer.inputs[0]].output;
@@ -62,7 +63,7 @@ impl Backward<'_> {
             }
             Op::Lrn => {
                 let input = self.layout.tensors[layer.inputs[0]].output;
-                self.stream(layer, &[input, own.output, own.kept, own.gradient], 16, plan);
+                self.stream(layer, &[input, own.output, own.saved, own.gradient], 16, plan);
             }
             Op::Softmax => self.stream(layer, &[own.output], 2, plan),
             Op::Relu | Op::Dropout => {
@@ -84,7 +85,7 @@ impl Backward<'_> {
         }
     }
 
-    /// Whole arrays to the gradient of the layer's input.
+    /// Streams whole arrays to the gradient of the layer's input.
     fn stream(&mut self, layer: &Layer, inputs: &[Array], arithmetic: u32, plan: &mut Plan) {
         let (target, adds) = self.target(layer.inputs[0]);
         let mut inputs = inputs.to_vec();
@@ -100,14 +101,14 @@ impl Backward<'_> {
         if bias {
             plan.stream(name, &[own.gradient], &[], layer.output.elements() * self.batch, 1);
         }
-        // Nobody asks for the gradient of the images.
+        // The gradient of the images is not needed.
         let target = (layer.inputs[0] != 0).then(|| self.target(layer.inputs[0]));
         for group in 0..groups {
             let convolution = Convolution::new(layer, self.batch, group);
-            plan.tiled(cut(convolution.weight_gradient(name, x, own.gradient, own.gradients)));
+            plan.tiled(split_k(convolution.weight_gradient(name, x, own.gradient, own.gradients)));
             if let Some((dx, adds)) = target {
                 let kernel = convolution.input_gradient(name, own.gradient, own.weights, dx);
-                plan.tiled(if adds { kernel.adding() } else { kernel });
+                plan.tiled(if adds { kernel.accumulating() } else { kernel });
             }
         }
     }
@@ -122,17 +123,17 @@ impl Backward<'_> {
             Operand::columns(x, from),
             Operand::rows(own.gradients, from),
         ];
-        plan.tiled(cut(Tiled::new(name, weights, [to, from, rows])));
+        plan.tiled(split_k(Tiled::new(name, weights, [to, from, rows])));
         let (dx, adds) = self.target(layer.inputs[0]);
         let inputs =
             [Operand::rows(own.gradient, to), Operand::columns(own.weights, from), Operand::rows(dx, from)];
         let kernel = Tiled::new(name, inputs, [rows, from, to]);
-        plan.tiled(cut(if adds { kernel.adding() } else { kernel }));
+        plan.tiled(split_k(if adds { kernel.accumulating() } else { kernel }));
     }
 }
 
-/// Weight and momentum are read and written, the gradient is read. Of a table only as many rows as the batch has
-/// words.
+/// Adds the weight update: weight and momentum are read and written, the gradient is read. Of an
+/// embedding, only the rows of the batch's words.
 pub(super) fn update(layer: &Layer, number: usize, batch: u64, layout: &Layout, plan: &mut Plan) {
     let own = layout.tensors[number];
     let elements = match layer.op {
@@ -145,8 +146,8 @@ pub(super) fn update(layer: &Layer, number: usize, batch: u64, layout: &Layout, 
     }
 }
 
-/// Cuts the depth of a product that has too few tiles to keep a GPU busy.
-pub(super) fn cut(kernel: Tiled) -> Tiled {
+/// Applies split-K to a product with too few tiles to fill a GPU.
+pub(super) fn split_k(kernel: Tiled) -> Tiled {
     let splits = ENOUGH_BLOCKS / kernel.blocks();
     if splits > 1 { kernel.split(splits) } else { kernel }
 }

@@ -1,4 +1,4 @@
-//! A convolution as three products: forward, the gradient of its input, and that of its weights.
+//! A convolution as three implicit-GEMM products: forward, input gradient and weight gradient.
 
 use buddy_trace::pattern::{Array, Images, Operand, Stride, Tiled};
 
@@ -43,18 +43,18 @@ impl Convolution {
         self.images.kernel * self.images.kernel
     }
 
-    /// The group's part of the weights: outputs by inputs by taps.
+    /// Returns the group's slice of the weights: outputs by inputs by taps.
     fn weights(&self, weights: Array) -> Array {
         after(weights, self.group * self.own[0] * self.own[1] * self.taps())
     }
 
-    /// How pixels and channels of the input (0) or the output (1) lie.
+    /// Returns the strides of pixels and channels of the input (0) or the output (1).
     fn pixels_by_channels(&self, which: usize) -> [Stride; 2] {
         let (channels, pixels) = (self.channels[which], self.pixels()[which]);
         [Stride { step: 1, run: pixels, outer: channels * pixels }, Stride::even(pixels)]
     }
 
-    /// The group's first channel of the input or the output.
+    /// Returns the group's first channel of the input or the output.
     fn first_of_group(&self, images: Array, which: usize) -> Array {
         after(images, self.group * self.own[which] * self.pixels()[which])
     }
@@ -71,7 +71,7 @@ impl Convolution {
         Tiled::new(name, operands, [self.batch * self.pixels()[1], to, depth])
     }
 
-    /// The gradient of the input from that of the output.
+    /// Returns the kernel of the input gradient.
     pub(super) fn input_gradient(&self, name: &str, dy: Array, weights: Array, dx: Array) -> Tiled {
         let ([from, to], taps) = (self.own, self.taps());
         let [side, channel] = self.pixels_by_channels(0);
@@ -93,7 +93,7 @@ impl Convolution {
         Tiled::new(name, operands, [self.batch * self.pixels()[0], from, to * taps])
     }
 
-    /// The gradient of the weights, summed over all pixels of the batch.
+    /// Returns the kernel of the weight gradient, summed over all pixels of the batch.
     pub(super) fn weight_gradient(&self, name: &str, x: Array, dy: Array, gradients: Array) -> Tiled {
         let ([from, to], taps) = (self.own, self.taps());
         let [pixel, channel] = self.pixels_by_channels(1);

@@ -1,4 +1,4 @@
-//! The forward pass, a kernel or two for each layer.
+//! The forward pass: one or two kernels per layer.
 
 use buddy_trace::pattern::{Array, Operand, Pool, Rows, Tiled, Window, scramble};
 
@@ -41,7 +41,7 @@ pub(super) fn forward(layer: &Layer, number: usize, batch: u64, layout: &Layout,
             plan.stream(name, &[input(0)], &[], elements, 2);
             plan.stream(name, &[input(0)], &[own.output], elements, 3);
         }
-        Op::Lrn => plan.stream(name, &[input(0)], &[own.kept, own.output], elements, 12),
+        Op::Lrn => plan.stream(name, &[input(0)], &[own.saved, own.output], elements, 12),
         Op::Relu | Op::Dropout => plan.stream(name, &[own.output], &[own.output], elements, 1),
         Op::Add => plan.stream(name, &[input(0), input(1)], &[own.output], elements, 1),
         Op::Concat => {
@@ -52,8 +52,8 @@ pub(super) fn forward(layer: &Layer, number: usize, batch: u64, layout: &Layout,
     }
 }
 
-/// Inputs of a concatenation: which layer, where its part begins, and how long it is. The parts lie one after the
-/// other for the whole batch; in memory they alternate from image to image, over the same bytes.
+/// Returns the inputs of a concatenation as layer, offset and length. Modelled as contiguous over
+/// the whole batch; real layouts alternate per image over the same bytes.
 pub(super) fn parts(layer: &Layer, batch: u64, layout: &Layout) -> Vec<(usize, u64, u64)> {
     let mut from = 0;
     let share = |part: usize| {
@@ -68,7 +68,7 @@ pub(super) fn parts(layer: &Layer, batch: u64, layout: &Layout) -> Vec<(usize, u
     parts
 }
 
-/// Rows, inputs and outputs of a fully connected layer's product.
+/// Returns rows, inputs and outputs of a fully connected layer's product.
 pub(super) fn linear(layer: &Layer, batch: u64) -> (u64, u64, u64) {
     (batch * layer.output.pixels(), layer.linear_inputs(), layer.output.channels)
 }
@@ -79,7 +79,7 @@ pub(super) fn window(layer: &Layer, batch: u64) -> Window {
     Window { planes: batch * layer.output.channels, input, output, kernel, stride, pad }
 }
 
-/// The word at a place of the text. Words are as frequent as their rank is low, as Zipf found.
+/// Returns the word at a position of the text. Word frequencies follow Zipf's law.
 pub(super) fn word(place: u64) -> u64 {
     let fraction = scramble(place) as f64 / u64::MAX as f64;
     ((WORDS as f64).powf(fraction) as u64 - 1).min(WORDS - 1)

@@ -1,24 +1,24 @@
-//! Kernels in order, and which share of each is run.
+//! Kernels in order, and the sampled share of each.
 
 use buddy_trace::{
     Kernel, Launch, Step,
     pattern::{Array, Pool, Rows, Sampled, Stream, Tiled},
 };
 
-/// Blocks that a sample of a kernel has at least: four for each multiprocessor of the paper's GPU, as many as run at
-/// a time. With fewer, latencies would show that the whole kernel hides.
-const LEAST_BLOCKS: u64 = 224;
-/// Elements of a block of a kernel that streams: eight for each of 256 threads.
+/// Fewest blocks of a sampled kernel: four per SM of the paper's GPU, all resident. Fewer would
+/// expose latencies that the whole kernel hides.
+const MIN_BLOCKS: u64 = 224;
+/// Elements per block of a streaming kernel: eight for each of 256 threads.
 const BLOCK_ELEMENTS: u64 = 2048;
 
 /// The kernels of an iteration.
 pub(super) struct Plan {
-    /// The share of the work that is run.
+    /// Share of the work to run.
     pub(super) share: f64,
     pub(super) steps: Vec<Step>,
-    /// Warp instructions of all kernels, whole.
+    /// Warp instructions of all kernels, unsampled.
     pub(super) instructions: u64,
-    /// Kernels that are owed, in parts of one: products, and the others.
+    /// Fractional kernels due: products, and others.
     due: [f64; 2],
 }
 
@@ -27,15 +27,16 @@ impl Plan {
         Self { share, steps: Vec::new(), instructions: 0, due: [0.5; 2] }
     }
 
-    /// A product. A sample has a share of its blocks, or the least number of blocks and a share of their loops.
+    /// Adds a product. A sample keeps a share of its blocks, or the fewest blocks and a share of
+    /// their loops.
     pub(super) fn tiled(&mut self, kernel: Tiled) {
         let whole = kernel.instructions();
         self.instructions += whole;
-        let kept = self.kept(&kernel);
-        let part = kept as f64 / kernel.blocks() as f64;
-        let sample = kernel.thinned((self.share / part).min(1.0));
-        let owed = self.share * whole as f64 / (sample.instructions() as f64 * part);
-        self.push(sample, kept, owed, 0);
+        let sampled = self.sampled_blocks(&kernel);
+        let part = sampled as f64 / kernel.blocks() as f64;
+        let sample = kernel.sample_depth((self.share / part).min(1.0));
+        let due_share = self.share * whole as f64 / (sample.instructions() as f64 * part);
+        self.push(sample, sampled, due_share, 0);
     }
 
     pub(super) fn pool(&mut self, kernel: Pool) {
@@ -48,7 +49,7 @@ impl Plan {
         self.other(kernel);
     }
 
-    /// A kernel that reads and writes whole arrays in order.
+    /// Adds a kernel that streams whole arrays.
     pub(super) fn stream(
         &mut self,
         name: &str,
@@ -64,32 +65,32 @@ impl Plan {
     }
 
     fn other(&mut self, kernel: impl Kernel + Clone + Send + Sync + 'static) {
-        let kept = self.kept(&kernel);
-        let owed = self.share * kernel.launch().blocks() as f64 / kept as f64;
-        self.push(kernel, kept, owed, 1);
+        let sampled = self.sampled_blocks(&kernel);
+        let due_share = self.share * kernel.launch().blocks() as f64 / sampled as f64;
+        self.push(kernel, sampled, due_share, 1);
     }
 
-    fn kept(&self, kernel: &impl Kernel) -> u64 {
+    fn sampled_blocks(&self, kernel: &impl Kernel) -> u64 {
         let blocks = kernel.launch().blocks();
-        ((blocks as f64 * self.share).ceil() as u64).max(LEAST_BLOCKS).min(blocks)
+        ((blocks as f64 * self.share).ceil() as u64).max(MIN_BLOCKS).min(blocks)
     }
 
-    /// Runs `kept` blocks of a kernel, if it is its turn. A sample that is larger than the share wants, because a
-    /// smaller one would say nothing, is owed only in part: it runs once in as many such kernels as make it whole.
+    /// Adds `sampled` blocks of a kernel if one is due. A sample larger than its share accrues only
+    /// the fraction that the share allows, so it runs once in several such kernels.
     fn push(
         &mut self,
         kernel: impl Kernel + Clone + Send + Sync + 'static,
-        kept: u64,
-        owed: f64,
+        sampled: u64,
+        due_share: f64,
         kind: usize,
     ) {
-        self.due[kind] += owed.min(1.0);
+        self.due[kind] += due_share.min(1.0);
         if self.due[kind] < 1.0 {
             return;
         }
         self.due[kind] -= 1.0;
-        if kept < kernel.launch().blocks() {
-            self.steps.push(Step::of(Sampled::new(kernel, kept)));
+        if sampled < kernel.launch().blocks() {
+            self.steps.push(Step::of(Sampled::new(kernel, sampled)));
         } else {
             self.steps.push(Step::of(kernel));
         }

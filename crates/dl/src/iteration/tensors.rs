@@ -1,28 +1,28 @@
-//! The allocations of a training iteration, and where each layer finds its own.
+//! Allocations of a training iteration, and the tensors of each layer.
 
 use buddy_core::{AllocationInfo, Dtype};
 use buddy_trace::pattern::Array;
 
 use crate::{Layer, Network, Op, VALUE_BYTES};
 
-/// Where the first allocation lies; the others follow in steps of 512 bytes, as from PyTorch's allocator.
+/// Base of the first allocation; the others follow, aligned to 512 bytes as by PyTorch's allocator.
 const BASE: u64 = 1 << 32;
 const STEP: u64 = 512;
 
-/// The arrays of one layer; those that it does not have are empty.
+/// Arrays of one layer; absent ones are empty.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tensors {
     pub(super) weights: Array,
     pub(super) gradients: Array,
     pub(super) momentum: Array,
-    /// What it computes in the forward pass.
+    /// Output of the forward pass.
     pub(super) output: Array,
-    /// The gradient of that.
+    /// Gradient of the above.
     pub(super) gradient: Array,
-    /// What else it keeps for its backward pass.
-    pub(super) kept: Array,
-    /// The gradient of that.
-    pub(super) kept_gradient: Array,
+    /// Saved tensors for the backward pass.
+    pub(super) saved: Array,
+    /// Gradient of the above.
+    pub(super) saved_gradient: Array,
 }
 
 /// All arrays of an iteration.
@@ -33,7 +33,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Rectifiers and dropouts work in place: they share the arrays of the layer before them.
+    /// ReLU and dropout work in place: they share the arrays of the layer before them.
     pub(super) fn new(network: &Network, batch: u64) -> Self {
         let mut layout = Self::default();
         let last = network.layers.len() - 1;
@@ -51,7 +51,7 @@ impl Layout {
     fn layer(&mut self, layer: &Layer, batch: u64, last: bool) -> Tensors {
         let name = &layer.name;
         let (weights, outputs) = (layer.weights(), layer.output.elements() * batch);
-        let kept_gradients = match layer.op {
+        let saved_gradients = match layer.op {
             Op::Lstm { hidden } => 5 * hidden * layer.output.height * batch,
             _ => 0,
         };
@@ -67,12 +67,12 @@ impl Layout {
                 self.array("activations", name, outputs)
             },
             gradient: self.array("gradients", &format!("{name}.output"), gradients),
-            kept: self.array("activations", &format!("{name}.saved1"), layer.kept() * batch),
-            kept_gradient: self.array("gradients", &format!("{name}.saved1"), kept_gradients),
+            saved: self.array("activations", &format!("{name}.saved1"), layer.saved() * batch),
+            saved_gradient: self.array("gradients", &format!("{name}.saved1"), saved_gradients),
         }
     }
 
-    /// An array of its own allocation, none for no elements.
+    /// Allocates an array; empty for no elements.
     fn array(&mut self, kind: &str, name: &str, elements: u64) -> Array {
         let end = self.allocations.last().map_or(BASE, |last| last.base + last.bytes);
         let base = end.next_multiple_of(STEP);
@@ -89,12 +89,12 @@ impl Layout {
     }
 }
 
-/// Whether a layer writes over its input.
+/// Returns whether a layer overwrites its input.
 pub(super) fn in_place(layer: &Layer) -> bool {
     matches!(layer.op, Op::Relu | Op::Dropout)
 }
 
-/// The array that begins some elements further.
+/// Returns the array offset by some elements.
 pub(super) fn after(array: Array, elements: u64) -> Array {
     Array { base: array.address(elements), ..array }
 }

@@ -1,4 +1,4 @@
-//! Traces touch what they should and nothing else.
+//! Traces access all of their allocations and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use buddy_trace::{Addresses, At, Code, Kernel, Step};
 
 use super::*;
 
-/// First and last address of an instruction.
+/// Returns the first and last address of an instruction.
 fn ends(code: &Code, inst: &buddy_trace::Inst) -> [u64; 2] {
     match code.addresses(inst) {
         Addresses::List(list) => [*list.iter().min().unwrap(), *list.iter().max().unwrap()],
@@ -16,8 +16,8 @@ fn ends(code: &Code, inst: &buddy_trace::Inst) -> [u64; 2] {
     }
 }
 
-/// How many pieces a warp of a kernel has.
-fn pieces(kernel: &mut dyn Kernel, block: u64, code: &mut Code) -> u32 {
+/// Returns the number of chunks of a block's first warp.
+fn chunks(kernel: &mut dyn Kernel, block: u64, code: &mut Code) -> u32 {
     let mut empty = |step: &u32| {
         code.clear();
         kernel.fill(At { block, warp: 0, step: *step }, code).unwrap();
@@ -35,8 +35,9 @@ fn pieces(kernel: &mut dyn Kernel, block: u64, code: &mut Code) -> u32 {
     end
 }
 
-/// The allocations that some blocks of every kernel touch; panics for an address outside of all.
-fn touched(application: &Application) -> BTreeSet<&str> {
+/// Returns the allocations that some blocks of every kernel access; panics on an address outside
+/// all of them.
+fn accessed(application: &Application) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     let allocations = &application.allocations;
     let mut code = Code::default();
@@ -45,7 +46,7 @@ fn touched(application: &Application) -> BTreeSet<&str> {
         let mut kernel = make();
         let (last, warps) = (kernel.launch().blocks() - 1, kernel.launch().warps());
         for block in [0, last / 2, last] {
-            let end = pieces(kernel.as_mut(), block, &mut code);
+            let end = chunks(kernel.as_mut(), block, &mut code);
             let some = [0, end / 3, end.saturating_sub(2), end - 1];
             for (warp, step) in [0, warps - 1].into_iter().flat_map(|warp| some.map(|step| (warp, step))) {
                 code.clear();
@@ -66,10 +67,10 @@ fn touched(application: &Application) -> BTreeSet<&str> {
 }
 
 #[test]
-fn every_allocation_is_used_and_nothing_else() {
+fn kernels_access_every_allocation_and_nothing_else() {
     for network in Network::all() {
         let application = network.application(2);
-        let found = touched(&application);
+        let found = accessed(&application);
         let missing: Vec<_> =
             application.allocations.iter().filter(|one| !found.contains(one.name.as_str())).collect();
         assert!(missing.is_empty(), "{}: {missing:?}", network.name);
@@ -91,7 +92,7 @@ fn allocations_are_named_by_kind_and_layer() {
 }
 
 #[test]
-fn an_iteration_has_the_arithmetic_of_its_network() {
+fn instruction_counts_match_the_network_arithmetic() {
     for network in Network::all() {
         // 18 instructions of a tile's step do 16 multiply-adds for each of 32 lanes.
         let instructions = network.warp_instructions(32) as f64;

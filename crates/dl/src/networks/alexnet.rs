@@ -1,8 +1,8 @@
-//! AlexNet as Caffe has it: convolutions in two groups, and normalisation over neighbouring channels.
+//! AlexNet as in Caffe: grouped convolutions and local response normalisation.
 
 use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
 
-/// Its row in the table of networks.
+/// Entry in the table of networks.
 pub(super) const INFO: NetworkInfo = NetworkInfo {
     name: "alexnet",
     title: "AlexNet",

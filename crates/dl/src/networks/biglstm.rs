@@ -1,10 +1,11 @@
 //! BigLSTM: a language model of two LSTM layers of 8192 cells, each projected to 1024 values.
 //!
-//! The paper gives neither the vocabulary nor the length of a sequence. `docs/notes/case-study.md` says why these.
+//! The paper states neither vocabulary nor sequence length; `docs/notes/case-study.md` explains
+//! these choices.
 
 use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
 
-/// Its row in the table of networks.
+/// Entry in the table of networks.
 pub(super) const INFO: NetworkInfo = NetworkInfo {
     name: "biglstm",
     title: "BigLSTM",
@@ -16,7 +17,7 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     record: include_str!("../../../../data/recorded/biglstm.json"),
 };
 
-/// Words of a sequence, which is unrolled as a whole.
+/// Words per sequence, unrolled as a whole.
 const STEPS: u64 = 70;
 /// Words of the vocabulary.
 pub(crate) const WORDS: u64 = 33_278;

@@ -1,8 +1,8 @@
-//! Inception v2, which is Inception with batch normalisation: modules of four branches.
+//! Inception v2: Inception with batch normalisation, in modules of four branches.
 
 use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
 
-/// Its row in the table of networks.
+/// Entry in the table of networks.
 pub(super) const INFO: NetworkInfo = NetworkInfo {
     name: "inception_v2",
     title: "Inception v2",
@@ -14,11 +14,11 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     record: include_str!("../../../../data/recorded/inception_v2.json"),
 };
 
-/// Channels of a module: 1x1; 3x3 after its reduction; double 3x3 after its reduction; the pooled branch, and
-/// whether it pools by the mean.
+/// Channels of a module: 1x1; 3x3 after its reduction; double 3x3 after its reduction; the pooled
+/// branch, and whether it pools by the mean.
 type Module = (&'static str, u64, [u64; 2], [u64; 2], u64, bool);
 
-/// The modules in order. Those without a 1x1 branch halve the image.
+/// Modules in order. Those without a 1x1 branch halve the image.
 const MODULES: [Module; 10] = [
     ("3a", 64, [64, 64], [64, 96], 32, true),
     ("3b", 64, [64, 96], [64, 96], 64, true),
@@ -47,28 +47,28 @@ fn layers() -> Vec<Layer> {
 }
 
 fn inception(net: &mut Graph, (name, one, three, double, pooled, mean): Module) {
-    let input = net.here();
+    let input = net.current();
     let name = |part: &str| format!("inception_{name}.{part}");
     let stride = if one == 0 { 2 } else { 1 };
     let mut branches = Vec::new();
     if one > 0 {
         branches.push(conv(net, &name("1x1"), one, [1, 1, 0]));
     }
-    conv(net.at(input), &name("3x3_reduce"), three[0], [1, 1, 0]);
+    conv(net.from(input), &name("3x3_reduce"), three[0], [1, 1, 0]);
     branches.push(conv(net, &name("3x3"), three[1], [3, stride, 1]));
-    conv(net.at(input), &name("double3x3_reduce"), double[0], [1, 1, 0]);
+    conv(net.from(input), &name("double3x3_reduce"), double[0], [1, 1, 0]);
     conv(net, &name("double3x3_1"), double[1], [3, 1, 1]);
     branches.push(conv(net, &name("double3x3_2"), double[1], [3, stride, 1]));
     let pad = if stride == 1 { 1 } else { 0 };
-    net.at(input).pool(&name("pool"), [3, stride, pad], mean);
+    net.from(input).pool(&name("pool"), [3, stride, pad], mean);
     if pooled > 0 {
         conv(net, &name("pool_proj"), pooled, [1, 1, 0]);
     }
-    branches.push(net.here());
+    branches.push(net.current());
     net.concat(&name("concat"), &branches);
 }
 
-/// A convolution, normalised and rectified.
+/// Appends a convolution with normalisation and ReLU.
 fn conv(net: &mut Graph, name: &str, channels: u64, geometry: [u64; 3]) -> usize {
-    net.conv(name, channels, geometry, true).same(&format!("{name}.bn"), Op::Norm).relu().here()
+    net.conv(name, channels, geometry, true).same(&format!("{name}.bn"), Op::Norm).relu().current()
 }

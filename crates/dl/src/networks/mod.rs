@@ -1,4 +1,5 @@
-//! The table of networks: the paper's six, whose layers lie in a file each, and today's, which are recorded only.
+//! The table of networks: the paper's six, each with its layers in a file, and current ones known
+//! only from records.
 
 mod alexnet;
 pub(crate) mod biglstm;
@@ -9,24 +10,24 @@ mod vgg16;
 
 use crate::{Error, Layer, PAPER_MEAN_RATIO};
 
-/// A row of the table: what is known of a network without building its layers.
+/// A table entry: what is known of a network without building its layers.
 #[derive(Debug, Clone, Copy)]
 pub struct NetworkInfo {
-    /// Its name on the command line and in `data/recorded`, such as `resnet50`.
+    /// Name on the command line and in `data/recorded`, such as `resnet50`.
     pub name: &'static str,
-    /// Its name as people write it.
+    /// Display name.
     pub title: &'static str,
-    /// Its name in figures: the paper's, where the paper has it.
+    /// Label in figures: the paper's, if it has one.
     pub label: &'static str,
-    /// What throughput counts: `images` or `words`.
+    /// Unit of throughput: `images` or `words`.
     pub unit: &'static str,
-    /// The footprint in the paper's workload table, in bytes; 0 where the paper does not have it.
+    /// Footprint in the paper's workload table, in bytes; 0 if absent.
     pub paper_bytes: u64,
-    /// The compression ratio in the paper; its average where its text states none for this network.
+    /// Compression ratio in the paper; the paper's average if it states none for this network.
     pub paper_ratio: f64,
-    /// Builds its layers; the first is the input. None where only a record is known.
+    /// Builds the layers, the input first; `None` if only a record is known.
     pub layers: Option<fn() -> Vec<Layer>>,
-    /// The record of its training, as JSON: it travels with the program.
+    /// Embedded JSON record of its training.
     pub record: &'static str,
 }
 
@@ -34,7 +35,7 @@ pub struct NetworkInfo {
 pub static PAPER: [NetworkInfo; 6] =
     [biglstm::INFO, alexnet::INFO, inception_v2::INFO, squeezenet::INFO, vgg16::INFO, resnet50::INFO];
 
-/// Today's training in bf16, which the paper does not have.
+/// Current networks trained in bf16, not in the paper.
 pub static TODAY: [NetworkInfo; 4] = [
     today("resnet50_bf16", "ResNet50, bf16", include_str!("../../../../data/recorded/resnet50_bf16.json")),
     today("vgg16_bf16", "VGG16, bf16", include_str!("../../../../data/recorded/vgg16_bf16.json")),
@@ -48,7 +49,7 @@ const fn today(name: &'static str, label: &'static str, record: &'static str) ->
 }
 
 impl NetworkInfo {
-    /// The row of a network; none if there is none of that name.
+    /// Returns the entry of a network, if it exists.
     pub fn named(name: &str) -> Option<&'static Self> {
         PAPER.iter().chain(&TODAY).find(|info| info.name == name)
     }
@@ -57,28 +58,28 @@ impl NetworkInfo {
 /// A network, layer by layer.
 #[derive(Debug, Clone)]
 pub struct Network {
-    /// Its name, such as `resnet50`.
+    /// Name, such as `resnet50`.
     pub name: &'static str,
-    /// Its name as people write it.
+    /// Display name.
     pub title: &'static str,
-    /// What throughput counts: `images` or `words`.
+    /// Unit of throughput: `images` or `words`.
     pub unit: &'static str,
-    /// The compression ratio that the paper has for it.
+    /// Compression ratio in the paper.
     pub paper_ratio: f64,
-    /// Its layers; the first is the input, and each reads only layers before it.
+    /// Layers, the input first; each reads only earlier layers.
     pub layers: Vec<Layer>,
 }
 
 impl Network {
-    /// Names of the networks whose layers are known, in the order of the paper's table.
+    /// Returns the names of the networks with layers, in the order of the paper's table.
     pub fn names() -> [&'static str; PAPER.len()] {
         PAPER.each_ref().map(|info| info.name)
     }
 
-    /// A network by its name.
+    /// Builds a network by name.
     ///
     /// # Errors
-    /// [`Error::Network`] if there are no layers of that name.
+    /// [`Error::Network`] if no network with layers has this name.
     pub fn named(name: &str) -> Result<Self, Error> {
         let found = NetworkInfo::named(name).and_then(|info| Some((info, info.layers?)));
         let (info, layers) = found.ok_or_else(|| Error::Network(name.to_owned()))?;
@@ -86,22 +87,22 @@ impl Network {
         Ok(Self { name, title, unit, paper_ratio, layers: layers() })
     }
 
-    /// The paper's six, in its order.
+    /// Returns the paper's six networks, in its order.
     pub fn all() -> Vec<Self> {
         Self::names().iter().map(|name| Self::named(name).expect("each of the paper's has layers")).collect()
     }
 
-    /// How many weights it learns.
+    /// Returns the number of trainable weights.
     pub fn weights(&self) -> u64 {
         self.layers.iter().map(Layer::weights).sum()
     }
 
-    /// What one sample counts in throughput: one image, or the words of a sequence.
+    /// Returns the throughput units per sample: one image, or the words of a sequence.
     pub fn units_per_sample(&self) -> u64 {
         if self.unit == "words" { self.layers[0].output.height } else { 1 }
     }
 
-    /// Multiply-adds of one sample's forward pass, in convolutions and matrix products.
+    /// Returns the multiply-adds of one sample's forward pass, in convolutions and matrix products.
     pub fn multiply_adds(&self) -> u64 {
         self.layers.iter().map(Layer::multiply_adds).sum()
     }
@@ -113,20 +114,21 @@ mod tests {
     use crate::Op;
 
     #[test]
-    fn weights_are_those_of_the_published_networks() {
+    fn weight_counts_match_the_published_networks() {
         let weights = |name| Network::named(name).unwrap().weights();
         assert_eq!(weights("alexnet"), 60_965_224);
         assert_eq!(weights("vgg16"), 138_357_544);
         assert_eq!(weights("resnet50"), 25_557_032);
         assert_eq!(weights("squeezenet"), 1_235_496);
         assert_eq!(weights("inception_v2"), 11_295_240);
-        // Two layers of 8192 cells projected to 1024, and a table each for the words in and out.
+        // Two layers of 8192 cells projected to 1024, and one embedding table each for input and
+        // output.
         let lstm = 2 * (4 * 8192 * (1024 + 1024 + 1) + 8192 * 1024);
         assert_eq!(weights("biglstm"), lstm + 33_278 * 1024 * 2 + 33_278);
     }
 
     #[test]
-    fn multiply_adds_are_those_of_the_literature() {
+    fn multiply_adds_match_the_literature() {
         for (name, billions) in [
             ("alexnet", 0.72),
             ("vgg16", 15.5),
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_read_layers_before_them_and_end_in_a_softmax() {
+    fn layers_read_earlier_layers_and_end_in_softmax() {
         for network in Network::all() {
             for (number, layer) in network.layers.iter().enumerate() {
                 assert!(layer.inputs.iter().all(|&input| input < number), "{}", layer.name);

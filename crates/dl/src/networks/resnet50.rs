@@ -1,8 +1,8 @@
-//! ResNet50: bottleneck blocks whose outputs are added to their inputs; every convolution is normalised.
+//! ResNet50: bottleneck blocks with residual connections; every convolution is normalised.
 
 use crate::{Layer, NetworkInfo, Op, Shape, graph::Graph};
 
-/// Its row in the table of networks.
+/// Entry in the table of networks.
 pub(super) const INFO: NetworkInfo = NetworkInfo {
     name: "resnet50",
     title: "ResNet50",
@@ -30,20 +30,20 @@ fn layers() -> Vec<Layer> {
     net.finish()
 }
 
-/// 1 by 1 down to `channels`, 3 by 3, 1 by 1 up to four times as many; the first block of a stage brings its
-/// input to the new shape by a convolution of its own.
+/// Appends a bottleneck block: 1 by 1 down to `channels`, 3 by 3, 1 by 1 up to four times as many.
+/// The first block of a stage projects its input by a convolution.
 fn bottleneck(net: &mut Graph, name: &str, channels: u64, stride: u64, first: bool) {
-    let input = net.here();
+    let input = net.current();
     let name = |part: &str| format!("{name}.{part}");
     net.conv(&name("conv1"), channels, [1, 1, 0], false).same(&name("bn1"), Op::Norm).relu();
     net.conv(&name("conv2"), channels, [3, stride, 1], false).same(&name("bn2"), Op::Norm).relu();
     net.conv(&name("conv3"), 4 * channels, [1, 1, 0], false).same(&name("bn3"), Op::Norm);
-    let main = net.here();
+    let main = net.current();
     let shortcut = if first {
-        net.at(input).conv(&name("downsample"), 4 * channels, [1, stride, 0], false);
-        net.same(&name("downsample.bn"), Op::Norm).here()
+        net.from(input).conv(&name("downsample"), 4 * channels, [1, stride, 0], false);
+        net.same(&name("downsample.bn"), Op::Norm).current()
     } else {
         input
     };
-    net.at(main).add(&name("add"), shortcut).relu();
+    net.from(main).add(&name("add"), shortcut).relu();
 }

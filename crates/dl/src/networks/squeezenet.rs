@@ -1,8 +1,8 @@
-//! SqueezeNet v1.1: fire modules, which squeeze the channels and expand them by two kinds of filters.
+//! SqueezeNet v1.1: fire modules, which squeeze the channels and expand them with two filter sizes.
 
 use crate::{Layer, NetworkInfo, Op, Shape, graph::Graph};
 
-/// Its row in the table of networks.
+/// Entry in the table of networks.
 pub(super) const INFO: NetworkInfo = NetworkInfo {
     name: "squeezenet",
     title: "SqueezeNet v1.1",
@@ -32,11 +32,11 @@ fn layers() -> Vec<Layer> {
     net.finish()
 }
 
-/// A fire module: `squeeze` channels, then `expand` from filters of 1 by 1 and as many from 3 by 3.
+/// Appends a fire module: `squeeze` channels, then `expand` each from 1 by 1 and 3 by 3 filters.
 fn fire(net: &mut Graph, number: u32, squeeze: u64, expand: u64) {
     let name = |part: &str| format!("fire{number}.{part}");
-    let squeezed = net.conv(&name("squeeze"), squeeze, [1, 1, 0], true).relu().here();
-    let small = net.conv(&name("expand1x1"), expand, [1, 1, 0], true).relu().here();
-    let large = net.at(squeezed).conv(&name("expand3x3"), expand, [3, 1, 1], true).relu().here();
+    let squeezed = net.conv(&name("squeeze"), squeeze, [1, 1, 0], true).relu().current();
+    let small = net.conv(&name("expand1x1"), expand, [1, 1, 0], true).relu().current();
+    let large = net.from(squeezed).conv(&name("expand3x3"), expand, [3, 1, 1], true).relu().current();
     net.concat(&name("concat"), &[small, large]);
 }

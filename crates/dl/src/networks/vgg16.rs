@@ -2,7 +2,7 @@
 
 use crate::{Layer, NetworkInfo, Op, PAPER_MEAN_RATIO, Shape, graph::Graph};
 
-/// Its row in the table of networks.
+/// Entry in the table of networks.
 pub(super) const INFO: NetworkInfo = NetworkInfo {
     name: "vgg16",
     title: "VGG16",
@@ -14,7 +14,7 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     record: include_str!("../../../../data/recorded/vgg16.json"),
 };
 
-/// Channels and convolutions of each stage; a pooling follows each.
+/// Channels and convolutions of each stage, each followed by pooling.
 const STAGES: [(u64, u64); 5] = [(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)];
 
 fn layers() -> Vec<Layer> {

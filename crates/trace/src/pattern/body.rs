@@ -11,7 +11,7 @@ pub type List = Arc<Vec<i32>>;
 
 /// Affine element index: linear in the thread's coordinates and the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct Affine {
     /// Element of the first thread in the first step.
     pub first: i64,
     /// Elements between neighbouring threads along each axis.
@@ -20,7 +20,7 @@ pub struct Place {
     pub step: i64,
 }
 
-impl Place {
+impl Affine {
     /// Consecutive elements along the first axis.
     pub const LINE: Self = Self { first: 0, along: [1, 0, 0, 0], step: 0 };
 
@@ -55,7 +55,7 @@ pub struct Index {
     /// Contents of the list, so that addresses follow the program's data.
     pub list: List,
     /// Position in the list, or with `rows` the row.
-    pub place: Place,
+    pub place: Affine,
     /// CSR row offsets into the list. Each step reads the row's next number; threads past the end
     /// of their row are predicated off.
     pub rows: Option<List>,
@@ -64,7 +64,7 @@ pub struct Index {
 /// One operation of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
-    Even { op: Op, array: Array, place: Place },
+    Even { op: Op, array: Array, place: Affine },
     Index(Index),
     Listed { op: Op, array: Array, index: Index, scale: i64, first: i64 },
     Shared { op: Op, width: u8 },
@@ -83,18 +83,18 @@ pub struct Body {
 
 impl Body {
     /// Loads one element per thread.
-    pub fn load(mut self, array: Array, place: Place) -> Self {
+    pub fn load(mut self, array: Array, place: Affine) -> Self {
         self.parts.push(Part::Even { op: Op::LoadGlobal, array, place });
         self
     }
 
     /// Loads an element and its neighbours at these offsets in elements.
-    pub fn load_each(self, array: Array, place: Place, offsets: &[i64]) -> Self {
+    pub fn load_each(self, array: Array, place: Affine, offsets: &[i64]) -> Self {
         offsets.iter().fold(self, |body, &offset| body.load(array, place.plus(offset)))
     }
 
     /// Stores one element per thread.
-    pub fn store(mut self, array: Array, place: Place) -> Self {
+    pub fn store(mut self, array: Array, place: Affine) -> Self {
         self.parts.push(Part::Even { op: Op::StoreGlobal, array, place });
         self
     }

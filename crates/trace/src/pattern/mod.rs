@@ -20,7 +20,7 @@ mod stream;
 mod tiled;
 
 pub use arithmetic::Arithmetic;
-pub use body::{Body, Index, List, Place};
+pub use body::{Affine, Body, Index, List};
 pub use csr::Csr;
 pub use gemm::Gemm;
 pub use lattice::Lattice;

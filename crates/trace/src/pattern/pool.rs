@@ -47,7 +47,7 @@ impl Pool {
     }
 
     /// Makes the kernel accumulate into the gradient of the input.
-    pub fn adding(mut self) -> Self {
+    pub fn accumulating(mut self) -> Self {
         self.arrays.push(self.to);
         self
     }

@@ -32,7 +32,7 @@ impl Rows {
     }
 
     /// Makes the kernel add the values to the rows instead.
-    pub fn adding(mut self) -> Self {
+    pub fn accumulating(mut self) -> Self {
         self.adds = true;
         self
     }

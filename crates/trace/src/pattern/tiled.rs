@@ -38,7 +38,7 @@ impl Tiled {
     }
 
     /// Makes the kernel accumulate into C.
-    pub fn adding(mut self) -> Self {
+    pub fn accumulating(mut self) -> Self {
         self.adds = true;
         self
     }
@@ -52,7 +52,7 @@ impl Tiled {
     }
 
     /// Samples a share of each block's steps, in short runs evenly spread over the depth.
-    pub fn thinned(mut self, share: f64) -> Self {
+    pub fn sample_depth(mut self, share: f64) -> Self {
         let wanted = ((self.kept as f64 * share).ceil() as u64).next_multiple_of(RUN);
         self.kept = wanted.clamp(1, self.kept);
         self
@@ -241,7 +241,7 @@ mod tests {
             Operand::rows(array(1 << 21), size[1]),
         ];
         let whole = Tiled::new("product", operands, size);
-        let mut thin = whole.clone().thinned(0.2);
+        let mut thin = whole.clone().sample_depth(0.2);
         let counts = accesses(&mut thin);
         let loads = counts.keys().filter(|(op, _)| *op == Op::LoadGlobal).count();
         assert_eq!(loads, 2 * 64 * 1600 / 5);

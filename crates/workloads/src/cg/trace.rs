@@ -5,7 +5,7 @@
 
 use buddy_trace::{
     Application, At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op, Step, WARP_LANES,
-    pattern::{Array, Body, List, Nest, Place},
+    pattern::{Affine, Array, Body, List, Nest},
 };
 
 use super::{Cg, INNER};
@@ -34,15 +34,15 @@ pub(super) fn application(cg: &Cg) -> Application {
 
 /// Reads vectors and writes vectors, element by element.
 fn vector(name: &str, rows: usize, from: &[Array], to: &[Array], work: u32) -> Step {
-    let body = from.iter().fold(Body::default(), |body, array| body.load(*array, Place::LINE));
+    let body = from.iter().fold(Body::default(), |body, array| body.load(*array, Affine::LINE));
     let body = body.work(Op::Fp64, work, work.max(1) as u8);
-    let body = to.iter().fold(body, |body, array| body.store(*array, Place::LINE));
+    let body = to.iter().fold(body, |body, array| body.store(*array, Affine::LINE));
     Step::of(Nest::new(name, [rows, 1, 1, 1], 32).phase(1, &body))
 }
 
 /// Sums products of one or two vectors: five exchanges between the lanes of a warp, two between its warps.
 fn dot(rows: usize, of: &[Array]) -> Step {
-    let body = of.iter().fold(Body::default(), |body, array| body.load(*array, Place::LINE));
+    let body = of.iter().fold(Body::default(), |body, array| body.load(*array, Affine::LINE));
     let body =
         (0..5).fold(body.work(Op::Fp64, 1, 1), |body, _| body.work(Op::Int, 2, 2).work(Op::Fp64, 1, 1));
     let body = body.exchange(8).work(Op::Fp64, 2, 1);

@@ -7,7 +7,7 @@
 
 use buddy_trace::{
     Application, Op,
-    pattern::{Body, Nest, Place},
+    pattern::{Affine, Body, Nest},
 };
 
 use super::Ep;
@@ -21,18 +21,18 @@ pub(super) fn application(ep: &Ep) -> Application {
     let layout = Layout::of(ep);
     let [xx, qq, sx, sy] = layout.arrays(["xx", "qq", "sx", "sy"]);
     let (batches, numbers) = (ep.shape.batches, ep.shape.numbers());
-    let number = Place::LINE.stepping(batches as i64);
-    let pair = Place::LINE.stepping(2 * batches as i64);
+    let number = Affine::LINE.stepping(batches as i64);
+    let pair = Affine::LINE.stepping(2 * batches as i64);
     let draw = Body::default().work(Op::Fp64, 11, 1).work(Op::Sfu, 6, 1).store(xx, number);
     let take = Body::default()
         .load_each(xx, pair, &[0, batches as i64])
         .work(Op::Fp64, 30, 2)
         .work(Op::Sfu, 3, 1)
         .work(Op::Fp64, 30, 2)
-        .load(qq, Place::LINE)
+        .load(qq, Affine::LINE)
         .work(Op::Fp64, 1, 1)
-        .store(qq, Place::LINE);
-    let sums = Body::default().store(sx, Place::LINE).store(sy, Place::LINE);
+        .store(qq, Affine::LINE);
+    let sums = Body::default().store(sx, Affine::LINE).store(sy, Affine::LINE);
     let kernel = Nest::new("gaussian pairs", [batches, 1, 1, 1], 48)
         .phase(numbers, &draw)
         .phase(numbers / 2, &take)

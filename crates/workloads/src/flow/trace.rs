@@ -2,7 +2,7 @@
 
 use buddy_trace::{
     Op,
-    pattern::{Array, Body, Nest, Place},
+    pattern::{Affine, Array, Body, Nest},
 };
 
 use super::{Order, Sweep};
@@ -23,30 +23,30 @@ impl Cells {
     }
 
     /// Threads along i, j and k, beginning so many cells from each face.
-    pub(crate) fn grid(self, margin: [usize; 3]) -> (Place, [usize; 4]) {
+    pub(crate) fn grid(self, margin: [usize; 3]) -> (Affine, [usize; 4]) {
         let [i, j, k] = self.strides();
         let first: i64 = margin.iter().zip([i, j, k]).map(|(margin, stride)| *margin as i64 * stride).sum();
         let [x, y, z] = margin.map(|margin| self.n - 2 * margin);
-        (Place::along([i, j, k, 0]).plus(first), [x, y, z, 1])
+        (Affine::along([i, j, k, 0]).plus(first), [x, y, z, 1])
     }
 
     /// A thread for each line of a sweep, which steps along it from position `first`: the cell.
-    pub(crate) fn line(self, sweep: Sweep, first: usize) -> Place {
+    pub(crate) fn line(self, sweep: Sweep, first: usize) -> Affine {
         let at = |plane, position, line| sweep.cell(self.n, plane, position, line) as i64;
         let along = [at(0, 0, 1), at(1, 0, 0), 0, 0];
-        Place { first: at(1, first, 1), along, step: at(0, 1, 0) }
+        Affine { first: at(1, first, 1), along, step: at(0, 1, 0) }
     }
 
     /// The same in a work array, which lies as plane, position, line.
-    pub(crate) fn work_line(self, first: usize) -> Place {
+    pub(crate) fn work_line(self, first: usize) -> Affine {
         self.line(Sweep::Y, first)
     }
 
     /// Number `m` of the `size` that a field has in each cell.
-    pub(crate) fn number(self, cell: Place, size: usize, m: usize) -> Place {
+    pub(crate) fn number(self, cell: Affine, size: usize, m: usize) -> Affine {
         let (size, m) = (size as i64, m as i64);
         match self.order {
-            Order::C => Place {
+            Order::C => Affine {
                 first: cell.first * size + m,
                 along: cell.along.map(|cells| cells * size),
                 step: cell.step * size,
@@ -56,12 +56,19 @@ impl Cells {
     }
 
     /// Loads some numbers of a field.
-    pub(crate) fn load(self, body: Body, field: Array, cell: Place, size: usize, numbers: &[usize]) -> Body {
+    pub(crate) fn load(self, body: Body, field: Array, cell: Affine, size: usize, numbers: &[usize]) -> Body {
         numbers.iter().fold(body, |body, &m| body.load(field, self.number(cell, size, m)))
     }
 
     /// Stores some numbers of a field.
-    pub(crate) fn store(self, body: Body, field: Array, cell: Place, size: usize, numbers: &[usize]) -> Body {
+    pub(crate) fn store(
+        self,
+        body: Body,
+        field: Array,
+        cell: Affine,
+        size: usize,
+        numbers: &[usize],
+    ) -> Body {
         numbers.iter().fold(body, |body, &m| body.store(field, self.number(cell, size, m)))
     }
 }

@@ -8,7 +8,7 @@
 
 use buddy_trace::{
     Application, Op, Step,
-    pattern::{Array, Body, Nest, Place},
+    pattern::{Affine, Array, Body, Nest},
 };
 
 use super::{
@@ -79,16 +79,16 @@ impl Trace {
     }
 
     /// A vector's cells, `apart` cells from thread to thread.
-    fn cells(&self, vector: usize, apart: i64) -> Place {
+    fn cells(&self, vector: usize, apart: i64) -> Affine {
         let ([i, j, k], volume) = (self.strides(), self.shape.volume() as i64);
         let along = [i * apart, j * apart, k * apart, VECTORS as i64 * volume];
-        Place::along(along).plus(i + j + k + vector as i64 * volume)
+        Affine::along(along).plus(i + j + k + vector as i64 * volume)
     }
 
     /// The same in the buffer between levels, which has one vector.
-    fn copied(&self) -> Place {
+    fn copied(&self) -> Affine {
         let [i, j, k] = self.strides();
-        Place::along([i, j, k, self.shape.volume() as i64]).plus(i + j + k)
+        Affine::along([i, j, k, self.shape.volume() as i64]).plus(i + j + k)
     }
 
     fn star(&self) -> [i64; 7] {
@@ -123,7 +123,7 @@ impl Trace {
     /// neighbours': as many from addresses as near.
     fn fill_ghosts(&self, vector: usize, steps: &mut Vec<Step>) {
         let (dim, square) = (self.shape.dim, self.shape.dim.pow(2) as i64);
-        let buffer = |face: i64| Place::along([1, dim as i64, 6 * square, 0]).plus(face * square);
+        let buffer = |face: i64| Affine::along([1, dim as i64, 6 * square, 0]).plus(face * square);
         let (mut pack, mut unpack) = (Body::default(), Body::default());
         for face in 0..6 {
             pack = pack
@@ -140,13 +140,13 @@ impl Trace {
     }
 
     /// A layer of cells along a face: at depth `low` of a lower face, `high` of an upper one.
-    fn face(&self, vector: usize, face: usize, low: usize, high: usize) -> Place {
+    fn face(&self, vector: usize, face: usize, low: usize, high: usize) -> Affine {
         let (strides, volume) = (self.strides(), self.shape.volume() as i64);
         let axis = face / 2;
         let [p, q] = [[1, 2], [0, 2], [0, 1]][axis];
         let depth = if face.is_multiple_of(2) { low } else { high } as i64;
         let first = strides[p] + strides[q] + depth * strides[axis] + vector as i64 * volume;
-        Place::along([strides[p], strides[q], VECTORS as i64 * volume, 0]).plus(first)
+        Affine::along([strides[p], strides[q], VECTORS as i64 * volume, 0]).plus(first)
     }
 
     /// Averages the residual into the host's buffer, then brings it to the coarse level and clears its solution.

@@ -6,7 +6,7 @@
 
 use buddy_trace::{
     Application, Op,
-    pattern::{Array, Body, Index, Nest, Place},
+    pattern::{Affine, Array, Body, Index, Nest},
 };
 
 use super::Ilbdc;
@@ -25,8 +25,8 @@ pub(super) fn application(ilbdc: &Ilbdc) -> Application {
 /// Streams and collides from one array to the other.
 fn kernel(ilbdc: &Ilbdc, layout: &Layout, from: Array, to: Array) -> Nest {
     let (cells, array) = (ilbdc.channel.fluid, layout.array("list"));
-    let direction = |number: usize| Place::LINE.plus((number * cells) as i64);
-    let mut body = Body::default().load(from, Place::LINE);
+    let direction = |number: usize| Affine::LINE.plus((number * cells) as i64);
+    let mut body = Body::default().load(from, Affine::LINE);
     for number in 0..18 {
         let index = Index { array, list: ilbdc.list.clone(), place: direction(number), rows: None };
         body = body.index(&index).gather(from, &index, 1, 0);

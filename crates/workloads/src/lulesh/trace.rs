@@ -6,7 +6,7 @@
 
 use buddy_trace::{
     Application, Op,
-    pattern::{Array, Body, Index, List, Nest, Place},
+    pattern::{Affine, Array, Body, Index, List, Nest},
 };
 
 use super::Lulesh;
@@ -14,7 +14,7 @@ use crate::layout::{Layout, repeated};
 
 /// Cycles: at the paper's footprint, a billion warp instructions.
 const CYCLES: usize = 5;
-const ELEMENT: Place = Place::LINE;
+const ELEMENT: Affine = Affine::LINE;
 
 pub(super) fn application(lulesh: &Lulesh) -> Application {
     let layout = Layout::of(lulesh);
@@ -54,7 +54,7 @@ impl Trace<'_> {
         self.layout.arrays(names).iter().fold(body, |body, array| body.store(*array, ELEMENT))
     }
 
-    fn index(&self, name: &str, list: &List, place: Place) -> Index {
+    fn index(&self, name: &str, list: &List, place: Affine) -> Index {
         Index { array: self.layout.array(name), list: list.clone(), place, rows: None }
     }
 
@@ -77,7 +77,7 @@ impl Trace<'_> {
         let mut body = body.work(Op::Fp64, 1250, 8);
         for array in self.layout.arrays(["fx_elem", "fy_elem", "fz_elem"]) {
             for corner in 0..8 {
-                body = body.store(array, Place::along([8, 0, 0, 0]).plus(corner));
+                body = body.store(array, Affine::along([8, 0, 0, 0]).plus(corner));
             }
         }
         self.over_elements("forces", 255, &body)
@@ -87,8 +87,8 @@ impl Trace<'_> {
     fn accelerations(&self) -> Nest {
         let mesh = &self.lulesh.mesh;
         let rows = Some(mesh.node_elem_start.clone());
-        let index = Index { rows, ..self.index("nodeElemCornerList", &mesh.corner_list, Place::LINE) };
-        let ends = Body::default().load_each(self.layout.array("nodeElemStart"), Place::LINE, &[0, 1]);
+        let index = Index { rows, ..self.index("nodeElemCornerList", &mesh.corner_list, Affine::LINE) };
+        let ends = Body::default().load_each(self.layout.array("nodeElemStart"), Affine::LINE, &[0, 1]);
         let corners = self.layout.arrays(["fx_elem", "fy_elem", "fz_elem"]);
         let sum = Body::default().index(&index);
         let sum = corners.iter().fold(sum, |body, array| body.gather(*array, &index, 1, 0));

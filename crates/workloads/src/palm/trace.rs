@@ -6,7 +6,7 @@
 
 use buddy_trace::{
     Application, Op, Step,
-    pattern::{Array, Body, Nest, Place},
+    pattern::{Affine, Array, Body, Nest},
 };
 
 use super::{E, NAMES, PT, Palm, W, grid::Grid};
@@ -58,15 +58,15 @@ impl Trace {
     }
 
     /// A field's cells, ghosts around them.
-    fn cell(&self) -> Place {
+    fn cell(&self) -> Affine {
         let [x, y, z] = self.strides();
-        Place::along([x, y, z, 0]).plus(x + y + z)
+        Affine::along([x, y, z, 0]).plus(x + y + z)
     }
 
     /// The same in an array without ghosts.
-    fn plain(&self) -> Place {
+    fn plain(&self) -> Affine {
         let (nx, ny) = (self.grid.nx as i64, self.grid.ny as i64);
-        Place::along([1, nx, nx * ny, 0])
+        Affine::along([1, nx, nx * ny, 0])
     }
 
     fn strides(&self) -> [i64; 3] {
@@ -172,7 +172,7 @@ impl Trace {
     fn columns(&self) -> Nest {
         let Grid { nx, ny, nz } = self.grid;
         let level = (nx * ny) as i64;
-        let up = Place::along([1, nx as i64, 0, 0]).stepping(level);
+        let up = Affine::along([1, nx as i64, 0, 0]).stepping(level);
         let down = up.plus((nz as i64 - 2) * level).stepping(-level);
         let pass = |place, work| {
             Body::default()

@@ -6,7 +6,7 @@
 
 use buddy_trace::{
     Application, Op,
-    pattern::{Array, Body, Nest, Place},
+    pattern::{Affine, Array, Body, Nest},
 };
 
 use super::{
@@ -35,9 +35,9 @@ pub(super) fn application(seismic: &Seismic) -> Application {
 }
 
 /// The cells that the kernels compute: all but one at each side.
-fn cells(side: usize) -> Place {
+fn cells(side: usize) -> Affine {
     let side = side as i64;
-    Place::along([1, side, side * side, 0]).plus(1 + side + side * side)
+    Affine::along([1, side, side * side, 0]).plus(1 + side + side * side)
 }
 
 /// Loads the cells that the slopes need, each once, and the damping along each axis.
@@ -61,7 +61,7 @@ fn slopes_of(seismic: &Seismic, layout: &Layout, fields: &[Array], slopes: &[Slo
     let axes = (0..3).map(|axis| {
         let mut along = [0; 4];
         along[axis] = 1;
-        Place::along(along).plus(1)
+        Affine::along(along).plus(1)
     });
     let all = axes.flat_map(|place| damping.map(|array| (array, place)));
     all.fold(body, |body, (array, place)| body.load(array, place))

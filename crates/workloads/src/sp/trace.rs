@@ -73,10 +73,10 @@ fn solve(cells: Cells, layout: &Layout, sweep: Sweep, along: Array) -> Nest {
         .phase(cells.n, &up)
 }
 
-fn store_each(cells: Cells, body: Body, systems: &[Array], work: buddy_trace::pattern::Place) -> Body {
+fn store_each(cells: Cells, body: Body, systems: &[Array], work: buddy_trace::pattern::Affine) -> Body {
     systems.iter().fold(body, |body, lhs| cells.store(body, *lhs, work, 5, &STATE))
 }
 
-fn backwards(place: buddy_trace::pattern::Place) -> buddy_trace::pattern::Place {
+fn backwards(place: buddy_trace::pattern::Affine) -> buddy_trace::pattern::Affine {
     place.stepping(-place.step)
 }

@@ -3,7 +3,7 @@
 use super::{Access, Slot};
 use crate::{
     Inst, NO_REGISTER, Op,
-    pattern::{Array, Body, Place, body::Part},
+    pattern::{Affine, Array, Body, body::Part},
 };
 
 /// Largest offset, in elements, that fits the instruction's immediate.
@@ -20,7 +20,7 @@ const SUMS: u8 = 192;
 pub(super) struct Builder {
     slots: Vec<Slot>,
     /// Last affine access of each array.
-    near: Vec<(Array, Place)>,
+    near: Vec<(Array, Affine)>,
     addresses: u8,
     /// Number of loads so far; the last ones' values are in registers.
     loads: u32,
@@ -80,8 +80,8 @@ impl Builder {
     }
 
     /// Returns the register of an address, computing it unless a nearby one is available.
-    fn address(&mut self, array: Array, place: Place) -> u8 {
-        let near = |(of, last): &(Array, Place)| {
+    fn address(&mut self, array: Array, place: Affine) -> u8 {
+        let near = |(of, last): &(Array, Affine)| {
             let same = (*of, last.along, last.step) == (array, place.along, place.step);
             same && (last.first - place.first).abs() <= REACH
         };

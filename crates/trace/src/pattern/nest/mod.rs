@@ -11,7 +11,7 @@ mod builder;
 #[cfg(test)]
 mod tests;
 
-use super::{Array, Body, Index, List, Place, lanes_for};
+use super::{Affine, Array, Body, Index, List, lanes_for};
 use crate::{At, Code, Error, Inst, Kernel, Launch, WARP_LANES};
 use builder::Builder;
 
@@ -46,9 +46,9 @@ struct Slot {
 #[derive(Debug, Clone)]
 enum Access {
     None,
-    Even { array: Array, place: Place },
+    Even { array: Array, place: Affine },
     Listed { array: Array, index: Index, scale: i64, first: i64 },
-    Row { array: Array, place: Place, rows: List },
+    Row { array: Array, place: Affine, rows: List },
     Shared { width: u8 },
 }
 
@@ -154,7 +154,7 @@ impl Slot {
                     };
                     Some(first + scale * i64::from(index.list[number]))
                 };
-                let place = Place { first: index.place.first + index.place.step * step, ..index.place };
+                let place = Affine { first: index.place.first + index.place.step * step, ..index.place };
                 push_listed(inst, *array, &place, at, each, code);
             }
         }
@@ -172,7 +172,7 @@ fn in_row(rows: &[i32], row: usize, step: i64) -> Option<usize> {
 fn push_listed(
     inst: Inst,
     array: Array,
-    place: &Place,
+    place: &Affine,
     at: [i64; 4],
     element: impl Fn(usize) -> Option<i64>,
     code: &mut Code,

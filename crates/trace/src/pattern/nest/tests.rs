@@ -30,7 +30,7 @@ fn accesses(nest: &mut Nest) -> Vec<(Op, u64, u32)> {
 
 #[test]
 fn threads_and_steps_access_their_elements() {
-    let place = Place::along([1, 40, 400, 0]).stepping(4000);
+    let place = Affine::along([1, 40, 400, 0]).stepping(4000);
     let body = Body::default().load_each(A, place.plus(1), &[0, -1]).work(Op::Fp64, 2, 1).store(B, place);
     let mut nest = Nest::new("n", [40, 2, 1, 1], 32).phase(2, &body);
     let found = accesses(&mut nest);
@@ -50,7 +50,7 @@ fn threads_and_steps_access_their_elements() {
 fn lists_are_followed_and_short_rows_are_predicated_off() {
     let list = List::new(vec![5, 6, 7, 8, 9]);
     let rows = List::new(vec![0, 2, 2, 5]);
-    let index = Index { array: B, list, place: Place::LINE, rows: Some(rows) };
+    let index = Index { array: B, list, place: Affine::LINE, rows: Some(rows) };
     let body = Body::default().index(&index).gather(A, &index, 2, 1);
     let found = accesses(&mut Nest::new("n", [3, 1, 1, 1], 32).phase(3, &body));
     let lists = [(B.address(0), 0b101), (B.address(1), 0b101), (B.address(4), 0b100)];
