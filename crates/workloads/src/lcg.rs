@@ -1,4 +1,4 @@
-//! The random numbers of the NAS Parallel Benchmarks: `x' = 5^13 x mod 2^46`, read as a fraction of `2^46`.
+//! The NAS Parallel Benchmarks' random numbers: `x' = 5^13 x mod 2^46`, as a fraction of `2^46`.
 //!
 //! The modulus is a power of two that divides `2^64`, so wrapping integer products give the exact state.
 
@@ -12,12 +12,12 @@ pub(crate) struct Lcg {
     state: u64,
 }
 
-/// How to move ahead by a fixed count at the cost of one product.
+/// A jump ahead by a fixed count, at the cost of one product.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leap(u64);
 
 impl Leap {
-    /// A leap over `count` numbers, worked out in as many steps as `count` has bits.
+    /// Computes the jump over `count` numbers in log2(`count`) steps.
     pub(crate) fn over(count: u64) -> Self {
         let (mut power, mut square, mut left) = (1_u64, MULTIPLIER, count);
         while left > 0 {
@@ -37,14 +37,14 @@ impl Lcg {
         Self { state: seed & MASK }
     }
 
-    /// The next number in (0, 1).
+    /// Returns the next number in (0, 1).
     #[inline]
     pub(crate) fn draw(&mut self) -> f64 {
         self.state = self.state.wrapping_mul(MULTIPLIER) & MASK;
         self.state as f64 * FRACTION
     }
 
-    /// The same sequence further on.
+    /// Returns the sequence after a jump.
     #[inline]
     pub(crate) fn after(self, leap: Leap) -> Self {
         Self { state: self.state.wrapping_mul(leap.0) & MASK }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leap_equals_single_draws() {
+    fn a_jump_equals_single_draws() {
         let start = Lcg::new(314_159_265);
         let mut walked = start;
         for count in 0..300 {

@@ -1,9 +1,8 @@
-//! Programs whose memory is studied: compact versions of the paper's HPC workloads, whose values evolve by real
-//! numerics on any machine.
+//! Compact versions of the paper's HPC workloads, computing real values on any machine.
 //!
-//! A [`Workload`] is a running program: it steps, shows its named arrays, and checks its own answer. [`ALL`]
-//! lists them; [`Info::build`] makes one at a chosen footprint and [`run`] drives it through its ten snapshots. Each
-//! lives in one file or folder named for it.
+//! A [`Workload`] is a running program: it steps, exposes its named arrays, and checks its own
+//! answer. [`ALL`] lists them; [`Info::build`] creates one at a chosen footprint and [`run`] drives
+//! it through its ten snapshots. Each is in a file or folder of its own.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +26,7 @@ mod workload;
 pub use run::{SNAPSHOTS, Step, describe, run};
 pub use workload::{Allocation, Check, Info, Workload};
 
-/// Every workload, in the paper's order.
+/// All workloads, in the paper's order.
 #[rustfmt::skip]
 pub const ALL: &[Info] = &[
     palm::INFO,

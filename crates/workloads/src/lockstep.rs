@@ -1,6 +1,7 @@
-//! Several arrays cut alike, so that threads may share them out piece by piece.
+//! Splits several arrays alike for parallel iteration.
 
-/// Cuts every array into chunks of `length` and returns the first chunk of each, then the second of each, ...
+/// Splits every array into chunks of `length`; returns the first chunk of each, then the second of
+/// each, and so on.
 pub(crate) fn lockstep<T, const N: usize>(arrays: [&mut [T]; N], length: usize) -> Vec<[&mut [T]; N]> {
     let pieces = arrays.iter().map(|array| array.len()).min().unwrap_or(0).div_ceil(length);
     let mut chunks = arrays.map(|array| array.chunks_mut(length));
@@ -12,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_keep_together() {
+    fn chunks_of_all_arrays_are_grouped_by_index() {
         let (mut a, mut b) = ([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]);
         let pieces = lockstep([&mut a, &mut b], 2);
         assert_eq!(pieces.len(), 3);

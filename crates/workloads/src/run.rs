@@ -1,28 +1,28 @@
-//! A whole run: every step, and when its memory is looked at.
+//! A whole run: every step, and its ten snapshots.
 
 use buddy_core::{AllocationInfo, RunInfo};
 
 use crate::{Allocation, Check, Info, Workload};
 
-/// How often a run's memory is looked at: the paper divides every run into ten regions.
+/// Snapshots per run: the paper divides every run into ten regions.
 pub const SNAPSHOTS: u64 = 10;
 
-/// Where a run is after a step.
+/// Progress of a run after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Steps that are done, from 1.
+    /// Completed steps, from 1.
     pub done: u64,
     /// Steps of the whole run.
     pub of: u64,
-    /// Whether another tenth of the run has just ended, so that its memory is to be looked at.
+    /// True if a tenth of the run has just ended and a snapshot is due.
     pub look: bool,
 }
 
-/// Runs a workload to its end and gives what it found of its answer. `watch` is called after every step; an error
-/// of it ends the run.
+/// Runs a workload to its end and returns its checks. `watch` is called after every step; its error
+/// ends the run.
 ///
 /// # Errors
-/// The error that `watch` returned, which ends the run.
+/// The error that `watch` returned.
 pub fn run<E>(
     workload: &mut dyn Workload,
     mut watch: impl FnMut(Step, &dyn Workload) -> Result<(), E>,
@@ -36,8 +36,8 @@ pub fn run<E>(
     Ok(workload.check())
 }
 
-/// What is known of a run before it starts. Its arrays get the addresses of a simple allocator, so that the same
-/// run is always described alike.
+/// Describes a run before it starts. Arrays get addresses from a simple allocator, so that
+/// descriptions are reproducible.
 pub fn describe(info: &Info, workload: &dyn Workload, seed: u64) -> RunInfo {
     let mut run = RunInfo::new(info.name, Default::default(), allocation_infos(workload));
     let bytes = run.bytes();
@@ -52,7 +52,7 @@ pub fn describe(info: &Info, workload: &dyn Workload, seed: u64) -> RunInfo {
     run
 }
 
-/// A workload's allocations, at the addresses that every description of it gives them.
+/// Returns a workload's allocations at the addresses that [`describe`] gives them.
 pub(crate) fn allocation_infos(workload: &dyn Workload) -> Vec<AllocationInfo> {
     let all = workload.allocations().iter().map(allocation_info).collect();
     let mut run = RunInfo::new("", Default::default(), all);

@@ -1,4 +1,4 @@
-//! What a workload is.
+//! The `Workload` trait and the description of a workload.
 
 use buddy_core::Dtype;
 use buddy_trace::Application;
@@ -8,46 +8,46 @@ use buddy_trace::Application;
 pub struct Allocation<'a> {
     /// The array's name in the program, unique within it.
     pub name: String,
-    /// Where the program allocates it: file and function, the same for arrays that one loop allocates.
+    /// Allocation site: file and function, shared by arrays of one loop.
     pub call_site: &'static str,
     /// Type of its elements.
     pub dtype: Dtype,
-    /// Its contents after the last step.
+    /// Contents after the last step.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Allocation<'a> {
-    /// An array of doubles.
+    /// Creates an allocation of doubles.
     pub fn f64(name: impl Into<String>, call_site: &'static str, values: &'a [f64]) -> Self {
         Self { name: name.into(), call_site, dtype: Dtype::F64, bytes: bytemuck::cast_slice(values) }
     }
 
-    /// An array of single-precision numbers.
+    /// Creates an allocation of single-precision numbers.
     pub fn f32(name: impl Into<String>, call_site: &'static str, values: &'a [f32]) -> Self {
         Self { name: name.into(), call_site, dtype: Dtype::F32, bytes: bytemuck::cast_slice(values) }
     }
 
-    /// An array of indices.
+    /// Creates an allocation of indices.
     pub fn i32(name: impl Into<String>, call_site: &'static str, values: &'a [i32]) -> Self {
         Self { name: name.into(), call_site, dtype: Dtype::I32, bytes: bytemuck::cast_slice(values) }
     }
 }
 
-/// What a workload found when it compared its answer with the known one.
+/// A comparison of a computed value with the expected one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {
-    /// What is compared, such as `zeta` or `mass drift`.
+    /// Name of the quantity, such as `zeta` or `mass drift`.
     pub what: &'static str,
-    /// What the program computed.
+    /// Computed value.
     pub measured: f64,
-    /// What it should be.
+    /// Expected value.
     pub expected: f64,
-    /// The largest difference that passes, in the units of `expected`.
+    /// Largest passing difference, in the units of `expected`.
     pub tolerance: f64,
 }
 
 impl Check {
-    /// Whether the answer is right. NaN never is.
+    /// Returns whether the difference is within the tolerance. NaN fails.
     pub fn passed(&self) -> bool {
         (self.measured - self.expected).abs() <= self.tolerance
     }
@@ -56,48 +56,48 @@ impl Check {
 /// A running program. Deterministic: the same footprint and seed give the same bytes after every step, on any
 /// number of threads.
 pub trait Workload: Send {
-    /// How many calls of [`step`](Self::step) make a whole run; at least ten, so that ten snapshots are evenly
-    /// spaced.
+    /// Returns the number of calls of [`step`](Self::step) in a whole run; at least ten, so that
+    /// ten snapshots are evenly spaced.
     fn steps(&self) -> u64;
 
     /// Advances the program by one step (a time step, an iteration, a batch).
     fn step(&mut self);
 
-    /// The arrays that live in device memory now. Names and lengths never change during a run.
+    /// Returns the arrays in device memory. Names and lengths are constant during a run.
     fn allocations(&self) -> Vec<Allocation<'_>>;
 
-    /// One or a few of the program's steps on a GPU: its dominant kernels, walking the same arrays at the same
-    /// addresses as [`describe`](crate::describe) gives them. `docs/explain/model-gpu.md` says what each does.
+    /// Returns one or a few steps on a GPU: the dominant kernels over the same arrays and addresses
+    /// as in [`describe`](crate::describe). `docs/explain/model-gpu.md` describes each.
     fn application(&self) -> Application;
 
-    /// Compares the answer with the known one; called after the last step.
+    /// Compares the answer with the expected one, after the last step.
     fn check(&self) -> Vec<Check>;
 }
 
-/// One line of `buddy workload list`, and the way to start it.
+/// Description of a workload, as in `buddy workload list`, and its constructor.
 #[derive(Debug, Clone, Copy)]
 pub struct Info {
-    /// The name on the command line, such as `cg`.
+    /// Name on the command line, such as `cg`.
     pub name: &'static str,
-    /// The paper's name, such as `354.cg`.
+    /// Name in the paper, such as `354.cg`.
     pub paper_name: &'static str,
-    /// What it computes, in a few words.
+    /// Method in a few words.
     pub method: &'static str,
-    /// The footprint in the paper's workload table, in bytes.
+    /// Footprint in the paper's workload table, in bytes.
     pub paper_bytes: u64,
-    /// Seconds of a core that a run takes for a megabyte, measured at a quarter of the paper's footprint.
+    /// CPU seconds per megabyte of a run, measured at a quarter of the paper's footprint.
     pub seconds_per_mb: f64,
-    /// Seconds of a core that the simulation of its application takes for a megabyte.
+    /// CPU seconds per megabyte to simulate its application.
     pub simulated_seconds_per_mb: f64,
-    /// What all arrays together take when it is built for this many bytes. Where that depends on the seed, what is expected,
-    /// to within 3%.
+    /// Returns the bytes of all arrays when built for `bytes`; if that depends on the seed, the
+    /// expected value, to within 3%.
     pub footprint: fn(bytes: u64) -> u64,
-    /// Starts it with all arrays together near `bytes` (at least 1 MB), never more than 10% above it.
+    /// Starts a run whose arrays take about `bytes` (at least 1 MB), at most 10% more.
     pub build: fn(bytes: u64, seed: u64) -> Box<dyn Workload>,
 }
 
 impl Info {
-    /// The suite that the paper took it from.
+    /// Returns the benchmark suite.
     pub fn suite(&self) -> &'static str {
         if self.paper_name.starts_with("FF_") { "DOE FastForward" } else { "SPEC ACCEL" }
     }
@@ -107,7 +107,7 @@ impl Info {
 pub(crate) mod tests {
     use super::*;
 
-    /// Runs to the end and expects every check to pass.
+    /// Runs to the end and asserts that every check passes.
     pub(crate) fn finish(workload: &mut dyn Workload) -> Vec<Check> {
         (0..workload.steps()).for_each(|_| workload.step());
         let checks = workload.check();
@@ -117,7 +117,7 @@ pub(crate) mod tests {
         checks
     }
 
-    /// Expects a sizing function to stay near requests of 1 MB, 16 MB and the paper's footprint.
+    /// Asserts that a sizing function stays near requests of 1 MB, 16 MB and the paper's footprint.
     pub(crate) fn assert_footprint(paper_bytes: u64, size: impl Fn(u64) -> u64) {
         for bytes in [1_000_000, 1 << 20, 16_000_000, 1 << 24, paper_bytes / 4, paper_bytes] {
             let share = size(bytes) as f64 / bytes as f64;
@@ -126,7 +126,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nan_is_never_right() {
+    fn nan_fails_a_check() {
         let check = Check { what: "x", measured: f64::NAN, expected: 1.0, tolerance: f64::INFINITY };
         assert!(!check.passed());
     }

@@ -1,5 +1,5 @@
-//! What every workload's kernels promise: they stay inside its arrays, use most of them, are the same each time, and
-//! run in every mode of the model.
+//! Contract of every workload's kernels: they stay inside its arrays, use most of them, are
+//! deterministic, and run in every mode of the model.
 
 use buddy_core::{SizeClass, Target, TargetTable};
 use buddy_sim::{
@@ -15,14 +15,14 @@ fn application(info: &Info, bytes: u64) -> Application {
     (info.build)(bytes, 1).application()
 }
 
-/// Calls `see` with every piece of every warp of every different kernel, in order.
-fn each_piece(application: &Application, mut see: impl FnMut(&str, &Code)) {
+/// Calls `see` with every chunk of every warp of every distinct kernel, in order.
+fn each_chunk(application: &Application, mut see: impl FnMut(&str, &Code)) {
     let mut seen: Vec<(Launch, Code)> = Vec::new();
     for step in &application.steps {
         let Step::Kernel(make) = step else { continue };
         let mut kernel = make();
         let launch = kernel.launch().clone();
-        // The steps of a run repeat: a kernel of this shape that begins alike has been looked at.
+        // Steps repeat: skip a kernel whose launch and first chunk were seen before.
         let mut first = Code::default();
         kernel.fill(At { block: 0, warp: 0, step: 0 }, &mut first).unwrap();
         let both = (launch.clone(), first);
@@ -58,7 +58,7 @@ fn kernels_stay_inside_the_arrays_of_the_snapshots() {
         assert_eq!(application.name, info.name);
         assert_eq!(application.allocations, describe(info, workload.as_ref(), 1).allocations);
         let mut used = vec![false; application.allocations.len()];
-        each_piece(&application, |kernel, code| {
+        each_chunk(&application, |kernel, code| {
             for inst in code.insts().iter().filter(|inst| inst.op.is_global()) {
                 let lanes = u64::from(inst.lanes());
                 let mut touch = |address: u64| {
@@ -106,7 +106,8 @@ fn simulate(application: &Application, mode: Mode) -> Report {
     simulator.report()
 }
 
-/// What leaves one level arrives at the next; without compression memory gives what was asked for and no more.
+/// Asserts that traffic is conserved between levels; without compression, memory supplies exactly
+/// the requested sectors.
 fn assert_conserved(application: &Application, report: &Report) {
     let (l1, l2) = (&report.l1, &report.l2);
     let name = (&application.name, report.mode);
@@ -120,7 +121,7 @@ fn assert_conserved(application: &Application, report: &Report) {
 }
 
 #[test]
-fn all_run_in_all_modes_with_the_same_instructions() {
+fn all_modes_execute_the_same_instructions() {
     for info in ALL {
         let application = application(info, MEGABYTE);
         let reports = Mode::ALL.map(|mode| simulate(&application, mode));
@@ -135,7 +136,7 @@ fn all_run_in_all_modes_with_the_same_instructions() {
 }
 
 #[test]
-fn a_run_repeats_to_the_bit() {
+fn simulations_are_deterministic() {
     for info in ALL {
         let first = simulate(&application(info, MEGABYTE), Mode::Buddy);
         assert_eq!(first, simulate(&application(info, MEGABYTE), Mode::Buddy), "{}", info.name);

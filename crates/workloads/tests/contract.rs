@@ -1,5 +1,5 @@
-//! What every workload promises: a footprint near the request, fixed named arrays, ten snapshots with the same bytes
-//! on any number of threads, and a run that passes its own checks.
+//! Contract of every workload: a footprint near the request, fixed named arrays, ten snapshots
+//! independent of the number of threads, and passing checks.
 
 use std::{
     collections::HashSet,
@@ -12,7 +12,7 @@ use buddy_workloads::{ALL, Check, Info, SNAPSHOTS, Workload, run};
 
 const MEGABYTE: u64 = 1_000_000;
 
-/// Name, type and length of each allocation.
+/// Returns name, type and length of each allocation.
 fn shape(workload: &dyn Workload) -> Vec<(String, Dtype, usize)> {
     workload.allocations().into_iter().map(|a| (a.name, a.dtype, a.bytes.len())).collect()
 }
@@ -27,7 +27,7 @@ fn hash(workload: &dyn Workload) -> u64 {
     hasher.finish()
 }
 
-/// A whole run at 1 MB on some threads: the step and a hash of the memory at each snapshot, and the checks.
+/// Runs a workload at 1 MB; returns step and memory hash at each snapshot, and the checks.
 fn snapshots(info: &Info, threads: usize) -> (Vec<(u64, u64)>, Vec<Check>) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a small pool starts");
     pool.install(|| {
@@ -46,7 +46,7 @@ fn snapshots(info: &Info, threads: usize) -> (Vec<(u64, u64)>, Vec<Check>) {
 }
 
 #[test]
-fn ten_snapshots_are_evenly_spaced_and_do_not_depend_on_threads() {
+fn ten_snapshots_are_evenly_spaced_and_independent_of_threads() {
     for info in ALL {
         let (one, checks) = snapshots(info, 1);
         assert_eq!(one.len() as u64, SNAPSHOTS, "{}", info.name);
@@ -69,14 +69,14 @@ fn runs_pass_their_checks() {
 }
 
 #[test]
-fn footprints_are_near_the_request_and_as_foretold() {
+fn footprints_are_near_the_request_and_as_predicted() {
     for info in ALL {
         for bytes in [MEGABYTE, 16 * MEGABYTE] {
             let found = footprint((info.build)(bytes, 1).as_ref()) as f64;
             let share = found / bytes as f64;
             assert!((0.5..=1.1).contains(&share), "{}: {share} of {bytes}", info.name);
-            let foretold = (info.footprint)(bytes) as f64;
-            assert!((found / foretold - 1.0).abs() < 0.03, "{}: {found}, not {foretold}", info.name);
+            let predicted = (info.footprint)(bytes) as f64;
+            assert!((found / predicted - 1.0).abs() < 0.03, "{}: {found}, not {predicted}", info.name);
         }
         let share = (info.footprint)(info.paper_bytes) as f64 / info.paper_bytes as f64;
         assert!((0.85..=1.1).contains(&share), "{}: {share} of the paper's", info.name);

@@ -1,11 +1,11 @@
-//! Tridiagonal systems of 5 by 5 blocks: their blocks on a line, and their solution.
+//! Block-tridiagonal systems of 5 by 5 blocks: assembly on a line and solution.
 
-/// A 5 by 5 matrix, by rows.
+/// A 5 by 5 matrix in row order.
 pub(super) type Block = [[f64; 5]; 5];
 
 const ZERO: Block = [[0.0; 5]; 5];
 
-/// What a step of length `dt` multiplies differences with.
+/// Difference coefficients for a step of length `dt`.
 pub(super) struct System {
     first: f64,
     second: f64,
@@ -18,8 +18,8 @@ impl System {
         Self { first: dt * cells / 2.0, second: dt * cells * cells, smoothing }
     }
 
-    /// The blocks below, on and above the diagonal, from the (flux, friction) Jacobians on a line. Cells on a face
-    /// stay as they are.
+    /// Returns the blocks below, on and above the diagonal, from the (flux, viscous) Jacobians on a
+    /// line. Rows of face cells are the identity.
     pub(super) fn blocks(&self, jacobians: &[[Block; 2]]) -> Vec<[Block; 3]> {
         let mut blocks = vec![[ZERO, diagonal(1.0), ZERO]; jacobians.len()];
         for (position, blocks) in blocks.iter_mut().enumerate().take(jacobians.len() - 1).skip(1) {
@@ -50,7 +50,7 @@ fn diagonal(value: f64) -> Block {
     std::array::from_fn(|row| std::array::from_fn(|column| if row == column { value } else { 0.0 }))
 }
 
-/// Solves a system by elimination without pivots; the blocks keep what it leaves.
+/// Solves a system by elimination without pivoting; the blocks hold the factors afterwards.
 pub(super) fn eliminate(blocks: &mut [[Block; 3]], right: &mut [[f64; 5]]) {
     for row in 0..blocks.len() {
         if row > 0 {

@@ -1,10 +1,10 @@
-//! How the flow along one direction changes with the state: derivatives of each equation (row) by each number of the
-//! state (column).
+//! Jacobians of the flow along one direction: derivatives of each equation (row) by each state
+//! component (column).
 
 use super::block::Block;
 use crate::flow::{C1, C2, C3C4, C1345, CON43, Gas};
 
-/// Derivatives of transport and pressure.
+/// Returns the derivatives of transport and pressure.
 pub(super) fn flux(gas: &Gas, axis: usize) -> Block {
     let Gas { u, velocity, rho_i, square, qs } = *gas;
     let (normal, speed) = (axis + 1, velocity[axis]);
@@ -30,7 +30,7 @@ pub(super) fn flux(gas: &Gas, axis: usize) -> Block {
     block
 }
 
-/// Derivatives of viscosity and conduction of heat, per second difference.
+/// Returns the derivatives of viscosity and heat conduction, per second difference.
 pub(super) fn friction(gas: &Gas, axis: usize) -> Block {
     let Gas { u, velocity, rho_i, .. } = *gas;
     let mut block = [[0.0; 5]; 5];
@@ -51,7 +51,7 @@ pub(super) fn friction(gas: &Gas, axis: usize) -> Block {
 mod tests {
     use super::*;
 
-    /// Central differences of a function of the state.
+    /// Returns the central differences of a function of the state.
     fn differences(function: impl Fn(&Gas) -> [f64; 5], u: [f64; 5]) -> Block {
         let mut block = [[0.0; 5]; 5];
         for column in 0..5 {

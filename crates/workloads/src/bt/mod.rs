@@ -1,5 +1,5 @@
-//! `bt`: the NAS BT application. The implicit sweeps of the flow problem keep all five equations together, so that
-//! each line is a tridiagonal system of 5 by 5 blocks.
+//! `bt`: the NAS BT application. The implicit sweeps of the flow problem couple all five equations,
+//! so each line is a block-tridiagonal system of 5 by 5 blocks.
 
 mod block;
 mod classes;
@@ -14,8 +14,8 @@ use crate::workload::{Allocation, Check, Info, Workload};
 use block::{Block, System};
 use jacobian::{flux, friction};
 
-/// How `bt` is listed and started. NAS prescribes the whole problem, so the seed has no effect. The paper's table
-/// prints 1.21MB, which the arrays of NAS class B in GB explain.
+/// Entry of `buddy workload list`. NAS prescribes the whole problem, so the seed has no effect. The
+/// paper's table prints 1.21MB, which the arrays of NAS class B in GB explain.
 pub(crate) const INFO: Info = Info {
     name: "bt",
     paper_name: "370.bt",
@@ -27,10 +27,10 @@ pub(crate) const INFO: Info = Info {
     build: |bytes, _seed| Box::new(Bt::new(problem(bytes))),
 };
 
-/// Numbers per cell: the flow's, two Jacobians, and three blocks of the system.
+/// Doubles per cell: the flow's, two Jacobians, and three blocks of the system.
 const DOUBLES: usize = Flow::DOUBLES + 5 * 25;
 
-/// Steps of a run that is not a class.
+/// Steps of a run that is not a NAS class.
 const STEPS: u64 = 40;
 
 fn problem(bytes: u64) -> Problem {
@@ -40,7 +40,7 @@ fn problem(bytes: u64) -> Problem {
 struct Bt {
     problem: Problem,
     flow: Flow,
-    /// Jacobians of transport and of friction.
+    /// Jacobians of flux and viscosity.
     fjac: Field,
     njac: Field,
     /// Blocks below, on and above the diagonal.
@@ -56,7 +56,7 @@ impl Bt {
         Self { problem, flow, fjac: blocks(1), njac: blocks(1), lhs: blocks(3), start }
     }
 
-    /// Solves the lines of one direction, in place of `rhs`.
+    /// Solves the lines of one direction in place of `rhs`.
     fn sweep(&mut self, sweep: Sweep) {
         let Self { flow, fjac, njac, lhs, .. } = self;
         let n = flow.n;
@@ -86,7 +86,7 @@ impl Bt {
 }
 
 fn solve_line(sweep: Sweep, line: usize, mut blocks: Vec<[Block; 3]>, rhs: &mut Plane, lhs: &mut Plane) {
-    let place = |position| sweep.place(position, line);
+    let place = |position| sweep.row_column(position, line);
     let mut right: Vec<[f64; 5]> =
         (0..blocks.len()).map(place).map(|(row, column)| rhs.get(row, column)).collect();
     block::eliminate(&mut blocks, &mut right);
@@ -148,12 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn a_size_between_classes_nears_the_steady_state() {
+    fn a_size_between_classes_approaches_the_steady_state() {
         finish(&mut Bt::new(problem(6_000_000)));
     }
 
     #[test]
-    fn it_fits_any_request() {
+    fn sizes_fit_any_request() {
         assert_footprint(INFO.paper_bytes, |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64);
     }
 }

@@ -1,8 +1,9 @@
-//! `bt` on a GPU: some time steps. A thread solves one line of 5 by 5 blocks, which lie number by number, so that
-//! neighbouring lines are neighbours in memory.
+//! `bt` on a GPU: time steps. A thread solves one line of 5 by 5 blocks, stored by component, so
+//! that neighbouring lines are contiguous.
 //!
-//! Counted in a sweep: 80 for the two Jacobians of a cell; 150 for its three blocks; 150 for the products of a row with
-//! the one before and 250 to divide by its block, five pivots with a division (10) each; 25 to substitute back.
+//! Instructions counted in a sweep: 80 for the two Jacobians of a cell; 150 for its three blocks;
+//! 150 for the products of a row with the one before and 250 to divide by its block, five pivots
+//! with a division (10) each; 25 to substitute back.
 
 use buddy_trace::{
     Application, Op,
@@ -15,7 +16,7 @@ use crate::{
     layout::{Layout, repeated},
 };
 
-/// Time steps: at the paper's footprint, a billion warp instructions.
+/// Time steps: a billion warp instructions at the paper's footprint.
 const STEPS: usize = 7;
 
 pub(super) fn application(bt: &Bt) -> Application {
@@ -27,7 +28,7 @@ pub(super) fn application(bt: &Bt) -> Application {
     layout.application("bt", repeated(STEPS, &step))
 }
 
-/// Solves the lines of one direction: Jacobians, blocks, elimination, and back.
+/// Solves the lines of one direction: Jacobians, blocks, elimination, back substitution.
 fn solve(cells: Cells, layout: &Layout, sweep: Sweep) -> Nest {
     let lines = cells.n - 2;
     Nest::new(["solve x", "solve y", "solve z"][sweep.axis()], [lines, lines, 1, 1], 255)
@@ -37,7 +38,7 @@ fn solve(cells: Cells, layout: &Layout, sweep: Sweep) -> Nest {
         .phase(cells.n - 1, &substitute(cells, layout, sweep))
 }
 
-/// The numbers of one of `lhs`'s three blocks: below, on and above the diagonal.
+/// Returns the components of one of `lhs`'s three blocks: below, on and above the diagonal.
 fn block(which: usize) -> [usize; 25] {
     std::array::from_fn(|number| 25 * which + number)
 }
@@ -51,7 +52,7 @@ fn jacobians(cells: Cells, layout: &Layout, sweep: Sweep) -> Body {
     cells.store(cells.store(body, fjac, work, 25, &block(0)), njac, work, 25, &block(0))
 }
 
-/// The blocks of a row, from the Jacobians before, at and after it.
+/// Assembles the blocks of a row from the Jacobians before, at and after it.
 fn blocks(cells: Cells, layout: &Layout) -> Body {
     let [fjac, njac, lhs] = layout.arrays(["fjac", "njac", "lhs"]);
     let at = |position| cells.work_line(position);
@@ -63,7 +64,7 @@ fn blocks(cells: Cells, layout: &Layout) -> Body {
     cells.store(body.work(Op::Fp64, 150, 15), lhs, at(1), 75, &all)
 }
 
-/// Takes from a row what the row before leaves, and divides by its block.
+/// Eliminates a row with the one before it, and divides by its block.
 fn eliminate(cells: Cells, layout: &Layout, sweep: Sweep) -> Body {
     let [lhs, rhs] = layout.arrays(["lhs", "rhs"]);
     let (cell, before) = (cells.line(sweep, 1), cells.line(sweep, 0));

@@ -1,7 +1,8 @@
 //! The NAS random sparse matrix: a weighted sum of outer products of sparse random vectors.
 //!
-//! `A = sum over i of w_i v_i v_i^T + (0.1 - shift) I`, where the weights fall from 1 to 0.1 and `v_i` has random
-//! elements and 0.5 at place `i`. Its condition is known from the weights, and it is symmetric.
+//! `A = sum over i of w_i v_i v_i^T + (0.1 - shift) I`, where the weights fall from 1 to 0.1 and
+//! `v_i` has random elements and 0.5 at index `i`. It is symmetric, and its condition follows from
+//! the weights.
 
 use std::sync::Arc;
 
@@ -15,22 +16,22 @@ const SEED: u64 = 314_159_265;
 /// Ratio of the smallest weight to the largest.
 const CONDITION: f64 = 0.1;
 
-/// Rows that are built together before they are appended: bounds the memory beside the matrix.
+/// Rows built together before they are appended: bounds the extra memory.
 const BLOCK: usize = 4096;
 
-/// A square matrix in compressed rows. As in the original, `a` and `colidx` have room for the case that no two
-/// products meet in an element; what is left over stays zero.
+/// A square CSR matrix. As in the original, `a` and `colidx` have capacity for the case without
+/// duplicate elements; the rest stays zero.
 pub(super) struct Matrix {
     pub(super) a: Vec<f64>,
     pub(super) colidx: List,
     pub(super) rowstr: List,
 }
 
-/// One random vector: its elements as (place, value), in the order they were drawn.
+/// A random vector: elements as (index, value) in drawing order.
 type Sparse = Vec<(i32, f64)>;
 
 impl Matrix {
-    /// The matrix of `rows` rows from vectors of `nonzeros` random elements.
+    /// Builds the matrix of `rows` rows from vectors of `nonzeros` random elements.
     pub(super) fn random(rows: usize, nonzeros: usize, shift: f64) -> Self {
         let vectors = draw_vectors(rows, nonzeros);
         let weights = weights(rows);
@@ -47,7 +48,7 @@ impl Matrix {
         Self { a: parts.a, colidx: Arc::new(parts.colidx), rowstr: Arc::new(parts.rowstr) }
     }
 
-    /// Sum of all elements, and what it should be by the vectors that made the matrix.
+    /// Returns the sum of all elements, and the expected sum from the generating vectors.
     pub(super) fn sums(&self, nonzeros: usize, shift: f64) -> (f64, f64) {
         let rows = self.rowstr.len() - 1;
         let squares = draw_vectors(rows, nonzeros).into_iter().zip(weights(rows)).map(|(vector, weight)| {
@@ -57,7 +58,7 @@ impl Matrix {
         (self.a.iter().sum(), squares.sum::<f64>() + rows as f64 * (CONDITION - shift))
     }
 
-    /// `out = A v`.
+    /// Computes `out = A v`.
     pub(super) fn times(&self, v: &[f64], out: &mut [f64]) {
         out[..self.rowstr.len() - 1]
             .par_iter_mut()
@@ -71,7 +72,7 @@ impl Matrix {
     }
 }
 
-/// A matrix that is being put together.
+/// A matrix under construction.
 struct Parts {
     a: Vec<f64>,
     colidx: Vec<i32>,
@@ -88,7 +89,8 @@ impl Parts {
     }
 }
 
-/// Draws each vector's places and values from one sequence, skipping places outside the matrix and repeats.
+/// Draws each vector's indices and values from one sequence, skipping repeats and indices outside
+/// the matrix.
 fn draw_vectors(rows: usize, nonzeros: usize) -> Vec<Sparse> {
     let mut random = Lcg::new(SEED);
     random.draw();
@@ -111,13 +113,13 @@ fn draw_vectors(rows: usize, nonzeros: usize) -> Vec<Sparse> {
     (0..rows).map(&mut draw).collect()
 }
 
-/// From 1 down by a constant ratio, so that a weight after the last would be [`CONDITION`].
+/// Returns weights falling from 1 by a constant ratio, reaching [`CONDITION`] after the last.
 fn weights(rows: usize) -> Vec<f64> {
     let ratio = CONDITION.powf(1.0 / rows as f64);
     std::iter::successors(Some(1.0), |weight| Some(weight * ratio)).take(rows).collect()
 }
 
-/// For each row, the vectors that reach it and their value there.
+/// Returns, per row, the vectors with an element there and its value.
 fn holders(rows: usize, vectors: &[Sparse]) -> Vec<Sparse> {
     let mut holders = vec![Sparse::new(); rows];
     for (index, vector) in vectors.iter().enumerate() {
@@ -128,7 +130,7 @@ fn holders(rows: usize, vectors: &[Sparse]) -> Vec<Sparse> {
     holders
 }
 
-/// Adds the products that reach `row`, in the vectors' order, sorted by column.
+/// Sums the products of `row` in vector order, sorted by column.
 fn build_row(row: usize, holders: &Sparse, vectors: &[Sparse], weights: &[f64], diagonal: f64) -> Sparse {
     let mut products = Sparse::with_capacity(holders.len() * holders.len());
     for &(index, here) in holders {
@@ -138,7 +140,7 @@ fn build_row(row: usize, holders: &Sparse, vectors: &[Sparse], weights: &[f64], 
             (column, value * scale + if own { diagonal } else { 0.0 })
         }));
     }
-    // Stable, so that products of one column are added in the order of their vectors.
+    // Stable, so that products of one column are added in vector order.
     products.sort_by_key(|(column, _)| *column);
     products.dedup_by(|next, sum| {
         let same = next.0 == sum.0;
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn times_adds_row_by_row() {
+    fn times_sums_each_row() {
         let matrix = Matrix {
             a: vec![2.0, 3.0, 4.0, 0.0],
             colidx: List::new(vec![1, 0, 1, 0]),

@@ -10,7 +10,8 @@ use rayon::prelude::*;
 use crate::workload::{Allocation, Check, Info, Workload};
 use matrix::Matrix;
 
-/// How `cg` is listed and started. NAS fixes the matrix's seed, so the seed given to `build` has no effect.
+/// Entry of `buddy workload list`. NAS fixes the matrix's seed, so the seed passed to `build` has
+/// no effect.
 pub(crate) const INFO: Info = Info {
     name: "cg",
     paper_name: "354.cg",
@@ -24,8 +25,8 @@ pub(crate) const INFO: Info = Info {
 
 const INNER: usize = 25;
 
-/// Elements whose products are added by one task. The sums of tasks are added in order, so that a dot product does
-/// not depend on the number of threads.
+/// Elements per task of a reduction. Partial sums are added in order, so results are independent of
+/// the number of threads.
 const CHUNK: usize = 4096;
 
 /// The size of a problem.
@@ -35,7 +36,7 @@ struct Shape {
     nonzeros: usize,
     shift: f64,
     steps: u64,
-    /// The published eigenvalue, where this is a NAS class.
+    /// Published eigenvalue, if this is a NAS class.
     zeta: Option<f64>,
 }
 
@@ -44,8 +45,8 @@ impl Shape {
         Self { rows, nonzeros, shift, steps, zeta: Some(zeta) }
     }
 
-    /// A class where one is near the request, otherwise as many rows as fit with the elements per row and the shift
-    /// of the class of nearest size, for 20 iterations.
+    /// Returns a class near the request, else as many rows as fit with the parameters of the class
+    /// of nearest size, for 20 iterations.
     fn fitting(bytes: u64) -> Self {
         let ratio = |class: &Self| class.bytes() as f64 / bytes as f64;
         if let Some(class) = CLASSES.iter().find(|class| (0.8..=1.1).contains(&ratio(class))) {
@@ -57,7 +58,7 @@ impl Shape {
         Self { rows: (bytes / per_row) as usize, steps: 20, zeta: None, ..*near }
     }
 
-    /// Bytes of all arrays together.
+    /// Returns the bytes of all arrays.
     fn bytes(&self) -> u64 {
         let room = self.rows * (self.nonzeros + 1) * (self.nonzeros + 1);
         (room * 12 + (self.rows + 1) * 4 + 5 * (self.rows + 2) * 8) as u64
@@ -83,7 +84,7 @@ struct Cg {
     q: Vec<f64>,
     r: Vec<f64>,
     zeta: f64,
-    /// Distance of `A z` from `x` after the last solve.
+    /// Norm of `A z - x` after the last solve.
     residual: f64,
 }
 
@@ -123,9 +124,8 @@ impl Cg {
         Check { what: "NAS zeta", measured: self.zeta, expected, tolerance: 1e-10 * expected }
     }
 
-    /// For sizes that are no class: the Rayleigh quotient of the vector that was found estimates the same eigenvalue
-    /// from a product with the matrix. What lies between the two shrinks with each iteration; large matrices leave
-    /// about a millionth after 20.
+    /// Check for sizes that are not a class: the Rayleigh quotient estimates the same eigenvalue.
+    /// The difference shrinks with each iteration; large matrices leave about a millionth after 20.
     fn check_rayleigh(&self) -> Check {
         let n = self.shape.rows;
         let mut product = vec![0.0; n];
@@ -135,7 +135,7 @@ impl Cg {
     }
 }
 
-/// Sum of `term` over two vectors, in an order that does not depend on the number of threads.
+/// Returns the sum of `term` over two vectors, independent of the number of threads.
 fn sum(a: &[f64], b: &[f64], term: impl Fn(f64, f64) -> f64 + Sync) -> f64 {
     let part = |(a, b): (&[f64], &[f64])| a.iter().zip(b).map(|(&a, &b)| term(a, b)).sum::<f64>();
     let parts: Vec<f64> = a.par_chunks(CHUNK).zip(b.par_chunks(CHUNK)).map(part).collect();
@@ -146,7 +146,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sum(a, b, |a, b| a * b)
 }
 
-/// `a = change(a, b)` for each element.
+/// Sets `a = change(a, b)` for each element.
 fn update(a: &mut [f64], b: &[f64], change: impl Fn(f64, f64) -> f64 + Sync) {
     a.par_iter_mut().zip(b).with_min_len(CHUNK).for_each(|(a, &b)| *a = change(*a, b));
 }
@@ -180,7 +180,7 @@ impl Workload for Cg {
         trace::application(self)
     }
 
-    /// The matrix, the last solve, and the eigenvalue.
+    /// Checks the matrix, the last solve and the eigenvalue.
     fn check(&self) -> Vec<Check> {
         let (measured, expected) = self.matrix.sums(self.shape.nonzeros, self.shape.shift);
         let tolerance = 1e-11 * expected.abs();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_element_is_noticed() {
+    fn a_wrong_element_fails_the_check() {
         for shape in [CLASSES[0], Shape::fitting(3_000_000)] {
             let mut cg = Cg::new(shape);
             cg.matrix.a[5_000] += 1e-3;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_iterations_are_noticed() {
+    fn too_few_iterations_fail_the_check() {
         for shape in [CLASSES[0], Shape::fitting(3_000_000)] {
             let mut cg = Cg::new(shape);
             cg.step();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn room_beyond_the_elements_is_zero() {
+    fn unused_capacity_is_zero() {
         let cg = Cg::new(CLASSES[0]);
         let used = cg.matrix.rowstr[cg.shape.rows] as usize;
         assert!(used < cg.matrix.a.len());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_any_request() {
+    fn shapes_fit_any_request() {
         assert_footprint(INFO.paper_bytes, |bytes| Shape::fitting(bytes).bytes());
     }
 }

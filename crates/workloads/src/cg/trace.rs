@@ -1,7 +1,7 @@
-//! `cg` on a GPU: one solve, that is 25 steps of conjugate gradients.
+//! `cg` on a GPU: one solve of 25 conjugate-gradient steps.
 //!
-//! As in the accelerator version, a warp multiplies one row: its lanes load neighbouring elements and their columns,
-//! gather what the vector has there, and add up their sums at the end. The columns are the matrix's own.
+//! As in the accelerator version, a warp multiplies one row: its lanes load consecutive elements
+//! and columns, gather from the vector, and reduce their sums. The columns are the matrix's own.
 
 use buddy_trace::{
     Application, At, Code, Error, Inst, Kernel, Launch, NO_REGISTER, Op, Step, WARP_LANES,
@@ -11,7 +11,7 @@ use buddy_trace::{
 use super::{Cg, INNER};
 use crate::layout::Layout;
 
-/// Warps of a block.
+/// Warps per block.
 const WARPS: u32 = 4;
 
 pub(super) fn application(cg: &Cg) -> Application {
@@ -32,7 +32,7 @@ pub(super) fn application(cg: &Cg) -> Application {
     layout.application("cg", steps)
 }
 
-/// Reads vectors and writes vectors, element by element.
+/// Returns an element-wise kernel over vectors.
 fn vector(name: &str, rows: usize, from: &[Array], to: &[Array], work: u32) -> Step {
     let body = from.iter().fold(Body::default(), |body, array| body.load(*array, Affine::LINE));
     let body = body.work(Op::Fp64, work, work.max(1) as u8);
@@ -40,7 +40,7 @@ fn vector(name: &str, rows: usize, from: &[Array], to: &[Array], work: u32) -> S
     Step::of(Nest::new(name, [rows, 1, 1, 1], 32).phase(1, &body))
 }
 
-/// Sums products of one or two vectors: five exchanges between the lanes of a warp, two between its warps.
+/// Returns a dot-product kernel: five shuffles within a warp, two exchanges between warps.
 fn dot(rows: usize, of: &[Array]) -> Step {
     let body = of.iter().fold(Body::default(), |body, array| body.load(*array, Affine::LINE));
     let body =
@@ -49,7 +49,7 @@ fn dot(rows: usize, of: &[Array]) -> Step {
     Step::of(Nest::new("dot", [rows, 1, 1, 1], 32).phase(1, &body))
 }
 
-/// The matrix times a vector, a row for each warp.
+/// Sparse matrix-vector product, one row per warp.
 #[derive(Debug, Clone)]
 struct Product {
     launch: Launch,
@@ -72,7 +72,7 @@ impl Product {
         Self { launch, values, columns, starts, from, to, colidx, rowstr }
     }
 
-    /// Where the row begins and ends.
+    /// Loads the row offsets.
     fn open_row(&self, row: usize, code: &mut Code) {
         code.push(Inst::new(Op::Int, 2, &[1]));
         for (register, end) in [(4, row), (6, row + 1)] {
@@ -81,7 +81,8 @@ impl Product {
         code.push(Inst::new(Op::Int, 3, &[4]));
     }
 
-    /// 32 elements of the row: two addresses and loads, the vector's address and gather, a multiply-add, the loop.
+    /// Multiplies 32 elements of the row: two addresses and loads, the vector's address and gather,
+    /// a multiply-add, loop control.
     fn multiply(&self, first: usize, lanes: u32, code: &mut Code) {
         let mask = if lanes == WARP_LANES { u32::MAX } else { (1 << lanes) - 1 };
         let load = |array: Array, register, address| {
@@ -106,7 +107,7 @@ impl Product {
         code.push(Inst::new(Op::Control, NO_REGISTER, &[]));
     }
 
-    /// Adds the lanes' sums in five exchanges of two halves, and stores the row's.
+    /// Reduces the lanes' sums in five shuffles and stores the row's result.
     fn close_row(&self, row: usize, code: &mut Code) {
         for _ in 0..5 {
             code.push(Inst::new(Op::Int, 20, &[18]));

@@ -1,9 +1,9 @@
 //! `ep`: the NAS EP kernel, as on an accelerator.
 //!
-//! Batches of uniform numbers become pairs of Gaussian deviates by Marsaglia's polar method; the deviates are
-//! summed and counted by square annulus. One accelerator thread owns one batch, so the numbers lie with the
-//! batches side by side: `xx[number][batch]`. A step is one launch over the next twentieth of the batches; the
-//! part of `xx` that no launch has reached is still zero.
+//! Uniform numbers become pairs of Gaussian deviates by Marsaglia's polar method; the deviates are
+//! summed and counted by square annulus. One accelerator thread owns one batch, so the layout is
+//! `xx[number][batch]`. A step is one launch over the next twentieth of the batches; the rest of
+//! `xx` is still zero.
 
 mod trace;
 
@@ -16,7 +16,8 @@ use rayon::prelude::*;
 use crate::lcg::{Lcg, Leap};
 use crate::workload::{Allocation, Check, Info, Workload};
 
-/// How `ep` is listed and started. NAS fixes the generator's seed, so the seed given to `build` has no effect.
+/// Entry of `buddy workload list`. NAS fixes the generator's seed, so the seed passed to `build`
+/// has no effect.
 pub(crate) const INFO: Info = Info {
     name: "ep",
     paper_name: "352.ep",
@@ -32,10 +33,10 @@ const SEED: u64 = 271_828_183;
 const ANNULI: usize = 10;
 const STEPS: u64 = 20;
 
-/// Rows of `xx` that one task fills: even, so that it holds whole pairs.
+/// Rows of `xx` per task: even, to hold whole pairs.
 const ROWS: usize = 512;
 
-/// The published sums: binary logarithm of the pairs, sum of the first deviates, sum of the second.
+/// Published sums: log2 of the pairs, sum of the first deviates, sum of the second.
 const PUBLISHED: [(u32, f64, f64); 4] = [
     (24, -3.247_834_652_034_74e3, -6.958_407_078_382_297e3),
     (25, -2.863_319_731_645_753e3, -6.320_053_679_109_499e3),
@@ -43,7 +44,7 @@ const PUBLISHED: [(u32, f64, f64); 4] = [
     (30, 4.033_815_542_441_498e4, -2.660_669_192_809_235e4),
 ];
 
-/// How many batches there are, and of how many pairs.
+/// Number of batches and pairs per batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Shape {
     log_pairs: u32,
@@ -51,20 +52,20 @@ struct Shape {
 }
 
 impl Shape {
-    /// The largest that fits: the accelerator version's batches of 2^16 pairs, or smaller ones where fewer than
-    /// 64 of those fit.
+    /// Returns the largest shape that fits: the accelerator version's batches of 2^16 pairs, or
+    /// smaller ones if fewer than 64 of those fit.
     fn fitting(bytes: u64) -> Self {
         let batches = |log_pairs| (bytes / Self { log_pairs, batches: 1 }.bytes()) as usize;
         let log_pairs = (9..=16).rev().find(|&log| batches(log) >= 64).unwrap_or(9);
         Self { log_pairs, batches: batches(log_pairs).max(1) }
     }
 
-    /// Uniform numbers in a batch.
+    /// Returns the uniform numbers in a batch.
     fn numbers(self) -> usize {
         2 << self.log_pairs
     }
 
-    /// Bytes of all arrays together.
+    /// Returns the bytes of all arrays.
     fn bytes(self) -> u64 {
         ((self.batches * (self.numbers() + ANNULI + 2) + ANNULI) * 8) as u64
     }
@@ -74,7 +75,7 @@ impl Shape {
     }
 }
 
-/// What one batch, or a part of it, has found.
+/// Sums and counts of a batch or a part of it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     counts: [f64; ANNULI],
@@ -83,7 +84,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Takes one pair of numbers in (0, 1); about a fifth of them lie outside the circle and give no deviates.
+    /// Adds one pair of numbers in (0, 1); about a fifth are rejected.
     #[inline]
     fn take(&mut self, first: f64, second: f64) {
         let (x, y) = (2.0 * first - 1.0, 2.0 * second - 1.0);
@@ -115,14 +116,14 @@ impl Ep {
         Self { shape, done: 0, xx, qq, sx: zeros(1), sy: zeros(1), q: vec![0.0; ANNULI] }
     }
 
-    /// The batches of one launch.
+    /// Returns the batches of one launch.
     fn launch(&self, step: u64) -> Range<usize> {
         let edge = |step: u64| (self.shape.batches as u64 * step / STEPS) as usize;
         edge(step)..edge(step + 1)
     }
 
-    /// Fills the batches' columns of `xx`, and returns a tally per batch. Parts of a batch are added in row order,
-    /// so that the sums do not depend on the number of threads.
+    /// Fills the batches' columns of `xx` and returns a tally per batch. Parts of a batch are added
+    /// in row order, so the sums are independent of the number of threads.
     fn generate(&mut self, launch: Range<usize>) -> Vec<Tally> {
         let (width, numbers) = (self.shape.batches, self.shape.numbers() as u64);
         let starts: Vec<Lcg> =
@@ -140,7 +141,7 @@ impl Ep {
         (0..launch.len()).map(|column| total(parts.iter().map(|part| part[column]))).collect()
     }
 
-    /// The published sums of the largest class that this run covers, each with the run's sum over the same pairs.
+    /// Compares with the published sums of the largest class that this run covers.
     fn covered(&self) -> Vec<Check> {
         let class = PUBLISHED.iter().rfind(|(log, ..)| (1_u64 << log) as f64 <= self.shape.pairs());
         let check = |what, sums: &[f64], log: u32, expected: f64| {
@@ -205,15 +206,15 @@ impl Workload for Ep {
         trace::application(self)
     }
 
-    /// The published sums where the run covers a class, and what probability theory says of any run: five standard
-    /// deviations of a fair sample pass.
+    /// Checks the published sums if the run covers a class, and statistics within five standard
+    /// deviations.
     fn check(&self) -> Vec<Check> {
         let accepted: f64 = self.q.iter().sum();
         let share = |what, measured, expected: f64, sample: f64| {
             let deviation = (expected * (1.0 - expected) / sample).sqrt();
             Check { what, measured, expected, tolerance: 5.0 * deviation }
         };
-        // Chance that a normal deviate lies within one and two standard deviations of the mean.
+        // Probability that a normal deviate is within one and two standard deviations of the mean.
         let (within_one, within_two) = (0.682_689_492_137_085_9_f64, 0.954_499_736_103_641_6_f64);
         let (inner, second) = (within_one.powi(2), within_two.powi(2) - within_one.powi(2));
         let mean = |sums: &[f64]| sums.iter().sum::<f64>() / accepted.sqrt();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_sum_is_noticed() {
+    fn a_wrong_sum_fails_the_check() {
         let mut ep = class(24, 16);
         (0..STEPS).for_each(|_| ep.step());
         ep.sx[17] += 1e-4;
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_any_request() {
+    fn shapes_fit_any_request() {
         assert_footprint(INFO.paper_bytes, |bytes| Shape::fitting(bytes).bytes());
         assert_eq!(Shape::fitting(INFO.paper_bytes).log_pairs, 16);
     }

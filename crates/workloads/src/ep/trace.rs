@@ -1,9 +1,10 @@
-//! `ep` on a GPU: one thread for each batch, as the accelerator version has it.
+//! `ep` on a GPU: one thread per batch, as in the accelerator version.
 //!
-//! A thread first draws the numbers of its batch into its column of `xx`, then takes them in pairs. Counted in the
-//! loop bodies: a draw is 11 multiply-adds and six conversions (three truncations of a double); an accepted pair
-//! needs a logarithm (about 30 multiply-adds), a division (10), a root (10) and 10 more. Every pair is taken as
-//! accepted, since one lane of 32 nearly always is, and counted in the first annulus, which most of them are in.
+//! A thread first draws the numbers of its batch into its column of `xx`, then processes them in
+//! pairs. Instructions counted: a draw is 11 multiply-adds and six conversions (three truncations
+//! of a double). An accepted pair needs a logarithm (about 30 multiply-adds), a division (10), a
+//! root (10) and 10 more. Every pair counts as accepted, since one lane of 32 nearly always is, and
+//! falls in the first annulus, as most do.
 
 use buddy_trace::{
     Application, Op,
@@ -13,8 +14,8 @@ use buddy_trace::{
 use super::Ep;
 use crate::layout::{Layout, repeated};
 
-/// Launches over all batches, each with the next numbers in the same arrays, as in the original: at the paper's
-/// footprint, a billion warp instructions.
+/// Launches over all batches, each with the next numbers in the same arrays, as in the original: a
+/// billion warp instructions at the paper's footprint.
 const LAUNCHES: usize = 2;
 
 pub(super) fn application(ep: &Ep) -> Application {

@@ -2,16 +2,16 @@
 
 use crate::workload::Allocation;
 
-/// How the numbers of a cell lie in memory.
+/// Memory order of the components of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// `u[k][j][i][m]` of a C program: the numbers of a cell side by side.
+    /// C order, `u[k][j][i][m]`: the components of a cell are contiguous.
     C,
-    /// `u(i, j, k, m)` of a Fortran program: a whole grid for each number.
+    /// Fortran order, `u(i, j, k, m)`: a whole grid per component.
     Fortran,
 }
 
-/// Which planes of the grid are handed to tasks.
+/// Orientation of the planes that tasks process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Planes {
     /// Constant `k`: rows are `j`, columns `i`.
@@ -20,7 +20,8 @@ pub(crate) enum Planes {
     J,
 }
 
-/// `size` numbers for each cell of an `n` by `n` by `n` grid. Cells are counted with `i` fastest and `k` slowest.
+/// `size` components for each cell of an `n` by `n` by `n` grid. Cells are numbered with `i`
+/// fastest and `k` slowest.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     data: Vec<f64>,
@@ -30,22 +31,22 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// All zero, as fresh device memory.
+    /// Creates a zero field.
     pub(crate) fn zeros(n: usize, size: usize, order: Order) -> Self {
         Self { data: vec![0.0; n * n * n * size], n, size, order }
     }
 
-    /// Holds nothing: stands in for a field that is taken out.
+    /// Creates an empty stand-in for a field that is moved out.
     pub(crate) fn empty() -> Self {
         Self::zeros(0, 0, Order::C)
     }
 
-    /// Cells along each side of the cube.
+    /// Returns the cells along each side of the cube.
     pub(crate) fn side(&self) -> usize {
         self.n
     }
 
-    /// The first `S` numbers of a cell.
+    /// Returns the first `S` components of a cell.
     #[inline]
     pub(crate) fn get<const S: usize>(&self, cell: usize) -> [f64; S] {
         match self.order {
@@ -85,40 +86,40 @@ impl Field {
     }
 }
 
-/// How far apart neighbours lie: in chunks for (number, row), within a chunk for (number, row, column).
+/// Strides: between chunks for (component, row), within a chunk for (component, row, column).
 #[derive(Debug, Clone, Copy)]
 struct Steps {
     chunk: [usize; 2],
     offset: [usize; 3],
 }
 
-/// One plane of a field, which may lie in many pieces of memory.
+/// One plane of a field, possibly in many chunks of memory.
 pub(crate) struct Plane<'a> {
     chunks: Vec<&'a mut [f64]>,
     steps: Steps,
 }
 
 impl Plane<'_> {
-    /// Chunk and offset of number `m` of a cell.
+    /// Returns chunk and offset of component `m` of a cell.
     #[inline]
-    fn place(&self, m: usize, row: usize, column: usize) -> (usize, usize) {
+    fn locate(&self, m: usize, row: usize, column: usize) -> (usize, usize) {
         let Steps { chunk, offset } = self.steps;
         (m * chunk[0] + row * chunk[1], m * offset[0] + row * offset[1] + column * offset[2])
     }
 
-    /// The first `S` numbers of a cell.
+    /// Returns the first `S` components of a cell.
     #[inline]
     pub(crate) fn get<const S: usize>(&self, row: usize, column: usize) -> [f64; S] {
         std::array::from_fn(|m| {
-            let (chunk, offset) = self.place(m, row, column);
+            let (chunk, offset) = self.locate(m, row, column);
             self.chunks[chunk][offset]
         })
     }
 
-    /// Stores numbers of a cell, beginning with number `first`.
+    /// Stores components of a cell, beginning with component `first`.
     #[inline]
     pub(crate) fn put(&mut self, row: usize, column: usize, first: usize, values: &[f64]) {
-        let (mut chunk, mut offset) = self.place(first, row, column);
+        let (mut chunk, mut offset) = self.locate(first, row, column);
         for value in values {
             self.chunks[chunk][offset] = *value;
             chunk += self.steps.chunk[0];
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn planes_reach_every_number_in_both_orders() {
+    fn planes_cover_every_component_in_both_orders() {
         let n = 4;
         for order in [Order::C, Order::Fortran] {
             for planes in [Planes::K, Planes::J] {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_differ_in_memory() {
+    fn orders_have_different_layouts() {
         let stored = |order| {
             let mut field = Field::zeros(2, 2, order);
             field.planes_mut(Planes::K)[0].put(0, 1, 0, &[7.0, 8.0]);

@@ -1,6 +1,7 @@
-//! The gas: what follows from a cell's conserved state, and the constants of the NAS flow problem.
+//! The gas: quantities derived from a cell's conserved state, and the constants of the NAS flow
+//! problem.
 
-/// Ratio of specific heats, and that less one.
+/// Ratio of specific heats, and that minus one.
 pub(crate) const C1: f64 = 1.4;
 pub(crate) const C2: f64 = 0.4;
 /// Viscosity, the product of NAS's constants c3 and c4.
@@ -15,10 +16,10 @@ pub(crate) const DSSP: f64 = 0.25;
 /// Second-difference smoothing in each direction; all five equations use the same.
 pub(crate) const SMOOTHING: [f64; 3] = [0.75, 0.75, 1.0];
 
-/// Density, momentum in three directions, energy: each per volume.
+/// Conserved state per volume: density, momentum in three directions, energy.
 pub(crate) type State = [f64; 5];
 
-/// A cell's state and what the equations derive from it.
+/// A cell's state and derived quantities.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gas {
     pub(crate) u: State,
@@ -39,15 +40,15 @@ impl Gas {
         Self { u, velocity: [u[1] * rho_i, u[2] * rho_i, u[3] * rho_i], rho_i, square, qs: square * rho_i }
     }
 
-    /// Speed of sound in the gas as it is here.
+    /// Returns the speed of sound.
     #[inline]
     pub(crate) fn sound(&self) -> f64 {
         (C1 * C2 * self.rho_i * (self.u[4] - self.square)).sqrt()
     }
 }
 
-/// Coefficients of the polynomials that give each number of the exact state: a constant, then one, two, three and
-/// four powers of x, y and z in turn.
+/// Polynomial coefficients of each component of the exact state: a constant, then the first to
+/// fourth powers of x, y and z.
 const EXACT: [[f64; 13]; 5] = [
     [2.0, 0.0, 0.0, 4.0, 5.0, 3.0, 0.5, 0.02, 0.01, 0.03, 0.5, 0.4, 0.3],
     [1.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 0.01, 0.03, 0.02, 0.4, 0.3, 0.5],
@@ -56,7 +57,7 @@ const EXACT: [[f64; 13]; 5] = [
     [5.0, 4.0, 3.0, 2.0, 0.1, 0.4, 0.3, 0.05, 0.04, 0.03, 0.1, 0.3, 0.2],
 ];
 
-/// The steady state that the flow is driven to, at a point of the unit cube.
+/// Returns the steady state at a point of the unit cube.
 pub(crate) fn exact(point: [f64; 3]) -> State {
     let along = |c: &[f64; 13], axis: usize| {
         let t = point[axis];
@@ -65,7 +66,8 @@ pub(crate) fn exact(point: [f64; 3]) -> State {
     EXACT.map(|c| c[0] + along(&c, 0) + along(&c, 1) + along(&c, 2))
 }
 
-/// The state that a run begins with: the exact state on the faces of the cube, and a mix of opposite faces inside.
+/// Returns the initial state: the exact state on the faces of the cube, and a blend of opposite
+/// faces inside.
 pub(crate) fn initial(point: [f64; 3]) -> State {
     if point.iter().any(|&t| t == 0.0 || t == 1.0) {
         return exact(point);

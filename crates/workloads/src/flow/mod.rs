@@ -1,8 +1,8 @@
 //! The flow problem that `sp`, `csp` and `bt` share: the NAS form of the compressible Navier-Stokes equations on a
 //! cube, driven to a known steady state by a forcing term.
 //!
-//! Each time step computes the change `rhs` that the equations ask for, lets a solver smooth it by one implicit
-//! sweep in each direction, and adds it to the state `u`.
+//! Each time step computes the right-hand side `rhs`, smooths it by one implicit sweep in each
+//! direction, and adds it to the state `u`.
 
 mod field;
 mod gas;
@@ -21,7 +21,7 @@ use operator::Operator;
 pub(crate) use sweep::Sweep;
 pub(crate) use trace::{Cells, STATE, add, change, rotate};
 
-/// The state of a run, and the arrays that both solvers read.
+/// State of a run, and arrays that both solvers read.
 pub(crate) struct Flow {
     pub(crate) n: usize,
     pub(crate) dt: f64,
@@ -38,7 +38,7 @@ impl Flow {
     /// Doubles per cell in the arrays above.
     pub(crate) const DOUBLES: usize = 21;
 
-    /// The initial state, with the forcing that makes the exact state steady.
+    /// Creates the initial state, with the forcing that makes the exact state steady.
     pub(crate) fn new(n: usize, dt: f64, order: Order) -> Self {
         let five = || Field::zeros(n, 5, order);
         let one = || vec![0.0; n * n * n];
@@ -50,7 +50,7 @@ impl Flow {
         flow
     }
 
-    /// Where a cell lies in the unit cube.
+    /// Returns the position of a cell in the unit cube.
     fn point(&self, [i, j, k]: [usize; 3]) -> [f64; 3] {
         [i, j, k].map(|at| at as f64 / (self.n - 1) as f64)
     }
@@ -65,7 +65,7 @@ impl Flow {
         self.u = u;
     }
 
-    /// The opposite of what the equations ask for in the present state.
+    /// Sets the forcing to the negative right-hand side of the current state.
     fn set_forcing(&mut self) {
         let Self { n, u, forcing, .. } = self;
         let (operator, gas) = (Operator::new(*n), |cell| Gas::of(u.get(cell)));
@@ -85,12 +85,12 @@ impl Flow {
         self.rhs = rhs;
     }
 
-    /// Takes `rhs` out, so that it can be written while the other arrays are read.
+    /// Moves `rhs` out, so that it can be written while the other arrays are read.
     pub(crate) fn take_rhs(&mut self) -> Field {
         std::mem::replace(&mut self.rhs, Field::empty())
     }
 
-    /// What the arrays say of a cell.
+    /// Returns state and derived quantities of a cell.
     #[inline]
     pub(crate) fn gas(&self, cell: usize) -> Gas {
         let [us, vs, ws] = &self.velocity;
@@ -126,7 +126,7 @@ impl Flow {
         });
     }
 
-    /// The arrays, as `site` of the program allocates them.
+    /// Returns the arrays, allocated at `site`.
     pub(crate) fn allocations(&self, site: &'static str) -> Vec<Allocation<'_>> {
         let [us, vs, ws] = &self.velocity;
         let scalars = [
@@ -144,7 +144,7 @@ impl Flow {
     }
 }
 
-/// Replaces the state of each cell that is not on a face by `change(cell, state)`.
+/// Replaces the state of each interior cell by `change(cell, state)`.
 pub(crate) fn interior(field: &mut Field, change: impl Fn(usize, State) -> State + Sync) {
     let n = field.side();
     field.planes_mut(Planes::K).into_par_iter().enumerate().skip(1).take(n - 2).for_each(|(k, mut plane)| {
@@ -155,7 +155,7 @@ pub(crate) fn interior(field: &mut Field, change: impl Fn(usize, State) -> State
     });
 }
 
-/// Every (row, column) of a square.
+/// Iterates over every (row, column) of a square.
 pub(crate) fn pairs(range: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize)> {
     range.clone().flat_map(move |row| range.clone().map(move |column| (row, column)))
 }

@@ -1,11 +1,11 @@
-//! How far a run is from the steady state, and what NAS publishes of it.
+//! Distance of a run from the steady state, and NAS's published norms.
 
 use rayon::prelude::*;
 
 use super::{Flow, Gas, State, gas, operator::Operator, pairs};
 use crate::workload::Check;
 
-/// The published norms of a class.
+/// Published norms of a class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Reference {
     pub(crate) n: usize,
@@ -25,8 +25,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A grid of `n` cells a side: a class where `n` is one of `classes`, otherwise `steps` steps of the length that
-    /// NAS takes for the next larger of `lengths`.
+    /// Returns the problem of a grid of `n` cells per side: a class if `n` is one of `classes`,
+    /// else `steps` steps of the length that NAS uses for the next larger of `lengths`.
     pub(crate) fn sized(
         n: usize,
         steps: u64,
@@ -40,7 +40,7 @@ impl Problem {
         Self { n, dt: length.map_or(0.0, |length| length.1), steps, reference: None }
     }
 
-    /// The side of the largest grid whose `doubles` numbers a cell fit in `bytes`.
+    /// Returns the side of the largest grid whose `doubles` numbers per cell fit in `bytes`.
     pub(crate) fn side(bytes: u64, doubles: usize) -> usize {
         (1..).take_while(|n| n * n * n * doubles * 8 <= bytes as usize).last().unwrap_or(1)
     }
@@ -49,7 +49,7 @@ impl Problem {
 /// Root mean squares over the grid, one for each of the five equations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Norms {
-    /// What the equations still ask for, per unit of time.
+    /// Residual per unit of time.
     residual: State,
     /// Distance from the exact state.
     error: State,
@@ -74,8 +74,8 @@ impl Norms {
         Self { residual: mean(squares(1..n - 1, residual)), error: mean(squares(0..n, error)) }
     }
 
-    /// The published norms of a class. For other sizes, a run must have come nearer to the steady state in all five
-    /// equations: at most half of its first residual is left, and less than its first error.
+    /// Compares with the published norms of a class. Other sizes must approach the steady state in
+    /// all five equations: at most half of the initial residual, and less than the initial error.
     pub(crate) fn check(&self, start: &Self, reference: Option<&Reference>) -> Vec<Check> {
         let (end, start) = (list(self.residual, self.error), list(start.residual, start.error));
         let against = |class: &Reference| {
@@ -106,12 +106,12 @@ const NAMES: [&str; 10] = [
     "error, energy",
 ];
 
-/// Residuals and errors in the order of their names.
+/// Returns residuals and errors in the order of their names.
 fn list(residual: State, error: State) -> Vec<f64> {
     [residual, error].concat()
 }
 
-/// Sums of squares over a cube of cells, plane by plane in order.
+/// Returns sums of squares over a cube of cells, plane by plane in order.
 fn squares(range: std::ops::Range<usize>, value: impl Fn([usize; 3]) -> State + Sync) -> State {
     let plane = |k: usize| {
         pairs(range.clone()).fold([0.0; 5], |sum: State, (j, i)| {

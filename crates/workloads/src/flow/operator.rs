@@ -1,8 +1,8 @@
-//! What the equations ask of a cell, by central differences with its neighbours in each direction.
+//! The spatial operator: central differences with neighbours in each direction.
 
 use super::gas::{C1C5, C2, C3C4, CON43, DSSP, Gas, SMOOTHING, State};
 
-/// The differences on a grid of `n` cells a side.
+/// Difference operator on a grid of `n` cells per side.
 pub(super) struct Operator {
     n: usize,
     /// Factors of first and second differences.
@@ -16,7 +16,7 @@ impl Operator {
         Self { n, first: cells / 2.0, second: cells * cells }
     }
 
-    /// The change per unit of time in an inner cell, where `gas` tells what is in any cell.
+    /// Returns the change per unit of time in an interior cell; `gas` returns the gas in any cell.
     #[inline]
     pub(super) fn apply(&self, cell: usize, gas: &impl Fn(usize) -> Gas) -> State {
         let n = self.n;
@@ -36,7 +36,7 @@ impl Operator {
         change
     }
 
-    /// Transport by the flow along `axis`, pressure, viscosity and conduction of heat.
+    /// Flux along `axis`: transport, pressure, viscosity and heat conduction.
     #[inline]
     fn flux(&self, axis: usize, before: &Gas, here: &Gas, after: &Gas) -> State {
         let viscosity = C3C4 * self.second;
@@ -70,8 +70,8 @@ impl Operator {
         })
     }
 
-    /// Fourth difference of the state; near a face, the part of it that lies inside. `far` gives the state two cells
-    /// before (-1) or after (1).
+    /// Fourth difference of the state; near a face, only the part inside. `far` returns the state
+    /// two cells before (-1) or after (1).
     #[inline]
     fn smoothing(&self, at: usize, [before, here, after]: [&Gas; 3], far: impl Fn(i32) -> State) -> State {
         let last = self.n - 2;

@@ -1,4 +1,4 @@
-//! The kernels that `sp`, `csp` and `bt` share on a GPU: the change that the equations ask for, and its addition.
+//! GPU kernels shared by `sp`, `csp` and `bt`: the right-hand side and its addition to the state.
 
 use buddy_trace::{
     Op,
@@ -8,7 +8,7 @@ use buddy_trace::{
 use super::{Order, Sweep};
 use crate::layout::Layout;
 
-/// The cells of a grid, and how their numbers lie in memory.
+/// The cells of a grid and their memory layout.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cells {
     pub(crate) n: usize,
@@ -16,13 +16,14 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Cells apart along i, j and k.
+    /// Returns the strides in cells along i, j and k.
     fn strides(self) -> [i64; 3] {
         let n = self.n as i64;
         [1, n, n * n]
     }
 
-    /// Threads along i, j and k, beginning so many cells from each face.
+    /// Returns the index and size of a grid of threads along i, j and k, `margin` cells from each
+    /// face.
     pub(crate) fn grid(self, margin: [usize; 3]) -> (Affine, [usize; 4]) {
         let [i, j, k] = self.strides();
         let first: i64 = margin.iter().zip([i, j, k]).map(|(margin, stride)| *margin as i64 * stride).sum();
@@ -30,19 +31,19 @@ impl Cells {
         (Affine::along([i, j, k, 0]).plus(first), [x, y, z, 1])
     }
 
-    /// A thread for each line of a sweep, which steps along it from position `first`: the cell.
+    /// Indexes the cell of one thread per line of a sweep, stepping along it from position `first`.
     pub(crate) fn line(self, sweep: Sweep, first: usize) -> Affine {
         let at = |plane, position, line| sweep.cell(self.n, plane, position, line) as i64;
         let along = [at(0, 0, 1), at(1, 0, 0), 0, 0];
         Affine { first: at(1, first, 1), along, step: at(0, 1, 0) }
     }
 
-    /// The same in a work array, which lies as plane, position, line.
+    /// Indexes a work array, laid out as plane, position, line.
     pub(crate) fn work_line(self, first: usize) -> Affine {
         self.line(Sweep::Y, first)
     }
 
-    /// Number `m` of the `size` that a field has in each cell.
+    /// Indexes component `m` of the `size` components that a field has per cell.
     pub(crate) fn number(self, cell: Affine, size: usize, m: usize) -> Affine {
         let (size, m) = (size as i64, m as i64);
         match self.order {
@@ -55,12 +56,12 @@ impl Cells {
         }
     }
 
-    /// Loads some numbers of a field.
+    /// Loads some components of a field.
     pub(crate) fn load(self, body: Body, field: Array, cell: Affine, size: usize, numbers: &[usize]) -> Body {
         numbers.iter().fold(body, |body, &m| body.load(field, self.number(cell, size, m)))
     }
 
-    /// Stores some numbers of a field.
+    /// Stores some components of a field.
     pub(crate) fn store(
         self,
         body: Body,
@@ -73,13 +74,14 @@ impl Cells {
     }
 }
 
-/// All five numbers of a state.
+/// All five components of a state.
 pub(crate) const STATE: [usize; 5] = [0, 1, 2, 3, 4];
 
-/// The change of a time step: what is derived from the state, then the forcing, then the flow along each axis.
+/// Returns the kernels of a time step's right-hand side: derived quantities, forcing, then fluxes
+/// along each axis.
 ///
-/// Counted: a division (10) and 9 for what is derived, for `sp` also a root; along an axis 22 for transport and
-/// pressure, 33 for friction, 40 for the smoothing.
+/// Instructions counted: a division (10) and 9 for derived quantities, for `sp` also a root; along
+/// an axis 22 for transport and pressure, 33 for viscosity, 40 for smoothing.
 pub(crate) fn change(cells: Cells, layout: &Layout, speed: Option<Array>) -> Vec<Nest> {
     let [u, rhs, forcing] = layout.arrays(["u", "rhs", "forcing"]);
     let derived = layout.arrays(["us", "vs", "ws", "qs", "rho_i", "square"]);
@@ -95,8 +97,8 @@ pub(crate) fn change(cells: Cells, layout: &Layout, speed: Option<Array>) -> Vec
     kernels
 }
 
-/// Transport, pressure, friction and smoothing along one axis. Cells next to a face, whose smoothing is one-sided, are
-/// left out.
+/// Transport, pressure, viscosity and smoothing along one axis. Cells next to a face, whose
+/// smoothing is one-sided, are omitted.
 fn along(cells: Cells, axis: usize, u: Array, rhs: Array, derived: &[Array]) -> Nest {
     let mut margin = [1; 3];
     margin[axis] = 2;
@@ -111,7 +113,7 @@ fn along(cells: Cells, axis: usize, u: Array, rhs: Array, derived: &[Array]) -> 
     Nest::new(["flux x", "flux y", "flux z"][axis], size, 96).phase(1, &body)
 }
 
-/// A kernel that changes `rhs` in place from itself and some scalars.
+/// Returns a kernel that updates `rhs` in place from itself and some scalars.
 pub(crate) fn rotate(cells: Cells, name: &str, rhs: Array, scalars: &[Array], work: u32) -> Nest {
     let (inner, size) = cells.grid([1; 3]);
     let body = cells.load(Body::default(), rhs, inner, 5, &STATE);
@@ -120,7 +122,7 @@ pub(crate) fn rotate(cells: Cells, name: &str, rhs: Array, scalars: &[Array], wo
     Nest::new(name, size, 40).phase(1, &body)
 }
 
-/// Adds the change to the state.
+/// Returns the kernel that adds the change to the state.
 pub(crate) fn add(cells: Cells, layout: &Layout) -> Nest {
     let [u, rhs] = layout.arrays(["u", "rhs"]);
     let (inner, size) = cells.grid([1; 3]);

@@ -1,16 +1,16 @@
-//! One level: boxes of cells, each with all of its vectors one after the other.
+//! One level: boxes of cells, each with all of its vectors in sequence.
 //!
-//! A vector of a box is a cube with a rim of ghost cells one wide. Rows and planes are padded, so the array is
-//! a row of unlike structures: solutions, coefficients, rims and padding follow one another.
+//! A vector of a box is a cube with one layer of ghost cells. Rows and planes are padded, so memory
+//! alternates between solutions, coefficients, ghosts and padding.
 
 use rayon::prelude::*;
 
 use super::problem;
 
-/// Vectors of a box, in memory order: temp, utrue, residual, f, u, alpha, beta_i, beta_j, beta_k, dinv, l1inv and
-/// valid. The last two serve only while the level is built.
+/// Vectors per box, in memory order: temp, utrue, residual, f, u, alpha, beta_i, beta_j, beta_k,
+/// dinv, l1inv and valid. The last two are used only during setup.
 pub(super) const VECTORS: usize = 12;
-/// Places of those that are named one at a time.
+/// Indices of vectors that are used by name.
 pub(super) const TEMP: usize = 0;
 pub(super) const UTRUE: usize = 1;
 pub(super) const RESIDUAL: usize = 2;
@@ -27,12 +27,12 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Cells of the level along each axis.
+    /// Returns the cells along each axis.
     pub(super) fn side(self) -> usize {
         self.boxes * self.dim
     }
 
-    /// Size of a cell; the level is the unit cube.
+    /// Returns the cell size; the level is the unit cube.
     pub(super) fn h(self) -> f64 {
         1.0 / self.side() as f64
     }
@@ -45,34 +45,35 @@ impl Shape {
         (self.j_stride() * (self.dim + 2)).next_multiple_of(8)
     }
 
-    /// Numbers in one vector of one box.
+    /// Returns the doubles in one vector of one box.
     pub(super) fn volume(self) -> usize {
         self.k_stride() * (self.dim + 2)
     }
 
-    /// Where a cell lies in a vector; ghost cells are at 0 and `dim` + 1, the others between.
+    /// Returns the index of a cell in a vector; ghost cells are at 0 and `dim` + 1.
     pub(super) fn at(self, [i, j, k]: [usize; 3]) -> usize {
         i + self.j_stride() * j + self.k_stride() * k
     }
 
-    /// Numbers in the level's array, its exchange buffer and, but for the finest level, its copy buffer.
+    /// Returns the doubles in the level's array, its exchange buffer and, except for the finest
+    /// level, its copy buffer.
     pub(super) fn lengths(self, finest: bool) -> [usize; 3] {
         let boxes = self.boxes.pow(3);
         let copy = if finest { 0 } else { boxes * self.volume() };
         [boxes * VECTORS * self.volume(), boxes * 6 * self.dim.pow(2), copy]
     }
 
-    /// The next coarser level, if there is one.
+    /// Returns the next coarser level, if any.
     pub(super) fn coarser(self) -> Option<Self> {
         (self.dim > 2).then_some(Self { dim: self.dim / 2, ..self })
     }
 
-    /// Where box number `index` lies.
-    fn place(self, index: usize) -> [usize; 3] {
+    /// Returns the coordinates of box `index`.
+    fn box_coordinates(self, index: usize) -> [usize; 3] {
         [index % self.boxes, index / self.boxes % self.boxes, index / self.boxes / self.boxes]
     }
 
-    /// Starts of the rows of cells, ghosts aside.
+    /// Returns the starts of the rows of cells, without ghosts.
     pub(super) fn rows(self) -> impl Iterator<Item = usize> {
         (1..=self.dim).flat_map(move |k| (1..=self.dim).map(move |j| self.at([1, j, k])))
     }
@@ -82,19 +83,19 @@ impl Shape {
 pub(super) struct Level {
     pub(super) shape: Shape,
     pub(super) vectors: Vec<f64>,
-    /// Each box's six faces on their way to its neighbours.
+    /// Send buffer of each box's six faces.
     pub(super) exchange: Vec<f64>,
-    /// One vector on its way from or to the finer level, which may lie in another memory.
+    /// Buffer of one vector between this level and the finer one, which may be in another memory.
     pub(super) copy: Vec<f64>,
 }
 
 impl Level {
-    /// A level with its coefficients, the true solution and the right-hand side that belongs to it.
+    /// Creates a level with its coefficients, the true solution and its right-hand side.
     pub(super) fn new(shape: Shape, finest: bool) -> Self {
         let [vectors, exchange, copy] = shape.lengths(finest).map(|length| vec![0.0; length]);
         let mut level = Self { shape, vectors, exchange, copy };
         level.each_box(|index, mut vectors| {
-            set_coefficients(shape, shape.place(index), vectors.each_mut());
+            set_coefficients(shape, shape.box_coordinates(index), vectors.each_mut());
             set_diagonals(shape, vectors);
         });
         level
@@ -108,12 +109,13 @@ impl Level {
         });
     }
 
-    /// The largest magnitude in a vector, ghosts aside.
+    /// Returns the largest magnitude in a vector, without ghosts.
     pub(super) fn norm(&self, vector: usize) -> f64 {
         self.largest(|vectors, at| vectors[vector][at])
     }
 
-    /// The largest magnitude of a function of a cell's vectors; the order of threads does not matter.
+    /// Returns the largest magnitude of a function of a cell's vectors, independent of thread
+    /// order.
     pub(super) fn largest(&self, value: impl Fn(&[&[f64]], usize) -> f64 + Sync) -> f64 {
         let (shape, volume) = (self.shape, self.shape.volume());
         let boxes = self.vectors.par_chunks(VECTORS * volume).map(|data| {
@@ -124,7 +126,8 @@ impl Level {
         boxes.reduce(|| 0.0, f64::max)
     }
 
-    /// Fills a vector's ghost cells: from the boxes beside, and beyond the cube so that its surface is zero.
+    /// Fills a vector's ghost cells: from neighbouring boxes, and outside the cube so that its
+    /// surface is zero.
     pub(super) fn fill_ghosts(&mut self, vector: usize) {
         let (shape, volume, square) = (self.shape, self.shape.volume(), self.shape.dim.pow(2));
         let boxes = self.vectors.par_chunks(VECTORS * volume);
@@ -139,7 +142,7 @@ impl Level {
         self.vectors.par_chunks_mut(VECTORS * volume).enumerate().for_each(|(index, data)| {
             let values = &mut data[vector * volume..(vector + 1) * volume];
             for face in 0..6 {
-                let (from, sign) = match beside(shape, index, face) {
+                let (from, sign) = match neighbour_box(shape, index, face) {
                     Some(neighbour) => (6 * neighbour + (face ^ 1), 1.0),
                     None => (6 * index + face, -1.0),
                 };
@@ -151,23 +154,23 @@ impl Level {
     }
 }
 
-/// The vectors of one box.
+/// Splits a box's data into its vectors.
 fn split(data: &mut [f64], volume: usize) -> [&mut [f64]; VECTORS] {
     let mut vectors = data.chunks_exact_mut(volume);
     std::array::from_fn(|_| vectors.next().unwrap_or_default())
 }
 
-/// The box beyond a face.
-fn beside(shape: Shape, index: usize, face: usize) -> Option<usize> {
+/// Returns the neighbouring box across a face.
+fn neighbour_box(shape: Shape, index: usize, face: usize) -> Option<usize> {
     let (axis, stride) = (face / 2, shape.boxes.pow((face / 2) as u32));
-    let place = shape.place(index)[axis];
+    let place = shape.box_coordinates(index)[axis];
     match face % 2 {
         0 => (place > 0).then(|| index - stride),
         _ => (place + 1 < shape.boxes).then(|| index + stride),
     }
 }
 
-/// Visits the layer of cells at `depth` along a face's axis, with each cell's number in the face.
+/// Visits the layer of cells at `depth` along a face's axis, with each cell's index in the face.
 fn on_face(shape: Shape, face: usize, depth: usize, mut visit: impl FnMut(usize, usize)) {
     for q in 0..shape.dim {
         for p in 0..shape.dim {
@@ -181,7 +184,7 @@ fn on_face(shape: Shape, face: usize, depth: usize, mut visit: impl FnMut(usize,
     }
 }
 
-/// The coefficients, also in the ghost cells, and the true solution with its right-hand side.
+/// Sets the coefficients, ghost cells included, and the true solution with its right-hand side.
 fn set_coefficients(shape: Shape, place: [usize; 3], vectors: [&mut &mut [f64]; VECTORS]) {
     let [_, utrue, _, f, _, alpha, beta_i, beta_j, beta_k, _, _, valid] = vectors;
     let (h, dim) = (shape.h(), shape.dim);
@@ -204,20 +207,21 @@ fn cells_and_ghosts(dim: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..dim + 2).flat_map(move |k| (0..dim + 2).flat_map(move |j| (0..dim + 2).map(move |i| (k, j, i))))
 }
 
-/// One over the operator's diagonal, and over the diagonal and half of what lies beside it.
+/// Sets the inverse diagonal, and the inverse of the diagonal plus half of the off-diagonals.
 fn set_diagonals(shape: Shape, vectors: [&mut [f64]; VECTORS]) {
     let [_, _, _, _, _, alpha, beta_i, beta_j, beta_k, dinv, l1inv, valid] = vectors;
     let scale = shape.h().powi(-2);
     for at in shape.rows().flat_map(|row| row..row + shape.dim) {
-        let (mut diagonal, mut beside) = (alpha[at], 0.0);
+        let (mut diagonal, mut neighbour_box) = (alpha[at], 0.0);
         for (beta, stride) in [(&beta_i, 1), (&beta_j, shape.j_stride()), (&beta_k, shape.k_stride())] {
             for (face, neighbour) in [(at, at - stride), (at + stride, at + stride)] {
-                // A ghost beyond the cube is the negative of the cell, and counts twice on the diagonal.
+                // A ghost outside the cube is the negative of the cell, and counts twice on the
+                // diagonal.
                 diagonal += scale * beta[face] * (2.0 - valid[neighbour]);
-                beside += scale * beta[face] * valid[neighbour];
+                neighbour_box += scale * beta[face] * valid[neighbour];
             }
         }
         dinv[at] = 1.0 / diagonal;
-        l1inv[at] = 1.0 / (diagonal + 0.5 * beside);
+        l1inv[at] = 1.0 / (diagonal + 0.5 * neighbour_box);
     }
 }

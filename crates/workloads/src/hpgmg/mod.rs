@@ -1,9 +1,9 @@
 //! HPGMG-FV: geometric multigrid for an elliptic equation with varying coefficients, second order, in doubles.
 //!
-//! Follows Adams and others, "HPGMG 1.0" (LBNL-6630E): finite volumes on levels of boxes with ghost zones, a
-//! Chebyshev smoother, and solves that open with a full-multigrid cycle and go on with V-cycles. One step is one
-//! cycle. Each level's boxes lie in one array in which a box's vectors follow one another, which is what gives
-//! its memory stripes.
+//! Follows Adams and others, "HPGMG 1.0" (LBNL-6630E): finite volumes on levels of boxes with ghost
+//! zones, a Chebyshev smoother, and solves of one full-multigrid cycle followed by V-cycles. One
+//! step is one cycle. Each level is one array in which a box's vectors follow one another, which
+//! gives its memory stripes.
 
 mod level;
 mod problem;
@@ -20,7 +20,7 @@ use level::{F, Level, RESIDUAL, Shape, U, UTRUE};
 use stencil::{SMOOTHER, SOLVER};
 use transfer::{interpolate, restrict};
 
-/// How `buddy workload` lists and starts it.
+/// Entry of `buddy workload list`.
 pub(crate) const INFO: Info = Info {
     name: "hpgmg",
     paper_name: "FF_HPGMG-FV",
@@ -37,26 +37,27 @@ const CYCLES: u64 = 10;
 /// Solves of a run.
 const SOLVES: u64 = 3;
 
-/// The running program; the finest level comes first.
+/// The running program; the finest level is first.
 struct Hpgmg {
     levels: Vec<Level>,
     steps_done: u64,
-    /// Largest residual of the finest level before the first and after every cycle of the present solve.
+    /// Largest residual of the finest level before the first and after every cycle of the current
+    /// solve.
     residuals: Vec<f64>,
 }
 
-/// The level and all coarser ones.
+/// Returns the level and all coarser ones.
 fn hierarchy(finest: Shape) -> impl Iterator<Item = Shape> {
     std::iter::successors(Some(finest), |shape| shape.coarser())
 }
 
-/// Bytes of all arrays.
+/// Returns the bytes of all arrays.
 fn footprint(finest: Shape) -> u64 {
     let lengths = hierarchy(finest).flat_map(|shape| shape.lengths(shape == finest));
     lengths.map(|length| 8 * length as u64).sum()
 }
 
-/// The shape with the largest boxes among those that take most of a footprint, give or take a twentieth.
+/// Returns the shape with the largest boxes among those within a twentieth of the best fit.
 fn shape_for(bytes: u64) -> Shape {
     let shapes = (2..=9).flat_map(|boxes| (2..=8).map(move |power| Shape { boxes, dim: 1 << power }));
     let fitting = shapes.filter(|shape| footprint(*shape) <= bytes + bytes / 20);
@@ -74,13 +75,14 @@ impl Hpgmg {
         Self { levels, steps_done: 0, residuals: Vec::new() }
     }
 
-    /// Begins a solve: nothing is known but the right-hand side.
+    /// Begins a solve from a zero solution.
     fn reset(&mut self) {
         self.levels[0].each_box(|_, vectors| vectors[U].fill(0.0));
         self.residuals = vec![self.levels[0].norm(F)];
     }
 
-    /// Solves on the coarsest level, then on each finer one from what the coarser one found.
+    /// Runs a full-multigrid cycle: solves on the coarsest level, then on each finer one from the
+    /// interpolated solution.
     fn full_cycle(&mut self) {
         for level in 1..self.levels.len() {
             let (fine, coarse) = pair(&mut self.levels, level - 1);
@@ -96,13 +98,13 @@ impl Hpgmg {
         }
     }
 
-    /// Smooths, corrects with what the coarser level finds of the error, and smooths again.
+    /// Runs a V-cycle: smooths, applies the coarse-grid correction, and smooths again.
     fn v_cycle(&mut self, level: usize) {
         if level + 1 == self.levels.len() {
             return self.levels[level].smooth(SOLVER);
         }
         self.levels[level].smooth(SMOOTHER);
-        self.levels[level].find_residual();
+        self.levels[level].compute_residual();
         let (fine, coarse) = pair(&mut self.levels, level);
         restrict(fine, RESIDUAL, coarse, F);
         coarse.each_box(|_, vectors| vectors[U].fill(0.0));
@@ -112,21 +114,21 @@ impl Hpgmg {
         self.levels[level].smooth(SMOOTHER);
     }
 
-    /// The factor by which a late V-cycle shrinks the residual, while rounding does not yet show.
+    /// Returns the residual reduction of a late V-cycle, before rounding dominates.
     fn cycle_factor(&self) -> f64 {
         let floor = 1e-9 * self.residuals[0];
         let seen = self.residuals[1..].windows(2).take_while(|pair| pair[1] > floor);
         seen.last().map_or(f64::NAN, |pair| pair[1] / pair[0])
     }
 
-    /// The largest difference from the true solution, in units of the cell size squared.
+    /// Returns the largest difference from the true solution, in units of the cell size squared.
     fn error(&self) -> f64 {
         let finest = &self.levels[0];
         finest.largest(|vectors, at| vectors[U][at] - vectors[UTRUE][at]) / finest.shape.h().powi(2)
     }
 }
 
-/// A level and the next coarser one.
+/// Borrows a level and the next coarser one.
 fn pair(levels: &mut [Level], fine: usize) -> (&mut Level, &mut Level) {
     let (finer, coarser) = levels.split_at_mut(fine + 1);
     (&mut finer[fine], &mut coarser[0])
@@ -144,7 +146,7 @@ impl Workload for Hpgmg {
         } else {
             self.v_cycle(0);
         }
-        self.levels[0].find_residual();
+        self.levels[0].compute_residual();
         self.residuals.push(self.levels[0].norm(RESIDUAL));
         self.steps_done += 1;
     }
@@ -174,7 +176,8 @@ impl Workload for Hpgmg {
                 expected: 0.07,
                 tolerance: 0.05,
             },
-            // Second order: the error is this many cells squared, up to a term of fourth order.
+            // Second order: the error is this constant times the cell size squared, up to fourth
+            // order.
             Check {
                 what: "error over cell size squared",
                 measured: self.error(),

@@ -1,28 +1,28 @@
-//! The equation that is solved: alpha u - div(beta grad u) = f in the unit cube, u = 0 on its surface.
+//! The problem: alpha u - div(beta grad u) = f in the unit cube, u = 0 on its surface.
 //!
-//! The coefficient rises from 1 inside a ball to 10 outside it. The right-hand side is made from a known
-//! solution.
+//! The coefficient rises from 1 inside a ball to 10 outside it. The right-hand side belongs to a
+//! known solution.
 
 use std::f64::consts::PI;
 
-/// The coefficient of u itself.
+/// Coefficient of u.
 pub(super) const ALPHA: f64 = 1.0;
 const MIDDLE: f64 = 5.5;
 const SWING: f64 = 4.5;
 const STEEPNESS: f64 = 10.0;
 const RADIUS: f64 = 0.25;
 
-/// The coefficient of the gradient.
+/// Returns the coefficient of the gradient.
 pub(super) fn beta(x: [f64; 3]) -> f64 {
     MIDDLE + SWING * (STEEPNESS * (distance(x) - RADIUS)).tanh()
 }
 
-/// The solution whose right-hand side the problem has, at a place in the unit cube.
+/// Returns the known solution at a point of the unit cube.
 pub(super) fn solution(x: [f64; 3]) -> f64 {
     x.map(|x| (2.0 * PI * x).sin()).iter().product()
 }
 
-/// What the equation makes of the known solution.
+/// Returns the right-hand side of the known solution.
 pub(super) fn right_hand_side(x: [f64; 3]) -> f64 {
     let u = solution(x);
     let r = distance(x).max(1e-12);

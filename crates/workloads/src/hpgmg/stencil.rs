@@ -2,23 +2,23 @@
 
 use super::level::{Level, Shape, TEMP, U};
 
-/// Bound on the eigenvalues of the operator divided by its diagonal (Gershgorin).
+/// Bound on the eigenvalues of the operator over its diagonal (Gershgorin).
 const LARGEST_EIGENVALUE: f64 = 2.0;
 
-/// A polynomial smoother: its degree and the least eigenvalue, as a share of the largest, that it damps.
+/// A Chebyshev smoother: degree, and least damped eigenvalue as a share of the largest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chebyshev {
     pub(super) degree: usize,
     least: f64,
 }
 
-/// Damps the errors that a coarser level cannot see.
+/// Smoother: damps the errors that a coarser level cannot represent.
 pub(super) const SMOOTHER: Chebyshev = Chebyshev { degree: 4, least: 0.125 };
-/// Damps all errors of the coarsest level.
+/// Bottom solver: damps all errors of the coarsest level.
 pub(super) const SOLVER: Chebyshev = Chebyshev { degree: 48, least: 0.01 };
 
 impl Chebyshev {
-    /// For each application, how much of the last change to keep and how much of the residual to add.
+    /// Returns, per application, the weights of the last change and of the residual.
     fn weights(self) -> impl Iterator<Item = [f64; 2]> {
         let (high, low) = (LARGEST_EIGENVALUE, LARGEST_EIGENVALUE * self.least);
         let (middle, half) = (0.5 * (high + low), 0.5 * (high - low));
@@ -37,7 +37,7 @@ impl Chebyshev {
 }
 
 impl Level {
-    /// Smooths U; the polynomial's last two steps live in U and TEMP by turns.
+    /// Smooths U; the iterates alternate between U and TEMP.
     pub(super) fn smooth(&mut self, polynomial: Chebyshev) {
         debug_assert!(polynomial.degree.is_multiple_of(2), "the last step must end in U");
         let shape = self.shape;
@@ -59,8 +59,8 @@ impl Level {
         }
     }
 
-    /// RESIDUAL = F - A U.
-    pub(super) fn find_residual(&mut self) {
+    /// Computes RESIDUAL = F - A U.
+    pub(super) fn compute_residual(&mut self) {
         self.fill_ghosts(U);
         let shape = self.shape;
         self.each_box(|_, [_, _, residual, f, u, alpha, beta_i, beta_j, beta_k, ..]| {
@@ -73,7 +73,7 @@ impl Level {
     }
 }
 
-/// What the operator needs of one box.
+/// Vectors of one box that the operator reads.
 struct Stencil<'a> {
     shape: Shape,
     x: &'a [f64],
@@ -82,7 +82,7 @@ struct Stencil<'a> {
 }
 
 impl<'a> Stencil<'a> {
-    /// The operator along a row, cell by cell: what flows through the six faces of each.
+    /// Applies the operator along a row: sums the fluxes through the six faces of each cell.
     #[inline]
     fn apply_row(&self, row: usize, mut cell: impl FnMut(usize, f64)) {
         let (n, scale) = (self.shape.dim, self.shape.h().powi(-2));

@@ -1,10 +1,11 @@
-//! `hpgmg` on a GPU: some V-cycles, each the kernels of every level on the way down and up.
+//! `hpgmg` on a GPU: V-cycles, with the kernels of every level on the way down and up.
 //!
-//! Two things go over the link in the program's native form. The buffers between levels lie in host memory, where the
-//! original keeps its coarse levels; and after each packing of ghost cells the faces come back from the host by a
-//! synchronous copy, as between the processes of an MPI program.
+//! Two things cross the link in the program's native form. The inter-level buffers are in host
+//! memory, where the original keeps its coarse levels. After each packing of ghost cells the faces
+//! return from the host by a synchronous copy, as between MPI processes.
 //!
-//! Counted: 19 for the operator, 5 more to smooth, 1 for a residual, 8 to average, 4 to interpolate a cell.
+//! Instructions counted: 19 for the operator, 5 more to smooth, 1 for a residual, 8 to average, 4
+//! to interpolate a cell.
 
 use buddy_trace::{
     Application, Op, Step,
@@ -18,10 +19,10 @@ use super::{
 };
 use crate::layout::Layout;
 
-/// V-cycles: at the paper's footprint, a billion warp instructions.
+/// V-cycles: a billion warp instructions at the paper's footprint.
 const CYCLES: usize = 3;
 
-/// Vectors of a box after U.
+/// Indices of the vectors of a box after U.
 const ALPHA: usize = 5;
 const BETA: usize = 6;
 const DINV: usize = 9;
@@ -48,12 +49,12 @@ fn v_cycle(levels: &[Trace], steps: &mut Vec<Step>) {
     level.smooth(SMOOTHER, steps);
 }
 
-/// The arrays of one level of the multigrid.
+/// Arrays of one multigrid level.
 struct Trace {
     shape: Shape,
     vectors: Array,
     exchange: Array,
-    /// Between this level and the finer one; the finest has none.
+    /// Buffer between this level and the finer one; the finest has none.
     copy: Option<Array>,
     number: usize,
 }
@@ -78,14 +79,14 @@ impl Trace {
         format!("{what}, level {}", self.number)
     }
 
-    /// A vector's cells, `apart` cells from thread to thread.
+    /// Indexes a vector's cells, `apart` cells between threads.
     fn cells(&self, vector: usize, apart: i64) -> Affine {
         let ([i, j, k], volume) = (self.strides(), self.shape.volume() as i64);
         let along = [i * apart, j * apart, k * apart, VECTORS as i64 * volume];
         Affine::along(along).plus(i + j + k + vector as i64 * volume)
     }
 
-    /// The same in the buffer between levels, which has one vector.
+    /// Indexes the inter-level buffer, which has one vector.
     fn copied(&self) -> Affine {
         let [i, j, k] = self.strides();
         Affine::along([i, j, k, self.shape.volume() as i64]).plus(i + j + k)
@@ -96,7 +97,7 @@ impl Trace {
         [-k, -j, -i, 0, i, j, k]
     }
 
-    /// The operator on `x`, with other vectors beside it.
+    /// Applies the operator to `x`, reading the other vectors too.
     fn stencil(&self, what: &str, x: usize, others: &[usize], to: usize, work: u32) -> Nest {
         let at = |vector| self.cells(vector, 1);
         let mut body =
@@ -110,7 +111,7 @@ impl Trace {
         Nest::new(&self.name(what), [dim, dim, dim, self.boxes()], 64).phase(1, &body)
     }
 
-    /// The polynomial's applications take turns between two vectors.
+    /// Applies the polynomial, alternating between two vectors.
     fn smooth(&self, polynomial: Chebyshev, steps: &mut Vec<Step>) {
         for number in 0..polynomial.degree {
             let (x, next) = if number % 2 == 0 { (U, TEMP) } else { (TEMP, U) };
@@ -119,8 +120,8 @@ impl Trace {
         }
     }
 
-    /// Packs the six faces of each box, waits for the copy, and unpacks them. A box takes its own faces instead of its
-    /// neighbours': as many from addresses as near.
+    /// Packs the six faces of each box, copies, and unpacks them. A box reads its own faces instead
+    /// of its neighbours': equally many, equally near.
     fn fill_ghosts(&self, vector: usize, steps: &mut Vec<Step>) {
         let (dim, square) = (self.shape.dim, self.shape.dim.pow(2) as i64);
         let buffer = |face: i64| Affine::along([1, dim as i64, 6 * square, 0]).plus(face * square);
@@ -139,7 +140,8 @@ impl Trace {
         steps.push(Step::of(Nest::new(&self.name("unpack"), size, 40).phase(1, &unpack)));
     }
 
-    /// A layer of cells along a face: at depth `low` of a lower face, `high` of an upper one.
+    /// Indexes a layer of cells along a face: at depth `low` of a lower face, `high` of an upper
+    /// one.
     fn face(&self, vector: usize, face: usize, low: usize, high: usize) -> Affine {
         let (strides, volume) = (self.strides(), self.shape.volume() as i64);
         let axis = face / 2;
@@ -149,7 +151,8 @@ impl Trace {
         Affine::along([strides[p], strides[q], VECTORS as i64 * volume, 0]).plus(first)
     }
 
-    /// Averages the residual into the host's buffer, then brings it to the coarse level and clears its solution.
+    /// Averages the residual into the host's buffer, then copies it to the coarse level and clears
+    /// its solution.
     fn restrict(&self, coarse: &Self) -> [Nest; 2] {
         let copy = coarse.copy.expect("a coarser level has a buffer");
         let from = self.cells(RESIDUAL, 2);
@@ -162,7 +165,8 @@ impl Trace {
         [nest("restrict", &average.store(copy, coarse.copied())), nest("bring", &bring)]
     }
 
-    /// Sends the coarse solution to the buffer; a thread for each coarse cell then corrects its eight fine ones.
+    /// Copies the coarse solution to the buffer; one thread per coarse cell then corrects its eight
+    /// fine ones.
     fn interpolate(&self, coarse: &Self) -> [Nest; 2] {
         let copy = coarse.copy.expect("a coarser level has a buffer");
         let send = Body::default().load(coarse.vectors, coarse.cells(U, 1)).store(copy, coarse.copied());
@@ -177,7 +181,7 @@ impl Trace {
         [nest("send", &send), nest("interpolate", &correct)]
     }
 
-    /// The eight fine cells of a coarse one.
+    /// Returns the offsets of the eight fine cells of a coarse one.
     fn eight(&self) -> [i64; 8] {
         let [i, j, k] = self.strides();
         [0, i, j, j + i, k, k + i, k + j, k + j + i]

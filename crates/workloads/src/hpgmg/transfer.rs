@@ -1,7 +1,7 @@
-//! Between levels: averages go down, interpolated values come up, each through a copy buffer.
+//! Restriction and interpolation between levels, each through a copy buffer.
 //!
-//! A coarse box covers exactly the fine box with the same number. The buffer stands for the copy between device
-//! and host memory, where the original keeps its coarse levels.
+//! A coarse box covers exactly the fine box of the same index. The buffer stands for the copy
+//! between device and host memory, where the original keeps its coarse levels.
 
 use rayon::prelude::*;
 
@@ -40,18 +40,19 @@ pub(super) fn interpolate(coarse: &mut Level, fine: &mut Level, keep: f64) {
     });
 }
 
-/// The cells of a box, x fastest.
+/// Iterates over the cells of a box, x fastest.
 fn cells(dim: usize) -> impl Iterator<Item = [usize; 3]> {
     (1..=dim).flat_map(move |k| (1..=dim).flat_map(move |j| (1..=dim).map(move |i| [i, j, k])))
 }
 
-/// The eight fine cells of a coarse one, from the first.
+/// Returns the eight fine cells of a coarse one.
 fn eight(shape: Shape, first: usize) -> [usize; 8] {
     let (j, k) = (shape.j_stride(), shape.k_stride());
     [0, 1, j, j + 1, k, k + 1, k + j, k + j + 1].map(|offset| first + offset)
 }
 
-/// A quarter each of the coarse cell and of its neighbours on the fine cell's side: exact for linear functions.
+/// Interpolates from the coarse cell and its neighbours on the fine cell's side, a quarter each:
+/// exact for linear functions.
 fn blend(shape: Shape, values: &[f64], cell: [usize; 3]) -> f64 {
     let at = shape.at(cell.map(|part| part.div_ceil(2)));
     let strides = [1, shape.j_stride(), shape.k_stride()];

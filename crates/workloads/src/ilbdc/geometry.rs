@@ -1,4 +1,5 @@
-//! The channel: a box with walls below and above, open and periodic the other two ways, and beads in it.
+//! The channel: a box with walls below and above, periodic in the other directions, filled with
+//! beads.
 
 use super::lattice::{DIRECTIONS, opposite};
 use crate::random::Random;
@@ -11,13 +12,13 @@ const RADII: [usize; 2] = [3, 6];
 /// The box and the numbering of its fluid cells.
 pub(super) struct Channel {
     pub(super) size: [usize; 3],
-    /// Number of each cell's place in the list of fluid cells, or -1.
+    /// Index of each cell in the list of fluid cells, or -1.
     pub(super) cells: Vec<i32>,
     pub(super) fluid: usize,
 }
 
 impl Channel {
-    /// A channel in which beads fill `solid` of the space between the walls.
+    /// Creates a channel in which beads fill the share `solid` of the space between the walls.
     pub(super) fn new(size: [usize; 3], solid: f64, seed: u64) -> Self {
         let mut channel = Self { size, cells: vec![0; size.iter().product()], fluid: 0 };
         channel.build_walls();
@@ -42,7 +43,7 @@ impl Channel {
         }
     }
 
-    /// Puts a bead somewhere and returns how many cells turned solid.
+    /// Adds a bead at a random position; returns the number of cells that became solid.
     fn add_bead(&mut self, random: &mut Random) -> usize {
         let largest = RADII[1].min(self.size.into_iter().min().unwrap_or(4) / 4).max(2);
         let smallest = RADII[0].min(largest);
@@ -63,15 +64,15 @@ impl Channel {
         filled
     }
 
-    /// The cell at a place; places beyond x and z come round again, beyond the walls there is none.
+    /// Returns the cell at a position, periodic in x and z; `None` beyond the walls.
     fn index(&self, at: [i32; 3]) -> Option<usize> {
         let [nx, ny, nz] = self.size.map(|side| side as i32);
         let [x, y, z] = [at[0].rem_euclid(nx), at[1], at[2].rem_euclid(nz)];
         (0..ny).contains(&y).then_some((x + nx * (y + ny * z)) as usize)
     }
 
-    /// Where each fluid cell finds what streams into it, direction by direction: the population of the cell
-    /// upstream, or its own that bounces back from a solid. Indices go into an array of 19 lists of fluid cells.
+    /// Returns the streaming sources of each fluid cell, by direction: the upstream cell's
+    /// population, or its own bounced back from a solid. Indices refer to 19 arrays of fluid cells.
     pub(super) fn streaming_list(&self) -> Vec<i32> {
         let (fluid, [nx, ny, _]) = (self.fluid, self.size);
         let mut list = Vec::with_capacity(18 * fluid);

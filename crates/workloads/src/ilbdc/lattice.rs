@@ -23,14 +23,15 @@ pub(super) const DIRECTIONS: [[i32; 3]; 19] = [
     [0, -1, 1],
 ];
 
-/// Viscosity of the fluid in lattice units: with it, the symmetric part relaxes at once.
+/// Viscosity in lattice units, at which the symmetric part relaxes in one step.
 pub(super) const VISCOSITY: f64 = 1.0 / 6.0;
 /// Relaxation of the symmetric part.
 const EVEN: f64 = 1.0 / (3.0 * VISCOSITY + 0.5);
-/// Relaxation of the antisymmetric part: with the product 3/16 walls lie exactly halfway between cells.
+/// Relaxation of the antisymmetric part: a product of 3/16 puts walls exactly halfway between
+/// cells.
 const ODD: f64 = 1.0 / (3.0 / 16.0 / (3.0 * VISCOSITY) + 0.5);
 
-/// Share of the fluid that goes each way in a fluid at rest.
+/// Returns the equilibrium weight of a direction at rest.
 pub(super) const fn weight(direction: usize) -> f64 {
     match direction {
         0 => 1.0 / 3.0,
@@ -39,12 +40,12 @@ pub(super) const fn weight(direction: usize) -> f64 {
     }
 }
 
-/// The direction that points back.
+/// Returns the opposite direction.
 pub(super) const fn opposite(direction: usize) -> usize {
     if direction == 0 { 0 } else { ((direction - 1) ^ 1) + 1 }
 }
 
-/// Density and momentum of one cell's populations.
+/// Returns density and momentum of one cell's populations.
 pub(super) fn moments(f: &[f64; 19]) -> (f64, [f64; 3]) {
     let density = f.iter().sum();
     let momentum =

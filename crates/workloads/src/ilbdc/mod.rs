@@ -1,4 +1,5 @@
-//! ILBDC: a lattice Boltzmann fluid pressed through a porous channel, over a list of its fluid cells.
+//! ILBDC: a lattice-Boltzmann fluid driven through a porous channel, over a list of its fluid
+//! cells.
 //!
 //! Follows the kernel of the International Lattice Boltzmann Development Consortium that SPEC ACCEL took as
 //! 360.ilbdc: D3Q19, two relaxation times, double precision, and a list that tells each population where it
@@ -17,7 +18,7 @@ use crate::{Allocation, Check, Info, Workload, lockstep::lockstep};
 use geometry::Channel;
 use lattice::{VISCOSITY, collide, moments, weight};
 
-/// How `buddy workload` lists and starts it.
+/// Entry of `buddy workload list`.
 pub(crate) const INFO: Info = Info {
     name: "ilbdc",
     paper_name: "360.ilbdc",
@@ -29,36 +30,37 @@ pub(crate) const INFO: Info = Info {
     build: |bytes, seed| Box::new(Ilbdc::new(Channel::new(size_for(bytes), BEADS, seed), PUSH)),
 };
 
-/// Share of the channel that the beads fill.
+/// Share of the channel filled by beads.
 const BEADS: f64 = 0.3;
 /// Body force along x, in lattice units.
 const PUSH: f64 = 1e-4;
-/// Time steps: several times what the fluid needs to settle in a pore.
+/// Time steps: several times the settling time of the fluid in a pore.
 const STEPS: u64 = 400;
-/// Cells that one task updates.
+/// Cells per task.
 const BLOCK: usize = 4096;
 
 struct Ilbdc {
     channel: Channel,
     force: f64,
-    /// Populations at even and at odd times: 19 lists of fluid cells each.
+    /// Populations at even and odd times: 19 arrays of fluid cells each.
     pdf: [Vec<f64>; 2],
-    /// Where each population streams from.
+    /// Source index of each population's streaming.
     list: List,
     time: u64,
 }
 
-/// Bytes of all arrays for a box and its number of fluid cells.
+/// Returns the bytes of all arrays for a box and its number of fluid cells.
 fn footprint(size: [usize; 3], fluid: usize) -> u64 {
     (fluid * (2 * 19 * 8 + 18 * 4) + size.iter().product::<usize>() * 4) as u64
 }
 
-/// The fluid cells that a box will have, to within a bead.
+/// Returns the expected number of fluid cells of a box, to within a bead.
 fn expected_fluid([nx, ny, nz]: [usize; 3]) -> usize {
     ((nx * (ny - 2) * nz) as f64 * (1.0 - BEADS)) as usize
 }
 
-/// The largest box that fits: five long, three high, three deep, as in the benchmark's reference data.
+/// Returns the largest box that fits: five long, three high, three deep, as in the benchmark's
+/// reference data.
 fn size_for(bytes: u64) -> [usize; 3] {
     let sized = |n: usize| [5 * n / 3, n + 2, n];
     let fits = |n: &usize| footprint(sized(*n), expected_fluid(sized(*n))) <= bytes;
@@ -71,12 +73,12 @@ impl Ilbdc {
         Self { force, pdf: [rest.clone(), rest], list: List::new(channel.streaming_list()), time: 0, channel }
     }
 
-    /// The populations after the last step.
+    /// Returns the populations after the last step.
     fn now(&self) -> &[f64] {
         &self.pdf[(self.time % 2) as usize]
     }
 
-    /// One cell's populations as they stream in.
+    /// Returns one cell's populations after streaming.
     #[inline]
     fn stream(old: &[f64], list: &[i32], fluid: usize, cell: usize) -> [f64; 19] {
         std::array::from_fn(|i| match i {
@@ -85,7 +87,7 @@ impl Ilbdc {
         })
     }
 
-    /// The speed along x of a fluid cell; half the force of this step counts.
+    /// Returns the speed along x of a fluid cell, with half of this step's force.
     fn speed(&self, cell: usize) -> f64 {
         let f = Self::stream(self.now(), &self.list, self.channel.fluid, cell);
         let (density, momentum) = moments(&f);
@@ -97,7 +99,8 @@ impl Ilbdc {
     }
 }
 
-/// The largest error of the flow between two plain walls, as a share of the fastest speed.
+/// Returns the largest error of Poiseuille flow between plain walls, as a share of the fastest
+/// speed.
 fn poiseuille_error() -> f64 {
     const HEIGHT: usize = 10;
     let mut open = Ilbdc::new(Channel::new([2, HEIGHT + 2, 2], 0.0, 0), 1e-6);

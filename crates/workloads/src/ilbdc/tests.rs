@@ -14,7 +14,7 @@ fn a_porous_run_passes_its_checks_and_flows() {
 }
 
 #[test]
-fn the_size_is_known_before_the_beads_fall() {
+fn the_expected_footprint_matches_the_built_one() {
     for bytes in [1_000_000, 16_000_000] {
         let size = size_for(bytes);
         let channel = Channel::new(size, BEADS, 7);

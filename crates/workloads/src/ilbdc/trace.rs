@@ -1,8 +1,8 @@
-//! `ilbdc` on a GPU: some time steps, a thread for each fluid cell, which follow the program's own list.
+//! `ilbdc` on a GPU: time steps with one thread per fluid cell, following the program's own list.
 //!
-//! Counted in the collision: 18 additions for the density and 30 for the momentum, a division (10) and 7 for the
-//! velocity, 3 for the cells at rest and 20 for each of the nine pairs of directions. The 19 populations of a cell stay
-//! in registers.
+//! Instructions counted in the collision: 18 additions for the density and 30 for the momentum, a
+//! division (10) and 7 for the velocity, 3 for the rest population and 20 for each of the nine
+//! pairs of directions. The 19 populations of a cell stay in registers.
 
 use buddy_trace::{
     Application, Op,
@@ -12,7 +12,7 @@ use buddy_trace::{
 use super::Ilbdc;
 use crate::layout::{Layout, repeated};
 
-/// Pairs of time steps: at the paper's footprint, a billion warp instructions.
+/// Pairs of time steps: a billion warp instructions at the paper's footprint.
 const PAIRS: usize = 10;
 
 pub(super) fn application(ilbdc: &Ilbdc) -> Application {
@@ -22,7 +22,7 @@ pub(super) fn application(ilbdc: &Ilbdc) -> Application {
     layout.application("ilbdc", repeated(PAIRS, &steps))
 }
 
-/// Streams and collides from one array to the other.
+/// Returns the kernel that streams and collides from one array to the other.
 fn kernel(ilbdc: &Ilbdc, layout: &Layout, from: Array, to: Array) -> Nest {
     let (cells, array) = (ilbdc.channel.fluid, layout.array("list"));
     let direction = |number: usize| Affine::LINE.plus((number * cells) as i64);

@@ -22,7 +22,7 @@ pub(super) struct Elems {
     pub(super) q: Vec<f64>,
     pub(super) ql: Vec<f64>,
     pub(super) qq: Vec<f64>,
-    /// Volume over that at the start, which is `volo`.
+    /// Relative volume; `volo` is the initial volume.
     pub(super) v: Vec<f64>,
     pub(super) volo: Vec<f64>,
     /// Volume after this step, and its change.
@@ -38,7 +38,7 @@ pub(super) struct Elems {
 }
 
 impl Elems {
-    /// Cold gas of relative volume one.
+    /// Creates cold gas of relative volume one.
     pub(super) fn new(elements: usize) -> Self {
         let zeros = || vec![0.0; elements];
         Self {
@@ -89,7 +89,9 @@ impl Lulesh {
             Allocation::f64("nodalMass", NODAL, &self.nodal_mass),
         ];
         let faces = ["lxim", "lxip", "letam", "letap", "lzetam", "lzetap"];
-        list.extend(faces.iter().zip(&mesh.beside).map(|(name, list)| Allocation::i32(*name, ELEM, list)));
+        list.extend(
+            faces.iter().zip(&mesh.neighbours).map(|(name, list)| Allocation::i32(*name, ELEM, list)),
+        );
         let planes = ["symmX", "symmY", "symmZ"];
         list.extend(
             planes.iter().zip(&mesh.symmetry).map(|(name, list)| Allocation::i32(*name, SYMMETRY, list)),

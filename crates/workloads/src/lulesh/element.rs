@@ -1,4 +1,4 @@
-//! What happens inside the elements: how they deform, and the artificial viscosity that spreads shocks.
+//! Element deformation, and the artificial viscosity that spreads shocks.
 
 use rayon::prelude::*;
 
@@ -17,7 +17,7 @@ const QUADRATIC: f64 = 2.0 / 3.0;
 const LIMITER: f64 = 2.0;
 
 impl Lulesh {
-    /// New volumes and strain rates from the nodes' new positions and velocities.
+    /// Computes new volumes and strain rates from the nodes' new positions and velocities.
     pub(super) fn deform(&mut self, dt: f64) {
         let (mesh, position, velocity) = (&self.mesh, &self.position, &self.velocity);
         let [dxx, dyy, dzz] = &mut self.strain;
@@ -38,8 +38,8 @@ impl Lulesh {
         );
     }
 
-    /// Gradients of position and velocity along the three directions of each element.
-    pub(super) fn find_gradients(&mut self) {
+    /// Computes the gradients of position and velocity along the three directions of each element.
+    pub(super) fn compute_gradients(&mut self) {
         let (mesh, position, velocity) = (&self.mesh, &self.position, &self.velocity);
         let (vnew, volo) = (&self.elems.vnew, &self.elems.volo);
         let [dx0, dx1, dx2] = &mut self.delx;
@@ -55,8 +55,8 @@ impl Lulesh {
         );
     }
 
-    /// The linear and quadratic parts of the monotonic artificial viscosity.
-    pub(super) fn find_viscosity(&mut self) {
+    /// Computes the linear and quadratic parts of the monotonic artificial viscosity.
+    pub(super) fn compute_viscosity(&mut self) {
         let (mesh, delx, delv) = (&self.mesh, &self.delx, &self.delv);
         let (mass, volo) = (&self.elems.mass, &self.elems.volo);
         let (vnew, vdov) = (&self.elems.vnew, &self.elems.vdov);
@@ -77,7 +77,7 @@ impl Lulesh {
     }
 }
 
-/// Stretching along x, y and z, half a step back in time.
+/// Returns the strain rates along x, y and z, half a step back in time.
 fn strain_rates(x: &Hex, speed: &Hex, dt: f64) -> Vec3 {
     let middle: Hex = std::array::from_fn(|node| sub(x[node], scale(speed[node], 0.5 * dt)));
     let (slopes, volume) = shape_derivatives(&middle);
@@ -87,7 +87,7 @@ fn strain_rates(x: &Hex, speed: &Hex, dt: f64) -> Vec3 {
     })
 }
 
-/// Width of an element, and the difference of speed across it, along xi, eta and zeta.
+/// Returns the width of an element, and the velocity difference across it, along xi, eta and zeta.
 fn gradients(x: &Hex, speed: &Hex, volume: f64) -> (Vec3, Vec3) {
     let sides = [[[1, 2, 6, 5], [0, 3, 7, 4]], [[3, 2, 6, 7], [0, 1, 5, 4]], [[4, 5, 6, 7], [0, 1, 2, 3]]];
     let middle = |values: &Hex, face: [usize; 4]| {
@@ -101,7 +101,7 @@ fn gradients(x: &Hex, speed: &Hex, volume: f64) -> (Vec3, Vec3) {
     (delx, delv)
 }
 
-/// How smooth the velocity is along one direction: 1 is smooth and needs no viscosity, 0 is a shock.
+/// Returns the slope limiter along one direction: 1 is smooth and needs no viscosity, 0 is a shock.
 fn limited_slope(mesh: &Mesh, delv: &[f64], element: usize, axis: usize) -> f64 {
     let own = delv[element];
     let [below, above] = [2 * axis, 2 * axis + 1].map(|face| {

@@ -1,20 +1,21 @@
-//! The gas: energy, pressure and viscosity after a change of volume, and the speed of sound.
+//! The equation of state: energy, pressure and viscosity after a volume change, and the speed of
+//! sound.
 
 use rayon::prelude::*;
 
 use super::Lulesh;
 
-/// Energies, pressures and viscosities below this are taken as zero.
+/// Energies, pressures and viscosities below this count as zero.
 const CUT: f64 = 1e-7;
-/// Relative volumes closer to one than this are taken as one.
+/// Relative volumes closer to one than this count as one.
 const VOLUME_CUT: f64 = 1e-10;
-/// Relative volumes that the equation of state accepts.
+/// Range of relative volumes that the equation of state accepts.
 const VOLUMES: [f64; 2] = [1e-9, 1e9];
 const LOWEST_ENERGY: f64 = -1e15;
-/// The ideal gas: pressure is this times energy density.
+/// Ideal gas: pressure over energy density.
 const GAMMA_MINUS_ONE: f64 = 2.0 / 3.0;
 
-/// One element before the change.
+/// Element state before the volume change.
 #[derive(Debug, Clone, Copy)]
 struct Before {
     e: f64,
@@ -25,7 +26,7 @@ struct Before {
     delv: f64,
 }
 
-/// One element after it.
+/// Element state after the volume change.
 #[derive(Debug, Clone, Copy)]
 struct After {
     e: f64,
@@ -50,14 +51,15 @@ impl Lulesh {
     }
 }
 
-/// Pressure and speed of sound of a gas at rest with this energy and relative volume.
+/// Returns pressure and speed of sound of a gas at rest with this energy and relative volume.
 pub(super) fn at_rest(e: f64, v: f64) -> (f64, f64) {
     let compression = 1.0 / v - 1.0;
     let p = pressure(e, compression);
     (p, sound(e, v, p, compression))
 }
 
-/// Integrates the energy over the change of volume: a half step, a full step, and a correction from both.
+/// Integrates the energy over the volume change: a half step, a full step, and a correction from
+/// both.
 fn evaluate(before: Before, v: f64) -> After {
     let Before { p, q, delv, .. } = before;
     let (compression, half_compression) = (1.0 / v - 1.0, 1.0 / (v - 0.5 * delv) - 1.0);
@@ -84,7 +86,7 @@ fn pressure(e: f64, compression: f64) -> f64 {
     zero_below_cut(GAMMA_MINUS_ONE * (compression + 1.0) * e).max(0.0)
 }
 
-/// The speed of sound, never quite zero.
+/// Returns the speed of sound, bounded away from zero.
 fn sound(e: f64, volume: f64, p: f64, compression: f64) -> f64 {
     let squared = GAMMA_MINUS_ONE * e + volume * volume * GAMMA_MINUS_ONE * (compression + 1.0) * p;
     if squared <= 0.111_111_1e-36 { 0.333_333_3e-18 } else { squared.sqrt() }

@@ -1,4 +1,4 @@
-//! Forces on the nodes, and the motion they cause.
+//! Nodal forces and motion.
 
 use rayon::prelude::*;
 
@@ -9,9 +9,10 @@ use super::{
 
 /// Strength of the hourglass control.
 const HOURGLASS: f64 = 3.0;
-/// Speeds below this are taken as rest.
+/// Speeds below this count as zero.
 const SPEED_CUT: f64 = 1e-7;
-/// The four ways a hexahedron can deform without changing its volume, which the stress does not feel.
+/// Hourglass modes: the four zero-energy deformations of a hexahedron, which the stress does not
+/// resist.
 const MODES: [[f64; 8]; 4] = [
     [1.0, 1.0, -1.0, -1.0, -1.0, -1.0, 1.0, 1.0],
     [1.0, -1.0, -1.0, 1.0, -1.0, 1.0, 1.0, -1.0],
@@ -20,7 +21,7 @@ const MODES: [[f64; 8]; 4] = [
 ];
 
 impl Lulesh {
-    /// Forces, accelerations, velocities and positions of the nodes for one time step.
+    /// Computes forces, accelerations, velocities and positions of the nodes for one time step.
     pub(super) fn move_nodes(&mut self, dt: f64) {
         self.push_corners();
         self.accelerate_nodes();
@@ -34,7 +35,7 @@ impl Lulesh {
         }
     }
 
-    /// Each element's force on its own corners, from pressure and from hourglass control.
+    /// Computes each element's force on its own corners, from pressure and hourglass control.
     fn push_corners(&mut self) {
         let (mesh, elems) = (&self.mesh, &self.elems);
         let (position, velocity) = (&self.position, &self.velocity);
@@ -53,7 +54,7 @@ impl Lulesh {
         });
     }
 
-    /// Sums the corners of each node in a fixed order, whatever the threads.
+    /// Sums the corners of each node in a fixed order, independent of threads.
     fn accelerate_nodes(&mut self) {
         let (mesh, mass) = (&self.mesh, &self.nodal_mass);
         for axis in 0..3 {
@@ -70,7 +71,7 @@ impl Lulesh {
     }
 }
 
-/// Flanagan and Belytschko's resistance to the hourglass modes, for a damping of one.
+/// Returns Flanagan and Belytschko's hourglass resistance for unit damping.
 fn hourglass_force(x: &Hex, velocity: &Hex, volume: f64) -> Hex {
     let slopes = volume_derivatives(x);
     let mut force = [[0.0; 3]; 8];

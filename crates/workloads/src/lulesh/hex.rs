@@ -7,11 +7,11 @@ pub(super) type Vec3 = [f64; 3];
 /// A value at each of the eight nodes of an element.
 pub(super) type Hex = [Vec3; 8];
 
-/// The six faces, each going round so that its normal points out.
+/// The six faces, oriented so that normals point out.
 const FACES: [[usize; 4]; 6] =
     [[0, 1, 2, 3], [0, 4, 5, 1], [1, 5, 6, 2], [2, 6, 7, 3], [3, 7, 4, 0], [4, 7, 6, 5]];
 
-/// For each node, its neighbours in the order in which the volume depends on them.
+/// Neighbours of each node, in the order of the volume derivative.
 const AROUND: [[usize; 6]; 8] = [
     [1, 2, 3, 4, 5, 7],
     [2, 3, 0, 5, 6, 4],
@@ -43,7 +43,7 @@ pub(super) fn cross(a: Vec3, b: Vec3) -> Vec3 {
     [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 }
 
-/// The exact volume of a hexahedron with ruled faces.
+/// Returns the exact volume of a hexahedron with ruled faces.
 pub(super) fn volume(x: &Hex) -> f64 {
     let d = |a: usize, b: usize| sub(x[a], x[b]);
     let triple = |a, b, c| dot(a, cross(b, c));
@@ -53,7 +53,7 @@ pub(super) fn volume(x: &Hex) -> f64 {
         / 12.0
 }
 
-/// Volume over the largest face: how far a sound wave travels to cross the element.
+/// Returns volume over the largest face: the distance for a sound wave to cross the element.
 pub(super) fn characteristic_length(x: &Hex, volume: f64) -> f64 {
     let mut largest = 0.0_f64;
     for [a, b, c, d] in FACES {
@@ -64,7 +64,7 @@ pub(super) fn characteristic_length(x: &Hex, volume: f64) -> f64 {
     4.0 * volume / largest.sqrt()
 }
 
-/// A quarter of each face's area vector, summed at its four nodes.
+/// Returns a quarter of each face's area vector, summed at its four nodes.
 pub(super) fn node_normals(x: &Hex) -> Hex {
     let mut normals = [[0.0; 3]; 8];
     for face in FACES {
@@ -79,7 +79,7 @@ pub(super) fn node_normals(x: &Hex) -> Hex {
     normals
 }
 
-/// How the volume changes when each node moves.
+/// Returns the derivatives of the volume by the node positions.
 pub(super) fn volume_derivatives(x: &Hex) -> Hex {
     AROUND.map(|around| {
         let [n0, n1, n2, n3, n4, n5] = around.map(|node| x[node]);
@@ -92,8 +92,8 @@ pub(super) fn volume_derivatives(x: &Hex) -> Hex {
     })
 }
 
-/// Derivatives of the shape functions at the centre for nodes 0 to 3 (those of 6, 7, 4, 5 are their negatives),
-/// and the volume that goes with them.
+/// Returns the shape-function derivatives at the centre for nodes 0 to 3 (those of 6, 7, 4, 5 are
+/// their negatives), and the corresponding volume.
 pub(super) fn shape_derivatives(x: &Hex) -> ([Vec3; 4], f64) {
     let [d60, d53, d71, d42] = [sub(x[6], x[0]), sub(x[5], x[3]), sub(x[7], x[1]), sub(x[4], x[2])];
     let xi = scale(sub(sub(add(d60, d53), d71), d42), 0.125);

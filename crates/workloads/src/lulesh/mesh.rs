@@ -1,6 +1,6 @@
-//! The unstructured mesh: which nodes an element has, which elements lie beside it, which corners meet at a node.
+//! The unstructured mesh: nodes and neighbours of each element, corners of each node.
 //!
-//! The mesh happens to be a cube of cubes, but the solver only ever follows these lists.
+//! The mesh is a cube of cubes, but the solver only follows these lists.
 
 use buddy_trace::pattern::List;
 
@@ -12,27 +12,27 @@ const SIDE: f64 = 1.125;
 /// Material regions; region r is about r times as likely as region 1.
 const REGIONS: u64 = 11;
 
-/// What lies beyond an element's face.
+/// Neighbour across an element's face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beyond {
-    /// The element of this number beyond the face.
+    /// Neighbouring element.
     Element(usize),
     /// A symmetry plane, which mirrors the element.
     Mirror,
-    /// The outer boundary, beyond which there is nothing.
+    /// The free outer boundary.
     Free,
 }
 
-/// The mesh's index lists, all of them device arrays.
+/// Index lists of the mesh, all of them device arrays.
 pub(super) struct Mesh {
     pub(super) edge: usize,
     /// Node of each corner, corner-major: corner 0 of all elements, then corner 1.
     pub(super) nodelist: List,
-    /// Element beyond each face: lower and upper along xi, eta and zeta.
-    pub(super) beside: [List; 6],
+    /// Neighbour across each face: lower and upper along xi, eta and zeta.
+    pub(super) neighbours: [List; 6],
     /// For each element and face, three bits: 1 a symmetry plane, 2 a free surface.
     pub(super) elem_bc: Vec<i32>,
-    /// Where each node's corners begin in `corner_list`.
+    /// Start of each node's corners in `corner_list`.
     pub(super) node_elem_start: List,
     /// Corners (8 x element + corner) that meet at each node.
     pub(super) corner_list: List,
@@ -46,11 +46,11 @@ impl Mesh {
     pub(super) fn new(edge: usize, seed: u64) -> Self {
         let nodelist = nodelist(edge);
         let (node_elem_start, corner_list) = corners_of_nodes(edge, &nodelist);
-        let (beside, elem_bc) = beside(edge);
+        let (neighbours, elem_bc) = neighbours(edge);
         Self {
             edge,
             nodelist: List::new(nodelist),
-            beside: beside.map(List::new),
+            neighbours: neighbours.map(List::new),
             elem_bc,
             node_elem_start: List::new(node_elem_start),
             corner_list: List::new(corner_list),
@@ -63,7 +63,7 @@ impl Mesh {
         self.edge.pow(3)
     }
 
-    /// The values of a node field at an element's corners.
+    /// Returns the values of a node field at an element's corners.
     #[inline]
     pub(super) fn gather(&self, field: &[Vec<f64>; 3], element: usize) -> Hex {
         let elements = self.elements();
@@ -73,22 +73,22 @@ impl Mesh {
         })
     }
 
-    /// The corners that meet at `node`.
+    /// Returns the corners that meet at `node`.
     pub(super) fn corners(&self, node: usize) -> &[i32] {
         &self.corner_list[self.node_elem_start[node] as usize..self.node_elem_start[node + 1] as usize]
     }
 
-    /// What lies beyond `face` of `element`.
+    /// Returns the neighbour across `face` of `element`.
     pub(super) fn beyond(&self, element: usize, face: usize) -> Beyond {
         match self.elem_bc[element] >> (3 * face) & 0b111 {
-            0 => Beyond::Element(self.beside[face][element] as usize),
+            0 => Beyond::Element(self.neighbours[face][element] as usize),
             1 => Beyond::Mirror,
             _ => Beyond::Free,
         }
     }
 }
 
-/// Where the nodes are at the start.
+/// Returns the initial node positions.
 pub(super) fn positions(edge: usize) -> [Vec<f64>; 3] {
     let side = edge + 1;
     let place = |node: usize| SIDE * node as f64 / edge as f64;
@@ -130,12 +130,13 @@ fn corners_of_nodes(edge: usize, nodelist: &[i32]) -> (Vec<i32>, Vec<i32>) {
     (start, corners)
 }
 
-/// Neighbours through the six faces, and the faces that have none: symmetry planes below, free surfaces above.
-fn beside(edge: usize) -> ([Vec<i32>; 6], Vec<i32>) {
+/// Returns the neighbours across the six faces, and the boundary faces: symmetry planes below, free
+/// surfaces above.
+fn neighbours(edge: usize) -> ([Vec<i32>; 6], Vec<i32>) {
     let elements = edge.pow(3);
     let strides = [1, edge, edge * edge];
     let mut bc = vec![0; elements];
-    let beside = std::array::from_fn(|face| {
+    let neighbours = std::array::from_fn(|face| {
         let (stride, upper) = (strides[face / 2], face % 2 == 1);
         let next = |element: usize| {
             let place = element / stride % edge;
@@ -150,7 +151,7 @@ fn beside(edge: usize) -> ([Vec<i32>; 6], Vec<i32>) {
         };
         (0..elements).map(next).collect()
     });
-    (beside, bc)
+    (neighbours, bc)
 }
 
 fn symmetry_nodes(edge: usize, axis: usize) -> Vec<i32> {
@@ -159,7 +160,7 @@ fn symmetry_nodes(edge: usize, axis: usize) -> Vec<i32> {
     (0..side.pow(3)).filter(|node| (node / stride).is_multiple_of(side)).map(|node| node as i32).collect()
 }
 
-/// Runs of elements given to regions, as pieces of different materials lie in a real mesh; sorted by region.
+/// Assigns runs of elements to regions, like pieces of material in a real mesh; sorted by region.
 fn regions(elements: usize, seed: u64) -> Vec<i32> {
     let mut random = Random::new(seed);
     let mut lists = vec![Vec::new(); REGIONS as usize];

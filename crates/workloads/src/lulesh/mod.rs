@@ -4,31 +4,31 @@
 //! Challenge Problem (LLNL-TR-490254): nodal forces with hourglass control, monotonic artificial viscosity, an
 //! ideal-gas equation of state, and time steps from the Courant and volume-change conditions.
 //!
-//! Meshes of a published size run to the end and must meet the published energy at the origin. The others, most
-//! of them so large that they would take hours, follow a coarse twin through the blast (see [`twin`]) and are held
-//! to symmetry and to conservation of energy.
+//! Meshes of a published size run to the end and must match the published energy at the origin. The
+//! others, mostly too large to run in full, follow a coarse mesh through the blast (see [`guide`])
+//! and are checked for symmetry and energy conservation.
 
 mod arrays;
 mod element;
 mod eos;
 mod force;
+mod guide;
 mod hex;
 mod mesh;
 #[cfg(test)]
 mod tests;
 mod time;
 mod trace;
-mod twin;
 
 use buddy_trace::Application;
 
 use crate::{Allocation, Check, Info, Workload};
 use arrays::Elems;
+use guide::CoarseGuide;
 use mesh::Mesh;
 use time::Clock;
-use twin::Twin;
 
-/// How `buddy workload` lists and starts it.
+/// Entry of `buddy workload list`.
 pub(crate) const INFO: Info = Info {
     name: "lulesh",
     paper_name: "FF_Lulesh",
@@ -37,21 +37,21 @@ pub(crate) const INFO: Info = Info {
     seconds_per_mb: 0.38,
     simulated_seconds_per_mb: 0.15,
     footprint: |bytes| footprint(edge_for(bytes)),
-    build: |bytes, seed| Box::new(Lulesh::led(edge_for(bytes), seed)),
+    build: |bytes, seed| Box::new(Lulesh::guided(edge_for(bytes), seed)),
 };
 
-/// Published runs: elements a side, cycles, energy of the element at the origin.
+/// Published runs: elements per side, cycles, energy of the element at the origin.
 const PUBLISHED: [(usize, u64, f64); 4] =
     [(5, 72, 7.853665e+03), (10, 231, 2.720531e+04), (30, 932, 2.025075e+05), (45, 1477, 4.234875e+05)];
-/// Energy for a mesh of 45 elements a side; it grows with the number of elements.
+/// Blast energy for 45 elements per side; scales with the number of elements.
 const ENERGY_45: f64 = 3.948_746e+7;
 
-/// The running program. Arrays in threes are the x, y and z (or xi, eta and zeta) parts.
+/// The running program. Arrays in threes are the x, y and z (or xi, eta and zeta) components.
 struct Lulesh {
     mesh: Mesh,
     clock: Clock,
-    /// Only for a mesh that does not run to the end.
-    twin: Option<Twin>,
+    /// Set only for a mesh that does not run to the end.
+    guide: Option<CoarseGuide>,
     start_energy: f64,
     position: [Vec<f64>; 3],
     velocity: [Vec<f64>; 3],
@@ -65,13 +65,13 @@ struct Lulesh {
     delv: [Vec<f64>; 3],
 }
 
-/// Bytes of all arrays for a mesh with `edge` elements a side.
+/// Returns the bytes of all arrays for a mesh of `edge` elements per side.
 fn footprint(edge: usize) -> u64 {
     let (nodes, elements, plane) = ((edge as u64 + 1).pow(3), (edge as u64).pow(3), (edge as u64 + 1).pow(2));
     8 * (13 * nodes + (13 + 24 + 9) * elements) + 4 * (nodes + 1 + 24 * elements + 3 * plane)
 }
 
-/// The mesh for a footprint: a published one where it comes near enough, else the largest that fits.
+/// Returns the mesh for a footprint: a published one if near enough, else the largest that fits.
 fn edge_for(bytes: u64) -> usize {
     let published = PUBLISHED.iter().map(|run| run.0);
     let near =
@@ -86,7 +86,7 @@ impl Lulesh {
         let mut lulesh = Self {
             mesh: Mesh::new(edge, seed),
             clock: Clock::default(),
-            twin: None,
+            guide: None,
             start_energy: 0.0,
             position: mesh::positions(edge),
             velocity: triple(nodes),
@@ -104,14 +104,15 @@ impl Lulesh {
         lulesh
     }
 
-    /// With a twin, unless the mesh has a published result to run to.
-    fn led(edge: usize, seed: u64) -> Self {
+    /// Creates a mesh, with a coarse guide unless it has a published result.
+    fn guided(edge: usize, seed: u64) -> Self {
         let mut lulesh = Self::new(edge, seed);
-        lulesh.twin = lulesh.published().is_none().then(|| Twin::new(edge, seed));
+        lulesh.guide = lulesh.published().is_none().then(|| CoarseGuide::new(edge, seed));
         lulesh
     }
 
-    /// Gives every element its volume and mass, and a node an eighth of each of its elements.
+    /// Sets every element's volume and mass, and a node's share of an eighth of each of its
+    /// elements.
     fn share_mass(&mut self) {
         for i in 0..self.mesh.elements() {
             let volume = hex::volume(&self.mesh.gather(&self.position, i));
@@ -123,7 +124,7 @@ impl Lulesh {
         }
     }
 
-    /// Puts the blast's energy into the element at the origin.
+    /// Deposits the blast's energy in the element at the origin.
     fn deposit_energy(&mut self) {
         let energy = ENERGY_45 * (self.mesh.edge as f64 / 45.0).powi(3);
         self.elems.e[0] = energy;
@@ -135,7 +136,7 @@ impl Lulesh {
         PUBLISHED.iter().find(|run| run.0 == self.mesh.edge)
     }
 
-    /// Internal and kinetic energy of everything.
+    /// Returns the total internal and kinetic energy.
     fn total_energy(&self) -> f64 {
         let internal: f64 = self.elems.e.iter().zip(&self.elems.mass).map(|(e, mass)| e * mass).sum();
         let kinetic = self.velocity.iter().flat_map(|axis| {
@@ -144,7 +145,8 @@ impl Lulesh {
         internal + kinetic.sum::<f64>()
     }
 
-    /// The largest relative difference between elements that mirror each other across x = y.
+    /// Returns the largest relative difference between elements that mirror each other across x =
+    /// y.
     fn asymmetry(&self) -> f64 {
         let (edge, e) = (self.mesh.edge, &self.elems.e);
         let pairs = (0..self.mesh.elements()).map(|i| {
@@ -160,20 +162,20 @@ impl Workload for Lulesh {
     fn steps(&self) -> u64 {
         match self.published() {
             Some(&(_, cycles, _)) => cycles,
-            None => twin::CYCLES,
+            None => guide::CYCLES,
         }
     }
 
     fn step(&mut self) {
-        if let Some(mut twin) = self.twin.take() {
-            twin.lead(self);
-            self.twin = Some(twin);
+        if let Some(mut guide) = self.guide.take() {
+            guide.guide(self);
+            self.guide = Some(guide);
         }
         let dt = self.clock.advance();
         self.move_nodes(dt);
         self.deform(dt);
-        self.find_gradients();
-        self.find_viscosity();
+        self.compute_gradients();
+        self.compute_viscosity();
         self.apply_material();
         self.constrain_time();
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn finished(edge: usize) -> Lulesh {
-    let mut lulesh = Lulesh::led(edge, 1);
+    let mut lulesh = Lulesh::guided(edge, 1);
     for _ in 0..lulesh.steps() {
         lulesh.step();
     }
@@ -9,7 +9,7 @@ fn finished(edge: usize) -> Lulesh {
 }
 
 #[test]
-fn meets_the_published_energy_at_the_origin() {
+fn the_origin_energy_matches_the_published_one() {
     for edge in [5, 10] {
         let lulesh = finished(edge);
         let checks = lulesh.check();
@@ -19,7 +19,7 @@ fn meets_the_published_energy_at_the_origin() {
 }
 
 #[test]
-fn ends_exactly_at_the_published_cycle() {
+fn the_run_ends_at_the_published_cycle() {
     let mut lulesh = Lulesh::new(10, 1);
     for _ in 0..230 {
         lulesh.step();
@@ -28,8 +28,8 @@ fn ends_exactly_at_the_published_cycle() {
 }
 
 #[test]
-fn another_mesh_follows_its_coarse_twin() {
-    // 18 and 19 elements a side go wrong if their twin has only 4.
+fn an_unpublished_mesh_follows_its_coarse_mesh() {
+    // 18 and 19 elements per side fail if their coarse mesh has only 4.
     for edge in [6, 18, 19] {
         let checks = finished(edge).check();
         assert!(checks.iter().all(Check::passed), "{edge} elements a side: {checks:#?}");
@@ -53,11 +53,11 @@ fn meshes_fit_their_footprint() {
 }
 
 #[test]
-fn a_led_mesh_does_not_depend_on_threads() {
+fn a_guided_mesh_is_independent_of_threads() {
     let energies = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let mut lulesh = Lulesh::led(16, 1);
+            let mut lulesh = Lulesh::guided(16, 1);
             (0..40).for_each(|_| lulesh.step());
             lulesh.elems.e
         })

@@ -13,7 +13,7 @@ const VOLUME_CHANGE: f64 = 0.1;
 /// A step grows by at least the first factor or not at all, and by at most the second.
 const GROWTH: [f64; 2] = [1.1, 1.2];
 
-/// Where the simulation stands in time, and what limits the next step.
+/// Simulated time and the limits of the next step.
 #[derive(Debug)]
 pub(super) struct Clock {
     pub(super) cycle: u64,
@@ -30,18 +30,18 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that starts in the middle of the problem.
+    /// Creates a clock in the middle of the problem.
     pub(super) fn started(time: f64, dt: f64) -> Self {
         Self { time, dt, ..Self::default() }
     }
 
-    /// Chooses the next step and returns it. After the end of the problem it is zero, and nothing moves.
+    /// Chooses and returns the next step; zero after the end of the problem.
     pub(super) fn advance(&mut self) -> f64 {
         if self.cycle > 0 {
             self.dt = self.limited_step();
         }
         let mut left = (END - self.time).max(0.0);
-        // Two steps of two thirds are better than one whole step and a crumb.
+        // Two steps of two thirds beat one whole step and a tiny remainder.
         if left > self.dt && left < 4.0 * self.dt / 3.0 {
             left = 2.0 * self.dt / 3.0;
         }
@@ -67,7 +67,7 @@ impl Clock {
 }
 
 impl Lulesh {
-    /// Finds the step that sound and the change of volume allow in every element of every region.
+    /// Computes the step limits of sound speed and volume change over all elements of all regions.
     pub(super) fn constrain_time(&mut self) {
         let elems = &self.elems;
         let limits = self.mesh.region_elems.par_iter().with_min_len(1024).map(|&element| {
@@ -80,7 +80,7 @@ impl Lulesh {
             let signal = (elems.ss[i] * elems.ss[i] + closing * closing).sqrt();
             [length / signal, VOLUME_CHANGE / (vdov.abs() + 1e-20)]
         });
-        // The least of many numbers does not depend on the order in which threads compare them.
+        // A minimum is independent of thread order.
         [self.clock.courant, self.clock.hydro] =
             limits.reduce(|| [1e20, 1e20], |a, b| [a[0].min(b[0]), a[1].min(b[1])]);
     }

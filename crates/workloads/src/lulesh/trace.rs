@@ -1,8 +1,9 @@
-//! `lulesh` on a GPU: some cycles. Threads over elements gather their corners through the mesh's own lists; threads over
-//! nodes gather the corners that meet there.
+//! `lulesh` on a GPU: cycles. Threads over elements gather their corners through the mesh's own
+//! lists; threads over nodes gather the corners that meet there.
 //!
-//! Counted: the forces of an element are 240 for the normals of its faces, 480 for the derivatives of its volume, 480
-//! for its four hourglass modes and 50 more; its motion 60 for the volume, 240 for its length and 150 for the strain.
+//! Instructions counted: the forces of an element are 240 for the normals of its faces, 480 for the
+//! derivatives of its volume, 480 for its four hourglass modes and 50 more; its motion 60 for the
+//! volume, 240 for its length and 150 for the strain.
 
 use buddy_trace::{
     Application, Op,
@@ -12,7 +13,7 @@ use buddy_trace::{
 use super::Lulesh;
 use crate::layout::{Layout, repeated};
 
-/// Cycles: at the paper's footprint, a billion warp instructions.
+/// Cycles: a billion warp instructions at the paper's footprint.
 const CYCLES: usize = 5;
 const ELEMENT: Affine = Affine::LINE;
 
@@ -58,7 +59,7 @@ impl Trace<'_> {
         Index { array: self.layout.array(name), list: list.clone(), place, rows: None }
     }
 
-    /// Positions and velocities of an element's corners.
+    /// Gathers positions and velocities of an element's corners.
     fn gather_corners(&self) -> Body {
         let (mesh, mut body) = (&self.lulesh.mesh, Body::default());
         let fields: [Array; 6] = self.layout.arrays(["x", "y", "z", "xd", "yd", "zd"]);
@@ -71,7 +72,7 @@ impl Trace<'_> {
         body
     }
 
-    /// Each element's force on its corners, eight numbers side by side.
+    /// Computes each element's force on its corners, eight contiguous numbers.
     fn forces(&self) -> Nest {
         let body = self.load(self.gather_corners(), ["p", "q", "volo", "v", "ss", "elemMass"]);
         let mut body = body.work(Op::Fp64, 1250, 8);
@@ -118,7 +119,7 @@ impl Trace<'_> {
         self.over_elements("gradients", 128, &self.store(body, names))
     }
 
-    /// Compares each element's gradient with those of the elements beside it.
+    /// Compares each element's gradient with those of its neighbours.
     fn viscosity(&self) -> Nest {
         let mut body = self.load(Body::default(), ["vdov", "elemMass", "volo", "vnew", "elemBC"]);
         let faces = ["lxim", "lxip", "letam", "letap", "lzetam", "lzetap"];
@@ -126,14 +127,14 @@ impl Trace<'_> {
         for (axis, (delx, delv)) in directions.into_iter().enumerate() {
             body = self.load(body, [delx, delv]);
             for face in [2 * axis, 2 * axis + 1] {
-                let index = self.index(faces[face], &self.lulesh.mesh.beside[face], ELEMENT);
+                let index = self.index(faces[face], &self.lulesh.mesh.neighbours[face], ELEMENT);
                 body = body.index(&index).gather(self.layout.array(delv), &index, 1, 0);
             }
         }
         self.over_elements("viscosity", 64, &self.store(body.work(Op::Fp64, 90, 3), ["ql", "qq"]))
     }
 
-    /// The equation of state, region by region.
+    /// Applies the equation of state, region by region.
     fn material(&self) -> Nest {
         let index = self.index("matElemlist", &self.lulesh.mesh.region_elems, ELEMENT);
         let from = self.layout.arrays(["e", "p", "q", "ql", "qq", "delv", "vnew"]);

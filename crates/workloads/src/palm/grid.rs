@@ -1,16 +1,16 @@
-//! The grid: a box of cubes, periodic in x and y, with a rim of ghost cells one wide.
+//! The grid: a box of cubes, periodic in x and y, with one layer of ghost cells.
 //!
-//! Velocities lie on the lower faces of the cells along their own axis (Arakawa's C grid); everything else lies
-//! in the middle.
+//! Velocities are on the lower cell faces along their own axis (Arakawa C grid); all else is at
+//! cell centres.
 
 use rayon::prelude::*;
 
 use crate::lockstep::lockstep;
 
-/// Height of the air in metres.
+/// Height of the domain in metres.
 const HEIGHT: f64 = 3000.0;
 
-/// Cells along x, y and z, ghosts aside.
+/// Cells along x, y and z, without ghosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grid {
     pub(super) nx: usize,
@@ -19,42 +19,42 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Cell size in metres.
+    /// Returns the cell size in metres.
     pub(super) fn spacing(self) -> f64 {
         HEIGHT / self.nz as f64
     }
 
-    /// Distance in memory between neighbours along each axis.
+    /// Returns the strides along each axis.
     pub(super) fn strides(self) -> [usize; 3] {
         [1, self.nx + 2, self.plane()]
     }
 
-    /// Cells of a level, with ghosts.
+    /// Returns the cells of a level, with ghosts.
     pub(super) fn plane(self) -> usize {
         (self.nx + 2) * (self.ny + 2)
     }
 
-    /// Cells of a field, with ghosts.
+    /// Returns the cells of a field, with ghosts.
     pub(super) fn len(self) -> usize {
         self.plane() * (self.nz + 2)
     }
 
-    /// Cells that are computed, without the ghosts around them.
+    /// Returns the number of cells, without ghosts.
     pub(super) fn cells(self) -> usize {
         self.nx * self.ny * self.nz
     }
 
-    /// Where the rows of a level begin within it, ghosts aside.
+    /// Returns the row starts within a level, without ghosts.
     pub(super) fn rows(self) -> impl Iterator<Item = usize> + Clone {
         (1..=self.ny).map(move |j| 1 + j * (self.nx + 2))
     }
 
-    /// Where the cells of a level lie within it, ghosts aside.
+    /// Returns the cell indices within a level, without ghosts.
     pub(super) fn level(self) -> impl Iterator<Item = usize> + Clone {
         self.rows().flat_map(move |row| row..row + self.nx)
     }
 
-    /// Sets every cell of levels `first` and above from its place; ghosts keep what they had.
+    /// Sets every cell of levels `first` and above from its index; ghosts are unchanged.
     pub(super) fn fill(self, field: &mut [f64], first: usize, value: impl Fn(usize) -> f64 + Sync) {
         field.par_chunks_mut(self.plane()).enumerate().take(self.nz + 1).skip(first).for_each(
             |(k, level)| {
@@ -78,7 +78,7 @@ impl Grid {
         });
     }
 
-    /// Wraps the ghosts round in x and y.
+    /// Fills the periodic ghosts in x and y.
     pub(super) fn wrap(self, field: &mut [f64]) {
         let (nx, ny, row) = (self.nx, self.ny, self.nx + 2);
         field.par_chunks_mut(self.plane()).for_each(|level| {
@@ -91,14 +91,14 @@ impl Grid {
         });
     }
 
-    /// Continues the lowest and highest levels into the ghosts below and above: nothing flows through by mixing.
+    /// Copies the lowest and highest levels into the ghosts below and above: no diffusive flux.
     pub(super) fn continue_ends(self, field: &mut [f64]) {
         let plane = self.plane();
         field.copy_within(plane..2 * plane, 0);
         field.copy_within(self.nz * plane..(self.nz + 1) * plane, (self.nz + 1) * plane);
     }
 
-    /// The mean of each level from the ground up, each summed in order.
+    /// Returns the mean of each level from the ground up, each summed in order.
     pub(super) fn level_means(self, field: &[f64]) -> Vec<f64> {
         let levels = field.par_chunks(self.plane()).skip(1).take(self.nz);
         let means =
@@ -106,7 +106,7 @@ impl Grid {
         means.collect()
     }
 
-    /// The largest value of a function of a cell; the order of threads does not matter.
+    /// Returns the largest value of a function of a cell, independent of thread order.
     pub(super) fn largest(self, value: impl Fn(usize) -> f64 + Sync) -> f64 {
         let level = |k: usize| self.level().fold(0.0, |most: f64, at| most.max(value(k * self.plane() + at)));
         (1..=self.nz).into_par_iter().map(level).reduce(|| 0.0, f64::max)

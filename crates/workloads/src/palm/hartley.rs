@@ -1,20 +1,21 @@
-//! The discrete Hartley transform of a level: real, its own inverse, and diagonal for periodic differences.
+//! The discrete Hartley transform of a level: real, its own inverse, and diagonalises periodic
+//! differences.
 
-/// Tables for transforms of one length, a power of two.
+/// Twiddle tables for transforms of one length, a power of two.
 #[derive(Debug)]
 pub(super) struct Hartley {
-    /// Cosine and sine of each part of a turn.
-    turns: Vec<[f64; 2]>,
+    /// Cosine and sine of each fraction of a circle.
+    twiddles: Vec<[f64; 2]>,
 }
 
 impl Hartley {
     pub(super) fn new(length: usize) -> Self {
         assert!(length.is_power_of_two(), "a transform of {length} is not a power of two long");
         let angle = |i: usize| std::f64::consts::TAU * i as f64 / length as f64;
-        Self { turns: (0..length / 2).map(|i| [angle(i).cos(), -angle(i).sin()]).collect() }
+        Self { twiddles: (0..length / 2).map(|i| [angle(i).cos(), -angle(i).sin()]).collect() }
     }
 
-    /// Transforms two rows at once: one is the real, the other the imaginary part of a complex row.
+    /// Transforms two rows at once, as the real and imaginary parts of a complex row.
     pub(super) fn transform(&self, a: &mut [f64], b: &mut [f64]) {
         let n = a.len();
         let mut z: Vec<[f64; 2]> = a.iter().zip(&*b).map(|(&a, &b)| [a, b]).collect();
@@ -27,7 +28,7 @@ impl Hartley {
         }
     }
 
-    /// The fast Fourier transform, radix two, in place.
+    /// Radix-2 FFT in place.
     fn fourier(&self, z: &mut [[f64; 2]]) {
         let n = z.len();
         for i in 0..n {
@@ -42,7 +43,7 @@ impl Hartley {
             for block in z.chunks_exact_mut(2 * half) {
                 let (low, high) = block.split_at_mut(half);
                 for (i, (low, high)) in low.iter_mut().zip(high).enumerate() {
-                    let ([c, s], [x, y]) = (self.turns[i * step], *high);
+                    let ([c, s], [x, y]) = (self.twiddles[i * step], *high);
                     let turned = [x * c - y * s, x * s + y * c];
                     *high = [low[0] - turned[0], low[1] - turned[1]];
                     *low = [low[0] + turned[0], low[1] + turned[1]];
@@ -55,7 +56,7 @@ impl Hartley {
 
 /// Transforms a level along x, then along y.
 pub(super) fn transform_level(level: &mut [f64], along_x: &Hartley, along_y: &Hartley) {
-    let nx = 2 * along_x.turns.len();
+    let nx = 2 * along_x.twiddles.len();
     let ny = level.len() / nx;
     rows_by_two(level, nx, along_x);
     let mut turned = transposed(level, nx);
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transform_is_its_own_inverse_and_finds_waves() {
+    fn the_transform_is_its_own_inverse_and_isolates_waves() {
         let (nx, ny) = (16, 8);
         let (x, y) = (Hartley::new(nx), Hartley::new(ny));
         let wave = |i: usize, j: usize| {

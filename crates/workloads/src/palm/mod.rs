@@ -1,4 +1,4 @@
-//! PALM: large eddies of the air over heated ground.
+//! PALM: large-eddy simulation of air over heated ground.
 //!
 //! Follows Raasch and Schroeter, "PALM - a large-eddy simulation model performing on massively parallel
 //! computers" (Meteorol. Z. 10, 2001), and the case that SPEC ACCEL runs as 351.palm: air at rest, heated from
@@ -24,7 +24,7 @@ use pressure::Waves;
 use tendency::{Air, HEAT};
 use turbulence::{LEAST_ENERGY, REFERENCE};
 
-/// How `buddy workload` lists and starts it.
+/// Entry of `buddy workload list`.
 pub(crate) const INFO: Info = Info {
     name: "palm",
     paper_name: "351.palm",
@@ -36,7 +36,7 @@ pub(crate) const INFO: Info = Info {
     build: |bytes, seed| Box::new(Palm::new(grid_for(bytes), seed)),
 };
 
-/// Fields of a state: winds along x, y and z, potential temperature, energy of small eddies.
+/// Fields of a state: winds along x, y and z, potential temperature, subgrid energy.
 const NAMES: [&str; 5] = ["u", "v", "w", "pt", "e"];
 const V: usize = 1;
 const W: usize = 2;
@@ -45,19 +45,19 @@ const E: usize = 4;
 
 /// Time steps of a run.
 const STEPS: u64 = 40;
-/// The longest time step in seconds.
+/// Longest time step in seconds.
 const LONGEST_STEP: f64 = 20.0;
-/// How much of the last stage's change a stage keeps, and how much of its own change it applies (Williamson).
+/// Weights of the last stage's change and of the stage's own change (Williamson).
 const STAGES: [[f64; 2]; 3] = [[0.0, 1.0 / 3.0], [-5.0 / 9.0, 15.0 / 16.0], [-153.0 / 128.0, 8.0 / 15.0]];
 /// Share of the time step that each stage advances.
 const ADVANCES: [f64; 3] = [1.0 / 3.0, 5.0 / 12.0, 1.0 / 4.0];
-/// Speed of the disturbances at the start, in metres per second.
+/// Initial perturbation speed in metres per second.
 const DISTURBANCE: f64 = 0.25;
 
 struct Palm {
     grid: Grid,
     waves: Waves,
-    /// Two states that take turns, as pointers to them do in the original.
+    /// Two states that alternate, as pointers do in the original.
     state: [[Vec<f64>; 5]; 2],
     current: usize,
     /// Changes of the last stage.
@@ -66,19 +66,20 @@ struct Palm {
     km: Vec<f64>,
     kh: Vec<f64>,
     p: Vec<f64>,
-    /// Divergence, its transform, and in the end the pressure, without ghosts.
+    /// Divergence, its transform, and finally the pressure, without ghosts.
     divergence: Vec<f64>,
     pivots: Vec<f64>,
     time: f64,
     start_heat: f64,
 }
 
-/// Bytes of all arrays.
+/// Returns the bytes of all arrays.
 fn footprint(grid: Grid) -> u64 {
     8 * (19 * grid.len() + 2 * grid.cells()) as u64
 }
 
-/// A grid about as high as wide: powers of two along x and y for the transforms, any number of levels.
+/// Returns a grid about as high as wide: powers of two along x and y for the transforms, any number
+/// of levels.
 fn grid_for(bytes: u64) -> Grid {
     let sides = (3..12).flat_map(|power| [(1 << power, 1 << power), (2 << power, 1 << power)]);
     let fitted = sides.map(|(nx, ny)| {
@@ -112,7 +113,8 @@ impl Palm {
         palm
     }
 
-    /// Still air, neutral below and stable above, stirred a little near the ground.
+    /// Sets the initial state: air at rest, neutral below and stable above, perturbed near the
+    /// ground.
     fn start(&mut self, seed: u64) {
         let (grid, mut random) = (self.grid, Random::new(seed));
         for k in 1..=grid.nz {
@@ -145,12 +147,12 @@ impl Palm {
     /// One Runge-Kutta stage over `dt` seconds.
     fn advance(&mut self, dt: f64, [keep, apply]: [f64; 2]) {
         let grid = self.grid;
-        self.find_diffusivities();
+        self.compute_diffusivities();
         let [first, second] = &mut self.state;
         let (now, next) = if self.current == 0 { (&*first, second) } else { (&*second, first) };
         let air = Air::new(grid, now, &self.km, &self.kh);
         for field in 0..5 {
-            air.find_tendency(field, &mut self.tendency);
+            air.compute_tendency(field, &mut self.tendency);
             let tendency = &self.tendency;
             let change = &mut self.change[field];
             change.par_iter_mut().zip(tendency).with_min_len(4096).for_each(|(change, tendency)| {
@@ -165,7 +167,7 @@ impl Palm {
         self.fill_ghosts();
     }
 
-    fn find_diffusivities(&mut self) {
+    fn compute_diffusivities(&mut self) {
         let grid = self.grid;
         let air = Air::new(grid, &self.state[self.current], &[], &[]);
         grid.fill_both([&mut self.km, &mut self.kh], |at| turbulence::diffusivities(&air, at));
@@ -175,14 +177,14 @@ impl Palm {
         }
     }
 
-    /// What wind and mixing allow.
+    /// Returns the time step allowed by advection and diffusion.
     fn time_step(&self) -> f64 {
         let cell = self.grid.spacing();
         let mixing = self.grid.largest(|at| self.kh[at]).max(1e-12);
         LONGEST_STEP.min(0.5 * cell / self.fastest()).min(0.1 * cell * cell / mixing)
     }
 
-    /// The sum of a cell's winds where it is largest, in metres per second.
+    /// Returns the largest sum of a cell's wind magnitudes, in metres per second.
     fn fastest(&self) -> f64 {
         let winds = &self.state[self.current][..3];
         self.grid.largest(|at| winds.iter().map(|wind| wind[at].abs()).sum())
@@ -192,7 +194,7 @@ impl Palm {
         self.grid.level_means(&self.state[self.current][PT]).iter().sum::<f64>() / self.grid.nz as f64
     }
 
-    /// The largest net flow of air through a level, as a share of the fastest wind.
+    /// Returns the largest net flow of air through a level, as a share of the fastest wind.
     fn leak(&self) -> f64 {
         let means = self.grid.level_means(&self.state[self.current][W]);
         means.iter().fold(0.0, |most: f64, mean| most.max(mean.abs())) / self.fastest()

@@ -1,6 +1,6 @@
-//! The pressure that keeps the air from piling up: a Poisson equation, solved exactly.
+//! The pressure projection: a Poisson equation, solved exactly.
 //!
-//! Transforms along x and y leave one tridiagonal system along z for each wave.
+//! Transforms along x and y leave one tridiagonal system along z per wave.
 
 use rayon::prelude::*;
 
@@ -10,7 +10,7 @@ use super::{
     hartley::{Hartley, transform_level},
 };
 
-/// The transforms of a grid.
+/// Transforms of a grid.
 #[derive(Debug)]
 pub(super) struct Waves {
     along_x: Hartley,
@@ -27,7 +27,7 @@ impl Waves {
     }
 }
 
-/// One over the pivot of each wave's tridiagonal system, level by level.
+/// Returns the inverse pivots of each wave's tridiagonal system, level by level.
 pub(super) fn pivots(grid: Grid) -> Vec<f64> {
     let wave = |k: usize, n: usize| 2.0 - 2.0 * (std::f64::consts::TAU * k as f64 / n as f64).cos();
     let level = grid.nx * grid.ny;
@@ -37,17 +37,17 @@ pub(super) fn pivots(grid: Grid) -> Vec<f64> {
         let ends = usize::from(k == 0) + usize::from(k + 1 == grid.nz);
         let diagonal = -2.0 + ends as f64 - wave(i, grid.nx) - wave(j, grid.ny);
         let above = if k == 0 { 0.0 } else { pivots[at - level] };
-        // The mean pressure is free; it is zero at the ground.
+        // The mean pressure is arbitrary; it is zero at the ground.
         pivots[at] = if (i, j, k) == (0, 0, 0) { 0.0 } else { 1.0 / (diagonal - above) };
     }
     pivots
 }
 
 impl Palm {
-    /// Takes from the velocities the gradient of the pressure that makes their divergence vanish.
+    /// Subtracts the pressure gradient that makes the velocities divergence-free.
     pub(super) fn project(&mut self, dt: f64) {
         let grid = self.grid;
-        self.find_divergence();
+        self.compute_divergence();
         let level = grid.nx * grid.ny;
         self.waves.transform(&mut self.divergence, level);
         self.solve_columns(dt);
@@ -69,7 +69,7 @@ impl Palm {
         self.fill_ghosts();
     }
 
-    fn find_divergence(&mut self) {
+    fn compute_divergence(&mut self) {
         let (grid, strides) = (self.grid, self.grid.strides());
         let [u, v, w, ..] = &self.state[self.current];
         let inverse = 1.0 / grid.spacing();
@@ -82,7 +82,7 @@ impl Palm {
         });
     }
 
-    /// Solves the tridiagonal systems in place: up with the pivots, then down.
+    /// Solves the tridiagonal systems in place: forward elimination, then back substitution.
     fn solve_columns(&mut self, dt: f64) {
         let (grid, level) = (self.grid, self.grid.nx * self.grid.ny);
         let scale = grid.spacing().powi(2) / dt / level as f64;
@@ -103,7 +103,7 @@ impl Palm {
         }
     }
 
-    /// Puts the solution among ghosts.
+    /// Copies the solution into the field with ghosts.
     fn spread_pressure(&mut self) {
         let (grid, d) = (self.grid, &self.divergence);
         self.p.par_chunks_mut(grid.plane()).enumerate().take(grid.nz + 1).skip(1).for_each(|(k, level)| {
@@ -116,7 +116,7 @@ impl Palm {
         grid.continue_ends(&mut self.p);
     }
 
-    /// The largest divergence, as a share of the fastest wind per cell.
+    /// Returns the largest divergence, as a share of the fastest wind per cell.
     pub(super) fn largest_divergence(&self) -> f64 {
         let strides = self.grid.strides();
         let winds = &self.state[self.current][..3];

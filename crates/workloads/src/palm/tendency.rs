@@ -1,4 +1,4 @@
-//! How fast each field changes: it is carried by the wind, mixed by eddies, and pushed.
+//! Tendencies of each field: advection, diffusion and forcing.
 
 use super::{
     E, PT, V, W,
@@ -6,12 +6,12 @@ use super::{
     turbulence::{self, GRAVITY, REFERENCE},
 };
 
-/// Heat from the ground in kelvin metres per second: about 100 watts per square metre.
+/// Surface heat flux in kelvin metres per second: about 100 watts per square metre.
 pub(super) const HEAT: f64 = 0.083;
-/// Drag of the ground on the lowest level.
+/// Surface drag on the lowest level.
 const DRAG: f64 = 5e-3;
 
-/// Everything that changes depend on.
+/// Fields that the tendencies depend on.
 pub(super) struct Air<'a> {
     pub(super) grid: Grid,
     pub(super) strides: [usize; 3],
@@ -29,8 +29,8 @@ impl<'a> Air<'a> {
         Self { grid, strides: grid.strides(), cell: grid.spacing(), fields, km, kh, mean }
     }
 
-    /// Sets `out` to the change of a field per second.
-    pub(super) fn find_tendency(&self, field: usize, out: &mut [f64]) {
+    /// Sets `out` to the tendency of a field per second.
+    pub(super) fn compute_tendency(&self, field: usize, out: &mut [f64]) {
         let at_ground = |at: usize| at < 2 * self.grid.plane();
         match field {
             W => self.grid.fill(out, 2, |at| self.wind(W, at) + self.buoyancy(at)),
@@ -54,8 +54,8 @@ impl<'a> Air<'a> {
         self.carried(axis, self.strides[axis], at) + self.stressed(axis, at)
     }
 
-    /// Carried by the wind, in flux form and second order. A velocity lies `back` from the middle of its cell, so
-    /// the wind that carries it is the mean of two.
+    /// Advection in flux form, second order. A velocity is `back` from the centre of its cell, so
+    /// the advecting wind is a mean of two.
     #[inline]
     fn carried(&self, field: usize, back: usize, at: usize) -> f64 {
         let f = &self.fields[field];
@@ -68,7 +68,7 @@ impl<'a> Air<'a> {
         flux / (4.0 * self.cell)
     }
 
-    /// Mixed by eddies: flux down the gradient.
+    /// Diffusion by eddies: down-gradient flux.
     #[inline]
     fn mixed(&self, field: usize, at: usize, k: &[f64]) -> f64 {
         let f = &self.fields[field];
@@ -80,7 +80,7 @@ impl<'a> Air<'a> {
         0.5 * flux / self.cell.powi(2)
     }
 
-    /// Slowed by the stress that eddies exert.
+    /// Divergence of the subgrid stress.
     #[inline]
     fn stressed(&self, axis: usize, at: usize) -> f64 {
         let mut force = 0.0;
@@ -90,7 +90,7 @@ impl<'a> Air<'a> {
         force / self.cell.powi(2)
     }
 
-    /// Stress on the lower face along `other`, times the cell size.
+    /// Returns the stress on the lower face along `other`, times the cell size.
     #[inline]
     fn stress(&self, axis: usize, other: usize, at: usize) -> f64 {
         let (k, strides) = (self.km, self.strides);
@@ -101,7 +101,7 @@ impl<'a> Air<'a> {
         0.25 * (k[at] + k[at - a] + k[at - b] + k[at - a - b]) * self.shear(axis, other, at)
     }
 
-    /// Deformation at a cell's lower edge, times the cell size.
+    /// Returns the deformation at a cell's lower edge, times the cell size.
     #[inline]
     pub(super) fn shear(&self, axis: usize, other: usize, at: usize) -> f64 {
         let strides = self.strides;
@@ -114,7 +114,7 @@ impl<'a> Air<'a> {
         DRAG * speed * self.fields[axis][at] / self.cell
     }
 
-    /// Warm air rises: the excess over the level's mean, halfway between two levels.
+    /// Buoyancy: the excess over the level's mean, halfway between two levels.
     fn buoyancy(&self, at: usize) -> f64 {
         let (plane, pt) = (self.grid.plane(), &self.fields[PT]);
         let k = at / plane;

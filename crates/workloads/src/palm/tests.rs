@@ -1,6 +1,6 @@
 use super::*;
 
-/// Heat that the resolved wind carries from the lowest level to the next, per cell.
+/// Returns the heat that the resolved wind carries from the lowest level to the next, per cell.
 fn rising_heat(palm: &Palm) -> f64 {
     let (grid, [.., w, pt, _]) = (palm.grid, &palm.state[palm.current]);
     let mean = grid.level_means(pt)[0];
@@ -10,7 +10,7 @@ fn rising_heat(palm: &Palm) -> f64 {
 }
 
 #[test]
-fn air_keeps_its_mass_and_heat_and_warm_air_rises() {
+fn mass_and_heat_are_conserved_and_warm_air_rises() {
     let mut palm = Palm::new(grid_for(2_000_000), 1);
     assert!(rising_heat(&palm).abs() < 1e-12);
     for _ in 0..palm.steps() {
@@ -22,7 +22,7 @@ fn air_keeps_its_mass_and_heat_and_warm_air_rises() {
 }
 
 #[test]
-fn heat_without_conservation_would_be_seen() {
+fn lost_heat_fails_the_check() {
     let mut palm = Palm::new(grid_for(1_000_000), 1);
     palm.step();
     let at = palm.grid.plane() + palm.grid.rows().next().unwrap();

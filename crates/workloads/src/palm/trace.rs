@@ -1,8 +1,10 @@
-//! `palm` on a GPU: one time step of three Runge-Kutta stages, each a stencil for every field and a pressure solve.
+//! `palm` on a GPU: one time step of three Runge-Kutta stages, each a stencil per field and a
+//! pressure solve.
 //!
-//! Counted in the expressions: 50 for the diffusivities (two roots, a division); 24 to carry a field, 20 to mix it,
-//! 50 for the stress on a wind, 105 for the production of small eddies. A transform of length n takes 2 log2 n for each
-//! element and an exchange through shared memory for every three of its log2 n passes. Left out: filling the ghosts.
+//! Instructions counted: 50 for the diffusivities (two roots, a division); 24 to advect a field, 20
+//! to diffuse it, 50 for the stress on a wind, 105 for the production of subgrid energy. A
+//! transform of length n takes 2 log2 n per element and a shared-memory exchange for every three of
+//! its log2 n passes. Ghost filling is omitted.
 
 use buddy_trace::{
     Application, Op, Step,
@@ -36,7 +38,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// One stage, from one state to the other.
+    /// Returns one stage, from one state to the other.
     fn stage(&self, current: usize) -> Vec<Nest> {
         let (now, next) = (&self.states[current], &self.states[1 - current]);
         let mut kernels = vec![self.diffusivities(now)];
@@ -57,13 +59,13 @@ impl Trace {
         kernels
     }
 
-    /// A field's cells, ghosts around them.
+    /// Indexes a field's cells, with ghosts.
     fn cell(&self) -> Affine {
         let [x, y, z] = self.strides();
         Affine::along([x, y, z, 0]).plus(x + y + z)
     }
 
-    /// The same in an array without ghosts.
+    /// Indexes an array without ghosts.
     fn plain(&self) -> Affine {
         let (nx, ny) = (self.grid.nx as i64, self.grid.ny as i64);
         Affine::along([1, nx, nx * ny, 0])
@@ -78,7 +80,7 @@ impl Trace {
         Nest::new(name, [nx, ny, nz, 1], registers).phase(1, body)
     }
 
-    /// A cell and its six neighbours, those near in memory one after the other.
+    /// Returns the offsets of a cell and its six neighbours, in memory order.
     fn star(&self) -> [i64; 7] {
         let [x, y, z] = self.strides();
         [-z, -y, -x, 0, x, y, z]
@@ -106,7 +108,7 @@ impl Trace {
         self.over_cells(name, 80, &body.store(self.tend, self.cell()))
     }
 
-    /// The field around a cell, and the winds on the cell's faces.
+    /// Loads the field around a cell, and the winds on the cell's faces.
     fn carried(&self, now: &[Array; 5], field: usize) -> Body {
         let body = Body::default().load_each(now[field], self.cell(), &self.star());
         (0..3).fold(body, |body, axis| body.load_each(now[axis], self.cell(), &[0, self.strides()[axis]]))
@@ -116,7 +118,8 @@ impl Trace {
         body.load_each(k, self.cell(), &self.star())
     }
 
-    /// A wind around its cell, the other winds on the edges, and the diffusivity on all of them.
+    /// Loads a wind around its cell, the other winds on the edges, and the diffusivity on all of
+    /// them.
     fn stressed(&self, now: &[Array; 5], axis: usize) -> Body {
         let (strides, cell) = (self.strides(), self.cell());
         let (a, others) = (strides[axis], [(axis + 1) % 3, (axis + 2) % 3]);
@@ -130,7 +133,7 @@ impl Trace {
         body
     }
 
-    /// The energy of small eddies: carried, mixed, and produced where winds deform the air.
+    /// Advects, diffuses and produces subgrid energy.
     fn produced(&self, now: &[Array; 5]) -> Body {
         let (strides, cell) = (self.strides(), self.cell());
         let mut body = Body::default().load_each(now[E], cell, &self.star());
@@ -158,7 +161,7 @@ impl Trace {
         self.over_cells("divergence", 32, &body.work(Op::Fp64, 6, 2).store(self.d, self.plain()))
     }
 
-    /// A transform of every row or column: read once, computed in shared memory, written once.
+    /// Transforms every row or column: read once, computed in shared memory, written once.
     fn transform(&self, name: &str, length: usize) -> Nest {
         let passes = length.ilog2();
         let mut body = Body::default().load(self.d, self.plain());
@@ -168,7 +171,7 @@ impl Trace {
         self.over_cells(name, 64, &body.work(Op::Fp64, 2, 2).store(self.d, self.plain()))
     }
 
-    /// A tridiagonal system for each column: up with the pivots, then down.
+    /// Solves a tridiagonal system per column: forward elimination, then back substitution.
     fn columns(&self) -> Nest {
         let Grid { nx, ny, nz } = self.grid;
         let level = (nx * ny) as i64;
@@ -184,7 +187,7 @@ impl Trace {
         Nest::new("columns", [nx, ny, 1, 1], 32).phase(nz, &pass(up, 3)).phase(nz - 1, &pass(down, 1))
     }
 
-    /// Takes the pressure's slope from a wind.
+    /// Subtracts the pressure gradient from a wind.
     fn correct(&self, wind: Array, axis: usize) -> Nest {
         let body = Body::default().load_each(self.p, self.cell(), &[-self.strides()[axis], 0]);
         let body = body.load(wind, self.cell()).work(Op::Fp64, 2, 1).store(wind, self.cell());

@@ -1,38 +1,38 @@
-//! Eddies smaller than a cell: Deardorff's closure by their energy.
+//! Subgrid turbulence: Deardorff's closure by eddy energy.
 
 use super::{
     E, PT,
     tendency::{Air, HEAT},
 };
 
-/// Metres per second squared.
+/// Gravity in metres per second squared.
 pub(super) const GRAVITY: f64 = 9.81;
-/// Potential temperature at the start, in kelvin.
+/// Initial potential temperature in kelvin.
 pub(super) const REFERENCE: f64 = 300.0;
-/// The least energy of eddies, in square metres per square second.
+/// Least eddy energy in m2/s2.
 pub(super) const LEAST_ENERGY: f64 = 1e-8;
 
-/// How well eddies mix momentum and heat, in square metres per second.
+/// Returns the eddy diffusivities of momentum and heat, in m2/s.
 pub(super) fn diffusivities(air: &Air, at: usize) -> (f64, f64) {
     let length = mixing_length(air, at);
     let km = 0.1 * length * air.fields[E][at].sqrt();
     (km, (1.0 + 2.0 * length / air.cell) * km)
 }
 
-/// The size of the eddies: a cell, or less where warm air lies on cold.
+/// Returns the mixing length: a cell, or less under stable stratification.
 fn mixing_length(air: &Air, at: usize) -> f64 {
     let (cell, e) = (air.cell, air.fields[E][at]);
     let stability = GRAVITY / REFERENCE * warming(air, at);
     if stability > 1e-12 { cell.min(0.76 * (e / stability).sqrt()).max(1e-3 * cell) } else { cell }
 }
 
-/// Rise of potential temperature per metre upward.
+/// Returns the vertical gradient of potential temperature per metre.
 fn warming(air: &Air, at: usize) -> f64 {
     let (plane, pt) = (air.grid.plane(), &air.fields[PT]);
     0.5 * (pt[at + plane] - pt[at - plane]) / air.cell
 }
 
-/// Energy that eddies gain from shear and buoyancy and lose to heat, per second.
+/// Returns the production by shear and buoyancy minus dissipation, per second.
 pub(super) fn production(air: &Air, at: usize, ground: bool) -> f64 {
     let (cell, e) = (air.cell, air.fields[E][at]);
     let heat_flux = if ground { HEAT } else { -air.kh[at] * warming(air, at) };
@@ -41,7 +41,7 @@ pub(super) fn production(air: &Air, at: usize, ground: bool) -> f64 {
     air.km[at] * deformation(air, at) + GRAVITY / REFERENCE * heat_flux - loss
 }
 
-/// The square of the rate of deformation in the middle of a cell.
+/// Returns the squared deformation rate at the centre of a cell.
 fn deformation(air: &Air, at: usize) -> f64 {
     let strides = air.strides;
     let mut sum = 0.0;

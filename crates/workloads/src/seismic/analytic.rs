@@ -1,10 +1,11 @@
-//! Stokes' solution: the wave that a point force sends through endless ground (Aki and Richards, chapter 4).
+//! Stokes' solution: the wave of a point force in an infinite medium (Aki and Richards, chapter 4).
 
 use std::f64::consts::PI;
 
 use super::medium::{DENSITY, DT, P_SPEED, S_SPEED, SPACING, Source};
 
-/// When the ground moves fastest at `distance` metres straight ahead of the force, to a tenth of a step.
+/// Returns the time of fastest ground motion at `distance` metres straight ahead of the force, to a
+/// tenth of a step.
 pub(super) fn arrival(source: Source, distance: f64, until: f64) -> f64 {
     let step = DT / 10.0;
     let speed = |t: f64| (shift(source, distance, t + step) - shift(source, distance, t - step)).abs();
@@ -12,7 +13,8 @@ pub(super) fn arrival(source: Source, distance: f64, until: f64) -> f64 {
     times.max_by(|a, b| speed(*a).total_cmp(&speed(*b))).unwrap_or(0.0)
 }
 
-/// How far the ground has moved: a near part that lasts from the pressure to the shear wave, and a far part.
+/// Returns the displacement: a near-field part between pressure and shear wave, and a far-field
+/// part.
 fn shift(source: Source, distance: f64, time: f64) -> f64 {
     const PARTS: usize = 100;
     let (first, last) = (distance / P_SPEED, distance / S_SPEED);

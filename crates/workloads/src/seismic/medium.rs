@@ -9,16 +9,16 @@ pub(super) const P_SPEED: f64 = 3300.0;
 pub(super) const S_SPEED: f64 = P_SPEED / 1.732;
 /// Density in kilograms per cubic metre.
 pub(super) const DENSITY: f64 = 2800.0;
-/// Seconds per time step: 0.91 of what the scheme can bear.
+/// Seconds per time step: 0.91 of the stability limit.
 pub(super) const DT: f64 = 1.6e-3;
 /// Lame's parameters of the rock, in Pa.
 pub(super) const MU: f64 = DENSITY * S_SPEED * S_SPEED;
 pub(super) const LAMBDA: f64 = DENSITY * P_SPEED * P_SPEED - 2.0 * MU;
 /// Strength of the source.
 const FORCE: f64 = 1e7;
-/// Cells of an absorbing layer, where the grid has room for them.
+/// Cells of an absorbing layer, if the grid is large enough.
 const LAYER: usize = 10;
-/// Share of a wave that a layer may reflect.
+/// Largest reflected share of a wave.
 const REFLECTION: f64 = 1e-3;
 
 /// The wavelet that the source adds to the stresses.
@@ -29,29 +29,30 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// 7 Hz, or on a small grid a frequency whose pressure waves are two thirds of it long.
+    /// Returns 7 Hz, or on a small grid a frequency whose P wavelength is two thirds of it.
     pub(super) fn for_grid(side: usize) -> Self {
         Self { frequency: f64::max(7.0, P_SPEED / (SPACING * side as f64 * 2.0 / 3.0)) }
     }
 
-    /// When the wavelet is at its middle, in seconds.
+    /// Returns the time of the wavelet's centre, in seconds.
     pub(super) fn middle(self) -> f64 {
         1.2 / self.frequency
     }
 
-    /// The force in newtons per cubic metre: the slope of a Gaussian.
+    /// Returns the force in newtons per cubic metre: the derivative of a Gaussian.
     pub(super) fn force(self, time: f64) -> f64 {
         let (a, t) = (PI * PI * self.frequency * self.frequency, time - self.middle());
         -FORCE * 2.0 * a * t * (-a * t * t).exp()
     }
 }
 
-/// How a layer damps at each place along one axis: a memory variable decays by `b` and gains `a` of the slope.
+/// Damping of a layer along one axis: a memory variable decays by `b` and gains `a` of the
+/// derivative.
 #[derive(Debug)]
 pub(super) struct Profile {
     pub(super) a: Vec<f32>,
     pub(super) b: Vec<f32>,
-    /// The same, half a cell further.
+    /// Coefficients half a cell further.
     pub(super) a_half: Vec<f32>,
     pub(super) b_half: Vec<f32>,
     /// Cells of each layer.
@@ -68,7 +69,7 @@ impl Profile {
     }
 }
 
-/// Komatitsch and Martin's damping, quadratic in the depth into the layer.
+/// Returns Komatitsch and Martin's damping, quadratic in the depth into the layer.
 fn coefficients(place: f64, side: usize, layer: usize, source: Source) -> (f32, f32) {
     let (thickness, end) = (layer as f64, (side - 1) as f64);
     let depth = (thickness - place).max(place - (end - thickness)) / thickness;

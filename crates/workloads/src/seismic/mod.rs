@@ -1,4 +1,4 @@
-//! Seismic waves: the ground pushed at a point, the waves that spread, and layers at the edges that absorb them.
+//! Seismic waves from a point force, with absorbing layers at the edges.
 //!
 //! Follows SEISMIC_CPML's 3-D isotropic program (Komatitsch and Martin, "An unsplit convolutional perfectly
 //! matched layer improved at grazing incidence", Geophysics 72, 2007), which SPEC ACCEL took as 355.seismic:
@@ -19,7 +19,7 @@ use crate::{Allocation, Check, Info, Workload};
 use medium::{DENSITY, DT, LAMBDA, MU, P_SPEED, Profile, SPACING, Source};
 use update::{SLOPES, VX, VY};
 
-/// How `buddy workload` lists and starts it.
+/// Entry of `buddy workload list`.
 pub(crate) const INFO: Info = Info {
     name: "seismic",
     paper_name: "355.seismic",
@@ -34,30 +34,30 @@ pub(crate) const INFO: Info = Info {
 /// Names of the arrays: three velocities, then six stresses.
 const FIELDS: [&str; 9] =
     ["vx", "vy", "vz", "sigmaxx", "sigmayy", "sigmazz", "sigmaxy", "sigmaxz", "sigmayz"];
-/// Times that a run looks at its energy.
-const LOOKS: u64 = 20;
+/// Energy samples per run.
+const ENERGY_SAMPLES: u64 = 20;
 
 struct Seismic {
     side: usize,
     source: Source,
     /// Velocities and stresses, named by [`FIELDS`].
     fields: [Vec<f32>; 9],
-    /// Memory variables of the slopes of velocities, then of stresses.
+    /// Memory variables of the velocity derivatives, then of the stress derivatives.
     memory: [Vec<f32>; 18],
     profile: Profile,
     steps_done: u64,
     /// Speed at the receiver after every step, along the force.
     trace: Vec<f64>,
-    /// Time and energy between the layers, now and then.
+    /// Samples of time and energy between the layers.
     energy: Vec<(f64, f64)>,
 }
 
-/// Bytes of all arrays.
+/// Returns the bytes of all arrays.
 fn footprint(side: usize) -> u64 {
     4 * (27 * side.pow(3) + 4 * side) as u64
 }
 
-/// The largest cube that fits.
+/// Returns the side of the largest cube that fits.
 fn side_for(bytes: u64) -> usize {
     (16..).take_while(|&side| footprint(side) <= bytes).last().unwrap_or(16)
 }
@@ -77,7 +77,7 @@ impl Seismic {
         }
     }
 
-    /// Names of the memory variables, in their order.
+    /// Returns the names of the memory variables, in order.
     fn memory_names(&self) -> [String; 18] {
         let [velocities, stresses] = &SLOPES;
         std::array::from_fn(|slope| {
@@ -94,29 +94,31 @@ impl Seismic {
         i + self.side * (j + self.side * k)
     }
 
-    fn source_place(&self) -> [usize; 3] {
+    fn source_position(&self) -> [usize; 3] {
         [self.side / 2, self.side * 2 / 3, self.side / 2]
     }
 
-    /// Cells from the source to the receiver along x, and back along y: straight ahead of the force.
+    /// Returns the cells from the source to the receiver along x, and back along y: straight ahead
+    /// of the force.
     fn receiver_offset(&self) -> usize {
         self.side / 4
     }
 
     fn push_source(&mut self) {
         let push = self.source.force(self.time()) * DT / DENSITY * std::f64::consts::FRAC_1_SQRT_2;
-        let place = self.at(self.source_place());
+        let place = self.at(self.source_position());
         self.fields[VX][place] += push as f32;
         self.fields[VY][place] -= push as f32;
     }
 
     fn listen(&mut self) {
-        let ([i, j, k], offset) = (self.source_place(), self.receiver_offset());
+        let ([i, j, k], offset) = (self.source_position(), self.receiver_offset());
         let place = self.at([i + offset, j - offset, k]);
         self.trace.push(f64::from(self.fields[VX][place] - self.fields[VY][place]));
     }
 
-    /// Kinetic and elastic energy between the layers, in joules; planes are summed in order.
+    /// Returns the kinetic and elastic energy between the layers, in joules; planes are summed in
+    /// order.
     fn total_energy(&self) -> f64 {
         let inside = self.profile.layer..self.side - self.profile.layer;
         let planes: Vec<f64> = inside
@@ -140,15 +142,15 @@ impl Seismic {
         0.5 * DENSITY * (vx * vx + vy * vy + vz * vz) + elastic
     }
 
-    /// When the receiver moved fastest.
+    /// Returns the time at which the receiver moved fastest.
     fn arrival(&self) -> f64 {
         let fastest = self.trace.iter().enumerate().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
         fastest.map_or(f64::NAN, |(step, _)| (step + 1) as f64 * DT)
     }
 
-    /// The largest growth of energy between looks after the source has ended, and the energy left at the end as
-    /// a share of what the source gave. Growth counts while a hundredth is left: after that, what the absorbing layers
-    /// reflect comes and goes between them.
+    /// Returns the largest energy growth between samples after the source has ended, and the final
+    /// energy as a share of the source's. Growth counts while a hundredth is left: after that,
+    /// residual reflections dominate.
     fn energy_after_source(&self) -> (f64, f64) {
         let after: Vec<f64> = self
             .energy
@@ -163,7 +165,8 @@ impl Seismic {
 }
 
 impl Workload for Seismic {
-    /// Until the wavelet has ended and shear waves have crossed more than half of the grid.
+    /// Returns the steps until the wavelet has ended and shear waves have crossed more than half of
+    /// the grid.
     fn steps(&self) -> u64 {
         ((2.0 * self.source.middle() + 1.1 * self.side as f64 * SPACING / P_SPEED) / DT) as u64
     }
@@ -174,7 +177,7 @@ impl Workload for Seismic {
         self.push_source();
         self.steps_done += 1;
         self.listen();
-        if self.steps_done.is_multiple_of(self.steps() / LOOKS) {
+        if self.steps_done.is_multiple_of(self.steps() / ENERGY_SAMPLES) {
             self.energy.push((self.time(), self.total_energy()));
         }
     }

@@ -9,7 +9,7 @@ fn finished(bytes: u64) -> Seismic {
 }
 
 #[test]
-fn waves_arrive_on_time_and_leave() {
+fn waves_arrive_on_time_and_are_absorbed() {
     for bytes in [1_000_000, 2_000_000, 8_000_000] {
         let checks = finished(bytes).check();
         assert!(checks.iter().all(Check::passed), "{checks:#?}");
@@ -17,7 +17,7 @@ fn waves_arrive_on_time_and_leave() {
 }
 
 #[test]
-fn the_ground_is_still_until_the_wave_comes() {
+fn the_ground_is_at_rest_until_the_wave_arrives() {
     let mut seismic = Seismic::new(side_for(8_000_000));
     let zeros = |seismic: &Seismic| {
         let all = seismic.fields.iter().flatten();

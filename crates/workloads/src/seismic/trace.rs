@@ -1,8 +1,9 @@
-//! `seismic` on a GPU: some time steps of two kernels, a thread for each cell.
+//! `seismic` on a GPU: time steps of two kernels, one thread per cell.
 //!
-//! As in the original, every cell reads and writes its memory variables, though they stay zero outside the layers.
-//! Counted: a slope is a difference, a product, two multiply-adds for its memory variable and two to apply it; a
-//! stress takes four more, a velocity three.
+//! As in the original, every cell reads and writes its memory variables, though they are zero
+//! outside the layers. Instructions counted: a derivative is a difference, a product, two
+//! multiply-adds for its memory variable and two to apply it; a stress takes four more, a velocity
+//! three.
 
 use buddy_trace::{
     Application, Op,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::layout::{Layout, repeated};
 
-/// Time steps: at the paper's footprint, a billion warp instructions.
+/// Time steps: a billion warp instructions at the paper's footprint.
 const STEPS: usize = 6;
 
 pub(super) fn application(seismic: &Seismic) -> Application {
@@ -34,13 +35,13 @@ pub(super) fn application(seismic: &Seismic) -> Application {
     layout.application("seismic", repeated(STEPS, &[stresses, velocities]))
 }
 
-/// The cells that the kernels compute: all but one at each side.
+/// Indexes the computed cells: all but one at each side.
 fn cells(side: usize) -> Affine {
     let side = side as i64;
     Affine::along([1, side, side * side, 0]).plus(1 + side + side * side)
 }
 
-/// Loads the cells that the slopes need, each once, and the damping along each axis.
+/// Loads the cells that the derivatives need, each once, and the damping along each axis.
 fn slopes_of(seismic: &Seismic, layout: &Layout, fields: &[Array], slopes: &[Slope; 9]) -> Body {
     let side = seismic.side as i64;
     let mut wanted: Vec<(usize, i64)> = Vec::new();
@@ -52,7 +53,7 @@ fn slopes_of(seismic: &Seismic, layout: &Layout, fields: &[Array], slopes: &[Slo
             }
         }
     }
-    // Neighbours in memory one after the other, as a compiler orders them.
+    // In memory order, as a compiler arranges them.
     wanted.sort_unstable();
     let body = wanted.iter().fold(Body::default(), |body, &(field, offset)| {
         body.load(fields[field], cells(seismic.side).plus(offset))
@@ -67,7 +68,7 @@ fn slopes_of(seismic: &Seismic, layout: &Layout, fields: &[Array], slopes: &[Slo
     all.fold(body, |body, (array, place)| body.load(array, place))
 }
 
-/// Brings the memory variables forward and applies them.
+/// Updates the memory variables and applies them.
 fn remember(body: Body, memory: &[Array], side: usize) -> Body {
     let body = memory.iter().fold(body, |body, array| body.load(*array, cells(side)));
     let body = body.work(Op::Fp32, 9 * 6, 9);

@@ -1,7 +1,7 @@
 //! One time step: stresses from velocities, then velocities from stresses.
 //!
-//! The grid is staggered (Madariaga and Virieux): every slope is the difference of two neighbours, and belongs
-//! halfway between them. In the absorbing layers a memory variable per slope fades it out.
+//! The grid is staggered (Madariaga and Virieux): a derivative is the difference of two neighbours,
+//! located halfway between them. In the absorbing layers a memory variable per derivative damps it.
 
 use rayon::prelude::*;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::lockstep::lockstep;
 
-/// Numbers smaller than this are stored as zero, as GPU code that flushes denormal numbers does.
+/// Numbers smaller than this are stored as zero, like flushed denormals on a GPU.
 const SMALLEST: f32 = 1e-30;
 
 /// Fields, in the order of [`Seismic::fields`].
@@ -25,12 +25,12 @@ const XY: usize = 6;
 const XZ: usize = 7;
 const YZ: usize = 8;
 
-/// The difference of a field and its neighbour along an axis.
+/// A derivative: the difference of a field and its neighbour along an axis.
 #[derive(Clone, Copy)]
 pub(super) struct Slope {
     pub(super) field: usize,
     pub(super) axis: usize,
-    /// Whether the neighbour lies ahead.
+    /// True if the neighbour is ahead.
     pub(super) ahead: bool,
 }
 
@@ -42,7 +42,7 @@ const fn behind(field: usize, axis: usize) -> Slope {
     Slope { field, axis, ahead: false }
 }
 
-/// Slopes of the velocities, and of the stresses; each has a memory variable in the same place.
+/// Derivatives of the velocities, and of the stresses; memory variables have the same order.
 pub(super) const SLOPES: [[Slope; 9]; 2] = [
     [
         ahead(VX, 0),
@@ -117,7 +117,7 @@ impl Seismic {
 /// One plane of several arrays.
 type Pieces<'a, const N: usize> = [&'a mut [f32]; N];
 
-/// Planes of fields and their memory variables, without the outermost planes, which are rigid.
+/// Returns the planes of fields and their memory variables, without the outermost, rigid planes.
 fn inner<'a, const N: usize>(
     planes: Vec<Pieces<'a, N>>,
     memory: Vec<Pieces<'a, 9>>,
@@ -135,17 +135,17 @@ fn flush(value: f32) -> f32 {
     if value.abs() < SMALLEST { 0.0 } else { value }
 }
 
-/// Takes slopes of some fields, row by row.
+/// Computes derivatives of some fields, row by row.
 struct Slicer<'a> {
     fields: &'a [Vec<f32>],
-    /// Number of the first of `fields`.
+    /// Index of the first of `fields`.
     first: usize,
     side: usize,
     profile: &'a Profile,
 }
 
 impl Slicer<'_> {
-    /// Calls `update` for every row of plane `k` with where the row begins and its nine slopes.
+    /// Calls `update` for every row of plane `k` with the row's start and its nine derivatives.
     fn sweep(
         &self,
         k: usize,
@@ -164,7 +164,7 @@ impl Slicer<'_> {
         }
     }
 
-    /// The slope along one row, faded where the row or a part of it lies in a layer.
+    /// Computes the derivative along one row, damped inside a layer.
     fn take(&self, slope: &Slope, [j, k]: [usize; 2], d: &mut [f32], memory: &mut [f32]) {
         let (side, field) = (self.side, &self.fields[slope.field - self.first]);
         let (here, stride) = (side * (j + side * k) + 1, [1, side, side * side][slope.axis]);

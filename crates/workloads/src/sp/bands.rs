@@ -1,8 +1,8 @@
-//! Systems with five bands: their coefficients on a line, and their solution.
+//! Pentadiagonal systems: assembly on a line and solution.
 
 use crate::flow::DSSP;
 
-/// What a step of length `dt` multiplies differences with.
+/// Difference coefficients for a step of length `dt`.
 pub(super) struct Coefficients {
     /// First and second differences.
     first: f64,
@@ -14,7 +14,7 @@ pub(super) struct Coefficients {
 /// Rows of a system: two bands below the diagonal, the diagonal, two above.
 type Bands = Vec<[f64; 5]>;
 
-/// A row on a face, which stays as it is.
+/// Row of a face cell: the identity.
 const FIXED: [f64; 5] = [0.0, 0.0, 1.0, 0.0, 0.0];
 
 impl Coefficients {
@@ -23,8 +23,8 @@ impl Coefficients {
         Self { first: dt * cells / 2.0, second: dt * cells * cells, fourth: dt * DSSP }
     }
 
-    /// The systems of waves that move with the flow, and with sound along and against it. `at` gives flow speed,
-    /// sound speed and stiffness at a position.
+    /// Returns the systems of waves that move with the flow, and with sound along and against it.
+    /// `at` returns flow speed, sound speed and stiffness at a position.
     pub(super) fn bands(&self, n: usize, at: impl Fn(usize) -> (f64, f64, f64)) -> [Bands; 3] {
         let mut systems = [vec![FIXED; n], vec![FIXED; n], vec![FIXED; n]];
         for position in 1..n - 1 {
@@ -44,7 +44,7 @@ impl Coefficients {
         systems
     }
 
-    /// Fourth difference; near a face, the part of it that lies inside.
+    /// Returns the fourth difference; near a face, only the part inside.
     fn smoothing(&self, position: usize, n: usize) -> [f64; 5] {
         let (from_first, from_last) = (position - 1, n - 2 - position);
         let centre = if from_first == 0 || from_last == 0 { 5.0 } else { 6.0 };
@@ -59,7 +59,8 @@ impl Coefficients {
     }
 }
 
-/// Solves a system for `C` right sides at once by elimination without pivots; the bands keep what it leaves.
+/// Solves a system for `C` right-hand sides by elimination without pivoting; the bands hold the
+/// factors afterwards.
 pub(super) fn eliminate<const C: usize>(bands: &mut [[f64; 5]], right: &mut [[f64; C]]) {
     let n = bands.len();
     for row in 0..n {
@@ -68,7 +69,7 @@ pub(super) fn eliminate<const C: usize>(bands: &mut [[f64; 5]], right: &mut [[f6
         bands[row][4] *= scale;
         right[row] = right[row].map(|r| r * scale);
         for below in row + 1..n.min(row + 3) {
-            // The band of `below` that stands under this row's diagonal.
+            // Index of `below`'s band under this row's diagonal.
             let band = 2 + row - below;
             let factor = bands[below][band];
             bands[below][band + 1] -= factor * bands[row][3];

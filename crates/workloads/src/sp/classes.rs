@@ -1,8 +1,8 @@
-//! What NAS publishes of SP.
+//! NAS's published norms of SP.
 
 use crate::flow::Reference;
 
-/// Classes S and W. Larger ones prescribe more steps than a run here takes.
+/// Classes S and W. Larger ones need more steps than a run here takes.
 #[expect(clippy::excessive_precision, reason = "the digits as NAS publishes them")]
 pub(super) static CLASSES: [Reference; 2] = [
     Reference {
@@ -45,6 +45,6 @@ pub(super) static CLASSES: [Reference; 2] = [
     },
 ];
 
-/// Cells a side and step length of every class.
+/// Cells per side and step length of every class.
 pub(super) const STEP_LENGTHS: [(usize, f64); 6] =
     [(12, 0.015), (36, 0.0015), (64, 0.0015), (102, 0.001), (162, 0.000_67), (408, 0.0003)];

@@ -1,7 +1,7 @@
-//! `sp` and `csp`: the NAS SP application. The implicit sweeps of the flow problem are made diagonal, so that each
-//! line needs three scalar systems with five bands.
+//! `sp` and `csp`: the NAS SP application. The implicit sweeps of the flow problem are
+//! diagonalised, so each line needs three scalar pentadiagonal systems.
 //!
-//! Both run the same code. `sp` keeps its arrays in Fortran order and `csp` in C order: see [`Order`].
+//! Both run the same code, `sp` with arrays in Fortran order and `csp` in C order: see [`Order`].
 
 mod bands;
 mod classes;
@@ -15,7 +15,8 @@ use crate::flow::{C1C5, C3C4, Field, Flow, Norms, Order, Plane, Planes, Problem,
 use crate::workload::{Allocation, Check, Info, Workload};
 use bands::{Coefficients, eliminate};
 
-/// How `sp` is listed and started. NAS prescribes the whole problem, so the seed has no effect.
+/// Entry of `sp` in `buddy workload list`. NAS prescribes the whole problem, so the seed has no
+/// effect.
 pub(crate) const INFO: Info = Info {
     name: "sp",
     paper_name: "356.sp",
@@ -27,7 +28,8 @@ pub(crate) const INFO: Info = Info {
     build: |bytes, _seed| Box::new(Sp::new(problem(bytes), Order::Fortran)),
 };
 
-/// How `csp` is listed and started. NAS prescribes the whole problem, so the seed has no effect.
+/// Entry of `csp` in `buddy workload list`. NAS prescribes the whole problem, so the seed has no
+/// effect.
 pub(crate) const CSP_INFO: Info = Info {
     name: "csp",
     paper_name: "357.csp",
@@ -39,10 +41,10 @@ pub(crate) const CSP_INFO: Info = Info {
     ..INFO
 };
 
-/// Numbers per cell: the flow's, `speed`, and three systems of five bands.
+/// Doubles per cell: the flow's, `speed`, and three systems of five bands.
 const DOUBLES: usize = Flow::DOUBLES + 1 + 15;
 
-/// Steps of a run that is not a class.
+/// Steps of a run that is not a NAS class.
 const STEPS: u64 = 40;
 
 fn problem(bytes: u64) -> Problem {
@@ -77,7 +79,7 @@ impl Sp {
         });
     }
 
-    /// Solves the lines of one direction, in place of `rhs`.
+    /// Solves the lines of one direction in place of `rhs`.
     fn sweep(&mut self, sweep: Sweep) {
         let Self { flow, speed, systems: [lhs, lhsp, lhsm], .. } = self;
         let (n, coefficients) = (flow.n, Coefficients::new(flow.n, flow.dt));
@@ -101,7 +103,7 @@ impl Sp {
     }
 }
 
-/// Solves one line's three systems; the first serves the first three equations, the others one each.
+/// Solves one line's three systems; the first serves three equations, the others one each.
 fn solve_line(
     sweep: Sweep,
     line: usize,
@@ -109,7 +111,7 @@ fn solve_line(
     rhs: &mut Plane,
     systems: &mut [Plane; 3],
 ) {
-    let place = |position| sweep.place(position, line);
+    let place = |position| sweep.row_column(position, line);
     let [mut flow, mut with_sound, mut against_sound] = bands;
     let right: Vec<[f64; 5]> = (0..flow.len()).map(place).map(|(row, column)| rhs.get(row, column)).collect();
     let mut carried: Vec<[f64; 3]> = right.iter().map(|r| [r[0], r[1], r[2]]).collect();
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_between_classes_nears_the_steady_state() {
+    fn a_size_between_classes_approaches_the_steady_state() {
         finish(&mut Sp::new(problem(2_000_000), Order::C));
     }
 
@@ -213,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_stands_still_is_noticed() {
+    fn a_run_without_progress_fails_the_check() {
         let sp = Sp::new(problem(1_000_000), Order::C);
         assert!(sp.check().iter().all(|check| !check.passed()));
     }
 
     #[test]
-    fn a_wrong_forcing_is_noticed() {
+    fn a_wrong_forcing_fails_the_check() {
         let mut sp = class(0, Order::C);
         crate::flow::interior(&mut sp.flow.forcing, |_, forcing| forcing.map(|f| f * (1.0 + 1e-6)));
         (0..sp.steps()).for_each(|_| sp.step());
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_any_request() {
+    fn sizes_fit_any_request() {
         for info in [INFO, CSP_INFO] {
             assert_footprint(info.paper_bytes, |bytes| (problem(bytes).n.pow(3) * DOUBLES * 8) as u64);
         }

@@ -1,5 +1,5 @@
-//! Changes of variables between the sweeps: from the state to the waves of x, from these to the waves of y and of z,
-//! and back to the state.
+//! Changes of variables between the sweeps: from the state to the characteristic waves of x, y and
+//! z in turn, and back.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 

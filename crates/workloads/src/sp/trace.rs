@@ -1,8 +1,8 @@
-//! `sp` and `csp` on a GPU: some time steps. A thread solves one line; work arrays lie so that neighbouring lines are
-//! neighbours in memory, and along x the change itself does not.
+//! `sp` and `csp` on a GPU: time steps. A thread solves one line; work arrays keep neighbouring
+//! lines contiguous, which along x the right-hand side does not.
 //!
-//! Counted in a sweep: 24 to make the bands of a row; three divisions (10 each) and 33 to eliminate it, in five chains
-//! that each wait for the row before; 10 to substitute back.
+//! Instructions counted in a sweep: 24 to assemble a row's bands; three divisions (10 each) and 33
+//! to eliminate it, in five chains that each depend on the row before; 10 to substitute back.
 
 use buddy_trace::{
     Application, Op,
@@ -15,7 +15,7 @@ use crate::{
     layout::{Layout, repeated},
 };
 
-/// Time steps: at the paper's footprints, a billion warp instructions each.
+/// Returns the time steps: a billion warp instructions each at the paper's footprints.
 fn steps(order: Order) -> usize {
     match order {
         Order::Fortran => 2,
@@ -51,7 +51,7 @@ fn from_waves(cells: Cells, rhs: Array, u: Array, scalars: &[Array]) -> Nest {
     Nest::new("from waves", size, 48).phase(1, &body)
 }
 
-/// Solves the lines of one direction: the bands, elimination, and back.
+/// Solves the lines of one direction: bands, elimination, back substitution.
 fn solve(cells: Cells, layout: &Layout, sweep: Sweep, along: Array) -> Nest {
     let [rhs, rho_i, speed] = layout.arrays(["rhs", "rho_i", "speed"]);
     let systems = layout.arrays(["lhs", "lhsp", "lhsm"]);

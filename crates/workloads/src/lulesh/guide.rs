@@ -1,9 +1,9 @@
-//! A coarse twin that leads a mesh without published results through the blast.
+//! A coarse mesh that guides a mesh without published results through the blast.
 //!
-//! A blast needs about 34 cycles for each element along an edge, so a mesh of 90 elements a side needs 3000. The
-//! twin has a quarter of the elements a side, but eight at least, and runs the whole problem up to 256 times faster.
-//! Ten times, evenly spaced in simulated time, the large mesh takes over the twin's state by interpolation and then
-//! computes [`CYCLES`]` / 10` cycles of its own from it.
+//! A blast needs about 34 cycles per element along an edge, so 90 elements per side need 3000. The
+//! coarse mesh has a quarter of the elements per side, at least eight, and runs the whole problem
+//! up to 256 times faster. Ten times, evenly spaced in simulated time, the large mesh interpolates
+//! the coarse state and then computes [`CYCLES`]` / 10` cycles of its own.
 
 use rayon::prelude::*;
 
@@ -12,27 +12,27 @@ use crate::Workload;
 
 /// Cycles of a large mesh.
 pub(super) const CYCLES: u64 = 160;
-/// Times that the large mesh takes over the twin's state.
+/// Number of times that the large mesh takes the coarse state.
 const REFRESHES: u64 = 10;
-/// The twin's elements are this many times longer.
-const COARSER: usize = 4;
+/// Coarsening factor per side.
+const COARSENING: usize = 4;
 
-/// The least elements a side of a twin: a coarser one gives no state that a finer mesh can go on from.
-const LEAST: usize = 8;
+/// Fewest elements per side of a coarse mesh; a coarser state cannot be continued on a finer mesh.
+const MIN_EDGE: usize = 8;
 
-/// The twin, and how far the large mesh has followed it.
-pub(super) struct Twin {
+/// The coarse mesh, and the progress of the large one.
+pub(super) struct CoarseGuide {
     coarse: Box<Lulesh>,
     cycle: u64,
 }
 
-impl Twin {
+impl CoarseGuide {
     pub(super) fn new(edge: usize, seed: u64) -> Self {
-        Self { coarse: Box::new(Lulesh::new((edge / COARSER).max(edge.min(LEAST)), seed)), cycle: 0 }
+        Self { coarse: Box::new(Lulesh::new((edge / COARSENING).max(edge.min(MIN_EDGE)), seed)), cycle: 0 }
     }
 
-    /// Called before each cycle of the large mesh; now and then brings it to the twin's state.
-    pub(super) fn lead(&mut self, fine: &mut Lulesh) {
+    /// Called before each cycle of the large mesh; refreshes it from the coarse state when due.
+    pub(super) fn guide(&mut self, fine: &mut Lulesh) {
         if self.cycle.is_multiple_of(CYCLES / REFRESHES) {
             let part = self.cycle as f64 / CYCLES as f64;
             let until = time::END * (part + 0.1 / REFRESHES as f64);
@@ -46,7 +46,7 @@ impl Twin {
 }
 
 impl Lulesh {
-    /// Takes over the state of a coarser mesh.
+    /// Interpolates the state of a coarser mesh.
     fn refresh(&mut self, coarse: &Lulesh) {
         let (edge, ratio) = (self.mesh.edge, coarse.mesh.edge as f64 / self.mesh.edge as f64);
         let nodes = Lattice { side: coarse.mesh.edge + 1, fine: edge + 1, ratio, offset: 0.0 };
@@ -62,7 +62,7 @@ impl Lulesh {
         self.start_energy = self.total_energy();
     }
 
-    /// Volumes from the nodes' places, pressures and speeds of sound from the energies.
+    /// Recomputes volumes from node positions, and pressures and speeds of sound from energies.
     fn settle_elements(&mut self) {
         let (mesh, position, elems) = (&self.mesh, &self.position, &mut self.elems);
         let (e, volo) = (&elems.e, &elems.volo);
@@ -75,17 +75,17 @@ impl Lulesh {
     }
 }
 
-/// A cube of points over which a coarse field is interpolated to a finer one.
+/// A cube of points for interpolation from a coarse to a finer field.
 struct Lattice {
     side: usize,
     fine: usize,
     ratio: f64,
-    /// Where the first point lies, in cells: 0 for nodes, a half for the middles of elements.
+    /// Offset of the first point in cells: 0 for nodes, a half for element centres.
     offset: f64,
 }
 
 impl Lattice {
-    /// Linear in each direction; level beyond the outermost points.
+    /// Interpolates linearly in each direction; constant beyond the outermost points.
     fn interpolate(&self, coarse: &[f64], fine: &mut [f64]) {
         let places: Vec<(usize, f64)> = (0..self.fine).map(|i| self.place(i)).collect();
         let blend = |a: f64, b: f64, t: f64| a + (b - a) * t;
@@ -101,7 +101,7 @@ impl Lattice {
         });
     }
 
-    /// The coarse point below a fine one, and how far beyond it.
+    /// Returns the coarse point below a fine one, and the fraction beyond it.
     fn place(&self, fine: usize) -> (usize, f64) {
         let at = (fine as f64 + self.offset) * self.ratio - self.offset;
         let below = at.max(0.0).min((self.side - 2) as f64).floor();
