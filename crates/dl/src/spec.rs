@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_gpu_without_training_figures_is_an_error_that_lists_the_others() {
-        assert!(Spec::named("voodoo").unwrap_err().to_string().contains("no GPU 'voodoo'"));
+        assert!(Spec::named("voodoo").unwrap_err().to_string().contains("unknown GPU 'voodoo'"));
         let error = Spec::named("h200").unwrap_err().to_string();
         assert_eq!(error, "h200 has no [training] table; p100, titan-x, titan-xp, v100 have one");
     }
