@@ -1,4 +1,5 @@
-//! Simulates samples of training iterations: `cargo run --release -p buddy-dl --example simulate -- NAME BATCH SHARE...`.
+//! Simulates samples of training iterations: `cargo run --release -p buddy-dl --example simulate --
+//! NAME BATCH SHARE...`.
 //!
 //! Half of all entries compress to two sectors and the rest do not, at targets of 2x: a worst case
 //! that shows how the slowdown depends on the sampled share.

@@ -117,7 +117,7 @@ const MAX_BYTES: u64 = 1 << 40;
 pub struct ClassMap {
     /// Sorted by first line.
     allocations: Vec<(u64, Allocation, Extent)>,
-    /// Whether any line of each allocation was looked up.
+    /// True for allocations with a looked-up line.
     touched: Vec<bool>,
     /// Index of the last hit, tried first by the next lookup.
     last: usize,

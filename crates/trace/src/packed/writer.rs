@@ -45,7 +45,8 @@ pub fn write_file(path: &Path, kernel: &mut dyn Kernel) -> Result<Written, Error
 /// Writes a kernel.
 ///
 /// # Errors
-/// [`Error`] if `out` fails, the kernel cannot be read, or one of its blocks has more than 16 million instructions.
+/// [`Error`] if `out` fails, the kernel cannot be read, or one of its blocks has more than 16
+/// million instructions.
 pub fn write(out: &mut impl Write, kernel: &mut dyn Kernel) -> Result<Written, Error> {
     let failed = |problem| Error { file: "the packed trace".to_owned(), line: 0, problem };
     let launch = kernel.launch().clone();

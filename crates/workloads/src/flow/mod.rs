@@ -1,5 +1,5 @@
-//! The flow problem that `sp`, `csp` and `bt` share: the NAS form of the compressible Navier-Stokes equations on a
-//! cube, driven to a known steady state by a forcing term.
+//! The flow problem that `sp`, `csp` and `bt` share: the NAS form of the compressible Navier-Stokes
+//! equations on a cube, driven to a known steady state by a forcing term.
 //!
 //! Each time step computes the right-hand side `rhs`, smooths it by one implicit sweep in each
 //! direction, and adds it to the state `u`.

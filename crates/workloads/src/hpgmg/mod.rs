@@ -1,4 +1,5 @@
-//! HPGMG-FV: geometric multigrid for an elliptic equation with varying coefficients, second order, in doubles.
+//! HPGMG-FV: geometric multigrid for an elliptic equation with varying coefficients, second order,
+//! in doubles.
 //!
 //! Follows Adams and others, "HPGMG 1.0" (LBNL-6630E): finite volumes on levels of boxes with ghost
 //! zones, a Chebyshev smoother, and solves of one full-multigrid cycle followed by V-cycles. One

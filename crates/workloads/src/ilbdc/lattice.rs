@@ -1,6 +1,7 @@
 //! The D3Q19 lattice, and the collision of one cell.
 
-/// Directions of a cell: rest, six faces, twelve edges. A direction and its opposite are 1 and 2, 3 and 4, ...
+/// Directions of a cell: rest, six faces, twelve edges. A direction and its opposite are 1 and 2, 3
+/// and 4, ...
 pub(super) const DIRECTIONS: [[i32; 3]; 19] = [
     [0, 0, 0],
     [1, 0, 0],

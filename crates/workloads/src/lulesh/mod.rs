@@ -1,8 +1,10 @@
-//! LULESH 2.0: a Sedov blast wave in an ideal gas, on an unstructured mesh of hexahedra that moves with the gas.
+//! LULESH 2.0: a Sedov blast wave in an ideal gas, on an unstructured mesh of hexahedra that moves
+//! with the gas.
 //!
-//! Follows Karlin, Keasler and Neely, "LULESH 2.0 Updates and Changes" (LLNL-TR-641973), and the Hydrodynamics
-//! Challenge Problem (LLNL-TR-490254): nodal forces with hourglass control, monotonic artificial viscosity, an
-//! ideal-gas equation of state, and time steps from the Courant and volume-change conditions.
+//! Follows Karlin, Keasler and Neely, "LULESH 2.0 Updates and Changes" (LLNL-TR-641973), and the
+//! Hydrodynamics Challenge Problem (LLNL-TR-490254): nodal forces with hourglass control, monotonic
+//! artificial viscosity, an ideal-gas equation of state, and time steps from the Courant and
+//! volume-change conditions.
 //!
 //! Meshes of a published size run to the end and must match the published energy at the origin. The
 //! others, mostly too large to run in full, follow a coarse mesh through the blast (see [`guide`])

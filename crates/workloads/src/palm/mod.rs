@@ -1,10 +1,11 @@
 //! PALM: large-eddy simulation of air over heated ground.
 //!
-//! Follows Raasch and Schroeter, "PALM - a large-eddy simulation model performing on massively parallel
-//! computers" (Meteorol. Z. 10, 2001), and the case that SPEC ACCEL runs as 351.palm: air at rest, heated from
-//! below with about 100 watts per square metre, until it overturns. Incompressible Boussinesq equations on a
-//! staggered grid, second order in space, three Runge-Kutta stages in time with a pressure solve after each, and
-//! Deardorff's closure for eddies smaller than a cell.
+//! Follows Raasch and Schroeter, "PALM - a large-eddy simulation model performing on massively
+//! parallel computers" (Meteorol. Z. 10, 2001), and the case that SPEC ACCEL runs as 351.palm: air
+//! at rest, heated from below with about 100 watts per square metre, until it overturns.
+//! Incompressible Boussinesq equations on a staggered grid, second order in space, three
+//! Runge-Kutta stages in time with a pressure solve after each, and Deardorff's closure for eddies
+//! smaller than a cell.
 
 mod grid;
 mod hartley;

@@ -1,9 +1,10 @@
 //! Seismic waves from a point force, with absorbing layers at the edges.
 //!
-//! Follows SEISMIC_CPML's 3-D isotropic program (Komatitsch and Martin, "An unsplit convolutional perfectly
-//! matched layer improved at grazing incidence", Geophysics 72, 2007), which SPEC ACCEL took as 355.seismic:
-//! velocity and stress on a staggered grid, second order, single precision, and memory variables that cover the
-//! whole grid though only the layers use them. Everything is zero until the wave arrives.
+//! Follows SEISMIC_CPML's 3-D isotropic program (Komatitsch and Martin, "An unsplit convolutional
+//! perfectly matched layer improved at grazing incidence", Geophysics 72, 2007), which SPEC ACCEL
+//! took as 355.seismic: velocity and stress on a staggered grid, second order, single precision,
+//! and memory variables that cover the whole grid though only the layers use them. Everything is
+//! zero until the wave arrives.
 
 mod analytic;
 mod medium;
