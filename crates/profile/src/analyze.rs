@@ -1,4 +1,4 @@
-//! The analysis of arrays in files: the paper's codec beside the best of ours.
+//! Analyses arrays in files with the paper's codec and with the best candidate codec.
 
 use buddy_codec::CodecKind;
 use buddy_core::{
@@ -8,8 +8,10 @@ use buddy_snapshot::Array;
 
 use crate::{MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, measured::codecs_for};
 
-/// Analyses the arrays of files, given with the names of their files. Each gets the codec and the target that a
-/// profile gives an allocation; that all of a program together stay within 4x is not asked of files.
+/// Analyses arrays, each given with the name of its file.
+///
+/// Each array gets the codec and target that a profile would give an allocation. The carve-out's limit
+/// of 4x over a whole program does not apply.
 pub fn analyze(arrays: &[(String, Array)], threshold: f64, progress: Progress<'_>) -> Analysis {
     let tried = Tried { kinds: vec![CodecKind::Bpc], auto: true, threshold };
     let codecs = arrays.iter().map(|(_, array)| codecs_for(&[array], &tried, &[])).collect();
@@ -33,7 +35,7 @@ pub fn analyze(arrays: &[(String, Array)], threshold: f64, progress: Progress<'_
     Analysis { threshold, arrays, bpc, auto }
 }
 
-/// The arrays as the allocations of a run.
+/// Describes the arrays as the allocations of a run.
 fn as_run(arrays: &[(String, Array)]) -> RunInfo {
     let info = |(file, array): &(String, Array)| AllocationInfo {
         name: array.name.clone(),
@@ -51,7 +53,8 @@ fn outcome(seen: &MeasuredCodec, threshold: f64) -> Outcome {
     Outcome { codec: seen.kind.name().to_owned(), target, fit, pages: seen.maps[0].clone() }
 }
 
-/// With the better of the paper's codec and the one that a sample chose; of the paper's, the picture is already there.
+/// Returns the outcome with the best codec. Omits the page map if that is the paper's codec, whose
+/// outcome already has it.
 fn chosen(seen: &MeasuredAllocation, threshold: f64) -> Outcome {
     let found = outcome(&seen.codecs[seen.auto], threshold);
     Outcome { pages: found.pages.filter(|_| seen.auto > 0), ..found }
@@ -72,7 +75,7 @@ mod tests {
         let arrays = [array("zeros", vec![0; 128 * 300]), array("one", vec![1; 128]), array("none", vec![])];
         let analysis = analyze(&arrays, 0.3, &|_| ());
         let targets: Vec<Target> = analysis.arrays.iter().map(|array| array.bpc.target).collect();
-        assert_eq!(targets, [Target::X16, Target::X4, Target::X1], "what is small is not zero");
+        assert_eq!(targets, [Target::X16, Target::X4, Target::X1], "small values are not zeros");
         assert_eq!(analysis.bpc.histogram.entries(), 301);
         assert_eq!(analysis.bpc.histogram.classes[SizeClass::B8.index()], 1);
         assert_eq!(analysis.bpc.ratio, 301.0 * 128.0 / (300.0 * 8.0 + 32.0));
@@ -80,7 +83,7 @@ mod tests {
         Record::<Analysis>::from_json(&json).unwrap();
     }
 
-    /// bf16 values of a few exponents and random mantissas: noise to BPC, three sectors to a float codec.
+    /// bf16 values with few exponents and random mantissas: incompressible for BPC, three sectors for bf16.
     #[test]
     fn auto_finds_the_codec_that_suits() {
         let mut state = 7u64;
@@ -94,6 +97,6 @@ mod tests {
         let weights = &analysis.arrays[0];
         assert_eq!((weights.bpc.codec.as_str(), weights.bpc.target), ("bpc", Target::X1));
         assert_eq!((weights.auto.codec.as_str(), weights.auto.target), ("bf16", Target::X4Over3));
-        assert!(weights.auto.pages.is_some(), "both are shown");
+        assert!(weights.auto.pages.is_some(), "both outcomes have page maps");
     }
 }

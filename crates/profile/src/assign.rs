@@ -1,4 +1,4 @@
-//! Targets for a whole run, by policy.
+//! Assigns codecs and targets to the allocations of a run, by policy.
 
 use buddy_codec::CodecKind;
 use buddy_core::{
@@ -13,17 +13,17 @@ use crate::{
     together::together,
 };
 
-/// Which codec an allocation gets.
+/// The codec choice for the allocations of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodecChoice {
-    /// The same for all.
+    /// One codec for all allocations.
     Fixed(CodecKind),
-    /// The best for each.
+    /// The best codec for each allocation.
     Auto,
 }
 
 impl CodecChoice {
-    /// The name in tables and on the command line.
+    /// Returns the name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed(kind) => kind.name(),
@@ -32,23 +32,23 @@ impl CodecChoice {
     }
 }
 
-/// What one allocation gets.
+/// The codec and targets of one allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// Which of its measured codecs.
+    /// Index in [`MeasuredAllocation::codecs`].
     pub codec: usize,
-    /// The targets of its pages of 8 KiB.
+    /// Targets of its 8 KiB pages.
     pub targets: Targets,
 }
 
 impl Assignment {
-    /// The ranges of an allocation of `entries`.
+    /// Returns the target ranges of an allocation of `entries` entries.
     pub(crate) fn ranges(&self, entries: u64) -> Vec<TargetRange> {
         let ranges = self.targets.ranges(entries.div_ceil(ENTRIES_PER_PAGE as u64));
         ranges.expect("targets were chosen for the pages that were measured")
     }
 
-    /// Each range with the entries that it has of `entries`; the last one may end within a page.
+    /// Returns each range with its number of entries. The last range may end within a page.
     pub(crate) fn entries(&self, entries: u64) -> impl Iterator<Item = (TargetRange, u64)> {
         let mut left = entries;
         self.ranges(entries).into_iter().map(move |range| {
@@ -58,22 +58,22 @@ impl Assignment {
         })
     }
 
-    /// Device bytes of an allocation with what its codec keeps beside the entries, without metadata.
+    /// Returns the device bytes of an allocation: slots and codec parameters, without metadata.
     pub(crate) fn device_bytes_with(&self, codec: &MeasuredCodec) -> u64 {
         self.device_bytes(entries(codec)) + codec.parameter_bytes
     }
 
-    /// Device bytes of an allocation of `entries`, without metadata.
+    /// Returns the device bytes of the slots of `entries` entries, without metadata.
     pub fn device_bytes(&self, entries: u64) -> u64 {
         self.entries(entries).map(|(range, entries)| entries * range.target.device_bytes() as u64).sum()
     }
 }
 
-/// Chooses targets for every allocation.
+/// Assigns a codec and targets to every allocation.
 ///
 /// # Errors
-/// If the codec was not measured on every allocation, or targets for pages are asked of a record that does not
-/// have all pages.
+/// If the codec was not measured on every allocation, or if [`Policy::Page`] is requested for a record
+/// that lacks pages.
 pub fn assign(
     measured: &Measured,
     threshold: f64,
@@ -123,7 +123,7 @@ pub fn assign(
     Ok(assigned)
 }
 
-/// Leaves ranges at 1x uncompressed where their metadata costs more than their small entries save.
+/// Makes 1x ranges uncompressed where their metadata costs more than their small entries save.
 fn leave_uncompressed(measured: &Measured, assigned: &mut [Assignment]) {
     for (allocation, assignment) in measured.allocations.iter().zip(assigned) {
         let codec = &allocation.codecs[assignment.codec];
@@ -137,7 +137,7 @@ fn leave_uncompressed(measured: &Measured, assigned: &mut [Assignment]) {
     }
 }
 
-/// Whether all allocations together overflow by no more than the threshold, in any snapshot.
+/// Returns whether the program's overflow is within the threshold in every snapshot.
 fn within(measured: &Measured, assigned: &[Assignment], threshold: f64) -> bool {
     let snapshots = measured.run.snapshots.len();
     let each = || measured.allocations.iter().zip(assigned);
@@ -152,7 +152,7 @@ fn within(measured: &Measured, assigned: &[Assignment], threshold: f64) -> bool 
     fits(&sums(snapshots, overflowing.iter()), &entries_over_time(measured), threshold)
 }
 
-/// The entries of all allocations that are alive, in each snapshot.
+/// Returns the number of live entries in each snapshot.
 pub(crate) fn entries_over_time(measured: &Measured) -> Vec<u64> {
     let alive = |snapshot: usize| {
         measured.allocations.iter().map(|one| one.codecs[one.auto].histograms[snapshot].entries()).sum()
@@ -160,7 +160,7 @@ pub(crate) fn entries_over_time(measured: &Measured) -> Vec<u64> {
     (0..measured.run.snapshots.len()).map(alive).collect()
 }
 
-/// Targets for ranges of pages with one codec.
+/// Assigns targets to page ranges of an allocation with one codec.
 fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Result<Assignment, Error> {
     let blocks = allocation.codecs[codec].blocks.as_ref().ok_or(Error::NoPages)?;
     let pages = entries(&allocation.codecs[codec]).div_ceil(ENTRIES_PER_PAGE as u64);
@@ -168,8 +168,8 @@ fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Re
     Ok(Assignment { codec, targets })
 }
 
-/// The same with the codec that takes the least device memory so: the best for a whole allocation may not be the best
-/// for its parts.
+/// Like [`by_pages`], with the codec that then needs the least device memory. The best codec for a uniform
+/// target may not be the best for page ranges.
 fn best_by_pages(allocation: &MeasuredAllocation, threshold: f64) -> Result<Assignment, Error> {
     let eligible = candidates();
     let others = (0..allocation.codecs.len())
@@ -185,7 +185,7 @@ fn best_by_pages(allocation: &MeasuredAllocation, threshold: f64) -> Result<Assi
     Ok(best)
 }
 
-/// Where each allocation has the sizes of the codec.
+/// Returns the index of the chosen codec in each allocation.
 fn codecs(measured: &Measured, choice: CodecChoice) -> Result<Vec<usize>, Error> {
     let find = |(index, allocation): (usize, &MeasuredAllocation)| match choice {
         CodecChoice::Auto => Ok(allocation.auto),
@@ -197,19 +197,19 @@ fn codecs(measured: &Measured, choice: CodecChoice) -> Result<Vec<usize>, Error>
     measured.allocations.iter().enumerate().map(find).collect()
 }
 
-/// All allocations together, in each snapshot.
+/// Sums the histograms of all allocations in each snapshot.
 pub(crate) fn totals(codecs: &[&MeasuredCodec]) -> Vec<Histogram> {
     let snapshots = codecs.first().map_or(0, |codec| codec.histograms.len());
     let total = |snapshot| codecs.iter().map(|codec: &&MeasuredCodec| codec.histograms[snapshot]).sum();
     (0..snapshots).map(total).collect()
 }
 
-/// The allocation's entries: those of any snapshot in which it is alive.
+/// Returns the number of entries of the allocation while it is alive.
 pub(crate) fn entries(codec: &MeasuredCodec) -> u64 {
     codec.histograms.iter().map(Histogram::entries).max().unwrap_or(0)
 }
 
-/// The entries of a range that overflow in one snapshot.
+/// Counts the overflowing entries of a range in one snapshot.
 pub(crate) fn overflowing(
     codec: &MeasuredCodec,
     snapshot: usize,
@@ -219,7 +219,7 @@ pub(crate) fn overflowing(
     range_histogram(codec, snapshot, first_page, range.pages).overflowing(range.target)
 }
 
-/// The entries of some pages by class, without their optimistic bytes unless they are all pages.
+/// Returns the histogram of `pages` pages. Optimistic bytes are known only for whole allocations.
 fn range_histogram(codec: &MeasuredCodec, snapshot: usize, first_page: usize, pages: u64) -> Histogram {
     let of_all = entries(codec).div_ceil(ENTRIES_PER_PAGE as u64);
     match &codec.blocks {
@@ -231,7 +231,7 @@ fn range_histogram(codec: &MeasuredCodec, snapshot: usize, first_page: usize, pa
     }
 }
 
-/// Each range of an assignment with its entries by class in one snapshot.
+/// Returns the target and histogram of each range in one snapshot.
 pub(crate) fn ranges_in(
     codec: &MeasuredCodec,
     assignment: &Assignment,
@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// A run of allocations of 64 entries a page, given by the classes of their pages in each snapshot.
+    /// Builds a run from the size classes of each allocation's pages in each snapshot.
     fn measured(allocations: &[&[&[[u8; 6]]]]) -> Measured {
         let mut run = RunInfo::new("demo", Default::default(), Vec::new());
         let snapshots = allocations[0].len() as u64;
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_sees_what_the_one_before_it_does_not() {
+    fn finer_policies_give_larger_targets() {
         use Target::{Uncompressed, X1, X2, X4, X16};
         let run = measured(&[
             &[&[ZERO; 8]],
@@ -304,7 +304,7 @@ mod tests {
             &[&[RAW; 6]],
             &[&[ZERO, ZERO, ZERO, HALF, RAW, RAW, RAW, RAW]],
         ]);
-        // The last one saves 14 of 32 sectors where it is read, and half a line of metadata would be 16.
+        // The last allocation saves 14 of 32 sectors on reads; its metadata would cost 16.
         let raw = Uncompressed;
         assert_eq!(targets(&run, Policy::Naive), [[X1], [X1], [raw], [raw]]);
         assert_eq!(targets(&run, Policy::Allocation), [[X4], [X2], [raw], [raw]]);
@@ -313,8 +313,8 @@ mod tests {
         assert_eq!(targets(&run, Policy::Page), by_page);
     }
 
-    /// One allocation in which a page of ten is raw, beside nine that fit: at 1% of the program a tenth of it may overflow, at 0.1% a
-    /// hundredth; alone it might at neither.
+    /// An allocation of 8 pages with about 10% raw entries, in a program of 80 pages. At 1% of the program
+    /// all of it may be at 2x, at 0.5% half of it.
     #[test]
     fn a_small_threshold_holds_for_the_program() {
         let mostly = [[0, 0, 0, 58, 0, 6]; 8];
@@ -329,9 +329,9 @@ mod tests {
         assert_eq!(by_page(0.0005), [(8, Target::Uncompressed)]);
     }
 
-    /// However little of the program it is, no allocation overflows by more than 30%.
+    /// At most 30% of an allocation overflows, however small its share of the program.
     #[test]
-    fn no_allocation_overflows_by_much_more_than_the_papers_threshold() {
+    fn no_allocation_overflows_by_more_than_the_papers_threshold() {
         let run = measured(&[&[&[[0, 0, 0, 40, 0, 24]; 2]], &[&[HALF; 500]]]);
         let assigned = assign(&run, 0.01, Policy::Page, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
         let ranges = ranges_in(&run.allocations[0].codecs[0], &assigned[0], 0);
@@ -340,16 +340,16 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_fill_up_are_not_zeros() {
+    fn zeros_that_fill_up_do_not_get_16x() {
         let run = measured(&[&[&[ZERO; 4], &[HALF; 4]], &[&[RAW; 4], &[RAW; 4]]]);
         for policy in [Policy::Allocation, Policy::Allocation16x, Policy::Page] {
             assert_eq!(targets(&run, policy), [[Target::X2], [Target::Uncompressed]]);
         }
     }
 
-    /// All zeros: 16x everywhere would be 16x. What overflows most, then the smallest, goes back to 4x.
+    /// Ranges with the most overflow, then the smallest, are lowered from 16x to 4x.
     #[test]
-    fn all_together_stay_within_four() {
+    fn the_program_stays_within_4x() {
         let some_over = [60, 0, 4, 0, 0, 0];
         let run = measured(&[&[&[ZERO; 9]], &[&[some_over; 8]], &[&[ZERO; 2]], &[&[HALF; 3]], &[&[HALF; 3]]]);
         let found = targets(&run, Policy::Allocation16x);
@@ -364,9 +364,9 @@ mod tests {
         );
     }
 
-    /// By page no more is turned back than must be: all together have 4x, and not less.
+    /// Page ranges are split, so that the program has a ratio of exactly 4x.
     #[test]
-    fn pages_of_one_range_are_turned_back() {
+    fn only_some_pages_of_a_range_are_lowered_to_4x() {
         let run = measured(&[&[&[ZERO; 90]], &[&[RAW; 10]]]);
         let assigned = assign(&run, 0.3, Policy::Page, CodecChoice::Fixed(CodecKind::Bpc)).unwrap();
         let found = assigned[0].ranges(90 * 64);

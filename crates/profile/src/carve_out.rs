@@ -1,4 +1,5 @@
-//! What all allocations may have together: a carve-out of three times the device memory allows 4x (`docs/explain/deviations.md`, D41).
+//! Limits the program's ratio to 4x, since the carve-out is three times the device memory
+//! (`docs/explain/deviations.md`, D41).
 
 use buddy_core::{Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Policy, Target, TargetRange, Targets};
 
@@ -7,13 +8,14 @@ use crate::{
     assign::{entries, overflowing},
 };
 
-/// The most that a carve-out of three times the device memory allows over all.
+/// Largest ratio of a program with a carve-out of three times the device memory.
 pub(crate) const LARGEST_RATIO: u64 = 4;
 
-/// Turns 16x back to 4x until all of it together is within 4x: first where most entries overflow, then the
-/// smallest ranges, so that as little as possible is turned back; with targets by page, no more than the first pages that must be of
-/// the last. On a GPU with more device memory than they take, since it had or will have more to hold, the carve-out is three
-/// times that.
+/// Lowers ranges from 16x to 4x until the program's ratio is at most 4x.
+///
+/// Ranges with the largest share of overflow go first, then the smallest. With [`Policy::Page`] the last
+/// range is split, so that only the pages needed are lowered. If `memory`, the GPU's device memory in
+/// bytes, exceeds the device bytes of the program, the carve-out is three times `memory`.
 pub(crate) fn stay_within_four(
     measured: &Measured,
     assigned: &mut [Assignment],
@@ -53,7 +55,8 @@ pub(crate) fn stay_within_four(
     }
 }
 
-/// Gives so many entries of a range 4x, its first pages; not if that is all of it or its pages are not known.
+/// Lowers the first pages of a range, at least `entries` entries, to 4x. Returns false and changes nothing
+/// if that is the whole range or the pages were not measured.
 fn split(codec: &MeasuredCodec, assigned: &mut Assignment, part: usize, entries: u64) -> bool {
     let each = codec.blocks.iter().flatten().map(Blocks::pages).max().unwrap_or(0);
     let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64).next_multiple_of(each.max(1));
@@ -67,7 +70,7 @@ fn split(codec: &MeasuredCodec, assigned: &mut Assignment, part: usize, entries:
     true
 }
 
-/// The most entries of a range that overflow in any snapshot.
+/// Returns the largest number of overflowing entries of a range over the snapshots.
 fn range_overflow(codec: &MeasuredCodec, first_page: usize, range: TargetRange) -> u64 {
     let overflow = |snapshot| overflowing(codec, snapshot, first_page, range);
     (0..codec.histograms.len()).map(overflow).max().unwrap_or(0)

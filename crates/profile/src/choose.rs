@@ -1,4 +1,4 @@
-//! Which codec an allocation gets: the rule behind `auto`.
+//! Chooses the codec of an allocation: the rule behind `auto`.
 
 use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{Entry, Histogram, conservative_target};
@@ -6,12 +6,13 @@ use rayon::prelude::*;
 
 use crate::estimate::Estimate;
 
-/// The paper's Buddy Threshold: the share of an allocation's entries that may need buddy memory.
+/// The paper's Buddy Threshold: the fraction of an allocation's entries that may overflow.
 pub const DEFAULT_THRESHOLD: f64 = 0.30;
 
-/// The codecs that an allocation may be given: the paper's choice and ours. The others that the paper compares
-/// with it are for the comparison only; a GPU would walk them word by word. `near64` is for kernels that are written for
-/// it: it never saves more than two sectors.
+/// Returns the codecs that may be chosen for an allocation: BPC and this project's own codecs.
+///
+/// The other codecs of the paper serve for comparison only; a GPU would decode them word by word. `near64`
+/// is excluded because it serves kernels written for it and never saves more than two sectors.
 pub fn candidates() -> Vec<CodecKind> {
     let eligible = |kind: &CodecKind| match kind {
         CodecKind::Bpc => true,
@@ -21,13 +22,13 @@ pub fn candidates() -> Vec<CodecKind> {
     CodecKind::ALL.into_iter().filter(eligible).collect()
 }
 
-/// How well a codec does: the device bytes at the largest target that the threshold allows, with those of its parameters,
-/// then the entries in buddy memory at it, then the bytes of all. Less is better.
+/// Cost of a codec for an allocation (lower is better): device bytes at the largest target within the
+/// threshold, parameters included, then overflowing entries, then stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score(u64, u64, u64);
 
 impl Score {
-    /// The score of a codec on an allocation, whose snapshots these are, if it keeps so many bytes beside them.
+    /// Scores a codec by its histograms of an allocation in each snapshot and its parameter bytes.
     pub(crate) fn of(snapshots: &[Histogram], parameter_bytes: u64, threshold: f64) -> Self {
         let target = conservative_target(snapshots, threshold, true);
         let sum = |count: fn(&Histogram) -> u64| snapshots.iter().map(count).sum::<u64>();
@@ -38,8 +39,10 @@ impl Score {
     }
 }
 
-/// The codec among `kinds` that does best on samples of an allocation, one for each snapshot: the least device memory at
-/// the threshold, then the fewest entries in buddy memory at it, then the fewest bytes. The first one wins a tie.
+/// Chooses the best codec among `kinds` by samples of an allocation, one per snapshot.
+///
+/// Minimises device memory at the threshold, then overflowing entries, then stored bytes. The first kind
+/// wins a tie.
 ///
 /// # Panics
 /// If `kinds` is empty.
@@ -47,9 +50,10 @@ pub fn choose_codec(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64)
     choose_codecs(samples, kinds, threshold).remove(0)
 }
 
-/// The best codec of [`choose_codec`] first, and then those that take the least device memory with targets by page, one set for
-/// all snapshots and one for each, and the one whose entries take the fewest bytes, if these are others: what is best for a whole
-/// allocation may not be for its parts.
+/// Returns the codec of [`choose_codec`] first, then up to three others without duplicates.
+///
+/// The others need the least device memory with page targets, once constant and once per snapshot, and
+/// the fewest stored bytes. The best codec for a uniform target may not be the best for page ranges.
 ///
 /// # Panics
 /// If `kinds` is empty.
@@ -58,17 +62,18 @@ pub fn choose_codecs(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64
     best_codecs(samples, kinds, |kind| kind.train(&all), threshold, 1.0)
 }
 
-/// What a codec would take of an allocation.
+/// A codec with its estimated cost for an allocation.
 struct Judged {
     codec: Codec,
     score: Score,
-    /// Device memory with targets by page, for all snapshots and by snapshot.
+    /// Device bytes with one set of page targets for all snapshots.
     constant: f64,
+    /// Mean device bytes with page targets per snapshot.
     over_time: f64,
 }
 
-/// [`choose_codecs`] with codecs that are made ready otherwise, for an allocation of which the samples are one part in `scale`: what a
-/// codec keeps beside the entries it keeps once.
+/// Like [`choose_codecs`], with codecs made by `ready`. `scale` is the ratio of the allocation to its
+/// samples, by which parameter bytes are divided.
 pub(crate) fn best_codecs(
     samples: &[Vec<Entry>],
     kinds: &[CodecKind],
@@ -76,7 +81,7 @@ pub(crate) fn best_codecs(
     threshold: f64,
     scale: f64,
 ) -> Vec<Codec> {
-    assert!(!kinds.is_empty(), "there must be a codec to choose");
+    assert!(!kinds.is_empty(), "no codec kinds to choose from");
     let judge = |kind: &CodecKind| {
         let codec = ready(kind);
         let parameter_bytes = codec.parameter_bytes() as f64 / scale;
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_codec_comes_out_even_of_nothing() {
+    fn empty_samples_give_bpc() {
         for sample in [vec![], vec![ZERO_ENTRY]] {
             assert_eq!(choose_codec(&[sample], &candidates(), 0.3).kind(), CodecKind::Bpc);
         }

@@ -1,55 +1,55 @@
-//! Why there is no profile.
+//! Errors of profiles, plans and target files.
 
 use buddy_core::{RecordError, RunError, TargetsError, binary_size};
 
-/// Why a run cannot be profiled, or a plan not be made. Each message is one line.
+/// An error of a profile, a plan or a target file. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A snapshot of the run cannot be opened or mapped.
     #[error(transparent)]
     Snapshot(#[from] buddy_snapshot::Error),
-    /// A file that is no record, or one of another kind or version.
+    /// The file is not a record, or is a record of another kind or version.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A record that contradicts itself.
+    /// The record is inconsistent.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A threshold that is no share.
+    /// The threshold is not between 0 and 1.
     #[error("the threshold is {0}; it must lie between 0 and 1 (0% and 100%)")]
     Threshold(f64),
-    /// A codec that this tool does not know, or parameters that are not its own.
+    /// A codec name is unknown, or its parameters are invalid.
     #[error("allocation {name:?}: {what}")]
     Codec {
-        /// The allocation whose row or record names it.
+        /// The allocation whose row or record names the codec.
         name: String,
-        /// What the codec's parser said, in one line.
+        /// Message of the codec's parser.
         what: String,
     },
-    /// A record without the sizes of a codec.
+    /// The record lacks the sizes of a codec.
     #[error("the run has no sizes of {codec} for allocation {name:?} in every snapshot")]
     NoSizes {
-        /// The codec that was asked for, by name.
+        /// Name of the requested codec.
         codec: String,
-        /// The first allocation that lacks it.
+        /// The first allocation without its sizes.
         name: String,
     },
-    /// A record without all pages.
+    /// The record does not have all pages.
     #[error(
         "targets for pages need the sizes of all pages, and this record has only some; profile the snapshots"
     )]
     NoPages,
-    /// A file that cannot be read, or is not what it should be.
+    /// A file cannot be read or parsed.
     #[error("{path}: {what}")]
     File {
-        /// The file, as it was named.
+        /// Path as given by the caller.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         what: String,
     },
-    /// Counts of accesses for another program.
-    #[error("the counts of accesses do not have allocation {0:?}, or have one that the run does not")]
+    /// The access counts and the run have different allocations.
+    #[error("the access counts and the run differ: only one of them has allocation {0:?}")]
     Accesses(String),
-    /// Memory that is too small.
+    /// The device memory is too small.
     #[error(
         "nothing fits {} of device memory: even with the largest targets everywhere the run needs {}, {} too much",
         binary_size(*memory), binary_size(*needed), binary_size(needed - memory)
@@ -57,54 +57,52 @@ pub enum Error {
     NothingFits {
         /// Bytes of device memory that the plan may use.
         memory: u64,
-        /// Bytes that the smallest plan takes, metadata included.
+        /// Bytes of the smallest plan, metadata included.
         needed: u64,
     },
-    /// A carve-out that is too small.
+    /// The carve-out is too small.
     #[error(
-        "nothing fits {} of device memory: its carve-out is three times as large, and what does not lie on the device \
-         needs {} of it, {} too much",
+        "nothing fits {} of device memory: its carve-out is three times as large, and the buddy slots \
+         need {} of it, {} too much",
         binary_size(*memory), binary_size(*needed), binary_size(*over)
     )]
     CarveOut {
-        /// Bytes of device memory, of which the carve-out is three times as many.
+        /// Bytes of device memory; the carve-out is three times as large.
         memory: u64,
-        /// Bytes of the carve-out that are needed.
+        /// Bytes of carve-out that the plan needs.
         needed: u64,
-        /// How many of them there are not.
+        /// Bytes by which `needed` exceeds the carve-out.
         over: u64,
     },
-    /// A table of targets that contradicts itself.
+    /// The target table is inconsistent.
     #[error(transparent)]
     Targets(#[from] TargetsError),
-    /// A prediction that the working memory does not confirm.
+    /// The working memory differs from the prediction.
     #[error("allocation {name:?}: {what} is {found} in the memory, but {predicted} was predicted")]
     Verify {
         /// The first allocation that differs.
         name: String,
-        /// The count that was compared, such as `the s3 entries`.
+        /// The compared count, such as `the s3 entries`.
         what: &'static str,
-        /// The count from the size classes.
+        /// Count predicted from the size classes.
         predicted: u64,
-        /// What the memory has.
+        /// Count in the memory.
         found: u64,
     },
-    /// A read that gave other bytes than were written.
-    #[error(
-        "allocation {name:?}: the memory gives back other bytes than were written, from byte {offset} on"
-    )]
+    /// A read returned other bytes than were written.
+    #[error("allocation {name:?}: a read returned other bytes than were written, from byte {offset} on")]
     ReadBack {
-        /// The allocation that was read.
+        /// The allocation read.
         name: String,
-        /// Byte of the allocation at which the piece that differs begins.
+        /// Byte offset of the first piece that differs.
         offset: u64,
     },
-    /// The working memory refused.
+    /// The working memory returned an error.
     #[error("allocation {name:?}: {what}")]
     Memory {
-        /// The allocation that it would not take.
+        /// The allocation being stored.
         name: String,
-        /// The memory's own message.
+        /// Message of the memory.
         what: String,
     },
 }

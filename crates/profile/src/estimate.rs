@@ -1,7 +1,7 @@
-//! What targets by page would take of an allocation, judged by samples of it.
+//! Estimates the device memory of an allocation with page targets from samples.
 //!
-//! A sample is short runs of entries at the same places in every snapshot. Each run stands for the pages around it, so that
-//! a codec that is good for one half of an array and another that is fair everywhere are told apart.
+//! A sample consists of short runs of entries at the same offsets in every snapshot. Each run represents
+//! the pages around it. This separates a codec that suits half of an array from one that is fair everywhere.
 
 use buddy_codec::Codec;
 use buddy_core::{Entry, Histogram, SizeClass};
@@ -13,21 +13,21 @@ use crate::{
     together::least_within,
 };
 
-/// What may overflow at least where samples are judged: a thousand entries do not tell less.
+/// Smallest threshold for samples: a thousand entries do not resolve smaller fractions.
 const LEAST_THRESHOLD: f64 = 0.01;
 
-/// What an entry that overflows counts where codecs are compared, in entries: of two that take the same device memory the one that overflows
-/// less is the better one at a smaller threshold too.
+/// Cost of an overflowing entry when codecs are compared, in entries of device memory. At equal device
+/// memory, the codec with less overflow also wins at smaller thresholds.
 const OVERFLOW: f64 = 4.0;
 
-/// The sizes of an allocation's samples with one codec.
+/// Size classes of an allocation's samples with one codec.
 pub(crate) struct Estimate {
-    /// The runs of every snapshot.
+    /// Histograms of the sampled runs, per snapshot.
     over_time: Vec<Vec<Histogram>>,
 }
 
 impl Estimate {
-    /// Sizes the samples, one for each snapshot.
+    /// Classifies the samples, one per snapshot.
     pub(crate) fn new(samples: &[Vec<Entry>], codec: &Codec) -> Self {
         let run = |classes: &[SizeClass]| {
             let mut run = Histogram::default();
@@ -38,12 +38,13 @@ impl Estimate {
         Self { over_time: samples.iter().map(runs).collect() }
     }
 
-    /// All runs of each snapshot.
+    /// Returns the histogram of each snapshot's sample.
     pub(crate) fn histograms(&self) -> Vec<Histogram> {
         self.over_time.iter().map(|runs| runs.iter().copied().sum()).collect()
     }
 
-    /// Device memory with one set of targets for all snapshots, and as the mean of the snapshots with one for each.
+    /// Returns the device bytes with one set of targets for all snapshots, and the mean over the snapshots
+    /// with separate targets for each.
     pub(crate) fn device(&self, threshold: f64) -> (f64, f64) {
         let threshold = threshold.max(LEAST_THRESHOLD);
         let alive: Vec<&[Histogram]> =
@@ -53,7 +54,7 @@ impl Estimate {
     }
 }
 
-/// The least device memory with which some snapshots are within the threshold.
+/// Returns the least cost of targets within the threshold in each of these snapshots.
 fn least_device(snapshots: &[&[Histogram]], threshold: f64) -> f64 {
     let runs = snapshots.iter().map(|runs| runs.len()).min().unwrap_or(0);
     let block = |run: usize| Block::new(1, snapshots.iter().map(|runs| runs[run]).collect());
@@ -75,9 +76,9 @@ mod tests {
         (0..entries).map(|_| std::array::from_fn(|_| noise.next() as u8)).collect()
     }
 
-    /// Half of an allocation is zeros: as a whole it has 1x, by page 16x and 1x.
+    /// Half of the allocation is zeros: uniform it has 1x, by page 16x and 1x.
     #[test]
-    fn parts_have_targets_of_their_own() {
+    fn page_targets_separate_zeros_from_noise() {
         let sample = [vec![ZERO_ENTRY; 512], noise(512, 1)].concat();
         let estimate = Estimate::new(&[sample], &CodecKind::Bpc.train(&[]));
         let (constant, over_time) = estimate.device(0.01);
@@ -86,9 +87,9 @@ mod tests {
         assert_eq!(estimate.histograms()[0].entries(), 1024);
     }
 
-    /// What fills up takes all of it with one set of targets, and half as the mean of two.
+    /// An allocation that fills up needs 1x throughout, or 16x and 1x with targets per snapshot.
     #[test]
-    fn snapshots_have_targets_of_their_own() {
+    fn targets_per_snapshot_need_less_than_constant_ones() {
         let samples = [vec![ZERO_ENTRY; 512], noise(512, 2)];
         let (constant, over_time) = Estimate::new(&samples, &CodecKind::Bpc.train(&[])).device(0.01);
         assert_eq!((constant, over_time), ((512 * 128) as f64, (512 * (8 + 128) / 2) as f64));

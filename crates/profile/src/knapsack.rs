@@ -1,73 +1,73 @@
-//! One choice for each item, within a capacity, with the least loss: a multiple-choice knapsack.
+//! Multiple-choice knapsack: one choice per item within a capacity, with the least total loss.
 //!
-//! The bound is that of the linear relaxation: on the lower convex hull of an item's choices, steps from small to
-//! large are taken by falling gain per unit of cost, the last one in part. The same steps, taken whole where they
-//! fit, give a solution. Branch and bound then fixes one item after the other, the largest first, and asks both
-//! again; it stops when it has proved the best or used up its time, and says which.
+//! The bound is the linear relaxation. It takes steps along the lower convex hull of each item's choices by
+//! falling gain per unit of cost, the last step in part. The steps that fit as a whole give a feasible
+//! solution. Branch and bound fixes one item after the other, the largest first. It stops when optimality
+//! is proved or the work limit is reached.
 //!
-//! Choices may also take of a second capacity, the side. It does not enter the bound, which holds all the same; it
-//! decides which solutions count, and the search goes on until it has one.
+//! Choices may also use a second capacity, the side. The bound ignores it and stays valid; solutions that
+//! exceed it are rejected.
 
 /// One choice for an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Choice {
-    /// What it takes of the capacity.
+    /// Units of the capacity.
     pub(crate) cost: u64,
-    /// What it loses; not negative.
+    /// Loss; not negative.
     pub(crate) loss: f64,
-    /// What it takes of the second capacity.
+    /// Units of the second capacity.
     pub(crate) side: u64,
 }
 
 /// A choice for every item.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Solution {
-    /// Which choice each item gets.
+    /// Index of the choice for each item.
     pub(crate) picks: Vec<usize>,
-    /// The loss of all.
+    /// Total loss.
     pub(crate) loss: f64,
-    /// No solution loses less than this.
+    /// Lower bound on the loss of any solution.
     pub(crate) bound: f64,
-    /// Whether no solution loses less than this one.
+    /// True if this solution is proved optimal.
     pub(crate) optimal: bool,
 }
 
-/// Why there is no solution.
+/// The capacity that is too small for any solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lacks {
-    /// The least capacity that would do.
+pub(crate) enum Infeasible {
+    /// The least sufficient capacity.
     Capacity(u64),
-    /// The least of the second capacity that was found to do.
+    /// The least sufficient second capacity found.
     Side(u64),
 }
 
-/// Steps that the search may look at, in all: a fraction of a second.
+/// Limit on the steps that the search visits: a fraction of a second.
 const WORK: usize = 20_000_000;
-/// Losses this close, relatively, count as equal.
+/// Relative difference below which losses count as equal.
 const TOLERANCE: f64 = 1e-9;
 
-/// The best choices found within both capacities.
+/// Finds the choices with the least loss within both capacities.
 ///
 /// # Errors
-/// Which of the two capacities is too small, and what it would have to be.
+/// The capacity that is too small, with its required value.
 ///
 /// # Panics
 /// If an item has no choice.
-pub(crate) fn solve(items: &[Vec<Choice>], capacity: u64, side: u64) -> Result<Solution, Lacks> {
+pub(crate) fn solve(items: &[Vec<Choice>], capacity: u64, side: u64) -> Result<Solution, Infeasible> {
     let free = |choice: &Choice| Choice { side: 0, ..*choice };
-    let best = search(&map(items, free), capacity, u64::MAX, None).map_err(Lacks::Capacity)?;
+    let best = search(&map(items, free), capacity, u64::MAX, None).map_err(Infeasible::Capacity)?;
     if side_of(items, &best.picks) <= side {
         return Ok(best);
     }
     let as_loss = |choice: &Choice| Choice { loss: choice.side as f64, side: 0, ..*choice };
-    let least = search(&map(items, as_loss), capacity, u64::MAX, None).map_err(Lacks::Capacity)?;
+    let least = search(&map(items, as_loss), capacity, u64::MAX, None).map_err(Infeasible::Capacity)?;
     let needed = side_of(items, &least.picks);
     if needed > side {
-        return Err(Lacks::Side(needed));
+        return Err(Infeasible::Side(needed));
     }
     let loss = items.iter().zip(&least.picks).map(|(item, &pick)| item[pick].loss).sum();
     let found = search(items, capacity, side, Some(Solution { loss, ..least }));
-    let found = found.map_err(Lacks::Capacity)?;
+    let found = found.map_err(Infeasible::Capacity)?;
     Ok(Solution { bound: found.bound.max(best.bound), ..found })
 }
 
@@ -79,7 +79,7 @@ fn side_of(items: &[Vec<Choice>], picks: &[usize]) -> u64 {
     items.iter().zip(picks).fold(0, |sum: u64, (item, &pick)| sum.saturating_add(item[pick].side))
 }
 
-/// Branch and bound from a first solution, if there is one. Fails with the least capacity that would do.
+/// Runs branch and bound, from a first solution if given. Fails with the least sufficient capacity.
 fn search(items: &[Vec<Choice>], capacity: u64, side: u64, first: Option<Solution>) -> Result<Solution, u64> {
     let items: Vec<Item> = items.iter().map(|choices| Item::new(choices)).collect();
     let least = items.iter().fold(0u64, |sum, item| sum.saturating_add(item.choices[0].choice.cost));
@@ -95,15 +95,15 @@ fn search(items: &[Vec<Choice>], capacity: u64, side: u64, first: Option<Solutio
         (Some(levels), _) => {
             items.iter().zip(&levels).map(|(item, &level)| item.choices[level].pick).collect()
         }
-        (None, first) => first.expect("without a side the first visit finds a solution").picks,
+        (None, first) => first.expect("without a side limit the first visit finds a solution").picks,
     };
     Ok(Solution { picks, loss, bound: if optimal { loss } else { bound }, optimal })
 }
 
-/// An item's choices that are worth a look, by rising cost.
+/// An item's non-dominated choices, by rising cost.
 struct Item {
     choices: Vec<Level>,
-    /// Those of them that lie on the lower convex hull of loss over cost.
+    /// Indices of the choices on the lower convex hull of loss over cost.
     hull: Vec<usize>,
     least_side: u64,
 }
@@ -135,13 +135,13 @@ impl Item {
         Self { hull: hull(&kept), choices: kept, least_side }
     }
 
-    /// How much it can cost over its least.
+    /// Returns the difference between its largest and smallest cost.
     fn span(&self) -> u64 {
         self.choices[self.choices.len() - 1].choice.cost - self.choices[0].choice.cost
     }
 }
 
-/// The levels on the lower convex hull: rising cost, falling loss, falling gain.
+/// Returns the levels on the lower convex hull: rising cost, falling loss, falling gain.
 fn hull(levels: &[Level]) -> Vec<usize> {
     let mut hull: Vec<usize> = Vec::new();
     for (level, Level { choice, .. }) in levels.iter().enumerate() {
@@ -159,7 +159,7 @@ fn hull(levels: &[Level]) -> Vec<usize> {
     hull
 }
 
-/// Loss that is saved for each unit of cost between two levels.
+/// Returns the loss saved per unit of cost between two levels.
 fn gain(levels: &[Level], from: usize, to: usize) -> f64 {
     let (from, to) = (&levels[from].choice, &levels[to].choice);
     (from.loss - to.loss) / (to.cost - from.cost) as f64
@@ -177,14 +177,15 @@ struct Search<'a> {
     items: &'a [Item],
     capacity: u64,
     side: u64,
-    /// From one choice of an item to the next larger one, by falling gain.
+    /// Hull steps of all items, by falling gain.
     steps: Vec<Step>,
-    /// The items by falling span: the order in which they are fixed.
+    /// Items by falling span: the branching order.
     order: Vec<usize>,
-    /// The best solution so far, as levels, and its loss.
+    /// Levels of the best solution so far.
     best: Option<Vec<usize>>,
+    /// Loss of the best solution so far.
     loss: f64,
-    /// What is left of [`WORK`].
+    /// Remaining part of [`WORK`].
     work: usize,
 }
 
@@ -205,8 +206,8 @@ impl<'a> Search<'a> {
         Self { items, capacity, side, steps, order, best: None, loss: f64::INFINITY, work: WORK }
     }
 
-    /// Looks at the solutions that agree with `fixed`, whose first `depth` items in order are fixed. Returns a
-    /// bound on their loss, or nothing if none fits.
+    /// Visits the solutions that agree with `fixed`, in which the first `depth` items of `order` are fixed.
+    /// Returns a lower bound on their loss, or `None` if none fits.
     fn visit(&mut self, fixed: &mut Vec<Option<usize>>, depth: usize) -> Option<f64> {
         let (bound, levels) = self.relax(fixed)?;
         let hopeless = bound >= self.loss * (1.0 - TOLERANCE);
@@ -215,7 +216,7 @@ impl<'a> Search<'a> {
             return Some(bound);
         }
         let item = self.order[depth];
-        // The relaxation's own choice first: it is most often right.
+        // The relaxation's choice is most often right.
         let count = self.items[item].choices.len();
         let others = (0..count).filter(|&level| level != levels[item]);
         for level in std::iter::once(levels[item]).chain(others) {
@@ -229,40 +230,40 @@ impl<'a> Search<'a> {
         Some(bound)
     }
 
-    /// The bound of what agrees with `fixed`, and the levels of the solution that the steps give, which is kept
-    /// if it is the best so far. Nothing if no solution agrees.
+    /// Returns the bound of the solutions that agree with `fixed` and the levels of the greedy solution,
+    /// which is kept if it is the best so far. `None` if no solution agrees.
     fn relax(&mut self, fixed: &[Option<usize>]) -> Option<(f64, Vec<usize>)> {
         let least_side = self.items.iter().zip(fixed).fold(0u64, |sum, (item, level)| {
             sum.saturating_add(level.map_or(item.least_side, |level| item.choices[level].choice.side))
         });
         let mut levels: Vec<usize> = fixed.iter().map(|level| level.unwrap_or(0)).collect();
         let start = self.total(&levels);
-        let mut room = self.capacity.checked_sub(start.cost).filter(|_| least_side <= self.side)?;
+        let mut slack = self.capacity.checked_sub(start.cost).filter(|_| least_side <= self.side)?;
         let mut loss = start.loss;
         let mut bound = None;
         for step in self.steps.iter().filter(|step| fixed[step.item].is_none()) {
-            // A step whose item stopped earlier does not apply.
+            // An earlier step of this item did not fit.
             if levels[step.item] != step.from {
                 continue;
             }
             let choices = &self.items[step.item].choices;
             let (from, to) = (&choices[step.from].choice, &choices[step.to].choice);
-            if to.cost - from.cost > room {
-                bound.get_or_insert(loss - room as f64 * step.gain);
+            if to.cost - from.cost > slack {
+                bound.get_or_insert(loss - slack as f64 * step.gain);
                 continue;
             }
-            room -= to.cost - from.cost;
+            slack -= to.cost - from.cost;
             loss -= from.loss - to.loss;
             levels[step.item] = step.to;
         }
-        // Summed anew, so that differences of large losses leave no trace.
+        // Summed again to avoid cancellation between large losses.
         let bound = bound.unwrap_or_else(|| self.total(&levels).loss).max(0.0);
-        self.keep(fixed, levels.clone(), room);
+        self.keep(fixed, levels.clone(), slack);
         Some((bound, levels))
     }
 
-    /// Keeps a solution if it is the best so far, after `room` was spent to bring its side down.
-    fn keep(&mut self, fixed: &[Option<usize>], mut levels: Vec<usize>, mut room: u64) {
+    /// Spends the `slack` of the capacity to lower the side, then keeps the solution if it is the best.
+    fn keep(&mut self, fixed: &[Option<usize>], mut levels: Vec<usize>, mut slack: u64) {
         let mut total = self.total(&levels);
         for &item in self.order.iter().filter(|&&item| fixed[item].is_none()) {
             if total.side <= self.side {
@@ -272,12 +273,12 @@ impl<'a> Search<'a> {
             let now = choices[levels[item]].choice;
             let fits = |level: &usize| {
                 let choice = &choices[*level].choice;
-                choice.side < now.side && choice.cost <= now.cost + room
+                choice.side < now.side && choice.cost <= now.cost + slack
             };
             if let Some(level) =
                 (0..choices.len()).filter(fits).min_by_key(|&level| choices[level].choice.side)
             {
-                room = room + now.cost - choices[level].choice.cost;
+                slack = slack + now.cost - choices[level].choice.cost;
                 total.side = total.side - now.side + choices[level].choice.side;
                 levels[item] = level;
             }
@@ -289,7 +290,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What all items cost and lose together at these levels.
+    /// Returns the total cost, loss and side at these levels.
     fn total(&self, levels: &[usize]) -> Choice {
         let chosen = self.items.iter().zip(levels).map(|(item, &level)| &item.choices[level].choice);
         chosen.fold(Choice { cost: 0, loss: 0.0, side: 0 }, |sum, choice| Choice {
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_byte_decides() {
+    fn capacity_limits_are_exact() {
         let items = [item(&[(10, 0.0), (5, 8.0)]), item(&[(10, 0.0), (4, 7.0)])];
         let loss = |capacity| solve(&items, capacity, 0).map(|solution| solution.loss);
         assert_eq!(loss(20), Ok(0.0));
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(loss(14), Ok(7.0));
         assert_eq!(loss(13), Ok(15.0));
         assert_eq!(loss(9), Ok(15.0));
-        assert_eq!(loss(8), Err(Lacks::Capacity(9)));
+        assert_eq!(loss(8), Err(Infeasible::Capacity(9)));
     }
 
     #[test]
@@ -328,25 +329,25 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_more_and_loses_more_is_never_taken() {
+    fn dominated_choices_are_never_taken() {
         let items = [item(&[(5, 3.0), (5, 2.0), (6, 2.0), (7, 4.0)])];
         assert_eq!(solve(&items, 100, 0).unwrap().picks, [1]);
     }
 
     #[test]
-    fn the_side_decides_where_the_loss_does_not() {
+    fn the_side_limit_is_kept() {
         let choice = |cost, loss, side| Choice { cost, loss, side };
         let items =
             [vec![choice(1, 0.0, 16), choice(4, 0.0, 12), choice(16, 0.0, 0)], vec![choice(2, 5.0, 9)]];
         let picks = |capacity, side| solve(&items, capacity, side).map(|solution| solution.picks[0]);
         assert_eq!(picks(10, 25), Ok(0));
         assert_eq!(picks(10, 24), Ok(1));
-        assert_eq!(picks(10, 20), Err(Lacks::Side(21)));
+        assert_eq!(picks(10, 20), Err(Infeasible::Side(21)));
         assert_eq!(picks(18, 9), Ok(2));
     }
 
     #[test]
-    fn a_hundred_thousand_items_take_a_moment_and_a_small_gap() {
+    fn a_hundred_thousand_items_are_solved_quickly_with_a_small_gap() {
         let mut state = 7u64;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,15 +1,15 @@
-//! Memory to histograms, and histograms to targets: what the paper's profiler does.
+//! The paper's profiler: measures memory as histograms of size classes and chooses codecs and targets.
 //!
-//! An [`Observer`] looks at the allocations of a run, snapshot after snapshot, and sizes every entry once with each
-//! codec: in files, or in the memory of a program that runs. What it saw is a [`Measured`] run; histograms, pictures,
-//! the [record](Measured::to_record) of a run and the simulator's map of size classes are views of it. Sizes come
-//! from a record as well.
+//! An [`Observer`] classifies every entry of a run's allocations in each snapshot, once with each codec. The
+//! memory is that of files or of a running program. The result is a [`Measured`] run, from which histograms,
+//! page maps, the [record](Measured::to_record) of a run and the simulator's size classes are derived. A
+//! record can also be read back as a [`Measured`] run.
 //!
-//! [`choose_codec`] picks a codec from samples, by the one rule for targets
-//! ([`conservative_target`](buddy_core::conservative_target)); [`analyze()`] shows both for the arrays of files.
-//! [`assign()`] chooses targets for it by a policy, [`plan()`] to fit a device memory, and [`profile()`] puts all that
-//! there is to say into one record. [`write_targets`] and [`read_targets`] are the file of targets, and
-//! [`verify()`] asks a working memory whether the prediction holds.
+//! [`choose_codec`] picks a codec from samples by the rule for targets,
+//! [`conservative_target`](buddy_core::conservative_target). [`analyze()`] applies both to arrays in files.
+//! [`assign()`] chooses targets by policy, [`plan()`] to fit a device memory, and [`profile()`] returns the
+//! whole profile as one record. [`write_targets`] and [`read_targets`] write and read target files.
+//! [`verify()`] checks the predictions against a working memory.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! One look at an array: the size class of every entry under some codecs, in one pass over its mapping.
+//! Classifies every entry of an array with several codecs, in one pass over its mapping.
 
 use buddy_codec::{Codec, EntryCodec};
 use buddy_core::{
@@ -12,35 +12,35 @@ use crate::Memory;
 /// Called with the number of bytes that were just read.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// How many entries of one page have each class, in the order of [`SizeClass::ALL`].
+/// Number of entries of a page in each class, in the order of [`SizeClass::ALL`].
 pub type PageClasses = [u8; 6];
 
-/// What one look at an array saw with one codec.
+/// Size classes of an array with one codec.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Look {
-    /// Every entry of the array, by class.
+    /// Histogram of the whole array.
     pub(crate) histogram: Histogram,
-    /// Those of each page.
+    /// Class counts of each page.
     pub(crate) pages: Vec<PageClasses>,
-    /// The class of every entry of the pages that were asked for; none where no page was.
+    /// Classes of the entries of the kept pages; `None` if no page was requested.
     pub(crate) map: Option<PageMap>,
 }
 
-/// Which pages of an array are kept entry by entry.
+/// The pages of an array whose entries' classes are kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown {
-    /// With the first so many codecs.
+    /// Number of codecs, from the first, to keep pages of.
     pub(crate) codecs: usize,
-    /// At most so many, evenly spaced.
+    /// Largest number of pages, evenly spaced.
     pub(crate) rows: usize,
 }
 
-/// Bytes that are mapped in at a time: sixteen threads hold no more than 128 MB of a large file.
+/// Bytes mapped in at a time: sixteen threads hold at most 128 MB of a large file.
 const SEGMENT_BYTES: usize = 8 << 20;
-/// Bytes that one thread takes at a time.
+/// Bytes that one thread processes at a time.
 const PIECE_BYTES: usize = 8 * PAGE_BYTES;
 
-/// The sizes of an array under each of the codecs. The last entry is padded with zeros.
+/// Classifies the entries of an array with each codec. Pads the last entry with zeros.
 pub(crate) fn look(array: &impl Memory, codecs: &[Codec], shown: Shown, progress: Progress<'_>) -> Vec<Look> {
     let bytes = array.bytes();
     let pages = bytes.len().div_ceil(PAGE_BYTES);
@@ -64,19 +64,19 @@ pub(crate) fn look(array: &impl Memory, codecs: &[Codec], shown: Shown, progress
     totals.into_iter().enumerate().map(look).collect()
 }
 
-/// The sizes of some memory under one codec, on all threads.
+/// Returns the histogram of some memory with one codec, computed on all threads.
 pub fn histogram(memory: &impl Memory, codec: &Codec) -> Histogram {
     let shown = Shown { codecs: 0, rows: 0 };
     look(memory, std::slice::from_ref(codec), shown, &|_| ())[0].histogram
 }
 
-/// The class of each of some entries under a codec.
+/// Returns the size class of each entry with a codec.
 pub(crate) fn classes(entries: &[Entry], codec: &Codec) -> Vec<SizeClass> {
     let pages = entries.as_flattened().chunks(PAGE_BYTES);
     pages.flat_map(|page| PageSizes::new(page, codec).classes().collect::<Vec<_>>()).collect()
 }
 
-/// The histogram of some entries under a codec.
+/// Returns the histogram of entries with a codec.
 #[cfg(test)]
 pub(crate) fn count(entries: &[Entry], codec: &Codec) -> Histogram {
     let codecs = std::slice::from_ref(codec);
@@ -87,17 +87,17 @@ pub(crate) fn count(entries: &[Entry], codec: &Codec) -> Histogram {
 /// One pass over an array.
 struct Pass<'a> {
     codecs: &'a [Codec],
-    /// Pages of the array.
+    /// Number of pages of the array.
     pages: u64,
     shown: Shown,
 }
 
-/// What was seen of a part of an array with one codec.
+/// Size classes of consecutive pages with one codec.
 #[derive(Debug, Clone, Default)]
 struct Part {
     histogram: Histogram,
     pages: Vec<PageClasses>,
-    /// Of the pages that are shown.
+    /// Classes of the entries of kept pages.
     classes: Vec<SizeClass>,
 }
 
@@ -110,10 +110,10 @@ impl Part {
 }
 
 impl Pass<'_> {
-    /// Pages that lie one after the other, from the page `first` on.
+    /// Classifies consecutive pages, of which the first has index `first`.
     fn part(&self, bytes: &[u8], first: usize) -> Vec<Part> {
         let mut parts = vec![Part::default(); self.codecs.len()];
-        // Page by page, so that every codec finds it in the nearest cache.
+        // Page by page, so that the data stay in the L1 cache for all codecs.
         for (index, page) in bytes.chunks(PAGE_BYTES).enumerate() {
             let shown =
                 self.shown.rows > 0 && PageMap::shows(self.pages, self.shown.rows, (first + index) as u64);
@@ -131,7 +131,7 @@ impl Pass<'_> {
     }
 }
 
-/// The bits of a page's entries: 0 for zeros and past the end, at least one for all others.
+/// Compressed bits of a page's entries: 0 for zero entries and past the end, at least 1 for all others.
 struct PageSizes {
     bits: [u32; ENTRIES_PER_PAGE],
     entries: usize,
@@ -152,10 +152,9 @@ impl PageSizes {
         Self { bits, entries: entries.len() + last.iter().len() }
     }
 
-    /// How many entries have each class, and their bytes among the paper's eight sizes.
+    /// Returns the class counts and the optimistic bytes, among the paper's eight sizes.
     ///
-    /// Entries are counted above each limit rather than put into their class one by one: the loops over 64 sizes
-    /// become a few vector instructions.
+    /// Counts the entries above each class limit, since these loops over 64 sizes vectorise.
     fn count(&self) -> (PageClasses, u64) {
         let above = |limit: u32| self.bits.iter().map(|&bits| u32::from(bits > limit)).sum::<u32>().into();
         let [zero, b8, b16, s1, s2, b80, s3] = [0, 64, 128, 256, 512, 640, 768].map(above);
@@ -164,7 +163,7 @@ impl PageSizes {
         (classes.map(|n: u64| n as u8), optimistic)
     }
 
-    /// The class of each entry.
+    /// Returns the class of each entry.
     fn classes(&self) -> impl Iterator<Item = SizeClass> {
         let class = |&bits: &u32| if bits == 0 { SizeClass::Zero } else { SizeClass::from_bits(bits) };
         self.bits[..self.entries].iter().map(class)
@@ -173,7 +172,7 @@ impl PageSizes {
 
 const _: () = assert!(ENTRIES_PER_PAGE <= u8::MAX as usize, "the classes of a page are counted in bytes");
 
-/// Nothing for zeros, whatever their stream has; at least one bit for all others.
+/// Returns 0 for a zero entry, whatever its encoded size, and at least 1 for all others.
 #[inline(always)]
 fn stored_bits(bits: u32, entry: &Entry) -> u32 {
     if is_zero(entry) { 0 } else { bits.max(1) }
@@ -194,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// Zero entries, ramps and noise by thirds, `entries` of them and `tail` bytes more.
+    /// Returns an array of `entries` entries, in turn zero, ramp and noise, and `tail` more bytes.
     fn mixed(entries: usize, tail: usize) -> Array {
         let mut state = 1u64;
         let mut noise = || {
@@ -216,7 +215,7 @@ mod tests {
         Array::from_memory("mixed", Dtype::U8, bytes).unwrap()
     }
 
-    /// One codec, and at most so many pages entry by entry.
+    /// Classifies with one codec and keeps at most `rows` pages.
     fn look_at(array: &Array, codec: &Codec, rows: usize) -> Look {
         look(array, std::slice::from_ref(codec), Shown { codecs: 1, rows }, &|_| ()).remove(0)
     }
@@ -248,9 +247,9 @@ mod tests {
         assert_eq!(found.pages.len(), (entries + 1).div_ceil(ENTRIES_PER_PAGE));
     }
 
-    /// Every codec, on entries of every size: counting above limits is the same as asking for each entry.
+    /// Compares the vectorised counts with `EntryCodec::class`, for every codec and entries of every size.
     #[test]
-    fn a_page_counts_what_each_of_its_entries_is() {
+    fn page_counts_equal_the_classes_of_single_entries() {
         let mut entries: Vec<Entry> = (0..70u8)
             .map(|i| {
                 std::array::from_fn(
@@ -289,9 +288,9 @@ mod tests {
         assert_eq!(map(&Array::from_memory("none", Dtype::U8, vec![]).unwrap(), 9).rows().len(), 0);
     }
 
-    /// The pages that are shown are found in whichever piece they lie, and only with the codecs asked for.
+    /// Kept pages may be in any piece; maps exist only for the requested codecs.
     #[test]
-    fn rows_are_the_same_however_many_are_asked_for() {
+    fn kept_rows_equal_a_sample_of_the_whole_map() {
         let array = mixed(SEGMENT_BYTES / ENTRY_BYTES + 700, 0);
         let codecs = [CodecKind::Bpc.train(&[]), CodecKind::Zeros64.train(&[])];
         let maps = |rows| look(&array, &codecs, Shown { codecs: 1, rows }, &|_| ());

@@ -1,4 +1,4 @@
-//! A run as policies see it: the sizes of every allocation in every snapshot.
+//! The size classes of every allocation of a run in every snapshot.
 
 use std::collections::BTreeMap;
 
@@ -18,63 +18,63 @@ use crate::{
     sample::sample_runs,
 };
 
-/// A run as its size classes: all that policies, plans and records look at.
+/// The size classes of a run: the input of policies, plans and records.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// Its program, allocations and snapshots, without their bytes.
+    /// The program, its allocations and its snapshots.
     pub run: RunInfo,
-    /// Its allocations, in its order.
+    /// Sizes of the allocations, in the order of `run`.
     pub allocations: Vec<MeasuredAllocation>,
-    /// Whether each allocation was tried with a codec of its own.
+    /// True if codecs were chosen per allocation.
     pub auto: bool,
 }
 
-/// What was seen of one allocation, with each codec that was tried on it.
+/// The size classes of one allocation, for each codec that was tried.
 #[derive(Debug, Clone)]
 pub struct MeasuredAllocation {
-    /// Its sizes with each codec that was tried.
+    /// Sizes for each codec.
     pub codecs: Vec<MeasuredCodec>,
-    /// Which of them suits it best.
+    /// Index of the best codec.
     pub auto: usize,
 }
 
-/// One allocation with one codec.
+/// The size classes of one allocation with one codec.
 #[derive(Debug, Clone)]
 pub struct MeasuredCodec {
-    /// The codec's name, which records keep.
+    /// Kind of the codec, whose name records keep.
     pub kind: CodecKind,
-    /// The codec with what it learned; none in a record that does not keep that.
+    /// The codec with its parameters; `None` if the record does not keep them.
     pub codec: Option<Codec>,
-    /// Bytes that the codec keeps of the allocation beside its entries.
+    /// Device bytes of the codec's parameters for the allocation.
     pub parameter_bytes: u64,
-    /// The allocation's entries in each snapshot; none where it is not alive.
+    /// Histogram in each snapshot; empty where the allocation is not alive.
     pub histograms: Vec<Histogram>,
-    /// The entries of all pages in each snapshot, block by block; none where not all pages are known.
+    /// Histograms of blocks of pages in each snapshot; `None` unless all pages are known.
     pub blocks: Option<Vec<Blocks>>,
-    /// The class of every entry of some or all pages, in each snapshot; none where no page was kept.
+    /// Class of every entry of the kept pages in each snapshot; `None` if no page was kept.
     pub maps: Vec<Option<PageMap>>,
 }
 
-/// Which codecs are tried.
+/// The codecs to try.
 #[derive(Debug, Clone)]
 pub struct Tried {
-    /// These on every allocation.
+    /// Kinds tried on every allocation.
     pub kinds: Vec<CodecKind>,
-    /// And on each allocation those that a sample of it chooses.
+    /// If true, also tries the codecs that samples of each allocation choose.
     pub auto: bool,
-    /// The threshold at which codecs are judged.
+    /// The threshold at which codecs are compared.
     pub threshold: f64,
 }
 
-/// The run's parameter that says what codecs had learned of its allocations (docs/reference/snapshots.md).
+/// Name of the run parameter that holds trained codecs (docs/reference/snapshots.md).
 const LEARNED: &str = "learned_codecs";
-/// Short runs of entries that are sampled of an allocation, in all snapshots together.
+/// Runs of entries sampled from an allocation, over all snapshots.
 const SAMPLE_RUNS: usize = 512;
-/// Stretches of one snapshot that are sampled at least.
+/// Least number of sampled runs in one snapshot.
 const FEWEST_RUNS: usize = 64;
 
 impl Measured {
-    /// Measures the snapshots of a run. Pictures are of the last one.
+    /// Measures the snapshots of a run. Keeps page maps of the last one.
     ///
     /// # Errors
     /// If a snapshot cannot be read.
@@ -84,7 +84,7 @@ impl Measured {
         Self::look_at(run, tried, rows, progress)
     }
 
-    /// Looks at every snapshot of a run with the codecs that its allocations are given for all of it.
+    /// Measures every snapshot of a run. An allocation has the same codecs in all snapshots.
     pub(crate) fn look_at(
         run: &Run,
         tried: &Tried,
@@ -109,10 +109,10 @@ impl Measured {
         Ok(observer.finish(tried.threshold, tried.auto))
     }
 
-    /// Takes the sizes from a record.
+    /// Reads the sizes from a record.
     ///
     /// # Errors
-    /// If the record contradicts itself, names a codec that is none, or has no sizes of those in `tried`.
+    /// If the record is inconsistent, names an unknown codec, or lacks the sizes of a codec in `tried`.
     pub fn from_record(record: &RunRecord, tried: &Tried) -> Result<Self, Error> {
         record.validate()?;
         let learned = learned(&record.run)?;
@@ -121,7 +121,7 @@ impl Measured {
         Ok(Self { run: record.run.clone(), allocations, auto: tried.auto })
     }
 
-    /// The run without its bytes: the sizes with every codec, and the pages that were kept.
+    /// Returns the record of the run: its sizes with every codec and the kept pages.
     pub fn to_record(&self) -> RunRecord {
         let mut run = self.run.clone();
         run.snapshots.iter_mut().for_each(|snapshot| snapshot.file = None);
@@ -131,7 +131,7 @@ impl Measured {
         RunRecord { run, sizes }
     }
 
-    /// Lets go of the blocks of codecs that are neither the first nor the best of their allocation.
+    /// Drops the blocks of codecs that are neither the first nor the best of their allocation.
     pub fn drop_blocks(&mut self) {
         for allocation in &mut self.allocations {
             let kept = [0, allocation.auto];
@@ -140,7 +140,7 @@ impl Measured {
         }
     }
 
-    /// The codecs that were tried on every allocation.
+    /// Returns the codecs that were tried on every allocation.
     pub fn kinds(&self) -> Vec<CodecKind> {
         let everywhere =
             |kind: &CodecKind| self.allocations.iter().all(|allocation| allocation.find(*kind).is_some());
@@ -149,7 +149,7 @@ impl Measured {
 }
 
 impl MeasuredAllocation {
-    /// Puts the codecs together and finds the best of them.
+    /// Creates an allocation and finds its best codec at the threshold.
     pub(crate) fn new(codecs: Vec<MeasuredCodec>, threshold: f64) -> Self {
         let may_be_chosen = candidates();
         let judged = codecs.iter().enumerate().filter(|(_, codec)| may_be_chosen.contains(&codec.kind));
@@ -159,8 +159,9 @@ impl MeasuredAllocation {
         Self { codecs, auto }
     }
 
-    /// Some of its pages in the last snapshot that has them, with one of its codecs; with the first that pages were kept of
-    /// where there are none of that. The codec comes with them.
+    /// Returns sampled pages of the last snapshot that has a page map, and their codec.
+    ///
+    /// Uses `codec` if it has a map, and otherwise the first codec that has one.
     pub fn picture(&self, codec: usize) -> Option<(CodecKind, PageMap)> {
         let first_choice = self.codecs.get(codec).into_iter();
         let last = |codec: &MeasuredCodec| {
@@ -170,7 +171,7 @@ impl MeasuredAllocation {
         first_choice.chain(&self.codecs).find_map(last)
     }
 
-    /// What a record keeps of one snapshot.
+    /// Returns the sizes that a record keeps of one snapshot.
     fn sizes(&self, snapshot: usize) -> AllocationSizes {
         let name = |codec: &MeasuredCodec| codec.kind.name().to_owned();
         let histograms = self.codecs.iter().map(|codec| (name(codec), codec.histograms[snapshot]));
@@ -181,13 +182,13 @@ impl MeasuredAllocation {
         AllocationSizes { histograms, pages, parameter_bytes, ..Default::default() }
     }
 
-    /// Where the sizes of a codec are.
+    /// Returns the index of a codec, if it was tried.
     pub fn find(&self, kind: CodecKind) -> Option<usize> {
         self.codecs.iter().position(|codec| codec.kind == kind)
     }
 }
 
-/// The codecs that had learned of allocations when the run was written or watched, by the allocation's name.
+/// Reads the trained codecs of the run's parameters, by allocation name.
 fn learned(run: &RunInfo) -> Result<BTreeMap<String, Vec<Codec>>, Error> {
     let all = run.parameters.get(LEARNED).and_then(Value::as_object).into_iter().flatten();
     let codecs = |(name, codecs): (&String, &Value)| {
@@ -198,16 +199,18 @@ fn learned(run: &RunInfo) -> Result<BTreeMap<String, Vec<Codec>>, Error> {
     all.map(codecs).collect()
 }
 
-/// The codecs to try on an allocation, trained on samples of all its snapshots unless they had learned when it was written: it
-/// keeps what they learn for the whole run.
+/// Returns the codecs to try on an allocation.
+///
+/// Codecs in `learned` keep their parameters. The others are trained on samples of all snapshots, since an
+/// allocation keeps its parameters for the whole run.
 pub(crate) fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) -> Vec<Codec> {
     let runs = (SAMPLE_RUNS / arrays.len()).max(FEWEST_RUNS);
     let learns = tried.auto || tried.kinds.iter().any(|kind| kind.has_parameters());
-    let samples = |turn: u64, wanted: bool| -> Vec<Vec<Entry>> {
-        let sample = |array: &&Array| if wanted { sample_runs(*array, runs, turn) } else { Vec::new() };
+    let samples = |seed: u64, wanted: bool| -> Vec<Vec<Entry>> {
+        let sample = |array: &&Array| if wanted { sample_runs(*array, runs, seed) } else { Vec::new() };
         arrays.iter().map(sample).collect()
     };
-    // A table that knows every value of the sample that it was made of may know few others.
+    // Codecs are compared on other samples than they were trained on, so that tables do not overfit.
     let (known, others) = (samples(0, learns), samples(1, tried.auto));
     let sampled: usize = others.iter().map(Vec::len).sum();
     let all: usize = arrays.iter().map(|array| array.bytes().len().div_ceil(ENTRY_BYTES)).sum();
@@ -216,15 +219,17 @@ pub(crate) fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) ->
 }
 
 impl Tried {
-    /// The codecs that are tried on memory that is not there to be sampled before: with `auto`, all that may be chosen.
+    /// Returns the kinds to try on memory that cannot be sampled in advance: with `auto`, all candidates.
     pub fn all_kinds(&self) -> Vec<CodecKind> {
         let more = if self.auto { candidates() } else { Vec::new() };
         let more = more.into_iter().filter(|kind| !self.kinds.contains(kind));
         self.kinds.iter().copied().chain(more).collect()
     }
 
-    /// The codecs to try on an allocation, trained on a sample of all snapshots and judged by others, one for each, which are one part
-    /// in `scale` of it; those that have learned are as they are.
+    /// Returns the codecs to try on an allocation: from `learned`, or trained on `sample`.
+    ///
+    /// With `auto`, adds the best codecs on `others`, one sample per snapshot. `scale` is the ratio of the
+    /// allocation to these samples.
     fn codecs(&self, sample: &[Entry], others: &[Vec<Entry>], learned: &[Codec], scale: f64) -> Vec<Codec> {
         let ready = |kind: &CodecKind| {
             learned.iter().find(|codec| codec.kind() == *kind).cloned().unwrap_or_else(|| kind.train(sample))
@@ -241,7 +246,7 @@ impl Tried {
     }
 }
 
-/// One allocation of a record. Where it is not alive it has no sizes, and its histogram is empty.
+/// Reads one allocation of a record. Its histograms are empty where it is not alive.
 fn recorded_allocation(
     record: &RunRecord,
     index: usize,
@@ -268,7 +273,7 @@ fn recorded_allocation(
             codecs.push(MeasuredCodec { kind, codec, parameter_bytes, histograms, blocks, maps });
         }
     }
-    // The paper's codec first, as in what is measured here.
+    // The paper's codec first, as in measured runs.
     codecs.sort_by_key(|codec| CodecKind::ALL.iter().position(|kind| *kind == codec.kind));
     match tried.kinds.iter().find(|kind| !codecs.iter().any(|codec| codec.kind == **kind)) {
         Some(kind) => Err(Error::NoSizes { codec: kind.name().to_owned(), name: name() }),
@@ -276,8 +281,8 @@ fn recorded_allocation(
     }
 }
 
-/// The blocks of an allocation in one snapshot, if the record has them, or a map of all its pages. Where it is not alive
-/// there are none.
+/// Returns the blocks of an allocation in one snapshot, or counts them from a whole page map. They are empty
+/// where it is not alive, and `None` if the record has neither.
 fn recorded_blocks(sizes: &AllocationSizes, codec: &str) -> Option<Blocks> {
     if sizes.histograms.is_empty() {
         return Some(Blocks::default());
@@ -302,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    /// A run of two snapshots, a ramp and then a steeper one, of which codecs may have learned before.
+    /// Measures a run of two snapshots, a ramp and a steeper one, with trained codecs if given.
     fn measured(learned: Value) -> Result<Measured, Error> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
@@ -330,13 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn what_codecs_had_learned_is_not_learned_again_and_stays_in_the_record() {
+    fn trained_codecs_are_reused_and_kept_in_the_record() {
         let early = ramp(1 << 30);
         let first = CodecKind::Table64.train(buddy_core::as_entries(&early).0);
         let (fresh, kept) = (measured(Value::Null).unwrap(), measured(json!({ "ramp": [first] })).unwrap());
         let [fresh, again] = [&fresh, &kept].map(|measured| &measured.allocations[0].codecs[0]);
-        assert_ne!(fresh.codec.as_ref(), Some(&first), "it learns of both snapshots");
-        assert_eq!(again.codec.as_ref(), Some(&first), "it keeps what it learned of the first");
+        assert_ne!(fresh.codec.as_ref(), Some(&first), "trained on both snapshots");
+        assert_eq!(again.codec.as_ref(), Some(&first), "keeps the parameters of the first snapshot");
         assert_ne!(again.histograms[1], fresh.histograms[1]);
         let recorded = Measured::from_record(&kept.to_record(), &tried()).unwrap();
         let one = &recorded.allocations[0].codecs[recorded.allocations[0].find(CodecKind::Table64).unwrap()];
@@ -344,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_codec_is_told_with_its_allocation() {
+    fn an_invalid_codec_error_names_its_allocation() {
         let wrong = measured(json!({ "ramp": [{ "codec": "table64", "values": "x" }] })).unwrap_err();
         assert!(wrong.to_string().starts_with("allocation \"ramp\": a table's values are words"), "{wrong}");
     }

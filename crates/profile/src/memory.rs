@@ -1,15 +1,15 @@
-//! Memory that is measured: an array in a file, or the bytes of a program that is running.
+//! Memory to measure: an array in a file, or memory of a running program.
 
 use std::ops::Range;
 
 use buddy_snapshot::Array;
 
-/// Bytes to read through, stretch by stretch.
+/// Contiguous bytes, read in segments.
 pub trait Memory: Sync {
-    /// The whole of it, as one slice; a mapped file is read when it is touched.
+    /// Returns all bytes. A mapped file is read on access.
     fn bytes(&self) -> &[u8];
 
-    /// Says that these will not be needed soon.
+    /// Hints that a byte range is not needed soon.
     fn release(&self, _range: Range<usize>) {}
 }
 

@@ -1,6 +1,7 @@
-//! The one look at memory: the allocations of a run, snapshot after snapshot, each entry sized once with each codec.
+//! Measures the allocations of a run, one snapshot after the other.
 //!
-//! Profiles, records, pictures and the simulator's map of size classes are views of what an [`Observer`] saw.
+//! Each entry is classified once with each codec. Profiles, records, page maps and the simulator's size
+//! classes are derived from the result.
 
 use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{AllocationInfo, Blocks, PageMap, RunInfo, SnapshotInfo};
@@ -12,30 +13,29 @@ use crate::{
     sample,
 };
 
-/// Looks at the memory of a run, from files or from the memory of the program itself.
+/// Measures the memory of a run, in files or in the running program.
 #[derive(Debug)]
 pub struct Observer {
     run: RunInfo,
-    /// For each allocation what was seen with every codec.
+    /// Size classes of each allocation with every codec.
     allocations: Vec<Vec<MeasuredCodec>>,
 }
 
 impl Observer {
-    /// Begins with a run that has not been looked at yet, and the codecs of every allocation. The first of them is the
-    /// one that pictures are of.
+    /// Creates an observer of a run with no snapshots yet, given the codecs of each allocation.
     ///
     /// # Panics
-    /// If there are not codecs for every allocation of the run.
+    /// If `codecs` and the run's allocations differ in number.
     pub fn new(run: RunInfo, codecs: Vec<Vec<Codec>>) -> Self {
         assert_eq!(codecs.len(), run.allocations.len(), "codecs for each allocation");
         let all = |codecs: Vec<Codec>| codecs.into_iter().map(MeasuredCodec::new).collect();
         Self { run, allocations: codecs.into_iter().map(all).collect() }
     }
 
-    /// Looks at the arrays as they are now, and keeps some pages of each entry by entry.
+    /// Adds a snapshot: classifies the current contents of the arrays and keeps the pages given by `rows`.
     ///
     /// # Panics
-    /// If there is not one array for every allocation of the run.
+    /// If `arrays` and the run's allocations differ in number.
     pub fn add(
         &mut self,
         snapshot: SnapshotInfo,
@@ -57,8 +57,8 @@ impl Observer {
         self.run.snapshots.push(snapshot);
     }
 
-    /// What was seen. The best codec of each allocation is judged at the threshold; `auto` says whether all that may be
-    /// chosen were tried.
+    /// Returns the measured run, with the best codec of each allocation at the threshold. `auto` states
+    /// whether all candidate codecs were tried.
     pub fn finish(self, threshold: f64, auto: bool) -> Measured {
         let allocation = |codecs| MeasuredAllocation::new(codecs, threshold);
         let allocations = self.allocations.into_iter().map(allocation).collect();
@@ -77,14 +77,14 @@ impl MeasuredCodec {
     fn add(&mut self, look: Look) {
         self.histograms.push(look.histogram);
         self.blocks.get_or_insert_default().push(Blocks::from_pages(&look.pages));
-        // Much of a program's memory never changes: equal maps are kept once.
+        // Much of a program's memory never changes: equal maps are shared.
         let last: Option<&PageMap> = self.maps.last().and_then(Option::as_ref);
         let same = last.filter(|last| Some(*last) == look.map.as_ref()).cloned();
         self.maps.push(same.or(look.map));
     }
 }
 
-/// The codecs of these kinds for every array, trained on a sample of what it holds now.
+/// Trains codecs of these kinds for each array, on a sample of its current contents.
 pub fn train(arrays: &[impl Memory], kinds: &[CodecKind]) -> Vec<Vec<Codec>> {
     let codecs = |array| {
         let sample = sample(array);
@@ -101,14 +101,14 @@ mod tests {
     use super::*;
     use crate::{CodecChoice, Settings, Tried, profile};
 
-    /// Half zeros, half a ramp that grows with time.
+    /// Half zeros, half a ramp of slope `step`.
     fn memory(step: u64) -> Vec<u8> {
         let ramp = |i: u64| if i < 20_000 { 0 } else { (i * step) as u32 };
         (0..40_000).flat_map(|i| ramp(i).to_le_bytes()).collect()
     }
 
     #[test]
-    fn a_watched_run_is_profiled_like_its_snapshots() {
+    fn an_observed_run_has_the_profile_of_its_snapshots() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let allocation = AllocationInfo {

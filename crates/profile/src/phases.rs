@@ -1,8 +1,8 @@
-//! Targets that follow the program: the retarget at checkpoints that the paper names.
+//! Plans targets by phase: the retargeting at checkpoints that the paper mentions.
 //!
-//! A program that begins with zeros keeps, with one set of targets, what its end allows. Here an allocation's run is cut
-//! into few phases, each with the targets of its own snapshots. At the snapshot that begins a phase the memory is
-//! [retargeted](https://docs.rs/buddy-memory): one pass over the allocation, which a change must pay for.
+//! With one set of targets, a program that starts with zeros is limited by its last snapshots. Phases give
+//! each range of snapshots its own targets. At the first snapshot of a phase the memory is
+//! [retargeted](https://docs.rs/buddy-memory), which is one pass over the allocation.
 
 use std::ops::Range;
 
@@ -21,16 +21,18 @@ use crate::{
     timeline::{OverTime, Timeline},
 };
 
-/// A change of targets must save this share of the allocation, as the mean over the run: it is a pass over the allocation, of
-/// which a program makes hundreds.
+/// Cost of a change of targets as a fraction of the allocation, averaged over the run. A change is one pass
+/// over the allocation, of which a program makes hundreds.
 pub(crate) const CHANGE_COST: f64 = 0.005;
-/// Rounds in which the price of overflow in each snapshot is found.
+/// Iterations over the weights of overflow in each snapshot.
 const ROUNDS: usize = 5;
-/// In longer runs phases are cut by one target for the allocation, whatever the policy.
+/// Longer runs are cut into phases by uniform targets, whatever the policy.
 const MOST_BY_PAGES: usize = 16;
 
-/// Plans targets by phase for allocations that keep the codecs that were chosen for them. Beside the plan, what the file of
-/// targets has of it: the targets of the first phase, where they are not those of the whole run, and every change.
+/// Plans targets by phase for allocations with the codecs in `chosen`.
+///
+/// Also returns the changes for the target file: those at later snapshots, and the first phase's targets
+/// where they differ from `chosen`.
 pub fn phases(
     measured: &Measured,
     chosen: &[Assignment],
@@ -61,7 +63,7 @@ pub fn phases(
         each.map(|(snapshot, assigned)| outcome(measured, assigned, snapshot)).collect()
     };
     let mut snapshots = over_time(&moments);
-    // One set of targets chooses codecs besides, and may take less than phases of all allocations that share the threshold.
+    // Constant targets also choose codecs, and may need less than phases that share the threshold.
     let constant = vec![chosen.to_vec(); moments.len()];
     let without = over_time(&constant);
     let sum = |all: &[PhaseSnapshot], of: fn(&PhaseSnapshot) -> u64| all.iter().map(of).sum::<u64>();
@@ -73,13 +75,13 @@ pub fn phases(
         (1..moments.len()).flat_map(|at| changes(measured, &moments[at - 1], &moments[at], at)).collect();
     let mut all = moments.first().map_or_else(Vec::new, |first| changes(measured, chosen, first, 0));
     all.retain(|first| later.iter().any(|change| change.name == first.name));
-    // Nothing was stored before.
+    // Nothing is stored before the first snapshot.
     all.iter_mut().for_each(|first| first.bytes_moved = 0);
     all.extend_from_slice(&later);
     (PhasePlan::new(snapshots, later), all)
 }
 
-/// The device memory that holds the run: its largest moment, and a quarter of its data at least.
+/// Returns the device bytes that hold every snapshot: at least a quarter of its data.
 fn device_memory(measured: &Measured, moments: &[Vec<Assignment>]) -> u64 {
     let needs = |(snapshot, assigned): (usize, &Vec<Assignment>)| {
         let found = outcome(measured, assigned, snapshot);
@@ -88,7 +90,7 @@ fn device_memory(measured: &Measured, moments: &[Vec<Assignment>]) -> u64 {
     moments.iter().enumerate().map(needs).max().unwrap_or(0)
 }
 
-/// Whether the program is within the threshold in every snapshot.
+/// Returns whether the program's overflow is within the threshold in every snapshot.
 fn is_within(measured: &Measured, chosen: &[Assignment], over_time: &[Vec<Targets>], threshold: f64) -> bool {
     (0..measured.run.snapshots.len()).all(|snapshot| {
         let with = |(one, targets): (&Assignment, &Vec<Targets>)| Assignment {
@@ -101,7 +103,7 @@ fn is_within(measured: &Measured, chosen: &[Assignment], over_time: &[Vec<Target
     })
 }
 
-/// Targets by page over time with which all allocations together are within the threshold in every snapshot.
+/// Plans page targets by phase such that the program is within the threshold in every snapshot.
 fn together(
     measured: &Measured,
     chosen: &[Assignment],
@@ -111,7 +113,7 @@ fn together(
     let count = measured.run.snapshots.len();
     let limit = threshold.max(MOST_OF_ONE);
     let all = measured.allocations.par_iter().zip(chosen).zip(alone).map(|((allocation, one), alone)| {
-        // In long runs the phases stay those that were found without a price.
+        // In long runs the phases of the separate plans are kept.
         let known = (count > MOST_BY_PAGES).then(|| alike(alone));
         Timeline::new(&allocation.codecs[one.codec], known, limit)
     });
@@ -126,7 +128,7 @@ fn together(
         all.par_iter_mut().for_each(|one| one.weigh(&weights));
         let plans = share(&all, &entries, threshold, |one: &Timeline, price| one.at(price), mix);
         let mut total = sums(count, plans.iter().map(|plan| &plan.overflowing));
-        // Where a snapshot overflows by less than it may, the price of overflow in it was too high.
+        // Lowers the weights of snapshots that overflow by less than the threshold.
         for ((weight, &over), &entries) in weights.iter_mut().zip(&total).zip(&entries) {
             *weight *= 0.1 + 0.9 * over as f64 / (threshold * entries as f64).max(1.0);
         }
@@ -143,7 +145,7 @@ fn together(
     all.iter().zip(&plans).map(|(one, plan)| one.targets(plan)).collect()
 }
 
-/// Snapshots that follow each other with the same targets.
+/// Returns the ranges of consecutive equal values.
 pub(crate) fn alike<T: PartialEq>(over_time: &[T]) -> Vec<Range<usize>> {
     let mut end = 0;
     let same = over_time.chunk_by(|one, next| one == next);
@@ -154,7 +156,7 @@ pub(crate) fn alike<T: PartialEq>(over_time: &[T]) -> Vec<Range<usize>> {
     .collect()
 }
 
-/// The targets of an allocation at every snapshot: the same throughout a phase.
+/// Returns the targets of an allocation at every snapshot, constant within a phase.
 fn targets_over_time(codec: &MeasuredCodec, policy: Policy, threshold: f64) -> Vec<Targets> {
     let (count, all) = (codec.histograms.len(), entries(codec));
     let whole = |phase: Range<usize>| -> Targets {
@@ -167,7 +169,7 @@ fn targets_over_time(codec: &MeasuredCodec, policy: Policy, threshold: f64) -> V
         }
         None => whole(phase),
     };
-    // All pairs of a beginning and an end are tried.
+    // `cut` tries all pairs of a start and an end.
     let tried: &dyn Fn(Range<usize>) -> Targets = if count <= MOST_BY_PAGES { &by_pages } else { &whole };
     let device =
         |phase: Range<usize>| Assignment { codec: 0, targets: tried(phase) }.device_bytes(all) as f64;
@@ -176,15 +178,16 @@ fn targets_over_time(codec: &MeasuredCodec, policy: Policy, threshold: f64) -> V
     phases.into_iter().flat_map(|phase| vec![by_pages(phase.clone()); phase.len()]).collect()
 }
 
-/// Whether a policy knows 16x.
+/// Returns whether a policy uses 16x.
 fn zeros(policy: Policy) -> bool {
     !matches!(policy, Policy::Naive | Policy::Allocation)
 }
 
-/// The phases of an allocation, as ranges of its snapshots: those with the least device bytes over time, which `device` gives for
-/// a snapshot of a phase, when every change costs so much.
+/// Cuts `count` snapshots into the phases with the least total cost.
+///
+/// `device` returns the device bytes per snapshot of a phase. Each change adds `cost` bytes.
 pub(crate) fn cut(count: usize, cost: f64, device: impl Fn(Range<usize>) -> f64) -> Vec<Range<usize>> {
-    // For the first so many snapshots: the least sum, and where their last phase begins.
+    // For each number of leading snapshots: the least sum, and the start of their last phase.
     let mut best = vec![(0.0, 0)];
     for end in 1..=count {
         let sum = |start: usize| {
@@ -204,7 +207,7 @@ pub(crate) fn cut(count: usize, cost: f64, device: impl Fn(Range<usize>) -> f64)
     phases
 }
 
-/// What the targets of one snapshot give in it; allocations count while they are alive.
+/// Returns the device bytes and overflow of one snapshot. Counts only live allocations.
 fn outcome(measured: &Measured, assigned: &[Assignment], snapshot: usize) -> PhaseSnapshot {
     let mut found = PhaseSnapshot::default();
     for (allocation, one) in measured.allocations.iter().zip(assigned) {
@@ -220,7 +223,7 @@ fn outcome(measured: &Measured, assigned: &[Assignment], snapshot: usize) -> Pha
     found
 }
 
-/// What a program has to change at a snapshot.
+/// Returns the changes of targets at a snapshot.
 fn changes(
     measured: &Measured,
     before: &[Assignment],
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_fills_up_has_phases_and_one_that_does_not_has_one() {
+    fn a_run_that_fills_up_has_phases() {
         let (zero, half, raw) = (of([64, 0, 0, 0, 0, 0]), of([0, 0, 0, 64, 0, 0]), of([0, 0, 0, 0, 0, 64]));
         let run = [[zero; 5].as_slice(), &[half; 4], &[raw]].concat();
         let codec = MeasuredCodec {
@@ -276,7 +279,7 @@ mod tests {
         );
     }
 
-    /// What one snapshot may overflow is given to whichever allocation saves most with it, in each phase.
+    /// The overflow of a snapshot goes to the allocation that saves most with it, in each phase.
     #[test]
     fn phases_of_all_allocations_share_the_threshold() {
         let [half, mixed] = [[0, 0, 0, 64, 0, 0], [0, 0, 0, 58, 0, 6]];
@@ -303,16 +306,16 @@ mod tests {
         assert_eq!(shared(0.0), Some(Target::X1));
     }
 
-    /// One snapshot in ten is not worth a change and the change back.
+    /// A saving in one snapshot of ten must exceed the cost of two changes.
     #[test]
-    fn a_change_must_pay() {
+    fn a_change_must_save_its_cost() {
         assert_eq!(cut(10, 2.0, |phase| if phase == (7..8) { 1.0 } else { 2.0 }).len(), 1);
         assert_eq!(cut(10, 0.4, |phase| if phase == (7..8) { 1.0 } else { 2.0 }), [0..7, 7..8, 8..10]);
     }
 
-    /// A half of the pages fills up, then the other: by one target for all of them there is one phase.
+    /// Half of the pages fill up, then the others. Uniform targets have one phase, page targets two.
     #[test]
-    fn pages_decide_where_they_have_targets() {
+    fn page_targets_give_phases_of_their_own() {
         let [zero, raw] = [[64, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 64]];
         let snapshot =
             |full: usize| (0..100).map(|page| if page < full { raw } else { zero }).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Everything that `buddy profile` says of a run, as one record.
+//! Builds the record of `buddy profile`.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,34 @@ use crate::{
     plan,
 };
 
-/// The thresholds of the paper's study.
+/// Thresholds of the paper's sensitivity study.
 const SWEEP: [f64; 7] = [0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40];
-/// The policies that each choice of codec is tried with.
+/// Policies evaluated with each codec choice.
 const POLICIES: [Policy; 4] = [Policy::Naive, Policy::Allocation, Policy::Allocation16x, Policy::Page];
 
-/// What is asked of a profile.
+/// Settings of a profile.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The Buddy Threshold, above 0 and below 1.
     pub threshold: f64,
-    /// How the targets are chosen; with a plan, the plan's are.
+    /// Policy that chooses the targets; ignored if there is a plan.
     pub policy: Policy,
-    /// The codec they are for.
+    /// Codec choice; ignored if there is a plan.
     pub codec: CodecChoice,
-    /// What must fit where.
+    /// Plan to fit a device memory instead of a policy.
     pub plan: Option<PlanRequest>,
 }
 
 impl Settings {
-    /// The paper's final design with a codec: a target for each allocation, 16x for what is mostly zero, and its
-    /// threshold.
+    /// Returns the paper's final design with a codec: a target per allocation, 16x for mostly-zero
+    /// allocations, and the paper's threshold.
     pub fn final_design(kind: CodecKind) -> Self {
         let codec = CodecChoice::Fixed(kind);
         Self { threshold: DEFAULT_THRESHOLD, policy: Policy::Allocation16x, codec, plan: None }
     }
 }
 
-/// Checks that a threshold is a share that leaves a choice.
+/// Checks a threshold.
 ///
 /// # Errors
 /// [`Error::Threshold`] unless it is above 0 and below 1.
@@ -50,10 +50,10 @@ pub fn check_threshold(threshold: f64) -> Result<(), Error> {
     if threshold > 0.0 && threshold < 1.0 { Ok(()) } else { Err(Error::Threshold(threshold)) }
 }
 
-/// Profiles a measured run. Beside the record it returns what was chosen for each allocation.
+/// Profiles a measured run. Returns the record and the assignment of each allocation.
 ///
 /// # Errors
-/// What was asked for and cannot be: a plan that does not fit, pages that are not known.
+/// If the threshold is invalid, the plan does not fit, or sizes of the codec or of pages are missing.
 pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec<Assignment>), Error> {
     check_threshold(settings.threshold)?;
     let (policy, codec, chosen, planned) = choose(measured, settings)?;
@@ -91,31 +91,32 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
     Ok((profile, chosen))
 }
 
-/// The policy that gives the largest ratio of those that hold the threshold for each allocation, and of two that give the same
-/// the one with less overflow, then the simpler one. `naive` holds it only for all of them together, so that one allocation may
-/// overflow altogether; it is for comparison.
+/// Returns the policy with the largest ratio, then the least overflow, then the simplest.
+///
+/// Excludes `naive`, which applies the threshold only to the whole program, so that one allocation may
+/// overflow entirely.
 ///
 /// # Errors
-/// A threshold that is none, or a codec that was not measured.
+/// If the threshold is invalid or the codec was not measured.
 pub fn best_policy(measured: &Measured, threshold: f64, codec: CodecChoice) -> Result<Policy, Error> {
     check_threshold(threshold)?;
-    // What is wrong with the codec is wrong with every policy.
+    // Reports codec errors, which `outcomes` ignores.
     assign(measured, threshold, Policy::Allocation, codec)?;
     Ok(best_outcome(&outcomes(measured, threshold, &[codec], None))
         .map_or(Policy::Allocation16x, |best| best.policy))
 }
 
-/// The targets that a policy gives a measured run, without the rest of a profile.
+/// Returns the target table of a measured run without the rest of the profile.
 ///
 /// # Errors
-/// A threshold that is none, a codec that was not measured, or pages that are not known.
+/// As for [`profile`].
 pub fn policy_targets(measured: &Measured, settings: &Settings) -> Result<TargetTable, Error> {
     check_threshold(settings.threshold)?;
     let (_, _, chosen, _) = choose(measured, settings)?;
     Ok(table(measured, &chosen))
 }
 
-/// What is written into the file of targets.
+/// Policy, codec name, assignments and plan outcome.
 type Chosen = (Policy, String, Vec<Assignment>, Option<PlanOutcome>);
 
 fn choose(measured: &Measured, settings: &Settings) -> Result<Chosen, Error> {
@@ -131,7 +132,7 @@ fn choose(measured: &Measured, settings: &Settings) -> Result<Chosen, Error> {
     }
 }
 
-/// The paper's codec or the first that was measured, the one asked for, and the best for each.
+/// Returns the first measured codec, which is the paper's if present, the requested choice, and `auto`.
 fn codec_choices(measured: &Measured, asked: CodecChoice) -> Vec<CodecChoice> {
     let kinds = measured.kinds();
     let mut choices: Vec<CodecChoice> =
@@ -145,7 +146,8 @@ fn codec_choices(measured: &Measured, asked: CodecChoice) -> Vec<CodecChoice> {
     choices
 }
 
-/// Every policy with every choice of codec; none for pages that are not known. What one of them chose may be known already.
+/// Evaluates every policy with every codec choice, except those that lack sizes. `known` holds an
+/// assignment that was already computed.
 fn outcomes(
     measured: &Measured,
     threshold: f64,
@@ -164,7 +166,7 @@ fn outcomes(
     .collect()
 }
 
-/// What targets give. Memory counts while it is alive: the ratio is that of the largest footprints.
+/// Returns the outcome of an assignment. Counts live allocations: the ratio is that of peak footprints.
 fn outcome(measured: &Measured, assigned: &[Assignment], policy: Policy, codec: &str) -> PolicyOutcome {
     let parts = |snapshot: usize| {
         let parts = measured.allocations.iter().zip(assigned).map(|(all, one)| (&all.codecs[one.codec], one));
@@ -250,7 +252,7 @@ fn allocations(measured: &Measured, chosen: &[Assignment]) -> Vec<AllocationProf
     measured.allocations.iter().zip(chosen).map(one).collect()
 }
 
-/// The table of targets.
+/// Returns the target table of an assignment.
 fn table(measured: &Measured, chosen: &[Assignment]) -> TargetTable {
     let infos = measured.run.allocations.iter().zip(&measured.allocations);
     let rows = infos.zip(chosen).map(|((info, allocation), assigned)| {

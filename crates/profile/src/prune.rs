@@ -1,14 +1,13 @@
-//! Leaves out codecs that no choice can want.
+//! Drops the histograms of dominated codecs from a record.
 //!
-//! With a dozen candidates, most histograms of a record would never be looked at. One codec beats another on an
-//! allocation if in every snapshot it brings at least as many entries within every size: then no target and no
-//! threshold prefers the other.
+//! One codec dominates another on an allocation if, in every snapshot and for every size, at least as many
+//! of its entries are within that size. No target and no threshold then prefers the other.
 
 use std::collections::BTreeMap;
 
 use buddy_core::{AllocationSizes, Histogram, RunRecord};
 
-/// Keeps, for every allocation, the codec named `first` and those that no other one beats.
+/// Keeps, for every allocation, the codec named `first` and the codecs that no other dominates.
 pub fn drop_beaten(record: &mut RunRecord, first: &str) {
     for allocation in 0..record.run.allocations.len() {
         let mut column: Vec<&mut AllocationSizes> =
@@ -20,7 +19,7 @@ pub fn drop_beaten(record: &mut RunRecord, first: &str) {
     }
 }
 
-/// The histograms of one allocation in every snapshot, for each codec.
+/// Returns the histograms of one allocation in every snapshot, by codec.
 fn by_codec(column: &[&mut AllocationSizes]) -> BTreeMap<String, Vec<Histogram>> {
     let mut codecs: BTreeMap<String, Vec<Histogram>> = BTreeMap::new();
     for (codec, histogram) in column.iter().flat_map(|sizes| &sizes.histograms) {
@@ -29,7 +28,7 @@ fn by_codec(column: &[&mut AllocationSizes]) -> BTreeMap<String, Vec<Histogram>>
     codecs
 }
 
-/// Goes through the codecs, `first` first, so that of equal ones the earlier stays.
+/// Returns `first` and the codecs that no other dominates. Of equal codecs the earlier stays.
 fn unbeaten(codecs: &BTreeMap<String, Vec<Histogram>>, first: &str) -> Vec<String> {
     let rest = codecs.keys().filter(|codec| *codec != first);
     let mut kept: Vec<String> = codecs.keys().filter(|codec| *codec == first).cloned().collect();
@@ -43,7 +42,7 @@ fn unbeaten(codecs: &BTreeMap<String, Vec<Histogram>>, first: &str) -> Vec<Strin
     kept
 }
 
-/// Whether `left` is at least as good as `right` in every snapshot and at every size.
+/// Returns whether `left` is at least as good as `right` in every snapshot and at every size.
 fn beats(left: &[Histogram], right: &[Histogram]) -> bool {
     left.iter().zip(right).all(|(left, right)| {
         let (mut more, mut fewer) = (0, 0);
@@ -69,11 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_stays_and_the_beaten_go() {
+    fn the_first_codec_stays_and_dominated_codecs_go() {
         let (good, bad) = ([0, 0, 4, 0, 0, 0], [0, 0, 0, 4, 0, 0]);
         assert_eq!(kept(&[("bpc", &[bad]), ("x", &[good]), ("y", &[bad])]), ["bpc", "x"]);
         assert_eq!(kept(&[("bpc", &[bad]), ("x", &[bad]), ("y", &[good])]), ["bpc", "y"]);
-        assert_eq!(kept(&[("bpc", &[good]), ("x", &[good])]), ["bpc"], "no better is not enough");
+        assert_eq!(kept(&[("bpc", &[good]), ("x", &[good])]), ["bpc"], "an equal codec is dropped");
         assert_eq!(kept(&[("bpc", &[bad]), ("w", &[[0, 0, 1, 3, 0, 0]]), ("x", &[good])]), ["bpc", "x"]);
     }
 

@@ -1,32 +1,32 @@
-//! A target for each of the ranges of an allocation's pages.
+//! Chooses targets for ranges of an allocation's pages.
 //!
-//! The page table holds a target per page, so an allocation that is part zero and part dense need not settle for
-//! one. But ranges that hardly differ help nobody: a range must pay for itself.
+//! The page table holds a target per page, so the zero and the dense pages of an allocation can have
+//! different targets. Each additional range has a cost, so that ranges differ substantially.
 
 use std::iter::successors;
 
 use buddy_core::{Blocks, ENTRY_BYTES, Histogram, SECTOR_BYTES, Target, TargetRange, stays_small};
 
-/// A further range must save this share of the allocation.
+/// Cost of an additional range as a fraction of the allocation.
 const RANGE_COST: f64 = 0.0002;
-/// What a byte in buddy memory counts, in bytes of device memory: it lies across the link.
+/// Cost of a byte in buddy memory, in bytes of device memory, since access goes over the link.
 const BUDDY_WEIGHT: f64 = 2.0;
-/// With this weight no byte in buddy memory is worth what it saves.
+/// Weight at which no buddy memory is used.
 const NO_BUDDY: f64 = 1e15;
-/// Steps in which the weight is found.
+/// Bisection steps for the weight.
 const STEPS: usize = 20;
 
-/// The ranges of an allocation of so many pages, given the classes of its blocks in each snapshot.
+/// Returns the target ranges of an allocation of `pages` pages, given its blocks in each snapshot.
 ///
-/// They are those that take the least memory, on the device and what is used of the buddy slots twice, when each costs a
-/// five-thousandth of the allocation. If with them more than the threshold's share of the allocation's entries overflows in some
-/// snapshot, buddy memory counts more, just as much as it must; what the threshold then still allows goes to the first pages.
+/// Minimises device bytes plus [`BUDDY_WEIGHT`] times the used buddy bytes plus [`RANGE_COST`] per range. If
+/// overflow then exceeds the threshold in some snapshot, raises the weight as little as possible. The
+/// overflow that remains allowed goes to the first pages.
 pub(crate) fn page_ranges(snapshots: &[Blocks], pages: u64, threshold: f64) -> Vec<TargetRange> {
     let blocks = blocks_of(snapshots, pages);
     joined(&blocks, &within(&blocks, threshold))
 }
 
-/// The blocks of an allocation of so many pages.
+/// Returns the blocks of an allocation of `pages` pages.
 pub(crate) fn blocks_of(snapshots: &[Blocks], pages: u64) -> Vec<Block> {
     let each = snapshots.iter().map(Blocks::pages).max().unwrap_or(0).max(1);
     let block = |index: u64| {
@@ -37,20 +37,20 @@ pub(crate) fn blocks_of(snapshots: &[Blocks], pages: u64) -> Vec<Block> {
     (0..pages.div_ceil(each)).map(block).collect()
 }
 
-/// What overflow counts, in bytes of device memory.
+/// Cost of overflow, relative to device memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Price {
-    /// A byte in buddy memory.
+    /// Cost of a byte in buddy memory, in device bytes.
     pub(crate) buddy: f64,
-    /// An entry that overflows, in whole entries.
+    /// Cost of an overflowing entry, in entries of 128 device bytes.
     pub(crate) entry: f64,
 }
 
 impl Price {
-    /// Device memory alone counts.
+    /// Overflow is free.
     pub(crate) const NOTHING: Self = Self { buddy: 0.0, entry: 0.0 };
 
-    /// A byte in buddy memory counts twice, since it lies across the link, and an entry that overflows so much besides.
+    /// Returns a price of `entry` per overflowing entry, in addition to [`BUDDY_WEIGHT`].
     pub(crate) fn of_entries(entry: f64) -> Self {
         Self { buddy: BUDDY_WEIGHT, entry }
     }
@@ -60,15 +60,14 @@ impl Price {
     }
 }
 
-/// Pages that get one target: their entries by class in each snapshot.
+/// Consecutive pages that share a target, with their histogram in each snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     pages: u64,
     over_time: Vec<Histogram>,
-    /// For each target the bytes on the device, and those used of the buddy slots, the mean of the snapshots; none for a target
-    /// that they may not have.
+    /// Device bytes and mean used buddy bytes at each target; `None` for a target that is not allowed.
     bytes: [Option<(f64, f64)>; TARGETS],
-    /// Entries that overflow at each, the mean of the snapshots.
+    /// Weighted mean of the overflowing entries at each target.
     overflowing: [f64; TARGETS],
 }
 
@@ -91,7 +90,7 @@ impl Block {
         Self { pages, over_time, bytes, overflowing }
     }
 
-    /// Lets entries that overflow count so much in each snapshot.
+    /// Sets the weight of overflowing entries in each snapshot.
     pub(crate) fn weigh(&mut self, weights: &[f64]) {
         let over = |target: Target| {
             let each = self.over_time.iter().zip(weights);
@@ -100,7 +99,7 @@ impl Block {
         self.overflowing = Target::ALL.map(|target| over(target) / self.over_time.len().max(1) as f64);
     }
 
-    /// What it takes at each target if overflow counts so much.
+    /// Returns the cost at each target, in bytes.
     fn costs(&self, price: Price) -> [f64; TARGETS] {
         std::array::from_fn(|target| match self.bytes[target] {
             Some((device, buddy)) => {
@@ -111,8 +110,7 @@ impl Block {
     }
 }
 
-/// The target of every block, as its place among [`Target::ALL`]: the best with which no more than the threshold's share of
-/// the entries overflows.
+/// Returns the best targets within the threshold, as an index into [`Target::ALL`] for each block.
 fn within(blocks: &[Block], threshold: f64) -> Vec<usize> {
     let fits = |targets: &[usize]| worst(blocks, targets) <= threshold;
     let mut over = best(blocks, Price::of_bytes(BUDDY_WEIGHT));
@@ -126,7 +124,7 @@ fn within(blocks: &[Block], threshold: f64) -> Vec<usize> {
         let tried = best(blocks, Price::of_bytes(weight));
         if fits(&tried) { (high, under) = (weight, tried) } else { (low, over) = (weight, tried) }
     }
-    // The most blocks that can have what is too much for all.
+    // Bisects the number of leading blocks that can have the targets of the lower weight.
     let (mut some, mut many) = (0, blocks.len());
     while some + 1 < many {
         let middle = some.midpoint(many);
@@ -135,7 +133,7 @@ fn within(blocks: &[Block], threshold: f64) -> Vec<usize> {
     [&over[..some], &under[some..]].concat()
 }
 
-/// The largest share of the entries that overflows in any snapshot.
+/// Returns the largest fraction of overflowing entries over the snapshots.
 fn worst(blocks: &[Block], targets: &[usize]) -> f64 {
     let snapshots = blocks.first().map_or(0, |block| block.over_time.len());
     let share = |snapshot: usize| {
@@ -149,11 +147,11 @@ fn worst(blocks: &[Block], targets: &[usize]) -> f64 {
     (0..snapshots).map(share).fold(0.0, f64::max)
 }
 
-/// The targets with the least cost, with what every change from one block to the next costs.
+/// Returns the targets with the least cost, changes between blocks included, by dynamic programming.
 pub(crate) fn best(blocks: &[Block], price: Price) -> Vec<usize> {
     let entries = |block: &Block| block.over_time.iter().map(Histogram::entries).max().unwrap_or(0);
     let change = RANGE_COST * (blocks.iter().map(entries).sum::<u64>() * ENTRY_BYTES as u64) as f64;
-    // The least sum up to here that ends with each target, and for each block the target before it.
+    // The least sum so far that ends with each target, and the predecessors for each block.
     let mut sums = [0.0; TARGETS];
     let mut before = Vec::with_capacity(blocks.len());
     for block in blocks {
@@ -173,17 +171,17 @@ pub(crate) fn best(blocks: &[Block], price: Price) -> Vec<usize> {
     targets
 }
 
-/// Where the least sum is, the first of equal ones.
+/// Returns the index of the least sum, the first of equal ones.
 fn least(sums: &[f64; TARGETS]) -> usize {
     (1..TARGETS).fold(0, |least, at| if sums[at] < sums[least] { at } else { least })
 }
 
-/// What blocks take with these targets if overflow counts so much.
+/// Returns the cost of blocks with these targets, in bytes, without the cost of ranges.
 pub(crate) fn cost(blocks: &[Block], targets: &[usize], price: Price) -> f64 {
     blocks.iter().zip(targets).map(|(block, &target)| block.costs(price)[target]).sum()
 }
 
-/// Entries that overflow with these targets, in each snapshot.
+/// Counts the overflowing entries with these targets in each snapshot.
 pub(crate) fn overflowing(blocks: &[Block], targets: &[usize]) -> Vec<u64> {
     let snapshots = blocks.first().map_or(0, |block| block.over_time.len());
     let each = blocks.iter().zip(targets);
@@ -193,7 +191,7 @@ pub(crate) fn overflowing(blocks: &[Block], targets: &[usize]) -> Vec<u64> {
     (0..snapshots).map(of).collect()
 }
 
-/// Neighbours with the same target as one range.
+/// Joins adjacent blocks with the same target into ranges.
 pub(crate) fn joined(blocks: &[Block], targets: &[usize]) -> Vec<TargetRange> {
     let mut ranges: Vec<TargetRange> = Vec::new();
     for (block, &target) in blocks.iter().zip(targets) {
@@ -226,16 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_differ_are_told_apart() {
+    fn different_pages_get_different_targets() {
         let pages = [[ZERO; 50].as_slice(), &[RAW; 30], &[HALF; 20]].concat();
         assert_eq!(ranges(&pages), [(50, Target::X16), (30, Target::X1), (20, Target::X2)]);
         assert_eq!(ranges(&[RAW; 3]), [(3, Target::X1)]);
         assert_eq!(ranges(&[]), [(0, Target::X1)]);
     }
 
-    /// Among two thousand pages, one that saves half of itself saves less than the two ranges more that it would make.
+    /// In 2000 pages, a page that saves half of itself saves less than two more ranges cost.
     #[test]
-    fn a_page_now_and_then_is_no_range_of_its_own() {
+    fn single_pages_are_no_ranges() {
         let mut pages = vec![HALF; 2000];
         pages[77] = ZERO;
         pages[120] = RAW;
@@ -243,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn stripes_stand_apart_and_large_allocations_are_cut_at_blocks() {
+    fn stripes_are_separated_and_large_allocations_are_cut_at_blocks() {
         let stripes: Vec<PageClasses> = (0..100).map(|i| if i % 4 == 2 { RAW } else { ZERO }).collect();
         let found = ranges(&stripes);
         assert_eq!(found[..3], [(2, Target::X16), (1, Target::X1), (3, Target::X16)]);
@@ -255,18 +253,18 @@ mod tests {
         assert!(found[0].0.is_multiple_of(32) && found[0].0.abs_diff(50_000) < 32, "{found:?}");
     }
 
-    /// Small numbers and constants take 8 bytes as zeros do.
+    /// Small numbers and constants need 8 bytes, as zeros do.
     #[test]
-    fn what_fits_8_bytes_has_16x() {
+    fn entries_of_8_bytes_get_16x() {
         let small = [0, 64, 0, 0, 0, 0];
         let pages =
             [[small; 50].as_slice(), &[[10, 23, 31, 0, 0, 0]; 20], &[[10, 20, 34, 0, 0, 0]; 30]].concat();
         assert_eq!(ranges(&pages), [(50, Target::X16), (50, Target::X4)]);
     }
 
-    /// Pages of which a twentieth overflows: all of them may at 5%, a fifth of them at 1%, none at nothing.
+    /// In each page 5% of the entries overflow at 2x: all pages may at 5%, a fifth at 1%, none at 0.
     #[test]
-    fn what_the_threshold_allows_is_counted_over_the_allocation() {
+    fn the_threshold_applies_to_the_whole_allocation() {
         let pages = [[0, 0, 0, 19, 0, 1]; 100];
         let found = |threshold| {
             let ranges = page_ranges(&[Blocks::from_pages(&pages)], 100, threshold);
@@ -278,7 +276,7 @@ mod tests {
     }
 
     proptest! {
-        /// In every snapshot the allocation is within the threshold, and 16x is for what mostly fits 8 bytes.
+        /// Every snapshot is within the threshold, and 16x is used only where most entries fit 8 bytes.
         #[test]
         fn every_snapshot_is_within_the_threshold(
             pages in proptest::collection::vec(proptest::collection::vec(0usize..6, 2), 1..60),
@@ -302,9 +300,9 @@ mod tests {
             prop_assert!(overflowing.iter().all(|count| *count <= most), "{:?} of {}", overflowing, most);
         }
 
-        /// No other targets of three blocks take less, when buddy memory counts twice and nothing binds.
+        /// Compares three blocks with brute force, without a binding threshold.
         #[test]
-        fn no_other_targets_take_less(pages in proptest::collection::vec(proptest::array::uniform6(1u8..9), 3)) {
+        fn the_targets_have_the_least_cost(pages in proptest::collection::vec(proptest::array::uniform6(1u8..9), 3)) {
             let snapshots = [Blocks::from_pages(&pages)];
             let block = |at: usize| Block::new(1, vec![snapshots[0].histogram(at..at + 1)]);
             let blocks: Vec<Block> = (0..3).map(block).collect();

@@ -1,4 +1,4 @@
-//! A run without its bytes.
+//! Records the size classes of a run.
 
 use buddy_codec::CodecKind;
 use buddy_core::RunRecord;
@@ -6,11 +6,12 @@ use buddy_snapshot::Run;
 
 use crate::{DEFAULT_THRESHOLD, Error, Measured, Progress, Rows, Tried};
 
-/// Measures every allocation in every snapshot with each of the codecs, and keeps pages of the first. A codec
-/// that learns sees a sample of all snapshots, since an allocation keeps its parameters for the whole run.
+/// Measures every allocation in every snapshot with each codec, and keeps pages of the first codec.
+///
+/// Codecs are trained on a sample of all snapshots, since an allocation keeps its parameters for the run.
 ///
 /// # Errors
-/// If a snapshot cannot be read any more.
+/// If a snapshot cannot be read.
 pub fn record_run(run: &Run, kinds: &[CodecKind], progress: Progress<'_>) -> Result<RunRecord, Error> {
     let tried = Tried { kinds: kinds.to_vec(), auto: false, threshold: DEFAULT_THRESHOLD };
     Ok(Measured::look_at(run, &tried, |_| Rows::RECORD, progress)?.to_record())
@@ -25,7 +26,7 @@ mod tests {
     use crate::{Observer, train};
 
     #[test]
-    fn a_record_counts_what_the_run_holds() {
+    fn a_record_has_the_size_classes_of_the_run() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let allocation = AllocationInfo {
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_sees_in_memory_what_a_run_has_on_disk() {
+    fn an_observer_of_memory_gives_the_record_of_the_run_on_disk() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let allocation = |name: &str, bytes| AllocationInfo {

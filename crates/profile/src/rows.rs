@@ -1,44 +1,46 @@
-//! How many pages of an allocation are kept entry by entry: pictures stay readable, records and pages small.
+//! Limits the pages of an allocation that are kept entry by entry, for readable maps and small records.
 
 use crate::look::Shown;
 
-/// A limit on rows; allocations share them by their bytes.
+/// A limit on kept pages (rows of a page map), shared by allocations in proportion to their bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows {
-    /// With the first so many of an allocation's codecs.
+    /// Number of codecs, from the first, to keep pages of.
     codecs: usize,
+    /// Least rows of an allocation.
     fewest: usize,
+    /// Most rows of an allocation.
     most: usize,
-    /// Of all allocations together, about.
+    /// Approximate total over all allocations.
     all: u64,
 }
 
 impl Rows {
-    /// No page: counts alone are wanted.
+    /// No page.
     pub const NONE: Self = Self { codecs: 0, fewest: 0, most: 0, all: 0 };
-    /// Every page: the class of every entry, which is what a simulator reads.
+    /// Every page, as the simulator needs.
     pub const EVERY: Self = Self { codecs: 1, fewest: usize::MAX, most: usize::MAX, all: 0 };
-    /// The pictures of `buddy analyze`, with every codec.
+    /// Page maps of `buddy analyze`, with every codec.
     pub(crate) const ANALYSIS: Self = Self { codecs: usize::MAX, fewest: 8, most: 512, all: 16_384 };
-    /// The pictures of a profile, with every codec: which of them is shown follows from what is chosen.
+    /// Page maps of a profile, with every codec, since the shown codec is chosen later.
     pub const PROFILE: Self = Self { codecs: usize::MAX, fewest: 8, most: MOST_OF_PROFILE, all: 8192 };
-    /// What the record of a run keeps of each snapshot.
+    /// Page maps in the record of a run, per snapshot.
     pub const RECORD: Self = Self { codecs: 1, fewest: 1, most: 64, all: 64 };
 
-    /// The same with all codecs of an allocation, not only its first.
+    /// Returns the same limit for all codecs of an allocation.
     #[must_use]
     pub const fn with_every_codec(self) -> Self {
         Self { codecs: usize::MAX, ..self }
     }
 
-    /// Those of an allocation of `bytes` among `all_bytes`.
+    /// Returns the limit for an allocation of `bytes` in a run of `all_bytes`.
     pub(crate) fn of(self, bytes: u64, all_bytes: u64) -> Shown {
         let share = self.all as f64 * bytes as f64 / all_bytes.max(1) as f64;
         Shown { codecs: self.codecs, rows: (share as usize).clamp(self.fewest, self.most) }
     }
 }
 
-/// Rows of an allocation that a profile shows at most.
+/// Most rows of an allocation in a profile.
 pub(crate) const MOST_OF_PROFILE: usize = 256;
 
 #[cfg(test)]
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_shared_out() {
+    fn rows_are_proportional_to_bytes_within_limits() {
         let Rows { fewest, most, all, .. } = Rows::ANALYSIS;
         let rows = |limit: Rows, bytes, all| limit.of(bytes, all).rows;
         assert_eq!(rows(Rows::ANALYSIS, 100, 100), most);

@@ -1,22 +1,22 @@
-//! A few entries that stand for an array.
+//! Samples entries of an array.
 
 use buddy_core::{ENTRY_BYTES, Entry, as_entries, last_entry};
 
 use crate::Memory;
 
-/// Neighbouring entries are alike, so a sample is many short runs rather than a few long ones.
+/// Entries of a sampled run. Neighbouring entries are similar, so runs are short and many.
 pub(crate) const RUN_ENTRIES: usize = 8;
 const RUNS: usize = 512;
 
-/// About 4096 entries: all of a small array, otherwise short runs, one from each of 512 equal stretches at a
-/// place that changes from stretch to stretch, so that no period of the data can hide. The same array always
-/// gives the same sample.
+/// Samples about 4096 entries: all of a small array, otherwise a short run from each of 512 equal segments.
+///
+/// The offset varies between segments, so that periodic data are sampled fairly. Deterministic.
 pub fn sample(array: &impl Memory) -> Vec<Entry> {
     sample_runs(array, RUNS, 0)
 }
 
-/// [`sample`] with another number of runs, and at other places for every `turn`.
-pub(crate) fn sample_runs(array: &impl Memory, runs: usize, turn: u64) -> Vec<Entry> {
+/// Samples `runs` runs, at other offsets for every `seed`.
+pub(crate) fn sample_runs(array: &impl Memory, runs: usize, seed: u64) -> Vec<Entry> {
     let (entries, tail) = as_entries(array.bytes());
     if entries.len() <= runs * RUN_ENTRIES {
         return entries.iter().copied().chain(last_entry(tail)).collect();
@@ -24,16 +24,16 @@ pub(crate) fn sample_runs(array: &impl Memory, runs: usize, turn: u64) -> Vec<En
     let mut sample = Vec::with_capacity(runs * RUN_ENTRIES);
     for index in 0..runs {
         let start = entries.len() * index / runs;
-        let room = entries.len() * (index + 1) / runs - start - RUN_ENTRIES;
-        let start = start + (mix(index as u64 + (turn << 32)) % (room as u64 + 1)) as usize;
+        let spare = entries.len() * (index + 1) / runs - start - RUN_ENTRIES;
+        let start = start + (mix(index as u64 + (seed << 32)) % (spare as u64 + 1)) as usize;
         sample.extend_from_slice(&entries[start..start + RUN_ENTRIES]);
-        // One touch may map in megabytes of a large file, so each run is handed back at once.
+        // One access may map in megabytes of a large file, so each run is released at once.
         array.release(start * ENTRY_BYTES..(start + RUN_ENTRIES) * ENTRY_BYTES);
     }
     sample
 }
 
-/// A well mixed number for a place (the finaliser of splitmix64).
+/// Hashes an index (the finaliser of splitmix64).
 fn mix(index: u64) -> u64 {
     let mut z = (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// An array whose entries hold their own number.
+    /// Returns an array whose entries hold their own index.
     fn numbered(entries: u32) -> Array {
         let bytes = (0..entries).flat_map(|i| i.to_le_bytes().repeat(ENTRY_BYTES / 4)).collect();
         Array::from_memory("numbered", Dtype::U32, bytes).unwrap()
@@ -76,18 +76,18 @@ mod tests {
         }
     }
 
-    /// Every 8th entry is special; a sample with a fixed step would see all or none of them.
+    /// With a fixed step, a sample would see all or none of a periodic set of entries.
     #[test]
-    fn a_period_does_not_hide() {
+    fn periodic_data_are_sampled_at_many_phases() {
         let phases: std::collections::HashSet<u32> =
             numbers(512 * 64).iter().step_by(8).map(|n| n % 64).collect();
         assert!(phases.len() > 40, "{} phases", phases.len());
     }
 
     #[test]
-    fn another_turn_looks_elsewhere() {
+    fn another_seed_samples_other_entries() {
         let array = numbered(100_000);
-        let [first, other] = [0, 1].map(|turn| sample_runs(&array, RUNS, turn));
+        let [first, other] = [0, 1].map(|seed| sample_runs(&array, RUNS, seed));
         let known: std::collections::HashSet<Entry> = first.iter().copied().collect();
         let again = other.iter().filter(|entry| known.contains(*entry)).count();
         assert!(again < 600, "{again} of 4096 entries are in both");

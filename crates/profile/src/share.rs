@@ -1,39 +1,41 @@
-//! Overflow that all allocations share: few entries of one may cost more memory than many of another.
+//! Shares the program's allowed overflow among its allocations.
 //!
-//! The threshold of targets by page holds for the program. What an entry that overflows counts, in bytes of device memory, is
-//! one price for all allocations, the least with which the program stays within the threshold in every snapshot.
+//! The threshold of page targets applies to the whole program. An overflowing entry has one price, in entries
+//! of device memory, for all allocations: the least with which every snapshot is within the threshold.
 
 use rayon::prelude::*;
 
-/// The most of an allocation's entries that may overflow in a snapshot, unless the program's threshold is more: the paper's.
+/// Limit on the overflowing fraction of one allocation, unless the program's threshold is larger. The
+/// paper's threshold.
 pub(crate) const MOST_OF_ONE: f64 = 0.3;
-/// Prices between which the right one is: one at which overflow is nearly free, and one at which nothing is worth it.
+/// Bounds of the price: overflow is nearly free at the first and never worthwhile at the second.
 const PRICES: (f64, f64) = (1e-3, 1e9);
-/// Steps in which a price is found, and the part of an allocation that still fits.
+/// Bisection steps for the price.
 const STEPS: usize = 24;
+/// Bisection steps for the part of an allocation that still fits.
 const PART_STEPS: usize = 12;
 
-/// What one allocation may have at some price.
+/// The choice of one allocation at some price.
 #[derive(Debug, Clone)]
 pub(crate) struct Choice<T> {
     pub(crate) what: T,
-    /// Entries that overflow, in each snapshot.
+    /// Overflowing entries in each snapshot.
     pub(crate) overflowing: Vec<u64>,
 }
 
-/// Whether no more than a share of the entries overflows, in any snapshot.
+/// Returns whether the overflowing fraction is within the threshold in every snapshot.
 pub(crate) fn fits(overflowing: &[u64], entries: &[u64], threshold: f64) -> bool {
     overflowing.iter().zip(entries).all(|(&over, &all)| over as f64 <= threshold * all as f64)
 }
 
-/// Sums of what several have in each snapshot.
+/// Sums the counts of several allocations in each snapshot.
 pub(crate) fn sums<'a>(snapshots: usize, each: impl Iterator<Item = &'a Vec<u64>>) -> Vec<u64> {
     let mut all = vec![0; snapshots];
     each.for_each(|one| all.iter_mut().zip(one).for_each(|(sum, more)| *sum += more));
     all
 }
 
-/// The least price at which what `at` gives fits, what it gives there, and what it gives just below.
+/// Returns the least price at which the value of `at` fits, that value, and the value just below the price.
 pub(crate) fn least_price<T>(at: impl Fn(f64) -> T, fits: impl Fn(&T) -> bool) -> (f64, T, T) {
     let (mut low, mut high) = PRICES;
     let (mut over, mut under) = (at(low), at(high));
@@ -45,9 +47,10 @@ pub(crate) fn least_price<T>(at: impl Fn(f64) -> T, fits: impl Fn(&T) -> bool) -
     (high, under, over)
 }
 
-/// Gives every allocation what `choose` has for it at the least price with which all together fit; what the threshold then still
-/// allows goes to the first of them, to whole ones or to a part: `mix` has so much of the first choice and the rest of the
-/// second, and says whether that gains anything.
+/// Chooses for every allocation with `choose` at the least price at which the program fits the threshold.
+///
+/// The overflow that remains allowed goes to the first allocations, the last of them in part. `mix` combines
+/// a fraction of the first choice with the rest of the second, and returns whether that saves memory.
 pub(crate) fn share<A: Sync, T: Clone + Send>(
     all: &[A],
     entries: &[u64],
@@ -92,14 +95,14 @@ pub(crate) fn share<A: Sync, T: Clone + Send>(
 mod tests {
     use super::*;
 
-    /// An allocation of 100 entries of which some overflow, or none if a price is too high for it.
+    /// An allocation of 100 entries, of which `overflowing` overflow at prices below `most`.
     fn choose(&(overflowing, most): &(u64, f64), price: f64) -> Choice<bool> {
         let has = price < most;
         Choice { what: has, overflowing: vec![if has { overflowing } else { 0 }] }
     }
 
     #[test]
-    fn what_pays_most_overflows() {
+    fn overflow_goes_where_it_saves_most() {
         let all = [(8, 1.0), (5, 50.0), (5, 20.0), (1, 2.0)];
         let given = |threshold| {
             let chosen = share(&all, &[400], threshold, choose, |_, over, _, _| (over.clone(), false));
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_taken_where_all_is_too_much() {
+    fn a_part_overflows_where_the_whole_does_not_fit() {
         let mix = |&(overflowing, _): &(u64, f64), _: &Choice<bool>, _: &Choice<bool>, part: f64| {
             (Choice { what: true, overflowing: vec![(overflowing as f64 * part).ceil() as u64] }, true)
         };

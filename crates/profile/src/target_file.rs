@@ -1,4 +1,4 @@
-//! The file of targets: TOML that a person can read and edit, and the codecs of its rows.
+//! Writes and reads target files, which are TOML, and creates the codecs of their rows.
 
 use buddy_codec::Codec;
 use buddy_core::{AllocationTarget, Entry, PhaseChange, TargetRange, TargetTable, Targets};
@@ -19,7 +19,7 @@ const CHANGES: &str = "
 # allocation has these targets instead; the change copies so many stored bytes at most.
 ";
 
-/// The table as a file. `about` is a comment on top; `note` gives the remark on a row, one line.
+/// Formats a target table. `about` becomes a comment at the top, `note` one above each row.
 pub fn write_targets(table: &TargetTable, about: &str, note: impl Fn(usize) -> String) -> String {
     let mut text: String = about.lines().map(|line| format!("# {line}\n")).collect();
     text.push_str(HEAD);
@@ -75,7 +75,7 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Reads a file of targets, and looks whether its codecs are codecs.
+/// Reads a target file and checks its codecs.
 ///
 /// # Errors
 /// [`Error::Targets`] or [`Error::Codec`].
@@ -87,10 +87,10 @@ pub fn read_targets(text: &str) -> Result<TargetTable, Error> {
     Ok(table)
 }
 
-/// The codec of a row: with its parameters, or trained on the sample where the row has none.
+/// Creates the codec of a row from its parameters, or trains it on the sample if there are none.
 ///
 /// # Errors
-/// A codec that is none, or parameters that are not its own.
+/// If the codec is unknown or its parameters are invalid.
 pub fn row_codec(row: &AllocationTarget, sample: impl FnOnce() -> Vec<Entry>) -> Result<Codec, Error> {
     Codec::with_parameters(&row.codec, &row.parameters, sample)
         .map_err(|error| Error::Codec { name: row.name.clone(), what: error.to_string() })
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_every_codec_keeps_what_it_learned() {
+    fn a_table_and_its_codec_parameters_round_trip() {
         let table = table();
         let text = write_targets(&table, "made by a test\nof two lines", |_| "a note".to_owned());
         assert!(text.starts_with("# made by a test\n# of two lines\n# A codec"));
@@ -146,7 +146,7 @@ mod tests {
             (0..50u8).map(|i| std::array::from_fn(|byte| i ^ (byte as u8 & 3))).collect();
         for (row, kind) in table.allocations.iter().zip(CodecKind::ALL) {
             assert_eq!(
-                row_codec(row, || panic!("it has parameters")).unwrap(),
+                row_codec(row, || panic!("the row has parameters")).unwrap(),
                 kind.train(&sample),
                 "{kind}"
             );
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_of_a_person_are_named() {
+    fn errors_name_the_mistake() {
         let good =
             "version = 1\nprogram = \"p\"\n[[allocation]]\nname = \"u\"\nbytes = 9000\ncodec = \"bpc\"\n";
         let error = |line: &str| match read_targets(&format!("{good}{line}\n")) {

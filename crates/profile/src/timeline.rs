@@ -1,4 +1,4 @@
-//! One allocation's targets over time at a price of overflow: phases, each with ranges of pages of its own.
+//! Plans one allocation's targets by phase and page range at a price of overflow.
 
 use std::ops::Range;
 
@@ -13,29 +13,30 @@ use crate::{
     together::least_within,
 };
 
-/// The targets of every block at every snapshot, as their places among [`Target::ALL`](buddy_core::Target::ALL).
+/// Target of every block at every snapshot, as an index into [`Target::ALL`](buddy_core::Target::ALL).
 pub(crate) type OverTime = Vec<Vec<usize>>;
 
-/// Snapshots that may have targets of their own.
+/// A candidate phase.
 struct Phase {
     snapshots: Range<usize>,
     blocks: Vec<Block>,
-    /// The least price at which it is within the limit alone.
+    /// The least price at which the phase alone is within the limit.
     least: f64,
 }
 
-/// An allocation whose phases are planned.
+/// An allocation with its candidate phases.
 pub(crate) struct Timeline {
-    /// The blocks of all snapshots, and of each alone.
+    /// Blocks over all snapshots.
     whole: Vec<Block>,
+    /// Blocks of each snapshot.
     single: Vec<Vec<Block>>,
     phases: Vec<Phase>,
-    /// What a change costs.
+    /// Cost of a change, in bytes.
     change: f64,
 }
 
 impl Timeline {
-    /// An allocation whose phases are any, or these; none if its pages were not measured.
+    /// Creates a timeline with the `known` phases, or all possible ones. `None` if pages were not measured.
     pub(crate) fn new(codec: &MeasuredCodec, known: Option<Vec<Range<usize>>>, limit: f64) -> Option<Self> {
         let (count, all) = (codec.histograms.len(), entries(codec));
         let blocks = codec.blocks.as_deref().filter(|blocks| blocks.len() == count)?;
@@ -53,19 +54,19 @@ impl Timeline {
         Some(Self { whole: blocks_of(blocks, pages), single, phases, change })
     }
 
-    /// Lets entries that overflow count so much in each snapshot.
+    /// Sets the weight of overflowing entries in each snapshot.
     pub(crate) fn weigh(&mut self, weights: &[f64]) {
         for Phase { snapshots, blocks, .. } in &mut self.phases {
             blocks.iter_mut().for_each(|block| block.weigh(&weights[snapshots.clone()]));
         }
     }
 
-    /// Device memory of a plan, over all snapshots.
+    /// Returns the device bytes of a plan, summed over the snapshots.
     pub(crate) fn device(&self, plan: &OverTime) -> f64 {
         plan.iter().zip(&self.single).map(|(targets, blocks)| cost(blocks, targets, Price::NOTHING)).sum()
     }
 
-    /// The phases that take least at a price.
+    /// Returns the plan with the least cost at a price.
     pub(crate) fn at(&self, price: f64) -> Choice<OverTime> {
         let judge = |Phase { blocks, least, .. }: &Phase| {
             let targets = best(blocks, Price::of_entries(price.max(*least)));
@@ -76,13 +77,13 @@ impl Timeline {
         let cost_of = |phase: Range<usize>| find(&phase).map_or(f64::INFINITY, |at| judged[at].0);
         let phases = cut(self.single.len(), self.change, cost_of);
         let targets = |phase: Range<usize>| {
-            let at = find(&phase).expect("phases that were judged");
+            let at = find(&phase).expect("phases come from the candidates");
             vec![judged[at].1.clone(); phase.len()]
         };
         self.choice(phases.into_iter().flat_map(targets).collect())
     }
 
-    /// The first blocks as in one plan and the others as in another.
+    /// Combines the first blocks of one plan, a fraction `part`, with the others of another.
     pub(crate) fn mixed(&self, first: &OverTime, rest: &OverTime, part: f64) -> Choice<OverTime> {
         let mix = |(first, rest): (&Vec<usize>, &Vec<usize>)| {
             let cut = (part * first.len() as f64) as usize;
@@ -96,8 +97,8 @@ impl Timeline {
         Choice { overflowing: what.iter().zip(&self.single).map(over).collect(), what }
     }
 
-    /// Gives each phase what the threshold still allows in its snapshots: one price for all of them is that of the snapshot which
-    /// overflows most. `total` is what overflows in all, of so many entries.
+    /// Raises targets phase by phase while the program stays within the threshold, since a single price is
+    /// set by the snapshot that overflows most. `total` and `entries` are the program's, per snapshot.
     pub(crate) fn fill(&self, plan: &mut OverTime, total: &mut [u64], entries: &[u64], threshold: f64) {
         for snapshots in alike(plan) {
             let Some(phase) = self.phases.iter().find(|phase| phase.snapshots == snapshots) else { continue };
@@ -123,7 +124,7 @@ impl Timeline {
         }
     }
 
-    /// The targets of every snapshot.
+    /// Returns the targets of every snapshot.
     pub(crate) fn targets(&self, plan: &OverTime) -> Vec<Targets> {
         plan.iter().map(|targets| Targets::from_ranges(joined(&self.whole, targets))).collect()
     }

@@ -1,4 +1,4 @@
-//! Targets by page for all allocations of a program, whose overflow they share.
+//! Assigns page targets to all allocations of a program, which share the allowed overflow.
 
 use buddy_core::{ENTRIES_PER_PAGE, Histogram, Targets};
 use rayon::prelude::*;
@@ -11,7 +11,7 @@ use crate::{
     share::{Choice, MOST_OF_ONE, fits, least_price, share},
 };
 
-/// Targets for ranges of pages of all allocations, which together are within the threshold.
+/// Assigns page targets such that the program is within the threshold.
 pub(crate) fn together(
     measured: &Measured,
     choice: CodecChoice,
@@ -31,10 +31,11 @@ pub(crate) fn together(
     let choose = |offers: &Vec<Offer>, price: f64| {
         let tried = offers.iter().enumerate().map(|(at, offer)| (offer.at(price), at));
         let ((_, targets), at) =
-            tried.min_by(|one, other| one.0.0.total_cmp(&other.0.0)).expect("each has pages");
+            tried.min_by(|one, other| one.0.0.total_cmp(&other.0.0)).expect("each allocation has page sizes");
         Choice { overflowing: overflowing(&offers[at].blocks, &targets), what: (at, targets) }
     };
-    // The first blocks of one choice, the others of the other; with another codec, of what that one takes without overflow.
+    // The first blocks have the targets of `over`, the others those of `under`. If the codecs differ, the
+    // others have the targets of `over`'s codec without overflow.
     let mix = |offers: &Vec<Offer>, over: &Chosen, under: &Chosen, part: f64| {
         let ((at, first), (other, rest)) = (&over.what, &under.what);
         let Offer { blocks, parameter_bytes, .. } = &offers[*at];
@@ -58,7 +59,7 @@ pub(crate) fn together(
     all.iter().zip(chosen).map(assignment).collect()
 }
 
-/// A codec that an allocation may have.
+/// A candidate codec of an allocation.
 struct Offer {
     codec: usize,
     parameter_bytes: f64,
@@ -77,14 +78,14 @@ impl Offer {
         Some(Self { codec, parameter_bytes: sizes.parameter_bytes as f64, blocks, least })
     }
 
-    /// What it takes at a price, and with which targets.
+    /// Returns the least cost at a price, and its targets.
     fn at(&self, price: f64) -> (f64, Vec<usize>) {
         let targets = best(&self.blocks, Price::of_entries(price.max(self.least)));
         (cost(&self.blocks, &targets, Price::of_entries(price)) + self.parameter_bytes, targets)
     }
 }
 
-/// The least price of overflow at which blocks are within a limit by themselves.
+/// Returns the least price of overflow at which the blocks alone are within a limit.
 pub(crate) fn least_within(blocks: &[Block], entries: &[u64], limit: f64) -> f64 {
     let at = |price| overflowing(blocks, &best(blocks, Price::of_entries(price)));
     if fits(&at(0.0), entries, limit) { 0.0 } else { least_price(at, |over| fits(over, entries, limit)).0 }

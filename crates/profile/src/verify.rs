@@ -1,4 +1,4 @@
-//! The cross-check: a snapshot in a working memory, beside what was predicted.
+//! Checks predictions by storing a snapshot in a working memory.
 
 use buddy_core::{
     AllocationTarget, ENTRY_BYTES, Histogram, PAGE_BYTES, SECTOR_BYTES, Target, TargetRange, TargetsError,
@@ -9,14 +9,15 @@ use buddy_snapshot::{Array, Run};
 
 use crate::{Assignment, Error, Measured, Progress, assign::ranges_in, sample, target_file::row_codec};
 
-/// Bytes that are written and read at a time.
+/// Bytes written and read at a time.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Loads one snapshot into a working memory, allocation by allocation, with the codecs and targets of `rows`; reads
-/// it back bit for bit; and compares classes, overflow and sectors with what `measured` predicts for `chosen`.
+/// Stores one snapshot in a working memory with the codecs and targets of `rows`, and reads it back.
+///
+/// Compares size classes, overflow and sectors with the prediction of `measured` for `chosen`.
 ///
 /// # Errors
-/// The first difference, whatever it is.
+/// If the bytes read back or any count differ, or the memory or the snapshot cannot be used.
 pub fn verify(
     run: &Run,
     snapshot: usize,
@@ -44,11 +45,11 @@ pub fn verify(
     Ok(sum)
 }
 
-/// Writes an array into a memory of its own, reads it back, and says what that took.
+/// Writes an array to a memory of its own and reads it back. Returns the memory's counts.
 fn store(array: &Array, row: &AllocationTarget, progress: Progress<'_>) -> Result<Usage, Error> {
     let refuse =
         |error: buddy_memory::Error| Error::Memory { name: row.name.clone(), what: error.to_string() };
-    // As much device memory as there is data: then every target fits, and with it its carve-out.
+    // With as much device memory as data, every target fits, including its carve-out.
     let spec = Spec::new(row.bytes.next_multiple_of(PAGE_BYTES as u64));
     let spec = Spec::new(row.bytes.next_multiple_of(spec.page_bytes));
     let codec = row_codec(row, || sample(array))?;
@@ -75,7 +76,7 @@ fn store(array: &Array, row: &AllocationTarget, progress: Progress<'_>) -> Resul
     Ok(memory.report_allocation(handle).map_err(refuse)?.usage)
 }
 
-/// The ranges of a row in pages of a memory; a page that two ranges share gets the smaller target of the two.
+/// Converts the ranges of a row to pages of the memory. A page shared by two ranges gets the smaller target.
 fn memory_ranges(row: &AllocationTarget, page_bytes: u64) -> Result<Vec<TargetRange>, TargetsError> {
     let mut ranges: Vec<TargetRange> = Vec::new();
     let mut end = 0;
@@ -112,7 +113,7 @@ fn compare(row: &AllocationTarget, predicted: &[(Target, Histogram)], usage: &Us
         "the raw entries",
     ];
     for (class, what) in classes.into_iter().enumerate() {
-        // What is not compressed has no metadata that could be counted.
+        // Uncompressed entries have no metadata and are not counted by class.
         let entries = |target: Target, histogram: &Histogram| match target.compresses() {
             true => histogram.classes[class],
             false => 0,
@@ -120,7 +121,7 @@ fn compare(row: &AllocationTarget, predicted: &[(Target, Histogram)], usage: &Us
         same(what, sum(&entries), usage.entries_by_class[class])?;
     }
     same("overflow", sum(&|target, histogram| histogram.overflowing(target)), usage.entries_overflowing)?;
-    // A last entry that the allocation ends within is compressed whole, and else is as many sectors as it has bytes for.
+    // A partial last entry is compressed as a whole entry; uncompressed, it has only the sectors it needs.
     let rest = row.bytes % ENTRY_BYTES as u64;
     let short = match predicted.last() {
         Some((Target::Uncompressed, _)) if rest > 0 => (ENTRY_BYTES as u64 - rest) / SECTOR_BYTES as u64,
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
     use crate::{CodecChoice, Settings, Tried, profile};
 
-    /// Zeros, ramps, noise and bf16 in parts, so that every policy has something to choose.
+    /// Creates a run of zeros, ramps, noise and bf16, for which policies choose different targets.
     fn run(dir: &std::path::Path) -> Run {
         let noise = |i: usize| (((i * i) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8;
         let parts: Vec<u8> = (0..500_003)
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_confirms_every_policy_and_a_false_prediction_is_found() {
+    fn every_policy_is_confirmed_and_a_false_prediction_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let run = run(&dir.path().join("run"));
         let tried = Tried { kinds: vec![buddy_codec::CodecKind::Bpc], auto: true, threshold: 0.3 };
@@ -194,7 +195,7 @@ mod tests {
                     block[0] -= 1;
                     block[4] += 1;
                 }
-                // Of what is not compressed no class is predicted, so that none can be false.
+                // Classes are not predicted for uncompressed allocations.
                 if rows[0].targets.uniform() != Some(Target::Uncompressed) {
                     let error = check(&wrong).unwrap_err().to_string();
                     assert!(error.starts_with("allocation \"parts\": the zero entries is"), "{error}");
@@ -202,12 +203,12 @@ mod tests {
                 }
             }
         }
-        assert!(ranges >= 2, "pages were told apart: {ranges}");
-        assert!(found_false > 0, "some were compressed");
+        assert!(ranges >= 2, "page ranges differ: {ranges}");
+        assert!(found_false > 0, "some allocations are compressed");
     }
 
     #[test]
-    fn larger_pages_get_the_smaller_target() {
+    fn a_page_shared_by_two_ranges_gets_the_smaller_target() {
         let row = |ranges: &[(u64, Target)]| AllocationTarget {
             name: String::new(),
             call_site: String::new(),

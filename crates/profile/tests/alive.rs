@@ -1,4 +1,4 @@
-//! Allocations that come and go during a run: they count while they are alive.
+//! Allocations that are created and freed during a run count only while they are alive.
 
 use buddy_codec::CodecKind;
 use buddy_core::{
@@ -16,7 +16,7 @@ fn sizes(classes: [u64; 6]) -> AllocationSizes {
     AllocationSizes { histograms: histograms.into(), ..Default::default() }
 }
 
-/// Weights that live throughout and do not compress, and two activations of which one lives at a time.
+/// Incompressible weights that are always alive, and two activations with disjoint lifetimes.
 fn record() -> RunRecord {
     let allocation = |name: &str| AllocationInfo {
         name: name.to_owned(),
@@ -52,7 +52,7 @@ fn settings() -> Settings {
 }
 
 #[test]
-fn the_ratio_is_of_the_largest_footprints() {
+fn the_ratio_is_that_of_the_peak_footprints() {
     let measured = Measured::from_record(&record(), &TRIED).unwrap();
     let (profile, chosen) = profile(&measured, &settings()).unwrap();
     let targets: Vec<Target> = chosen.iter().map(|one| one.targets.uniform().unwrap()).collect();
@@ -65,14 +65,14 @@ fn the_ratio_is_of_the_largest_footprints() {
 }
 
 #[test]
-fn pages_are_of_the_last_snapshot_that_has_them() {
+fn page_maps_are_of_the_last_snapshot_that_has_one() {
     let measured = Measured::from_record(&record(), &TRIED).unwrap();
     assert_eq!(measured.allocations[1].picture(0).unwrap().1.rows().len(), 1);
     assert!(measured.allocations[2].picture(0).is_none());
 }
 
 #[test]
-fn what_never_lives_is_refused() {
+fn an_allocation_that_is_never_alive_is_an_error() {
     let mut record = record();
     record.sizes[0][1] = AllocationSizes::default();
     let error = Measured::from_record(&record, &TRIED).unwrap_err().to_string();

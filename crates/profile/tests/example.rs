@@ -1,4 +1,4 @@
-//! The example run and the example record are of the same run, and the page about them shows what made it.
+//! The example record is that of the example run, and the reference page shows the script that made it.
 
 use std::{fs, path::PathBuf};
 
@@ -12,7 +12,7 @@ fn shipped(path: &str) -> PathBuf {
 }
 
 #[test]
-fn the_record_is_of_the_run() {
+fn the_example_record_is_that_of_the_example_run() {
     let text = fs::read_to_string(shipped("examples/run-record.json")).unwrap();
     let record = Record::<RunRecord>::from_json(&text).unwrap();
     record.data.validate().unwrap();
@@ -21,7 +21,7 @@ fn the_record_is_of_the_run() {
 }
 
 #[test]
-fn the_page_shows_the_script_that_made_it() {
+fn the_reference_page_shows_the_example_script() {
     let page = fs::read_to_string(shipped("docs/reference/snapshots.md")).unwrap();
     let script = fs::read_to_string(shipped("examples/heat_run.py")).unwrap();
     assert!(page.contains(&script), "docs/reference/snapshots.md and examples/heat_run.py differ");

@@ -1,4 +1,4 @@
-//! Plan to fit: the codecs and targets that fit a device memory and lose the least time to the link.
+//! Plans codecs and targets that fit a device memory and lose the least time on the link.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,24 +12,24 @@ use crate::{
     Assignment, Error, Measured, MeasuredAllocation,
     assign::entries,
     candidates,
-    knapsack::{Choice, Lacks, solve},
+    knapsack::{Choice, Infeasible, solve},
 };
 
-/// The carve-out is three times the device memory.
+/// Size of the carve-out in units of the device memory.
 const CARVE_OUT: u64 = 3;
-/// Bytes of metadata of a page: four bits for each of its entries.
+/// Metadata bytes of a page: four bits per entry.
 const METADATA_BYTES: u64 = ENTRIES_PER_PAGE as u64 / 2;
 
-/// What must fit where.
+/// The hardware and the access counts of a plan.
 #[derive(Debug, Clone)]
 pub struct PlanRequest {
-    /// Bytes of device memory that the run may have.
+    /// Bytes of device memory available to the run.
     pub device_memory: u64,
-    /// The GPU, of which a plan takes the bandwidth of its memory.
+    /// The GPU, for its memory bandwidth.
     pub gpu: Gpu,
     /// The link to buddy memory.
     pub link: Link,
-    /// How often entries of each allocation are read or written, in all; without, each is read once.
+    /// Entry accesses of each allocation; `None` means that each entry is read once.
     pub accesses: Option<Vec<u64>>,
 }
 
@@ -37,16 +37,16 @@ pub struct PlanRequest {
 struct Offer {
     codec: usize,
     target: Target,
-    /// Device bytes, seconds on the link and bytes of the carve-out.
+    /// Device bytes, seconds on the link and carve-out bytes.
     choice: Choice,
     /// Bytes over the link when every entry is accessed once.
     link_bytes: f64,
 }
 
-/// Finds the codecs and targets that fit and lose the least time, and what they give.
+/// Finds the codecs and targets that fit with the least time on the link, and their outcome.
 ///
 /// # Errors
-/// [`Error::NothingFits`] or [`Error::CarveOut`], with what is lacking.
+/// [`Error::NothingFits`] or [`Error::CarveOut`], with the bytes missing.
 pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignment>, PlanOutcome), Error> {
     let memory = request.device_memory;
     let offers: Vec<Vec<Offer>> = measured
@@ -58,9 +58,9 @@ pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignmen
     let choices: Vec<Vec<Choice>> =
         offers.iter().map(|offers| offers.iter().map(|offer| offer.choice).collect()).collect();
     let carve_out = CARVE_OUT.saturating_mul(memory);
-    let solution = solve(&choices, memory, carve_out).map_err(|lacks| match lacks {
-        Lacks::Capacity(needed) => Error::NothingFits { memory, needed },
-        Lacks::Side(needed) => Error::CarveOut { memory, needed, over: needed - carve_out },
+    let solution = solve(&choices, memory, carve_out).map_err(|error| match error {
+        Infeasible::Capacity(needed) => Error::NothingFits { memory, needed },
+        Infeasible::Side(needed) => Error::CarveOut { memory, needed, over: needed - carve_out },
     })?;
     let chosen: Vec<&Offer> =
         offers.iter().zip(&solution.picks).map(|(offers, &pick)| &offers[pick]).collect();
@@ -85,8 +85,8 @@ pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignmen
     Ok((assigned.collect(), outcome))
 }
 
-/// Uses what a plan leaves of the device memory. Where accesses are counted, some choices lose the same time, all of them for an
-/// allocation that is never accessed; of those, the ones that leave the least to buddy memory.
+/// Uses the remaining device memory. Among choices that lose no more time, as all do for an allocation that
+/// is never accessed, takes those with the least buddy data.
 fn fill<'a>(offers: &'a [Vec<Offer>], chosen: Vec<&'a Offer>, memory: u64, carve_out: u64) -> Vec<&'a Offer> {
     let no_worse = |(offers, chosen): (&'a Vec<Offer>, &&Offer)| -> Vec<&'a Offer> {
         offers.iter().filter(|offer| offer.choice.loss <= chosen.choice.loss).collect()
@@ -100,7 +100,7 @@ fn fill<'a>(offers: &'a [Vec<Offer>], chosen: Vec<&'a Offer>, memory: u64, carve
     }
 }
 
-/// The least device memory that a choice with less loss needs beyond that of the chosen one, over all allocations.
+/// Returns the least additional device bytes with which some allocation loses less time.
 fn dearer(offers: &[Vec<Offer>], chosen: &[&Offer]) -> Option<u64> {
     let more = offers.iter().zip(chosen).flat_map(|(offers, chosen)| {
         let better = offers.iter().filter(|offer| offer.choice.loss < chosen.choice.loss);
@@ -109,7 +109,7 @@ fn dearer(offers: &[Vec<Offer>], chosen: &[&Offer]) -> Option<u64> {
     more.min()
 }
 
-/// Every codec that may be chosen with every target.
+/// Returns all combinations of a candidate codec and a target.
 fn offers(allocation: &MeasuredAllocation, request: &PlanRequest, index: usize) -> Vec<Offer> {
     let eligible = candidates();
     let codecs = allocation.codecs.iter().enumerate().filter(|(_, codec)| eligible.contains(&codec.kind));
@@ -132,11 +132,11 @@ fn offers(allocation: &MeasuredAllocation, request: &PlanRequest, index: usize) 
         })
     };
     let offers: Vec<Offer> = codecs.flat_map(|(codec, _)| all(codec)).collect();
-    // A run that was only measured with codecs that the paper compares still has its first one.
+    // A run may be measured only with codecs that are no candidates.
     if offers.is_empty() { all(0).into() } else { offers }
 }
 
-/// How often each entry of an allocation is accessed, on average.
+/// Returns the mean number of accesses per entry of an allocation.
 fn passes(request: &PlanRequest, index: usize, entries: u64) -> f64 {
     match &request.accesses {
         Some(accesses) => accesses[index] as f64 / entries.max(1) as f64,
@@ -144,13 +144,13 @@ fn passes(request: &PlanRequest, index: usize, entries: u64) -> f64 {
     }
 }
 
-/// Bytes over the link when every entry is accessed once, the mean over the snapshots.
+/// Returns the bytes over the link if every entry is accessed once, averaged over the snapshots.
 fn mean_buddy_bytes(snapshots: &[Histogram], target: Target) -> f64 {
     let sectors: u64 = snapshots.iter().map(|histogram| histogram.sectors(target).1).sum();
     (sectors * SECTOR_BYTES as u64) as f64 / snapshots.len().max(1) as f64
 }
 
-/// Seconds of all accesses if everything lay on the device as it is.
+/// Returns the seconds of all accesses with uncompressed data in device memory.
 fn device_seconds(measured: &Measured, request: &PlanRequest) -> f64 {
     let accesses = measured.allocations.iter().enumerate().map(|(index, allocation)| {
         let entries = entries(&allocation.codecs[0]);
@@ -159,15 +159,14 @@ fn device_seconds(measured: &Measured, request: &PlanRequest) -> f64 {
     accesses.sum::<f64>() * ENTRY_BYTES as f64 / (request.gpu.dram_gb_per_s() * 1e9)
 }
 
-/// Reads counts of accesses: a JSON object from the name of each allocation to how many of its entries the
-/// program reads or writes, in all.
+/// Reads access counts: a JSON object from allocation names to the number of entries read or written.
 ///
 /// # Errors
-/// A text that is not that, or counts for other allocations than the run has.
+/// If the text is no such object, or its allocations are not those of the run.
 pub fn read_accesses(path: &str, text: &str, run: &RunInfo) -> Result<Vec<u64>, Error> {
     let counts: BTreeMap<String, u64> = serde_json::from_str(text).map_err(|error| Error::File {
         path: path.to_owned(),
-        what: format!("not counts of accesses: {error}"),
+        what: format!("invalid access counts: {error}"),
     })?;
     let names: HashSet<&String> = run.allocations.iter().map(|allocation| &allocation.name).collect();
     if let Some(name) = counts.keys().find(|name| !names.contains(name)) {

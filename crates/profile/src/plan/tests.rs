@@ -1,4 +1,4 @@
-//! Plans beside brute force.
+//! Compares plans with brute force.
 
 use buddy_codec::CodecKind;
 use buddy_core::{AllocationInfo, Dtype, SnapshotInfo};
@@ -6,7 +6,7 @@ use buddy_core::{AllocationInfo, Dtype, SnapshotInfo};
 use super::*;
 use crate::MeasuredCodec;
 
-/// A generator of small numbers.
+/// A linear congruential generator.
 struct Random(u64);
 
 impl Random {
@@ -15,7 +15,7 @@ impl Random {
         (self.0 >> 33) % limit
     }
 
-    /// Entries in classes, in whole pages; some of them mostly in one class.
+    /// Returns a random histogram of `entries` entries, often mostly of one class.
     fn histogram(&mut self, entries: u64) -> Histogram {
         let mut classes = [0; 6];
         let mut left = entries;
@@ -63,14 +63,14 @@ fn request(device_memory: u64, accesses: Option<Vec<u64>>) -> PlanRequest {
     PlanRequest { device_memory, gpu, link: Link::named("50").unwrap(), accesses }
 }
 
-/// Of every assignment that fits, the least seconds on the link; written without the planner's code.
+/// Returns the least seconds on the link over all assignments that fit. Independent of the planner's code.
 fn brute_force(measured: &Measured, memory: u64, accesses: Option<&[u64]>) -> Option<f64> {
     let mut partial = vec![(0u64, 0u64, 0.0f64)];
     for (index, allocation) in measured.allocations.iter().enumerate() {
         let entries = measured.run.allocations[index].bytes / 128;
         let mut next = Vec::new();
         for codec in &allocation.codecs {
-            // What saves less than two sectors an entry at 128 bytes has no metadata.
+            // At 1x, entries that save fewer than two sectors on average have no metadata.
             let classes = || {
                 codec.histograms.iter().flat_map(|histogram| histogram.classes.iter().zip([4, 3, 3, 2, 1, 0]))
             };
@@ -102,7 +102,7 @@ fn brute_force(measured: &Measured, memory: u64, accesses: Option<&[u64]>) -> Op
     fits.map(|(_, _, loss)| loss).min_by(f64::total_cmp)
 }
 
-/// The bar is 10%; the search proves small plans optimal, so they must be as good as brute force.
+/// The search proves small plans optimal, so they equal brute force.
 #[test]
 fn a_thousand_small_plans_are_as_good_as_brute_force() {
     let mut random = Random(1);
@@ -131,24 +131,24 @@ fn a_thousand_small_plans_are_as_good_as_brute_force() {
         }
     }
     assert!((400..1000).contains(&fitted), "{fitted} cases fit");
-    assert!(exact > fitted * 9 / 10, "{exact} of {fitted} are proved the best");
+    assert!(exact > fitted * 9 / 10, "{exact} of {fitted} are proved optimal");
 }
 
 #[test]
-fn what_lacks_is_said() {
+fn errors_give_the_missing_bytes() {
     let mut random = Random(5);
     let measured = measured(&mut random, 3);
     let least = measured.run.bytes() / 16 + measured.run.bytes() / 256;
     let error = plan(&measured, &request(least - 1, None)).unwrap_err().to_string();
     assert!(error.ends_with(&format!("needs {}, 1 B too much", buddy_core::binary_size(least))), "{error}");
-    // It fits the device, but not with a carve-out of three times as much.
+    // It fits the device memory, but not the carve-out.
     let error = plan(&measured, &request(least, None)).unwrap_err();
     assert!(matches!(error, Error::CarveOut { .. }), "{error}");
     assert_eq!(error.to_string().lines().count(), 1);
 }
 
 #[test]
-fn where_all_of_it_fits_nothing_is_lost() {
+fn a_run_that_fits_uncompressed_loses_no_time() {
     let measured = measured(&mut Random(9), 3);
     let (_, outcome) = plan(&measured, &request(2 * measured.run.bytes(), None)).unwrap();
     assert_eq!((outcome.link_seconds, outcome.optimal), (0.0, true));
@@ -157,18 +157,18 @@ fn where_all_of_it_fits_nothing_is_lost() {
 }
 
 #[test]
-fn counts_are_for_every_allocation_and_for_no_other() {
+fn access_counts_match_the_allocations_of_the_run() {
     let run = measured(&mut Random(2), 2).run;
     let read = |text: &str| read_accesses("counts.json", text, &run).map_err(|error| error.to_string());
     assert_eq!(read(r#"{"0": 5, "1": 7}"#), Ok(vec![5, 7]));
     assert!(read(r#"{"0": 5}"#).unwrap_err().contains("\"1\""));
     assert!(read(r#"{"0": 5, "1": 7, "2": 1}"#).unwrap_err().contains("\"2\""));
-    assert!(read(r#"{"0": -1}"#).unwrap_err().starts_with("counts.json: not counts of accesses"));
+    assert!(read(r#"{"0": -1}"#).unwrap_err().starts_with("counts.json: invalid access counts"));
 }
 
-/// An allocation that is never accessed loses nothing wherever it lies; it has the memory that is left all the same.
+/// An allocation that is never accessed loses no time in buddy memory, but gets unused device memory.
 #[test]
-fn what_is_never_accessed_does_not_overflow_beside_unused_memory() {
+fn unused_device_memory_goes_to_allocations_without_accesses() {
     let measured = measured(&mut Random(9), 2);
     let entries = |index: usize| measured.run.allocations[index].entries();
     let request = request(2 * measured.run.bytes(), Some(vec![0, entries(1)]));
@@ -181,9 +181,9 @@ fn what_is_never_accessed_does_not_overflow_beside_unused_memory() {
     assert_eq!((outcome.link_seconds, outcome.next_bytes), (0.0, None));
 }
 
-/// What is left is less than any step needs, and the plan says how much that would be.
+/// The remaining memory is smaller than the next step, whose requirement the plan reports.
 #[test]
-fn a_plan_says_what_the_next_step_needs() {
+fn a_plan_reports_the_memory_of_the_next_step() {
     let mut random = Random(3);
     for _ in 0..50 {
         let measured = measured(&mut random, 3);
@@ -193,6 +193,6 @@ fn a_plan_says_what_the_next_step_needs() {
         let Some(next) = outcome.next_bytes else { continue };
         assert!(next > memory, "{outcome:?}");
         let (_, better) = plan(&measured, &request(next, None)).unwrap();
-        assert!(better.link_seconds < outcome.link_seconds, "{better:?} beside {outcome:?}");
+        assert!(better.link_seconds < outcome.link_seconds, "{better:?} against {outcome:?}");
     }
 }
