@@ -32,7 +32,7 @@ typedef unsigned long long buddyDevicePtr;
 /* An allocation. 0 is none. Numbers are not used twice: a freed one stays an error. */
 typedef uint64_t buddyHandle;
 
-/* What a function returns. */
+/* Error codes of all functions. */
 typedef enum buddyError {
     BUDDY_SUCCESS = 0,
     BUDDY_ERROR_INVALID_VALUE = 1,         /* an argument has a value that it cannot have */
@@ -50,7 +50,7 @@ typedef enum buddyError {
     BUDDY_ERROR_DATA = 13                  /* data did not decode: it was damaged, or never written */
 } buddyError;
 
-/* How many bytes of a 128-byte entry lie in device memory: 128, 96, 64, 32 or 8. */
+/* Target compression ratio: 128, 96, 64, 32 or 8 bytes of each 128-byte entry are in device memory. */
 typedef enum buddyTarget {
     BUDDY_TARGET_1X = 0,
     BUDDY_TARGET_4_3X = 1,
@@ -70,13 +70,13 @@ enum {
     BUDDY_CLASSES = 6
 };
 
-/* How the entries of some memory would compress. */
+/* Size histogram of some memory. */
 typedef struct buddySizes {
     uint64_t classes[BUDDY_CLASSES]; /* how many entries have each class */
     uint64_t optimistic_bytes;       /* their bytes if each had the best of 0, 8, 16, 32, 64, 80, 96 and 128 */
 } buddySizes;
 
-/* Memory whose sizes are asked for. */
+/* Memory to take a size histogram of. */
 typedef struct buddySpan {
     buddyDevicePtr data;    /* aligned to 16 bytes */
     size_t bytes;           /* a last entry that is cut short counts as padded with zeros */
@@ -84,7 +84,7 @@ typedef struct buddySpan {
     buddyDevicePtr classes; /* device memory for the class of each entry, one byte each; 0 for none */
 } buddySpan;
 
-/* What an allocation is and holds. */
+/* Statistics of an allocation. */
 typedef struct buddyStatistics {
     uint64_t bytes;
     uint64_t entries;
@@ -168,7 +168,7 @@ typedef struct buddyRoom {
     size_t overflow;
 } buddyRoom;
 
-/* What a buffer of so many bytes needs. */
+/* Writes the sizes of the parts of a buffer of `bytes` bytes. */
 buddyError buddyBufferRoom(size_t bytes, buddyTarget target, buddyRoom *room);
 
 /* Makes a buffer hold zeros: its creation, when the stream gets there. To free it, use its memory for something else. */
@@ -199,7 +199,7 @@ typedef struct buddyFrozen {
 } buddyFrozen;
 
 /*
- * Bytes of memory that data needs if so many 32-byte sectors overflow. buddyHistogram says how many do: at 4/3x one for each raw
+ * Writes the bytes of a frozen buffer whose data overflows by `sectors` sectors of 32 bytes. buddyHistogram counts them: at 4/3x one for each raw
  * entry, at any target what its class has more than the target keeps.
  */
 buddyError buddyFrozenRoom(size_t bytes, size_t row_bytes, buddyTarget target, const char *codec, size_t sectors, size_t *room);
@@ -225,7 +225,7 @@ typedef struct buddyLayer {
     int overlaps;           /* may begin while the kernel before it in the stream ends, if that does not write the weights */
 } buddyLayer;
 
-/* Bytes of scratch memory for layers of these weights with up to so many tokens. Layers that run at a time need their own. */
+/* Writes the scratch bytes of layers with these weights and up to `tokens` tokens. Concurrent layers need their own. */
 buddyError buddyLinearRoom(const buddyFrozen *weights, size_t tokens, size_t *room);
 
 /* Makes scratch memory ready, once. Layers leave it ready for the next. */
@@ -279,7 +279,7 @@ typedef struct buddyKv {
     buddyDevicePtr metadata;  /* device memory */
 } buddyKv;
 
-/* How many bytes each needs. */
+/* Sizes of a KV cache's memory, in bytes. */
 typedef struct buddyKvSizes {
     uint64_t entries;
     uint64_t overflow;
@@ -299,7 +299,7 @@ typedef struct buddyKvRows {
     uint32_t reserved;
 } buddyKvRows;
 
-/* What is asked of a layer. Heads that ask times tokens that ask, for one head of keys and values, are at most 16. */
+/* One attention call. group * tokens is at most 16. */
 typedef struct buddyKvAsked {
     buddyDevicePtr queries;   /* of each sequence its tokens that ask, of each all heads that ask */
     buddyDevicePtr out;       /* in the same order */
@@ -309,9 +309,9 @@ typedef struct buddyKvAsked {
     uint32_t table_pages;
     uint32_t sequences;
     uint32_t tokens;          /* of each sequence that ask: its last ones; each sees those before it and itself */
-    uint32_t group;           /* heads that ask for each head of keys and values */
+    uint32_t group;           /* query heads per KV head */
     uint32_t layer;
-    float scale;              /* of scores; usually one over the root of head_values */
+    float scale;              /* of the logits; usually 1 / sqrt(head_values) */
 } buddyKvAsked;
 
 /* How many bytes a cache of this shape needs; its memory is not looked at. */
@@ -336,10 +336,10 @@ buddyError buddyKvRead(const buddyKv *cache, uint32_t layer, buddyDevicePtr page
 /* Attention of the last tokens of each sequence over its keys and values, read in place. */
 buddyError buddyKvAttend(const buddyKv *cache, const buddyKvAsked *asked, buddyStream stream);
 
-/* What a code means. The string is static. */
+/* Returns the static description of an error code. */
 const char *buddyGetErrorString(buddyError error);
 
-/* What failed last on this thread, with values and the driver's words. It stays until the next failure. */
+/* Returns the message of the last failure on this thread, valid until the next failure. */
 const char *buddyGetLastErrorMessage(void);
 
 #ifdef __cplusplus

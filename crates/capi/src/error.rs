@@ -29,7 +29,7 @@ const CODES: [&CStr; 14] = [
     c"data did not decode: it was damaged, or never written",
 ];
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("{0}")]
@@ -109,7 +109,7 @@ pub(crate) fn last_message() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// What a code means.
+/// Returns the static description of an error code.
 pub(crate) fn meaning(code: Code) -> *const c_char {
     let known = usize::try_from(code).ok().and_then(|code| CODES.get(code));
     known.copied().unwrap_or(c"unknown code").as_ptr()

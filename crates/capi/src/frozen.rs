@@ -19,7 +19,7 @@ use crate::{
 pub struct FrozenMemory {
     /// Where it begins, aligned to 128 bytes.
     pub memory: DevicePointer,
-    /// How much memory there is.
+    /// Bytes at `memory`.
     pub memory_bytes: usize,
     /// The data's length, whole entries, or whole rows of a matrix.
     pub bytes: usize,
@@ -43,17 +43,17 @@ pub struct Layer {
     pub y: DevicePointer,
     /// Memory to work in.
     pub scratch: DevicePointer,
-    /// How much.
+    /// Bytes at `scratch`.
     pub scratch_bytes: usize,
     /// Rows of x.
     pub tokens: usize,
-    /// Whether results are fp32; otherwise they are bf16.
+    /// Nonzero for fp32 results, 0 for bf16.
     pub wide: i32,
-    /// Whether it may begin while the kernel before it ends.
+    /// Nonzero for programmatic dependent launch.
     pub overlaps: i32,
 }
 
-/// Bytes of memory for data of which so many sectors overflow.
+/// Writes the bytes of a frozen buffer whose data overflows by `sectors` sectors.
 ///
 /// # Safety
 /// `room` is null or writable; `codec_name` is null or a string that ends in NUL.
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn buddyFreeze(
 /// Decompresses a frozen buffer into device memory.
 ///
 /// # Safety
-/// As for [`buddyFreeze`]; `to` has so many writable bytes.
+/// As for [`buddyFreeze`]; `to` has `bytes` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyFrozenRead(
     frozen: *const FrozenMemory,
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn buddyFrozenRead(
     })
 }
 
-/// Bytes of scratch memory for layers of up to so many tokens.
+/// Writes the scratch bytes of layers of up to `tokens` tokens.
 ///
 /// # Safety
 /// As for [`buddyFreeze`]; `room` is null or writable.
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn buddyLinearRoom(
 /// Makes scratch memory ready, once.
 ///
 /// # Safety
-/// `scratch` has so many writable bytes until the stream has passed this call; `stream` is one of the current context.
+/// `scratch` has `bytes` writable bytes until the stream has passed this call; `stream` belongs to the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyLinearPrepare(scratch: DevicePointer, bytes: usize, stream: Stream) -> Code {
     guard(|| {
@@ -218,7 +218,7 @@ pub(crate) unsafe fn start(
     Ok(linear.start(&*unsafe { gpu.borrow_stream(stream)? })?)
 }
 
-/// Writes down the scratch memory of layers of such weights with up to so many tokens.
+/// Writes the scratch bytes of layers with these weights and up to `tokens` tokens.
 ///
 /// # Safety
 /// `room` is null or writable.

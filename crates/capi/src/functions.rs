@@ -64,7 +64,7 @@ pub extern "C" fn buddyFreeScrubbed(handle: Handle) -> Code {
 /// Compresses device memory into an allocation.
 ///
 /// # Safety
-/// `from` has so many readable bytes until the stream has passed this call; `stream` is one of the current context.
+/// `from` has `bytes` readable bytes until the stream has passed this call; `stream` belongs to the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyWrite(
     handle: Handle,
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn buddyWrite(
 /// Decompresses an allocation into device memory.
 ///
 /// # Safety
-/// `to` has so many writable bytes until the stream has passed this call; `stream` is one of the current context.
+/// `to` has `bytes` writable bytes until the stream has passed this call; `stream` belongs to the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyRead(
     handle: Handle,
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn buddyReadChecked(
 /// Moves data between an allocation and device memory of the caller's.
 ///
 /// # Safety
-/// The memory has so many bytes until the stream has passed this call; `stream` is one of the current context.
+/// The memory has `bytes` bytes until the stream has passed this call; `stream` belongs to the current context.
 unsafe fn transfer(
     handle: Handle,
     memory: DevicePointer,
@@ -138,7 +138,7 @@ unsafe fn transfer(
     })
 }
 
-/// What an allocation is and holds; waits for the stream.
+/// Writes the statistics of an allocation; waits for the stream.
 ///
 /// # Safety
 /// `stats` is null or writable; `stream` is one of the current context.
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn buddyHistograms(
 /// The name of a codec with what it learns from a sample of device memory; waits for the stream.
 ///
 /// # Safety
-/// `codec_name` is null or a string that ends in NUL; `data` has so many readable bytes; `trained` is null or has
+/// `codec_name` is null or NUL-terminated; `data` has `bytes` readable bytes; `trained` is null or has
 /// room for `room` bytes; `stream` is one of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyTrain(
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn buddyTrain(
     })
 }
 
-/// What a code means.
+/// Returns the static description of an error code.
 #[unsafe(no_mangle)]
 pub extern "C" fn buddyGetErrorString(code: Code) -> *const c_char {
     meaning(code)

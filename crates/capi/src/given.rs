@@ -18,11 +18,11 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Buffer {
-    /// What the target keeps of each entry.
+    /// Device part of each entry.
     pub device: DevicePointer,
     /// Four bits for each entry, and a little.
     pub metadata: DevicePointer,
-    /// What overflows.
+    /// Overflow slots.
     pub overflow: DevicePointer,
     /// Its length, whole entries.
     pub bytes: usize,
@@ -38,11 +38,11 @@ pub struct Buffer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Parts {
-    /// Of `device`.
+    /// Bytes of `device`.
     pub device: usize,
-    /// Of `metadata`.
+    /// Bytes of `metadata`.
     pub metadata: usize,
-    /// Of `overflow`.
+    /// Bytes of `overflow`.
     pub overflow: usize,
 }
 
@@ -66,7 +66,7 @@ pub(crate) unsafe fn parts([device, metadata, overflow]: [DevicePointer; 3], roo
     }
 }
 
-/// What a buffer of the caller's needs.
+/// Writes the sizes of a buffer's parts.
 ///
 /// # Safety
 /// `room` is null or writable.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn buddyBufferClear(buffer: *const Buffer, stream: Stream)
 /// Compresses device memory into a buffer, from a multiple of 128 bytes on.
 ///
 /// # Safety
-/// As for [`buddyBufferClear`]; `from` has so many readable bytes.
+/// As for [`buddyBufferClear`]; `from` has `bytes` readable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyBufferWrite(
     buffer: *const Buffer,
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn buddyBufferWrite(
 /// Decompresses a buffer into device memory.
 ///
 /// # Safety
-/// As for [`buddyBufferClear`]; `to` has so many writable bytes.
+/// As for [`buddyBufferClear`]; `to` has `bytes` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyBufferRead(
     buffer: *const Buffer,
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn buddyBufferReadChecked(
 /// Trains bf16's window on a sample of device memory, and leaves it in device memory.
 ///
 /// # Safety
-/// `data` has so many readable bytes and `window` four writable ones until the stream has passed this call; `stream` is one of the
+/// `data` has `bytes` readable bytes and `window` 4 writable ones until the stream has passed this call; `stream` is one of the
 /// current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyTrainWindow(
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn buddyTrainWindow(
 /// Moves data between a buffer, from `offset` on, and device memory of the caller's.
 ///
 /// # Safety
-/// As for [`buddyBufferClear`]; the memory has so many bytes.
+/// As for [`buddyBufferClear`]; the memory has `bytes` bytes.
 unsafe fn transfer(
     buffer: *const Buffer,
     offset: usize,

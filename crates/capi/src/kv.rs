@@ -60,15 +60,15 @@ pub struct Rows {
     pub token_stride: u64,
     /// The first layer.
     pub layer: u32,
-    /// How many layers.
+    /// Number of layers.
     pub layers: u32,
-    /// How many tokens.
+    /// Number of tokens.
     pub tokens: u32,
     /// Nothing yet.
     pub reserved: u32,
 }
 
-/// What is asked of a layer.
+/// One attention call: `buddyKvAsked` of `buddy.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Asked {
@@ -92,7 +92,7 @@ pub struct Asked {
     pub group: u32,
     /// The layer.
     pub layer: u32,
-    /// Of scores.
+    /// Scale of the logits.
     pub scale: f32,
 }
 
@@ -276,7 +276,7 @@ impl Asked {
     }
 }
 
-/// What a pointer points to.
+/// Dereferences a pointer argument.
 ///
 /// # Safety
 /// It is null or points to such a thing.

@@ -19,13 +19,13 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Matrix {
-    /// What 4/3x keeps of each entry.
+    /// Device part of each entry, at 4/3x.
     pub device: DevicePointer,
     /// Four bits for each entry, and a little.
     pub metadata: DevicePointer,
-    /// What overflows.
+    /// Overflow slots.
     pub overflow: DevicePointer,
-    /// How many rows.
+    /// Rows of the matrix.
     pub rows: usize,
     /// Bytes of a row, a multiple of 128.
     pub row_bytes: usize,
@@ -33,7 +33,7 @@ pub struct Matrix {
     pub codec: *const c_char,
 }
 
-/// What a matrix of the caller's needs.
+/// Writes the sizes of a matrix's parts.
 ///
 /// # Safety
 /// `room` is null or writable.
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn buddyMatrixClear(matrix: *const Matrix, stream: Stream)
 /// Compresses plain rows into a matrix, from row `first` on.
 ///
 /// # Safety
-/// As for [`buddyMatrixClear`]; `from` has so many readable rows.
+/// As for [`buddyMatrixClear`]; `from` has `rows` readable rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyMatrixWrite(
     matrix: *const Matrix,
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn buddyMatrixWrite(
 /// Decompresses rows of a matrix.
 ///
 /// # Safety
-/// As for [`buddyMatrixClear`]; `to` has so many writable rows.
+/// As for [`buddyMatrixClear`]; `to` has `rows` writable rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyMatrixRead(
     matrix: *const Matrix,
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn buddyMatrixRead(
     }
 }
 
-/// Bytes of scratch memory for layers of up to so many tokens.
+/// Writes the scratch bytes of layers of up to `tokens` tokens.
 ///
 /// # Safety
 /// As for [`buddyMatrixClear`]; `room` is null or writable.
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn buddyMatrixLinear(
 /// Moves rows between a matrix and device memory of the caller's.
 ///
 /// # Safety
-/// As for [`buddyMatrixClear`]; the memory has so many rows.
+/// As for [`buddyMatrixClear`]; the memory has `rows` rows.
 unsafe fn transfer(
     matrix: *const Matrix,
     first: usize,

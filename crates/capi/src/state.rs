@@ -1,4 +1,4 @@
-//! What stays between calls: the GPU of every context that was used, and the allocations.
+//! Global state: the GPU of each context in use, and the allocations.
 
 use std::{
     collections::HashMap,

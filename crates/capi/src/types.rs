@@ -6,7 +6,7 @@ use buddy_core::{Histogram, SizeClass, Target};
 
 use crate::error::Failure;
 
-/// What a call returns: 0, or why not.
+/// Error code of a call; 0 is success.
 pub type Code = i32;
 /// An allocation. Numbers are never used again, so that a stale one is known as such.
 pub type Handle = u64;
@@ -19,7 +19,7 @@ pub type DevicePointer = u64;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sizes {
-    /// How many entries have each class: zero, b8, s1, s2, s3, raw.
+    /// Entries of each class: zero, b8, s1, s2, s3, raw.
     pub classes: [u64; 6],
     /// Their bytes if each had the best of the paper's eight sizes.
     pub optimistic_bytes: u64,
@@ -39,7 +39,7 @@ pub struct Span {
     pub classes: DevicePointer,
 }
 
-/// What an allocation is and holds.
+/// Statistics of an allocation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stats {
@@ -51,7 +51,7 @@ pub struct Stats {
     pub device_bytes: u64,
     /// Pinned host memory that it takes.
     pub buddy_bytes: u64,
-    /// How many entries have each class.
+    /// Entries of each class.
     pub classes: [u64; 6],
     /// Entries with bytes in host memory.
     pub overflowing: u64,

@@ -67,7 +67,7 @@ pub struct BenchRow {
     pub data: String,
     /// 10^9 uncompressed bytes a second; for copies, bytes read and written.
     pub gb_per_s: f64,
-    /// What the bytes that must move allow, at the copy's speed or the link's.
+    /// Upper bound from the bytes that must move, at the speed of a copy or of the link.
     pub bound_gb_per_s: Option<f64>,
     /// Share of entries that overflow.
     pub overflow: Option<f64>,
@@ -76,7 +76,7 @@ pub struct BenchRow {
 /// Measures on `bytes` of data: everything, or what `only` names of the codecs, if it names any.
 ///
 /// # Errors
-/// [`Error::Differs`] if something is not read as it was written, or what compiler or driver say.
+/// [`Error::Differs`] if a read does not return what was written; compiler and driver errors.
 pub fn bench(
     gpu: &Gpu,
     bytes: u64,
@@ -130,7 +130,7 @@ struct Bench {
     bytes: u64,
     data: DeviceBytes,
     back: DeviceBytes,
-    /// What a copy moves, read and written.
+    /// Bandwidth of a copy, bytes read and written.
     copy_gb_per_s: f64,
 }
 

@@ -25,21 +25,21 @@ const BLOCKS: u32 = 45;
 const TILE: u64 = BLOCK as u64 * ROW;
 /// Cells a side: columns are below 2^31.
 pub const CG_CELLS: std::ops::RangeInclusive<u32> = 4..=1290;
-/// What the driver and the kernels themselves take of the memory.
+/// Device memory reserved for the driver and the kernels, in bytes.
 const RESERVE: u64 = 1 << 30;
 
-/// What to solve.
+/// A system to solve, and when to stop.
 #[derive(Debug, Clone, Copy)]
 pub struct CgAsk {
     /// Cells of the cube's side.
     pub n: u32,
     /// The residual, as a share of the right-hand side's norm, at which it ends.
     pub tolerance: f64,
-    /// It ends after so many iterations in any case.
+    /// Maximum number of iterations.
     pub iterations: u32,
 }
 
-/// How one system was solved.
+/// The solution of one system, timed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CgReport {
     /// The vendor's name for the GPU.
@@ -70,7 +70,7 @@ impl RecordKind for CgReport {
 }
 
 impl CgReport {
-    /// How many times as fast as with the plain matrix.
+    /// Returns the speedup over the plain matrix.
     pub fn ratio(&self) -> Option<f64> {
         self.plain.as_ref().map(|plain| plain.ms_per_iteration / self.packed.ms_per_iteration)
     }

@@ -1,6 +1,6 @@
-//! Why a check or a measurement gives no result.
+//! Errors of checks and measurements.
 
-/// Why a check or a measurement gives no result.
+/// Error of a check or a measurement.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The runtime, the driver or the compiler refused.
@@ -11,7 +11,7 @@ pub enum Error {
     Cut {
         /// The kernel, as its users call it.
         of: &'static str,
-        /// What its shape must be.
+        /// The shapes that are valid.
         why: &'static str,
     },
     /// A page of the wave that found no room.
@@ -27,9 +27,9 @@ pub enum Error {
     /// Host memory that cannot be pinned.
     #[error("cannot pin {gb:.1} GB of host memory: {why}; ask for less with --host, or for fewer cells", gb = *bytes as f64 / 1e9)]
     HostMemory {
-        /// What was asked for.
+        /// Bytes requested.
         bytes: u64,
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
     /// The vendor's library refused a product.
@@ -43,7 +43,7 @@ pub enum Error {
         "nvdisasm, which comes with the CUDA toolkit, is needed to trace the small kernels; put it on the path or set CUDA_HOME: {why}"
     )]
     Disassembler {
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
     /// A small kernel that cannot be traced.
@@ -51,15 +51,15 @@ pub enum Error {
     Trace {
         /// The case.
         case: String,
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
     /// A file that cannot be written.
     #[error("cannot write {path}: {why}")]
     File {
-        /// Which one.
+        /// Path of the file.
         path: String,
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
     /// A solver that did not get where it was to.
@@ -74,7 +74,7 @@ pub enum Error {
         residual: f64,
         /// The true one.
         true_residual: f64,
-        /// What was asked for.
+        /// The residual requested.
         tolerance: f64,
     },
     /// A GPU that does what a CPU does not.

@@ -1,4 +1,4 @@
-//! What checks and measurements share: a stream, a clock, a comparison, and kernels by name.
+//! The lab: a stream, CUDA-event timing, comparison on the GPU, and kernels by name.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Lab {
     /// Compiles the kernels, or takes them from the cache.
     ///
     /// # Errors
-    /// What compiler or driver say.
+    /// Compiler and driver errors.
     pub fn new(gpu: &Gpu) -> Result<Self, Error> {
         let stream = gpu.stream()?;
         let own = Kernels::new(gpu, &stream, &sources()[0])?;
@@ -86,7 +86,7 @@ impl Lab {
         Ok(1e3 * f64::from(self.gpu.check("read the time", start.elapsed_ms(&end))?))
     }
 
-    /// What an operation starts, as a graph.
+    /// Captures the launches of an operation as a CUDA graph.
     pub(crate) fn graph(&self, operation: impl FnOnce() -> Result<(), Error>) -> Result<CudaGraph, Error> {
         self.wait()?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -115,7 +115,7 @@ impl Lab {
         Ok(times.into_iter().map(|times| median(times) / launches as f64).collect())
     }
 
-    /// Waits for all that was started.
+    /// Waits for all work on the stream.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         Ok(self.gpu.wait(&self.stream)?)
     }
@@ -128,7 +128,7 @@ impl Lab {
         Kernels::new(&self.gpu, &self.stream, source)
     }
 
-    /// What an operation adds to the counter.
+    /// Returns the amount that an operation adds to the counter.
     pub(crate) fn count(
         &self,
         operation: impl FnOnce(DeviceSpan<'_>) -> Result<(), Error>,

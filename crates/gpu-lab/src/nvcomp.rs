@@ -17,7 +17,7 @@ const LAUNCHES: usize = 3;
 /// Its number of a type that its stream names.
 const NAMED_BY_STREAM: u32 = 0xff;
 
-/// One of its formats, for values of so many bytes.
+/// A format of nvCOMP and the bytes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Ans(u32),
@@ -71,7 +71,7 @@ type Pack =
 type Unpack =
     unsafe extern "C" fn(u64, u64, u64, u64, usize, u64, usize, u64, Options, u64, *mut c_void) -> i32;
 
-/// What was measured of a format on some data.
+/// Measurements of one format.
 pub(crate) struct Peer {
     /// Plain bytes over packed ones.
     pub(crate) ratio: f64,

@@ -25,15 +25,15 @@ use crate::{Error, Fill, Lab};
 const MOST_BYTES: u64 = 2 << 30;
 /// The most data of a round whose overflow goes over the link, which is a hundred times slower.
 const MOST_OVER_LINK: u64 = 32 << 20;
-/// What memory holds before it is read to: bytes that no entry would leave by chance.
+/// Fill pattern of memory before a read, so that unwritten bytes show.
 const POISON: u8 = 0xee;
 
-/// What to do, and for how long.
+/// Parameters of a soak test.
 #[derive(Debug, Clone, Copy)]
 pub struct SoakAsk {
-    /// Ends when so many bytes were written and each of them was read back.
+    /// Bytes to write and read back before it stops.
     pub bytes: u64,
-    /// Ends, too, after so many seconds.
+    /// Time limit in seconds.
     pub seconds: f64,
     /// Rounds beside one another, each on a stream of its own.
     pub streams: usize,
@@ -41,7 +41,7 @@ pub struct SoakAsk {
     pub seed: u64,
 }
 
-/// What was done, all of it equal.
+/// Totals of a soak test without differences.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SoakReport {
     /// The vendor's name for the GPU.
@@ -75,7 +75,7 @@ impl RecordKind for SoakReport {
     const VERSION: u32 = 1;
 }
 
-/// What all workers see.
+/// State shared by the workers.
 struct Shared<'a> {
     gpu: &'a Gpu,
     ask: SoakAsk,
@@ -89,7 +89,7 @@ struct Shared<'a> {
 /// Writes, reads and compares until the volume or the time is reached; `progress` hears how many bytes each round wrote.
 ///
 /// # Errors
-/// [`Error::Differs`] with the first difference, or what compiler or driver say.
+/// [`Error::Differs`] with the first difference; compiler and driver errors.
 pub fn soak(gpu: &Gpu, ask: SoakAsk, progress: impl Fn(u64) + Sync) -> Result<SoakReport, Error> {
     let shared = Shared {
         gpu,
@@ -154,7 +154,7 @@ impl Shared<'_> {
     }
 }
 
-/// What one round did.
+/// Totals of one round.
 #[derive(Default)]
 struct Tally {
     written: Vec<(String, u64)>,

@@ -1,4 +1,4 @@
-//! How tests that need a GPU run.
+//! Test harness for tests that need a GPU.
 
 use std::{
     io::Write,

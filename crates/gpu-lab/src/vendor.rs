@@ -44,7 +44,7 @@ impl Vendor {
     /// Asks the library's heuristics for its algorithms with results in bf16; `None` if cuBLASLt is not installed.
     ///
     /// # Errors
-    /// [`Error::Vendor`] with what the library says.
+    /// [`Error::Vendor`] with the library's status.
     pub(crate) fn new(lab: &Lab, (rows, columns): (u32, u32), sides: u32) -> Result<Option<Self>, Error> {
         // SAFETY: loading libcublasLt runs only its own initialisers.
         if !unsafe { sys::is_culib_present() } {
@@ -110,7 +110,7 @@ impl Vendor {
         Ok(self)
     }
 
-    /// How many algorithms there are.
+    /// Returns the number of algorithms.
     pub(crate) fn algorithms(&self) -> usize {
         self.algorithms.len()
     }
@@ -118,7 +118,7 @@ impl Vendor {
     /// Multiplies by one of them.
     ///
     /// # Errors
-    /// [`Error::Vendor`] with what the library says.
+    /// [`Error::Vendor`] with the library's status.
     pub(crate) fn multiply(
         &self,
         on: &CudaStream,

@@ -74,7 +74,7 @@ impl Accesses {
 /// The words of eight bytes in some bytes.
 ///
 /// # Safety
-/// There are so many bytes at the place.
+/// `place` is null or has `bytes` readable bytes.
 unsafe fn words(place: *const u8, bytes: usize) -> Vec<u64> {
     if place.is_null() {
         return Vec::new();

@@ -8,7 +8,7 @@ use std::{
     ops::Range,
 };
 
-/// How memory was allocated.
+/// Allocation kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum How {
     Plain,
@@ -57,7 +57,7 @@ pub(crate) enum Event {
     CaptureBegins,
     /// A stream's capture has ended.
     CaptureEnds,
-    /// All that lives was looked at.
+    /// A snapshot of all live allocations was taken.
     Looked,
     /// The process ends, and all memory of it.
     Ends,
@@ -87,7 +87,7 @@ impl Event {
     }
 }
 
-/// What an allocation is across the run: memory of one length from one call site. When it is freed and allocated
+/// An allocation across the run: memory of one length from one call site. When it is freed and allocated
 /// again, as in a loop, it is the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -104,9 +104,9 @@ pub(crate) struct Live {
     pub(crate) slot: usize,
     pub(crate) bytes: u64,
     pub(crate) context: u64,
-    /// Whether the GPU may read it now.
+    /// True if the GPU may read it now.
     pub(crate) readable: bool,
-    /// Whether it was looked at since it was allocated.
+    /// True if a snapshot saw it since it was allocated.
     seen: bool,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Span {
     pub(crate) context: u64,
 }
 
-/// What is counted for the report.
+/// Allocation totals for the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Allocations so far.
@@ -146,7 +146,7 @@ pub(crate) struct Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     live: BTreeMap<u64, Live>,
-    /// What the program said of its pools, and what it is just saying.
+    /// Pool pieces reported last, and those being reported.
     pieces: BTreeMap<u64, Piece>,
     named: Vec<(u64, u64, Option<u32>)>,
     slots: Vec<Slot>,
@@ -261,7 +261,7 @@ impl Book {
         gone.into_iter().for_each(|base| self.remove(base));
     }
 
-    /// What lives and may be read, by address: pieces where the program named them, else whole allocations.
+    /// Returns the live, readable memory by address: pieces where the program named them, else whole allocations.
     pub(crate) fn readable(&self) -> Vec<Span> {
         let whole = self.live.iter().filter(|(base, live)| live.readable && !self.is_cut(**base, live.bytes));
         let whole =
@@ -275,7 +275,7 @@ impl Book {
         all
     }
 
-    /// Whether a piece lies in this memory, or begins before it and reaches into it.
+    /// Returns whether a piece overlaps this memory.
     fn is_cut(&self, base: u64, bytes: u64) -> bool {
         let last = self.pieces.range(..base.saturating_add(bytes)).next_back();
         last.is_some_and(|(at, piece)| at.saturating_add(piece.bytes) > base)
@@ -308,7 +308,7 @@ impl Book {
         (address - base < live.bytes).then_some((live.slot, live.bytes))
     }
 
-    /// Whether a stream is being captured: the GPU cannot be waited for then.
+    /// Returns whether a stream is being captured; synchronising is an error then.
     pub(crate) fn is_capturing(&self) -> bool {
         self.captures > 0
     }

@@ -8,7 +8,7 @@ use crate::{
     library::Handle,
 };
 
-/// What a call does to the books.
+/// Effect of a driver call on the allocation table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     /// Allocates; the stream's place among the parameters if it is in the order of a stream.
@@ -63,7 +63,7 @@ impl Call {
         })
     }
 
-    /// Whether it counts when it begins: what is about to be freed must not be looked at any more.
+    /// Returns whether the call counts at entry: memory about to be freed must not be read any more.
     pub(crate) fn at_entry(self) -> bool {
         matches!(self, Self::Free(_) | Self::Unmap)
     }
@@ -81,13 +81,13 @@ impl Parameters {
     }
 
     /// # Safety
-    /// The call has so many parameters.
+    /// The call has a parameter at this index.
     pub(crate) unsafe fn word(self, at: usize) -> u64 {
         // SAFETY: the caller's promise.
         unsafe { self.0.add(at).read_unaligned() }
     }
 
-    /// What a parameter points to; 0 for none.
+    /// Reads the word a parameter points to; 0 for null.
     ///
     /// # Safety
     /// The parameter is null or points to a number that was written.
@@ -101,13 +101,13 @@ impl Parameters {
     /// The stream that a call is in the order of.
     ///
     /// # Safety
-    /// The call has so many parameters.
+    /// The call has a parameter at this index.
     pub(crate) unsafe fn stream(self, at: usize) -> Handle {
         // SAFETY: the caller's promise.
         unsafe { self.word(at) as Handle }
     }
 
-    /// What an allocating, freeing or mapping call did.
+    /// Returns the event of an allocating, freeing or mapping call.
     ///
     /// # Safety
     /// These are the parameters of that call, which succeeded, or begins if it counts at its entry.
@@ -140,7 +140,7 @@ impl Parameters {
         }
     }
 
-    /// Whether `cuMemSetAccess` lets a GPU read: a description is a location of two halves, and flags.
+    /// Returns whether `cuMemSetAccess` lets a GPU read. A descriptor is a location of two halves, and flags.
     ///
     /// # Safety
     /// As for [`event`](Self::event).

@@ -15,7 +15,7 @@ pub(crate) const CONTEXT_ENDS: u32 = 2;
 /// More than any version of CUPTI has calls.
 pub(crate) const MOST_CALLS: u32 = 2048;
 
-/// What a callback of the driver's domain gets.
+/// Callback data of the driver domain.
 #[repr(C)]
 pub(crate) struct CallData {
     /// 0 at a call's entry, 1 at its exit.
@@ -28,7 +28,7 @@ pub(crate) struct CallData {
     pub(crate) context: Handle,
 }
 
-/// What a callback of the resource domain gets.
+/// Callback data of the resource domain.
 #[repr(C)]
 pub(crate) struct ResourceData {
     pub(crate) context: Handle,

@@ -218,7 +218,7 @@ impl Driver {
     /// Copies bytes from the device, in the order of a stream.
     ///
     /// # Safety
-    /// Both places have so many bytes, and stay as they are until the stream was waited for.
+    /// Both addresses have `bytes` bytes, unchanged until the stream is synchronised.
     pub(crate) unsafe fn copy_out(
         &self,
         to: usize,
@@ -233,13 +233,13 @@ impl Driver {
     /// Sets memory to zero.
     ///
     /// # Safety
-    /// The device's memory has so much.
+    /// The device memory has `bytes` bytes.
     pub(crate) unsafe fn clear(&self, at: u64, bytes: usize, stream: u64) -> Result<(), String> {
         // SAFETY: the caller's promise.
         check(unsafe { (self.fill)(at, 0, bytes, stream as Handle) }, "cannot clear the counters")
     }
 
-    /// Whether a stream of the program is being captured into a graph.
+    /// Returns whether a stream of the program is being captured into a graph.
     pub(crate) fn is_capturing(&self, stream: Handle) -> bool {
         let mut status = 0;
         // SAFETY: a stream that the program has just used.

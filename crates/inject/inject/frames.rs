@@ -17,7 +17,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Whether it is of CUDA's runtime, which may be part of the program's own file.
+    /// Returns whether the frame is in CUDA's runtime, which may be linked statically.
     pub(crate) fn is_runtime(&self) -> bool {
         let of_runtime = |symbol: &String| {
             symbol.starts_with("cuda") || symbol.starts_with("__cuda") || symbol.contains("cudaMalloc")

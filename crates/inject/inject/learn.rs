@@ -19,7 +19,7 @@ pub(crate) const AT_ONCE: usize = 16;
 /// The slot of no allocation: what codecs are before they have learned.
 pub(crate) const UNTAUGHT: u64 = u64::MAX;
 
-/// What one codec learned: the window of `bf16`, or the block that its kernel reads.
+/// Trained parameters of one codec: the window of `bf16`, or the block that its kernel reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lesson {
     pub(crate) window: u64,

@@ -37,16 +37,16 @@ use cupti::{CallData, Cupti, ResourceData};
 use pieces::{Pieces, Tell};
 use watcher::Watcher;
 
-/// What the program says of its pools.
+/// Pool pieces reported by the program.
 static PIECES: Pieces = Pieces::new();
 static WATCHER: OnceLock<Watcher> = OnceLock::new();
-/// What each number of a call stands for.
+/// Driver calls by CUPTI callback id.
 static CALLS: OnceLock<Vec<Option<Call>>> = OnceLock::new();
-/// Whether anything is watched any more.
+/// False once watching has stopped.
 static ON: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Whether this thread is in the library: its own calls are not watched.
+    /// True while this thread runs library code: its own driver calls are ignored.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -114,7 +114,7 @@ fn inside(act: impl FnOnce(&Watcher) -> Result<(), String>) {
     }
 }
 
-/// What CUPTI calls.
+/// The CUPTI callback.
 extern "C" fn on_call(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     if domain == cupti::RESOURCE {
         // SAFETY: the data of the resource domain, valid during the call.

@@ -1,4 +1,4 @@
-//! What a look saw of an allocation, in the log's words.
+//! Log lines of a snapshot.
 //!
 //! A look writes a few numbers for each of thousands of blocks, so these are hexadecimal digits of one width: with decimal
 //! numbers of the standard library's `write!`, nine tenths of a look at a hundred megabytes was spent here.
@@ -76,7 +76,7 @@ fn write_blocks(log: &mut Vec<u8>, blocks: &[u64], width: usize) {
     }
 }
 
-/// Hexadecimal digits that the entries of so many pages need, of whole bytes.
+/// Returns the hexadecimal digits, an even number, that count the entries of `pages` pages.
 fn width(pages: u64) -> usize {
     let bits = 64 - (ENTRIES_PER_PAGE * pages).leading_zeros() as usize;
     2 * bits.div_ceil(8)

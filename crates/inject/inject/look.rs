@@ -13,7 +13,7 @@ use crate::{
 /// Words of eight bytes to which the block of a codec is aligned.
 const BLOCK_WORDS: usize = 32;
 
-/// What the library keeps in a context of the program.
+/// Per-context state of the library.
 struct Eye {
     /// One kernel for each group of codecs.
     kernels: Vec<u64>,
@@ -25,7 +25,7 @@ struct Eye {
     /// Host memory that the GPU copies to at full speed, and its bytes.
     staging: usize,
     staged: usize,
-    /// What codecs learned, where kernels find it: window and address for each codec that learns, by slot.
+    /// Trained parameters on the device: window and address for each trained codec, by slot.
     taught: HashMap<u64, Vec<[u64; 2]>>,
 }
 
@@ -100,7 +100,7 @@ impl Eye {
         Ok(Self { kernels, multiprocessors, stream, scratch: 0, bytes: 0, staging: 0, staged: 0, taught })
     }
 
-    /// Device memory of at least so many bytes.
+    /// Returns device scratch memory of at least `bytes` bytes.
     fn room(&mut self, driver: &Driver, bytes: usize) -> Result<u64, String> {
         if self.bytes < bytes {
             if self.bytes > 0 {
@@ -117,7 +117,7 @@ impl Eye {
     /// Copies bytes of the device to the staging memory, and waits.
     ///
     /// # Safety
-    /// Each place of the device has so many bytes.
+    /// Each device address has its number of readable bytes.
     unsafe fn fetch(&mut self, driver: &Driver, from: &[u64], bytes: usize) -> Result<&[u8], String> {
         let all = from.len() * bytes;
         if self.staged < all {

@@ -18,7 +18,7 @@ pub(crate) type Tell = extern "C" fn();
 /// Address, bytes, and the name unless it is free.
 pub(crate) type Named = (u64, u64, Option<String>);
 
-/// What the program says of its pools.
+/// Pool pieces reported by the program.
 pub(crate) struct Pieces {
     tell: Mutex<Option<Tell>>,
     asking: AtomicBool,

@@ -1,4 +1,4 @@
-//! What the command asks for: a folder that the environment names, with a file of settings in it.
+//! Settings from the command: a file in the folder that the environment names.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use std::{
 
 /// The environment's name for the folder.
 const FOLDER: &str = "BUDDY_WATCH";
-/// What launchers call the number of a process among its fellows.
+/// Environment variables in which launchers pass the rank.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
 
 /// When snapshots are taken.
@@ -24,11 +24,11 @@ pub(crate) enum When {
     Asked,
 }
 
-/// What is watched, and where it is written.
+/// Settings of the injected library.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) folder: PathBuf,
-    /// What the program's files are called: the number of its process, and a count where that was another program before.
+    /// Base name of the program's files: the process id, and a count after an exec.
     pub(crate) name: String,
     /// Where CUPTI may be, the likeliest first.
     pub(crate) cupti: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     pub(crate) codecs: Vec<String>,
     /// Codecs that one kernel counts sizes with, all in turn: the kernel of the first ones is `sm_90-0.cubin`.
     pub(crate) groups: Vec<Range<usize>>,
-    /// Which of them learn.
+    /// Codecs that are trained.
     pub(crate) learns: Vec<bool>,
     /// Warps of a block of the kernels, and blocks that a multiprocessor holds.
     pub(crate) warps: u32,
@@ -44,13 +44,13 @@ pub(crate) struct Settings {
     pub(crate) when: When,
     /// Ticks between the first snapshots.
     pub(crate) every: u64,
-    /// Whether snapshots are thinned when there are many.
+    /// Thin snapshots when there are many.
     pub(crate) limited: bool,
     /// A folder for full snapshots.
     pub(crate) dump: Option<PathBuf>,
-    /// Whether launches' arguments are searched for pointers.
+    /// Search launch arguments for pointers.
     pub(crate) accesses: bool,
-    /// Whether the books' events are written to the log too.
+    /// Log the allocation events too.
     pub(crate) events: bool,
 }
 

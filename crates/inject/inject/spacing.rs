@@ -3,7 +3,7 @@
 /// Snapshots that are too many: every second one is dropped then, and the distance doubles. So 10 to 19 remain.
 const TOO_MANY: u32 = 20;
 
-/// A snapshot every so many ticks, which are launches or milliseconds.
+/// Snapshot schedule in ticks, which are launches or milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spacing {
     every: u64,

@@ -1,4 +1,4 @@
-//! All that the callbacks share: the books, when to look, and the log.
+//! State shared by the callbacks: the allocation table, the snapshot schedule and the log.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ pub(crate) struct Watcher {
     /// Launches that count for the spacing, and from which on a snapshot is due.
     ticks: AtomicU64,
     next: AtomicU64,
-    /// Whether a thread is looking: launches of others wait for it.
+    /// True while a thread takes a snapshot; launches of others wait for it.
     looking: AtomicBool,
     state: Mutex<State>,
 }
@@ -49,7 +49,7 @@ struct State {
     eyes: Eyes,
     accesses: Accesses,
     unfollowed: u64,
-    /// Whether the program names pieces of its memory.
+    /// True if the program names pieces of its memory.
     cuts: bool,
     /// Snapshots in the log, and those that are kept.
     looks: u64,

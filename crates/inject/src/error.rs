@@ -1,4 +1,4 @@
-//! Why a program was not watched.
+//! Errors of watching a program.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ pub enum Error {
     Start {
         /// The program, as it was named.
         program: String,
-        /// What the system says.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// A file of ours that cannot be written, read or moved.
@@ -18,7 +18,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// A log that is not one of this version.

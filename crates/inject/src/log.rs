@@ -6,10 +6,10 @@ use std::{collections::BTreeMap, str::SplitWhitespace};
 
 use crate::{Error, Learned, Look};
 
-/// What is known of one process.
+/// The log of one process, parsed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Watched {
-    /// What its files are called: the number of the process, and a count where the process was another program before.
+    /// Base name of its files: the process id, and a count after an exec.
     pub name: String,
     /// The system's number of the process.
     pub pid: u32,
@@ -27,7 +27,7 @@ pub struct Watched {
     pub sites: Vec<String>,
     /// Allocations as they are named.
     pub slots: Vec<Slot>,
-    /// What codecs learned.
+    /// Trained codec parameters.
     pub learned: Learned,
     /// The looks that were kept.
     pub looks: Vec<Look>,
@@ -45,24 +45,24 @@ pub struct Watched {
     pub totals: Totals,
     /// When the process ended by itself, from the start of CUDA.
     pub ended: Option<u64>,
-    /// Why watching stopped before.
+    /// The reason why watching stopped early.
     pub stopped: Option<String>,
 }
 
 /// Memory of one length from one call site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// Which call site.
+    /// Index of the call site.
     pub site: usize,
     /// 1 for the first of its site.
     pub number: u32,
     /// Its length.
     pub bytes: u64,
-    /// How it was allocated: plain, async, managed, pitched or mapped; or a piece that the program named.
+    /// Allocation kind: plain, async, managed, pitched or mapped; or a piece that the program named.
     pub how: String,
 }
 
-/// What was counted.
+/// Totals of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Launches of kernels and graphs.

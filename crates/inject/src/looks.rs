@@ -9,17 +9,17 @@ use crate::log::Words;
 /// One look at the memory of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Look {
-    /// Which of all looks of the process it is, from 0; some are dropped.
+    /// Index among all looks of the process, from 0; some are dropped.
     pub index: u64,
     /// Launches that the program had made.
     pub launches: u64,
     /// When it was, from the start of CUDA.
     pub nanoseconds: u64,
-    /// What it cost.
+    /// Time that it took.
     pub cost_nanoseconds: u64,
     /// The kernel that had just been launched, or what the program called it.
     pub label: String,
-    /// What was seen, by slot.
+    /// Allocations seen, by slot.
     pub seen: BTreeMap<usize, Seen>,
 }
 

@@ -1,4 +1,4 @@
-//! What is said at the end: snapshots, what they cost, and what they did not see.
+//! The summary at the end of a run: snapshots, their cost, and memory they missed.
 
 use std::fmt::Write;
 
@@ -84,7 +84,7 @@ fn notes(watched: &Watched) -> Vec<String> {
 }
 
 impl Watched {
-    /// Whether the program named pieces of its memory.
+    /// Returns whether the program named pieces of its memory.
     fn is_cut(&self) -> bool {
         self.slots.iter().any(|slot| slot.how == "piece")
     }
@@ -98,7 +98,7 @@ impl Watched {
         self.seen().into_iter().filter(is_zero).collect()
     }
 
-    /// Whether memory comes from PyTorch's caching allocator.
+    /// Returns whether memory comes from PyTorch's caching allocator.
     fn is_pytorch(&self) -> bool {
         self.sites
             .iter()

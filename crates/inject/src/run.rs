@@ -21,20 +21,20 @@ const LIBRARY: &str = "libbuddy_watch.so";
 /// When snapshots are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
-    /// Every so many launches at first, of kernels whose name holds a text; thinned as the run goes on.
+    /// Every `every` launches at first, of kernels whose name contains a text; thinned as the run goes on.
     Launches {
         /// A part of the kernel's mangled name; empty for every kernel.
         kernel: String,
         /// Launches between the first snapshots.
         every: u64,
     },
-    /// Every so many milliseconds at first, at the next launch; thinned likewise.
+    /// At a period in milliseconds at first, at the next launch; thinned likewise.
     Milliseconds(u64),
     /// When the program asks.
     Asked,
 }
 
-/// What to watch.
+/// A program to watch, and how.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The program and its arguments.
@@ -49,13 +49,13 @@ pub struct Request {
     pub teach: Teach,
     /// Warps of a block of these, and blocks that a multiprocessor holds.
     pub shape: (u32, u32),
-    /// When to look.
+    /// When snapshots are taken.
     pub when: When,
     /// A folder for full snapshots.
     pub dump: Option<PathBuf>,
-    /// Whether to count what launches are given.
+    /// Count the entries of pointer arguments of launches.
     pub accesses: bool,
-    /// Whether the log keeps the program's calls too.
+    /// Log the program's driver calls too.
     pub log: bool,
     /// An empty folder for logs and for what the program loads: nobody else shall be able to write there.
     pub folder: PathBuf,

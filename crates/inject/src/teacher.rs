@@ -27,7 +27,7 @@ pub const UNTAUGHT: u64 = u64::MAX;
 /// More than any sample has.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What a codec learned of an allocation.
+/// Codec parameters trained on an allocation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lesson {
     /// The window of `bf16`.
@@ -43,7 +43,7 @@ pub struct Lesson {
 /// Trains the codec of a name on a sample; an empty one asks for the codec before it has learned.
 pub type Teach = fn(codec: &str, sample: &[Entry]) -> Lesson;
 
-/// What codecs learned in one process, by slot and name.
+/// Trained parameters of one process, by slot and codec name.
 pub type Learned = BTreeMap<u64, BTreeMap<String, Lesson>>;
 
 /// The lessons of all programs, by the names of their logs.

@@ -66,7 +66,7 @@ fn watched_all(arguments: &[&str], when: When, dump: bool) -> (TempDir, ExitStat
     (dir, status, all)
 }
 
-/// Watches the program for so many launches; its output and exit code are its own.
+/// Watches the program for a number of launches; passes its output and exit code through.
 fn watched(launches: &str, when: When, dump: bool) -> (TempDir, Watched) {
     let (dir, status, mut all) = watched_all(&[launches], when, dump);
     assert_eq!((status.code(), all.len()), (Some(3), 1));
@@ -142,7 +142,7 @@ fn full_snapshots_hold_the_bytes_of_their_moments() {
 
 /// A pool whose left piece stays zero: codecs have learned nothing of it, and the report says what it may be.
 #[test]
-fn what_only_held_zeros_is_said_and_counts_untaught() {
+fn an_all_zero_piece_is_reported_and_leaves_codecs_untrained() {
     let (_dir, watched) = watched("100", every_launch(), false);
     let record = watched.record().expect("something was seen");
     let left = record.run.allocations.iter().position(|one| one.name == "left").expect("it is there");

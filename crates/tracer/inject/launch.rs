@@ -71,7 +71,7 @@ pub(crate) unsafe fn note_shared_bytes(call: &DriverCall) {
     SHARED_BYTES.set(unsafe { at.0.add(at.1).cast::<u32>().read_unaligned() });
 }
 
-/// What was seen of launches.
+/// State of the traced launches.
 #[derive(Default)]
 pub(crate) struct Launches {
     /// Launches whose kernel has the name that is asked for.

@@ -19,7 +19,7 @@ use launch::Launches;
 use sanitizer::{ContextData, DriverCall, Id, LaunchData, ModuleData, Sanitizer};
 use settings::Settings;
 
-/// All that the callbacks share.
+/// State shared by the callbacks.
 struct Tracer {
     sanitizer: Sanitizer,
     settings: Settings,
@@ -56,7 +56,7 @@ fn start() -> Result<(), String> {
     tracer.sanitizer.subscribe(on_event)
 }
 
-/// What Sanitizer calls.
+/// The Sanitizer callback.
 extern "C" fn on_event(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     let Some(tracer) = TRACER.get() else { return };
     // SAFETY: Sanitizer gives data of the type that belongs to domain and id, valid during the call.

@@ -1,4 +1,4 @@
-//! How often each instruction of a kernel was executed, from `ncu --page source --csv`.
+//! Execution counts of a kernel's instructions, from `ncu --page source --csv`.
 
 use crate::Error;
 

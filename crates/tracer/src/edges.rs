@@ -1,4 +1,4 @@
-//! How often a warp went from one instruction to the next, from how often each was executed.
+//! Edge counts of the control-flow graph, derived from instruction counts.
 //!
 //! What goes into an instruction is what it is executed, and so is what goes out. An edge that is the only unknown one of an
 //! instruction follows from that; one by one, most do. Diverged warps take both sides of a branch, which these sums

@@ -1,8 +1,8 @@
-//! What can go wrong between a program and its trace.
+//! Errors of tracing a program.
 
 use std::io;
 
-/// Why there is no trace.
+/// Error of tracing a program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file of the injected library is damaged.

@@ -31,7 +31,7 @@ pub struct Flow<'a> {
     code: &'a [Instruction],
     /// Instructions at which events were seen.
     events: Vec<bool>,
-    /// How often each edge was taken, as far as the counts tell.
+    /// Edge counts, where the instruction counts determine them.
     edges: HashMap<(usize, usize), f64>,
     distances: HashMap<Goal, Distances>,
     /// What is owed to the taken edge of each branch.
@@ -99,7 +99,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Whether a path cannot go through an instruction unseen.
+    /// Returns whether every path through an instruction leaves an event.
     fn blocks(&self, at: usize) -> bool {
         self.events[at] && !self.code[at].conditional
     }
@@ -143,7 +143,7 @@ impl<'a> Flow<'a> {
         distances
     }
 
-    /// Which of several ways a path takes at a branch.
+    /// Chooses the successor at an ambiguous branch.
     fn choose(&mut self, at: usize, open: &[usize], goal: Goal, planned: &mut HashMap<usize, u64>) -> usize {
         let nearest = *open.iter().min_by_key(|&&next| self.distances[&goal][next]).unwrap_or(&open[0]);
         let &[taken, on] = open else { return nearest };
@@ -170,7 +170,7 @@ impl<'a> Flow<'a> {
         on
     }
 
-    /// How often of all times a branch was taken.
+    /// Returns the share of executions in which a branch was taken.
     fn taken_share(&self, at: usize, taken: usize, on: usize) -> Option<f64> {
         let (taken, on) = (self.edges.get(&(at, taken))?, self.edges.get(&(at, on))?);
         (taken + on > 0.0).then(|| taken / (taken + on))

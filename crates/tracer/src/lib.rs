@@ -1,4 +1,4 @@
-//! Traces of any CUDA program, as it is.
+//! Traces of unmodified CUDA programs.
 //!
 //! A library that the program loads when CUDA starts ([`INJECTED`]) patches its kernels through NVIDIA's Sanitizer API:
 //! every memory access, barrier, shuffle and call of a warp leaves an event with its lanes and addresses

@@ -1,4 +1,4 @@
-//! What the injected library wrote of a launch: a head of text, then its events. See `inject/launch.rs`.
+//! The injected library's file of a launch: a text header, then its events. See `inject/launch.rs`.
 
 use crate::Error;
 
@@ -45,9 +45,9 @@ pub struct Event {
     pub warp: u16,
     /// Bytes that each lane accesses.
     pub bytes: u16,
-    /// What it is.
+    /// Event kind.
     pub kind: Kind,
-    /// Where.
+    /// Addresses of the active lanes.
     pub lanes: Lanes,
 }
 
@@ -66,7 +66,7 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Dynamic shared memory.
     pub shared_bytes: u32,
-    /// How many of the first blocks were recorded.
+    /// Recorded blocks, from the first on.
     pub blocks: u32,
     /// Events for which there was no room.
     pub lost: u64,

@@ -16,7 +16,7 @@ use crate::{
     text, tools,
 };
 
-/// What to trace.
+/// A program to trace, and how.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The program and its arguments.
@@ -31,7 +31,7 @@ pub struct Request {
     pub blocks: u32,
     /// Bytes of device memory for the events of a launch.
     pub room: u64,
-    /// Whether to run the program again under the profiler, for the counts.
+    /// Run the program again under the profiler, for instruction counts.
     pub counts: bool,
     /// The patches, compiled for the card.
     pub patches: Vec<u8>,

@@ -27,7 +27,7 @@ pub enum Next {
 pub struct Instruction {
     /// With its suffixes, as `LDG.E.64`.
     pub opcode: String,
-    /// Whether a predicate can turn it off.
+    /// True if the instruction is predicated.
     pub conditional: bool,
     /// The general register it writes.
     pub written: Option<u8>,
@@ -43,7 +43,7 @@ impl Instruction {
         self.opcode.split('.').next().unwrap_or_default()
     }
 
-    /// Whether diverged lanes of a warp wait for one another here.
+    /// Returns whether diverged lanes reconverge here.
     pub fn reconverges(&self) -> bool {
         matches!(self.base(), "BSYNC" | "WARPSYNC" | "BAR")
     }

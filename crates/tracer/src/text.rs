@@ -17,7 +17,7 @@ use crate::{
 /// Where the local memory of all threads is taken to begin: no allocation lies there.
 const LOCAL_BASE: u64 = 0x7e00_0000_0000;
 
-/// What a written trace holds.
+/// Totals of a written trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
     /// Warp instructions.
@@ -30,7 +30,7 @@ pub struct Written {
     pub blocks: u64,
 }
 
-/// What a kernel takes of a multiprocessor, from its module and its launch.
+/// Resources of a kernel on an SM, from its module and its launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resources {
     /// Registers of a thread.

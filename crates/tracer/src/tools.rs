@@ -1,4 +1,4 @@
-//! What of NVIDIA's toolkit is used: the Sanitizer library, the disassembler and the profiler.
+//! Tools of NVIDIA's toolkit: the Sanitizer library, the disassembler and the profiler.
 
 use std::{
     env,
@@ -81,7 +81,7 @@ fn parse_resources(text: &str, kernel: &str) -> Option<Resources> {
     Some(Resources { registers: field("REG:")?, shared_bytes: field("SHARED:")? })
 }
 
-/// How often each instruction of each launch in a report was executed, as text.
+/// Returns the instruction counts of each launch in a profiler report, as CSV.
 ///
 /// # Errors
 /// [`Error::Tool`] if the profiler does not take the report.

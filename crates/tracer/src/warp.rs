@@ -25,7 +25,7 @@ pub struct Executed {
     pub event: Option<usize>,
 }
 
-/// What lanes did since an event: the instructions, and where each stands in the result.
+/// Path of lanes since an event: the instructions, and the position of each in the result.
 type Walked = Vec<(usize, usize)>;
 
 /// A warp that is being put together.
@@ -106,7 +106,7 @@ impl Warp<'_> {
         Ok(())
     }
 
-    /// How many instructions at the end of two paths are one execution.
+    /// Returns the number of instructions at the end of two paths that are one execution.
     fn common_end(&self, path: &[usize], main: &[usize]) -> usize {
         let same = path.iter().rev().zip(main.iter().rev()).take_while(|(a, b)| a == b).count();
         let end = &path[path.len() - same..];
@@ -194,7 +194,7 @@ impl Warp<'_> {
     }
 }
 
-/// Whether lanes that take part in an instruction show it by an event, or leave by it: without that, they do not.
+/// Returns whether lanes that execute an instruction always leave an event or exit there.
 fn off(code: &[Instruction], shown: &[bool], at: usize) -> bool {
     shown[at] || code[at].conditional && code[at].next == Next::Exit
 }

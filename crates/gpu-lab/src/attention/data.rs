@@ -20,7 +20,7 @@ const LIMIT: f64 = 1.0 / 256.0;
 /// Tokens that windows are trained on.
 const TRAINED_ON: u32 = 256;
 
-/// What is attended to.
+/// Shape of an attention problem.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) lengths: Vec<u32>,

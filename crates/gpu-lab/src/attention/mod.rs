@@ -16,7 +16,7 @@ const LAUNCHES: usize = 10;
 const MODEL: (u32, u32, u32) = (32, 8, 128);
 const BATCH: u32 = 8;
 
-/// What was measured.
+/// Results on one GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttentionReport {
     /// The GPU's name.
@@ -89,10 +89,10 @@ pub(crate) fn sources() -> Vec<Source> {
     [data::source()].into_iter().chain(twins).collect()
 }
 
-/// Verifies so many random shapes, and measures; `progress` hears of each row.
+/// Verifies random shapes, then measures; calls `progress` after each row.
 ///
 /// # Errors
-/// [`Error::Differs`] if a result is not what plain memory gives, or what compiler or driver say.
+/// [`Error::Differs`] if a result differs from that of plain memory; compiler and driver errors.
 pub fn attention(
     gpu: &Gpu,
     checks: u32,
@@ -139,7 +139,7 @@ fn replay(lab: &Lab) -> Result<(), Error> {
     Ok(())
 }
 
-/// Verifies so many random shapes.
+/// Verifies `checks` random shapes.
 ///
 /// # Errors
 /// As for [`attention`].

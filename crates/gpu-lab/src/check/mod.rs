@@ -17,7 +17,7 @@ use crate::{Error, Fill, Lab};
 /// Least entries of a case: enough for a page of each target, and a page that is cut off.
 const LEAST: u64 = 64 * 12;
 
-/// What was compared, all of it equal.
+/// Totals of a check without differences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckReport {
     /// The vendor's name for the GPU.
@@ -71,7 +71,7 @@ fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
 /// Compares about `bytes` of data, spread over all codecs, or those that `only` names if it names any; `progress` hears of each case.
 ///
 /// # Errors
-/// [`Error::Differs`] with the first difference, or what compiler or driver say.
+/// [`Error::Differs`] with the first difference; compiler and driver errors.
 pub fn check(
     gpu: &Gpu,
     bytes: u64,
@@ -116,7 +116,7 @@ struct Bench {
     plain: Vec<Entry>,
     nibbles: Vec<Nibble>,
     slots: Vec<Entry>,
-    /// What device and buddy memory hold.
+    /// Content of device and buddy memory.
     copies: Mutex<[Vec<u8>; 2]>,
 }
 

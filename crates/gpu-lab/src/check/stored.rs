@@ -1,4 +1,4 @@
-//! What lies in memory after a write, and what every way of reading makes of it.
+//! Checks the stored bytes after a write, and every kind of read.
 
 use std::sync::PoisonError;
 
@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::{Bench, same};
 use crate::Error;
 
-/// What memory holds before a write: bytes that no entry would leave by chance.
+/// Fill pattern of memory before a write, so that unwritten bytes show.
 const POISON: u8 = 0xee;
 /// Entries that are gathered and scattered one by one.
 const LISTED: usize = 4096;
@@ -153,7 +153,7 @@ fn single(bench: &Bench, buffer: &BuddyBuffer, name: &impl Fn(&str) -> String) -
     same_gather(bench, buffer, &around, expected, &name("after a scatter"))
 }
 
-/// What a gather gives is what is expected of each entry.
+/// Fails unless a gather returns the expected data of each entry.
 fn same_gather(
     bench: &Bench,
     buffer: &BuddyBuffer,

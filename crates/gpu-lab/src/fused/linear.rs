@@ -112,12 +112,12 @@ impl<'a> Layer<'a> {
         what(&Linear { weights: (&weights).into(), x, bias: None, y, output, scratch, overlaps })
     }
 
-    /// What the layer is called with so many tokens.
+    /// Names the layer in a report.
     pub(super) fn name(&self, tokens: u32) -> String {
         format!("linear layer, {} x {}, {tokens} tokens", self.size.0, self.size.1)
     }
 
-    /// What was frozen is read back.
+    /// Fails unless the frozen weights decode to the plain ones.
     pub(super) fn verify_weights(&self) -> Result<(), Error> {
         let weights = FrozenBuffer::new(&self.lab.gpu, self.headers[0].clone(), self.frozen[0].all())?;
         let back = self.lab.bytes(self.plain[0].len())?;
@@ -125,7 +125,7 @@ impl<'a> Layer<'a> {
         self.lab.same("frozen weights", self.plain[0].all(), back.all())
     }
 
-    /// The sums are right to rounding, of so many tokens, and the same each time, to the bit.
+    /// Fails unless the results of the first `compared` tokens are right to rounding and two runs agree to the bit.
     pub(crate) fn verify(&self, tokens: u32, compared: u32) -> Result<(), Error> {
         self.verify_by(compared, |to| self.start(0, tokens, (to, Output::Fp32), true))
     }

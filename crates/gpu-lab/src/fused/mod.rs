@@ -24,9 +24,9 @@ pub use trial::{LLAMA, LinearTrials, TrialTime};
 
 use crate::{Error, Lab};
 
-/// What the plain kernel is called that is the compressed one's twin.
+/// Name of the plain-memory version of a kernel.
 const TWIN: &str = "the same kernel, plain";
-/// Bytes by which the speed of memory is measured.
+/// Bytes read to measure memory bandwidth.
 const PROBE: u64 = 1 << 30;
 
 /// Fused kernels on one GPU, each beside its plain peer.
@@ -44,7 +44,7 @@ pub struct FusedReport {
     pub shapes: Shapes,
     /// A row for each kernel and size that was right, in the order they were measured.
     pub rows: Vec<FusedRow>,
-    /// What gave wrong results, or none: it was not timed.
+    /// Kernels that failed verification; they are not timed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrong: Vec<Wrong>,
     /// Seconds that it took, the host's work included.
@@ -57,7 +57,7 @@ pub struct FusedReport {
 pub struct Wrong {
     /// The work, with its size.
     pub what: String,
-    /// What is wrong about it.
+    /// The error.
     pub why: String,
 }
 
@@ -81,9 +81,9 @@ pub struct FusedRow {
     /// The same where each launch may begin while the one before it ends, if the kernel knows how to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlapped_us: Option<f64>,
-    /// What it is compared with.
+    /// The kernel or library it is compared with.
     pub against: String,
-    /// Microseconds of what it is compared with.
+    /// Microseconds of that kernel or library.
     pub against_us: f64,
     /// Microseconds of the same kernel with plain memory; of the stencil, of one by tiles.
     pub twin_us: f64,
@@ -98,12 +98,12 @@ pub struct FusedRow {
     pub of_memory: f64,
     /// Share of entries that overflow.
     pub overflow: f64,
-    /// What keeps the kernel from being faster.
+    /// The resource that limits the kernel.
     pub limiter: String,
 }
 
 impl FusedRow {
-    /// How many times as fast as what it is compared with.
+    /// Returns the speedup over the kernel it is compared with.
     pub fn ratio(&self) -> f64 {
         self.against_us / self.fused_us
     }
@@ -117,9 +117,9 @@ impl FusedRow {
 /// The shapes of all kernels: how work is cut. The defaults were the best on an H200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Shapes {
-    /// How the stencil is cut into blocks of warps.
+    /// Block shape of the stencil.
     pub stencil: StencilShape,
-    /// How the sparse product is cut into warps of rows.
+    /// Rows per warp of the sparse product.
     pub spmv: SpmvShape,
 }
 
@@ -159,7 +159,7 @@ pub enum Example {
 /// plain memory, or none, is among those that are [`wrong`](FusedReport::wrong), and the others are measured all the same.
 ///
 /// # Errors
-/// What compiler or driver say before anything is measured.
+/// Compiler and driver errors before the first measurement.
 pub fn fused(
     gpu: &Gpu,
     examples: &[Example],
@@ -223,7 +223,7 @@ pub fn tune(gpu: &Gpu, example: Example, shapes: Shapes) -> Result<Vec<FusedRow>
     Ok(rows)
 }
 
-/// How fast plain memory is, in 10^9 bytes a second.
+/// Bandwidth of plain memory, in 10^9 bytes a second.
 #[derive(Debug, Clone, Copy)]
 struct Speeds {
     read_gb_per_s: f64,

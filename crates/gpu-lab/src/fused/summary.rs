@@ -5,7 +5,7 @@ use super::FusedReport;
 /// Linear layers with some tokens, beside what each is compared with, on all matrices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// How many.
+    /// Tokens of each layer.
     pub tokens: u32,
     /// Matrices that were measured.
     pub matrices: usize,

@@ -23,26 +23,26 @@ pub const LLAMA: [(u32, u32); 10] = [
     (8192, 28672),
     (128_256, 8192),
 ];
-/// What memory reads in a microsecond, roughly: chains are as long as for the record.
+/// Approximate read bandwidth in bytes per microsecond; sets the chain length.
 const BYTES_PER_US: f64 = 4.3e6;
 
 /// Ways to compute one matrix' layers, to be timed.
 pub struct LinearTrials<'a>(Layer<'a>);
 
-/// How long a way takes in a chain, or why it was not timed.
+/// Time of a kernel variant in a chain of launches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialTime {
     /// The way, as it is written.
     pub way: String,
-    /// Microseconds, or what is wrong.
+    /// Microseconds, or the error.
     pub us: Result<f64, String>,
 }
 
 impl<'a> LinearTrials<'a> {
-    /// A matrix, and memory for so many tokens.
+    /// Allocates a matrix and buffers for `most_tokens` tokens.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Driver errors.
     pub fn new(lab: &'a Lab, size: (u32, u32), most_tokens: u32) -> Result<Self, Error> {
         let bytes = u64::from(size.0) * u64::from(size.1) * 2;
         let copies = IN_TURN.div_ceil(bytes).max(3) as usize;
@@ -53,7 +53,7 @@ impl<'a> LinearTrials<'a> {
     /// result if its library is there.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Driver errors.
     pub fn time(
         &mut self,
         tokens: u32,

@@ -36,7 +36,7 @@ pub(crate) fn source() -> Source {
     Source { least: 90, extra: &["--fmad=false"], ..source }
 }
 
-/// Its macros, with so many planes to a block.
+/// Macros of the program; `planes` is the planes per block.
 pub(super) fn defines(planes: u32, plain_planes: u32) -> Vec<String> {
     vec![
         format!("BUDDY_WAVE_LAYER={LAYER}"),
@@ -168,12 +168,12 @@ pub(super) fn packed_launch(grid: Grid) -> Launch {
     Launch::new((tiles(grid), grid.z.div_ceil(PLANES)), THREADS, packed_shared(PLANES))
 }
 
-/// A block to each page of so many planes.
+/// Launch with one block per page of `planes` planes.
 pub(super) fn page_launch(grid: Grid, planes: u32) -> Launch {
     Launch::new((tiles(grid), planes), THREADS, 0)
 }
 
-/// A thread to each of so many.
+/// Launch with one thread per item.
 pub(super) fn row(count: u64) -> Launch {
     Launch::row(count.div_ceil(256), 256)
 }

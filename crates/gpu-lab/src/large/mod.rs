@@ -44,7 +44,7 @@ const SLAB_STEPS: u32 = 5;
 /// Pixels of a picture, at most, on a side.
 const PICTURE: u32 = 800;
 
-/// What is to be run.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct LargeAsk {
     /// Cells.
@@ -59,13 +59,13 @@ pub struct LargeAsk {
     pub seconds: f64,
     /// The ways to run; the plain ones only where they fit.
     pub ways: Vec<Way>,
-    /// Whether everything is compared first, at small sizes.
+    /// Verify all methods at small sizes first.
     pub verify: bool,
     /// Share of the planes that slabs and pinned memory have on the device.
     pub share: f64,
 }
 
-/// What is heard of a run.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum LargeNews<'a> {
     /// A comparison was made.
@@ -74,7 +74,7 @@ pub enum LargeNews<'a> {
     Planned(&'a Plan),
     /// Speed where every cell is alive.
     Alive(&'a AllAlive),
-    /// A way begins, of so many steps.
+    /// A run begins: its method and its number of steps.
     Began(Way, u32),
     /// An interval of compressed memory has passed.
     Passed(&'a Moment),
@@ -90,7 +90,7 @@ pub enum LargeNews<'a> {
 ///
 /// # Errors
 /// [`Error::Cut`] for a grid that cannot be, [`Error::NoRoom`] or [`Error::HostMemory`] without enough memory,
-/// [`Error::Differs`] if two ways differ, or what compiler or driver say.
+/// [`Error::Differs`] if two methods differ; compiler and driver errors.
 pub fn large(
     gpu: &Gpu,
     ask: &LargeAsk,
@@ -247,7 +247,7 @@ impl Large<'_> {
         self.plain_steps(self.steps()).map(drop)
     }
 
-    /// Plain memory after so many steps, which are recorded.
+    /// Runs the wave in plain memory for `steps` steps and records it.
     fn plain_steps(&mut self, steps: u32) -> Result<PlainWave<'_>, Error> {
         self.tell(LargeNews::Began(Way::Plain, steps));
         let mut wave = PlainWave::new(self.lab, self.kernels, self.ask.grid)?;

@@ -26,7 +26,7 @@ const COURANT: f64 = 0.42;
 const WAVELENGTH: f64 = 12.0;
 /// Velocity of the slowest rock, as a share of the fastest.
 const SLOWEST: f64 = 0.6;
-/// What damping takes at the outermost cell in one step: exp(-0.12).
+/// Damping exponent of the outermost cell in one step: exp(-0.12).
 const DAMPING: f64 = 0.12;
 
 /// Cells along x, y and z.
@@ -41,7 +41,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid nearest to a cube of which plain memory takes so many bytes.
+    /// Returns the grid nearest to a cube whose plain fields take `bytes` bytes.
     pub fn of_bytes(bytes: f64) -> Self {
         let cells = (bytes / CELL_BYTES as f64).max(1.0);
         let near = |cells: f64, of: u32| ((cells / f64::from(of)).round() as u32).max(1) * of;
@@ -72,7 +72,7 @@ impl Grid {
         u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
     }
 
-    /// What plain memory takes: two fields and the velocities, 4 bytes each.
+    /// Returns the bytes of the plain fields: two fields and the velocities, 4 bytes a cell each.
     pub fn plain_bytes(self) -> u64 {
         CELL_BYTES * self.cells()
     }
@@ -91,7 +91,7 @@ impl Grid {
         i64::from(self.z / 24).clamp(1, VELOCITIES as i64 - 1)
     }
 
-    /// Which velocity a cell has: folded layers, faster with depth, and a body of salt.
+    /// Returns the velocity index of a cell: folded layers, faster with depth, and a body of salt.
     pub(super) fn velocity_index(self, [x, y, z]: [u32; 3]) -> usize {
         let part = |at: u32, of: u32| i64::from(at) * 4096 / i64::from(of);
         let (x, y, z) = (part(x, self.x), part(y, self.y), part(z, self.z));
@@ -137,7 +137,7 @@ fn period() -> f64 {
     WAVELENGTH / (COURANT * SLOWEST)
 }
 
-/// What the source pushes in a step: a Ricker wavelet.
+/// Returns the source's amplitude in a step: a Ricker wavelet.
 pub(super) fn push(step: u32) -> f32 {
     let (period, step) = (period(), f64::from(step));
     let a = std::f64::consts::PI * (step - 1.2 * period) / period;

@@ -91,7 +91,7 @@ pub(super) struct PackedWave<'a> {
     host: Option<HostBytes>,
     host_units: u64,
     pub(super) books: Books,
-    /// Whether bricks become windows.
+    /// True if bricks are stored as windows.
     pub(super) windows: bool,
     steps_of_windows: u32,
     level: usize,

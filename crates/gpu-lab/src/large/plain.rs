@@ -18,7 +18,7 @@ pub(super) struct PlainWave<'a> {
     pub(super) step: Step,
     pub(super) here: DeviceBytes,
     pub(super) before: DeviceBytes,
-    /// What does not change, which slabs of the same wave use as well.
+    /// Constant arrays, shared with slabs of the same wave.
     pub(super) squares: Arc<DeviceBytes>,
     pub(super) table: Arc<DeviceBytes>,
     _fault: DeviceBytes,

@@ -15,7 +15,7 @@ const SCALE: f64 = 0.25;
 /// Steps at its end by which bricks become windows, so that they are counted.
 const WINDOW_STEPS: u32 = 4;
 
-/// What a smaller run says of a larger one.
+/// Memory plan of a large run, extrapolated from a smaller one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Cells of the smaller run.
@@ -30,7 +30,7 @@ pub struct Plan {
     pub raw_bytes: u64,
     /// Bytes for fields on the device.
     pub room_bytes: u64,
-    /// Whether pages need 8/7, and host memory, before the end.
+    /// True if pages need target 8/7 and host memory before the end.
     pub retargets: bool,
     /// Bytes of host memory that this takes.
     pub host_bytes: u64,

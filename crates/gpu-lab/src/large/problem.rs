@@ -5,18 +5,18 @@ use super::{
     model::{Grid, push},
 };
 
-/// What `tests/wave.cpp` computes.
+/// Input of `tests/wave.cpp`.
 #[derive(Debug, Clone, Copy)]
 pub struct WaveProblem {
     /// Cells.
     pub grid: Grid,
     /// Steps.
     pub steps: u32,
-    /// Whether bricks become windows.
+    /// True if bricks are stored as windows.
     pub windows: bool,
     /// Percent of the units that are on the device.
     pub percent: u32,
-    /// Whether pages are retargeted on the way.
+    /// True if pages are retargeted during the run.
     pub retarget: bool,
 }
 

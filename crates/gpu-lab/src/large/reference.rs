@@ -57,7 +57,7 @@ impl Reference {
     }
 }
 
-/// What a row is computed from.
+/// Inputs of one row.
 struct View<'a> {
     grid: Grid,
     here: &'a [f32],

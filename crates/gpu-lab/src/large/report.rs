@@ -1,4 +1,4 @@
-//! What a run of the wave leaves: a record, and a picture.
+//! Results of a wave run: a record and a picture.
 
 use buddy_core::RecordKind;
 use serde::{Deserialize, Serialize};
@@ -16,11 +16,11 @@ pub struct LargeReport {
     pub memory_bytes: u64,
     /// Cells.
     pub grid: Grid,
-    /// What plain memory would take: 12 bytes a cell.
+    /// Bytes of the plain fields, 12 a cell.
     pub plain_bytes: u64,
     /// Steps until the wave has passed every boundary.
     pub steps_to_boundaries: u32,
-    /// What was planned from a smaller run, if a plan was made.
+    /// Plan made from a smaller run, if any.
     pub plan: Option<Plan>,
     /// Comparisons that were made at small sizes, to the bit.
     pub checks: Vec<LargeCheck>,
@@ -28,7 +28,7 @@ pub struct LargeReport {
     pub all_alive: Option<AllAlive>,
     /// Each way, in the order they ran.
     pub runs: Vec<LargeRun>,
-    /// Whether it was stopped before its end.
+    /// True if the run was stopped early.
     pub stopped: bool,
 }
 
@@ -69,7 +69,7 @@ impl Way {
 /// One way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LargeRun {
-    /// Which one.
+    /// The method.
     pub way: Way,
     /// Steps that were made, and that were asked for.
     pub steps: u32,
@@ -114,7 +114,7 @@ pub struct Moment {
     pub host_bytes: u64,
     /// Share of pages that have units.
     pub lit: f64,
-    /// Whether bricks became windows.
+    /// True if bricks are stored as windows.
     pub windows: bool,
     /// Units that retargets moved so far.
     pub moved: u32,
@@ -123,9 +123,9 @@ pub struct Moment {
 /// One comparison at a small size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LargeCheck {
-    /// What was compared.
+    /// The two sides of the comparison.
     pub what: String,
-    /// After how many steps.
+    /// Steps before the comparison.
     pub steps: u32,
     /// Values that differ; none, or the run ends.
     pub differing: u64,

@@ -46,7 +46,7 @@ fn with_cpu(lab: &Lab, kernels: &WaveKernels) -> Result<LargeCheck, Error> {
     )
 }
 
-/// What compressed memory is put to.
+/// Storage states of compressed memory to verify.
 #[derive(Clone, Copy)]
 enum Case {
     Raw,

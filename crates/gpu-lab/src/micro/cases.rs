@@ -1,6 +1,6 @@
 //! The small kernels: what each is given, in sizes that follow from the card.
 
-/// What a kernel is given.
+/// A kernel argument.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Given {
     /// The address of its n-th array.
@@ -10,7 +10,7 @@ pub(super) enum Given {
     Double(f64),
 }
 
-/// What an array holds at first. Where addresses do not depend on it, it is left as it is.
+/// Initial content of an array; left uninitialised where addresses do not depend on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Holds {
     Anything,
@@ -38,13 +38,13 @@ pub(super) struct Case {
     pub(super) threads: u32,
     pub(super) given: Vec<Given>,
     pub(super) arrays: Vec<(u64, Holds)>,
-    /// Whether L2 holds what the run before left there.
+    /// True if L2 is warm from the run before.
     pub(super) warm: bool,
     /// The least architecture: 80 for `sm_80`.
     pub(super) least: u32,
 }
 
-/// What sizes follow from.
+/// Properties of the card that sizes depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Card {
     pub(super) multiprocessors: u32,

@@ -1,4 +1,4 @@
-//! What arrays hold at first: the same on the GPU and where the kernel is traced.
+//! Initial content of arrays, the same on the GPU and in the tracer.
 
 use buddy_trace::sass::Content;
 

@@ -14,10 +14,10 @@ use crate::Error;
 
 /// Runs that are timed, after two that are not.
 const RUNS: usize = 20;
-/// How many times L2's size is read to fill it with other data.
+/// Multiple of L2's size that is read to evict its content.
 const FLUSH: u64 = 4;
 
-/// What the runs took, in nanoseconds.
+/// Times of the runs, in nanoseconds.
 pub(super) struct Times {
     pub(super) median: f64,
     pub(super) least: f64,
@@ -34,7 +34,7 @@ pub(super) struct Clock {
     /// Read to fill L2, and where the sums go.
     other: DeviceBytes,
     sums: DeviceBytes,
-    /// What timing nothing takes, in nanoseconds.
+    /// Time of an empty graph, in nanoseconds.
     pub(super) nothing: f64,
 }
 

@@ -62,9 +62,9 @@ pub struct MicroRow {
     pub least_ns: f64,
     /// The most.
     pub most_ns: f64,
-    /// What timing nothing takes, which was subtracted.
+    /// Time of an empty graph in nanoseconds, already subtracted.
     pub timing_ns: f64,
-    /// Whether L2 held what the run before left there.
+    /// True if L2 was warm from the run before.
     pub warm: bool,
     /// Warp instructions of the trace.
     pub warp_instructions: u64,
@@ -136,7 +136,7 @@ struct Ready {
     registers: u32,
     shared_bytes: u32,
     arrays: Vec<Array>,
-    /// What the arrays lie in.
+    /// Device memory of the arrays.
     _memory: Vec<DeviceBytes>,
 }
 

@@ -52,7 +52,7 @@ fn live(book: &Book) -> Vec<(u64, usize)> {
 }
 
 #[test]
-fn what_is_allocated_lives_until_it_is_freed() {
+fn an_allocation_is_live_until_freed() {
     let book = after(
         "allocated 0x1000 4096 plain 0xc1 0
          allocated 0x3000 100 pitched 0xc1 1
@@ -208,7 +208,7 @@ fn sequences_of_real_programs() {
 }
 
 #[test]
-fn what_lives_unseen_at_the_end_was_too_short_lived() {
+fn an_allocation_unseen_at_the_end_counts_as_short_lived() {
     let book = after(
         "allocated 0x1000 4096 plain 0xc1 0
          looked

@@ -2,7 +2,7 @@
 
 use super::spacing::Spacing;
 
-/// The ticks of the snapshots that remain of a run of so many.
+/// Returns the ticks of the snapshots kept from a run of `ticks` ticks.
 fn kept(ticks: u64, every: u64, limited: bool) -> Vec<u64> {
     let mut spacing = Spacing::new(every, limited);
     let mut kept = Vec::new();
@@ -36,7 +36,7 @@ fn a_short_run_is_seen_at_every_launch() {
 }
 
 #[test]
-fn what_is_not_limited_is_kept() {
+fn an_unlimited_schedule_keeps_every_snapshot() {
     assert_eq!(kept(50, 1, false).len(), 50);
 }
 
