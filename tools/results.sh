@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 scale=${1:-64MB}
 out=${2:-out/results}
 
-cargo build --release --quiet -p buddy
+cargo build --release --quiet -p buddy-cli
 mkdir -p "$out"
 for name in $(target/release/buddy workload list | awk 'NR > 2 { print $1 }'); do
     run=$out/$name

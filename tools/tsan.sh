@@ -14,7 +14,7 @@ platform=$(rustc -vV | sed -n 's/^host: //p')
 runtime=$(ls "$(rustc --print sysroot)/lib/rustlib/$platform/lib/"librustc-*_rt.tsan.a)
 where=target/tsan
 [[ -d "$(rustc --print sysroot)/lib/rustlib/src/rust/library" ]] || { echo "NOT RUN: needs rustup component add rust-src"; exit 77; }
-RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" cargo build --quiet -Zbuild-std -p buddy-capi --target "$platform" \
+RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" cargo build --quiet -Zbuild-std -p buddy-c --target "$platform" \
     --target-dir "$where"
 
 cc=${CC:-cc} built=$where/$platform/debug

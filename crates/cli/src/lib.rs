@@ -45,7 +45,7 @@ use clap::{Parser, Subcommand};
 /// Buddy Compression splits memory into 128-byte entries, compresses each one, and stores the part
 /// that does not fit its share of device memory in a fixed slot of a larger, slower memory.
 #[derive(Parser)]
-#[command(version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "buddy", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Command {
     #[command(subcommand)]
     verb: Verb,

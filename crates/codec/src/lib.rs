@@ -116,8 +116,3 @@ pub enum Error {
         known: String,
     },
 }
-
-/// Runs the README's examples as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -29,12 +29,7 @@ fn every_dependency_is_named_in_the_sources() {
     for package in packages() {
         let sources = sources(&manifest(&package).parent().unwrap().join("src"));
         for dependency in workspace_dependencies(&package) {
-            // The command's library has a different name.
-            let library = match text(&dependency["name"]) {
-                "buddy" => "buddy-cli",
-                name => name,
-            };
-            let name = library.replace('-', "_") + "::";
+            let name = text(&dependency["name"]).replace('-', "_") + "::";
             assert!(sources.contains(&name), "{} does not use {name}", package["name"]);
         }
     }
@@ -53,7 +48,7 @@ fn a_row_depends_only_on_rows_above_it() {
 #[test]
 fn libbuddy_links_no_file_readers() {
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--package=buddy-capi", "--edges=normal", "--prefix=none"])
+        .args(["tree", "--offline", "--package=buddy-c", "--edges=normal", "--prefix=none"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();

@@ -1,4 +1,4 @@
-//! Help texts. `INSTA_UPDATE=always cargo test -p buddy` updates the snapshots.
+//! Help texts. `INSTA_UPDATE=always cargo test -p buddy-cli` updates the snapshots.
 
 use buddy_codec::CodecKind;
 

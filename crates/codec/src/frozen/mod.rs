@@ -51,11 +51,12 @@ fn to_plain(stored: &Entry) -> Entry {
 /// row of a matrix, which is stored in tiles of sixteen rows.
 ///
 /// # Errors
-/// [`Error::Frozen`] for a codec with a table, a matrix without whole rows, or more than 2^32 - 1
-/// overflow sectors.
+/// [`Error::Frozen`] for a codec with a table, an uncompressed target, a matrix without whole rows,
+/// or more than 2^32 - 1 overflow sectors.
 pub fn freeze(codec: &Codec, target: Target, row: u32, data: &[u8]) -> Result<Vec<u8>, Error> {
     let mut header = FrozenHeader { codec: codec.clone(), target, bytes: data.len() as u64, row, sectors: 0 };
     header.check_rows()?;
+    header.encode()?; // rejects the codec or target before any work
     let places = header.pages() as usize * ENTRIES_PER_PAGE;
     let mut entries = vec![ZERO_ENTRY; places];
     for (i, part) in data.chunks(ENTRY_BYTES).enumerate() {
