@@ -10,24 +10,35 @@ use std::{
 const CRATES: [&str; 10] =
     ["core", "codec", "snapshot", "memory", "profile", "trace", "workloads", "sim", "dl", "scenario"];
 
+/// The offset basis of 64-bit FNV-1a.
+const FNV: u64 = 0xcbf2_9ce4_8422_2325;
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let mut files = Vec::new();
     for name in CRATES.iter().chain(&["study"]) {
         let sources = Path::new("..").join(name).join("src");
-        println!("cargo:rerun-if-changed={}", sources.display());
-        collect(&sources, &mut files);
+        watch(&sources, &mut files);
     }
     for folder in ["../../specs", "../../data/recorded"] {
-        println!("cargo:rerun-if-changed={folder}");
-        collect(Path::new(folder), &mut files);
+        watch(Path::new(folder), &mut files);
     }
     files.sort();
-    let sum = files.iter().fold(0xcbf2_9ce4_8422_2325, |sum, path| {
+    // In a published package, the version stands for the sources.
+    let start = if files.is_empty() { mix(FNV, env!("CARGO_PKG_VERSION").as_bytes()) } else { FNV };
+    let sum = files.iter().fold(start, |sum, path| {
         let sum = mix(sum, path.to_string_lossy().as_bytes());
         mix(sum, &fs::read(path).unwrap_or_default())
     });
     println!("cargo:rustc-env=BUDDY_BUILD={sum:016x}");
+}
+
+/// Collects all files below a folder of the repository, and runs again when one changes.
+fn watch(folder: &Path, files: &mut Vec<PathBuf>) {
+    if folder.exists() {
+        println!("cargo:rerun-if-changed={}", folder.display());
+        collect(folder, files);
+    }
 }
 
 /// Collects all files below a folder.

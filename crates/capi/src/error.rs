@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn codes_are_those_of_the_header() {
-        let header = include_str!("../../../include/buddy.h");
+        let header = include_str!("../include/buddy.h");
         let values: Vec<usize> = header
             .lines()
             .filter_map(|line| line.trim().strip_prefix("BUDDY_ERROR_")?.split_once("= "))

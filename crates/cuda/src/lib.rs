@@ -55,7 +55,6 @@ pub use buffer::BuddyBuffer;
 pub use bytes::{DeviceBytes, DeviceSpan};
 pub use cache::cache_dir;
 pub use codecs::{SURVEY_SHAPE, codecs, survey_groups};
-pub use cudarc;
 pub use cudarc::driver::CudaStream;
 pub use decode::{Decoding, Pick, RmsNorm};
 pub use driver::{Arguments, Launch};

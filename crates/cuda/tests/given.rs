@@ -6,9 +6,9 @@ use buddy_core::Target;
 use buddy_cuda::{
     CudaStream, DeviceBytes, DeviceSpan, FrozenBuffer, Given, GivenBuffer, GivenMatrix, Gpu, Linear, Output,
     Room, Weights,
-    cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
 };
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
 fn download(bytes: &DeviceBytes) -> Vec<u8> {
     let mut host = vec![0; bytes.len() as usize];

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn an_inconsistent_record_is_refused() {
-        let text = include_str!("../../../data/recorded/accuracy.json");
+        let text = include_str!("../recorded/accuracy.json");
         let good = Record::<Accuracy>::from_json(text).unwrap();
         let error = |spoil: fn(&mut Accuracy)| {
             let mut spoiled = good.clone();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_recorded_trainings_are_complete() {
-        let text = include_str!("../../../data/recorded/accuracy.json");
+        let text = include_str!("../recorded/accuracy.json");
         let accuracy = Record::<Accuracy>::from_json(text).unwrap().data;
         let summaries = accuracy.summaries();
         assert_eq!(summaries.iter().map(|one| one.batch).collect::<Vec<_>>(), [16, 32, 64, 128, 256]);

@@ -5,10 +5,8 @@
 
 use buddy_codec::{Codec, FrozenHeader};
 use buddy_core::Target;
-use buddy_cuda::{
-    FrozenBuffer, Gpu, Linear, Output,
-    cudarc::driver::sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE,
-};
+use buddy_cuda::{FrozenBuffer, Gpu, Linear, Output};
+use cudarc::driver::sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
 use pyo3::prelude::*;
 
 use crate::{

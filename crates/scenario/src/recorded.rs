@@ -8,7 +8,7 @@ use buddy_dl::NetworkInfo;
 use crate::Error;
 
 /// Accuracy by batch size, the record in `data/recorded` that is not a network's.
-const ACCURACY: &str = include_str!("../../../data/recorded/accuracy.json");
+const ACCURACY: &str = include_str!("../recorded/accuracy.json");
 
 /// Reads the record of a network's training from a folder, or the built-in one; `None` if missing.
 ///

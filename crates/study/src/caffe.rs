@@ -8,7 +8,7 @@ use crate::{Error, Recorded, recorded::built_in_run};
 /// Makes a row for each built-in record.
 macro_rules! records {
     ($($name:literal)*) => {
-        [$(($name, include_str!(concat!("../../../data/recorded/caffe/", $name, ".json")))),*]
+        [$(($name, include_str!(concat!("../recorded/caffe/", $name, ".json")))),*]
     };
 }
 

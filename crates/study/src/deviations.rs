@@ -2,7 +2,7 @@
 
 use buddy_report::Deviation;
 
-const TEXT: &str = include_str!("../../../docs/explain/deviations.md");
+const TEXT: &str = include_str!("../records/deviations.txt");
 
 /// Returns all deviations by number.
 pub fn deviations() -> Vec<Deviation> {

@@ -15,13 +15,13 @@ use serde_json::Value;
 use crate::{Findings, Point};
 
 /// The ten programs over four links.
-const HPC: &str = include_str!("../../../docs/records/performance-hpc.json");
+const HPC: &str = include_str!("../records/performance-hpc.json");
 /// The six networks over four links, each with two sample sizes.
-const DL: &str = include_str!("../../../docs/records/performance-dl.json");
+const DL: &str = include_str!("../records/performance-dl.json");
 /// Metadata caches of other sizes and line sizes than the GPU's own.
-const CACHES: &str = include_str!("../../../docs/records/performance-caches.json");
+const CACHES: &str = include_str!("../records/performance-caches.json");
 /// Two footprints, with full caches and with caches scaled down.
-const FOOTPRINTS: &str = include_str!("../../../docs/records/performance-footprint.json");
+const FOOTPRINTS: &str = include_str!("../records/performance-footprint.json");
 /// L2 bytes of the paper's GPU.
 pub(crate) const WHOLE_L2: f64 = 4_194_304.0;
 /// Below this share of accesses over the link, a program runs the same over any link.

@@ -24,7 +24,7 @@ macro_rules! public {
             name: $name,
             label: $label,
             twin: $twin,
-            record: include_str!(concat!("../../../data/recorded/public/", $name, ".json")),
+            record: include_str!(concat!("../recorded/public/", $name, ".json")),
         }),*]
     };
 }

@@ -2,24 +2,24 @@
 
 /// Name and text of each built-in GPU.
 pub(super) const GPUS: &[(&str, &str)] = &[
-    ("paper", include_str!("../../../../specs/paper.toml")),
-    ("p100", include_str!("../../../../specs/p100.toml")),
-    ("titan-x", include_str!("../../../../specs/titan-x.toml")),
-    ("titan-xp", include_str!("../../../../specs/titan-xp.toml")),
-    ("v100", include_str!("../../../../specs/v100.toml")),
-    ("a100", include_str!("../../../../specs/a100.toml")),
-    ("h200", include_str!("../../../../specs/h200.toml")),
-    ("gh200", include_str!("../../../../specs/gh200.toml")),
+    ("paper", include_str!("../../specs/paper.toml")),
+    ("p100", include_str!("../../specs/p100.toml")),
+    ("titan-x", include_str!("../../specs/titan-x.toml")),
+    ("titan-xp", include_str!("../../specs/titan-xp.toml")),
+    ("v100", include_str!("../../specs/v100.toml")),
+    ("a100", include_str!("../../specs/a100.toml")),
+    ("h200", include_str!("../../specs/h200.toml")),
+    ("gh200", include_str!("../../specs/gh200.toml")),
 ];
 
 /// Name and text of each built-in link.
 pub(super) const LINKS: &[(&str, &str)] = &[
-    ("50", include_str!("../../../../specs/link-50.toml")),
-    ("100", include_str!("../../../../specs/link-100.toml")),
-    ("150", include_str!("../../../../specs/link-150.toml")),
-    ("200", include_str!("../../../../specs/link-200.toml")),
-    ("pcie3", include_str!("../../../../specs/link-pcie3.toml")),
-    ("pcie4", include_str!("../../../../specs/link-pcie4.toml")),
-    ("pcie5", include_str!("../../../../specs/link-pcie5.toml")),
-    ("c2c", include_str!("../../../../specs/link-c2c.toml")),
+    ("50", include_str!("../../specs/link-50.toml")),
+    ("100", include_str!("../../specs/link-100.toml")),
+    ("150", include_str!("../../specs/link-150.toml")),
+    ("200", include_str!("../../specs/link-200.toml")),
+    ("pcie3", include_str!("../../specs/link-pcie3.toml")),
+    ("pcie4", include_str!("../../specs/link-pcie4.toml")),
+    ("pcie5", include_str!("../../specs/link-pcie5.toml")),
+    ("c2c", include_str!("../../specs/link-c2c.toml")),
 ];

@@ -96,19 +96,3 @@ fn simulation_and_training_clocks_are_separate() {
     assert_eq!(clocks("v100"), (1380.0, Some(1530.0)));
     assert_eq!(clocks("h200"), (1980.0, None));
 }
-
-#[test]
-fn the_documentation_lists_every_gpu_and_link() {
-    let model = include_str!("../../../../docs/explain/model-gpu.md");
-    let header = model.lines().find(|line| line.starts_with("| parameter |")).unwrap();
-    for name in Gpu::names() {
-        assert!(header.contains(name), "docs/explain/model-gpu.md has no column for {name}");
-    }
-    for name in Link::names() {
-        let rows = || model.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
-        assert!(
-            rows().any(|row| row.split(", ").any(|known| known == name)),
-            "docs/explain/model-gpu.md has no row for {name}"
-        );
-    }
-}

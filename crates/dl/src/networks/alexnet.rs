@@ -11,7 +11,7 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     paper_bytes: 8_850_000_000,
     paper_ratio: PAPER_MEAN_RATIO,
     layers: Some(layers),
-    record: include_str!("../../../../data/recorded/alexnet.json"),
+    record: include_str!("../../recorded/alexnet.json"),
 };
 
 fn layers() -> Vec<Layer> {

@@ -14,7 +14,7 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     paper_bytes: 2_710_000_000,
     paper_ratio: PAPER_MEAN_RATIO,
     layers: Some(layers),
-    record: include_str!("../../../../data/recorded/biglstm.json"),
+    record: include_str!("../../recorded/biglstm.json"),
 };
 
 /// Words per sequence, unrolled as a whole.

@@ -11,7 +11,7 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     paper_bytes: 3_210_000_000,
     paper_ratio: PAPER_MEAN_RATIO,
     layers: Some(layers),
-    record: include_str!("../../../../data/recorded/inception_v2.json"),
+    record: include_str!("../../recorded/inception_v2.json"),
 };
 
 /// Channels of a module: 1x1; 3x3 after its reduction; double 3x3 after its reduction; the pooled

@@ -37,10 +37,10 @@ pub static PAPER: [NetworkInfo; 6] =
 
 /// Current networks trained in bf16, not in the paper.
 pub static TODAY: [NetworkInfo; 4] = [
-    today("resnet50_bf16", "ResNet50, bf16", include_str!("../../../../data/recorded/resnet50_bf16.json")),
-    today("vgg16_bf16", "VGG16, bf16", include_str!("../../../../data/recorded/vgg16_bf16.json")),
-    today("vit_b16_bf16", "ViT-B/16, bf16", include_str!("../../../../data/recorded/vit_b16_bf16.json")),
-    today("gpt12_bf16", "GPT, 12 layers, bf16", include_str!("../../../../data/recorded/gpt12_bf16.json")),
+    today("resnet50_bf16", "ResNet50, bf16", include_str!("../../recorded/resnet50_bf16.json")),
+    today("vgg16_bf16", "VGG16, bf16", include_str!("../../recorded/vgg16_bf16.json")),
+    today("vit_b16_bf16", "ViT-B/16, bf16", include_str!("../../recorded/vit_b16_bf16.json")),
+    today("gpt12_bf16", "GPT, 12 layers, bf16", include_str!("../../recorded/gpt12_bf16.json")),
 ];
 
 const fn today(name: &'static str, label: &'static str, record: &'static str) -> NetworkInfo {

@@ -11,7 +11,7 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     paper_bytes: 4_500_000_000,
     paper_ratio: 1.64,
     layers: Some(layers),
-    record: include_str!("../../../../data/recorded/resnet50.json"),
+    record: include_str!("../../recorded/resnet50.json"),
 };
 
 /// Channels in the bottleneck and blocks of each stage.

@@ -11,7 +11,7 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     paper_bytes: 2_030_000_000,
     paper_ratio: 1.49,
     layers: Some(layers),
-    record: include_str!("../../../../data/recorded/squeezenet.json"),
+    record: include_str!("../../recorded/squeezenet.json"),
 };
 
 fn layers() -> Vec<Layer> {

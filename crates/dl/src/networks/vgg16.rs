@@ -11,7 +11,7 @@ pub(super) const INFO: NetworkInfo = NetworkInfo {
     paper_bytes: 11_080_000_000,
     paper_ratio: PAPER_MEAN_RATIO,
     layers: Some(layers),
-    record: include_str!("../../../../data/recorded/vgg16.json"),
+    record: include_str!("../../recorded/vgg16.json"),
 };
 
 /// Channels and convolutions of each stage, each followed by pooling.

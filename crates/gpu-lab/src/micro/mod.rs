@@ -15,12 +15,13 @@ mod tests;
 
 use std::{fs, path::Path, sync::Arc};
 
-use buddy_cuda::{DeviceBytes, Gpu, Header, Source, cudarc::driver::CudaFunction};
+use buddy_cuda::{DeviceBytes, Gpu, Header, Source};
 use buddy_trace::{
     Launch,
     packed::{self, Written},
     sass::{Argument, Array, Content, Program, SassKernel},
 };
+use cudarc::driver::CudaFunction;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 

@@ -18,9 +18,9 @@ pub struct SimulatorSpeed;
 
 /// Records of `buddy gpu correlate`. The first is compared with the paper's number.
 const RECORDS: [&str; 3] = [
-    include_str!("../../../../docs/records/correlation-h200-programs.json"),
-    include_str!("../../../../docs/records/correlation-h200-small.json"),
-    include_str!("../../../../docs/records/correlation-v100-programs.json"),
+    include_str!("../../records/correlation-h200-programs.json"),
+    include_str!("../../records/correlation-h200-small.json"),
+    include_str!("../../records/correlation-v100-programs.json"),
 ];
 
 /// A measured bandwidth in GB/s, and the generated program that reaches it.
