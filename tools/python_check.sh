@@ -79,7 +79,7 @@ torch() {
     [ -x "$environment/bin/buddy" ] || not_run "there is no wheel; the step before makes it"
     fetch
     PYTHONPATH=$(folder_of "$locked") tests python/tests
-    PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests python/tests/test_transformers.py
+    PYTHONPATH=$(folder_of "$oldest"):$(folder_of "$locked") tests python/tests/test_transformers.py python/tests/test_experts.py
 }
 
 journeys() {

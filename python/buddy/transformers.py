@@ -16,9 +16,9 @@ import types
 
 import torch
 from torch import nn
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel, modeling_utils
 from transformers.cache_utils import Cache, CacheLayerMixin
-from transformers.core_model_loading import ConversionOps
+from transformers.core_model_loading import ConversionOps, WeightConverter
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
@@ -26,9 +26,12 @@ from transformers.quantizers import HfQuantizer, auto, register_quantization_con
 from transformers.utils import logging
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from .torch import PackedTensor, pack, pack_weight, unpack
+from . import _native
+from .torch import PackedTensor, pack, unpack
 from .torch.compress import compress_, decompress_, packed_like, replace
+from .torch.experts import PackedExperts, expert_weights, pack_experts, pack_experts_
 from .torch.layers import PackedEmbedding, PackedLayer, PackedMatrix
+from .torch.ops import span
 from .torch.report import size_text
 
 NAME = "buddy"
@@ -75,10 +78,47 @@ if hasattr(auto, "LOADING_ATTRIBUTES_CONFIG_TYPES"):
 class Pack(ConversionOps):
     """Packs a weight while it is loaded, so the plain model never has to fit."""
 
-    def convert(self, input_dict, full_layer_name=None, **kwargs):
-        (value,) = input_dict.values()
-        value = value[0] if isinstance(value, list) else value
-        return {full_layer_name: pack_weight(value).data}
+    def convert(self, input_dict, **kwargs):
+        first = {name: one[0] if isinstance(one, list) else one for name, one in input_dict.items()}
+        return {name: pack_experts(one).data if is_matrix(one) else one for name, one in first.items()}
+
+    @property
+    def reverse_op(self):
+        return Keep()
+
+
+class Unpack(ConversionOps):
+    """Unpacks the matrices of a packed folder that Transformers merges into one weight, such as
+    those of experts."""
+
+    def convert(self, input_dict, **kwargs):
+        return {name: [unpacked(one) for one in value] if isinstance(value, list) else unpacked(value)
+                for name, value in input_dict.items()}
+
+    @property
+    def reverse_op(self):
+        return Keep()
+
+
+class Keep(ConversionOps):
+    """Changes nothing: saved weights are plain."""
+
+    def convert(self, input_dict, **kwargs):
+        return input_dict
+
+
+def is_matrix(weight: torch.Tensor) -> bool:
+    """Returns whether a weight can be packed as the matrix of its rows."""
+    return weight.dtype == torch.bfloat16 and weight.dim() in (2, 3) and weight.shape[-1] % 64 == 0 and weight.numel() > 0
+
+
+def unpacked(weight: torch.Tensor) -> torch.Tensor:
+    """Returns the plain form of a weight that may be the bytes of a packed matrix; its header holds
+    the shape."""
+    if weight.dtype != torch.uint8 or weight.dim() != 1:
+        return weight
+    _, _, row, size, _ = _native.parse_header(span(weight[:128].cpu().contiguous()))
+    return PackedTensor.read(weight, (size // (128 * row), 64 * row), torch.bfloat16).unpack()
 
 
 @register_quantizer(NAME)
@@ -99,10 +139,19 @@ class BuddyQuantizer(HfQuantizer):
         if self.pre_quantized:
             return len(self.shapes.get(param_name, ())) >= 2
         path, _, name = param_name.rpartition(".")
-        return name == "weight" and packs(model.get_submodule(path)) and self.quantization_config.converts(path)
+        module = model.get_submodule(path)
+        return (name == "weight" and packs(module) or name in expert_weights(module)) and self.quantization_config.converts(path)
 
     def get_quantize_ops(self):
         return Pack()
+
+    def update_weight_conversions(self, weight_conversions, model):
+        """Lets Transformers merge the matrices of a packed folder: they are unpacked, merged and
+        packed again, a layer at a time."""
+        for converter in weight_conversions:
+            if self.pre_quantized and isinstance(converter, WeightConverter):
+                converter.operations = [Unpack(), *converter.operations, Pack()]
+        return weight_conversions
 
     def _process_model_before_weight_loading(self, model, **kwargs):
         self.shapes = {name: tuple(one.shape) for name, one in model.named_parameters(remove_duplicate=False)}
@@ -118,9 +167,8 @@ class BuddyQuantizer(HfQuantizer):
                 )
 
     def _process_model_after_weight_loading(self, model, **kwargs):
-        """Replaces layers by packed ones, tied layers together. Packed weights that no packed layer
-        can hold, such as the experts of a layer in one tensor, and weights tied to them are
-        unpacked."""
+        """Replaces layers and experts by packed ones, tied layers together. Packed weights that no
+        packed layer can hold, and weights tied to them, are unpacked."""
         self.check_shapes(model)
         config, packed = self.quantization_config, {}
         plain_bytes = sum(2 * torch.Size(self.shapes[name]).numel() if one.dtype == torch.uint8 else one.nbytes
@@ -131,8 +179,12 @@ class BuddyQuantizer(HfQuantizer):
             weight = getattr(module, last)
             if weight.dtype == torch.uint8 and tuple(weight.shape) != shape:
                 packed.setdefault(id(weight), []).append((path, last, module, shape))
+        experts = {}
         for tied in packed.values():
-            _, last, module, shape = tied[0]
+            path, last, module, shape = tied[0]
+            if len(tied) == 1 and config.converts(path) and holds_experts(module, shape):
+                experts.setdefault(path, {})[last] = shape
+                continue
             data = getattr(module, last).data
             if all(last == "weight" and type(module) in (nn.Linear, nn.Embedding) and config.converts(path) for path, last, module, _ in tied):
                 matrix = PackedMatrix(shape)
@@ -143,6 +195,9 @@ class BuddyQuantizer(HfQuantizer):
                 plain = nn.Parameter(PackedTensor.read(data, shape, torch.bfloat16).unpack(), requires_grad=False)
                 for _, last, module, _ in tied:
                     setattr(module, last, plain)
+        for path, shapes in experts.items():
+            module = model.get_submodule(path)
+            pack_experts_(module, {name: getattr(module, name).data for name in shapes}, shapes)
         if config.compiled and model.can_generate():
             model.generation_config.cache_implementation = "static"
             model.generation_config.__class__ = StaticGenerationConfig
@@ -195,29 +250,35 @@ def num_parameters(model, only_trainable: bool = False, exclude_embeddings: bool
     """Returns the number of parameters, those of packed weights included; these are not
     trainable."""
     count = PreTrainedModel.num_parameters(model, only_trainable, exclude_embeddings)
-    layers = [module for module in model.modules() if isinstance(module, PackedLayer)]
-    embedded = {id(layer.matrix) for layer in layers if isinstance(layer, PackedEmbedding)}
-    matrices = {id(layer.matrix): torch.Size(layer.matrix.shape).numel() for layer in layers}
+    embedded = {id(layer.matrix) for layer in model.modules() if isinstance(layer, PackedEmbedding)}
+    matrices = {id(one): torch.Size(one.shape).numel() for one in model.modules() if isinstance(one, PackedMatrix)}
     return count + sum(size for key, size in matrices.items() if not only_trainable and not (exclude_embeddings and key in embedded))
 
 
 def report(model, plain_bytes: int) -> None:
     """Writes one line on what was packed; warns if nothing was."""
-    layers = {name: one for name, one in model.named_modules() if isinstance(one, (nn.Linear, nn.Embedding))}
-    left = [name for name, one in layers.items() if not isinstance(one, PackedLayer)]
+    layers = {name: one for name, one in model.named_modules() if isinstance(one, (nn.Linear, nn.Embedding, PackedExperts)) or holds_experts(one)}
+    left = [name for name, one in layers.items() if not isinstance(one, (PackedLayer, PackedExperts))]
     if len(left) == len(layers):
-        dtypes = ", ".join(sorted({str(one.weight.dtype) for one in layers.values()})) or "none"
+        dtypes = ", ".join(sorted({str(weight.dtype) for one in layers.values() for weight in one.parameters(recurse=False) if weight.dim() > 1})) or "none"
         logger.warning(f"BuddyConfig packed none of {len(layers)} layers (weights: {dtypes}): only bfloat16 matrices with a multiple of 64 "
                        "columns are packed")
         return
-    matrices = {id(one.matrix): one.matrix.data.nbytes for one in layers.values() if isinstance(one, PackedLayer)}
-    after = sum(one.nbytes for one in model.parameters()) + sum(matrices.values())
+    after = sum(one.nbytes for one in model.parameters()) + sum(one.data.nbytes for one in model.modules() if isinstance(one, PackedMatrix))
     rest = f"; left plain: {', '.join(left[:4])}{' and others' if len(left) > 4 else ''}" if left else ""
     line = f"{len(layers) - len(left)} of {len(layers)} layers packed, {size_text(plain_bytes)} to {size_text(after)}{rest}"
     if logging.is_progress_bar_enabled():
         print(line, file=sys.stderr)
     else:
         logger.info(line)
+
+
+def holds_experts(module: nn.Module, shape: tuple[int, ...] | None = None) -> bool:
+    """Returns whether a module holds the weights of experts as three-dimensional tensors; ``shape``
+    is that of a weight whose bytes are packed already."""
+    if shape is None:
+        return "expert" in type(module).__name__.lower() and any(one.dim() == 3 for one in module.parameters(recurse=False))
+    return len(shape) == 3 and ("expert" in type(module).__name__.lower() or hasattr(module, "num_experts"))
 
 
 def packs(module: nn.Module) -> bool:
@@ -330,6 +391,16 @@ def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0,
     layer.pages.attend(0, rows, out, scaling if scaling is not None else head**-0.5, tokens)
     return out.view(sequences, tokens, heads, head), None
 
+
+if not hasattr(HfQuantizer, "update_weight_conversions"):
+    # Older versions let a quantizer add conversions, but not change those of the model.
+    _conversion_mapping = modeling_utils.get_model_conversion_mapping
+
+    def _updated_conversions(model, key_mapping=None, hf_quantizer=None, **kwargs):
+        found = _conversion_mapping(model, key_mapping, hf_quantizer, **kwargs)
+        return hf_quantizer.update_weight_conversions(found, model) if isinstance(hf_quantizer, BuddyQuantizer) else found
+
+    modeling_utils.get_model_conversion_mapping = _updated_conversions
 
 AttentionInterface.register(NAME, attend)
 AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -1,4 +1,4 @@
-"""``compress_`` packs the linear layers and embeddings of a model in place."""
+"""``compress_`` packs the linear layers, embeddings and experts of a model in place."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Callable
 import torch
 from torch import nn
 
+from .experts import PackedExperts, expert_weights, pack_experts_, unpack_experts_
 from .layers import PackedEmbedding, PackedLayer, PackedLinear, PackedMatrix
 
 
@@ -31,8 +32,11 @@ def packed_like(module: nn.Module, matrix: PackedMatrix | None = None, exact: bo
 
 def compress_(model: nn.Module, *, device: torch.device | str | None = None, exact: bool = False,
               only: Callable[[str, nn.Module], bool] | None = None) -> nn.Module:
-    """Packs the bf16 weights of a model's linear layers and embeddings in place, and returns the
-    model.
+    """Packs the bf16 weights of a model's linear layers, embeddings and experts in place, and
+    returns the model.
+
+    Experts are the three-dimensional weights of a mixture: a call unpacks those that the router
+    chose, in every mode.
 
     With ``device``, weights are moved there and packed one at a time, so the plain model never has
     to fit; everything else is moved last. Tied weights stay tied, and stay plain if one of their
@@ -60,7 +64,19 @@ def compress_(model: nn.Module, *, device: torch.device | str | None = None, exa
             replace(model, name, packed_like(module, matrix, exact).train(module.training))
         del weight, module
         layers.clear()  # releases the plain weight
+    _compress_experts(model, device, only)
     return model.to(device) if device is not None else model
+
+
+def _compress_experts(model: nn.Module, device, only) -> None:
+    """Packs the experts of a model in place."""
+    for name, module in list(model.named_modules()):
+        if _is_adapter(model, name) or (only is not None and not only(name, module)):
+            continue
+        weights = {one: getattr(module, one) for one in expert_weights(module) if not getattr(module, one).is_meta}
+        if weights:
+            shapes = {one: tuple(weight.shape) for one, weight in weights.items()}
+            pack_experts_(module, {one: weight.to(device) if device is not None else weight for one, weight in weights.items()}, shapes)
 
 
 def decompress_(model: nn.Module) -> nn.Module:
@@ -68,6 +84,8 @@ def decompress_(model: nn.Module) -> nn.Module:
     weights stay tied."""
     weights: dict[int, nn.Parameter] = {}
     for name, module in list(model.named_modules(remove_duplicate=False)):
+        if isinstance(module, PackedExperts):
+            unpack_experts_(module)
         if not isinstance(module, PackedLayer):
             continue
         key = id(module.matrix)

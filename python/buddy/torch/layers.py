@@ -35,7 +35,7 @@ class PackedMatrix(nn.Module):
         if weight.dtype == torch.uint8 and weight.dim() == 1:
             packed = PackedTensor.read(weight, self.shape, torch.bfloat16)
             found = packed.codec.partition(":")[0], packed.target, packed.row
-            if found != (wanted := ("bf16", "4/3x", entries_per_row(self.shape[1]))):
+            if found != (wanted := ("bf16", "4/3x", entries_per_row(self.shape[-1]))):
                 raise ValueError(f"a matrix packed as {found} (codec, target, entries per row), where {wanted} is needed")
         elif tuple(weight.shape) == self.shape:
             # Packed bytes are saved for backward, which inference tensors cannot be.
