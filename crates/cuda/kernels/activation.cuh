@@ -1,5 +1,6 @@
-// Activations of pairs of bf16 values, with the bits of PyTorch's kernels: fp32 inside, rounded once. `kept` is what backward needs of
-// the input, `forward` the output and `backward` the gradient, both of what is kept.
+// Activations of pairs of bf16 values, bit-identical to PyTorch's kernels: computed in fp32,
+// rounded once. `kept` is the value saved for backward; `forward` computes the output and
+// `backward` the gradient from it.
 #pragma once
 #include "positive.cuh"
 
@@ -13,7 +14,7 @@ BUDDY_FN u32 round_pair(float low, float high) {
     return pair;
 }
 
-// No activation: a buffer as it is.
+// No activation: the buffer itself.
 struct Same {
     static constexpr bool ACTIVE = false;
     static BUDDY_FN u32 kept(u32 pair) { return pair; }
@@ -21,7 +22,7 @@ struct Same {
     static BUDDY_FN u32 backward(u32, u32 gradients) { return gradients; }
 };
 
-// What is kept is the output, whose zeros take a bit. A NaN is a NaN, without a sign.
+// Keeps the output, whose zeros take one bit. A NaN loses its sign.
 struct Relu {
     static constexpr bool ACTIVE = true;
     static BUDDY_FN u32 kept(u32 pair) {
@@ -33,7 +34,7 @@ struct Relu {
     static BUDDY_FN u32 backward(u32 pair, u32 gradients) { return gradients & Positive::nonzero(pair); }
 };
 
-// relu(x) squared; what is kept is relu(x).
+// relu(x) squared; keeps relu(x).
 struct SquaredRelu {
     static constexpr bool ACTIVE = true;
     static BUDDY_FN u32 kept(u32 pair) { return Relu::kept(pair); }

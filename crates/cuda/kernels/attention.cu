@@ -1,159 +1,169 @@
-// Decode attention over keys and values in compressed memory: 1 to 16 columns, a column being a head that asks for a token.
-// attention_plan.cuh says who does what, attention.cuh how sixteen tokens are attended to, attention_sum.cuh how parts are joined,
-// attention_short.cuh how a cluster does both.
+// Decode attention over a KV cache in compressed memory: 1 to 16 query columns per KV head. A
+// column is one query head of one token.
+//
+// A warp-specialised kernel: producer warps load tiles of 32 tokens and their nibbles into a ring
+// of stages, and teams of two consumer warps attend to them.
+//
+//    attention_plan.cuh    arguments, tile schedulers, shared memory and barriers
+//    attention.cuh         attention of a warp over 16 tokens
+//    attention_sum.cuh     epilogue: reduction over warps, stream-K fix-up
+//    attention_short.cuh   short contexts: a cluster per KV head, reduced over distributed shared memory
 #include "attention_short.cuh"
 
 using namespace buddy;
 
-// Brings in tiles, their entries by one warp and their nibbles by another. A lane looks up a run, sixteens of a tile that lie
-// together in a page, 32 of them at a time; one lane then asks for the copies.
-template <class R>
-BUDDY_FN void fetch_tiles(const Attention& of, const R& room, bool nibbles, u32 lane) {
+// Producer warp: loads tiles into the ring, either entries or nibbles. A lane looks up the page of
+// a run, the part of a tile that is contiguous in a page, for 32 runs at a time; lane 0 issues the
+// copies.
+template <class S>
+BUDDY_FN void produce_tiles(const Attention& of, const S& smem, bool nibbles, u32 lane) {
     const KvCache& cache = of.cache;
-    const u32 bytes = nibbles ? R::NIBBLE_BYTES : R::DATA, page_bits = trailing_zeros(cache.page_tokens);
-    u32 together = min(cache.sixteens(), TEAM), bits = together == TEAM ? 0 : 1, runs = 1u << bits, sum = 0;
+    const u32 bytes = nibbles ? S::NIBBLE_BYTES : S::DATA, page_bits = trailing_zeros(cache.page_tokens);
+    u32 together = min(cache.mma_tiles(), TEAM), bits = together == TEAM ? 0 : 1, runs = 1u << bits, sum = 0;
     u64 policy = evict_first_policy();
-    typename R::Walking walk(of);
-    Turn<R::STAGES> turn;
-    for (Span span; walk.next(span);) {
+    typename S::Scheduler scheduler(of);
+    PipelineState<S::STAGES> ring;
+    for (Span span; scheduler.next(span);) {
         const int* table = of.table + (u64)span.sequence * of.table_stride;
         u32 end = span.to << bits;
-        auto token_of = [&](u32 run) { return run * together * SIXTEEN; };
+        auto token_of = [&](u32 run) { return run * together * MMA_TOKENS; };
         auto page_of = [&](u32 run) { return run < end && token_of(run) < span.length ? __ldg(table + (token_of(run) >> page_bits)) : 0; };
         u32 first = span.from << bits, ahead = page_of(first + lane);
         for (; first < end; first += WARP) {
             u32 page = ahead, token = token_of(first + lane);
             ahead = page_of(first + WARP + lane);
-            u32 mine = token < span.length ? min((span.length - token + SIXTEEN - 1) / SIXTEEN, together) : 0;
+            u32 mine = token < span.length ? min((span.length - token + MMA_TOKENS - 1) / MMA_TOKENS, together) : 0;
             u64 entry = cache.first_entry(of.layer, page, span.head, token & (cache.page_tokens - 1));
-            const u8* from = nibbles ? cache.memory.nibbles + entry / 2 : cache.memory.device + entry * R::From::BYTES;
+            const u8* from = nibbles ? cache.memory.nibbles + entry / 2 : cache.memory.device + entry * S::From::BYTES;
 #pragma unroll 1
             for (u32 i = 0; i < WARP && first + i < end; i++) {
                 u32 count = __shfl_sync(ALL, mine, i), part = i & (runs - 1);
                 const u8* at = (const u8*)__shfl_sync(ALL, (u64)from, i);
-                Barrier come = room.come(turn.place);
-                if (part == 0) room.used(turn.place).wait(turn.round ^ 1), sum = 0;
-                // All lanes have seen it before one asks for anything: an empty tile is done with at once.
+                Barrier full = smem.full(ring.stage);
+                if (part == 0) smem.empty(ring.stage).wait(ring.phase ^ 1), sum = 0;
+                // All lanes have passed the wait before a copy is issued: an empty tile completes
+                // at once.
                 __syncwarp();
-                u32 to = nibbles ? room.nibbles(turn.place, part * together) : room.data(turn.place, part * together);
+                u32 to = nibbles ? smem.nibbles(ring.stage, part * together) : smem.data(ring.stage, part * together);
                 sum += count * bytes;
-                if (lane == 0 && count != 0) cp_async_bulk(to, at, count * bytes, come, policy);
+                if (lane == 0 && count != 0) cp_async_bulk(to, at, count * bytes, full, policy);
                 if (part + 1 < runs) continue;
-                if (lane == 0) come.arrive_expect_tx(sum);
-                turn.next();
+                if (lane == 0) full.arrive_expect_tx(sum);
+                ring.advance();
             }
         }
     }
-    if (!R::FRESH || !nibbles) return;
-    // All that is older is asked for: fresh tokens go to memory, by this warp, which has nothing else to do, while others attend.
+    if (!S::FRESH || !nibbles) return;
+    // All older tokens are in flight: this warp, idle from here on, appends fresh tokens to the
+    // cache.
     wait_on_dependent_grids();
-    typename R::Walking again(of);
-    for (Span span; again.next(span);) {
-        if (again.appends(span)) append_fresh<R>(of, span, lane);
+    typename S::Scheduler appending(of);
+    for (Span span; appending.next(span);) {
+        if (appending.appends(span)) append_fresh<S>(of, span, lane);
     }
 }
 
-template <class R>
-BUDDY_FN void attend_tiles(const Attention& of, const R& room, u32 warp, u32 lane) {
-    typename R::Walking walk(of);
-    Turn<R::ROUND> turn;
-    // Tiles of this block before the span, and before the next one of this team.
-    u32 sixteen = warp % TEAM, team = warp / TEAM, before = 0, next = team;
-    for (Span span; walk.next(span); before += span.to - span.from) {
-        Sixteen<R> tokens = {};
-        tokens.sides = room.sides(warp);
+template <class S>
+BUDDY_FN void consume_tiles(const Attention& of, const S& smem, u32 warp, u32 lane) {
+    typename S::Scheduler scheduler(of);
+    PipelineState<S::TEAM_STAGES> ring;
+    // Tiles of this CTA before the span, and before this team's next one.
+    u32 mma_tile = warp % TEAM, team = warp / TEAM, before = 0, next = team;
+    for (Span span; scheduler.next(span); before += span.to - span.from) {
+        MmaTile<S> tokens = {};
+        tokens.tails = smem.tails(warp);
         tokens.length = span.length;
-        // Before anything waits for queries.
-        if (R::From::HAS_NIBBLES) {
+        // Loaded before the wait for queries.
+        if (S::From::HAS_NIBBLES) {
             unsigned short both = __ldg((const unsigned short*)of.cache.window(of.layer, span.head, 0));
             tokens.key_window = both & 0xff, tokens.value_window = both >> 8;
         }
-        Asked<R> asked;
-        asked.start(of, span, lane);
+        SoftmaxState<S> state;
+        state.start(of, span, lane);
 #pragma unroll 1
-        for (; next - before < span.to - span.from; next += R::TEAMS, turn.next()) {
-            u32 place = turn.place * R::TEAMS + team;
-            room.come(place).wait(turn.round);
-            tokens.base = (span.from + next - before) * TILE_TOKENS + sixteen * SIXTEEN;
-            tokens.data = room.data(place, sixteen), tokens.nibbles = room.nibbles(place, sixteen);
+        for (; next - before < span.to - span.from; next += S::TEAMS, ring.advance()) {
+            u32 stage = ring.stage * S::TEAMS + team;
+            smem.full(stage).wait(ring.phase);
+            tokens.base = (span.from + next - before) * TILE_TOKENS + mma_tile * MMA_TOKENS;
+            tokens.data = smem.data(stage, mma_tile), tokens.nibbles = smem.nibbles(stage, mma_tile);
             if (tokens.base < span.length) {
-                if (!tokens.has_fresh() && tokens.usual(of.tokens)) {
-                    attend<R, false>(of, tokens, lane, asked);
+                if (!tokens.has_fresh() && tokens.is_regular(of.tokens)) {
+                    attend<S, false>(of, tokens, lane, state);
                 } else {
-                    tokens.unfold(of, span, lane);
-                    attend<R, true>(of, tokens, lane, asked);
+                    tokens.expand(of, span, lane);
+                    attend<S, true>(of, tokens, lane, state);
                 }
             }
             __syncwarp();
-            if (lane == 0) room.used(place).arrive();
+            if (lane == 0) smem.empty(stage).arrive();
         }
-        finish(of, walk, span, room, warp, lane, asked);
+        run_epilogue(of, scheduler, span, smem, warp, lane, state);
     }
 }
 
-// The same where an item is a cluster's.
-template <class R>
-BUDDY_FN void attend_item(const Attention& of, const R& room, u32 warp, u32 lane) {
-    ClusterWalk walk(of);
+// Consumer warp of a cluster that shares one KV head.
+template <class S>
+BUDDY_FN void consume_item(const Attention& of, const S& smem, u32 warp, u32 lane) {
+    ClusterScheduler scheduler(of);
     Span span;
-    walk.next(span);
-    Sixteen<R> tokens = {};
-    tokens.sides = room.sides(warp), tokens.fresh = room.query(8), tokens.length = span.length;
-    if (R::From::HAS_NIBBLES) {
+    scheduler.next(span);
+    MmaTile<S> tokens = {};
+    tokens.tails = smem.tails(warp), tokens.fresh = smem.query(8), tokens.length = span.length;
+    if (S::From::HAS_NIBBLES) {
         unsigned short both = __ldg((const unsigned short*)of.cache.window(of.layer, span.head, 0));
         tokens.key_window = both & 0xff, tokens.value_window = both >> 8;
     }
-    u32 limits[2] = {of.template limit<R::FRESH>(span.length, lane % 4 * 2), of.template limit<R::FRESH>(span.length, lane % 4 * 2 + 1)};
-    Asked<R> asked;
-    asked.clear();
-    if (R::FRESH) load_fresh(of, span, room);
-    else load_queries(of, span, room);
-    meet<R>();
-    take_queries(room, lane, asked);
-    u32 sixteen = warp % TEAM, team = warp / TEAM;
-    Turn<R::ROUND> turn;
+    u32 limits[2] = {of.template limit<S::FRESH>(span.length, lane % 4 * 2), of.template limit<S::FRESH>(span.length, lane % 4 * 2 + 1)};
+    SoftmaxState<S> state;
+    state.clear();
+    if (S::FRESH) load_fresh(of, span, smem);
+    else load_queries(of, span, smem);
+    sync_consumers<S>();
+    load_query_fragments(smem, lane, state);
+    u32 mma_tile = warp % TEAM, team = warp / TEAM;
+    PipelineState<S::TEAM_STAGES> ring;
 #pragma unroll 1
-    for (u32 tile = span.from + team; tile < span.to; tile += R::TEAMS, turn.next()) {
-        u32 place = turn.place * R::TEAMS + team;
-        room.come(place).wait(turn.round);
-        tokens.base = tile * TILE_TOKENS + sixteen * SIXTEEN;
-        tokens.data = room.data(place, sixteen), tokens.nibbles = room.nibbles(place, sixteen);
+    for (u32 tile = span.from + team; tile < span.to; tile += S::TEAMS, ring.advance()) {
+        u32 stage = ring.stage * S::TEAMS + team;
+        smem.full(stage).wait(ring.phase);
+        tokens.base = tile * TILE_TOKENS + mma_tile * MMA_TOKENS;
+        tokens.data = smem.data(stage, mma_tile), tokens.nibbles = smem.nibbles(stage, mma_tile);
         if (tokens.base < span.length) {
             BUDDY_UNROLL
-            for (u32 i = 0; i < R::PARTS; i++) tokens.odd[i] = 0;
-            if (tokens.has_fresh() || !tokens.usual(of.tokens)) tokens.unfold(of, span, lane);
-            attend_short(of, tokens, limits, lane, asked);
+            for (u32 i = 0; i < S::HEAD_ENTRIES; i++) tokens.irregular[i] = 0;
+            if (tokens.has_fresh() || !tokens.is_regular(of.tokens)) tokens.expand(of, span, lane);
+            attend_short(of, tokens, limits, lane, state);
         }
         __syncwarp();
-        if (lane == 0) room.used(place).arrive();
+        if (lane == 0) smem.empty(stage).arrive();
     }
-    finish_short(of, walk, span, room, warp, lane, asked);
+    run_short_epilogue(of, scheduler, span, smem, warp, lane, state);
 }
 
-// From Rust: where keys and values come from, the values of a head, the columns that there may be, 8 or 16, whether the token that
-// asks is fresh: not turned and not appended yet, and whether items are clusters'.
-typedef Room<BUDDY_ATTENTION_SOURCE, BUDDY_ATTENTION_VALUES / VALUES, BUDDY_ATTENTION_COLUMNS / 8, BUDDY_ATTENTION_FRESH, (BUDDY_ATTENTION_CLUSTER > 1)> R;
+// Set by Rust: source of keys and values, head dimension, maximum columns (8 or 16), whether the
+// query token is fresh (neither rotated nor appended), and whether clusters share a KV head.
+typedef SharedStorage<BUDDY_ATTENTION_SOURCE, BUDDY_ATTENTION_VALUES / VALUES, BUDDY_ATTENTION_COLUMNS / 8, BUDDY_ATTENTION_FRESH, (BUDDY_ATTENTION_CLUSTER > 1)> S;
 
-extern "C" __global__ void __launch_bounds__(R::THREADS + R::FETCHERS * WARP, R::CLUSTERED ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(S::THREADS + S::PRODUCERS * WARP, S::CLUSTERED ? 2 : 1)
     attention(const __grid_constant__ Attention of) {
     BUDDY_DYNAMIC_SHARED(u8, memory);
-    R room = {shared_address(memory)};
+    S smem = {shared_address(memory)};
     if (threadIdx.x == 0) {
-        room.init();
-        if (R::CLUSTERED) room.parts_full().arrive_expect_tx(((1u << of.split) - 1) * R::PART);
+        smem.init();
+        if (S::CLUSTERED) smem.partials_full().arrive_expect_tx(((1u << of.split) - 1) * S::PARTIAL);
     }
     __syncthreads();
-    if (R::CLUSTERED) cluster_arrive();
+    if (S::CLUSTERED) cluster_arrive();
     launch_dependent_grids();
-    if (!R::FRESH) wait_on_dependent_grids();
+    if (!S::FRESH) wait_on_dependent_grids();
     u32 warp = __shfl_sync(ALL, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
-    if constexpr (R::CLUSTERED) {
-        if (warp < R::WARPS) return attend_item(of, room, warp, lane);
-        fetch_tiles(of, room, warp > R::WARPS, lane);
+    if constexpr (S::CLUSTERED) {
+        if (warp < S::WARPS) return consume_item(of, smem, warp, lane);
+        produce_tiles(of, smem, warp > S::WARPS, lane);
         cluster_wait();
     } else {
-        if (warp < R::WARPS) attend_tiles(of, room, warp, lane);
-        else if (warp == R::WARPS) fetch_tiles(of, room, false, lane);
-        else fetch_tiles(of, room, true, lane);
+        if (warp < S::WARPS) consume_tiles(of, smem, warp, lane);
+        else if (warp == S::WARPS) produce_tiles(of, smem, false, lane);
+        else produce_tiles(of, smem, true, lane);
     }
 }

@@ -1,4 +1,4 @@
-// PTX that only attention needs, an instruction each. On a CPU, tests/attention.cpp stands in.
+// PTX that only attention needs, one instruction each. On a CPU, tests/attention.cpp stands in.
 #pragma once
 #include "bulk.cuh"
 
@@ -11,15 +11,16 @@ BUDDY_FN float exp2_fast(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-// An 8 x 8 matrix of 16 bits, turned: a lane has two values of row lane / 4 before and after.
-BUDDY_FN u32 turned(u32 two) {
+// Transposes an 8 x 8 matrix of 16-bit values; a lane holds two values of row lane / 4.
+BUDDY_FN u32 transpose8x8(u32 two) {
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(two));
     return two;
 }
-// What this thread stored in shared memory comes before what the copy engine will write there.
+// Orders this thread's stores to shared memory before later bulk copies.
 BUDDY_FN void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Stores to this place of another block of the cluster, whose barrier there counts the bytes: no fence is needed on either side.
+// Stores to the same address in another CTA of the cluster, whose barrier counts the bytes. Needs
+// no fence.
 BUDDY_FN void st_async(u32 at, u32 block, float2 v, Barrier counts) {
     asm volatile("{\n.reg .b32 there, full;\nmapa.shared::cluster.u32 there, %0, %4;\nmapa.shared::cluster.u32 full, %1, %4;\n"
                  "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%2, %3}, [full];\n}" ::"r"(at),

@@ -1,11 +1,11 @@
-// Where attention's keys and values come from: compressed memory, or plain memory of the same order to measure beside. Each gives
-// a lane a quarter or an eighth of an entry, from where the plan put it in shared memory.
+// Sources of keys and values: compressed memory, or plain memory in the same order for comparison.
+// Both load a quarter or an eighth of an entry per lane from shared memory.
 #pragma once
 #include "attention_plan.cuh"
 
 namespace buddy {
 
-// A stream in shared memory, as a thread's decoders read it.
+// A packed entry in shared memory, as the decoders read it.
 struct SharedStream {
     u32 at;
 
@@ -21,7 +21,7 @@ struct Quarter {
     u32 words[8];
 };
 
-// A quarter of an entry in layout A. Not inlined: it is rare, and registers are dear.
+// Decodes a quarter of an entry in layout A. Not inlined: rare, and it would cost registers.
 static __device__ __noinline__ Quarter load_loose(u32 at, u32 nibble, u32 quarter) {
     u32 words[WORDS];
     Quarter out = {};
@@ -34,7 +34,7 @@ struct Packed {
     static constexpr u32 BYTES = 3 * SECTOR;
     static constexpr bool HAS_NIBBLES = true;
 
-    // Of the entry at `at`, in layout B.
+    // Loads a quarter of an entry in layout B.
     static BUDDY_FN void load(u32 at, u32 quarter, u32 window, u32 (&out)[8]) {
         uint4 m = lds128(at + 16 * quarter);
         uint2 c = lds64(at + 64 + 8 * quarter);
@@ -48,16 +48,16 @@ struct Packed {
         for (u32 i = 0; i < 4; i++) out[i] = Bf16::widen(bytes[i / 2], i % 2, Bf16::window_exponents(codes, i, window));
     }
 
-    // Of any entry, by its nibble. Layout C is decoded in registers; `far` says where the last quarter of one that overflows lies.
-    template <class Far>
-    static BUDDY_FN void load_any(u32 at, Far far, u32 nibble, u32 quarter, u32 (&out)[8]) {
+    // Loads a quarter of an entry in any layout. `overflow` returns the address of the last sector.
+    template <class Overflow>
+    static BUDDY_FN void load_irregular(u32 at, Overflow overflow, u32 nibble, u32 quarter, u32 (&out)[8]) {
         if (nibble == RAW + 2) {
             uint4 m = lds128(at + 16 * quarter), a = lds128(at + 64), b = lds128(at + 80);
             const u32 bytes[4] = {m.x, m.y, m.z, m.w}, rest[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
             Bf16::read_own_quarter(bytes, rest, quarter, out);
         } else if (nibble == RAW) {
             uint4 a, b;
-            if (quarter == 3) a = far()[0], b = far()[1];
+            if (quarter == 3) a = overflow()[0], b = overflow()[1];
             else a = lds128(at + SECTOR * quarter), b = lds128(at + SECTOR * quarter + 16);
             set(out, a, b);
         } else {
@@ -67,8 +67,8 @@ struct Packed {
             for (u32 i = 0; i < 8; i++) out[i] = loose.words[i];
         }
     }
-    // Where a quarter lies after it was unfolded.
-    static BUDDY_FN u32 unfolded(u32 at, u32 side, u32 quarter) { return quarter == 3 ? side : at + SECTOR * quarter; }
+    // Returns the address of a quarter of an expanded entry.
+    static BUDDY_FN u32 expanded_at(u32 at, u32 tail, u32 quarter) { return quarter == 3 ? tail : at + SECTOR * quarter; }
 };
 
 struct Plain {
@@ -81,10 +81,10 @@ struct Plain {
     static BUDDY_FN void load_eighth(u32 at, u32 eighth, u32, u32 (&out)[4]) {
         set(out, lds128(at + 16 * eighth));
     }
-    // Only what is past the end is not as it is.
-    template <class Far>
-    static BUDDY_FN void load_any(u32, Far, u32, u32, u32 (&out)[8]) { set(out, uint4{}, uint4{}); }
-    static BUDDY_FN u32 unfolded(u32 at, u32, u32 quarter) { return at + SECTOR * quarter; }
+    // Only tokens past the end are irregular: zeros.
+    template <class Overflow>
+    static BUDDY_FN void load_irregular(u32, Overflow, u32, u32, u32 (&out)[8]) { set(out, uint4{}, uint4{}); }
+    static BUDDY_FN u32 expanded_at(u32 at, u32, u32 quarter) { return at + SECTOR * quarter; }
 };
 
 }  // namespace buddy

@@ -1,6 +1,6 @@
-// What lies between the products of a decode step of a language model: sums of residuals with their norm, gates, and the choice
-// of the next token. Each is small, so what counts is that it begins at once: all of them begin while the kernel before ends, and
-// let the next product fetch its weights meanwhile. Values are bf16 and rounded as a framework rounds them, step by step.
+// Small kernels between the linear layers of a decode step: residual add with RMSNorm, gates, and
+// greedy sampling. All use programmatic dependent launch, so that the next linear layer loads its
+// weights meanwhile. Values are bf16, rounded after each step as frameworks do.
 #include "bulk.cuh"
 
 using namespace buddy;
@@ -11,7 +11,7 @@ constexpr u32 CHUNK_VALUES = 8, LANES = 32, ALL_LANES = 0xffffffffu;
 BUDDY_FN float low_of(u32 two) { return from_bf16(two); }
 BUDDY_FN float high_of(u32 two) { return __uint_as_float(two & 0xffff0000u); }
 
-// Joins the values of two chunks one by one, and rounds.
+// Combines the values of two chunks elementwise, and rounds.
 template <class Join>
 BUDDY_FN uint4 join(uint4 a, uint4 b, Join join) {
     auto two = [&](u32 a, u32 b) { return to_bf16(join(low_of(a), low_of(b)), join(high_of(a), high_of(b))); };
@@ -20,7 +20,8 @@ BUDDY_FN uint4 join(uint4 a, uint4 b, Join join) {
 
 BUDDY_FN float squares(u32 two) { return low_of(two) * low_of(two) + high_of(two) * high_of(two); }
 
-// What all threads of a block have, joined with nothing but zeros; every one gets it. `warps` has room for 32.
+// Block-wide reduction with `join`, whose identity is zero; every thread gets the result. `warps`
+// has 32 elements.
 template <class Value, class Join>
 BUDDY_FN Value join_block(Value value, Value* warps, Join join) {
     for (u32 step = LANES / 2; step > 0; step /= 2) value = join(value, __shfl_xor_sync(ALL_LANES, value, step));
@@ -31,7 +32,7 @@ BUDDY_FN Value join_block(Value value, Value* warps, Join join) {
     return value;
 }
 
-// Calls `work` with each chunk of a row that is this thread's, at most so many, by its number and its place.
+// Calls `work(i, chunk)` for this thread's chunks of a row, at most `MOST`.
 template <u32 MOST, typename Work>
 BUDDY_FN void each_chunk(u32 chunks, Work work) {
     BUDDY_UNROLL
@@ -41,7 +42,7 @@ BUDDY_FN void each_chunk(u32 chunks, Work work) {
     }
 }
 
-// A residual stream, what is added to it, and the norm of the sum (RMSNorm): a block to a row.
+// Adds to a residual stream and applies RMSNorm; one CTA per row.
 struct Norm {
     uint4* stream;       // becomes the sum
     const uint4* added;  // or null
@@ -76,11 +77,12 @@ BUDDY_FN void norm_row(const Norm& norm) {
     });
 }
 
-// Where a row has a chunk for each thread there is less code, and code is what such a kernel waits for.
+// One chunk per thread needs less code; such a kernel's time is mostly instruction fetch.
 extern "C" __global__ void __launch_bounds__(1024) decode_norm(const __grid_constant__ Norm norm) { norm_row<1>(norm); }
 extern "C" __global__ void __launch_bounds__(1024) decode_norm_long(const __grid_constant__ Norm norm) { norm_row<4>(norm); }
 
-// SwiGLU: of each token first all gates, then as many values; silu(gate) * value. A row of blocks to a token.
+// SwiGLU, silu(gate) * value: a token's row has all gates, then all values. blockIdx.y is the
+// token.
 struct Gate {
     const uint4* both;
     uint4* out;
@@ -99,18 +101,20 @@ extern "C" __global__ void __launch_bounds__(128) decode_gate(const __grid_const
     gate.out[(u64)blockIdx.y * gate.chunks + at] = join(open, values, [](float a, float b) { return a * b; });
 }
 
-// The token of the highest score, of equal ones the first: a block to a sequence, which gets one token longer.
+// Greedy sampling: takes the token of the highest logit, the first of equal ones, and appends it.
+// One CTA per sequence.
 struct Pick {
-    const uint4* scores;  // bf16
-    int* history;         // tokens of each sequence at their positions
+    const uint4* scores;  // logits, bf16
+    int* history;         // tokens of each sequence by position
     int* lengths;
-    u32* entries;         // the numbers of the entries that hold its embedding
-    u32 chunks;           // of a row of scores
+    u32* entries;         // entries of the token's embedding, to gather
+    u32 chunks;           // of a row of logits
     u32 history_stride, row;  // entries of an embedding
     u32 reserved;
 };
 
-// A score as a number in the same order, and the token below it such that the first is the largest.
+// Returns a sortable key: the logit in an order-preserving code, then the inverted token, so that
+// the first of equal ones is the largest.
 BUDDY_FN u64 ranked(u32 score, u32 token) {
     u32 order = score & 0x8000 ? ~score & 0xffff : score | 0x8000;
     return (u64)order << 32 | ~token;

@@ -1,10 +1,10 @@
-// Keys and values into compressed memory and out of it: appended token by token, trained on the first of them, read as they were.
+// KV cache kernels: append tokens, choose the windows of exponents, and read tokens back.
 #include "kv_append.cuh"
 #include "window.cuh"
 
 using namespace buddy;
 
-// Plain keys and values of tokens, for one or more layers one after the other: of a token all its heads. Strides are in values.
+// Plain keys and values: [layer][token][head]. Strides are in values.
 struct KvRows {
     const unsigned short *keys, *values;
     u64 layer_stride, token_stride;
@@ -12,22 +12,22 @@ struct KvRows {
     u32 reserved;
 
     BUDDY_FN const uint4* entry(const KvCache& cache, u32 layer_at, u32 token, u32 which, u32 head, u32 part) const {
-        u64 at = layer_at * layer_stride + token * token_stride + (head * cache.parts + part) * VALUES;
+        u64 at = layer_at * layer_stride + token * token_stride + (head * cache.head_entries + part) * VALUES;
         return (const uint4*)((which ? values : keys) + at);
     }
 };
 
 constexpr u32 APPEND_THREADS = 128;
 
-// Appends tokens: token i goes to slot slots[i], which is page * page_tokens + its place in the page; one below zero, or past
-// the end, is left out. Four lanes to an entry, and a row of blocks to a layer. The cache's windows are there.
+// Appends token i to slot slots[i] = page * page_tokens + position in the page. Slots out of range
+// are skipped. Four lanes per entry; blockIdx.y is the layer. The cache's windows must be set.
 extern "C" __global__ void __launch_bounds__(APPEND_THREADS) kv_append(const __grid_constant__ KvCache cache,
                                                                        const __grid_constant__ KvRows rows, const long long* slots) {
     launch_dependent_grids();
     wait_on_dependent_grids();
     u32 at = blockIdx.x * (APPEND_THREADS / 4) + threadIdx.x / 4, layer_at = blockIdx.y;
     u32 quarter = threadIdx.x % 4;
-    u32 part = at & (cache.parts - 1), rest = at >> (cache.parts - 1), token = rest / (2 * cache.heads);
+    u32 part = at & (cache.head_entries - 1), rest = at >> (cache.head_entries - 1), token = rest / (2 * cache.heads);
     u32 head = rest % (2 * cache.heads), which = head >= cache.heads;
     if (token >= rows.tokens) return;
     head -= which * cache.heads;
@@ -39,7 +39,8 @@ extern "C" __global__ void __launch_bounds__(APPEND_THREADS) kv_append(const __g
 
 constexpr u32 TRAIN_THREADS = 256;
 
-// Chooses the windows of layers: a block for each layer, head, and keys or values. The rule is docs/reference/format.md's.
+// Chooses the windows of layers, one CTA for each layer, head, and keys or values.
+// docs/reference/format.md has the rule.
 extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __grid_constant__ KvCache cache,
                                                                      const __grid_constant__ KvRows rows) {
     launch_dependent_grids();
@@ -50,8 +51,8 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __gri
     wait_on_dependent_grids();
     u32 which = blockIdx.x % 2, head = blockIdx.x / 2 % cache.heads, layer_at = blockIdx.x / 2 / cache.heads;
     u32 quarter = threadIdx.x % 4;
-    for (u32 at = threadIdx.x / 4; at < rows.tokens * cache.parts; at += TRAIN_THREADS / 4) {
-        const uint4* from = rows.entry(cache, layer_at, at / cache.parts, which, head, at % cache.parts);
+    for (u32 at = threadIdx.x / 4; at < rows.tokens * cache.head_entries; at += TRAIN_THREADS / 4) {
+        const uint4* from = rows.entry(cache, layer_at, at / cache.head_entries, which, head, at % cache.head_entries);
         u32 words[8];
         set(words, from[2 * quarter], from[2 * quarter + 1]);
         QuadRange range = range_of_quad(words);
@@ -63,8 +64,8 @@ extern "C" __global__ void __launch_bounds__(TRAIN_THREADS) kv_train(const __gri
 
 constexpr u32 READ_WARPS = 2;
 
-// Tokens of one sequence, from `first` on, as they were: of each all its heads. A warp takes 32 entries: sixteen keys or values
-// of 128, or sixteen keys and as many values of 64.
+// Reads `count` tokens of one sequence from `first` on: [token][head]. A warp takes 32 entries: 16
+// keys or 16 values of a 128-value head, or 16 keys and 16 values of a 64-value head.
 extern "C" __global__ void __launch_bounds__(READ_WARPS* WARP, 12)
     kv_read(const __grid_constant__ KvCache cache, u32 layer, const int* table, u32 first, u32 count, unsigned short* keys,
             unsigned short* values) {
@@ -73,17 +74,17 @@ extern "C" __global__ void __launch_bounds__(READ_WARPS* WARP, 12)
     wait_on_dependent_grids();
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, index = blockIdx.x * READ_WARPS + warp;
     Tile tile = {chunks + warp * (WARP * CHUNKS), lane};
-    u32 which = cache.parts == 2 ? index % 2 : lane / SIXTEEN, part = cache.parts == 2 ? lane / SIXTEEN : 0;
-    if (cache.parts == 2) index /= 2;
-    u32 head = index % cache.heads, sixteen = first / SIXTEEN + index / cache.heads, end = first + count;
-    if (sixteen * SIXTEEN >= end) return;
-    u32 token = sixteen * SIXTEEN + lane % SIXTEEN, page = table[sixteen * SIXTEEN / cache.page_tokens];
+    u32 which = cache.head_entries == 2 ? index % 2 : lane / MMA_TOKENS, part = cache.head_entries == 2 ? lane / MMA_TOKENS : 0;
+    if (cache.head_entries == 2) index /= 2;
+    u32 head = index % cache.heads, mma_tile = first / MMA_TOKENS + index / cache.heads, end = first + count;
+    if (mma_tile * MMA_TOKENS >= end) return;
+    u32 token = mma_tile * MMA_TOKENS + lane % MMA_TOKENS, page = table[mma_tile * MMA_TOKENS / cache.page_tokens];
     u32 active = __ballot_sync(ALL, token >= first && token < end);
-    u64 entry = cache.first_entry(layer, page, head, sixteen * SIXTEEN % cache.page_tokens);
-    if (cache.parts == 2) entry += which * WARP;
+    u64 entry = cache.first_entry(layer, page, head, mma_tile * MMA_TOKENS % cache.page_tokens);
+    if (cache.head_entries == 2) entry += which * WARP;
     warp::load_entries<Bf16>(view_of(cache, *cache.window(layer, head, which)), tile, entry, active);
     __syncwarp();
-    u64 to = (u64)(which ? values : keys) + (((u64)(token - first) * cache.heads + head) * cache.parts + part) * ENTRY;
+    u64 to = (u64)(which ? values : keys) + (((u64)(token - first) * cache.heads + head) * cache.head_entries + part) * ENTRY;
     for (u32 i = 0; i < CHUNKS; i++) {
         u32 row = i * (WARP / CHUNKS) + lane / CHUNKS, chunk = lane % CHUNKS;
         u64 there = __shfl_sync(ALL, to, row);

@@ -1,39 +1,41 @@
-// Keys and values of attention in compressed memory: where they lie (docs/explain/attention.md). Plain C++, so that a machine without
-// a GPU proves it.
+// Layout of a KV cache in compressed memory (docs/explain/attention.md). Plain C++, so that it is
+// tested without a GPU.
 //
-// A cache has pages of tokens, for every layer; a table names the pages of a sequence. A page holds, head by head, its tokens
-// in sixteens: a tensor core takes sixteen tokens at once. The keys of a sixteen lie together, then its values; of either the
-// first 64 of a head's values, an entry for each token, and then, where a head has 128, the others. So sixteen tokens of a
-// head are one piece, whatever the size of a page, and no token moves when one is appended.
+// A cache has pages of tokens for every layer; a page table lists the pages of a sequence. A page
+// holds, for each head, mma tiles of 16 tokens. Keys of a tile come first, then its values. Of
+// each, the entries of the first 64 values of the head come first, one per token, then those of the
+// second 64 if the head dimension is 128. So 16 tokens of a head are contiguous for any page size,
+// and appending moves no token.
 #pragma once
 #include "entry.cuh"
 
 namespace buddy {
 
-// Tokens that lie together, and values of an entry.
-constexpr u32 SIXTEEN = 16, VALUES = BUDDY_ENTRY_BYTES / 2;
+// Tokens of an mma tile, and values of an entry.
+constexpr u32 MMA_TOKENS = 16, VALUES = BUDDY_ENTRY_BYTES / 2;
 
-// A cache, from Rust. Its target is 4/3x: 96 bytes of an entry in `memory.device`, 32 in `memory.buddy`.
+// A cache; Rust fills the same struct. Its target is 4/3x: 96 bytes of an entry in `memory.device`,
+// 32 in `memory.buddy`.
 struct KvCache {
     Memory memory;
-    u8* windows;  // for each layer and head those of its keys and of its values: the first of 16 exponents
+    u8* windows;  // lowest exponent of the window: [layer][head][keys, values]
     u32 layers, pages, heads;
-    u32 parts;        // entries of a token, a head, keys or values: 1 or 2
-    u32 page_tokens;  // a multiple of sixteen
+    u32 head_entries;        // entries of a head's key or value: 1 or 2
+    u32 page_tokens;  // a multiple of MMA_TOKENS
     u32 reserved;
 
-    // Sixteens of a page, one head's.
-    BUDDY_FN u32 sixteens() const { return page_tokens / SIXTEEN; }
-    // Entries of a sixteen, keys and values.
-    BUDDY_FN u32 sixteen_entries() const { return 2 * parts * SIXTEEN; }
-    // The first entry of a page's tokens from `token` on, a multiple of sixteen.
+    // Mma tiles of a page, per head.
+    BUDDY_FN u32 mma_tiles() const { return page_tokens / MMA_TOKENS; }
+    // Entries of an mma tile, keys and values.
+    BUDDY_FN u32 mma_tile_entries() const { return 2 * head_entries * MMA_TOKENS; }
+    // Returns the first entry of the mma tile that begins at `token` of a page.
     BUDDY_FN u64 first_entry(u32 layer, u32 page, u32 head, u32 token) const {
         u64 at = ((u64)layer * pages + page) * heads + head;
-        return (at * sixteens() + token / SIXTEEN) * sixteen_entries();
+        return (at * mma_tiles() + token / MMA_TOKENS) * mma_tile_entries();
     }
-    // Keys are 0 and values 1.
+    // `which` is 0 for keys and 1 for values.
     BUDDY_FN u64 entry(u32 layer, u32 page, u32 head, u32 token, u32 which, u32 part) const {
-        return first_entry(layer, page, head, token) + (which * parts + part) * SIXTEEN + token % SIXTEEN;
+        return first_entry(layer, page, head, token) + (which * head_entries + part) * MMA_TOKENS + token % MMA_TOKENS;
     }
     BUDDY_FN u8* window(u32 layer, u32 head, u32 which) const { return windows + ((u64)layer * heads + head) * 2 + which; }
 };

@@ -1,4 +1,4 @@
-// How a token's keys and values come into compressed memory: turned by its position, and appended, four lanes to an entry.
+// Appends a token's keys and values to compressed memory, four lanes per entry, and applies RoPE.
 #pragma once
 #include "bulk.cuh"
 #include "buddy_device.cuh"
@@ -7,14 +7,14 @@
 
 namespace buddy {
 
-// The cache as the library's own functions take it, with the window of some of its entries.
+// Returns the cache as a `BuddyView` with the window of some of its entries.
 BUDDY_FN BuddyView view_of(const KvCache& cache, u32 window) { return {cache.memory, {window, 0, nullptr}}; }
 
 BUDDY_FN void set(u32 (&out)[8], uint4 a, uint4 b) {
     out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
 }
 
-// Joins a word of the four lanes of an entry.
+// Reduces a word over the four lanes of an entry.
 template <class Join>
 BUDDY_FN u32 join_quad(u32 word, Join join) {
     u32 quad = 15u << (threadIdx.x % WARP & ~3u);
@@ -30,18 +30,19 @@ BUDDY_FN QuadRange range_of_quad(const u32 (&words)[8]) {
             join_quad(mine.high, [](u32 a, u32 b) { return max(a, b); })};
 }
 
-// An entry whose layout takes all of it to know, by one thread.
+// Appends an entry whose layout depends on the whole of it, with one thread.
 __device__ __noinline__ void append_rare(const KvCache* cache, const u32 (&words)[WORDS], u64 entry, u32 window) {
     u32 own[WORDS];
     for (u32 i = 0; i < WORDS; i++) own[i] = words[i];
     thread::store_entry<Bf16>(view_of(*cache, window), entry, own);
 }
 
-// Writes an entry in the layout that its nibble names, a quarter of it by each of four lanes; `far` is the place of its last sector.
-BUDDY_FN void append_quarter(u8* at, u8* far, u32 quarter, const u32 (&words)[8], u32 nibble, u32 window, u32 high, u32 escapes,
+// Writes a lane's quarter of an entry in the layout of its nibble. `overflow` is the address of the
+// last sector.
+BUDDY_FN void append_quarter(u8* at, u8* overflow, u32 quarter, const u32 (&words)[8], u32 nibble, u32 window, u32 high, u32 escapes,
                              u32 before) {
     if (nibble == RAW) {
-        uint4* to = (uint4*)(quarter == 3 ? far : at + quarter * SECTOR);
+        uint4* to = (uint4*)(quarter == 3 ? overflow : at + quarter * SECTOR);
         to[0] = make_uint4(words[0], words[1], words[2], words[3]), to[1] = make_uint4(words[4], words[5], words[6], words[7]);
         return;
     }
@@ -62,18 +63,18 @@ BUDDY_FN void append_quarter(u8* at, u8* far, u32 quarter, const u32 (&words)[8]
     if (quarter == 0) *(uint2*)(at + Bf16::BASE_BYTE) = make_uint2(low_word | high, high_word);
 }
 
-// Where a head's part of a token goes.
-struct Spot {
+// Destination of an entry of a token.
+struct KvSlot {
     u32 layer, head, which, part;
     long long slot;
 };
 
-// Appends an entry, a quarter of it by each of four lanes.
-BUDDY_FN void append(const KvCache& cache, const Spot& spot, u32 quarter, const u32 (&words)[8]) {
-    if (spot.slot < 0 || spot.slot >= (long long)cache.pages * cache.page_tokens) return;
-    u32 page = (u32)spot.slot / cache.page_tokens, place = (u32)spot.slot % cache.page_tokens;
-    u64 entry = cache.entry(spot.layer, page, spot.head, place, spot.which, spot.part);
-    u32 window = *cache.window(spot.layer, spot.head, spot.which), first = threadIdx.x % WARP & ~3u;
+// Appends an entry, a quarter per lane.
+BUDDY_FN void append(const KvCache& cache, const KvSlot& to, u32 quarter, const u32 (&words)[8]) {
+    if (to.slot < 0 || to.slot >= (long long)cache.pages * cache.page_tokens) return;
+    u32 page = (u32)to.slot / cache.page_tokens, position = (u32)to.slot % cache.page_tokens;
+    u64 entry = cache.entry(to.layer, page, to.head, position, to.which, to.part);
+    u32 window = *cache.window(to.layer, to.head, to.which), first = threadIdx.x % WARP & ~3u;
     u8* at = cache.memory.device + entry * (3 * SECTOR);
     QuadRange range = range_of_quad(words);
     u32 escapes = quad_escapes(words, range.high), mine = ones_in(escapes);
@@ -89,11 +90,12 @@ BUDDY_FN void append(const KvCache& cache, const Spot& spot, u32 quarter, const 
     append_quarter(at, cache.memory.buddy + entry * SECTOR, quarter, words, nibble, window, range.high, escapes, before);
     if (quarter == 0) store_nibble(cache.memory, entry, nibble);
 }
-// Rotary embedding: a value and the one half a head away turn together, as in the Llama family; `first` says that it is the first.
-BUDDY_FN void turn(u32 (&words)[8], const u32 (&others)[8], const float4* turns, bool first) {
+// RoPE as in the Llama family: rotates each value with its partner half a head away. `first` is
+// true in the first half of the head.
+BUDDY_FN void apply_rope(u32 (&words)[8], const u32 (&others)[8], const float4* rope, bool first) {
     BUDDY_UNROLL
     for (u32 i = 0; i < 8; i++) {
-        float4 by = turns[i];  // of two values
+        float4 by = rope[i];  // cosine and sine of two values
         float sign = first ? -1.0f : 1.0f;
         float low = __fmaf_rn(from_bf16(words[i]), by.x, sign * from_bf16(others[i]) * by.y);
         float high = __fmaf_rn(from_bf16(words[i] >> 16), by.z, sign * from_bf16(others[i] >> 16) * by.w);

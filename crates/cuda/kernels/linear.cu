@@ -5,12 +5,12 @@
 // linear_pipeline.cuh); a stage holds one k-block: `ENTRIES` entries (64 columns each) of `ROWS`
 // rows of W, still packed, and the same columns of x.
 //
-//   warps                     role                                                 file
-//   0 .. 4 * WARPGROUPS - 1   consumers: decode to registers, wgmma, epilogue      linear_consumer.cuh
-//   next 1                    producer of packed weights (cp.async.bulk)           linear_producer.cuh
-//   next 1                    producer of nibbles (metadata) and overflow sectors  linear_producer.cuh
-//   next 1                    producer of x (TMA, multicast to the cluster)        linear_producer.cuh
-//   next 1                    decoder of irregular entries into slots              linear_fragment.cuh
+//    warps                     role                                                 file
+//    0 .. 4 * WARPGROUPS - 1   consumers: decode to registers, wgmma, epilogue      linear_consumer.cuh
+//    next 1                    producer of packed weights (cp.async.bulk)           linear_producer.cuh
+//    next 1                    producer of nibbles (metadata) and overflow sectors  linear_producer.cuh
+//    next 1                    producer of x (TMA, multicast to the cluster)        linear_producer.cuh
+//    next 1                    decoder of irregular entries into slots              linear_fragment.cuh
 //
 // Barriers of a stage (mbarriers, waited for by phase, see `PipelineState`):
 // - `weights_full`: packed weights, nibbles and overflow sectors have arrived. The slot decoder
@@ -34,9 +34,6 @@
 //
 // With programmatic dependent launch, weights are loaded before the preceding kernel ends; x, y and
 // the scratch buffers are touched only after `wait_on_dependent_grids`.
-//
-// A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel writes meanwhile,
-// come at once; x, y and all else waits.
 #include "wgmma.cuh"
 #include "linear_producer.cuh"
 #include "linear_consumer.cuh"

@@ -4,12 +4,6 @@
 //
 // y = W x: W has N rows (outputs) of K values, x has M rows (tokens) of K values, y has M rows of
 // N. A CTA multiplies `ROWS` rows of W by `TOKENS` tokens, one k-block at a time.
-//
-// y = W x: W has N rows (outputs) of K values, x has M rows (tokens) of K values, y M rows of N. A block multiplies some tiles of W's
-// rows by a tile of tokens, 64 columns at a time. All tiles one after the other, K along each, are one line of steps that is cut
-// into equal pieces, one for each block: every multiprocessor has the same bytes to read. Where a cut falls into a tile, the
-// warps that share a part of it leave their sums in memory, and the last to come, whose own may stay in registers, adds them up, always
-// in the same order.
 #pragma once
 #include "entry.cuh"
 #include "frozen.cuh"
@@ -42,7 +36,8 @@ struct PackedMatrixView {
     u32 sectors;  // sectors in the overflow
     u32 window;     // lowest exponent of layout B's window
 
-    static constexpr u32 ENTRY_BYTES = IS_PLAIN ? ENTRY : 3 * SECTOR, COLUMN = TILE_ROWS * ENTRY_BYTES;  // bytes of a stored entry, and of a tile's 16 entries of one column
+    // bytes of a stored entry, and of a tile's 16 entries of one column
+    static constexpr u32 ENTRY_BYTES = IS_PLAIN ? ENTRY : 3 * SECTOR, COLUMN = TILE_ROWS * ENTRY_BYTES;
 
     // Returns the last sector of an entry that overflows, or null if the index is out of range.
     BUDDY_FN const u8* last_sector(u64 entry) const {
@@ -86,7 +81,8 @@ struct Shape {
     static constexpr u32 ROWS = WARPGROUPS / SPLIT_K * 64, TILES = ROWS / TILE_ROWS, WARPS = WARPGROUPS * 4;
     // Bytes of a 16-row tile of W in a k-block, of a stage's weights, and of its part of x.
     static constexpr u32 TILE_BYTES = ENTRIES * PackedMatrixView::COLUMN, WEIGHTS_STAGE = TILES * TILE_BYTES;
-    static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STAGE = ENTRIES * X_ENTRY, X_SHARE = X_ENTRY / CLUSTER;  // loaded by one CTA of the cluster
+    // X_SHARE: loaded by one CTA of the cluster
+    static constexpr u32 X_ENTRY = TOKENS * ENTRY, X_STAGE = ENTRIES * X_ENTRY, X_SHARE = X_ENTRY / CLUSTER;
     static constexpr u32 COLUMNS = TILES * ENTRIES;  // columns of 16 entries in a stage
     static constexpr u32 AT_X = STAGES * WEIGHTS_STAGE, AT_SLOTS = AT_X + STAGES * X_STAGE, AT_TAILS = AT_SLOTS + STAGES * SLOTS * ENTRY;
     static constexpr u32 AT_OUT = AT_TAILS + STAGES * WARP * SECTOR, AT_TAIL_OWNERS = AT_OUT + WARPS * OUT;
@@ -148,18 +144,6 @@ struct SharedStorage {
         u32 lane = threadIdx.x % WARP;
         if (S::CLUSTER == 1 && lane == 0) x_empty(stage).arrive();
         if (S::CLUSTER > 1 && lane < S::CLUSTER && is_reused) x_empty(stage).arrive_at(lane);
-    }
-};
-
-// Position in a ring of `DEPTH` stages: the stage's index, and the phase (parity) to wait for. A
-// producer waits for `phase ^ 1`, which a new barrier passes at once.
-template <u32 DEPTH>
-struct PipelineState {
-    u32 stage = 0, phase = 0;
-
-    BUDDY_FN void advance() {
-        stage = stage + 1 == DEPTH ? 0 : stage + 1;
-        phase ^= stage == 0;
     }
 };
 

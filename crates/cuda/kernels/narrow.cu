@@ -12,14 +12,6 @@
 //
 // With programmatic dependent launch, weights are loaded before the preceding kernel ends; x, y and
 // the scratch buffers are touched only after `wait_on_dependent_grids`.
-//
-// Weights go from their places to tensor cores without being plain anywhere but in registers. The sixteen rows of a fragment are
-// a tile of W. Four lanes share an entry of a row, each with a quarter of it as it is stored: two pairs of values to each of four
-// fragments, so that x can be as it is.
-//
-// In a block, one warp asks the bulk copy engine for entries, step by step along a tile; most warps multiply; and some add up
-// what these found. A launch may say that it can begin while the kernel before it in the stream ends: weights, which no kernel
-// writes meanwhile, come at once; x, y and all else waits.
 #include "narrow_pipeline.cuh"
 #include "linear_producer.cuh"
 #include "linear_fragment.cuh"

@@ -4,10 +4,6 @@
 // take equal time. x stays in shared memory; if it does not fit, K is split into panels. A CTA
 // keeps to one panel while that has tiles left, then takes tiles of the next. The CTA that finishes
 // a tile's last panel reduces the split-K partials, in a fixed order.
-//
-// Blocks stay on their multiprocessor and take tiles of sixteen rows, when they have room for them: equal shares would not take
-// equal time. x lies in shared memory; where it has no room, it is cut into panels. A block keeps to one while that has work, and
-// then helps with the next; whoever does the last panel of a tile adds up what all gave, in a fixed order.
 #pragma once
 #include "linear_pipeline.cuh"
 

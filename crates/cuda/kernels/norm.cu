@@ -1,5 +1,6 @@
-// Batch normalisation and the ReLU after it in one pass, from a mean and a deviation that are known: what a forward pass put out, for the
-// backward pass again. bf16 values whose channels lie side by side; with the bits of PyTorch's two kernels, which round in between.
+// Batch normalisation and ReLU in one pass, from a known mean and deviation: recomputes the output
+// of a forward pass for the backward pass. bf16 values, channels last; bit-identical to PyTorch's
+// two kernels, which round in between.
 #include "activation.cuh"
 
 using namespace buddy;
@@ -15,7 +16,7 @@ struct Normalising {
     u32 channels, reserved;
 };
 
-// Of a pair of channels.
+// Parameters of two channels.
 struct Pair {
     float mean[2], deviation[2], weight[2], shift[2];
 
@@ -23,7 +24,7 @@ struct Pair {
     BUDDY_FN u32 of(u32 pair) const { return Relu::kept(round_pair(value(low_value(pair), 0), value(high_value(pair), 1))); }
 };
 
-// A thread's chunks are a multiple of all channels apart, so that it has eight of them for good.
+// A thread's chunks are a multiple of all channels apart, so it keeps the same eight channels.
 extern "C" __global__ void __launch_bounds__(THREADS) normalise_relu(const __grid_constant__ Normalising of) {
     u64 at = (u64)blockIdx.x * THREADS + threadIdx.x, step = (u64)gridDim.x * THREADS;
     u32 first = (u32)(at % (of.channels / VALUES)) * VALUES;

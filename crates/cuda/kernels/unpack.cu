@@ -8,7 +8,8 @@ using namespace buddy;
 
 namespace {
 
-constexpr u32 UNPACK_WARPS = 8, RUN = 4, STAGES = 2;  // warps of a CTA; columns of a copy; stages of a warp's ring
+// warps of a CTA; columns of a copy; stages of a warp's ring
+constexpr u32 UNPACK_WARPS = 8, RUN = 4, STAGES = 2;
 
 struct Unpacking {
     PackedMatrixView weights;

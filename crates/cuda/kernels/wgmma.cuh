@@ -1,7 +1,6 @@
-// Products of a warpgroup on Hopper's tensor cores: 64 rows, 16 columns and some columns of the other operand at a time. The
-// first operand is in registers, as for a warp's own products, 16 rows to each of four warps; the other in shared memory,
-// rows of 128 bytes in eight chunks, chunk c of row r in place c ^ r % 8. They run while other instructions do. On a CPU,
-// tests/hopper.h stands in.
+// Warpgroup mma on Hopper's tensor cores (wgmma, m64nNk16), asynchronous. Operand A is in
+// registers, 16 rows per warp, in the layout of `mma_m16n8k16`. Operand B is in shared memory: rows
+// of 128 bytes, swizzled (chunk c of row r at c ^ r % 8). On a CPU, tests/hopper.h stands in.
 #pragma once
 #include "bits.cuh"
 
@@ -9,31 +8,32 @@
 
 namespace buddy {
 
-// The place of an operand in shared memory: K runs along rows of 128 bytes, eight rows are 1024 bytes.
+// Matrix descriptor of operand B: K-major rows of 128 bytes, 128-byte swizzle, 1024 bytes per eight
+// rows.
 BUDDY_FN u64 smem_descriptor(u32 shared) {
     return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
 BUDDY_FN void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 BUDDY_FN void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most so many groups of products are not done.
+// Waits until at most `LEFT` wgmma groups are pending.
 template <u32 LEFT>
 BUDDY_FN void wgmma_wait_group() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-// The compiler reads these no sooner than here: it does not know what a wait is for.
+// Keeps the compiler from reading accumulators before the wait, whose effect it does not know.
 template <u32 COUNT>
 BUDDY_FN void wait_for_registers(float (&sums)[COUNT]) {
     BUDDY_UNROLL
     for (u32 i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
-// What generic instructions wrote to shared memory is seen by products after it.
+// Makes generic stores to shared memory visible to later wgmmas and bulk copies.
 BUDDY_FN void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Sums become products, or have them added. A lane has columns 8j + 2 * (lane % 4) and the next of rows lane / 4 and the
-// eighth below, for every j.
+// d = a b, or d += a b if `add`. A lane holds columns 8j + 2 * (lane % 4) and the next, of rows
+// lane / 4 and lane / 4 + 8.
 template <u32 COLUMNS>
 BUDDY_FN void wgmma(float (&d)[COLUMNS / 2], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, u32 add);
 

@@ -19,7 +19,7 @@ inline unsigned __reduce_add_sync(unsigned, unsigned value) {
 namespace buddy {
 constexpr u32 WARP = 32, ALL = ~0u;
 inline float exp2_fast(float x) { return x < -126 ? 0 : exp2f(x); }
-inline u32 turned(u32 two) {
+inline u32 transpose8x8(u32 two) {
     u32 lane = emu::now->id % 32, out = 0;
     for (u32 i = 0; i < 2; i++) out |= (emu::exchange(two, (lane % 4 * 2 + i) * 4 + lane / 8) >> lane / 4 % 2 * 16 & 0xffff) << 16 * i;
     return out;
@@ -63,7 +63,7 @@ static u32 below(u32 most) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (u32)(state >> 33) % most;
 }
-// About normal; of an entry in so many, all values are zeros, most are, one is far from the others, or all are.
+// About normal; one entry in `odd` is irregular: all values are zeros, most are, one is far from the others, or all are.
 static std::vector<unsigned short> random_rows(u64 entries, u32 odd) {
     std::vector<unsigned short> all(entries * VALUES);
     for (u64 e = 0; e < entries; e++) {
@@ -93,7 +93,7 @@ struct Cache {
         view = {};
         view.memory.device = (u8*)device.data(), view.memory.buddy = (u8*)buddy.data(), view.memory.nibbles = (u8*)nibbles.data();
         view.memory.entries = entries, view.memory.device_bytes = 96;
-        view.windows = windows.data(), view.layers = 1, view.pages = pages, view.heads = heads, view.parts = HEAD / VALUES, view.page_tokens = PAGE;
+        view.windows = windows.data(), view.layers = 1, view.pages = pages, view.heads = heads, view.head_entries = HEAD / VALUES, view.page_tokens = PAGE;
     }
 };
 
@@ -121,16 +121,16 @@ static void run(const Case& of) {
     }
     auto keys = random_rows((u64)total * row / VALUES + 1, of.odd), values = random_rows((u64)total * row / VALUES + 1, of.odd);
     auto queries = random_rows((u64)sequences * of.tokens * row * of.group / VALUES, 0);
-    // A fresh token as its product leaves it: queries, keys, values. What its position turns them to is what memory must hold.
+    // A fresh token as its product leaves it: queries, keys, values. What its position maps them to is what memory must hold.
     std::vector<unsigned short> rows;
-    std::vector<float2> turns((stride * PAGE) * HEAD / 2);
-    for (float2& one : turns) {
+    std::vector<float2> rope((stride * PAGE) * HEAD / 2);
+    for (float2& one : rope) {
         float angle = (float)below(1000) / 100;
         one = make_float2(cosf(angle), sinf(angle));
     }
-    auto turned_head = [&](unsigned short* head, u32 position) {
+    auto rotate_head = [&](unsigned short* head, u32 position) {
         for (u32 i = 0; i < HEAD / 2; i++) {
-            float2 by = turns[position * HEAD / 2 + i];
+            float2 by = rope[position * HEAD / 2 + i];
             float a = (float)number(head[i]), b = (float)number(head[i + HEAD / 2]);
             head[i] = emu::to_bf16(fmaf(a, by.x, -b * by.y)), head[i + HEAD / 2] = emu::to_bf16(fmaf(b, by.x, a * by.y));
         }
@@ -141,8 +141,8 @@ static void run(const Case& of) {
         rows.insert(rows.end(), q, q + row * of.group);
         for (auto* from : {&keys, &values}) rows.insert(rows.end(), from->begin() + (long)at, from->begin() + (long)at + row);
         if (of.lengths[s] == 0) continue;
-        for (u32 h = 0; h < of.heads * of.group; h++) turned_head(queries.data() + ((u64)s * of.heads * of.group + h) * HEAD, of.lengths[s] - 1);
-        for (u32 h = 0; h < of.heads; h++) turned_head(keys.data() + at + h * HEAD, of.lengths[s] - 1);
+        for (u32 h = 0; h < of.heads * of.group; h++) rotate_head(queries.data() + ((u64)s * of.heads * of.group + h) * HEAD, of.lengths[s] - 1);
+        for (u32 h = 0; h < of.heads; h++) rotate_head(keys.data() + at + h * HEAD, of.lengths[s] - 1);
     }
     Cache cache(pages, of.heads), whole(pages, of.heads);
     auto append = [&](Cache& to, std::vector<long long> where) {
@@ -151,7 +151,7 @@ static void run(const Case& of) {
         KvRows first = all;
         first.tokens = min(total, 64u);
         emu::launch(kv_train, dim3(2 * of.heads), TRAIN_THREADS, to.view, first);
-        u32 threads = 4 * total * 2 * of.heads * to.view.parts;
+        u32 threads = 4 * total * 2 * of.heads * to.view.head_entries;
         emu::launch(kv_append, dim3((threads + APPEND_THREADS - 1) / APPEND_THREADS), APPEND_THREADS, to.view, all, where.data());
     };
     append(whole, slots);
@@ -161,17 +161,17 @@ static void run(const Case& of) {
     append(cache, slots);
     u32 columns = of.tokens * of.group, items = sequences * of.heads;
     std::vector<unsigned short> out((u64)sequences * of.tokens * row * of.group, 0xffff);
-    std::vector<float> parts(2 * of.blocks * R::PART / 4 + 4);
+    std::vector<float> parts(2 * of.blocks * S::PARTIAL / 4 + 4);
     std::vector<u32> counts(items);
-    Attention asked = {};
-    asked.cache = cache.view, asked.queries = (const u8*)queries.data(), asked.out = (u8*)out.data(), asked.table = table.data();
-    asked.lengths = lengths.data(), asked.parts = parts.data(), asked.counts = counts.data(), asked.rows = rows.data(), asked.turns = turns.data();
-    asked.table_stride = stride, asked.sequences = sequences, asked.tokens = of.tokens, asked.group = of.group, asked.split = of.split;
-    asked.scale = 1 / sqrtf((float)HEAD) * 1.4426950408889634f;
+    Attention args = {};
+    args.cache = cache.view, args.queries = (const u8*)queries.data(), args.out = (u8*)out.data(), args.table = table.data();
+    args.lengths = lengths.data(), args.partials = parts.data(), args.counters = counts.data(), args.rows = rows.data(), args.rope = rope.data();
+    args.table_stride = stride, args.sequences = sequences, args.tokens = of.tokens, args.group = of.group, args.split = of.split;
+    args.scale = 1 / sqrtf((float)HEAD) * 1.4426950408889634f;
     emu::each_round = emu::land;
     cluster_arrivals.clear();
-    u32 blocks = R::CLUSTERED ? items << of.split : of.blocks;
-    emu::launch_clusters(attention, R::CLUSTERED ? 1u << of.split : 1, dim3(blocks), R::THREADS + R::FETCHERS * WARP, asked);
+    u32 blocks = S::CLUSTERED ? items << of.split : of.blocks;
+    emu::launch_clusters(attention, S::CLUSTERED ? 1u << of.split : 1, dim3(blocks), S::THREADS + S::PRODUCERS * WARP, args);
     emu::each_round = nullptr;
     for (u32 count : counts) expect(count == 0, "a count that was left");
     expect(memcmp(cache.device.data(), whole.device.data(), 16 * cache.device.size()) == 0, "appended entries differ");

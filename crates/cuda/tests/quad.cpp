@@ -68,7 +68,7 @@ static bool store_quad(Stored& to, u32 window, const u32 (&words)[WORDS]) {
 
 static bool same_places(u32 layers, u32 pages, u32 heads, u32 parts, u32 page_tokens) {
     KvCache cache = {};
-    cache.layers = layers, cache.pages = pages, cache.heads = heads, cache.parts = parts, cache.page_tokens = page_tokens;
+    cache.layers = layers, cache.pages = pages, cache.heads = heads, cache.head_entries = parts, cache.page_tokens = page_tokens;
     std::vector<u8> seen((u64)layers * pages * heads * parts * page_tokens * 2, 0);
     for (u32 layer = 0; layer < layers; layer++)
         for (u32 page = 0; page < pages; page++)

@@ -7,9 +7,9 @@ using namespace buddy;
 // Keys and values of tokens into plain memory, each entry of 128 bytes where the cache has it. A thread to 16 bytes.
 extern "C" __global__ void attention_put(KvCache cache, const uint4* keys, const uint4* values, const long long* slots, u32 layer,
                                          u32 tokens, uint4* to) {
-    u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x, row = (u64)cache.heads * cache.parts * CHUNKS;
-    u32 which = at / (tokens * row), chunk = at % CHUNKS, part = at / CHUNKS % cache.parts;
-    u64 token = at / row % tokens, head = at / CHUNKS / cache.parts % cache.heads;
+    u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x, row = (u64)cache.heads * cache.head_entries * CHUNKS;
+    u32 which = at / (tokens * row), chunk = at % CHUNKS, part = at / CHUNKS % cache.head_entries;
+    u64 token = at / row % tokens, head = at / CHUNKS / cache.head_entries % cache.heads;
     if (which >= 2) return;
     u32 page = (u32)(slots[token] / cache.page_tokens), place = (u32)(slots[token] % cache.page_tokens);
     to[cache.entry(layer, page, (u32)head, place, which, part) * CHUNKS + chunk] = (which ? values : keys)[at % (tokens * row)];
