@@ -7,7 +7,7 @@ GPU.
     tools/record_dl.py --layout caffe         # the paper's networks in Caffe's layout, to data/recorded/caffe
 
 Needs the package, PyTorch, NumPy, Pillow and scikit-image (for its photographs). Writes one run
-record per network. docs/explain/deep-learning.md explains the results, docs/reference/snapshots.md
+record per network. docs/notes/deep-learning.md explains the results, docs/reference/snapshots.md
 the format.
 """
 

@@ -4,7 +4,7 @@
 //! A [`Simulator`] runs [kernels](buddy_trace::Kernel) on a [GPU](spec::Gpu) with a
 //! [link](spec::Link) in a [`Mode`]. A [`ClassMap`] gives the size class of each entry; no codec is
 //! called. The result is a [`Report`]. The model follows the paper's "Performance Evaluation";
-//! `docs/explain/model-gpu.md` explains it and every parameter.
+//! `docs/explain/model-gpu.md` explains it.
 //!
 //! A simulation runs on one thread, is deterministic, and skips cycles without events.
 

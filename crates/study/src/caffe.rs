@@ -1,5 +1,5 @@
 //! The paper's networks in Caffe's memory layout: every blob with its gradient for the whole run
-//! (docs/explain/deep-learning.md).
+//! (docs/notes/deep-learning.md).
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -67,7 +67,7 @@ pub trait Workload: Send {
     fn allocations(&self) -> Vec<Allocation<'_>>;
 
     /// Returns one or a few steps on a GPU: the dominant kernels over the same arrays and addresses
-    /// as in [`describe`](crate::describe). `docs/explain/model-gpu.md` describes each.
+    /// as in [`describe`](crate::describe). `docs/notes/simulator.md` describes each.
     fn application(&self) -> Application;
 
     /// Compares the answer with the expected one, after the last step.

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 /// Run the paper's HPC programs and save snapshots of their memory
 ///
 /// Ten compact programs with the numerical methods that the paper studied. Their values evolve by
-/// real numerics, on any machine; docs/explain/workloads.md describes each.
+/// real numerics, on any machine; docs/reference/workloads.md describes each.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

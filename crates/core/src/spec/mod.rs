@@ -1,6 +1,6 @@
 //! GPU and link specifications (`specs/*.toml`), read and validated.
 //!
-//! The simulator, the planner and the training model share one [`Gpu`]. `docs/explain/model-gpu.md`
+//! The simulator, the planner and the training model share one [`Gpu`]. `docs/reference/specs.md`
 //! lists every parameter with its value, source and effect. A file may extend a built-in one with
 //! `base = "h200"` and state only the differences.
 

@@ -85,7 +85,7 @@ fn a_file_may_extend_a_built_in_one() {
 }
 
 /// Simulations use the clock of the latency measurements, the training model that of the published
-/// throughputs (`docs/explain/model-gpu.md`).
+/// throughputs (`docs/reference/specs.md`).
 #[test]
 fn simulation_and_training_clocks_are_separate() {
     let clocks = |name: &str| {
