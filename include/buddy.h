@@ -99,7 +99,7 @@ typedef struct buddyStatistics {
  * Takes compressed memory that holds zeros. All that it will ever need is taken now, in device memory and on the
  * host. Waits for the GPU.
  *
- * codec: "bpc", "planes64", "zeros16", "zeros32", "zeros64", "bf16", "fp16", "fp32" or "near64". "bf16" may say which of the 241
+ * codec: "bpc", "planes64", "zeros16", "zeros32", "zeros64", "bf16", "fp16", "fp32", "near64" or "bpc-best". "bf16" may say which of the 241
  * windows of exponents it uses, as in "bf16:117"; see buddyTrain. Kernels are compiled at the first use of a codec, a
  * second or so, and kept on disk ($BUDDY_CACHE_DIR, or "buddy" in the user's cache folder).
  */

@@ -10,8 +10,8 @@ use buddy_core::{ENTRY_BYTES, Entry};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bdi, Bf16, Bpc, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Near64, Planes, Prefix, Rank,
-    Scaled, Stride, Table, Zeros,
+    Bdi, Bf16, Bpc, BpcBest, Cpack, Delta64, EntryCodec, Error, Fp16, Fp32, Fpc, Fvc, Near64, Planes, Prefix,
+    Rank, Scaled, Stride, Table, Zeros,
 };
 
 /// Defines the two enums and their dispatch. Codec calls must be monomorphic so that loops over
@@ -32,7 +32,7 @@ macro_rules! codecs {
         }
 
         impl CodecKind {
-            /// Every codec, in table order: the paper's five, then ours.
+            /// Every codec, in table order: the paper's five, Compresso's BPC, then ours.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
 
             /// Returns the name used in tables, files and on the command line.
@@ -79,6 +79,8 @@ codecs! { $
     Fvc(Fvc) = "fvc", Fvc::train;
     /// C-Pack, one of the five codecs compared in the paper.
     Cpack(Cpack) = "cpack", |_| Cpack;
+    /// BPC with or without its transform, whichever is shorter, as in Compresso (MICRO 2018).
+    BpcBest(BpcBest) = "bpc-best", |_| BpcBest;
     /// Bit-planes over 8-bit lanes.
     Planes8(Planes<8>) = "planes8", |_| Planes;
     /// Bit-planes over 16-bit lanes.

@@ -48,7 +48,9 @@ mod zeros;
 pub use batch::BatchError;
 pub use bdi::Bdi;
 pub use bits::{STREAM_BYTES, Stream};
-pub use bpc::{Bpc, reference::Reference as BpcReference};
+pub use bpc::{
+    Bpc, best::BpcBest, best::reference::Reference as BpcBestReference, reference::Reference as BpcReference,
+};
 pub use codec::{EntryCodec, Packed};
 pub use cpack::Cpack;
 pub use delta64::Delta64;

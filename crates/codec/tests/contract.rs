@@ -33,6 +33,7 @@ fn zero_entries_have_short_streams() {
     for codec in codecs() {
         let bits = match codec.kind() {
             CodecKind::Bpc => 10,
+            CodecKind::BpcBest => 8,
             CodecKind::Bdi => 12,
             CodecKind::Fpc => 24,
             CodecKind::Fvc => 32 * (codec.max_bits() / 32 - 32),

@@ -146,10 +146,16 @@ struct Bpc {
     // `words` is used up.
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params&) {
+        return encode_after<0>(words, row, layout);
+    }
+
+    // The same after FLAG zero bits, 0 or 1, which count in the length.
+    template <u32 FLAG, class Row>
+    static BUDDY_FN u32 encode_after(u32 (&words)[32], Row& row, u32& layout) {
         u32 base = words[0];
         u32 dbx[32];
         BpcKinds kinds = bpc_planes(words, dbx);
-        u32 bits = bpc_bits(base, kinds);
+        u32 bits = FLAG + bpc_bits(base, kinds);
         bool stored = bits <= STREAM_BITS;
         layout = 0;
         u32 small = bpc_runs(kinds) | kinds.flat | kinds.ones | kinds.one | kinds.two;
@@ -163,6 +169,7 @@ struct Bpc {
         if (!stored) return bits;
         row.clear();
         BitSink<Row> sink(row);
+        if (FLAG != 0) sink.put(0, FLAG);
         bpc_put_head(sink, base, kinds);
         BUDDY_UNROLL
         for (int j = 31; j >= 0; j--) {
@@ -201,6 +208,11 @@ struct Bpc {
     static BUDDY_FN u32 decode(const Row& row, u32 limit, u32 layout, u32 (&words)[32], const Params&) {
         if (layout != 0) return LAYOUT;
         BitSource<Row> source(row);
+        return decode_from(source, limit, words);
+    }
+
+    template <class Row>
+    static BUDDY_FN u32 decode_from(BitSource<Row>& source, u32 limit, u32 (&words)[32]) {
         u32 base = bpc_take_base(source);
         u32 plane = 0;
         // The plane that the next code is for; below -1 after a code that no stream has.

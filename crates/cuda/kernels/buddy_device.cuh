@@ -15,7 +15,7 @@
 // bytes to a lane and in the order of memory, through a tile of 4 KiB of shared memory. All 32 lanes call them.
 //
 // The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Zeros<64>, Bf16, Fp16, Fp32,
-// Delta64, Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64, Rank32, Rank64, Near64, and must be the buffer's.
+// Delta64, Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64, Rank32, Rank64, Near64, BpcBest, and must be the buffer's.
 // The constants of the address map are macros from the library: NVRTC programs are given them, and
 // `buddy gpu headers DIR` writes them as buddy_constants.cuh for nvcc.
 #pragma once
@@ -24,6 +24,7 @@
 #endif
 #include "bf16.cuh"
 #include "bpc.cuh"
+#include "bpc_best.cuh"
 #include "delta64.cuh"
 #include "entry.cuh"
 #include "near64.cuh"

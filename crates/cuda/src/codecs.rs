@@ -9,7 +9,7 @@ use crate::Error;
 pub const SURVEY_SHAPE: (u32, u32) = (8, 3);
 
 /// The codecs that have kernels, their structs there, and about how many instructions the sizes of 32 entries take.
-const CODECS: [(CodecKind, &str, u32); 19] = [
+const CODECS: [(CodecKind, &str, u32); 20] = [
     (CodecKind::Bpc, "Bpc", 350),
     (CodecKind::Planes64, "Planes64", 110),
     (CodecKind::Zeros16, "Zeros<16>", 70),
@@ -29,6 +29,7 @@ const CODECS: [(CodecKind, &str, u32); 19] = [
     (CodecKind::Rank32, "Rank32", 800),
     (CodecKind::Rank64, "Rank64", 500),
     (CodecKind::Near64, "Near64", 80),
+    (CodecKind::BpcBest, "BpcBest", 600),
 ];
 
 /// Instructions of codecs whose sizes are counted in one pass: more would not stay near the multiprocessors, and warps would wait for them.

@@ -7,6 +7,7 @@
 #include "../kernels/bpc.cuh"
 #include "../kernels/delta64.cuh"
 #include "../kernels/map.cuh"
+#include "../kernels/bpc_best.cuh"
 #include "../kernels/near64.cuh"
 #include "../kernels/planes.cuh"
 #include "../kernels/prefix.cuh"
@@ -71,7 +72,7 @@ int main() {
     const Serve codecs[] = {serve<Bpc>, serve<Planes64>, serve<Zeros<16>>, serve<Zeros<32>>,
                             serve<Zeros<64>>, serve<Bf16>, serve<Fp16>, serve<Fp32>,
                             serve<Delta64>, serve<Table32>, serve<Table64>, serve<Stride32>, serve<Stride64>, serve<Scaled64>,
-                            serve<Prefix32>, serve<Prefix64>, serve<Rank32>, serve<Rank64>, serve<Near64>};
+                            serve<Prefix32>, serve<Prefix64>, serve<Rank32>, serve<Rank64>, serve<Near64>, serve<BpcBest>};
     // What the codec learned comes first. It lies in memory of its own: the sanitiser sees an access past its end.
     u64 words;
     if (fread(&words, sizeof words, 1, stdin) != 1) return 1;

@@ -12,11 +12,12 @@ pub const DEFAULT_THRESHOLD: f64 = 0.30;
 /// Returns the codecs that may be chosen for an allocation: BPC and this project's own codecs.
 ///
 /// The other codecs of the paper serve for comparison only; a GPU would decode them word by word. `near64`
-/// is excluded because it serves kernels written for it and never saves more than two sectors.
+/// is excluded because it serves kernels written for it and never saves more than two sectors, and
+/// `bpc-best` because it is a second reading of the paper's codec.
 pub fn candidates() -> Vec<CodecKind> {
     let eligible = |kind: &CodecKind| match kind {
         CodecKind::Bpc => true,
-        CodecKind::Near64 => false,
+        CodecKind::Near64 | CodecKind::BpcBest => false,
         _ => !CodecKind::PAPER.contains(kind),
     };
     CodecKind::ALL.into_iter().filter(eligible).collect()

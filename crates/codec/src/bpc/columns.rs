@@ -6,6 +6,7 @@
 
 use buddy_core::{Entry, words32};
 
+use super::reference::base_bits;
 use crate::simd;
 
 /// Differences per entry.
@@ -72,9 +73,15 @@ impl Columns {
         }
     }
 
+    /// Returns the bits of the whole stream.
+    #[inline(always)]
+    pub(super) fn bits(&self) -> u32 {
+        base_bits(self.base) + self.plane_bits()
+    }
+
     /// Returns the code bits of all planes, by the table in `docs/reference/format.md`.
     #[inline(always)]
-    pub(super) fn plane_bits(&self) -> u32 {
+    fn plane_bits(&self) -> u32 {
         let zero = !self.any & ((1 << 33) - 1);
         let starts = zero & !(zero << 1);
         let lone = starts & !(zero >> 1);

@@ -16,11 +16,12 @@ use crate::{
     simd::transpose,
 };
 
+pub(crate) mod best;
 mod columns;
 pub(crate) mod reference;
 
 use columns::{Columns, Deltas, deltas};
-use reference::{ONES, PLANES, base_bits, read_base, write_base};
+use reference::{ONES, PLANES, read_base, write_base};
 
 /// Bit-Plane Compression over 32-bit words, as the paper uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -33,23 +34,22 @@ impl EntryCodec for Bpc {
 
     #[inline(always)]
     fn size_bits(&self, entry: &Entry) -> u32 {
-        let columns = Columns::of(&deltas(entry));
-        base_bits(columns.base) + columns.plane_bits()
+        Columns::of(&deltas(entry)).bits()
     }
 
     #[inline(always)]
     fn encode(&self, entry: &Entry, stream: &mut Stream) {
         let deltas = deltas(entry);
-        write(&deltas, &Columns::of(&deltas), stream);
+        encode(&deltas, &Columns::of(&deltas), stream);
     }
 
     #[inline(always)]
     fn encode_within(&self, entry: &Entry, limit: u32, stream: &mut Stream) -> bool {
         let deltas = deltas(entry);
         let columns = Columns::of(&deltas);
-        let fits = base_bits(columns.base) + columns.plane_bits() <= limit;
+        let fits = columns.bits() <= limit;
         if fits {
-            write(&deltas, &columns, stream);
+            encode(&deltas, &columns, stream);
         }
         fits
     }
@@ -59,21 +59,30 @@ impl EntryCodec for Bpc {
         if layout != Layout::A {
             return Err(Error::Layout(layout));
         }
-        let mut reader = BitReader::new(stream);
-        let base = read_base(&mut reader)?;
-        let planes = read_planes(&mut reader)?;
-        Ok(rebuild(base, &transpose(planes.first_chunk().expect("33 planes"))))
+        read(&mut BitReader::new(stream))
     }
 }
 
 #[inline(always)]
-fn write(deltas: &Deltas, columns: &Columns, stream: &mut Stream) {
+fn encode(deltas: &Deltas, columns: &Columns, stream: &mut Stream) {
+    let mut writer = BitWriter::new(stream);
+    write(deltas, columns, &mut writer);
+    writer.finish();
+}
+
+#[inline(always)]
+fn write(deltas: &Deltas, columns: &Columns, sink: &mut impl BitSink) {
     let mut dbx = [deltas.signs; PLANES];
     dbx[..32].copy_from_slice(&transpose(&deltas.dbx));
-    let mut writer = BitWriter::new(stream);
-    write_base(columns.base, &mut writer);
-    write_planes(columns, &dbx, &mut writer);
-    writer.finish();
+    write_base(columns.base, sink);
+    write_planes(columns, &dbx, sink);
+}
+
+#[inline(always)]
+fn read(reader: &mut BitReader) -> Result<Entry, Error> {
+    let base = read_base(reader)?;
+    let planes = read_planes(reader)?;
+    Ok(rebuild(base, &transpose(planes.first_chunk().expect("33 planes"))))
 }
 
 #[inline(always)]
