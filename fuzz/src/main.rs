@@ -15,7 +15,7 @@ use buddy_snapshot::Format;
 use libfuzzer_sys::fuzz_target;
 
 /// Targets by name; each takes any bytes and panics if its promise is broken.
-const TARGETS: [(&str, fn(&[u8])); 15] = [
+const TARGETS: [(&str, fn(&[u8])); 16] = [
     ("decode", codecs::decode),
     ("round_trip", codecs::round_trip),
     ("frozen", frozen::read),
@@ -24,6 +24,7 @@ const TARGETS: [(&str, fn(&[u8])); 15] = [
     ("npz", |bytes| arrays::read(Format::Npz, bytes)),
     ("safetensors", |bytes| arrays::read(Format::Safetensors, bytes)),
     ("hdf5", |bytes| arrays::read(Format::Hdf5, bytes)),
+    ("netcdf", |bytes| arrays::read(Format::NetCdf, bytes)),
     ("gguf", |bytes| arrays::read(Format::Gguf, bytes)),
     ("torch", |bytes| arrays::read(Format::Torch, bytes)),
     ("records", |bytes| text(bytes, records::read)),

@@ -20,7 +20,7 @@ use crate::{
 
 /// Measure how well the arrays in files compress, and choose a target for each
 ///
-/// Reads raw dumps, .npy, .npz, .safetensors, .gguf, PyTorch .pt and .bin, HDF5 and NetCDF-4 files,
+/// Reads raw dumps, .npy, .npz, .safetensors, .gguf, PyTorch .pt and .bin, HDF5 and NetCDF files,
 /// and folders of them. Files are memory-mapped, so they may be larger than memory (HDF5 is decoded
 /// into a temporary file).
 ///

@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path, sync::Arc};
 
 use buddy_core::Dtype;
 
-use crate::{Error, gguf, hdf5, magic, npy, npz, safetensors, source::Source, torch};
+use crate::{Error, gguf, hdf5, magic, netcdf, npy, npz, safetensors, source::Source, torch};
 
 /// One array: what its header says, and a view of its bytes.
 #[derive(Debug, Clone)]
@@ -79,6 +79,8 @@ pub enum Format {
     Safetensors,
     /// HDF5, and so NetCDF-4.
     Hdf5,
+    /// NetCDF before version 4: CDF-1, CDF-2 and CDF-5.
+    NetCdf,
     /// The models of llama.cpp.
     Gguf,
     /// A zip that `torch.save` wrote.
@@ -144,10 +146,11 @@ pub fn read_memory(
 fn read(format: Format, name: &str, source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     let arrays = match format {
         Format::Raw => vec![raw(name, source, dtype.unwrap_or(Dtype::U8))?],
-        Format::Npy => vec![npy::read(name, source, 0..source.bytes().len(), dtype)?],
+        Format::Npy => npy::read(name, source, 0..source.bytes().len(), dtype)?,
         Format::Npz => npz::read(source, dtype)?,
         Format::Safetensors => safetensors::read(source)?,
         Format::Hdf5 => hdf5::read(source)?,
+        Format::NetCdf => netcdf::read(source)?,
         Format::Gguf => gguf::read(source)?,
         Format::Torch => torch::read(source, dtype)?,
     };

@@ -1,4 +1,4 @@
-//! Arrays in files, memory-mapped: raw dumps, `.npy`, `.npz`, `.safetensors`, HDF5, GGUF, PyTorch.
+//! Arrays in files, memory-mapped: raw dumps, `.npy`, `.npz`, `.safetensors`, HDF5, NetCDF, GGUF, PyTorch.
 //!
 //! [`open`] reads the headers of a file and gives its [`Array`]s; their bytes are views of the mapping, so a
 //! file may be larger than memory. Every reader takes hostile input: it returns an [`Error`] of one line, never
@@ -20,6 +20,7 @@ mod folder;
 mod gguf;
 mod hdf5;
 mod magic;
+mod netcdf;
 mod npy;
 mod npz;
 mod pattern;

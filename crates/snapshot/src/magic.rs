@@ -9,11 +9,8 @@ use crate::{Error, Format};
 const HDF5_STARTS: [usize; 4] = [0, 512, 1024, 2048];
 
 /// Formats that are not read: their first bytes, their name, and what turns them into something that is.
-const REFUSED: [(&[u8], &str, &str); 19] = [
+const REFUSED: [(&[u8], &str, &str); 16] = [
     (b"version https://git-lfs", "a pointer of Git LFS, not the file", "git lfs pull"),
-    (b"CDF\x01", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
-    (b"CDF\x02", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
-    (b"CDF\x05", "classic NetCDF", "nccopy -k nc4 IN.nc OUT.nc"),
     (b"# vtk DataFile", "legacy VTK", "meshio convert IN.vtk OUT.xdmf, then give its .h5"),
     (b"<?xml", "XML", "for VTK: meshio convert IN.vtu OUT.xdmf, then give its .h5"),
     (b"<VTKFile", "VTK's XML", "meshio convert IN.vtu OUT.xdmf, then give its .h5"),
@@ -62,6 +59,7 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Format, Error> {
         return Ok(Format::Hdf5);
     }
     match bytes {
+        [b'C', b'D', b'F', 1 | 2 | 5, ..] => return Ok(Format::NetCdf),
         [b'G', b'G', b'U', b'F', ..] => return Ok(Format::Gguf),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Ok(Format::Npy),
         [b'P', b'K', 3, 4, ..] => return Ok(Format::Torch),

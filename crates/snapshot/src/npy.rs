@@ -11,35 +11,147 @@ use crate::{Array, Error, scratch::Scratch, source::Source};
 /// More dimensions than NumPy can make.
 const MOST_DIMENSIONS: usize = 64;
 
-/// Reads the array that fills `range` of `source`, header and all.
+/// Reads the array that fills `range` of `source`, header and all. A structured array gives one array for each
+/// field, named `name.field`.
 pub(crate) fn read(
     name: &str,
     source: &Arc<Source>,
     range: Range<usize>,
     dtype: Option<Dtype>,
-) -> Result<Array, Error> {
+) -> Result<Vec<Array>, Error> {
     let file = source.bytes().get(range.clone()).ok_or_else(|| bad("it goes past the end of its file"))?;
     let (header, data) = split(file)?;
     let Header { descr, shape } = Literal(header).header()?;
+    let descr = match descr {
+        Descr::Fields(fields) => return read_fields(name, data, &fields, &shape, dtype),
+        Descr::Number(descr) => descr,
+    };
     let (dtype, swapped) = parse_descr(descr, dtype)?;
-    if swapped {
-        return swap(data, dtype)
-            .and_then(|(source, range)| Array::new(name.to_owned(), dtype, shape, &source, range));
-    }
-    Array::new(name.to_owned(), dtype, shape, source, range.end - data.len()..range.end)
+    let array = if swapped {
+        let field = Column { name: name.to_owned(), dtype, swapped, offset: 0, shape: Vec::new() };
+        let mut scratch = Scratch::new(data.len() as u64);
+        let range = copy(data, &field, dtype.bytes(), &mut scratch)?;
+        Array::new(name.to_owned(), dtype, shape, &scratch.finish()?, range)
+    } else {
+        Array::new(name.to_owned(), dtype, shape, source, range.end - data.len()..range.end)
+    };
+    array.map(|array| vec![array])
 }
 
-/// Big-endian numbers as a little-endian machine holds them.
-fn swap(data: &[u8], dtype: Dtype) -> Result<(Arc<Source>, Range<usize>), Error> {
-    let number = dtype.scalar_bytes();
-    let mut scratch = Scratch::new(data.len() as u64);
-    scratch.reserve(data.len() as u64)?;
-    for piece in data.chunks(number << 16) {
-        let swapped: Vec<u8> = piece.chunks(number).flat_map(|bytes| bytes.iter().rev()).copied().collect();
-        scratch.add(&mut &swapped[..], swapped.len() as u64)?;
-    }
-    Ok((scratch.finish()?, 0..data.len()))
+/// A number, or an array of numbers, at a fixed place of each record.
+struct Column {
+    name: String,
+    dtype: Dtype,
+    /// True if its numbers are big-endian.
+    swapped: bool,
+    /// Bytes from the start of a record.
+    offset: usize,
+    /// Dimensions within one record.
+    shape: Vec<u64>,
 }
+
+impl Column {
+    /// Returns its bytes in one record.
+    fn bytes(&self) -> Option<usize> {
+        self.shape
+            .iter()
+            .try_fold(self.dtype.bytes(), |bytes, &n| bytes.checked_mul(usize::try_from(n).ok()?))
+    }
+}
+
+/// Reads each field of a structured array as an array of its own.
+fn read_fields(
+    name: &str,
+    data: &[u8],
+    fields: &[Field<'_>],
+    shape: &[u64],
+    dtype: Option<Dtype>,
+) -> Result<Vec<Array>, Error> {
+    let mut columns = Vec::new();
+    let record = flatten(name, fields, 0, dtype, &mut columns)?;
+    let records = shape.iter().try_fold(1u64, |records, &n| records.checked_mul(n));
+    let needed = records.and_then(|records| records.checked_mul(record as u64));
+    if needed != Some(data.len() as u64) {
+        let found = data.len();
+        return Err(bad(format!(
+            "shape {shape:?} of records of {record} bytes does not fit the file's {found}"
+        )));
+    }
+    let mut scratch = Scratch::new(data.len() as u64);
+    let mut places = Vec::new();
+    for column in &columns {
+        places.push(copy(data, column, record, &mut scratch)?);
+    }
+    let copied = scratch.finish()?;
+    let array = |(column, range): (Column, Range<usize>)| {
+        let shape = shape.iter().chain(&column.shape).copied().collect();
+        Array::new(column.name, column.dtype, shape, &copied, range)
+    };
+    columns.into_iter().zip(places).map(array).collect()
+}
+
+/// Lists the columns of a record that begins at `offset`, and returns the offset of its end.
+fn flatten(
+    name: &str,
+    fields: &[Field<'_>],
+    mut offset: usize,
+    dtype: Option<Dtype>,
+    columns: &mut Vec<Column>,
+) -> Result<usize, Error> {
+    let absurd = || bad("its records are larger than any file can be");
+    for field in fields {
+        let name = format!("{name}.{}", field.name);
+        match &field.descr {
+            Descr::Fields(inner) if field.shape.is_empty() => {
+                offset = flatten(&name, inner, offset, dtype, columns)?;
+            }
+            Descr::Fields(_) => return Err(bad(format!("{name:?} is an array of records within a record"))),
+            Descr::Number(descr) => {
+                let (dtype, swapped, inner) = parse_field(descr, dtype)?;
+                let shape = field.shape.iter().copied().chain(inner).collect();
+                let column = Column { name, dtype, swapped, offset, shape };
+                offset = column.bytes().and_then(|bytes| offset.checked_add(bytes)).ok_or_else(absurd)?;
+                // NumPy names the gaps of an aligned record with an empty string.
+                if !field.name.is_empty() {
+                    columns.push(column);
+                }
+            }
+        }
+    }
+    Ok(offset)
+}
+
+/// Copies one column of all records to the scratch file, in little-endian order.
+fn copy(data: &[u8], column: &Column, record: usize, scratch: &mut Scratch) -> Result<Range<usize>, Error> {
+    let number = column.dtype.scalar_bytes();
+    let bytes = if column.shape.is_empty() { Some(column.dtype.bytes()) } else { column.bytes() };
+    let place = bytes.and_then(|bytes| Some(column.offset..column.offset.checked_add(bytes)?));
+    let place = place.ok_or_else(|| bad("its records are larger than any file can be"))?;
+    if place.is_empty() || record == 0 {
+        return Ok(scratch.add(&mut std::io::empty(), 0)?.0);
+    }
+    let total = (data.len() / record * place.len()) as u64;
+    scratch.reserve(total)?;
+    let mut start = None;
+    let mut end = 0;
+    for records in data.chunks(record.saturating_mul(COPIED.div_ceil(record))) {
+        let mut piece = Vec::with_capacity(COPIED.min(records.len()));
+        for values in records.chunks_exact(record).filter_map(|record| record.get(place.clone())) {
+            if column.swapped {
+                piece.extend(values.chunks(number).flat_map(|number| number.iter().rev()));
+            } else {
+                piece.extend_from_slice(values);
+            }
+        }
+        let (range, _) = scratch.add(&mut &piece[..], piece.len() as u64)?;
+        start.get_or_insert(range.start);
+        end = range.end;
+    }
+    Ok(start.unwrap_or(end)..end)
+}
+
+/// Bytes of records that are copied at a time.
+const COPIED: usize = 1 << 20;
 
 /// The header's text and the bytes after it.
 fn split(file: &[u8]) -> Result<(&str, &[u8]), Error> {
@@ -85,6 +197,8 @@ fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error
         "f8" => Dtype::F64,
         "c8" => Dtype::C64,
         "c16" => Dtype::C128,
+        // Times and spans of time, with their unit in brackets.
+        time if time.starts_with("M8") || time.starts_with("m8") => Dtype::I64,
         // How NumPy stores types that other packages add, bf16 and the 8-bit floats among them.
         void if void.starts_with('V') => {
             let fits = given.filter(|dtype| void == format!("V{}", dtype.bytes()));
@@ -95,9 +209,40 @@ fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error
     Ok((dtype, descr.starts_with('>') && dtype.bytes() > 1))
 }
 
-/// What the literal says.
+/// The type of a field, whether it is big-endian, and its inner dimension: text and plain bytes are arrays of `u8`.
+fn parse_field(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool, Option<u64>), Error> {
+    let kind = descr.get(1..2).unwrap_or_default();
+    let length = descr.get(2..).and_then(|length| length.parse::<u64>().ok());
+    match (kind, length, parse_descr(descr, given)) {
+        (_, _, Ok((dtype, swapped))) => Ok((dtype, swapped, None)),
+        ("S" | "V", Some(length), _) => Ok((Dtype::U8, false, Some(length))),
+        // UCS-4.
+        ("U", Some(length), _) => Ok((Dtype::U32, descr.starts_with('>'), Some(length))),
+        (_, _, Err(error)) => Err(error),
+    }
+}
+
+/// The type of an array's elements.
+enum Descr<'a> {
+    /// A type such as `<f4`.
+    Number(&'a str),
+    /// A record.
+    Fields(Vec<Field<'a>>),
+}
+
+/// A field of a record.
+struct Field<'a> {
+    name: &'a str,
+    descr: Descr<'a>,
+    shape: Vec<u64>,
+}
+
+/// The most records within records.
+const MOST_DEPTH: u32 = 16;
+
+/// The two keys of the literal that matter.
 struct Header<'a> {
-    descr: &'a str,
+    descr: Descr<'a>,
     shape: Vec<u64>,
 }
 
@@ -112,7 +257,7 @@ impl<'a> Literal<'a> {
             let key = self.string()?;
             self.expect(':')?;
             let again = match key {
-                "descr" => descr.replace(self.string()?).is_some(),
+                "descr" => descr.replace(self.descr(0)?).is_some(),
                 "fortran_order" => order.replace(self.boolean()?).is_some(),
                 "shape" => shape.replace(self.tuple()?).is_some(),
                 _ => return Err(bad(format!("the header has an unknown key {key:?}"))),
@@ -130,6 +275,42 @@ impl<'a> Literal<'a> {
             (_, _, _, "") => Err(bad("the header lacks one of 'descr', 'fortran_order' and 'shape'")),
             _ => Err(bad("the header has more text after its dictionary")),
         }
+    }
+
+    /// A type: a string, or a list of fields.
+    fn descr(&mut self, depth: u32) -> Result<Descr<'a>, Error> {
+        if !self.eat('[') {
+            return self.string().map(Descr::Number);
+        }
+        if depth == MOST_DEPTH {
+            return Err(bad(format!("it has more than {MOST_DEPTH} records within records")));
+        }
+        let mut fields = Vec::new();
+        while !self.eat(']') {
+            fields.push(self.field(depth)?);
+            if !self.eat(',') {
+                self.expect(']')?;
+                break;
+            }
+        }
+        Ok(Descr::Fields(fields))
+    }
+
+    /// `(name, type)` or `(name, type, shape)`; the name may be `(title, name)`.
+    fn field(&mut self, depth: u32) -> Result<Field<'a>, Error> {
+        self.expect('(')?;
+        let titled = self.eat('(');
+        let mut name = self.string()?;
+        if titled {
+            self.expect(',')?;
+            name = self.string()?;
+            self.expect(')')?;
+        }
+        self.expect(',')?;
+        let descr = self.descr(depth + 1)?;
+        let shape = if self.eat(',') { self.tuple()? } else { Vec::new() };
+        self.expect(')')?;
+        Ok(Field { name, descr, shape })
     }
 
     fn eat(&mut self, wanted: char) -> bool {

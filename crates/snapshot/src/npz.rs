@@ -19,7 +19,7 @@ enum Place {
 /// A member's name, its bytes, and the checksum that the archive has of them.
 type Member = (String, Place, u32);
 
-/// Reads every member, each as an array.
+/// Reads every member, each as an array, or as one array for each field of a structured one.
 pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     let mut zip = ZipArchive::new(Cursor::new(source.bytes())).map_err(bad)?;
     if zip.has_duplicate_names() {
@@ -46,7 +46,8 @@ pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Arr
         let short = name.strip_suffix(".npy").unwrap_or(&name);
         npy::read(short, source, range, dtype).map_err(|error| error.at(&name))
     };
-    members.into_iter().map(array).collect()
+    let arrays = members.into_iter().map(array).collect::<Result<Vec<_>, _>>()?;
+    Ok(arrays.into_iter().flatten().collect())
 }
 
 fn bad(error: impl std::fmt::Display) -> Error {

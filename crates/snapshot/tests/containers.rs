@@ -156,11 +156,11 @@ fn a_model_is_its_folder_or_its_index() {
 fn a_container_is_no_dump_unless_somebody_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("field.dat");
-    fs::write(&path, b"CDF\x01 and more").unwrap();
+    fs::write(&path, b"PAR1 and more").unwrap();
     let error = open(&path, None).unwrap_err().to_string();
     assert!(
-        error.contains("classic NetCDF") && error.contains("nccopy") && error.contains("--raw"),
+        error.contains("Parquet") && error.contains("save its columns") && error.contains("--raw"),
         "{error}"
     );
-    assert_eq!(open_raw(&path, None).unwrap()[0].bytes(), b"CDF\x01 and more");
+    assert_eq!(open_raw(&path, None).unwrap()[0].bytes(), b"PAR1 and more");
 }

@@ -16,6 +16,16 @@ fn valid() -> impl Strategy<Value = (Format, Vec<u8>)> {
         (Format::Npy, files::npy(3, "{'descr': '|V2', 'fortran_order': True, 'shape': (2, 2)}", &[1; 8])),
         (Format::Npz, files::npz(&members(), Stored)),
         (Format::Npz, files::npz(&members(), Deflated)),
+        (
+            Format::Npy,
+            files::npy(
+                1,
+                "{'descr': [('a', '<f4'), ('b', '>i2', (2,))], 'fortran_order': False, 'shape': (2,)}",
+                &[1; 16],
+            ),
+        ),
+        (Format::NetCdf, files::netcdf(1, 2)),
+        (Format::NetCdf, files::netcdf(5, 2)),
         (Format::Safetensors, files::two_tensors()),
     ])
 }
@@ -104,7 +114,7 @@ proptest! {
 
     #[test]
     fn noise_never_panics(noise in prop::collection::vec(any::<u8>(), 0..300)) {
-        for format in [Format::Raw, Format::Npy, Format::Npz, Format::Safetensors] {
+        for format in [Format::Raw, Format::Npy, Format::Npz, Format::NetCdf, Format::Safetensors] {
             check(format, &noise)?;
         }
     }

@@ -67,8 +67,10 @@ fn npy_that_lies() {
     assert!(shape(&format!("({})", "1,".repeat(65))).ends_with("more than 64 dimensions"));
     assert!(literal("{'descr':'|O','fortran_order':False,'shape':(2,)}").starts_with("unknown dtype"));
     assert!(
-        literal("{'descr':[('a','<f4')],'fortran_order':False,'shape':(2,)}").contains("a string should be")
+        literal("{'descr':[('a','<f4')],'fortran_order':False,'shape':(3,)}").contains("records of 4 bytes")
     );
+    assert!(literal("{'descr':[('a',)],'fortran_order':False,'shape':(2,)}").contains("a string should be"));
+    assert!(literal(&format!("{{'descr':{}", "[('a',".repeat(99))).contains("records within records"));
     assert!(literal("{'descr':'<f4','shape':(2,)}").contains("lacks one of"));
     assert!(literal("{'descr':'<f4','descr':'<f8'}").contains("\"descr\" twice"));
     assert!(literal("{'descr':'<f4").contains("has no end"));
@@ -79,6 +81,52 @@ fn npy_that_lies() {
     assert!(
         refuse(Format::Npy, b"\x93NUMPY\x03\0\xff\xff\xff\xffab").contains("header is 4294967295 bytes long")
     );
+}
+
+#[test]
+fn structured_npy_gives_one_array_for_each_field() {
+    // numpy.dtype([('x', '>u2'), ('n', [('b', '|u1')]), ('', '|V1'), ('s', '|S2'), ('v', '<i2', (2,))])
+    let descr = "[('x', '>u2'), ('n', [('b', '|u1')]), ('', '|V1'), ('s', '|S2'), ('v', '<i2', (2,))]";
+    let literal = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': (2,), }}");
+    let arrays = read(Format::Npy, &files::npy(1, &literal, &(0..20).collect::<Vec<u8>>())).unwrap();
+    let found: Vec<_> = arrays.iter().map(|a| (a.name.as_str(), a.dtype, &a.shape[..], a.bytes())).collect();
+    assert_eq!(
+        found,
+        [
+            ("x.x", Dtype::U16, &[2][..], &[1, 0, 11, 10][..]),
+            ("x.n.b", Dtype::U8, &[2][..], &[2, 12][..]),
+            ("x.s", Dtype::U8, &[2, 2][..], &[4, 5, 14, 15][..]),
+            ("x.v", Dtype::I16, &[2, 2][..], &[6, 7, 8, 9, 16, 17, 18, 19][..]),
+        ]
+    );
+}
+
+#[test]
+fn classic_netcdf_of_every_version() {
+    for version in [1, 2, 5] {
+        let file = files::netcdf(version, 2);
+        let arrays = read(Format::NetCdf, &file).unwrap();
+        let found: Vec<_> = arrays.iter().map(|a| (a.name.as_str(), a.dtype, &a.shape[..])).collect();
+        assert_eq!(
+            found,
+            [("grid", Dtype::F64, &[3][..]), ("t", Dtype::I16, &[2, 3][..]), ("flag", Dtype::I8, &[2][..])]
+        );
+        let grid: Vec<u8> = [0.5f64, 1.5, 2.5].iter().flat_map(|v| v.to_le_bytes()).collect();
+        assert_eq!(arrays[0].bytes(), grid);
+        let t: Vec<u8> = [0i16, 1, 2, 100, 101, 102].iter().flat_map(|v| v.to_le_bytes()).collect();
+        assert_eq!(arrays[1].bytes(), t);
+        assert_eq!(arrays[2].bytes(), [7, 8]);
+        // A file written by a program that streams says no number of records.
+        let streamed = read(Format::NetCdf, &files::netcdf(version, u64::MAX)).unwrap();
+        assert_eq!(streamed[1].bytes(), t);
+        for length in 0..file.len() {
+            let refused = read(Format::NetCdf, &file[..length]);
+            assert!(refused.is_err() || length > file.len() - 4, "cut to {length} bytes");
+        }
+    }
+    let lies = refuse(Format::NetCdf, &files::netcdf(1, 1 << 30));
+    assert!(lies.contains("past the end"), "{lies}");
+    assert!(refuse(Format::NetCdf, b"CDF\x03").contains("version 1, 2 or 5"));
 }
 
 #[test]
