@@ -1,7 +1,7 @@
 //! Reads any text as a record of each kind: refused, or consistent enough to be profiled and drawn.
 
 use buddy_codec::CodecKind;
-use buddy_core::{Analysis, Figure, Profile, Record, RunInfo, RunRecord, TargetTable};
+use buddy_record::{Analysis, Figure, Profile, Record, RunInfo, RunRecord, TargetTable};
 use buddy_dl::Accuracy;
 use buddy_profile::{Measured, Settings, Tried, profile};
 use buddy_report::{View, analysis_page, figure_files, profile_page, profile_text, study_page};

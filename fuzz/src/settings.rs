@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use buddy_core::spec::{Gpu, Link};
+use buddy_record::spec::{Gpu, Link};
 use buddy_profile::{read_targets, write_targets};
 use buddy_sim::{ClassMap, TargetsFile};
 use buddy_sweep::{Plan, Points};

@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use buddy_core::{Dtype, Record, parse_share};
+use buddy_core::{Dtype, parse_share};
 use buddy_profile::{DEFAULT_THRESHOLD, analyze};
+use buddy_record::Record;
 use buddy_report::{analysis_csv, analysis_page, analysis_text};
 use buddy_snapshot::{Array, Format, array_files, open, open_raw, read_memory};
 use clap::Args;

@@ -1,6 +1,6 @@
 //! Help texts of GPUs and links, with the names in `specs/`.
 
-use buddy_core::spec::{Gpu, Link};
+use buddy_record::spec::{Gpu, Link};
 
 /// Returns the help of an option that takes a GPU.
 pub(crate) fn gpu_help(what: &str) -> String {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
-use buddy_core::spec::{Gpu, Link};
+use buddy_record::spec::{Gpu, Link};
 use clap::{Args, Subcommand};
 
 /// List the built-in GPUs and links, or print every field of one

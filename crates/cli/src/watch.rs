@@ -10,9 +10,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::{CodecKind, EntryCodec};
-use buddy_core::{Entry, Record, RunRecord};
+use buddy_core::Entry;
 use buddy_cuda::{Params, SURVEY_SHAPE, Source, architectures, survey_groups};
 use buddy_inject::{Lesson, Request, Watched, When, collect, prepare, report, run_unwatched, watch};
+use buddy_record::{Record, RunRecord};
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},

@@ -58,7 +58,9 @@ fn codec(fields: &HashMap<&str, &str>) -> Codec {
     match (fields.get("table"), fields.get("parameters")) {
         (Some(table), _) => Codec::Fvc(Fvc::new(words(table)).unwrap()),
         (None, Some(parameters)) => {
-            Codec::with_parameters(name, &serde_json::from_str(parameters).unwrap(), Vec::new).unwrap()
+            let mut fields: serde_json::Value = serde_json::from_str(parameters).unwrap();
+            fields["codec"] = name.into();
+            serde_json::from_value(fields).unwrap()
         }
         (None, None) => name.parse::<CodecKind>().unwrap().train(&[]),
     }

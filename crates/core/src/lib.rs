@@ -4,12 +4,9 @@
 //! compresses to a [`SizeClass`]. The [`Target`] of its allocation fixes the bytes of every entry
 //! in device memory. An [`Extent`] maps an entry to its device bytes, its buddy slot and its
 //! metadata nibble.
-//!
-//! Results are stored as [`Record`]s: JSON with a kind, a version and the tool that wrote them.
 
 #![forbid(unsafe_code)]
 
-mod analysis;
 mod blocks;
 mod checksum;
 mod class;
@@ -17,23 +14,16 @@ mod conservative;
 mod digest;
 mod dtype;
 mod entry;
-mod figure;
 mod histogram;
 mod map;
 mod pages;
 mod phase;
-mod profile;
-mod record;
-mod run;
-pub mod spec;
-mod table;
 mod target;
 mod targets;
 mod text;
 
-pub use analysis::{Analysis, ArrayAnalysis, Fit, Outcome};
 pub use blocks::Blocks;
-pub use checksum::{checksum, json_checksum};
+pub use checksum::checksum;
 pub use class::{Layout, Nibble, SizeClass, optimistic_bytes};
 pub use conservative::{
     conservative_target, or_uncompressed, stays_mostly_zero, stays_small, worst_overflow,
@@ -44,20 +34,10 @@ pub use entry::{
     ENTRIES_PER_PAGE, ENTRY_BITS, ENTRY_BYTES, Entry, PAGE_BYTES, SECTOR_BYTES, ZERO_ENTRY, as_entries,
     is_zero, last_entry, words16, words32, words64,
 };
-pub use figure::{
-    AxisInfo, Chart, Figure, Grid, GridCell, Heat, Mark, Panel, Quantity, SeriesInfo, Shape, Unit,
-};
 pub use histogram::Histogram;
 pub use map::{Extent, Location, NibbleLocation, Span};
 pub use pages::PageMap;
 pub use phase::{PhaseChange, PhasePlan, PhaseSnapshot};
-pub use profile::{
-    AllocationProfile, CodecOutcome, PlanOutcome, Policy, PolicyOutcome, Profile, SweepPoint, Verification,
-    best_outcome,
-};
-pub use record::{Record, RecordError, RecordKind};
-pub use run::{AllocationInfo, AllocationSizes, RUN_VERSION, RunError, RunInfo, RunRecord, SnapshotInfo};
-pub use table::{AllocationTarget, TARGETS_VERSION, TargetTable, TargetsError};
 pub use target::Target;
 pub use targets::{RangesError, TargetRange, Targets};
 pub use text::{binary_size, parse_share, read_text, visible};

@@ -47,6 +47,7 @@ mod pool;
 mod report;
 mod source;
 mod survey;
+#[cfg(feature = "tables")]
 mod table;
 
 pub use activation::{Activation, PackedActivation};
@@ -74,4 +75,5 @@ pub use pool::{BuddyPool, Carveout};
 pub use report::{Fault, FaultKind, Stats};
 pub use source::{Header, Params, Source, constants, constants_header};
 pub use survey::Surveyed;
+#[cfg(feature = "tables")]
 pub use table::Changed;

@@ -1,7 +1,8 @@
 //! Memory by the table of targets that `buddy profile` writes: buffers of a pool, or allocations that follow its changes.
 
 use buddy_codec::Codec;
-use buddy_core::{AllocationTarget, ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, TargetTable, Targets};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, Targets};
+use buddy_record::{AllocationTarget, TargetTable};
 use cudarc::driver::CudaStream;
 
 use crate::{Allocation, BuddyBuffer, BuddyPool, Error, Gpu};
@@ -90,6 +91,6 @@ fn growth(one: &Allocation, targets: &Targets) -> i64 {
 }
 
 fn codec_of(row: &AllocationTarget) -> Result<Codec, Error> {
-    Codec::with_parameters(&row.codec, &row.parameters, Vec::new)
+    buddy_record::codec_with_parameters(&row.codec, &row.parameters, Vec::new)
         .map_err(|error| Error::Targets(format!("allocation {:?}: {error}", row.name)))
 }

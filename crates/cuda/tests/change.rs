@@ -2,9 +2,10 @@
 //! instead.
 
 use buddy_codec::CodecKind;
-use buddy_core::{ENTRY_BYTES, Target, TargetTable};
+use buddy_core::{ENTRY_BYTES, Target};
 use buddy_cuda::{Allocation, DeviceBytes, Error};
 use buddy_gpu_lab::{Fill, Lab, on_gpu};
+use buddy_record::TargetTable;
 
 const BYTES: u64 = 4096 * ENTRY_BYTES as u64;
 

@@ -120,7 +120,7 @@ ranges = [{ pages = 1, target = "4x" }, { pages = 2, target = "1x" }]
     on_gpu(|gpu| {
         let stream = gpu.stream().unwrap();
         let mut pool = BuddyPool::new(gpu, 1 << 20, Carveout::Host, 1 << 20).unwrap();
-        let table = |text: &str| buddy_core::TargetTable::parse(text).unwrap();
+        let table = |text: &str| buddy_record::TargetTable::parse(text).unwrap();
         let lab = Lab::new(gpu).unwrap();
         for (name, buffer) in pool.buffers_by(&table(FILE)).unwrap() {
             let bytes = buffer.entries() * ENTRY_BYTES as u64;

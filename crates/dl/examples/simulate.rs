@@ -6,8 +6,9 @@
 
 use std::time::Instant;
 
-use buddy_core::{Target, TargetTable};
+use buddy_core::Target;
 use buddy_dl::Network;
+use buddy_record::TargetTable;
 use buddy_sim::{
     ClassMap, Classes, Config, Mode, Report, Simulator,
     spec::{Gpu, Link},

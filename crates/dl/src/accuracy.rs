@@ -1,6 +1,6 @@
 //! Validation accuracy by batch size, as recorded by `tools/record_accuracy.py`.
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 /// Training runs of one network at several batch sizes, all with the same number of epochs.
@@ -121,7 +121,7 @@ fn jitter(run: &AccuracyRun) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::Record;
+    use buddy_record::Record;
 
     use super::*;
 

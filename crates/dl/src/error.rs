@@ -13,5 +13,5 @@ pub enum Error {
     NoTraining(String),
     /// An unknown GPU, or an unusable specification file.
     #[error(transparent)]
-    Spec(#[from] buddy_core::spec::SpecError),
+    Spec(#[from] buddy_record::spec::SpecError),
 }

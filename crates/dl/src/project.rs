@@ -1,6 +1,6 @@
 //! Projected speedup of compressed memory in training: a larger batch and better utilization.
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Footprint, Network, Spec, Time, largest_batch, time};

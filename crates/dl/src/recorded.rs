@@ -4,7 +4,8 @@
 //! save and free differently. Each of our allocations takes the recording of the same name, else
 //! the one at the same position among its kind, else all of its kind.
 
-use buddy_core::{AllocationInfo, Histogram, RunRecord, SizeClass};
+use buddy_core::{Histogram, SizeClass};
+use buddy_record::{AllocationInfo, RunRecord};
 
 /// Returns, for each of our allocations, the indices of the recorded ones that represent it; empty
 /// if none of its kind was recorded. The kind is the call site.
@@ -75,7 +76,8 @@ fn shares(histogram: &Histogram) -> [f64; 6] {
 #[cfg(test)]
 mod tests {
 
-    use buddy_core::{AllocationSizes, Dtype, RunInfo, SnapshotInfo};
+    use buddy_core::Dtype;
+    use buddy_record::{AllocationSizes, RunInfo, SnapshotInfo};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! GPU figures and constants of the throughput model.
 
-use buddy_core::spec;
+use buddy_record::spec;
 
 use crate::Error;
 

@@ -1,6 +1,6 @@
 //! Compares the model with published throughputs and memory.
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Network, Spec, time};

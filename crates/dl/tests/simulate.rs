@@ -1,7 +1,8 @@
 //! Sampled iterations run on the model GPU in every mode.
 
-use buddy_core::{SizeClass, Target, TargetTable};
+use buddy_core::{SizeClass, Target};
 use buddy_dl::Network;
+use buddy_record::TargetTable;
 use buddy_sim::{
     ClassMap, Classes, Config, Mode, Report, Simulator,
     spec::{Gpu, Link},

@@ -2,8 +2,9 @@
 //! is verified.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{ENTRY_BYTES, RecordKind, Target};
+use buddy_core::{ENTRY_BYTES, Target};
 use buddy_cuda::{BuddyBuffer, BuddyPool, Carveout, DeviceBytes, Gpu, Surveyed};
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use buddy_core::RecordKind;
 use buddy_cuda::{DeviceBytes, Gpu, Launch, Source};
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{

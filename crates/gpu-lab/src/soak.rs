@@ -15,8 +15,9 @@ use std::{
 };
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{ENTRY_BYTES, RecordKind, Target};
+use buddy_core::{ENTRY_BYTES, Target};
 use buddy_cuda::{Allocation, BuddyPool, Carveout, DeviceBytes, DeviceSpan, Gpu, Launch};
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Fill, Lab};

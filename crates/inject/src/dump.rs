@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use buddy_core::{RunInfo, SnapshotInfo};
+use buddy_record::{RunInfo, SnapshotInfo};
 
 use crate::{Error, Watched};
 

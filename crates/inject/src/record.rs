@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::{AllocationInfo, AllocationSizes, Dtype, PageMap, RunInfo, RunRecord, SnapshotInfo};
+use buddy_core::{Dtype, PageMap};
+use buddy_record::{AllocationInfo, AllocationSizes, RunInfo, RunRecord, SnapshotInfo};
 use serde_json::{Map, Value, json};
 
 use crate::{Lesson, Look, Seen, UNTAUGHT, Watched};

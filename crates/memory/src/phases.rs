@@ -1,6 +1,7 @@
 //! Target changes at phases of a program: applies the changes of a target table.
 
-use buddy_core::{Extent, TargetRange, TargetTable, Targets};
+use buddy_core::{Extent, TargetRange, Targets};
+use buddy_record::TargetTable;
 
 use crate::{BuddyMemory, Error, Handle, Retargeted};
 

@@ -3,7 +3,8 @@
 use std::sync::PoisonError;
 
 use buddy_codec::CodecKind;
-use buddy_core::{ENTRY_BYTES, Extent, Record, RecordKind, SizeClass};
+use buddy_core::{ENTRY_BYTES, Extent, SizeClass};
+use buddy_record::{Record, RecordKind};
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -1,8 +1,8 @@
 //! Applying a target file with changes: no data is lost, and space is released.
 
-use buddy_codec::Codec;
-use buddy_core::{TargetTable, Targets};
+use buddy_core::Targets;
 use buddy_memory::{BuddyMemory, Error, Handle, Request, Spec};
+use buddy_record::TargetTable;
 
 /// Two allocations of four pages: one fills up and one empties at the same snapshot.
 const TABLE: &str = r#"
@@ -58,7 +58,7 @@ fn begun(device_bytes: u64) -> (BuddyMemory, TargetTable, [Handle; 2]) {
     let memory = BuddyMemory::new(Spec { page_bytes: PAGE_BYTES, ..Spec::new(device_bytes) }).unwrap();
     let allocate = |name: &str| {
         let row = table.get(name).unwrap();
-        let codec = Codec::with_parameters(&row.codec, &row.parameters, Vec::new).unwrap();
+        let codec = buddy_record::codec_with_parameters(&row.codec, &row.parameters, Vec::new).unwrap();
         let first = table.changes.iter().find(|change| change.snapshot == 0 && change.name == name);
         let targets = first.map_or(row.targets.clone(), |change| Targets::Pages(change.ranges.clone()));
         memory.allocate(&Request::new(row.bytes, codec, targets)).unwrap()

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use buddy_codec::CodecKind;
-use buddy_core::Record;
 use buddy_profile::record_run;
+use buddy_record::Record;
 use buddy_snapshot::Run;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,9 +1,8 @@
 //! Analyses arrays in files with the paper's codec and with the best candidate codec.
 
 use buddy_codec::CodecKind;
-use buddy_core::{
-    AllocationInfo, Analysis, ArrayAnalysis, Fit, Outcome, RunInfo, SnapshotInfo, conservative_target,
-};
+use buddy_core::conservative_target;
+use buddy_record::{AllocationInfo, Analysis, ArrayAnalysis, Fit, Outcome, RunInfo, SnapshotInfo};
 use buddy_snapshot::Array;
 
 use crate::{MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, measured::codecs_for};
@@ -62,7 +61,8 @@ fn chosen(seen: &MeasuredAllocation, threshold: f64) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{Dtype, Record, SizeClass, Target};
+    use buddy_core::{Dtype, SizeClass, Target};
+    use buddy_record::Record;
 
     use super::*;
 

@@ -2,8 +2,9 @@
 
 use buddy_codec::CodecKind;
 use buddy_core::{
-    ENTRIES_PER_PAGE, Histogram, Policy, Target, TargetRange, Targets, conservative_target, or_uncompressed,
+    ENTRIES_PER_PAGE, Histogram, Target, TargetRange, Targets, conservative_target, or_uncompressed,
 };
+use buddy_record::Policy;
 
 use crate::{
     Error, Measured, MeasuredAllocation, MeasuredCodec, candidates,
@@ -248,7 +249,8 @@ pub(crate) fn ranges_in(
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{AllocationInfo, Blocks, Dtype, RunInfo, SnapshotInfo};
+    use buddy_core::{Blocks, Dtype};
+    use buddy_record::{AllocationInfo, RunInfo, SnapshotInfo};
 
     use super::*;
 

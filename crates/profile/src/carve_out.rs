@@ -1,7 +1,8 @@
 //! Limits the program's ratio to 4x, since the carve-out is three times the device memory
 //! (`docs/explain/deviations.md`, D41).
 
-use buddy_core::{Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Policy, Target, TargetRange, Targets};
+use buddy_core::{Blocks, ENTRIES_PER_PAGE, ENTRY_BYTES, Target, TargetRange, Targets};
+use buddy_record::Policy;
 
 use crate::{
     Assignment, Measured, MeasuredCodec,

@@ -1,6 +1,7 @@
 //! Errors of profiles, plans and target files.
 
-use buddy_core::{RecordError, RunError, TargetsError, binary_size};
+use buddy_core::binary_size;
+use buddy_record::{RecordError, RunError, TargetsError};
 
 /// An error of a profile, a plan or a target file. Each message is one line.
 #[derive(Debug, thiserror::Error)]

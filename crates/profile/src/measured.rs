@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{
-    AllocationSizes, Blocks, ENTRY_BYTES, Entry, Histogram, PageMap, RunInfo, RunRecord, SizeClass,
-};
+use buddy_core::{Blocks, ENTRY_BYTES, Entry, Histogram, PageMap, SizeClass};
+use buddy_record::{AllocationSizes, RunInfo, RunRecord};
 use buddy_snapshot::{Array, Run};
 use rayon::prelude::*;
 use serde::Deserialize;
@@ -301,7 +300,8 @@ fn recorded_blocks(sizes: &AllocationSizes, codec: &str) -> Option<Blocks> {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{AllocationInfo, Dtype};
+    use buddy_core::Dtype;
+    use buddy_record::AllocationInfo;
     use buddy_snapshot::RunWriter;
     use serde_json::json;
 

@@ -4,7 +4,8 @@
 //! classes are derived from the result.
 
 use buddy_codec::{Codec, CodecKind, EntryCodec};
-use buddy_core::{AllocationInfo, Blocks, PageMap, RunInfo, SnapshotInfo};
+use buddy_core::{Blocks, PageMap};
+use buddy_record::{AllocationInfo, RunInfo, SnapshotInfo};
 use rayon::prelude::*;
 
 use crate::{
@@ -95,7 +96,8 @@ pub fn train(arrays: &[impl Memory], kinds: &[CodecKind]) -> Vec<Vec<Codec>> {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{AllocationInfo, Dtype, Policy};
+    use buddy_core::Dtype;
+    use buddy_record::{AllocationInfo, Policy};
     use buddy_snapshot::{Run, RunWriter};
 
     use super::*;

@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use buddy_core::{
-    ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, PhasePlan, PhaseSnapshot, Policy, Targets,
-    conservative_target,
+    ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, PhasePlan, PhaseSnapshot, Targets, conservative_target,
 };
+use buddy_record::Policy;
 use rayon::prelude::*;
 
 use crate::{
@@ -234,7 +234,7 @@ fn changes(
     let differ =
         infos.zip(before.iter().zip(after)).filter(|(_, (before, after))| before.targets != after.targets);
     let change = |((info, allocation), (_, after)): (
-        (&buddy_core::AllocationInfo, &crate::MeasuredAllocation),
+        (&buddy_record::AllocationInfo, &crate::MeasuredAllocation),
         (&Assignment, &Assignment),
     )| {
         let codec = &allocation.codecs[after.codec];

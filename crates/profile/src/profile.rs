@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{
-    AllocationProfile, AllocationTarget, CodecOutcome, ENTRY_BYTES, Histogram, PlanOutcome, Policy,
-    PolicyOutcome, Profile, SweepPoint, TARGETS_VERSION, TargetTable, best_outcome,
+use buddy_core::{ENTRY_BYTES, Histogram};
+use buddy_record::{
+    AllocationProfile, AllocationTarget, CodecOutcome, PlanOutcome, Policy, PolicyOutcome, Profile,
+    SweepPoint, TARGETS_VERSION, TargetTable, best_outcome, codec_parameters,
 };
 
 use crate::{
@@ -262,7 +263,7 @@ fn table(measured: &Measured, chosen: &[Assignment]) -> TargetTable {
             call_site: info.call_site.clone(),
             bytes: info.bytes,
             codec: codec.kind.name().to_owned(),
-            parameters: codec.codec.as_ref().map(Codec::parameters).unwrap_or_default(),
+            parameters: codec.codec.as_ref().map(codec_parameters).unwrap_or_default(),
             targets: assigned.targets.clone(),
         }
     });

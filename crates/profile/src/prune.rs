@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::{AllocationSizes, Histogram, RunRecord};
+use buddy_core::Histogram;
+use buddy_record::{AllocationSizes, RunRecord};
 
 /// Keeps, for every allocation, the codec named `first` and the codecs that no other dominates.
 pub fn drop_beaten(record: &mut RunRecord, first: &str) {

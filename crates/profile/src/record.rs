@@ -1,7 +1,7 @@
 //! Records the size classes of a run.
 
 use buddy_codec::CodecKind;
-use buddy_core::RunRecord;
+use buddy_record::RunRecord;
 use buddy_snapshot::Run;
 
 use crate::{DEFAULT_THRESHOLD, Error, Measured, Progress, Rows, Tried};
@@ -19,7 +19,8 @@ pub fn record_run(run: &Run, kinds: &[CodecKind], progress: Progress<'_>) -> Res
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{AllocationInfo, Dtype, Record, RunInfo, SnapshotInfo};
+    use buddy_core::Dtype;
+    use buddy_record::{AllocationInfo, Record, RunInfo, SnapshotInfo};
     use buddy_snapshot::RunWriter;
 
     use super::*;

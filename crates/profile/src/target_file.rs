@@ -1,7 +1,8 @@
 //! Writes and reads target files, which are TOML, and creates the codecs of their rows.
 
 use buddy_codec::Codec;
-use buddy_core::{AllocationTarget, Entry, PhaseChange, TargetRange, TargetTable, Targets};
+use buddy_core::{Entry, PhaseChange, TargetRange, Targets};
+use buddy_record::{AllocationTarget, TargetTable, codec_with_parameters};
 
 use crate::Error;
 
@@ -92,14 +93,15 @@ pub fn read_targets(text: &str) -> Result<TargetTable, Error> {
 /// # Errors
 /// If the codec is unknown or its parameters are invalid.
 pub fn row_codec(row: &AllocationTarget, sample: impl FnOnce() -> Vec<Entry>) -> Result<Codec, Error> {
-    Codec::with_parameters(&row.codec, &row.parameters, sample)
+    codec_with_parameters(&row.codec, &row.parameters, sample)
         .map_err(|error| Error::Codec { name: row.name.clone(), what: error.to_string() })
 }
 
 #[cfg(test)]
 mod tests {
     use buddy_codec::CodecKind;
-    use buddy_core::{TARGETS_VERSION, Target};
+    use buddy_core::Target;
+    use buddy_record::{TARGETS_VERSION, codec_parameters};
     use serde_json::Map;
 
     use super::*;
@@ -110,7 +112,7 @@ mod tests {
             call_site: "solve.c:12 \"main\"".to_owned(),
             bytes: 30_000,
             codec: codec.kind().name().to_owned(),
-            parameters: codec.parameters(),
+            parameters: codec_parameters(codec),
             targets: Target::X4Over3.into(),
         }
     }

@@ -1,10 +1,8 @@
 //! Checks predictions by storing a snapshot in a working memory.
 
-use buddy_core::{
-    AllocationTarget, ENTRY_BYTES, Histogram, PAGE_BYTES, SECTOR_BYTES, Target, TargetRange, TargetsError,
-    Verification,
-};
+use buddy_core::{ENTRY_BYTES, Histogram, PAGE_BYTES, SECTOR_BYTES, Target, TargetRange};
 use buddy_memory::{BuddyMemory, Request, Spec, Usage};
+use buddy_record::{AllocationTarget, TargetsError, Verification};
 use buddy_snapshot::{Array, Run};
 
 use crate::{Assignment, Error, Measured, Progress, assign::ranges_in, sample, target_file::row_codec};
@@ -137,7 +135,8 @@ fn compare(row: &AllocationTarget, predicted: &[(Target, Histogram)], usage: &Us
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{AllocationInfo, Dtype, Policy, RunInfo, Targets};
+    use buddy_core::{Dtype, Targets};
+    use buddy_record::{AllocationInfo, Policy, RunInfo};
     use buddy_snapshot::RunWriter;
 
     use super::*;

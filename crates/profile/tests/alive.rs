@@ -1,11 +1,9 @@
 //! Allocations that are created and freed during a run count only while they are alive.
 
 use buddy_codec::CodecKind;
-use buddy_core::{
-    AllocationInfo, AllocationSizes, Dtype, Histogram, PageMap, Policy, RunInfo, RunRecord, SnapshotInfo,
-    Target,
-};
+use buddy_core::{Dtype, Histogram, PageMap, Target};
 use buddy_profile::{CodecChoice, Measured, Settings, Tried, profile};
+use buddy_record::{AllocationInfo, AllocationSizes, Policy, RunInfo, RunRecord, SnapshotInfo};
 
 const TRIED: Tried = Tried { kinds: Vec::new(), auto: true, threshold: 0.3 };
 

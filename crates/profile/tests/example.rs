@@ -3,8 +3,8 @@
 use std::{fs, path::PathBuf};
 
 use buddy_codec::CodecKind;
-use buddy_core::{Record, RunRecord};
 use buddy_profile::record_run;
+use buddy_record::{Record, RunRecord};
 use buddy_snapshot::Run;
 
 fn shipped(path: &str) -> PathBuf {

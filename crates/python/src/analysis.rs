@@ -3,8 +3,9 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{Analysis, Dtype, ENTRY_BYTES, Histogram, Record};
+use buddy_core::{Dtype, ENTRY_BYTES, Histogram};
 use buddy_cuda::Surveyed;
+use buddy_record::{Analysis, Record};
 use buddy_snapshot::{Array, array_files, open};
 use pyo3::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Formatting of numbers and texts for readers.
 
-use buddy_core::Unit;
 pub use buddy_core::binary_size as bytes;
+use buddy_record::Unit;
 
 /// Formats a count with thin spaces between thousands: `1 234 567`.
 pub fn count(number: u64) -> String {

@@ -3,7 +3,7 @@
 //! A page is a [`Page`] of sections, and a section is HTML from the pieces: [`cards`], [`Table`],
 //! [`bar_chart`], [`line_chart`], [`class_bar`] and [`heat_map`]. Every piece is a function of its
 //! data alone. One hand-written style sheet and script are part of every page. [`study_page`]
-//! combines [figures](buddy_core::Figure), and [`figure_files`] draws them as SVG.
+//! combines [figures](buddy_record::Figure), and [`figure_files`] draws them as SVG.
 
 #![forbid(unsafe_code)]
 

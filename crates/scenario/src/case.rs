@@ -1,6 +1,6 @@
 //! All settings of one simulation, set by name as in sweeps.
 
-use buddy_core::spec::Gpu;
+use buddy_record::spec::Gpu;
 use buddy_sim::Mode;
 
 use crate::{Error, Input, Point, Source, TargetChoice};

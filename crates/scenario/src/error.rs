@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// Unknown GPU or link, or an invalid file.
     #[error(transparent)]
-    Spec(#[from] buddy_core::spec::SpecError),
+    Spec(#[from] buddy_record::spec::SpecError),
     /// The simulator rejects allocations or a kernel.
     #[error(transparent)]
     Sim(#[from] buddy_sim::Error),
@@ -66,7 +66,7 @@ pub enum Error {
         /// The network, or `accuracy`.
         name: String,
         /// Error in the record.
-        source: buddy_core::RecordError,
+        source: buddy_record::RecordError,
     },
     /// A recorded run contradicts itself.
     #[error("the record of {name} cannot be used")]
@@ -74,7 +74,7 @@ pub enum Error {
         /// The network whose record it is.
         name: String,
         /// The contradiction.
-        source: buddy_core::RunError,
+        source: buddy_record::RunError,
     },
     /// The caller stopped the run of a workload.
     #[error("interrupted")]

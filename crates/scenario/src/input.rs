@@ -8,8 +8,9 @@ use std::{
 };
 
 use buddy_codec::CodecKind;
-use buddy_core::{RunRecord, digest, parse_share};
+use buddy_core::{digest, parse_share};
 use buddy_dl::Network;
+use buddy_record::RunRecord;
 use buddy_trace::{Item, accel, is_kernel};
 use buddy_workloads::{Info, SNAPSHOTS};
 use serde_json::{Value, json};

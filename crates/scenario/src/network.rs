@@ -1,9 +1,10 @@
 //! One training iteration of a network, with the sizes and targets of a recorded run.
 
 use buddy_codec::CodecKind;
-use buddy_core::{Histogram, RunInfo, RunRecord};
+use buddy_core::Histogram;
 use buddy_dl::{Network, classes_of, matches};
 use buddy_profile::{Measured, MeasuredAllocation, MeasuredCodec, Settings, profile};
+use buddy_record::{RunInfo, RunRecord};
 use buddy_trace::Application;
 
 use crate::{

@@ -1,8 +1,9 @@
 //! Runs a workload and measures its memory at ten snapshots.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{PageMap, Profile, SnapshotInfo, TargetTable};
+use buddy_core::PageMap;
 use buddy_profile::{Measured, Observer, Rows, Settings, Tried, profile, row_codec, sample};
+use buddy_record::{Profile, SnapshotInfo, TargetTable};
 use buddy_workloads::{Allocation, Check, Info, Step, Workload, describe, run};
 
 use crate::Error;

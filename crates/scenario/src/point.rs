@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::{
-    Policy, parse_share,
+use buddy_core::parse_share;
+use buddy_profile::DEFAULT_THRESHOLD;
+use buddy_record::{
+    Policy,
     spec::{Gpu, Link, SpecError},
 };
-use buddy_profile::DEFAULT_THRESHOLD;
 use buddy_sim::{Config, Mode};
 
 use crate::{TargetChoice, scale::parse_bytes};

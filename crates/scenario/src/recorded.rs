@@ -2,8 +2,9 @@
 
 use std::{borrow::Cow, io, path::Path};
 
-use buddy_core::{Record, RecordKind, RunRecord, read_text};
+use buddy_core::read_text;
 use buddy_dl::NetworkInfo;
+use buddy_record::{Record, RecordKind, RunRecord};
 
 use crate::Error;
 

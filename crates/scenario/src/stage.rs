@@ -1,13 +1,12 @@
 //! A program ready to be simulated: its work, and the compressibility of its memory.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{
-    AllocationInfo, AllocationTarget, PageMap, Policy, Profile, RunRecord, SizeClass, Target, TargetTable,
-};
+use buddy_core::{PageMap, SizeClass, Target};
 use buddy_profile::{
     CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, Settings, Tried, policy_targets, profile,
     row_codec,
 };
+use buddy_record::{AllocationInfo, AllocationTarget, Policy, Profile, RunRecord, TargetTable};
 use buddy_sim::{ClassMap, Classes, Mode, Simulator, TargetsAll};
 use buddy_trace::{Application, Item, open_kernel};
 

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use buddy_core::{Policy, Target, TargetTable};
+use buddy_core::Target;
 use buddy_profile::row_codec;
+use buddy_record::{Policy, TargetTable};
 use buddy_sim::{Allocation, TargetsFile};
 
 use crate::Error;

@@ -1,11 +1,10 @@
 //! End-to-end tests of scenarios: the memory of each kind of program, with different targets.
 
 use buddy_codec::CodecKind;
-use buddy_core::{
-    AllocationInfo, AllocationSizes, Histogram, Policy, RunInfo, RunRecord, SizeClass, SnapshotInfo,
-};
+use buddy_core::{Histogram, SizeClass};
 use buddy_dl::Network;
 use buddy_profile::{DEFAULT_THRESHOLD, Tried};
+use buddy_record::{AllocationInfo, AllocationSizes, Policy, RunInfo, RunRecord, SnapshotInfo};
 use buddy_scenario::{
     Ask, Done, Error, Observed, Point, Scenario, Source, Stage, TargetChoice, observe, typical,
 };

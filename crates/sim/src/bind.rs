@@ -1,6 +1,7 @@
 //! Builds the class map of a program from its allocations, their targets and their size classes.
 
-use buddy_core::{AllocationInfo, AllocationTarget, ENTRY_BYTES, PAGE_BYTES, TargetRange, TargetTable};
+use buddy_core::{ENTRY_BYTES, PAGE_BYTES, TargetRange};
+use buddy_record::{AllocationInfo, AllocationTarget, TargetTable};
 use buddy_trace::Application;
 
 use crate::{Allocation, ClassMap, Classes, Error, Home};
@@ -55,7 +56,8 @@ fn split_ranges(whole: &Allocation, row: &AllocationTarget) -> Result<Vec<Alloca
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{Dtype, SizeClass, TARGETS_VERSION, Target, Targets};
+    use buddy_core::{Dtype, SizeClass, Target, Targets};
+    use buddy_record::TARGETS_VERSION;
 
     use super::*;
 

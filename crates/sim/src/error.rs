@@ -5,7 +5,7 @@
 pub enum Error {
     /// An unknown GPU or link, or an unusable specification file.
     #[error(transparent)]
-    Spec(#[from] buddy_core::spec::SpecError),
+    Spec(#[from] buddy_record::spec::SpecError),
     /// A targets file that is not TOML, has an unknown or missing field, or a value out of range.
     #[error("{file}: {why}")]
     Targets {
@@ -30,7 +30,7 @@ pub enum Error {
     },
     /// An inconsistent target table, or one for pages that an allocation does not have.
     #[error(transparent)]
-    Table(#[from] buddy_core::TargetsError),
+    Table(#[from] buddy_record::TargetsError),
     /// A block that exceeds the resources of an SM.
     #[error("a block of {kernel} needs {needs} {what}; an SM has {has}")]
     BlockTooBig {

@@ -34,7 +34,7 @@ mod timeline;
 mod tlb;
 mod um;
 
-pub use buddy_core::spec;
+pub use buddy_record::spec;
 pub use config::Config;
 pub use error::Error;
 pub use gpu::Simulator;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Config, Mode, bandwidth::TICKS, l2::L2};

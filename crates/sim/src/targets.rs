@@ -1,6 +1,7 @@
 //! Targets and size classes from a file or from command-line shares.
 
-use buddy_core::{SizeClass, Target, TargetTable};
+use buddy_core::{SizeClass, Target};
+use buddy_record::TargetTable;
 use serde::Deserialize;
 
 use crate::{Allocation, ClassMap, Classes, Error, Home};

@@ -11,7 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use buddy_core::{AllocationInfo, Dtype, RunInfo, SnapshotInfo};
+use buddy_core::Dtype;
+use buddy_record::{AllocationInfo, RunInfo, SnapshotInfo};
 use serde_json::Map;
 
 use crate::{

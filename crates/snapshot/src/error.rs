@@ -115,7 +115,7 @@ pub enum Error {
     },
     /// A description of a run that contradicts itself.
     #[error(transparent)]
-    Run(#[from] buddy_core::RunError),
+    Run(#[from] buddy_record::RunError),
     /// A directory without `run.json` and without dumps.
     #[error("this directory is no run: it has neither run.json nor dumps of memory")]
     NoRun,

@@ -5,7 +5,8 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use buddy_core::{AllocationInfo, Dtype, RunInfo};
+use buddy_core::Dtype;
+use buddy_record::{AllocationInfo, RunInfo};
 
 use crate::{Array, Error, Pattern, dumps::Dumps, open, open_raw};
 

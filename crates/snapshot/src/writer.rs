@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use buddy_core::{RunInfo, SnapshotInfo};
+use buddy_record::{RunInfo, SnapshotInfo};
 
 use crate::{Claim, Error, run::RUN_FILE, safetensors, source::free_bytes, write_atomic};
 

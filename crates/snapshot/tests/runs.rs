@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-use buddy_core::{AllocationInfo, Dtype, RunInfo};
+use buddy_core::Dtype;
+use buddy_record::{AllocationInfo, RunInfo};
 use buddy_snapshot::{Run, RunWriter, write_atomic};
 use serde_json::{Map, json};
 use tempfile::TempDir;

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use buddy_core::{Figure, Grid, Panel, Record};
+use buddy_record::{Figure, Grid, Panel, Record};
 use buddy_report::{figure_files, grid_markdown, summary_picture, summary_text};
 
 use crate::{EXPERIMENTS, Error, output::put};
@@ -84,7 +84,7 @@ fn table<'a>(name: &str, figures: &'a [Record<Figure>]) -> Result<Option<&'a Gri
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{GridCell, Unit};
+    use buddy_record::{GridCell, Unit};
 
     use super::*;
 
@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn pictures_that_a_page_links_to_are_written() {
-        use buddy_core::{Heat, PageMap};
+        use buddy_core::PageMap;
+        use buddy_record::Heat;
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("img")).unwrap();
         fs::create_dir(dir.path().join("guide")).unwrap();

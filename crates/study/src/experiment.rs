@@ -1,6 +1,6 @@
 //! The interface of experiments, and their list.
 
-use buddy_core::{Figure, Quantity, Unit};
+use buddy_record::{Figure, Quantity, Unit};
 
 use crate::{Findings, Point, figures};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::Profile;
 use buddy_dl::{Accuracy, NetworkInfo, PAPER, TODAY};
+use buddy_record::Profile;
 use buddy_sim::Report;
 use buddy_workloads::{ALL, Info};
 

@@ -2,7 +2,7 @@
 //!
 //! [`reproduce`] runs the HPC programs once and measures their memory ([`Program`]), reads the
 //! recorded training runs ([`Recorded`]), and draws every [`Experiment`] from the
-//! [results](Findings) as a [`Figure`](buddy_core::Figure). Long computations are records in a
+//! [results](Findings) as a [`Figure`](buddy_record::Figure). Long computations are records in a
 //! [`Store`], so that an interrupted run continues; figures are functions of records.
 
 #![forbid(unsafe_code)]

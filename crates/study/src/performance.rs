@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::Record;
+use buddy_record::Record;
 use buddy_sim::{Mode, Report};
 use buddy_sweep::Results;
 use serde::Deserialize;

@@ -1,8 +1,9 @@
 //! The ten HPC programs: run once, measured ten times, and profiled.
 
 use buddy_codec::CodecKind;
-use buddy_core::{AllocationInfo, PageMap, Profile, RecordKind};
+use buddy_core::PageMap;
 use buddy_profile::{DEFAULT_THRESHOLD, Tried};
+use buddy_record::{AllocationInfo, Profile, RecordKind};
 use buddy_scenario::{Ask, typical};
 use buddy_workloads::{Check, Info};
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use buddy_codec::CodecKind;
-use buddy_core::{Profile, RunRecord};
 use buddy_dl::{Accuracy, NetworkInfo};
 use buddy_profile::{DEFAULT_THRESHOLD, Measured, Settings as Ask, Tried, profile};
+use buddy_record::{Profile, RunRecord};
 use buddy_scenario::{recorded, recorded_or, recorded_run};
 
 use crate::Error;

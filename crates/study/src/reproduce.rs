@@ -5,8 +5,8 @@ use std::{
     path::PathBuf,
 };
 
-use buddy_core::{Figure, Record};
 use buddy_dl::{PAPER, TODAY};
+use buddy_record::{Figure, Record};
 use buddy_workloads::{ALL, Info};
 use serde_json::json;
 

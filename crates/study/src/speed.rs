@@ -1,6 +1,6 @@
 //! Speed of the simulator on this machine.
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use buddy_scenario::time;
 use buddy_sim::bench;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The study as tasks of an engine: programs first, then simulations.
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use buddy_sweep::{
     Shard, Tasks, Tries, local, shards,
     slurm::{self, Cluster, Phase},

@@ -1,10 +1,8 @@
 //! Tensors of recorded networks, and the codec and target that a rule gives each.
 
-use buddy_core::{
-    AllocationInfo, Dtype, ENTRY_BYTES, Histogram, Profile, SECTOR_BYTES, Target, conservative_target,
-    worst_overflow,
-};
+use buddy_core::{Dtype, ENTRY_BYTES, Histogram, SECTOR_BYTES, Target, conservative_target, worst_overflow};
 use buddy_profile::candidates;
+use buddy_record::{AllocationInfo, Profile};
 
 /// GB/s of a copy on an H200, bytes read plus written (`docs/records`).
 pub(crate) const H200_COPY_GB_PER_S: f64 = 4237.0;
@@ -184,8 +182,8 @@ fn has(name: &str, parts: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::Policy;
     use buddy_dl::{PAPER, TODAY};
+    use buddy_record::Policy;
     use buddy_scenario::recorded_run;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 
 use crate::{Error, Key, Progress, Store, Watch};
 

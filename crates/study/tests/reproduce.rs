@@ -11,9 +11,9 @@ use std::{
     },
 };
 
-use buddy_core::{
-    AllocationInfo, AllocationSizes, Dtype, Figure, Histogram, PageMap, Panel, Record, RunInfo, RunRecord,
-    SnapshotInfo,
+use buddy_core::{Dtype, Histogram, PageMap};
+use buddy_record::{
+    AllocationInfo, AllocationSizes, Figure, Panel, Record, RunInfo, RunRecord, SnapshotInfo,
 };
 use buddy_scenario as scenario;
 use buddy_study::{Done, Engine, Error, NoWatch, Progress, Request, Settings, Watch, output, reproduce};

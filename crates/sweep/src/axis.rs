@@ -1,6 +1,6 @@
 //! One axis of a sweep: a setting and its values, or several zipped settings.
 
-use buddy_core::spec::Gpu;
+use buddy_record::spec::Gpu;
 use buddy_scenario::{Case, Input, Point, canonical};
 
 /// Settings that change together, row by row.

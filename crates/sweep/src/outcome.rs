@@ -1,6 +1,6 @@
 //! Result of a point of a sweep.
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use buddy_scenario::Scenario;
 use buddy_sim::{Mode, Report};
 use serde::{Deserialize, Serialize};

@@ -5,8 +5,9 @@
 
 use std::collections::HashSet;
 
-use buddy_core::{Policy, digest, spec::Link};
+use buddy_core::digest;
 use buddy_profile::DEFAULT_THRESHOLD;
+use buddy_record::{Policy, spec::Link};
 use buddy_scenario::{Case, Input, Point, Share, TargetChoice};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -256,7 +257,7 @@ fn hex(text: &str) -> String {
     format!("{:032x}", digest(text.as_bytes()))
 }
 
-fn scenario(error: buddy_core::spec::SpecError) -> Error {
+fn scenario(error: buddy_record::spec::SpecError) -> Error {
     Error::Scenario(error.into())
 }
 

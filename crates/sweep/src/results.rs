@@ -1,6 +1,6 @@
 //! Results of a sweep as one record, to draw elsewhere and later.
 
-use buddy_core::{Record, RecordKind};
+use buddy_record::{Record, RecordKind};
 use buddy_scenario::TOOL;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

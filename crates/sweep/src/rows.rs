@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use buddy_core::{Grid, GridCell, Unit};
+use buddy_record::{Grid, GridCell, Unit};
 use buddy_report::SweepData;
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};

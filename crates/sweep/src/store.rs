@@ -12,7 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use buddy_core::{Record, RecordKind, read_text};
+use buddy_core::read_text;
+use buddy_record::{Record, RecordKind};
 use buddy_scenario::TOOL;
 use buddy_snapshot::write_atomic;
 use serde_json::Value;
@@ -103,7 +104,7 @@ fn digest_in(name: &str) -> Option<u128> {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::Figure;
+    use buddy_record::Figure;
     use serde_json::json;
 
     use super::*;

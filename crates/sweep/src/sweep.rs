@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use buddy_core::RunRecord;
 use buddy_profile::{DEFAULT_THRESHOLD, Tried};
+use buddy_record::RunRecord;
 use buddy_scenario::{Ask, Case, Error as Wrong, Input, Scenario, Stage, observe};
 use rayon::prelude::*;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! A whole GPU program: its allocations, copies and kernels.
 
-use buddy_core::AllocationInfo;
+use buddy_record::AllocationInfo;
 
 use crate::Kernel;
 

@@ -1,6 +1,6 @@
 //! Addresses of a workload's arrays.
 
-use buddy_core::AllocationInfo;
+use buddy_record::AllocationInfo;
 use buddy_trace::{Application, Kernel, Step, pattern::Array};
 
 use crate::{Workload, run::allocation_infos};

@@ -1,6 +1,6 @@
 //! A whole run: every step, and its ten snapshots.
 
-use buddy_core::{AllocationInfo, RunInfo};
+use buddy_record::{AllocationInfo, RunInfo};
 
 use crate::{Allocation, Check, Info, Workload};
 

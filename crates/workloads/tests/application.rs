@@ -1,7 +1,8 @@
 //! Contract of every workload's kernels: they stay inside its arrays, use most of them, are
 //! deterministic, and run in every mode of the model.
 
-use buddy_core::{SizeClass, Target, TargetTable};
+use buddy_core::{SizeClass, Target};
+use buddy_record::TargetTable;
 use buddy_sim::{
     ClassMap, Classes, Config, Mode, Report, Simulator,
     spec::{Gpu, Link},
@@ -79,7 +80,7 @@ fn kernels_stay_inside_the_arrays_of_the_snapshots() {
             }
         });
         let share = |used: &[bool]| {
-            let bytes = |used: &bool, of: &buddy_core::AllocationInfo| if *used { of.bytes } else { 0 };
+            let bytes = |used: &bool, of: &buddy_record::AllocationInfo| if *used { of.bytes } else { 0 };
             let sum: u64 = used.iter().zip(&application.allocations).map(|(used, of)| bytes(used, of)).sum();
             sum as f64 / application.allocations.iter().map(|of| of.bytes).sum::<u64>() as f64
         };

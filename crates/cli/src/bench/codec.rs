@@ -8,7 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use buddy_codec::{CodecKind, samples};
-use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, Record, RecordKind, SizeClass, ZERO_ENTRY, as_entries};
+use buddy_core::{ENTRY_BYTES, Entry, Layout, Nibble, SizeClass, ZERO_ENTRY, as_entries};
+use buddy_record::{Record, RecordKind};
 use buddy_snapshot::write_atomic;
 use clap::Args;
 use serde::{Deserialize, Serialize};

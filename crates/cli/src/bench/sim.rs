@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use buddy_core::{Record, RecordKind};
+use buddy_record::{Record, RecordKind};
 use buddy_scenario::time;
 use buddy_sim::bench;
 use buddy_snapshot::write_atomic;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use buddy_core::{Figure, Panel, Record};
 use buddy_cuda::Gpu;
+use buddy_record::{Figure, Panel, Record};
 use buddy_report::{Page, figure_files};
 use buddy_sim::{Config, spec};
 use buddy_study::correlate::{Correlation, compare, panels, read_measured, summary, table};

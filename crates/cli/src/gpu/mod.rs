@@ -15,9 +15,10 @@ use std::{
 
 use anyhow::Result;
 use buddy_codec::CodecKind;
-use buddy_core::{Record, RecordKind, SizeClass};
+use buddy_core::SizeClass;
 use buddy_cuda::Gpu;
 use buddy_gpu_lab::{BenchReport, BenchRow, CheckCase};
+use buddy_record::{Record, RecordKind};
 use clap::{Args, Subcommand};
 
 use attention::Attention;

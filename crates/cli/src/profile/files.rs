@@ -6,8 +6,8 @@ use std::{
 };
 
 use buddy_codec::CodecKind;
-use buddy_core::{Profile, Record};
 use buddy_profile::write_targets;
+use buddy_record::{Profile, Record};
 
 use crate::say;
 

@@ -10,13 +10,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::{
-    Dtype, Policy, Profile, Record, parse_share, read_text,
-    spec::{Gpu, Link},
-};
+use buddy_core::{Dtype, parse_share, read_text};
 use buddy_profile::{
     CodecChoice, DEFAULT_THRESHOLD, Measured, PlanRequest, Settings, Tried, best_policy, check_threshold,
     profile, read_accesses, verify,
+};
+use buddy_record::{
+    Policy, Profile, Record,
+    spec::{Gpu, Link},
 };
 use buddy_report::{View, bytes, profile_csv, profile_page, profile_text};
 use buddy_scenario::{Scale, parse_scale};

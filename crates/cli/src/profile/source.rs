@@ -7,9 +7,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use buddy_core::{Dtype, Record, RunRecord, read_text};
+use buddy_core::{Dtype, read_text};
 use buddy_dl::{NetworkInfo, PAPER, TODAY};
 use buddy_profile::{Measured, Tried};
+use buddy_record::{Record, RunRecord};
 use buddy_scenario::{Scale, recorded_run};
 use buddy_snapshot::{Pattern, Run};
 use buddy_workloads::{ALL, Info};

@@ -1,6 +1,6 @@
 //! Metrics of a run: name, meaning, unit and source.
 
-use buddy_core::Unit;
+use buddy_record::Unit;
 use buddy_sim::Mode;
 
 use super::Run;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
-use buddy_core::{Record, RecordKind};
+use buddy_record::{Record, RecordKind};
 use buddy_report::{Align, Cell, Column, Page, SweepData, Table, count, number, share, sweep_page};
 use buddy_scenario::{Point, Scenario};
 use buddy_sim::Report;

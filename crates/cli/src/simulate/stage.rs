@@ -1,8 +1,8 @@
 //! Prepares the program to simulate: runs and observes a workload, reads everything else.
 
 use anyhow::Result;
-use buddy_core::TargetTable;
 use buddy_profile::{DEFAULT_THRESHOLD, Tried};
+use buddy_record::TargetTable;
 use buddy_scenario::{Ask, Input, Observed, Point, Source, Stage, TargetChoice, decimal, observe, typical};
 use buddy_sim::Mode;
 use buddy_workloads::Info;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use buddy_core::Grid;
+use buddy_record::Grid;
 use buddy_report::{grid_text_within, sweep_page};
 use buddy_sweep::{Tasks, Tries};
 use clap::{Args, ValueEnum};

@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use buddy_codec::CodecKind;
-use buddy_core::{Record, RunInfo, SnapshotInfo};
 use buddy_profile::{DEFAULT_THRESHOLD, Measured, Observer, Rows, Tried, candidates, drop_beaten, train};
+use buddy_record::{Record, RunInfo, SnapshotInfo};
 use buddy_report::{bytes, run_picture};
 use buddy_scenario::{Scale, parse_scale};
 use buddy_snapshot::{RunWriter, write_atomic};

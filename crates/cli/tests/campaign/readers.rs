@@ -3,12 +3,12 @@
 use std::{fs, io::Cursor, path::Path};
 
 use buddy_codec::{CodecKind, Frozen};
-use buddy_core::{
+use buddy_dl::Accuracy;
+use buddy_profile::{Measured, Settings, Tried, profile, read_targets, write_targets};
+use buddy_record::{
     Analysis, Figure, Profile, Record, RecordKind, RunRecord,
     spec::{Gpu, Link},
 };
-use buddy_dl::Accuracy;
-use buddy_profile::{Measured, Settings, Tried, profile, read_targets, write_targets};
 use buddy_report::{View, analysis_page, profile_page, profile_text, study_page};
 use buddy_sim::{ClassMap, TargetsFile};
 use buddy_snapshot::{Format, Run, read_memory};

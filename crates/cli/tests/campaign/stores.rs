@@ -3,10 +3,10 @@
 use std::{collections::HashSet, fs, path::Path};
 
 use buddy_codec::CodecKind;
-use buddy_core::Record;
 use buddy_inject::{parse, report};
 use buddy_model::{Job, unpack, unpack_file, verify_file};
 use buddy_profile::{Measured, Tried};
+use buddy_record::Record;
 use buddy_sweep::{Key, Outcome, Plan, Points, Store};
 
 /// Limit of checked points; a few bytes of a plan may describe millions.

@@ -56,7 +56,16 @@ fn libbuddy_links_no_file_readers() {
     let tree = String::from_utf8(tree.stdout).unwrap();
     let carried: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(carried.contains("buddy-cuda"), "{tree}");
-    for unwanted in ["buddy-gpu-lab", "buddy-profile", "buddy-snapshot", "memmap2", "safetensors", "zip"] {
+    for unwanted in [
+        "serde_json",
+        "toml",
+        "buddy-gpu-lab",
+        "buddy-profile",
+        "buddy-snapshot",
+        "memmap2",
+        "safetensors",
+        "zip",
+    ] {
         assert!(!carried.contains(unwanted), "libbuddy.so carries {unwanted}");
     }
 }

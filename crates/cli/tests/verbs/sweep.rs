@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use buddy_core::Record;
+use buddy_record::Record;
 use buddy_sweep::Results;
 use serde_json::Value;
 

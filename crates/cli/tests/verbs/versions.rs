@@ -4,12 +4,13 @@
 use std::{fs, path::PathBuf};
 
 use buddy_codec::{CodecKind, Frozen, freeze};
-use buddy_core::{Analysis, Figure, Profile, Record, RecordError, RecordKind, RunRecord, Target};
+use buddy_core::Target;
 use buddy_dl::Accuracy;
 use buddy_gpu_lab::{
     AttentionReport, BenchReport, CgReport, CheckReport, FusedReport, LargeReport, SoakReport,
 };
 use buddy_model::{Job, unpack};
+use buddy_record::{Analysis, Figure, Profile, Record, RecordError, RecordKind, RunRecord};
 use buddy_snapshot::Run;
 use buddy_sweep::{Outcome, Plan, Points, Results};
 use buddy_trace::{At, Code, Kernel};

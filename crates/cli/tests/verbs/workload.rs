@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use buddy_core::{Record, RunRecord};
+use buddy_record::{Record, RunRecord};
 use buddy_snapshot::Run;
 use tempfile::TempDir;
 

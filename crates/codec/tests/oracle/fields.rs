@@ -36,7 +36,7 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn of(codec: &Codec) -> Self {
         let bits = if codec.kind().name().ends_with("32") { 32 } else { 64 };
-        let parameters = Value::Object(codec.parameters());
+        let parameters = serde_json::to_value(codec).unwrap();
         let hex = |text: &[u8]| i128::from_str_radix(std::str::from_utf8(text).unwrap(), 16).unwrap();
         let table =
             parameters["values"].as_str().map(|text| text.as_bytes().chunks(bits / 4).map(hex).collect());

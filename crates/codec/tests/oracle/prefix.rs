@@ -34,7 +34,7 @@ pub(super) fn codes(lengths: &str) -> Vec<String> {
 
 impl Page {
     pub(crate) fn of(codec: &Codec) -> Self {
-        let parameters = codec.parameters();
+        let parameters = serde_json::to_value(codec).unwrap();
         let number = |name: &str| parameters[name].as_u64().unwrap() as usize;
         let code = |name: &str| codes(parameters[name].as_str().unwrap());
         let bits = if codec.kind().name().ends_with("32") { 32 } else { 64 };

@@ -18,7 +18,7 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn of(codec: &Codec) -> Self {
-        let parameters = codec.parameters();
+        let parameters = serde_json::to_value(codec).unwrap();
         let bits = if codec.kind().name().ends_with("32") { 32 } else { 64 };
         let digits = parameters["values"].as_str().unwrap();
         let value = |at: usize| i128::from_str_radix(&digits[at..at + bits / 4], 16).unwrap();

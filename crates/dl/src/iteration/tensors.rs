@@ -1,6 +1,7 @@
 //! Allocations of a training iteration, and the tensors of each layer.
 
-use buddy_core::{AllocationInfo, Dtype};
+use buddy_core::Dtype;
+use buddy_record::AllocationInfo;
 use buddy_trace::pattern::Array;
 
 use crate::{Layer, Network, Op, VALUE_BYTES};

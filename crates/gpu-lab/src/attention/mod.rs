@@ -3,8 +3,8 @@
 
 mod data;
 
-use buddy_core::RecordKind;
 use buddy_cuda::{DeviceBytes, Gpu, KvCache, KvMemory, KvRows, KvShape, Source};
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Fill, Lab};

@@ -8,8 +8,9 @@ mod stored;
 use std::sync::Mutex;
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{ENTRY_BYTES, Entry, Nibble, RecordKind, SizeClass};
+use buddy_core::{ENTRY_BYTES, Entry, Nibble, SizeClass};
 use buddy_cuda::{BuddyPool, Carveout, DeviceBytes, Gpu, Surveyed};
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Fill, Lab};

@@ -12,8 +12,8 @@ mod trial;
 
 use std::time::Instant;
 
-use buddy_core::RecordKind;
 use buddy_cuda::{Gpu, Source};
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 pub use check::{check_linear, check_linear_shapes};

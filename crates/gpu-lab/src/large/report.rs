@@ -1,6 +1,6 @@
 //! Results of a wave run: a record and a picture.
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use serde::{Deserialize, Serialize};
 
 use super::{Grid, plan::Plan};

@@ -89,7 +89,7 @@ fn dumps_become_a_run() {
         std::fs::write(folder.join(slot.to_string()), vec![7u8; bytes]).unwrap();
     }
     assert_eq!(collect(&watched, &from, &to).unwrap(), 1);
-    let run: buddy_core::RunInfo =
+    let run: buddy_record::RunInfo =
         serde_json::from_str(&std::fs::read_to_string(to.join("run.json")).unwrap()).unwrap();
     assert_eq!(run.allocations.len(), 1);
     assert_eq!(run.snapshots[1].file.as_deref(), Some("snapshot-1"));

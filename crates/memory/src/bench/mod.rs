@@ -12,7 +12,8 @@ use std::{
 };
 
 use buddy_codec::{Codec, CodecKind, Packed};
-use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, PAGE_BYTES, Record, RecordKind, Target};
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Entry, PAGE_BYTES, Target};
+use buddy_record::{Record, RecordKind};
 use serde::{Deserialize, Serialize};
 
 use crate::{BuddyMemory, Error, Handle, Request, Spec, region::Region};

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use buddy_core::{
-    AllocationInfo, ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, PlanOutcome, RunInfo, SECTOR_BYTES, Target,
-    or_uncompressed,
+use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, Histogram, SECTOR_BYTES, Target, or_uncompressed};
+use buddy_record::{
+    AllocationInfo, PlanOutcome, RunInfo,
     spec::{Gpu, Link},
 };
 

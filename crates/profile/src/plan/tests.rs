@@ -1,7 +1,8 @@
 //! Compares plans with brute force.
 
 use buddy_codec::CodecKind;
-use buddy_core::{AllocationInfo, Dtype, SnapshotInfo};
+use buddy_core::Dtype;
+use buddy_record::{AllocationInfo, SnapshotInfo};
 
 use super::*;
 use crate::MeasuredCodec;

@@ -5,9 +5,8 @@ mod text;
 pub use text::{analysis_csv, analysis_text};
 pub(crate) use text::{saved, several};
 
-use buddy_core::{
-    Analysis, ArrayAnalysis, Fit, Outcome, PageMap, Record, SizeClass, Target, conservative_target,
-};
+use buddy_core::{PageMap, SizeClass, Target, conservative_target};
+use buddy_record::{Analysis, ArrayAnalysis, Fit, Outcome, Record};
 
 use crate::{
     Align, Axis, Card, Cell, Column, Line, Page, Series, Table, bar_chart, bytes, cards, class_bar,

@@ -1,6 +1,7 @@
 //! The analysis for a terminal and as CSV.
 
-use buddy_core::{Analysis, ArrayAnalysis, Fit, SizeClass};
+use buddy_core::SizeClass;
+use buddy_record::{Analysis, ArrayAnalysis, Fit};
 
 use super::{all_bytes, left, optimistic, right};
 use crate::{

@@ -1,6 +1,7 @@
 //! Heat maps as SVG files.
 
-use buddy_core::{Heat, PageMap, SizeClass};
+use buddy_core::{PageMap, SizeClass};
+use buddy_record::Heat;
 
 use crate::{escape, stack_maps};
 

@@ -1,6 +1,6 @@
 //! Tables as Markdown, for the documentation, and as columns of text.
 
-use buddy_core::{Grid, GridCell};
+use buddy_record::{Grid, GridCell};
 
 use crate::{number, wrap};
 
@@ -90,7 +90,7 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::Unit;
+    use buddy_record::Unit;
 
     use super::*;
 

@@ -14,7 +14,7 @@ pub use study::{Deviation, study_page};
 pub use summary::{summary_picture, summary_table, summary_table_text, summary_text};
 pub use svg::figure_files;
 
-use buddy_core::{Chart, Figure, Grid, GridCell, Panel, Quantity, Unit};
+use buddy_record::{Chart, Figure, Grid, GridCell, Panel, Quantity, Unit};
 
 use self::plot::{colour, plot};
 use crate::{class_legend, escape, format::number, heat_map};

@@ -3,7 +3,7 @@
 //! Every mark carries its value as `data-v`, and every series is a group that the page's script can
 //! hide.
 
-use buddy_core::{AxisInfo, Chart, Mark, SeriesInfo, Shape};
+use buddy_record::{AxisInfo, Chart, Mark, SeriesInfo, Shape};
 
 use crate::{
     escape,

@@ -1,6 +1,7 @@
 //! A picture of a run's memory over time.
 
-use buddy_core::{PageMap, RunRecord, SizeClass};
+use buddy_core::{PageMap, SizeClass};
+use buddy_record::RunRecord;
 
 use super::{map::runs, svg::file};
 use crate::{classes::meaning, escape, stack_maps};
@@ -88,7 +89,8 @@ fn legend(left: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use buddy_core::{AllocationInfo, AllocationSizes, Dtype, RunInfo, SnapshotInfo};
+    use buddy_core::Dtype;
+    use buddy_record::{AllocationInfo, AllocationSizes, RunInfo, SnapshotInfo};
 
     use super::*;
 

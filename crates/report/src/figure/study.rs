@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use buddy_core::{Figure, Record};
+use buddy_record::{Figure, Record};
 
 use super::{panels, quantity_table, summary};
 use crate::{Page, escape};

@@ -1,6 +1,6 @@
 //! Our numbers compared with the paper's: a picture, a table, and the table in Markdown.
 
-use buddy_core::{Figure, Quantity, Record};
+use buddy_record::{Figure, Quantity, Record};
 
 use super::{quantity_table, svg};
 use crate::{Align, Cell, Column, Table, escape, format::number, scale::Scale};

@@ -1,6 +1,6 @@
 //! Figures as SVG files with their own style, for light and dark screens.
 
-use buddy_core::{Chart, Figure, Heat, Panel};
+use buddy_record::{Chart, Figure, Heat, Panel};
 
 use super::{
     map::maps,

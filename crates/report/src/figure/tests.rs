@@ -1,4 +1,5 @@
-use buddy_core::{AxisInfo, Heat, Mark, PageMap, Record, SeriesInfo, Shape};
+use buddy_core::PageMap;
+use buddy_record::{AxisInfo, Heat, Mark, Record, SeriesInfo, Shape};
 
 use super::*;
 

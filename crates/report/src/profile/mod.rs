@@ -10,7 +10,8 @@ pub use page::profile_page;
 pub use rows::profile_csv;
 pub use text::profile_text;
 
-use buddy_core::{AllocationTarget, ENTRY_BYTES, Histogram, Policy, PolicyOutcome, Profile, Target, Targets};
+use buddy_core::{ENTRY_BYTES, Histogram, Target, Targets};
+use buddy_record::{AllocationTarget, Policy, PolicyOutcome, Profile};
 
 /// Returns the share of an allocation's entries that overflow: the mean over its live snapshots,
 /// and the worst.

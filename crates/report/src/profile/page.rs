@@ -1,6 +1,6 @@
 //! The profile as a page.
 
-use buddy_core::{Policy, PolicyOutcome, Profile, Record};
+use buddy_record::{Policy, PolicyOutcome, Profile, Record};
 
 use super::{
     chosen, histograms, overflow, percent, phases::phases, ratio_of, slider::slider, target_text, text,
@@ -158,7 +158,7 @@ fn sweep(profile: &Profile) -> [String; 2] {
     let x = Axis { name: "threshold", format: percent };
     let mut codecs: Vec<&str> = profile.sweep.iter().map(|point| point.codec.as_str()).collect();
     codecs.dedup();
-    let line = |codec: &&str, value: fn(&buddy_core::SweepPoint) -> f64| Line {
+    let line = |codec: &&str, value: fn(&buddy_record::SweepPoint) -> f64| Line {
         name: (*codec).to_owned(),
         points: profile
             .sweep

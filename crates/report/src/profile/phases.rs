@@ -1,9 +1,8 @@
 //! Targets by phase on the page: their effect at every snapshot compared with constant targets, and
 //! the changes.
 
-use buddy_core::{
-    ENTRY_BYTES, Histogram, PhaseChange, PhasePlan, PhaseSnapshot, Profile, Target, TargetRange,
-};
+use buddy_core::{ENTRY_BYTES, Histogram, PhaseChange, PhasePlan, PhaseSnapshot, Target, TargetRange};
+use buddy_record::Profile;
 
 use super::{
     histograms,

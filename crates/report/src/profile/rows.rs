@@ -1,6 +1,7 @@
 //! The allocations of a profile, for a terminal and as CSV.
 
-use buddy_core::{AllocationInfo, ENTRY_BYTES, Profile};
+use buddy_core::ENTRY_BYTES;
+use buddy_record::{AllocationInfo, Profile};
 
 use super::{overflow, target_text};
 use crate::{

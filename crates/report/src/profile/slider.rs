@@ -1,6 +1,7 @@
 //! The threshold as a slider: the page gets the histograms and computes targets itself (`page.js`).
 
-use buddy_core::{Histogram, Profile, SizeClass};
+use buddy_core::{Histogram, SizeClass};
+use buddy_record::Profile;
 
 use super::histograms;
 

@@ -1,9 +1,9 @@
 //! Contents of the terminal text and page of a profile.
 
-use buddy_core::{
-    AllocationInfo, AllocationProfile, CodecOutcome, Dtype, PageMap, PhaseChange, PhasePlan, PhaseSnapshot,
-    PlanOutcome, Policy, Record, RunInfo, SnapshotInfo, SweepPoint, TARGETS_VERSION, Target, TargetRange,
-    TargetTable, Targets, Verification,
+use buddy_core::{Dtype, PageMap, PhaseChange, PhasePlan, PhaseSnapshot, Target, TargetRange, Targets};
+use buddy_record::{
+    AllocationInfo, AllocationProfile, CodecOutcome, PlanOutcome, Policy, Record, RunInfo, SnapshotInfo,
+    SweepPoint, TARGETS_VERSION, TargetTable, Verification,
 };
 
 use super::*;

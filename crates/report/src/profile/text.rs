@@ -1,6 +1,7 @@
 //! The profile for a terminal.
 
-use buddy_core::{PhasePlan, PlanOutcome, Policy, PolicyOutcome, Profile, visible};
+use buddy_core::{PhasePlan, visible};
+use buddy_record::{PlanOutcome, Policy, PolicyOutcome, Profile};
 
 use super::rows::allocations;
 use crate::{Cell, Table, View, analysis::left, analysis::right, bytes, count, ratio, share, wrap};

@@ -1,6 +1,6 @@
 //! The page of a sweep: all points as data, and interactive charts.
 
-use buddy_core::Unit;
+use buddy_record::Unit;
 use serde_json::{Value, json};
 
 use crate::{Page, count, escape, number};

@@ -1,6 +1,6 @@
 //! Table, chart and figure panels of a correlation.
 
-use buddy_core::{AxisInfo, Chart, Grid, GridCell, Panel, SeriesInfo, Shape, Unit};
+use buddy_record::{AxisInfo, Chart, Grid, GridCell, Panel, SeriesInfo, Shape, Unit};
 use buddy_report::{Align, Cell, Column, Table, count, share};
 
 use super::{Agreement, Correlation, CorrelationRow};

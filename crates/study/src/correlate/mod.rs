@@ -10,7 +10,7 @@ mod measured;
 
 use std::path::{Component, Path};
 
-use buddy_core::RecordKind;
+use buddy_record::RecordKind;
 use buddy_sim::{Config, Simulator, spec};
 use buddy_trace::{Problem, open_kernel};
 use rayon::prelude::*;

@@ -1,8 +1,8 @@
 //! The paper's networks in Caffe's layout compared with PyTorch's: panels of the figures `networks`
 //! and `roles`.
 
-use buddy_core::{AxisInfo, Chart, Grid, GridCell, Panel, SeriesInfo, Unit};
 use buddy_dl::{NetworkInfo, PAPER};
+use buddy_record::{AxisInfo, Chart, Grid, GridCell, Panel, SeriesInfo, Unit};
 
 use super::{bar_chart, networks::both};
 use crate::{

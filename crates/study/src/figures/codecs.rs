@@ -1,7 +1,7 @@
 //! The paper's five codecs and ours.
 
 use buddy_codec::CodecKind;
-use buddy_core::{AxisInfo, Chart, CodecOutcome, Figure, Mark, Profile, SeriesInfo, Shape, Unit};
+use buddy_record::{AxisInfo, Chart, CodecOutcome, Figure, Mark, Profile, SeriesInfo, Shape, Unit};
 
 use super::charts;
 use crate::{About, Experiment, Findings, geometric};

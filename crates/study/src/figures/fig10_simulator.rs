@@ -1,6 +1,6 @@
 //! Correlation of the simulator with hardware, and its speed.
 
-use buddy_core::{AxisInfo, Chart, Figure, Record, SeriesInfo, Shape, Unit};
+use buddy_record::{AxisInfo, Chart, Figure, Record, SeriesInfo, Shape, Unit};
 use buddy_sim::{Mode, Report, bench};
 
 use super::{charts, line_chart};

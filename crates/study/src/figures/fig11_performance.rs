@@ -1,6 +1,6 @@
 //! Performance relative to an ideal GPU.
 
-use buddy_core::{AxisInfo, Chart, Figure, Grid, GridCell, Mark, Panel, Quantity, SeriesInfo, Unit};
+use buddy_record::{AxisInfo, Chart, Figure, Grid, GridCell, Mark, Panel, Quantity, SeriesInfo, Unit};
 use buddy_sim::Mode;
 
 use super::{Column, bar_chart};

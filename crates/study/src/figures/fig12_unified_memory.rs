@@ -1,6 +1,6 @@
 //! Unified Memory and pinned memory with too little device memory.
 
-use buddy_core::{AxisInfo, Figure, SeriesInfo, Unit};
+use buddy_record::{AxisInfo, Figure, SeriesInfo, Unit};
 use buddy_sim::Mode;
 use buddy_workloads::ALL;
 

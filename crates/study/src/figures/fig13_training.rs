@@ -1,7 +1,7 @@
 //! The case study: memory, speed and accuracy of training by batch size.
 
-use buddy_core::{AxisInfo, Chart, Figure, Mark, Policy, Quantity, SeriesInfo, Shape, Unit};
 use buddy_dl::{Network, Projection, Spec, project, time};
+use buddy_record::{AxisInfo, Chart, Figure, Mark, Policy, Quantity, SeriesInfo, Shape, Unit};
 
 use super::{charts, line_chart};
 use crate::{

@@ -1,6 +1,6 @@
 //! Compressibility over time, with the paper's eight sizes.
 
-use buddy_core::{AxisInfo, Figure, Mark, SeriesInfo, Unit};
+use buddy_record::{AxisInfo, Figure, Mark, SeriesInfo, Unit};
 
 use super::{Column, bar_chart, charts, line_chart};
 use crate::{

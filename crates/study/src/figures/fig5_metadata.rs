@@ -1,6 +1,6 @@
 //! Hit rates of the metadata cache by its size.
 
-use buddy_core::{AxisInfo, Figure, Grid, GridCell, Panel, SeriesInfo, Unit};
+use buddy_record::{AxisInfo, Figure, Grid, GridCell, Panel, SeriesInfo, Unit};
 use buddy_sim::Mode;
 
 use super::line_chart;

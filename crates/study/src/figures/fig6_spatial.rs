@@ -1,6 +1,7 @@
 //! The paper's heat maps of all sixteen workloads.
 
-use buddy_core::{AllocationProfile, Figure, Heat, Histogram, PageMap, Panel, Profile};
+use buddy_core::{Histogram, PageMap};
+use buddy_record::{AllocationProfile, Figure, Heat, Panel, Profile};
 use buddy_report::stack_maps;
 
 use crate::{About, Experiment, Findings, Subject};

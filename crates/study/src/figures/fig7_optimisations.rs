@@ -1,6 +1,6 @@
 //! One target for the program, one per allocation, and 16x for mostly-zero memory.
 
-use buddy_core::{AxisInfo, Chart, Figure, Mark, Policy, PolicyOutcome, SeriesInfo, Unit};
+use buddy_record::{AxisInfo, Chart, Figure, Mark, Policy, PolicyOutcome, SeriesInfo, Unit};
 
 use super::{Column, bar_chart, charts};
 use crate::{
@@ -80,7 +80,7 @@ fn why(step: usize, class: &str) -> u32 {
     }
 }
 
-fn outcome(profile: &buddy_core::Profile, policy: Policy) -> Option<&PolicyOutcome> {
+fn outcome(profile: &buddy_record::Profile, policy: Policy) -> Option<&PolicyOutcome> {
     profile.outcome(policy, "bpc")
 }
 

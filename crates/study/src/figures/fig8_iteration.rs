@@ -1,6 +1,6 @@
 //! Buddy accesses over one training iteration with constant targets.
 
-use buddy_core::{AxisInfo, Figure, Policy, SeriesInfo, Unit};
+use buddy_record::{AxisInfo, Figure, Policy, SeriesInfo, Unit};
 
 use super::{charts, line_chart};
 use crate::{
@@ -55,7 +55,7 @@ impl Experiment for Iteration {
     }
 }
 
-fn final_design<'a>(subject: &Subject<'a>) -> Option<&'a buddy_core::PolicyOutcome> {
+fn final_design<'a>(subject: &Subject<'a>) -> Option<&'a buddy_record::PolicyOutcome> {
     subject.profile?.outcome(Policy::Allocation16x, "bpc")
 }
 

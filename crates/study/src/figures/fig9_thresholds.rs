@@ -1,6 +1,6 @@
 //! The Buddy Threshold: the share of an allocation that may overflow.
 
-use buddy_core::{AxisInfo, Figure, Mark, Policy, Profile, SeriesInfo, SweepPoint, Unit};
+use buddy_record::{AxisInfo, Figure, Mark, Policy, Profile, SeriesInfo, SweepPoint, Unit};
 
 use super::{Column, bar_chart, charts};
 use crate::{

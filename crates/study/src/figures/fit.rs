@@ -1,11 +1,11 @@
 //! Beyond the paper: cost of a smaller device memory on current GPUs and links.
 
-use buddy_core::{
+use buddy_dl::{NetworkInfo, PAPER, TODAY};
+use buddy_profile::{Measured, PlanRequest, Tried, plan};
+use buddy_record::{
     AllocationSizes, AxisInfo, Figure, Profile, RunRecord, SeriesInfo, Unit,
     spec::{Gpu, Link},
 };
-use buddy_dl::{NetworkInfo, PAPER, TODAY};
-use buddy_profile::{Measured, PlanRequest, Tried, plan};
 
 use super::{charts, line_chart};
 use crate::{About, Experiment, Findings, Subject, geometric};
@@ -80,7 +80,7 @@ fn measured(subject: &Subject<'_>) -> Option<Measured> {
 
 fn record(profile: &Profile) -> RunRecord {
     let sizes = |snapshot: usize| {
-        let one = |allocation: &buddy_core::AllocationProfile| {
+        let one = |allocation: &buddy_record::AllocationProfile| {
             let of = |(codec, all): (&String, &Vec<_>)| (codec.clone(), all[snapshot]);
             AllocationSizes {
                 histograms: allocation.histograms.iter().map(of).collect(),

@@ -23,9 +23,9 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::{
-    AllocationInfo, AllocationSizes, Chart, Dtype, Figure, Histogram, PageMap, Panel, Quantity, RunInfo,
-    RunRecord, SizeClass, SnapshotInfo,
+use buddy_core::{Dtype, Histogram, PageMap, SizeClass};
+use buddy_record::{
+    AllocationInfo, AllocationSizes, Chart, Figure, Panel, Quantity, RunInfo, RunRecord, SnapshotInfo,
     spec::{Gpu, Link},
 };
 use buddy_sim::{Config, Report, Simulator};

@@ -43,7 +43,7 @@ pub use roles::Roles;
 pub use table1_workloads::Workloads;
 pub use table2_design::Design;
 
-use buddy_core::{AxisInfo, Chart, Panel, Profile, SeriesInfo, Shape, Unit};
+use buddy_record::{AxisInfo, Chart, Panel, Profile, SeriesInfo, Shape, Unit};
 
 use crate::{Subject, geometric};
 

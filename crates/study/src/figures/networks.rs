@@ -1,7 +1,8 @@
 //! Beyond the paper: recorded networks by rule, their memory over a step, and heat maps.
 
-use buddy_core::{AxisInfo, Chart, Figure, Grid, GridCell, Heat, PageMap, Panel, SeriesInfo, Unit};
+use buddy_core::PageMap;
 use buddy_dl::{NetworkInfo, PAPER, TODAY};
+use buddy_record::{AxisInfo, Chart, Figure, Grid, GridCell, Heat, Panel, SeriesInfo, Unit};
 use buddy_report::{number, stack_maps};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Beyond the paper: a target per range of pages, and the best codec per allocation.
 
-use buddy_core::{AxisInfo, Chart, Figure, Policy, PolicyOutcome, SeriesInfo, Unit};
 use buddy_dl::{NetworkInfo, TODAY};
+use buddy_record::{AxisInfo, Chart, Figure, Policy, PolicyOutcome, SeriesInfo, Unit};
 
 use super::{Column, bar_chart, charts};
 use crate::{About, Experiment, Findings};
@@ -33,7 +33,7 @@ impl Experiment for Pages {
         let subjects = found.subjects();
         let column = |value: fn(&PolicyOutcome) -> f64, ratios: bool| {
             let one = |(policy, codec, name): (Policy, &str, &str)| {
-                let of = |profile: &buddy_core::Profile| profile.outcome(policy, codec).map(value);
+                let of = |profile: &buddy_record::Profile| profile.outcome(policy, codec).map(value);
                 let column =
                     if ratios { Column::ratios(&subjects, of) } else { Column::shares(&subjects, of) };
                 column.bars(name)

@@ -1,6 +1,6 @@
 //! Beyond the paper: public CUDA programs, recorded on a GPU.
 
-use buddy_core::{
+use buddy_record::{
     AxisInfo, Chart, Figure, Grid, GridCell, Panel, Policy, PolicyOutcome, Profile, SeriesInfo, Unit,
 };
 

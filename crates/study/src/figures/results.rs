@@ -1,6 +1,6 @@
 //! Every policy for every HPC program.
 
-use buddy_core::{Figure, Grid, GridCell, Panel, Policy, Unit};
+use buddy_record::{Figure, Grid, GridCell, Panel, Policy, Unit};
 
 use super::Column;
 use crate::{About, Experiment, Findings};
@@ -44,7 +44,7 @@ impl Experiment for Results {
         let mut filled = vec![(bytes, None), (optimistic, Some(2.51))];
         columns.push(("optimistic".to_owned(), Unit::Ratio));
         for (policy, codec, name, ratio, share) in CHOICES {
-            let of = |profile: &buddy_core::Profile| profile.outcome(policy, codec).cloned();
+            let of = |profile: &buddy_record::Profile| profile.outcome(policy, codec).cloned();
             filled.push((Column::ratios(&subjects, |profile| Some(of(profile)?.ratio)), ratio));
             filled.push((Column::shares(&subjects, |profile| Some(of(profile)?.mean_overflow)), share));
             columns.extend([(name.to_owned(), Unit::Ratio), ("overflow".to_owned(), Unit::Percent)]);

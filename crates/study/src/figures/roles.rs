@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use buddy_core::{ENTRY_BYTES, Figure, Grid, GridCell, Histogram, Panel, SizeClass, Target, Unit};
+use buddy_core::{ENTRY_BYTES, Histogram, SizeClass, Target};
 use buddy_dl::{NetworkInfo, PAPER, TODAY};
+use buddy_record::{Figure, Grid, GridCell, Panel, Unit};
 
 use super::networks::both;
 use crate::{

@@ -1,6 +1,6 @@
 //! The paper's table of workloads.
 
-use buddy_core::{Figure, Grid, GridCell, Panel, RunInfo, Unit};
+use buddy_record::{Figure, Grid, GridCell, Panel, RunInfo, Unit};
 
 use crate::{About, Experiment, Findings, Subject};
 

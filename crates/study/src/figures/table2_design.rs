@@ -1,8 +1,9 @@
 //! The paper's design constants and evaluated GPU, compared with our crates.
 
-use buddy_core::spec::Gpu;
-use buddy_core::{ENTRY_BYTES, Figure, Grid, GridCell, Panel, Target, Unit};
+use buddy_core::{ENTRY_BYTES, Target};
 use buddy_memory::{CacheSpec, PageEntry, Spec};
+use buddy_record::spec::Gpu;
+use buddy_record::{Figure, Grid, GridCell, Panel, Unit};
 
 use crate::{About, Experiment, Findings, experiment::quantity};
 

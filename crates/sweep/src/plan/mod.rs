@@ -4,7 +4,7 @@ mod place;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use buddy_core::spec::Link;
+use buddy_record::spec::Link;
 use buddy_scenario::{Case, Source};
 use serde::Deserialize;
 use toml::{Table, Value};

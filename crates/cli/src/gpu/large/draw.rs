@@ -3,8 +3,8 @@
 use std::{io::Write, path::Path};
 
 use anyhow::Result;
-use buddy_core::{AxisInfo, Chart, Figure, Panel, Record, SeriesInfo, Shape, Unit};
 use buddy_gpu_lab::{LargePicture, LargeReport, LargeRun, Moment, Way};
+use buddy_record::{AxisInfo, Chart, Figure, Panel, Record, SeriesInfo, Shape, Unit};
 use buddy_report::{Page, figure_files};
 use buddy_snapshot::write_atomic;
 

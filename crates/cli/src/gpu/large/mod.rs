@@ -11,9 +11,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use buddy_core::{Record, read_text};
+use buddy_core::read_text;
 use buddy_cuda::Gpu;
 use buddy_gpu_lab::{Grid, LargeAsk, LargeNews, LargeReport, Way};
+use buddy_record::Record;
 use clap::Args;
 
 use super::between;

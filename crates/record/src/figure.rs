@@ -4,7 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PageMap, RecordKind};
+use crate::RecordKind;
+use buddy_core::PageMap;
 
 /// One figure or table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

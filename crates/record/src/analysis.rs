@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Dtype, ENTRY_BYTES, Histogram, PageMap, RecordKind, Target};
+use crate::RecordKind;
+use buddy_core::{Dtype, ENTRY_BYTES, Histogram, PageMap, Target};
 
 /// Compressibility of the arrays of some files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -188,7 +188,7 @@ impl Files {
         match self.built_in(name) {
             Some(text) => Ok(text.to_owned()),
             None if Path::new(name).extension().is_some_and(|extension| extension == "toml") => {
-                crate::read_text(Path::new(name)).map_err(|error| SpecError::file(name, error))
+                buddy_core::read_text(Path::new(name)).map_err(|error| SpecError::file(name, error))
             }
             None => Err(self.unknown(name)),
         }

@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{AllocationInfo, PAGE_BYTES, PhaseChange, RangesError, RecordKind, Target, TargetRange, Targets};
+use crate::{AllocationInfo, RecordKind};
+use buddy_core::{PAGE_BYTES, PhaseChange, RangesError, Target, TargetRange, Targets};
 
 /// Version of the table that this library reads and writes.
 pub const TARGETS_VERSION: u32 = 1;

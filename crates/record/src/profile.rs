@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AllocationInfo, Histogram, PageMap, PhasePlan, RecordKind, RunInfo, TargetTable};
+use crate::{AllocationInfo, RecordKind, RunInfo, TargetTable};
+use buddy_core::{Histogram, PageMap, PhasePlan};
 
 /// Rule by which targets are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Blocks, Dtype, ENTRY_BYTES, Histogram, PageMap, RecordKind};
+use crate::RecordKind;
+use buddy_core::{Blocks, Dtype, ENTRY_BYTES, Histogram, PageMap};
 
 /// Version of `run.json` that this library reads and writes.
 pub const RUN_VERSION: u32 = 1;
@@ -359,7 +360,7 @@ mod tests {
         };
         assert!(error(three).starts_with("the allocations of all snapshots exceed 2^63 bytes"));
         let raw = |r: &mut RunRecord| {
-            let map = PageMap::new(1, [[crate::SizeClass::Raw; 3]]);
+            let map = PageMap::new(1, [[buddy_core::SizeClass::Raw; 3]]);
             r.sizes[0][0].pages.insert("bpc".to_owned(), map);
         };
         assert!(error(raw).contains("the page map shows classes"));

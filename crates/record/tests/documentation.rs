@@ -1,6 +1,6 @@
 //! The pages of the documentation agree with the specifications.
 
-use buddy_core::spec::{Gpu, Link};
+use buddy_record::spec::{Gpu, Link};
 
 #[test]
 fn the_documentation_lists_every_gpu_and_link() {
