@@ -4,16 +4,16 @@ use buddy_record::spec::{Gpu, Link};
 
 #[test]
 fn the_documentation_lists_every_gpu_and_link() {
-    let model = include_str!("../../../docs/explain/model-gpu.md");
+    let model = include_str!("../../../docs/reference/specs.md");
     let header = model.lines().find(|line| line.starts_with("| parameter |")).unwrap();
     for name in Gpu::names() {
-        assert!(header.contains(name), "docs/explain/model-gpu.md has no column for {name}");
+        assert!(header.contains(name), "docs/reference/specs.md has no column for {name}");
     }
     for name in Link::names() {
         let rows = || model.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
         assert!(
             rows().any(|row| row.split(", ").any(|known| known == name)),
-            "docs/explain/model-gpu.md has no row for {name}"
+            "docs/reference/specs.md has no row for {name}"
         );
     }
 }
