@@ -12,7 +12,7 @@ wheel=$(ls target/wheels/*.whl) || { echo "there is no wheel: run tools/python_c
 
 rm -rf "$environment"
 python3 -m venv "$environment"
-"$environment/bin/pip" install --quiet torch transformers numpy pytest h5py nbclient ipykernel
+"$environment/bin/pip" install --quiet torch transformers peft numpy pytest h5py nbclient ipykernel
 versions=$("$environment/bin/pip" freeze)
 diff <(grep -v '^#' "$lock") <(echo "$versions") && echo "the lock has the newest versions"
 "$environment/bin/pip" install --quiet --no-index --no-deps "$wheel"

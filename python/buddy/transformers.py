@@ -11,7 +11,10 @@ the import of this module. Nothing is quantised: weights, keys and values keep e
 
 from __future__ import annotations
 
+import os
+import pathlib
 import sys
+import tempfile
 import types
 
 import torch
@@ -27,6 +30,7 @@ from transformers.utils import logging
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from . import _native
+from .models import PackedModel, pack_model
 from .torch import PackedTensor, pack, unpack
 from .torch.compress import compress_, decompress_, packed_like, replace
 from .torch.experts import PackedExperts, expert_weights, pack_experts, pack_experts_
@@ -38,6 +42,8 @@ NAME = "buddy"
 # Tokens per packed block without pages; head dimensions with paged caches; most query columns of
 # in-place attention.
 BLOCK, PAGED_HEADS, MAX_COLUMNS = 64, (64, 128), 16
+# Bytes of a packed bf16 value, with metadata and a little overflow.
+PACKED_ELEMENT = 1.51
 logger = logging.get_logger(__name__)
 
 
@@ -70,9 +76,8 @@ class BuddyConfig(QuantizationConfigMixin):
         return not any(f".{one}." in f".{name}." for one in self.modules_to_not_convert or ())
 
 
-# Newer versions keep the types whose options may be given for a converted folder in this tuple.
-if hasattr(auto, "LOADING_ATTRIBUTES_CONFIG_TYPES"):
-    auto.LOADING_ATTRIBUTES_CONFIG_TYPES = (*auto.LOADING_ATTRIBUTES_CONFIG_TYPES, BuddyConfig)
+# Types whose options may be given for a converted folder.
+auto.LOADING_ATTRIBUTES_CONFIG_TYPES = (*auto.LOADING_ATTRIBUTES_CONFIG_TYPES, BuddyConfig)
 
 
 class Pack(ConversionOps):
@@ -141,6 +146,12 @@ class BuddyQuantizer(HfQuantizer):
         path, _, name = param_name.rpartition(".")
         module = model.get_submodule(path)
         return (name == "weight" and packs(module) or name in expert_weights(module)) and self.quantization_config.converts(path)
+
+    def param_element_size(self, model, param_name, param):
+        """Returns the bytes of an element on the device. Transformers reserves them before it loads
+        anything."""
+        packed = is_matrix(param) and self.param_needs_quantization(model, param_name)
+        return PACKED_ELEMENT if packed else param.element_size()
 
     def get_quantize_ops(self):
         return Pack()
@@ -273,6 +284,21 @@ def report(model, plain_bytes: int) -> None:
         logger.info(line)
 
 
+def save_packed(model: PreTrainedModel, folder: str | os.PathLike, **kwargs) -> PackedModel:
+    """Saves a model as a packed folder, as ``save_pretrained`` and ``buddy pack`` do one after the
+    other. ``kwargs`` are those of ``save_pretrained``.
+
+    The plain files are written next to ``folder`` first and removed at the end.
+    """
+    out = pathlib.Path(folder)
+    if out.exists() and any(out.iterdir()):
+        raise FileExistsError(f"{out} is not empty: save_packed writes a new folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{out.name}-plain-", dir=out.parent) as plain:
+        model.save_pretrained(plain, **kwargs)
+        return pack_model(plain, out)
+
+
 def holds_experts(module: nn.Module, shape: tuple[int, ...] | None = None) -> bool:
     """Returns whether a module holds the weights of experts as three-dimensional tensors; ``shape``
     is that of a weight whose bytes are packed already."""
@@ -292,7 +318,7 @@ class BuddyCacheLayer(CacheLayerMixin):
     """The packed KV cache of a layer. On a GPU of compute capability 9.0, head dimensions of 64 and
     128 are paged and can be attended to in place; elsewhere whole blocks of tokens are packed."""
 
-    is_sliding = False
+    is_sliding, is_croppable = False, True
 
     def __init__(self, capacity: int, in_place: bool, layers: int):
         super().__init__()
@@ -356,8 +382,30 @@ class BuddyCacheLayer(CacheLayerMixin):
     def reset(self):
         self.is_initialized, self.length = False, 0
 
+    def crop(self, tokens: int):
+        """Removes the last ``-tokens`` tokens. A positive number is the length to keep, as older
+        versions of Transformers pass it."""
+        length = min(tokens if tokens > 0 else self.length + tokens, self.length)
+        if length < 0:
+            raise ValueError(f"{-tokens} tokens cannot be removed from a cache of {self.length}")
+        if length == self.length or not self.is_initialized:
+            return
+        if self.pages is not None:
+            self.pages.lengths.fill_(length)  # later tokens overwrite their slots
+        elif length < BLOCK * len(self.blocks):
+            whole, rest = divmod(length, BLOCK)
+            self.tail = unpack(self.blocks[whole])[..., :rest, :]
+            del self.blocks[whole:]
+        else:
+            self.tail = self.tail[..., : length - BLOCK * len(self.blocks), :]
+        self.length = length
+
     def reorder_cache(self, beam_idx):
-        raise NotImplementedError("BuddyCache does not support beam search: its pages belong to their sequences")
+        """Raises ``NotImplementedError``, as every change of the sequences does."""
+        raise NotImplementedError("BuddyCache has no beam search: its pages belong to their sequences. Leave out past_key_values, "
+                                  "or set num_beams=1")
+
+    batch_repeat_interleave = batch_select_indices = reorder_cache
 
 
 class BuddyCache(Cache):
@@ -367,7 +415,8 @@ class BuddyCache(Cache):
     Each sequence has room for ``capacity`` tokens. With ``attn_implementation="buddy"`` a few
     tokens at a time are attended to in place, on a GPU of compute capability 9.0; otherwise, and
     for long prompts, keys and values are unpacked for each step. Sliding-window layers keep all
-    tokens. ``generate`` does not compile with it. Under autograd it raises ``RuntimeError``.
+    tokens. ``generate`` does not compile with it. Assisted decoding and prompt lookup work, beam
+    search raises ``NotImplementedError``. Under autograd it raises ``RuntimeError``.
     """
 
     def __init__(self, config, capacity: int = 8192):

@@ -94,6 +94,41 @@ def test_peft_merges_exactly_into_packed_layers(peft, safe):
         assert torch.equal(packed.state_dict()[name], one), name
 
 
+def test_trainer_trains_adapters_of_a_packed_model(peft, tmp_path):
+    """The recipe of docs/guide/models.md: QLoRA's, without its loss of bits."""
+    pytest.importorskip("accelerate")
+    transformers = pytest.importorskip("transformers")
+    from buddy.transformers import BuddyConfig
+
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+                                      num_attention_heads=2, num_key_value_heads=1)
+    transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(tmp_path / "plain")
+    rows = [{"input_ids": row, "labels": row} for row in torch.randint(256, (8, 16))]
+
+    def trained(**how):
+        torch.manual_seed(7)
+        model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "plain", dtype=torch.bfloat16, **how)
+        model = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj", "up_proj"], r=4))
+        options = transformers.TrainingArguments(str(tmp_path / "out"), max_steps=3, per_device_train_batch_size=4, learning_rate=1e-2,
+                                                 report_to=[], save_strategy="no", use_cpu=True, disable_tqdm=True, seed=7)
+        transformers.Trainer(model, options, train_dataset=rows).train()
+        return model
+
+    plain, packed = trained(), trained(quantization_config=BuddyConfig())
+    assert isinstance(packed.base_model.model.model.layers[0].self_attn.q_proj.base_layer, PackedLinear)
+    wanted, found = (peft.get_peft_model_state_dict(model) for model in [plain, packed])
+    assert wanted.keys() == found.keys() and any(one.any() for name, one in wanted.items() if "lora_B" in name)
+    assert all(torch.equal(found[name], one) for name, one in wanted.items())
+    # Adapters are saved alone, and a merge is saved as a plain model.
+    packed.save_pretrained(tmp_path / "adapters")
+    assert (tmp_path / "adapters" / "adapter_model.safetensors").stat().st_size < 100_000
+    merged, wanted = packed.merge_and_unload(), plain.merge_and_unload()
+    merged.save_pretrained(tmp_path / "merged")
+    saved = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.bfloat16)
+    assert all(torch.equal(one, wanted.state_dict()[name]) for name, one in saved.state_dict().items())
+
+
 def test_peft_unmerges_what_it_merged(peft):
     plain, packed = tuned(peft, network()), tuned(peft, compress_(network()))
     for model in [plain, packed]:

@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 import buddy
 from buddy.torch import PackedEmbedding, PackedLinear
-from buddy.transformers import BuddyCache, BuddyConfig
+from buddy.transformers import BuddyCache, BuddyConfig, save_packed
 
 SMALL = dict(vocab_size=512, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=512, attn_implementation="eager")
@@ -114,10 +114,6 @@ def test_unknown_options_are_refused_and_no_ops_warn(folder, caplog, capfd):
 def test_modules_to_not_convert_stay_plain_also_from_packed_folders(folder, tmp_path, from_packed):
     plain = load(folder, dtype=torch.bfloat16)
     if from_packed:
-        from transformers.quantizers import auto
-
-        if not hasattr(auto, "LOADING_ATTRIBUTES_CONFIG_TYPES"):
-            pytest.skip("this Transformers takes no options for packed folders")
         buddy.pack_model(folder, tmp_path / "packed")
         folder = tmp_path / "packed"
     config = BuddyConfig(exact=True, modules_to_not_convert=["lm_head", "model.layers.0", "k_proj"])
@@ -135,6 +131,77 @@ def test_a_cache_under_autograd_is_an_error(folder):
         model(IDS, past_key_values=BuddyCache(model.config, capacity=128))
     with torch.no_grad():
         model(IDS, past_key_values=BuddyCache(model.config, capacity=128))
+
+
+@pytest.mark.parametrize("folder", ["llama", "llama-tied", "gemma"], indirect=True)
+def test_models_are_saved_packed_on_request(folder, tmp_path):
+    plain = load(folder, dtype=torch.bfloat16)
+    packed = load(folder, dtype=torch.bfloat16, quantization_config=BuddyConfig(compiled=True))
+    result = save_packed(packed, tmp_path / "deep" / "saved")
+    assert result.share < 0.85 and os.listdir(tmp_path / "deep") == ["saved"]
+    assert "static" not in (tmp_path / "deep" / "saved" / "generation_config.json").read_text()
+    check_packed(load(tmp_path / "deep" / "saved", dtype=torch.bfloat16), plain)
+    with pytest.raises(FileExistsError, match="not empty"):
+        save_packed(packed, tmp_path / "deep" / "saved")
+
+
+@pytest.mark.parametrize("folder", ["llama", "llama-tied"], indirect=True)
+@pytest.mark.parametrize("from_packed", [False, True])
+def test_loading_reserves_the_packed_size(folder, tmp_path, monkeypatch, from_packed):
+    """Transformers reserves device memory before it loads; a packed model needs no more than its
+    packed size."""
+    reserved = []
+
+    def reserve(model, device_map, quantizer):
+        names = {name: torch.device("cpu") for name, _ in model.named_parameters()}
+        reserved.append(sum(modeling_utils.get_total_byte_count(model, names, quantizer).values()))
+
+    modeling_utils = transformers.modeling_utils
+    monkeypatch.setattr(modeling_utils, "caching_allocator_warmup", reserve)
+    if from_packed:
+        buddy.pack_model(folder, tmp_path / "packed")
+        folder = tmp_path / "packed"
+    model = load(folder, dtype=torch.bfloat16, device_map="cpu", quantization_config=BuddyConfig())
+    taken = sum(one.nbytes for one in {id(one): one for one in [*model.parameters(), *model.buffers()]}.values())
+    assert 0.9 * taken < reserved[0] < 1.05 * taken
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_prompt_lookup_and_assisted_decoding_write_the_same_with_a_packed_cache(folder):
+    model, assistant = load(folder, dtype=torch.bfloat16), load(folder, dtype=torch.bfloat16)
+    repeated = IDS[:, :20].repeat(1, 4)
+    for how in [{"prompt_lookup_num_tokens": 3}, {"assistant_model": assistant}]:
+        cache = BuddyCache(model.config, capacity=128)
+        found = model.generate(repeated, max_new_tokens=12, do_sample=False, past_key_values=cache, **how)
+        assert torch.equal(found, model.generate(repeated, max_new_tokens=12, do_sample=False, **how))
+        assert cache.get_seq_length() == found.shape[1] - 1
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+@pytest.mark.parametrize("kept", [0, 1, 63, 64, 65, 130])
+def test_a_cropped_cache_continues_like_a_short_one(folder, kept):
+    model = load(folder, dtype=torch.bfloat16)
+    ids = (torch.arange(140) * 37 % 509).unsqueeze(0)
+    with torch.no_grad():
+        cropped, short = (BuddyCache(model.config, capacity=256) for _ in range(2))
+        model(ids, past_key_values=cropped)
+        cropped.crop(kept - 140)
+        if kept:
+            model(ids[:, :kept], past_key_values=short)
+        assert cropped.get_seq_length() == kept
+        keys = [cache.layers[1].update(*[torch.ones(1, 2, 3, 32, dtype=torch.bfloat16)] * 2)[0] for cache in [cropped, short]]
+    # Batched products of the prompts differ in the last bits; the shapes and the new tokens agree.
+    assert keys[0].shape == keys[1].shape == (1, 2, kept + 3, 32)
+    assert torch.allclose(keys[0].float(), keys[1].float(), atol=0.05)
+    with pytest.raises(ValueError, match="cannot be removed"):
+        cropped.crop(-200)
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_beam_search_with_a_packed_cache_is_refused(folder):
+    model = load(folder, dtype=torch.bfloat16)
+    with pytest.raises(NotImplementedError, match="no beam search.*num_beams=1"):
+        model.generate(IDS, max_new_tokens=4, num_beams=2, past_key_values=BuddyCache(model.config, capacity=128))
 
 
 def test_generate_writes_the_same_with_packed_weights_keys_and_values(folder):
