@@ -18,6 +18,8 @@
 
 mod case;
 mod error;
+mod forced;
+mod imposed;
 mod input;
 mod network;
 mod observe;
@@ -33,6 +35,7 @@ mod targets;
 
 pub use case::{Case, canonical};
 pub use error::Error;
+pub use imposed::Imposed;
 pub use input::{Input, parse_sample, parse_shares};
 pub use observe::{Ask, Observed, observe, typical};
 pub use point::{Point, Share, parse_mode};

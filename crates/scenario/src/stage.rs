@@ -1,7 +1,7 @@
 //! A program ready to be simulated: its work, and the compressibility of its memory.
 
 use buddy_codec::{Codec, CodecKind};
-use buddy_core::{PageMap, SizeClass, Target};
+use buddy_core::{PageMap, SizeClass, Target, Targets};
 use buddy_profile::{
     CodecChoice, DEFAULT_THRESHOLD, Measured, MeasuredAllocation, Settings, Tried, policy_targets, profile,
     row_codec,
@@ -10,7 +10,13 @@ use buddy_record::{AllocationInfo, AllocationTarget, Policy, Profile, RunRecord,
 use buddy_sim::{ClassMap, Classes, Mode, Simulator, TargetsAll};
 use buddy_trace::{Application, Item, open_kernel};
 
-use crate::{Error, Observed, TargetChoice, targets::addressed, typical};
+use crate::{
+    Error, Observed, TargetChoice,
+    forced::{Counted, count, forced_targets},
+    imposed::{Own, impose},
+    targets::addressed,
+    typical,
+};
 
 /// A program and its memory. It can run any number of times, each from the start, on several
 /// threads.
@@ -65,6 +71,50 @@ impl Rule {
         let settings = Settings { threshold, policy, codec: CodecChoice::Fixed(kind), plan: None };
         policy_targets(measured, &settings).map_err(wrong)
     }
+}
+
+impl Memory {
+    /// Returns the class counts of an allocation on the device.
+    fn counts(&self, index: usize, info: &AllocationInfo) -> [u64; 6] {
+        match self {
+            Self::Seen { allocations, .. } => {
+                let entries = allocations[index][0].1.classes().iter().take(info.entries() as usize);
+                count(entries.copied())
+            }
+            Self::Shares { shares, .. } => {
+                let mut counts = shares[index].map(|share| (share * info.entries() as f64) as u64);
+                counts[5] += info.entries().saturating_sub(counts.iter().sum());
+                counts
+            }
+            Self::Unknown | Self::Ranges { .. } => [0, 0, 0, 0, 0, info.entries()],
+        }
+    }
+
+    /// Returns the size classes of an allocation as measured with its first codec.
+    fn own(&self, index: usize) -> Own<'_> {
+        match self {
+            Self::Seen { allocations, .. } => Own::Each(allocations[index][0].1.classes()),
+            Self::Shares { shares, .. } => Own::Shares(shares[index]),
+            Self::Unknown | Self::Ranges { .. } => Own::Each(&[]),
+        }
+    }
+}
+
+/// Replaces uncompressed memory by memory at 1x.
+fn compressed(table: &TargetTable) -> TargetTable {
+    let set = |target: &mut Target| {
+        if *target == Target::Uncompressed {
+            *target = Target::X1;
+        }
+    };
+    let mut table = table.clone();
+    for row in &mut table.allocations {
+        match &mut row.targets {
+            Targets::Uniform(target) => set(target),
+            Targets::Pages(ranges) => ranges.iter_mut().for_each(|range| set(&mut range.target)),
+        }
+    }
+    table
 }
 
 impl Stage {
@@ -194,6 +244,15 @@ impl Stage {
                 }
                 _ => None,
             },
+            TargetChoice::Compressed => match memory {
+                Memory::Seen { rule, .. } | Memory::Shares { rule, .. } => Some(compressed(&rule.usual)),
+                _ => None,
+            },
+            TargetChoice::Capacity(capacity) => Some(self.forced(application, memory, *capacity)?),
+            TargetChoice::Imposed(imposed) => {
+                return Ok(ClassMap::new(impose(application, |index| memory.own(index), imposed))?);
+            }
+            TargetChoice::Table(table) => Some((**table).clone()),
             TargetChoice::All(target) => {
                 Some(TargetTable::uniform(name, allocations, *target, self.kind.name()))
             }
@@ -223,6 +282,21 @@ impl Stage {
             Memory::Unknown | Memory::Ranges { .. } => Classes::Uniform(SizeClass::Raw),
         };
         Ok(ClassMap::bind(application, table, classes)?)
+    }
+
+    /// Returns the targets that reach a capacity; host memory does not count.
+    fn forced(
+        &self,
+        application: &Application,
+        memory: &Memory,
+        capacity: f64,
+    ) -> Result<TargetTable, Error> {
+        let all = application.allocations.iter().enumerate();
+        let on_device = all.filter(|(_, info)| info.bytes > 0 && !application.host.contains(&info.name));
+        let counted = on_device
+            .map(|(index, info)| Counted { info, classes: memory.counts(index, info) })
+            .collect::<Vec<_>>();
+        forced_targets(&application.name, self.kind.name(), &counted, capacity).map_err(Error::Setting)
     }
 
     /// Checks that the memory was measured with every codec in the table; sizes of another codec
@@ -297,7 +371,11 @@ fn by_address(
     let target = match targets {
         TargetChoice::All(target) => *target,
         TargetChoice::File(path) => return Ok(ClassMap::new(addressed(path)?)?),
-        TargetChoice::Rule { .. } => {
+        TargetChoice::Rule { .. }
+        | TargetChoice::Compressed
+        | TargetChoice::Capacity(_)
+        | TargetChoice::Imposed(_)
+        | TargetChoice::Table(_) => {
             let why = "a policy needs a program with known data: a workload or a network";
             return Err(Error::Setting(why.to_owned()));
         }

@@ -7,7 +7,7 @@ use buddy_profile::row_codec;
 use buddy_record::{Policy, TargetTable};
 use buddy_sim::{Allocation, TargetsFile};
 
-use crate::Error;
+use crate::{Error, Imposed};
 
 /// The targets of a simulation.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,17 +21,32 @@ pub enum TargetChoice {
         /// Share of entries that may overflow to buddy memory, above 0 and below 1.
         threshold: f64,
     },
+    /// Targets of the paper's policy with everything compressed: 1x instead of uncompressed memory.
+    Compressed,
+    /// Targets that reach a capacity with the fewest overflowing entries.
+    Capacity(f64),
+    /// Targets and size classes of a stated ratio and overflow.
+    Imposed(Imposed),
     /// The same target for all allocations.
     All(Target),
+    /// Targets by name, such as those of a smaller run.
+    Table(Box<TargetTable>),
     /// Targets of a file: by name for a workload, by address for a trace or generated program.
     File(String),
 }
 
 impl TargetChoice {
-    /// Parses a ratio or takes a path; `None` is the policy's targets.
+    /// Parses a ratio, `compressed`, `capacity:RATIO` or `imposed:RATIO,OVERFLOW,STORED`, or takes a
+    /// path; `None` is the policy's targets.
     pub fn named(name: Option<&str>) -> Self {
         let Some(name) = name else { return Self::Policy };
-        name.parse().map_or_else(|_| Self::File(name.to_owned()), Self::All)
+        if name == "compressed" {
+            return Self::Compressed;
+        }
+        let capacity = name.strip_prefix("capacity:").and_then(|text| text.parse().ok()).map(Self::Capacity);
+        let imposed = name.strip_prefix("imposed:").and_then(Imposed::parse).map(Self::Imposed);
+        let forced = capacity.or(imposed);
+        forced.unwrap_or_else(|| name.parse().map_or_else(|_| Self::File(name.to_owned()), Self::All))
     }
 
     /// Returns the table of a file, which must be for this program; `None` without a file.

@@ -217,12 +217,12 @@ impl ClassMap {
         if device == 0 { 1.0 } else { (entries * ENTRY_BYTES as u64) as f64 / device as f64 }
     }
 
-    /// Returns the share of entries of compressed allocations that need buddy memory.
+    /// Returns the share of all entries that need buddy memory, as a profile counts it.
     pub fn overflow_share(&self) -> f64 {
         let (mut entries, mut over) = (0u64, 0u64);
         for (_, allocation, extent) in &self.allocations {
+            entries += extent.entries;
             if let Home::Compressed(target) = allocation.home {
-                entries += extent.entries;
                 over += match allocation.classes {
                     Classes::Uniform(class) => {
                         if target.holds(class) {
@@ -291,7 +291,7 @@ mod tests {
         let classes = [10, 11, 12].map(|line| map.find(line).unwrap().class);
         assert_eq!(classes, [SizeClass::S1, SizeClass::Zero, SizeClass::Raw]);
         assert_eq!(map.find(11).unwrap().extent.nibble_base, 64);
-        assert_eq!((map.footprint(), map.overflow_share()), (556, 1.0 / 3.0));
+        assert_eq!((map.footprint(), map.overflow_share()), (556, 1.0 / 5.0));
     }
 
     #[test]

@@ -249,7 +249,10 @@ fn targets(point: &Point) -> Result<Value, Error> {
             Ok(json!({ "digest": hex(&text) }))
         }
         TargetChoice::All(target) => Ok(json!(target.name())),
-        TargetChoice::Policy | TargetChoice::Rule { .. } => Ok(Value::Null),
+        TargetChoice::Compressed | TargetChoice::Capacity(_) | TargetChoice::Imposed(_) => {
+            Ok(json!(point.targets))
+        }
+        TargetChoice::Policy | TargetChoice::Rule { .. } | TargetChoice::Table(_) => Ok(Value::Null),
     }
 }
 

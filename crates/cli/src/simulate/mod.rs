@@ -61,8 +61,9 @@ pub(crate) struct Simulate {
     #[arg(long, default_value = "150", help = machine::link_help("Link"))]
     link: String,
 
-    /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), or a TOML file of targets
-    #[arg(long, value_name = "RATIO|PATH")]
+    /// Target of all allocations (1x, 4/3x, 2x, 4x, 16x), a TOML file of targets, or a rule:
+    /// compressed, capacity:RATIO, imposed:RATIO,OVERFLOW,STORED (docs/guide/sweeps.md)
+    #[arg(long, value_name = "RATIO|PATH|RULE")]
     targets: Option<String>,
 
     /// Footprint of a workload: a share of the paper's (0.25, 1) or a size (16MB, 1GiB), from 1MB
