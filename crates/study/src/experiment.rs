@@ -71,6 +71,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &figures::Throughput,
     &figures::Speedup,
     &figures::Training,
+    &figures::Claims,
     &figures::Results,
     &figures::Codecs,
     &figures::Pages,

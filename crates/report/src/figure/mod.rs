@@ -19,6 +19,9 @@ use buddy_record::{Chart, Figure, Grid, GridCell, Panel, Quantity, Unit};
 use self::plot::{colour, plot};
 use crate::{class_legend, escape, format::number, heat_map};
 
+/// Longest text of a table cell that stays on one line, in characters.
+const LONG: usize = 40;
+
 /// Renders the panels of a figure as HTML.
 fn panels(figure: &Figure) -> String {
     let heats = figure.panels.iter().any(|panel| matches!(panel, Panel::Heat(_)));
@@ -75,7 +78,10 @@ fn grid_html(grid: &Grid) -> String {
             GridCell::Number(value) => {
                 format!("<td class=\"n\" data-key=\"{value}\">{}</td>", number(unit, *value))
             }
-            GridCell::Text(text) => format!("<td>{}</td>", escape(text)),
+            GridCell::Text(text) => {
+                let class = if text.chars().count() > LONG { " class=\"text\"" } else { "" };
+                format!("<td{class}>{}</td>", escape(text))
+            }
             GridCell::Empty => format!("<td{}>-</td>", side(index)),
         }
     };

@@ -1,6 +1,7 @@
 //! One file per figure or table.
 
 mod caffe;
+mod claims;
 mod codecs;
 mod fig10_simulator;
 mod fig11_performance;
@@ -23,6 +24,7 @@ mod roles;
 mod table1_workloads;
 mod table2_design;
 
+pub use claims::Claims;
 pub use codecs::Codecs;
 pub use fig3_over_time::OverTime;
 pub use fig5_metadata::Metadata;
