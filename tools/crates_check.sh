@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packages every crate as for publishing and builds from the packages alone: a program that uses `buddy`
-# is run outside the tree, the command and the C library are checked. Needs no network.
+# Packages every crate as for publishing and builds from the packages alone: a program that uses
+# `buddy` is run outside the tree, the command and the C library are checked. Needs no network.
 #
 #   tools/crates_check.sh [DIR]      DIR keeps the packages (target/package)
 set -euo pipefail

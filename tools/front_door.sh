@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs a crate outside the tree that depends on crates/buddy, and the crate's documentation
-# examples with all features. Needs no network.
+# Builds and runs a crate outside the tree that depends on crates/buddy, and the crate's
+# documentation examples with all features. Needs no network.
 #
 #   tools/front_door.sh
 set -euo pipefail

@@ -24,7 +24,8 @@ not_run() {
 wheel() {
     rm -rf "$environment" target/wheels
     python3 -m venv "$environment" || not_run "python3 has no venv module here"
-    # The environment under test does not hold maturin. Its version is the one that pip takes for `pip install ./python`.
+    # The environment under test does not hold maturin. Its version is the one that pip takes for
+    # `pip install ./python`.
     python3 -m venv --without-pip "$environment-tools"
     local maturin
     maturin=$(sed -n 's/^requires = \["\(maturin==[0-9.]*\)"\]$/\1/p' python/pyproject.toml)
@@ -41,7 +42,8 @@ wheel() {
     bin/buddy --version
 }
 
-# The folder of the packages in a requirements file: named by its hash, so that other versions have another folder.
+# The folder of the packages in a requirements file: named by its hash, so that other versions have
+# another folder.
 folder_of() {
     local hash
     hash=$(sha256sum <"python/$1" | cut -c1-12)

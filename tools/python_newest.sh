@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the Python tests with the newest packages that the registry has today, for an update of the locked versions. Not a
-# step of CI.
+# Runs the Python tests with the newest packages that the registry has today, for an update of the
+# locked versions. Not a step of CI.
 #
 #   tools/python_newest.sh           needs the wheel of `tools/python_check.sh wheel`
 #   tools/python_newest.sh --lock    and, if the tests pass, writes these versions to python/requirements-test.txt

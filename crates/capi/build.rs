@@ -1,4 +1,5 @@
-//! Gives the library its name, so that programs ask for `libbuddy.so` wherever it lay when they were linked.
+//! Gives the library its name, so that programs ask for `libbuddy.so` wherever it lay when they
+//! were linked.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

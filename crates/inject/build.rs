@@ -1,4 +1,5 @@
-//! Compiles the injected library, which uses the standard library alone, with one call of the compiler.
+//! Compiles the injected library, which uses the standard library alone, with one call of the
+//! compiler.
 
 use std::{env, path::PathBuf, process::Command};
 

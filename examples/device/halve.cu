@@ -1,5 +1,5 @@
-// Compressed memory in a CUDA program of its own, without the library: the least that there is to do. A field of doubles
-// is stored compressed at 2x, halved in place by a kernel, and read back.
+// Compressed memory in a CUDA program of its own, without the library: the least that there is to
+// do. A field of doubles is stored compressed at 2x, halved in place by a kernel, and read back.
 //
 //   buddy gpu headers headers
 //   nvcc -std=c++17 -arch=sm_90 -I headers examples/device/halve.cu -o halve && ./halve

@@ -64,7 +64,8 @@ impl Packed {
     /// entry is zero-padded.
     ///
     /// # Errors
-    /// If the index is not below [`entries`](Self::entries), or the entry was damaged. Never panics.
+    /// If the index is not below [`entries`](Self::entries), or the entry was damaged. Never
+    /// panics.
     pub fn entry(&self, index: u64) -> Result<Entry, Error> {
         Frozen::open(&self.bytes)?.entry(index)
     }

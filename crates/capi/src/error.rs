@@ -104,7 +104,8 @@ fn words(panic: &(dyn Any + Send)) -> String {
     text.map(str::to_owned).or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// The message of the last failure on this thread, empty if there was none. It is there until the next one.
+/// The message of the last failure on this thread, empty if there was none. It is there until the
+/// next one.
 pub(crate) fn last_message() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

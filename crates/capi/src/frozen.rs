@@ -83,8 +83,9 @@ pub unsafe extern "C" fn buddyFrozenRoom(
 /// Packs data into a frozen buffer.
 ///
 /// # Safety
-/// `frozen` is null or names memory that is writable until the stream has passed this call; its codec is null or a string that ends
-/// in NUL; `from` has its bytes; `stream` is one of the current context.
+/// `frozen` is null or names memory that is writable until the stream has passed this call; its
+/// codec is null or a string that ends in NUL; `from` has its bytes; `stream` is one of the current
+/// context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyFreeze(
     frozen: *const FrozenMemory,
@@ -156,7 +157,8 @@ pub unsafe extern "C" fn buddyLinearRoom(
 /// Makes scratch memory ready, once.
 ///
 /// # Safety
-/// `scratch` has `bytes` writable bytes until the stream has passed this call; `stream` belongs to the current context.
+/// `scratch` has `bytes` writable bytes until the stream has passed this call; `stream` belongs to
+/// the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyLinearPrepare(scratch: DevicePointer, bytes: usize, stream: Stream) -> Code {
     guard(|| {
@@ -171,7 +173,8 @@ pub unsafe extern "C" fn buddyLinearPrepare(scratch: DevicePointer, bytes: usize
 /// y = W x, and the bias if there is one.
 ///
 /// # Safety
-/// As for [`buddyFreeze`]; `layer` is null or names memory that is as large as `buddy.h` says until the stream has passed this call.
+/// As for [`buddyFreeze`]; `layer` is null or names memory that is as large as `buddy.h` says until
+/// the stream has passed this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyLinear(
     frozen: *const FrozenMemory,

@@ -64,7 +64,8 @@ pub extern "C" fn buddyFreeScrubbed(handle: Handle) -> Code {
 /// Compresses device memory into an allocation.
 ///
 /// # Safety
-/// `from` has `bytes` readable bytes until the stream has passed this call; `stream` belongs to the current context.
+/// `from` has `bytes` readable bytes until the stream has passed this call; `stream` belongs to the
+/// current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyWrite(
     handle: Handle,
@@ -84,7 +85,8 @@ pub unsafe extern "C" fn buddyWrite(
 /// Decompresses an allocation into device memory.
 ///
 /// # Safety
-/// `to` has `bytes` writable bytes until the stream has passed this call; `stream` belongs to the current context.
+/// `to` has `bytes` writable bytes until the stream has passed this call; `stream` belongs to the
+/// current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyRead(
     handle: Handle,
@@ -122,7 +124,8 @@ pub unsafe extern "C" fn buddyReadChecked(
 /// Moves data between an allocation and device memory of the caller's.
 ///
 /// # Safety
-/// The memory has `bytes` bytes until the stream has passed this call; `stream` belongs to the current context.
+/// The memory has `bytes` bytes until the stream has passed this call; `stream` belongs to the
+/// current context.
 unsafe fn transfer(
     handle: Handle,
     memory: DevicePointer,
@@ -175,8 +178,9 @@ pub unsafe extern "C" fn buddyHistogram(
 /// The sizes of many pieces of plain device memory; waits for the stream once.
 ///
 /// # Safety
-/// `spans` has `count` spans and `sizes` room for as many; each span's memory is readable, its codec null or a string
-/// that ends in NUL, its classes 0 or writable, one byte for each entry; `stream` is one of the current context.
+/// `spans` has `count` spans and `sizes` room for as many; each span's memory is readable, its
+/// codec null or a string that ends in NUL, its classes 0 or writable, one byte for each entry;
+/// `stream` is one of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyHistograms(
     spans: *const Span,
@@ -210,8 +214,8 @@ pub unsafe extern "C" fn buddyHistograms(
 /// The name of a codec with what it learns from a sample of device memory; waits for the stream.
 ///
 /// # Safety
-/// `codec_name` is null or NUL-terminated; `data` has `bytes` readable bytes; `trained` is null or has
-/// room for `room` bytes; `stream` is one of the current context.
+/// `codec_name` is null or NUL-terminated; `data` has `bytes` readable bytes; `trained` is null or
+/// has room for `room` bytes; `stream` is one of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyTrain(
     codec_name: *const c_char,
@@ -269,7 +273,8 @@ unsafe fn surveyed(span: &Span) -> Result<Surveyed<'static>, Failure> {
 /// A stream and device memory of the caller's.
 ///
 /// # Safety
-/// `stream` is null or one of the GPU's context; the memory has so many bytes until the stream has passed the call that uses it.
+/// `stream` is null or one of the GPU's context; the memory has so many bytes until the stream has
+/// passed the call that uses it.
 pub(crate) unsafe fn borrow(
     gpu: &Gpu,
     stream: Stream,

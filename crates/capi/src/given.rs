@@ -1,5 +1,5 @@
-//! The functions of `buddy.h` that work in memory of the caller's: buffers. None waits, none takes memory,
-//! and what they need to know is in a struct of the caller's: there are no handles.
+//! The functions of `buddy.h` that work in memory of the caller's: buffers. None waits, none takes
+//! memory, and what they need to know is in a struct of the caller's: there are no handles.
 
 use std::ffi::c_char;
 
@@ -84,8 +84,9 @@ pub unsafe extern "C" fn buddyBufferRoom(bytes: usize, target_number: i32, room:
 /// Makes a buffer hold zeros: what it begins with.
 ///
 /// # Safety
-/// `buffer` is null or a buffer whose parts are as large as [`buddyBufferRoom`] says, until the stream has passed this call; its
-/// codec is null or a string that ends in NUL; `stream` is one of the current context.
+/// `buffer` is null or a buffer whose parts are as large as [`buddyBufferRoom`] says, until the
+/// stream has passed this call; its codec is null or a string that ends in NUL; `stream` is one of
+/// the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyBufferClear(buffer: *const Buffer, stream: Stream) -> Code {
     // SAFETY: the caller's promises.
@@ -155,8 +156,8 @@ pub unsafe extern "C" fn buddyBufferReadChecked(
 /// Trains bf16's window on a sample of device memory, and leaves it in device memory.
 ///
 /// # Safety
-/// `data` has `bytes` readable bytes and `window` 4 writable ones until the stream has passed this call; `stream` is one of the
-/// current context.
+/// `data` has `bytes` readable bytes and `window` 4 writable ones until the stream has passed this
+/// call; `stream` is one of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyTrainWindow(
     data: DevicePointer,

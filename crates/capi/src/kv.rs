@@ -1,4 +1,5 @@
-//! Keys and values in compressed memory: a cache is what its description says, so there is nothing to create or free.
+//! Keys and values in compressed memory: a cache is what its description says, so there is nothing
+//! to create or free.
 
 use buddy_cuda::{Attend, DeviceSpan, Gpu, KvCache, KvMemory, KvRows, KvShape};
 
@@ -153,8 +154,8 @@ pub unsafe extern "C" fn buddyKvSizesOf(kv: *const Kv, sequences: u32, sizes: *m
 /// Makes every token zeros.
 ///
 /// # Safety
-/// `kv` is null or describes memory that is there until the stream has passed this call; `stream` is one of the current
-/// context.
+/// `kv` is null or describes memory that is there until the stream has passed this call; `stream`
+/// is one of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyKvClear(kv: *const Kv, stream: Stream) -> Code {
     guard(|| {
@@ -206,8 +207,8 @@ pub unsafe extern "C" fn buddyKvAppend(
 /// Reads tokens of one sequence.
 ///
 /// # Safety
-/// As for [`buddyKvClear`]; `pages` has the sequence's pages, which are pages of the cache, and `keys` and `values` have
-/// room for all heads of each token.
+/// As for [`buddyKvClear`]; `pages` has the sequence's pages, which are pages of the cache, and
+/// `keys` and `values` have room for all heads of each token.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyKvRead(
     kv: *const Kv,
@@ -237,8 +238,8 @@ pub unsafe extern "C" fn buddyKvRead(
 /// Attention of the last tokens of each sequence.
 ///
 /// # Safety
-/// As for [`buddyKvClear`]; `asked` is null or describes memory that is there, lengths of tokens that were appended, and
-/// pages of the cache.
+/// As for [`buddyKvClear`]; `asked` is null or describes memory that is there, lengths of tokens
+/// that were appended, and pages of the cache.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyKvAttend(kv: *const Kv, asked: *const Asked, stream: Stream) -> Code {
     guard(|| {

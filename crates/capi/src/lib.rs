@@ -1,8 +1,9 @@
-//! `libbuddy.so`: Buddy Compression on a real GPU, for C and whatever calls C. `include/buddy.h` documents every
-//! function; `docs/reference/c-interface.md` leads through them.
+//! `libbuddy.so`: Buddy Compression on a real GPU, for C and whatever calls C. `include/buddy.h`
+//! documents every function; `docs/reference/c-interface.md` leads through them.
 //!
-//! Functions work in the context that is current on the calling thread and keep what belongs to a context with it.
-//! They return a code; the message behind it stays with the thread. A panic becomes a code as well.
+//! Functions work in the context that is current on the calling thread and keep what belongs to a
+//! context with it. They return a code; the message behind it stays with the thread. A panic
+//! becomes a code as well.
 
 mod codec;
 mod error;

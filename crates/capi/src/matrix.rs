@@ -51,8 +51,9 @@ pub unsafe extern "C" fn buddyMatrixRoom(rows: usize, row_bytes: usize, room: *m
 /// Makes a matrix hold zeros: what it begins with.
 ///
 /// # Safety
-/// `matrix` is null or a matrix whose parts are as large as [`buddyMatrixRoom`] says, until the stream has passed this call; its
-/// codec is null or a string that ends in NUL; `stream` is one of the current context.
+/// `matrix` is null or a matrix whose parts are as large as [`buddyMatrixRoom`] says, until the
+/// stream has passed this call; its codec is null or a string that ends in NUL; `stream` is one of
+/// the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyMatrixClear(matrix: *const Matrix, stream: Stream) -> Code {
     // SAFETY: the caller's promises.
@@ -114,7 +115,8 @@ pub unsafe extern "C" fn buddyMatrixLinearRoom(
 /// y = W x, and the bias if there is one.
 ///
 /// # Safety
-/// As for [`buddyMatrixClear`]; `layer` is null or names memory that is as large as `buddy.h` says until the stream has passed this call.
+/// As for [`buddyMatrixClear`]; `layer` is null or names memory that is as large as `buddy.h` says
+/// until the stream has passed this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn buddyMatrixLinear(
     matrix: *const Matrix,

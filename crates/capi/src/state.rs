@@ -63,7 +63,8 @@ pub(crate) fn take(handle: Handle) -> Result<(), Failure> {
     };
     let taken = state.allocations.remove(&handle);
     if let Some(owned) = taken.as_ref().filter(|_| destroyed) {
-        // The driver freed the memory, the streams and the kernels with their context: nothing may be freed again.
+        // The driver freed the memory, the streams and the kernels with their context: nothing may
+        // be freed again.
         std::mem::forget(state.gpus.remove(&owned.context));
         std::mem::forget(taken);
         return Ok(());

@@ -1,5 +1,5 @@
-//! What a C or C++ program sees: the header, the library, and the example. On a machine without a GPU the example must
-//! end with a clear error; with one, it must read back what it wrote.
+//! What a C or C++ program sees: the header, the library, and the example. On a machine without a
+//! GPU the example must end with a clear error; with one, it must read back what it wrote.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,5 +1,5 @@
-//! The functions on a real GPU, in contexts that a program made. Without a GPU this test says that it was skipped; with
-//! `BUDDY_REQUIRE_GPU=1` it fails instead.
+//! The functions on a real GPU, in contexts that a program made. Without a GPU this test says that
+//! it was skipped; with `BUDDY_REQUIRE_GPU=1` it fails instead.
 
 use std::{ffi::CStr, io::Write, ptr::null_mut};
 
@@ -116,7 +116,8 @@ fn contexts_streams_and_handles() {
         refusals(memory, plain, stream.cast());
         histogram(plain, stats.entries, stream.cast());
 
-        // Another context does not know the allocation; the first one still does, and gets its memory back.
+        // Another context does not know the allocation; the first one still does, and gets its
+        // memory back.
         let second = context();
         assert_eq!(buddyFree(memory), 5);
         let mut other = 0;

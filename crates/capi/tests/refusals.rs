@@ -1,4 +1,5 @@
-//! A driver that refuses each of its calls in turn: a code, no leak, and the state as before. And a libcuda that is none.
+//! A driver that refuses each of its calls in turn: a code, no leak, and the state as before. And a
+//! libcuda that is none.
 
 use std::{
     fs,

@@ -13,9 +13,10 @@ use crate::{output, progress::Bar, say};
 
 /// Pack a bf16 model: three quarters of its size, and not one bit changed
 ///
-/// Takes a safetensors file, or the folder of a model with all its shards, and writes the same with every bf16 matrix
-/// compressed, as the GPU's products read it; everything else stays as it is. Files appear when they are complete; one that
-/// was packed already, from a file of the same length and time, is not packed again. `buddy unpack` gives the original back.
+/// Takes a safetensors file, or the folder of a model with all its shards, and writes the same with
+/// every bf16 matrix compressed, as the GPU's products read it; everything else stays as it is.
+/// Files appear when they are complete; one that was packed already, from a file of the same length
+/// and time, is not packed again. `buddy unpack` gives the original back.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

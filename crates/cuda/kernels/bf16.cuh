@@ -1,5 +1,6 @@
-// bf16 values (docs/reference/format.md, "Floats"; the Rust twin is crates/codec/src/float/bf16.rs). Layout B, against the
-// allocation's window of exponents, is straight-line code over pairs of values; the other two are for what is left.
+// bf16 values (docs/reference/format.md, "Floats"; the Rust twin is
+// crates/codec/src/float/bf16.rs). Layout B, against the allocation's window of exponents, is
+// straight-line code over pairs of values; the other two are for what is left.
 #pragma once
 #include "sparse.cuh"
 
@@ -69,7 +70,8 @@ struct Bf16 {
         return choose_bits(0x7f7f7f7fu, permute_bytes(first, second, 0x6420), permute_bytes(first, second, 0x7531));
     }
 
-    // The two values whose signs and mantissas are bytes 2k and 2k + 1 of `bytes`; `exponents` in place.
+    // The two values whose signs and mantissas are bytes 2k and 2k + 1 of `bytes`; `exponents` in
+    // place.
     static BUDDY_FN u32 widen(u32 bytes, u32 k, u32 exponents) {
         return choose_bits(0x807f807fu, permute_bytes(bytes, 0, k == 0 ? 0x1100 : 0x3322), exponents);
     }
@@ -137,8 +139,9 @@ struct Bf16 {
         return choice.bits;
     }
 
-    // The exponents of a pair of values, in place, by codes 4k and 4k + 16 of a word. Two pairs share what is left after
-    // one mask: the other pair's codes fall on signs and mantissas, which `widen` takes from elsewhere.
+    // The exponents of a pair of values, in place, by codes 4k and 4k + 16 of a word. Two pairs
+    // share what is left after one mask: the other pair's codes fall on signs and mantissas, which
+    // `widen` takes from elsewhere.
     static BUDDY_FN u32 window_exponents(u32 codes, u32 k, u32 window) {
         u32 two = keep(codes & (k % 2 == 0 ? 0x0f0f0f0fu : 0xf0f0f0f0u)), base = window * 0x00800080u;
         return k == 0 ? two * 128 + base : k == 1 ? two * 8 + base : k == 2 ? (two >> 1) + base : (two >> 5) + base;
@@ -188,9 +191,9 @@ struct Bf16 {
         return OK;
     }
 
-    // A quarter of an entry, 16 values in eight words, for kernels that give an entry to four lanes. `bytes` are the
-    // signs and mantissas of the quarter: words 4 * quarter and on of the stream. Layout B, with `codes` from words
-    // 16 + 2 * quarter and on:
+    // A quarter of an entry, 16 values in eight words, for kernels that give an entry to four
+    // lanes. `bytes` are the signs and mantissas of the quarter: words 4 * quarter and on of the
+    // stream. Layout B, with `codes` from words 16 + 2 * quarter and on:
     static BUDDY_FN void read_window_quarter(const u32 (&bytes)[4], const u32 (&codes)[2], u32 window, u32 (&out)[8]) {
         BUDDY_UNROLL
         for (u32 i = 0; i < 8; i++) out[i] = widen(bytes[i / 2], i % 2, window_exponents(codes[i / 4], i % 4, window));
@@ -214,7 +217,8 @@ struct Bf16 {
         }
         u32 two = pairs[0] | pairs[1] << 1, third = pairs[2];
         u64 tail = ((u64)rest[7] << 32 | rest[6]) >> 8 * (before & 7);
-        // One more bit than exponents have, so that none borrows from its neighbour; it falls on a sign.
+        // One more bit than exponents have, so that none borrows from its neighbour; it falls on a
+        // sign.
         u32 base = (0x100 | (rest[6] & 0xff)) * 0x00800080u, escaped = planes[0] & planes[1] & planes[2] & 0xffff;
         BUDDY_UNROLL
         for (u32 i = 0; i < 8; i++) {

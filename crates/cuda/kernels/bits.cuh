@@ -1,6 +1,6 @@
-// Words and bits, for a GPU compiler and for a plain C++ compiler alike. On a GPU every function here is one or
-// two instructions; elsewhere it is the same arithmetic written out, so that a machine without a GPU can prove
-// the codecs.
+// Words and bits, for a GPU compiler and for a plain C++ compiler alike. On a GPU every function
+// here is one or two instructions; elsewhere it is the same arithmetic written out, so that a
+// machine without a GPU can prove the codecs.
 #pragma once
 
 #ifdef __CUDACC__
@@ -61,8 +61,8 @@ BUDDY_FN u32 funnel_right_to(u32 lo, u32 hi, u32 shift) {
 #endif
 }
 
-// (word << (shift % 32)) + addend and a + b with b signed, by multiplication: it has a pipe of its own, where codecs
-// have little to do.
+// (word << (shift % 32)) + addend and a + b with b signed, by multiplication: it has a pipe of its
+// own, where codecs have little to do.
 BUDDY_FN u32 shift_add(u32 word, u32 shift, u32 addend) {
 #ifdef __CUDA_ARCH__
     u32 out;
@@ -127,7 +127,8 @@ BUDDY_FN u32 min_halves(u32 a, u32 b) {
 #endif
 }
 
-// One, or zero for zero; by the instruction for the smaller of two, where the compiler would make two of a comparison.
+// One, or zero for zero; by the instruction for the smaller of two, where the compiler would make
+// two of a comparison.
 BUDDY_FN u32 one_unless_zero(u32 word) {
 #ifdef __CUDA_ARCH__
     u32 out;
@@ -161,8 +162,8 @@ BUDDY_FN u32 byte_of(u32 word) {
 // A stream's first byte is the most significant one of its first word.
 BUDDY_FN u32 big_endian(u32 word) { return permute_bytes(word, 0, 0x0123); }
 
-// The OR over the threads of a warp that are here, which lets them skip what none of their entries needs; on a CPU a
-// warp is one entry.
+// The OR over the threads of a warp that are here, which lets them skip what none of their entries
+// needs; on a CPU a warp is one entry.
 BUDDY_FN u32 warp_or(u32 word) {
 #ifdef __CUDA_ARCH__
     return __reduce_or_sync(__activemask(), word);
@@ -183,8 +184,8 @@ BUDDY_FN bool all_zero(const u32 (&words)[32]) {
     return any == 0;
 }
 
-// Makes the compiler forget what it computed from these words. A second pass over them is then computed again,
-// which is cheaper than the registers that would keep the first one's results.
+// Makes the compiler forget what it computed from these words. A second pass over them is then
+// computed again, which is cheaper than the registers that would keep the first one's results.
 BUDDY_FN void forget(u32 (&words)[32]) {
 #ifdef __CUDA_ARCH__
     BUDDY_UNROLL
@@ -209,8 +210,8 @@ BUDDY_FN u64 keep(u64 word) {
     return word;
 }
 
-// The bits of `a` where `mask` has ones, of `b` where it has zeros. Spelled out for the GPU: its compiler makes
-// two instructions of the C++ form when the mask is a constant.
+// The bits of `a` where `mask` has ones, of `b` where it has zeros. Spelled out for the GPU: its
+// compiler makes two instructions of the C++ form when the mask is a constant.
 BUDDY_FN u32 choose_bits(u32 mask, u32 a, u32 b) {
 #ifdef __CUDA_ARCH__
     u32 out;
@@ -221,8 +222,8 @@ BUDDY_FN u32 choose_bits(u32 mask, u32 a, u32 b) {
 #endif
 }
 
-// One step of a transposition: of each block of 2 * SHIFT bits, the high half of `a` changes places with the low half
-// of `b`.
+// One step of a transposition: of each block of 2 * SHIFT bits, the high half of `a` changes places
+// with the low half of `b`.
 template <u32 SHIFT>
 BUDDY_FN void exchange(u32& a, u32& b) {
     u32 x = a, y = b;
@@ -256,7 +257,8 @@ BUDDY_FN void transpose(u32 (&m)[32]) {
     exchange_all<1>(m);
 }
 
-// The same within the low and within the high 16 columns of 16 words: word j holds column j below column 16 + j.
+// The same within the low and within the high 16 columns of 16 words: word j holds column j below
+// column 16 + j.
 BUDDY_FN void transpose_halves(u32 (&m)[16]) {
     exchange_all<8>(m);
     exchange_all<4>(m);

@@ -1,8 +1,9 @@
-// Bit-Plane Compression over 32-bit words (docs/reference/format.md, "BPC"; the Rust twin is crates/codec/src/bpc).
+// Bit-Plane Compression over 32-bit words (docs/reference/format.md, "BPC"; the Rust twin is
+// crates/codec/src/bpc).
 //
-// Planes are classified before they exist: the XORed differences stay words, in which bit j of word i is bit i of
-// plane j, so that one logic operation works on all planes at once. A size needs no transposition at all, and
-// the encoder emits planes whose kinds it already knows.
+// Planes are classified before they exist: the XORed differences stay words, in which bit j of word
+// i is bit i of plane j, so that one logic operation works on all planes at once. A size needs no
+// transposition at all, and the encoder emits planes whose kinds it already knows.
 #pragma once
 #include "stream.cuh"
 
@@ -10,7 +11,8 @@ namespace buddy {
 
 constexpr u32 BPC_ONES = 0x7fffffffu;
 
-// The kinds of planes 31 to 0, one bit each; a plane in no mask is written as it is. Plane 32 is `signs`.
+// The kinds of planes 31 to 0, one bit each; a plane in no mask is written as it is. Plane 32 is
+// `signs`.
 struct BpcKinds {
     u32 zero;   // a plane of zeros
     u32 flat;   // not zero, but its DBP is: 5 bits
@@ -20,7 +22,8 @@ struct BpcKinds {
     u32 signs;  // plane 32 itself
 };
 
-// The differences, XORed with themselves shifted: bit j of word i is bit i of DBX[j]. Also the kinds of planes.
+// The differences, XORed with themselves shifted: bit j of word i is bit i of DBX[j]. Also the
+// kinds of planes.
 BUDDY_FN BpcKinds bpc_planes(const u32 (&words)[32], u32 (&dbx)[32]) {
     BpcKinds kinds;
     u32 signs = 0, any = 0;
@@ -142,8 +145,8 @@ struct Bpc {
         return bpc_bits(words[0], bpc_planes(words, dbx));
     }
 
-    // Writes the stream into `row`, zero-padded, if it is one that is stored; returns its length either way.
-    // `words` is used up.
+    // Writes the stream into `row`, zero-padded, if it is one that is stored; returns its length
+    // either way. `words` is used up.
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params&) {
         return encode_after<0>(words, row, layout);
@@ -185,8 +188,8 @@ struct Bpc {
         return bits;
     }
 
-    // Emits the planes below `tail`, which are all whole: one jump, and straight on from there. A stream that is
-    // stored has no more than 23 whole planes.
+    // Emits the planes below `tail`, which are all whole: one jump, and straight on from there. A
+    // stream that is stored has no more than 23 whole planes.
     template <class Row>
     static BUDDY_FN void bpc_put_tail(BitSink<Row>& sink, const u32 (&dbx)[32], u32 tail) {
 #define BUDDY_WHOLE(j)          \
@@ -259,8 +262,8 @@ struct Bpc {
         return kind == 0 ? 0 : (u32)((int)(window << 3) >> (32 - bits));
     }
 
-    // Takes a code of fewer than 32 bits. A run moves `next` below the planes it covers. Bit 31 of a plane means
-    // nothing, so that a plane taken whole keeps its code's first bit there.
+    // Takes a code of fewer than 32 bits. A run moves `next` below the planes it covers. Bit 31 of
+    // a plane means nothing, so that a plane taken whole keeps its code's first bit there.
     template <class Row>
     static BUDDY_FN void bpc_take_small(BitSource<Row>& source, u32 window, u32& plane, int& next) {
         bool run = window >> 30, zero = window >> 29, ten = window >> 28, one = window >> 27 & 1;

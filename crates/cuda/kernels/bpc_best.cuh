@@ -1,5 +1,5 @@
-// BPC with or without its transform, whichever is shorter (docs/reference/format.md, "bpc-best"; the Rust twin is
-// crates/codec/src/bpc/best).
+// BPC with or without its transform, whichever is shorter (docs/reference/format.md, "bpc-best";
+// the Rust twin is crates/codec/src/bpc/best).
 #pragma once
 #include "bpc.cuh"
 
@@ -40,7 +40,8 @@ struct BpcBest {
         return 1 + (plain < transformed ? plain : transformed);
     }
 
-    // Writes the stream into `row`, zero-padded, if it is one that is stored; returns its length either way.
+    // Writes the stream into `row`, zero-padded, if it is one that is stored; returns its length
+    // either way.
     template <class Row>
     static BUDDY_FN u32 encode(u32 (&words)[32], Row& row, u32& layout, const Params& params) {
         u32 plain = bpc_word_bits(words);

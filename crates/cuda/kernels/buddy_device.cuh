@@ -1,4 +1,5 @@
-// Compressed memory in a kernel of your own. docs/reference/device-header.md is the guide; in short:
+// Compressed memory in a kernel of your own. docs/reference/device-header.md is the guide; in
+// short:
 //
 //   #include "buddy_device.cuh"
 //   __global__ void scale(buddy::BuddyView view) {
@@ -10,14 +11,16 @@
 //       buddy::thread::store_entry<buddy::Planes64>(view, entry, words);
 //   }
 //
-// Reads and writes are those of the runtime, to the bit: what a kernel stores, `BuddyBuffer::read` reads.
-// A thread's functions (entry.cuh) work anywhere. A warp's are faster: its 32 lanes move 32 entries together, 16
-// bytes to a lane and in the order of memory, through a tile of 4 KiB of shared memory. All 32 lanes call them.
+// Reads and writes are those of the runtime, to the bit: what a kernel stores, `BuddyBuffer::read`
+// reads. A thread's functions (entry.cuh) work anywhere. A warp's are faster: its 32 lanes move 32
+// entries together, 16 bytes to a lane and in the order of memory, through a tile of 4 KiB of
+// shared memory. All 32 lanes call them.
 //
-// The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Zeros<64>, Bf16, Fp16, Fp32,
-// Delta64, Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64, Rank32, Rank64, Near64, BpcBest, and must be the buffer's.
-// The constants of the address map are macros from the library: NVRTC programs are given them, and
-// `buddy gpu headers DIR` writes them as buddy_constants.cuh for nvcc.
+// The codec is one of Bpc, Planes64, Zeros<16>, Zeros<32>, Zeros<64>, Bf16, Fp16, Fp32, Delta64,
+// Table32, Table64, Stride32, Stride64, Scaled64, Prefix32, Prefix64, Rank32, Rank64, Near64,
+// BpcBest, and must be the buffer's. The constants of the address map are macros from the library:
+// NVRTC programs are given them, and `buddy gpu headers DIR` writes them as buddy_constants.cuh for
+// nvcc.
 #pragma once
 #ifndef BUDDY_ENTRY_BYTES
 #include "buddy_constants.cuh"
@@ -39,7 +42,8 @@
 
 namespace buddy {
 
-// Fetches a window that was trained into device memory, before anything else is done with the view. No other codec has anything there.
+// Fetches a window that was trained into device memory, before anything else is done with the view.
+// No other codec has anything there.
 template <class Codec>
 BUDDY_FN void settle(BuddyView&) {}
 template <>
@@ -49,16 +53,17 @@ BUDDY_FN void settle<Bf16>(BuddyView& view) {
 
 namespace warp {
 
-// Consecutive entries, in three steps between which there may be other work: nibbles, fetch, decode. `first` is a
-// multiple of 32; lane i has entry first + i. `active` has a bit for each entry that is asked for; rows of others are
-// zeros after a load, and are not stored.
+// Consecutive entries, in three steps between which there may be other work: nibbles, fetch,
+// decode. `first` is a multiple of 32; lane i has entry first + i. `active` has a bit for each
+// entry that is asked for; rows of others are zeros after a load, and are not stored.
 
 BUDDY_FN u32 load_nibbles(const BuddyView& view, u64 first, u32 active = ALL) {
     u32 lane = threadIdx.x % WARP;
     return load_nibble(view.memory, first + lane, active >> lane & 1);
 }
 
-// The same ahead of time: starts to bring them into 16 bytes of shared memory, where they are after `cp_async_wait_warp`.
+// The same ahead of time: starts to bring them into 16 bytes of shared memory, where they are after
+// `cp_async_wait_warp`.
 BUDDY_FN void fetch_nibbles(const BuddyView& view, uint4* shared, u64 first, u32 lane) {
     if (lane == 0) cp_async<16>(shared, view.memory.nibbles + first / 2);
 }

@@ -1,12 +1,13 @@
-// The kernels of one codec: BUDDY_CODEC names its struct. One warp takes 32 entries, one thread to an entry;
-// warps need nothing from one another.
+// The kernels of one codec: BUDDY_CODEC names its struct. One warp takes 32 entries, one thread to
+// an entry; warps need nothing from one another.
 #include "buddy_device.cuh"
 
 using namespace buddy;
 typedef BUDDY_CODEC Codec;
 
 constexpr u32 WARPS = BUDDY_WARPS;
-// Threads of a block, and blocks that a multiprocessor shall hold: this bounds the registers of a thread.
+// Threads of a block, and blocks that a multiprocessor shall hold: this bounds the registers of a
+// thread.
 #define BUDDY_KERNEL extern "C" __global__ void __launch_bounds__(BUDDY_WARPS* WARP, BUDDY_BLOCKS)
 
 // Consecutive entries: the aligned tile of this warp, and which of its 32 entries are asked for.
@@ -85,7 +86,8 @@ BUDDY_KERNEL buddy_scatter(BuddyView view, const uint4* from, const u32* list, u
     warp::store_entry<Codec>(view, tile, entry, mine);
 }
 
-// Counts the nibbles of a buffer, those that name no class under NIBBLES, and entries that overflow after them.
+// Counts the nibbles of a buffer, those that name no class under NIBBLES, and entries that overflow
+// after them.
 extern "C" __global__ void buddy_stats(Memory memory, u64* counts) {
     u32 found[NIBBLES + 2] = {};
     for (u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x; at * 8 < memory.entries; at += (u64)gridDim.x * blockDim.x) {

@@ -1,5 +1,5 @@
-// Folded differences of 64-bit words in fields of one width (docs/reference/format.md, "delta64"; the Rust twin is
-// crates/codec/src/delta64.rs).
+// Folded differences of 64-bit words in fields of one width (docs/reference/format.md, "delta64";
+// the Rust twin is crates/codec/src/delta64.rs).
 #pragma once
 #include "fields.cuh"
 

@@ -1,5 +1,5 @@
-// One entry and its place: what a thread does alone, and what threads and warps share. Plain C++, so that a machine
-// without a GPU proves it.
+// One entry and its place: what a thread does alone, and what threads and warps share. Plain C++,
+// so that a machine without a GPU proves it.
 #pragma once
 #include "map.cuh"
 #include "stream.cuh"
@@ -41,7 +41,8 @@ BUDDY_FN void store_nibble(const Memory& memory, u64 entry, u32 nibble) {
 // Chunks that a row moves: none of a reserved nibble's.
 BUDDY_FN u32 chunks_of(u32 nibble) { return nibble < NIBBLES ? class_chunks(class_of(nibble)) : 0; }
 
-// A row of 8 bytes is padded to a sector where the target has one: whole sectors are cheaper to write.
+// A row of 8 bytes is padded to a sector where the target has one: whole sectors are cheaper to
+// write.
 BUDDY_FN u32 chunks_to_put(u32 nibble, u32 device_bytes) {
     return nibble == B8 && device_bytes != SMALL ? SECTOR / CHUNK : chunks_of(nibble);
 }
@@ -58,7 +59,8 @@ BUDDY_FN u32 encode_words(u32 (&words)[WORDS], Row& row, const Params& params) {
     return zero ? (u32)ZERO : nibble_of(class_of_bits(bits), layout);
 }
 
-// Decodes a row into words: zeros if it holds nothing or cannot be decoded. Not for what is stored as it is.
+// Decodes a row into words: zeros if it holds nothing or cannot be decoded. Not for what is stored
+// as it is.
 template <class Codec, class Row>
 BUDDY_FN u32 decode_words(const Row& row, u32 nibble, u32 (&words)[WORDS], const Params& params) {
     u32 size_class = class_of(nibble), status = nibble < NIBBLES ? OK : NIBBLE;
@@ -97,8 +99,9 @@ struct OwnRow {
     }
 };
 
-// Reads an entry into `words`. Any thread may call it, alone or with others, each for an entry of its own. An entry
-// that does not decode, or that is past the end, is zeros; it is in the buffer's next report, and the status says why.
+// Reads an entry into `words`. Any thread may call it, alone or with others, each for an entry of
+// its own. An entry that does not decode, or that is past the end, is zeros; it is in the buffer's
+// next report, and the status says why.
 template <class Codec>
 BUDDY_FN u32 load_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
     const Memory& memory = view.memory;
@@ -128,8 +131,8 @@ BUDDY_FN u32 load_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
     return status;
 }
 
-// Writes an entry: compresses it, puts its parts in their places and its nibble beside them. Two threads must not
-// write one entry at a time. An entry past the end is not written, and reported.
+// Writes an entry: compresses it, puts its parts in their places and its nibble beside them. Two
+// threads must not write one entry at a time. An entry past the end is not written, and reported.
 template <class Codec>
 BUDDY_FN u32 store_entry(const BuddyView& view, u64 entry, u32 (&words)[WORDS]) {
     const Memory& memory = view.memory;

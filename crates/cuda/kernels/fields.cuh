@@ -1,6 +1,7 @@
-// Numbers in fields of fixed widths (docs/reference/format.md, "table32, table64, stride32, stride64, scaled64"; the Rust twin is
-// crates/codec/src/fields). What the allocation's codec learned lies in a block of words, which `Codec::block` of the
-// twin makes: two words for each form, then what `Numbers` needs.
+// Numbers in fields of fixed widths (docs/reference/format.md, "table32, table64, stride32,
+// stride64, scaled64"; the Rust twin is crates/codec/src/fields). What the allocation's codec
+// learned lies in a block of words, which `Codec::block` of the twin makes: two words for each
+// form, then what `Numbers` needs.
 //
 // `Numbers` says how words become numbers and back: Stride, Table or Scaled.
 #pragma once
@@ -78,7 +79,8 @@ BUDDY_FN u32 length_of(u64 word) {
     return high != 0 ? 64 - leading_zeros(high) : 32 - leading_zeros((u32)word);
 }
 
-// The same by another instruction, so that the compiler does not keep the first one's result in a register until then.
+// The same by another instruction, so that the compiler does not keep the first one's result in a
+// register until then.
 BUDDY_FN u32 length_again(u32 word) {
 #ifdef __CUDA_ARCH__
     u32 top;
@@ -120,7 +122,8 @@ BUDDY_FN void join(const u64 (&words)[16], u32 (&entry)[32]) {
     for (u32 i = 0; i < 16; i++) entry[2 * i] = (u32)words[i], entry[2 * i + 1] = (u32)(words[i] >> 32);
 }
 
-// The word at a place that only runs of the program know: a tree of choices, since registers have no places.
+// The word at a place that only runs of the program know: a tree of choices, since registers have
+// no places.
 template <u32 COUNT, class Word>
 BUDDY_FN Word pick(const Word* words, u32 place) {
     if constexpr (COUNT == 1) {
@@ -131,7 +134,8 @@ BUDDY_FN Word pick(const Word* words, u32 place) {
     }
 }
 
-// Fields out of a row: a window of two words and the word after them, which is asked for before it is needed.
+// Fields out of a row: a window of two words and the word after them, which is asked for before it
+// is needed.
 template <class Row>
 struct FieldSource {
     const Row& row;
@@ -183,7 +187,8 @@ struct FieldSink {
     BUDDY_FN void finish() { row.store_if(at & 31, at / 32 % WORDS, pending); }
 };
 
-// A width of fields. Those of 64-bit words are moved in two parts, the second where a thread of the warp has one.
+// A width of fields. Those of 64-bit words are moved in two parts, the second where a thread of the
+// warp has one.
 template <class Word>
 struct Width {
     u32 bits, low, high, low_mask, high_mask;
@@ -207,8 +212,8 @@ struct Width {
     BUDDY_FN Word low_bits(Word word) const { return word & (Word)((u64)high_mask << 32 | low_mask); }
 };
 
-// How long numbers are, four to a word: a longer one than any field, 127, for a word that has no number. Those of the first
-// fields stand apart, since their width is another.
+// How long numbers are, four to a word: a longer one than any field, 127, for a word that has no
+// number. Those of the first fields stand apart, since their width is another.
 template <u32 COUNT>
 struct Lengths {
     u32 words[COUNT / 4] = {};
@@ -227,7 +232,8 @@ struct Lengths {
     }
 };
 
-// How many of these lengths are above a width: the top bit of a byte is set where its sum is over 127.
+// How many of these lengths are above a width: the top bit of a byte is set where its sum is over
+// 127.
 template <u32 COUNT>
 BUDDY_FN u32 count_above(const u32 (&lengths)[COUNT], u32 width) {
     u32 add = (127 - width) * 0x01010101u, found = 0;
@@ -239,8 +245,8 @@ BUDDY_FN u32 count_above(const u32 (&lengths)[COUNT], u32 width) {
 // The most numbers of an entry that may have no place in its fields.
 constexpr u32 MOST_EXCEPTIONS = 6;
 
-// Whether every entry of the warp has, among so many words that were looked at, more without a number than any form takes: the other words
-// need not be looked at.
+// Whether every entry of the warp has, among so many words that were looked at, more without a
+// number than any form takes: the other words need not be looked at.
 template <u32 COUNT>
 BUDDY_FN bool all_hopeless(const Lengths<COUNT>& lengths, u32 looked_at) {
     u32 found = 0;
@@ -261,7 +267,8 @@ struct Fields {
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
-    // What the block says of a form. `limit` is how many exceptions are too many; zero for a form that does not exist.
+    // What the block says of a form. `limit` is how many exceptions are too many; zero for a form
+    // that does not exist.
     struct Form {
         u32 index, width, first, rest, limit, bits;
 
@@ -276,7 +283,8 @@ struct Fields {
         BUDDY_FN u32 width_of(u32 i, u32 firsts) const { return i >= COUNT / 2 || i >= firsts ? width : i == 0 ? WORD_BITS : first; }
     };
 
-    // The first form that holds numbers of these lengths, and how long its stream is; FORMS if none does.
+    // The first form that holds numbers of these lengths, and how long its stream is; FORMS if none
+    // does.
     static BUDDY_FN u32 choose(const u32* block, const Lengths<COUNT>& lengths, u32& bits) {
         u32 chosen = FORMS;
         bits = RAW_BITS;
@@ -287,8 +295,8 @@ struct Fields {
         return chosen;
     }
 
-    // The same among the forms of one class, with at most so many exceptions. The first has the widest fields: what has too many
-    // exceptions there has too many in all of them.
+    // The same among the forms of one class, with at most so many exceptions. The first has the
+    // widest fields: what has too many exceptions there has too many in all of them.
     template <u32 BEGIN, u32 END, u32 MOST>
     static BUDDY_FN void choose_in(const u32* block, const Lengths<COUNT>& lengths, u32& chosen, u32& bits) {
         if (warp_or(chosen == FORMS) == 0) return;
@@ -334,7 +342,8 @@ struct Fields {
         if (Numbers::FIRSTS) put_whole(sink, numbers[0]);
         BUDDY_UNROLL
         for (u32 i = Numbers::FIRSTS; i < COUNT; i++) {
-            // Chosen here and not before: fields beside numbers would be more than there are registers.
+            // Chosen here and not before: fields beside numbers would be more than there are
+            // registers.
             absent = keep_here(absent);
             Word field = Numbers::FIRSTS || (absent >> i & 1) == 0 ? numbers[i] : 0;
             // A branch that all threads take alike costs less than a choice of widths.
@@ -373,7 +382,8 @@ struct Fields {
         return over;
     }
 
-    // Places and rests; the last one again where there are fewer than the form has room for: it says the same twice.
+    // Places and rests; the last one again where there are fewer than the form has room for: it
+    // says the same twice.
     template <class Sink>
     static BUDDY_FN void put_exceptions(Sink& sink, const u32* block, const Form& form, const Word (&numbers)[COUNT], u32 over, u32 absent) {
         u32 firsts = Numbers::firsts(block);

@@ -1,10 +1,12 @@
-// Packs a buffer once and for all (docs/reference/format.md, "Frozen buffers"): what overflows lies compact behind an index. Three kernels
-// in a row: parts on the device, nibbles and how many sectors overflow of each page; the index, a running sum of these; and the
-// sectors themselves, which are then known by their places, with the header. The last two are one where there is memory for many
-// sums. Two more read: a range of places, and single entries. Pages go from the last to the first: what the kernel before wrote last is
-// still in the cache, and what the one after reads first will be.
-// BUDDY_CODEC names the codec's struct. BUDDY_ACTIVATION, if there is one, an activation's: then packing also writes what it puts
-// out, reading gives that instead of what is packed, and one more kernel turns gradients of the output into the input's.
+// Packs a buffer once and for all (docs/reference/format.md, "Frozen buffers"): what overflows lies
+// compact behind an index. Three kernels in a row: parts on the device, nibbles and how many
+// sectors overflow of each page; the index, a running sum of these; and the sectors themselves,
+// which are then known by their places, with the header. The last two are one where there is memory
+// for many sums. Two more read: a range of places, and single entries. Pages go from the last to
+// the first: what the kernel before wrote last is still in the cache, and what the one after reads
+// first will be. BUDDY_CODEC names the codec's struct. BUDDY_ACTIVATION, if there is one, an
+// activation's: then packing also writes what it puts out, reading gives that instead of what is
+// packed, and one more kernel turns gradients of the output into the input's.
 #include "activation.cuh"
 #include "buddy_device.cuh"
 #include "frozen.cuh"
@@ -44,7 +46,8 @@ struct Packing {
     BUDDY_FN u64 pages() const { return (order.places() + PAGE_ENTRIES - 1) / PAGE_ENTRIES; }
 };
 
-// The next kernel in the stream may be made ready; and waits for all that this one does. Only where there is such a thing.
+// The next kernel in the stream may be made ready; and waits for all that this one does. Only where
+// there is such a thing.
 BUDDY_FN void let_next_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -132,7 +135,8 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, BUDDY_PACK_BLOCKS) fro
     }
 }
 
-// The sum of the values of threads up to this one, in a block of so many; that of all is the last of `sums` until the next barrier.
+// The sum of the values of threads up to this one, in a block of so many; that of all is the last
+// of `sums` until the next barrier.
 template <u32 THREADS>
 BUDDY_FN u32 running_sum(u32 value, u32 (&sums)[WARP]) {
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -174,12 +178,14 @@ extern "C" __global__ void __launch_bounds__(SCANNERS) frozen_index(const __grid
     if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) of.index[of.pages()] = before;
 }
 
-// Which of a warp's entries overflow, eight to a lane, and where their sectors go. They are few and anywhere: listed, each gets a lane.
+// Which of a warp's entries overflow, eight to a lane, and where their sectors go. They are few and
+// anywhere: listed, each gets a lane.
 struct Overflows {
     static constexpr u32 PER_LANE = 8;
     u32 entries[WARP * PER_LANE], sectors[WARP * PER_LANE];
 
-    // Lists those of the nibbles in `word`, in the warp's pages from `page` on; how many there are in the warp.
+    // Lists those of the nibbles in `word`, in the warp's pages from `page` on; how many there are
+    // in the warp.
     BUDDY_FN u32 list(const Packing& of, u32 word, u64 page, u32 lane) {
         u32 some = sectors_over_word(word, PER_LANE, of.device_bytes), count = 0;
         for (u32 i = 0; some != 0 && i < PER_LANE; i++) count += sectors_over(word >> 4 * i & 15, of.device_bytes) != 0;
@@ -225,8 +231,8 @@ BUDDY_FN void put_overflow(const Packing& of, u64 at, u64 sector) {
     for (u32 c = 0; c < over * (SECTOR / CHUNK); c++) to[c] = row.chunks[kept + c];
 }
 
-// The overflowing entries of a warp's four pages, eight of them in the nibbles at `word`: encoded once more, their last sectors put in
-// place.
+// The overflowing entries of a warp's four pages, eight of them in the nibbles at `word`: encoded
+// once more, their last sectors put in place.
 BUDDY_FN void put_overflows(const Packing& of, Overflows& overflows, u64 word, bool there, u32 lane) {
     u32 nibbles = there ? ((const u32*)of.nibbles)[word] : 0;
     u64 first = (word - lane) * Overflows::PER_LANE;
@@ -234,8 +240,8 @@ BUDDY_FN void put_overflows(const Packing& of, Overflows& overflows, u64 word, b
     for (u32 i = lane; i < count; i += WARP) put_overflow(of, first + overflows.entries[i], overflows.sectors[i]);
 }
 
-// The header, by its first threads, and what the host is told. If there is no room for all that overflows, none is put, and the header
-// says of itself only how many sectors there are.
+// The header, by its first threads, and what the host is told. If there is no room for all that
+// overflows, none is put, and the header says of itself only how many sectors there are.
 BUDDY_FN bool put_header(const Packing& of, u64 thread, u32 all) {
     bool fits = all <= of.capacity;
     if (thread == 0 && of.told != nullptr) *(volatile u32*)of.told = all;
@@ -253,15 +259,17 @@ extern "C" __global__ void __launch_bounds__(128) frozen_overflow(const __grid_c
     put_overflows(of, all_overflows[threadIdx.x / WARP], at, there, threadIdx.x % WARP);
 }
 
-// The sums become zeros again when every block has read them, by the warp that calls this last: `sums[MOST_PARTS]` counts.
+// The sums become zeros again when every block has read them, by the warp that calls this last:
+// `sums[MOST_PARTS]` counts.
 BUDDY_FN void clear_sums(u32* sums, u32 lane) {
     u32 ticket = lane == 0 ? atomicInc(sums + MOST_PARTS, gridDim.x - 1) : 0;
     if (__shfl_sync(ALL, ticket, 0) != gridDim.x - 1) return;
     for (u32 i = lane; i < MOST_PARTS; i += WARP) sums[i] = 0;
 }
 
-// The index and what overflows in one, a block to a part; the sums have memory of their own, which is zeros afterwards as before.
-// Two blocks to a multiprocessor, so that all parts of a large buffer are under way at once.
+// The index and what overflows in one, a block to a part; the sums have memory of their own, which
+// is zeros afterwards as before. Two blocks to a multiprocessor, so that all parts of a large
+// buffer are under way at once.
 extern "C" __global__ void __launch_bounds__(FINISHERS, 2) frozen_finish(const __grid_constant__ Packing of) {
     constexpr u32 PER_PAGE = PAGE_ENTRIES / Overflows::PER_LANE;
     __shared__ Overflows all_overflows[FINISHERS / WARP];
@@ -301,8 +309,8 @@ BUDDY_FN Tile this_tile() {
     return {chunks + threadIdx.x / WARP * (WARP * CHUNKS), threadIdx.x % WARP};
 }
 
-// Fetches and decodes the entries at 32 places, one to a lane; those that are not wanted, or cannot be decoded, become zeros. `IN_ORDER`
-// if the places follow each other.
+// Fetches and decodes the entries at 32 places, one to a lane; those that are not wanted, or cannot
+// be decoded, become zeros. `IN_ORDER` if the places follow each other.
 template <bool IN_ORDER>
 BUDDY_FN void load_places(const Reading& of, const Tile& tile, u64 place, bool wanted) {
     const Frozen& from = of.from;
@@ -343,7 +351,8 @@ struct Backward {
     }
 };
 
-// The tile's rows to where lanes say. `IN_ORDER` if they follow each other unless the data is a matrix.
+// The tile's rows to where lanes say. `IN_ORDER` if they follow each other unless the data is a
+// matrix.
 template <class Way, bool IN_ORDER>
 BUDDY_FN void put_rows(const Reading& of, const Tile& tile, u64 entry, u32 active, const uint4* gradients = nullptr) {
     __syncwarp();

@@ -1,11 +1,13 @@
-// Where what overflows lies: in a slot of its own for each entry, or, in a frozen buffer, compact behind an index (docs/reference/format.md,
-// "Frozen buffers"; the Rust twin is crates/memory/src/frozen). Plain C++, so that a machine without a GPU proves it.
+// Where what overflows lies: in a slot of its own for each entry, or, in a frozen buffer, compact
+// behind an index (docs/reference/format.md, "Frozen buffers"; the Rust twin is
+// crates/memory/src/frozen). Plain C++, so that a machine without a GPU proves it.
 #pragma once
 #include "map.cuh"
 
 namespace buddy {
 
-// In which order entries lie: as they are, or, for a matrix whose rows have so many entries, in tiles of sixteen rows.
+// In which order entries lie: as they are, or, for a matrix whose rows have so many entries, in
+// tiles of sixteen rows.
 struct Order {
     u64 entries;  // of the data
     u32 row;      // 0 for no matrix
@@ -27,8 +29,9 @@ struct Order {
         return (at / ROWS * row + entry % row) * ROWS + at % ROWS;
     }
 
-    // Word k of an entry of a matrix, as it is stored, is this word of the data: each quarter of a stored entry has a pair of
-    // values of every eight, as a lane of a tensor core's product takes them.
+    // Word k of an entry of a matrix, as it is stored, is this word of the data: each quarter of a
+    // stored entry has a pair of values of every eight, as a lane of a tensor core's product takes
+    // them.
     static BUDDY_FN u32 word_at(u32 k) { return k % 8 * 4 + k / 8; }
     BUDDY_FN void to_stored(u32 (&words)[WORDS]) const {
         if (row == 0) return;
@@ -72,7 +75,8 @@ BUDDY_FN u32 sectors_over_word(u32 word, u32 count, u32 device_bytes) {
     return sum;
 }
 
-// An entry's first sector among those that overflow: those of the pages before it, and of the entries before it in its page.
+// An entry's first sector among those that overflow: those of the pages before it, and of the
+// entries before it in its page.
 BUDDY_FN u64 first_sector(const u32* index, const u32* nibbles, u64 entry, u32 device_bytes) {
     u64 page = entry / PAGE_ENTRIES;
     u64 sum = index[page];
@@ -93,7 +97,8 @@ struct Frozen {
     u32 device_bytes;
     u32 sectors;  // of the overflow
 
-    // What overflows of the entry at a place, so many sectors; none if the index names some that are not there.
+    // What overflows of the entry at a place, so many sectors; none if the index names some that
+    // are not there.
     BUDDY_FN const u8* sectors_of(u64 place, u32 count) const {
         u64 first = first_sector(index, (const u32*)nibbles, place, device_bytes);
         return first + count <= sectors ? overflow + first * SECTOR : nullptr;

@@ -1,8 +1,9 @@
-// What memory of the caller's needs besides a codec's kernels: a window of exponents that is trained without a wait, and a matrix of
-// bf16 at 4/3x that may be written.
+// What memory of the caller's needs besides a codec's kernels: a window of exponents that is
+// trained without a wait, and a matrix of bf16 at 4/3x that may be written.
 //
-// Such a matrix lies as a frozen one does, in tiles of sixteen rows, its words in the order of tensor cores, so that linear layers read
-// it in place. What overflows has a slot for every entry, so that nothing moves when a row is written again.
+// Such a matrix lies as a frozen one does, in tiles of sixteen rows, its words in the order of
+// tensor cores, so that linear layers read it in place. What overflows has a slot for every entry,
+// so that nothing moves when a row is written again.
 #include "buddy_device.cuh"
 #include "frozen.cuh"
 #include "window.cuh"

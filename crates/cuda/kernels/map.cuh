@@ -1,5 +1,5 @@
-// The address map and the metadata nibble, as in crates/core. Every constant comes from Rust, as a define; the
-// kernel `constants` writes them back, and a test compares.
+// The address map and the metadata nibble, as in crates/core. Every constant comes from Rust, as a
+// define; the kernel `constants` writes them back, and a test compares.
 #pragma once
 #include "bits.cuh"
 
@@ -14,7 +14,8 @@ constexpr u32 CHUNKS = ENTRY / CHUNK;
 // The smallest target keeps this many bytes of an entry on the device.
 constexpr u32 SMALL = BUDDY_SMALL_BYTES;
 
-// Size classes in the order of the nibble. Nibbles 6 and 7 are three sectors in the second and third layout.
+// Size classes in the order of the nibble. Nibbles 6 and 7 are three sectors in the second and
+// third layout.
 enum Class : u32 { ZERO = 0, B8 = 1, S1 = 2, S2 = 3, S3 = 4, RAW = 5, CLASSES = 6, NIBBLES = 8 };
 
 BUDDY_FN u32 class_of_bits(u32 bits) {
@@ -33,7 +34,8 @@ BUDDY_FN u32 layout_of(u32 nibble) { return nibble < CLASSES ? 0 : nibble - RAW;
 BUDDY_FN u32 class_bytes(u32 size_class) { return size_class < S1 ? size_class * SMALL : (size_class - B8) * SECTOR; }
 BUDDY_FN u32 class_chunks(u32 size_class) { return size_class < S1 ? size_class : (size_class - B8) * (SECTOR / CHUNK); }
 
-// Bytes of an entry's slot in buddy memory; an entry that overflows the smallest target lies there as a whole.
+// Bytes of an entry's slot in buddy memory; an entry that overflows the smallest target lies there
+// as a whole.
 BUDDY_FN u32 buddy_bytes(u32 device_bytes) { return device_bytes == SMALL ? ENTRY : ENTRY - device_bytes; }
 
 // A page's place: offsets of its first entry, and its target.

@@ -1,7 +1,8 @@
-// The values and columns of a sparse matrix as a lane reads them: four elements at a time by one or two loads, each then an
-// instruction or two away, whatever the others are. Each array has the layout that its data allows; the loads say how many bytes an
-// element takes. Entries are 32 elements. One that a layout cannot hold lies whole among `others`: a matrix is written once, so that
-// these need no slots.
+// The values and columns of a sparse matrix as a lane reads them: four elements at a time by one or
+// two loads, each then an instruction or two away, whatever the others are. Each array has the
+// layout that its data allows; the loads say how many bytes an element takes. Entries are 32
+// elements. One that a layout cannot hold lies whole among `others`: a matrix is written once, so
+// that these need no slots.
 #pragma once
 #include "bits.cuh"
 
@@ -28,7 +29,8 @@ struct PlainValues {
     }
 };
 
-// Doubles that are floats: 4 bytes, and 4 to an entry that say where it lies: 0 here, otherwise its number among `others` plus one.
+// Doubles that are floats: 4 bytes, and 4 to an entry that say where it lies: 0 here, otherwise its
+// number among `others` plus one.
 struct NarrowValues {
     float* narrow;
     u32* kinds;
@@ -82,8 +84,8 @@ struct PlainColumns {
     }
 };
 
-// Columns within 2^24 of the least of their entry: 3 bytes, in two arrays, and 4 to an entry: that least column, below 2^31; or
-// with the highest bit set its number among `others`.
+// Columns within 2^24 of the least of their entry: 3 bytes, in two arrays, and 4 to an entry: that
+// least column, below 2^31; or with the highest bit set its number among `others`.
 struct OffsetColumns {
     static constexpr u32 OTHER = 1u << 31;
     unsigned short* low;

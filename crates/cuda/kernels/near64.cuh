@@ -1,6 +1,6 @@
-// Doubles close to each other: 28-bit differences from one base (docs/reference/format.md, "near64"; the Rust twin is
-// crates/codec/src/near64.rs). Four lanes share an entry, a quarter each: 4 values in 16 bytes. A stream is two sectors, or the
-// entry is stored as it is.
+// Doubles close to each other: 28-bit differences from one base (docs/reference/format.md,
+// "near64"; the Rust twin is crates/codec/src/near64.rs). Four lanes share an entry, a quarter
+// each: 4 values in 16 bytes. A stream is two sectors, or the entry is stored as it is.
 #pragma once
 #include "map.cuh"
 #include "stream.cuh"
@@ -15,7 +15,8 @@ struct Near64 {
     // The base that follows from value 8.
     static BUDDY_FN u64 base_of(u64 middle) { return (middle - (1u << (WIDTH - 1))) & ~0xffffull; }
 
-    // The differences of a quarter's values; what is returned has bits set if one of them does not fit.
+    // The differences of a quarter's values; what is returned has bits set if one of them does not
+    // fit.
     static BUDDY_FN u32 differences(const u64 (&values)[4], u64 base, u32 (&to)[4]) {
         u32 over = 0;
         BUDDY_UNROLL
@@ -27,7 +28,8 @@ struct Near64 {
         return over;
     }
 
-    // Sixteen bits of the base that quarter `q` keeps, above sixteen zeros: the base's lowest byte is one.
+    // Sixteen bits of the base that quarter `q` keeps, above sixteen zeros: the base's lowest byte
+    // is one.
     static BUDDY_FN u32 piece_of(u64 base, u32 q) { return permute_bytes((u32)base, (u32)(base >> 32), 0x1000u + 0x2200u * q); }
 
     // A quarter's 16 bytes.

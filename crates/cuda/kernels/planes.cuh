@@ -1,8 +1,10 @@
-// Bit planes over 64-bit lanes (docs/reference/format.md, "planes"; the Rust twin is crates/codec/src/planes.rs).
+// Bit planes over 64-bit lanes (docs/reference/format.md, "planes"; the Rust twin is
+// crates/codec/src/planes.rs).
 //
-// Two neighbouring planes are moved at a time, each 15 bits or absent: where the second lies follows from one bit
-// of the mask, without a branch. Where all differences of an entry fit 32 bits, as those of a smooth field do, its 64
-// planes are 32: the plane of signs takes the place of plane 31, which is not stored then.
+// Two neighbouring planes are moved at a time, each 15 bits or absent: where the second lies
+// follows from one bit of the mask, without a branch. Where all differences of an entry fit 32
+// bits, as those of a smooth field do, its 64 planes are 32: the plane of signs takes the place of
+// plane 31, which is not stored then.
 #pragma once
 #include "stream.cuh"
 
@@ -16,7 +18,8 @@ struct Planes64 {
     static constexpr u32 HEADER_BITS = HEADER_WORDS * 32;
     // Planes that are skipped together if no thread of a warp has one of them.
     static constexpr int GROUP = 4;
-    // In a mask, the highest plane of a half; of the high half it holds the signs of the differences.
+    // In a mask, the highest plane of a half; of the high half it holds the signs of the
+    // differences.
     static constexpr u32 TOP = 1u << 31;
 
     // No plane, and a zero base.
@@ -26,7 +29,8 @@ struct Planes64 {
 
     static BUDDY_FN u32 bits_of(u32 planes) { return HEADER_BITS + PLANE_BITS * planes; }
 
-    // Differences XORed with themselves one bit higher, as low and high halves, and the mask of planes in use.
+    // Differences XORed with themselves one bit higher, as low and high halves, and the mask of
+    // planes in use.
     static BUDDY_FN void cross(const u32 (&words)[32], u32 (&low)[LANES], u32 (&high)[LANES], u32& mask_low,
                                u32& mask_high) {
         mask_low = 0, mask_high = 0;
@@ -63,8 +67,9 @@ struct Planes64 {
         return bits_of(ones_in(mask_low) + ones_in(mask_high));
     }
 
-    // Crossed words become planes: word j holds plane j below plane 16 + j, one bit higher if j is odd. A pair of planes
-    // then lies side by side in two halves, and an instruction for each pair is saved.
+    // Crossed words become planes: word j holds plane j below plane 16 + j, one bit higher if j is
+    // odd. A pair of planes then lies side by side in two halves, and an instruction for each pair
+    // is saved.
     static BUDDY_FN void turn(u32 (&m)[LANES]) {
         exchange_all<8>(m);
         exchange_all<4>(m);
@@ -79,8 +84,8 @@ struct Planes64 {
     // Whether a thread of the warp has any of the GROUP planes from `top` down.
     static BUDDY_FN bool any_of(u32 needed, int top) { return needed << (31 - top) >> (32 - GROUP); }
 
-    // Planes of an entry on their way into its row. Where each lies follows from the mask. A pair comes with a zero bit
-    // below it, so that it lies one bit after where `origin` and `at` say.
+    // Planes of an entry on their way into its row. Where each lies follows from the mask. A pair
+    // comes with a zero bit below it, so that it lies one bit after where `origin` and `at` say.
     template <class Row>
     struct Sink {
         Row& row;
@@ -114,8 +119,8 @@ struct Planes64 {
         BUDDY_FN void finish() { row.store(origin / 32 % WORDS, pending); }
     };
 
-    // Planes out of a row: a window of two words and the word after them, which is asked for before it is needed. `origin`
-    // and `at` are two words ahead, so that they say where that one is.
+    // Planes out of a row: a window of two words and the word after them, which is asked for before
+    // it is needed. `origin` and `at` are two words ahead, so that they say where that one is.
     template <class Row>
     struct Source {
         const Row& row;
@@ -126,7 +131,8 @@ struct Planes64 {
             low = first.words[0], high = first.words[1], after = first.words[2];
         }
 
-        // Takes planes 31 to 0 of one half; `above` is the plane above them, and the lowest one after.
+        // Takes planes 31 to 0 of one half; `above` is the plane above them, and the lowest one
+        // after.
         BUDDY_FN void take_half(u32 mask, u32 needed, u32& above, u32 (&planes)[LANES]) {
             u32 at = origin, taken[2 * LANES];
             BUDDY_UNROLL
@@ -150,8 +156,8 @@ struct Planes64 {
         }
     };
 
-    // XORs the planes that are in the window into those above them. Spelled out for the GPU: its compiler makes twice the
-    // instructions of the conditions.
+    // XORs the planes that are in the window into those above them. Spelled out for the GPU: its
+    // compiler makes twice the instructions of the conditions.
     static BUDDY_FN void take_pair(u32 has_first, u32 has_second, u32 window, u32& first, u32& second) {
 #ifdef __CUDA_ARCH__
         asm("{\n.reg .pred p, q;\n.reg .u32 w;\nsetp.ne.u32 p, %2, 0;\nsetp.ne.u32 q, %3, 0;\nmov.u32 w, %4;\n"

@@ -1,6 +1,7 @@
-// bf16 values as a ReLU leaves them (docs/reference/format.md, "Floats"): no signs, many zeros. The streams are those of `Bf16`. Where that would
-// take layout A whatever the fields are, which is nearly always, its fields are made here in half the instructions: both values of a
-// word at once, zeros as masks, and one position that says word and bit.
+// bf16 values as a ReLU leaves them (docs/reference/format.md, "Floats"): no signs, many zeros. The
+// streams are those of `Bf16`. Where that would take layout A whatever the fields are, which is
+// nearly always, its fields are made here in half the instructions: both values of a word at once,
+// zeros as masks, and one position that says word and bit.
 #pragma once
 #include "bf16.cuh"
 
@@ -51,11 +52,13 @@ BUDDY_FN u32 separate_halves(u32 x) {
 }
 
 struct Positive {
-    // The most values that are not zero for which layout A is the only one: seven zeros can be escapes.
+    // The most values that are not zero for which layout A is the only one: seven zeros can be
+    // escapes.
     static constexpr u32 MOST = 64 - Bf16::ESCAPES - 1, LEAST_EXPONENT = Bf16::WINDOW;
     static constexpr u32 HEADER_BITS = Bf16::Loose::HEADER_BITS, FIRST = HEADER_BITS + 64, MANTISSAS = 0x007f007fu;
 
-    // Of an entry: which values are not zero, those of words 0 to 15 and 16 to 31, as `separate_halves` has them; what they have in common.
+    // Of an entry: which values are not zero, those of words 0 to 15 and 16 to 31, as
+    // `separate_halves` has them; what they have in common.
     struct Look {
         u32 some[2], any, base, code_bits, trimmed;
 
@@ -102,8 +105,8 @@ struct Positive {
         for (u32 i = 0; i < WORDS; i++) {
             u32 present = nonzero(words[i]), bits = present & two_bits;
             u32 fields = exchange_fields(words[i], look.base) & present;
-            // By products, which have a pipe of their own: the high half moves down to the end of the low one's field, and both up to
-            // where the stream is.
+            // By products, which have a pipe of their own: the high half moves down to the end of
+            // the low one's field, and both up to where the stream is.
             u32 second = fields >> 16, both = (second * (present & closer) + (fields - second * 0xffff)) >> look.trimmed;
             u64 placed = (u64)both * (1u << at % 32) + pending;
             u32 next = add_halves(bits, at), full = (at ^ next) & 32;

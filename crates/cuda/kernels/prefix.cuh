@@ -1,5 +1,6 @@
-// Numbers behind a prefix code of their length (docs/reference/format.md, "prefix32, prefix64"; the Rust twin is
-// crates/codec/src/fields/prefix.rs). Differences are those of stride.cuh; a stride of 0 leaves words as they are.
+// Numbers behind a prefix code of their length (docs/reference/format.md, "prefix32, prefix64"; the
+// Rust twin is crates/codec/src/fields/prefix.rs). Differences are those of stride.cuh; a stride of
+// 0 leaves words as they are.
 #pragma once
 #include "stride.cuh"
 
@@ -13,7 +14,8 @@ struct Prefix {
     static constexpr u32 LONGEST = 10;
     typedef typename WordOf<COUNT>::Type Word;
 
-    // In the block (`block.rs` of the twin). Codes have two words for each length, tables of lengths one for any next bits.
+    // In the block (`block.rs` of the twin). Codes have two words for each length, tables of
+    // lengths one for any next bits.
     enum : u32 { STRIDE = 0, ORDER = 1, FIRST_WORDS = 2, FIRST_CODES = 4, REST_CODES = 140, FIRST_LENGTHS = 276, REST_LENGTHS = 1300 };
 
     // Set where a number and its code have more than 32 bits.
@@ -21,7 +23,8 @@ struct Prefix {
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
 
-    // Whether word i has the code of the first words, of which there are so many; the compiler knows that late ones have not.
+    // Whether word i has the code of the first words, of which there are so many; the compiler
+    // knows that late ones have not.
     static BUDDY_FN bool is_first(u32 i, u32 firsts) { return i < COUNT / 2 && i < firsts; }
 
     // All bits of a number.
@@ -61,7 +64,8 @@ struct Prefix {
     static BUDDY_FN void put_number(Sink& sink, const u32* block, bool first, Word number) {
         u64 pair = learned_pair(block, (first ? FIRST_CODES : REST_CODES) + 2 * length_again(number));
         u32 code = (u32)pair, rest = (u32)(pair >> 32);
-        // The block has the number's top bit, too, where it would stand: both together leave it out.
+        // The block has the number's top bit, too, where it would stand: both together leave it
+        // out.
         sink.put(code ^ funnel_left(0, (u32)number, rest), byte_of<1>(rest));
         if (rest & LONG) put_rest(sink, shift_right(number, 32 - rest % LONG), byte_of<2>(rest));
     }
@@ -108,7 +112,8 @@ struct Prefix {
         u32 next = source.peek();
         u32 found = learned_word(block, (first ? FIRST_LENGTHS : REST_LENGTHS) + next % (1 << LONGEST));
         source.skip(byte_of<1>(found));
-        // The code below the number's bits is shifted out, its top bit, which is not in the stream, in.
+        // The code below the number's bits is shifted out, its top bit, which is not in the stream,
+        // in.
         Word number = funnel_right_to(funnel_left(0, next, found), found >> 31, byte_of<2>(found));
         if (found & LONG) {
             u32 bits = byte_of<2>(found), length = found >> 24 & 127;

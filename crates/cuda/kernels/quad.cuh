@@ -1,6 +1,7 @@
-// A bf16 entry written by four lanes, a quarter of it by each: 16 values in eight words (docs/reference/format.md, "bf16 in layouts B and
-// C"). What lanes must know of one another is summed up in a few words, which they exchange in between. Plain C++, so that a
-// machine without a GPU proves it. How quarters are read is in bf16.cuh.
+// A bf16 entry written by four lanes, a quarter of it by each: 16 values in eight words
+// (docs/reference/format.md, "bf16 in layouts B and C"). What lanes must know of one another is
+// summed up in a few words, which they exchange in between. Plain C++, so that a machine without a
+// GPU proves it. How quarters are read is in bf16.cuh.
 #pragma once
 #include "bf16.cuh"
 #include "map.cuh"
@@ -29,7 +30,8 @@ struct QuadRange {
         Bf16::Loose::Shape shape = {0xffffffffu, 0xffffffffu, 0, 0, 0, 0};
         return Bf16::Loose::measure(shape, Bf16::Loose::COUNT, any, low, high).bits();
     }
-    // The entry's nibble, from how many of its values need an escape; NIBBLES if it takes a whole entry to know.
+    // The entry's nibble, from how many of its values need an escape; NIBBLES if it takes a whole
+    // entry to know.
     BUDDY_FN u32 nibble(u32 window, u32 escapes) const {
         if (low == 0 || loose_bits() <= 2 * SECTOR * 8) return NIBBLES;
         if (low >= window && high < window + Bf16::WINDOW) return RAW + 1;
@@ -86,8 +88,8 @@ BUDDY_FN void quad_planes(const u32 (&words)[8], u32 high, u32 (&planes)[3]) {
     }
 }
 
-// A quarter's part of words 22 and 23: its escapes, after `before` of the quarters before. The parts are joined by OR, and
-// the largest exponent is the lowest byte.
+// A quarter's part of words 22 and 23: its escapes, after `before` of the quarters before. The
+// parts are joined by OR, and the largest exponent is the lowest byte.
 BUDDY_FN u64 quad_tail(const u32 (&words)[8], u32 escapes, u32 before) {
     u64 tail = 0;
     u32 at = 8 * (1 + before);

@@ -1,5 +1,6 @@
-// Places in a table behind a prefix code of their length (docs/reference/format.md, "rank32, rank64"; the Rust twin is
-// crates/codec/src/fields/rank.rs). The table is that of table.cuh, the code that of prefix.cuh.
+// Places in a table behind a prefix code of their length (docs/reference/format.md, "rank32,
+// rank64"; the Rust twin is crates/codec/src/fields/rank.rs). The table is that of table.cuh, the
+// code that of prefix.cuh.
 #pragma once
 #include "prefix.cuh"
 #include "table.cuh"
@@ -18,8 +19,8 @@ struct Rank {
     typedef Prefix<COUNT> Coded;
     typedef typename WordOf<COUNT>::Type Word;
 
-    // In the block, after the table: two words for each length, then one for any next bits, both as in prefix.cuh. A word that is not in
-    // the table is marked as what is long is there.
+    // In the block, after the table: two words for each length, then one for any next bits, both as
+    // in prefix.cuh. A word that is not in the table is marked as what is long is there.
     enum : u32 { CODES = 38, LENGTHS = 2 * 17 };
 
     static BUDDY_FN bool is_zero(const u32 (&words)[32], u32) { return all_zero(words); }
@@ -37,7 +38,8 @@ struct Rank {
         u32 seed = learned_word(block, Values::SEED), codes = learned_word(block, CODES), bits = 0;
         BUDDY_UNROLL
         for (u32 i = 0; i < COUNT; i++) {
-            // Where words that are not in the table have no code, the first ones say that an entry has none.
+            // Where words that are not in the table have no code, the first ones say that an entry
+            // has none.
             if (i % 8 == 0 && i > 0 && warp_or(bits <= STREAM_BITS) == 0) return RAW_BITS;
             if (i % Values::AT_ONCE == 0) block = keep_after(block, bits);
             u32 length = Values::find(block, seed, words[i]) >> 16;

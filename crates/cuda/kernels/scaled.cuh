@@ -1,4 +1,5 @@
-// Doubles as counts of a unit (docs/reference/format.md, "scaled64"; the Rust twin is crates/codec/src/fields/scaled.rs).
+// Doubles as counts of a unit (docs/reference/format.md, "scaled64"; the Rust twin is
+// crates/codec/src/fields/scaled.rs).
 #pragma once
 #include "fields.cuh"
 
@@ -53,9 +54,10 @@ struct Scaled {
 
     static BUDDY_FN u32 firsts(const u32*) { return 0; }
 
-    // The quotient, rounded as a division rounds it: the product with the rounded inverse is at most two units in the last place
-    // away, the first correction brings it within one, and from there the second is exact (Markstein). Of what can be counted
-    // nothing overflows or is subnormal.
+    // The quotient, rounded as a division rounds it: the product with the rounded inverse is at
+    // most two units in the last place away, the first correction brings it within one, and from
+    // there the second is exact (Markstein). Of what can be counted nothing overflows or is
+    // subnormal.
     static BUDDY_FN double divide(const u32* block, double count) {
         double divisor = double_of(learned_pair(block, DIVISOR)), inverse = double_of(learned_pair(block, INVERSE));
         double near = multiply(count, inverse);
@@ -63,7 +65,8 @@ struct Scaled {
         return multiply_add(multiply_add(-near, divisor, count), inverse, near);
     }
 
-    // Which words are no counts; those stay as they are. Half of them may say that there is no form for the entry.
+    // Which words are no counts; those stay as they are. Half of them may say that there is no form
+    // for the entry.
     template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, u64 (&words)[COUNT], Lengths<COUNT>& lengths) {
         double divisor = double_of(learned_pair(block, DIVISOR));

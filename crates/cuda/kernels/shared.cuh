@@ -1,4 +1,5 @@
-// Shared memory: addresses in it, a block's own, and asynchronous copies into it. On a CPU, tests/emu.h stands in.
+// Shared memory: addresses in it, a block's own, and asynchronous copies into it. On a CPU,
+// tests/emu.h stands in.
 #pragma once
 #include "bits.cuh"
 

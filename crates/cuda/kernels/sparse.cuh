@@ -1,7 +1,9 @@
-// The layout of all float codecs: a header, a bitmap of the values that are not zero, and one field for each of
-// those (docs/reference/format.md, "Floats"; the Rust twin is crates/codec/src/float/sparse.rs).
+// The layout of all float codecs: a header, a bitmap of the values that are not zero, and one field
+// for each of those (docs/reference/format.md, "Floats"; the Rust twin is
+// crates/codec/src/float/sparse.rs).
 //
-// Sixteen-bit values are worked on two at a time, in the halves of a word; no step carries from one to the other.
+// Sixteen-bit values are worked on two at a time, in the halves of a word; no step carries from one
+// to the other.
 #pragma once
 #include "zeros.cuh"
 
@@ -55,8 +57,9 @@ struct Sparse {
         return measure(shape, shape.values(), any, low >> M, high >> M);
     }
 
-    // The size alone, by counts instead of a map. The exponent of a zero is none of those whose smallest is wanted: of halves all that are
-    // zero are left out by turning them into the largest, and a value that is not zero in spite of it is found by the counts.
+    // The size alone, by counts instead of a map. The exponent of a zero is none of those whose
+    // smallest is wanted: of halves all that are zero are left out by turning them into the
+    // largest, and a value that is not zero in spite of it is found by the counts.
     static BUDDY_FN u32 size_bits(const u32 (&words)[32]) {
         const u32 exponents = EXPONENT * LOWEST << M, one = LOWEST << M;
         u32 any = 0, low = exponents, high = 0, below = 0, normal = 0, values = Zeros<WIDTH>::count(words);
@@ -84,7 +87,8 @@ struct Sparse {
         return shape.bits(values);
     }
 
-    // Fills in what follows from the OR of all values and from their smallest and largest exponents.
+    // Fills in what follows from the OR of all values and from their smallest and largest
+    // exponents.
     static BUDDY_FN Shape measure(Shape shape, u32 values, u32 any, u32 low, u32 high) {
         shape.base = high;
         shape.code_bits = values == 0 ? 0 : 32 - leading_zeros(high - low);

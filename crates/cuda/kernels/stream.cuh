@@ -1,7 +1,8 @@
-// Bits into the words of an entry's row and out of them. A row has `load(k)` and `store(k, word)` over 32 words, and
-// `load_if(condition, k, otherwise)` and `store_if(condition, k, word)` for threads that need the next word at different
-// times: there a branch costs more than the word. A condition is a number that is not zero.
-// `load_quad(c)` and `store_quad(c, quad)` move four words at once, and `clear(c)` makes zeros of the quads from c on.
+// Bits into the words of an entry's row and out of them. A row has `load(k)` and `store(k, word)`
+// over 32 words, and `load_if(condition, k, otherwise)` and `store_if(condition, k, word)` for
+// threads that need the next word at different times: there a branch costs more than the word. A
+// condition is a number that is not zero. `load_quad(c)` and `store_quad(c, quad)` move four words
+// at once, and `clear(c)` makes zeros of the quads from c on.
 #pragma once
 #include "bits.cuh"
 
@@ -12,7 +13,8 @@ struct alignas(16) Quad {
     u32 words[4];
 };
 
-// Whether a codec is asked before it encodes, and not after, if an entry is zeros: after, its words would have to be kept.
+// Whether a codec is asked before it encodes, and not after, if an entry is zeros: after, its words
+// would have to be kept.
 template <class Codec>
 struct AsksFirst {
     static constexpr bool VALUE = false;
@@ -50,8 +52,8 @@ struct BitSink {
     }
 };
 
-// A window on the next 32 bits. It may look past the end of the stream, where it sees anything: whoever reads
-// compares `taken` with the stream's length before it trusts what it saw.
+// A window on the next 32 bits. It may look past the end of the stream, where it sees anything:
+// whoever reads compares `taken` with the stream's length before it trusts what it saw.
 template <class Row>
 struct BitSource {
     const Row& row;
@@ -81,8 +83,8 @@ struct BitSource {
     }
 };
 
-// Appends fields, least significant bit first: the order of our own formats, in which a stream is little-endian
-// words.
+// Appends fields, least significant bit first: the order of our own formats, in which a stream is
+// little-endian words.
 template <class Row>
 struct LsbSink {
     Row& row;

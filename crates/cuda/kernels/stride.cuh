@@ -1,5 +1,6 @@
-// Words as differences at a stride (docs/reference/format.md, "stride32, stride64"; the Rust twin is
-// crates/codec/src/fields/stride.rs). Each stride has code of its own, so that words stay in registers.
+// Words as differences at a stride (docs/reference/format.md, "stride32, stride64"; the Rust twin
+// is crates/codec/src/fields/stride.rs). Each stride has code of its own, so that words stay in
+// registers.
 #pragma once
 #include "fields.cuh"
 

@@ -1,5 +1,6 @@
-// The sizes of many spans of plain memory with several codecs in one pass: BUDDY_CODECS names the codecs' structs. Each warp takes a
-// run of consecutive tiles of 32 entries, has every codec look at a tile, and adds up what it found when a span ends.
+// The sizes of many spans of plain memory with several codecs in one pass: BUDDY_CODECS names the
+// codecs' structs. Each warp takes a run of consecutive tiles of 32 entries, has every codec look
+// at a tile, and adds up what it found when a span ends.
 #include "buddy_device.cuh"
 
 using namespace buddy;
@@ -24,7 +25,8 @@ struct Asked {
     const u32* learned;
 };
 
-// The paper's eight sizes, with nothing as the first, their bytes and their classes, a byte or half a byte each.
+// The paper's eight sizes, with nothing as the first, their bytes and their classes, a byte or half
+// a byte each.
 constexpr u32 SIZES = 8;
 constexpr u64 SIZE_BYTES = 0x8060504020100800ull;
 constexpr u32 SIZE_CLASSES = 0x54432210u;
@@ -32,7 +34,8 @@ constexpr u32 SIZE_CLASSES = 0x54432210u;
 BUDDY_FN constexpr u32 bytes_of_size(u32 size) { return (u32)(SIZE_BYTES >> 8 * size) & 0xff; }
 BUDDY_FN constexpr u32 class_of_size(u32 size) { return SIZE_CLASSES >> 4 * size & 15; }
 
-// The smallest size that holds some bytes, for each number of words of 64 bits up to 15 (`optimistic_bytes` of buddy-core).
+// The smallest size that holds some bytes, for each number of words of 64 bits up to 15
+// (`optimistic_bytes` of buddy-core).
 BUDDY_FN constexpr u64 sizes_of_words() {
     u64 table = 0;
     for (u32 words = 0; words < 16; words++) {
@@ -61,8 +64,8 @@ BUDDY_FN void fetch_tail(const Tile& tile, const u8* from, u32 bytes) {
     __syncwarp();
 }
 
-// What a warp found of one span: how many entries have which size. Lane 8 * (codec % 4) + size has one count of four codecs: a register
-// for all of them, and no sum over lanes at the end.
+// What a warp found of one span: how many entries have which size. Lane 8 * (codec % 4) + size has
+// one count of four codecs: a register for all of them, and no sum over lanes at the end.
 template <u32 CODECS>
 struct Found {
     u32 counts[(CODECS + 3) / 4] = {};
@@ -98,7 +101,8 @@ struct Look {
     u32 entries;
     bool zero;  // this lane's entry is
 
-    // Each codec loads the words anew: in registers they would be in the way of codecs that need those for more.
+    // Each codec loads the words anew: in registers they would be in the way of codecs that need
+    // those for more.
     template <u32 AT, class Found, class Codec, class... Others>
     BUDDY_FN void count(Found& found) const {
         u32 words[WORDS];
@@ -145,7 +149,8 @@ BUDDY_FN u32 span_of(const Span* spans, u32 count, u64 tile) {
     return low;
 }
 
-// Adds to seven numbers for each codec and span, all spans of a codec together, what its entries would be.
+// Adds to seven numbers for each codec and span, all spans of a codec together, what its entries
+// would be.
 extern "C" __global__ void __launch_bounds__(BUDDY_WARPS* WARP, BUDDY_BLOCKS)
     buddy_survey(const Span* spans, u32 count, u64 tiles, const Asked* asked, u64* sums) {
     typedef Survey<BUDDY_CODECS> Codecs;

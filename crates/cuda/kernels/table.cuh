@@ -1,5 +1,5 @@
-// Words as their places in a table of frequent values (docs/reference/format.md, "table32, table64"; the Rust twins are
-// crates/codec/src/fields/table.rs and hash.rs).
+// Words as their places in a table of frequent values (docs/reference/format.md, "table32,
+// table64"; the Rust twins are crates/codec/src/fields/table.rs and hash.rs).
 #pragma once
 #include "fields.cuh"
 
@@ -29,8 +29,9 @@ struct Table {
     static BUDDY_FN u32 find(const u32* block, u32 seed, Word word) {
         u32 key = hash(seed, word);
         u32 mixed = learned_word(block, learned_word(block, BUCKETS) + (key & learned_word(block, BUCKET_MASK)));
-        // Places are numbers of words from the block's beginning: a sum of 32 bits and one multiplication make an address of them, where
-        // a pointer to the slots takes four instructions for each.
+        // Places are numbers of words from the block's beginning: a sum of 32 bits and one
+        // multiplication make an address of them, where a pointer to the slots takes four
+        // instructions for each.
         u32 slot = (key ^ mixed) * 0x9e3779b1u >> 13 & learned_word(block, SLOT_MASK), slots = learned_word(block, SLOTS);
         if (COUNT == 32) {
             u64 pair = learned_pair(block, slots + 2 * slot);
@@ -41,8 +42,9 @@ struct Table {
         return found ? quad.words[2] : 127u << 16;
     }
 
-    // Which words are not in the table; those stay as they are. For a size alone the first words may be enough: those of most allocations
-    // that no table is for say that no form takes them. What is written is mostly for its table, and would wait for the question.
+    // Which words are not in the table; those stay as they are. For a size alone the first words
+    // may be enough: those of most allocations that no table is for say that no form takes them.
+    // What is written is mostly for its table, and would wait for the question.
     template <bool SIZE>
     static BUDDY_FN u32 from_words(const u32* block, Word (&words)[COUNT], Lengths<COUNT>& lengths) {
         u32 seed = learned_word(block, SEED), absent = 0;

@@ -1,6 +1,6 @@
-// A warp's tile: 32 entries in shared memory, one row of eight chunks for each. Global accesses are 16 bytes wide
-// and run along rows; a thread then works on the row of its own. Chunks are stored under a permutation that
-// depends on the row, so that neither way of access meets bank conflicts.
+// A warp's tile: 32 entries in shared memory, one row of eight chunks for each. Global accesses are
+// 16 bytes wide and run along rows; a thread then works on the row of its own. Chunks are stored
+// under a permutation that depends on the row, so that neither way of access meets bank conflicts.
 #pragma once
 #include "map.cuh"
 #include "shared.cuh"
@@ -22,8 +22,8 @@ struct Tile {
 
 #ifdef __CUDACC__
 
-// One entry's row, seen by its thread as words. Rows start at multiples of 128 bytes, so that the permutation of
-// chunks is an XOR of the address.
+// One entry's row, seen by its thread as words. Rows start at multiples of 128 bytes, so that the
+// permutation of chunks is an XOR of the address.
 struct Row {
     u32 start;  // shared address of chunk 0
 
@@ -92,12 +92,14 @@ struct Row {
 
 #endif  // tests/row.h stands in on a CPU
 
-// Calls `move(row, chunk, index)` for every chunk of the rows in `active`, in the order of plain memory.
+// Calls `move(row, chunk, index)` for every chunk of the rows in `active`, in the order of plain
+// memory.
 template <class Move>
 BUDDY_FN void along_plain(const Tile& tile, u32 active, Move move) {
     u32 first = tile.lane / CHUNKS, chunk = tile.lane % CHUNKS;
     if (active == ALL) {
-        // Four rows on, one bit of the permutation is another; eight rows on it is the same: two places, and steps that are constants.
+        // Four rows on, one bit of the permutation is another; eight rows on it is the same: two
+        // places, and steps that are constants.
         uint4 *even = tile.at(first, chunk), *odd = tile.at(first + WARP / CHUNKS, chunk) - WARP;
         BUDDY_UNROLL
         for (u32 i = 0; i < CHUNKS; i++) move((i % 2 == 0 ? even : odd) + i * WARP, i * WARP + tile.lane);
@@ -120,13 +122,14 @@ BUDDY_FN void put_plain(const Tile& tile, uint4* to, u32 active) {
     along_plain(tile, active, [&](uint4* shared, u32 index) { __stcs(to + index, *shared); });
 }
 
-// The rows' chunks that lie one after the other on the device, `PER_ROW` of them to a row; `used` is how many
-// of its chunks this lane's row has. Calls `move(shared, global)` for each.
+// The rows' chunks that lie one after the other on the device, `PER_ROW` of them to a row; `used`
+// is how many of its chunks this lane's row has. Calls `move(shared, global)` for each.
 template <u32 PER_ROW, class Move>
 BUDDY_FN void along_device(const Tile& tile, u8* device, u32 used, Move move) {
     constexpr u32 ROWS = WARP / PER_ROW;  // that one access moves
     if (__all_sync(ALL, used >= PER_ROW)) {
-        // Rows without gaps; if so many at a time that the permutation is always the same, steps are constants.
+        // Rows without gaps; if so many at a time that the permutation is always the same, steps
+        // are constants.
         uint4* shared = tile.at(tile.lane / PER_ROW, tile.lane % PER_ROW);
         u8* global = device + tile.lane * CHUNK;
         BUDDY_UNROLL
@@ -144,7 +147,8 @@ BUDDY_FN void along_device(const Tile& tile, u8* device, u32 used, Move move) {
     }
 }
 
-// The chunks from `first` on of the rows in `rows`, eight lanes to a row; `place(row)` says where they lie.
+// The chunks from `first` on of the rows in `rows`, eight lanes to a row; `place(row)` says where
+// they lie.
 template <class PlaceOf, class Move>
 BUDDY_FN void along_rows(const Tile& tile, u32 rows, u32 first, u32 used, PlaceOf place, Move move) {
     const u32 step = WARP / CHUNKS;
@@ -158,8 +162,8 @@ BUDDY_FN void along_rows(const Tile& tile, u32 rows, u32 first, u32 used, PlaceO
     }
 }
 
-// Moves the compressed rows of consecutive entries between shared memory and their places: `device` is where the first one's part
-// lies, `place(row)` says where all of one is.
+// Moves the compressed rows of consecutive entries between shared memory and their places: `device`
+// is where the first one's part lies, `place(row)` says where all of one is.
 template <class PlaceOf, class Move>
 BUDDY_FN void along_page(const Tile& tile, u8* device, u32 device_bytes, u32 used, PlaceOf place, Move move) {
     u32 per_row = device_bytes / CHUNK;

@@ -1,5 +1,6 @@
-// Which window of sixteen exponents holds the most bf16 entries whole (docs/reference/format.md, "bf16"). Every entry votes for the windows that
-// hold it, by two changes of a count that runs along all windows.
+// Which window of sixteen exponents holds the most bf16 entries whole (docs/reference/format.md,
+// "bf16"). Every entry votes for the windows that hold it, by two changes of a count that runs
+// along all windows.
 #pragma once
 #include "quad.cuh"
 

@@ -1,5 +1,5 @@
-// A bitmap of the words that are not zero, then those words (docs/reference/format.md, "zeros"; the Rust twin is
-// crates/codec/src/zeros.rs).
+// A bitmap of the words that are not zero, then those words (docs/reference/format.md, "zeros"; the
+// Rust twin is crates/codec/src/zeros.rs).
 #pragma once
 #include "stream.cuh"
 

@@ -1,5 +1,5 @@
-//! Activations between frozen buffers and plain memory: one pass packs what backward needs and writes the output, one reads the
-//! output again, one makes gradients of the input.
+//! Activations between frozen buffers and plain memory: one pass packs what backward needs and
+//! writes the output, one reads the output again, one makes gradients of the input.
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::Target;
@@ -42,8 +42,9 @@ impl Activation {
     }
 }
 
-/// An activation whose input lies packed, or will, in memory that the caller gives: bf16 values, any codec of theirs, no matrix.
-/// Every operation is put on the caller's stream and returns at once.
+/// An activation whose input lies packed, or will, in memory that the caller gives: bf16 values,
+/// any codec of theirs, no matrix. Every operation is put on the caller's stream and returns at
+/// once.
 #[derive(Debug, Clone)]
 pub struct PackedActivation<'a> {
     buffer: FrozenBuffer<'a>,
@@ -85,8 +86,8 @@ impl<'a> PackedActivation<'a> {
         Ok(Self { buffer: self.buffer.with_sums(sums)? })
     }
 
-    /// Packs what backward needs of the input and writes the output, when the stream gets there; `told` as for
-    /// [`pack_and_tell`](FrozenBuffer::pack_and_tell).
+    /// Packs what backward needs of the input and writes the output, when the stream gets there;
+    /// `told` as for [`pack_and_tell`](FrozenBuffer::pack_and_tell).
     ///
     /// # Errors
     /// [`Error::Shape`] unless input and output have the bytes that were said.

@@ -13,8 +13,9 @@ use crate::{
 /// Plain memory that a change of the target goes through.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// Bytes in compressed memory, with a pool of their own, freed when dropped. Offsets and lengths count bytes; both
-/// are whole entries, except that the last entry may be cut short where the allocation is.
+/// Bytes in compressed memory, with a pool of their own, freed when dropped. Offsets and lengths
+/// count bytes; both are whole entries, except that the last entry may be cut short where the
+/// allocation is.
 #[derive(Debug)]
 pub struct Allocation {
     gpu: Gpu,
@@ -32,8 +33,8 @@ impl Allocation {
     /// Takes the memory; it holds zeros.
     ///
     /// # Errors
-    /// [`Error::Targets`] for ranges that do not make up its pages, [`Error::DeviceMemory`], [`Error::Pinned`],
-    /// [`Error::NoKernels`], or what compiler or driver say.
+    /// [`Error::Targets`] for ranges that do not make up its pages, [`Error::DeviceMemory`],
+    /// [`Error::Pinned`], [`Error::NoKernels`], or what compiler or driver say.
     pub fn new(gpu: &Gpu, bytes: u64, targets: impl Into<Targets>, codec: Codec) -> Result<Self, Error> {
         let targets = targets.into();
         let entries = bytes.div_ceil(ENTRY_BYTES as u64);
@@ -83,8 +84,9 @@ impl Allocation {
         self.buffer.write(on, end, tail.all())
     }
 
-    /// Decompresses the bytes from `offset` on into `to`. An entry that does not decode becomes zeros, and the next
-    /// [`stats`](Self::stats) say which; [`read_checked`](Self::read_checked) says it at once.
+    /// Decompresses the bytes from `offset` on into `to`. An entry that does not decode becomes
+    /// zeros, and the next [`stats`](Self::stats) say which; [`read_checked`](Self::read_checked)
+    /// says it at once.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -99,7 +101,8 @@ impl Allocation {
     /// The same, and waits for the stream: an entry that does not decode is an error.
     ///
     /// # Errors
-    /// [`Error::Fault`] with the lowest entry that did not decode; otherwise as for [`write`](Self::write).
+    /// [`Error::Fault`] with the lowest entry that did not decode; otherwise as for
+    /// [`write`](Self::write).
     pub fn read_checked(&self, on: &CudaStream, offset: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
         let _one = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         self.buffer.clear_fault(on)?;
@@ -107,8 +110,9 @@ impl Allocation {
         Fault::checked(self.buffer.fault(on)?)
     }
 
-    /// Gives it other targets: takes memory for that beside its own, moves everything there on the stream, waits, and gives the
-    /// old memory back. An entry that does not decode is an error, and it is then as it was.
+    /// Gives it other targets: takes memory for that beside its own, moves everything there on the
+    /// stream, waits, and gives the old memory back. An entry that does not decode is an error, and
+    /// it is then as it was.
     ///
     /// # Errors
     /// As for [`new`](Self::new) and [`read_checked`](Self::read_checked).
@@ -125,8 +129,8 @@ impl Allocation {
         Ok(())
     }
 
-    /// Overwrites its memory with zeros, on the device and on the host, and waits: nothing of what it held can be found
-    /// there once it is given back. It holds zeros then.
+    /// Overwrites its memory with zeros, on the device and on the host, and waits: nothing of what
+    /// it held can be found there once it is given back. It holds zeros then.
     ///
     /// # Errors
     /// What the driver says.
@@ -136,7 +140,8 @@ impl Allocation {
         self.tail.as_ref().map_or(Ok(()), |tail| tail.fill(0))
     }
 
-    /// What it holds at this point of the stream. Waits for the stream, and for others that ask the same.
+    /// What it holds at this point of the stream. Waits for the stream, and for others that ask the
+    /// same.
     ///
     /// # Errors
     /// What the driver says.

@@ -16,8 +16,9 @@ use crate::{
     report::{COUNTERS, REPORT_BYTES},
 };
 
-/// A buffer in a pool. Every operation is put on the caller's stream and returns at once; none waits, none takes
-/// memory, so all of them can be captured in a graph. Streams that use one buffer at a time order themselves.
+/// A buffer in a pool. Every operation is put on the caller's stream and returns at once; none
+/// waits, none takes memory, so all of them can be captured in a graph. Streams that use one buffer
+/// at a time order themselves.
 #[derive(Debug)]
 pub struct BuddyBuffer {
     regions: Arc<Regions>,
@@ -102,8 +103,9 @@ impl BuddyBuffer {
         self.learned.bytes()
     }
 
-    /// The extent of the one address map that an entry lies in: its page, or the whole buffer. Device addresses
-    /// are the GPU's; buddy offsets count from the carve-out's start, nibbles from the buffer's first.
+    /// The extent of the one address map that an entry lies in: its page, or the whole buffer.
+    /// Device addresses are the GPU's; buddy offsets count from the carve-out's start, nibbles from
+    /// the buffer's first.
     pub fn extent(&self, entry: u64) -> Extent {
         let page = ENTRIES_PER_PAGE as u64;
         let whole = |target| Extent {
@@ -140,8 +142,8 @@ impl BuddyBuffer {
         self.regions.gpu.check("start writing", launched)
     }
 
-    /// Decompresses the entries from `first` on into `to`. An entry that does not decode becomes zeros, and the
-    /// next report says which.
+    /// Decompresses the entries from `first` on into `to`. An entry that does not decode becomes
+    /// zeros, and the next report says which.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -151,8 +153,8 @@ impl BuddyBuffer {
         self.regions.gpu.check("start reading", launched)
     }
 
-    /// Decompresses single entries: the i-th of `to` is the one whose number, 32 bits, is the i-th of `list`. A
-    /// number past the end gives zeros and a fault.
+    /// Decompresses single entries: the i-th of `to` is the one whose number, 32 bits, is the i-th
+    /// of `list`. A number past the end gives zeros and a fault.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there is a number for each entry, or what the driver says.
@@ -164,8 +166,9 @@ impl BuddyBuffer {
         self.regions.gpu.check("start gathering", launched)
     }
 
-    /// Compresses single entries: the one whose number is the i-th of `list` becomes the i-th of `from`. No number
-    /// may be there twice: which of the two would win, and of which parts, is not known.
+    /// Compresses single entries: the one whose number is the i-th of `list` becomes the i-th of
+    /// `from`. No number may be there twice: which of the two would win, and of which parts, is not
+    /// known.
     ///
     /// # Errors
     /// As for [`gather`](Self::gather).
@@ -177,11 +180,13 @@ impl BuddyBuffer {
         self.regions.gpu.check("start scattering", launched)
     }
 
-    /// Copies all entries into another buffer of as many, whose codec and targets may be others, through plain memory of whole
-    /// entries, a piece at a time: how an allocation gets other targets while streams go on.
+    /// Copies all entries into another buffer of as many, whose codec and targets may be others,
+    /// through plain memory of whole entries, a piece at a time: how an allocation gets other
+    /// targets while streams go on.
     ///
     /// # Errors
-    /// [`Error::Range`] if the other buffer has fewer entries, [`Error::Shape`] for plain memory without an entry, or what the driver says.
+    /// [`Error::Range`] if the other buffer has fewer entries, [`Error::Shape`] for plain memory
+    /// without an entry, or what the driver says.
     pub fn copy_to(&self, on: &CudaStream, to: &Self, through: DeviceSpan<'_>) -> Result<(), Error> {
         let (entries, piece) = (self.entries(), through.check_entries()?.entries());
         if entries > to.entries() {
@@ -198,8 +203,8 @@ impl BuddyBuffer {
         Ok(())
     }
 
-    /// Has the GPU report what the buffer holds at this point of the stream. [`latest`](Self::latest) gives the
-    /// numbers once the stream has passed it.
+    /// Has the GPU report what the buffer holds at this point of the stream.
+    /// [`latest`](Self::latest) gives the numbers once the stream has passed it.
     ///
     /// # Errors
     /// What the driver says.
@@ -220,14 +225,15 @@ impl BuddyBuffer {
         gpu.check("clear the fault", device.fill_on(on, self.report + 8 * COUNTERS, 8, 0xff))
     }
 
-    /// The lowest entry that did not decode since that was last asked or forgotten. Waits for the stream.
+    /// The lowest entry that did not decode since that was last asked or forgotten. Waits for the
+    /// stream.
     pub(crate) fn fault(&self, on: &CudaStream) -> Result<Option<Fault>, Error> {
         let found = driver::read_number(on, self.view.memory.fault);
         Ok(Fault::from_bits(self.regions.gpu.check("read the fault", found)?))
     }
 
-    /// Overwrites all memory of its pool with zeros, on the device and on the host, and waits. Nothing of what any buffer
-    /// of the pool held can be found there afterwards; they hold zeros.
+    /// Overwrites all memory of its pool with zeros, on the device and on the host, and waits.
+    /// Nothing of what any buffer of the pool held can be found there afterwards; they hold zeros.
     pub(crate) fn scrub(&self) -> Result<(), Error> {
         let Regions { gpu, device, buddy } = &*self.regions;
         gpu.alive()?;
@@ -246,9 +252,9 @@ impl BuddyBuffer {
         self.targets[if self.view.memory.pages == 0 { 0 } else { entry as usize / ENTRIES_PER_PAGE }]
     }
 
-    /// What a kernel of your own takes to read and write this buffer with `buddy_device.cuh`: an argument of its
-    /// launch, by value. The launch is unsafe, as every launch is: the kernel must use the codec of this buffer, and
-    /// end before the buffer is dropped.
+    /// What a kernel of your own takes to read and write this buffer with `buddy_device.cuh`: an
+    /// argument of its launch, by value. The launch is unsafe, as every launch is: the kernel must
+    /// use the codec of this buffer, and end before the buffer is dropped.
     pub fn view(&self) -> BuddyView {
         self.view
     }

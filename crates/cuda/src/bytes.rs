@@ -100,8 +100,8 @@ impl DeviceSpan<'_> {
     /// Memory that something else owns, such as a tensor of another library.
     ///
     /// # Safety
-    /// The bytes are memory that this GPU may read and write for as long as the span, and all work that is
-    /// started with it, lasts.
+    /// The bytes are memory that this GPU may read and write for as long as the span, and all work
+    /// that is started with it, lasts.
     pub unsafe fn from_raw(address: u64, bytes: u64) -> Self {
         Self { address, bytes, owner: PhantomData }
     }
@@ -151,7 +151,8 @@ impl DeviceSpan<'_> {
         self.check(ENTRY_BYTES as u64, 16, "whole entries of 128 bytes, aligned to 16")
     }
 
-    /// Fails unless this is a multiple of so many bytes at a multiple of `align`; `need` says so in words.
+    /// Fails unless this is a multiple of so many bytes at a multiple of `align`; `need` says so in
+    /// words.
     ///
     /// # Errors
     /// [`Error::Shape`] with `need`.

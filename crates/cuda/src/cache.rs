@@ -1,7 +1,8 @@
 //! Compiled kernels on disk, one file for each source, option and driver.
 //!
-//! A file begins with all that it was compiled from and ends in its checksum; it counts only if the first is the same to
-//! the byte and the last is right, so that neither a hash that two sources share nor a damaged file gives a wrong kernel.
+//! A file begins with all that it was compiled from and ends in its checksum; it counts only if the
+//! first is the same to the byte and the last is right, so that neither a hash that two sources
+//! share nor a damaged file gives a wrong kernel.
 
 use std::{
     fs,
@@ -14,8 +15,8 @@ use buddy_core::checksum;
 /// Ends the key in a file; no source holds it.
 const END: &[u8] = b"\0buddy kernels end of key\0";
 
-/// Where compiled kernels are kept: `$BUDDY_CACHE_DIR`, or `buddy` in the user's cache folder. `None` if neither
-/// is known; kernels are then compiled each time.
+/// Where compiled kernels are kept: `$BUDDY_CACHE_DIR`, or `buddy` in the user's cache folder.
+/// `None` if neither is known; kernels are then compiled each time.
 pub fn cache_dir() -> Option<PathBuf> {
     let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || var("XDG_CACHE_HOME").or_else(|| Some(var("HOME")?.join(".cache")));

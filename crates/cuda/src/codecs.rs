@@ -4,11 +4,13 @@ use buddy_codec::CodecKind;
 
 use crate::Error;
 
-/// How the survey kernels are launched: warps of a block, and blocks that a multiprocessor shall hold. Warps of a block run through the same
-/// instructions at about the same time: with two to a block all codecs take 2% longer on an H200, in one pass 20%.
+/// How the survey kernels are launched: warps of a block, and blocks that a multiprocessor shall
+/// hold. Warps of a block run through the same instructions at about the same time: with two to a
+/// block all codecs take 2% longer on an H200, in one pass 20%.
 pub const SURVEY_SHAPE: (u32, u32) = (8, 3);
 
-/// The codecs that have kernels, their structs there, and about how many instructions the sizes of 32 entries take.
+/// The codecs that have kernels, their structs there, and about how many instructions the sizes of
+/// 32 entries take.
 const CODECS: [(CodecKind, &str, u32); 20] = [
     (CodecKind::Bpc, "Bpc", 350),
     (CodecKind::Planes64, "Planes64", 110),
@@ -32,7 +34,8 @@ const CODECS: [(CodecKind, &str, u32); 20] = [
     (CodecKind::BpcBest, "BpcBest", 600),
 ];
 
-/// Instructions of codecs whose sizes are counted in one pass: more would not stay near the multiprocessors, and warps would wait for them.
+/// Instructions of codecs whose sizes are counted in one pass: more would not stay near the
+/// multiprocessors, and warps would wait for them.
 const MOST_INSTRUCTIONS: u32 = 2000;
 
 /// The codecs that have kernels.
@@ -40,8 +43,8 @@ pub fn codecs() -> impl Iterator<Item = CodecKind> {
     CODECS.iter().map(|&(kind, ..)| kind)
 }
 
-/// These codecs, each once and in the order of [`codecs`], cut into groups whose sizes are counted in one pass. Those without kernels are
-/// left out.
+/// These codecs, each once and in the order of [`codecs`], cut into groups whose sizes are counted
+/// in one pass. Those without kernels are left out.
 pub fn survey_groups(kinds: &[CodecKind]) -> Vec<Vec<CodecKind>> {
     let (mut groups, mut taken) = (Vec::<Vec<CodecKind>>::new(), 0);
     for &(kind, _, instructions) in CODECS.iter().filter(|(kind, ..)| kinds.contains(kind)) {

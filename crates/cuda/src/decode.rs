@@ -1,5 +1,6 @@
-//! What lies between the products of a decode step of a language model (`decode.cu`): norms with their residuals, gates, the
-//! choice of a token. Each begins while the kernel before it in the stream ends; nothing waits, nothing is taken.
+//! What lies between the products of a decode step of a language model (`decode.cu`): norms with
+//! their residuals, gates, the choice of a token. Each begins while the kernel before it in the
+//! stream ends; nothing waits, nothing is taken.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ pub struct Decoding {
     kernels: Arc<[CudaFunction; 4]>,
 }
 
-/// The sum of a residual stream and of what a block of the model gives, and its norm: a row for each token.
+/// The sum of a residual stream and of what a block of the model gives, and its norm: a row for
+/// each token.
 #[derive(Debug, Clone, Copy)]
 pub struct RmsNorm<'a> {
     /// The stream, which becomes the sum.
@@ -46,8 +48,8 @@ pub struct Pick<'a> {
     pub history: DeviceSpan<'a>,
     /// Tokens of each sequence, 32 bits: each becomes one more.
     pub lengths: DeviceSpan<'a>,
-    /// The entries of a frozen embedding that hold the token's row, 32 bits each, as [`gather`](crate::FrozenBuffer::gather)
-    /// takes them; as many for each sequence.
+    /// The entries of a frozen embedding that hold the token's row, 32 bits each, as
+    /// [`gather`](crate::FrozenBuffer::gather) takes them; as many for each sequence.
     pub entries: DeviceSpan<'a>,
 }
 
@@ -185,7 +187,8 @@ impl Decoding {
             return Ok(());
         }
         let launch = Launch { overlaps: true, ..Launch::new((blocks as u32, rows), threads, 0) };
-        // SAFETY: the arguments of the kernel; the callers saw that all memory is as large as it must be.
+        // SAFETY: the arguments of the kernel; the callers saw that all memory is as large as it
+        // must be.
         let started = unsafe { launch.start(on, &self.kernels[kernel], arguments) };
         self.gpu.check("start a part of a decode step", started)
     }

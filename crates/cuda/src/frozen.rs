@@ -1,4 +1,5 @@
-//! Frozen buffers on the GPU (`docs/reference/format.md`): packed once, in one piece of memory that the caller gives, then read in place.
+//! Frozen buffers on the GPU (`docs/reference/format.md`): packed once, in one piece of memory that
+//! the caller gives, then read in place.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,10 +16,12 @@ use crate::{
 
 /// Threads of a block that packs or reads: two warps, a page.
 const THREADS: u32 = 64;
-/// Blocks that make the index, and their threads. Their sums lie in the header meanwhile, in its last words.
+/// Blocks that make the index, and their threads. Their sums lie in the header meanwhile, in its
+/// last words.
 const SCANNERS: (u64, u32) = (16, 1024);
 const SUMS_IN_HEADER: u64 = 64;
-/// Threads of a block that makes a part of the index and moves what overflows of it, the most such parts, and the pages of one at least.
+/// Threads of a block that makes a part of the index and moves what overflows of it, the most such
+/// parts, and the pages of one at least.
 const FINISHERS: u32 = 512;
 const MOST_PARTS: u64 = FrozenBuffer::SUMS_BYTES / 4 - 1;
 const LEAST_PART: u64 = 8;
@@ -58,8 +61,9 @@ impl FrozenKernels {
     }
 }
 
-/// A frozen buffer in device memory that someone else owns. Every operation is put on the caller's stream and returns at once;
-/// none waits, none takes memory, so all of them, packing included, can be captured in a graph.
+/// A frozen buffer in device memory that someone else owns. Every operation is put on the caller's
+/// stream and returns at once; none waits, none takes memory, so all of them, packing included, can
+/// be captured in a graph.
 #[derive(Debug, Clone)]
 pub struct FrozenBuffer<'a> {
     gpu: Gpu,
@@ -76,8 +80,8 @@ impl<'a> FrozenBuffer<'a> {
     /// Bytes of the zeros that [`with_sums`](Self::with_sums) takes.
     pub const SUMS_BYTES: u64 = 1024;
 
-    /// Bytes of memory that data needs if so many of its sectors overflow. How many do is the count of a survey: none of an entry
-    /// that fits the target, and for any other what is missing.
+    /// Bytes of memory that data needs if so many of its sectors overflow. How many do is the count
+    /// of a survey: none of an entry that fits the target, and for any other what is missing.
     pub fn room(codec: &Codec, target: Target, row: u32, bytes: u64, sectors: u32) -> u64 {
         FrozenHeader { codec: codec.clone(), target, bytes, row, sectors }.parts().total
     }
@@ -85,8 +89,8 @@ impl<'a> FrozenBuffer<'a> {
     /// A frozen buffer that lies in this memory, with the header that it begins with.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the memory is too small for it or not aligned to 128 bytes, [`Error::NoKernels`], or what compiler or
-    /// driver say.
+    /// [`Error::Shape`] if the memory is too small for it or not aligned to 128 bytes,
+    /// [`Error::NoKernels`], or what compiler or driver say.
     pub fn new(gpu: &Gpu, header: FrozenHeader, memory: DeviceSpan<'a>) -> Result<Self, Error> {
         let memory = memory.check(1, FROZEN_HEADER_BYTES as u64, "memory that is aligned to 128 bytes")?;
         if memory.bytes() < header.parts().total {
@@ -97,11 +101,13 @@ impl<'a> FrozenBuffer<'a> {
         Ok(Self { gpu: gpu.clone(), kernels, header, memory, overflow: None, sums: None })
     }
 
-    /// A frozen buffer that lies in this memory, or will when it is packed: data of so many bytes. All of the memory that the other
-    /// parts leave is room for what overflows. `row` is 0, or the entries of a row of a matrix.
+    /// A frozen buffer that lies in this memory, or will when it is packed: data of so many bytes.
+    /// All of the memory that the other parts leave is room for what overflows. `row` is 0, or the
+    /// entries of a row of a matrix.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or as for [`new`](Self::new).
+    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or as for
+    /// [`new`](Self::new).
     pub fn over(
         gpu: &Gpu,
         (codec, target, row): (&Codec, Target, u32),
@@ -115,8 +121,9 @@ impl<'a> FrozenBuffer<'a> {
         Ok(buffer)
     }
 
-    /// The same buffer with what overflows in memory of its own, all of it room: pinned memory of the host, say, which has room for
-    /// whatever may overflow and so never loses any. The two belong together; neither is a frozen buffer by itself.
+    /// The same buffer with what overflows in memory of its own, all of it room: pinned memory of
+    /// the host, say, which has room for whatever may overflow and so never loses any. The two
+    /// belong together; neither is a frozen buffer by itself.
     ///
     /// # Errors
     /// [`Error::Shape`] unless it is whole sectors.
@@ -128,8 +135,9 @@ impl<'a> FrozenBuffer<'a> {
         Ok(self)
     }
 
-    /// The same buffer with [`SUMS_BYTES`](Self::SUMS_BYTES) of zeros, which packing adds up in: it then starts two kernels, where without
-    /// it clears memory and starts three. When the stream has passed that, they are zeros again.
+    /// The same buffer with [`SUMS_BYTES`](Self::SUMS_BYTES) of zeros, which packing adds up in: it
+    /// then starts two kernels, where without it clears memory and starts three. When the stream
+    /// has passed that, they are zeros again.
     ///
     /// # Errors
     /// [`Error::Shape`] unless it is as many bytes.
@@ -143,11 +151,13 @@ impl<'a> FrozenBuffer<'a> {
         Ok(self)
     }
 
-    /// Packs `from` into a buffer [`over`](Self::over) this memory when the stream gets there. If it has no room for all that
-    /// overflows, none is written, and its header says so: it does not begin as one, and names the sectors that there are.
+    /// Packs `from` into a buffer [`over`](Self::over) this memory when the stream gets there. If
+    /// it has no room for all that overflows, none is written, and its header says so: it does not
+    /// begin as one, and names the sectors that there are.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or not whole entries to pack, or not whole rows.
+    /// [`Error::Shape`] for memory that is too small even if nothing overflows, or not whole
+    /// entries to pack, or not whole rows.
     pub fn pack(
         gpu: &Gpu,
         on: &CudaStream,
@@ -159,14 +169,16 @@ impl<'a> FrozenBuffer<'a> {
         unsafe { Self::pack_and_tell(gpu, on, how, from, memory, 0) }
     }
 
-    /// [`pack`](Self::pack), and says how many sectors overflow in a 32-bit word of the host's as well, so that its owner need not
-    /// wait to see whether there was room. If there is nothing to pack, nothing is said.
+    /// [`pack`](Self::pack), and says how many sectors overflow in a 32-bit word of the host's as
+    /// well, so that its owner need not wait to see whether there was room. If there is nothing to
+    /// pack, nothing is said.
     ///
     /// # Errors
     /// As for [`pack`](Self::pack).
     ///
     /// # Safety
-    /// `told` is 0 or the address of pinned host memory that the GPU reaches, writable until the stream has passed this call.
+    /// `told` is 0 or the address of pinned host memory that the GPU reaches, writable until the
+    /// stream has passed this call.
     pub unsafe fn pack_and_tell(
         gpu: &Gpu,
         on: &CudaStream,
@@ -184,7 +196,8 @@ impl<'a> FrozenBuffer<'a> {
     /// [`pack_and_tell`](Self::pack_and_tell) into this buffer.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `from` is whole entries, whole rows of a matrix, and as many bytes as were said.
+    /// [`Error::Shape`] unless `from` is whole entries, whole rows of a matrix, and as many bytes
+    /// as were said.
     ///
     /// # Safety
     /// As for [`pack_and_tell`](Self::pack_and_tell).
@@ -203,7 +216,8 @@ impl<'a> FrozenBuffer<'a> {
         Self { kernels, ..self }
     }
 
-    /// Packs `from`, which has as many bytes as the buffer; an activation's output goes to the address `out`.
+    /// Packs `from`, which has as many bytes as the buffer; an activation's output goes to the
+    /// address `out`.
     pub(crate) fn fill(
         &self,
         on: &CudaStream,
@@ -267,7 +281,8 @@ impl<'a> FrozenBuffer<'a> {
         }
         driver::fill(on, self.memory.part(0..FROZEN_HEADER_BYTES as u64), 0)?;
         let moves = Launch::row((pages * PAGE / OVERFLOW.1).div_ceil(u64::from(OVERFLOW.0)), OVERFLOW.0);
-        // SAFETY: the arguments of the kernels; the memory has all parts, and as many sectors as it says.
+        // SAFETY: the arguments of the kernels; the memory has all parts, and as many sectors as it
+        // says.
         unsafe {
             packs.start(on, &self.kernels.pack, &arguments)?;
             Launch::row(SCANNERS.0, SCANNERS.1).start(on, &self.kernels.index, &arguments)?;
@@ -304,8 +319,9 @@ impl<'a> FrozenBuffer<'a> {
         }
     }
 
-    /// Decompresses the entries from `first` on into `to`. In a matrix these are whole rows, and `first` is one of a row whose number
-    /// is a multiple of 16. An entry that does not decode becomes zeros.
+    /// Decompresses the entries from `first` on into `to`. In a matrix these are whole rows, and
+    /// `first` is one of a row whose number is a multiple of 16. An entry that does not decode
+    /// becomes zeros.
     ///
     /// # Errors
     /// [`Error::Range`], [`Error::Shape`], or what the driver says.
@@ -336,7 +352,8 @@ impl<'a> FrozenBuffer<'a> {
         self.gpu.check("start reading", started)
     }
 
-    /// The gradients of an activation's input, from those of its output, both of as many bytes as the buffer.
+    /// The gradients of an activation's input, from those of its output, both of as many bytes as
+    /// the buffer.
     pub(crate) fn read_gradients(
         &self,
         on: &CudaStream,
@@ -354,7 +371,8 @@ impl<'a> FrozenBuffer<'a> {
         self.gpu.check("start reading", started)
     }
 
-    /// Decompresses single entries: the i-th of `to` is the one whose number, 32 bits, is the i-th of `list`; zeros past the end.
+    /// Decompresses single entries: the i-th of `to` is the one whose number, 32 bits, is the i-th
+    /// of `list`; zeros past the end.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there is a number for each entry, or what the driver says.
@@ -370,7 +388,8 @@ impl<'a> FrozenBuffer<'a> {
         }
         let arguments = (self.reading(to), list.address(), count);
         let launch = Launch::row(count.div_ceil(PAGE), THREADS);
-        // SAFETY: the arguments of `frozen_gather`; the list is as long as `to`, and the kernel checks what is listed.
+        // SAFETY: the arguments of `frozen_gather`; the list is as long as `to`, and the kernel
+        // checks what is listed.
         let started = unsafe { launch.start(on, &self.kernels.gather, &arguments) };
         self.gpu.check("start gathering", started)
     }

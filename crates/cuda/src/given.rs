@@ -1,4 +1,5 @@
-//! Compressed buffers over memory that the caller gives, and a pool of pinned memory for what overflows of many of them.
+//! Compressed buffers over memory that the caller gives, and a pool of pinned memory for what
+//! overflows of many of them.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -53,9 +54,10 @@ pub struct Given<'a> {
     pub overflow: DeviceSpan<'a>,
 }
 
-/// A buffer of whole entries over given memory. Making it costs no call of the driver; every operation, also to
-/// [`clear`](Self::clear) it, which it begins with, is put on the caller's stream, waits for nothing and takes no memory: all can
-/// be captured in a graph. To free it is to use its memory for something else.
+/// A buffer of whole entries over given memory. Making it costs no call of the driver; every
+/// operation, also to [`clear`](Self::clear) it, which it begins with, is put on the caller's
+/// stream, waits for nothing and takes no memory: all can be captured in a graph. To free it is to
+/// use its memory for something else.
 #[derive(Debug, Clone)]
 pub struct GivenBuffer<'a> {
     gpu: Gpu,
@@ -70,7 +72,8 @@ impl<'a> GivenBuffer<'a> {
     /// A buffer over this memory, whatever it holds.
     ///
     /// # Errors
-    /// [`Error::Shape`] for memory that is too small or not aligned, [`Error::NoKernels`], or what the compiler says.
+    /// [`Error::Shape`] for memory that is too small or not aligned, [`Error::NoKernels`], or what
+    /// the compiler says.
     pub fn new(
         gpu: &Gpu,
         codec: &Codec,
@@ -81,8 +84,9 @@ impl<'a> GivenBuffer<'a> {
         Self::with(gpu, (codec.kind(), Learned::of(gpu, codec)?), target, bytes, given)
     }
 
-    /// A buffer of bf16 over this memory whose window lies in device memory, as [`Gpu::train_window`] leaves it: nobody has to know it,
-    /// so that nobody waits for it. All that is written must be read with the same window.
+    /// A buffer of bf16 over this memory whose window lies in device memory, as
+    /// [`Gpu::train_window`] leaves it: nobody has to know it, so that nobody waits for it. All
+    /// that is written must be read with the same window.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -157,7 +161,8 @@ impl<'a> GivenBuffer<'a> {
         self.gpu.check("start writing", self.kernels.write(on, &self.view, from, first))
     }
 
-    /// Decompresses the entries from `first` on into `to`. An entry that does not decode becomes zeros.
+    /// Decompresses the entries from `first` on into `to`. An entry that does not decode becomes
+    /// zeros.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -166,10 +171,12 @@ impl<'a> GivenBuffer<'a> {
         self.gpu.check("start reading", self.kernels.read(on, &self.view, to, first))
     }
 
-    /// As [`read`](Self::read), and waits for the stream: an entry that does not decode is an error.
+    /// As [`read`](Self::read), and waits for the stream: an entry that does not decode is an
+    /// error.
     ///
     /// # Errors
-    /// [`Error::Fault`] with the lowest entry that did not decode; otherwise as for [`write`](Self::write).
+    /// [`Error::Fault`] with the lowest entry that did not decode; otherwise as for
+    /// [`write`](Self::write).
     pub fn read_checked(&self, on: &CudaStream, first: u64, to: DeviceSpan<'_>) -> Result<(), Error> {
         let end = self.metadata.bytes();
         let fault = self.metadata.part(end - FAULT_BYTES..end);
@@ -180,7 +187,8 @@ impl<'a> GivenBuffer<'a> {
         Fault::checked(Fault::from_bits(found))
     }
 
-    /// What a kernel of your own takes, as of any buffer. If the window lies in device memory it calls `settle<Bf16>` first.
+    /// What a kernel of your own takes, as of any buffer. If the window lies in device memory it
+    /// calls `settle<Bf16>` first.
     pub fn view(&self) -> BuddyView {
         self.view
     }
@@ -207,7 +215,8 @@ pub(crate) fn check_window(window: DeviceSpan<'_>) -> Result<DeviceSpan<'_>, Err
     })
 }
 
-/// Pinned host memory, taken once, from which overflow parts are cut and to which they are given back, without a wait.
+/// Pinned host memory, taken once, from which overflow parts are cut and to which they are given
+/// back, without a wait.
 #[derive(Debug)]
 pub struct OverflowPool {
     region: Region,

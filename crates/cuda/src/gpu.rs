@@ -75,8 +75,8 @@ impl Gpu {
         Self::of(CudaContext::new(ordinal).map_err(driver_error("open the GPU"))?)
     }
 
-    /// The GPU of the context that is current on this thread. The context stays its owner's, who must not destroy
-    /// it while anything made here lives.
+    /// The GPU of the context that is current on this thread. The context stays its owner's, who
+    /// must not destroy it while anything made here lives.
     ///
     /// # Errors
     /// [`Error::NoDriver`], [`Error::NoContext`], or what the driver says.
@@ -89,8 +89,8 @@ impl Gpu {
         )
     }
 
-    /// The number of the context that is current on this thread, which no other context of the process has or will
-    /// have.
+    /// The number of the context that is current on this thread, which no other context of the
+    /// process has or will have.
     ///
     /// # Errors
     /// As for [`current`](Self::current).
@@ -139,7 +139,8 @@ impl Gpu {
     /// A stream that something else made.
     ///
     /// # Safety
-    /// `stream` is null or a stream of this GPU's context, and it lives as long as what is returned.
+    /// `stream` is null or a stream of this GPU's context, and it lives as long as what is
+    /// returned.
     pub unsafe fn borrow_stream(&self, stream: *mut std::ffi::c_void) -> Result<Arc<CudaStream>, Error> {
         // SAFETY: the caller's promise.
         Ok(unsafe { self.context()?.wrap_borrowed_stream(stream.cast()) })
@@ -230,7 +231,8 @@ impl Gpu {
     /// Compiles a program, or takes it from the cache, and loads it.
     ///
     /// # Errors
-    /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or what the driver says.
+    /// [`Error::TooOld`], [`Error::NoCompiler`], [`Error::Compile`] with the compiler's words, or
+    /// what the driver says.
     pub fn module(&self, source: &Source) -> Result<Arc<CudaModule>, Error> {
         let (needs, has) = (source.least, self.0.capability);
         if !source.is_for(has) {
@@ -272,8 +274,8 @@ impl Gpu {
         })
     }
 
-    /// Pinned host memory. More than the host can give is refused without trying: to try would drive other
-    /// programs out of memory first.
+    /// Pinned host memory. More than the host can give is refused without trying: to try would
+    /// drive other programs out of memory first.
     pub(crate) fn pinned_region(&self, bytes: u64) -> Result<Region, Error> {
         let context = self.context()?;
         let (available, limit) = host::memory();
@@ -321,11 +323,12 @@ impl Gpu {
         }
     }
 
-    /// Turns what the driver says into an error, and remembers the loss of the context. `what` completes "the driver
-    /// could not ...".
+    /// Turns what the driver says into an error, and remembers the loss of the context. `what`
+    /// completes "the driver could not ...".
     ///
     /// # Errors
-    /// [`Error::Driver`], [`Error::Lost`] for the first that ends the context, and then [`Error::Refused`].
+    /// [`Error::Driver`], [`Error::Lost`] for the first that ends the context, and then
+    /// [`Error::Refused`].
     pub fn check<T>(&self, what: &'static str, result: Result<T, DriverError>) -> Result<T, Error> {
         result.map_err(|error| self.failure(what, error))
     }

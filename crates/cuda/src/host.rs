@@ -2,7 +2,8 @@
 
 use std::fs;
 
-/// Bytes that a program can still get, and the process's limit of locked memory in the kernel's words.
+/// Bytes that a program can still get, and the process's limit of locked memory in the kernel's
+/// words.
 pub(crate) fn memory() -> (u64, String) {
     let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();

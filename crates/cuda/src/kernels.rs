@@ -1,7 +1,7 @@
 //! One safe method for each kernel: it fixes grid, block and the order of arguments.
 //!
-//! Addresses come from regions and spans whose lengths the callers in `buffer` have checked; kernels themselves
-//! check entries against the buffer's end.
+//! Addresses come from regions and spans whose lengths the callers in `buffer` have checked;
+//! kernels themselves check entries against the buffer's end.
 
 use std::sync::Arc;
 
@@ -70,7 +70,8 @@ impl CodecKernels {
         // Tiles lie on multiples of their size, so that a byte of metadata belongs to one of them.
         let tiles = (first % TILE + count).div_ceil(TILE);
         let arguments = (*view, plain.address(), first, count);
-        // SAFETY: the arguments of `buddy_write` and `buddy_read`; the caller checked `plain` against the buffer.
+        // SAFETY: the arguments of `buddy_write` and `buddy_read`; the caller checked `plain`
+        // against the buffer.
         unsafe { grid(tiles).start(on, kernel, &arguments) }
     }
 
@@ -105,8 +106,8 @@ impl CodecKernels {
         list: DeviceSpan<'_>,
     ) -> Launched {
         let arguments = (*view, plain.address(), list.address(), plain.entries());
-        // SAFETY: the arguments of `buddy_gather` and `buddy_scatter`; the caller checked that the list is as long
-        // as `plain`, and the kernel checks what is listed.
+        // SAFETY: the arguments of `buddy_gather` and `buddy_scatter`; the caller checked that the
+        // list is as long as `plain`, and the kernel checks what is listed.
         unsafe { grid(plain.entries().div_ceil(TILE)).start(on, kernel, &arguments) }
     }
 

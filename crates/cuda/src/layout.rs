@@ -4,8 +4,9 @@ use buddy_core::{ENTRIES_PER_PAGE, SECTOR_BYTES, Target};
 
 use crate::source::Params;
 
-/// A buffer as a kernel takes it: the struct `buddy::BuddyView` of `buddy_device.cuh`, passed by value. It holds
-/// addresses of the buffer it comes from, and is good for as long as that buffer lives.
+/// A buffer as a kernel takes it: the struct `buddy::BuddyView` of `buddy_device.cuh`, passed by
+/// value. It holds addresses of the buffer it comes from, and is good for as long as that buffer
+/// lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct BuddyView {

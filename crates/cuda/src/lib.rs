@@ -1,4 +1,5 @@
-//! A Buddy memory on a real GPU: compressed entries in device memory, overflow in pinned host memory.
+//! A Buddy memory on a real GPU: compressed entries in device memory, overflow in pinned host
+//! memory.
 //!
 //! ```no_run
 //! use buddy_codec::CodecKind;
@@ -18,9 +19,9 @@
 //! # Ok::<(), buddy_cuda::Error>(())
 //! ```
 //!
-//! The kernels lie in `kernels/`: per-entry functions in `*.cuh`, which a C++ compiler proves equal to
-//! `buddy-codec`, and `*.cu` around them. They are compiled by NVRTC at first use and kept on disk. Places and
-//! nibbles are those of `buddy-core`, whose constants the kernels are given.
+//! The kernels lie in `kernels/`: per-entry functions in `*.cuh`, which a C++ compiler proves equal
+//! to `buddy-codec`, and `*.cu` around them. They are compiled by NVRTC at first use and kept on
+//! disk. Places and nibbles are those of `buddy-core`, whose constants the kernels are given.
 
 mod activation;
 mod allocation;

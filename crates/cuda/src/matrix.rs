@@ -1,4 +1,5 @@
-//! A matrix of bf16 at 4/3x over given memory that may be written, row by row, and read in place by linear layers.
+//! A matrix of bf16 at 4/3x over given memory that may be written, row by row, and read in place by
+//! linear layers.
 
 use std::sync::{Arc, PoisonError};
 
@@ -25,8 +26,9 @@ pub(crate) struct GivenKernels {
     read: CudaFunction,
 }
 
-/// A matrix of bf16 at 4/3x that may be written. It lies as a frozen one does, in tiles of sixteen rows, but what overflows has a
-/// slot for every entry: nothing moves when a row is written again, and nothing is ever lost. Nothing waits, nothing takes memory.
+/// A matrix of bf16 at 4/3x that may be written. It lies as a frozen one does, in tiles of sixteen
+/// rows, but what overflows has a slot for every entry: nothing moves when a row is written again,
+/// and nothing is ever lost. Nothing waits, nothing takes memory.
 #[derive(Debug, Clone)]
 pub struct GivenMatrix<'a> {
     gpu: Gpu,
@@ -69,7 +71,8 @@ impl<'a> GivenMatrix<'a> {
     /// Compresses plain rows into those from `first` on.
     ///
     /// # Errors
-    /// [`Error::Range`] past the last row, [`Error::Shape`] for what is not whole rows, or what the driver says.
+    /// [`Error::Range`] past the last row, [`Error::Shape`] for what is not whole rows, or what the
+    /// driver says.
     pub fn write(&self, on: &CudaStream, first: u32, from: DeviceSpan<'_>) -> Result<(), Error> {
         self.start(on, &self.kernels.write, first, from)
     }
@@ -108,7 +111,8 @@ impl<'a> GivenMatrix<'a> {
         let rows = MatrixRows { order, first, count: count as u32 };
         let arguments = (self.buffer.view(), rows, plain.address());
         let launch = Launch::row(warps.div_ceil(u64::from(WARPS)), WARPS * WARP_PLACES as u32);
-        // SAFETY: the arguments of `rows_write` and `rows_read`; the rows are the matrix's, and `plain` has all of them.
+        // SAFETY: the arguments of `rows_write` and `rows_read`; the rows are the matrix's, and
+        // `plain` has all of them.
         let launched = unsafe { launch.start(on, kernel, &arguments) };
         self.gpu.check("start on rows of a matrix", launched)
     }

@@ -1,10 +1,12 @@
-//! Batch normalisation with the ReLU after it, done again from a mean and a deviation that are known (`norm.cu`).
+//! Batch normalisation with the ReLU after it, done again from a mean and a deviation that are
+//! known (`norm.cu`).
 
 use cudarc::driver::{CudaFunction, CudaStream};
 
 use crate::{DeviceSpan, Error, Gpu, Source, driver::Launch};
 
-/// Threads of a block, values that one takes at a time, and blocks at most: a few for each multiprocessor.
+/// Threads of a block, values that one takes at a time, and blocks at most: a few for each
+/// multiprocessor.
 const THREADS: u64 = 256;
 const VALUES: u64 = 8;
 const BLOCKS: u64 = 1056;
@@ -16,7 +18,8 @@ pub struct NormRelu {
     kernel: CudaFunction,
 }
 
-/// What batch normalisation knows of its channels: fp32 means and inverse deviations, bf16 weights and shifts.
+/// What batch normalisation knows of its channels: fp32 means and inverse deviations, bf16 weights
+/// and shifts.
 #[derive(Debug, Clone, Copy)]
 pub struct Channels<'a> {
     /// The mean of each.
@@ -55,7 +58,8 @@ impl NormRelu {
         Ok(Self { gpu: gpu.clone(), kernel })
     }
 
-    /// Whether so many channels are ones that the kernel takes: threads of a block share them evenly.
+    /// Whether so many channels are ones that the kernel takes: threads of a block share them
+    /// evenly.
     pub fn takes(channels: u64) -> bool {
         channels.is_multiple_of(VALUES) && channels > 0 && (THREADS * VALUES).is_multiple_of(channels)
     }

@@ -7,8 +7,8 @@ use buddy_core::{ENTRIES_PER_PAGE, Target, TargetRange, Targets};
 
 use crate::{BuddyBuffer, DeviceSpan, Error, Gpu, Page, driver::Region, report::REPORT_BYTES};
 
-/// Where overflowing entries go. A peer GPU would be a third place: its memory has an address here as well, and
-/// nothing but this choice would change.
+/// Where overflowing entries go. A peer GPU would be a third place: its memory has an address here
+/// as well, and nothing but this choice would change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Carveout {
@@ -21,8 +21,8 @@ pub enum Carveout {
 /// Allocations begin at multiples of this.
 const ALIGN: u64 = 512;
 
-/// Device memory and a carve-out, taken once. Buffers are cut from it one after the other; their room comes back
-/// when the pool is cleared.
+/// Device memory and a carve-out, taken once. Buffers are cut from it one after the other; their
+/// room comes back when the pool is cleared.
 #[derive(Debug)]
 pub struct BuddyPool {
     regions: Arc<Regions>,
@@ -53,11 +53,13 @@ impl BuddyPool {
         Ok(Self { regions, device_used: 0, buddy_used: 0 })
     }
 
-    /// A buffer of so many entries, which hold zeros. All that it will ever need is taken now. Ranges are of pages of 64
-    /// entries. The kernels look up the metadata of every entry, so one that is not compressed is kept as at 1x.
+    /// A buffer of so many entries, which hold zeros. All that it will ever need is taken now.
+    /// Ranges are of pages of 64 entries. The kernels look up the metadata of every entry, so one
+    /// that is not compressed is kept as at 1x.
     ///
     /// # Errors
-    /// [`Error::Targets`] for ranges that do not make up its pages, [`Error::Full`], [`Error::NoKernels`], or what compiler or driver say.
+    /// [`Error::Targets`] for ranges that do not make up its pages, [`Error::Full`],
+    /// [`Error::NoKernels`], or what compiler or driver say.
     pub fn buffer(
         &mut self,
         codec: Codec,
@@ -84,7 +86,8 @@ impl BuddyPool {
         self.regions.device.bytes() - self.device_used
     }
 
-    /// All device memory and all of the carve-out, as plain memory. What is written there is what buffers then hold.
+    /// All device memory and all of the carve-out, as plain memory. What is written there is what
+    /// buffers then hold.
     pub fn spans(&self) -> [DeviceSpan<'_>; 2] {
         // SAFETY: regions of this GPU, which live as long as the pool.
         [&self.regions.device, &self.regions.buddy]

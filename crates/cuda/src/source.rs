@@ -1,4 +1,5 @@
-//! The kernels' sources, and what Rust tells them: which codec, and the constants of the address map.
+//! The kernels' sources, and what Rust tells them: which codec, and the constants of the address
+//! map.
 
 use std::borrow::Cow;
 
@@ -79,8 +80,8 @@ pub(crate) struct AttentionBlock {
 }
 
 impl AttentionBlock {
-    /// For runs: a block to a multiprocessor, with all of its shared memory. Four teams measured best on an H200, by 2% over five and six;
-    /// more columns take more registers.
+    /// For runs: a block to a multiprocessor, with all of its shared memory. Four teams measured
+    /// best on an H200, by 2% over five and six; more columns take more registers.
     pub(crate) fn of_runs(columns: u32) -> Self {
         Self { teams: if columns <= 8 { 4 } else { 3 }, shared: 227 << 10, cluster: 1 }
     }
@@ -91,7 +92,8 @@ impl AttentionBlock {
     }
 }
 
-/// Warps of a block in the codecs' kernels; two measured best on an H200, by a few percent over four.
+/// Warps of a block in the codecs' kernels; two measured best on an H200, by a few percent over
+/// four.
 pub(crate) const WARPS: u32 = 2;
 /// Blocks that a multiprocessor shall hold: at most 80 registers a thread.
 pub(crate) const BLOCKS: u32 = 12;
@@ -119,8 +121,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// A program of your own, which may include `buddy_device.cuh`, with macros as `NAME=value`. Those of the address
-    /// map are added.
+    /// A program of your own, which may include `buddy_device.cuh`, with macros as `NAME=value`.
+    /// Those of the address map are added.
     pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>, defines: &[String]) -> Self {
         let defines = [&constants(), defines].concat();
         Self {
@@ -163,7 +165,8 @@ impl Source {
     /// The kernels that pack and read frozen buffers with a codec.
     ///
     /// # Errors
-    /// [`Error::NoKernels`] if the codec has none, or keeps parameters for which a frozen buffer has no place.
+    /// [`Error::NoKernels`] if the codec has none, or keeps parameters for which a frozen buffer
+    /// has no place.
     pub fn frozen(kind: CodecKind) -> Result<Self, Error> {
         if !freezes(kind) {
             return Err(Error::NoKernels { codec: kind });
@@ -229,8 +232,8 @@ impl Source {
         Self::new("norm.cu", include_str!("../kernels/norm.cu"), &[])
     }
 
-    /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns; of tokens
-    /// that are appended, or of one that is fresh.
+    /// Attention over keys and values of a struct of `attention_source.cuh`, for heads of so many
+    /// values and so many columns; of tokens that are appended, or of one that is fresh.
     pub(crate) fn attention(
         source: &str,
         values: u32,
@@ -263,8 +266,8 @@ impl Source {
         options
     }
 
-    /// Compiles the program to the machine code of an architecture such as `sm_90`. Needs the compiler's library, and no
-    /// GPU.
+    /// Compiles the program to the machine code of an architecture such as `sm_90`. Needs the
+    /// compiler's library, and no GPU.
     ///
     /// # Errors
     /// [`Error::NoCompiler`], or [`Error::Compile`] with the compiler's words.
@@ -277,7 +280,8 @@ impl Source {
             .map_err(|log| Error::Compile { program, log })
     }
 
-    /// The machine code of an architecture, as 90, from the cache or compiled and kept there. Needs no GPU.
+    /// The machine code of an architecture, as 90, from the cache or compiled and kept there. Needs
+    /// no GPU.
     ///
     /// # Errors
     /// As for [`compile`](Self::compile).
@@ -365,7 +369,8 @@ pub fn constants() -> Vec<String> {
     ]
 }
 
-/// The constants as the header `buddy_constants.cuh`, for a compiler that is not given them otherwise.
+/// The constants as the header `buddy_constants.cuh`, for a compiler that is not given them
+/// otherwise.
 pub fn constants_header() -> String {
     let line = |constant: &String| format!("#define {}\n", constant.replacen('=', " ", 1));
     let lines: String = constants().iter().map(line).collect();

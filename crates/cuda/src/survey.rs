@@ -1,7 +1,8 @@
 //! How the memory of a running program would compress: the sizes of many spans, looked at in place.
 //!
-//! Codecs that look at the same memory do so in one pass, as far as they are of one group ([`survey_groups`]): one launch for each set
-//! of codecs, one wait for all of them. The memory is only read.
+//! Codecs that look at the same memory do so in one pass, as far as they are of one group
+//! ([`survey_groups`]): one launch for each set of codecs, one wait for all of them. The memory is
+//! only read.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ use crate::{
 
 /// Bytes that one warp takes at a time: 32 entries.
 const TILE_BYTES: u64 = 32 * ENTRY_BYTES as u64;
-/// Numbers that the kernel finds of a span with a codec: six classes and the bytes of the paper's eight sizes.
+/// Numbers that the kernel finds of a span with a codec: six classes and the bytes of the paper's
+/// eight sizes.
 const SUMS: usize = 7;
 /// Runs of entries that a codec is trained on, and entries of each.
 const SAMPLE_RUNS: u64 = 64;
@@ -74,7 +76,8 @@ impl Surveyed<'_> {
 }
 
 impl Gpu {
-    /// The sizes of every span, in the order given, as of this point of the stream. Waits for the stream once.
+    /// The sizes of every span, in the order given, as of this point of the stream. Waits for the
+    /// stream once.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::NoKernels`], or what compiler or driver say.
@@ -108,8 +111,8 @@ impl Gpu {
             let (warps, blocks) = SURVEY_SHAPE;
             let most = u64::from(self.multiprocessors() * blocks);
             let blocks = table.tiles.div_ceil(u64::from(warps)).min(most);
-            // SAFETY: the arguments of `buddy_survey`; the table's spans are the caller's, checked above, and the
-            // scratch memory has room for what is found of each.
+            // SAFETY: the arguments of `buddy_survey`; the table's spans are the caller's, checked
+            // above, and the scratch memory has room for what is found of each.
             let launched = unsafe { Launch::row(blocks, warps * 32).start(on, kernel, &arguments) };
             self.check("start counting", launched)?;
             table_at += 8 * table.numbers.len() as u64;
@@ -126,8 +129,8 @@ impl Gpu {
         Ok(found)
     }
 
-    /// A codec trained on a sample of device memory, as of this point of the stream. Waits for the stream if the
-    /// codec learns.
+    /// A codec trained on a sample of device memory, as of this point of the stream. Waits for the
+    /// stream if the codec learns.
     ///
     /// # Errors
     /// What the driver says.
@@ -152,11 +155,13 @@ impl Gpu {
         Ok(kind.train(&sample))
     }
 
-    /// Trains bf16's window on the same sample of device memory, when the stream gets there, and leaves it in device memory, a 32-bit
-    /// number: nothing waits. [`GivenBuffer::with_window`](crate::GivenBuffer::with_window) takes it from there.
+    /// Trains bf16's window on the same sample of device memory, when the stream gets there, and
+    /// leaves it in device memory, a 32-bit number: nothing waits.
+    /// [`GivenBuffer::with_window`](crate::GivenBuffer::with_window) takes it from there.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless the memory is aligned to 16 bytes and the window is four bytes, or what compiler or driver say.
+    /// [`Error::Shape`] unless the memory is aligned to 16 bytes and the window is four bytes, or
+    /// what compiler or driver say.
     pub fn train_window(
         &self,
         on: &CudaStream,
@@ -192,8 +197,8 @@ fn sample(entries: u64) -> (u64, u64) {
     (SAMPLE_RUNS.min(entries / run.max(1)), run)
 }
 
-/// Numbers of a span for the kernel: address, bytes, tiles before it, and its row among the parameters, which for each codec has
-/// where classes go, window, and what the codec learned.
+/// Numbers of a span for the kernel: address, bytes, tiles before it, and its row among the
+/// parameters, which for each codec has where classes go, window, and what the codec learned.
 const SPAN: usize = 4;
 
 /// Memory that the same codecs look at: for each piece of it the requests, one for each codec.
@@ -215,7 +220,8 @@ impl Batch {
         SUMS * self.kinds.len() * self.rows.len()
     }
 
-    /// The requests in the order of what is found: all pieces with the first codec, then all with the second.
+    /// The requests in the order of what is found: all pieces with the first codec, then all with
+    /// the second.
     fn order(&self) -> impl Iterator<Item = usize> {
         (0..self.kinds.len()).flat_map(|codec| self.rows.iter().map(move |row| row[codec]))
     }
@@ -246,7 +252,8 @@ fn batches(spans: &[Surveyed<'_>]) -> Vec<Batch> {
         while !left.is_empty() {
             let kinds: Vec<CodecKind> = left.iter().map(|&index| spans[index].codec.kind()).collect();
             for kinds in survey_groups(&kinds) {
-                // The first request for each codec; one with other parameters waits for the next turn.
+                // The first request for each codec; one with other parameters waits for the next
+                // turn.
                 let take = |&kind: &CodecKind| {
                     let at = left.iter().position(|&index| spans[index].codec.kind() == kind);
                     left.remove(at.expect("a codec of those left"))

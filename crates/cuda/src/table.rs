@@ -1,4 +1,5 @@
-//! Memory by the table of targets that `buddy profile` writes: buffers of a pool, or allocations that follow its changes.
+//! Memory by the table of targets that `buddy profile` writes: buffers of a pool, or allocations
+//! that follow its changes.
 
 use buddy_codec::Codec;
 use buddy_core::{ENTRIES_PER_PAGE, ENTRY_BYTES, PhaseChange, Targets};
@@ -17,12 +18,12 @@ pub struct Changed {
 }
 
 impl BuddyPool {
-    /// A buffer for each row of a table of targets, by name, in the table's order. A codec that learns must have its
-    /// parameters there: the pool has not seen the data.
+    /// A buffer for each row of a table of targets, by name, in the table's order. A codec that
+    /// learns must have its parameters there: the pool has not seen the data.
     ///
     /// # Errors
-    /// [`Error::Targets`] for a table that contradicts itself; otherwise as [`buffer`](Self::buffer). Buffers that
-    /// were made before the row that fails are given up.
+    /// [`Error::Targets`] for a table that contradicts itself; otherwise as
+    /// [`buffer`](Self::buffer). Buffers that were made before the row that fails are given up.
     pub fn buffers_by(&mut self, table: &TargetTable) -> Result<Vec<(String, BuddyBuffer)>, Error> {
         table.validate().map_err(|error| Error::Targets(error.to_string()))?;
         let used = self.used();
@@ -40,8 +41,9 @@ impl BuddyPool {
 }
 
 impl Allocation {
-    /// An allocation for each row of a table, by name, with the targets that hold at the first snapshot. They own their memory, so
-    /// that [`change`](Self::change) gives back what targets no longer need; otherwise as [`BuddyPool::buffers_by`].
+    /// An allocation for each row of a table, by name, with the targets that hold at the first
+    /// snapshot. They own their memory, so that [`change`](Self::change) gives back what targets no
+    /// longer need; otherwise as [`BuddyPool::buffers_by`].
     ///
     /// # Errors
     /// [`Error::Targets`] for a table that contradicts itself; otherwise as [`new`](Self::new).
@@ -54,9 +56,10 @@ impl Allocation {
         table.at(0).allocations.iter().map(of).collect()
     }
 
-    /// Carries out what a table changes at a snapshot, each as [`retarget`](Self::retarget) does. Those that give device memory back go
-    /// first, so that the others find room. A change that cannot be made stops no other, and loses nothing. Names that are not among
-    /// the allocations are left out.
+    /// Carries out what a table changes at a snapshot, each as [`retarget`](Self::retarget) does.
+    /// Those that give device memory back go first, so that the others find room. A change that
+    /// cannot be made stops no other, and loses nothing. Names that are not among the allocations
+    /// are left out.
     pub fn change(
         all: &mut [(String, Self)],
         on: &CudaStream,
@@ -77,14 +80,16 @@ impl Allocation {
         known.into_iter().map(carry_out).collect()
     }
 
-    /// Ranges as targets, if they are its pages: one range alone would pass as a target for any pages.
+    /// Ranges as targets, if they are its pages: one range alone would pass as a target for any
+    /// pages.
     fn of_its_pages(&self, targets: &Targets) -> Result<Targets, Error> {
         let ranges = targets.ranges(self.buffer().entries().div_ceil(ENTRIES_PER_PAGE as u64));
         ranges.map(Targets::from_ranges).map_err(|why| Error::Targets(why.to_string()))
     }
 }
 
-/// Device bytes that targets take more than an allocation takes now; nothing for those that are not its, which the change says.
+/// Device bytes that targets take more than an allocation takes now; nothing for those that are not
+/// its, which the change says.
 fn growth(one: &Allocation, targets: &Targets) -> i64 {
     let room = BuddyPool::room_for_pages(targets, one.bytes().div_ceil(ENTRY_BYTES as u64));
     room.map_or(0, |(device, _)| device as i64 - (one.device_bytes() - one.buffer().learned_bytes()) as i64)

@@ -1,5 +1,6 @@
-// Attention over compressed keys and values by the kernels' own text, emulated: random tokens are trained on and appended, and some of
-// them attended to; results are compared with a reference in double precision, and with a fresh token memory with that of an append.
+// Attention over compressed keys and values by the kernels' own text, emulated: random tokens are
+// trained on and appended, and some of them attended to; results are compared with a reference in
+// double precision, and with a fresh token memory with that of an append.
 #include "hopper.h"
 
 struct alignas(8) float2 { float x, y; };
@@ -63,7 +64,8 @@ static u32 below(u32 most) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (u32)(state >> 33) % most;
 }
-// About normal; one entry in `odd` is irregular: all values are zeros, most are, one is far from the others, or all are.
+// About normal; one entry in `odd` is irregular: all values are zeros, most are, one is far from
+// the others, or all are.
 static std::vector<unsigned short> random_rows(u64 entries, u32 odd) {
     std::vector<unsigned short> all(entries * VALUES);
     for (u64 e = 0; e < entries; e++) {
@@ -121,7 +123,8 @@ static void run(const Case& of) {
     }
     auto keys = random_rows((u64)total * row / VALUES + 1, of.odd), values = random_rows((u64)total * row / VALUES + 1, of.odd);
     auto queries = random_rows((u64)sequences * of.tokens * row * of.group / VALUES, 0);
-    // A fresh token as its product leaves it: queries, keys, values. What its position maps them to is what memory must hold.
+    // A fresh token as its product leaves it: queries, keys, values. What its position maps them to
+    // is what memory must hold.
     std::vector<unsigned short> rows;
     std::vector<float2> rope((stride * PAGE) * HEAD / 2);
     for (float2& one : rope) {
@@ -208,7 +211,8 @@ int main() {
     bool fresh = BUDDY_ATTENTION_FRESH, wide = BUDDY_ATTENTION_COLUMNS > 8;
     u32 group = wide ? 5 : 4, tokens = fresh ? 1 : wide ? 3 : 2;
     if (fresh && wide) group = 12;
-    // Lengths, heads, group, tokens; one entry in so many odd; blocks of runs; the logarithm of a cluster's blocks.
+    // Lengths, heads, group, tokens; one entry in so many odd; blocks of runs; the logarithm of a
+    // cluster's blocks.
     run({{130}, 1, group, tokens, 0, 3, 0});
     run({{300, 0, 33}, 2, group, tokens, 9, 4, 2});
     run({{16, 1, 97}, 1, group, tokens, 3, 2, 1});

@@ -1,11 +1,13 @@
-//! The kernels of attention, their own text run on the CPU by `hopper.h`: right for entries in every layout, sequences of any length in pages of
-//! any order, tokens that are appended and fresh ones, runs that several blocks share and clusters.
+//! The kernels of attention, their own text run on the CPU by `hopper.h`: right for entries in
+//! every layout, sequences of any length in pages of any order, tokens that are appended and fresh
+//! ones, runs that several blocks share and clusters.
 #![cfg(target_arch = "x86_64")]
 
 use std::{path::PathBuf, process::Command};
 
-/// Builds and runs a kernel: values of a head, columns, whether tokens are fresh, whether items are clusters', and the logarithm of a page's
-/// sixteens. Blocks are as the library's, with less shared memory, so that places are used again.
+/// Builds and runs a kernel: values of a head, columns, whether tokens are fresh, whether items are
+/// clusters', and the logarithm of a page's sixteens. Blocks are as the library's, with less shared
+/// memory, so that places are used again.
 fn run(values: u32, columns: u32, fresh: u32, clusters: bool, page: u32) {
     let (teams, shared, cluster) = match (clusters, columns) {
         (true, _) => (2, 113 << 10, 8),

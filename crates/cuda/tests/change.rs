@@ -1,5 +1,5 @@
-//! Other targets for what is in use, on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they fail
-//! instead.
+//! Other targets for what is in use, on a real GPU. Without one these tests say that they were
+//! skipped; with `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use buddy_codec::CodecKind;
 use buddy_core::{ENTRY_BYTES, Target};
@@ -33,7 +33,8 @@ fn an_allocation_gets_another_target_and_loses_nothing() {
     });
 }
 
-/// A file with changes: at each snapshot the allocations have the targets that hold there, and every byte.
+/// A file with changes: at each snapshot the allocations have the targets that hold there, and
+/// every byte.
 #[test]
 fn the_changes_of_a_file_are_carried_out_and_lose_nothing() {
     const FILE: &str = r#"
@@ -101,8 +102,8 @@ ranges = [{ pages = 2, target = "4x" }, { pages = 1, target = "1x" }]
     });
 }
 
-/// Changes there and back, on one stream, each of what was just written there and not waited for, while another stream writes and reads an
-/// allocation of its own all the time.
+/// Changes there and back, on one stream, each of what was just written there and not waited for,
+/// while another stream writes and reads an allocation of its own all the time.
 #[test]
 fn changes_come_after_what_their_stream_does_and_leave_other_streams_alone() {
     const FILE: &str = r#"

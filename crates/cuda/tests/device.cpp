@@ -1,4 +1,5 @@
-// `buddy_device.cuh` on a CPU: entries in, and out again what they became in memory, for the test beside this file.
+// `buddy_device.cuh` on a CPU: entries in, and out again what they became in memory, for the test
+// beside this file.
 #include <cstdio>
 #include <cstring>
 #include <vector>

@@ -1,5 +1,6 @@
-//! `buddy_device.cuh`, compiled as plain C++: what a thread stores is where the one address map says, as the Rust codec
-//! packs it, and comes back. Quarters of bf16 entries are quarters of the whole, read and written.
+//! `buddy_device.cuh`, compiled as plain C++: what a thread stores is where the one address map
+//! says, as the Rust codec packs it, and comes back. Quarters of bf16 entries are quarters of the
+//! whole, read and written.
 
 use std::{
     io::Write,
@@ -45,7 +46,8 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// What the memory is after all entries were stored: loaded entries, nibbles, device and buddy memory.
+/// What the memory is after all entries were stored: loaded entries, nibbles, device and buddy
+/// memory.
 struct Memory<'a> {
     loaded: &'a [u8],
     nibbles: &'a [u8],

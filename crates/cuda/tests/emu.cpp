@@ -1,5 +1,6 @@
-// What emu.h promises: `sum` sums a block by shuffles, votes and barriers; `late` sees that a copy lands only when it is waited
-// for; `race` that a missing barrier shows; `deadlock` that a barrier which a thread never reaches ends the program.
+// What emu.h promises: `sum` sums a block by shuffles, votes and barriers; `late` sees that a copy
+// lands only when it is waited for; `race` that a missing barrier shows; `deadlock` that a barrier
+// which a thread never reaches ends the program.
 #include "emu.h"
 
 #include <string>

@@ -1,9 +1,9 @@
-// CUDA's threads on the CPU, to run a kernel's own text in a test: a fibre for each thread of a block, one block after the other, or
-// one cluster of them.
-// Barriers, shuffles and votes are places where fibres wait; asynchronous copies land as late as their waits allow, so that a
-// missing wait shows, and fibres run in an order that changes, so that a missing barrier shows. A wait that nobody ends is
-// reported as a deadlock. Only what our kernels use. For x86-64, by g++ or clang++, without the address sanitiser, which does
-// not know these stacks.
+// CUDA's threads on the CPU, to run a kernel's own text in a test: a fibre for each thread of a
+// block, one block after the other, or one cluster of them. Barriers, shuffles and votes are places
+// where fibres wait; asynchronous copies land as late as their waits allow, so that a missing wait
+// shows, and fibres run in an order that changes, so that a missing barrier shows. A wait that
+// nobody ends is reported as a deadlock. Only what our kernels use. For x86-64, by g++ or clang++,
+// without the address sanitiser, which does not know these stacks.
 //
 //     emu::launch(kernel, dim3(blocks_x, blocks_y), threads, arguments...);
 #pragma once
@@ -63,7 +63,8 @@ struct Fibre {
     std::vector<Copy> copies;
     u64 group = 0;
 };
-// The two sides take turns: a lane that has passed a rendezvous may write one while a slow lane still reads the other.
+// The two sides take turns: a lane that has passed a rendezvous may write one while a slow lane
+// still reads the other.
 struct Warp {
     u64 turn = 0, value[2][32];
     u32 arrived = 0, live = 0, votes[2] = {0, 0};
@@ -80,7 +81,8 @@ inline u32 block_threads, number;
 inline Fibre* now;
 inline void* main_stack;
 inline std::function<void()> body;
-// Rounds of this block so far; what happened besides the rendezvous of threads; and what else happens in a round.
+// Rounds of this block so far; what happened besides the rendezvous of threads; and what else
+// happens in a round.
 inline u64 rounds, events;
 inline void (*each_round)() = nullptr;
 constexpr u32 MOST_BLOCKS = 8;
@@ -125,7 +127,8 @@ inline void fibre_main() {
 }
 
 inline Warp& my_warp() { return warps[now->id / 32]; }
-// Ends a rendezvous if all who live are there: also those who wait only for threads that have ended.
+// Ends a rendezvous if all who live are there: also those who wait only for threads that have
+// ended.
 inline void pass(Warp& warp) {
     if (warp.live && warp.arrived == warp.live) warp.arrived = 0, warp.turn++, warp.votes[warp.turn & 1] = 0;
 }

@@ -1,5 +1,5 @@
-//! `emu.h`, which runs kernels' own text on the CPU, keeps its promises: kernels that it runs are right here for the same
-//! reasons as on a GPU, and wrong ones show.
+//! `emu.h`, which runs kernels' own text on the CPU, keeps its promises: kernels that it runs are
+//! right here for the same reasons as on a GPU, and wrong ones show.
 #![cfg(target_arch = "x86_64")]
 
 use std::{

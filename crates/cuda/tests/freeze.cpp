@@ -1,5 +1,6 @@
-// A frozen buffer packed and read by the kernels' own text, emulated: what it shall be and the data come by stdin, the buffer and the
-// data again go to stdout. In steps, or, with sums in memory of their own, in one step less.
+// A frozen buffer packed and read by the kernels' own text, emulated: what it shall be and the data
+// come by stdin, the buffer and the data again go to stdout. In steps, or, with sums in memory of
+// their own, in one step less.
 #include "row.h"
 
 #include "../kernels/frozen.cu"

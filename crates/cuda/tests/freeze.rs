@@ -1,5 +1,6 @@
-//! Frozen buffers by the kernels' own text, run on the CPU (`emu.h`), are the Rust reference's: every byte, in order and in tiles, with
-//! room for what overflows and without, at the buffer's end and apart, in steps and in one step less; and they read back.
+//! Frozen buffers by the kernels' own text, run on the CPU (`emu.h`), are the Rust reference's:
+//! every byte, in order and in tiles, with room for what overflows and without, at the buffer's end
+//! and apart, in steps and in one step less; and they read back.
 #![cfg(target_arch = "x86_64")]
 
 use std::{
@@ -31,7 +32,8 @@ fn program() -> &'static PathBuf {
     })
 }
 
-/// How a buffer is packed: with room for so many sectors, with sums of so many parts or in steps, and whether what overflows lies apart.
+/// How a buffer is packed: with room for so many sectors, with sums of so many parts or in steps,
+/// and whether what overflows lies apart.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     capacity: u32,
@@ -64,7 +66,8 @@ fn ask(header: &FrozenHeader, data: &[u8], way: Way) -> (u32, Vec<u8>, Vec<u8>, 
     (u32::from_le_bytes(*told), buffer.to_vec(), apart.to_vec(), again.to_vec())
 }
 
-/// Samples of every kind, and normal values, some of them far below the others; as many as rows of `row` need.
+/// Samples of every kind, and normal values, some of them far below the others; as many as rows of
+/// `row` need.
 fn data(row: usize) -> Vec<u8> {
     let mut entries = testing::samples();
     for seed in 0..400u32 {

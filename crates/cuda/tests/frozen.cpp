@@ -1,5 +1,6 @@
-// Frozen buffers of bf16 at 4/3x, read as a kernel reads them: by quarters of entries, each from where order, nibbles and index say.
-// Answers with each entry's place, its first sector of overflow (all ones for none), and its 128 bytes.
+// Frozen buffers of bf16 at 4/3x, read as a kernel reads them: by quarters of entries, each from
+// where order, nibbles and index say. Answers with each entry's place, its first sector of overflow
+// (all ones for none), and its 128 bytes.
 #include <cmath>
 #include <cstdio>
 #include <cstring>

@@ -1,5 +1,6 @@
-//! The kernels' way through a frozen buffer, compiled as plain C++ under sanitisers, is the Rust reference's: places, sectors and
-//! values of every entry, in order and in tiles; and bytes that nobody wrote are survived.
+//! The kernels' way through a frozen buffer, compiled as plain C++ under sanitisers, is the Rust
+//! reference's: places, sectors and values of every entry, in order and in tiles; and bytes that
+//! nobody wrote are survived.
 
 use std::{
     io::Write,

@@ -1,5 +1,5 @@
-//! Matrices that may be written, and windows that nobody waits for, on a real GPU. Without one these tests say that they were
-//! skipped; with `BUDDY_REQUIRE_GPU=1` they fail instead.
+//! Matrices that may be written, and windows that nobody waits for, on a real GPU. Without one
+//! these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use buddy_codec::{Bf16, Codec, CodecKind};
 use buddy_core::Target;
@@ -49,7 +49,8 @@ fn multiply(
     download(&y)
 }
 
-/// Rows are written, some of them again with other data, and read back; layers give what those of frozen weights give, to the bit.
+/// Rows are written, some of them again with other data, and read back; layers give what those of
+/// frozen weights give, to the bit.
 #[test]
 fn a_matrix_that_is_written_again_multiplies_as_a_frozen_one() {
     on_gpu(|gpu| {
@@ -100,7 +101,8 @@ fn a_matrix_that_is_written_again_multiplies_as_a_frozen_one() {
     });
 }
 
-/// A window is the one that training with a wait finds, and a buffer that takes it from there holds the same bytes; in a graph, too.
+/// A window is the one that training with a wait finds, and a buffer that takes it from there holds
+/// the same bytes; in a graph, too.
 #[test]
 fn a_window_is_trained_and_used_without_a_wait() {
     on_gpu(|gpu| {

@@ -1,5 +1,5 @@
-//! The runtime on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
-//! fail instead.
+//! The runtime on a real GPU. Without one these tests say that they were skipped; with
+//! `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use buddy_codec::{Bf16, Codec, CodecKind, Frozen, FrozenHeader};
 use buddy_core::{ENTRY_BYTES, Target};
@@ -54,7 +54,8 @@ fn a_graph_replays_on_new_data() {
     });
 }
 
-/// A kernel that is not the library's, by thread and by warp: what it stores is what the library reads.
+/// A kernel that is not the library's, by thread and by warp: what it stores is what the library
+/// reads.
 #[test]
 fn a_kernel_of_ones_own_works_in_a_buffer() {
     const KERNEL: &str = r#"
@@ -99,7 +100,8 @@ fn a_kernel_of_ones_own_works_in_a_buffer() {
     });
 }
 
-/// A file as `buddy profile` writes it: one target, or one for each range of pages, and what bf16 learned.
+/// A file as `buddy profile` writes it: one target, or one for each range of pages, and what bf16
+/// learned.
 #[test]
 fn a_file_of_targets_makes_its_buffers() {
     const FILE: &str = r#"
@@ -204,7 +206,8 @@ fn too_much_memory_is_refused_with_what_there_is() {
     });
 }
 
-/// What the GPU packs is the CPU's frozen buffer to the byte, for every codec and target, and it reads it back.
+/// What the GPU packs is the CPU's frozen buffer to the byte, for every codec and target, and it
+/// reads it back.
 #[test]
 fn frozen_buffers_are_the_cpus() {
     on_gpu(|gpu| {
@@ -306,8 +309,8 @@ impl Kv {
     }
 }
 
-/// A buffer is made over given memory, written and read; what was read is frozen, multiplied and read again; keys and values are
-/// appended and attended to.
+/// A buffer is made over given memory, written and read; what was read is frozen, multiplied and
+/// read again; keys and values are appended and attended to.
 #[test]
 fn a_graph_of_buffer_layer_and_attention_replays_a_thousand_times() {
     on_gpu(|gpu| {

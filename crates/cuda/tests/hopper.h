@@ -1,7 +1,8 @@
-// What bulk.cuh and wgmma.cuh are on the GPU, for emu.h: barriers in shared memory, copies by the copy engine, products of warps and of
-// warpgroups. What is asynchronous happens as late as it may: copies land a while after they were asked for, products read their
-// operands, registers and shared memory alike, when they are waited for. So what is overwritten too early shows. Blocks run one after
-// the other, or cluster after cluster.
+// What bulk.cuh and wgmma.cuh are on the GPU, for emu.h: barriers in shared memory, copies by the
+// copy engine, products of warps and of warpgroups. What is asynchronous happens as late as it may:
+// copies land a while after they were asked for, products read their operands, registers and shared
+// memory alike, when they are waited for. So what is overwritten too early shows. Blocks run one
+// after the other, or cluster after cluster.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -87,7 +88,8 @@ inline float bf16_at(u32 shared) {
     memcpy(&half, at_shared(shared), 2);
     return __uint_as_float((u32)half << 16);
 }
-// A lane's part of a product: it has two rows of sums, and needs what the four lanes of a row have of the first operand.
+// A lane's part of a product: it has two rows of sums, and needs what the four lanes of a row have
+// of the first operand.
 inline void multiply(const Product& of) {
     u32 lane = now->id % 32, start = (u32)(of.x & 0x3fff) << 4, base = start & ~1023u, first = start & 1023u;
     float rows[2][16];

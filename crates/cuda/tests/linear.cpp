@@ -1,5 +1,5 @@
-// A linear layer by the kernels' own text, emulated: weights frozen at 4/3x and x come by stdin, y goes to stdout as fp32. The kernel for few
-// tokens if its shape is defined, else the one for more.
+// A linear layer by the kernels' own text, emulated: weights frozen at 4/3x and x come by stdin, y
+// goes to stdout as fp32. The kernel for few tokens if its shape is defined, else the one for more.
 #include "hopper.h"
 
 #ifdef BUDDY_NARROW_MMA_WARPS

@@ -1,5 +1,6 @@
-//! The kernels of linear layers, for few tokens and for more, their own text run on the CPU by `hopper.h`: what they give is right for weights
-//! in every layout, tiles that several blocks share, panels of x, tokens past the last tile and rows past the last.
+//! The kernels of linear layers, for few tokens and for more, their own text run on the CPU by
+//! `hopper.h`: what they give is right for weights in every layout, tiles that several blocks
+//! share, panels of x, tokens past the last tile and rows past the last.
 #![cfg(target_arch = "x86_64")]
 
 use std::{
@@ -16,8 +17,8 @@ use buddy_core::Target;
 const WINDOW: u8 = 108;
 /// The nibble of an entry that is stored as it is.
 const RAW: u8 = 5;
-/// The macros of a small shape of the kernel for more tokens: those of a tile, two entries to a step; warpgroups that multiply the same
-/// rows, and blocks that share x.
+/// The macros of a small shape of the kernel for more tokens: those of a tile, two entries to a
+/// step; warpgroups that multiply the same rows, and blocks that share x.
 fn wide(tokens: u32, slices: u32, cluster: u32) -> Vec<(&'static str, u32)> {
     let step = 8 * (16 * 96 + 16) + 2 * tokens * 128;
     let mut shared: u32 = 3 * (step + 8 * 132 + 32 * 36 + 32) + 2048 * slices;
@@ -37,7 +38,8 @@ fn wide_plain() -> Vec<(&'static str, u32)> {
     shape
 }
 
-/// The same of the kernel for few: two warps that multiply and two that add up, two columns to each of the first in a step.
+/// The same of the kernel for few: two warps that multiply and two that add up, two columns to each
+/// of the first in a step.
 fn narrow(cluster: u32) -> Vec<(&'static str, u32)> {
     let shared: u32 = 3 * (4 * (16 * 96 + 8) + 32 * 36 + 16) + 2 * (2 * 512 + 8) + 16 * 5 + 24;
     let shape =
@@ -74,7 +76,8 @@ impl Random {
         ((self.below(2) << 15) | ((exponent + self.below(spread)) << 7) | self.below(128)) as u16
     }
 
-    /// Values of an entry: usual ones, or, one time in `odd`, zeros, a few values, one that is far from the others, or any.
+    /// Values of an entry: usual ones, or, one time in `odd`, zeros, a few values, one that is far
+    /// from the others, or any.
     fn entry(&mut self, odd: u32) -> [u16; 64] {
         let kind = if odd > 0 && self.below(odd) == 0 { 1 + self.below(4) } else { 0 };
         std::array::from_fn(|i| match kind {
@@ -96,7 +99,8 @@ fn bytes_of(values: &[u16]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The parts of weights as kernels take them: device, nibbles, index, overflow, and the sectors of that.
+/// The parts of weights as kernels take them: device, nibbles, index, overflow, and the sectors of
+/// that.
 struct Parts<'a>([Cow<'a, [u8]>; 4], u32);
 
 impl<'a> Parts<'a> {
@@ -108,7 +112,8 @@ impl<'a> Parts<'a> {
         Self(ranges.map(part), header.sectors)
     }
 
-    /// The same without an index, as weights that may be written: what overflows of an entry in a slot of its number.
+    /// The same without an index, as weights that may be written: what overflows of an entry in a
+    /// slot of its number.
     fn written(frozen: &'a [u8]) -> Self {
         let Self([device, nibbles, _, compact], _) = Self::frozen(frozen);
         let places = device.len() / 96;
@@ -120,7 +125,8 @@ impl<'a> Parts<'a> {
         Self([device, nibbles, Cow::from(vec![]), Cow::from(slots)], places as u32)
     }
 
-    /// Plain ones of so many columns in the order of tiles, each entry's words as `linear_fragment.cuh` reads them.
+    /// Plain ones of so many columns in the order of tiles, each entry's words as
+    /// `linear_fragment.cuh` reads them.
     fn plain(weights: &[u16], columns: usize) -> Self {
         let (rows, per_row) = (weights.len() / columns, columns / 64);
         let mut tiles = vec![0u16; rows.next_multiple_of(16) * columns];
@@ -171,7 +177,8 @@ fn check(shape: [u32; 4], weights: &[u16], x: &[u16], y: &[f32]) {
     }
 }
 
-/// Compares layers of some shapes (rows, columns, tokens and blocks) with exact sums; of each, one entry in so many is in a rare layout.
+/// Compares layers of some shapes (rows, columns, tokens and blocks) with exact sums; of each, one
+/// entry in so many is in a rare layout.
 fn compare(program: &PathBuf, cases: &[([u32; 4], u32)]) {
     let codec = Codec::Bf16(Bf16::new(WINDOW).unwrap());
     let mut random = Random(1);
@@ -238,7 +245,8 @@ fn a_layer_of_few_tokens_is_right_for_weights_in_every_layout() {
     compare(&build("narrow", &narrow(1)), &cases);
 }
 
-/// Also blocks of a cluster that have no tile, and panels that a cluster's blocks come to at different times.
+/// Also blocks of a cluster that have no tile, and panels that a cluster's blocks come to at
+/// different times.
 #[test]
 fn blocks_of_a_cluster_share_x_of_few_tokens() {
     let cases = [

@@ -1,5 +1,5 @@
-//! An error that ends the GPU's context is reported once; then the pool refuses. Alone in its process, since
-//! nothing else works in it afterwards.
+//! An error that ends the GPU's context is reported once; then the pool refuses. Alone in its
+//! process, since nothing else works in it afterwards.
 
 use buddy_codec::CodecKind;
 use buddy_core::Target;

@@ -1,5 +1,6 @@
-// A matrix that may be written, and a window, by the kernels' own text, emulated: its shape, other data, the data and the rows to write at a time come by
-// stdin; the matrix's parts after a first writing, the data again after both, and the window go to stdout.
+// A matrix that may be written, and a window, by the kernels' own text, emulated: its shape, other
+// data, the data and the rows to write at a time come by stdin; the matrix's parts after a first
+// writing, the data again after both, and the window go to stdout.
 #include "row.h"
 
 #include "../kernels/given.cu"

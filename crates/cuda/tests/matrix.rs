@@ -1,5 +1,6 @@
-//! Matrices that may be written, by the kernels' own text run on the CPU (`emu.h`): they lie as frozen ones do but for what overflows, rows written
-//! again read back, and a window is the one that the codec's own training finds.
+//! Matrices that may be written, by the kernels' own text run on the CPU (`emu.h`): they lie as
+//! frozen ones do but for what overflows, rows written again read back, and a window is the one
+//! that the codec's own training finds.
 #![cfg(target_arch = "x86_64")]
 
 use std::{
@@ -28,7 +29,8 @@ fn build() -> PathBuf {
     program
 }
 
-/// Samples of every kind and normal values, some of them far below the others, beginning at another place for each seed.
+/// Samples of every kind and normal values, some of them far below the others, beginning at another
+/// place for each seed.
 fn data(entries: usize, seed: u32) -> Vec<Entry> {
     let normal = (0..entries as u32).map(|at| {
         let value = |i: u32| {

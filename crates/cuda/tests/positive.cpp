@@ -1,4 +1,5 @@
-// What a ReLU leaves (positive.cuh) has the stream and the nibble of `Bf16`, comes back, and is refused where `Bf16` refuses it.
+// What a ReLU leaves (positive.cuh) has the stream and the nibble of `Bf16`, comes back, and is
+// refused where `Bf16` refuses it.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +12,8 @@ using namespace buddy;
 static u32 state = 1;
 static u32 draw() { return state = state * 1664525u + 1013904223u, state >> 8; }
 
-// Entries with few or many zeros, of near and far exponents, with short mantissas; now and then with a sign, a NaN or tiny numbers.
+// Entries with few or many zeros, of near and far exponents, with short mantissas; now and then
+// with a sign, a NaN or tiny numbers.
 static u32 value(u32 kind) {
     if (draw() % 16 < kind % 17) return 0;
     u32 base = kind % 23 == 0 ? 3 : kind % 29 == 0 ? 0 : 112, spread = 1 + kind / 16 % 20, sign = kind % 31 == 0 ? draw() % 40 == 0 : 0;

@@ -1,5 +1,5 @@
-// An entry written by four lanes is the one that a thread writes, to the bit; and the places of a cache are all different and
-// all there. For the test beside this file.
+// An entry written by four lanes is the one that a thread writes, to the bit; and the places of a
+// cache are all different and all there. For the test beside this file.
 #include <cstdio>
 #include <cstring>
 #include <vector>

@@ -1,5 +1,6 @@
-// Sizes of many spans with several codecs in one pass, by the kernel's own text, emulated: data, spans, what codecs are asked and what
-// they learned come by stdin; the sums and the classes go to stdout.
+// Sizes of many spans with several codecs in one pass, by the kernel's own text, emulated: data,
+// spans, what codecs are asked and what they learned come by stdin; the sums and the classes go to
+// stdout.
 #include "row.h"
 
 #include "../kernels/survey.cu"

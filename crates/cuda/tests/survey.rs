@@ -1,5 +1,6 @@
-//! Sizes counted in place, by the kernel's own text on the CPU (`emu.h`) and on a real GPU, and allocations that own their memory. Without a
-//! GPU what needs one says that it was skipped; with `BUDDY_REQUIRE_GPU=1` it fails instead.
+//! Sizes counted in place, by the kernel's own text on the CPU (`emu.h`) and on a real GPU, and
+//! allocations that own their memory. Without a GPU what needs one says that it was skipped; with
+//! `BUDDY_REQUIRE_GPU=1` it fails instead.
 
 use std::{
     io::Write,
@@ -31,7 +32,8 @@ fn expected(bytes: &[u8], codec: &Codec) -> (Histogram, Vec<u8>) {
     (histogram, entries.iter().map(|entry| codec.class(entry).index() as u8).collect())
 }
 
-/// Spans of all lengths and codecs in one survey, with classes, are what the CPU finds. Most codecs look at the same memory.
+/// Spans of all lengths and codecs in one survey, with classes, are what the CPU finds. Most codecs
+/// look at the same memory.
 #[test]
 fn a_survey_is_what_the_cpu_finds() {
     on_gpu(|gpu| {
@@ -87,7 +89,8 @@ fn emulated(kinds: &[CodecKind]) -> PathBuf {
     program
 }
 
-/// What the emulated kernel finds of parts of the data: a histogram for each codec and part, in this order, and classes.
+/// What the emulated kernel finds of parts of the data: a histogram for each codec and part, in
+/// this order, and classes.
 fn ask(
     program: &Path,
     data: &[u8],
@@ -128,7 +131,8 @@ fn ask(
     (sums.as_chunks().0.iter().map(histogram).collect(), classes.to_vec())
 }
 
-/// The kernel's own text, on the CPU: every group of codecs, spans that end in an entry and in a tile, more of them than warps.
+/// The kernel's own text, on the CPU: every group of codecs, spans that end in an entry and in a
+/// tile, more of them than warps.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn the_kernel_finds_what_the_codecs_find() {

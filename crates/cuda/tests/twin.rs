@@ -1,6 +1,7 @@
-//! The kernels' per-entry functions, compiled as plain C++, are the Rust codecs to the bit: on the golden entries,
-//! on structured ones, and on streams that no encoder wrote. The C++ runs under the address and undefined-behaviour
-//! sanitisers, so an access outside the row, or an impossible shift, ends it.
+//! The kernels' per-entry functions, compiled as plain C++, are the Rust codecs to the bit: on the
+//! golden entries, on structured ones, and on streams that no encoder wrote. The C++ runs under the
+//! address and undefined-behaviour sanitisers, so an access outside the row, or an impossible
+//! shift, ends it.
 
 use std::{
     io::{Read, Write},
@@ -87,8 +88,8 @@ fn answer(bytes: &[u8; 144]) -> Answer {
     Answer { status: word(0), size_bits: word(1), bits: word(2), layout: word(3), bytes: entry }
 }
 
-/// Every codec with kernels, trained on nothing and on the samples where it learns; bf16 with windows at both ends, and
-/// codecs of fields with what training rarely finds.
+/// Every codec with kernels, trained on nothing and on the samples where it learns; bf16 with
+/// windows at both ends, and codecs of fields with what training rarely finds.
 fn every_codec() -> Vec<Codec> {
     let windows = [0, 112, 240].map(|window| Codec::Bf16(Bf16::new(window).expect("a window")));
     let others = buddy_cuda::codecs().filter(|&kind| kind != CodecKind::Bf16);
@@ -99,8 +100,10 @@ fn every_codec() -> Vec<Codec> {
     trained.chain(windows).chain(LEARNED.map(|text| serde_json::from_str(text).expect(text))).collect()
 }
 
-/// Strides of both orders up to the largest, shifts, widths of first fields from nothing to all; tables of one value and
-/// of three, also with coded places, with and without words that have none; units that are powers of two and others; prefix codes of words and of both orders, frequent lengths short and long.
+/// Strides of both orders up to the largest, shifts, widths of first fields from nothing to all;
+/// tables of one value and of three, also with coded places, with and without words that have none;
+/// units that are powers of two and others; prefix codes of words and of both orders, frequent
+/// lengths short and long.
 const LEARNED: [&str; 21] = [
     r#"{"codec":"stride32","stride":1,"order":2,"shift":0,"first":[3,9,20]}"#,
     r#"{"codec":"stride32","stride":3,"order":1,"shift":31,"first":[0,12,32]}"#,

@@ -111,8 +111,8 @@ impl Accuracy {
     }
 }
 
-/// Returns the mean absolute change between epochs from the second to the middle one, after which the
-/// learning rate falls.
+/// Returns the mean absolute change between epochs from the second to the middle one, after which
+/// the learning rate falls.
 fn jitter(run: &AccuracyRun) -> f64 {
     let even = run.validation.get(1..run.validation.len() / 2).unwrap_or(&[]);
     let changes = even.windows(2).map(|pair| (pair[1] - pair[0]).abs());

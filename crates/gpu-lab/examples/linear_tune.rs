@@ -1,9 +1,11 @@
-//! Times shapes of the kernels of linear layers on the GPU that is here, in turn with what the library takes and with cuBLASLt's best.
+//! Times shapes of the kernels of linear layers on the GPU that is here, in turn with what the
+//! library takes and with cuBLASLt's best.
 //!
 //!     cargo run --release -p buddy-gpu-lab --example linear_tune FILE [ROWSxCOLUMNS...]
 //!
-//! A line of the file is a number of tokens and a way: `8 w:8,4,4,4,6,1` (`buddy_cuda::Trial` has what the numbers are). With `--compile` before it,
-//! its kernels are compiled into the cache, which needs no GPU; names after the file are those of other programs to be compiled.
+//! A line of the file is a number of tokens and a way: `8 w:8,4,4,4,6,1` (`buddy_cuda::Trial` has
+//! what the numbers are). With `--compile` before it, its kernels are compiled into the cache,
+//! which needs no GPU; names after the file are those of other programs to be compiled.
 
 use std::{error::Error, fs};
 

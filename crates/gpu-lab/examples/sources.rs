@@ -1,5 +1,5 @@
-//! Prints every kernel program as JSON: its text, its headers, and the compiler's options for an architecture.
-//! `tools/nvrtc_check.py` compiles them on machines without a GPU.
+//! Prints every kernel program as JSON: its text, its headers, and the compiler's options for an
+//! architecture. `tools/nvrtc_check.py` compiles them on machines without a GPU.
 
 use std::collections::BTreeSet;
 

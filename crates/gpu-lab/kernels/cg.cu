@@ -1,13 +1,15 @@
-// Conjugate gradients on one implicit step of heat conduction in a cube of n^3 cells with cold walls: 27 on the diagonal, -1 for each
-// of the 26 neighbours. The matrix is stored, in CSR form with 27 elements to a row; those beyond the walls are zeros in the row's own
-// column. It is plain, or in layouts of matrix.cuh: a byte for a value, three for a column. All sums have one order, so that both give
-// the same numbers to the bit.
+// Conjugate gradients on one implicit step of heat conduction in a cube of n^3 cells with cold
+// walls: 27 on the diagonal, -1 for each of the 26 neighbours. The matrix is stored, in CSR form
+// with 27 elements to a row; those beyond the walls are zeros in the row's own column. It is plain,
+// or in layouts of matrix.cuh: a byte for a value, three for a column. All sums have one order, so
+// that both give the same numbers to the bit.
 #include "matrix.cuh"
 #include "shared.cuh"
 
 namespace buddy {
 
-// A block has a row for each thread, and brings their elements, whole entries, to shared memory: neighbours then gather neighbours.
+// A block has a row for each thread, and brings their elements, whole entries, to shared memory:
+// neighbours then gather neighbours.
 constexpr u32 ROW = 27, BLOCK = 128, TILE = BLOCK * ROW;
 constexpr double DIAGONAL = 27, NEIGHBOUR = -1;
 
@@ -24,7 +26,8 @@ struct Cube {
         there = cell + i + (long long)j * n + (long long)k * n * n;
         return x + i < n && y + j < n && z + k < n;
     }
-    // An element's column, and its value's place in the table: 0, NEIGHBOUR, DIAGONAL. Past the last row lie zeros.
+    // An element's column, and its value's place in the table: 0, NEIGHBOUR, DIAGONAL. Past the
+    // last row lie zeros.
     BUDDY_FN void element(u64 at, u32& column, u32& place) const {
         u64 row = at / ROW < rows() ? at / ROW : rows() - 1, there;
         int k = (int)(at % ROW);
@@ -189,7 +192,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) cg_direction(u64 rows, const
 }
 extern "C" __global__ void cg_next(State* state) { state->rr = state->rr_next; }
 
-// Partial sums of |b - Ax|^2, where A is applied as it is defined and not as it is stored: a check of the solver and of the matrix.
+// Partial sums of |b - Ax|^2, where A is applied as it is defined and not as it is stored: a check
+// of the solver and of the matrix.
 extern "C" __global__ void __launch_bounds__(BLOCK) cg_residual(Cube cube, const double* x, double* partial) {
     double all = 0;
     each_cell(cube.rows(), [&](u64 cell) {

@@ -1,5 +1,5 @@
-// What the checks and the measurements need beside the runtime's kernels: data to try codecs on, what the kernels'
-// constants and places are, and plain copies and comparisons.
+// What the checks and the measurements need beside the runtime's kernels: data to try codecs on,
+// what the kernels' constants and places are, and plain copies and comparisons.
 #include "buddy_device.cuh"
 #include "fill.cuh"
 
@@ -21,8 +21,8 @@ extern "C" __global__ void buddy_constants(u32* out) {
     }
 }
 
-// Where the listed entries lie: device address, device bytes, buddy address, buddy bytes, and the address of
-// chunk 7.
+// Where the listed entries lie: device address, device bytes, buddy address, buddy bytes, and the
+// address of chunk 7.
 extern "C" __global__ void buddy_places(Memory memory, const u32* list, u64 count, u64* out) {
     u64 at = thread_index();
     if (at >= count) return;
@@ -34,7 +34,8 @@ extern "C" __global__ void buddy_places(Memory memory, const u32* list, u64 coun
     out[5 * at + 4] = (u64)chunk_at(place, CHUNKS - 1);
 }
 
-// Fills entries with data of one kind; `share` in 65536 of them become noise, which no codec shrinks.
+// Fills entries with data of one kind; `share` in 65536 of them become noise, which no codec
+// shrinks.
 extern "C" __global__ void buddy_fill(u32* to, u64 entries, u32 kind, u64 seed, u32 share) {
     for (u64 at = thread_index(); at < entries * WORDS; at += thread_count()) {
         to[at] = fill_word(at, kind, seed, share);
@@ -57,7 +58,8 @@ extern "C" __global__ void buddy_compare(const uint4* a, const uint4* b, u64 chu
     if (threadIdx.x % WARP == 0 && found != 0) atomicAdd(different, (u64)found);
 }
 
-// Reads the first `bytes` of every `stride` bytes: the slots of entries that overflow, as far apart as those lie.
+// Reads the first `bytes` of every `stride` bytes: the slots of entries that overflow, as far apart
+// as those lie.
 extern "C" __global__ void buddy_read_slots(const u8* from, uint4* to, u64 slots, u32 bytes, u32 stride) {
     u32 chunks = bytes / CHUNK;
     for (u64 at = thread_index(); at < slots * chunks; at += thread_count()) {
@@ -78,7 +80,8 @@ extern "C" __global__ void buddy_read_all(const uint4* from, u64 chunks, u64* co
     if (found == 0x12345678) atomicAdd(count, 1ull);
 }
 
-// A gather of plain entries, eight threads to an entry, four entries to a thread. What does not exist is the first.
+// A gather of plain entries, eight threads to an entry, four entries to a thread. What does not
+// exist is the first.
 extern "C" __global__ void buddy_gather_plain(const uint4* from, u64 entries, uint4* to, const u32* list, u64 count) {
     u64 at = ((u64)blockIdx.x * blockDim.x * 4 + threadIdx.x) / CHUNKS, step = blockDim.x / CHUNKS;
     u32 chunk = threadIdx.x % CHUNKS;
@@ -99,7 +102,8 @@ extern "C" __global__ void buddy_gather_plain(const uint4* from, u64 entries, ui
 // Stops the context with an error that stays.
 extern "C" __global__ void buddy_trap() { asm volatile("trap;"); }
 
-// Word `word` of an entry that is hard for some codec: sizes just under and over every class, special floats, single bits.
+// Word `word` of an entry that is hard for some codec: sizes just under and over every class,
+// special floats, single bits.
 BUDDY_FN u32 hard_word(u64 entry, u32 word, u64 seed) {
     u64 of_entry = mix(seed ^ mix(entry)), random = mix(of_entry ^ mix(word + 1));
     u32 noise = (u32)random, some = (u32)(of_entry >> 32), count = some % 33, bits = (some >> 8) % 33;

@@ -1,4 +1,5 @@
-// Test data for linear layers: bf16 weights, the plain weights in tile order, and a check of the results in fp64.
+// Test data for linear layers: bf16 weights, the plain weights in tile order, and a check of the
+// results in fp64.
 #include "bulk.cuh"
 #include "fill.cuh"
 #include "frozen.cuh"
@@ -11,8 +12,9 @@ struct Shape {
     u32 rows, columns, tokens;
 };
 
-// Fills `entries` entries with normal bf16 values, sigma 0.02. Out of 65536 entries `share` are irregular: a third zeros,
-// a third values of any magnitude, which overflow, and a third a few values among zeros.
+// Fills `entries` entries with normal bf16 values, sigma 0.02. Out of 65536 entries `share` are
+// irregular: a third zeros, a third values of any magnitude, which overflow, and a third a few
+// values among zeros.
 extern "C" __global__ void linear_fill(u32* to, u64 entries, u64 seed, u32 share) {
     launch_dependent_grids();
     for (u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x; at < entries * WORDS; at += gridDim.x * (u64)blockDim.x) {
@@ -27,9 +29,9 @@ extern "C" __global__ void linear_fill(u32* to, u64 entries, u64 seed, u32 share
     }
 }
 
-// Reorders plain weights to the tile order of a frozen matrix, and the words of each entry to the order in which the linear
-// kernels read plain weights (linear_fragment.cuh): the two halves of a quarter are 64 bytes apart, swapped in every other pair
-// of rows. `row` is the entries of a row.
+// Reorders plain weights to the tile order of a frozen matrix, and the words of each entry to the
+// order in which the linear kernels read plain weights (linear_fragment.cuh): the two halves of a
+// quarter are 64 bytes apart, swapped in every other pair of rows. `row` is the entries of a row.
 extern "C" __global__ void linear_tiles(const u32* from, u32* to, u64 entries, u32 row) {
     launch_dependent_grids();
     Order order = {entries, row};
@@ -42,7 +44,8 @@ extern "C" __global__ void linear_tiles(const u32* from, u32* to, u64 entries, u
     }
 }
 
-// Counts the results whose distance from the fp64 sum exceeds `limit` times the sum of magnitudes. One warp per row.
+// Counts the results whose distance from the fp64 sum exceeds `limit` times the sum of magnitudes.
+// One warp per row.
 extern "C" __global__ void linear_check(const u32* weights, const u32* x, const float* y, double limit, Shape shape, u64* wrong) {
     u32 row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (row >= shape.rows) return;

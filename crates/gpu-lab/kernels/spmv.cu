@@ -1,6 +1,7 @@
-// y = A x with a sparse matrix in CSR form, whose values and columns are plain or in one of the layouts of matrix.cuh; x is gathered
-// at random from plain memory. Some lanes take a row, each four elements at a time; which lane has an element, and the order of
-// additions, are the same in every layout, so that sums agree to the bit.
+// y = A x with a sparse matrix in CSR form, whose values and columns are plain or in one of the
+// layouts of matrix.cuh; x is gathered at random from plain memory. Some lanes take a row, each
+// four elements at a time; which lane has an element, and the order of additions, are the same in
+// every layout, so that sums agree to the bit.
 #include "fill.cuh"
 #include "matrix.cuh"
 
@@ -105,15 +106,16 @@ extern "C" __global__ void pack_table(const double* values, TableValues to, u32 
     if (low >= used || to.table[low] != values[at]) atomicAdd(missing, 1ull);
 }
 
-// Where rows begin: `mean` elements each on average, half as many to one and a half times as many; the total is exact.
+// Where rows begin: `mean` elements each on average, half as many to one and a half times as many;
+// the total is exact.
 extern "C" __global__ void spmv_fill_starts(u32* starts, u32 rows, u32 mean) {
     u32 row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row > rows) return;
     starts[row] = row * mean + (row == 0 || row == rows ? 0 : (u32)(mix(row) % (mean / 2)) - mean / 4);
 }
 
-// Columns: one at random in each of as many equal strips as the row has elements. Values: one of `different`, which no float is; or if
-// that is zero normal, of single precision.
+// Columns: one at random in each of as many equal strips as the row has elements. Values: one of
+// `different`, which no float is; or if that is zero normal, of single precision.
 extern "C" __global__ void spmv_fill(double* values, u32* columns, Matrix matrix, u32 different) {
     u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= matrix.rows) return;

@@ -1,5 +1,7 @@
-// A 7-point stencil over doubles, from compressed memory into compressed memory (near64 at 2x). Rows have 512 cells; beyond the edge of the grid lies the edge again. A block has some rows, of which it computes all but the first
-// and the last, and walks through the planes; a thread has four cells of a few rows: of each a quarter of an entry.
+// A 7-point stencil over doubles, from compressed memory into compressed memory (near64 at 2x).
+// Rows have 512 cells; beyond the edge of the grid lies the edge again. A block has some rows, of
+// which it computes all but the first and the last, and walks through the planes; a thread has four
+// cells of a few rows: of each a quarter of an entry.
 #include "stencil_field.cuh"
 
 namespace buddy {
@@ -14,8 +16,9 @@ struct Grid {
     u32 planes_per_block;
 };
 
-// Planes take turns in threes: below, here, above. Each thread has slots for its cells of a plane that is on its way, and puts them
-// for its neighbours to read when they are here. Cells 0 and 1 lie apart from 2 and 3, so that no bank is asked twice.
+// Planes take turns in threes: below, here, above. Each thread has slots for its cells of a plane
+// that is on its way, and puts them for its neighbours to read when they are here. Cells 0 and 1
+// lie apart from 2 and 3, so that no bank is asked twice.
 struct Shared {
     uint4 slots[3][DEEP][THREADS];
     double2 low[3][ROWS][QUADS], high[3][ROWS][QUADS];
@@ -41,7 +44,8 @@ BUDDY_FN void share(Shared& shared, u32 turn, u32 r, u32 c, const Plane& plane) 
     }
 }
 
-// Two cells of a row in front of row `r + j` or behind it: the thread's own, or those that another has put.
+// Two cells of a row in front of row `r + j` or behind it: the thread's own, or those that another
+// has put.
 BUDDY_FN double2 two_of(const Plane& here, u32 j, u32 half) {
     return make_double2(here.rows[j].at(2 * half), here.rows[j].at(2 * half + 1));
 }
@@ -128,7 +132,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) stencil_fused(BuddyView
     cp_async_wait<0>();
 }
 
-// The plain stencil as one would write it without us: two cells to a thread, which walks through planes; rows in L1.
+// The plain stencil as one would write it without us: two cells to a thread, which walks through
+// planes; rows in L1.
 extern "C" __global__ void __launch_bounds__(1024) stencil_simple(const double* from, double* to, Grid grid) {
     constexpr u32 CELLS = 4 * QUADS;
     u32 x = threadIdx.x % 256 * 2, y = blockIdx.x * 4 + threadIdx.x / 256, begin = blockIdx.y * grid.planes_per_block;

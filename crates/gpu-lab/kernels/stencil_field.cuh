@@ -1,6 +1,7 @@
-// A field of doubles in compressed memory as the stencil reads and writes it, four cells of a thread at a time: a quad. Quads are numbered through
-// the whole field, 128 to a row; a quad's 16 bytes of device memory begin at 16 times its number, whatever is stored there, so
-// that a fetch waits for no metadata.
+// A field of doubles in compressed memory as the stencil reads and writes it, four cells of a
+// thread at a time: a quad. Quads are numbered through the whole field, 128 to a row; a quad's 16
+// bytes of device memory begin at 16 times its number, whatever is stored there, so that a fetch
+// waits for no metadata.
 #pragma once
 #include "entry.cuh"
 #include "near64.cuh"
@@ -22,7 +23,8 @@ BUDDY_FN Cells cells_of(const uint4& a, const uint4& b) {
     return {{(u64)a.y << 32 | a.x, (u64)a.w << 32 | a.z, (u64)b.y << 32 | b.x, (u64)b.w << 32 | b.z}};
 }
 
-// A buffer in near64 at 2x, all of whose pages have that target. All 32 lanes call what takes and puts.
+// A buffer in near64 at 2x, all of whose pages have that target. All 32 lanes call what takes and
+// puts.
 struct Field {
     BuddyView view;
 
@@ -52,7 +54,8 @@ struct Field {
         else if (kind != ZERO) report(view.memory, quad / 4, NIBBLE);
     }
 
-    // Of an entry that is stored as it is, quarters 0 and 1 lie on the device, 2 and 3 in buddy memory.
+    // Of an entry that is stored as it is, quarters 0 and 1 lie on the device, 2 and 3 in buddy
+    // memory.
     BUDDY_FN uint4* raw_at(u32 quad) const {
         u8* part = quad % 4 < 2 ? view.memory.device : view.memory.buddy;
         return (uint4*)(part + quad / 4 * 64ull + quad % 2 * 32);
@@ -73,7 +76,8 @@ struct Field {
         if (quad % 32 == 0) ((u32*)view.memory.nibbles)[quad / 32] = kinds;
     }
 
-    // The nibbles of the warp's eight entries; a quarter whose differences do not fit has `over` set.
+    // The nibbles of the warp's eight entries; a quarter whose differences do not fit has `over`
+    // set.
     static BUDDY_FN u32 kinds_of(const Cells& cells, u32 over) {
         u64 any = cells.bits[0] | cells.bits[1] | cells.bits[2] | cells.bits[3];
         u32 far = __ballot_sync(~0u, over != 0), full = __ballot_sync(~0u, any != 0), kinds = 0;

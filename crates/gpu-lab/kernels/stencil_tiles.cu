@@ -1,5 +1,6 @@
-// The 7-point stencil of stencil.cu over plain memory, as fast as we know how: its peer. A row of 512 cells is a warp's tile of 4 KiB;
-// a block takes some rows and walks through the planes; of three planes in shared memory one is being fetched, two are used.
+// The 7-point stencil of stencil.cu over plain memory, as fast as we know how: its peer. A row of
+// 512 cells is a warp's tile of 4 KiB; a block takes some rows and walks through the planes; of
+// three planes in shared memory one is being fetched, two are used.
 #include "bulk.cuh"
 #include "tile.cuh"
 
@@ -47,13 +48,15 @@ BUDDY_FN void add_neighbours(const Row& row, const Row& below, u32 lane, double 
     }
 }
 
-// Makes the compiler compute anew what follows from the two, which is cheaper than the registers that would keep it.
+// Makes the compiler compute anew what follows from the two, which is cheaper than the registers
+// that would keep it.
 BUDDY_FN void rematerialise(u32& lane, int& z) {
     asm volatile("" : "+r"(lane), "+r"(z));
     lane %= WARP;
 }
 
-// A split barrier of all warps: a warp arrives, does other work, and only then waits for the others.
+// A split barrier of all warps: a warp arrives, does other work, and only then waits for the
+// others.
 BUDDY_FN void arrive_warp(Barrier barrier, u32 lane) {
     __syncwarp();
     if (lane == 0) barrier.arrive();
@@ -63,8 +66,8 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 1) stencil_tiles(const
     extern __shared__ __align__(128) uint4 chunks[];
     u32 lane = threadIdx.x % WARP, warp = __shfl_sync(ALL, threadIdx.x / WARP, 0);
     int begin = blockIdx.y * grid.planes_per_block, end = min(begin + grid.planes_per_block, grid.planes);
-    // A plane's tile of this warp; three planes take turns. In that of the plane below are also put what is written and
-    // then what is fetched.
+    // A plane's tile of this warp; three planes take turns. In that of the plane below are also put
+    // what is written and then what is fetched.
     auto tile_of = [&](int z) { return Tile{chunks + ((u32)(z + 1 - begin) % 3 * WARPS + warp) * (WARP * CHUNKS), lane}; };
     auto row = [&] { return (int)(blockIdx.x * INNER + warp) - 1; };
     auto inner = [&] { return warp > 0 && warp < WARPS - 1 && row() < (int)grid.rows; };

@@ -1,5 +1,6 @@
-// The kernels of the wave: a step in plain and in compressed memory, pages and their places, the model, and what is read back.
-// BUDDY_WAVE_PLANES: planes that a block of the packed step walks through; BUDDY_WAVE_PLAIN_PLANES: of the plain one.
+// The kernels of the wave: a step in plain and in compressed memory, pages and their places, the
+// model, and what is read back. BUDDY_WAVE_PLANES: planes that a block of the packed step walks
+// through; BUDDY_WAVE_PLAIN_PLANES: of the plain one.
 #include "wave_pages.cuh"
 #include "wave_plain.cuh"
 

@@ -1,7 +1,9 @@
-// A field of the wave in compressed memory. A page is one plane of a column: 64 x 32 cells, 64 bricks of 8 x 4, 8 KiB. Its bytes lie
-// in eight units of 1 KiB; unit p has bytes 16p to 16p + 15 of every brick. A page is dark and has no units, or has eight, each on
-// the device or in host memory. All units are alike, so that nothing fragments, and a page is retargeted (1x: eight on the
-// device; 8/7: seven) by moving one unit while the rest stays. A brick keeps its places as long as its page's target stands.
+// A field of the wave in compressed memory. A page is one plane of a column: 64 x 32 cells, 64
+// bricks of 8 x 4, 8 KiB. Its bytes lie in eight units of 1 KiB; unit p has bytes 16p to 16p + 15
+// of every brick. A page is dark and has no units, or has eight, each on the device or in host
+// memory. All units are alike, so that nothing fragments, and a page is retargeted (1x: eight on
+// the device; 8/7: seven) by moving one unit while the rest stays. A brick keeps its places as long
+// as its page's target stands.
 #pragma once
 #include "shared.cuh"
 #include "wave_tile.cuh"
@@ -22,8 +24,9 @@ struct Pool {
 };
 BUDDY_FN u8* unit_at(const Pool& pool, u32 ref) { return (ref & HOST ? pool.host : pool.device) + (u64)(ref & ~HOST) * UNIT; }
 
-// A thread's cells in its tile. A warp has a row of eight bricks, four lanes to each, eight lanes apart, so that lanes in a row move
-// bytes in a row. Lane l of a brick's four has quads 2l and 2l + 1: two rows of a half.
+// A thread's cells in its tile. A warp has a row of eight bricks, four lanes to each, eight lanes
+// apart, so that lanes in a row move bytes in a row. Lane l of a brick's four has quads 2l and 2l +
+// 1: two rows of a half.
 BUDDY_FN u32 brick_of(u32 t) { return t / 32 * 8 + t % 8; }
 BUDDY_FN u32 lane_of(u32 t) { return t / 8 % 4; }
 BUDDY_FN int cell_x(u32 t) { return (int)(t % 8 * 8 + (t >> 3 & 1) * 4); }
@@ -39,8 +42,8 @@ BUDDY_FN window32::Quad words(float a, float b, float c, float d) {
     return {{__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)}};
 }
 
-// Bricks on their way, as they lie in units: 16 bytes of each brick in a row. Neither copies nor either way of reading meet bank
-// conflicts, and copies of eight lanes are one request.
+// Bricks on their way, as they lie in units: 16 bytes of each brick in a row. Neither copies nor
+// either way of reading meet bank conflicts, and copies of eight lanes are one request.
 struct Stage {
     uint4 chunk[UNITS][BRICKS];
 };
@@ -57,7 +60,8 @@ BUDDY_FN void stage_pair(Stage& to, const u64* units, u32 kind, u32 t) {
     stage_quad<WINDOW>(&to.chunk[q + 1][brick], both.y, kind, brick, q + 1);
 }
 
-// Where quad q of a packed brick is, whose chunks are `APART` chunks apart: its words, and its codes.
+// Where quad q of a packed brick is, whose chunks are `APART` chunks apart: its words, and its
+// codes.
 template <int APART>
 BUDDY_FN u32& packed_word(uint4* first, u32 word) {
     return *((u32*)(first + word / 4 * APART) + word % 4);
@@ -79,7 +83,8 @@ BUDDY_FN float4 take_quad(uint4* first, u32 kind, u32 q) {
     return floats(window32::unpack({{a, b, c}, packed_codes<APART>(first, q)}, kind));
 }
 
-// The packed quads of a thread: 24 bytes from 24 l on, and codes. They begin and end in another half of a chunk where l is odd.
+// The packed quads of a thread: 24 bytes from 24 l on, and codes. They begin and end in another
+// half of a chunk where l is odd.
 struct PackedPair {
     u8* at;
     u32 odd, codes_at;

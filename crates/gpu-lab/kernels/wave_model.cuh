@@ -1,5 +1,7 @@
-// The acoustic wave: u_tt = c^2 lap u + source; order 8 in space, 2 in time, fp32, a damping layer at all six sides.
-// A table from Rust has the squares of 256 velocities, then what damping leaves at depths 0, 1, ... of a layer. Every operation is written out and compiled without contraction, so that it is the CPU's (src/large/model.rs) to the bit.
+// The acoustic wave: u_tt = c^2 lap u + source; order 8 in space, 2 in time, fp32, a damping layer
+// at all six sides. A table from Rust has the squares of 256 velocities, then what damping leaves
+// at depths 0, 1, ... of a layer. Every operation is written out and compiled without contraction,
+// so that it is the CPU's (src/large/model.rs) to the bit.
 #pragma once
 #include "bits.cuh"
 

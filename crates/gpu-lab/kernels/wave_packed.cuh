@@ -1,15 +1,16 @@
-// One step of the wave in compressed memory. The next field takes the place of the one before: only its own block reads that.
+// One step of the wave in compressed memory. The next field takes the place of the one before: only
+// its own block reads that.
 #pragma once
 #include "wave_field.cuh"
 
 namespace buddy {
 
-// Where quad k of a row (-1 to 16, the rim included) lies in a plane: even ones first, then odd ones, so that eight bricks' quads are
-// in a row.
+// Where quad k of a row (-1 to 16, the rim included) lies in a plane: even ones first, then odd
+// ones, so that eight bricks' quads are in a row.
 BUDDY_FN int quad_at(int row, int k) { return row * SX + 4 * (k & 1 ? SX / 8 + (k + 1) / 2 : k / 2); }
 
-// The rim as bricks of neighbours, eight to a side (0 y-, 1 y+, 2 x-, 3 x+): a thread to a quad, a warp to four bricks; quads of the
-// half that faces the tile are used.
+// The rim as bricks of neighbours, eight to a side (0 y-, 1 y+, 2 x-, 3 x+): a thread to a quad, a
+// warp to four bricks; quads of the half that faces the tile are used.
 struct PackedRim {
     int side;
     u32 k, q;
@@ -23,7 +24,8 @@ struct PackedRim {
     }
 };
 
-// Shared memory of a block: kinds and places of all its planes are fetched at once, before it begins.
+// Shared memory of a block: kinds and places of all its planes are fetched at once, before it
+// begins.
 template <int ZC>
 struct alignas(16) PackedShared {
     float planes[2][SX * SY];

@@ -4,7 +4,8 @@
 
 namespace buddy {
 
-// The pool's books. Units below `device_end` and `host_end` are handed out in order; those given back lie on a stack.
+// The pool's books. Units below `device_end` and `host_end` are handed out in order; those given
+// back lie on a stack.
 struct Books {
     u32 device_next, device_end, host_next, host_end;
     int freed;  // on the stack
@@ -63,7 +64,8 @@ BUDDY_FN void light_page(const Field& u, const Field& w, Books* b, const u32* st
     atomicAdd(&b->lit, 1u), atomicAdd(&b->device_used, taken.on_device), atomicAdd(&b->host_used, UNITS - taken.on_device);
 }
 
-// Retargets a page from 1x to 8/7: its last unit goes to host memory if at most `most` bricks use it. A warp to a page.
+// Retargets a page from 1x to 8/7: its last unit goes to host memory if at most `most` bricks use
+// it. A warp to a page.
 BUDDY_FN void trim_page(const Field& f, const Pool& pool, Books* b, u32* stack, u64 page, u32 most, u32 lane) {
     u32* ref = f.refs + page * UNITS + UNITS - 1;
     const u32 from = *ref;
@@ -86,7 +88,8 @@ BUDDY_FN void trim_page(const Field& f, const Pool& pool, Books* b, u32* stack, 
     atomicAdd(&b->device_used, ~0u), atomicAdd(&b->host_used, 1u), atomicAdd(&b->moved, 1u);
 }
 
-// And back: the first `units` of a page that lie in host memory move into units that were given back, while `keep` of those remain.
+// And back: the first `units` of a page that lie in host memory move into units that were given
+// back, while `keep` of those remain.
 BUDDY_FN void raise_page(const Field& f, const Pool& pool, Books* b, const u32* stack, u64 page, u32 units, int keep, u32 lane) {
     for (u32 p = 0; p < units; p++) {
         u32* ref = f.refs + page * UNITS + p;
@@ -110,7 +113,8 @@ BUDDY_FN void raise_page(const Field& f, const Pool& pool, Books* b, const u32* 
     }
 }
 
-// Adds to four counters how many bricks of a page are zero, windows, raw, and touch host memory; all lanes of a warp take part.
+// Adds to four counters how many bricks of a page are zero, windows, raw, and touch host memory;
+// all lanes of a warp take part.
 BUDDY_FN void count_page(const Field& f, u64 page, u64 pages, u64* counts) {
     u32 n[4] = {0, 0, 0, 0};
     if (page < pages && f.active[page] == 0) n[0] = BRICKS;
@@ -134,7 +138,8 @@ struct alignas(16) UnitList {
     u64 at[UNITS];
 };
 
-// A page of a field to plain rows at `to`, which begin with plane `first` of the grid. A block to a page.
+// A page of a field to plain rows at `to`, which begin with plane `first` of the grid. A block to a
+// page.
 BUDDY_FN void unpack_page(const Field& f, const Pool& pool, const Step& s, int tile, int z, int first, float* to) {
     __shared__ Stage stage;
     __shared__ UnitList list;

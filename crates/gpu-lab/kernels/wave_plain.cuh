@@ -1,10 +1,12 @@
-// One step of the wave in plain memory: the compressed kernel's twin, and what slabs and pinned memory run.
+// One step of the wave in plain memory: the compressed kernel's twin, and what slabs and pinned
+// memory run.
 #pragma once
 #include "wave_tile.cuh"
 
 namespace buddy {
 
-// Planes [0, planes) of a slab; `below` and `above` planes of u lie before and after it. Rows along x, without padding.
+// Planes [0, planes) of a slab; `below` and `above` planes of u lie before and after it. Rows along
+// x, without padding.
 struct Slab {
     const float* u;
     float* w;
@@ -12,7 +14,8 @@ struct Slab {
     int first, planes, below, above;  // first: the slab's place in the grid
 };
 
-// The rim of a tile: 192 threads, four cells each; first the rows below and above, then the columns at both sides.
+// The rim of a tile: 192 threads, four cells each; first the rows below and above, then the columns
+// at both sides.
 struct PlainRim {
     int x, y;  // from the tile's first cell
     BUDDY_FN static PlainRim of(u32 t) {
@@ -25,8 +28,9 @@ struct PlainRim {
     BUDDY_FN int at() const { return (y + RADIUS) * SX + x + RADIUS; }
 };
 
-// What a plane needs comes through shared memory, each slot of which only its thread looks at: as soon as it is taken, that of
-// the next plane is asked for. Three groups of copies take turns (rim, before, ahead): two may be on their way at any wait.
+// What a plane needs comes through shared memory, each slot of which only its thread looks at: as
+// soon as it is taken, that of the next plane is asked for. Three groups of copies take turns (rim,
+// before, ahead): two may be on their way at any wait.
 struct alignas(16) PlainShared {
     float planes[2][SX * SY];
     float4 u[2][THREADS], w[2][THREADS], v[2][THREADS], rim[192];

@@ -1,5 +1,6 @@
-// window32: 32 floats in 112 of 128 bytes, where their exponents lie within 16 of one another. Made for kernels: six
-// instructions a value to decode, any value alone, no stream. A brick is eight quads of four values, and a byte says what it is:
+// window32: 32 floats in 112 of 128 bytes, where their exponents lie within 16 of one another. Made
+// for kernels: six instructions a value to decode, any value alone, no stream. A brick is eight
+// quads of four values, and a byte says what it is:
 //   0        zero bits only: nothing is stored;
 //   1..254   a window: the largest exponent. A value is 28 bits: sign and mantissa (24), and how far its exponent lies below (4).
 //            Quad q has words 3q to 3q + 2 and half-word 48 + q;
@@ -45,7 +46,8 @@ BUDDY_FN u32 larger_halves(u32 a, u32 b) {
 #endif
 }
 
-// Largest exponent of a quad, and 255 less the smallest. A brick's are the larger halves of its quads'.
+// Largest exponent of a quad, and 255 less the smallest. A brick's are the larger halves of its
+// quads'.
 BUDDY_FN u32 extent(const Quad& a) {
     const u32 size = 0x7fffffff;
     u32 high = larger(larger(a.v[0] & size, a.v[1] & size), larger(a.v[2] & size, a.v[3] & size));

@@ -1,5 +1,5 @@
-//! How fast it is, beside a copy in the same run. Times are medians by CUDA events; every pair of write and read
-//! is verified.
+//! How fast it is, beside a copy in the same run. Times are medians by CUDA events; every pair of
+//! write and read is verified.
 
 use buddy_codec::{Codec, CodecKind};
 use buddy_core::{ENTRY_BYTES, Target};
@@ -16,7 +16,8 @@ use crate::{
 /// Launches of each operation that are timed together.
 const LAUNCHES: usize = 3;
 
-/// What buffers are written, read and gathered from with: a codec, a target and data that suits both.
+/// What buffers are written, read and gathered from with: a codec, a target and data that suits
+/// both.
 const PAIRS: [(CodecKind, Target, Fill); 15] = [
     (CodecKind::Bpc, Target::X2, Fill::Ramp),
     (CodecKind::Planes64, Target::X2, Fill::Field64),
@@ -35,7 +36,8 @@ const PAIRS: [(CodecKind, Target, Fill); 15] = [
     (CodecKind::Rank64, Target::X4, Fill::Values),
 ];
 
-/// Codecs whose sizes are counted in one pass, besides all that are asked for: those of a snapshot in docs/guide/hpc-programs.md.
+/// Codecs whose sizes are counted in one pass, besides all that are asked for: those of a snapshot
+/// in docs/guide/hpc-programs.md.
 const FEW: [CodecKind; 4] = [CodecKind::Bpc, CodecKind::Planes64, CodecKind::Zeros32, CodecKind::Fp32];
 
 /// Data that nvCOMP packs, too, and the bytes of a value.
@@ -181,7 +183,8 @@ impl Bench {
         Ok(self.row(format!("{kind} size histogram"), fill, seconds))
     }
 
-    /// Surveys of all data with several codecs: a pass for each, and as few passes as there are groups of them.
+    /// Surveys of all data with several codecs: a pass for each, and as few passes as there are
+    /// groups of them.
     fn all_sizes(&self, kinds: &[CodecKind], fill: Fill) -> Result<Vec<BenchRow>, Error> {
         self.make(fill, 0.0)?;
         let train = |&kind| Ok(self.lab.gpu.train(&self.lab.stream, kind, self.data.all())?);
@@ -192,7 +195,8 @@ impl Bench {
             classes: None,
         };
         let together: Vec<_> = codecs.iter().map(|codec| surveyed(self.bytes, codec)).collect();
-        // An entry less for each: what is not the same memory is looked at apart, in the same survey.
+        // An entry less for each: what is not the same memory is looked at apart, in the same
+        // survey.
         let less = (0..).step_by(ENTRY_BYTES);
         let apart: Vec<_> =
             codecs.iter().zip(less).map(|(codec, less)| surveyed(self.bytes - less, codec)).collect();

@@ -1,5 +1,6 @@
-//! Conjugate gradients with a sparse matrix in layouts for kernels (`kernels/cg.cu`), also where the plain matrix does not fit the
-//! GPU: one implicit step of heat conduction in a cube. Where the plain matrix fits, it is solved with that too, and compared.
+//! Conjugate gradients with a sparse matrix in layouts for kernels (`kernels/cg.cu`), also where
+//! the plain matrix does not fit the GPU: one implicit step of heat conduction in a cube. Where the
+//! plain matrix fits, it is solved with that too, and compared.
 
 use std::time::Instant;
 
@@ -17,8 +18,8 @@ use crate::{
 const ROW: u64 = 27;
 /// The values that there are, by their place in the table.
 const VALUES: [f64; 3] = [0.0, -1.0, 27.0];
-/// Threads of a block, a row each, and blocks to a multiprocessor: of an H200 the packed product has 9 at a time and the plain one 5,
-/// so that both end in whole waves.
+/// Threads of a block, a row each, and blocks to a multiprocessor: of an H200 the packed product
+/// has 9 at a time and the plain one 5, so that both end in whole waves.
 const BLOCK: u32 = 128;
 const BLOCKS: u32 = 45;
 /// Elements that a block reads at once.
@@ -122,11 +123,12 @@ pub(crate) fn source() -> Source {
     program("cg.cu", include_str!("../kernels/cg.cu"), &[])
 }
 
-/// Solves with the packed matrix, and where there is room with the plain one; `progress` hears of each iteration's residual.
+/// Solves with the packed matrix, and where there is room with the plain one; `progress` hears of
+/// each iteration's residual.
 ///
 /// # Errors
-/// [`Error::Differs`] if the two solutions are not the same, [`Error::Diverges`] if the residual that was asked for is not reached
-/// or not true, or what compiler or driver say.
+/// [`Error::Differs`] if the two solutions are not the same, [`Error::Diverges`] if the residual
+/// that was asked for is not reached or not true, or what compiler or driver say.
 pub fn cg(gpu: &Gpu, ask: CgAsk, mut progress: impl FnMut(u32, f64)) -> Result<CgReport, Error> {
     if !CG_CELLS.contains(&ask.n) {
         return Err(Error::Cut { of: "cube", why: "4 to 1290 cells a side" });

@@ -82,7 +82,8 @@ impl Lab {
         Ok(self.gpu.check("start copying", started)?)
     }
 
-    /// Copies the entries of plain memory whose numbers are listed; a number past the end gives the first entry.
+    /// Copies the entries of plain memory whose numbers are listed; a number past the end gives the
+    /// first entry.
     pub(crate) fn gather_plain(
         &self,
         from: DeviceSpan<'_>,
@@ -97,7 +98,8 @@ impl Lab {
         unsafe { self.own.start("buddy_gather_plain", Launch::row(blocks, THREADS), &arguments) }
     }
 
-    /// Copies the first `bytes` of every `stride` bytes of `from`, as many times as both spans allow.
+    /// Copies the first `bytes` of every `stride` bytes of `from`, as many times as both spans
+    /// allow.
     pub(crate) fn read_slots(
         &self,
         from: DeviceSpan<'_>,
@@ -107,16 +109,19 @@ impl Lab {
     ) -> Result<(), Error> {
         let slots = (from.bytes() / u64::from(stride)).min(to.bytes() / u64::from(bytes));
         let arguments = (from.address(), to.address(), slots, bytes, stride);
-        // SAFETY: the arguments of `buddy_read_slots`, which stays in both spans for this many slots.
+        // SAFETY: the arguments of `buddy_read_slots`, which stays in both spans for this many
+        // slots.
         unsafe { self.own.start("buddy_read_slots", Launch::row(4096, THREADS), &arguments) }
     }
 
-    /// Reads a span and keeps nothing; `count` is 8 bytes that stay as they are, but for one value in 2^32.
+    /// Reads a span and keeps nothing; `count` is 8 bytes that stay as they are, but for one value
+    /// in 2^32.
     pub(crate) fn read_all(&self, from: DeviceSpan<'_>, count: DeviceSpan<'_>) -> Result<(), Error> {
         // A warp reads 2 KiB at a time.
         let arguments = (from.address(), from.bytes() / 2048 * 128, count.address());
         let blocks = u64::from(16 * self.gpu.multiprocessors());
-        // SAFETY: the arguments of `buddy_read_all`, which reads whole pieces of the span and no more.
+        // SAFETY: the arguments of `buddy_read_all`, which reads whole pieces of the span and no
+        // more.
         unsafe { self.own.start("buddy_read_all", Launch::row(blocks, THREADS), &arguments) }
     }
 
@@ -137,11 +142,13 @@ impl Lab {
         let count = (list.bytes() / 4).min(to.bytes() / 40);
         let blocks = count.div_ceil(u64::from(THREADS));
         let arguments = (memory, list.address(), count, to.address());
-        // SAFETY: the arguments of `buddy_places`, with 40 bytes for each entry that it takes of the list.
+        // SAFETY: the arguments of `buddy_places`, with 40 bytes for each entry that it takes of
+        // the list.
         unsafe { self.own.start("buddy_places", Launch::row(blocks, THREADS), &arguments) }
     }
 
-    /// Ends the context with an error that stays, and waits for it, to see what the rest makes of it.
+    /// Ends the context with an error that stays, and waits for it, to see what the rest makes of
+    /// it.
     ///
     /// # Errors
     /// Always: that the context is lost, if it was not before.

@@ -62,7 +62,8 @@ impl Lab {
         Ok(Self { gpu: gpu.clone(), stream, own, counter: DeviceBytes::new(gpu, 8)? })
     }
 
-    /// Median microseconds of an operation that is started `launches` times in a row, by CUDA events.
+    /// Median microseconds of an operation that is started `launches` times in a row, by CUDA
+    /// events.
     pub(crate) fn time(
         &self,
         launches: usize,
@@ -98,13 +99,15 @@ impl Lab {
         Ok(graph.expect("something was captured"))
     }
 
-    /// Median microseconds of each of the `launches` that a graph holds: no call of the host's is in them.
+    /// Median microseconds of each of the `launches` that a graph holds: no call of the host's is
+    /// in them.
     pub(crate) fn time_graph(&self, launches: usize, graph: &CudaGraph) -> Result<f64, Error> {
         let once = self.time(1, |_| Ok(self.gpu.check("start a graph", graph.launch())?))?;
         Ok(once / launches as f64)
     }
 
-    /// The same of several graphs, started in turn: what the card's clock does meanwhile, it does to all of them.
+    /// The same of several graphs, started in turn: what the card's clock does meanwhile, it does
+    /// to all of them.
     pub(crate) fn time_in_turn(&self, launches: usize, graphs: &[&CudaGraph]) -> Result<Vec<f64>, Error> {
         let mut times = vec![Vec::new(); graphs.len()];
         for _ in 0..=GROUPS {

@@ -1,10 +1,11 @@
-//! The laboratory of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the CPU to the bit,
-//! [`bench()`] measures the runtime beside a copy, [`fused()`] measures kernels that work in compressed memory beside the
-//! same work in plain memory and beside the vendor's library, [`large()`] runs a wave that is larger than the card, [`soak()`] writes and reads for
-//! a long time, [`micro()`] times and traces small kernels to compare the
-//! simulator with.
+//! The laboratory of `buddy-cuda`, which users do not link: [`check()`] compares the GPU with the
+//! CPU to the bit, [`bench()`] measures the runtime beside a copy, [`fused()`] measures kernels
+//! that work in compressed memory beside the same work in plain memory and beside the vendor's
+//! library, [`large()`] runs a wave that is larger than the card, [`soak()`] writes and reads for a
+//! long time, [`micro()`] times and traces small kernels to compare the simulator with.
 //!
-//! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie in `kernels/`.
+//! [`Lab`] is what they share: one clock, one comparison, and data made on the GPU. Its kernels lie
+//! in `kernels/`.
 
 mod attention;
 mod bench;

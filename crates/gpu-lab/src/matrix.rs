@@ -1,4 +1,5 @@
-//! The layouts of a sparse matrix' values and columns (`buddy_cuda`'s `matrix.cuh`), as kernels take them.
+//! The layouts of a sparse matrix' values and columns (`buddy_cuda`'s `matrix.cuh`), as kernels
+//! take them.
 
 use crate::lab::device_struct;
 

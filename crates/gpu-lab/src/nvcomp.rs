@@ -1,5 +1,6 @@
-//! nvCOMP, the vendor's library of compression, to compare with: through its C interface, with all buffers given, so that no call
-//! takes memory. It is loaded if it is there; the wheel `nvidia-libnvcomp-cu13` has it.
+//! nvCOMP, the vendor's library of compression, to compare with: through its C interface, with all
+//! buffers given, so that no call takes memory. It is loaded if it is there; the wheel
+//! `nvidia-libnvcomp-cu13` has it.
 
 use std::ffi::c_void;
 
@@ -32,7 +33,8 @@ impl Format {
         }
     }
 
-    /// Options to pack with: the type of values is the second of them. ANS knows halves, and takes all else as bytes.
+    /// Options to pack with: the type of values is the second of them. ANS knows halves, and takes
+    /// all else as bytes.
     fn to_pack(self) -> Options {
         let kind = match self {
             Self::Ans(2) => 10,
@@ -64,10 +66,12 @@ impl Options {
 
 type TempSize = unsafe extern "C" fn(usize, usize, Options, *mut usize, usize, *mut c_void) -> i32;
 type MostBytes = unsafe extern "C" fn(usize, Options, *mut usize) -> i32;
-/// Chunks, their sizes, the largest size, how many; memory to work in; packed chunks, their sizes; options, statuses, stream.
+/// Chunks, their sizes, the largest size, how many; memory to work in; packed chunks, their sizes;
+/// options, statuses, stream.
 type Pack =
     unsafe extern "C" fn(u64, u64, usize, usize, u64, usize, u64, u64, Options, u64, *mut c_void) -> i32;
-/// Packed chunks, their sizes; room and sizes of plain ones, how many; memory to work in; plain chunks; options, statuses, stream.
+/// Packed chunks, their sizes; room and sizes of plain ones, how many; memory to work in; plain
+/// chunks; options, statuses, stream.
 type Unpack =
     unsafe extern "C" fn(u64, u64, u64, u64, usize, u64, usize, u64, Options, u64, *mut c_void) -> i32;
 
@@ -92,7 +96,8 @@ impl Nvcomp {
     /// Packs data, unpacks it again into `back`, and compares.
     ///
     /// # Errors
-    /// [`Error::Nvcomp`] with the number that the library answers, [`Error::Differs`], or what the driver says.
+    /// [`Error::Nvcomp`] with the number that the library answers, [`Error::Differs`], or what the
+    /// driver says.
     pub(crate) fn measure(
         &self,
         lab: &Lab,

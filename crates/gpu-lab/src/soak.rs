@@ -1,8 +1,9 @@
-//! Soak: data of many kinds through compressed memory for a long time, compared to the bit on the GPU itself.
+//! Soak: data of many kinds through compressed memory for a long time, compared to the bit on the
+//! GPU itself.
 //!
-//! A round writes data, overwrites a part of it with other data, moves all of it to a buffer with another target, and gives
-//! the memory back; after each step everything is read and compared. Workers, each with a stream and memory of its own, do
-//! rounds beside one another.
+//! A round writes data, overwrites a part of it with other data, moves all of it to a buffer with
+//! another target, and gives the memory back; after each step everything is read and compared.
+//! Workers, each with a stream and memory of its own, do rounds beside one another.
 
 use std::{
     collections::BTreeMap,
@@ -87,7 +88,8 @@ struct Shared<'a> {
     report: Mutex<SoakReport>,
 }
 
-/// Writes, reads and compares until the volume or the time is reached; `progress` hears how many bytes each round wrote.
+/// Writes, reads and compares until the volume or the time is reached; `progress` hears how many
+/// bytes each round wrote.
 ///
 /// # Errors
 /// [`Error::Differs`] with the first difference; compiler and driver errors.
@@ -165,7 +167,8 @@ struct Tally {
     frees: u64,
 }
 
-/// A stream, plain memory, and pools of which one overflows into device memory and one over the link.
+/// A stream, plain memory, and pools of which one overflows into device memory and one over the
+/// link.
 struct Worker {
     lab: Lab,
     data: DeviceBytes,
@@ -178,7 +181,8 @@ struct Worker {
 
 impl Worker {
     fn new(gpu: &Gpu, most: u64, workers: u64) -> Result<Self, Error> {
-        // A tenth of what is free: plain memory twice, and room for two buffers and all of their overflow.
+        // A tenth of what is free: plain memory twice, and room for two buffers and all of their
+        // overflow.
         let most = (gpu.info()?.free_bytes / 10).min(MOST_BYTES).min(most) / workers;
         let bytes = most.max(1 << 16).next_multiple_of(8192);
         let over_link = (MOST_OVER_LINK / workers).min(bytes).next_multiple_of(8192);
@@ -317,7 +321,8 @@ fn fill(lab: &Lab, to: DeviceSpan<'_>, seed: u64) -> Result<(), Error> {
 }
 
 impl Lab {
-    /// Fills entries with what codecs find hard: sizes just under and over every class, special floats, single bits.
+    /// Fills entries with what codecs find hard: sizes just under and over every class, special
+    /// floats, single bits.
     fn make_hard(&self, to: DeviceSpan<'_>, seed: u64) -> Result<(), Error> {
         let to = to.check_entries()?;
         let arguments = (to.address(), to.entries(), seed);

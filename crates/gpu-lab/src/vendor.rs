@@ -23,7 +23,8 @@ struct Owned<T: Copy>(T, unsafe fn(T) -> Result<(), result::CublasError>);
 
 impl<T: Copy> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: it was created once and is destroyed once; what the library says of that helps no one.
+        // SAFETY: it was created once and is destroyed once; what the library says of that helps no
+        // one.
         let _ = unsafe { (self.1)(self.0) };
     }
 }
@@ -41,7 +42,8 @@ pub(crate) struct Vendor {
 }
 
 impl Vendor {
-    /// Asks the library's heuristics for its algorithms with results in bf16; `None` if cuBLASLt is not installed.
+    /// Asks the library's heuristics for its algorithms with results in bf16; `None` if cuBLASLt is
+    /// not installed.
     ///
     /// # Errors
     /// [`Error::Vendor`] with the library's status.
@@ -85,7 +87,8 @@ impl Vendor {
         let mut count = 0;
         let workspace = WORKSPACE;
         let [a, b, c] = self.layouts.each_ref().map(|layout| layout.0);
-        // SAFETY: all descriptors are alive; the attributes are of the sizes given; there is room for all results.
+        // SAFETY: all descriptors are alive; the attributes are of the sizes given; there is room
+        // for all results.
         unsafe {
             result::set_matmul_desc_attribute(self.product.0, attribute, (&raw const TRANSPOSED).cast(), 4)?;
             result::set_matmul_pref_attribute(self.preference.0, limit, (&raw const workspace).cast(), 8)?;
@@ -130,7 +133,8 @@ impl Vendor {
         let (one, zero) = (1.0f32, 0.0f32);
         let [a, b, c] = self.layouts.each_ref().map(|layout| layout.0);
         let out = results.address() as *mut _;
-        // SAFETY: descriptors are alive; the caller's spans hold what they describe; scalars are read at once.
+        // SAFETY: descriptors are alive; the caller's spans hold what they describe; scalars are
+        // read at once.
         let done = unsafe {
             result::matmul(
                 self.handle.0,

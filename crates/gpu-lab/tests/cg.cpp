@@ -1,5 +1,5 @@
-// Conjugate gradients, the kernels' own text on the CPU: the packed matrix gives plain's solution to the bit, it converges, and the true
-// residual is the solver's. For the test beside this file.
+// Conjugate gradients, the kernels' own text on the CPU: the packed matrix gives plain's solution
+// to the bit, it converges, and the true residual is the solver's. For the test beside this file.
 #include "../../cuda/tests/emu.h"
 
 #include "../kernels/cg.cu"

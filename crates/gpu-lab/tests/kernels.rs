@@ -1,5 +1,5 @@
-//! Kernels that work in compressed memory, their own text run on the CPU (`crates/cuda/tests/emu.h`): they give what plain memory
-//! gives, to the bit.
+//! Kernels that work in compressed memory, their own text run on the CPU
+//! (`crates/cuda/tests/emu.h`): they give what plain memory gives, to the bit.
 #![cfg(target_arch = "x86_64")]
 
 use std::{path::PathBuf, process::Command};

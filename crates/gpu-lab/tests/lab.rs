@@ -1,5 +1,5 @@
-//! The laboratory on a real GPU. Without one these tests say that they were skipped; with `BUDDY_REQUIRE_GPU=1` they
-//! fail instead.
+//! The laboratory on a real GPU. Without one these tests say that they were skipped; with
+//! `BUDDY_REQUIRE_GPU=1` they fail instead.
 
 use buddy_gpu_lab::{
     Error, Example, Grid, Lab, LargeAsk, Shapes, Way, check, check_attention, check_linear,

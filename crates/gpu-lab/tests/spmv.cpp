@@ -1,5 +1,6 @@
-// The sparse product's own text on the CPU: in every layout it gives plain memory's sums to the bit, with rows of any length, values
-// that no float is and columns too far apart. For the test beside this file.
+// The sparse product's own text on the CPU: in every layout it gives plain memory's sums to the
+// bit, with rows of any length, values that no float is and columns too far apart. For the test
+// beside this file.
 #include "../../cuda/tests/emu.h"
 
 #include "../kernels/spmv.cu"

@@ -1,5 +1,6 @@
-// The stencil's own text on the CPU: over compressed memory it writes what it writes over plain memory, to the bit, with entries
-// that are zeros, far from each other or special numbers, and at every edge. For the test beside this file.
+// The stencil's own text on the CPU: over compressed memory it writes what it writes over plain
+// memory, to the bit, with entries that are zeros, far from each other or special numbers, and at
+// every edge. For the test beside this file.
 #include "../../cuda/tests/emu.h"
 
 #include "../kernels/stencil.cu"

@@ -1,8 +1,9 @@
 // The wave's kernels, their own text run on the CPU, in plain and in compressed memory.
 //   wave PROBLEM RESULT
-// PROBLEM: cells along x, y and z, steps, 1 for windows, percent of the units on the device, 1 to retarget on the way (7 ints);
-// the table; what is pushed in each step (floats). RESULT: the last field as compressed memory has it, its slice cell by cell and plain
-// memory's, in rows. Ends with 1 and a line if two of them differ on the way.
+// PROBLEM: cells along x, y and z, steps, 1 for windows, percent of the units on the device, 1 to
+// retarget on the way (7 ints); the table; what is pushed in each step (floats). RESULT: the last
+// field as compressed memory has it, its slice cell by cell and plain memory's, in rows. Ends with
+// 1 and a line if two of them differ on the way.
 #include "../../cuda/tests/emu.h"
 
 struct alignas(16) ulonglong2 { unsigned long long x, y; };

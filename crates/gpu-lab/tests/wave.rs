@@ -1,5 +1,6 @@
-//! The wave's kernels, their own text run on the CPU by `crates/cuda/tests/emu.h`, give what the CPU's wave gives, to the bit: in
-//! plain memory, and in compressed memory with windows, retargeting and overflow.
+//! The wave's kernels, their own text run on the CPU by `crates/cuda/tests/emu.h`, give what the
+//! CPU's wave gives, to the bit: in plain memory, and in compressed memory with windows,
+//! retargeting and overflow.
 #![cfg(target_arch = "x86_64")]
 
 use std::{fs, path::PathBuf, process::Command};

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use crate::{book::Book, calls::Parameters, driver::Driver, library::Handle};
 
 const ENTRY_BYTES: u64 = 128;
-/// The marks of a launch's `extra` list: where the packed arguments are, and how many bytes they have.
+/// The marks of a launch's `extra` list: where the packed arguments are, and how many bytes they
+/// have.
 const BUFFER: u64 = 1;
 const BUFFER_BYTES: u64 = 2;
 
@@ -20,10 +21,12 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// Counts a launch: every allocation that an argument points into is read or written once, all of it.
+    /// Counts a launch: every allocation that an argument points into is read or written once, all
+    /// of it.
     ///
     /// # Safety
-    /// These are the parameters of a launch, with kernel, arguments and packed arguments at these places.
+    /// These are the parameters of a launch, with kernel, arguments and packed arguments at these
+    /// places.
     pub(crate) unsafe fn count(
         &mut self,
         driver: &Driver,

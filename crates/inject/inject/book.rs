@@ -1,6 +1,8 @@
-//! The books of a program's device memory: which allocations live, by the calls that the program makes.
+//! The books of a program's device memory: which allocations live, by the calls that the program
+//! makes.
 //!
-//! Nothing here calls CUDA: the library feeds it [`Event`]s, and tests feed it sequences that were recorded.
+//! Nothing here calls CUDA: the library feeds it [`Event`]s, and tests feed it sequences that were
+//! recorded.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -87,8 +89,8 @@ impl Event {
     }
 }
 
-/// An allocation across the run: memory of one length from one call site. When it is freed and allocated
-/// again, as in a loop, it is the same slot.
+/// An allocation across the run: memory of one length from one call site. When it is freed and
+/// allocated again, as in a loop, it is the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) site: u32,
@@ -222,8 +224,8 @@ impl Book {
         }
     }
 
-    /// The pieces that were named take the place of those before. What stayed where it was keeps its slot; those of
-    /// pieces that are gone are free for new ones.
+    /// The pieces that were named take the place of those before. What stayed where it was keeps
+    /// its slot; those of pieces that are gone are free for new ones.
     fn cut(&mut self) {
         let mut before = take(&mut self.pieces);
         let mut new = Vec::new();
@@ -261,7 +263,8 @@ impl Book {
         gone.into_iter().for_each(|base| self.remove(base));
     }
 
-    /// Returns the live, readable memory by address: pieces where the program named them, else whole allocations.
+    /// Returns the live, readable memory by address: pieces where the program named them, else
+    /// whole allocations.
     pub(crate) fn readable(&self) -> Vec<Span> {
         let whole = self.live.iter().filter(|(base, live)| live.readable && !self.is_cut(**base, live.bytes));
         let whole =
@@ -281,8 +284,8 @@ impl Book {
         last.is_some_and(|(at, piece)| at.saturating_add(piece.bytes) > base)
     }
 
-    /// The context of memory that is readable from its first to its last byte, in one allocation or in several that lie
-    /// side by side.
+    /// The context of memory that is readable from its first to its last byte, in one allocation or
+    /// in several that lie side by side.
     fn context_of(&self, base: u64, bytes: u64) -> Option<u64> {
         let (mut at, end) = (base, base.checked_add(bytes)?);
         let mut context = None;

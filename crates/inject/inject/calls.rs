@@ -1,5 +1,5 @@
-//! The driver's calls that are followed, by name, and what their parameters say. The layouts are those of the driver's
-//! functions: each parameter in its order.
+//! The driver's calls that are followed, by name, and what their parameters say. The layouts are
+//! those of the driver's functions: each parameter in its order.
 
 use std::ffi::c_void;
 
@@ -63,7 +63,8 @@ impl Call {
         })
     }
 
-    /// Returns whether the call counts at entry: memory about to be freed must not be read any more.
+    /// Returns whether the call counts at entry: memory about to be freed must not be read any
+    /// more.
     pub(crate) fn at_entry(self) -> bool {
         matches!(self, Self::Free(_) | Self::Unmap)
     }
@@ -140,7 +141,8 @@ impl Parameters {
         }
     }
 
-    /// Returns whether `cuMemSetAccess` lets a GPU read. A descriptor is a location of two halves, and flags.
+    /// Returns whether `cuMemSetAccess` lets a GPU read. A descriptor is a location of two halves,
+    /// and flags.
     ///
     /// # Safety
     /// As for [`event`](Self::event).

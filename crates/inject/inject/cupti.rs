@@ -1,5 +1,6 @@
-//! The calls of NVIDIA's CUPTI that are used, and the data that its callbacks get. Layouts and numbers are those of its
-//! public headers; calls are found by their names, so that no version's numbers are written down here.
+//! The calls of NVIDIA's CUPTI that are used, and the data that its callbacks get. Layouts and
+//! numbers are those of its public headers; calls are found by their names, so that no version's
+//! numbers are written down here.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},

@@ -50,8 +50,8 @@ pub(crate) struct Driver {
     stream: unsafe extern "C" fn(*mut Handle, c_uint) -> c_int,
     wait: unsafe extern "C" fn(Handle) -> c_int,
     capturing: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
-    /// Offset and bytes of a kernel's argument, of a function's and of a library's kernel; drivers since CUDA 12.4 have
-    /// both.
+    /// Offset and bytes of a kernel's argument, of a function's and of a library's kernel; drivers
+    /// since CUDA 12.4 have both.
     parameters: [Option<Parameter>; 2],
 }
 
@@ -131,7 +131,8 @@ impl Driver {
     /// The vendor's name of the current device, and the driver's version.
     pub(crate) fn card(&self) -> Result<(String, i32), String> {
         let (mut device, mut version, mut name) = (0, 0, [0 as c_char; 128]);
-        // SAFETY: the driver writes one number each, and a text that ends in zero into so many bytes.
+        // SAFETY: the driver writes one number each, and a text that ends in zero into so many
+        // bytes.
         unsafe {
             check((self.device)(&mut device), "no device")?;
             check((self.version)(&mut version), "no version")?;
@@ -246,8 +247,8 @@ impl Driver {
         unsafe { (self.capturing)(stream, &mut status) == 0 && status != 0 }
     }
 
-    /// Bytes of each argument of a kernel, which the program may know as a function or as a library's kernel. None where
-    /// the driver cannot say.
+    /// Bytes of each argument of a kernel, which the program may know as a function or as a
+    /// library's kernel. None where the driver cannot say.
     pub(crate) fn argument_bytes(&self, kernel: Handle) -> Option<Vec<usize>> {
         self.parameters.iter().flatten().find_map(|parameter| {
             let bytes = |at: usize| {

@@ -26,8 +26,9 @@ impl Frame {
     }
 }
 
-/// Reads the words of a backtrace: a line `N: ADDRESS - SYMBOL` begins a frame, `at FILE:LINE:COLUMN` says where the
-/// symbol before it is, and another symbol has been inlined into the next.
+/// Reads the words of a backtrace: a line `N: ADDRESS - SYMBOL` begins a frame, `at
+/// FILE:LINE:COLUMN` says where the symbol before it is, and another symbol has been inlined into
+/// the next.
 pub(crate) fn parse(text: &str) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
     for line in text.lines().map(str::trim) {

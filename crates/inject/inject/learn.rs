@@ -1,5 +1,5 @@
-//! What codecs learn of an allocation. The library only takes samples: whoever runs the program trains the codecs on them
-//! (`src/teacher.rs`), so that training has one home.
+//! What codecs learn of an allocation. The library only takes samples: whoever runs the program
+//! trains the codecs on them (`src/teacher.rs`), so that training has one home.
 
 use std::{
     fs::File,
@@ -37,7 +37,8 @@ pub(crate) fn places(bytes: u64) -> impl Iterator<Item = u64> {
 pub(crate) struct Asked(UnixStream);
 
 impl Asked {
-    /// Has every codec that learns trained on a sample of a slot: sends slot, lengths, the program's name and the sample.
+    /// Has every codec that learns trained on a sample of a slot: sends slot, lengths, the
+    /// program's name and the sample.
     pub(crate) fn about(settings: &Settings, slot: u64, sample: &[u8]) -> Result<Self, String> {
         let asked = || {
             let mut teacher = connect(&settings.folder)?;

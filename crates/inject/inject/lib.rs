@@ -1,9 +1,10 @@
 //! The library that a watched process loads when CUDA starts (`CUDA_INJECTION64_PATH`).
 //!
-//! CUPTI calls it at the driver's calls. It keeps books of the program's device memory, and now and then has the size
-//! kernels look at all of it; what they count goes to a log that the command reads when the program has ended, however it
-//! ended. It uses the standard library alone, so that the build script compiles it with one call of the compiler. What
-//! goes wrong is said once, and the program runs on.
+//! CUPTI calls it at the driver's calls. It keeps books of the program's device memory, and now and
+//! then has the size kernels look at all of it; what they count goes to a log that the command
+//! reads when the program has ended, however it ended. It uses the standard library alone, so that
+//! the build script compiles it with one call of the compiler. What goes wrong is said once, and
+//! the program runs on.
 
 mod accesses;
 mod book;
@@ -157,14 +158,15 @@ pub unsafe extern "C" fn buddy_watch_look_now(label: *const c_char) {
     inside(|watcher| watcher.asked(label));
 }
 
-/// A program that keeps a pool leaves a function here that names the pool's pieces, by `buddy_watch_piece_is`, whenever it is
-/// called; null takes it back.
+/// A program that keeps a pool leaves a function here that names the pool's pieces, by
+/// `buddy_watch_piece_is`, whenever it is called; null takes it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn buddy_watch_pieces_from(tell: Option<Tell>) {
     PIECES.from(tell);
 }
 
-/// The function of [`buddy_watch_pieces_from`] calls this for every piece; without a name it is free.
+/// The function of [`buddy_watch_pieces_from`] calls this for every piece; without a name it is
+/// free.
 ///
 /// # Safety
 /// The name is null or ends in zero.

@@ -1,4 +1,5 @@
-//! Shared libraries that are opened while the program runs; the injected library links none of them.
+//! Shared libraries that are opened while the program runs; the injected library links none of
+//! them.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -24,7 +25,8 @@ impl Library {
     pub(crate) fn open<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         files.into_iter().find_map(|file| {
             let file = CString::new(file).ok()?;
-            // SAFETY: a name that ends in zero; these libraries' initialisers are what the program loads anyway.
+            // SAFETY: a name that ends in zero; these libraries' initialisers are what the program
+            // loads anyway.
             let handle = unsafe { dlopen(file.as_ptr(), RTLD_NOW) };
             (!handle.is_null()).then_some(Self(handle))
         })

@@ -1,7 +1,8 @@
 //! Log lines of a snapshot.
 //!
-//! A look writes a few numbers for each of thousands of blocks, so these are hexadecimal digits of one width: with decimal
-//! numbers of the standard library's `write!`, nine tenths of a look at a hundred megabytes was spent here.
+//! A look writes a few numbers for each of thousands of blocks, so these are hexadecimal digits of
+//! one width: with decimal numbers of the standard library's `write!`, nine tenths of a look at a
+//! hundred megabytes was spent here.
 
 use std::io::Write as _;
 
@@ -22,9 +23,10 @@ const PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// What was seen of one allocation: for each codec a line `sizes SLOT BASE CODEC CLASSES... BYTES` and a line
-/// `blocks SLOT CODEC PAGES BLOCK...`, and a line `rows SLOT DIGITS...`. A block is its six counts, each of as many
-/// hexadecimal digits; equal ones that follow each other are one, with `TIMES*` before it.
+/// What was seen of one allocation: for each codec a line `sizes SLOT BASE CODEC CLASSES... BYTES`
+/// and a line `blocks SLOT CODEC PAGES BLOCK...`, and a line `rows SLOT DIGITS...`. A block is its
+/// six counts, each of as many hexadecimal digits; equal ones that follow each other are one, with
+/// `TIMES*` before it.
 pub(crate) fn write_part(log: &mut Vec<u8>, table: &Table, part: &Part, sums: &[u64], classes: &[u8]) {
     let codecs = sums.len() / (SUMS * table.spans.max(1));
     for codec in 0..codecs {

@@ -1,4 +1,5 @@
-//! A look at the memory of one context: the size kernels run over it in place, and counts come back.
+//! A look at the memory of one context: the size kernels run over it in place, and counts come
+//! back.
 
 use std::{collections::HashMap, ffi::c_void, fs, path::Path, slice};
 
@@ -29,7 +30,8 @@ struct Eye {
     taught: HashMap<u64, Vec<[u64; 2]>>,
 }
 
-/// The contexts that were looked at, and what each codec that learns learned of allocations, by slot.
+/// The contexts that were looked at, and what each codec that learns learned of allocations, by
+/// slot.
 #[derive(Default)]
 pub(crate) struct Eyes {
     contexts: HashMap<u64, Eye>,
@@ -42,7 +44,8 @@ impl Eyes {
         self.contexts.remove(&context);
     }
 
-    /// Looks at allocations of the current context, whose work is done, and writes what was seen in the log's words.
+    /// Looks at allocations of the current context, whose work is done, and writes what was seen in
+    /// the log's words.
     pub(crate) fn look(
         &mut self,
         driver: &Driver,
@@ -138,7 +141,8 @@ impl Eye {
         Ok(unsafe { slice::from_raw_parts(self.staging as *const u8, all) })
     }
 
-    /// Has codecs learn of allocations that are new: what they learned is kept once a sample had something but zeros.
+    /// Has codecs learn of allocations that are new: what they learned is kept once a sample had
+    /// something but zeros.
     fn learn(
         &mut self,
         driver: &Driver,
@@ -192,7 +196,8 @@ impl Eye {
         Ok(lessons.iter().zip(starts).map(place).collect())
     }
 
-    /// The sums of every span for each codec, and the classes of the picture's pages with the first.
+    /// The sums of every span for each codec, and the classes of the picture's pages with the
+    /// first.
     fn count(
         &mut self,
         driver: &Driver,
@@ -255,7 +260,8 @@ impl Eye {
             (&raw mut asked).cast(),
             (&raw mut to).cast(),
         ];
-        // SAFETY: the arguments of `buddy_survey`: its table, spans, tiles, what is asked, and where the sums go.
+        // SAFETY: the arguments of `buddy_survey`: its table, spans, tiles, what is asked, and
+        // where the sums go.
         unsafe { driver.launch(kernel, (blocks, settings.warps * 32), self.stream, &mut arguments) }
     }
 }

@@ -1,7 +1,8 @@
-//! Pieces of memory that the program names itself, because it takes them from a pool that CUDA knows as one allocation.
+//! Pieces of memory that the program names itself, because it takes them from a pool that CUDA
+//! knows as one allocation.
 //!
-//! The program leaves a function here (`buddy_watch.h`); it is called before a look, with no lock held, since it may wait for
-//! locks of the program, and calls back for every piece.
+//! The program leaves a function here (`buddy_watch.h`); it is called before a look, with no lock
+//! held, since it may wait for locks of the program, and calls back for every piece.
 
 use std::{
     ffi::{CStr, c_char},
@@ -48,7 +49,8 @@ impl Pieces {
         }
     }
 
-    /// All pieces as the program names them now; nothing if nobody is to be asked. None while another thread asks.
+    /// All pieces as the program names them now; nothing if nobody is to be asked. None while
+    /// another thread asks.
     pub(crate) fn ask(&self) -> Option<Vec<Named>> {
         let tell = *self.tell.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(tell) = tell else { return Some(Vec::new()) };

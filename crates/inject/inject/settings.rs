@@ -34,7 +34,8 @@ pub(crate) struct Settings {
     pub(crate) cupti: Vec<String>,
     /// Names of the codecs.
     pub(crate) codecs: Vec<String>,
-    /// Codecs that one kernel counts sizes with, all in turn: the kernel of the first ones is `sm_90-0.cubin`.
+    /// Codecs that one kernel counts sizes with, all in turn: the kernel of the first ones is
+    /// `sm_90-0.cubin`.
     pub(crate) groups: Vec<Range<usize>>,
     /// Codecs that are trained.
     pub(crate) learns: Vec<bool>,

@@ -1,4 +1,5 @@
-//! Where the program allocates: file and line where its symbols are there, else the module and an offset.
+//! Where the program allocates: file and line where its symbols are there, else the module and an
+//! offset.
 
 use std::{
     backtrace::Backtrace,
@@ -49,7 +50,8 @@ impl Sites {
         (site, new)
     }
 
-    /// The number of the site of this name, and the name if it is a new one. Two ways to one line are one site.
+    /// The number of the site of this name, and the name if it is a new one. Two ways to one line
+    /// are one site.
     pub(crate) fn named(&mut self, name: String) -> (u32, Option<String>) {
         if let Some(&site) = self.names.get(&name) {
             return (site, None);

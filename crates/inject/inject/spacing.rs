@@ -1,6 +1,7 @@
 //! When to look: evenly spaced snapshots of a run whose length nobody knows.
 
-/// Snapshots that are too many: every second one is dropped then, and the distance doubles. So 10 to 19 remain.
+/// Snapshots that are too many: every second one is dropped then, and the distance doubles. So 10
+/// to 19 remain.
 const TOO_MANY: u32 = 20;
 
 /// Snapshot schedule in ticks, which are launches or milliseconds.
@@ -13,7 +14,8 @@ pub(crate) struct Spacing {
 }
 
 impl Spacing {
-    /// Begins with this distance. If it is not `limited`, all snapshots are kept and the distance stays.
+    /// Begins with this distance. If it is not `limited`, all snapshots are kept and the distance
+    /// stays.
     pub(crate) fn new(every: u64, limited: bool) -> Self {
         let every = every.max(1);
         Self { every, next: every, kept: 0, limited }
@@ -24,8 +26,8 @@ impl Spacing {
         self.next
     }
 
-    /// Counts a snapshot at this tick. Returns whether every second of those so far, the first and third and so on, is to
-    /// be dropped.
+    /// Counts a snapshot at this tick. Returns whether every second of those so far, the first and
+    /// third and so on, is to be dropped.
     pub(crate) fn taken(&mut self, tick: u64) -> bool {
         self.kept += 1;
         let halve = self.limited && self.kept == TOO_MANY;

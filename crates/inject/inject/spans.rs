@@ -1,6 +1,6 @@
-//! How allocations are cut for the size kernels: blocks of pages, whose counts are all that targets need, and a few single
-//! pages for pictures. A block is a power of two of 8 KiB pages, at most 256 to an allocation (`Blocks` of
-//! buddy-core, which may have more).
+//! How allocations are cut for the size kernels: blocks of pages, whose counts are all that targets
+//! need, and a few single pages for pictures. A block is a power of two of 8 KiB pages, at most 256
+//! to an allocation (`Blocks` of buddy-core, which may have more).
 
 use std::ops::Range;
 
@@ -11,7 +11,8 @@ const TILE_BYTES: u64 = 32 * ENTRY_BYTES;
 const MOST_BLOCKS: u64 = 256;
 /// Pages of all allocations together that a picture shows, about.
 const PICTURE_PAGES: u64 = 64;
-/// Numbers of a span for the kernel: address, bytes, tiles before it, and its row among what codecs are asked.
+/// Numbers of a span for the kernel: address, bytes, tiles before it, and its row among what codecs
+/// are asked.
 pub(crate) const FIELDS: usize = 4;
 /// Numbers of what a codec is asked: where classes go, window, and what it learned.
 pub(crate) const ASKED: usize = 3;
@@ -91,8 +92,9 @@ impl Table {
         self.parts.len() + self.picture_pages
     }
 
-    /// What some codecs are asked, row by row: `lesson` has the window and the block that a codec learned of a slot. Of the picture's
-    /// pages the classes are wanted, with the first codec of all.
+    /// What some codecs are asked, row by row: `lesson` has the window and the block that a codec
+    /// learned of a slot. Of the picture's pages the classes are wanted, with the first codec of
+    /// all.
     pub(crate) fn asked(
         &self,
         codecs: Range<usize>,

@@ -6,8 +6,9 @@ use buddy_record::{RunInfo, SnapshotInfo};
 
 use crate::{Error, Watched};
 
-/// Brings the dumps of one process, `from/snapshot-N/SLOT`, into the form of a run in `to`. A run has every allocation in
-/// every snapshot, so those that do not live throughout go to the folder `sometimes` in it. Returns how many these are.
+/// Brings the dumps of one process, `from/snapshot-N/SLOT`, into the form of a run in `to`. A run
+/// has every allocation in every snapshot, so those that do not live throughout go to the folder
+/// `sometimes` in it. Returns how many these are.
 ///
 /// # Errors
 /// [`Error::File`] if a file cannot be moved or written.

@@ -1,6 +1,8 @@
-//! The log of a watched process, as the injected library writes it: a line for each thing, in the order of time.
+//! The log of a watched process, as the injected library writes it: a line for each thing, in the
+//! order of time.
 //!
-//! A program that crashes leaves a log that ends anywhere; a look counts when its last line, `done`, is there.
+//! A program that crashes leaves a log that ends anywhere; a look counts when its last line,
+//! `done`, is there.
 
 use std::{collections::BTreeMap, str::SplitWhitespace};
 
@@ -58,7 +60,8 @@ pub struct Slot {
     pub number: u32,
     /// Its length.
     pub bytes: u64,
-    /// Allocation kind: plain, async, managed, pitched or mapped; or a piece that the program named.
+    /// Allocation kind: plain, async, managed, pitched or mapped; or a piece that the program
+    /// named.
     pub how: String,
 }
 
@@ -110,8 +113,8 @@ impl<'a> Words<'a> {
         Some(six)
     }
 
-    /// Blocks of six counts, each of as many hexadecimal digits, `TIMES*` before equal ones, to the end of the line. Version 1 had six
-    /// decimal words after every `TIMES*`.
+    /// Blocks of six counts, each of as many hexadecimal digits, `TIMES*` before equal ones, to the
+    /// end of the line. Version 1 had six decimal words after every `TIMES*`.
     pub(crate) fn blocks(&mut self) -> Option<Vec<[u64; 6]>> {
         let mut counts = Vec::new();
         while let Some(word) = self.word() {

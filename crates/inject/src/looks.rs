@@ -37,7 +37,8 @@ pub struct Seen {
 }
 
 impl Look {
-    /// Reads what was seen; none if a line is none, which a process that was killed may leave at the end.
+    /// Reads what was seen; none if a line is none, which a process that was killed may leave at
+    /// the end.
     pub(crate) fn read(&mut self, text: &str) -> Option<()> {
         text.lines().try_for_each(|line| {
             let (kind, rest) = line.split_once(' ')?;
@@ -45,7 +46,8 @@ impl Look {
         })
     }
 
-    /// Reads the file of the look, which the library wrote before it said that it had looked. Whether it is there and whole.
+    /// Reads the file of the look, which the library wrote before it said that it had looked.
+    /// Whether it is there and whole.
     pub(crate) fn is_whole_in(&mut self, folder: &Path, name: &str) -> bool {
         let file = folder.join(format!("{name}.{}.look", self.index));
         fs::read_to_string(file).is_ok_and(|text| self.read(&text).is_some())

@@ -21,7 +21,8 @@ const LIBRARY: &str = "libbuddy_watch.so";
 /// When snapshots are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
-    /// Every `every` launches at first, of kernels whose name contains a text; thinned as the run goes on.
+    /// Every `every` launches at first, of kernels whose name contains a text; thinned as the run
+    /// goes on.
     Launches {
         /// A part of the kernel's mangled name; empty for every kernel.
         kernel: String,
@@ -57,7 +58,8 @@ pub struct Request {
     pub accesses: bool,
     /// Log the program's driver calls too.
     pub log: bool,
-    /// An empty folder for logs and for what the program loads: nobody else shall be able to write there.
+    /// An empty folder for logs and for what the program loads: nobody else shall be able to write
+    /// there.
     pub folder: PathBuf,
 }
 
@@ -77,7 +79,8 @@ pub fn prepare(request: &Request) -> Result<(), Error> {
     write("settings", settings(request).as_bytes())
 }
 
-/// Runs the program with what [`prepare`] put into the folder, and reads the logs of its processes, by rank and number.
+/// Runs the program with what [`prepare`] put into the folder, and reads the logs of its processes,
+/// by rank and number.
 ///
 /// # Errors
 /// [`Error`] if the program cannot be started, or files of ours not be written or read.
@@ -121,7 +124,8 @@ fn settings(request: &Request) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where CUPTI may be: where `BUDDY_CUPTI` says, or else the toolkits that the environment names, usual ones, Python's packages, and the loader's own places.
+/// Where CUPTI may be: where `BUDDY_CUPTI` says, or else the toolkits that the environment names,
+/// usual ones, Python's packages, and the loader's own places.
 pub fn cupti_files() -> Vec<String> {
     let named = |name: &str| env::var_os(name).map(PathBuf::from);
     if let Some(file) = named("BUDDY_CUPTI") {
@@ -185,7 +189,8 @@ fn logs(folder: &Path) -> Result<Vec<Watched>, Error> {
     Ok(all)
 }
 
-/// One log. What is wrong with it is told, and keeps nobody from the program's exit and the other logs.
+/// One log. What is wrong with it is told, and keeps nobody from the program's exit and the other
+/// logs.
 fn read_log(folder: &Path, path: &Path) -> Result<Watched, Error> {
     let bytes = fs::read(path).map_err(Error::file(path))?;
     let wrong = |error: Error| Watched { stopped: Some(error.to_string()), ..Watched::default() };

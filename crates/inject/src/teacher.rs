@@ -1,5 +1,5 @@
-//! Trains the codecs that learn while the program runs: the injected library sends samples of allocations that are new, and gets
-//! what its kernels need (`inject/learn.rs` has the other side).
+//! Trains the codecs that learn while the program runs: the injected library sends samples of
+//! allocations that are new, and gets what its kernels need (`inject/learn.rs` has the other side).
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,8 @@ pub type Learned = BTreeMap<u64, BTreeMap<String, Lesson>>;
 /// The lessons of all programs, by the names of their logs.
 type Lessons = BTreeMap<String, Learned>;
 
-/// Does something that lasts, and meanwhile trains these codecs for whoever asks through the folder.
+/// Does something that lasts, and meanwhile trains these codecs for whoever asks through the
+/// folder.
 pub(crate) fn while_teaching<T>(
     folder: &Path,
     codecs: &[String],
@@ -107,7 +108,8 @@ fn answer(
     pupil.write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
 }
 
-/// A lesson as the library reads it: the window, and length and words of the block, two of the kernel's to each.
+/// A lesson as the library reads it: the window, and length and words of the block, two of the
+/// kernel's to each.
 fn numbers(lesson: &Lesson) -> Vec<u64> {
     let block =
         lesson.block.chunks(2).map(|two| u64::from(two[0]) | u64::from(*two.get(1).unwrap_or(&0)) << 32);

@@ -55,7 +55,8 @@ fn whole(to: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error
     failed.map_or(written.map_err(Error::from), Err)
 }
 
-/// Frozen matrices first, each at a multiple of 128 bytes; then everything else; and the header last, when sizes are known.
+/// Frozen matrices first, each at a multiple of 128 bytes; then everything else; and the header
+/// last, when sizes are known.
 fn write_packed(out: &mut BufWriter<File>, plain: &Plain, progress: Progress<'_>) -> Result<(), Error> {
     let start = header::room(plain)?;
     let (mut at, mut written, mut kept) = (start as u64, Vec::new(), Vec::new());
@@ -96,7 +97,8 @@ fn write_pieces(out: &File, at: u64, bytes: &[u8], progress: Progress<'_>) -> Re
 /// Takes a piece of a file, with its place there.
 type Put<'a> = &'a (dyn Fn(u64, &[u8]) -> Result<(), Error> + Sync);
 
-/// A packed file, opened: the original header, and of each original tensor its bytes and what is in the file.
+/// A packed file, opened: the original header, and of each original tensor its bytes and what is in
+/// the file.
 struct Opened {
     text: String,
     tensors: Vec<(u64, Array)>,
@@ -130,7 +132,8 @@ impl Opened {
         put(0, &(self.text.len() as u64).to_le_bytes())?;
         put(LENGTH as u64, self.text.as_bytes())?;
         for (bytes, array) in &self.tensors {
-            // A matrix that did not get smaller stayed as it was: of the type and length that it had.
+            // A matrix that did not get smaller stayed as it was: of the type and length that it
+            // had.
             if array.dtype == buddy_core::Dtype::U8 && array.bytes().len() as u64 != *bytes {
                 matrix::read(array, *bytes, |start, piece| put(at + start, piece))
                     .map_err(|error| error.at(&array.name))?;

@@ -80,7 +80,8 @@ impl Content {
 /// Packs a model.
 ///
 /// # Errors
-/// [`Error::NoMatrix`] if nothing in it is bf16, [`Error::Quantised`], [`Error::Packed`], or what is wrong with a file.
+/// [`Error::NoMatrix`] if nothing in it is bf16, [`Error::Quantised`], [`Error::Packed`], or what
+/// is wrong with a file.
 pub fn pack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     refuse_same(job)?;
     if !job.from.is_dir() {
@@ -113,7 +114,8 @@ pub fn pack(job: &Job<'_>, progress: Progress<'_>) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Packs one file of a folder, unless it was packed before, from a file of the same length and time.
+/// Packs one file of a folder, unless it was packed before, from a file of the same length and
+/// time.
 fn pack_shard(
     job: &Job<'_>,
     name: &str,

@@ -1,4 +1,5 @@
-//! The header of a packed file: which tensors of the original are frozen, where each lies, and the original header.
+//! The header of a packed file: which tensors of the original are frozen, where each lies, and the
+//! original header.
 
 use std::path::Path;
 
@@ -28,7 +29,8 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// A matrix of bf16, with rows of whole entries, is frozen. A tensor of more dimensions is the matrix of its rows.
+    /// A matrix of bf16, with rows of whole entries, is frozen. A tensor of more dimensions is the
+    /// matrix of its rows.
     pub fn of(array: &Array) -> Self {
         let row = array.shape.last().map_or(0, |&columns| columns * 2);
         let whole = row > 0 && row.is_multiple_of(ENTRY_BYTES as u64);
@@ -117,7 +119,8 @@ pub(crate) struct Written<'a> {
     pub(crate) bytes: u64,
 }
 
-/// Bytes that the header of a packed file may take, with the 8 before it, whatever becomes of the tensors.
+/// Bytes that the header of a packed file may take, with the 8 before it, whatever becomes of the
+/// tensors.
 pub(crate) fn room(plain: &Plain) -> Result<usize, Error> {
     let total = plain.arrays.iter().map(|array| array.bytes().len() as u64).sum();
     let most: Vec<_> = plain.arrays.iter().map(|array| Written { array, frozen: false, bytes: 0 }).collect();

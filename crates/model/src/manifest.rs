@@ -1,4 +1,5 @@
-//! `buddy.json` of a packed folder: which files are packed, from what, and the texts that packing changed.
+//! `buddy.json` of a packed folder: which files are packed, from what, and the texts that packing
+//! changed.
 
 use std::{collections::BTreeMap, fs::Metadata, io::Write, path::Path, time::UNIX_EPOCH};
 

@@ -9,7 +9,8 @@ use rayon::prelude::*;
 
 use crate::{Error, Progress};
 
-/// Plain bytes of a piece, about: enough to be worth a thread's while, few enough to stay in its cache.
+/// Plain bytes of a piece, about: enough to be worth a thread's while, few enough to stay in its
+/// cache.
 const PIECE: usize = 1 << 20;
 /// Pieces between two looks at what overflowed.
 const BATCH: usize = 32;
@@ -62,8 +63,8 @@ impl Rest {
     }
 }
 
-/// Writes a matrix, whose rows have `row` entries, into a file of zeros from `at` on, and says how many bytes it took. None if
-/// that would not be fewer than the plain ones.
+/// Writes a matrix, whose rows have `row` entries, into a file of zeros from `at` on, and says how
+/// many bytes it took. None if that would not be fewer than the plain ones.
 pub(crate) fn write(
     out: &File,
     at: u64,

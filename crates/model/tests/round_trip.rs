@@ -169,7 +169,8 @@ fn a_quantised_model_is_refused() {
     assert!(found.contains("quantised (fp8)"), "{found}");
 }
 
-/// Every byte of a small packed file changed, one at a time, and every truncation: a file or an error, and never a panic.
+/// Every byte of a small packed file changed, one at a time, and every truncation: a file or an
+/// error, and never a panic.
 #[test]
 fn any_damage_gives_a_file_or_an_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,8 +9,8 @@ use crate::{MeasuredAllocation, MeasuredCodec, Observer, Progress, Rows, Tried, 
 
 /// Analyses arrays, each given with the name of its file.
 ///
-/// Each array gets the codec and target that a profile would give an allocation. The carve-out's limit
-/// of 4x over a whole program does not apply.
+/// Each array gets the codec and target that a profile would give an allocation. The carve-out's
+/// limit of 4x over a whole program does not apply.
 pub fn analyze(arrays: &[(String, Array)], threshold: f64, progress: Progress<'_>) -> Analysis {
     let tried = Tried { kinds: vec![CodecKind::Bpc], auto: true, threshold };
     let codecs = arrays.iter().map(|(_, array)| codecs_for(&[array], &tried, &[])).collect();
@@ -83,7 +83,8 @@ mod tests {
         Record::<Analysis>::from_json(&json).unwrap();
     }
 
-    /// bf16 values with few exponents and random mantissas: incompressible for BPC, three sectors for bf16.
+    /// bf16 values with few exponents and random mantissas: incompressible for BPC, three sectors
+    /// for bf16.
     #[test]
     fn auto_finds_the_codec_that_suits() {
         let mut state = 7u64;

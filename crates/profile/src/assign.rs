@@ -73,8 +73,8 @@ impl Assignment {
 /// Assigns a codec and targets to every allocation.
 ///
 /// # Errors
-/// If the codec was not measured on every allocation, or if [`Policy::Page`] is requested for a record
-/// that lacks pages.
+/// If the codec was not measured on every allocation, or if [`Policy::Page`] is requested for a
+/// record that lacks pages.
 pub fn assign(
     measured: &Measured,
     threshold: f64,
@@ -169,8 +169,8 @@ fn by_pages(allocation: &MeasuredAllocation, codec: usize, threshold: f64) -> Re
     Ok(Assignment { codec, targets })
 }
 
-/// Like [`by_pages`], with the codec that then needs the least device memory. The best codec for a uniform
-/// target may not be the best for page ranges.
+/// Like [`by_pages`], with the codec that then needs the least device memory. The best codec for a
+/// uniform target may not be the best for page ranges.
 fn best_by_pages(allocation: &MeasuredAllocation, threshold: f64) -> Result<Assignment, Error> {
     let eligible = candidates();
     let others = (0..allocation.codecs.len())
@@ -315,8 +315,8 @@ mod tests {
         assert_eq!(targets(&run, Policy::Page), by_page);
     }
 
-    /// An allocation of 8 pages with about 10% raw entries, in a program of 80 pages. At 1% of the program
-    /// all of it may be at 2x, at 0.5% half of it.
+    /// An allocation of 8 pages with about 10% raw entries, in a program of 80 pages. At 1% of the
+    /// program all of it may be at 2x, at 0.5% half of it.
     #[test]
     fn a_small_threshold_holds_for_the_program() {
         let mostly = [[0, 0, 0, 58, 0, 6]; 8];

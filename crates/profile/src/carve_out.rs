@@ -14,9 +14,9 @@ pub(crate) const LARGEST_RATIO: u64 = 4;
 
 /// Lowers ranges from 16x to 4x until the program's ratio is at most 4x.
 ///
-/// Ranges with the largest share of overflow go first, then the smallest. With [`Policy::Page`] the last
-/// range is split, so that only the pages needed are lowered. If `memory`, the GPU's device memory in
-/// bytes, exceeds the device bytes of the program, the carve-out is three times `memory`.
+/// Ranges with the largest share of overflow go first, then the smallest. With [`Policy::Page`] the
+/// last range is split, so that only the pages needed are lowered. If `memory`, the GPU's device
+/// memory in bytes, exceeds the device bytes of the program, the carve-out is three times `memory`.
 pub(crate) fn stay_within_four(
     measured: &Measured,
     assigned: &mut [Assignment],
@@ -56,8 +56,8 @@ pub(crate) fn stay_within_four(
     }
 }
 
-/// Lowers the first pages of a range, at least `entries` entries, to 4x. Returns false and changes nothing
-/// if that is the whole range or the pages were not measured.
+/// Lowers the first pages of a range, at least `entries` entries, to 4x. Returns false and changes
+/// nothing if that is the whole range or the pages were not measured.
 fn split(codec: &MeasuredCodec, assigned: &mut Assignment, part: usize, entries: u64) -> bool {
     let each = codec.blocks.iter().flatten().map(Blocks::pages).max().unwrap_or(0);
     let pages = entries.div_ceil(ENTRIES_PER_PAGE as u64).next_multiple_of(each.max(1));

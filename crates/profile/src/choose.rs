@@ -11,9 +11,9 @@ pub const DEFAULT_THRESHOLD: f64 = 0.30;
 
 /// Returns the codecs that may be chosen for an allocation: BPC and this project's own codecs.
 ///
-/// The other codecs of the paper serve for comparison only; a GPU would decode them word by word. `near64`
-/// is excluded because it serves kernels written for it and never saves more than two sectors, and
-/// `bpc-best` because it is a second reading of the paper's codec.
+/// The other codecs of the paper serve for comparison only; a GPU would decode them word by word.
+/// `near64` is excluded because it serves kernels written for it and never saves more than two
+/// sectors, and `bpc-best` because it is a second reading of the paper's codec.
 pub fn candidates() -> Vec<CodecKind> {
     let eligible = |kind: &CodecKind| match kind {
         CodecKind::Bpc => true,
@@ -23,8 +23,8 @@ pub fn candidates() -> Vec<CodecKind> {
     CodecKind::ALL.into_iter().filter(eligible).collect()
 }
 
-/// Cost of a codec for an allocation (lower is better): device bytes at the largest target within the
-/// threshold, parameters included, then overflowing entries, then stored bytes.
+/// Cost of a codec for an allocation (lower is better): device bytes at the largest target within
+/// the threshold, parameters included, then overflowing entries, then stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score(u64, u64, u64);
 
@@ -42,8 +42,8 @@ impl Score {
 
 /// Chooses the best codec among `kinds` by samples of an allocation, one per snapshot.
 ///
-/// Minimises device memory at the threshold, then overflowing entries, then stored bytes. The first kind
-/// wins a tie.
+/// Minimises device memory at the threshold, then overflowing entries, then stored bytes. The first
+/// kind wins a tie.
 ///
 /// # Panics
 /// If `kinds` is empty.
@@ -53,8 +53,9 @@ pub fn choose_codec(samples: &[Vec<Entry>], kinds: &[CodecKind], threshold: f64)
 
 /// Returns the codec of [`choose_codec`] first, then up to three others without duplicates.
 ///
-/// The others need the least device memory with page targets, once constant and once per snapshot, and
-/// the fewest stored bytes. The best codec for a uniform target may not be the best for page ranges.
+/// The others need the least device memory with page targets, once constant and once per snapshot,
+/// and the fewest stored bytes. The best codec for a uniform target may not be the best for page
+/// ranges.
 ///
 /// # Panics
 /// If `kinds` is empty.
@@ -73,8 +74,8 @@ struct Judged {
     over_time: f64,
 }
 
-/// Like [`choose_codecs`], with codecs made by `ready`. `scale` is the ratio of the allocation to its
-/// samples, by which parameter bytes are divided.
+/// Like [`choose_codecs`], with codecs made by `ready`. `scale` is the ratio of the allocation to
+/// its samples, by which parameter bytes are divided.
 pub(crate) fn best_codecs(
     samples: &[Vec<Entry>],
     kinds: &[CodecKind],

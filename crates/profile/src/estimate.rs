@@ -1,7 +1,8 @@
 //! Estimates the device memory of an allocation with page targets from samples.
 //!
-//! A sample consists of short runs of entries at the same offsets in every snapshot. Each run represents
-//! the pages around it. This separates a codec that suits half of an array from one that is fair everywhere.
+//! A sample consists of short runs of entries at the same offsets in every snapshot. Each run
+//! represents the pages around it. This separates a codec that suits half of an array from one that
+//! is fair everywhere.
 
 use buddy_codec::Codec;
 use buddy_core::{Entry, Histogram, SizeClass};
@@ -16,8 +17,8 @@ use crate::{
 /// Smallest threshold for samples: a thousand entries do not resolve smaller fractions.
 const LEAST_THRESHOLD: f64 = 0.01;
 
-/// Cost of an overflowing entry when codecs are compared, in entries of device memory. At equal device
-/// memory, the codec with less overflow also wins at smaller thresholds.
+/// Cost of an overflowing entry when codecs are compared, in entries of device memory. At equal
+/// device memory, the codec with less overflow also wins at smaller thresholds.
 const OVERFLOW: f64 = 4.0;
 
 /// Size classes of an allocation's samples with one codec.
@@ -43,8 +44,8 @@ impl Estimate {
         self.over_time.iter().map(|runs| runs.iter().copied().sum()).collect()
     }
 
-    /// Returns the device bytes with one set of targets for all snapshots, and the mean over the snapshots
-    /// with separate targets for each.
+    /// Returns the device bytes with one set of targets for all snapshots, and the mean over the
+    /// snapshots with separate targets for each.
     pub(crate) fn device(&self, threshold: f64) -> (f64, f64) {
         let threshold = threshold.max(LEAST_THRESHOLD);
         let alive: Vec<&[Histogram]> =

@@ -1,12 +1,12 @@
 //! Multiple-choice knapsack: one choice per item within a capacity, with the least total loss.
 //!
-//! The bound is the linear relaxation. It takes steps along the lower convex hull of each item's choices by
-//! falling gain per unit of cost, the last step in part. The steps that fit as a whole give a feasible
-//! solution. Branch and bound fixes one item after the other, the largest first. It stops when optimality
-//! is proved or the work limit is reached.
+//! The bound is the linear relaxation. It takes steps along the lower convex hull of each item's
+//! choices by falling gain per unit of cost, the last step in part. The steps that fit as a whole
+//! give a feasible solution. Branch and bound fixes one item after the other, the largest first. It
+//! stops when optimality is proved or the work limit is reached.
 //!
-//! Choices may also use a second capacity, the side. The bound ignores it and stays valid; solutions that
-//! exceed it are rejected.
+//! Choices may also use a second capacity, the side. The bound ignores it and stays valid;
+//! solutions that exceed it are rejected.
 
 /// One choice for an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -206,8 +206,8 @@ impl<'a> Search<'a> {
         Self { items, capacity, side, steps, order, best: None, loss: f64::INFINITY, work: WORK }
     }
 
-    /// Visits the solutions that agree with `fixed`, in which the first `depth` items of `order` are fixed.
-    /// Returns a lower bound on their loss, or `None` if none fits.
+    /// Visits the solutions that agree with `fixed`, in which the first `depth` items of `order`
+    /// are fixed. Returns a lower bound on their loss, or `None` if none fits.
     fn visit(&mut self, fixed: &mut Vec<Option<usize>>, depth: usize) -> Option<f64> {
         let (bound, levels) = self.relax(fixed)?;
         let hopeless = bound >= self.loss * (1.0 - TOLERANCE);
@@ -230,8 +230,8 @@ impl<'a> Search<'a> {
         Some(bound)
     }
 
-    /// Returns the bound of the solutions that agree with `fixed` and the levels of the greedy solution,
-    /// which is kept if it is the best so far. `None` if no solution agrees.
+    /// Returns the bound of the solutions that agree with `fixed` and the levels of the greedy
+    /// solution, which is kept if it is the best so far. `None` if no solution agrees.
     fn relax(&mut self, fixed: &[Option<usize>]) -> Option<(f64, Vec<usize>)> {
         let least_side = self.items.iter().zip(fixed).fold(0u64, |sum, (item, level)| {
             sum.saturating_add(level.map_or(item.least_side, |level| item.choices[level].choice.side))
@@ -262,7 +262,8 @@ impl<'a> Search<'a> {
         Some((bound, levels))
     }
 
-    /// Spends the `slack` of the capacity to lower the side, then keeps the solution if it is the best.
+    /// Spends the `slack` of the capacity to lower the side, then keeps the solution if it is the
+    /// best.
     fn keep(&mut self, fixed: &[Option<usize>], mut levels: Vec<usize>, mut slack: u64) {
         let mut total = self.total(&levels);
         for &item in self.order.iter().filter(|&&item| fixed[item].is_none()) {

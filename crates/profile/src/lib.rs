@@ -1,15 +1,16 @@
-//! The paper's profiler: measures memory as histograms of size classes and chooses codecs and targets.
+//! The paper's profiler: measures memory as histograms of size classes and chooses codecs and
+//! targets.
 //!
-//! An [`Observer`] classifies every entry of a run's allocations in each snapshot, once with each codec. The
-//! memory is that of files or of a running program. The result is a [`Measured`] run, from which histograms,
-//! page maps, the [record](Measured::to_record) of a run and the simulator's size classes are derived. A
-//! record can also be read back as a [`Measured`] run.
+//! An [`Observer`] classifies every entry of a run's allocations in each snapshot, once with each
+//! codec. The memory is that of files or of a running program. The result is a [`Measured`] run,
+//! from which histograms, page maps, the [record](Measured::to_record) of a run and the simulator's
+//! size classes are derived. A record can also be read back as a [`Measured`] run.
 //!
 //! [`choose_codec`] picks a codec from samples by the rule for targets,
-//! [`conservative_target`](buddy_core::conservative_target). [`analyze()`] applies both to arrays in files.
-//! [`assign()`] chooses targets by policy, [`plan()`] to fit a device memory, and [`profile()`] returns the
-//! whole profile as one record. [`write_targets`] and [`read_targets`] write and read target files.
-//! [`verify()`] checks the predictions against a working memory.
+//! [`conservative_target`](buddy_core::conservative_target). [`analyze()`] applies both to arrays
+//! in files. [`assign()`] chooses targets by policy, [`plan()`] to fit a device memory, and
+//! [`profile()`] returns the whole profile as one record. [`write_targets`] and [`read_targets`]
+//! write and read target files. [`verify()`] checks the predictions against a working memory.
 
 #![forbid(unsafe_code)]
 

@@ -131,7 +131,8 @@ impl Pass<'_> {
     }
 }
 
-/// Compressed bits of a page's entries: 0 for zero entries and past the end, at least 1 for all others.
+/// Compressed bits of a page's entries: 0 for zero entries and past the end, at least 1 for all
+/// others.
 struct PageSizes {
     bits: [u32; ENTRIES_PER_PAGE],
     entries: usize,
@@ -247,7 +248,8 @@ mod tests {
         assert_eq!(found.pages.len(), (entries + 1).div_ceil(ENTRIES_PER_PAGE));
     }
 
-    /// Compares the vectorised counts with `EntryCodec::class`, for every codec and entries of every size.
+    /// Compares the vectorised counts with `EntryCodec::class`, for every codec and entries of
+    /// every size.
     #[test]
     fn page_counts_equal_the_classes_of_single_entries() {
         let mut entries: Vec<Entry> = (0..70u8)

@@ -111,7 +111,8 @@ impl Measured {
     /// Reads the sizes from a record.
     ///
     /// # Errors
-    /// If the record is inconsistent, names an unknown codec, or lacks the sizes of a codec in `tried`.
+    /// If the record is inconsistent, names an unknown codec, or lacks the sizes of a codec in
+    /// `tried`.
     pub fn from_record(record: &RunRecord, tried: &Tried) -> Result<Self, Error> {
         record.validate()?;
         let learned = learned(&record.run)?;
@@ -200,8 +201,8 @@ fn learned(run: &RunInfo) -> Result<BTreeMap<String, Vec<Codec>>, Error> {
 
 /// Returns the codecs to try on an allocation.
 ///
-/// Codecs in `learned` keep their parameters. The others are trained on samples of all snapshots, since an
-/// allocation keeps its parameters for the whole run.
+/// Codecs in `learned` keep their parameters. The others are trained on samples of all snapshots,
+/// since an allocation keeps its parameters for the whole run.
 pub(crate) fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) -> Vec<Codec> {
     let runs = (SAMPLE_RUNS / arrays.len()).max(FEWEST_RUNS);
     let learns = tried.auto || tried.kinds.iter().any(|kind| kind.has_parameters());
@@ -209,7 +210,8 @@ pub(crate) fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) ->
         let sample = |array: &&Array| if wanted { sample_runs(*array, runs, seed) } else { Vec::new() };
         arrays.iter().map(sample).collect()
     };
-    // Codecs are compared on other samples than they were trained on, so that tables do not overfit.
+    // Codecs are compared on other samples than they were trained on, so that tables do not
+    // overfit.
     let (known, others) = (samples(0, learns), samples(1, tried.auto));
     let sampled: usize = others.iter().map(Vec::len).sum();
     let all: usize = arrays.iter().map(|array| array.bytes().len().div_ceil(ENTRY_BYTES)).sum();
@@ -218,7 +220,8 @@ pub(crate) fn codecs_for(arrays: &[&Array], tried: &Tried, learned: &[Codec]) ->
 }
 
 impl Tried {
-    /// Returns the kinds to try on memory that cannot be sampled in advance: with `auto`, all candidates.
+    /// Returns the kinds to try on memory that cannot be sampled in advance: with `auto`, all
+    /// candidates.
     pub fn all_kinds(&self) -> Vec<CodecKind> {
         let more = if self.auto { candidates() } else { Vec::new() };
         let more = more.into_iter().filter(|kind| !self.kinds.contains(kind));
@@ -227,8 +230,8 @@ impl Tried {
 
     /// Returns the codecs to try on an allocation: from `learned`, or trained on `sample`.
     ///
-    /// With `auto`, adds the best codecs on `others`, one sample per snapshot. `scale` is the ratio of the
-    /// allocation to these samples.
+    /// With `auto`, adds the best codecs on `others`, one sample per snapshot. `scale` is the ratio
+    /// of the allocation to these samples.
     fn codecs(&self, sample: &[Entry], others: &[Vec<Entry>], learned: &[Codec], scale: f64) -> Vec<Codec> {
         let ready = |kind: &CodecKind| {
             learned.iter().find(|codec| codec.kind() == *kind).cloned().unwrap_or_else(|| kind.train(sample))
@@ -280,8 +283,8 @@ fn recorded_allocation(
     }
 }
 
-/// Returns the blocks of an allocation in one snapshot, or counts them from a whole page map. They are empty
-/// where it is not alive, and `None` if the record has neither.
+/// Returns the blocks of an allocation in one snapshot, or counts them from a whole page map. They
+/// are empty where it is not alive, and `None` if the record has neither.
 fn recorded_blocks(sizes: &AllocationSizes, codec: &str) -> Option<Blocks> {
     if sizes.histograms.is_empty() {
         return Some(Blocks::default());

@@ -1,7 +1,7 @@
 //! Measures the allocations of a run, one snapshot after the other.
 //!
-//! Each entry is classified once with each codec. Profiles, records, page maps and the simulator's size
-//! classes are derived from the result.
+//! Each entry is classified once with each codec. Profiles, records, page maps and the simulator's
+//! size classes are derived from the result.
 
 use buddy_codec::{Codec, CodecKind, EntryCodec};
 use buddy_core::{Blocks, PageMap};
@@ -33,7 +33,8 @@ impl Observer {
         Self { run, allocations: codecs.into_iter().map(all).collect() }
     }
 
-    /// Adds a snapshot: classifies the current contents of the arrays and keeps the pages given by `rows`.
+    /// Adds a snapshot: classifies the current contents of the arrays and keeps the pages given by
+    /// `rows`.
     ///
     /// # Panics
     /// If `arrays` and the run's allocations differ in number.
@@ -58,8 +59,8 @@ impl Observer {
         self.run.snapshots.push(snapshot);
     }
 
-    /// Returns the measured run, with the best codec of each allocation at the threshold. `auto` states
-    /// whether all candidate codecs were tried.
+    /// Returns the measured run, with the best codec of each allocation at the threshold. `auto`
+    /// states whether all candidate codecs were tried.
     pub fn finish(self, threshold: f64, auto: bool) -> Measured {
         let allocation = |codecs| MeasuredAllocation::new(codecs, threshold);
         let allocations = self.allocations.into_iter().map(allocation).collect();

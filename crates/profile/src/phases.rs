@@ -1,8 +1,8 @@
 //! Plans targets by phase: the retargeting at checkpoints that the paper mentions.
 //!
-//! With one set of targets, a program that starts with zeros is limited by its last snapshots. Phases give
-//! each range of snapshots its own targets. At the first snapshot of a phase the memory is
-//! [retargeted](https://docs.rs/buddy-memory), which is one pass over the allocation.
+//! With one set of targets, a program that starts with zeros is limited by its last snapshots.
+//! Phases give each range of snapshots its own targets. At the first snapshot of a phase the memory
+//! is [retargeted](https://docs.rs/buddy-memory), which is one pass over the allocation.
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ use crate::{
     timeline::{OverTime, Timeline},
 };
 
-/// Cost of a change of targets as a fraction of the allocation, averaged over the run. A change is one pass
-/// over the allocation, of which a program makes hundreds.
+/// Cost of a change of targets as a fraction of the allocation, averaged over the run. A change is
+/// one pass over the allocation, of which a program makes hundreds.
 pub(crate) const CHANGE_COST: f64 = 0.005;
 /// Iterations over the weights of overflow in each snapshot.
 const ROUNDS: usize = 5;
@@ -31,8 +31,8 @@ const MOST_BY_PAGES: usize = 16;
 
 /// Plans targets by phase for allocations with the codecs in `chosen`.
 ///
-/// Also returns the changes for the target file: those at later snapshots, and the first phase's targets
-/// where they differ from `chosen`.
+/// Also returns the changes for the target file: those at later snapshots, and the first phase's
+/// targets where they differ from `chosen`.
 pub fn phases(
     measured: &Measured,
     chosen: &[Assignment],
@@ -313,7 +313,8 @@ mod tests {
         assert_eq!(cut(10, 0.4, |phase| if phase == (7..8) { 1.0 } else { 2.0 }), [0..7, 7..8, 8..10]);
     }
 
-    /// Half of the pages fill up, then the others. Uniform targets have one phase, page targets two.
+    /// Half of the pages fill up, then the others. Uniform targets have one phase, page targets
+    /// two.
     #[test]
     fn page_targets_give_phases_of_their_own() {
         let [zero, raw] = [[64, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 64]];

@@ -54,7 +54,8 @@ pub fn check_threshold(threshold: f64) -> Result<(), Error> {
 /// Profiles a measured run. Returns the record and the assignment of each allocation.
 ///
 /// # Errors
-/// If the threshold is invalid, the plan does not fit, or sizes of the codec or of pages are missing.
+/// If the threshold is invalid, the plan does not fit, or sizes of the codec or of pages are
+/// missing.
 pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec<Assignment>), Error> {
     check_threshold(settings.threshold)?;
     let (policy, codec, chosen, planned) = choose(measured, settings)?;
@@ -94,8 +95,8 @@ pub fn profile(measured: &Measured, settings: &Settings) -> Result<(Profile, Vec
 
 /// Returns the policy with the largest ratio, then the least overflow, then the simplest.
 ///
-/// Excludes `naive`, which applies the threshold only to the whole program, so that one allocation may
-/// overflow entirely.
+/// Excludes `naive`, which applies the threshold only to the whole program, so that one allocation
+/// may overflow entirely.
 ///
 /// # Errors
 /// If the threshold is invalid or the codec was not measured.
@@ -133,7 +134,8 @@ fn choose(measured: &Measured, settings: &Settings) -> Result<Chosen, Error> {
     }
 }
 
-/// Returns the first measured codec, which is the paper's if present, the requested choice, and `auto`.
+/// Returns the first measured codec, which is the paper's if present, the requested choice, and
+/// `auto`.
 fn codec_choices(measured: &Measured, asked: CodecChoice) -> Vec<CodecChoice> {
     let kinds = measured.kinds();
     let mut choices: Vec<CodecChoice> =
@@ -167,7 +169,8 @@ fn outcomes(
     .collect()
 }
 
-/// Returns the outcome of an assignment. Counts live allocations: the ratio is that of peak footprints.
+/// Returns the outcome of an assignment. Counts live allocations: the ratio is that of peak
+/// footprints.
 fn outcome(measured: &Measured, assigned: &[Assignment], policy: Policy, codec: &str) -> PolicyOutcome {
     let parts = |snapshot: usize| {
         let parts = measured.allocations.iter().zip(assigned).map(|(all, one)| (&all.codecs[one.codec], one));

@@ -1,7 +1,7 @@
 //! Drops the histograms of dominated codecs from a record.
 //!
-//! One codec dominates another on an allocation if, in every snapshot and for every size, at least as many
-//! of its entries are within that size. No target and no threshold then prefers the other.
+//! One codec dominates another on an allocation if, in every snapshot and for every size, at least
+//! as many of its entries are within that size. No target and no threshold then prefers the other.
 
 use std::collections::BTreeMap;
 

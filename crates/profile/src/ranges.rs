@@ -1,7 +1,7 @@
 //! Chooses targets for ranges of an allocation's pages.
 //!
-//! The page table holds a target per page, so the zero and the dense pages of an allocation can have
-//! different targets. Each additional range has a cost, so that ranges differ substantially.
+//! The page table holds a target per page, so the zero and the dense pages of an allocation can
+//! have different targets. Each additional range has a cost, so that ranges differ substantially.
 
 use std::iter::successors;
 
@@ -18,9 +18,9 @@ const STEPS: usize = 20;
 
 /// Returns the target ranges of an allocation of `pages` pages, given its blocks in each snapshot.
 ///
-/// Minimises device bytes plus [`BUDDY_WEIGHT`] times the used buddy bytes plus [`RANGE_COST`] per range. If
-/// overflow then exceeds the threshold in some snapshot, raises the weight as little as possible. The
-/// overflow that remains allowed goes to the first pages.
+/// Minimises device bytes plus [`BUDDY_WEIGHT`] times the used buddy bytes plus [`RANGE_COST`] per
+/// range. If overflow then exceeds the threshold in some snapshot, raises the weight as little as
+/// possible. The overflow that remains allowed goes to the first pages.
 pub(crate) fn page_ranges(snapshots: &[Blocks], pages: u64, threshold: f64) -> Vec<TargetRange> {
     let blocks = blocks_of(snapshots, pages);
     joined(&blocks, &within(&blocks, threshold))
@@ -65,7 +65,8 @@ impl Price {
 pub(crate) struct Block {
     pages: u64,
     over_time: Vec<Histogram>,
-    /// Device bytes and mean used buddy bytes at each target; `None` for a target that is not allowed.
+    /// Device bytes and mean used buddy bytes at each target; `None` for a target that is not
+    /// allowed.
     bytes: [Option<(f64, f64)>; TARGETS],
     /// Weighted mean of the overflowing entries at each target.
     overflowing: [f64; TARGETS],
@@ -147,7 +148,8 @@ fn worst(blocks: &[Block], targets: &[usize]) -> f64 {
     (0..snapshots).map(share).fold(0.0, f64::max)
 }
 
-/// Returns the targets with the least cost, changes between blocks included, by dynamic programming.
+/// Returns the targets with the least cost, changes between blocks included, by dynamic
+/// programming.
 pub(crate) fn best(blocks: &[Block], price: Price) -> Vec<usize> {
     let entries = |block: &Block| block.over_time.iter().map(Histogram::entries).max().unwrap_or(0);
     let change = RANGE_COST * (blocks.iter().map(entries).sum::<u64>() * ENTRY_BYTES as u64) as f64;
@@ -262,7 +264,8 @@ mod tests {
         assert_eq!(ranges(&pages), [(50, Target::X16), (50, Target::X4)]);
     }
 
-    /// In each page 5% of the entries overflow at 2x: all pages may at 5%, a fifth at 1%, none at 0.
+    /// In each page 5% of the entries overflow at 2x: all pages may at 5%, a fifth at 1%, none at
+    /// 0.
     #[test]
     fn the_threshold_applies_to_the_whole_allocation() {
         let pages = [[0, 0, 0, 19, 0, 1]; 100];
@@ -276,7 +279,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every snapshot is within the threshold, and 16x is used only where most entries fit 8 bytes.
+        /// Every snapshot is within the threshold, and 16x is used only where most entries fit 8
+        /// bytes.
         #[test]
         fn every_snapshot_is_within_the_threshold(
             pages in proptest::collection::vec(proptest::collection::vec(0usize..6, 2), 1..60),

@@ -8,7 +8,8 @@ use crate::{DEFAULT_THRESHOLD, Error, Measured, Progress, Rows, Tried};
 
 /// Measures every allocation in every snapshot with each codec, and keeps pages of the first codec.
 ///
-/// Codecs are trained on a sample of all snapshots, since an allocation keeps its parameters for the run.
+/// Codecs are trained on a sample of all snapshots, since an allocation keeps its parameters for
+/// the run.
 ///
 /// # Errors
 /// If a snapshot cannot be read.

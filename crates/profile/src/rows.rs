@@ -1,4 +1,5 @@
-//! Limits the pages of an allocation that are kept entry by entry, for readable maps and small records.
+//! Limits the pages of an allocation that are kept entry by entry, for readable maps and small
+//! records.
 
 use crate::look::Shown;
 

@@ -8,7 +8,8 @@ use crate::Memory;
 pub(crate) const RUN_ENTRIES: usize = 8;
 const RUNS: usize = 512;
 
-/// Samples about 4096 entries: all of a small array, otherwise a short run from each of 512 equal segments.
+/// Samples about 4096 entries: all of a small array, otherwise a short run from each of 512 equal
+/// segments.
 ///
 /// The offset varies between segments, so that periodic data are sampled fairly. Deterministic.
 pub fn sample(array: &impl Memory) -> Vec<Entry> {

@@ -1,12 +1,13 @@
 //! Shares the program's allowed overflow among its allocations.
 //!
-//! The threshold of page targets applies to the whole program. An overflowing entry has one price, in entries
-//! of device memory, for all allocations: the least with which every snapshot is within the threshold.
+//! The threshold of page targets applies to the whole program. An overflowing entry has one price,
+//! in entries of device memory, for all allocations: the least with which every snapshot is within
+//! the threshold.
 
 use rayon::prelude::*;
 
-/// Limit on the overflowing fraction of one allocation, unless the program's threshold is larger. The
-/// paper's threshold.
+/// Limit on the overflowing fraction of one allocation, unless the program's threshold is larger.
+/// The paper's threshold.
 pub(crate) const MOST_OF_ONE: f64 = 0.3;
 /// Bounds of the price: overflow is nearly free at the first and never worthwhile at the second.
 const PRICES: (f64, f64) = (1e-3, 1e9);
@@ -35,7 +36,8 @@ pub(crate) fn sums<'a>(snapshots: usize, each: impl Iterator<Item = &'a Vec<u64>
     all
 }
 
-/// Returns the least price at which the value of `at` fits, that value, and the value just below the price.
+/// Returns the least price at which the value of `at` fits, that value, and the value just below
+/// the price.
 pub(crate) fn least_price<T>(at: impl Fn(f64) -> T, fits: impl Fn(&T) -> bool) -> (f64, T, T) {
     let (mut low, mut high) = PRICES;
     let (mut over, mut under) = (at(low), at(high));
@@ -47,10 +49,12 @@ pub(crate) fn least_price<T>(at: impl Fn(f64) -> T, fits: impl Fn(&T) -> bool) -
     (high, under, over)
 }
 
-/// Chooses for every allocation with `choose` at the least price at which the program fits the threshold.
+/// Chooses for every allocation with `choose` at the least price at which the program fits the
+/// threshold.
 ///
-/// The overflow that remains allowed goes to the first allocations, the last of them in part. `mix` combines
-/// a fraction of the first choice with the rest of the second, and returns whether that saves memory.
+/// The overflow that remains allowed goes to the first allocations, the last of them in part. `mix`
+/// combines a fraction of the first choice with the rest of the second, and returns whether that
+/// saves memory.
 pub(crate) fn share<A: Sync, T: Clone + Send>(
     all: &[A],
     entries: &[u64],

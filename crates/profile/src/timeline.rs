@@ -13,7 +13,8 @@ use crate::{
     together::least_within,
 };
 
-/// Target of every block at every snapshot, as an index into [`Target::ALL`](buddy_core::Target::ALL).
+/// Target of every block at every snapshot, as an index into
+/// [`Target::ALL`](buddy_core::Target::ALL).
 pub(crate) type OverTime = Vec<Vec<usize>>;
 
 /// A candidate phase.
@@ -36,7 +37,8 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Creates a timeline with the `known` phases, or all possible ones. `None` if pages were not measured.
+    /// Creates a timeline with the `known` phases, or all possible ones. `None` if pages were not
+    /// measured.
     pub(crate) fn new(codec: &MeasuredCodec, known: Option<Vec<Range<usize>>>, limit: f64) -> Option<Self> {
         let (count, all) = (codec.histograms.len(), entries(codec));
         let blocks = codec.blocks.as_deref().filter(|blocks| blocks.len() == count)?;
@@ -97,8 +99,9 @@ impl Timeline {
         Choice { overflowing: what.iter().zip(&self.single).map(over).collect(), what }
     }
 
-    /// Raises targets phase by phase while the program stays within the threshold, since a single price is
-    /// set by the snapshot that overflows most. `total` and `entries` are the program's, per snapshot.
+    /// Raises targets phase by phase while the program stays within the threshold, since a single
+    /// price is set by the snapshot that overflows most. `total` and `entries` are the program's,
+    /// per snapshot.
     pub(crate) fn fill(&self, plan: &mut OverTime, total: &mut [u64], entries: &[u64], threshold: f64) {
         for snapshots in alike(plan) {
             let Some(phase) = self.phases.iter().find(|phase| phase.snapshots == snapshots) else { continue };

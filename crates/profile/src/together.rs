@@ -34,8 +34,8 @@ pub(crate) fn together(
             tried.min_by(|one, other| one.0.0.total_cmp(&other.0.0)).expect("each allocation has page sizes");
         Choice { overflowing: overflowing(&offers[at].blocks, &targets), what: (at, targets) }
     };
-    // The first blocks have the targets of `over`, the others those of `under`. If the codecs differ, the
-    // others have the targets of `over`'s codec without overflow.
+    // The first blocks have the targets of `over`, the others those of `under`. If the codecs
+    // differ, the others have the targets of `over`'s codec without overflow.
     let mix = |offers: &Vec<Offer>, over: &Chosen, under: &Chosen, part: f64| {
         let ((at, first), (other, rest)) = (&over.what, &under.what);
         let Offer { blocks, parameter_bytes, .. } = &offers[*at];

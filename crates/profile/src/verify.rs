@@ -10,7 +10,8 @@ use crate::{Assignment, Error, Measured, Progress, assign::ranges_in, sample, ta
 /// Bytes written and read at a time.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Stores one snapshot in a working memory with the codecs and targets of `rows`, and reads it back.
+/// Stores one snapshot in a working memory with the codecs and targets of `rows`, and reads it
+/// back.
 ///
 /// Compares size classes, overflow and sectors with the prediction of `measured` for `chosen`.
 ///
@@ -74,7 +75,8 @@ fn store(array: &Array, row: &AllocationTarget, progress: Progress<'_>) -> Resul
     Ok(memory.report_allocation(handle).map_err(refuse)?.usage)
 }
 
-/// Converts the ranges of a row to pages of the memory. A page shared by two ranges gets the smaller target.
+/// Converts the ranges of a row to pages of the memory. A page shared by two ranges gets the
+/// smaller target.
 fn memory_ranges(row: &AllocationTarget, page_bytes: u64) -> Result<Vec<TargetRange>, TargetsError> {
     let mut ranges: Vec<TargetRange> = Vec::new();
     let mut end = 0;
@@ -119,7 +121,8 @@ fn compare(row: &AllocationTarget, predicted: &[(Target, Histogram)], usage: &Us
         same(what, sum(&entries), usage.entries_by_class[class])?;
     }
     same("overflow", sum(&|target, histogram| histogram.overflowing(target)), usage.entries_overflowing)?;
-    // A partial last entry is compressed as a whole entry; uncompressed, it has only the sectors it needs.
+    // A partial last entry is compressed as a whole entry; uncompressed, it has only the sectors it
+    // needs.
     let rest = row.bytes % ENTRY_BYTES as u64;
     let short = match predicted.last() {
         Some((Target::Uncompressed, _)) if rest > 0 => (ENTRY_BYTES as u64 - rest) / SECTOR_BYTES as u64,

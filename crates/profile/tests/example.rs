@@ -1,4 +1,5 @@
-//! The example record is that of the example run, and the reference page shows the script that made it.
+//! The example record is that of the example run, and the reference page shows the script that made
+//! it.
 
 use std::{fs, path::PathBuf};
 

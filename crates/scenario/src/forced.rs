@@ -1,4 +1,5 @@
-//! Targets forced to a capacity: the fewest overflowing entries for a given amount of device memory.
+//! Targets forced to a capacity: the fewest overflowing entries for a given amount of device
+//! memory.
 
 use buddy_core::{ENTRY_BYTES, Histogram, PAGE_BYTES, SizeClass, Target, TargetRange, Targets};
 use buddy_record::{AllocationInfo, AllocationTarget, TargetTable};

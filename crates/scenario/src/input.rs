@@ -47,7 +47,8 @@ pub struct Input {
     pub sample: f64,
     /// Memory of a generated program in MiB.
     pub size: u64,
-    /// Shares of zero, b8, s1, s2, s3 and raw entries in the memory of traces and generated programs.
+    /// Shares of zero, b8, s1, s2, s3 and raw entries in the memory of traces and generated
+    /// programs.
     pub shares: [f64; 6],
     /// Folder of the networks' records; `None` for the built-in ones.
     pub recorded: Option<PathBuf>,

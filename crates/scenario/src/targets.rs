@@ -36,8 +36,8 @@ pub enum TargetChoice {
 }
 
 impl TargetChoice {
-    /// Parses a ratio, `compressed`, `capacity:RATIO` or `imposed:RATIO,OVERFLOW,STORED`, or takes a
-    /// path; `None` is the policy's targets.
+    /// Parses a ratio, `compressed`, `capacity:RATIO` or `imposed:RATIO,OVERFLOW,STORED`, or takes
+    /// a path; `None` is the policy's targets.
     pub fn named(name: Option<&str>) -> Self {
         let Some(name) = name else { return Self::Policy };
         if name == "compressed" {

@@ -13,7 +13,8 @@ pub struct Array {
     pub name: String,
     /// Type of its elements; `u8` for a raw file of which nothing is known.
     pub dtype: Dtype,
-    /// Its dimensions, as the header has them. Row or column order makes no difference to the bytes.
+    /// Its dimensions, as the header has them. Row or column order makes no difference to the
+    /// bytes.
     pub shape: Vec<u64>,
     source: Arc<Source>,
     range: Range<usize>,
@@ -49,8 +50,8 @@ impl Array {
         &self.source.bytes()[self.range.clone()]
     }
 
-    /// Says that these bytes will not be needed soon, so that the system can have the memory behind them. They
-    /// stay readable.
+    /// Says that these bytes will not be needed soon, so that the system can have the memory behind
+    /// them. They stay readable.
     ///
     /// # Panics
     /// If the range goes past the end of the array.
@@ -103,11 +104,13 @@ impl Format {
     }
 }
 
-/// Maps a file and reads where its arrays lie. Extension or first bytes say how ([`Format::of`]). `dtype` is the element type
-/// of a raw file, and of `.npy` data that NumPy itself has no name for (it stores bf16 as `V2`); other files say theirs.
+/// Maps a file and reads where its arrays lie. Extension or first bytes say how ([`Format::of`]).
+/// `dtype` is the element type of a raw file, and of `.npy` data that NumPy itself has no name for
+/// (it stores bf16 as `V2`); other files say theirs.
 ///
 /// # Errors
-/// Any file that is not a whole and honest file of its format gives an [`Error`] that begins with its path.
+/// Any file that is not a whole and honest file of its format gives an [`Error`] that begins with
+/// its path.
 pub fn open(path: &Path, dtype: Option<Dtype>) -> Result<Vec<Array>, Error> {
     open_as(path, dtype, |bytes| Format::of(path, bytes))
 }

@@ -1,7 +1,8 @@
 //! Files that appear whole or not at all.
 //!
-//! A file is written under another name beside its own and renamed when it is complete and on the disk, so that
-//! not even a power cut leaves half of it. Whoever is interrupted calls [`discard_partial`] before the end, so that not even the other name stays behind.
+//! A file is written under another name beside its own and renamed when it is complete and on the
+//! disk, so that not even a power cut leaves half of it. Whoever is interrupted calls
+//! [`discard_partial`] before the end, so that not even the other name stays behind.
 
 use std::{
     collections::{BTreeSet, hash_map::RandomState},
@@ -25,8 +26,9 @@ fn partial() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a file through `write` and puts it in place when it is complete. Something that is no regular file,
-/// such as a pipe, is written to directly; of a symbolic link, what it names is written, and the link stays.
+/// Writes a file through `write` and puts it in place when it is complete. Something that is no
+/// regular file, such as a pipe, is written to directly; of a symbolic link, what it names is
+/// written, and the link stays.
 ///
 /// # Errors
 /// Whatever went wrong, with the path; nothing is left behind, and what was there before stays.
@@ -88,7 +90,8 @@ fn write_beside(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Res
     written
 }
 
-/// Brings the new name to the disk. The file is whole either way, so a file system that cannot is no error.
+/// Brings the new name to the disk. The file is whole either way, so a file system that cannot is
+/// no error.
 fn sync_folder(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
@@ -110,8 +113,8 @@ fn next() -> u64 {
     COUNT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Removes every file that is not complete, and lets no new one begin. For the end of an interrupted process,
-/// and only there: writers that go on will wait for ever.
+/// Removes every file that is not complete, and lets no new one begin. For the end of an
+/// interrupted process, and only there: writers that go on will wait for ever.
 pub fn discard_partial() {
     let partial = partial();
     for path in partial.iter() {

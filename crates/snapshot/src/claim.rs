@@ -7,8 +7,9 @@ use std::{
 
 use crate::Error;
 
-/// A folder that this process writes to; another one that claims it is refused while this lives. The lock is the
-/// system's, on the folder itself: nothing lies in it, and nothing stays behind after a crash.
+/// A folder that this process writes to; another one that claims it is refused while this lives.
+/// The lock is the system's, on the folder itself: nothing lies in it, and nothing stays behind
+/// after a crash.
 #[derive(Debug)]
 #[must_use = "the folder is free again when this is dropped"]
 pub struct Claim(#[expect(dead_code, reason = "held for its lock")] File);
@@ -23,7 +24,8 @@ impl Claim {
             let folder = File::open(dir)?;
             match folder.try_lock() {
                 Err(TryLockError::WouldBlock) => Err(Error::Claimed),
-                // A file system without locks: nobody can be kept out, and that is no reason not to write.
+                // A file system without locks: nobody can be kept out, and that is no reason not to
+                // write.
                 Ok(()) | Err(TryLockError::Error(_)) => Ok(Self(folder)),
             }
         };

@@ -1,9 +1,10 @@
 //! Raw dumps in a directory, read as a run.
 //!
-//! Every file is an allocation; an extension that is a type's name, as in `velocity.f64`, gives the type of its elements.
-//! Where a dump's name says when it was made, it is one of a series: directories with numbers (`step_00100/`), files with
-//! numbers (`rho_00100.dat`), or whatever a [`Pattern`] says. Hidden files do not count. A model's folder and a single file are
-//! one snapshot.
+//! Every file is an allocation; an extension that is a type's name, as in `velocity.f64`, gives the
+//! type of its elements. Where a dump's name says when it was made, it is one of a series:
+//! directories with numbers (`step_00100/`), files with numbers (`rho_00100.dat`), or whatever a
+//! [`Pattern`] says. Hidden files do not count. A model's folder and a single file are one
+//! snapshot.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -110,7 +111,8 @@ fn single(files: Vec<PathBuf>) -> Sorted {
     files.into_iter().map(|path| (Told { step: 0, name: file_name(&path) }, path)).collect()
 }
 
-/// Files that are all of one series: the same digits, two steps at least, every allocation at every step.
+/// Files that are all of one series: the same digits, two steps at least, every allocation at every
+/// step.
 fn series(files: &[PathBuf]) -> Option<(Sorted, &'static str)> {
     let told = files.iter().map(|path| guess(&file_name(path))).collect::<Option<Vec<_>>>()?;
     let steps: BTreeSet<u64> = told.iter().map(|(told, _)| told.step).collect();

@@ -1,4 +1,5 @@
-//! The files of arrays that a path means: itself, the shards of a model's index, or those in a folder.
+//! The files of arrays that a path means: itself, the shards of a model's index, or those in a
+//! folder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +14,13 @@ use crate::Error;
 /// What the name of a shard index ends with.
 pub(crate) const INDEX: &str = ".safetensors.index.json";
 
-/// Extensions of files that hold arrays, in the order in which a folder's are looked for: those of the first kind that is there
-/// are taken, since a model's folder often has the same weights twice.
+/// Extensions of files that hold arrays, in the order in which a folder's are looked for: those of
+/// the first kind that is there are taken, since a model's folder often has the same weights twice.
 const KINDS: [&[&str]; 4] =
     [&["safetensors"], &["gguf"], &["pt", "pth", "bin"], &["npy", "npz", "h5", "hdf5", "nc", "nc4"]];
 
-/// The files that `path` means. A folder stands for its arrays (not for those of folders in it), an index for its shards.
+/// The files that `path` means. A folder stands for its arrays (not for those of folders in it), an
+/// index for its shards.
 ///
 /// # Errors
 /// If the folder holds no file of arrays, or a shard of the index is missing.

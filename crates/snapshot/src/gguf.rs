@@ -1,4 +1,5 @@
-//! GGUF, the format of llama.cpp: key and value pairs, a table of tensors, then their bytes, aligned.
+//! GGUF, the format of llama.cpp: key and value pairs, a table of tensors, then their bytes,
+//! aligned.
 //!
 //! Quantised tensors are blocks of mixed fields; they are read as the bytes that lie in memory.
 

@@ -1,7 +1,8 @@
 //! HDF5, and with it NetCDF-4: every dataset of numbers, in all groups.
 //!
-//! The crate `hdf5-reader` finds and decodes the chunks. Their values are written into a temporary file without a
-//! name, which is mapped, as deflated members of `.npz` are; they lie there in rows, as a program holds them.
+//! The crate `hdf5-reader` finds and decodes the chunks. Their values are written into a temporary
+//! file without a name, which is mapped, as deflated members of `.npz` are; they lie there in rows,
+//! as a program holds them.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -44,7 +45,8 @@ impl AsRef<[u8]> for Bytes {
     }
 }
 
-/// Calls `each` with every dataset below `group`, by its path. A group that links lead to twice, or back to, is walked once.
+/// Calls `each` with every dataset below `group`, by its path. A group that links lead to twice, or
+/// back to, is walked once.
 fn walk(
     group: &Group,
     path: &str,

@@ -1,14 +1,17 @@
 //! What a file is, by its first bytes: formats that are read, and formats that are refused by name.
 //!
-//! A dump of memory has no header, so any file could be one. But a file that begins as a container does is taken for
-//! raw numbers only if somebody says so: compressed or structured bytes say nothing about memory.
+//! A dump of memory has no header, so any file could be one. But a file that begins as a container
+//! does is taken for raw numbers only if somebody says so: compressed or structured bytes say
+//! nothing about memory.
 
 use crate::{Error, Format};
 
-/// Where HDF5 may begin: at the start, or behind a block of the user's (MATLAB's files have one of 512 bytes).
+/// Where HDF5 may begin: at the start, or behind a block of the user's (MATLAB's files have one of
+/// 512 bytes).
 const HDF5_STARTS: [usize; 4] = [0, 512, 1024, 2048];
 
-/// Formats that are not read: their first bytes, their name, and what turns them into something that is.
+/// Formats that are not read: their first bytes, their name, and what turns them into something
+/// that is.
 const REFUSED: [(&[u8], &str, &str); 16] = [
     (b"version https://git-lfs", "a pointer of Git LFS, not the file", "git lfs pull"),
     (b"# vtk DataFile", "legacy VTK", "meshio convert IN.vtk OUT.xdmf, then give its .h5"),
@@ -35,7 +38,8 @@ const REFUSED: [(&[u8], &str, &str); 16] = [
 /// What helps where a file is not what its name says.
 const AGAIN: &str = "look where it came from, or get it again";
 
-/// Names that promise a format whose first bytes are known: a file without them is cut, or something else.
+/// Names that promise a format whose first bytes are known: a file without them is cut, or
+/// something else.
 const PROMISED: [(&str, &str, &str); 8] = [
     (".h5", "no HDF5, as its name says it is", AGAIN),
     (".hdf5", "no HDF5, as its name says it is", AGAIN),

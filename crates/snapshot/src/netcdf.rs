@@ -1,7 +1,9 @@
-//! Classic NetCDF (CDF-1, CDF-2, CDF-5): a header of dimensions, attributes and variables, then big-endian values.
+//! Classic NetCDF (CDF-1, CDF-2, CDF-5): a header of dimensions, attributes and variables, then
+//! big-endian values.
 //!
-//! Variables along the unlimited dimension are interleaved record by record; each becomes one contiguous
-//! little-endian array. Specification: the NetCDF User's Guide, appendix "File Format Specifications".
+//! Variables along the unlimited dimension are interleaved record by record; each becomes one
+//! contiguous little-endian array. Specification: the NetCDF User's Guide, appendix "File Format
+//! Specifications".
 
 use std::{ops::Range, sync::Arc};
 
@@ -154,7 +156,8 @@ fn header(file: &[u8]) -> Result<(Vec<Variable>, u64), Error> {
     Ok((variables, record_bytes))
 }
 
-/// Returns the bytes of one record of all variables: each is padded to 4, except where there is only one.
+/// Returns the bytes of one record of all variables: each is padded to 4, except where there is
+/// only one.
 fn record_bytes(variables: &[Variable]) -> Result<u64, Error> {
     let absurd = || bad("its records are larger than any file can be");
     let slabs = variables.iter().filter(|variable| variable.by_record).map(Variable::slab_bytes);

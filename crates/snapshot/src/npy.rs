@@ -11,8 +11,8 @@ use crate::{Array, Error, scratch::Scratch, source::Source};
 /// More dimensions than NumPy can make.
 const MOST_DIMENSIONS: usize = 64;
 
-/// Reads the array that fills `range` of `source`, header and all. A structured array gives one array for each
-/// field, named `name.field`.
+/// Reads the array that fills `range` of `source`, header and all. A structured array gives one
+/// array for each field, named `name.field`.
 pub(crate) fn read(
     name: &str,
     source: &Arc<Source>,
@@ -174,8 +174,8 @@ fn bad(why: impl Into<String>) -> Error {
     Error::format(".npy", why)
 }
 
-/// The type that a `descr` such as `<f4` names, and whether its numbers are big-endian. Where NumPy only knows the size,
-/// `given` names the type.
+/// The type that a `descr` such as `<f4` names, and whether its numbers are big-endian. Where NumPy
+/// only knows the size, `given` names the type.
 fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error> {
     let unknown = || Error::Dtype(descr.to_owned());
     let kind = match descr.as_bytes() {
@@ -209,7 +209,8 @@ fn parse_descr(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool), Error
     Ok((dtype, descr.starts_with('>') && dtype.bytes() > 1))
 }
 
-/// The type of a field, whether it is big-endian, and its inner dimension: text and plain bytes are arrays of `u8`.
+/// The type of a field, whether it is big-endian, and its inner dimension: text and plain bytes are
+/// arrays of `u8`.
 fn parse_field(descr: &str, given: Option<Dtype>) -> Result<(Dtype, bool, Option<u64>), Error> {
     let kind = descr.get(1..2).unwrap_or_default();
     let length = descr.get(2..).and_then(|length| length.parse::<u64>().ok());

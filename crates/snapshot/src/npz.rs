@@ -1,7 +1,8 @@
 //! NumPy's `.npz`: a zip of `.npy` members, stored or deflated.
 //!
-//! A stored member is a view of the mapping; its checksum is compared, and no two may lie over one another, so that
-//! a small file cannot hold more arrays than it has bytes. A deflated one is inflated into [`Scratch`].
+//! A stored member is a view of the mapping; its checksum is compared, and no two may lie over one
+//! another, so that a small file cannot hold more arrays than it has bytes. A deflated one is
+//! inflated into [`Scratch`].
 
 use std::{io::Cursor, ops::Range, sync::Arc};
 
@@ -78,7 +79,8 @@ fn refuse_overlaps(members: &[Member]) -> Result<(), Error> {
     }
 }
 
-/// Compares the bytes of a stored member with its checksum; what was inflated was compared as it came out.
+/// Compares the bytes of a stored member with its checksum; what was inflated was compared as it
+/// came out.
 fn compare(source: &Source, place: &Place, stated: u32) -> Result<(), Error> {
     let Place::Stored(range) = place else { return Ok(()) };
     let bytes =

@@ -50,7 +50,8 @@ impl FromStr for Pattern {
 }
 
 impl Pattern {
-    /// What a path, relative to the dumps' directory, says by this pattern; nothing if it is not of it.
+    /// What a path, relative to the dumps' directory, says by this pattern; nothing if it is not of
+    /// it.
     pub(crate) fn read(&self, path: &str) -> Option<Told> {
         let mut told = Told { step: 0, name: String::new() };
         follow(&self.0, path, &mut told).then_some(told)
@@ -80,8 +81,8 @@ fn follow(parts: &[Part], text: &str, told: &mut Told) -> bool {
     }
 }
 
-/// What the name of a dump in a series says: digits of two places and more behind a separator, at the end of the stem, as in
-/// `rho_00100.dat`. With it the number of digits.
+/// What the name of a dump in a series says: digits of two places and more behind a separator, at
+/// the end of the stem, as in `rho_00100.dat`. With it the number of digits.
 pub(crate) fn guess(file: &str) -> Option<(Told, usize)> {
     let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
     let name = stem.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -1,7 +1,9 @@
-//! As much of Python's pickle as `torch.save` writes, read as data: nothing is imported, nothing is called.
+//! As much of Python's pickle as `torch.save` writes, read as data: nothing is imported, nothing is
+//! called.
 //!
-//! The machine of the format is a stack and a memo. Objects are numbers into one arena, so that cycles, which a hostile
-//! file may have, cost nothing; a call (`REDUCE`) becomes a [`Value::Call`] that names its function.
+//! The machine of the format is a stack and a memo. Objects are numbers into one arena, so that
+//! cycles, which a hostile file may have, cost nothing; a call (`REDUCE`) becomes a [`Value::Call`]
+//! that names its function.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! Reads a run: a directory with `run.json` and a `.safetensors` file per snapshot, or a directory of raw dumps.
+//! Reads a run: a directory with `run.json` and a `.safetensors` file per snapshot, or a directory
+//! of raw dumps.
 
 use std::{
     collections::HashMap,
@@ -23,18 +24,18 @@ pub struct Run {
 }
 
 impl Run {
-    /// Opens a run and checks every snapshot's headers. Without `run.json` the directory is taken as dumps, and a file of arrays
-    /// as a run of one snapshot.
+    /// Opens a run and checks every snapshot's headers. Without `run.json` the directory is taken
+    /// as dumps, and a file of arrays as a run of one snapshot.
     ///
     /// # Errors
-    /// If the directory is no run, or a snapshot lacks an allocation, has one too many, or has one of another
-    /// length or type.
+    /// If the directory is no run, or a snapshot lacks an allocation, has one too many, or has one
+    /// of another length or type.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Self::open_dumps(dir, None, None)
     }
 
-    /// Opens a run; if it is one of dumps, `pattern` says how their names are read, and `dtype` what those hold that
-    /// do not say it themselves.
+    /// Opens a run; if it is one of dumps, `pattern` says how their names are read, and `dtype`
+    /// what those hold that do not say it themselves.
     ///
     /// # Errors
     /// As [`Run::open`].
@@ -61,7 +62,8 @@ impl Run {
         Ok(Self { dir: dir.to_owned(), info, dumps })
     }
 
-    /// How the names of dumps were read, for people; nothing for a run with `run.json`, or for one file.
+    /// How the names of dumps were read, for people; nothing for a run with `run.json`, or for one
+    /// file.
     pub fn note(&self) -> Option<String> {
         let how = self.dumps.as_ref().map(|dumps| dumps.how).filter(|how| !how.is_empty())?;
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });

@@ -1,5 +1,6 @@
-//! Room for arrays that do not lie in their file as they are: one temporary file without a name, which is mapped once
-//! all is written. Memory stays bounded, and nothing is left behind. [`inflate_limit`] bounds what a small file may become.
+//! Room for arrays that do not lie in their file as they are: one temporary file without a name,
+//! which is mapped once all is written. Memory stays bounded, and nothing is left behind.
+//! [`inflate_limit`] bounds what a small file may become.
 
 use std::{fs::File, io::Read, ops::Range, sync::Arc};
 
@@ -8,9 +9,9 @@ use crate::{
     source::{Source, free_bytes},
 };
 
-/// The most bytes that the compressed arrays of a file of this length may inflate to, all together: 1 GiB, or 32
-/// times the file where that is more. Deflate itself reaches 1032 times; numbers worth studying do not come
-/// near 32, but for arrays of zeros, which 1 GiB leaves room for.
+/// The most bytes that the compressed arrays of a file of this length may inflate to, all together:
+/// 1 GiB, or 32 times the file where that is more. Deflate itself reaches 1032 times; numbers worth
+/// studying do not come near 32, but for arrays of zeros, which 1 GiB leaves room for.
 pub fn inflate_limit(file_bytes: u64) -> u64 {
     file_bytes.saturating_mul(32).max(1 << 30)
 }
@@ -43,8 +44,8 @@ impl Scratch {
         if size > free { Err(Error::NoSpace { needed: size, free }) } else { Ok(()) }
     }
 
-    /// Appends an array. Its header may lie, so what really comes out is counted too: the number of bytes that came, up to
-    /// one more than `size`.
+    /// Appends an array. Its header may lie, so what really comes out is counted too: the number of
+    /// bytes that came, up to one more than `size`.
     pub(crate) fn add(&mut self, from: &mut dyn Read, size: u64) -> std::io::Result<(Range<usize>, u64)> {
         let start = self.bytes;
         self.bytes = start.saturating_add(size);

@@ -1,4 +1,5 @@
-//! Where the bytes of arrays lie: in a mapped file, or in memory. The only unsafe code of this crate.
+//! Where the bytes of arrays lie: in a mapped file, or in memory. The only unsafe code of this
+//! crate.
 #![allow(unsafe_code)]
 
 use std::{
@@ -37,9 +38,10 @@ impl Source {
         if file.metadata()?.len() == 0 {
             return Err(Error::Empty);
         }
-        // SAFETY: the mapping is shared and read-only, and nothing here writes to the file. If another program
-        // changes or truncates it while it is mapped, we read other bytes or the system stops us with SIGBUS:
-        // that is the price of not copying, and the crate's documentation says so.
+        // SAFETY: the mapping is shared and read-only, and nothing here writes to the file. If
+        // another program changes or truncates it while it is mapped, we read other bytes or the
+        // system stops us with SIGBUS: that is the price of not copying, and the crate's
+        // documentation says so.
         let map = unsafe { Mmap::map(file)? };
         Ok(Self::Mapped(map))
     }
@@ -52,14 +54,14 @@ impl Source {
         }
     }
 
-    /// Lets the system take back the memory behind a range that was read; touching it again reads the file
-    /// again. Without this a pass over a large file would fill the process's resident set.
+    /// Lets the system take back the memory behind a range that was read; touching it again reads
+    /// the file again. Without this a pass over a large file would fill the process's resident set.
     pub(crate) fn release(&self, range: Range<usize>) {
         debug_assert!(range.start <= range.end && range.end <= self.bytes().len());
         if let Self::Mapped(map) = self {
-            // SAFETY: for a shared, read-only file mapping MADV_DONTNEED only drops page table entries; the
-            // next access finds the same bytes in the file. The range lies in the mapping.
-            // A refusal costs memory, never correctness, so it is not an error.
+            // SAFETY: for a shared, read-only file mapping MADV_DONTNEED only drops page table
+            // entries; the next access finds the same bytes in the file. The range lies in the
+            // mapping. A refusal costs memory, never correctness, so it is not an error.
             let _ = unsafe {
                 map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.end - range.start)
             };

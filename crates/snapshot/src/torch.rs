@@ -1,7 +1,9 @@
-//! PyTorch's `.pt`, `.pth` and `.bin`: a zip with a pickle that names tensors, and a member for each storage.
+//! PyTorch's `.pt`, `.pth` and `.bin`: a zip with a pickle that names tensors, and a member for
+//! each storage.
 //!
-//! A storage is what lies in memory, so there is one array for each, whatever tensors are views of it. It has the name
-//! of the first tensor over it, and that tensor's shape where the tensor is all of it.
+//! A storage is what lies in memory, so there is one array for each, whatever tensors are views of
+//! it. It has the name of the first tensor over it, and that tensor's shape where the tensor is all
+//! of it.
 
 use std::{collections::HashSet, io::Cursor, ops::Range, sync::Arc};
 
@@ -17,7 +19,8 @@ use crate::{
 /// The most bytes of a pickle; that of a model with 100 000 tensors has 20 MB.
 const MOST_PICKLE_BYTES: u64 = 1 << 28;
 
-/// The most bytes of a tensor's name: hostile objects lie in one another without end, and names grow with them.
+/// The most bytes of a tensor's name: hostile objects lie in one another without end, and names
+/// grow with them.
 const MOST_NAME_BYTES: usize = 4096;
 
 /// Reads every storage; a zip without a pickle is taken for an `.npz`.
@@ -55,7 +58,8 @@ pub(crate) fn read(source: &Arc<Source>, dtype: Option<Dtype>) -> Result<Vec<Arr
     Ok(found.into_iter().map(|(array, _)| array).collect())
 }
 
-/// Compares bytes with the archive's checksum of them. PyTorch writes 0 where it was told to make none.
+/// Compares bytes with the archive's checksum of them. PyTorch writes 0 where it was told to make
+/// none.
 fn compare(bytes: &[u8], stated: u32) -> Result<(), Error> {
     let found = if stated == 0 { 0 } else { buddy_core::checksum(bytes) };
     if found == stated { Ok(()) } else { Err(Error::Damaged { stated, found }) }
@@ -100,7 +104,8 @@ struct Tensor {
 /// Walks over a pickle's objects.
 struct Tensors<'a> {
     pickle: &'a Pickle,
-    /// How objects were come to: the step before, and what the object is called in the one that holds it.
+    /// How objects were come to: the step before, and what the object is called in the one that
+    /// holds it.
     steps: Vec<(usize, Option<Key>)>,
     storages: HashSet<String>,
 }

@@ -10,8 +10,8 @@ use buddy_record::{RunInfo, SnapshotInfo};
 
 use crate::{Claim, Error, run::RUN_FILE, safetensors, source::free_bytes, write_atomic};
 
-/// A run that is being written. After every snapshot the directory holds a whole run, so that an interruption
-/// costs the snapshots that were not taken and nothing else.
+/// A run that is being written. After every snapshot the directory holds a whole run, so that an
+/// interruption costs the snapshots that were not taken and nothing else.
 #[derive(Debug)]
 pub struct RunWriter {
     dir: PathBuf,
@@ -20,12 +20,12 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run in a new or empty directory, after a look at whether the disk has room for `snapshots`
-    /// snapshots.
+    /// Begins a run in a new or empty directory, after a look at whether the disk has room for
+    /// `snapshots` snapshots.
     ///
     /// # Errors
-    /// If the directory holds something or another process writes to it, the disk is too full, or the allocations are
-    /// not possible ones.
+    /// If the directory holds something or another process writes to it, the disk is too full, or
+    /// the allocations are not possible ones.
     pub fn create(dir: &Path, info: RunInfo, snapshots: usize) -> Result<Self, Error> {
         make_room(dir, &info, snapshots).map_err(|error| error.at(dir.display()))?;
         let claim = Claim::new(dir)?;

@@ -1,5 +1,5 @@
-//! Spoiled files of every format: an error of one line or arrays within the file, never a panic; and what we
-//! accept, the formats' own readers accept.
+//! Spoiled files of every format: an error of one line or arrays within the file, never a panic;
+//! and what we accept, the formats' own readers accept.
 
 use buddy_core::Dtype;
 use buddy_snapshot::{Format, read_memory};

@@ -85,7 +85,8 @@ fn npy_that_lies() {
 
 #[test]
 fn structured_npy_gives_one_array_for_each_field() {
-    // numpy.dtype([('x', '>u2'), ('n', [('b', '|u1')]), ('', '|V1'), ('s', '|S2'), ('v', '<i2', (2,))])
+    // numpy.dtype([('x', '>u2'), ('n', [('b', '|u1')]), ('', '|V1'), ('s', '|S2'), ('v', '<i2',
+    // (2,))])
     let descr = "[('x', '>u2'), ('n', [('b', '|u1')]), ('', '|V1'), ('s', '|S2'), ('v', '<i2', (2,))]";
     let literal = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': (2,), }}");
     let arrays = read(Format::Npy, &files::npy(1, &literal, &(0..20).collect::<Vec<u8>>())).unwrap();
@@ -176,7 +177,8 @@ fn npz_stored_members_are_compared_with_their_checksum() {
 #[test]
 fn npz_stored_members_that_share_bytes_are_refused() {
     let mut file = files::npz(&[("a.npy", files::floats(64)), ("b.npy", files::floats(64))], Stored);
-    // The second member of the central directory gets the place of the first: 42 bytes into its header.
+    // The second member of the central directory gets the place of the first: 42 bytes into its
+    // header.
     let header = |file: &[u8], from| from + file[from..].windows(4).position(|b| b == b"PK\x01\x02").unwrap();
     let second = header(&file, header(&file, 0) + 4);
     file[second + 42..second + 46].fill(0);

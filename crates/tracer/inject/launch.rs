@@ -1,4 +1,5 @@
-//! The launches that are traced: their records are taken from the device after each, and written in short form.
+//! The launches that are traced: their records are taken from the device after each, and written in
+//! short form.
 
 use std::{
     cell::Cell,
@@ -57,8 +58,8 @@ pub(crate) unsafe fn note_shared_bytes(call: &DriverCall) {
     // SAFETY: a name that ends in zero.
     let name = unsafe { CStr::from_ptr(call.name) }.to_bytes();
     let parameters = call.parameters.cast::<u8>();
-    // The first parameter of cuLaunchKernelEx points to its configuration: grid, block, shared memory. cuLaunchKernel
-    // has the function, then grid, block, shared memory.
+    // The first parameter of cuLaunchKernelEx points to its configuration: grid, block, shared
+    // memory. cuLaunchKernel has the function, then grid, block, shared memory.
     let at = if name.starts_with(b"cuLaunchKernelEx") {
         // SAFETY: a pointer to the configuration.
         (unsafe { parameters.cast::<*const u8>().read() }, 24)
@@ -184,7 +185,8 @@ impl Launches {
 const EMPTY: Record =
     Record { pc: 0, mask: 0, kind: 0, block: 0, warp: 0, size: 0, flags: 0, address: [0; 32] };
 
-/// Twenty-two bytes of what and where, then the addresses of the active lanes: none, a first one and a stride, or all.
+/// Twenty-two bytes of what and where, then the addresses of the active lanes: none, a first one
+/// and a stride, or all.
 fn write_record(out: &mut impl Write, record: &Record, pc: u64) -> std::io::Result<()> {
     out.write_all(&(record.pc.wrapping_sub(pc) as u32).to_le_bytes())?;
     for word in [record.mask, record.block, record.flags] {

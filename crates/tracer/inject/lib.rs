@@ -1,8 +1,9 @@
 //! The library that a traced process loads when CUDA starts (`CUDA_INJECTION64_PATH`).
 //!
-//! It patches every module that the process loads with the callbacks of `kernels/patches.cu`, and writes what they
-//! recorded of each launch that is asked for into a folder. It uses the standard library alone, so that the build
-//! script compiles it with one call of the compiler. What goes wrong is said once, and the program runs on.
+//! It patches every module that the process loads with the callbacks of `kernels/patches.cu`, and
+//! writes what they recorded of each launch that is asked for into a folder. It uses the standard
+//! library alone, so that the build script compiles it with one call of the compiler. What goes
+//! wrong is said once, and the program runs on.
 
 #![warn(missing_docs)]
 
@@ -59,7 +60,8 @@ fn start() -> Result<(), String> {
 /// The Sanitizer callback.
 extern "C" fn on_event(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     let Some(tracer) = TRACER.get() else { return };
-    // SAFETY: Sanitizer gives data of the type that belongs to domain and id, valid during the call.
+    // SAFETY: Sanitizer gives data of the type that belongs to domain and id, valid during the
+    // call.
     let result = unsafe {
         match Id::of(domain, id) {
             Id::ContextCreated => tracer.add_patches(&*data.cast::<ContextData>()),

@@ -1,5 +1,5 @@
-//! The calls of NVIDIA's Sanitizer API that are used, and the data that its callbacks get. Layouts and numbers are
-//! those of its public headers (CUDA 12.0 to 13.0).
+//! The calls of NVIDIA's Sanitizer API that are used, and the data that its callbacks get. Layouts
+//! and numbers are those of its public headers (CUDA 12.0 to 13.0).
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -77,8 +77,8 @@ impl Id {
     }
 }
 
-/// Which kinds of instruction call which patch; without the first ones there is no trace, the others are left out
-/// where an older Sanitizer does not know them.
+/// Which kinds of instruction call which patch; without the first ones there is no trace, the
+/// others are left out where an older Sanitizer does not know them.
 const PATCHES: [(c_int, &CStr); 10] = [
     (1, c"buddy_enter"),
     (3, c"buddy_global"),

@@ -1,5 +1,6 @@
-// What a traced kernel calls at each of its events: memory accesses, barriers, shuffles, calls. One record for the
-// lanes of a warp that take part. Slots are taken in program order by each warp, so their order is a warp's own.
+// What a traced kernel calls at each of its events: memory accesses, barriers, shuffles, calls. One
+// record for the lanes of a warp that take part. Slots are taken in program order by each warp, so
+// their order is a warp's own.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 

@@ -1,8 +1,8 @@
 //! Edge counts of the control-flow graph, derived from instruction counts.
 //!
-//! What goes into an instruction is what it is executed, and so is what goes out. An edge that is the only unknown one of an
-//! instruction follows from that; one by one, most do. Diverged warps take both sides of a branch, which these sums
-//! leave out: they are near, not exact.
+//! What goes into an instruction is what it is executed, and so is what goes out. An edge that is
+//! the only unknown one of an instruction follows from that; one by one, most do. Diverged warps
+//! take both sides of a branch, which these sums leave out: they are near, not exact.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,10 @@
 //! The path of a warp between two of its events.
 //!
-//! An instruction that is an event, and that no predicate turns off, cannot lie between them: it would have been seen.
-//! What remains is most often one path. Where several are left, the counts of the hardware decide: a loop runs as often
-//! as it does on the average, a branch goes each way as often as it does, remainders carried to the next time. Without
-//! counts the shortest path is taken. Either way such choices are counted.
+//! An instruction that is an event, and that no predicate turns off, cannot lie between them: it
+//! would have been seen. What remains is most often one path. Where several are left, the counts of
+//! the hardware decide: a loop runs as often as it does on the average, a branch goes each way as
+//! often as it does, remainders carried to the next time. Without counts the shortest path is
+//! taken. Either way such choices are counted.
 
 use std::collections::HashMap;
 
@@ -261,7 +262,8 @@ mod tests {
 
     #[test]
     fn counts_reach_a_loop_that_is_entered_in_two_ways() {
-        // 0: if (p) goto 2; 1: plain; 2: plain; 3: if (p) goto 2; 4: if (p) goto 6; 5: plain; 6: event
+        // 0: if (p) goto 2; 1: plain; 2: plain; 3: if (p) goto 2; 4: if (p) goto 6; 5: plain; 6:
+        // event
         let code = [jump(2, true), plain(), plain(), jump(2, true), jump(6, true), plain(), plain()];
         let counts = Counts(vec![2, 1, 14, 14, 2, 1, 2]);
         let mut flow = Flow::new(&code, vec![false, false, false, false, false, false, true], Some(&counts));

@@ -1,5 +1,5 @@
-//! From a program to its traces: run it with the injected library, once more under the profiler for the counts, and put the
-//! two together.
+//! From a program to its traces: run it with the injected library, once more under the profiler for
+//! the counts, and put the two together.
 
 use std::{
     ffi::OsString,
@@ -55,7 +55,8 @@ pub struct Traced {
 /// Traces a program. `say` is told of each step.
 ///
 /// # Errors
-/// [`Error`] if a tool is missing, the program cannot be started, or events do not fit the machine code.
+/// [`Error`] if a tool is missing, the program cannot be started, or events do not fit the machine
+/// code.
 pub fn trace(request: &Request, say: &mut dyn FnMut(&str)) -> Result<(ExitStatus, Vec<Traced>), Error> {
     let sanitizer = tools::sanitizer()?;
     let raw = request.out.join("raw");

@@ -1,4 +1,5 @@
-//! Machine code as `nvdisasm -c` prints it: the instructions of each function, and where each may go next.
+//! Machine code as `nvdisasm -c` prints it: the instructions of each function, and where each may
+//! go next.
 
 use std::collections::HashMap;
 
@@ -86,7 +87,8 @@ fn close(sections: &mut Sections, open: Option<Open<'_>>) -> Result<(), Error> {
     Ok(())
 }
 
-/// One line: its address in a comment, perhaps a predicate, the opcode, and its operands up to a semicolon.
+/// One line: its address in a comment, perhaps a predicate, the opcode, and its operands up to a
+/// semicolon.
 fn instruction(line: &str, labels: &HashMap<&str, usize>) -> Result<Instruction, Error> {
     let wrong = || Error::Sass(line.to_owned());
     let code = line.split_once("*/").ok_or_else(wrong)?.1;
@@ -158,7 +160,8 @@ fn registers(opcode: &str, operands: &str) -> (Option<u8>, Vec<u8>) {
     }
 }
 
-/// Comparisons write predicates, which come first, and read every register; others may write a register after one.
+/// Comparisons write predicates, which come first, and read every register; others may write a
+/// register after one.
 fn comes_first(base: &str, at: usize) -> bool {
     at == 0 || !base.ends_with("SETP") && base != "PLOP3" && base != "R2P" && base != "VOTE"
 }

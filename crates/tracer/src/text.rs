@@ -176,7 +176,8 @@ fn line(
     }
 }
 
-/// Bytes for each lane, and the addresses: as a first one and a stride where the lanes follow one another, else all.
+/// Bytes for each lane, and the addresses: as a first one and a stride where the lanes follow one
+/// another, else all.
 fn addresses(out: &mut impl Write, event: &Event, local: Local) -> io::Result<()> {
     write!(out, "{} ", event.bytes)?;
     let lanes = event.mask.count_ones();

@@ -1,9 +1,9 @@
 //! A warp's instructions from its events, divergence included.
 //!
-//! Every lane remembers the last event it took part in. Lanes that come to an event from the same last one walk there
-//! together. What lanes walked from a common event before they parted is the beginning of both paths: it was one
-//! execution for both. Where lanes of several last events meet, the end of their paths from the point of
-//! reconvergence on is one execution too.
+//! Every lane remembers the last event it took part in. Lanes that come to an event from the same
+//! last one walk there together. What lanes walked from a common event before they parted is the
+//! beginning of both paths: it was one execution for both. Where lanes of several last events meet,
+//! the end of their paths from the point of reconvergence on is one execution too.
 
 use std::collections::HashMap;
 
@@ -39,8 +39,8 @@ struct Warp<'a> {
     /// Where lanes go on after an event.
     resume: HashMap<usize, usize>,
     walked: HashMap<usize, Walked>,
-    /// The first event after another one at which lanes may be turned off: its instruction, its place in the result, its
-    /// number.
+    /// The first event after another one at which lanes may be turned off: its instruction, its
+    /// place in the result, its number.
     follow: HashMap<usize, (usize, usize, usize)>,
     /// Instructions that are events when any lane takes part.
     shown: Vec<bool>,
@@ -49,8 +49,8 @@ struct Warp<'a> {
 /// The instructions of a warp, from all of its events in order.
 ///
 /// # Errors
-/// [`Error::NoPath`] if the machine code has no way from one event to the next, [`Error::Raw`] if the first event is not the
-/// warp's beginning.
+/// [`Error::NoPath`] if the machine code has no way from one event to the next, [`Error::Raw`] if
+/// the first event is not the warp's beginning.
 pub fn assemble(code: &[Instruction], flow: &mut Flow<'_>, events: &[Event]) -> Result<Vec<Executed>, Error> {
     let Some(first) = events.first().filter(|event| event.kind == Kind::Enter) else {
         return Err(Error::Raw("a warp whose beginning was not seen"));
@@ -152,7 +152,8 @@ impl Warp<'_> {
         }
     }
 
-    /// Adds lanes to an execution, unless it is one that lanes without an event do not take part in.
+    /// Adds lanes to an execution, unless it is one that lanes without an event do not take part
+    /// in.
     fn join(&mut self, at: usize, place: usize, lanes: u32) {
         if !off(self.code, &self.shown, at) {
             self.done[place].mask |= lanes;

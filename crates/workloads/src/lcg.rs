@@ -1,6 +1,7 @@
 //! The NAS Parallel Benchmarks' random numbers: `x' = 5^13 x mod 2^46`, as a fraction of `2^46`.
 //!
-//! The modulus is a power of two that divides `2^64`, so wrapping integer products give the exact state.
+//! The modulus is a power of two that divides `2^64`, so wrapping integer products give the exact
+//! state.
 
 const MULTIPLIER: u64 = 1_220_703_125;
 const MASK: u64 = (1 << 46) - 1;

@@ -53,8 +53,8 @@ impl Check {
     }
 }
 
-/// A running program. Deterministic: the same footprint and seed give the same bytes after every step, on any
-/// number of threads.
+/// A running program. Deterministic: the same footprint and seed give the same bytes after every
+/// step, on any number of threads.
 pub trait Workload: Send {
     /// Returns the number of calls of [`step`](Self::step) in a whole run; at least ten, so that
     /// ten snapshots are evenly spaced.

@@ -1,8 +1,9 @@
-//! Makes `examples/sample.bin`: a few entries of each kind of data that programs keep in GPU memory.
+//! Makes `examples/sample.bin`: a few entries of each kind of data that programs keep in GPU
+//! memory.
 //!
-//! `BUDDY_WRITE_SAMPLE=1 cargo test -p buddy-cli --test sample` writes the file again; without the variable the
-//! test proves that the committed file is the one made here. Only exact arithmetic is used, so that every machine
-//! makes the same bytes.
+//! `BUDDY_WRITE_SAMPLE=1 cargo test -p buddy-cli --test sample` writes the file again; without the
+//! variable the test proves that the committed file is the one made here. Only exact arithmetic is
+//! used, so that every machine makes the same bytes.
 
 use std::path::Path;
 

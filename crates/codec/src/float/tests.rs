@@ -38,7 +38,8 @@ fn a_full_window_fills_96_bytes() {
     let stream = encode(&Bf16::default(), &entry);
     assert_eq!((stream.layout(), stream.bits()), (Layout::B, 768));
     assert_eq!(stream.bytes()[..4], [0, 0x81, 2, 0x83]);
-    // Values 0 to 7 have codes 0 to 7: even ones in the low half of the word, odd ones in the high half.
+    // Values 0 to 7 have codes 0 to 7: even ones in the low half of the word, odd ones in the high
+    // half.
     assert_eq!(stream.bytes()[64..68], [0x20, 0x64, 0x31, 0x75]);
     testing::contract(&Bf16::default(), &[entry]);
 }

@@ -74,9 +74,9 @@ impl Launch {
     /// What the driver says.
     ///
     /// # Safety
-    /// The arguments are the kernel's, in number, order and type. Every address among them is valid for what the
-    /// kernel does there until the stream has passed it. A kernel that overlaps waits by itself for what the one
-    /// before it does.
+    /// The arguments are the kernel's, in number, order and type. Every address among them is valid
+    /// for what the kernel does there until the stream has passed it. A kernel that overlaps waits
+    /// by itself for what the one before it does.
     pub unsafe fn start(
         self,
         stream: &CudaStream,

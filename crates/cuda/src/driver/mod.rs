@@ -1,4 +1,5 @@
-//! Everything unsafe: calls of the driver and of the compiler, each behind a function that keeps its conditions.
+//! Everything unsafe: calls of the driver and of the compiler, each behind a function that keeps
+//! its conditions.
 
 mod compiler;
 mod current;
@@ -59,14 +60,15 @@ unsafe impl DeviceRepr for PickView {}
 // SAFETY: likewise, the struct of `norm.cu`.
 unsafe impl DeviceRepr for Normalising {}
 
-/// The least CUDA version that the driver must have, and the first driver that has it: what the kernels' machine code
-/// and the calls here are of.
+/// The least CUDA version that the driver must have, and the first driver that has it: what the
+/// kernels' machine code and the calls here are of.
 const LEAST_VERSION: (i32, &str) = (13000, "580");
 
 /// What a driver must have to be asked for its version, and what only one of our version has.
 const FUNCTIONS: [&str; 4] = ["cuInit", "cuDriverGetVersion", "cuCtxGetId", "cuPointerGetAttribute"];
 
-/// Whether there is a driver that can be used: its library, its functions, its version. Asked until it is.
+/// Whether there is a driver that can be used: its library, its functions, its version. Asked until
+/// it is.
 pub(crate) fn usable() -> Result<(), Error> {
     static FOUND: OnceLock<()> = OnceLock::new();
     if FOUND.get().is_none() {
@@ -98,12 +100,14 @@ fn look() -> Result<(), Error> {
     lacks(&FUNCTIONS).map_or(Ok(()), |function| Err(Error::BadDriver { function }))
 }
 
-/// Reads eight bytes of device memory once the stream has passed everything before, and waits for them.
+/// Reads eight bytes of device memory once the stream has passed everything before, and waits for
+/// them.
 pub(crate) fn read_number(stream: &CudaStream, address: u64) -> Result<u64, DriverError> {
     stream.context().bind_to_thread()?;
     let mut number = 0u64;
     let to = (&raw mut number).cast();
-    // SAFETY: the caller's address is in a span of this GPU; the number lives until the stream was waited for.
+    // SAFETY: the caller's address is in a span of this GPU; the number lives until the stream was
+    // waited for.
     unsafe { sys::cuMemcpyDtoHAsync_v2(to, address, 8, stream.cu_stream()) }.result()?;
     stream.synchronize()?;
     Ok(number)

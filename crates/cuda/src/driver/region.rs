@@ -14,10 +14,11 @@ pub(crate) struct Region {
     host: Option<*mut u8>,
 }
 
-// SAFETY: the region is plain memory that no thread owns; the driver's calls take any thread that has bound the
-// context, which every function here does.
+// SAFETY: the region is plain memory that no thread owns; the driver's calls take any thread that
+// has bound the context, which every function here does.
 unsafe impl Send for Region {}
-// SAFETY: likewise; the host's view is touched only when the context is idle, or by single volatile reads.
+// SAFETY: likewise; the host's view is touched only when the context is idle, or by single volatile
+// reads.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -53,8 +54,8 @@ impl Region {
         self.bytes
     }
 
-    /// Copies bytes in, and waits: the driver's call alone returns while the last of them are still on their way,
-    /// and streams would not wait for them.
+    /// Copies bytes in, and waits: the driver's call alone returns while the last of them are still
+    /// on their way, and streams would not wait for them.
     pub(crate) fn upload(&self, offset: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.assert_holds(offset, bytes.len() as u64);
         self.context.synchronize()?;
@@ -133,7 +134,8 @@ impl Region {
         to.assert_holds(0, bytes);
         let host = to.host.expect("the copy goes to pinned memory");
         self.context.bind_to_thread()?;
-        // SAFETY: both ranges lie in their regions, which free themselves only after all work on them.
+        // SAFETY: both ranges lie in their regions, which free themselves only after all work on
+        // them.
         unsafe {
             sys::cuMemcpyDtoHAsync_v2(host.cast(), self.address + offset, bytes as usize, stream.cu_stream())
         }
@@ -146,7 +148,8 @@ impl Region {
         to.assert_holds(0, bytes);
         let host = self.host.expect("the copy comes from pinned memory");
         self.context.bind_to_thread()?;
-        // SAFETY: both ranges lie in their regions, which free themselves only after all work on them.
+        // SAFETY: both ranges lie in their regions, which free themselves only after all work on
+        // them.
         unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, host.cast(), bytes as usize, stream.cu_stream()) }
             .result()
     }
@@ -162,7 +165,8 @@ impl Region {
         self.assert_holds(offset, bytes);
         let host = self.host.expect("the copy goes to pinned memory");
         self.context.bind_to_thread()?;
-        // SAFETY: the range lies in the region; `from` is inside a span, whose memory its owner vouched for.
+        // SAFETY: the range lies in the region; `from` is inside a span, whose memory its owner
+        // vouched for.
         unsafe {
             let to = host.add(offset as usize).cast();
             sys::cuMemcpyDtoHAsync_v2(to, from, bytes as usize, stream.cu_stream())
@@ -182,7 +186,8 @@ impl Region {
     pub(crate) fn peek(&self, index: usize) -> u64 {
         self.assert_holds(8 * index as u64, 8);
         let host = self.host.expect("only pinned memory has a host's view").cast::<u64>();
-        // SAFETY: the number lies in the region; aligned 8-byte accesses are whole on every host that CUDA has.
+        // SAFETY: the number lies in the region; aligned 8-byte accesses are whole on every host
+        // that CUDA has.
         unsafe { ptr::read_volatile(host.add(index)) }
     }
 
@@ -197,7 +202,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // Nobody can be told that this failed, and the next call, which has no part in it, must not be.
+        // Nobody can be told that this failed, and the next call, which has no part in it, must not
+        // be.
         let _ = self.context.bind_to_thread();
         let freed = match self.host {
             // SAFETY: allocated by `pinned`, freed once; the call waits for the GPU's work on it.

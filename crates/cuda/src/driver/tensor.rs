@@ -6,7 +6,8 @@ use cudarc::driver::{DeviceRepr, DriverError, sys};
 
 use crate::bytes::DeviceSpan;
 
-/// A matrix of bf16, cut into boxes that lie in shared memory as products of warpgroups want them: `TensorMap` of `bulk.cuh`.
+/// A matrix of bf16, cut into boxes that lie in shared memory as products of warpgroups want them:
+/// `TensorMap` of `bulk.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct TensorMap(sys::CUtensorMap);
@@ -28,7 +29,8 @@ impl TensorMap {
         let mut map = sys::CUtensorMap { opaque: [0; 16] };
         let (sizes, pitch) = ([u64::from(values), u64::from(rows)], u64::from(values) * 2);
         let (boxes, steps) = ([64, box_rows], [1, 1]);
-        // SAFETY: all arrays have two numbers, and the pitches one less; the driver keeps none of their addresses.
+        // SAFETY: all arrays have two numbers, and the pitches one less; the driver keeps none of
+        // their addresses.
         unsafe {
             sys::cuTensorMapEncodeTiled(
                 &mut map,

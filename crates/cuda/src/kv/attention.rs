@@ -14,7 +14,8 @@ use crate::{DeviceSpan, Error};
 /// Percent of a multiprocessor's memory that are shared memory, as much as can be, and not cache.
 const ALL_SHARED: i32 = 100;
 
-/// The kernels by values of a head and columns, whether tokens are fresh, and whether items are clusters'.
+/// The kernels by values of a head and columns, whether tokens are fresh, and whether items are
+/// clusters'.
 pub(crate) type Attentions = HashMap<(u32, u32, bool, bool), CudaFunction>;
 
 /// What the kernel takes: the struct `Attention` of `attention_plan.cuh`.
@@ -54,7 +55,8 @@ pub struct Attend<'a> {
     pub group: u32,
     /// Scores are multiplied by it; usually one over the root of a head's values.
     pub scale: f32,
-    /// bf16: of each sequence its tokens, of each all heads that ask, those of one head of keys and values together.
+    /// bf16: of each sequence its tokens, of each all heads that ask, those of one head of keys and
+    /// values together.
     pub queries: DeviceSpan<'a>,
     /// The result, in the same order.
     pub out: DeviceSpan<'a>,
@@ -62,7 +64,8 @@ pub struct Attend<'a> {
     pub table: DeviceSpan<'a>,
     /// Tokens of each sequence, the ones that ask included: 32 bits each.
     pub lengths: DeviceSpan<'a>,
-    /// Room to work in, of [`KvCache::scratch_bytes`]. Zeros before the first use; it is left so that it can be used again.
+    /// Room to work in, of [`KvCache::scratch_bytes`]. Zeros before the first use; it is left so
+    /// that it can be used again.
     pub scratch: DeviceSpan<'a>,
 }
 
@@ -74,8 +77,9 @@ impl Attend<'_> {
 }
 
 impl KvShape {
-    /// Bytes that attention of so many sequences works in on a GPU of so many multiprocessors: a count for each head of a
-    /// sequence, and of each block two parts of a head: a float for each value and column, and two for each column.
+    /// Bytes that attention of so many sequences works in on a GPU of so many multiprocessors: a
+    /// count for each head of a sequence, and of each block two parts of a head: a float for each
+    /// value and column, and two for each column.
     pub fn scratch_bytes(self, sequences: u32, multiprocessors: u32) -> u64 {
         let part = 4 * (u64::from(self.head_values) + 2) * u64::from(MOST_COLUMNS);
         self.counts_bytes(sequences) + 2 * u64::from(multiprocessors) * part
@@ -92,14 +96,15 @@ impl KvCache<'_> {
         self.shape.scratch_bytes(sequences, self.gpu.multiprocessors())
     }
 
-    /// Attention of the last tokens of each sequence over all that is in the cache, when the stream gets there.
+    /// Attention of the last tokens of each sequence over all that is in the cache, when the stream
+    /// gets there.
     ///
     /// # Errors
     /// [`Error::Kv`], [`Error::Shape`], or what compiler or driver say.
     ///
     /// # Safety
-    /// Lengths are those of tokens that were appended, and the pages that hold them are pages of the cache, with room in the
-    /// table for as many.
+    /// Lengths are those of tokens that were appended, and the pages that hold them are pages of
+    /// the cache, with room in the table for as many.
     pub unsafe fn attend(&self, on: &CudaStream, asked: &Attend<'_>) -> Result<(), Error> {
         let arguments = self.arguments(asked)?;
         // SAFETY: the arguments of `attention`, checked above, and the caller's promise.
@@ -122,7 +127,8 @@ impl KvCache<'_> {
         self.gpu.check("start attention", started)
     }
 
-    /// How blocks share what is asked: by what has room in the table, since lengths are known on the device alone.
+    /// How blocks share what is asked: by what has room in the table, since lengths are known on
+    /// the device alone.
     pub fn attention_plan(&self, asked: &Attend<'_>) -> AttentionPlan {
         let pages = asked.table.bytes() / 4 / u64::from(asked.sequences.max(1));
         let tokens = pages * u64::from(self.shape.page_tokens);
@@ -130,7 +136,8 @@ impl KvCache<'_> {
         AttentionPlan::of(items, tokens, asked.columns(), self.gpu.multiprocessors())
     }
 
-    /// What the kernel takes, for one that works otherwise on the same: the plain twin that is measured beside it.
+    /// What the kernel takes, for one that works otherwise on the same: the plain twin that is
+    /// measured beside it.
     ///
     /// # Errors
     /// [`Error::Kv`] or [`Error::Shape`].
@@ -181,7 +188,8 @@ impl KvCache<'_> {
         }
         let module = self.gpu.module(&plan.source("Packed", key.0, key.1, fresh))?;
         let kernel = self.gpu.check("find the kernels", module.load_function("attention"))?;
-        // Two blocks of a cluster have room only in all of it, and other sizes than those of the products around would stop the GPU between.
+        // Two blocks of a cluster have room only in all of it, and other sizes than those of the
+        // products around would stop the GPU between.
         let share = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         self.gpu.check("choose shared memory", kernel.set_attribute(share, ALL_SHARED))?;
         known.insert(key, kernel.clone());

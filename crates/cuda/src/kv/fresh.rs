@@ -1,5 +1,5 @@
-//! One new token of each sequence, in one launch: its queries and keys are turned by its position, its keys and values appended, and
-//! it attends to all tokens so far.
+//! One new token of each sequence, in one launch: its queries and keys are turned by its position,
+//! its keys and values appended, and it attends to all tokens so far.
 
 use cudarc::driver::CudaStream;
 
@@ -11,20 +11,22 @@ use crate::{DeviceSpan, Error};
 pub struct Fresh<'a> {
     /// bf16: of each sequence all heads of queries, then of keys, then of values.
     pub rows: DeviceSpan<'a>,
-    /// Rotary embedding: for each position, and half the values of a head, the cosine and the sine, in single precision.
+    /// Rotary embedding: for each position, and half the values of a head, the cosine and the sine,
+    /// in single precision.
     pub turns: DeviceSpan<'a>,
 }
 
 impl KvCache<'_> {
-    /// Turns, appends and attends, when the stream gets there. What is asked is as for [`KvCache::attend`], of one token each; its queries
-    /// are not looked at.
+    /// Turns, appends and attends, when the stream gets there. What is asked is as for
+    /// [`KvCache::attend`], of one token each; its queries are not looked at.
     ///
     /// # Errors
     /// [`Error::Kv`], [`Error::Shape`], or what compiler or driver say.
     ///
     /// # Safety
-    /// As for [`KvCache::attend`]; positions have their turns; no page is another sequence's too. Lengths, table and all tokens but
-    /// the fresh ones are there when the kernel before this one in the stream begins, since they are read while it ends.
+    /// As for [`KvCache::attend`]; positions have their turns; no page is another sequence's too.
+    /// Lengths, table and all tokens but the fresh ones are there when the kernel before this one
+    /// in the stream begins, since they are read while it ends.
     pub unsafe fn attend_fresh(
         &self,
         on: &CudaStream,

@@ -1,6 +1,8 @@
-//! Keys and values of attention in compressed memory, at 4/3x: pages at fixed places, in memory that the caller gives.
+//! Keys and values of attention in compressed memory, at 4/3x: pages at fixed places, in memory
+//! that the caller gives.
 //!
-//! Nothing here takes memory or waits: every call starts work on a stream, and can be captured in a graph.
+//! Nothing here takes memory or waits: every call starts work on a stream, and can be captured in a
+//! graph.
 
 mod attention;
 mod fresh;
@@ -61,8 +63,9 @@ pub(crate) struct RowsView {
     reserved: u32,
 }
 
-/// Plain bf16 keys and values of some tokens, for one layer or for several: of a token all its heads, one after the
-/// other. Strides are in values, and multiples of 8; memory is aligned to 16 bytes.
+/// Plain bf16 keys and values of some tokens, for one layer or for several: of a token all its
+/// heads, one after the other. Strides are in values, and multiples of 8; memory is aligned to 16
+/// bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct KvRows<'a> {
     /// The keys.
@@ -140,8 +143,9 @@ impl<'a> KvCache<'a> {
         Ok(())
     }
 
-    /// Chooses the windows of the rows' layers by these tokens: for each head those of its keys and of its values. Before the
-    /// layers' first tokens are appended, and never after: what is stored is read by them.
+    /// Chooses the windows of the rows' layers by these tokens: for each head those of its keys and
+    /// of its values. Before the layers' first tokens are appended, and never after: what is stored
+    /// is read by them.
     ///
     /// # Errors
     /// [`Error::Kv`], [`Error::Shape`], or what the driver says.
@@ -159,8 +163,9 @@ impl<'a> KvCache<'a> {
         self.gpu.check("start training", started)
     }
 
-    /// Appends tokens: that of row i goes to slot `slots[i]` (64 bits each), which is its page times the tokens of a page plus
-    /// its place in the page. One below zero, or past the end, is left out. No two rows may have the same slot.
+    /// Appends tokens: that of row i goes to slot `slots[i]` (64 bits each), which is its page
+    /// times the tokens of a page plus its place in the page. One below zero, or past the end, is
+    /// left out. No two rows may have the same slot.
     ///
     /// # Errors
     /// As for [`Self::train`].
@@ -177,8 +182,8 @@ impl<'a> KvCache<'a> {
         self.gpu.check("start appending", started)
     }
 
-    /// Reads tokens of one sequence as they were: `count` from `first` on. `pages` are the numbers of its pages (32 bits each);
-    /// keys and values become of each token all its heads.
+    /// Reads tokens of one sequence as they were: `count` from `first` on. `pages` are the numbers
+    /// of its pages (32 bits each); keys and values become of each token all its heads.
     ///
     /// # Errors
     /// As for [`Self::train`].

@@ -1,4 +1,5 @@
-//! How blocks share attention: equal runs of all tokens, or an item, a head of keys and values of a sequence, to a cluster.
+//! How blocks share attention: equal runs of all tokens, or an item, a head of keys and values of a
+//! sequence, to a cluster.
 
 use crate::{
     driver::Launch,
@@ -8,17 +9,20 @@ use crate::{
 /// Threads of a team, and of a warp that fetches.
 const TEAM_THREADS: u32 = 2 * 32;
 const FETCHING_THREADS: u32 = 32;
-/// Tokens of a tile; tiles that a block of a run has at least, if blocks are few; and tiles of a block from which on all blocks have runs.
+/// Tokens of a tile; tiles that a block of a run has at least, if blocks are few; and tiles of a
+/// block from which on all blocks have runs.
 const TILE_TOKENS: u64 = 32;
 const TILES_OF_BLOCK: u64 = 8;
 const TILES_OF_LONG: u64 = 64;
-/// Tiles that a block of a cluster has: at least, if there are several; at most where multiprocessors have two blocks; and at most where each
-/// has one. On an H200 a block's share took 0.5 us a tile above 8.5 us, runs 0.3 to 0.4 us a tile above 12 us.
+/// Tiles that a block of a cluster has: at least, if there are several; at most where
+/// multiprocessors have two blocks; and at most where each has one. On an H200 a block's share took
+/// 0.5 us a tile above 8.5 us, runs 0.3 to 0.4 us a tile above 12 us.
 const LEAST_SHARE: u64 = 4;
 const MOST_SHARE: u64 = 48;
 const MOST_SHARE_ALONE: u64 = 24;
-/// Eighths of the room for blocks, two to a multiprocessor, that clusters of 1, 2, 4 and 8 blocks can have at once: a cluster is in one part of
-/// the GPU, and parts differ in size. 64 clusters of 4 did not all run at once on an H200.
+/// Eighths of the room for blocks, two to a multiprocessor, that clusters of 1, 2, 4 and 8 blocks
+/// can have at once: a cluster is in one part of the GPU, and parts differ in size. 64 clusters of
+/// 4 did not all run at once on an H200.
 const ROOM: [u32; 4] = [8, 8, 7, 6];
 const TOGETHER: u32 = 2;
 /// Columns, heads times tokens that ask, that the widest kernel takes; and that clusters take.
@@ -50,8 +54,9 @@ impl AttentionPlan {
         (128, 8, Self::Clusters { items: 1, split: 0 }),
     ];
 
-    /// The plan for so many items of at most so many tokens. Where all blocks of short items run at once, what they found goes from
-    /// block to block; long ones are cut such that every multiprocessor has as much to do.
+    /// The plan for so many items of at most so many tokens. Where all blocks of short items run at
+    /// once, what they found goes from block to block; long ones are cut such that every
+    /// multiprocessor has as much to do.
     pub fn of(items: u32, tokens: u64, columns: u32, multiprocessors: u32) -> Self {
         let tiles = tokens / TILE_TOKENS;
         let slots = TOGETHER * multiprocessors;
@@ -84,7 +89,8 @@ impl AttentionPlan {
         if self.has_clusters() { AttentionBlock::of_clusters() } else { AttentionBlock::of_runs(columns) }
     }
 
-    /// The program, over keys and values of a struct of `attention_source.cuh`, for heads of so many values and so many columns.
+    /// The program, over keys and values of a struct of `attention_source.cuh`, for heads of so
+    /// many values and so many columns.
     pub fn source(self, from: &str, values: u32, columns: u32, fresh: bool) -> Source {
         Source::attention(from, values, columns, fresh, self.block(columns))
     }
@@ -101,8 +107,9 @@ impl AttentionPlan {
     }
 }
 
-/// Blocks of runs for so many items of so many tiles each, at most `most`: a block for each multiprocessor, and for short contexts fewer, each
-/// with the same share of one item or with as many whole items: what several blocks find of one must be joined.
+/// Blocks of runs for so many items of so many tiles each, at most `most`: a block for each
+/// multiprocessor, and for short contexts fewer, each with the same share of one item or with as
+/// many whole items: what several blocks find of one must be joined.
 fn blocks_of(items: u32, tiles: u64, most: u32) -> u32 {
     if items <= most && tiles * u64::from(items) <= TILES_OF_LONG * u64::from(most) {
         return items * (tiles / TILES_OF_BLOCK).clamp(1, u64::from(most / items)) as u32;

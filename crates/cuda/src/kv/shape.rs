@@ -37,7 +37,8 @@ pub struct KvBytes {
     pub metadata: u64,
 }
 
-/// The memory of a cache. Each begins at a multiple of 128 and has the bytes that [`KvShape::bytes`] says, or more.
+/// The memory of a cache. Each begins at a multiple of 128 and has the bytes that
+/// [`KvShape::bytes`] says, or more.
 #[derive(Debug, Clone, Copy)]
 pub struct KvMemory<'a> {
     /// Device memory.

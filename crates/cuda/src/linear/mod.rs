@@ -1,8 +1,9 @@
-//! `linear`: y = W x, with a bias if there is one. W is a matrix of bf16 at 4/3x, frozen or one that may be written, x has a row for
-//! each token.
+//! `linear`: y = W x, with a bias if there is one. W is a matrix of bf16 at 4/3x, frozen or one
+//! that may be written, x has a row for each token.
 //!
-//! Weights are read as they lie, once, and are plain only in registers, or, for very many tokens, in scratch memory for the
-//! vendor's product. Which way is taken follows from the shape, by what was measured ([`plan`]).
+//! Weights are read as they lie, once, and are plain only in registers, or, for very many tokens,
+//! in scratch memory for the vendor's product. Which way is taken follows from the shape, by what
+//! was measured ([`plan`]).
 
 mod plain_form;
 mod plan;
@@ -42,8 +43,8 @@ pub enum Output {
     Bf16,
     /// fp32, as it was added up.
     Fp32,
-    /// bf16 of silu(gate) * value, for weights in which eight rows of gates and eight of values take turns: half as many outputs as
-    /// rows. On Hopper, for up to 1536 tokens.
+    /// bf16 of silu(gate) * value, for weights in which eight rows of gates and eight of values
+    /// take turns: half as many outputs as rows. On Hopper, for up to 1536 tokens.
     Gated,
 }
 
@@ -71,11 +72,11 @@ pub struct Linear<'a> {
     pub y: DeviceSpan<'a>,
     /// What `y` holds.
     pub output: Output,
-    /// Memory to work in, [`room`](Linear::room) bytes or more, which [`prepare`](Linear::prepare) was called for once. Layers
-    /// that share it must not run at the same time.
+    /// Memory to work in, [`room`](Linear::room) bytes or more, which [`prepare`](Linear::prepare)
+    /// was called for once. Layers that share it must not run at the same time.
     pub scratch: DeviceSpan<'a>,
-    /// Whether it may begin while the kernel before it in the stream ends. Its weights must have been there before that one
-    /// began; x may be what that one writes.
+    /// Whether it may begin while the kernel before it in the stream ends. Its weights must have
+    /// been there before that one began; x may be what that one writes.
     pub overlaps: bool,
 }
 
@@ -110,7 +111,8 @@ impl Linear<'_> {
         })
     }
 
-    /// Bytes of counts for layers of these weights with up to so many tokens: what of scratch memory must be zeros.
+    /// Bytes of counts for layers of these weights with up to so many tokens: what of scratch
+    /// memory must be zeros.
     ///
     /// # Errors
     /// As for [`room`](Self::room).
@@ -152,14 +154,15 @@ impl Linear<'_> {
     /// Starts it. Nothing waits, nothing is taken; all of it can be captured in a graph.
     ///
     /// # Errors
-    /// [`Error::Weights`], [`Error::Shape`] for memory that does not fit the weights, [`Error::TooOld`] before Hopper, or what the
-    /// driver says.
+    /// [`Error::Weights`], [`Error::Shape`] for memory that does not fit the weights,
+    /// [`Error::TooOld`] before Hopper, or what the driver says.
     pub fn start(&self, on: &CudaStream) -> Result<(), Error> {
         self.start_with(on, None)
     }
 
-    /// [`start`](Self::start) with counts of the caller's, [`count_room`](Self::count_room) bytes of zeros, which it leaves as zeros.
-    /// Scratch memory then need not be ready. Layers that share counts must not run at the same time.
+    /// [`start`](Self::start) with counts of the caller's, [`count_room`](Self::count_room) bytes
+    /// of zeros, which it leaves as zeros. Scratch memory then need not be ready. Layers that share
+    /// counts must not run at the same time.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -216,7 +219,8 @@ impl Linear<'_> {
         let kernel = kernel(gpu, |kernels| &mut kernels.narrow, narrow, "linear_narrow", || narrow.source())?;
         let (panel, launch) = narrow.launch(gpu, view.inputs, view.tokens);
         let launch = Launch { overlaps: self.overlaps, ..launch };
-        // SAFETY: the arguments of `linear_narrow`; `check` and `start` saw that all memory is as large as it must be.
+        // SAFETY: the arguments of `linear_narrow`; `check` and `start` saw that all memory is as
+        // large as it must be.
         let started = unsafe { launch.start_allowed(on, &kernel, &(view, panel)) };
         gpu.check("start a linear layer", started)
     }
@@ -234,8 +238,8 @@ impl Linear<'_> {
         gpu.check("start a linear layer", started)
     }
 
-    /// Some rows at a time: made plain on a stream beside, and multiplied by the vendor's library. While some are multiplied, the next
-    /// are made plain, as far as multiprocessors are free.
+    /// Some rows at a time: made plain on a stream beside, and multiplied by the vendor's library.
+    /// While some are multiplied, the next are made plain, as far as multiprocessors are free.
     fn plain(
         &self,
         on: &CudaStream,

@@ -6,8 +6,9 @@ use super::{ALIGN, Linear, Plan, check_room};
 use crate::{DeviceSpan, Error};
 
 impl Linear<'_> {
-    /// The same kernel on plain weights, to compare with: entries in the order of a frozen matrix, and the words of each as
-    /// `linear_fragment.cuh` reads them. Gives false, and starts nothing, for so many tokens that the vendor's library multiplies.
+    /// The same kernel on plain weights, to compare with: entries in the order of a frozen matrix,
+    /// and the words of each as `linear_fragment.cuh` reads them. Gives false, and starts nothing,
+    /// for so many tokens that the vendor's library multiplies.
     ///
     /// # Errors
     /// As for [`start`](Linear::start).

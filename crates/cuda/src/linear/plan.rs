@@ -8,7 +8,8 @@ use crate::{Gpu, Source, driver::Launch};
 
 /// Shared memory that a block of Hopper's may have.
 pub(super) const MOST_SHARED: u32 = 227 << 10;
-/// Bytes of a column of sixteen compressed entries, of a plain entry, and of a column of plain ones.
+/// Bytes of a column of sixteen compressed entries, of a plain entry, and of a column of plain
+/// ones.
 pub(super) const COLUMN: u32 = 16 * 96;
 pub(super) const ENTRY: u32 = 128;
 const PLAIN_COLUMN: u32 = 16 * ENTRY;
@@ -16,13 +17,15 @@ const PLAIN_COLUMN: u32 = 16 * ENTRY;
 const PARTS: u32 = 3;
 /// Weights of a large matrix, at least.
 const LARGE: u64 = 48 << 20;
-/// What scratch is aligned to. It begins with counts, which are zeros between layers, and have so much room, at least.
+/// What scratch is aligned to. It begins with counts, which are zeros between layers, and have so
+/// much room, at least.
 pub(super) const ALIGN: u64 = 128;
 const COUNTS: u64 = 64 << 10;
 /// Memory that the vendor's library may work in.
 const WORKSPACE: u64 = 32 << 20;
-/// Results of a wave of the vendor's tiles on 132 multiprocessors; how many of them are a piece of plain weights, of matrices with very
-/// many rows and of others; and a piece's rows and bytes, at most.
+/// Results of a wave of the vendor's tiles on 132 multiprocessors; how many of them are a piece of
+/// plain weights, of matrices with very many rows and of others; and a piece's rows and bytes, at
+/// most.
 const WAVE: u32 = 132 * 128 * 256;
 const WAVES: u32 = 8;
 const FEW_WAVES: u32 = 2;
@@ -36,7 +39,8 @@ pub(crate) enum Plan {
     Narrow(Narrow),
     /// For more: tiles of rows and of tokens.
     Wide(Wide),
-    /// For very many: some rows at a time made plain, those of the next piece while one is multiplied.
+    /// For very many: some rows at a time made plain, those of the next piece while one is
+    /// multiplied.
     Plain(Pieces),
 }
 
@@ -68,7 +72,8 @@ impl Pieces {
 pub(crate) enum Form {
     /// Frozen weights.
     Frozen,
-    /// The same, and results that are gated: a kernel of its own, since the others' would be larger for it, and slower.
+    /// The same, and results that are gated: a kernel of its own, since the others' would be larger
+    /// for it, and slower.
     Gated,
     /// Plain weights in the same order, to compare with.
     Plain,
@@ -107,20 +112,23 @@ pub(crate) struct Narrow {
     pub(super) form: Form,
 }
 
-/// What measured best on an H200 with few tokens; three warps that add up leave room for 4096 columns of eight.
+/// What measured best on an H200 with few tokens; three warps that add up leave room for 4096
+/// columns of eight.
 pub(super) const NARROW: Narrow =
     Narrow { n8_tiles: 1, warps: 8, stages: 3, epilogue_warps: 3, share: 4, cluster: 1, form: Form::Frozen };
-/// With more on its way, where x of few tokens leaves room: large matrices are 2% faster in a chain. In smaller steps: small ones are.
+/// With more on its way, where x of few tokens leaves room: large matrices are 2% faster in a
+/// chain. In smaller steps: small ones are.
 const DEEP: Narrow = Narrow { stages: 4, ..NARROW };
 const FINE: Narrow = Narrow { stages: 6, share: 2, ..NARROW };
-/// With x shared by two blocks, which asks L2 for half as much: with eight tokens 0.2 to 0.5 µs of a launch.
+/// With x shared by two blocks, which asks L2 for half as much: with eight tokens 0.2 to 0.5 µs of
+/// a launch.
 const SHARED: Narrow = Narrow { cluster: 2, ..NARROW };
 const SHARED_FINE: Narrow = Narrow { stages: 5, share: 2, ..SHARED };
 pub(super) const NARROWS: [Narrow; 5] = [NARROW, DEEP, FINE, SHARED, SHARED_FINE];
 /// Tokens from which on x is shared.
 const SHARED_FROM: u32 = 3;
-/// Tokens that the narrow kernel takes even of large matrices whose x has more than two panels; and those above which weights are made
-/// plain.
+/// Tokens that the narrow kernel takes even of large matrices whose x has more than two panels; and
+/// those above which weights are made plain.
 const FEW: u32 = 4;
 const MANY: u32 = 1536;
 
@@ -163,14 +171,15 @@ impl Plan {
         }
     }
 
-    /// Numbers of tokens up to this one, such that every plan up to it is that of one of them or of fewer tokens.
+    /// Numbers of tokens up to this one, such that every plan up to it is that of one of them or of
+    /// fewer tokens.
     pub(crate) fn steps(tokens: u32) -> impl Iterator<Item = u32> {
         let tiles = WIDE.iter().map(|wide| wide.tokens);
         (1..=8).chain(tiles).chain([MANY, MANY + 1]).filter(move |&step| step < tokens).chain([tokens])
     }
 
-    /// Bytes of counts, and of other memory to work in. Counts have the same room whatever the layer, unless it has very many: what one
-    /// layer works in must not be the counts of the next.
+    /// Bytes of counts, and of other memory to work in. Counts have the same room whatever the
+    /// layer, unless it has very many: what one layer works in must not be the counts of the next.
     pub(crate) fn room(self, gpu: &Gpu, sizes: Sizes) -> (u64, u64) {
         let rest = match self {
             Self::Narrow(narrow) => {
@@ -222,8 +231,9 @@ impl Narrow {
         }
     }
 
-    /// The shape for a layer that does not begin before the one before it has ended, with the same panels: there, more on its way takes longer to come
-    /// (28.9 instead of 28.3 µs at 8192 x 8192).
+    /// The shape for a layer that does not begin before the one before it has ended, with the same
+    /// panels: there, more on its way takes longer to come (28.9 instead of 28.3 µs at 8192 x
+    /// 8192).
     pub(super) fn alone(self) -> Self {
         if self == DEEP { NARROW } else { self }
     }

@@ -1,4 +1,5 @@
-//! Kernels of other shapes than those that a layer takes by itself: shapes are chosen by timing such.
+//! Kernels of other shapes than those that a layer takes by itself: shapes are chosen by timing
+//! such.
 
 use std::str::FromStr;
 
@@ -13,8 +14,9 @@ use super::{
 };
 use crate::{Error, Gpu, Source};
 
-/// One way to compute a layer: `n:` and the numbers of a narrow kernel (n8_tiles, warps, stages, epilogue_warps, share, cluster), `w:` and
-/// those of a wide one (tokens, warpgroups, split_k, entries, stages, cluster), or `p:` and how many rows are made plain at a time.
+/// One way to compute a layer: `n:` and the numbers of a narrow kernel (n8_tiles, warps, stages,
+/// epilogue_warps, share, cluster), `w:` and those of a wide one (tokens, warpgroups, split_k,
+/// entries, stages, cluster), or `p:` and how many rows are made plain at a time.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial(Plan);

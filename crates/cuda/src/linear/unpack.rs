@@ -12,7 +12,8 @@ use crate::{
     linear::plan::{COLUMN, ENTRY},
 };
 
-/// Warps of a block, columns that one takes at a time, and how many times they have room: as `unpack.cu` has it.
+/// Warps of a block, columns that one takes at a time, and how many times they have room: as
+/// `unpack.cu` has it.
 const WARPS: u32 = 8;
 const RUN: u32 = 4;
 const AHEAD: u32 = 2;

@@ -1,4 +1,5 @@
-//! The vendor's matrix product, cuBLASLt: for so many tokens that weights are better made plain first.
+//! The vendor's matrix product, cuBLASLt: for so many tokens that weights are better made plain
+//! first.
 
 use std::{collections::HashMap, ffi::c_void, ops::Range};
 
@@ -14,7 +15,8 @@ use crate::{DeviceSpan, Error, Gpu};
 static TRANSPOSED: i32 = 1;
 static WITH_BIAS: i32 = 4;
 
-/// What an algorithm is chosen for: rows, columns, tokens, all rows of a result, its kind, and whether there is a bias.
+/// What an algorithm is chosen for: rows, columns, tokens, all rows of a result, its kind, and
+/// whether there is a bias.
 type Case = (u32, Sizes, bool, bool);
 
 /// A handle of the library, and the algorithms that its heuristics named first.
@@ -29,7 +31,8 @@ unsafe impl Send for Vendor {}
 
 impl Drop for Vendor {
     fn drop(&mut self) {
-        // SAFETY: it was created once and is destroyed once; what the library says of that helps no one.
+        // SAFETY: it was created once and is destroyed once; what the library says of that helps no
+        // one.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
 }
@@ -146,7 +149,8 @@ impl Vendor {
         let value = if of.output == Output::Fp32 { 4 } else { 2 };
         let (one, zero, out) = (1.0f32, 0.0f32, (of.y.address() + value * first) as *mut c_void);
         let [a, b, c] = product.layouts.each_ref().map(|layout| layout.0);
-        // SAFETY: descriptions are alive; the layer's spans hold what they describe; scalars are read at once.
+        // SAFETY: descriptions are alive; the layer's spans hold what they describe; scalars are
+        // read at once.
         let done = unsafe {
             result::matmul(
                 self.handle,

@@ -1,4 +1,5 @@
-//! The kernels of linear layers on products of warpgroups: their shapes, which one a layer takes, and their launches.
+//! The kernels of linear layers on products of warpgroups: their shapes, which one a layer takes,
+//! and their launches.
 
 use super::{
     Sizes,
@@ -6,7 +7,8 @@ use super::{
 };
 use crate::{Gpu, Source, driver::Launch};
 
-/// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen tokens.
+/// Entries of a step that a wide kernel decodes ahead, and bytes of a warp's results of sixteen
+/// tokens.
 const SLOTS: u32 = 8;
 const OUT: u32 = 16 * 32;
 
@@ -38,8 +40,8 @@ pub(super) const WIDE: [Wide; 6] = [
     wide(256, [2, 1, 1, 4, 1]),
 ];
 
-/// Tiles of fewer rows, so that fewer blocks share each: up to 32 tokens four warpgroups with a quarter of the columns each, for matrices that
-/// they cut alike.
+/// Tiles of fewer rows, so that fewer blocks share each: up to 32 tokens four warpgroups with a
+/// quarter of the columns each, for matrices that they cut alike.
 pub(super) const SLICED: [Wide; 3] =
     [wide(8, [4, 4, 4, 5, 1]), wide(16, [4, 4, 4, 5, 1]), wide(32, [4, 4, 4, 4, 1])];
 /// For more tokens one warpgroup, for small matrices that it cuts alike, or two.
@@ -49,8 +51,8 @@ pub(super) const LOW: [Wide; 4] = [
     wide(128, [1, 1, 2, 4, 1]),
     wide(128, [2, 1, 2, 3, 1]),
 ];
-/// Weights of a matrix that one warpgroup to a block decodes in time, and two with 64 tokens; and of one for which x may come again for every
-/// 64 rows, or 128.
+/// Weights of a matrix that one warpgroup to a block decodes in time, and two with 64 tokens; and
+/// of one for which x may come again for every 64 rows, or 128.
 pub(super) const SMALL: u64 = 24 << 20;
 const MEDIUM: u64 = 60 << 20;
 const MIDDLE: u64 = 96 << 20;
@@ -61,7 +63,8 @@ impl Wide {
         let tokens = sizes.tokens;
         let [.., narrower, widest] = WIDE;
         let usual = *WIDE.iter().find(|wide| tokens <= wide.tokens).unwrap_or(&widest);
-        // Where there are fewer tiles than blocks, and they cannot be cut alike, smaller ones may be.
+        // Where there are fewer tiles than blocks, and they cannot be cut alike, smaller ones may
+        // be.
         let smaller = usual == widest
             && usual.tiles(sizes) < u64::from(blocks / usual.cluster)
             && usual.pieces(blocks, sizes).is_none()
@@ -88,7 +91,8 @@ impl Wide {
         SLICED.into_iter().chain(LOW).filter(|wide| Some(wide.tokens) == next).find(fits)
     }
 
-    /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks left out at most.
+    /// Into how many pieces each tile is cut, if all can be cut alike with a tenth of the blocks
+    /// left out at most.
     fn pieces(&self, blocks: u32, sizes: Sizes) -> Option<u64> {
         let (most, tiles) = (u64::from(blocks / self.cluster), self.tiles(sizes).max(1));
         let pieces = most / tiles;
@@ -146,7 +150,8 @@ impl Wide {
     pub(crate) fn launch(&self, gpu: &Gpu, sizes: Sizes) -> Launch {
         let tiles = self.tiles(sizes);
         let steps = tiles * u64::from((sizes.inputs / 64).div_ceil(self.entries));
-        // Tiles that are cut alike have fewer pieces and fewer sums to add: worth a tenth of the blocks.
+        // Tiles that are cut alike have fewer pieces and fewer sums to add: worth a tenth of the
+        // blocks.
         let even = self.pieces(gpu.multiprocessors(), sizes).map(|pieces| pieces * tiles);
         let most = u64::from(gpu.multiprocessors() / self.cluster);
         let clusters = even.unwrap_or(most).min(steps) as u32;

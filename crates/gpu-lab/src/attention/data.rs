@@ -14,7 +14,8 @@ use crate::{
 /// Threads of the laboratory's kernels.
 const THREADS: u32 = 256;
 const CHECK_THREADS: u32 = 128;
-/// Entries of which one in 65536 is odd, and rounding as a share of the sum of magnitudes: weights and results are bf16.
+/// Entries of which one in 65536 is odd, and rounding as a share of the sum of magnitudes: weights
+/// and results are bf16.
 const ALL_SHARES: f64 = 65536.0;
 const LIMIT: f64 = 1.0 / 256.0;
 /// Tokens that windows are trained on.
@@ -187,7 +188,8 @@ impl<'a> Sequences<'a> {
         Ok(KvCache::over(&self.lab.gpu, self.case.shape(), memory)?)
     }
 
-    /// Fills what the cache keeps on the device: kernels fetch whole slots, of which an entry may need less.
+    /// Fills what the cache keeps on the device: kernels fetch whole slots, of which an entry may
+    /// need less.
     pub(crate) fn fill_slots(&self) -> Result<(), Error> {
         let [entries, _] = self.pool.spans();
         let bytes = self.lab.bytes(entries.bytes())?;
@@ -223,7 +225,8 @@ impl<'a> Sequences<'a> {
         let arguments =
             (cache.view(), at(&self.keys), at(&self.values), at(&self.slots), 0u32, total, at(&self.plain));
         let threads = 2 * self.case.plain_bytes() / 16;
-        // SAFETY: the arguments of `attention_put`; the plain memory has an entry for each of the cache's.
+        // SAFETY: the arguments of `attention_put`; the plain memory has an entry for each of the
+        // cache's.
         unsafe {
             let launch = Launch::row(threads.div_ceil(u64::from(THREADS)), THREADS);
             self.kernels.start("attention_put", launch, &arguments)
@@ -290,7 +293,8 @@ impl<'a> Sequences<'a> {
         let plan = cache.attention_plan(&asked);
         let (twin, launch) =
             (&self.twins[usize::from(plan.has_clusters())], plan.launch(asked.columns(), false));
-        // SAFETY: the arguments of `attention`; the plain memory has an entry for each of the cache's.
+        // SAFETY: the arguments of `attention`; the plain memory has an entry for each of the
+        // cache's.
         unsafe { twin.start("attention", launch, &(arguments,)) }
     }
 
@@ -304,8 +308,8 @@ impl<'a> Sequences<'a> {
         self.lab.same(what, self.outs[0].all(), self.outs[1].all())
     }
 
-    /// Fails unless attention gave what it gives from plain memory, to the bit, and a reference in double precision, to
-    /// rounding.
+    /// Fails unless attention gave what it gives from plain memory, to the bit, and a reference in
+    /// double precision, to rounding.
     pub(crate) fn verify(&self) -> Result<(), Error> {
         let what = format!("{:?}", self.case);
         self.same_as_twin(&what)?;

@@ -1,5 +1,5 @@
-//! Keys and values in compressed memory: attention, append and read, verified and measured beside the same kernel on plain
-//! memory.
+//! Keys and values in compressed memory: attention, append and read, verified and measured beside
+//! the same kernel on plain memory.
 
 mod data;
 
@@ -12,7 +12,8 @@ use data::{Case, Sequences};
 
 /// Launches of attention that are timed together.
 const LAUNCHES: usize = 10;
-/// The 8B model whose appends are measured: layers, heads and their values; and sequences that each append a token.
+/// The 8B model whose appends are measured: layers, heads and their values; and sequences that each
+/// append a token.
 const MODEL: (u32, u32, u32) = (32, 8, 128);
 const BATCH: u32 = 8;
 
@@ -27,7 +28,8 @@ pub struct AttentionReport {
     pub checked: u32,
     /// The measurements.
     pub rows: Vec<AttentionRow>,
-    /// Microseconds to append a token to each of 8 sequences, for all layers of an 8B model, at once.
+    /// Microseconds to append a token to each of 8 sequences, for all layers of an 8B model, at
+    /// once.
     pub append_at_once_us: f64,
     /// The same layer by layer, in a graph.
     pub append_by_layer_us: f64,
@@ -108,7 +110,8 @@ pub fn attention(
     Ok(AttentionReport { gpu, driver, checked: checks, rows, append_at_once_us, append_by_layer_us })
 }
 
-/// A graph that clears a cache, trains and appends, attends and reads gives the same bits in every replay.
+/// A graph that clears a cache, trains and appends, attends and reads gives the same bits in every
+/// replay.
 fn replay(lab: &Lab) -> Result<(), Error> {
     let lengths = vec![700, 33];
     let case =
@@ -147,7 +150,8 @@ pub fn check_attention(lab: &Lab, checks: u32) -> Result<(), Error> {
     (0..u64::from(checks)).try_for_each(|seed| check(lab, seed))
 }
 
-/// Verifies small shapes: a block to an item, a cluster to one, runs of tokens; heads of 64 and of 128. Small enough for a memory checker.
+/// Verifies small shapes, with heads of 64 and 128 values: one CTA per item, one
+/// cluster per item, and runs of tokens. They are small enough for a memory checker.
 ///
 /// # Errors
 /// As for [`attention`].

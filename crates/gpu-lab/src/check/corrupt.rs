@@ -1,4 +1,5 @@
-//! Memory that no writer left so: any bytes under any nibbles read as the CPU reads them, or as zeros and a fault.
+//! Memory that no writer left so: any bytes under any nibbles read as the CPU reads them, or as
+//! zeros and a fault.
 
 use buddy_codec::{Codec, CodecKind, Error as CodecError};
 use buddy_core::{ENTRY_BYTES, Entry, Nibble, Target, ZERO_ENTRY};

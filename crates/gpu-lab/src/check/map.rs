@@ -61,7 +61,8 @@ fn places(lab: &Lab, pool: &BuddyPool, buffer: &BuddyBuffer) -> Result<(), Error
         let within = if extent.entries == buffer.entries() { entry } else { entry % ENTRIES_PER_PAGE as u32 };
         let place = extent.locate(u64::from(within)).expect("an entry of the extent");
         let (device, buddy) = place.used(extent.target, SizeClass::Raw);
-        // The last 16 bytes of a raw entry end its buddy part, or its device part if it has no other.
+        // The last 16 bytes of a raw entry end its buddy part, or its device part if it has no
+        // other.
         let end =
             if buddy.bytes == 0 { device.start + device.bytes } else { carveout + buddy.start + buddy.bytes };
         let expected = [

@@ -1,5 +1,5 @@
-//! Is the GPU the CPU's twin? Every codec and every target, on data of many kinds, against `buddy-codec` and the
-//! address map of `buddy-core`, to the bit.
+//! Is the GPU the CPU's twin? Every codec and every target, on data of many kinds, against
+//! `buddy-codec` and the address map of `buddy-core`, to the bit.
 
 mod corrupt;
 mod map;
@@ -69,7 +69,8 @@ fn cases(kind: CodecKind) -> [(Fill, f64); 5] {
     [(native, 0.0), (Fill::Varied, 0.01), (native, 0.1), (Fill::Varied, 0.5), (Fill::Noise, 1.0)]
 }
 
-/// Compares about `bytes` of data, spread over all codecs, or those that `only` names if it names any; `progress` hears of each case.
+/// Compares about `bytes` of data, spread over all codecs, or those that `only` names if it names
+/// any; `progress` hears of each case.
 ///
 /// # Errors
 /// [`Error::Differs`] with the first difference; compiler and driver errors.

@@ -15,7 +15,8 @@ const POISON: u8 = 0xee;
 /// Entries that are gathered and scattered one by one.
 const LISTED: usize = 4096;
 
-/// Compares at every target and with mixed pages; gives the share of entries that overflowed at each.
+/// Compares at every target and with mixed pages; gives the share of entries that overflowed at
+/// each.
 pub(super) fn check(bench: &Bench, codec: &Codec, pool: &mut BuddyPool) -> Result<Vec<f64>, Error> {
     let mixed = (0..bench.plain.len().div_ceil(ENTRIES_PER_PAGE)).map(|page| TargetRange {
         pages: 1,

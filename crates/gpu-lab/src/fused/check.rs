@@ -6,8 +6,8 @@ use buddy_cuda::{DeviceBytes, Given, GivenMatrix, Linear, Output, Trial, Weights
 use super::linear::Layer;
 use crate::{Error, Lab};
 
-/// Compares layers of shapes that nobody chose with exact sums: rows, columns, tokens and weights at random, some of them in rare
-/// layouts.
+/// Compares layers of shapes that nobody chose with exact sums: rows, columns, tokens and weights
+/// at random, some of them in rare layouts.
 ///
 /// # Errors
 /// [`Error::Differs`] with the first that is wrong.
@@ -28,11 +28,13 @@ pub fn check_linear(lab: &Lab, shapes: u64, most: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rows and columns of a small matrix: whole steps of every kernel, and rows that are no whole tile of any.
+/// Rows and columns of a small matrix: whole steps of every kernel, and rows that are no whole tile
+/// of any.
 const SMALL: (u32, u32) = (208, 512);
 
-/// Compares every kernel of linear layers on a small matrix, half of whose entries are in rare layouts, with exact sums; then weights that may be
-/// written, results in bf16 and gated ones with those. Small enough for a memory checker.
+/// Compares every kernel of linear layers on a small matrix, half of whose entries are in rare
+/// layouts, with exact sums; then weights that may be written, results in bf16 and gated ones with
+/// those. Small enough for a memory checker.
 ///
 /// # Errors
 /// [`Error::Differs`] with the first that is wrong.
@@ -123,7 +125,8 @@ fn rounded(value: f32) -> f32 {
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
-/// silu(gate) * value, where eight gates and eight values take turns, rounded at each step as kernels do.
+/// silu(gate) * value, where eight gates and eight values take turns, rounded at each step as
+/// kernels do.
 fn gated(sums: &[f32]) -> Vec<f32> {
     let one = |(&gate, &value): (&f32, &f32)| {
         let gate = rounded(gate);

@@ -1,4 +1,5 @@
-//! What comes before a linear layer: weights packed and read as a whole, beside nvCOMP; and how long the host takes to make a buffer.
+//! What comes before a linear layer: weights packed and read as a whole, beside nvCOMP; and how
+//! long the host takes to make a buffer.
 
 use std::time::Instant;
 
@@ -18,7 +19,8 @@ const MADE: u32 = 200;
 const BYTES: u64 = 1 << 20;
 
 impl Layer<'_> {
-    /// Packing and reading a matrix, each beside each of nvCOMP's formats, if that library is there.
+    /// Packing and reading a matrix, each beside each of nvCOMP's formats, if that library is
+    /// there.
     pub(super) fn packing(&self, speeds: Speeds, nvcomp: Option<&Nvcomp>) -> Result<Vec<FusedRow>, Error> {
         let (lab, plain, memory) = (self.lab, &self.plain[0], &self.frozen[0]);
         let (header, back) = (self.headers[0].clone(), lab.bytes(plain.len())?);
@@ -62,7 +64,8 @@ impl Layer<'_> {
     }
 }
 
-/// Host time of a buffer over given memory, its creation on the stream included, beside one that takes its own.
+/// Host time of a buffer over given memory, its creation on the stream included, beside one that
+/// takes its own.
 pub(super) fn creation(lab: &Lab) -> Result<FusedRow, Error> {
     let (target, codec) = (Target::X4Over3, CodecKind::Bf16.train(&[]));
     let room = Room::of(target, BYTES);

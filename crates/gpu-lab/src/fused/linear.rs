@@ -125,7 +125,8 @@ impl<'a> Layer<'a> {
         self.lab.same("frozen weights", self.plain[0].all(), back.all())
     }
 
-    /// Fails unless the results of the first `compared` tokens are right to rounding and two runs agree to the bit.
+    /// Fails unless the results of the first `compared` tokens are right to rounding and two runs
+    /// agree to the bit.
     pub(crate) fn verify(&self, tokens: u32, compared: u32) -> Result<(), Error> {
         self.verify_by(compared, |to| self.start(0, tokens, (to, Output::Fp32), true))
     }
@@ -162,7 +163,8 @@ fn fill(kernels: &Kernels, to: &DeviceBytes, seed: u64, odd: f64) -> Result<(), 
     unsafe { kernels.start("linear_fill", Launch::new((4096, 1), 256, 0), &arguments) }
 }
 
-/// Measures every layer with every number of tokens, and what comes before. What is wrong of one is no reason to leave out the next.
+/// Measures every layer with every number of tokens, and what comes before. What is wrong of one is
+/// no reason to leave out the next.
 pub(super) fn measure(
     lab: &Lab,
     speeds: Speeds,

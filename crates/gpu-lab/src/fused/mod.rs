@@ -1,5 +1,5 @@
-//! Kernels that work in compressed memory, beside the same work in plain memory, in one run: the examples of
-//! `buddy_device.cuh`, verified and measured.
+//! Kernels that work in compressed memory, beside the same work in plain memory, in one run: the
+//! examples of `buddy_device.cuh`, verified and measured.
 
 mod check;
 mod frozen;
@@ -78,7 +78,8 @@ pub struct FusedRow {
     pub memory: String,
     /// Microseconds in compressed memory.
     pub fused_us: f64,
-    /// The same where each launch may begin while the one before it ends, if the kernel knows how to.
+    /// The same where each launch may begin while the one before it ends, if the kernel knows how
+    /// to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlapped_us: Option<f64>,
     /// The kernel or library it is compared with.
@@ -94,7 +95,8 @@ pub struct FusedRow {
     pub fused_bytes: u64,
     /// Bytes that must move in plain memory.
     pub plain_bytes: u64,
-    /// Time that the bytes in compressed memory would take at the speed of memory, as a share of the time taken.
+    /// Time that the bytes in compressed memory would take at the speed of memory, as a share of
+    /// the time taken.
     pub of_memory: f64,
     /// Share of entries that overflow.
     pub overflow: f64,
@@ -155,8 +157,9 @@ pub enum Example {
     Linear,
 }
 
-/// Verifies and measures examples; `progress` sees the report after each row. A kernel that gives another result in compressed memory than in
-/// plain memory, or none, is among those that are [`wrong`](FusedReport::wrong), and the others are measured all the same.
+/// Verifies and measures examples; `progress` sees the report after each row. A kernel that gives
+/// another result in compressed memory than in plain memory, or none, is among those that are
+/// [`wrong`](FusedReport::wrong), and the others are measured all the same.
 ///
 /// # Errors
 /// Compiler and driver errors before the first measurement.
@@ -205,7 +208,8 @@ pub fn fused(
     Ok(report)
 }
 
-/// Verifies and measures one example at one shape, without the vendor's library: to choose shapes with.
+/// Verifies and measures one example at one shape, without the vendor's library: to choose shapes
+/// with.
 ///
 /// # Errors
 /// As for [`fused()`].

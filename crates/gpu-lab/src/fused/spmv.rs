@@ -1,4 +1,5 @@
-//! The sparse product (`kernels/spmv.cu`): values and columns in layouts for kernels, x gathered at random.
+//! The sparse product (`kernels/spmv.cu`): values and columns in layouts for kernels, x gathered at
+//! random.
 
 use buddy_cuda::{DeviceBytes, Launch, Source};
 use serde::{Deserialize, Serialize};
@@ -155,7 +156,8 @@ impl<'a> System<'a> {
         let different = if data == Data::Few { FEW } else { 0 };
         let (starts, values, columns) = (at(&system.starts), at(&system.values), at(&system.columns));
         let (x, count) = (at(&system.x), vector.columns);
-        // SAFETY: the arguments of these kernels, with memory for as many rows, columns and elements as they say.
+        // SAFETY: the arguments of these kernels, with memory for as many rows, columns and
+        // elements as they say.
         unsafe {
             let kernels = &system.kernels;
             kernels.start("spmv_fill_starts", threads(rows + 1), &(starts, rows, vector.per_row))?;
@@ -185,7 +187,8 @@ impl<'a> System<'a> {
         };
         let mut packed = Packed { values, columns, others: 0 };
         let (values, columns) = (at(&self.values), at(&self.columns));
-        // SAFETY: the arguments of the kernel, with memory for every entry and for the others that there is room for.
+        // SAFETY: the arguments of the kernel, with memory for every entry and for the others that
+        // there is room for.
         let far = self.lab.count(|count| unsafe {
             let arguments = (columns, packed.columns(), ENTRIES, OTHERS, count.address());
             self.kernels.start("pack_columns", threads(ENTRIES), &arguments)
@@ -207,7 +210,8 @@ impl<'a> System<'a> {
         Ok(packed)
     }
 
-    /// Finds the values that there are and gives each element its value's place; how many have none.
+    /// Finds the values that there are and gives each element its value's place; how many have
+    /// none.
     fn pack_table(&self, packed: &Packed) -> Result<u64, Error> {
         let mut sample = vec![0; 8 * SAMPLE];
         self.values.download(&mut sample)?;

@@ -1,4 +1,5 @@
-//! The 7-point stencil (`kernels/stencil.cu`): a field of doubles read from and written to compressed memory.
+//! The 7-point stencil (`kernels/stencil.cu`): a field of doubles read from and written to
+//! compressed memory.
 
 use buddy_codec::CodecKind;
 use buddy_core::Target;
@@ -52,7 +53,8 @@ impl StencilShape {
         self.threads / QUADS * self.deep
     }
 
-    /// Of three planes a thread has, for each of its rows, 16 bytes that are on their way and 32 of cells.
+    /// Of three planes a thread has, for each of its rows, 16 bytes that are on their way and 32 of
+    /// cells.
     fn launch(self) -> Launch {
         let shared = 3 * self.rows() * QUADS * (16 + 32);
         Launch::new((ROWS.div_ceil(self.rows() - 2), PLANES.div_ceil(self.planes)), self.threads, shared)

@@ -1,4 +1,5 @@
-//! What the rows of linear layers say together: for each number of tokens the mean over the matrices.
+//! What the rows of linear layers say together: for each number of tokens the mean over the
+//! matrices.
 
 use super::FusedReport;
 
@@ -15,7 +16,8 @@ pub struct Summary {
     pub range: (f64, f64),
     /// The same one after the other.
     pub alone: f64,
-    /// In a chain, against the same kernels on plain weights; none where the vendor's library multiplies.
+    /// In a chain, against the same kernels on plain weights; none where the vendor's library
+    /// multiplies.
     pub twin: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
-//! How fast a linear layer is: alone and in a chain, beside the vendor's best and beside the same kernel on plain weights.
+//! How fast a linear layer is: alone and in a chain, beside the vendor's best and beside the same
+//! kernel on plain weights.
 
 use std::time::Instant;
 
@@ -12,15 +13,17 @@ use crate::{
     vendor::Vendor,
 };
 
-/// Launches that are timed together, at most and at least, and the microseconds after which they need not be more.
+/// Launches that are timed together, at most and at least, and the microseconds after which they
+/// need not be more.
 const MOST: usize = 40;
 const LEAST: usize = 12;
 const CHAIN_US: f64 = 2000.0;
 /// Algorithms of the vendor's that are timed properly.
 const FINALISTS: usize = 6;
 
-/// How many launches are timed together if one takes so long at memory's speed: enough to hide what a graph's own start costs. All copies
-/// of the weights are used as often, one after the other, so that none is in the cache when its turn comes.
+/// How many launches are timed together if one takes so long at memory's speed: enough to hide what
+/// a graph's own start costs. All copies of the weights are used as often, one after the other, so
+/// that none is in the cache when its turn comes.
 pub(super) fn chain(copies: usize, one_us: f64, tokens: u32) -> usize {
     let launches = match tokens {
         ..512 => ((CHAIN_US / one_us) as usize).clamp(LEAST, MOST),
@@ -45,7 +48,8 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Starts the kernel of the same form on plain weights; false if there is none for so many tokens.
+    /// Starts the kernel of the same form on plain weights; false if there is none for so many
+    /// tokens.
     fn start_plain(
         &self,
         copy: usize,
@@ -91,7 +95,8 @@ impl Layer<'_> {
         let mut times = self.lab.time_in_turn(launches, &all)?;
         let best = (mine..times.len()).min_by(|&a, &b| times[a].total_cmp(&times[b]));
         if let Some(best) = best.filter(|_| !has_form) {
-            // So many tokens heat the card: what else is timed changes its clock. So the best alone in turn with ours.
+            // So many tokens heat the card: what else is timed changes its clock. So the best alone
+            // in turn with ours.
             let again = self.lab.time_in_turn(launches, &[all[0], all[1], all[best]])?;
             (times[0], times[1], times[best]) = (again[0], again[1], again[2]);
         }

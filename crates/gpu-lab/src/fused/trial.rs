@@ -1,5 +1,5 @@
-//! Shapes of the kernels of linear layers that are tried, each timed in turn with the vendor's best: what the library takes by itself was
-//! chosen so.
+//! Shapes of the kernels of linear layers that are tried, each timed in turn with the vendor's
+//! best: what the library takes by itself was chosen so.
 
 use buddy_cuda::{DeviceBytes, Linear, Output, Trial};
 use cudarc::driver::CudaGraph;
@@ -49,8 +49,8 @@ impl<'a> LinearTrials<'a> {
         Ok(Self(Layer::new(lab, size, most_tokens, copies, 0.0)?))
     }
 
-    /// Verifies ways and times them in turn with the library's own choice, which comes first, and the vendor's best, whose time is the second
-    /// result if its library is there.
+    /// Verifies ways and times them in turn with the library's own choice, which comes first, and
+    /// the vendor's best, whose time is the second result if its library is there.
     ///
     /// # Errors
     /// Driver errors.

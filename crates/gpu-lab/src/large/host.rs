@@ -1,5 +1,5 @@
-//! Pinned host memory in tens of gigabytes: mapped in large pages, touched by all cores, then registered, which takes a
-//! tenth of the time that the driver's own allocation does.
+//! Pinned host memory in tens of gigabytes: mapped in large pages, touched by all cores, then
+//! registered, which takes a tenth of the time that the driver's own allocation does.
 
 use buddy_cuda::Gpu;
 use cudarc::driver::sys;
@@ -25,7 +25,8 @@ impl HostBytes {
         let flags = sys::CU_MEMHOSTREGISTER_DEVICEMAP | sys::CU_MEMHOSTREGISTER_PORTABLE;
         let mut address = 0;
         let (at, length) = (map.as_mut_ptr().cast(), map.len());
-        // SAFETY: the mapping has these bytes and outlives the registration, which `drop` ends; the driver writes one address.
+        // SAFETY: the mapping has these bytes and outlives the registration, which `drop` ends; the
+        // driver writes one address.
         let registered = unsafe {
             sys::cuMemHostRegister_v2(at, length, flags)
                 .result()

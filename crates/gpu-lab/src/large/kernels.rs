@@ -8,7 +8,8 @@ use cudarc::driver::{CudaModule, DeviceRepr, sys::CUfunction_attribute};
 use super::model::{Grid, LAYER, TILE, VELOCITIES};
 use crate::{Error, lab::program};
 
-/// Planes that a block walks through, in compressed and in plain memory. More of them read fewer planes twice.
+/// Planes that a block walks through, in compressed and in plain memory. More of them read fewer
+/// planes twice.
 pub(super) const PLANES: u32 = 64;
 pub(super) const PLAIN_PLANES: u32 = 128;
 /// Threads of a block of a step.
@@ -110,7 +111,8 @@ pub(super) struct Slice {
 #[repr(C)]
 pub(super) struct Dims(pub(super) [i32; 3]);
 
-// SAFETY: plain numbers in C layout, as in `wave_model.cuh`, `wave_field.cuh`, `wave_plain.cuh` and `wave.cu`.
+// SAFETY: plain numbers in C layout, as in `wave_model.cuh`, `wave_field.cuh`, `wave_plain.cuh` and
+// `wave.cu`.
 unsafe impl DeviceRepr for Step {}
 // SAFETY: likewise.
 unsafe impl DeviceRepr for FieldView {}

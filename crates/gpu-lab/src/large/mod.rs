@@ -1,8 +1,10 @@
-//! A simulation larger than the card: an acoustic wave whose fields live in compressed memory, beside plain memory, slabs through
-//! the host and pinned host memory (`buddy gpu large`). Unified Memory is left out: past the size of the card it can hang the
-//! kind of card that is measured here.
+//! A simulation larger than the card: an acoustic wave whose fields live in compressed memory,
+//! beside plain memory, slabs through the host and pinned host memory (`buddy gpu large`). Unified
+//! Memory is left out: past the size of the card it can hang the kind of card that is measured
+//! here.
 //!
-//! [`Grid`] is what is computed, [`Reference`] computes it on the CPU; the kernels are `kernels/wave*.cuh`.
+//! [`Grid`] is what is computed, [`Reference`] computes it on the CPU; the kernels are
+//! `kernels/wave*.cuh`.
 
 mod host;
 mod kernels;
@@ -86,11 +88,12 @@ pub enum LargeNews<'a> {
     Waiting,
 }
 
-/// Runs the wave; `news` hears of it and says whether to go on. What was recorded until then is given back.
+/// Runs the wave; `news` hears of it and says whether to go on. What was recorded until then is
+/// given back.
 ///
 /// # Errors
-/// [`Error::Cut`] for a grid that cannot be, [`Error::NoRoom`] or [`Error::HostMemory`] without enough memory,
-/// [`Error::Differs`] if two methods differ; compiler and driver errors.
+/// [`Error::Cut`] for a grid that cannot be, [`Error::NoRoom`] or [`Error::HostMemory`] without
+/// enough memory, [`Error::Differs`] if two methods differ; compiler and driver errors.
 pub fn large(
     gpu: &Gpu,
     ask: &LargeAsk,

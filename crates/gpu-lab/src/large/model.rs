@@ -1,5 +1,5 @@
-//! The acoustic wave's numbers: the grid, its rock, its source. What a cell's velocity is, is said twice, here and in
-//! `wave_model.cuh`; the rest is given to the kernels as a table.
+//! The acoustic wave's numbers: the grid, its rock, its source. What a cell's velocity is, is said
+//! twice, here and in `wave_model.cuh`; the rest is given to the kernels as a table.
 
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,8 @@ impl Grid {
         ((z + fold) * self.layers() / (4096 + 398)) as usize
     }
 
-    /// Squares of the Courant numbers of all velocities, then what damping leaves at depths 0, 1, ... of a layer.
+    /// Squares of the Courant numbers of all velocities, then what damping leaves at depths 0, 1,
+    /// ... of a layer.
     pub(super) fn table(self) -> Vec<f32> {
         let square = |k: usize| {
             let depth = ((k as f64 + 0.5) / self.layers() as f64).min(1.0);

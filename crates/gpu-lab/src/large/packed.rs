@@ -1,5 +1,5 @@
-//! The wave in compressed memory: pages that light up as it spreads, their units on the device or in host memory, and
-//! retargeting before the room ends.
+//! The wave in compressed memory: pages that light up as it spreads, their units on the device or
+//! in host memory, and retargeting before the room ends.
 
 use buddy_cuda::DeviceBytes;
 
@@ -100,7 +100,8 @@ pub(super) struct PackedWave<'a> {
 }
 
 impl<'a> PackedWave<'a> {
-    /// Silence, with `room` bytes for fields on the device (all that is free without it) and `host` bytes in host memory.
+    /// Silence, with `room` bytes for fields on the device (all that is free without it) and `host`
+    /// bytes in host memory.
     pub(super) fn new(
         lab: &'a Lab,
         kernels: &'a WaveKernels,
@@ -181,15 +182,15 @@ impl<'a> PackedWave<'a> {
         let name = if self.windows { "wave_window" } else { "wave_raw" };
         let (u, w) = (self.here.view(), self.before.view());
         let arguments = (u, w, self.pool(), at(&self.indices), at(&self.table), self.step);
-        // SAFETY: the arguments of both kernels; all are this wave's own. Before the first windows no brick is one, and there is no
-        // way back.
+        // SAFETY: the arguments of both kernels; all are this wave's own. Before the first windows
+        // no brick is one, and there is no way back.
         unsafe { self.kernels.start(&self.lab.stream, name, packed_launch(self.grid), &arguments)? };
         std::mem::swap(&mut self.here, &mut self.before);
         Ok(())
     }
 
-    /// Looks at the books, and retargets before the room ends: first windows, then [`trim`](Self::trim) and
-    /// [`raise`](Self::raise).
+    /// Looks at the books, and retargets before the room ends: first windows, then
+    /// [`trim`](Self::trim) and [`raise`](Self::raise).
     pub(super) fn look(&mut self) -> Result<(), Error> {
         let lit = self.books.lit;
         self.read_books()?;
@@ -273,7 +274,8 @@ impl<'a> PackedWave<'a> {
             [(&plain.here, &self.here, 0), (&plain.before, &self.before, UNITS * pages(self.grid))]
         {
             let arguments = (at(from), to.view(), self.pool(), self.step, first as u32);
-            // SAFETY: the arguments of both kernels; the pool has eight units for each page of both fields.
+            // SAFETY: the arguments of both kernels; the pool has eight units for each page of both
+            // fields.
             unsafe { self.kernels.start(&self.lab.stream, name, launch, &arguments)? };
         }
         self.lab.wait()
@@ -289,7 +291,8 @@ impl<'a> PackedWave<'a> {
                 let planes = at_once.min(self.grid.z - first);
                 let arguments = (field.view(), self.pool(), self.step, first as i32, at(&buffer));
                 let launch = page_launch(self.grid, planes);
-                // SAFETY: the arguments of `unpack_field`, which writes so many planes of the buffer.
+                // SAFETY: the arguments of `unpack_field`, which writes so many planes of the
+                // buffer.
                 unsafe { self.kernels.start(&self.lab.stream, "unpack_field", launch, &arguments)? };
                 let expected = plain.planes(expected, first, planes);
                 wrong += self.lab.count(|count| self.lab.compare(buffer.all(), expected, count))?;
@@ -306,7 +309,8 @@ impl<'a> PackedWave<'a> {
         let slice =
             Slice { y: (self.grid.y / 2) as i32, by: by as i32, width: width as i32, height: height as i32 };
         let arguments = (self.here.view(), self.pool(), self.step, slice, at(&to));
-        // SAFETY: the arguments of `slice_field`, which reads cells of the grid and writes these many values.
+        // SAFETY: the arguments of `slice_field`, which reads cells of the grid and writes these
+        // many values.
         unsafe { self.kernels.start(&self.lab.stream, "slice_field", row(values.len() as u64), &arguments)? };
         self.lab.wait()?;
         to.download(bytemuck::cast_slice_mut(&mut values))?;

@@ -1,5 +1,5 @@
-//! Targets from a profile of a smaller run: how many pages will be lit at the end, how many of their bricks fit a window, and what
-//! of them the room takes.
+//! Targets from a profile of a smaller run: how many pages will be lit at the end, how many of
+//! their bricks fit a window, and what of them the room takes.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,8 @@ const WINDOW_STEPS: u32 = 4;
 pub struct Plan {
     /// Cells of the smaller run.
     pub profiled: Grid,
-    /// Share of pages that had units at its end: at most as many will have in the larger one, whose front is thinner.
+    /// Share of pages that had units at its end: at most as many will have in the larger one, whose
+    /// front is thinner.
     pub lit: f64,
     /// Share of bricks that were not zero.
     pub alive: f64,
@@ -76,8 +77,8 @@ fn books_bytes(grid: Grid) -> u64 {
     grid.cells() + pages(grid) * (2 * (4 * UNITS + BRICKS + 1) + 16) + (1 << 30)
 }
 
-/// Host memory for fields of so many bytes at 1x: none if they fit; else an eighth, and what of the rest does not fit. A twentieth
-/// more, for pages that are lit while others are being retargeted.
+/// Host memory for fields of so many bytes at 1x: none if they fit; else an eighth, and what of the
+/// rest does not fit. A twentieth more, for pages that are lit while others are being retargeted.
 fn host_bytes(raw: u64, room: u64) -> u64 {
     if raw <= room / 100 * 98 {
         return 0;

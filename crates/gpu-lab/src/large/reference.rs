@@ -76,7 +76,8 @@ impl View<'_> {
         self.row_by_any(y, z, squares, out);
     }
 
-    /// The same by one instruction instead of a call for each fused multiplication: ten times as fast.
+    /// The same by one instruction instead of a call for each fused multiplication: ten times as
+    /// fast.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "fma")]
     fn row_by_fma(&self, y: usize, z: usize, squares: &[f32], out: &mut [f32]) {
@@ -103,7 +104,8 @@ impl View<'_> {
         }
     }
 
-    /// Adds what rows before and after along an axis do, near ones first; outside the grid is nothing.
+    /// Adds what rows before and after along an axis do, near ones first; outside the grid is
+    /// nothing.
     #[inline(always)]
     fn along(&self, lap: &mut [f32], first: usize, at: usize, end: usize, stride: usize) {
         let zeros = vec![0.0; self.row];

@@ -45,7 +45,8 @@ pub enum Way {
     Packed,
     /// In plain device memory.
     Plain,
-    /// Part of the planes in host memory, brought and taken back in slabs while others are computed.
+    /// Part of the planes in host memory, brought and taken back in slabs while others are
+    /// computed.
     Slabs,
     /// Part of the planes in pinned host memory, used where they are.
     Pinned,

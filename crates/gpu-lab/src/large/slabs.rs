@@ -1,5 +1,5 @@
-//! The same wave where part of its planes lie in host memory: brought in slabs and taken back while others are computed, or
-//! used where they are.
+//! The same wave where part of its planes lie in host memory: brought in slabs and taken back while
+//! others are computed, or used where they are.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ struct Buffer {
     left: Option<CudaEvent>,
 }
 
-/// Planes below `resident` on the device, the others in host memory with four of margin before them.
+/// Planes below `resident` on the device, the others in host memory with four of margin before
+/// them.
 pub(super) struct SlabWave<'a> {
     lab: &'a Lab,
     kernels: &'a WaveKernels,
@@ -97,7 +98,8 @@ impl<'a> SlabWave<'a> {
     /// Copies planes when the stream gets there.
     fn copy(&self, stream: &CudaStream, to: u64, from: u64, planes: u64) -> Result<(), Error> {
         let bytes = (planes * self.plane) as usize;
-        // SAFETY: both places are this wave's arrays or plain memory's, which have these planes and live until the streams end.
+        // SAFETY: both places are this wave's arrays or plain memory's, which have these planes and
+        // live until the streams end.
         let copied = unsafe { sys::cuMemcpyAsync(to, from, bytes, stream.cu_stream()) }.result();
         Ok(self.lab.gpu.check("copy planes", copied)?)
     }
@@ -105,7 +107,8 @@ impl<'a> SlabWave<'a> {
     fn compute(&self, stream: &CudaStream, slab: Slab) -> Result<(), Error> {
         let launch = plain_launch(self.grid, slab.planes as u32);
         let arguments = (slab, at(&self.table), self.step);
-        // SAFETY: the arguments of `wave_plain`; the slab's arrays have its planes and those about it.
+        // SAFETY: the arguments of `wave_plain`; the slab's arrays have its planes and those about
+        // it.
         unsafe { self.kernels.start(stream, "wave_plain", launch, &arguments) }
     }
 

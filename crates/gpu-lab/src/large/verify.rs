@@ -1,4 +1,5 @@
-//! Whether the wave is right before it is large: plain memory beside the CPU, compressed memory beside plain memory, to the bit.
+//! Whether the wave is right before it is large: plain memory beside the CPU, compressed memory
+//! beside plain memory, to the bit.
 
 use super::{
     kernels::WaveKernels,

@@ -14,7 +14,8 @@ pub(super) enum Given {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Holds {
     Anything,
-    /// Pointers of 8 bytes into the same array, one in each so many bytes, in an order without a pattern.
+    /// Pointers of 8 bytes into the same array, one in each so many bytes, in an order without a
+    /// pattern.
     Ring {
         every: u64,
     },

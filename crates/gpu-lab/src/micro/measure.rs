@@ -102,8 +102,8 @@ impl Clock {
 
     fn start(&self, kernel: &CudaFunction, case: &Case, arguments: &[Argument]) -> Result<(), Error> {
         let launch = Launch::new(case.blocks, case.threads, 0);
-        // SAFETY: the arguments are those of the kernel in its source, the arrays as long as its case says; a test
-        // executes every case with each access checked against its array.
+        // SAFETY: the arguments are those of the kernel in its source, the arrays as long as its
+        // case says; a test executes every case with each access checked against its array.
         let started = unsafe { launch.start(&self.stream, kernel, &Cells::new(arguments)) };
         Ok(self.gpu.check("start a small kernel", started)?)
     }
@@ -123,7 +123,8 @@ impl Clock {
         Ok(Times { median: times[RUNS / 2], least: times[0], most: times[RUNS - 1] })
     }
 
-    /// The graph: L2 filled with other data unless it shall be warm, an event, the kernel, an event.
+    /// The graph: L2 filled with other data unless it shall be warm, an event, the kernel, an
+    /// event.
     fn record(&self, warm: bool, start: impl Fn() -> Result<(), Error>) -> Result<CudaGraph, Error> {
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.gpu.check("begin a graph", self.stream.begin_capture(mode))?;
@@ -145,7 +146,8 @@ impl Clock {
         let launch = Launch::row(u64::from(8 * self.gpu.multiprocessors()), 256);
         let count = (self.other.len() / 16) as i32;
         let arguments = (self.other.all().address(), count, self.sums.all().address());
-        // SAFETY: the arguments of `read4`: an array, its length in 16 bytes, and a sum for each thread.
+        // SAFETY: the arguments of `read4`: an array, its length in 16 bytes, and a sum for each
+        // thread.
         let started = unsafe { launch.start(&self.stream, &self.flush, &arguments) };
         Ok(self.gpu.check("fill L2", started)?)
     }

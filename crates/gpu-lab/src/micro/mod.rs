@@ -1,10 +1,11 @@
-//! Small kernels, one behaviour each: timed on this GPU, and traced from their own machine code, so that the model of any
-//! card can be compared with the card.
+//! Small kernels, one behaviour each: timed on this GPU, and traced from their own machine code, so
+//! that the model of any card can be compared with the card.
 //!
-//! A kernel's time is the median of twenty runs in one CUDA graph each, between two events, less what the same graph takes
-//! without the kernel. Before each run L2 is filled with other, clean data; the cases called warm run directly after themselves
-//! instead. The trace is what `buddy_trace::sass` makes of the machine code that this GPU was given, with the arguments
-//! and addresses of the run.
+//! A kernel's time is the median of twenty runs in one CUDA graph each, between two events, less
+//! what the same graph takes without the kernel. Before each run L2 is filled with other, clean
+//! data; the cases called warm run directly after themselves instead. The trace is what
+//! `buddy_trace::sass` makes of the machine code that this GPU was given, with the arguments and
+//! addresses of the run.
 
 mod cases;
 mod content;
@@ -44,7 +45,8 @@ const FILES: [Header; 8] = [
     ("stream.cu", include_str!("../../kernels/micro/stream.cu")),
 ];
 
-/// One small kernel, measured. The fields are those of a `measured.json` that `buddy gpu correlate --traces` reads.
+/// One small kernel, measured. The fields are those of a `measured.json` that `buddy gpu correlate
+/// --traces` reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MicroRow {
     /// The file of its trace.
@@ -79,7 +81,8 @@ pub fn micro_sources() -> Vec<Source> {
 /// Measures and traces every case into a folder: a `.warps` for each, and `measured.json`.
 ///
 /// # Errors
-/// [`Error`] if the compiler, the disassembler or the driver fails, or the folder cannot be written.
+/// [`Error`] if the compiler, the disassembler or the driver fails, or the folder cannot be
+/// written.
 pub fn micro(gpu: &Gpu, folder: &Path, mut progress: impl FnMut(&MicroRow)) -> Result<Vec<MicroRow>, Error> {
     let clock = Clock::new(gpu, gpu.info()?.l2_bytes)?;
     let mut all = Vec::new();
@@ -89,7 +92,8 @@ pub fn micro(gpu: &Gpu, folder: &Path, mut progress: impl FnMut(&MicroRow)) -> R
             all.push((text.clone(), Ready::new(gpu, &source, &case)?, case));
         }
     }
-    // Traced before they run: that finds an access outside of its array, which the GPU would only suffer.
+    // Traced before they run: that finds an access outside of its array, which the GPU would only
+    // suffer.
     let traced = |(text, ready, case): &(Arc<String>, Ready, Case)| write_trace(text, ready, case, folder);
     let written = all.par_iter().map(traced).collect::<Result<Vec<_>, _>>()?;
     let mut rows = Vec::new();

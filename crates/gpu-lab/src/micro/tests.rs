@@ -1,4 +1,5 @@
-//! Every case is traced for three architectures, without a GPU. Needs NVRTC and nvdisasm; says so where they are missing.
+//! Every case is traced for three architectures, without a GPU. Needs NVRTC and nvdisasm; says so
+//! where they are missing.
 
 use std::time::Instant;
 

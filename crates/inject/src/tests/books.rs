@@ -186,8 +186,8 @@ fn a_piece_may_lie_in_several_mapped_parts() {
     assert!(live(&after(&format!("{mapped}\nunmapped 0x400000 2097152"))).is_empty());
 }
 
-/// Programs of `tests/gpu`, recorded on an H200 with `--keep-log`: allocations, slots, short-lived ones, what lives at the
-/// end, and the most bytes, each counted by hand from the sequence.
+/// Programs of `tests/gpu`, recorded on an H200 with `--keep-log`: allocations, slots, short-lived
+/// ones, what lives at the end, and the most bytes, each counted by hand from the sequence.
 #[test]
 fn sequences_of_real_programs() {
     for (sequence, expected) in [

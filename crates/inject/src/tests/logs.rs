@@ -101,8 +101,8 @@ fn dumps_become_a_run() {
     assert_eq!((arrays[0].name.as_str(), arrays[0].bytes()), ("cg.cu:5", &[7; 8320][..]));
 }
 
-/// What the library writes of a look is what the reader reads: an allocation of 300 pages in blocks of two, whose counts
-/// need two digits, and one of 3 entries.
+/// What the library writes of a look is what the reader reads: an allocation of 300 pages in blocks
+/// of two, whose counts need two digits, and one of 3 entries.
 #[test]
 fn blocks_are_read_as_they_are_written() {
     let table = Table::new(&[(0, 0x1000, 300 * 8192), (1, 0x90_0000, 384)]);
@@ -126,7 +126,8 @@ fn blocks_are_read_as_they_are_written() {
     assert_eq!(seen[&1].rows, ["555"]);
 }
 
-/// A process that was killed while it looked: the file of the last look is not whole, and the look does not count.
+/// A process that was killed while it looked: the file of the last look is not whole, and the look
+/// does not count.
 #[test]
 fn looks_are_read_from_their_own_files() {
     let dir = tempfile::tempdir().unwrap();

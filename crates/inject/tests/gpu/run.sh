@@ -1,6 +1,7 @@
 #!/bin/bash
-# Watches the test programs on a GPU: `run.sh BUDDY [FOLDER]`. Each runs plain and watched; output and exit code must be the
-# same, and live histograms those of the full snapshots of the same moments. Needs nvcc and g++, or the programs in FOLDER.
+# Watches the test programs on a GPU: `run.sh BUDDY [FOLDER]`. Each runs plain and watched; output
+# and exit code must be the same, and live histograms those of the full snapshots of the same
+# moments. Needs nvcc and g++, or the programs in FOLDER.
 buddy=$(realpath "${1:-buddy}")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(realpath "${2:-$(mktemp -d)}")
@@ -17,7 +18,8 @@ if [ ! -x static ]; then
     wait
 fi
 
-# Runs a program plain and watched, and compares what it prints and returns: NAME OPTIONS -- PROGRAM ARGUMENTS.
+# Runs a program plain and watched, and compares what it prints and returns: NAME OPTIONS -- PROGRAM
+# ARGUMENTS.
 same() {
     local name=$1 options=() expected
     shift

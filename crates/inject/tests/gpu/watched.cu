@@ -1,5 +1,6 @@
-// Programs to be watched, one for each way to have device memory: `watched MODE [GB]`. Each prints a sum of what it
-// computed, which must be the same whether it is watched or not. run.sh builds them for both runtimes and compares.
+// Programs to be watched, one for each way to have device memory: `watched MODE [GB]`. Each prints
+// a sum of what it computed, which must be the same whether it is watched or not. run.sh builds
+// them for both runtimes and compares.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -117,8 +118,8 @@ static u64 managed() {
     return words[count - 1] + total(words, count);
 }
 
-// Managed memory on which host and GPU take turns, as where coarse grids are the host's: the host has every page of one in eight
-// parts, the GPU the rest.
+// Managed memory on which host and GPU take turns, as where coarse grids are the host's: the host
+// has every page of one in eight parts, the GPU the rest.
 static u64 turns() {
     u32* words;
     u64 count = 1 << 27, part = count / 8;

@@ -85,8 +85,8 @@ pub fn plan(measured: &Measured, request: &PlanRequest) -> Result<(Vec<Assignmen
     Ok((assigned.collect(), outcome))
 }
 
-/// Uses the remaining device memory. Among choices that lose no more time, as all do for an allocation that
-/// is never accessed, takes those with the least buddy data.
+/// Uses the remaining device memory. Among choices that lose no more time, as all do for an
+/// allocation that is never accessed, takes those with the least buddy data.
 fn fill<'a>(offers: &'a [Vec<Offer>], chosen: Vec<&'a Offer>, memory: u64, carve_out: u64) -> Vec<&'a Offer> {
     let no_worse = |(offers, chosen): (&'a Vec<Offer>, &&Offer)| -> Vec<&'a Offer> {
         offers.iter().filter(|offer| offer.choice.loss <= chosen.choice.loss).collect()
@@ -159,7 +159,8 @@ fn device_seconds(measured: &Measured, request: &PlanRequest) -> f64 {
     accesses.sum::<f64>() * ENTRY_BYTES as f64 / (request.gpu.dram_gb_per_s() * 1e9)
 }
 
-/// Reads access counts: a JSON object from allocation names to the number of entries read or written.
+/// Reads access counts: a JSON object from allocation names to the number of entries read or
+/// written.
 ///
 /// # Errors
 /// If the text is no such object, or its allocations are not those of the run.

@@ -64,7 +64,8 @@ fn request(device_memory: u64, accesses: Option<Vec<u64>>) -> PlanRequest {
     PlanRequest { device_memory, gpu, link: Link::named("50").unwrap(), accesses }
 }
 
-/// Returns the least seconds on the link over all assignments that fit. Independent of the planner's code.
+/// Returns the least seconds on the link over all assignments that fit. Independent of the
+/// planner's code.
 fn brute_force(measured: &Measured, memory: u64, accesses: Option<&[u64]>) -> Option<f64> {
     let mut partial = vec![(0u64, 0u64, 0.0f64)];
     for (index, allocation) in measured.allocations.iter().enumerate() {
@@ -167,7 +168,8 @@ fn access_counts_match_the_allocations_of_the_run() {
     assert!(read(r#"{"0": -1}"#).unwrap_err().starts_with("counts.json: invalid access counts"));
 }
 
-/// An allocation that is never accessed loses no time in buddy memory, but gets unused device memory.
+/// An allocation that is never accessed loses no time in buddy memory, but gets unused device
+/// memory.
 #[test]
 fn unused_device_memory_goes_to_allocations_without_accesses() {
     let measured = measured(&mut Random(9), 2);

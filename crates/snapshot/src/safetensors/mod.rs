@@ -1,8 +1,9 @@
-//! The safetensors format: the length of a header in 8 bytes, the header as JSON, then the tensors' bytes.
+//! The safetensors format: the length of a header in 8 bytes, the header as JSON, then the tensors'
+//! bytes.
 //!
-//! We read the header ourselves. The format's own crate adds offsets from the file without a check, so that
-//! sizes near 2^64 wrap around, drops tensors that share a name, and does not say which tensor is wrong. The
-//! tests hold both against each other.
+//! We read the header ourselves. The format's own crate adds offsets from the file without a check,
+//! so that sizes near 2^64 wrap around, drops tensors that share a name, and does not say which
+//! tensor is wrong. The tests hold both against each other.
 
 use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 

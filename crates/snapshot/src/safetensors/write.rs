@@ -21,7 +21,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Plans a file. Wide types come first, so that every tensor starts at a multiple of its element size.
+    /// Plans a file. Wide types come first, so that every tensor starts at a multiple of its
+    /// element size.
     pub(crate) fn of(tensors: &[Tensor<'_>]) -> Result<Self, Error> {
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         order.sort_by_key(|&i| Reverse(tensors[i].1.bytes()));

@@ -48,7 +48,8 @@ pub(crate) fn two_tensors() -> Vec<u8> {
     safetensors(header, &(0..20).collect::<Vec<u8>>())
 }
 
-/// A classic NetCDF file: `grid` of three doubles, and two variables of two records, `t[3]` and `flag`.
+/// A classic NetCDF file: `grid` of three doubles, and two variables of two records, `t[3]` and
+/// `flag`.
 pub(crate) fn netcdf(version: u8, records: u64) -> Vec<u8> {
     let count = |file: &mut Vec<u8>, n: u64| match version {
         5 => file.extend(n.to_be_bytes()),

@@ -56,8 +56,9 @@ mod tests {
     use super::*;
     use crate::figures::made::{bar, chart, findings, near};
 
-    /// bpc: cg 65536 bytes in 18432 + 20480, which is 32/19; seismic 65536 in 16384 + 20672, which is 1024/579.
-    /// planes64: cg 32768 in 4096 + 10240 in both snapshots, which is 16/7; seismic as with bpc.
+    /// bpc: cg 65536 bytes in 18432 + 20480, which is 32/19; seismic 65536 in 16384 + 20672, which
+    /// is 1024/579. planes64: cg 32768 in 4096 + 10240 in both snapshots, which is 16/7; seismic as
+    /// with bpc.
     #[test]
     fn means_are_geometric_over_the_programs() {
         let figure = Codecs.draw(&findings());

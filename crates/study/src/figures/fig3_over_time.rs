@@ -74,8 +74,8 @@ mod tests {
     use super::*;
     use crate::figures::made::{bar, chart, findings, near, ours, points};
 
-    /// seismic: 32768 bytes in 0 + 16384, then in 24 x 8 + 32 x 128 + 16384 = 20672; together 65536 in 37056.
-    /// cg: in 8192 + 10240, then in 10240 + 10240; together 65536 in 38912.
+    /// seismic: 32768 bytes in 0 + 16384, then in 24 x 8 + 32 x 128 + 16384 = 20672; together 65536
+    /// in 37056. cg: in 8192 + 10240, then in 10240 + 10240; together 65536 in 38912.
     #[test]
     fn ratios_are_those_of_each_snapshot_and_of_all() {
         let figure = OverTime.draw(&findings());
@@ -85,7 +85,8 @@ mod tests {
         near(bar(chart(&figure, 1), "ours", "355.seismic"), seismic);
         near(bar(chart(&figure, 1), "ours", "HPC mean"), (seismic * cg).sqrt());
         near(ours(&figure, "Eight sizes, HPC mean"), (seismic * cg).sqrt());
-        // alexnet: 16384 in 48 x 32 + 32 x 64 = 3584; resnet50: 16384 in itself, then 32768 in 16384 + 12288.
+        // alexnet: 16384 in 48 x 32 + 32 x 64 = 3584; resnet50: 16384 in itself, then 32768 in
+        // 16384 + 12288.
         near(ours(&figure, "Eight sizes, DL mean"), (16384.0 / 3584.0 * 49152.0 / 45056.0_f64).sqrt());
         near(ours(&figure, "355.seismic at its end"), 32768.0 / 20672.0);
     }

@@ -66,8 +66,8 @@ mod tests {
     use super::*;
     use crate::figures::made::findings;
 
-    /// cg: page 1 of a is 64 x 3, page 2 is 32 x 3 and 32 x 5; b is 64 x 2 and 64 x 5. The last snapshot has a ratio of
-    /// 32768 / 20480.
+    /// cg: page 1 of a is 64 x 3, page 2 is 32 x 3 and 32 x 5; b is 64 x 2 and 64 x 5. The last
+    /// snapshot has a ratio of 32768 / 20480.
     #[test]
     fn a_map_has_the_pages_of_all_allocations_in_order() {
         let figure = Spatial.draw(&findings());

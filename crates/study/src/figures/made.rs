@@ -1,7 +1,7 @@
 //! Hand-made findings, small enough to compute every number of a figure on paper.
 //!
-//! An allocation has 128 entries, which are two pages and 16384 bytes. There are two snapshots. The bytes of eight sizes
-//! are those of the classes: 0, 8, 32, 64, 96, 128.
+//! An allocation has 128 entries, which are two pages and 16384 bytes. There are two snapshots. The
+//! bytes of eight sizes are those of the classes: 0, 8, 32, 64, 96, 128.
 //!
 //! | run | allocation | zero, 8, 32, 64, 96, raw | then | its target |
 //! |---|---|---|---|---|
@@ -17,9 +17,10 @@
 //! | public is | is.cu:1 | zero x 128 | 64 B x 128 | 2x |
 //! | resnet50_bf16 | t | raw x 128; with bf16 96 B x 128 | the same | 1x; 4/3x |
 //!
-//! Device memory: cg 8192 + 16384 of 32768 bytes, so 4/3; seismic 1024 + 16384 of 32768, so 32/17; alexnet 4096 of
-//! 16384, so 4; resnet50 16384 + 12288 of 32768, so 8/7. Overflow: cg and seismic 32 of 256 entries in the second
-//! snapshot, 1/16 in the mean; alexnet 32 of 128 in both, 1/4; resnet50 none.
+//! Device memory: cg 8192 + 16384 of 32768 bytes, so 4/3; seismic 1024 + 16384 of 32768, so 32/17;
+//! alexnet 4096 of 16384, so 4; resnet50 16384 + 12288 of 32768, so 8/7. Overflow: cg and seismic
+//! 32 of 256 entries in the second snapshot, 1/16 in the mean; alexnet 32 of 128 in both, 1/4;
+//! resnet50 none.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! `cg`: the NAS CG kernel. Inverse power iteration finds an eigenvalue of a random sparse matrix; each outer
-//! iteration solves a system by 25 steps of conjugate gradients.
+//! `cg`: the NAS CG kernel. Inverse power iteration finds an eigenvalue of a random sparse matrix;
+//! each outer iteration solves a system by 25 steps of conjugate gradients.
 
 mod matrix;
 mod trace;

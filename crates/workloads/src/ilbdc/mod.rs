@@ -1,9 +1,10 @@
 //! ILBDC: a lattice-Boltzmann fluid driven through a porous channel, over a list of its fluid
 //! cells.
 //!
-//! Follows the kernel of the International Lattice Boltzmann Development Consortium that SPEC ACCEL took as
-//! 360.ilbdc: D3Q19, two relaxation times, double precision, and a list that tells each population where it
-//! streams from, so that solid cells take no memory. The fluid starts at rest and is driven along x.
+//! Follows the kernel of the International Lattice Boltzmann Development Consortium that SPEC ACCEL
+//! took as 360.ilbdc: D3Q19, two relaxation times, double precision, and a list that tells each
+//! population where it streams from, so that solid cells take no memory. The fluid starts at rest
+//! and is driven along x.
 
 mod geometry;
 mod lattice;

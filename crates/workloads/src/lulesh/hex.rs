@@ -1,4 +1,5 @@
-//! Geometry of one hexahedron: volume, face normals, derivatives of the shape functions and of the volume.
+//! Geometry of one hexahedron: volume, face normals, derivatives of the shape functions and of the
+//! volume.
 //!
 //! Nodes 0 to 3 go round the bottom face, 4 to 7 round the top face above them.
 

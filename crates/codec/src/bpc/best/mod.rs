@@ -1,4 +1,5 @@
-//! BPC with or without its transform, whichever is shorter (`docs/reference/format.md`, "bpc-best").
+//! BPC with or without its transform, whichever is shorter (`docs/reference/format.md`,
+//! "bpc-best").
 //!
 //! Source: Compresso (Choukse, Erez and Alameldeen, MICRO 2018), which codes each block both ways
 //! in parallel and keeps the better one. Sparse data gains: the transform doubles the number of
